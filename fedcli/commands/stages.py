@@ -10,6 +10,7 @@ from .. import console
 from ..common_options import OUTPUT
 from ..errors import FedcliError, UsageError
 from ..options import Flag
+from ..reproduce.reproduce_options import Seeds
 from ..scores.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import (
     AttackOptions,
@@ -18,7 +19,7 @@ from ..stages.options import (
     PrepareOptions,
     TrainOptions,
 )
-from .cells import Seeds, train_several
+from .cells import train_several
 from .shell.common import (
     BriefJson,
     FailIf,

@@ -1,12 +1,12 @@
 """The numbers of a recipe's rows in its columns, by seed and round, and rows compared by them.
 
-Some columns follow from others. The best of a column is marked, and rows on the same data are tested against the
-reference. A number that a group too small to be reliable decides is marked too, and is never the best.
+Some columns follow from others. The best of a column is marked, and rows on the same data are
+tested against the reference. A number that a group too small to be reliable decides is marked too,
+and is never the best.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, harmonic_mean
 from typing import Any
@@ -24,8 +24,8 @@ from ..scores.parts import VERSIONS
 from ..scores.scores import Scores
 from ..scores.table import Where
 from . import places
-from .recipe import BEST_OTHER, Column, Recipe
-from .record import Cell, Marked, Row, Tests
+from .recipe import BEST_OTHER, Recipe, RecipeColumn
+from .record import Marked, ResultCell, ResultRow, Tests
 from .shape import UNITS, Printed
 from .shared import Outcome
 
@@ -47,10 +47,17 @@ class Findings:
     outcomes: list[Outcome]
     runs: Mapping[Path, Scored]
 
+    @property
+    def scored_outcomes(self) -> list[Outcome]:
+        """The outcomes that have scores."""
+        return [outcome for outcome in self.outcomes if outcome.scores]
+
     def done(self, row: str, data: str | None = None) -> list[Outcome]:
         """The cells of a row, of all data or of one, that have scores."""
-        cells = [outcome for outcome in self.outcomes if outcome.scores and outcome.cell.row == row]
-        return [outcome for outcome in cells if data in (None, outcome.cell.data)]
+        outcomes = [outcome for outcome in self.scored_outcomes if outcome.cell.row == row]
+        if data is None:
+            return outcomes
+        return [outcome for outcome in outcomes if outcome.cell.data == data]
 
     def scored(self, row: str, data: str | None = None) -> list[Scored]:
         """The scores of these cells."""
@@ -58,16 +65,15 @@ class Findings:
 
     def columns(self, name: str) -> ByColumn:
         """The numbers of a row's runs at each column's place, in the column's unit."""
-        row, numbers = self.recipe.row(name), ByColumn()
+        row = self.recipe.row(name)
+        numbers = ByColumn()
         for column in self.recipe.columns:
-            place, times, by_seed = (
-                row.place(column.score),
-                UNITS[column.unit][1],
-                numbers.setdefault(column.name, {}),
-            )
+            place = row.place(column.score)
+            factor = UNITS[column.unit][1]
+            by_seed = numbers.setdefault(column.name, {})
             for outcome in self.done(name, column.data):
                 values = places.rounds(self._tree(outcome), place, self.recipe.at)
-                by_seed[outcome.cell.seed] = [times * value for value in values]
+                by_seed[outcome.cell.seed] = [factor * value for value in values]
         return numbers
 
     def _tree(self, outcome: Outcome) -> Any:
@@ -75,27 +81,25 @@ class Findings:
         nested = self.runs[outcome.path].nested
         return nested["best_on_validation"] if self.recipe.at == "best" else nested
 
-    def has(self, column: Column) -> bool:
+    def has(self, column: RecipeColumn) -> bool:
         """Tell whether some scores.json has a column's place; one that holds null has no meaning there, no mistake.
 
         Raises UsageError where none has it and all rows are there: a row that is left out might have it.
         """
-        done = [
-            outcome
-            for outcome in self.outcomes
-            if outcome.scores and outcome.cell.data == column.data
-        ]
+        done = [outcome for outcome in self.scored_outcomes if outcome.cell.data == column.data]
         parts = column.score.split("/")
         ways = [places.reach(self._tree(outcome), parts) for outcome in done]
-        if not done or any(way.values for way in ways):
+        if not ways or any(way.values for way in ways):
             return True
-        if {row.name for row in self.recipe.rows if column.data in row.data} - {
-            outcome.cell.row for outcome in done
-        }:
+        rows = {row.name for row in self.recipe.rows if column.data in row.data}
+        if rows - {outcome.cell.row for outcome in done}:
             return False
-        what = f"{self.recipe.name}: column {column.name!r}"
-        hint = nearest((parts[ways[0].depth :] or [""])[0], ways[0].names)
-        raise UsageError(f"{what}: scores.json has no {column.score!r}", hint)
+        depth = ways[0].depth
+        word = parts[depth] if depth < len(parts) else ""
+        raise UsageError(
+            f"{self.recipe.name}: column {column.name!r}: scores.json has no {column.score!r}",
+            nearest(word, ways[0].names),
+        )
 
 
 def with_derived(recipe: Recipe, rounds: Mapping[str, ByColumn], name: str) -> ByColumn:
@@ -103,122 +107,170 @@ def with_derived(recipe: Recipe, rounds: Mapping[str, ByColumn], name: str) -> B
     numbers = dict(rounds[name])
     for column in recipe.columns:
         if column.minus:
-            other = (
-                _best_other(column, rounds, name) if column.minus == BEST_OTHER else column.minus
-            )
-            taken = rounds.get(other, {}).get(column.name, {}) if name != other else {}
-            numbers[column.name] = {  # of seeds and rounds that both have
-                seed: [value - less for value, less in zip(run, taken[seed], strict=True)]
-                for seed, run in numbers[column.name].items()
-                if seed in taken and len(run) == len(taken[seed])
-            }
-    means = {
-        column.name: mean_runs(
-            [numbers[part] for part in column.parts], harmonic=bool(column.harmonic_mean_of)
-        )
-        for column in recipe.columns
-        if column.parts
-    }
+            other = column.minus
+            if other == BEST_OTHER:
+                other = _best_other(column, rounds, name)
+            subtrahend: BySeed = {}
+            if other != name:
+                subtrahend = rounds.get(other, {}).get(column.name, {})
+            numbers[column.name] = _differences(numbers[column.name], subtrahend)
+    means = {}
+    for column in recipe.columns:
+        if column.parts:
+            parts = [numbers[part] for part in column.parts]
+            means[column.name] = mean_runs(parts, harmonic=bool(column.harmonic_mean_of))
     return numbers | means
 
 
-def _best_other(column: Column, rounds: Mapping[str, ByColumn], name: str) -> str:
+def _differences(minuend: BySeed, subtrahend: BySeed) -> BySeed:
+    """The difference in each seed and round that both have."""
+    differences = {}
+    for seed, values in minuend.items():
+        others = subtrahend.get(seed)
+        if others is not None and len(others) == len(values):
+            pairs = zip(values, others, strict=True)
+            differences[seed] = [value - other for value, other in pairs]
+    return differences
+
+
+def _best_other(column: RecipeColumn, rounds: Mapping[str, ByColumn], name: str) -> str:
     """The row with the best mean but this one; "" where no other has a number."""
-    values = {
-        row: [*chain(*by_column.get(column.name, {}).values())] for row, by_column in rounds.items()
-    }
-    means = {row: fmean(numbers) for row, numbers in values.items() if numbers and row != name}
-    return (min if column.lower else max)(means, key=lambda row: means[row], default="")
+    means = {}
+    for row, by_column in rounds.items():
+        values: list[float] = []
+        for run in by_column.get(column.name, {}).values():
+            values += run
+        if values and row != name:
+            means[row] = fmean(values)
+    best = min if column.lower else max
+    return best(means, key=lambda row: means[row], default="")
 
 
 def mean_runs(columns: list[BySeed], harmonic: bool = False) -> BySeed:
     """Seed -> mean of several columns in each round, or of their means where their rounds are not as many."""
     means = {}
+    mean = harmonic_mean if harmonic else _mean
     for seed in columns[0]:
-        runs = [run for column in columns if (run := column.get(seed))]
-        if len(runs) < len(columns):
+        runs = [column.get(seed) or [] for column in columns]
+        if not all(runs):
             continue
         if len({len(run) for run in runs}) > 1:
-            runs = [[sum(run) / len(run)] for run in runs]
-        mean = harmonic_mean if harmonic else lambda values: sum(values) / len(values)
+            runs = [[_mean(run)] for run in runs]
         means[seed] = [mean(values) for values in zip(*runs, strict=True)]
     return means
 
 
-def heading(column: Column) -> table.Column:
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def heading(column: RecipeColumn) -> table.Column:
     """A column's head in a table."""
     return table.Column(in_words(column.name), UNITS[column.unit][0], lower=column.lower)
 
 
-def shown(cell: Cell | Printed, column: Column) -> table.Cell:
+def shown(cell: ResultCell | Printed, column: RecipeColumn) -> table.Cell:
     """A number in a table, with its spread."""
-    return table.number(
-        cell.mean, cell.std, digits=UNITS[column.unit][2], sign="+" * bool(column.minus)
-    )
+    digits = UNITS[column.unit][2]
+    return table.number(cell.mean, cell.std, digits=digits, sign=sign(column))
 
 
-def marks(findings: Findings, rows: list[Row], *, tested: bool = True) -> dict[str, Marked]:
+def sign(column: RecipeColumn) -> str:
+    """The sign before a positive number of a column: "+" where it is a difference."""
+    return "+" if column.minus else ""
+
+
+def marks(findings: Findings, rows: list[ResultRow], *, tested: bool = True) -> dict[str, Marked]:
     """Marks of the rows, which are as results.json holds them, by column. tested: whether by tests."""
     columns = [column for column in findings.recipe.columns if not column.validation]
     metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in columns))
-    names = dict.fromkeys(column.data for column in columns)
-    leads = {
-        data: Leads([findings.scored(row.name, data) for row in rows], metrics) for data in names
-    }
     by_tests = tested and findings.recipe.at == "last5"
-    return {
-        column.name: _marked(findings, rows, column, leads[column.data], by_tests)
-        for column in columns
-    }
+    leads_by_data: dict[str, Leads] = {}
+    for column in columns:
+        if column.data not in leads_by_data:
+            systems = [findings.scored(row.name, column.data) for row in rows]
+            leads_by_data[column.data] = Leads(systems, metrics)
+    marks = {}
+    for column in columns:
+        leads = leads_by_data[column.data]
+        marks[column.name] = _marked(findings, rows, column, leads, by_tests)
+    return marks
+
+
+@dataclass
+class _Tested:
+    """The test of pairs of rows in a column, and the answers that it gave.
+
+    Attributes:
+        score: None of a column without tests. personal: positions of rows that are in no test.
+        compared: rows that one is compared with.
+        answers: True, False, or None where there is no test.
+    """
+
+    leads: Leads
+    score: Where | None
+    personal: set[int]
+    compared: int
+    answers: list[bool | None] = field(default_factory=list)
+
+    def may_lead(self, row: int, other: int) -> bool:
+        """Tell whether a row leads another significantly, or is not tested against it."""
+        answer = None
+        if self.score and not self.personal & {row, other}:
+            answer = self.leads.test(self.score, row, other, self.compared)
+        self.answers.append(answer)
+        return answer is not False
+
+    @property
+    def decided_all(self) -> bool:
+        return bool(self.answers) and None not in self.answers
 
 
 def _marked(
-    findings: Findings, rows: list[Row], column: Column, of_data: Leads, by_tests: bool
+    findings: Findings, rows: list[ResultRow], column: RecipeColumn, leads: Leads, by_tests: bool
 ) -> Marked:
     """Rows that are the `best` of a column and that are `doubtful`, and whether tests stand behind the best.
 
     The best leads every other row significantly; of a score without a test it is the best number.
     """
-    recipe, names, cells, place = (
-        findings.recipe,
-        [row.name for row in rows],
-        [],
-        column.score.split("/"),
+    recipe = findings.recipe
+    cells = [_cell(findings, row, column) for row in rows]
+    tested = _Tested(
+        leads=leads,
+        score=score_tested(column) if by_tests else None,
+        personal={i for i, row in enumerate(rows) if row.name in recipe.personal},
+        compared=sum(cell.number is not None for cell in cells) - 1,
     )
-    for row in rows:
-        runs = [run.scores for run in findings.scored(row.name, column.data)]
-        doubtful = _is_doubtful(place, runs, recipe.at)
-        cells.append(replace(shown(row.cells[column.name], column), doubtful=doubtful))
-    compared = sum(cell.number is not None for cell in cells) - 1
-    answers: list[bool | None] = []
+    marked: Sequence[table.Cell] = cells
+    if column.marked:
+        marked = table.mark(heading(column), cells, [""] * len(cells), tested.may_lead)
+    stuck = _at_chance(findings, rows, column)
+    best = []
+    doubtful = []
+    for row, cell in zip(rows, marked, strict=True):
+        if cell.best and row.name not in stuck:
+            best.append(row.name)
+        if cell.doubtful:
+            doubtful.append(row.name)
+    return Marked(best=best, doubtful=doubtful, tested=tested.decided_all)
 
-    def leads(first: int, second: int) -> bool:
-        score = (
-            score_tested(column)
-            if by_tests and not {names[first], names[second]} & {*recipe.personal}
-            else None
-        )
-        answers.append(of_data.test(score, first, second, compared) if score else None)
-        return answers[-1] is not False
 
-    marked = (
-        table.mark(heading(column), cells, [""] * len(cells), leads) if column.marked else cells
-    )
-    data = {each.data for each in recipe.columns if each.name in (column.name, *column.parts)}
+def _cell(findings: Findings, row: ResultRow, column: RecipeColumn) -> table.Cell:
+    """A number of a row, doubtful where a small group decides it."""
+    scores = [run.scores for run in findings.scored(row.name, column.data)]
+    doubtful = _is_doubtful(column.score.split("/"), scores, findings.recipe.at)
+    return replace(shown(row.cells[column.name], column), doubtful=doubtful)
+
+
+def _at_chance(findings: Findings, rows: list[ResultRow], column: RecipeColumn) -> set[str]:
+    """The rows that may be no better than chance on the data of a column, or of one of its parts."""
+    names = (column.name, *column.parts)
+    data = {other.data for other in findings.recipe.columns if other.name in names}
     titles = {outcome.cell.title for outcome in findings.outcomes if outcome.cell.data in data}
-    stuck = {row.name for row in rows if titles & row.chance.keys()}
-    return Marked(
-        best=[
-            name
-            for name, cell in zip(names, marked, strict=True)
-            if cell.best and name not in stuck
-        ],
-        doubtful=[name for name, cell in zip(names, cells, strict=True) if cell.doubtful],
-        tested=bool(answers) and None not in answers,
-    )
+    return {row.name for row in rows if titles & row.chance.keys()}
 
 
-def score_tested(column: Column) -> Where | None:
+def score_tested(column: RecipeColumn) -> Where | None:
     """The score of a column that the paired tests are made of, and so its marks; None of another column."""
     match column.score.split("/"):
         case ["versions", version, metric] if version in VERSIONS and metric in RESAMPLED:
@@ -229,13 +281,13 @@ def score_tested(column: Column) -> Where | None:
 def _is_doubtful(place: list[str], runs: list[Scores], at: str) -> bool:
     """Tell whether a small group decides a gap, a worst group or a difference in decisions in some run."""
     match place:
-        case ["groups", attribute, version, "over_rounds", what, *more]:
+        case ["groups", attribute, version, "over_rounds", metric, *edge]:
             grouped = [scores for scores in runs if attribute in scores.groups]
-            if what.startswith(PARITY):
-                return any(doubtful_decisions(scores, attribute, [what]) for scores in grouped)
-            return bool(more) and EDGES.get(more[-1]) in small_decides(
-                grouped, attribute, version, what, at
-            )
+            if metric.startswith(PARITY):
+                return any(doubtful_decisions(scores, attribute, [metric]) for scores in grouped)
+            if edge:
+                decided = small_decides(grouped, attribute, version, metric, at)
+                return EDGES.get(edge[-1]) in decided
     return False
 
 
@@ -243,26 +295,35 @@ def tests(findings: Findings) -> Iterator[Tests]:
     """The rows on the very same data against the reference there, for each headline score."""
     recipe = findings.recipe
     done = [
-        outcome
-        for outcome in findings.outcomes
-        if outcome.scores and outcome.cell.row not in recipe.personal
+        outcome for outcome in findings.scored_outcomes if outcome.cell.row not in recipe.personal
     ]
-    scores = [(column.data, score) for column in recipe.columns if (score := score_tested(column))]
-    for data, score in dict.fromkeys(scores):
-        for rows in same_data([outcome for outcome in done if outcome.cell.data == data]):
-            if len(rows) < 2:
-                continue
-            reference = _reference(findings, list(rows))
-            systems = {
-                name: [findings.runs[path] for path in paths] for name, paths in rows.items()
-            }
-            about = {"version": score.version, "metric": score.metric, "reference": reference}
-            about["title"] = next(
-                outcome.cell.title for outcome in done if outcome.cell.data == data
-            )
-            yield Tests(
-                data=data, **about, rows=order(systems, reference, score.metric, score.version)
-            )
+    scores = {}
+    for column in recipe.columns:
+        score = score_tested(column)
+        if score:
+            scores[column.data, score] = True
+    for data, score in scores:
+        outcomes = [outcome for outcome in done if outcome.cell.data == data]
+        for paths_by_row in same_data(outcomes):
+            if len(paths_by_row) > 1:
+                yield _tests(findings, outcomes[0].cell.title, data, score, paths_by_row)
+
+
+def _tests(
+    findings: Findings, title: str, data: str, score: Where, paths_by_row: dict[str, list[Path]]
+) -> Tests:
+    reference = _reference(findings, list(paths_by_row))
+    systems: dict[str, Sequence[Scored]] = {}
+    for name, paths in paths_by_row.items():
+        systems[name] = [findings.runs[path] for path in paths]
+    return Tests(
+        data=data,
+        title=title,
+        version=score.version,
+        metric=score.metric,
+        reference=reference,
+        rows=order(systems, reference, score.metric, score.version),
+    )
 
 
 def source_of(scores: Path) -> Path:
@@ -272,29 +333,32 @@ def source_of(scores: Path) -> Path:
 
 def same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
     """Row -> scores, for each set of rows whose runs of equal seeds read the same manifest."""
-    rows: dict[str, dict[int, Path]] = {}
+    paths_by_row: dict[str, dict[int, Path]] = {}
     for outcome in outcomes:
-        rows.setdefault(outcome.cell.row, {})[outcome.cell.seed] = outcome.path
+        paths_by_row.setdefault(outcome.cell.row, {})[outcome.cell.seed] = outcome.path
     sets: list[tuple[dict[int, Path], dict[str, list[Path]]]] = []
-    for row, scores in rows.items():
-        read = {seed: source_of(path) for seed, path in scores.items()}
+    for row, paths in paths_by_row.items():
+        sources = {seed: source_of(path) for seed, path in paths.items()}
         for manifests, members in sets:
-            if (common := manifests.keys() & read.keys()) and all(
-                manifests[seed] == read[seed] for seed in common
-            ):
-                manifests |= read
-                members[row] = list(scores.values())
+            if _agree(manifests, sources):
+                manifests |= sources
+                members[row] = list(paths.values())
                 break
         else:
-            sets.append((read, {row: list(scores.values())}))
+            sets.append((sources, {row: list(paths.values())}))
     return [members for _, members in sets]
 
 
+def _agree(manifests: dict[int, Path], others: dict[int, Path]) -> bool:
+    """Tell whether two tables of manifests have seeds in common, and the same manifest of each of them."""
+    common = manifests.keys() & others.keys()
+    return bool(common) and all(manifests[seed] == others[seed] for seed in common)
+
+
 def _reference(findings: Findings, rows: list[str]) -> str:
-    reference = findings.recipe.reference
-    alike = [
-        name
-        for name in rows
-        if findings.recipe.row(name).method == findings.recipe.row(reference).method
-    ]
-    return reference if reference in rows else [*alike, *rows][0]
+    recipe = findings.recipe
+    if recipe.reference in rows:
+        return recipe.reference
+    method = recipe.row(recipe.reference).method
+    alike = [name for name in rows if recipe.row(name).method == method]
+    return [*alike, *rows][0]

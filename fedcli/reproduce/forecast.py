@@ -1,18 +1,19 @@
 """Facts before cells run: which are trained again and why, and time and memory of those that are still to be trained.
 
-Time and memory are those of a few measured steps of each kind of training, kept in the work folder; the time of one
-whose steps take too long to measure is reckoned from its operations.
+Time and memory are those of a few measured steps of each kind of training, kept in the work folder;
+the time of one whose steps take too long to measure is reckoned from its operations.
 """
 
 import contextlib
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -30,7 +31,7 @@ from ..runs.rules import check
 from ..runs.settled import settled
 from ..runs.train_options import TrainOptions
 from ..stages.train import resolved
-from .expand import Cell
+from .expand import RecipeCell
 from .jobs import Place, fitting
 from .plan import costs_of, passes_of, per_image, this_machine
 from .record import Results
@@ -63,116 +64,147 @@ class Forecast:
 
     def sentence(self, processes: int) -> str:
         """One sentence for a person; runs that share a machine take longer than the one that was measured."""
-        about, each = (
-            ("at least", f"{processes} at a time")
-            if processes > 1
-            else ("about", "one after another")
-        )
-        return (
-            f"{console.counted(self.cells, 'run', 'runs')} to train: {about} {span(self.seconds / processes)}, {each}, "
-            + (
-                f"with up to {self.bytes / 2**30:.1f} GiB of memory for each"
-                if self.bytes
-                else "memory not measured"
-            )
-            + (
-                f" ({self.kinds[1]} of {self.kinds[0]} kinds of training measured)"
-                if len({*self.kinds}) > 1
-                else ""
-            )
-        )
+        runs = console.counted(self.cells, "run", "runs")
+        time_text = f"about {span(self.seconds / processes)}, one after another"
+        if processes > 1:
+            time_text = f"at least {span(self.seconds / processes)}, {processes} at a time"
+        memory = "memory not measured"
+        if self.bytes:
+            memory = f"with up to {self.bytes / 2**30:.1f} GiB of memory for each"
+        sentence = f"{runs} to train: {time_text}, {memory}"
+        kinds, measured = self.kinds
+        if measured != kinds:
+            sentence += f" ({measured} of {kinds} kinds of training measured)"
+        return sentence
 
 
-def announce(cells: list[Cell], sources: Sources, place: Place) -> Place:
+class PlannedTraining(NamedTuple):
+    """A cell with the options of its run, its data, and whether the run is done."""
+
+    cell: RecipeCell
+    plan: TrainOptions
+    source: Path
+    is_done: bool
+
+
+def announce(cells: list[RecipeCell], sources: Sources, workplace: Place) -> Place:
     """Say on stderr how long the cells that are left will take, and warn where memory will not do.
 
     Returns the place with as many processes on each GPU as its memory holds.
     """
-    total = forecast(cells, sources, place)
+    total = forecast(cells, sources, workplace)
     if not total.seconds:
-        return place
-    place = fitting(place, total.bytes, total.free)
-    processes = min(len(place.devices), total.cells)
+        return workplace
+    workplace = fitting(workplace, total.bytes, total.free)
+    processes = min(len(workplace.devices), total.cells)
     console.say(total.sentence(processes))
-    if place.devices[0] == "cpu" and total.free and total.bytes * processes > total.free:
+    if workplace.devices[0] == "cpu" and total.free and total.bytes * processes > total.free:
         console.warn(f"only {total.free / 2**30:.1f} GiB are free; give fewer --jobs")
-    return place
+    return workplace
 
 
-def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = True) -> Forecast:
+def forecast(
+    cells: list[RecipeCell], sources: Sources, workplace: Place, *, keep: bool = True
+) -> Forecast:
     """Measure each kind of training once, on the first data it has; on other data its time goes with the images.
 
     What cannot be measured is left out: its cells say why when they are run. keep: whether measurements are written.
     """
-    asked = _asked({cell.work: cell for cell in cells}.values(), sources, place)
-    left = [(_cost(plan), (cell, plan, source)) for cell, plan, source, done in asked if not done]
-    kinds = dict(reversed(left))  # the first cell of each
-    slow = {
-        cost: _reckoned(plan, source)
-        for cost, (_, plan, source) in kinds.items()
-        if place.devices[0] == "cpu"
-    }
-    slow = {cost: each for cost, each in slow.items() if STEPS * each[1] > MOST_SECONDS}
-    kept = _Kept(
-        place, {cost: source for cost, (_, _, source) in kinds.items() if cost not in slow}
+    trainings: list[tuple[str, PlannedTraining]] = []  # still to be played, each with its kind
+    unlike = {cell.work: cell for cell in cells}
+    for training in _planned(unlike.values(), sources, workplace):
+        if not training.is_done:
+            trainings.append((_kind(training.plan), training))
+    kinds: dict[str, PlannedTraining] = {}  # the first cell of each, in the order of the last
+    for kind, training in trainings:
+        kinds[kind] = kinds.pop(kind, training)
+    slow = _slow(kinds) if workplace.devices[0] == "cpu" else {}
+    quick = {kind: training for kind, training in kinds.items() if kind not in slow}
+    measured, estimates = _estimates(quick, len(slow), workplace, keep=keep)
+    seconds_of_image = {}
+    for kind, estimate_of_kind in estimates.items():
+        seconds = estimate_of_kind.total_seconds
+        seconds_of_image[kind] = seconds / images(kinds[kind].source)
+    seconds_of_image.update(slow)
+    if not seconds_of_image:
+        return Forecast(0, 0.0, 0, 0)
+    mean = sum(seconds_of_image.values()) / len(seconds_of_image)
+    seconds_of_cell = []
+    for kind, training in trainings:
+        if kind in seconds_of_image or kind not in measured:
+            seconds = seconds_of_image.get(kind, mean)
+            seconds_of_cell.append(seconds * images(training.source))
+    return Forecast(
+        cells=len(seconds_of_cell),
+        seconds=sum(seconds_of_cell),
+        bytes=max((one.peak_bytes for one in estimates.values()), default=0),
+        free=min((one.free_bytes for one in estimates.values()), default=0),
+        kinds=(len(kinds), len(measured)),
     )
-    new = _in_turn(
-        {
-            cost: kinds[cost][1]
-            for cost in reversed(kinds)
-            if cost not in slow and cost not in kept.known
-        }
-    )
-    limit, begin = (
-        max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1))),
-        time.perf_counter(),
-    )
-    _say_beforehand([kinds[cost][0].row for cost in new], len(slow), limit)
-    measured: dict[str, Estimate | None] = {**kept.known}
-    for number, cost in enumerate(new, 1):
+
+
+def _slow(kinds: dict[str, PlannedTraining]) -> dict[str, float]:
+    """Kind of training whose steps take too long to measure -> seconds of an image in the whole of it."""
+    slow = {}
+    for kind, training in kinds.items():
+        of_image, of_step = _reckoned(training.plan, training.source)
+        if STEPS * of_step > MOST_SECONDS:
+            slow[kind] = of_image
+    return slow
+
+
+def _estimates(
+    kinds: dict[str, PlannedTraining], slow_count: int, workplace: Place, *, keep: bool
+) -> tuple[set[str], dict[str, Estimate]]:
+    """The kinds of training that were measured, now or before, and the estimates of those that could be."""
+    kept = _Kept(workplace, {kind: training.source for kind, training in kinds.items()})
+    plans = {}
+    for kind, training in kinds.items():
+        if kind not in kept.estimates:
+            plans[kind] = training.plan
+    new = _in_turn(plans)
+    limit = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1)))
+    begin = time.perf_counter()
+    _say_beforehand([kinds[kind].cell.row for kind in new], slow_count, limit)
+    estimates = dict(kept.estimates)
+    measured = set(estimates)
+    for number, kind in enumerate(new, 1):
         if number > 1 and time.perf_counter() - begin > MOST_SECONDS:
             break
-        cell, plan, source = kinds[cost]
-        console.status(f"[{number}/{len(new)}] measuring a few steps of {cell.row}")
-        measured[cost] = _measured(source, plan, cell, place, limit)
-        if keep:
-            kept.add(cost, measured[cost])
-    estimates = {cost: one for cost, one in measured.items() if one}
-    of_image = {cost: one.total_seconds / images(kinds[cost][2]) for cost, one in estimates.items()}
-    of_image |= {cost: each for cost, (each, _) in slow.items()}
-    if not of_image:
-        return Forecast(0, 0.0, 0, 0)
-    mean = sum(of_image.values()) / len(of_image)
-    counted = [
-        (cost, images(source))
-        for cost, (*_, source) in left
-        if cost in of_image or cost not in measured
-    ]
-    seconds = [of_image.get(cost, mean) * count for cost, count in counted]
-    largest = max((one.peak_bytes for one in estimates.values()), default=0)
-    free = min((one.free_bytes for one in estimates.values()), default=0)
-    return Forecast(len(seconds), sum(seconds), largest, free, (len(kinds), len(measured)))
+        training = kinds[kind]
+        console.status(f"[{number}/{len(new)}] measuring a few steps of {training.cell.row}")
+        measured.add(kind)
+        of_kind = _measured(training.source, training.plan, training.cell, workplace, limit)
+        if of_kind:
+            estimates[kind] = of_kind
+            if keep:
+                kept.add(kind, of_kind)
+    return measured, estimates
 
 
 def _in_turn(plans: dict[str, TrainOptions]) -> list[str]:
     """Kinds of training, one of each method before the second of any: the time may be over before all are measured."""
-    methods = [plan.method for plan in plans.values()]
-    before = {cost: methods[:place].count(methods[place]) for place, cost in enumerate(plans)}
-    return sorted(plans, key=lambda cost: before[cost])
+    counts: Counter[str | None] = Counter()
+    turn = {}
+    for kind, plan in plans.items():
+        turn[kind] = counts[plan.method]
+        counts[plan.method] += 1
+    return sorted(plans, key=lambda kind: turn[kind])
 
 
-def _say_beforehand(rows: list[str], slow: int, limit: float) -> None:
-    if len(rows) * limit > SILENT:
-        kinds = (
-            console.listed(rows) if len(rows) <= MOST_NAMED else f"{len(rows)} kinds of training"
-        )
+def _say_beforehand(rows: list[str], slow_count: int, limit: float) -> None:
+    seconds = len(rows) * limit
+    if seconds > SILENT:
+        kinds = f"{len(rows)} kinds of training"
+        if len(rows) <= MOST_NAMED:
+            kinds = console.listed(rows)
+        at_most = span(min(seconds, MOST_SECONDS))
+        console.say(f"measuring a few steps of {kinds}, {at_most} at most")
+    if slow_count:
+        kinds = console.counted(slow_count, "kind", "kinds")
         console.say(
-            f"measuring a few steps of {kinds}, {span(min(len(rows) * limit, MOST_SECONDS))} at most"
-        )
-    if slow:
-        kinds = console.counted(slow, "kind", "kinds")
-        console.say(
-            f"{kinds} of training with steps too long to measure: time by operations, at half the matrix speed"
+            f"{kinds} of training with steps too long to measure: time by operations, at half the "
+            "matrix speed"
         )
 
 
@@ -184,56 +216,67 @@ def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:
     if network is None:
         return 0.0, 0.0
     operations, _ = per_image(network, passes_of(resolve(plan.method or "")), plan.epochs)
-    return operations * plan.rounds * plan.participation / speed, plan.batch_size * network[
-        "step"
-    ] / speed
+    of_image = operations * plan.rounds * plan.participation / speed
+    of_step = plan.batch_size * network["step"] / speed
+    return of_image, of_step
 
 
 class _Kept:
     """Measurements of an earlier start: on this machine, by this code, of the same training and data.
 
     Attributes:
-        known: kind of training -> what was measured.
+        estimates: kind of training -> what was measured.
     """
 
-    def __init__(self, place: Place, kinds: dict[str, Path]):
-        package = Path(fedcli.__file__).parent
-        code = [
-            (path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(package.rglob("*.py"))
-        ]
-        where = [resources.processor(), place.devices[0], len(place.devices) > 1, code]
-        self.keys = {
-            cost: hashlib.sha256(repr([cost, manifest.sha256(source), *where]).encode()).hexdigest()
-            for cost, source in kinds.items()
-        }
-        self.path, self.body = place.work / "forecasts.json", dict[str, Any]()
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # absent, or changed by somebody: measured again
-            known = TypeAdapter(dict[str, Estimate]).validate_json(self.path.read_bytes())
-            self.body = {
-                key: asdict(one) for key, one in known.items() if isfinite(one.total_seconds)
-            }
-        self.known = {
-            cost: Estimate(**self.body[key]) for cost, key in self.keys.items() if key in self.body
-        }
+    def __init__(self, workplace: Place, kinds: dict[str, Path]):
+        several = len(workplace.devices) > 1
+        where = [resources.processor(), workplace.devices[0], several, _code()]
+        self.path = workplace.work / "forecasts.json"
+        self.body = _read(self.path)
+        self.keys: dict[str, str] = {}
+        self.estimates: dict[str, Estimate] = {}
+        for kind, source in kinds.items():
+            text = repr([kind, manifest.sha256(source), *where])
+            key = hashlib.sha256(text.encode()).hexdigest()
+            self.keys[kind] = key
+            if key in self.body:
+                self.estimates[kind] = Estimate(**self.body[key])
 
-    def add(self, cost: str, one: Estimate | None) -> None:
+    def add(self, kind: str, of_kind: Estimate) -> None:
         """Keep a measurement."""
-        if one:
-            self.body[self.keys[cost]] = asdict(one)
-            write_text(self.path, json.dumps(self.body, indent=1))
+        self.body[self.keys[kind]] = asdict(of_kind)
+        write_text(self.path, json.dumps(self.body, indent=1))
 
 
-def _asked(
-    cells: Iterable[Cell], sources: Sources, place: Place
-) -> Iterator[tuple[Cell, TrainOptions, Path, bool]]:
-    """Each cell that has data with the options of its run, the data, and whether it is done."""
-    runs = [manifest.read(path) for path in sorted(place.work.glob("runs/*/run.json"))]
+def _code() -> list[tuple[int, int]]:
+    """The time and size of each file of the package."""
+    stats = []
+    for path in sorted(Path(fedcli.__file__).parent.rglob("*.py")):
+        stat = path.stat()
+        stats.append((stat.st_mtime_ns, stat.st_size))
+    return stats
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The measurements of a file; none where it is absent or was changed by somebody: they are made again."""
+    try:
+        estimates = TypeAdapter(dict[str, Estimate]).validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return {key: asdict(one) for key, one in estimates.items() if isfinite(one.total_seconds)}
+
+
+def _planned(
+    cells: Iterable[RecipeCell], sources: Sources, workplace: Place
+) -> Iterator[PlannedTraining]:
+    """The training of each cell that has data."""
+    paths = sorted(workplace.work.glob("runs/*/run.json"))
+    runs = [manifest.read(path) for path in paths]
     for cell in cells:
-        if isinstance(source := sources[cell.chain], Path):
+        source = sources[cell.chain]
+        if isinstance(source, Path):
             plan = _plan(cell.train, source)
-            yield cell, plan, source, is_done(plan, source, runs)
+            yield PlannedTraining(cell, plan, source, is_done(plan, source, runs))
 
 
 def _plan(options: TrainOptions, source: Path) -> TrainOptions:
@@ -241,21 +284,21 @@ def _plan(options: TrainOptions, source: Path) -> TrainOptions:
     return settled(plan, check(plan), manifest.read(source).body)
 
 
-def _cost(plan: TrainOptions) -> str:
+def _kind(plan: TrainOptions) -> str:
     """Plans that take equally long: those that differ in the seed, the learning rate or a number of the method."""
-    words = {
-        key: value for key, value in plan.set.items() if not str(value).replace(".", "").isdigit()
-    }
+    words = {}
+    for name, value in plan.set.items():
+        if not str(value).replace(".", "").isdigit():
+            words[name] = value
     return repr(replace(plan, seed=0, set=words, lr=1.0).decided())
 
 
 def _measured(
-    source: Path, plan: TrainOptions, cell: Cell, place: Place, limit: float
+    source: Path, plan: TrainOptions, cell: RecipeCell, workplace: Place, limit: float
 ) -> Estimate | None:
-    engine = (
-        "in-process" if len(place.devices) > 1 else None
-    )  # as train() chooses for a process that is one of several
-    plan = replace(plan, seed=cell.seed, device=place.devices[0], engine=engine)
+    # as train() chooses for a process that is one of several
+    engine = "in-process" if len(workplace.devices) > 1 else None
+    plan = replace(plan, seed=cell.seed, device=workplace.devices[0], engine=engine)
     try:
         with threads():
             return estimate(source, plan, limit=limit)
@@ -265,53 +308,74 @@ def _measured(
 
 def is_done(plan: TrainOptions, source: Path, runs: list[manifest.Manifest]) -> bool:
     """Tell whether a finished run has these very options and data; starting weights and teachers are not looked at."""
-    asked, data = _settled(plan), manifest.sha256(source)
-    return any(data in run.parents.values() and _settled(run.options) == asked for run in runs)
+    options = _of_plan(plan)
+    data = manifest.sha256(source)
+    for run in runs:
+        if data in run.parents.values() and _without_files(run.options) == options:
+            return True
+    return False
 
 
-def _settled(asked: TrainOptions | dict[str, Any]) -> dict[str, Any]:
-    """The options of a run as they are recorded, of a plan or of a run's manifest, without files."""
-    options = (
-        record.options(asked, check(asked), None) if isinstance(asked, TrainOptions) else asked
-    )
+def _of_plan(plan: TrainOptions) -> dict[str, Any]:
+    """The options of a plan as a run's manifest records them, without files."""
+    return _without_files(record.options(plan, check(plan), None))
+
+
+def _without_files(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in ("weights", "teacher")}
 
 
-def announce_again(cells: list[Cell], sources: Sources, place: Place, folder: Path) -> None:
+def announce_again(
+    cells: list[RecipeCell], sources: Sources, workplace: Place, folder: Path
+) -> None:
     """Say on stderr which cells that were done are trained again, and what they have now that they had not then.
 
     folder: of the reproduction, with the results of the last time.
     """
     before = _last_scores(folder / "results.json")
-    for cell, plan, source, done in _asked(cells, sources, place) if before else ():
-        old = before.get((cell.row, f"{cell.data}, seed {cell.seed}"))
-        if old and not done:
-            with contextlib.suppress(
-                FedcliError
-            ):  # the old result was removed in part: nothing to compare with
-                if changes := _changes(plan, source, manifest.inside(place.work, old)):
-                    console.say(f"{cell.name} is trained again: {', '.join(changes)}")
+    if not before:
+        return
+    for training in _planned(cells, sources, workplace):
+        cell = training.cell
+        scores = before.get((cell.row, f"{cell.data}, seed {cell.seed}"))
+        if not scores or training.is_done:
+            continue
+        # an old result that was removed in part is nothing to compare with
+        with contextlib.suppress(FedcliError):
+            path = manifest.inside(workplace.work, scores)
+            changes = _changes(training.plan, training.source, path)
+            if changes:
+                console.say(f"{cell.name} is trained again: {', '.join(changes)}")
 
 
 def _last_scores(results: Path) -> dict[tuple[str, str], str]:
     """(row, data and seed) -> scores.json of the last time, below the work folder."""
+    if not results.is_file():
+        return {}
     try:
-        rows = Results.read(results).rows if results.is_file() else []
+        rows = Results.read(results).rows
     except FedcliError:
         console.warn(
             f"{results} cannot be read: it is written again, without saying what has changed since"
         )
         return {}
-    return {(row.name, at): path for row in rows for at, path in row.scores.items()}
+    paths = {}
+    for row in rows:
+        for data_and_seed, path in row.scores.items():
+            paths[row.name, data_and_seed] = path
+    return paths
 
 
 def _changes(plan: TrainOptions, source: Path, scores: Path) -> list[str]:
     """Differences, such as "lr is 0.001, was 0.003". Raises FedcliError where they cannot be seen."""
     run = manifest.above(scores, "run")
-    changes = _unlike(_settled(plan), _settled(manifest.read(run).options))
+    changes = _unlike(_of_plan(plan), _without_files(manifest.read(run).options))
     for stage in OF_DATA:
-        now = source if manifest.read(source).kind == stage else manifest.parent(source, stage)
-        if now and (then := manifest.parent(run, stage)):
+        now: Path | None = source
+        if manifest.read(source).kind != stage:
+            now = manifest.parent(source, stage)
+        then = manifest.parent(run, stage) if now else None
+        if now and then:
             changes += _unlike(manifest.read(now).options, manifest.read(then).options)
     return changes
 
@@ -319,7 +383,8 @@ def _changes(plan: TrainOptions, source: Path, scores: Path) -> list[str]:
 def _unlike(now: dict[str, Any], then: dict[str, Any]) -> list[str]:
     changes = []
     for key in sorted(now.keys() | then.keys()):
-        value, other = now.get(key), then.get(key)
+        value = now.get(key)
+        other = then.get(key)
         if isinstance(value, dict) and isinstance(other, dict):
             changes += _unlike(value, other)
         elif value != other:

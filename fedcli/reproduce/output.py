@@ -19,12 +19,12 @@ from ..printed import fixed
 from ..reporting import page, writers
 from ..scores.scores import Scores
 from . import forecast, pictures
-from .findings import Findings
-from .jobs import Place, run, told
-from .recipe import Recipe
+from .findings import ByColumn, Findings
+from .jobs import Place, as_fault, run
+from .recipe import Recipe, RecipeColumn
 from .record import Results
 from .results import collect
-from .shape import UNITS
+from .shape import UNITS, Printed
 from .shared import Outcome, Shared
 from .tables import beside
 
@@ -32,36 +32,38 @@ from .tables import beside
 def play(
     recipe: Recipe,
     shared: Shared,
-    place: Place,
+    workplace: Place,
     folder: Path,
-    shown: Callable[[Results], None],
+    report: Callable[[Results], None],
     *,
     measured: bool = True,
-    **about: Any,
+    **about_cells: Any,
 ) -> list[Outcome]:
-    """Train and score cells beside other processes; the last writes the folder and calls shown() with what is known.
+    """Train and score cells beside other processes; the last writes the folder and calls report() with what is known.
 
     Returns what became of each, nothing where another process is the last.
 
-    measured: whether time and memory are estimated first. about: as collect() takes it.
+    measured: whether time and memory are estimated first. about_cells: as collect() takes it.
     """
     with shared:
-        forecast.announce_again(shared.mine, shared.sources, place, folder)
+        forecast.announce_again(shared.mine, shared.sources, workplace, folder)
         if measured:
-            place = forecast.announce(shared.mine, shared.sources, place)
-        judged = about.get("scale", "paper") == "paper"
-        outcomes = run(shared, place, lambda outcome: of_cell(recipe, outcome, published=judged))
+            workplace = forecast.announce(shared.mine, shared.sources, workplace)
+        is_judged = about_cells.get("scale", "paper") == "paper"
+        outcomes = run(
+            shared, workplace, lambda outcome: of_cell(recipe, outcome, published=is_judged)
+        )
         if outcomes is None:
             return []
         lock = folder.with_name(f"{folder.name}.lock")
         with held(lock, f"another process is writing {folder}", "", told=console.status):
-            made = collect(recipe, outcomes, work=place.work, **about)
-            left_out = _left_out(folder, made)
-            record(folder, made)
+            results = collect(recipe, outcomes, work=workplace.work, **about_cells)
+            left_out = _left_out(folder, results)
+            record(folder, results)
             try:
-                made = illustrate(folder, recipe, made, outcomes, device=place.devices[0])
+                results = illustrate(folder, recipe, results, outcomes, device=workplace.devices[0])
             finally:
-                shown(made)
+                report(results)
                 if left_out:
                     console.say(left_out)
     return outcomes
@@ -69,41 +71,66 @@ def play(
 
 def _left_out(folder: Path, results: Results) -> str:
     """A sentence on rows that the folder's table has and these results do not; "" for none."""
-    with suppress(FedcliError):  # there is none yet, or of another version
+    try:
         before = [row.name for row in Results.read(folder / "results.json").rows]
-        if missing := {*before} - {row.name for row in results.rows}:
-            return (
-                f"{len(missing)} of {console.counted(len(before), 'row', 'rows')} of the table in {folder} left "
-                "out of this one: the runs are kept, the same command without --only shows all"
-            )
-    return ""
+    except FedcliError:  # there is none yet, or of another version
+        return ""
+    missing = set(before) - {row.name for row in results.rows}
+    if not missing:
+        return ""
+    rows = console.counted(len(before), "row", "rows")
+    return (
+        f"{len(missing)} of {rows} of the table in {folder} left out of this one: the runs are "
+        "kept, the same command without --only shows all"
+    )
 
 
 def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:
-    """A sentence on a finished cell in the main column, such as "noisy ACC 61.20 %, published 63.51 ± 0.42"; on its
-    validation images where there is a column of them; "" where no column is of these scores.
+    """A sentence on a finished cell in the main column, such as "noisy ACC 61.20 %, published 63.51 ± 0.42".
 
-    published: whether the printed number says something beside ours.
+    It is on validation images where there is a column of them, and "" where no column is of these
+    scores. published: whether the printed number says something beside ours.
     """
-    cell, printed = outcome.cell, recipe.numbers.get(outcome.cell.row, {})
+    cell = outcome.cell
+    printed = recipe.numbers.get(cell.row, {}) if published else {}
     with suppress(FedcliError):  # it is told where the scores are read for the table
-        made = manifest.read(outcome.path, "scores")
-        scored = Scored(outcome.path, made.options, Scores.of(made.body, outcome.path))
+        read = manifest.read(outcome.path, "scores")
+        scored = Scored(outcome.path, read.options, Scores.of(read.body, outcome.path))
         numbers = Findings(recipe, [outcome], {outcome.path: scored}).columns(cell.row)
-        known = [
-            each for each in recipe.columns if numbers[each.name].get(cell.seed) and not each.minus
-        ]
-        validating = [each for each in known if each.validation]
-        in_print = [each for each in known if each.name in printed]
-        for column in [*validating, *in_print, *known][:1]:
-            sign, _, digits = UNITS[column.unit]
-            mean = fixed(fmean(numbers[column.name][cell.seed]), digits)
-            said = f"{column.name} {mean} {sign}".rstrip()
-            if published and (theirs := printed.get(column.name)):
-                spread = "" if theirs.std is None else f" ± {fixed(theirs.std, digits)}"
-                said += f", published {fixed(theirs.mean, digits)}{spread}"
-            return said
+        column = _main_column(recipe, numbers, cell.row, cell.seed)
+        if column:
+            values = numbers[column.name][cell.seed]
+            return _number_sentence(column, fmean(values), printed.get(column.name))
     return ""
+
+
+def _main_column(recipe: Recipe, numbers: ByColumn, row: str, seed: int) -> RecipeColumn | None:
+    """The column of validation images, else the first with a published number, else the first.
+
+    None where none has a number of the seed.
+    """
+    printed = recipe.numbers.get(row, {})
+    with_number = []
+    for column in recipe.columns:
+        if numbers[column.name].get(seed) and not column.minus:
+            with_number.append(column)
+    validating = [column for column in with_number if column.validation]
+    in_print = [column for column in with_number if column.name in printed]
+    for columns in (validating, in_print, with_number):
+        if columns:
+            return columns[0]
+    return None
+
+
+def _number_sentence(column: RecipeColumn, mean: float, theirs: Printed | None) -> str:
+    sign, _, digits = UNITS[column.unit]
+    sentence = f"{column.name} {fixed(mean, digits)} {sign}".rstrip()
+    if theirs is None:
+        return sentence
+    sentence += f", published {fixed(theirs.mean, digits)}"
+    if theirs.std is not None:
+        sentence += f" ± {fixed(theirs.std, digits)}"
+    return sentence
 
 
 def record(folder: Path, results: Results) -> None:
@@ -126,13 +153,12 @@ def illustrate(
     undrawn = (
         f"the pictures and the page are missing from {folder}, which has results.json and table.md"
     )
-    with _said(undrawn), scratch(folder) as temporary:
-        drawn, missing = pictures.draw(
+    with _explained(undrawn), scratch(folder) as temporary:
+        titles, missing = pictures.draw(
             recipe, results, outcomes, temporary, older=folder, device=device
         )
-        results = results.model_copy(
-            update={"notes": [*results.notes, *missing], "pictures": dict(drawn)}
-        )
+        notes = [*results.notes, *missing]
+        results = results.model_copy(update={"notes": notes, "pictures": dict(titles)})
         record(temporary, results)
         sync(temporary)
         shutil.rmtree(folder)
@@ -140,61 +166,59 @@ def illustrate(
     scores = with_tests(results, outcomes)
     if not scores:
         return results
-    with (
-        _said(
-            f"report.html is missing from {folder}, which has results.json, table.md and the pictures"
-        ),
-        console.muted(),  # its remarks stand on the page
-    ):
-        page.write(
-            folder / "report.html",
-            scores,
-            page.PageOptions(
-                tables=[
-                    *beside.main(results, "Bold"),
-                    *beside.compared(results),
-                    beside.ran(results),
-                ],
-                findings=beside.findings(results),
-                tests=beside.tests(results)[1],
-                pictures=[(title, folder / name) for title, name in drawn],
-                clocks=False,  # equal scores, equal bytes
-                **{key: getattr(results, key) for key in ("title", "notes", "at", "spread")},
-            ),
-        )
+    unwritten = (
+        f"report.html is missing from {folder}, which has results.json, table.md and the pictures"
+    )
+    options = page.PageOptions(
+        title=results.title,
+        notes=results.notes,
+        at=results.at,
+        spread=results.spread,
+        tables=[*beside.main(results, "Bold"), *beside.compared(results), beside.ran(results)],
+        findings=beside.findings(results),
+        tests=beside.tests(results)[1],
+        pictures=[(title, folder / name) for title, name in titles],
+        clocks=False,  # equal scores, equal bytes
+    )
+    with _explained(unwritten), console.muted():  # its remarks stand on the page
+        page.write(folder / "report.html", scores, options)
     return results
 
 
 def with_tests(results: Results, outcomes: Sequence[Outcome]) -> list[Path]:
     """The scores.json of each cell whose test scores are shown."""
-    done = [outcome for outcome in outcomes if results.shows_tests_of(outcome.cell.row)]
-    return list(dict.fromkeys(outcome.scores for outcome in done if outcome.scores))
+    paths = []
+    for outcome in outcomes:
+        if outcome.scores and results.shows_tests_of(outcome.cell.row):
+            paths.append(outcome.scores)
+    return list(dict.fromkeys(paths))
 
 
 @contextmanager
-def _said(missing: str) -> Iterator[None]:
-    """Any fault becomes an error that says what it left out."""
+def _explained(missing: str) -> Iterator[None]:
+    """Turn any fault into an error that says what it left out."""
     try:
         yield
     except Exception as error:
-        fault = told(error)
-        raise FedcliError(
-            f"{missing}: {fault.sentence}", fault.hint or "--debug shows where"
-        ) from error
+        fault = as_fault(error)
+        sentence = f"{missing}: {fault.sentence}"
+        raise FedcliError(sentence, fault.hint or "--debug shows where") from error
 
 
 def show(results: Results) -> None:
     """Print the main tables and the worst differences; then what the runs show, and what is to be known before."""
     print()
     writers.say([results.title])
-    for table in [
-        *beside.main(results),
-        *([far] if (far := beside.differences(results)).rows else []),
-    ]:
+    tables = beside.main(results)
+    differences = beside.differences(results)
+    if differences.rows:
+        tables.append(differences)
+    for table in tables:
         print()
         writers.show(table)
         writers.say([table.legend])
-    if findings := beside.findings(results):
+    findings = beside.findings(results)
+    if findings:
         print("\nWhat these runs show (tests in table.md):")
         writers.say(findings)
         print()

@@ -3,19 +3,20 @@
 import re
 import shutil
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..data import manifest
 from ..errors import FedcliError
 from ..figures import drawing, series
 from ..figures.kinds import convergence, curves, histograms, landscape, sweep
 from .findings import heading
-from .recipe import Column, Recipe, Row
+from .recipe import Recipe, RecipeColumn, RecipeRow
 from .record import Results
-from .shape import Figure
+from .shape import RecipeFigure, key_of
 from .shared import Outcome
 
 SUFFIXES = ".png", ".svg", ".pdf"
+LONGEST_NAME = 80
 
 
 def draw(
@@ -29,27 +30,26 @@ def draw(
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Write every figure into the folder: title and name of each, and a sentence for each that could not be drawn.
 
-    older: a folder of the same recipe; a landscape of the same runs, which takes long, is copied from there.
+    older: a folder of the same recipe; a landscape of the same runs, which takes long, is copied
+    from there.
     """
-    drawn, missing = [], []
+    pictures: list[tuple[str, str]] = []
+    missing = []
     for figure in recipe.figures:
         try:
             if figure.kind == "sweep":
-                drawn += [
-                    _sweep(recipe, figure, results, column, folder)
-                    for column in _columns(figure, results)
-                ]
+                pictures += _sweeps(recipe, figure, results, folder)
             else:
-                drawn.append(
-                    _of_runs(figure, _runs(recipe, figure, outcomes), folder, older, device)
-                )
+                runs = _runs(recipe, figure, outcomes)
+                pictures.append(_of_runs(figure, runs, folder, older, device))
         except FedcliError as error:
             missing.append(f"No picture {figure.title!r}: {error.sentence}.")
-    return drawn, missing
+    return pictures, missing
 
 
-def _file(title: str, more: str = "") -> str:
-    return f"{re.sub(r'[^a-z0-9]+', '-', title.lower()).strip('-')[:80]}{more}.png"
+def _file(title: str, suffix: str = "") -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    return f"{words[:LONGEST_NAME]}{suffix}.png"
 
 
 def _kinds(file: Path) -> list[Path]:
@@ -57,53 +57,68 @@ def _kinds(file: Path) -> list[Path]:
     return [file.with_suffix(suffix) for suffix in SUFFIXES]
 
 
-def _columns(figure: Figure, results: Results) -> list[Column]:
-    return [
-        column for column in results.columns if not figure.columns or column.name in figure.columns
-    ]
+def _sweeps(
+    recipe: Recipe, figure: RecipeFigure, results: Results, folder: Path
+) -> list[tuple[str, str]]:
+    """A picture of each of a figure's columns."""
+    columns = list(results.columns)
+    if figure.columns:
+        columns = [column for column in columns if column.name in figure.columns]
+    pictures = []
+    for column in columns:
+        title = figure.title
+        if len(columns) > 1:
+            title += f": {column.name}"
+        _sweep(recipe, figure, results, column, folder / _file(title))
+        pictures.append((title, _file(title)))
+    return pictures
 
 
 def _sweep(
-    recipe: Recipe, figure: Figure, results: Results, column: Column, folder: Path
-) -> tuple[str, str]:
-    """A column against the varied value; a figure of several columns has a picture of each."""
+    recipe: Recipe, figure: RecipeFigure, results: Results, column: RecipeColumn, file: Path
+) -> None:
+    """A picture of a column against the varied value."""
     cells = {row.name: row.cells[column.name] for row in results.rows}
-    points = [
-        (_label(row, figure.x), row.at[figure.x], cells[row.name].mean, cells[row.name].std)
-        for row in recipe.rows
-        if figure.x in row.at and row.name in cells and _asked(row, figure.rows)
-    ]
-    if not any(mean is not None for _, _, mean, _ in points):
+    points: list[Any] = []
+    has_number = False
+    for row in recipe.rows:
+        values = row.varied_values
+        if figure.x in values and row.name in cells and _is_in(row, figure.rows):
+            cell = cells[row.name]
+            points.append((_label(row, figure.x), values[figure.x], cell.mean, cell.std))
+            has_number = has_number or cell.mean is not None
+    if not has_number:
         raise FedcliError("none of its cells is there", "run the recipe without --only")
-    levels = [
-        (name, None, cells[name].mean, cells[name].std) for name in figure.lines if name in cells
-    ]
-    title = figure.title + f": {column.name}" * (len(_columns(figure, results)) > 1)
-    frame = sweep.of_points([*points, *levels], figure.x.partition(".")[2], heading(column).heading)
-    drawing.write(sweep.draw(frame), *_kinds(folder / _file(title)))
-    return title, _file(title)
+    for name in figure.lines:
+        if name in cells:
+            points.append((name, None, cells[name].mean, cells[name].std))
+    frame = sweep.of_points(points, key_of(figure.x), heading(column).heading)
+    drawing.write(sweep.draw(frame), *_kinds(file))
 
 
-def _label(row: Row, x: str) -> str:
+def _label(row: RecipeRow, x: str) -> str:
     """A row's name without the value on the x axis; other varied values stay."""
-    rest = [f"{place.partition('.')[2]}={value}" for place, value in row.at.items() if place != x]
-    return ", ".join([row.stem, *rest])
+    words = [row.stem]
+    for place, value in row.varied_values.items():
+        if place != x:
+            words.append(f"{key_of(place)}={value}")
+    return ", ".join(words)
 
 
-def _asked(row: Row, names: tuple[str, ...]) -> bool:
+def _is_in(row: RecipeRow, names: tuple[str, ...]) -> bool:
     return not names or row.name in names or row.stem in names
 
 
-def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, list[Path]]:
+def _runs(recipe: Recipe, figure: RecipeFigure, outcomes: list[Outcome]) -> dict[str, list[Path]]:
+    """Row -> the records of its runs, by seed."""
     data = figure.data or next(iter(recipe.chains))
-    rows = {row.name for row in recipe.rows if _asked(row, figure.rows)}
-    named = {
-        name: f"{name} (global model)" for name in recipe.personal
-    }  # whose numbers are of clients' own
+    rows = {row.name for row in recipe.rows if _is_in(row, figure.rows)}
     runs: dict[str, list[Path]] = {}
     for outcome in outcomes:
-        if outcome.scores and outcome.cell.data == data and outcome.cell.row in rows:
-            name = named.get(outcome.cell.row, outcome.cell.row)
+        name = outcome.cell.row
+        if outcome.scores and outcome.cell.data == data and name in rows:
+            if name in recipe.personal:  # whose numbers are of clients' own
+                name = f"{name} (global model)"
             runs.setdefault(name, []).append(manifest.above(outcome.path, "run"))
     if not runs:
         raise FedcliError("none of its cells is there", "run the recipe without --only")
@@ -111,38 +126,48 @@ def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, 
 
 
 def _of_runs(
-    figure: Figure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str
+    figure: RecipeFigure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str
 ) -> tuple[str, str]:
     """A picture of the records of runs; of the first seed, but for a convergence.
 
     older: where a landscape of the same runs, which takes long, is copied from.
     """
-    records = {name: [series.read(run) for run in paths] for name, paths in runs.items()}
-    firsts = {name: per_seed[0] for name, per_seed in records.items()}
+    records: dict[str, list[Any]] = {}
+    for name, paths in runs.items():
+        records[name] = [series.read(path) for path in paths]
+    of_first_seed = {name: per_seed[0] for name, per_seed in records.items()}
     file = _file(figure.title)
+    picture: Any
     match figure.kind:
         case "convergence":
-            metric = f"average {figure.metric} by {figure.by}" if figure.by else figure.metric
-            picture = convergence.draw(
-                convergence.frame(records, metric=metric, version=figure.version)
-            )
+            metric: str = figure.metric
+            if figure.by:
+                metric = f"average {metric} by {figure.by}"
+            frame = convergence.frame(records, metric=metric, version=figure.version)
+            picture = convergence.draw(frame)
         case "histograms":
-            picture = histograms.draw(histograms.frame(firsts))
+            picture = histograms.draw(histograms.frame(of_first_seed))
         case "landscape-1d" | "landscape-2d":
-            version = figure.version or landscape.usual(firsts.values())
             dims: Literal["1d", "2d"] = "2d" if figure.kind == "landscape-2d" else "1d"
-            about = {"dims": int(dims[0]), "version": version, "names": list(runs)}
-            file = _file(
-                figure.title, f"-{manifest.identity(about, [paths[0] for paths in runs.values()])}"
-            )
-            if all(each.is_file() for each in _kinds(older / file)):
-                for each in _kinds(older / file):
-                    shutil.copy(each, folder / each.name)
+            version = figure.version or landscape.usual(of_first_seed.values())
+            key = {"dims": int(dims[0]), "version": version, "names": list(runs)}
+            identity = manifest.identity(key, [paths[0] for paths in runs.values()])
+            file = _file(figure.title, f"-{identity}")
+            if _copied(older / file, folder):
                 return figure.title, file
-            picture = landscape.draw(
-                landscape.frame(firsts, dims=dims, version=version, device=device)
-            )
+            frame = landscape.frame(of_first_seed, dims=dims, version=version, device=device)
+            picture = landscape.draw(frame)
         case _:
-            picture = curves.draw(curves.frame(firsts, series=[figure.series]))
+            picture = curves.draw(curves.frame(of_first_seed, series=[figure.series]))
     drawing.write(picture, *_kinds(folder / file))
     return figure.title, file
+
+
+def _copied(file: Path, folder: Path) -> bool:
+    """Copy a picture in all of its kinds into a folder; False, and nothing copied, where one is not there."""
+    paths = _kinds(file)
+    if not all(path.is_file() for path in paths):
+        return False
+    for path in paths:
+        shutil.copy(path, folder / path.name)
+    return True

@@ -1,8 +1,9 @@
 """The plan of tables before a byte is downloaded: data, trainings, hours on named devices and memory, without torch.
 
-Trainings that are equal in several tables are counted once, as they are trained once in one work folder. Operations
-are those of a network's forward pass and step (costs.json beside the recipes, which a test counts again), by the passes
-that the method says it makes; hours are of makers' speeds, of which training is taken to reach a share.
+Trainings that are equal in several tables are counted once, as they are trained once in one work
+folder. Operations are those of a network's forward pass and step (costs.json beside the recipes,
+which a test counts again), by the passes that the method says it makes; hours are of makers'
+speeds, of which training is taken to reach a share.
 """
 
 import json
@@ -18,8 +19,8 @@ import numpy as np
 
 from ..data import sources
 from ..system.processes import cores
-from .expand import Cell, NoCellError, cells, chosen, read_seeds
-from .recipe import load, recipes_folder
+from .expand import NoCellError, RecipeCell, cells, chosen, read_seeds
+from .recipe import Recipe, load, recipes_folder
 
 Facts = Callable[[str], dict[str, Any]]
 FLOAT = 4  # bytes
@@ -27,7 +28,9 @@ TEST = 0.2  # share of images in the test part where neither split nor card says
 KEPT = 6  # models that a run keeps on disk
 PROCESS = 6e8  # bytes of a process that trains, before it has any image
 HALF = {"fp32": 1.0, "bf16": 0.5}  # of the bytes of fp32
+KINDS = "step", "look", "gradient", "forward"  # of passes
 NOT_STATED = {"step": 1}  # the passes of a method that cannot state any
+TRIALS = 4  # of which the shortest is the speed of this machine
 card = cache(sources.card)  # a file, which is asked for with every training
 
 
@@ -38,7 +41,7 @@ def costs() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingCost:
     """The arithmetic of one run.
 
     Attributes:
@@ -54,15 +57,24 @@ class Training:
     memory: float
     disk: float
 
+    def seconds(self, device: Mapping[str, Any]) -> float:
+        """The time on a device: of arithmetic, traffic or steps, whichever takes longest."""
+        bytes_moved = self.traffic * HALF[device["precision"]]
+        return max(
+            self.operations / (device["flops"] * device["share"]),
+            bytes_moved / device["bandwidth"],
+            self.steps * device["step_seconds"],
+        )
+
 
 @dataclass(frozen=True)
-class Table:
+class PlannedTable:
     """One recipe: its cells, its trainings, and which of these no table before it has."""
 
     name: str
     cells: int
     trainings: int
-    new: tuple[Training, ...]
+    new: tuple[TrainingCost, ...]
 
 
 @dataclass
@@ -75,7 +87,7 @@ class Plan:
     unknown: networks and sides whose cost no table has; not_stated: methods that count as one step for each image.
     """
 
-    tables: list[Table] = field(default_factory=list)
+    tables: list[PlannedTable] = field(default_factory=list)
     data: dict[str, tuple[int, float]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     fetched: set[str] = field(default_factory=set)
@@ -85,21 +97,15 @@ class Plan:
     not_stated: set[str] = field(default_factory=set)
 
     @property
-    def trainings(self) -> list[Training]:
-        return [training for table in self.tables for training in table.new]
+    def trainings(self) -> list[TrainingCost]:
+        trainings: list[TrainingCost] = []
+        for table in self.tables:
+            trainings += table.new
+        return trainings
 
     def hours(self, device: dict[str, Any]) -> float:
-        """Of all trainings, one after another: arithmetic, traffic or steps, whichever takes a training longest."""
-        part, speed = HALF[device["precision"]], device["flops"] * device["share"]
-        each = (
-            max(
-                one.operations / speed,
-                one.traffic * part / device["bandwidth"],
-                one.steps * device["step_seconds"],
-            )
-            for one in self.trainings
-        )
-        return sum(each) / 3600
+        """The hours of all trainings, one after another on a device."""
+        return sum(training.seconds(device) for training in self.trainings) / 3600
 
 
 def planned(
@@ -111,37 +117,25 @@ def planned(
     only: tuple[str, ...] = (),
 ) -> Plan:
     """The plan of recipes. facts: name of a method -> what it says of itself. Raises UsageError."""
-    plan, methods = Plan(), cache(lambda name: _method(name, facts))
-    seen, pools = set[tuple](), dict[str, set]()
+    plan = Plan()
+    method_of = cache(lambda name: _method(name, facts))
+    planned_works: set[tuple] = set()
+    pools: dict[str, set[Any]] = {}
     missing: NoCellError | None = None
     for path in files:
         recipe = load(path)
-        own = cells(recipe, scale, seeds=read_seeds(seeds, recipe.seeds), method=methods)
+        chosen_seeds = read_seeds(seeds, recipe.seeds)
+        every_cell = cells(recipe, scale, seeds=chosen_seeds, method=method_of)
         try:
-            own = chosen(own, list(only))
+            wanted_cells = chosen(every_cell, list(only))
         except NoCellError as error:  # another table of the paper may have such cells
             missing = error
             continue
-        runs = {(cell.chain, cell.train): cell for cell in own}
-        new = {work: cell for work, cell in runs.items() if work not in seen}
-        seen |= new.keys()
-        trained = [
-            _training(cell, methods(cell.train.method or "fedavg"), plan) for cell in new.values()
-        ]
-        plan.tables.append(Table(recipe.name, len(own), len(runs), tuple(filter(None, trained))))
-        plan.files |= {
-            name: file.what for name, file in recipe.files.items() if any(cell.asks for cell in own)
-        }
-        plan.fetched |= {name for name, file in recipe.files.items() if file.card}
-        if len({cell.seed for cell in own}) == 1:
-            plan.one_seed.append(recipe.name)
-        for cell in own:
+        plan.tables.append(_table(plan, recipe, wanted_cells, planned_works, method_of))
+        _add_files(plan, recipe, wanted_cells)
+        for cell in wanted_cells:
             prepare: Any = cell.chain[0]
-            if cell.train.weights == "imagenet":
-                network = costs_of(
-                    model := cell.train.model or "", _side(prepare), card(prepare.name)["channels"]
-                )
-                plan.weights[model] = network["parameters"] * FLOAT / 1e6 if network else None
+            _add_weights(plan, cell, prepare)
             pools.setdefault(prepare.name, set()).add(prepare)
     if missing and not plan.tables:
         raise missing
@@ -151,24 +145,72 @@ def planned(
     return plan
 
 
+def _table(
+    plan: Plan,
+    recipe: Recipe,
+    cells: list[RecipeCell],
+    planned_works: set[tuple],
+    method_of: Callable[[str], Any],
+) -> PlannedTable:
+    """A recipe in the plan. planned_works: the trainings of the recipes before, to which its own are added."""
+    cell_of_work = {(cell.chain, cell.train): cell for cell in cells}
+    costs = []
+    for work, cell in cell_of_work.items():
+        if work in planned_works:
+            continue
+        cost = _training(cell, method_of(cell.train.method or "fedavg"), plan)
+        if cost:
+            costs.append(cost)
+    planned_works.update(cell_of_work)
+    return PlannedTable(recipe.name, len(cells), len(cell_of_work), tuple(costs))
+
+
+def _add_files(plan: Plan, recipe: Recipe, cells: list[RecipeCell]) -> None:
+    asks_for_files = any(cell.asks for cell in cells)
+    for name, file in recipe.files.items():
+        if asks_for_files:
+            plan.files[name] = file.what
+        if file.card:
+            plan.fetched.add(name)
+    if len({cell.seed for cell in cells}) == 1:
+        plan.one_seed.append(recipe.name)
+
+
+def _add_weights(plan: Plan, cell: RecipeCell, prepare: Any) -> None:
+    if cell.train.weights != "imagenet":
+        return
+    model = cell.train.model or ""
+    network = costs_of(model, _side(prepare), card(prepare.name)["channels"])
+    plan.weights[model] = network["parameters"] * FLOAT / 1e6 if network else None
+
+
 def _method(name: str, facts: Facts) -> Any:
     """A method as expand.cells() asks of it, and its `passes`; None where a half cannot state them."""
-    known = facts(name)
-    halves = known["halves"].values()
-    stated = [half["passes"] for half in halves]
-    passes = None if any(isinstance(each, str) for each in stated) else stated
+    method = facts(name)
+    options = {}
+    passes: list[Mapping[str, int]] | None = []
+    for half in method["halves"].values():
+        options.update(dict.fromkeys(half["options"]))
+        if isinstance(half["passes"], str):
+            passes = None
+        elif passes is not None:
+            passes.append(half["passes"])
     return SimpleNamespace(
-        settings=dict.fromkeys(option for half in halves for option in half["options"]),
-        default_training=known["training"],
-        local=SimpleNamespace(model=known["network"]),
+        settings=options,
+        default_training=method["training"],
+        local=SimpleNamespace(model=method["network"]),
         passes=passes,
     )
 
 
 def _images(prepare: Any) -> int:
-    """Of a dataset, or as many as are drawn of it."""
-    known = card(prepare.name).get("images", {}).get("count", 0)
-    return min(prepare.sample_images or known, known or prepare.sample_images or 0)
+    """The images of a dataset, or as many as are drawn of it; 0 where its card has no number."""
+    count = card(prepare.name).get("images", {}).get("count", 0)
+    if not prepare.sample_images:
+        return count
+    if not count:
+        return prepare.sample_images
+    return min(prepare.sample_images, count)
 
 
 def _side(prepare: Any) -> int:
@@ -180,32 +222,35 @@ def _pool(prepare: Any) -> float:
 
 
 def _clients(prepare: Any, partition: Any) -> int:
-    about = card(prepare.name)
-    return (
-        partition.clients
-        or max(len(about["attributes"].get(key, [])) for key in (*partition.by, ""))
-        or 2
-    )
+    if partition.clients:
+        return partition.clients
+    attributes = card(prepare.name)["attributes"]
+    counts = [len(attributes.get(name, [])) for name in (*partition.by, "")]
+    return max(counts) or 2
 
 
 def _trained(prepare: Any, partition: Any) -> float:
-    about, count = card(prepare.name), float(_images(prepare))
-    fixed = about.get("images", {}).get("train")
+    """The images that the clients train on."""
+    described = card(prepare.name)
+    count = float(_images(prepare))
+    train_count = described.get("images", {}).get("train")
     if prepare.folds:
         count *= 1 - 1 / prepare.folds
+    elif train_count and not prepare.sample_images:
+        count = train_count
     else:
-        count = (
-            fixed if fixed and not prepare.sample_images else count * (1 - (prepare.test or TEST))
-        )
+        count *= 1 - (prepare.test or TEST)
     if partition.portion:
-        sites = max(len(about["attributes"].get(key, [0])) for key in partition.by)
+        sites = max(len(described["attributes"].get(name, [0])) for name in partition.by)
         count *= partition.portion * _clients(prepare, partition) / sites
     return count * (1 - partition.val)
 
 
-def _training(cell: Cell, method: Any, plan: Plan) -> Training | None:
-    train, data = cell.train, cell.chain[:2]
-    prepare: Any = data[0]
+def _training(cell: RecipeCell, method: Any, plan: Plan) -> TrainingCost | None:
+    """The cost of a cell's training; None where that of its network, or the number of images, is unknown."""
+    train = cell.train
+    prepare: Any = cell.chain[0]
+    partition: Any = cell.chain[1]
     network = costs_of(train.model or "cnn", _side(prepare), card(prepare.name)["channels"])
     if network is None:
         plan.unknown.add(f"{train.model} at {_side(prepare)} pixels")
@@ -214,36 +259,38 @@ def _training(cell: Cell, method: Any, plan: Plan) -> Training | None:
         return None
     if method.passes is None:
         plan.not_stated.add(train.method or "")
-    images, rounds = _trained(*data) * train.participation, train.rounds
     passes = summed(method.passes or [NOT_STATED])
-    passes["look"] += bool(train.teacher)
-    visits, clients = images * rounds * train.epochs, _clients(*data)
+    if train.teacher:
+        passes["look"] += 1
     operations, traffic = per_image(network, passes, train.epochs)
-    model, batch = network["parameters"] * FLOAT, train.batch_size
-    return Training(
-        visits,
-        visits / batch + clients * rounds * train.epochs / 2,
-        images * rounds * operations,
-        images * rounds * traffic,
-        PROCESS + _pool(prepare) + 2 * batch * network["kept"] + (clients + KEPT) * model,
-        KEPT * model,
+    images = _trained(prepare, partition) * train.participation * train.rounds
+    clients = _clients(prepare, partition)
+    visits = images * train.epochs
+    model = network["parameters"] * FLOAT
+    activations = 2 * train.batch_size * network["kept"]
+    return TrainingCost(
+        visits=visits,
+        steps=visits / train.batch_size + clients * train.rounds * train.epochs / 2,
+        operations=images * operations,
+        traffic=images * traffic,
+        memory=PROCESS + _pool(prepare) + activations + (clients + KEPT) * model,
+        disk=KEPT * model,
     )
 
 
 def summed(halves: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """The passes of a method's two halves together, by kind."""
-    halves = list(halves)
-    return {
-        kind: sum(half.get(kind, 0) for half in halves)
-        for kind in ("step", "look", "gradient", "forward")
-    }
+    passes = dict.fromkeys(KINDS, 0)
+    for half in halves:
+        for kind in KINDS:
+            passes[kind] += half.get(kind, 0)
+    return passes
 
 
 def passes_of(method: Any) -> dict[str, int]:
     """The passes of a method, by kind; of one that states none those of plain training."""
-    stated = [
-        half.cost for half in (method.local, method.aggregator) if not isinstance(half.cost, str)
-    ]
+    costs = [half.cost for half in (method.local, method.aggregator)]
+    stated = [cost for cost in costs if not isinstance(cost, str)]
     return summed(stated or [NOT_STATED])
 
 
@@ -251,45 +298,48 @@ def per_image(
     network: Mapping[str, float], passes: Mapping[str, int], epochs: int
 ) -> tuple[float, float]:
     """Operations and bytes in fp32 of one image in one round; a forward pass moves a third of a step's bytes."""
-    full, forward = (
-        epochs * passes["step"] + passes["gradient"],
-        epochs * passes["look"] + passes["forward"],
-    )
-    return full * network["step"] + forward * network["forward"], (full + forward / 3) * network[
-        "traffic"
-    ]
+    steps = epochs * passes["step"] + passes["gradient"]
+    forward = epochs * passes["look"] + passes["forward"]
+    operations = steps * network["step"] + forward * network["forward"]
+    return operations, (steps + forward / 3) * network["traffic"]
 
 
 def costs_of(model: str, side: int, channels: int) -> dict[str, float] | None:
     """The costs of a network at a size, from those of the nearest known one: they go with the pixels."""
-    known = [key.split() for key in costs()["networks"]]
-    near = [
-        (abs(int(s) - side), abs(int(c) - channels), s, c) for name, s, c in known if name == model
-    ]
-    if not near:
+    networks = costs()["networks"]
+    distances = []
+    for key in networks:
+        name, its_side, its_channels = key.split()
+        if name == model:
+            distance = abs(int(its_side) - side), abs(int(its_channels) - channels)
+            distances.append((*distance, its_side, its_channels))
+    if not distances:
         return None
-    *_, s, c = min(near)
-    times = (
-        (side / int(s)) ** 2 if not model.startswith("clip-") else 1.0
-    )  # which resize images to a size of their own
-    found = costs()["networks"][f"{model} {s} {c}"]
-    return {key: value * (1 if key == "parameters" else times) for key, value in found.items()}
+    *_, nearest_side, nearest_channels = min(distances)
+    factor = 1.0
+    if not model.startswith("clip-"):  # which resize images to a size of their own
+        factor = (side / int(nearest_side)) ** 2
+    scaled = {}
+    for key, value in networks[f"{model} {nearest_side} {nearest_channels}"].items():
+        scaled[key] = value if key == "parameters" else value * factor
+    return scaled
 
 
 @cache
 def this_machine() -> dict[str, Any]:
-    """Its speeds now: of one matrix product and one copy, the shortest of a few."""
-    side, known = 1024, costs()["devices"][-1]
-    a, source = np.ones((side, side), np.float32), np.zeros(2**25, np.uint8)
+    """This machine as a device with its speeds now: of one matrix product and one copy, the shortest of a few."""
+    side = 1024
+    matrix = np.ones((side, side), np.float32)
+    source = np.zeros(2**25, np.uint8)
     copy = np.empty_like(source)
-    return known | {
-        "device": f"this machine, {cores()} cores, measured now",
-        "source": "measured",
-        "flops": 2 * side**3 / min(_seconds(lambda: a @ a) for _ in range(4)),
-        "bandwidth": 2
-        * len(source)
-        / min(_seconds(lambda: np.copyto(copy, source)) for _ in range(4)),
-    }
+    product_seconds = min(_seconds(lambda: matrix @ matrix) for _ in range(TRIALS))
+    copy_seconds = min(_seconds(lambda: np.copyto(copy, source)) for _ in range(TRIALS))
+    device = dict(costs()["devices"][-1])
+    device["device"] = f"this machine, {cores()} cores, measured now"
+    device["source"] = "measured"
+    device["flops"] = 2 * side**3 / product_seconds
+    device["bandwidth"] = 2 * len(source) / copy_seconds
+    return device
 
 
 def _seconds(work: Callable[[], object]) -> float:

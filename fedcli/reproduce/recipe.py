@@ -4,7 +4,8 @@ README of recipes/ lists the keys. Every mistake is reported with its place and 
 """
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from decimal import Decimal
 from difflib import get_close_matches
 from itertools import product
@@ -20,7 +21,7 @@ from ..io import toml_text
 from ..scores.shots import thresholds
 from . import places, shape
 from .flags import Flags, check_value, checked, files_in, one_of, placed
-from .shape import Figure, Row
+from .shape import RecipeFigure, RecipeRow
 
 SCALES = ("paper", "small", "smoke")
 ON_VALIDATION = "best_on_validation/validation"  # the one place whose numbers may choose
@@ -29,12 +30,13 @@ PUBLISHED = (
     '{"source": "...", "unit": "percent", "rows": {row: {column: {"mean": 76.77, "std": 0.68}}}}'
 )
 PERCENT = "percent", "points"  # units of columns that a published table in percent is about
+MOST_DIGITS = 9
 
 _PACKAGE = Path(fedcli.__file__).parent
 FOLDERS = _PACKAGE / "recipes", _PACKAGE.parent / "recipes"  # installed, or in a checkout
 
 
-class Column(shape.Column):
+class RecipeColumn(shape.WrittenColumn):
     """A column as it is shown.
 
     Attributes:
@@ -51,7 +53,7 @@ class Column(shape.Column):
         return self.mean_of or self.harmonic_mean_of
 
 
-class Recipe(shape.Recipe):
+class Recipe(shape.WrittenRecipe):
     """A recipe as it is run: rows varied, defaults filled in.
 
     Attributes:
@@ -62,11 +64,11 @@ class Recipe(shape.Recipe):
     """
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[RecipeColumn, ...]
     tests_of_chosen: bool = False
     numbers: dict[str, dict[str, shape.Printed]] = {}
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> RecipeRow:
         """The row of this name."""
         return next(row for row in self.rows if row.name == name)
 
@@ -77,11 +79,13 @@ class Recipe(shape.Recipe):
 
     def changes(self, scale: str, stage: str) -> Flags:
         """Flags of a stage, or options of methods ("settings"), that the recipe itself has for a scale."""
-        return {} if scale == "paper" else getattr(getattr(self, scale), stage) or {}
+        if scale == "paper":
+            return {}
+        return getattr(getattr(self, scale), stage) or {}
 
 
 def recipes_folder() -> Path:
-    """Where the recipes that come with fedcli are, and files of theirs: "{recipes}" in a flag."""
+    """The folder of the recipes that come with fedcli, and of their files: "{recipes}" in a flag."""
     for folder in FOLDERS:
         if folder.is_dir():
             return folder
@@ -98,39 +102,40 @@ def find(recipe: str) -> Path:
     path = Path(recipe)
     if path.is_file():
         return path
-    known = names()
-    word = path.stem if path.suffix == ".toml" or path.parent != Path() else recipe
-    if name := {_folded(name): name for name in known}.get(_folded(word)):
-        return known[name]
-    every = [*papers(), *known]
-    close = [name for name in every if word.lower() in name] or get_close_matches(
-        word.lower(), every, cutoff=0.6
-    )
-    meant = (
-        f"did you mean {' or '.join(map(repr, close[:3]))}?"
-        if close
-        else "`fedcli reproduce` lists all"
-    )
-    raise UsageError(f"no such recipe: {recipe}", meant)
+    paths = names()
+    is_path = path.suffix == ".toml" or path.parent != Path()
+    word = path.stem if is_path else recipe
+    for name, file in paths.items():
+        if _folded(name) == _folded(word):
+            return file
+    every_name = [*papers(), *paths]
+    close = [name for name in every_name if word.lower() in name]
+    if not close:
+        close = get_close_matches(word.lower(), every_name, cutoff=0.6)
+    hint = "`fedcli reproduce` lists all"
+    if close:
+        hint = f"did you mean {' or '.join(map(repr, close[:3]))}?"
+    raise UsageError(f"no such recipe: {recipe}", hint)
 
 
 def papers() -> dict[str, list[Path]]:
     """Paper -> the files of its recipes: of one with a table, all whose names begin as that one's."""
-    known = names()
-    with_tables = {name.rpartition("-table")[0] for name in known if "-table" in name}
-    return {
-        paper: [known[name] for name in known if name.startswith(f"{paper}-")]
-        for paper in sorted(with_tables)
-    }
+    paths = names()
+    with_tables = {name.rpartition("-table")[0] for name in paths if "-table" in name}
+    files_by_paper = {}
+    for paper in sorted(with_tables):
+        prefix = f"{paper}-"
+        files_by_paper[paper] = [file for name, file in paths.items() if name.startswith(prefix)]
+    return files_by_paper
 
 
 def paper_of(name: str) -> str:
     """The paper that has this name; "" where it is none, or a file."""
-    return (
-        ""
-        if Path(name).is_file()
-        else {_folded(paper): paper for paper in papers()}.get(_folded(name), "")
-    )
+    if not Path(name).is_file():
+        for paper in papers():
+            if _folded(paper) == _folded(name):
+                return paper
+    return ""
 
 
 def recipes_of(name: str) -> list[Path]:
@@ -141,37 +146,37 @@ def recipes_of(name: str) -> list[Path]:
 
 def _folded(name: str) -> str:
     """A name without case, blanks and punctuation, and + as recipes write it: FedISM+ Table2 is fedism-plus-table2."""
-    return "".join(c for c in name.lower().replace("+", "plus") if c.isalnum())
+    return "".join(sign for sign in name.lower().replace("+", "plus") if sign.isalnum())
 
 
 def load(path: Path) -> Recipe:
     """Read a recipe and check all that can be known without running it. Raises UsageError."""
     body = toml_text.read(path)
     with placed(path.name):
-        return _recipe(path.stem, shape.read(shape.Recipe, body), path.parent)
+        return _recipe(path.stem, shape.read(shape.WrittenRecipe, body), path.parent)
 
 
-def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
+def _recipe(name: str, written: shape.WrittenRecipe, folder: Path) -> Recipe:
     for key, data in written.chains.items():
         _check_data(f"data.{key}", data, written)
-    rows = tuple(row for given in written.rows for row in _rows(given, written))
-    files = {key: file if file.what else _of_card(key, file) for key, file in written.files.items()}
-    columns = tuple(_column(given, written, rows) for given in written.columns)
-    filled = {"name": name, "rows": rows, "files": files, "columns": columns}
-    recipe = Recipe.model_construct(
-        **dict(written) | filled | {"reference": written.reference or rows[0].name}
-    )
-    named = {
-        "row": [row.name for row in rows],
-        "column": [column.name for column in recipe.columns],
-    }
-    named["figure"] = [figure.title for figure in recipe.figures]
-    for what, names in named.items():
-        if twice := [name for number, name in enumerate(names) if name in names[:number]]:
-            raise UsageError(
-                f"two {what}s are named {twice[0]!r}", f"give each {what} its own name"
-            )
-    one_of("reference", recipe.reference, named["row"])
+    rows: list[RecipeRow] = []
+    for row in written.rows:
+        rows += _rows(row, written)
+    files = {}
+    for key, file in written.files.items():
+        files[key] = file if file.what else _of_card(key, file)
+    values: dict[str, Any] = dict(written)
+    values["name"] = name
+    values["rows"] = tuple(rows)
+    values["files"] = files
+    values["columns"] = tuple(_column(column, written, rows) for column in written.columns)
+    values["reference"] = written.reference or rows[0].name
+    recipe = Recipe.model_construct(**values)
+    row_names = [row.name for row in rows]
+    _check_once("row", row_names)
+    _check_once("column", [column.name for column in recipe.columns])
+    _check_once("figure", [figure.title for figure in recipe.figures])
+    one_of("reference", recipe.reference, row_names)
     _check_layout(recipe)
     numbers = _published(recipe, folder / "published") if recipe.published else {}
     _check_scores(recipe)
@@ -181,15 +186,26 @@ def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
     return recipe.model_copy(update={"numbers": numbers})
 
 
+def _check_once(title: str, names: list[str]) -> None:
+    counts: Counter[str] = Counter()
+    for name in names:
+        counts[name] += 1
+        if counts[name] > 1:
+            hint = f"give each {title} its own name"
+            raise UsageError(f"two {title}s are named {name!r}", hint)
+
+
 def _of_card(key: str, file: shape.AskedFile) -> shape.AskedFile:
     one_of(f"files.{key}: card", file.card, [*cards.published(), *sources.SOURCES])
-    known = {
-        each["path"]: each["what"] for each in cards.fetching(file.card).files if "what" in each
-    }
-    return file.model_copy(update={"what": known[one_of(f"files.{key}: path", file.path, known)]})
+    texts = {}
+    for fetched in cards.fetching(file.card).files:
+        if "what" in fetched:
+            texts[fetched["path"]] = fetched["what"]
+    path = one_of(f"files.{key}: path", file.path, texts)
+    return file.model_copy(update={"what": texts[path]})
 
 
-def _check_data(where: str, data: shape.Data, written: shape.Recipe) -> None:
+def _check_data(where: str, data: shape.Data, written: shape.WrittenRecipe) -> None:
     one_of(f"{where}: dataset", data.dataset, sources.SOURCES)
     if data.corrupt is not None and "kind" not in data.corrupt:
         raise UsageError(f"{where}.corrupt has no kind", 'write kind = "gaussian"')
@@ -197,150 +213,185 @@ def _check_data(where: str, data: shape.Data, written: shape.Recipe) -> None:
         one_of(f"{where}.lists: file", file, written.files)
 
 
-def _rows(given: Row, written: shape.Recipe) -> list[Row]:
-    where = f"row {given.name!r}"
-    for name in given.data:
+def _rows(row: RecipeRow, written: shape.WrittenRecipe) -> list[RecipeRow]:
+    """The rows that a written one stands for: itself, or one for each of the values that it varies."""
+    where = f"row {row.name!r}"
+    for name in row.data:
         one_of(f"{where}: data", name, written.chains)
-    row = given.model_copy(update={"data": given.data or tuple(written.chains)})
-    with placed(where):
-        rows = _varied(row) if given.vary else [row]
-    if rows[0].corrupt and (
-        plain := [name for name in row.data if written.chains[name].corrupt is None]
-    ):
-        hint = f"leave {plain[0]} out of its data"
-        raise UsageError(f"{where} changes the corruption of {plain[0]}, which has none", hint)
+    row = row.model_copy(update={"data": row.data or tuple(written.chains)})
+    rows = [row]
+    if row.vary:
+        with placed(where):
+            rows = _varied(row)
+    if rows[0].corrupt:
+        for name in row.data:
+            if written.chains[name].corrupt is None:
+                sentence = f"{where} changes the corruption of {name}, which has none"
+                raise UsageError(sentence, f"leave {name} out of its data")
     return rows
 
 
-def _varied(row: Row) -> list[Row]:
-    for path, values in row.vary.items():
-        stage, _, key = path.partition(".")
+def _varied(row: RecipeRow) -> list[RecipeRow]:
+    for place, values in row.vary.items():
+        stage, _, key = place.partition(".")
         if stage not in ("set", *shape.STAGES[:-1]) or not key:
-            raise UsageError(
-                f"vary {path!r} names no key", 'write for example "set.q" or "corrupt.ratio"'
-            )
+            hint = 'write for example "set.q" or "corrupt.ratio"'
+            raise UsageError(f"vary {place!r} names no key", hint)
         for value in values:
             with placed("vary"):
-                check_value(value, f"{path!r}: {value!r}")
+                check_value(value, f"{place!r}: {value!r}")
                 checked(stage, {key: value})
-    return [
-        row.at_values(dict(zip(row.vary, chosen, strict=True)))
-        for chosen in product(*row.vary.values())
-    ]
+    rows = []
+    for values in product(*row.vary.values()):
+        rows.append(row.with_values(dict(zip(row.vary, values, strict=True))))
+    return rows
 
 
-def _column(given: shape.Column, written: shape.Recipe, rows: tuple[Row, ...]) -> Column:
+def _column(
+    column: shape.WrittenColumn, written: shape.WrittenRecipe, rows: list[RecipeRow]
+) -> RecipeColumn:
     """A column with its defaults; a mean of others has their unit and direction.
 
     Where validation images choose among the rows, no best is marked by test images.
     """
-    where = f"column {given.name!r}"
-    filled: dict[str, Any] = {
-        "marked": all(column.score != ON_VALIDATION for column in written.columns)
-    }
-    if key := next((key for key in ("mean_of", "harmonic_mean_of") if getattr(given, key)), ""):
-        if own := sorted(given.model_fields_set - {"name", key}):
-            raise UsageError(
-                f"{where} is a mean of others and has no {own[0]} of its own", f"leave {own[0]} out"
-            )
-        single = {column.name: column for column in written.columns if column.score}
-        parts = [single[one_of(f"{where}: {key}", name, single)] for name in getattr(given, key)]
-        if len({(part.unit, part.lower) for part in parts}) > 1:
-            hint = "give them the same unit and the same lower"
-            raise UsageError(f"{where} is a mean of columns in different units or directions", hint)
-        filled |= {"unit": parts[0].unit, "lower": parts[0].lower}
-        return Column.model_construct(**dict(given) | filled)
-    if not given.score:
-        raise UsageError(
-            f"{where} has no score", 'write for example score = "versions/clean/accuracy"'
-        )
-    if not given.data and len(written.chains) > 1:
+    where = f"column {column.name!r}"
+    values: dict[str, Any] = dict(column)
+    values["marked"] = all(other.score != ON_VALIDATION for other in written.columns)
+    for key in ("mean_of", "harmonic_mean_of"):
+        if getattr(column, key):
+            part = _like_its_parts(where, column, key, written)
+            values["unit"] = part.unit
+            values["lower"] = part.lower
+            return RecipeColumn.model_construct(**values)
+    if not column.score:
+        hint = 'write for example score = "versions/clean/accuracy"'
+        raise UsageError(f"{where} has no score", hint)
+    if not column.data and len(written.chains) > 1:
         hint = f"add data, one of {', '.join(written.chains)}"
         raise UsageError(f"{where} does not say which data it is about", hint)
-    filled["data"] = one_of(
-        f"{where}: data", given.data or next(iter(written.chains)), written.chains
-    )
-    if given.minus:
-        one_of(f"{where}: minus", given.minus, [BEST_OTHER, *(row.name for row in rows)])
-    return Column.model_construct(
-        **dict(given) | filled | {"validation": given.score == ON_VALIDATION}
-    )
+    data = column.data or next(iter(written.chains))
+    values["data"] = one_of(f"{where}: data", data, written.chains)
+    if column.minus:
+        row_names = [row.name for row in rows]
+        one_of(f"{where}: minus", column.minus, [BEST_OTHER, *row_names])
+    values["validation"] = column.score == ON_VALIDATION
+    return RecipeColumn.model_construct(**values)
+
+
+def _like_its_parts(
+    where: str, column: shape.WrittenColumn, key: str, written: shape.WrittenRecipe
+) -> shape.WrittenColumn:
+    """The first of the columns that a column is the mean of, which have one unit and direction.
+
+    key: mean_of or harmonic_mean_of. Raises UsageError.
+    """
+    ignored = sorted(column.model_fields_set - {"name", key})
+    if ignored:
+        sentence = f"{where} is a mean of others and has no {ignored[0]} of its own"
+        raise UsageError(sentence, f"leave {ignored[0]} out")
+    with_score = {other.name: other for other in written.columns if other.score}
+    parts = []
+    for name in getattr(column, key):
+        parts.append(with_score[one_of(f"{where}: {key}", name, with_score)])
+    if len({(part.unit, part.lower) for part in parts}) > 1:
+        hint = "give them the same unit and the same lower"
+        raise UsageError(f"{where} is a mean of columns in different units or directions", hint)
+    return parts[0]
 
 
 def _check_layout(recipe: Recipe) -> None:
     """Raise UsageError for a word that stands in none of the names it is to be taken from."""
-    columns, rows = [column.name for column in recipe.columns], [row.name for row in recipe.rows]
-    for key, names in (("over", columns), ("down", columns), ("across", rows)):
-        for word in getattr(recipe.layout, key):
-            if not any(word in name for name in names):
-                of = "rows" if key == "across" else "columns"
-                raise UsageError(
-                    f"layout: {key} {word!r} is in the name of none of the {of}",
-                    nearest(word, names),
-                )
+    columns = [column.name for column in recipe.columns]
+    rows = [row.name for row in recipe.rows]
+    _check_words("over", recipe.layout.over, columns, "columns")
+    _check_words("down", recipe.layout.down, columns, "columns")
+    _check_words("across", recipe.layout.across, rows, "rows")
+
+
+def _check_words(key: str, words: Iterable[str], names: list[str], plural: str) -> None:
+    for word in words:
+        if not any(word in name for name in names):
+            sentence = f"layout: {key} {word!r} is in the name of none of the {plural}"
+            raise UsageError(sentence, nearest(word, names))
 
 
 def _check_scores(recipe: Recipe) -> None:
     """Refuse what would fail only after training: an attribute or a place in scores.json that is not there."""
-    best = recipe.at == "best"
-    for scale, (name, data) in product(SCALES, recipe.chains.items()):
+    for scale, name in product(SCALES, recipe.chains):
+        data = recipe.chains[name]
         evaluate = data.evaluate | recipe.changes(scale, "evaluate")
-        given = evaluate.get("by") or []
-        by = [
-            str(each).replace("{data}", name)
-            for each in (given if isinstance(given, list) else [given])
-        ]
+        attributes = _attributes(evaluate.get("by") or [], name)
         with placed(f"data.{name}.evaluate" if scale == "paper" else f"{scale}.evaluate"):
-            places.check_by(by, data.dataset)
+            places.check_by(attributes, data.dataset)
             thresholds(evaluate.get("shots") or None)
         for column in recipe.columns:
             if column.data == name:
-                if best or column.score.startswith("best_on_validation/"):
-                    _check_validated(recipe, name)
-                with placed(f"column {column.name!r}"):
-                    places.check(
-                        column.score,
-                        data.dataset,
-                        by,
-                        corrupted=data.corrupt is not None,
-                        best=best,
-                    )
+                _check_score(recipe, column, attributes)
+
+
+def _attributes(by: Any, data: str) -> list[str]:
+    """The attributes that `by` of evaluate names: one, or a list. data: what {data} stands for."""
+    values = by if isinstance(by, list) else [by]
+    return [str(value).replace("{data}", data) for value in values]
+
+
+def _check_score(recipe: Recipe, column: RecipeColumn, attributes: list[str]) -> None:
+    is_best = recipe.at == "best"
+    data = recipe.chains[column.data]
+    if is_best or column.score.startswith("best_on_validation/"):
+        _check_validated(recipe, column.data)
+    with placed(f"column {column.name!r}"):
+        places.check(
+            column.score,
+            data.dataset,
+            attributes,
+            corrupted=data.corrupt is not None,
+            best=is_best,
+        )
 
 
 def _check_validated(recipe: Recipe, name: str) -> None:
-    """The best round on validation needs clients with validation parts."""
+    """Refuse data whose clients lack the validation parts that the best round on validation needs."""
     for row in recipe.rows:
-        if name in row.data and not (recipe.chains[name].partition | row.partition).get("val"):
-            lacking = f"data.{name} has no validation parts to choose the best round by, for row {row.name!r}"
-            raise UsageError(lacking, f"write val = 0.1 in data.{name}.partition")
+        if name not in row.data:
+            continue
+        partition = recipe.chains[name].partition | row.partition
+        if not partition.get("val"):
+            lacking = f"data.{name} has no validation parts to choose the best round by"
+            hint = f"write val = 0.1 in data.{name}.partition"
+            raise UsageError(f"{lacking}, for row {row.name!r}", hint)
 
 
-def _check_figure(recipe: Recipe, figure: Figure) -> None:
-    """A picture is of rows, columns and data that there are; one of corrupted or of validation images needs some."""
-    rows = {name for row in recipe.rows for name in (row.name, row.stem)}
-    varied = {path for row in recipe.rows for path in row.at}
+def _check_figure(recipe: Recipe, figure: RecipeFigure) -> None:
+    """Refuse a picture of rows, columns or data that are not there, or of images that the data lack."""
+    rows: set[str] = set()
+    varied: set[str] = set()
+    for row in recipe.rows:
+        rows.update((row.name, row.stem))
+        varied.update(row.vary)
     columns = {column.name for column in recipe.columns}
-    named: list[tuple[str, Iterable[str], Any]] = [
-        ("columns", figure.columns, columns),
-        ("rows", figure.rows, rows),
-        ("lines", figure.lines, rows),
-        ("x", [figure.x], varied),
-        ("data", [figure.data], recipe.chains),
-    ]
-    for key, given, known in named:
-        for name in filter(None, given):
-            one_of(key, name, known)
-    data = figure.data or next(iter(recipe.chains))
+    _check_names("columns", figure.columns, columns)
+    _check_names("rows", figure.rows, rows)
+    _check_names("lines", figure.lines, rows)
+    _check_names("x", [figure.x], varied)
+    _check_names("data", [figure.data], recipe.chains)
+    name = figure.data or next(iter(recipe.chains))
+    data = recipe.chains[name]
     if figure.by:
-        places.check_by([figure.by], recipe.chains[data].dataset)
-    if figure.version == "corrupted" and recipe.chains[data].corrupt is None:
-        raise UsageError(f"data.{data} has no corrupted images", 'use version = "clean"')
+        places.check_by([figure.by], data.dataset)
+    if figure.version == "corrupted" and data.corrupt is None:
+        raise UsageError(f"data.{name} has no corrupted images", 'use version = "clean"')
     if figure.version == "validation":
         if figure.kind != "convergence":
-            raise UsageError(
-                f"a {figure.kind} is not of validation images", 'write version = "clean"'
-            )
-        _check_validated(recipe, data)
+            sentence = f"a {figure.kind} is not of validation images"
+            raise UsageError(sentence, 'write version = "clean"')
+        _check_validated(recipe, name)
+
+
+def _check_names(key: str, names: Iterable[str], choices: Collection[str]) -> None:
+    for name in names:
+        if name:
+            one_of(key, name, choices)
 
 
 def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printed]]:
@@ -348,46 +399,54 @@ def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printe
 
     folder: published/ beside the recipe; no name may lead out of it.
     """
-    file, columns = recipe.published, {column.name: column for column in recipe.columns}
-    try:
-        if Path(file).is_absolute() or not (folder / file).resolve().is_relative_to(
-            folder.resolve()
-        ):
-            raise UsageError(
-                f"published {file!r} lies outside of {folder}",
-                "give the name of a file in that folder",
-            )
-        body = json.loads((folder / file).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, RuntimeError) as error:
-        raise UsageError(
-            f"published {file!r} cannot be read: {error}", f"it belongs in {folder}"
-        ) from None
+    file = recipe.published
+    body = _published_body(file, folder)
     try:
         published = shape.read(shape.Published, body)
     except UsageError as error:
         raise UsageError(f"{file}: {error.sentence}", f"write {PUBLISHED}") from None
-    most: dict[str, int] = {}  # digits behind the point of a column
+    columns = {column.name: column for column in recipe.columns}
+    row_names = [row.name for row in recipe.rows]
+    digits_of_column: dict[str, int] = {}  # behind the point
     for row, numbers in published.rows.items():
-        one_of(f"{file}: row", row, [known.name for known in recipe.rows])
+        one_of(f"{file}: row", row, row_names)
         for name, printed in numbers.items():
+            one_of(f"{file}: {row}: column", name, columns)
+            _check_unit(file, published.unit, columns[name])
             digits = -int(Decimal(str(printed.mean)).as_tuple().exponent)
-            most[name] = max(most.get(name, digits), digits)
-            unit, own = (
-                published.unit,
-                columns[one_of(f"{file}: {row}: column", name, columns)].unit,
-            )
-            # numbers stand beside ours as they are, so both are in one unit; a difference in percent is in points
-            if unit not in ("", own) and not (unit == "percent" and own in PERCENT):
-                hint = f"give the numbers in {'percent' if own in PERCENT else own}, or change the column's unit"
-                raise UsageError(
-                    f"{file}: unit {unit!r} is not that of column {name!r}, {own}", hint
-                )
-    return {
-        row: {
-            name: printed.model_copy(
-                update={"digits": min(published.digits or most[name], 9), "runs": published.runs}
-            )
-            for name, printed in numbers.items()
-        }
-        for row, numbers in published.rows.items()
-    }
+            digits_of_column[name] = max(digits_of_column.get(name, digits), digits)
+    published_by_row: dict[str, dict[str, shape.Printed]] = {}
+    for row, numbers in published.rows.items():
+        published_by_row[row] = {}
+        for name, printed in numbers.items():
+            digits = min(published.digits or digits_of_column[name], MOST_DIGITS)
+            update = {"digits": digits, "runs": published.runs}
+            published_by_row[row][name] = printed.model_copy(update=update)
+    return published_by_row
+
+
+def _published_body(file: str, folder: Path) -> Any:
+    try:
+        path = (folder / file).resolve()
+        if Path(file).is_absolute() or not path.is_relative_to(folder.resolve()):
+            hint = "give the name of a file in that folder"
+            raise UsageError(f"published {file!r} lies outside of {folder}", hint)
+        return json.loads((folder / file).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, RuntimeError) as error:
+        sentence = f"published {file!r} cannot be read: {error}"
+        raise UsageError(sentence, f"it belongs in {folder}") from None
+
+
+def _check_unit(file: str, unit: str, column: RecipeColumn) -> None:
+    """Refuse published numbers in another unit than a column's.
+
+    They stand beside ours as they are, so both are in one unit; a difference in percent is in points.
+    """
+    is_in_percent = column.unit in PERCENT
+    if unit in ("", column.unit) or (unit == "percent" and is_in_percent):
+        return
+    expected = "percent" if is_in_percent else column.unit
+    raise UsageError(
+        f"{file}: unit {unit!r} is not that of column {column.name!r}, {column.unit}",
+        f"give the numbers in {expected}, or change the column's unit",
+    )

@@ -14,7 +14,7 @@ from ..errors import UsageError, nearest
 from ..methods import METHODS, resolve
 from ..stages.options import TrainOptions
 from ..stages.train import resolved
-from .expand import Cell
+from .expand import RecipeCell
 
 OF_ONE = "name", "out", "force"  # options of train that are of one run
 
@@ -22,15 +22,18 @@ OF_ONE = "name", "out", "force"  # options of train that are of one run
 def methods_and_data(words: Sequence[str]) -> tuple[list[str], str | None]:
     """The methods among words, and the data: a path or -. Raises UsageError for two of these."""
     extensions.allow(words)
-    data = [word for place, word in enumerate(words) if not _is_method(word, first=not place)]
-    if len(data) > 1:
-        raise UsageError(
-            f"{data[0]} and {data[1]} are two manifests", "train on one of them, then on the other"
-        )
-    return [word for word in words if word not in data], next(iter(data), None)
+    paths = []
+    for position, word in enumerate(words):
+        if not _is_method(word, is_first=position == 0):
+            paths.append(word)
+    if len(paths) > 1:
+        sentence = f"{paths[0]} and {paths[1]} are two manifests"
+        raise UsageError(sentence, "train on one of them, then on the other")
+    methods = [word for word in words if word not in paths]
+    return methods, paths[0] if paths else None
 
 
-def _is_method(word: str, *, first: bool) -> bool:
+def _is_method(word: str, *, is_first: bool) -> bool:
     """Tell whether a word names a method, be it mistyped. A file that has a method's name is written ./NAME."""
     if any(extensions.is_file(half) for half in word.split("+")):
         return True
@@ -39,58 +42,72 @@ def _is_method(word: str, *, first: bool) -> bool:
     try:
         resolve(word)
     except UsageError:
-        known = get_close_matches(word.lower(), METHODS, 1, 0.6) or "+" in word
-        return not Path(word).exists() and (first or bool(known))
+        if Path(word).exists():
+            return False
+        close = get_close_matches(word.lower(), METHODS, 1, 0.6)
+        return is_first or "+" in word or bool(close)
     return True
 
 
-def settings_of(methods: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Method -> those of the given options that it has.
+def settings_of(methods: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Method -> those of the settings that it has.
 
     Raises UsageError for an option that none of them has, and for a method that is named twice.
     """
-    known = {
-        name: {key for full in resolve(name).settings for key in (full, full.rpartition(".")[2])}
-        for name in methods
-    }
+    keys_of = {name: _keys(name) for name in methods}
     if len({resolve(name).name for name in methods}) < len(methods):
         raise UsageError(f"one of {', '.join(methods)} is named twice", "name each method once")
-    for key in given:
-        having = [name for name in methods if key.rpartition(".")[2] in known[name]]
-        if not having:
-            what = f"none of {', '.join(methods)} has an option {key!r}"
-            raise UsageError(what, nearest(key, {key for keys in known.values() for key in keys}))
-        if len(having) < len(methods):
-            console.say(f"--set {key} is an option of {', '.join(having)} alone")
-    return {
-        name: {key: value for key, value in given.items() if key.rpartition(".")[2] in known[name]}
-        for name in methods
-    }
+    for key in settings:
+        owners = [name for name in methods if _last_word(key) in keys_of[name]]
+        if not owners:
+            sentence = f"none of {', '.join(methods)} has an option {key!r}"
+            raise UsageError(sentence, nearest(key, set().union(*keys_of.values())))
+        if len(owners) < len(methods):
+            console.say(f"--set {key} is an option of {', '.join(owners)} alone")
+    settings_by_method: dict[str, dict[str, Any]] = {}
+    for name in methods:
+        settings_by_method[name] = {}
+        for key, value in settings.items():
+            if _last_word(key) in keys_of[name]:
+                settings_by_method[name][key] = value
+    return settings_by_method
 
 
-def each_its_own(methods: Sequence[str], asked: TrainOptions) -> dict[str, TrainOptions]:
+def _keys(method: str) -> set[str]:
+    """The options of a method by which a user may name them: in full, or without the part before the dot."""
+    keys = set(resolve(method).settings)
+    return keys | {_last_word(key) for key in keys}
+
+
+def _last_word(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def each_its_own(methods: Sequence[str], options: TrainOptions) -> dict[str, TrainOptions]:
     """Method -> the options that it trains with. Raises UsageError for what is of one run."""
-    if ignored := asked.changed(*OF_ONE):
+    ignored = options.changed(*OF_ONE)
+    if ignored:
         raise UsageError(
             f"--{ignored[0].typed} is of one run, and these are several",
             "leave it out, or train one run",
         )
-    settings = settings_of(methods, asked.set)
-    return {name: replace(asked, method=name, set=settings[name], jobs=None) for name in methods}
+    settings = settings_of(methods, options.set)
+    return {name: replace(options, method=name, set=settings[name], jobs=None) for name in methods}
 
 
-def cells(plans: Mapping[str, TrainOptions], seeds: Sequence[int], data: Path) -> list[Cell]:
+def cells(plans: Mapping[str, TrainOptions], seeds: Sequence[int], data: Path) -> list[RecipeCell]:
     """A cell for each seed and method, which trains as `train METHOD` does by itself and is not scored.
 
     Raises FedcliError, UsageError.
     """
     whole: dict[str, TrainOptions] = {}
     for method, plan in plans.items():
-        with (
-            console.muted() if whole else nullcontext()
-        ):  # what it has to say of the data is said once
+        # what the first has to say of the data is said once
+        with console.muted() if whole else nullcontext():
             whole[method] = replace(plan, rounds=resolved(plan, data).rounds)
-    return [
-        Cell(resolve(method).label, "data", "", seed, (), replace(plan, seed=seed), None)
-        for seed, (method, plan) in product(seeds, whole.items())
-    ]
+    cells = []
+    for seed, method in product(seeds, whole):
+        label = resolve(method).label
+        train = replace(whole[method], seed=seed)
+        cells.append(RecipeCell(label, "data", "", seed, (), train, None))
+    return cells

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
@@ -30,13 +31,7 @@ UNITS = {  # of a column: its sign, what a number in the scores is multiplied by
     "MB": ("MB", 1e-6, 6),  # single bytes
     "none": ("", 1.0, 2),
 }
-HIDDEN = (
-    "Cc",
-    "Cf",
-    "Cs",
-    "Zl",
-    "Zp",
-)  # categories of characters that break a line, or that no one sees
+HIDDEN = "Cc", "Cf", "Cs", "Zl", "Zp"  # categories of characters that break a line or are invisible
 Kind = Literal["sweep", "convergence", "landscape-1d", "landscape-2d", "series", "histograms"]
 FIGURES: dict[Kind, set[str]] = {  # kind -> what it may say beside title and kind
     "sweep": {"x", "columns", "lines", "rows"},
@@ -47,6 +42,7 @@ FIGURES: dict[Kind, set[str]] = {  # kind -> what it may say beside title and ki
     "histograms": {"data", "rows"},
 }
 NEEDED: dict[Kind, str] = {"sweep": "x", "series": "series"}  # kind -> what it must say
+PLAIN = (("^(Input|Tuple|List|Dictionary) ", ""), ("tuple", "list"), ("dictionary", "table"))
 
 
 def _wrong(sentence: str, hint: str) -> PydanticCustomError:
@@ -56,10 +52,10 @@ def _wrong(sentence: str, hint: str) -> PydanticCustomError:
 def _visible(text: str) -> str:
     if not text.strip():
         raise _wrong("is empty", "give it a text, or leave it out")
-    if odd := [sign for sign in text if sign == MARK or unicodedata.category(sign) in HIDDEN]:
-        raise _wrong(
-            f"holds the character {odd[0]!r}", "write it on one line, in signs that can be seen"
-        )
+    for sign in text:
+        if sign == MARK or unicodedata.category(sign) in HIDDEN:
+            hint = "write it on one line, in signs that can be seen"
+            raise _wrong(f"holds the character {sign!r}", hint)
     return text
 
 
@@ -71,14 +67,14 @@ def _dashless(name: str) -> str:
 
 def _once(items: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(set(items)) < len(items):
-        raise _wrong(f"has one of {', '.join(map(repr, items))} twice", "write each once")
+        words = ", ".join(repr(item) for item in items)
+        raise _wrong(f"has one of {words} twice", "write each once")
     return items
 
 
 Text = Annotated[StrictStr, AfterValidator(_visible)]
-Word = Annotated[
-    Text, AfterValidator(_dashless)
-]  # stands on a command line, where a dash begins a flag
+# stands on a command line, where a dash begins a flag
+Word = Annotated[Text, AfterValidator(_dashless)]
 Texts = Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_once)]
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 FileName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
@@ -86,45 +82,46 @@ Flags = dict[Text, Any]
 Values = Annotated[list[Any], Field(min_length=1)]
 
 
-class Part(BaseModel):
+class RecipePart(BaseModel):
     """A part of a recipe; the flags of a stage and the options of a method in it are checked by name and kind."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @field_validator(*STAGES, "settings", check_fields=False)
     @classmethod
-    def _checked(cls, given: Flags | None, field: ValidationInfo) -> Flags | None:
+    def _checked(cls, flags: Flags | None, field: ValidationInfo) -> Flags | None:
+        if not flags:
+            return flags
+        stage = "set" if field.field_name == "settings" else str(field.field_name)
         try:
-            return given and checked(
-                "set" if field.field_name == "settings" else str(field.field_name), given
-            )
+            return checked(stage, flags)
         except UsageError as error:
             raise _wrong(error.sentence, error.hint) from None
 
 
-class Stages(Part):
+class Stages(RecipePart):
     prepare: Flags = {}
     partition: Flags = {}
     corrupt: Flags | None = None
     train: Flags = {}
 
 
-class Scale(Stages):
+class ScaleChanges(Stages):
     evaluate: Flags = {}
     settings: Flags = Field(default={}, alias="set")
 
 
-class Lists(Part):
+class Lists(RecipePart):
     prepare: Flags
     partition: Flags
 
 
-class Data(Scale):
+class Data(ScaleChanges):
     """A chain of stages, which makes one data set of the table.
 
-    `lists` replace prepare and partition by the authors' published ones, with what a row adds to them, where the user
-    brings all files that they name. `train` and `settings` are of the rows on it that leave them open, settings where
-    their method has them.
+    `lists` replace prepare and partition by the authors' published ones, with what a row adds to
+    them, where the user brings all files that they name. `train` and `settings` are of the rows on
+    it that leave them open, settings where their method has them.
     """
 
     title: Text = ""
@@ -132,7 +129,7 @@ class Data(Scale):
     dataset: Text
 
 
-class Row(Stages):
+class RecipeRow(Stages):
     """One line of the table: a method and what it has of its own; with `vary` one for each value.
 
     As it is run, a varied row has the one value of its own in `vary`.
@@ -146,45 +143,53 @@ class Row(Stages):
     vary: Annotated[dict[Text, Values], Field(min_length=1)] = {}
 
     @property
-    def at(self) -> Flags:
-        """Where a varied row stands: place -> value, such as {"set.q": 0.5}."""
+    def varied_values(self) -> Flags:
+        """The place and value of a varied row, such as {"set.q": 0.5}."""
         return {place: values[0] for place, values in self.vary.items()}
 
     @property
     def stem(self) -> str:
         """The name of the row that was varied."""
-        return self.name.removesuffix(_named_after(self.at)).removesuffix(", ") or self.method
+        stem = self.name.removesuffix(_named_after(self.varied_values)).removesuffix(", ")
+        return stem or self.method
 
-    def at_values(self, at: Flags) -> "Row":
-        """This row with some of its values changed, named after them."""
-        parts = {stage: dict(getattr(self, stage) or {}) for stage in ("settings", *STAGES[:-1])}
-        for place, value in at.items():
+    def with_values(self, values: Flags) -> "RecipeRow":
+        """This row with some of its values changed, named after them. values: by place, such as "set.q"."""
+        changes: dict[str, Any] = {}
+        for stage in ("settings", *STAGES[:-1]):
+            changes[stage] = dict(getattr(self, stage) or {})
+        for place, value in values.items():
             stage, _, key = place.partition(".")
-            parts["settings" if stage == "set" else stage][
-                key if stage == "set" else key.replace("-", "_")
-            ] = value
-        name, vary = (
-            f"{self.name}, {_named_after(at)}",
-            {place: [value] for place, value in at.items()},
-        )
-        return self.model_copy(update={**parts, "name": name, "vary": vary})
+            if stage == "set":
+                changes["settings"][key] = value
+            else:
+                changes[stage][key.replace("-", "_")] = value
+        changes["name"] = f"{self.name}, {_named_after(values)}"
+        changes["vary"] = {place: [value] for place, value in values.items()}
+        return self.model_copy(update=changes)
 
     def place(self, score: str) -> str:
-        """Where in the scores a column's number of this row stands."""
+        """The place in the scores of a column's number of this row."""
         if not self.scores_of or not score.startswith(("versions/", "groups/")):
             return score
         return f"personal/{self.scores_of}/{score.removeprefix('versions/')}"
 
 
-def _named_after(at: Flags) -> str:
-    return ", ".join(f"{place.partition('.')[2]}={value}" for place, value in at.items())
+def _named_after(values: Flags) -> str:
+    return ", ".join(f"{key_of(place)}={value}" for place, value in values.items())
 
 
-class Column(Part):
+def key_of(place: str) -> str:
+    """The option that a place of a varied value names: "q" of "set.q"."""
+    return place.partition(".")[2]
+
+
+class WrittenColumn(RecipePart):
     """One number of each row: where it stands in the scores, and how it is shown.
 
-    A part of `score` that is * takes the mean over all that stand there, in each round. `minus` names a row whose
-    number of the same seed and round is taken off; that row itself has none, and BEST_OTHER is the best of the others.
+    A part of `score` that is * takes the mean over all that stand there, in each round. `minus`
+    names a row whose number of the same seed and round is taken off; that row itself has none, and
+    BEST_OTHER is the best of the others.
     """
 
     name: Text
@@ -197,7 +202,7 @@ class Column(Part):
     harmonic_mean_of: Texts = ()
 
 
-class Figure(Part):
+class RecipeFigure(RecipePart):
     """One picture; an empty field means all, or has no meaning for its kind."""
 
     title: Text
@@ -213,22 +218,23 @@ class Figure(Part):
     version: Literal["", "clean", "corrupted", "validation"] = ""
 
     @model_validator(mode="after")
-    def _as_its_kind(self) -> "Figure":
-        if odd := sorted(self.model_fields_set - FIGURES[self.kind] - {"title", "kind"}):
-            raise _wrong(
-                f"a {self.kind} has no {odd[0]}", f"it has {', '.join(sorted(FIGURES[self.kind]))}"
-            )
-        if (key := NEEDED.get(self.kind, "title")) not in self.model_fields_set:
+    def _as_its_kind(self) -> "RecipeFigure":
+        fields = FIGURES[self.kind]
+        odd = sorted(self.model_fields_set - fields - {"title", "kind"})
+        if odd:
+            raise _wrong(f"a {self.kind} has no {odd[0]}", f"it has {', '.join(sorted(fields))}")
+        key = NEEDED.get(self.kind, "title")
+        if key not in self.model_fields_set:
             raise _wrong(f"has no {key}", f'add {key} = "..."')
         return self
 
 
-class Layout(Part):
+class PrintedLayout(RecipePart):
     """The shape in which the paper prints its table; by default a line for each row, a column for each column.
 
-    over: words of columns' names that stand once over all that have them. down: those that make a line of their own of
-    each row; outer: above the rows' names. across: words of rows' names that make a column of their own. transposed:
-    rows and columns change places.
+    over: words of columns' names that stand once over all that have them. down: those that make a
+    line of their own of each row; outer: above the rows' names. across: words of rows' names that
+    make a column of their own. transposed: rows and columns change places.
     """
 
     over: Texts = ()
@@ -238,7 +244,7 @@ class Layout(Part):
     transposed: StrictBool = False
 
 
-class AskedFile(Part):
+class AskedFile(RecipePart):
     """A file that the user brings: what it is in words, or a file of a card, which `reproduce --fetch` gets."""
 
     what: Text = ""
@@ -247,20 +253,18 @@ class AskedFile(Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _in_words(cls, given: Any) -> Any:
-        return {"what": given} if isinstance(given, str) else given
+    def _in_words(cls, body: Any) -> Any:
+        return {"what": body} if isinstance(body, str) else body
 
     @model_validator(mode="after")
     def _of_something(self) -> Self:
         if bool(self.card) != bool(self.path) or not (self.card or self.what):
-            raise _wrong(
-                "names no file",
-                'say in words what it is, or write { card = "moco-v2", path = "..." }',
-            )
+            hint = 'say in words what it is, or write { card = "moco-v2", path = "..." }'
+            raise _wrong("names no file", hint)
         return self
 
 
-class Recipe(Part):
+class WrittenRecipe(RecipePart):
     """A recipe as written; README of recipes/ says what each key means."""
 
     title: Text
@@ -271,18 +275,18 @@ class Recipe(Part):
     spread: Literal["pooled", "runs"] = "pooled"
     at: Literal["last5", "last", "best"] = "last5"
     reference: Text = ""
-    layout: Layout = Layout()
+    layout: PrintedLayout = PrintedLayout()
     files: dict[FileName, AskedFile] = {}
     chains: Annotated[dict[Word, Data], Field(min_length=1, alias="data")]
     train: Flags = {}
-    rows: Annotated[tuple[Row, ...], Field(min_length=1, alias="row")]
-    columns: Annotated[tuple[Column, ...], Field(min_length=1, alias="column")]
-    figures: tuple[Figure, ...] = Field(default=(), alias="figure")
-    small: Scale = Scale()
-    smoke: Scale = Scale()
+    rows: Annotated[tuple[RecipeRow, ...], Field(min_length=1, alias="row")]
+    columns: Annotated[tuple[WrittenColumn, ...], Field(min_length=1, alias="column")]
+    figures: tuple[RecipeFigure, ...] = Field(default=(), alias="figure")
+    small: ScaleChanges = ScaleChanges()
+    smoke: ScaleChanges = ScaleChanges()
 
 
-class Printed(Part):
+class Printed(RecipePart):
     """A number as printed. digits: behind the point, of its whole column; runs: those that it is the mean of."""
 
     mean: Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -291,9 +295,11 @@ class Printed(Part):
     runs: Annotated[StrictInt, Field(ge=1)] = 1
 
 
-class Published(Part):
-    """Published numbers: row -> column -> mean and spread as printed. runs: those that each is the mean of,
-    where the paper says. digits: behind the point; default: the most of a column, as text loses zeros at the end.
+class Published(RecipePart):
+    """Published numbers: row -> column -> mean and spread as printed.
+
+    runs: those that each is the mean of, where the paper says. digits: behind the point; default:
+    the most of a column, as text loses zeros at the end.
     """
 
     source: Text = ""
@@ -303,67 +309,72 @@ class Published(Part):
     rows: dict[Text, dict[Text, Printed]]
 
 
-PARTS: dict[Any, type[Part]] = {
-    "row": Row,
-    "column": Column,
-    "figure": Figure,
+PARTS: dict[Any, type[RecipePart]] = {
+    "row": RecipeRow,
+    "column": WrittenColumn,
+    "figure": RecipeFigure,
     "data": Data,
-    "small": Scale,
-    "smoke": Scale,
+    "small": ScaleChanges,
+    "smoke": ScaleChanges,
     "rows": Printed,
-    "layout": Layout,
+    "layout": PrintedLayout,
     "files": AskedFile,
 }
-Read = TypeVar("Read", bound=Part)
+Read = TypeVar("Read", bound=RecipePart)
 
 
-def read(whole: type[Read], body: Any) -> Read:
+def read(part: type[Read], body: Any) -> Read:
     """The part that a file's body is. Raises UsageError that names the place of the first mistake."""
     try:
-        return whole.model_validate(body)
+        return part.model_validate(body)
     except ValidationError as error:
-        first = error.errors()[0]
-    *above, key = first["loc"] or ("",)
+        mistake = error.errors()[0]
+    raise _error(part, body, mistake)
+
+
+def _error(part: type[RecipePart], body: Any, mistake: Any) -> UsageError:
+    """The error that names a mistake, as pydantic reports it, in the body of a part."""
+    *above, key = mistake["loc"] or ("",)
     where = _named(above, body) or "the recipe"
-    if first["type"] == "extra_forbidden":
-        fields = (PARTS[above[0]] if above else whole).model_fields.items()
-        raise UsageError(
-            f"{where}: unknown key {key!r}",
-            nearest(str(key), [f.alias or name for name, f in fields]),
-        )
-    if first["type"] == "missing":
-        raise UsageError(f"{where} has no {key}", "recipes/README.md shows one")
-    sentence, of_ours = first["msg"], first["type"] == "fedcli"
-    for word, plain in (
-        (r"^(Input|Tuple|List|Dictionary) ", ""),
-        ("tuple", "list"),
-        ("dictionary", "table"),
-    ):
+    if mistake["type"] == "extra_forbidden":
+        innermost = PARTS[above[0]] if above else part
+        keys = [field.alias or name for name, field in innermost.model_fields.items()]
+        return UsageError(f"{where}: unknown key {key!r}", nearest(str(key), keys))
+    if mistake["type"] == "missing":
+        return UsageError(f"{where} has no {key}", "recipes/README.md shows one")
+    sentence = mistake["msg"]
+    for word, plain in PLAIN:
         sentence = re.sub(word, plain, sentence)
-    hint = first["ctx"]["hint"] if of_ours else "recipes/README.md shows one that is sound"
-    between = ":" * (of_ours and key in (*STAGES, "set"))
-    raise UsageError(f"{_named([*above, key], body)}{between} {sentence}", hint)
+    where = _named([*above, key], body)
+    hint = "recipes/README.md shows one that is sound"
+    if mistake["type"] == "fedcli":
+        hint = mistake["ctx"]["hint"]
+        if key in (*STAGES, "set"):
+            where += ":"
+    return UsageError(f"{where} {sentence}", hint)
 
 
-def _named(way: list[Any], body: Any) -> str:
-    """The place that a way through a file leads to: "row 'FedAvg': train", "data.noise.corrupt"."""
+def _named(steps: Sequence[Any], body: Any) -> str:
+    """The place that steps through a file lead to: "row 'FedAvg': train", "data.noise.corrupt"."""
     place = ""
-    for step in way:
-        inner = (
-            body[step]
-            if isinstance(body, list) or (isinstance(body, dict) and step in body)
-            else None
-        )
+    for step in steps:
+        inner = None
+        if isinstance(body, list) or (isinstance(body, dict) and step in body):
+            inner = body[step]
         if isinstance(step, int):
-            labels = (
-                [inner[key] for key in ("name", "title") if key in inner]
-                if isinstance(inner, dict)
-                else []
-            )
-            place += f" {(labels or [step + 1])[0]!r}"
+            place += f" {_label(inner, step)!r}"
         elif step != "[key]":
-            place += ("." if "'" not in place else ": ") * bool(place) + (
-                step if step.isprintable() else repr(step)
-            )
+            if place:
+                place += ": " if "'" in place else "."
+            place += step if step.isprintable() else repr(step)
         body = inner
     return place
+
+
+def _label(item: Any, position: int) -> Any:
+    """The name or title of an item of a list, or else its number."""
+    if isinstance(item, dict):
+        for key in ("name", "title"):
+            if key in item:
+                return item[key]
+    return position + 1

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +21,17 @@ from ..io.claims import Claims
 from ..io.files import read_text, write_text
 from ..methods import resolve
 from ..stages.train import resolved
-from .expand import Cell
+from .expand import RecipeCell
 from .plan import passes_of, per_image
 
 CELLS, HELD = "cells", "cells/held"  # below the work folder
-LOOK = (
-    10.0  # seconds between two looks at what other processes have done, while a cell is played here
-)
+# seconds between two looks at what other processes have done, while a cell is played here
+LOOK = 10.0
 BEFORE, ELSEWHERE = "was done already", "by another process"
 KEYS = {"scores"}, {"failed", "hint", "at"}  # of the file of a cell
-PASSES = {
-    "step": 3.0,
-    "forward": 1.0,
-    "traffic": 0.0,
-}  # forward and backward take three times as long as forward
+LONGEST_NUMBER = 5  # digits of a part's number
+# forward and backward take three times as long as forward
+PASSES = {"step": 3.0, "forward": 1.0, "traffic": 0.0}
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Outcome:
     """The end of a cell: the path of its scores.json, of its run.json where it is not scored, or in one sentence why
     there is none."""
 
-    cell: Cell
+    cell: RecipeCell
     scores: Path | None
     sentence: str = ""
     hint: str = ""
@@ -59,69 +55,86 @@ Sources = dict[tuple, Path | Outcome]  # chain -> the manifest of its data, or w
 
 
 class Shared(AbstractContextManager["Shared"]):
-    """The cells of a table, those that are equal once, and what became of each in this process or another."""
+    """The cells of a table, those that are equal once, and what became of each in this process or another.
+
+    Attributes:
+        asked: all cells. cells: those that have data, of equal work the first. mine: those to play here.
+        data: cell -> the manifest of its data.
+        wait: until all have ended.
+    """
 
     def __init__(
         self,
         work: Path,
-        asked: Sequence[Cell],
+        asked: Sequence[RecipeCell],
         sources: Sources,
         part: str = "",
         *,
         wait: bool = True,
     ):
-        """asked: all cells; `cells` are those that have data, of equal work the first, and `mine` those to play here.
-
-        part: of `cells`, such as "3/8"; "" for all. wait: until all have ended. Raises UsageError for another part.
-        """
-        self.work, self.asked, self.sources, self.wait = work, asked, sources, wait
-        first = {cell.work: cell for cell in reversed(asked)}
-        unlike = [cell for cell in asked if first[cell.work] is cell]
-        self.data = {cell: made for cell in unlike if isinstance(made := sources[cell.chain], Path)}
+        """part: of `cells`, such as "3/8"; "" for all. Raises UsageError for another part."""
+        self.work = work
+        self.asked = asked
+        self.sources = sources
+        self.wait = wait
+        cell_of_work: dict[Any, RecipeCell] = {}
+        for cell in asked:
+            cell_of_work.setdefault(cell.work, cell)
+        self.data: dict[RecipeCell, Path] = {}
+        for cell in cell_of_work.values():
+            source = sources[cell.chain]
+            if isinstance(source, Path):
+                self.data[cell] = source
         self.cells = list(self.data)
         self.mine = dealt(self.data, part) if part else self.cells
         self.table = _digest([self._id(cell) for cell in self.cells])
         self.claims = Claims(work / HELD, self.table)
-        self._failed_before = {
-            cell: why for cell in self.mine if (why := self._read(cell)) and "failed" in why
-        }
+        self._failed_before: dict[RecipeCell, dict[str, str]] = {}
+        for cell in self.mine:
+            end = self._read(cell)
+            if end and "failed" in end:
+                self._failed_before[cell] = end
 
-    def claim(self, cell: Cell) -> bool:
+    def claim(self, cell: RecipeCell) -> bool:
         """Take a cell and its trainings, which other cells may have too."""
-        names = self._claims_of(cell)
-        taken = [*takewhile(self.claims.take, names)]
-        if len(taken) == len(names):
-            return True
-        for name in taken:
-            self.claims.give_back(name)
-        return False
+        claimed: list[str] = []
+        for name in self._claims_of(cell):
+            if not self.claims.take(name):
+                for other in claimed:
+                    self.claims.give_back(other)
+                return False
+            claimed.append(name)
+        return True
 
-    def give_back(self, cell: Cell) -> None:
+    def give_back(self, cell: RecipeCell) -> None:
         """Leave a cell that was claimed to others."""
         for name in self._claims_of(cell):
             self.claims.give_back(name)
 
     def end(self, outcome: Outcome) -> None:
         """Write down how a claimed cell has ended, for all processes."""
-        known = {"failed": outcome.sentence, "hint": outcome.hint, "at": str(time.time_ns())}
         if outcome.scores:
-            known = {"scores": outcome.scores.resolve().relative_to(self.work.resolve()).as_posix()}
-        write_text(self._path(outcome.cell), json.dumps(known, ensure_ascii=False) + "\n")
+            path = outcome.scores.resolve().relative_to(self.work.resolve())
+            end = {"scores": path.as_posix()}
+        else:
+            end = {"failed": outcome.sentence, "hint": outcome.hint, "at": str(time.time_ns())}
+        write_text(self._path(outcome.cell), json.dumps(end, ensure_ascii=False) + "\n")
         self.give_back(outcome.cell)
 
-    def ended(self, cell: Cell) -> Outcome | None:
+    def ended(self, cell: RecipeCell) -> Outcome | None:
         """The end of a cell, in any process; None where it has none, or failed before this process began."""
-        known = self._read(cell)
-        if known is None or known == self._failed_before.get(cell):
+        end = self._read(cell)
+        if end is None or end == self._failed_before.get(cell):
             return None
-        if "failed" in known:
-            return Outcome(cell, None, known["failed"], known["hint"])
+        if "failed" in end:
+            return Outcome(cell, None, end["failed"], end["hint"])
         with suppress(FedcliError):  # a path that leads out of the folder
-            if (scores := manifest.inside(self.work, known["scores"])).is_file():
+            scores = manifest.inside(self.work, end["scores"])
+            if scores.is_file():
                 return Outcome(cell, scores)
         return None
 
-    def left_to_others(self, cells: Sequence[Cell]) -> bool:
+    def left_to_others(self, cells: Sequence[RecipeCell]) -> bool:
         """Tell whether all of these are played by processes that make this table too, and finish it.
 
         Who has only a training of a cell, for another cell, does not score it.
@@ -135,36 +148,37 @@ class Shared(AbstractContextManager["Shared"]):
     def __exit__(self, *_: object) -> None:
         self.claims.__exit__()
 
-    def _read(self, cell: Cell) -> dict[str, str] | None:
-        with suppress(
-            FedcliError, ValueError, RecursionError
-        ):  # it is not there, or damaged: the cell is played
-            known = json.loads(read_text(self._path(cell)))
-            if (
-                isinstance(known, dict)
-                and {*known} in KEYS
-                and all(isinstance(text, str) for text in known.values())
-            ):
-                return known
-        return None
+    def _read(self, cell: RecipeCell) -> dict[str, str] | None:
+        """The file of a cell; None where it is not there, or damaged: the cell is played."""
+        try:
+            end = json.loads(read_text(self._path(cell)))
+        except (FedcliError, ValueError, RecursionError):
+            return None
+        if not isinstance(end, dict) or set(end) not in KEYS:
+            return None
+        if not all(isinstance(text, str) for text in end.values()):
+            return None
+        return end
 
-    def _path(self, cell: Cell) -> Path:
+    def _path(self, cell: RecipeCell) -> Path:
         return self.work / CELLS / f"{self._id(cell)}.json"
 
-    def _id(self, cell: Cell) -> str:
-        return _digest(
-            [cell.train.argv(), cell.evaluate.argv() if cell.evaluate else None, self._data(cell)]
-        )
+    def _id(self, cell: RecipeCell) -> str:
+        evaluate = cell.evaluate.argv() if cell.evaluate else None
+        return _digest([cell.train.argv(), evaluate, self._data(cell)])
 
-    def _claims_of(self, cell: Cell) -> list[str]:
+    def _claims_of(self, cell: RecipeCell) -> list[str]:
         """The names under which it and its trainings are claimed."""
-        stages = [cell.train]
+        names = [self._id(cell)]
         if cell.train.then:
-            stages.insert(0, replace(cell.train, then=None))
-        trainings = [_digest([stage.argv(), self._data(cell)]) for stage in stages]
-        return [self._id(cell), *trainings]
+            names.append(self._training(replace(cell.train, then=None), cell))
+        names.append(self._training(cell.train, cell))
+        return names
 
-    def _data(self, cell: Cell) -> str:
+    def _training(self, train: Any, cell: RecipeCell) -> str:
+        return _digest([train.argv(), self._data(cell)])
+
+    def _data(self, cell: RecipeCell) -> str:
         return manifest.sha256(self.data[cell])
 
 
@@ -174,13 +188,13 @@ class Board:
 
     number: a sentence on the number that a cell has found.
     ended: by name of the cell.
-    left: rounds still to play, by name of the cell.
+    rounds_left: rounds still to play, by name of the cell.
     """
 
     shared: Shared
     number: Callable[[Outcome], str]
     ended: dict[str, Outcome] = field(default_factory=dict)
-    left: dict[str, int] = field(default_factory=dict)
+    rounds_left: dict[str, int] = field(default_factory=dict)
     playing: set[str] = field(default_factory=set)  # in this process
     begun: set[str] = field(default_factory=set)  # cells of which a round was played here
     passed: int = 0  # rounds since the start, here and elsewhere
@@ -188,26 +202,30 @@ class Board:
     looked: float = 0.0
 
     def __post_init__(self) -> None:
-        self.left = {cell.name: resolved(cell.train).rounds for cell in self.shared.cells}
+        for cell in self.shared.cells:
+            self.rounds_left[cell.name] = resolved(cell.train).rounds
         self.look(BEFORE)
 
     def look(self, how: str = ELSEWHERE) -> None:
         """Tell of cells that have ended since in other processes."""
         self.looked = time.monotonic()
-        for cell in self.shared.cells:
-            if (
-                cell.name not in self.ended
-                and cell.name not in self.playing
-                and (end := self.shared.ended(cell))
-            ):
-                self.passed += self.left[cell.name] if how == ELSEWHERE else 0
+        for cell in self.waiting():
+            end = self.shared.ended(cell)
+            if end:
+                if how == ELSEWHERE:
+                    self.passed += self.rounds_left[cell.name]
                 self.end(end, how)
 
-    def played_round(self, cell: Cell, done: int, total: int) -> None:
+    def waiting(self) -> list[RecipeCell]:
+        """The cells that have not ended and are not played in this process."""
+        busy = self.ended.keys() | self.playing
+        return [cell for cell in self.shared.cells if cell.name not in busy]
+
+    def played_round(self, cell: RecipeCell, done: int, total: int) -> None:
         """Show how far a cell is."""
         self.begun.add(cell.name)
         self.passed += 1
-        self.left[cell.name] = total - done
+        self.rounds_left[cell.name] = total - done
         if time.monotonic() - self.looked > LOOK:
             self.look()
         console.status(f"{self.count} {cell.name}: round {done}/{total}{self.rest}")
@@ -215,16 +233,17 @@ class Board:
     def end(self, outcome: Outcome, how: str = "") -> Outcome:
         """Tell how a cell has ended. how: where it was, if not in this process."""
         name = outcome.cell.name
-        how = how or BEFORE * (name not in self.begun)
+        if not how and name not in self.begun:
+            how = BEFORE
         self.playing.discard(name)
-        shown_before = name in self.ended
-        self.ended[name], self.left[name] = outcome, 0
+        is_known = name in self.ended
+        self.ended[name] = outcome
+        self.rounds_left[name] = 0
         if not outcome.scores:
             console.fail(f"{self.count} {name}: {outcome.sentence}", outcome.hint)
-        elif not shown_before or not how:
-            found = self.number(outcome)
-            said = f"{found} ({how})" if found and how else found or how or "done"
-            console.say(f"{self.count} {name}: {said}{self.rest}")
+        elif not is_known or not how:
+            text = _joined(self.number(outcome), how)
+            console.say(f"{self.count} {name}: {text}{self.rest}")
         return outcome
 
     @property
@@ -235,47 +254,52 @@ class Board:
     @property
     def rest(self) -> str:
         """The time left, at the pace since the start; nothing where that cannot be said."""
-        left = sum(self.left.values())
-        return (
-            f"; {span(left * (time.monotonic() - self.began) / self.passed)} left"
-            if self.passed and left
-            else ""
-        )
+        rounds = sum(self.rounds_left.values())
+        if not self.passed or not rounds:
+            return ""
+        seconds = rounds * (time.monotonic() - self.began) / self.passed
+        return f"; {span(seconds)} left"
 
 
-def _digest(what: Any) -> str:
-    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+def _joined(number: str, how: str) -> str:
+    """The number of a cell, and where it was found."""
+    if number and how:
+        return f"{number} ({how})"
+    return number or how or "done"
 
 
-def dealt(sources: dict[Cell, Path], part: str) -> list[Cell]:
+def _digest(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body).encode()).hexdigest()[:16]
+
+
+def dealt(sources: dict[RecipeCell, Path], part: str) -> list[RecipeCell]:
     """One of several parts of the cells that take about as long, equal wherever it is asked. part: see part_of()."""
-    which, count = part_of(part)
+    number, count = part_of(part)
     lengths = {cell: _length(cell, source) for cell, source in sources.items()}
-    took, parts = [0.0] * count, [set[Cell]() for _ in range(count)]
-    for cell in sorted(
-        sources, key=lambda cell: -lengths[cell]
-    ):  # the longest first, to the least laden
-        least = took.index(min(took))
-        took[least] += lengths[cell]
-        parts[least].add(cell)
-    return [cell for cell in sources if cell in parts[which - 1]]
+    loads = [0.0] * count
+    part_of_cell = {}
+    # the longest first, to the least laden
+    for cell in sorted(sources, key=lambda cell: -lengths[cell]):
+        least = loads.index(min(loads))
+        loads[least] += lengths[cell]
+        part_of_cell[cell] = least + 1
+    return [cell for cell in sources if part_of_cell[cell] == number]
 
 
 def part_of(text: str) -> tuple[int, int]:
     """The number of a part and how many there are, "3/8" the third of eight. Raises UsageError."""
-    which, slash, count = text.partition("/")
-    whole = slash and all(
-        word.isascii() and word.isdecimal() and len(word) < 6 for word in (which, count)
-    )
-    if not whole or not 1 <= int(which) <= int(count):
-        raise UsageError(
-            f"--cells {text!r} is no part",
-            "write for example --cells 3/8, the third of eight parts",
-        )
-    return int(which), int(count)
+    number, _, count = text.partition("/")
+    if _is_count(number) and _is_count(count) and 1 <= int(number) <= int(count):
+        return int(number), int(count)
+    hint = "write for example --cells 3/8, the third of eight parts"
+    raise UsageError(f"--cells {text!r} is no part", hint)
 
 
-def _length(cell: Cell, source: Path) -> float:
+def _is_count(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) <= LONGEST_NUMBER
+
+
+def _length(cell: RecipeCell, source: Path) -> float:
     """The length of a cell beside others, in passes forward over an image."""
     plan = resolved(cell.train)
     passes, _ = per_image(PASSES, passes_of(resolve(plan.method or "")), plan.epochs)

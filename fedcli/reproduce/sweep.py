@@ -1,17 +1,16 @@
 """A user's own sweep as a recipe, for the command and for Python: methods on one data set, over a grid of their options
 and of train's flags.
 
-`--over hold-out=all` trains once without each site: a partition for each site, whose images train nothing and are
-tested on. Its table has a row per training and a column per tested site, from two evaluations: on all images of the
-held-out site, and on the dataset's test part.
+`--over hold-out=all` trains once without each site: a partition for each site, whose images train
+nothing and are tested on. Its table has a row per training and a column per tested site, from two
+evaluations: on all images of the held-out site, and on the dataset's test part.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from .. import console, extensions
 from ..common_options import WORK
@@ -22,29 +21,27 @@ from ..methods import resolve
 from ..metrics import Task
 from ..options import Source, text
 from ..printed import percents
-from ..reporting.table import Cell as Shown
-from ..reporting.table import Column as Heading
-from ..reporting.table import Table, heads, percent
+from ..reporting import table
 from ..scores.evaluation_options import EvaluateOptions
 from ..scores.scores import Scores
-from ..stages import evaluate, partition, shown
+from ..scores.table import Score
+from ..stages import evaluate, partition
 from ..stages.call import listed, source
 from ..stages.options import PartitionOptions, TrainOptions
 from ..stages.train import DATA, resolved
 from . import flags, output, shape
-from .expand import Cell, try_training
+from .expand import RecipeCell, try_training
 from .jobs import Place, devices
-from .recipe import ON_VALIDATION, Column, Recipe, Row
+from .recipe import ON_VALIDATION, Recipe, RecipeColumn, RecipeRow
 from .record import Results
 from .several import OF_ONE, settings_of
 from .shared import Outcome, Shared, Sources
-from .tables import beside
-
-if TYPE_CHECKING:
-    import pandas
+from .tables.played import PlayedTable
 
 KEY, METHOD = "hold-out", "method"
+EXAMPLES = {KEY: "all", METHOD: "fedavg,fedheal"}  # values of the axes that are no options
 HOLD_OUT = f"partition.{KEY}"
+LONGEST_NAME = 80
 CHOSEN = (
     "The clients' validation images alone choose among the values; test scores are shown of the chosen ones alone. "
     "--test, or test=True in Python, shows those of all."
@@ -65,28 +62,47 @@ LEGEND = (
     "that site, with the 95 % bootstrap interval over its patients. The other columns are the dataset's own test part "
     "by site, [number of images]; † marks a site that is too small, or lacks a class or has few images of one."
 )
-Sites = dict[
-    str, PartitionOptions
-]  # a site that is left out of training -> the partition without it
-Divided = Callable[
-    [Path], PartitionOptions | None
-]  # a manifest -> options of its partition, None of a dataset
+# a site that is left out of training -> the partition without it
+Sites = dict[str, PartitionOptions]
+# a manifest -> options of its partition, None of a dataset
+Divided = Callable[[Path], PartitionOptions | None]
+Grid = dict[str, list[Any]]  # the place of a varied value, such as "set.q" -> its values
 
 
-def asked(over: Sequence[str]) -> tuple[str, list[str], list[str]]:
-    """The attribute of sites that --over names, "" for none; its methods; and the rest of it. Raises UsageError."""
-    parts = [(text.partition("=")[0].strip().lstrip("-"), text) for text in over]
-    own = {
-        name: [text.partition("=")[2].strip() for key, text in parts if key == name]
-        for name in (KEY, METHOD)
-    }
-    for (name, values), example in zip(own.items(), ("all", "fedavg,fedheal"), strict=True):
-        if len(values) > 1 or "" in values:
+class Axes(NamedTuple):
+    """The parts of --over.
+
+    Attributes:
+        sites: the attribute of sites that are left out in turn; "" for none.
+        grid: the texts of the other axes, such as "q=0.5,1,2".
+    """
+
+    sites: str
+    methods: list[str]
+    grid: list[str]
+
+
+def read_axes(over: Sequence[str]) -> Axes:
+    """The parts of the texts of --over. Raises UsageError."""
+    texts: dict[str, list[str]] = {KEY: [], METHOD: []}
+    grid = []
+    for axis in over:
+        name, _, values = axis.partition("=")
+        name = name.strip().lstrip("-")
+        if name in texts:
+            texts[name].append(values.strip())
+        else:
+            grid.append(axis)
+    for name, values_of_name in texts.items():
+        if len(values_of_name) > 1 or "" in values_of_name:
             raise UsageError(
-                f"--over {name} is given twice or without a value", f"write --over {name}={example}"
+                f"--over {name} is given twice or without a value",
+                f"write --over {name}={EXAMPLES[name]}",
             )
-    methods = [word.strip() for values in own[METHOD] for word in values.split(",")]
-    return next(iter(own[KEY]), ""), methods, [text for key, text in parts if key not in own]
+    methods: list[str] = []
+    for values in texts[METHOD]:
+        methods += [word.strip() for word in values.split(",")]
+    return Axes("".join(texts[KEY]), methods, grid)
 
 
 def leaving_out(text: str, source: Path, options: PartitionOptions | None) -> tuple[Path, Sites]:
@@ -95,18 +111,22 @@ def leaving_out(text: str, source: Path, options: PartitionOptions | None) -> tu
 
     Raises FedcliError, UsageError.
     """
-    dataset = source if options is None else manifest.above(source, "dataset")
-    common = partition.by_default(PartitionOptions(dataset)) if options is None else options
-    found = sites(text, tuple(common.by), manifest.read(dataset, "dataset", whole=True).body)
-    if len(found) < 2:
-        raise UsageError(
-            f"--over {KEY}={text} is one site",
-            f"write --over {KEY}=all, or partition with --hold-out",
-        )
-    common = replace(common, dataset=None)
-    return dataset, {
-        each.value: replace(common, hold_out=f"{each.attribute}={each.value}") for each in found
-    }
+    dataset = source
+    common = options
+    if common is None:
+        common = partition.by_default(PartitionOptions(dataset))
+    else:
+        dataset = manifest.above(source, "dataset")
+    body = manifest.read(dataset, "dataset", whole=True).body
+    held_out = sites(text, tuple(common.by), body)
+    if len(held_out) < 2:
+        hint = f"write --over {KEY}=all, or partition with --hold-out"
+        raise UsageError(f"--over {KEY}={text} is one site", hint)
+    left_out = Sites()
+    for site in held_out:
+        hold_out = f"{site.attribute}={site.value}"
+        left_out[site.value] = replace(common, dataset=None, hold_out=hold_out)
+    return dataset, left_out
 
 
 def recipe_of(
@@ -122,116 +142,148 @@ def recipe_of(
     all_tests: show test scores of all values, also where validation images choose one.
     Raises UsageError for a key that neither a method nor train has.
     """
-    of_sites: dict[str, list[Any]] = {HOLD_OUT: list(left_out)} if left_out else {}
-    grid = of_sites | dict(_axis(method, text) for text in over for method in methods)
-    if not grid and len(methods) < 2:
-        hint = "write for example --over q=0.5,1,2 or --over method=fedavg,fedheal"
-        raise UsageError("a sweep needs methods, or values to go over", hint)
-    if len(grid) != len(over) + len(of_sites):
-        raise UsageError(
-            "--over names a key twice", "give all its values at once: --over q=0.5,1,2"
-        )
+    grid = _grid(methods, over, left_out)
     body = manifest.read(source, "partition", "corruption", "dataset", whole=True).body
-    dataset, task = body["name"] if left_out else body["dataset"], Task.of_body(body)
-    validated = not left_out and any(client["val"] for client in body["roster"])
-    names = methods if len(methods) == 1 else [resolve(method).label for method in methods]
-    base = [
-        Row(name=name, method=method, data=("data",))
-        for name, method in zip(names, methods, strict=True)
-    ]
-    at = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    rows = tuple(row.at_values(values) if values else row for row in base for values in at)
-    if len(methods) == 1:
-        rows = tuple(
-            row.model_copy(update={"name": row.name.removeprefix(f"{methods[0]}, ")})
-            for row in rows
-        )
-    versions = ("clean", "corrupted", "average") if "kind" in body else ("clean",)
-    columns = [
-        Column(
-            name=f"{version} {metric}",
-            data="data",
-            score=f"versions/{version}/{metric}",
-            marked=False,
-        )
-        for version in versions
-        for metric in task.usual
-    ]
-    if validated:
-        name = f"validation {task.curves[0]}, best round"
-        columns.append(Column(name=name, data="data", score=ON_VALIDATION, validation=True))
-    of_chosen = validated and not all_tests
-    drawn = tuple(
-        column.name
-        for column in columns
-        if column.validation or (task.usual[0] in column.name and not of_chosen)
-    )
-    keys = [place.partition(".")[2] for place in grid]
-    title = f"{', '.join(methods)} on {dataset}" + f", over {' and '.join(keys)}" * bool(keys)
+    dataset = body["name"] if left_out else body["dataset"]
+    task = Task.of_body(body)
+    is_validated = not left_out and any(client["val"] for client in body["roster"])
+    rows = _rows(methods, grid)
+    columns = _columns(task, corrupted="kind" in body, validated=is_validated)
+    of_chosen = is_validated and not all_tests
+    keys = [shape.key_of(place) for place in grid]
+    title = f"{', '.join(methods)} on {dataset}"
+    if keys:
+        title += f", over {' and '.join(keys)}"
+    figures = []
+    for x in list(grid)[:1]:
+        names = _column_names_of_figure(columns, task, of_chosen=of_chosen)
+        figures.append(shape.RecipeFigure(title=title, x=x, columns=names))
     note = LEFT_OUT if left_out else UNCHOSEN
-    if validated:
+    if is_validated:
         note = CHOSEN if of_chosen else ALL_TESTS
     return Recipe.model_construct(
         name="-".join([*methods, *keys]),
         title=title,
         reference=rows[0].name,
-        rows=rows,
+        rows=tuple(rows),
         notes=(note,) if grid else (),
         columns=tuple(columns),
         tests_of_chosen=of_chosen,
         chains={"data": shape.Data(title=dataset, dataset=dataset)},
-        figures=tuple(shape.Figure(title=title, x=x, columns=drawn) for x in [*grid][:1]),
+        figures=tuple(figures),
     )
 
 
-def _axis(method: str, given: str) -> tuple[str, list[Any]]:
+def _grid(methods: Sequence[str], over: list[str], left_out: Sequence[str]) -> Grid:
+    grid = Grid()
+    if left_out:
+        grid[HOLD_OUT] = list(left_out)
+    axis_count = len(grid) + len(over)
+    for axis in over:
+        for method in methods:
+            place, values = _axis(method, axis)
+            grid[place] = values
+    if not grid and len(methods) < 2:
+        hint = "write for example --over q=0.5,1,2 or --over method=fedavg,fedheal"
+        raise UsageError("a sweep needs methods, or values to go over", hint)
+    if len(grid) != axis_count:
+        hint = "give all its values at once: --over q=0.5,1,2"
+        raise UsageError("--over names a key twice", hint)
+    return grid
+
+
+def _rows(methods: Sequence[str], grid: Grid) -> list[RecipeRow]:
+    """A row for each method and combination of values; of one method each is named after its values alone."""
+    rows = []
+    for method in methods:
+        name = method if len(methods) == 1 else resolve(method).label
+        plain = RecipeRow(name=name, method=method, data=("data",))
+        for combination in product(*grid.values()):
+            row = plain
+            if grid:
+                row = plain.with_values(dict(zip(grid, combination, strict=True)))
+            if len(methods) == 1:
+                row = row.model_copy(update={"name": row.name.removeprefix(f"{method}, ")})
+            rows.append(row)
+    return rows
+
+
+def _columns(task: Task, *, corrupted: bool, validated: bool) -> list[RecipeColumn]:
+    versions = ["clean"]
+    if corrupted:
+        versions += ["corrupted", "average"]
+    columns = []
+    for version, metric in product(versions, task.usual):
+        name = f"{version} {metric}"
+        score = f"versions/{version}/{metric}"
+        columns.append(RecipeColumn(name=name, data="data", score=score, marked=False))
+    if validated:
+        name = f"validation {task.curves[0]}, best round"
+        columns.append(RecipeColumn(name=name, data="data", score=ON_VALIDATION, validation=True))
+    return columns
+
+
+def _column_names_of_figure(
+    columns: Sequence[RecipeColumn], task: Task, *, of_chosen: bool
+) -> tuple[str, ...]:
+    """The columns that are drawn: of validation images, and of the main metric where it is shown of all rows."""
+    names = []
+    for column in columns:
+        is_main = task.usual[0] in column.name and not of_chosen
+        if column.validation or is_main:
+            names.append(column.name)
+    return tuple(names)
+
+
+def _axis(method: str, axis: str) -> tuple[str, list[Any]]:
     """("set.q", [0.5, 1, 2]) of "q=0.5,1,2"."""
-    key, equals, values = given.partition("=")
-    if not equals or not all(value.strip() for value in values.split(",")):
-        raise UsageError(
-            f"--over {given!r} is not KEY=VALUE,VALUE", "write for example --over q=0.5,1,2"
-        )
-    options, known = resolve(method).settings, flags.flags("train").keys() - {"set", "seed"}
+    key, _, values = axis.partition("=")
+    words = [word.strip() for word in values.split(",")]
+    if not all(words):
+        hint = "write for example --over q=0.5,1,2"
+        raise UsageError(f"--over {axis!r} is not KEY=VALUE,VALUE", hint)
+    options = resolve(method).settings
+    train_flags = flags.flags("train").keys() - {"set", "seed"}
     name = key.strip().removeprefix("--")
-    if name not in options and name.replace("_", "-") not in known:
-        raise UsageError(
-            f"neither {method} nor train has an option {name!r}", nearest(name, {*options, *known})
-        )
-    place = f"set.{name}" if name in options else f"train.{name}"
-    return place, [_value(value.strip()) for value in values.split(",")]
+    stage = "set" if name in options else "train"
+    if stage == "train" and name.replace("_", "-") not in train_flags:
+        hint = nearest(name, {*options, *train_flags})
+        raise UsageError(f"neither {method} nor train has an option {name!r}", hint)
+    return f"{stage}.{name}", [_value(word) for word in words]
 
 
-def _value(text: str) -> Any:
+def _value(word: str) -> Any:
     for kind in (int, float):
         try:
-            return kind(text)
+            return kind(word)
         except ValueError:
             continue
-    return text
+    return word
 
 
 def cells(
     recipe: Recipe, common: TrainOptions, seeds: tuple[int, ...], left_out: Sites
-) -> list[Cell]:
+) -> list[RecipeCell]:
     """A cell for each row and seed. common: what all trainings share. Raises UsageError."""
-    made, shared = (
-        [],
-        settings_of(list(dict.fromkeys(row.method for row in recipe.rows)), common.set),
-    )
+    methods = list(dict.fromkeys(row.method for row in recipe.rows))
+    settings = settings_of(methods, common.set)
+    cells = []
     for seed, row in product(seeds, recipe.rows):
-        asked = TrainOptions.from_flags(row.train)
-        own = {name: getattr(asked, name) for name in row.train}
-        train = replace(
-            common, **own, method=row.method, set={**shared[row.method], **row.settings}, seed=seed
-        )
-        chain = (left_out[row.at[HOLD_OUT]],) if left_out else ()
-        made.append(Cell(row.name, "data", "", seed, chain, train, EvaluateOptions()))
-    try_training(made)
-    return made
+        of_row = TrainOptions.from_flags(row.train)
+        values = {name: getattr(of_row, name) for name in row.train}
+        values["method"] = row.method
+        values["set"] = settings[row.method] | row.settings
+        chain: tuple[PartitionOptions, ...] = ()
+        if left_out:
+            chain = (left_out[row.varied_values[HOLD_OUT]],)
+        train = replace(common, **values, seed=seed)
+        cells.append(RecipeCell(row.name, "data", "", seed, chain, train, EvaluateOptions()))
+    try_training(cells)
+    return cells
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedSweep:
     """A sweep before anything is trained.
 
     Attributes:
@@ -239,15 +291,16 @@ class Planned:
     """
 
     recipe: Recipe
-    cells: list[Cell]
+    cells: list[RecipeCell]
     sources: Sources
     data: Path
     left_out: Sites
 
     def folder(self, work: Path) -> Path:
-        """Where its tables go."""
+        """The folder that its tables go to."""
         lines = {"cells": [" ".join(cell.train.argv()) for cell in self.cells]}
-        return work / "sweeps" / f"{self.recipe.name[:80]}-{manifest.identity(lines, [self.data])}"
+        identity = manifest.identity(lines, [self.data])
+        return work / "sweeps" / f"{self.recipe.name[:LONGEST_NAME]}-{identity}"
 
 
 def planned(
@@ -260,119 +313,115 @@ def planned(
     divided: Divided,
     *,
     all_tests: bool = False,
-) -> Planned:
+) -> PlannedSweep:
     """The cells of a sweep. common: what all trainings share. all_tests: as of recipe_of().
 
     Raises FedcliError, UsageError.
     """
-    if ignored := common.changed(*OF_ONE):
+    ignored = common.changed(*OF_ONE)
+    if ignored:
         raise UsageError(f"--{ignored[0].typed} is of one run", "leave it out of a sweep")
-    held_out, named, grid = asked(over)
-    if methods and named:
+    axes = read_axes(over)
+    if methods and axes.methods:
         raise UsageError("the methods are given twice", "leave --over method= out")
-    methods = [*methods, *named]
+    methods = [*methods, *axes.methods]
     if not methods:
-        raise UsageError(
-            "which method?", "write for example fedcli sweep fedavg --over lr=1e-3,3e-3"
-        )
-    sources, left_out = Sources(), Sites()
-    if held_out:
-        found = source(data, work, "partition", "dataset")
-        found, left_out = leaving_out(held_out, found, divided(found))
-        for each in left_out.values():
-            sources[(each,)] = partition.run(replace(each, dataset=found, work=work)).path
+        hint = "write for example fedcli sweep fedavg --over lr=1e-3,3e-3"
+        raise UsageError("which method?", hint)
+    paths: dict[tuple, Path] = {}  # the data of each chain
+    left_out = Sites()
+    if axes.sites:
+        path = source(data, work, "partition", "dataset")
+        path, left_out = leaving_out(axes.sites, path, divided(path))
+        for options in left_out.values():
+            paths[(options,)] = partition.run(replace(options, dataset=path, work=work)).path
     else:
-        sources[()] = found = partition.for_training(source(data, work, *DATA), work)
-        shared_patients.warn(found)
-    recipe = recipe_of(methods, found, list(grid), list(left_out), all_tests=all_tests)
-    first = next(path for path in sources.values() if isinstance(path, Path))
-    rounds = resolved(replace(common, method=methods[0], set={}), first).rounds
-    made = cells(recipe, replace(common, rounds=rounds), seeds, left_out)
-    return Planned(recipe, made, sources, found, left_out)
+        path = partition.for_training(source(data, work, *DATA), work)
+        paths[()] = path
+        shared_patients.warn(path)
+    recipe = recipe_of(methods, path, axes.grid, list(left_out), all_tests=all_tests)
+    of_one_method = replace(common, method=methods[0], set={})
+    rounds = resolved(of_one_method, next(iter(paths.values()))).rounds
+    every_cell = cells(recipe, replace(common, rounds=rounds), seeds, left_out)
+    return PlannedSweep(recipe, every_cell, Sources(paths), path, left_out)
+
+
+class _ScoredWithout(NamedTuple):
+    """A training without a site: its scores on that site, and on the dataset's test part."""
+
+    name: str
+    held_out: Scores
+    test_part: Scores
 
 
 def held_out_tables(
-    dataset: Path, left_out: Sites, outcomes: list[Outcome], place: Place
-) -> Iterator[Table]:
+    dataset: Path, left_out: Sites, outcomes: list[Outcome], workplace: Place
+) -> Iterator[table.Table]:
     """Trained without, tested on: a table of each of the shown scores."""
-    attribute = next(str(each.hold_out).partition("=")[0] for each in left_out.values())
-    scored = []
-    for outcome in (outcome for outcome in outcomes if outcome.scores):
-        run = manifest.parent(outcome.path, "run")
-        asked = EvaluateOptions(
-            run, on=dataset, by=[attribute], work=place.work, device=place.devices[0]
-        )
-        name = outcome.cell.name.replace(f"{KEY}=", "without ", 1)
-        scored.append((name, Scores.read(outcome.path), Scores.read(evaluate.run(asked).path)))
-    members = scored[0][2].members(attribute) if scored else {}
-    columns = [Heading("trained"), Heading("held out", "%"), *heads("interval", "images")]
-    columns += heads(
-        *(f"{site} [{members[site].count}]" if site in members else site for site in left_out),
-        unit="%",
+    hold_out = next(str(options.hold_out) for options in left_out.values())
+    attribute = hold_out.partition("=")[0]
+    runs = []
+    for outcome in outcomes:
+        if outcome.scores:
+            runs.append(_scored_without(outcome, dataset, attribute, workplace))
+    members = runs[0].test_part.members(attribute) if runs else {}
+    columns = [table.Column("trained"), table.Column("held out", "%")]
+    columns += table.heads("interval", "images")
+    titles = []
+    for site in left_out:
+        titles.append(f"{site} [{members[site].count}]" if site in members else site)
+    columns += table.heads(*titles, unit="%")
+    body = manifest.read(dataset, "dataset", whole=True).body
+    for metric in Task.of_body(body).usual:
+        rows = [_held_out_row(run, attribute, metric, list(left_out)) for run in runs]
+        yield table.Table(f"Trained without, tested on: {metric}", columns, rows, LEGEND)
+
+
+def _scored_without(
+    outcome: Outcome, dataset: Path, attribute: str, workplace: Place
+) -> _ScoredWithout:
+    options = EvaluateOptions(
+        manifest.parent(outcome.path, "run"),
+        on=dataset,
+        by=[attribute],
+        work=workplace.work,
+        device=workplace.devices[0],
     )
-    for metric in Task.of_body(manifest.read(dataset, "dataset", whole=True).body).usual:
-        rows = []
-        for name, own, inside in scored:
-            score, by_site = (
-                own.versions["clean"][metric],
-                inside.groups[attribute]["clean"].get(metric, {}),
-            )
-            low, high = score.low, score.high
-            bounds = (
-                "-" if low is None or high is None else f"{percents(low, 2)} to {percents(high, 2)}"
-            )
-            on_sites = [by_site.get(site) for site in left_out]  # images of the dataset's test part
-            shown = [
-                percent(each.last, doubtful=bool(each.small)) if each else Shown()
-                for each in on_sites
-            ]
-            rows.append(
-                [Shown(name), percent(score.last), Shown(bounds), Shown(str(score.count)), *shown]
-            )
-        yield Table(f"Trained without, tested on: {metric}", columns, rows, LEGEND)
+    name = outcome.cell.name.replace(f"{KEY}=", "without ", 1)
+    held_out = Scores.read(outcome.path)
+    return _ScoredWithout(name, held_out, Scores.read(evaluate.run(options).path))
+
+
+def _held_out_row(
+    run: _ScoredWithout, attribute: str, metric: str, names: list[str]
+) -> list[table.Cell]:
+    """A line: the score on the site that was left out, and on each site's images of the test part."""
+    score = run.held_out.versions["clean"][metric]
+    row = [
+        table.Cell(run.name),
+        table.percent(score.last),
+        table.Cell(_interval(score)),
+        table.Cell(str(score.count)),
+    ]
+    by_site = run.test_part.groups[attribute]["clean"].get(metric, {})
+    for name in names:
+        of_site = by_site.get(name)
+        if of_site:
+            row.append(table.percent(of_site.last, doubtful=bool(of_site.small)))
+        else:
+            row.append(table.Cell())
+    return row
+
+
+def _interval(score: Score) -> str:
+    if score.low is None or score.high is None:
+        return table.NONE
+    return f"{percents(score.low, 2)} to {percents(score.high, 2)}"
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep(shown.Shown):
-    """Methods, values and seeds trained and scored.
-
-    Attributes:
-        path: the folder of its results.json, table.md and report.html.
-        results: the table, its notes and its failures. outcomes: of each training the path of its scores, or why not.
-    """
-
-    path: Path
-    results: Results
-    outcomes: Sequence[Outcome]
-
-    @cached_property
-    def scores(self) -> list[Path]:
-        """The scores.json of each training whose test scores are shown, for report() and compare()."""
-        return output.with_tests(self.results, self.outcomes)
-
-    def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
-        """A row per method or value: row, runs, then the mean and the std over seeds and rounds of each score.
-
-        Scores are shares from 0 to 1, with percent in percent; `attrs["unit"]` says which.
-        """
-        import pandas
-
-        rows = [
-            {"row": row.name, "runs": max(cell.runs for cell in row.cells.values())}
-            | {name: cell.mean for name, cell in row.cells.items()}
-            | {f"{name} std": cell.std for name, cell in row.cells.items()}
-            for row in self.results.rows
-        ]
-        frame = pandas.DataFrame(rows).set_index(["row", "runs"]).astype(float) / 100
-        return shown.in_unit(frame, frame.columns, percent).reset_index()
-
-    def tables(self) -> list[Table]:
-        """The numbers on validation images where there are some, and those on test images."""
-        return beside.main(self.results)
-
-    def words(self) -> list[str]:
-        """Findings of its tests, notes, and where its files are."""
-        return [*beside.findings(self.results), *self.results.notes, f"{self.path}/report.html"]
+class Sweep(PlayedTable):
+    """Methods, values and seeds trained and scored; see PlayedTable."""
 
 
 def sweep(
@@ -403,28 +452,26 @@ def sweep(
         test: show test scores of every value, also where validation images choose one.
         training: options of train for all, by name, such as rounds=20.
     """
-    asked_for = [
-        f"{name}={','.join(map(text, listed(values)))}" for name, values in (over or {}).items()
-    ]
-    methods = [str(each) for each in listed(method)]
-    folder, common = Path(work), TrainOptions(None, device=device, work=work, **training)
-    with (
-        console.watched(),
-        extensions.allowed([*methods, *asked_for, *map(str, training.values())]),
-    ):
-        chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-        wanted = planned(
-            methods, data, asked_for, chosen, common, folder, _undivided, all_tests=test
+    axes = []
+    for name, values in (over or {}).items():
+        axes.append(f"{name}={','.join(text(value) for value in listed(values))}")
+    methods = [str(name) for name in listed(method)]
+    work_folder = Path(work)
+    common = TrainOptions(None, device=device, work=work, **training)
+    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    words = [*methods, *axes, *(str(value) for value in training.values())]
+    results: list[Results] = []
+    with console.watched(), extensions.allowed(words):
+        plan = planned(
+            methods, data, axes, numbers, common, work_folder, _undivided, all_tests=test
         )
-        place = Place(folder, devices(device, jobs, wanted.cells))
-        known: list[Results] = []
-        path = wanted.folder(folder)
-        outcomes = output.play(
-            wanted.recipe, Shared(folder, wanted.cells, wanted.sources), place, path, known.append
-        )
+        workplace = Place(work_folder, devices(device, jobs, plan.cells))
+        folder = plan.folder(work_folder)
+        shared = Shared(work_folder, plan.cells, plan.sources)
+        outcomes = output.play(plan.recipe, shared, workplace, folder, results.append)
     if not any(outcome.scores for outcome in outcomes):
         raise FedcliError(outcomes[0].sentence, outcomes[0].hint)
-    return Sweep(path, known[0], outcomes)
+    return Sweep(folder, results[0], outcomes)
 
 
 def _undivided(data: Path) -> None:

@@ -8,13 +8,13 @@ from made_results import made
 from scipy.stats import kendalltau
 
 from fedcli.reproduce import record
-from fedcli.reproduce.recipe import Column
+from fedcli.reproduce.recipe import RecipeColumn
 from fedcli.reproduce.shape import Printed
 from fedcli.reproduce.tables import agreement, beside
 
 
 def ours(*runs, **about):
-    return record.Cell(
+    return record.ResultCell(
         mean=float(np.mean(runs)), std=None, runs=len(runs), per_run=list(runs), **about
     )
 
@@ -66,7 +66,7 @@ def test_tau_is_kendalls_and_p_is_the_share_of_orders():
 
 
 def a_table(seeds=3, scale="paper"):
-    column = Column(name="acc", data="d", score="versions/clean/accuracy")
+    column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
     cells = {
         f"row {at:02d}": agreement.judged(
             ours(*(50.0 + at + each for each in range(seeds))),

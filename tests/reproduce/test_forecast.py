@@ -32,12 +32,12 @@ def measured(monkeypatch):
     for name, made in {
         "_measured": estimate,
         "_plan": lambda kind, source: kind,
-        "_cost": lambda kind: kind,
+        "_kind": lambda kind: kind,
         "is_done": lambda kind, source, runs: kind == "done",
         "images": lambda source: IMAGES[source.name],
         "_reckoned": lambda kind, source: (5.0, 7.0 if kind == "slow" else 1.0),
         "_in_turn": list,
-        "_Kept": lambda place, kinds: SimpleNamespace(known={}, add=lambda cost, one: None),
+        "_Kept": lambda place, kinds: SimpleNamespace(estimates={}, add=lambda cost, one: None),
     }.items():
         monkeypatch.setattr(forecast, name, made)
     return limits

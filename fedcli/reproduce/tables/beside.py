@@ -1,18 +1,16 @@
 """The tables of a reproduction: the paper's shape, validation, differences, tests, what ran; and all of it as text."""
 
 from collections.abc import Sequence
-from itertools import product
+from typing import NamedTuple
 
 from ... import console
 from ...printed import fixed
-from ...reporting import writers
+from ...reporting import table, writers
 from ...reporting.comparison import tests_against
-from ...reporting.table import NONE, Table, mark, number
-from ...reporting.table import Cell as Shown
-from ...reporting.table import Column as Heading
+from ...reporting.table import Table
 from ..findings import heading, shown
-from ..recipe import Column
-from ..record import Cell, Results
+from ..recipe import RecipeColumn
+from ..record import ResultCell, Results
 from ..shape import UNITS
 from . import agreement, layout
 
@@ -30,79 +28,107 @@ MOMENTS = {
 
 def main(results: Results, star: str = "*") -> list[Table]:
     """Our numbers on validation images where there are some, and those on test images in the paper's shape."""
-    on_tests = layout.tables(results, _legend(results, star))
+    tables = list(layout.tables(results, _legend(results, star)))
     if results.shown_columns(validation=True):
-        return [on_validation(results, star), *on_tests]
-    return [*on_tests]
+        return [on_validation(results, star), *tables]
+    return tables
 
 
 def on_validation(results: Results, star: str = "*") -> Table:
     """Our numbers on validation images; the best of a method's values is marked where seeds leave no doubt of it."""
-    columns, stems = results.shown_columns(validation=True), [row.stem for row in results.rows]
-
-    def marked(column: Column) -> Sequence[Shown]:
-        cells = [shown(row.cells[column.name], column) for row in results.rows]
-        return mark(heading(column), cells, stems, lambda a, b: _leads(cells[a], cells[b]))
-
-    rows = [*zip((Shown(row.name) for row in results.rows), *map(marked, columns), strict=True)]
+    columns = results.shown_columns(validation=True)
+    cells_by_column = [_marked(results, column) for column in columns]
+    rows = []
+    for position, row in enumerate(results.rows):
+        cells = [cells[position] for cells in cells_by_column]
+        rows.append([table.Cell(row.name), *cells])
     legend = (
-        "Of each run's round that is best on its clients' validation images, mean ± sample standard deviation over "
-        f"seeds. {star} marks the best of a method's values where its lead exceeds the larger of the two deviations, "
-        f"which one seed does not have. {_seeds(results)}"
+        "Of each run's round that is best on its clients' validation images, mean ± sample standard "
+        f"deviation over seeds. {star} marks the best of a method's values where its lead exceeds "
+        f"the larger of the two deviations, which one seed does not have. {_seeds(results)}"
     )
-    return Table("On validation, best round", [Heading(""), *map(heading, columns)], rows, legend)
+    heads = [table.Column(""), *(heading(column) for column in columns)]
+    return Table("On validation, best round", heads, rows, legend)
 
 
-def _leads(best: Shown, other: Shown) -> bool:
+def _marked(results: Results, column: RecipeColumn) -> Sequence[table.Cell]:
+    """The numbers of a column with the best of each method's values marked."""
+    cells = [shown(row.cells[column.name], column) for row in results.rows]
+    stems = [row.stem for row in results.rows]
+    return table.mark(heading(column), cells, stems, lambda i, k: _leads(cells[i], cells[k]))
+
+
+def _leads(best: table.Cell, other: table.Cell) -> bool:
     spreads = [cell.std for cell in (best, other) if cell.std is not None]
-    return not spreads or abs((best.number or 0.0) - (other.number or 0.0)) > max(spreads)
+    if not spreads:
+        return True
+    lead = abs((best.number or 0.0) - (other.number or 0.0))
+    return lead > max(spreads)
+
+
+class Difference(NamedTuple):
+    """Our number with the published one, and where it stands."""
+
+    row: str
+    column: RecipeColumn
+    cell: ResultCell
 
 
 def differences(results: Results) -> Table:
     """The numbers that lie outside of our intervals, the furthest first; of one run each the largest differences."""
-    pairs = [
-        (row, column, row.cells[column.name])
-        for row, column in product(results.rows, results.columns)
-    ]
-    known = [
-        (row, column, cell)
-        for row, column, cell in pairs
-        if cell.published and cell.difference is not None
-    ]
-    outside = [each for each in known if each[2].beyond]
-    judged = any(cell.half is not None for *_, cell in known)
-    listed = outside if judged else known if results.scale != "smoke" else []
-    listed.sort(key=lambda each: -(each[2].beyond or abs(each[2].difference or 0.0)))
-    names = [
-        "row",
-        "column",
-        "ours",
-        "paper",
-        "difference",
-        *(["interval", "outside by"] if judged else []),
-    ]
-    rows = []
-    for row, column, cell in listed[:MOST]:
-        digits = UNITS[column.unit][2]
-        both = shown(cell, column), *([shown(cell.published, column)] if cell.published else [])
-        more = [f"± {cell.half:.{digits}f}", f"{cell.beyond:.{digits}f}"] if judged else []
-        by = number(cell.difference, digits=digits, sign="+")
-        rows.append([Shown(row.name), Shown(column.name), *both, by, *map(Shown, more)])
-    more_of = f" {len(listed) - MOST} more in results.json." if len(listed) > MOST else ""
-    title = "Outside of our intervals, furthest first" if judged else "Largest differences"
-    return Table(
-        title, [*map(Heading, names)], rows, f"Difference: ours minus the paper's.{more_of}"
-    )
+    listed = _differences(results)
+    heads = ["row", "column", "ours", "paper", "difference"]
+    title = "Largest differences"
+    has_intervals = any(difference.cell.half is not None for difference in listed)
+    if has_intervals:
+        listed = [difference for difference in listed if difference.cell.beyond]
+        listed.sort(key=lambda difference: -(difference.cell.beyond or 0.0))
+        heads += ["interval", "outside by"]
+        title = "Outside of our intervals, furthest first"
+    elif results.scale == "smoke":
+        listed = []
+    else:
+        listed.sort(key=lambda difference: -abs(difference.cell.difference or 0.0))
+    rows = [_line(difference, has_intervals=has_intervals) for difference in listed[:MOST]]
+    legend = "Difference: ours minus the paper's."
+    if len(listed) > MOST:
+        legend += f" {len(listed) - MOST} more in results.json."
+    return Table(title, [table.Column(head) for head in heads], rows, legend)
+
+
+def _differences(results: Results) -> list[Difference]:
+    differences = []
+    for row in results.rows:
+        for column in results.columns:
+            cell = row.cells[column.name]
+            if cell.published and cell.difference is not None:
+                differences.append(Difference(row.name, column, cell))
+    return differences
+
+
+def _line(difference: Difference, *, has_intervals: bool) -> list[table.Cell]:
+    cell = difference.cell
+    column = difference.column
+    digits = UNITS[column.unit][2]
+    cells = [table.Cell(difference.row), table.Cell(column.name), shown(cell, column)]
+    if cell.published:
+        cells.append(shown(cell.published, column))
+    cells.append(table.number(cell.difference, digits=digits, sign="+"))
+    if has_intervals:
+        cells.append(table.Cell(f"± {cell.half:.{digits}f}"))
+        cells.append(table.Cell(f"{cell.beyond:.{digits}f}"))
+    return cells
 
 
 def orders(results: Results) -> Table:
     """The order of rows in each column beside the paper's."""
-    lines = [
-        [each.column, each.rows, fixed(each.tau, 2), f"{each.p:.3f}"] for each in results.orders
-    ]
+    lines = []
+    for order in results.orders:
+        lines.append([order.column, order.rows, fixed(order.tau, 2), f"{order.p:.3f}"])
     legend = (
-        "Kendall's tau-b between our order and the paper's: 1 is the same, 0 what a random order has, -1 the reverse. "
-        f"p: share of orders that agree as much; of all orders up to {agreement.MOST_ROWS} rows, else of random ones."
+        "Kendall's tau-b between our order and the paper's: 1 is the same, 0 what a random order "
+        "has, -1 the reverse. p: share of orders that agree as much; of all orders up to "
+        f"{agreement.MOST_ROWS} rows, else of random ones."
     )
     return Table.of("Order of the rows", ["column", "rows", "tau-b", "p"], lines, legend)
 
@@ -110,31 +136,31 @@ def orders(results: Results) -> Table:
 def tests(results: Results) -> tuple[list[str], list[Table]]:
     """Differences of rows from the reference, as far as these runs can show: sentences, and a table for each score."""
     several = len({test.data for test in results.statistics}) > 1
-    return tests_against(
-        [
-            (
-                f"{test.title or test.data}: " * several + f"{test.version} {test.metric}",
-                test.reference,
-                test.rows,
-            )
-            for test in results.statistics
-        ]
-    )
+    groups = []
+    for test in results.statistics:
+        title = f"{test.version} {test.metric}"
+        if several:
+            title = f"{test.title or test.data}: {title}"
+        groups.append((title, test.reference, test.rows))
+    return tests_against(groups)
 
 
 def ran(results: Results) -> Table:
     """A table of what ran under which rule."""
-    lines = [[row.name, row.label or NONE, row.rule or NONE, row.command] for row in results.rows]
+    lines = []
+    for row in results.rows:
+        lines.append([row.name, row.label or table.NONE, row.rule or table.NONE, row.command])
     return Table.of("What ran", ["row", "what ran", "rule", "command"], lines)
 
 
 def findings(results: Results) -> list[str]:
     """Sentences on the choice, on the published numbers together, on chance, and on differences between rows."""
+    sentences, _ = tests(results)
     return [
         *choice(results),
         *agreement.sentences([results]),
         *at_chance(results),
-        *tests(results)[0],
+        *sentences,
     ]
 
 
@@ -153,28 +179,41 @@ def choice(results: Results) -> list[str]:
 
 def at_chance(results: Results) -> list[str]:
     """A sentence for each data on which rows may be no better than chance."""
-    said = []
-    for title in dict.fromkeys(title for row in results.rows for title in row.chance):
-        rows = [row.name for row in results.rows if title in row.chance]
-        which = "every row" if len(rows) == len(results.rows) > 1 else "; ".join(rows)
-        on = f" on {title}" * bool(title)
-        said.append(
-            f"May be no better than chance{on}: {which}. No such row is marked as the best."
+    rows_by_title: dict[str, list[str]] = {}
+    for row in results.rows:
+        for title in row.chance:
+            rows_by_title.setdefault(title, []).append(row.name)
+    sentences = []
+    for title, rows in rows_by_title.items():
+        names = "; ".join(rows)
+        if len(rows) == len(results.rows) > 1:
+            names = "every row"
+        data = f" on {title}" if title else ""
+        sentences.append(
+            f"May be no better than chance{data}: {names}. No such row is marked as the best."
         )
-    return said
+    return sentences
 
 
 def markdown(results: Results) -> str:
     """The tables and notes as Markdown."""
     parts = [f"# {line(results.title)}", results.paper]
-    for table in [*main(results), *compared(results), *tests(results)[1], ran(results)]:
-        parts += [f"## {line(table.title)}", writers.markdown(table), table.legend]
-    if said := findings(results):
-        parts += ["## What these runs show", "\n".join(f"- {line(finding)}" for finding in said)]
+    for shown_table in [*main(results), *compared(results), *tests(results)[1], ran(results)]:
+        parts.append(f"## {line(shown_table.title)}")
+        parts.append(writers.markdown(shown_table))
+        parts.append(shown_table.legend)
+    sentences = findings(results)
+    if sentences:
+        parts += ["## What these runs show", _bullets(sentences)]
     if results.notes:
-        parts += ["## Notes", "\n".join(f"- {line(note)}" for note in results.notes)]
-    parts += [f"![{line(title)}]({name})" for title, name in results.pictures.items()]
+        parts += ["## Notes", _bullets(results.notes)]
+    for title, name in results.pictures.items():
+        parts.append(f"![{line(title)}]({name})")
     return console.printable("\n\n".join(part for part in parts if part))
+
+
+def _bullets(sentences: Sequence[str]) -> str:
+    return "\n".join(f"- {line(sentence)}" for sentence in sentences)
 
 
 def compared(results: Results) -> list[Table]:
@@ -184,9 +223,11 @@ def compared(results: Results) -> list[Table]:
 
 def latex(results: Results) -> str:
     """The main tables for a paper."""
-    made = [*layout.tables(results, "")]
-    captions = [[results.title, _legend(results, "Bold")], *([] for _ in made[1:])]
-    return writers.latex(made, captions, results.notes)
+    tables = list(layout.tables(results, ""))
+    captions: list[list[str]] = [[] for _ in tables]
+    if captions:
+        captions[0] = [results.title, _legend(results, "Bold")]
+    return writers.latex(tables, captions, results.notes)
 
 
 def line(text: str) -> str:
@@ -195,47 +236,61 @@ def line(text: str) -> str:
 
 
 def _legend(results: Results, star: str) -> str:
-    columns = [column.name for column in results.shown_columns(validation=False) if column.marked]
-    cells = [cell for row in results.rows for cell in row.cells.values()]
-    tested = [name for name in columns if results.marks[name].tested]
     parts = [f"{MOMENTS[results.at]} ± {SPREADS[results.spread]}."]
-    marked = any(results.marks[name].best for name in columns)
-    if tested and marked:
-        which = "" if len(tested) == len(columns) else f" (columns with tests: {', '.join(tested)})"
-        parts.append(
-            f"{star} marks the best of a column if it is significantly better than every other row{which}."
-        )
-    if marked and len(tested) < len(columns):
-        parts.append(
-            f"{'Elsewhere ' if tested else ''}{star} marks the best number of a column, without a test."
-        )
+    parts += _on_marks(results, star)
     if any(marks.doubtful for marks in results.marks.values()):
         parts.append(
-            "† marks a number decided by a group that is too small, or lacks a class or has few images of "
-            "one; it is never the best."
+            "† marks a number decided by a group that is too small, or lacks a class or has few "
+            "images of one; it is never the best."
         )
+    cells: list[ResultCell] = []
+    for row in results.rows:
+        cells += row.cells.values()
     if any(cell.published for cell in cells):
         parts.append(f"Below: {_of_paper(results, cells)}")
-    return " ".join([*parts, _seeds(results)])
+    parts.append(_seeds(results))
+    return " ".join(parts)
 
 
-def _of_paper(results: Results, cells: Sequence[Cell]) -> str:
+def _on_marks(results: Results, star: str) -> list[str]:
+    """Sentences on the marks of the best numbers; none where no number is marked."""
+    columns = results.shown_columns(validation=False)
+    names = [column.name for column in columns if column.marked]
+    if not any(results.marks[name].best for name in names):
+        return []
+    tested = [name for name in names if results.marks[name].tested]
+    untested_sentence = f"{star} marks the best number of a column, without a test."
+    if not tested:
+        return [untested_sentence]
+    sentence = (
+        f"{star} marks the best of a column if it is significantly better than every other row"
+    )
+    if len(tested) == len(names):
+        return [f"{sentence}."]
+    return [
+        f"{sentence} (columns with tests: {', '.join(tested)}).",
+        f"Elsewhere {untested_sentence}",
+    ]
+
+
+def _of_paper(results: Results, cells: Sequence[ResultCell]) -> str:
     if results.scale != "paper":
         return f"as the paper prints it; at --scale {results.scale} it cannot be compared."
-    said = "as the paper prints it"
+    text = "as the paper prints it"
     if any(cell.half is not None for cell in cells):
         runs = sorted({cell.published.runs for cell in cells if cell.published})
-        of = (
-            "one more run"
-            if runs == [1]
-            else f"the mean of {' or '.join(map(str, runs))} more runs"
+        expected = "one more run"
+        if runs != [1]:
+            counts = " or ".join(str(count) for count in runs)
+            expected = f"the mean of {counts} more runs"
+        text += (
+            f", with {layout.FAR} where it lies outside of our 95 % prediction interval for "
+            f"{expected}, over seeds alone; 9/14: nine of a line's fourteen do not"
         )
-        said += (
-            f", with {layout.FAR} where it lies outside of our 95 % prediction interval for {of}, "
-        )
-        said += "over seeds alone; 9/14: nine of a line's fourteen do not"
-    return f"{said}."
+    return f"{text}."
 
 
 def _seeds(results: Results) -> str:
-    return f"{console.counted(len(results.seeds), 'seed', 'seeds')}: {', '.join(map(str, results.seeds))}."
+    count = console.counted(len(results.seeds), "seed", "seeds")
+    seeds = ", ".join(str(seed) for seed in results.seeds)
+    return f"{count}: {seeds}."

@@ -1,31 +1,29 @@
 """Our numbers in the shape of the paper's table, each above the printed one.
 
-The words of a number's row and column say where it stands; a recipe's layout moves some of them (shape.Layout).
+The words of a number's row and column say where it stands; a recipe's layout moves some of them
+(shape.PrintedLayout).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ...reporting import table
 from ...reporting.comparison import in_words
-from ...reporting.table import Cell as Shown
-from ...reporting.table import Column as Heading
-from ...reporting.table import Table, number
-from ..findings import heading, shown
-from ..recipe import Column
-from ..record import Cell, Results, Row
-from ..shape import UNITS, Layout
+from ..findings import heading, shown, sign
+from ..recipe import RecipeColumn
+from ..record import ResultCell, ResultRow, Results
+from ..shape import UNITS, PrintedLayout
 from .agreement import OUTSIDE, WITHIN
 
-PRINTED, FURTHER_LINES, FURTHER_COLUMNS = (
-    "Ours, above the paper's",
-    "Further rows",
-    "Further columns",
-)
+PRINTED = "Ours, above the paper's"
+FURTHER_LINES = "Further rows"
+FURTHER_COLUMNS = "Further columns"
 OF_CHOSEN = "On test images, the chosen alone"
 THEIRS = "  paper"
 FAR = "!"  # before a printed number outside of our interval
+SIGNS = " ,:"  # between the words of a name
 
 
 class Spot(NamedTuple):
@@ -33,113 +31,139 @@ class Spot(NamedTuple):
 
     line: str
     head: tuple[str, str]
-    row: Row
-    column: Column
+    row: ResultRow
+    column: RecipeColumn
 
     @property
-    def cell(self) -> Cell:
+    def cell(self) -> ResultCell:
         return self.row.cells[self.column.name]
 
     @property
-    def known(self) -> bool:
+    def has_number(self) -> bool:
         """Tell whether there is a number, ours or the paper's."""
         return self.cell.mean is not None or self.cell.published is not None
 
 
-def taken(name: str, words: Sequence[str]) -> tuple[str, str]:
+def without_word(name: str, words: Sequence[str]) -> tuple[str, str]:
     """A name without the longest of these words that it has as a whole, and that word."""
     for word in sorted(words, key=len, reverse=True):
-        if found := re.search(rf"(^|[ ,:]+){re.escape(word)}(?=$|[ ,:])", name):
-            return f"{name[: found.start()]}{name[found.end() :]}".strip(" ,:"), word
+        match = re.search(rf"(^|[{SIGNS}]+){re.escape(word)}(?=$|[{SIGNS}])", name)
+        if match:
+            before = name[: match.start()]
+            after = name[match.end() :]
+            return f"{before}{after}".strip(SIGNS), word
     return name, ""
 
 
-def spot(layout: Layout, row: Row, column: Column) -> Spot:
-    """Where the number of a row in a column stands."""
-    rest, down = taken(column.name, layout.down)
-    rest, over = taken(rest, layout.over)
-    name, across = taken(row.name, layout.across)
-    line, head = _joined(down, name) if layout.outer else _joined(name, down), _joined(rest, across)
+def spot_at(layout: PrintedLayout, row: ResultRow, column: RecipeColumn) -> Spot:
+    """The place of the number of a row in a column."""
+    rest, down = without_word(column.name, layout.down)
+    rest, over = without_word(rest, layout.over)
+    name, across = without_word(row.name, layout.across)
+    line = _joined(down, name) if layout.outer else _joined(name, down)
+    head = _joined(rest, across)
     if layout.transposed:
         return Spot(_joined(over, head), ("", line), row, column)
-    return Spot(line, (over, head) if head else ("", over), row, column)
+    if not head:
+        return Spot(line, ("", over), row, column)
+    return Spot(line, (over, head), row, column)
 
 
 def _joined(*parts: str) -> str:
-    return ", ".join(filter(None, parts))
+    return ", ".join(part for part in parts if part)
 
 
-def tables(results: Results, legend: str) -> Iterator[Table]:
+def tables(results: Results, legend: str) -> Iterator[table.Table]:
     """The paper's table, then lines and columns that it does not have; one table alone where nothing is published."""
+    spots = _spots(results)
+    printed = [spot for spot in spots if spot.cell.published]
+    main_title = "Scores" if results.chosen is None else OF_CHOSEN
+    if printed:
+        main_title = PRINTED
+    lines = {spot.line for spot in printed}
+    heads = {spot.head for spot in printed}
+    rows = {spot.row.name for spot in printed}
+    parts: dict[str, list[Spot]] = {main_title: []}
+    for spot in spots:
+        title = main_title
+        if printed and spot.head not in heads:
+            title = FURTHER_COLUMNS
+        elif printed and spot.line not in lines and spot.row.name in rows:
+            title = FURTHER_LINES
+        parts.setdefault(title, []).append(spot)
+    for title, part in parts.items():
+        if any(spot.has_number for spot in part):
+            yield _table(results, title, part, legend if title == main_title else "")
+
+
+def _spots(results: Results) -> list[Spot]:
+    """The places of all numbers on test images that are shown, in the order of their lines."""
     columns = results.shown_columns(validation=False)
-    rows = [row for row in results.rows if results.shows_tests_of(row.name)]
-    spots = [spot(results.layout, row, column) for row in rows for column in columns]
+    spots = []
+    for row in results.rows:
+        if results.shows_tests_of(row.name):
+            spots += [spot_at(results.layout, row, column) for column in columns]
     if results.layout.outer:
         words = [*results.layout.down, ""]
-        spots.sort(key=lambda each: words.index(taken(each.column.name, words)[1]))
-    printed = [each for each in spots if each.cell.published]
-    unprinted = "Scores" if results.chosen is None else OF_CHOSEN
-    first, rows_in_print = PRINTED if printed else unprinted, {each.row.name for each in printed}
-    lines, heads = {each.line for each in printed}, {each.head for each in printed}
-    parts: dict[str, list[Spot]] = {first: []}
-    for each in spots:
-        title = first
-        if printed and each.head not in heads:
-            title = FURTHER_COLUMNS
-        elif printed and each.line not in lines and each.row.name in rows_in_print:
-            title = FURTHER_LINES
-        parts.setdefault(title, []).append(each)
-    for title, part in parts.items():
-        if any(each.known for each in part):
-            yield _table(results, title, part, legend * (title == first))
+        spots.sort(key=lambda spot: words.index(without_word(spot.column.name, words)[1]))
+    return spots
 
 
-def _table(results: Results, title: str, spots: list[Spot], legend: str) -> Table:
-    known = {(each.line, each.head): each for each in spots if each.known}
-    columns = {each.head: each.column for each in reversed(known.values())}
-    heads = [head for head in dict.fromkeys(each.head for each in spots) if head in columns]
+def _table(results: Results, title: str, spots: list[Spot], legend: str) -> table.Table:
+    spot_of: dict[tuple[str, tuple[str, str]], Spot] = {}
+    column_of: dict[tuple[str, str], RecipeColumn] = {}  # the first that stands under a head
+    for spot in spots:
+        if spot.has_number:
+            spot_of[spot.line, spot.head] = spot
+    for spot in spot_of.values():
+        column_of.setdefault(spot.head, spot.column)
+    heads = [head for head in dict.fromkeys(spot.head for spot in spots) if head in column_of]
     rows = []
-    for line in dict.fromkeys(each.line for each in spots):
-        there = [known.get((line, head)) for head in heads]
-        row = [_cell(results, each) if each else Shown() for each in there]
-        verdicts = [
-            each.cell.verdict for each in there if each and each.cell.verdict in (WITHIN, OUTSIDE)
-        ]
-        tally = (
-            f" {verdicts.count(WITHIN)}/{len(verdicts)}" if verdicts else ""
-        )  # 9/14: nine of fourteen agree
-        rows.append(
-            [
-                Shown(
-                    line, below=Shown(THEIRS + tally) if any(cell.below for cell in row) else None
-                ),
-                *row,
-            ]
-        )
-    return Table(
-        title,
-        [Heading(""), *(_head({head: columns[head] for head in heads}, *head) for head in heads)],
-        rows,
-        legend,
-    )
+    for line in dict.fromkeys(spot.line for spot in spots):
+        rows.append(_row(results, line, [spot_of.get((line, head)) for head in heads]))
+    headings = _headings([column_of[head] for head in heads], heads)
+    return table.Table(title, [table.Column(""), *headings], rows, legend)
 
 
-def _head(columns: Mapping[tuple[str, str], Column], over: str, name: str) -> Heading:
-    """A column's head; what stands over several has the unit of the first."""
-    own, first = (
-        heading(columns[over, name]),
-        next(heading(each) for key, each in columns.items() if key[0] == over),
-    )
-    name, over = in_words(name), in_words(over)
-    if over and own.unit != first.unit:
-        return replace(
-            own, name=f"{name} ({own.unit})" if own.unit else name, unit=first.unit, over=over
-        )
-    return replace(own, name=name, over=over)
+def _row(results: Results, line: str, spots: Sequence[Spot | None]) -> list[table.Cell]:
+    """The cells of a line: its name, and our numbers above the paper's."""
+    cells = []
+    verdicts = []
+    for spot in spots:
+        cells.append(_cell(results, spot) if spot else table.Cell())
+        if spot and spot.cell.verdict in (WITHIN, OUTSIDE):
+            verdicts.append(spot.cell.verdict)
+    below = None
+    if any(cell.below for cell in cells):
+        text = THEIRS
+        if verdicts:  # 9/14: nine of fourteen agree
+            text += f" {verdicts.count(WITHIN)}/{len(verdicts)}"
+        below = table.Cell(text)
+    return [table.Cell(line, below=below), *cells]
 
 
-def _cell(results: Results, spot: Spot) -> Shown:
-    cell, marks = spot.cell, results.marks[spot.column.name]
+def _headings(
+    columns: Sequence[RecipeColumn], heads: Sequence[tuple[str, str]]
+) -> list[table.Column]:
+    """The heads of columns; what stands over several has the unit of the first."""
+    headings = []
+    unit_over: dict[str, str] = {}
+    for column, (over, name) in zip(columns, heads, strict=True):
+        plain = heading(column)
+        unit = unit_over.setdefault(over, plain.unit)
+        name = in_words(name)
+        over = in_words(over)
+        if not over or plain.unit == unit:
+            unit = plain.unit
+        elif plain.unit:
+            name = f"{name} ({plain.unit})"
+        headings.append(replace(plain, name=name, unit=unit, over=over))
+    return headings
+
+
+def _cell(results: Results, spot: Spot) -> table.Cell:
+    cell = spot.cell
+    marks = results.marks[spot.column.name]
     ours = replace(
         shown(cell, spot.column),
         best=spot.row.name in marks.best,
@@ -148,7 +172,9 @@ def _cell(results: Results, spot: Spot) -> Shown:
     if not cell.published:
         return ours
     digits = min(cell.published.digits, UNITS[spot.column.unit][2])
-    theirs = number(
-        cell.published.mean, cell.published.std, digits=digits, sign="+" * bool(spot.column.minus)
+    theirs = table.number(
+        cell.published.mean, cell.published.std, digits=digits, sign=sign(spot.column)
     )
-    return replace(ours, below=replace(theirs, text=FAR * (cell.verdict == OUTSIDE) + theirs.text))
+    if cell.verdict == OUTSIDE:
+        theirs = replace(theirs, text=FAR + theirs.text)
+    return replace(ours, below=theirs)

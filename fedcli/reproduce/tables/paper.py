@@ -1,13 +1,11 @@
 """One page for a paper: each table and figure, what agrees, what differs by choice, and what could not be run."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
 from pathlib import Path
-from typing import Any
 
 from ...data import manifest
 from ...errors import FedcliError
@@ -18,9 +16,12 @@ from ..recipe import Recipe
 from ..record import Results
 from . import agreement, beside
 
-NOT_RUN, CHOICES = "What could not be run", "What differs by choice, and what is odd in the paper"
+NOT_RUN = "What could not be run"
+CHOICES = "What differs by choice, and what is odd in the paper"
 ELSEWHERE = "other processes still play it; the last of them writes this page again"
 MADE_UP = "Generated images: made-up samples in the layout of the datasets. Their numbers say nothing about the paper."
+HEADS = "table or figure", "runs", "agree", "order", "furthest from the paper"
+ALWAYS = 2  # columns of the overview that it has even where no line has a value
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,12 @@ class Rebuilt:
 
 def title(parts: Sequence[Rebuilt], scale: str) -> str:
     """The paper's name, and at which scale it was rebuilt."""
-    of = next(part.recipe.title for part in parts if part.name != part.recipe.title)
-    short = re.split(r"[ ,:]+(?:Tables?|Figures?) ", of, maxsplit=1)[0]
-    made_up, at = (
-        "SYNTHETIC data: " * _is_made_up(parts),
-        f", at {scale} scale" * (scale != "paper"),
-    )
-    return f"{made_up}{short}: every table and figure{at}"
+    recipe = next(part.recipe for part in parts if part.name != part.recipe.title)
+    paper = re.split(r"[ ,:]+(?:Tables?|Figures?) ", recipe.title, maxsplit=1)[0]
+    text = f"{paper}: every table and figure"
+    if _is_made_up(parts):
+        text = f"SYNTHETIC data: {text}"
+    return text if scale == "paper" else f"{text}, at {scale} scale"
 
 
 def _is_made_up(parts: Sequence[Rebuilt]) -> bool:
@@ -61,33 +61,50 @@ def _is_made_up(parts: Sequence[Rebuilt]) -> bool:
 
 def overview(parts: Sequence[Rebuilt]) -> Table:
     """A line for each table and figure: what ran, and how it agrees."""
-    heads = ["table or figure", "runs", "agree", "order", "furthest from the paper"]
-    lines = [
-        [part.name, *(_facts(part.recipe, part.results) if part.results else [NONE] * 4)]
-        for part in parts
-    ]
-    known = [any(line[at] != NONE for line in lines) or at < 2 for at in range(len(heads))]
-    heads, *lines = ([*compress(line, known)] for line in (heads, *lines))
+    lines = []
+    for part in parts:
+        facts = [NONE] * (len(HEADS) - 1)
+        if part.results:
+            facts = _facts(part.recipe, part.results)
+        lines.append([part.name, *facts])
+    columns = []
+    for column in range(len(HEADS)):
+        if column < ALWAYS or any(line[column] != NONE for line in lines):
+            columns.append(column)
     legend = "Runs: with scores, of all."
-    if len(heads) > 2:
-        legend += " Agree: published numbers in our 95 % prediction intervals, of those that have one; order: mean of "
+    if len(columns) > ALWAYS:
         legend += (
-            "Kendall's tau-b with the paper's order of rows; furthest: ours minus the paper's."
+            " Agree: published numbers in our 95 % prediction intervals, of those that have one; "
+            "order: mean of Kendall's tau-b with the paper's order of rows; furthest: ours minus "
+            "the paper's."
         )
-    return Table.of("", heads, lines, legend)
+    return Table.of("", _at(HEADS, columns), [_at(line, columns) for line in lines], legend)
 
 
-def _facts(recipe: Recipe, results: Results) -> Iterator[str]:
-    cells = len(results.seeds) * sum(len(row.data) for row in recipe.rows)
-    yield f"{sum(len(row.scores) for row in results.rows)} of {cells}"
-    known = [
-        cell.verdict for row in results.rows for cell in row.cells.values() if cell.half is not None
-    ]
-    yield f"{known.count(agreement.WITHIN)} of {len(known)}" if known else NONE
-    taus = [order.tau for order in results.orders]
-    yield fixed(sum(taus) / len(taus), 2) if taus else NONE
-    first = next(iter(beside.differences(results).rows), None)
-    yield f"{first[4].text}: {first[0].text}, {first[1].text}" if first else NONE
+def _at(line: Sequence[str], columns: Sequence[int]) -> list[str]:
+    return [line[column] for column in columns]
+
+
+def _facts(recipe: Recipe, results: Results) -> list[str]:
+    """The line of a table in the overview, without its name."""
+    cell_count = len(results.seeds) * sum(len(row.data) for row in recipe.rows)
+    scored = sum(len(row.scores) for row in results.rows)
+    verdicts = []
+    for row in results.rows:
+        verdicts += [cell.verdict for cell in row.cells.values() if cell.half is not None]
+    agree = NONE
+    if verdicts:
+        agree = f"{verdicts.count(agreement.WITHIN)} of {len(verdicts)}"
+    order = NONE
+    if results.orders:
+        taus = [order.tau for order in results.orders]
+        order = fixed(sum(taus) / len(taus), 2)
+    furthest = NONE
+    differences = beside.differences(results).rows
+    if differences:
+        row_name, column_name, _, _, difference, *_ = differences[0]
+        furthest = f"{difference.text}: {row_name.text}, {column_name.text}"
+    return [f"{scored} of {cell_count}", agree, order, furthest]
 
 
 def sentences(parts: Sequence[Rebuilt]) -> list[str]:
@@ -97,50 +114,55 @@ def sentences(parts: Sequence[Rebuilt]) -> list[str]:
 
 def not_run(parts: Sequence[Rebuilt]) -> list[str]:
     """A sentence for each part that is not there, and why."""
-    there = [(part.name, part.results) for part in parts if part.results]
-    return [
-        *(f"{part.name}: {part.reason}." for part in parts if part.reason),
-        *(f"{name}: {sentence}" for name, results in there for sentence in results.left_out),
-        *(
-            f"{name}: {each.cell}: {each.sentence}."
-            for name, results in there
-            for each in results.failed
-        ),
-    ]
+    ended_early = [f"{part.name}: {part.reason}." for part in parts if part.reason]
+    left_out = []
+    failed = []
+    for part in parts:
+        if part.results:
+            left_out += [f"{part.name}: {sentence}" for sentence in part.results.left_out]
+            for failure in part.results.failed:
+                failed.append(f"{part.name}: {failure.cell}: {failure.sentence}.")
+    return ended_early + left_out + failed
 
 
 def choices(parts: Sequence[Rebuilt]) -> list[str]:
     """The recipes' notes, each once with the tables that it is about."""
-    about: dict[str, list[str]] = {}
+    names_by_note: dict[str, list[str]] = {}
     for part in parts:
         for note in part.recipe.notes:
-            about.setdefault(note, []).append(part.name.partition(":")[0])
-    return [f"{', '.join(names)}: {note}" for note, names in about.items()]
+            names_by_note.setdefault(note, []).append(part.name.partition(":")[0])
+    return [f"{', '.join(names)}: {note}" for note, names in names_by_note.items()]
 
 
 def write(folder: Path, parts: Sequence[Rebuilt], scale: str) -> Path:
     """Write the page of the paper and return its path."""
     folder.mkdir(parents=True, exist_ok=True)  # another process may write it too
-    first = Section("agreement", "What agrees", [overview(parts)], findings=sentences(parts))
-    missing = Section("missing", NOT_RUN, text=not_run(parts))
-    chosen = Section("choices", CHOICES, text=choices(parts), closed=True)
-    sections = [first, missing, *map(_section, (part for part in parts if part.results)), chosen]
+    sections = [
+        Section("agreement", "What agrees", [overview(parts)], findings=sentences(parts)),
+        Section("missing", NOT_RUN, text=not_run(parts)),
+    ]
+    for part in parts:
+        if part.results:
+            sections.append(_section(part, part.results))
+    sections.append(Section("choices", CHOICES, text=choices(parts), closed=True))
     lead = re.split(r", (?:Table|Figure)", parts[0].recipe.paper)[0]
-    made = page.Document(
-        title(parts, scale), lead, [], sections, generated=MADE_UP * _is_made_up(parts)
-    )
-    manifest.write_text(folder / "report.html", made.html)
+    generated = MADE_UP if _is_made_up(parts) else ""
+    document = page.Document(title(parts, scale), lead, [], sections, generated=generated)
+    manifest.write_text(folder / "report.html", document.html)
     return folder / "report.html"
 
 
-def _section(part: Rebuilt) -> Section:
-    results: Any = part.results
-    pictures = [(title, part.folder / Path(name).name) for title, name in results.pictures.items()]
+def _section(part: Rebuilt, results: Results) -> Section:
+    pictures = []
+    for picture_title, name in results.pictures.items():
+        path = part.folder / Path(name).name
+        if path.is_file():
+            pictures.append((picture_title, path))
     return Section(
         part.recipe.name,
         part.name,
         [*beside.main(results, "Bold"), *beside.compared(results)],
-        page.pictures([(title, path) for title, path in pictures if path.is_file()]),
+        page.pictures(pictures),
         findings=beside.findings(results),
         folded=[beside.ran(results)],
         closed=True,
