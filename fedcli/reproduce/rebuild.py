@@ -66,7 +66,7 @@ def chosen_cells(options: ReproduceOptions) -> ChosenCells:
     every_cell = expand.cells(recipe, options.scale, seeds=seeds, raw=folders, files=files)
     cells = expand.chosen(every_cell, list(options.only))
     if options.precision:
-        cells = [_with_precision(cell, options.precision) for cell in cells]
+        cells = [_with_precision(cell, options) for cell in cells]
     _warn_of_unused_files(options, recipe)
     samples = {}
     for name, folder in folders.items():
@@ -75,8 +75,8 @@ def chosen_cells(options: ReproduceOptions) -> ChosenCells:
     return ChosenCells(recipe, cells, folders, samples)
 
 
-def _with_precision(cell: RecipeCell, precision: str) -> RecipeCell:
-    return replace(cell, train=replace(cell.train, precision=precision))
+def _with_precision(cell: RecipeCell, options: ReproduceOptions) -> RecipeCell:
+    return replace(cell, train=replace(cell.train, precision=options.precision))
 
 
 def _warn_of_unused_files(options: ReproduceOptions, recipe: Recipe) -> None:

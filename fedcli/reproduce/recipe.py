@@ -242,8 +242,8 @@ def _varied(row: RecipeRow) -> list[RecipeRow]:
                 check_value(value, f"{place!r}: {value!r}")
                 checked(stage, {key: value})
     rows = []
-    for values in product(*row.vary.values()):
-        rows.append(row.with_values(dict(zip(row.vary, values, strict=True))))
+    for combination in product(*row.vary.values()):
+        rows.append(row.with_values(dict(zip(row.vary, combination, strict=True))))
     return rows
 
 

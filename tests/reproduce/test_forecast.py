@@ -103,14 +103,14 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     data.write_text("{}", encoding="utf-8")
     place, one = Place(tmp_path), Estimate(1.0, 2, 3.0, 4, 5, 6, 1, {}, {})
     forecast._Kept(place, {"a": data, "b": data}).add("a", one)
-    assert forecast._Kept(place, {"a": data, "b": data}).known == {"a": one}
-    assert not forecast._Kept(Place(tmp_path, ("cuda",)), {"a": data}).known
+    assert forecast._Kept(place, {"a": data, "b": data}).estimates == {"a": one}
+    assert not forecast._Kept(Place(tmp_path, ("cuda",)), {"a": data}).estimates
     data.write_text("{ }", encoding="utf-8")
-    assert not forecast._Kept(place, {"a": data}).known
+    assert not forecast._Kept(place, {"a": data}).estimates
     data.write_text("{}", encoding="utf-8")
     file = tmp_path / "forecasts.json"
     kept = file.read_text(encoding="utf-8")
-    assert forecast._Kept(place, {"a": data}).known
+    assert forecast._Kept(place, {"a": data}).estimates
     for text in (
         "[",
         "[]",
@@ -120,4 +120,4 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
         kept.replace(": 3.0", ": NaN"),
     ):
         file.write_text(text, encoding="utf-8")
-        assert not forecast._Kept(place, {"a": data}).known
+        assert not forecast._Kept(place, {"a": data}).estimates

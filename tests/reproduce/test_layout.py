@@ -126,7 +126,7 @@ def test_every_published_number_has_a_place_of_its_own():
     for path in recipe.names().values():
         table = recipe.load(path)
         spots = [
-            layout.spot(table.layout, row, column)[:2]
+            layout.spot_at(table.layout, row, column)[:2]
             for row in table.rows
             for column in table.columns
             if column.name in table.numbers.get(row.name, {})

@@ -160,8 +160,8 @@ def test_passes_are_those_that_methods_state(facts):
 
 
 def test_hours_are_of_the_slowest_of_arithmetic_memory_and_steps():
-    one = plan.Training(0, steps=7.2e6, operations=3.6e15, traffic=7.2e12, memory=0, disk=0)
-    made = plan.Plan(tables=[plan.Table("a", 1, 1, (one,))])
+    one = plan.TrainingCost(0, steps=7.2e6, operations=3.6e15, traffic=7.2e12, memory=0, disk=0)
+    made = plan.Plan(tables=[plan.PlannedTable("a", 1, 1, (one,))])
     device = {
         "precision": "fp32",
         "flops": 2e12,
