@@ -108,8 +108,7 @@ def _check_settings(recipe: Recipe) -> None:
     for name, data in recipe.chains.items():
         _check_settings_of(recipe, f"data.{name}", data.settings, {name})
     for scale in SCALES:
-        settings = recipe.changes(scale, "settings")
-        _check_settings_of(recipe, scale, settings, set(recipe.chains))
+        _check_settings_of(recipe, scale, recipe.changes(scale, "settings"), set(recipe.chains))
 
 
 def _check_settings_of(recipe: Recipe, where: str, settings: Flags, data: set[str]) -> None:
@@ -196,10 +195,7 @@ def _cell(
     if train.get("rounds") is None:  # a recipe says the same whatever its data
         train["rounds"] = method.default_training.get("rounds", ROUNDS)
     stages = {stage: filled(flags, fills) for stage, flags in stages.items()}
-    chain = []
-    for stage in shape.STAGES[:3]:
-        if stages[stage] or stage != "corrupt":
-            chain.append(STAGES[stage].from_flags(stages[stage]))
+    made_by = [stage for stage in shape.STAGES[:3] if stages[stage] or stage != "corrupt"]
     title = ""
     if len(recipe.chains) > 1:
         title = data.title or name
@@ -208,7 +204,7 @@ def _cell(
         data=name,
         title=title,
         seed=seed,
-        chain=tuple(chain),
+        chain=tuple(STAGES[stage].from_flags(stages[stage]) for stage in made_by),
         train=TrainOptions.from_flags(stages["train"]),
         evaluate=EvaluateOptions.from_flags(stages["evaluate"]),
     )

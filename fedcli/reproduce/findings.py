@@ -221,10 +221,6 @@ class _Tested:
         self.answers.append(answer)
         return answer is not False
 
-    @property
-    def decided_all(self) -> bool:
-        return bool(self.answers) and None not in self.answers
-
 
 def _marked(
     findings: Findings, rows: list[ResultRow], column: RecipeColumn, leads: Leads, by_tests: bool
@@ -245,14 +241,12 @@ def _marked(
     if column.marked:
         marked = table.mark(heading(column), cells, [""] * len(cells), tested.may_lead)
     stuck = _at_chance(findings, rows, column)
-    best = []
-    doubtful = []
-    for row, cell in zip(rows, marked, strict=True):
-        if cell.best and row.name not in stuck:
-            best.append(row.name)
-        if cell.doubtful:
-            doubtful.append(row.name)
-    return Marked(best=best, doubtful=doubtful, tested=tested.decided_all)
+    best = [row.name for row, cell in zip(rows, marked, strict=True) if cell.best]
+    return Marked(
+        best=[name for name in best if name not in stuck],
+        doubtful=[row.name for row, cell in zip(rows, cells, strict=True) if cell.doubtful],
+        tested=bool(tested.answers) and None not in tested.answers,
+    )
 
 
 def _cell(findings: Findings, row: ResultRow, column: RecipeColumn) -> table.Cell:
@@ -297,12 +291,10 @@ def tests(findings: Findings) -> Iterator[Tests]:
     done = [
         outcome for outcome in findings.scored_outcomes if outcome.cell.row not in recipe.personal
     ]
-    scores = {}
-    for column in recipe.columns:
-        score = score_tested(column)
-        if score:
-            scores[column.data, score] = True
+    scores = dict.fromkeys((column.data, score_tested(column)) for column in recipe.columns)
     for data, score in scores:
+        if score is None:
+            continue
         outcomes = [outcome for outcome in done if outcome.cell.data == data]
         for paths_by_row in same_data(outcomes):
             if len(paths_by_row) > 1:

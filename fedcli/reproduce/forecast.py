@@ -110,21 +110,20 @@ def forecast(
 
     What cannot be measured is left out: its cells say why when they are run. keep: whether measurements are written.
     """
-    trainings: list[tuple[str, PlannedTraining]] = []  # still to be played, each with its kind
     unlike = {cell.work: cell for cell in cells}
-    for training in _planned(unlike.values(), sources, workplace):
-        if not training.is_done:
-            trainings.append((_kind(training.plan), training))
+    planned = _planned(unlike.values(), sources, workplace)
+    # still to be played, each with its kind
+    trainings = [(_kind(training.plan), training) for training in planned if not training.is_done]
     kinds: dict[str, PlannedTraining] = {}  # the first cell of each, in the order of the last
     for kind, training in trainings:
         kinds[kind] = kinds.pop(kind, training)
     slow = _slow(kinds) if workplace.devices[0] == "cpu" else {}
     quick = {kind: training for kind, training in kinds.items() if kind not in slow}
     measured, estimates = _estimates(quick, len(slow), workplace, keep=keep)
-    seconds_of_image = {}
-    for kind, estimate_of_kind in estimates.items():
-        seconds = estimate_of_kind.total_seconds
-        seconds_of_image[kind] = seconds / images(kinds[kind].source)
+    seconds_of_image = {
+        kind: measurement.total_seconds / images(kinds[kind].source)
+        for kind, measurement in estimates.items()
+    }
     seconds_of_image.update(slow)
     if not seconds_of_image:
         return Forecast(0, 0.0, 0, 0)
@@ -158,11 +157,8 @@ def _estimates(
 ) -> tuple[set[str], dict[str, Estimate]]:
     """The kinds of training that were measured, now or before, and the estimates of those that could be."""
     kept = _Kept(workplace, {kind: training.source for kind, training in kinds.items()})
-    plans = {}
-    for kind, training in kinds.items():
-        if kind not in kept.estimates:
-            plans[kind] = training.plan
-    new = _in_turn(plans)
+    missing = [kind for kind in kinds if kind not in kept.estimates]
+    new = _in_turn({kind: kinds[kind].plan for kind in missing})
     limit = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1)))
     begin = time.perf_counter()
     _say_beforehand([kinds[kind].cell.row for kind in new], slow_count, limit)
@@ -250,11 +246,8 @@ class _Kept:
 
 def _code() -> list[tuple[int, int]]:
     """The time and size of each file of the package."""
-    stats = []
-    for path in sorted(Path(fedcli.__file__).parent.rglob("*.py")):
-        stat = path.stat()
-        stats.append((stat.st_mtime_ns, stat.st_size))
-    return stats
+    stats = [path.stat() for path in sorted(Path(fedcli.__file__).parent.rglob("*.py"))]
+    return [(stat.st_mtime_ns, stat.st_size) for stat in stats]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -286,11 +279,12 @@ def _plan(options: TrainOptions, source: Path) -> TrainOptions:
 
 def _kind(plan: TrainOptions) -> str:
     """Plans that take equally long: those that differ in the seed, the learning rate or a number of the method."""
-    words = {}
-    for name, value in plan.set.items():
-        if not str(value).replace(".", "").isdigit():
-            words[name] = value
+    words = {name: value for name, value in plan.set.items() if not _is_number(value)}
     return repr(replace(plan, seed=0, set=words, lr=1.0).decided())
+
+
+def _is_number(value: Any) -> bool:
+    return str(value).replace(".", "").isdigit()
 
 
 def _measured(
@@ -310,10 +304,8 @@ def is_done(plan: TrainOptions, source: Path, runs: list[manifest.Manifest]) -> 
     """Tell whether a finished run has these very options and data; starting weights and teachers are not looked at."""
     options = _of_plan(plan)
     data = manifest.sha256(source)
-    for run in runs:
-        if data in run.parents.values() and _without_files(run.options) == options:
-            return True
-    return False
+    of_data = [run for run in runs if data in run.parents.values()]
+    return any(_without_files(run.options) == options for run in of_data)
 
 
 def _of_plan(plan: TrainOptions) -> dict[str, Any]:

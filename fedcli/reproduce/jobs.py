@@ -116,13 +116,9 @@ def _at_once(cells: list[RecipeCell]) -> int:
     for cell in cells:
         if _needs_all_cores(train.resolved(cell.train)):
             return 1
-    limits = [processes.cores(), len({cell.work for cell in cells})]
+    limit = min(processes.cores(), len({cell.work for cell in cells}))
     free_bytes = free("cpu")
-    if free_bytes:
-        limits.append(max(1, free_bytes // GIB))
-    else:
-        limits.append(len(cells))
-    return min(limits)
+    return min(limit, max(1, free_bytes // GIB)) if free_bytes else limit
 
 
 def _needs_all_cores(plan: TrainOptions) -> bool:
@@ -150,10 +146,8 @@ def make_data(cells: list[RecipeCell], workplace: Place) -> Sources:
             options = chain[-1].reading(above) if above else chain[-1]
             outcome = _made(cell, replace(options, **folder), claims, debug=workplace.debug)
             sources[chain] = outcome.scores or outcome
-    faults: dict[str, Outcome] = {}
-    for source in sources.values():
-        if isinstance(source, Outcome):
-            faults[source.sentence] = source
+    failed = [source for source in sources.values() if isinstance(source, Outcome)]
+    faults = {outcome.sentence: outcome for outcome in failed}
     if faults and all(isinstance(sources[cell.chain], Outcome) for cell in cells):
         hints = [fault.hint for fault in faults.values()]
         raise FedcliError("; ".join(faults), hints[0])
@@ -195,12 +189,8 @@ def run(
         _say_unfinished(len(played), len(board.ended), len(shared.cells))
         refuse_failed(list(played.values()), "cell", "cells")
         return None
-    outcomes = {}  # by work
-    for outcome in board.ended.values():
-        if not outcome.scores:
-            outcomes[outcome.cell.work] = outcome
-    for cell, outcome in played.items():
-        outcomes[cell.work] = outcome
+    failed = [outcome for outcome in board.ended.values() if not outcome.scores]
+    outcomes = {outcome.cell.work: outcome for outcome in [*failed, *played.values()]}
     rest = [(cell, shared.data[cell]) for cell in shared.cells if cell.work not in outcomes]
     for outcome in play(rest, workplace, board):
         outcomes[outcome.cell.work] = outcome

@@ -110,16 +110,12 @@ def _main_column(recipe: Recipe, numbers: ByColumn, row: str, seed: int) -> Reci
     None where none has a number of the seed.
     """
     printed = recipe.numbers.get(row, {})
-    with_number = []
-    for column in recipe.columns:
-        if numbers[column.name].get(seed) and not column.minus:
-            with_number.append(column)
+    plain = [column for column in recipe.columns if not column.minus]
+    with_number = [column for column in plain if numbers[column.name].get(seed)]
     validating = [column for column in with_number if column.validation]
     in_print = [column for column in with_number if column.name in printed]
-    for columns in (validating, in_print, with_number):
-        if columns:
-            return columns[0]
-    return None
+    by_rank = [*validating, *in_print, *with_number]
+    return by_rank[0] if by_rank else None
 
 
 def _number_sentence(column: RecipeColumn, mean: float, theirs: Printed | None) -> str:
@@ -187,11 +183,8 @@ def illustrate(
 
 def with_tests(results: Results, outcomes: Sequence[Outcome]) -> list[Path]:
     """The scores.json of each cell whose test scores are shown."""
-    paths = []
-    for outcome in outcomes:
-        if outcome.scores and results.shows_tests_of(outcome.cell.row):
-            paths.append(outcome.scores)
-    return list(dict.fromkeys(paths))
+    shown = [outcome for outcome in outcomes if results.shows_tests_of(outcome.cell.row)]
+    return list(dict.fromkeys(outcome.scores for outcome in shown if outcome.scores))
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from ..data import manifest
 from ..errors import FedcliError
 from ..figures import drawing, series
 from ..figures.kinds import convergence, curves, histograms, landscape, sweep
+from . import shape
 from .findings import heading
 from .recipe import Recipe, RecipeColumn, RecipeRow
 from .record import Results
-from .shape import RecipeFigure, key_of
+from .shape import RecipeFigure
 from .shared import Outcome
 
 SUFFIXES = ".png", ".svg", ".pdf"
@@ -92,17 +93,14 @@ def _sweep(
     for name in figure.lines:
         if name in cells:
             points.append((name, None, cells[name].mean, cells[name].std))
-    frame = sweep.of_points(points, key_of(figure.x), heading(column).heading)
+    frame = sweep.of_points(points, shape.key_of(figure.x), heading(column).heading)
     drawing.write(sweep.draw(frame), *_kinds(file))
 
 
 def _label(row: RecipeRow, x: str) -> str:
     """A row's name without the value on the x axis; other varied values stay."""
-    words = [row.stem]
-    for place, value in row.varied_values.items():
-        if place != x:
-            words.append(f"{key_of(place)}={value}")
-    return ", ".join(words)
+    others = {place: value for place, value in row.varied_values.items() if place != x}
+    return ", ".join([row.stem, shape.named_after(others)] if others else [row.stem])
 
 
 def _is_in(row: RecipeRow, names: tuple[str, ...]) -> bool:
@@ -132,9 +130,7 @@ def _of_runs(
 
     older: where a landscape of the same runs, which takes long, is copied from.
     """
-    records: dict[str, list[Any]] = {}
-    for name, paths in runs.items():
-        records[name] = [series.read(path) for path in paths]
+    records = {name: list(map(series.read, paths)) for name, paths in runs.items()}
     of_first_seed = {name: per_seed[0] for name, per_seed in records.items()}
     file = _file(figure.title)
     picture: Any

@@ -167,19 +167,14 @@ def check_folders(used: set[str], folders: dict[str, str], made_up: set[str]) ->
         if name not in made_up and not Path(folder).is_dir():
             where = f"`fedcli datasets {name}` says where its files come from"
             raise FedcliError(f"no such folder: {folder}", f"give the folder of {name}; {where}")
-    synthetic = set()
-    real = []
-    for name in sorted(used & folders.keys()):
-        if name in made_up or sources.is_sample(Path(folders[name])):
-            synthetic.add(name)
-        else:
-            real.append(name)
-    if synthetic and real:
-        samples = ", ".join(sorted(synthetic))
-        both = f"{', '.join(real)} would be real data and {samples} a SYNTHETIC sample"
+    names = sorted(used & folders.keys())
+    samples = [name for name in names if name in made_up or sources.is_sample(Path(folders[name]))]
+    real = [name for name in names if name not in samples]
+    if samples and real:
+        both = f"{', '.join(real)} would be real data and {', '.join(samples)} a SYNTHETIC sample"
         hint = (
-            f"give --raw {min(synthetic)}=DIR as well, choose cells with --only, or leave every "
-            "--raw out"
+            f"give --raw {samples[0]}=DIR as well, choose cells with --only, or leave every --raw "
+            "out"
         )
         raise UsageError(f"one table cannot hold both: {both}", hint)
 

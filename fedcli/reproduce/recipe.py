@@ -5,7 +5,7 @@ README of recipes/ lists the keys. Every mistake is reported with its place and 
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from decimal import Decimal
 from difflib import get_close_matches
 from itertools import product
@@ -197,10 +197,8 @@ def _check_once(title: str, names: list[str]) -> None:
 
 def _of_card(key: str, file: shape.AskedFile) -> shape.AskedFile:
     one_of(f"files.{key}: card", file.card, [*cards.published(), *sources.SOURCES])
-    texts = {}
-    for fetched in cards.fetching(file.card).files:
-        if "what" in fetched:
-            texts[fetched["path"]] = fetched["what"]
+    described = [fetched for fetched in cards.fetching(file.card).files if "what" in fetched]
+    texts = {fetched["path"]: fetched["what"] for fetched in described}
     path = one_of(f"files.{key}: path", file.path, texts)
     return file.model_copy(update={"what": texts[path]})
 
@@ -241,10 +239,8 @@ def _varied(row: RecipeRow) -> list[RecipeRow]:
             with placed("vary"):
                 check_value(value, f"{place!r}: {value!r}")
                 checked(stage, {key: value})
-    rows = []
-    for combination in product(*row.vary.values()):
-        rows.append(row.with_values(dict(zip(row.vary, combination, strict=True))))
-    return rows
+    combinations = [dict(zip(row.vary, chosen)) for chosen in product(*row.vary.values())]
+    return [row.with_values(values) for values in combinations]
 
 
 def _column(
@@ -290,9 +286,8 @@ def _like_its_parts(
         sentence = f"{where} is a mean of others and has no {ignored[0]} of its own"
         raise UsageError(sentence, f"leave {ignored[0]} out")
     with_score = {other.name: other for other in written.columns if other.score}
-    parts = []
-    for name in getattr(column, key):
-        parts.append(with_score[one_of(f"{where}: {key}", name, with_score)])
+    names = [one_of(f"{where}: {key}", name, with_score) for name in getattr(column, key)]
+    parts = [with_score[name] for name in names]
     if len({(part.unit, part.lower) for part in parts}) > 1:
         hint = "give them the same unit and the same lower"
         raise UsageError(f"{where} is a mean of columns in different units or directions", hint)
@@ -303,16 +298,12 @@ def _check_layout(recipe: Recipe) -> None:
     """Raise UsageError for a word that stands in none of the names it is to be taken from."""
     columns = [column.name for column in recipe.columns]
     rows = [row.name for row in recipe.rows]
-    _check_words("over", recipe.layout.over, columns, "columns")
-    _check_words("down", recipe.layout.down, columns, "columns")
-    _check_words("across", recipe.layout.across, rows, "rows")
-
-
-def _check_words(key: str, words: Iterable[str], names: list[str], plural: str) -> None:
-    for word in words:
-        if not any(word in name for name in names):
-            sentence = f"layout: {key} {word!r} is in the name of none of the {plural}"
-            raise UsageError(sentence, nearest(word, names))
+    for key, names in (("over", columns), ("down", columns), ("across", rows)):
+        for word in getattr(recipe.layout, key):
+            if not any(word in name for name in names):
+                plural = "rows" if key == "across" else "columns"
+                sentence = f"layout: {key} {word!r} is in the name of none of the {plural}"
+                raise UsageError(sentence, nearest(word, names))
 
 
 def _check_scores(recipe: Recipe) -> None:
@@ -370,11 +361,18 @@ def _check_figure(recipe: Recipe, figure: RecipeFigure) -> None:
         rows.update((row.name, row.stem))
         varied.update(row.vary)
     columns = {column.name for column in recipe.columns}
-    _check_names("columns", figure.columns, columns)
-    _check_names("rows", figure.rows, rows)
-    _check_names("lines", figure.lines, rows)
-    _check_names("x", [figure.x], varied)
-    _check_names("data", [figure.data], recipe.chains)
+    choices: dict[str, Collection[str]] = {
+        "columns": columns,
+        "rows": rows,
+        "lines": rows,
+        "x": varied,
+        "data": recipe.chains,
+    }
+    for key, names in choices.items():
+        value = getattr(figure, key)
+        for name in [value] if isinstance(value, str) else value:
+            if name:
+                one_of(key, name, names)
     name = figure.data or next(iter(recipe.chains))
     data = recipe.chains[name]
     if figure.by:
@@ -386,12 +384,6 @@ def _check_figure(recipe: Recipe, figure: RecipeFigure) -> None:
             sentence = f"a {figure.kind} is not of validation images"
             raise UsageError(sentence, 'write version = "clean"')
         _check_validated(recipe, name)
-
-
-def _check_names(key: str, names: Iterable[str], choices: Collection[str]) -> None:
-    for name in names:
-        if name:
-            one_of(key, name, choices)
 
 
 def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printed]]:

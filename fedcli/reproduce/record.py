@@ -119,6 +119,14 @@ class Results(RecipePart):
     pictures: dict[str, str] = {}
     chosen: list[str] | None = None
 
+    @property
+    def cells(self) -> list[ResultCell]:
+        """The numbers of all rows."""
+        cells: list[ResultCell] = []
+        for row in self.rows:
+            cells += row.cells.values()
+        return cells
+
     def shows_tests_of(self, name: str) -> bool:
         """Tell whether test scores of the row of this name are shown."""
         return self.chosen is None or name in self.chosen

@@ -71,33 +71,27 @@ def collect(
     )
     results = results.model_copy(update={"orders": list(orders(results))})
     notes = notes_of(recipe, results)
-    for name in made_up:
-        notes.append(f"The images of {name} are a SYNTHETIC sample: --raw was not given.")
-    for name in absent_columns:
-        notes.append(f"None of the rows that are here has the column {name}.")
+    notes += [
+        f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up
+    ]
+    notes += [f"None of the rows that are here has the column {name}." for name in absent_columns]
     notes += _of_shared_patients(outcomes, runs)
     return results.model_copy(update={"notes": notes})
 
 
 def _rows(findings: Findings, scale: str, work: Path) -> list[ResultRow]:
-    numbers: dict[str, ByColumn] = {}
-    for outcome in findings.outcomes:
-        name = outcome.cell.row
-        if name not in numbers:
-            numbers[name] = findings.columns(name)
+    names = dict.fromkeys(outcome.cell.row for outcome in findings.outcomes)
+    numbers = {name: findings.columns(name) for name in names}
     rows = []
-    for name in numbers:
+    for name in names:
         derived = with_derived(findings.recipe, numbers, name)
         rows.append(_row(findings, name, derived, scale, work))
     return rows
 
 
 def _failed(outcomes: Sequence[Outcome]) -> list[FailedCell]:
-    failed = []
-    for outcome in outcomes:
-        if not outcome.scores:
-            failed.append(FailedCell(cell=outcome.cell.name, sentence=outcome.sentence))
-    return failed
+    failed = [outcome for outcome in outcomes if not outcome.scores]
+    return [FailedCell(cell=end.cell.name, sentence=end.sentence) for end in failed]
 
 
 def _of_shared_patients(outcomes: Sequence[Outcome], runs: Mapping[Path, Scored]) -> list[str]:
@@ -206,12 +200,8 @@ def _holes(numbers: ByColumn, outcomes: Sequence[Outcome]) -> dict[str, int]:
     """Column -> of how many runs its number is, where some of a row's have none."""
     runs_by_data = Counter(outcome.cell.data for outcome in outcomes)
     most = max(runs_by_data.values())
-    holes = {}
-    for column, by_seed in numbers.items():
-        count = sum(bool(values) for values in by_seed.values())
-        if 0 < count < most:
-            holes[column] = count
-    return holes
+    counts = {column: sum(map(bool, by_seed.values())) for column, by_seed in numbers.items()}
+    return {column: count for column, count in counts.items() if 0 < count < most}
 
 
 def chance_of(findings: Findings, name: str) -> dict[str, str]:
@@ -221,12 +211,8 @@ def chance_of(findings: Findings, name: str) -> dict[str, str]:
     runs_by_title: dict[str, list[Scored]] = {}
     for outcome in findings.done(name):
         runs_by_title.setdefault(outcome.cell.title, []).append(findings.runs[outcome.path])
-    texts = {}
-    for title, runs in runs_by_title.items():
-        text = at_chance(runs)
-        if text:
-            texts[title] = text
-    return texts
+    texts = {title: at_chance(runs) for title, runs in runs_by_title.items()}
+    return {title: text for title, text in texts.items() if text}
 
 
 def _command(outcomes: list[Outcome]) -> str:
@@ -263,15 +249,15 @@ def summary(runs: list[list[float]], spread: str) -> ResultCell:
 def notes_of(recipe: Recipe, results: Results) -> list[str]:
     """Notes for a reader, the recipe's own words first."""
     notes = [*recipe.notes, *_on_scale(recipe, results)]
-    for name in recipe.personal:
-        notes.append(f"{name} shows clients' own models: it is in no test.")
+    notes += [f"{name} shows clients' own models: it is in no test." for name in recipe.personal]
     notes += results.left_out
-    for failure in results.failed:
-        notes.append(f"Not there: {failure.cell}: {failure.sentence}.")
+    notes += [f"Not there: {failure.cell}: {failure.sentence}." for failure in results.failed]
     for row in results.rows:
         notes += [f"{row.name}: {warning}." for warning in row.warnings]
-        for column, count in row.holes.items():
-            notes.append(f"{row.name}, {column}: mean over only {count} of its runs.")
+        notes += [
+            f"{row.name}, {column}: mean over only {count} of its runs."
+            for column, count in row.holes.items()
+        ]
     return notes
 
 

@@ -150,7 +150,7 @@ class RecipeRow(Stages):
     @property
     def stem(self) -> str:
         """The name of the row that was varied."""
-        stem = self.name.removesuffix(_named_after(self.varied_values)).removesuffix(", ")
+        stem = self.name.removesuffix(named_after(self.varied_values)).removesuffix(", ")
         return stem or self.method
 
     def with_values(self, values: Flags) -> "RecipeRow":
@@ -164,7 +164,7 @@ class RecipeRow(Stages):
                 changes["settings"][key] = value
             else:
                 changes[stage][key.replace("-", "_")] = value
-        changes["name"] = f"{self.name}, {_named_after(values)}"
+        changes["name"] = f"{self.name}, {named_after(values)}"
         changes["vary"] = {place: [value] for place, value in values.items()}
         return self.model_copy(update=changes)
 
@@ -175,7 +175,7 @@ class RecipeRow(Stages):
         return f"personal/{self.scores_of}/{score.removeprefix('versions/')}"
 
 
-def _named_after(values: Flags) -> str:
+def named_after(values: Flags) -> str:
     return ", ".join(f"{key_of(place)}={value}" for place, value in values.items())
 
 

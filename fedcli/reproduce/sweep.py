@@ -367,9 +367,7 @@ def held_out_tables(
     members = runs[0].test_part.members(attribute) if runs else {}
     columns = [table.Column("trained"), table.Column("held out", "%")]
     columns += table.heads("interval", "images")
-    titles = []
-    for site in left_out:
-        titles.append(f"{site} [{members[site].count}]" if site in members else site)
+    titles = [f"{site} [{members[site].count}]" if site in members else site for site in left_out]
     columns += table.heads(*titles, unit="%")
     body = manifest.read(dataset, "dataset", whole=True).body
     for metric in Task.of_body(body).usual:

@@ -132,10 +132,10 @@ def orders(results: Results) -> Iterator[Order]:
 
 def sentences(several: Sequence[Results]) -> list[str]:
     """Findings about all published numbers of some tables together; none at smoke scale."""
-    cells = []
+    cells: list[ResultCell] = []
     for results in several:
         if results.scale != "smoke":
-            cells += _published_cells(results)
+            cells += [cell for cell in results.cells if cell.published and cell.mean is not None]
     if not cells:
         return []
     sentences = []
@@ -151,16 +151,6 @@ def sentences(several: Sequence[Results]) -> list[str]:
     if orders:
         sentences.append(_on_orders(orders))
     return sentences
-
-
-def _published_cells(results: Results) -> list[ResultCell]:
-    """Our numbers that have a published one."""
-    cells = []
-    for row in results.rows:
-        for cell in row.cells.values():
-            if cell.published and cell.mean is not None:
-                cells.append(cell)
-    return cells
 
 
 def _on_intervals(cells: Sequence[ResultCell]) -> str:

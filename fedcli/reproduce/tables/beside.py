@@ -38,10 +38,8 @@ def on_validation(results: Results, star: str = "*") -> Table:
     """Our numbers on validation images; the best of a method's values is marked where seeds leave no doubt of it."""
     columns = results.shown_columns(validation=True)
     cells_by_column = [_marked(results, column) for column in columns]
-    rows = []
-    for position, row in enumerate(results.rows):
-        cells = [cells[position] for cells in cells_by_column]
-        rows.append([table.Cell(row.name), *cells])
+    names = [table.Cell(row.name) for row in results.rows]
+    rows = list(zip(names, *cells_by_column, strict=True))
     legend = (
         "Of each run's round that is best on its clients' validation images, mean ± sample standard "
         f"deviation over seeds. {star} marks the best of a method's values where its lead exceeds "
@@ -122,9 +120,10 @@ def _line(difference: Difference, *, has_intervals: bool) -> list[table.Cell]:
 
 def orders(results: Results) -> Table:
     """The order of rows in each column beside the paper's."""
-    lines = []
-    for order in results.orders:
-        lines.append([order.column, order.rows, fixed(order.tau, 2), f"{order.p:.3f}"])
+    lines = [
+        [order.column, order.rows, fixed(order.tau, 2), f"{order.p:.3f}"]
+        for order in results.orders
+    ]
     legend = (
         "Kendall's tau-b between our order and the paper's: 1 is the same, 0 what a random order "
         "has, -1 the reverse. p: share of orders that agree as much; of all orders up to "
@@ -147,9 +146,10 @@ def tests(results: Results) -> tuple[list[str], list[Table]]:
 
 def ran(results: Results) -> Table:
     """A table of what ran under which rule."""
-    lines = []
-    for row in results.rows:
-        lines.append([row.name, row.label or table.NONE, row.rule or table.NONE, row.command])
+    lines = [
+        [row.name, row.label or table.NONE, row.rule or table.NONE, row.command]
+        for row in results.rows
+    ]
     return Table.of("What ran", ["row", "what ran", "rule", "command"], lines)
 
 
@@ -199,16 +199,14 @@ def markdown(results: Results) -> str:
     """The tables and notes as Markdown."""
     parts = [f"# {line(results.title)}", results.paper]
     for shown_table in [*main(results), *compared(results), *tests(results)[1], ran(results)]:
-        parts.append(f"## {line(shown_table.title)}")
-        parts.append(writers.markdown(shown_table))
-        parts.append(shown_table.legend)
+        title = f"## {line(shown_table.title)}"
+        parts += [title, writers.markdown(shown_table), shown_table.legend]
     sentences = findings(results)
     if sentences:
         parts += ["## What these runs show", _bullets(sentences)]
     if results.notes:
         parts += ["## Notes", _bullets(results.notes)]
-    for title, name in results.pictures.items():
-        parts.append(f"![{line(title)}]({name})")
+    parts += [f"![{line(title)}]({name})" for title, name in results.pictures.items()]
     return console.printable("\n\n".join(part for part in parts if part))
 
 
@@ -243,11 +241,8 @@ def _legend(results: Results, star: str) -> str:
             "† marks a number decided by a group that is too small, or lacks a class or has few "
             "images of one; it is never the best."
         )
-    cells: list[ResultCell] = []
-    for row in results.rows:
-        cells += row.cells.values()
-    if any(cell.published for cell in cells):
-        parts.append(f"Below: {_of_paper(results, cells)}")
+    if any(cell.published for cell in results.cells):
+        parts.append(f"Below: {_of_paper(results)}")
     parts.append(_seeds(results))
     return " ".join(parts)
 
@@ -273,12 +268,12 @@ def _on_marks(results: Results, star: str) -> list[str]:
     ]
 
 
-def _of_paper(results: Results, cells: Sequence[ResultCell]) -> str:
+def _of_paper(results: Results) -> str:
     if results.scale != "paper":
         return f"as the paper prints it; at --scale {results.scale} it cannot be compared."
     text = "as the paper prints it"
-    if any(cell.half is not None for cell in cells):
-        runs = sorted({cell.published.runs for cell in cells if cell.published})
+    if any(cell.half is not None for cell in results.cells):
+        runs = sorted({cell.published.runs for cell in results.cells if cell.published})
         expected = "one more run"
         if runs != [1]:
             counts = " or ".join(str(count) for count in runs)

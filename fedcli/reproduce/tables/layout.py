@@ -110,14 +110,12 @@ def _spots(results: Results) -> list[Spot]:
 
 
 def _table(results: Results, title: str, spots: list[Spot], legend: str) -> table.Table:
-    spot_of: dict[tuple[str, tuple[str, str]], Spot] = {}
+    spot_of = {(spot.line, spot.head): spot for spot in spots if spot.has_number}
     column_of: dict[tuple[str, str], RecipeColumn] = {}  # the first that stands under a head
-    for spot in spots:
-        if spot.has_number:
-            spot_of[spot.line, spot.head] = spot
     for spot in spot_of.values():
         column_of.setdefault(spot.head, spot.column)
-    heads = [head for head in dict.fromkeys(spot.head for spot in spots) if head in column_of]
+    unlike_heads = dict.fromkeys(spot.head for spot in spots)
+    heads = [head for head in unlike_heads if head in column_of]
     rows = []
     for line in dict.fromkeys(spot.line for spot in spots):
         rows.append(_row(results, line, [spot_of.get((line, head)) for head in heads]))

@@ -89,9 +89,7 @@ def _facts(recipe: Recipe, results: Results) -> list[str]:
     """The line of a table in the overview, without its name."""
     cell_count = len(results.seeds) * sum(len(row.data) for row in recipe.rows)
     scored = sum(len(row.scores) for row in results.rows)
-    verdicts = []
-    for row in results.rows:
-        verdicts += [cell.verdict for cell in row.cells.values() if cell.half is not None]
+    verdicts = [cell.verdict for cell in results.cells if cell.half is not None]
     agree = NONE
     if verdicts:
         agree = f"{verdicts.count(agreement.WITHIN)} of {len(verdicts)}"
@@ -153,16 +151,12 @@ def write(folder: Path, parts: Sequence[Rebuilt], scale: str) -> Path:
 
 
 def _section(part: Rebuilt, results: Results) -> Section:
-    pictures = []
-    for picture_title, name in results.pictures.items():
-        path = part.folder / Path(name).name
-        if path.is_file():
-            pictures.append((picture_title, path))
+    paths = {name: part.folder / Path(file).name for name, file in results.pictures.items()}
     return Section(
         part.recipe.name,
         part.name,
         [*beside.main(results, "Bold"), *beside.compared(results)],
-        page.pictures(pictures),
+        page.pictures([(name, path) for name, path in paths.items() if path.is_file()]),
         findings=beside.findings(results),
         folded=[beside.ran(results)],
         closed=True,
