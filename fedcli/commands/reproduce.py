@@ -25,12 +25,14 @@ INTERRUPTED = 130  # exit code
 
 Fetch = Annotated[
     bool,
-    "download its data sets and its authors' files into WORK/downloads, where they are found, and run nothing",
+    "download its data sets and its authors' files into WORK/downloads, where they are found, and "
+    "run nothing",
     Flag(access="typed"),
 ]
 PlanOnly = Annotated[
     bool,
-    "say what it takes, without data: downloads and licences, hours on named devices, memory; run nothing",
+    "say what it takes, without data: downloads and licences, hours on named devices, memory; run "
+    "nothing",
 ]
 
 
@@ -48,15 +50,16 @@ def reproduce(
 
     Every cell is trained and scored, and printed beside the published number.
 
-    A cell is a row on one data set with one seed. It can be stopped at any moment: the same command goes on, and what
-    is done is not done again. Given again while it runs, here or on another machine that has the folder --work, it
-    plays cells that nobody plays yet. Without --raw, --scale smoke runs on synthetic samples, in seconds; with
-    --raw it prepares the whole folder first, as the other scales do.
+    A cell is a row on one data set with one seed. It can be stopped at any moment: the same command
+    goes on, and what is done is not done again. Given again while it runs, here or on another
+    machine that has the folder --work, it plays cells that nobody plays yet. Without --raw, --scale
+    smoke runs on synthetic samples, in seconds; with --raw it prepares the whole folder first, as
+    the other scales do.
 
     A paper by its name, such as fedheal, plays all its recipes and ends in one page about them.
 
-    Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke;
-    fedcli reproduce fedheal --plan
+    Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2;
+    fedcli reproduce fedheal-table2 --scale smoke; fedcli reproduce fedheal --plan
     """
     o.refuse_together(plan=plan, fetch=fetch, dry_run=dry_run)
     o.refuse_together(plan=plan, fetch=fetch, cells=options.cells)
@@ -90,7 +93,8 @@ def run(
 
 
 def _rebuild(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool) -> None:
-    """Play the cells of a recipe, or of all recipes of a paper. dry_run: where scripts go; "" for none."""
+    """Play the cells of a recipe, or of all recipes of a paper. dry_run: where scripts go; "" for
+    none."""
     from ..reproduce.rebuild import check
     from ..reproduce.recipe import paper_of
 

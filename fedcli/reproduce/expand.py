@@ -1,4 +1,5 @@
-"""A recipe at a scale as cells: for each row, data and seed the options of the stages that make one number.
+"""A recipe at a scale as cells: for each row, data and seed the options of the stages that make one
+number.
 
 The built-in scales: `paper` is the recipe as written; `small` ends in hours on a laptop; `smoke`
 shows in seconds that all of it runs. A recipe's own [small] and [smoke] tables add to them, and
@@ -46,7 +47,8 @@ def resolve(name: str) -> Any:
 
 @dataclass(frozen=True)
 class RecipeCell:
-    """One row on one data with one seed: the options of every stage, without the manifest that each reads.
+    """One row on one data with one seed: the options of every stage, without the manifest that each
+    reads.
 
     Attributes:
         data: name of the chain in the recipe.
@@ -143,7 +145,8 @@ def cells(
     """Every cell, in the order it is run: seed by seed, so that a table fills evenly.
 
     raw: dataset -> folder of it. files: name in the recipe's [files] -> path. A path that is not
-    given is asked for, see RecipeCell.asks. method: what a row's name stands for. Raises UsageError.
+    given is asked for, see RecipeCell.asks. method: what a row's name stands for. Raises
+    UsageError.
     """
     if not seeds:
         seeds = recipe.seeds[:1] if scale == "smoke" else recipe.seeds
@@ -272,7 +275,8 @@ def _scaled(
 
 
 def read_seeds(text: str | None, usual: tuple[int, ...]) -> tuple[int, ...]:
-    """The seeds that "3" (the first three of the usual ones, counted on where there are fewer) or "0,1" mean.
+    """The seeds that "3" (the first three of the usual ones, counted on where there are fewer) or
+    "0,1" mean.
 
     Empty where the text is None. Raises UsageError.
     """
@@ -306,7 +310,8 @@ class NoCellError(UsageError):
 
 
 def chosen(cells: list[RecipeCell], only: list[str]) -> list[RecipeCell]:
-    """The cells of the rows that have one of these names, else those whose name holds the text, in any case.
+    """The cells of the rows that have one of these names, else those whose name holds the text, in
+    any case.
 
     Raises NoCellError if there are none.
     """
@@ -332,7 +337,8 @@ def _matches(cell: RecipeCell, texts: list[str], rows: set[str]) -> bool:
 
 
 def stages_of(cells: Iterable[RecipeCell]) -> Iterator[tuple[RecipeCell, tuple[Options, ...]]]:
-    """The stages that make the cells' data, each once: the first cell that has it, and the chain that ends with it."""
+    """The stages that make the cells' data, each once: the first cell that has it, and the chain
+    that ends with it."""
     done = set()
     for cell in cells:
         for end in range(1, len(cell.chain) + 1):

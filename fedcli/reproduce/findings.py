@@ -68,11 +68,11 @@ class Findings:
         row = self.recipe.row(name)
         numbers = ByColumn()
         for column in self.recipe.columns:
-            place = row.place(column.score)
+            score = row.place(column.score)
             factor = UNITS[column.unit][1]
             by_seed = numbers.setdefault(column.name, {})
             for outcome in self.done(name, column.data):
-                values = places.rounds(self._tree(outcome), place, self.recipe.at)
+                values = places.rounds(self._tree(outcome), score, self.recipe.at)
                 by_seed[outcome.cell.seed] = [factor * value for value in values]
         return numbers
 
@@ -82,9 +82,11 @@ class Findings:
         return nested["best_on_validation"] if self.recipe.at == "best" else nested
 
     def has(self, column: RecipeColumn) -> bool:
-        """Tell whether some scores.json has a column's place; one that holds null has no meaning there, no mistake.
+        """Tell whether some scores.json has a column's place; one that holds null has no meaning
+        there, no mistake.
 
-        Raises UsageError where none has it and all rows are there: a row that is left out might have it.
+        Raises UsageError where none has it and all rows are there: a row that is left out might
+        have it.
         """
         done = [outcome for outcome in self.scored_outcomes if outcome.cell.data == column.data]
         parts = column.score.split("/")
@@ -103,7 +105,8 @@ class Findings:
 
 
 def with_derived(recipe: Recipe, rounds: Mapping[str, ByColumn], name: str) -> ByColumn:
-    """A row's columns, those that are a difference to another row or a mean of other columns worked out."""
+    """A row's columns, those that are a difference to another row or a mean of other columns worked
+    out."""
     numbers = dict(rounds[name])
     for column in recipe.columns:
         if column.minus:
@@ -147,7 +150,8 @@ def _best_other(column: RecipeColumn, rounds: Mapping[str, ByColumn], name: str)
 
 
 def mean_runs(columns: list[BySeed], harmonic: bool = False) -> BySeed:
-    """Seed -> mean of several columns in each round, or of their means where their rounds are not as many."""
+    """Seed -> mean of several columns in each round, or of their means where their rounds are not
+    as many."""
     means = {}
     mean = harmonic_mean if harmonic else _mean
     for seed in columns[0]:
@@ -181,7 +185,8 @@ def sign(column: RecipeColumn) -> str:
 
 
 def marks(findings: Findings, rows: list[ResultRow], *, tested: bool = True) -> dict[str, Marked]:
-    """Marks of the rows, which are as results.json holds them, by column. tested: whether by tests."""
+    """Marks of the rows, which are as results.json holds them, by column. tested: whether by
+    tests."""
     columns = [column for column in findings.recipe.columns if not column.validation]
     metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in columns))
     by_tests = tested and findings.recipe.at == "last5"
@@ -225,7 +230,8 @@ class _Tested:
 def _marked(
     findings: Findings, rows: list[ResultRow], column: RecipeColumn, leads: Leads, by_tests: bool
 ) -> Marked:
-    """Rows that are the `best` of a column and that are `doubtful`, and whether tests stand behind the best.
+    """Rows that are the `best` of a column and that are `doubtful`, and whether tests stand behind
+    the best.
 
     The best leads every other row significantly; of a score without a test it is the best number.
     """
@@ -257,7 +263,8 @@ def _cell(findings: Findings, row: ResultRow, column: RecipeColumn) -> table.Cel
 
 
 def _at_chance(findings: Findings, rows: list[ResultRow], column: RecipeColumn) -> set[str]:
-    """The rows that may be no better than chance on the data of a column, or of one of its parts."""
+    """The rows that may be no better than chance on the data of a column, or of one of its
+    parts."""
     names = (column.name, *column.parts)
     data = {other.data for other in findings.recipe.columns if other.name in names}
     titles = {outcome.cell.title for outcome in findings.outcomes if outcome.cell.data in data}
@@ -265,22 +272,24 @@ def _at_chance(findings: Findings, rows: list[ResultRow], column: RecipeColumn) 
 
 
 def score_tested(column: RecipeColumn) -> Where | None:
-    """The score of a column that the paired tests are made of, and so its marks; None of another column."""
+    """The score of a column that the paired tests are made of, and so its marks; None of another
+    column."""
     match column.score.split("/"):
         case ["versions", version, metric] if version in VERSIONS and metric in RESAMPLED:
             return Where(version, metric=metric)
     return None
 
 
-def _is_doubtful(place: list[str], runs: list[Scores], at: str) -> bool:
-    """Tell whether a small group decides a gap, a worst group or a difference in decisions in some run."""
-    match place:
+def _is_doubtful(parts: list[str], runs: list[Scores], moment: str) -> bool:
+    """Tell whether a small group decides a gap, a worst group or a difference in decisions in some
+    run."""
+    match parts:
         case ["groups", attribute, version, "over_rounds", metric, *edge]:
             grouped = [scores for scores in runs if attribute in scores.groups]
             if metric.startswith(PARITY):
                 return any(doubtful_decisions(scores, attribute, [metric]) for scores in grouped)
             if edge:
-                decided = small_decides(grouped, attribute, version, metric, at)
+                decided = small_decides(grouped, attribute, version, metric, moment)
                 return EDGES.get(edge[-1]) in decided
     return False
 
@@ -342,7 +351,8 @@ def same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
 
 
 def _agree(manifests: dict[int, Path], others: dict[int, Path]) -> bool:
-    """Tell whether two tables of manifests have seeds in common, and the same manifest of each of them."""
+    """Tell whether two tables of manifests have seeds in common, and the same manifest of each of
+    them."""
     common = manifests.keys() & others.keys()
     return bool(common) and all(manifests[seed] == others[seed] for seed in common)
 

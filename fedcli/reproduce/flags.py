@@ -1,4 +1,5 @@
-"""Flags of the stages in a recipe: those it may set, their values, and what stands for a path that is not known yet."""
+"""Flags of the stages in a recipe: those it may set, their values, and what stands for a path that
+is not known yet."""
 
 import contextlib
 import math
@@ -50,7 +51,8 @@ def _is_of_later_stage(stage: str, name: str) -> bool:
 
 
 def checked(stage: str, values: Flags) -> Flags:
-    """Flags of a stage as a recipe gives them, checked by name and kind; `kind` of corrupt is its argument.
+    """Flags of a stage as a recipe gives them, checked by name and kind; `kind` of corrupt is its
+    argument.
 
     Those of "set" are a method's options. Raises UsageError for one that the stage does not have,
     or a value that it cannot take.
@@ -127,7 +129,8 @@ def _check_flag(stage: str, name: str, value: Any) -> None:
 
 
 def _check_shape(shape: str, name: str, value: Any) -> None:
-    """Raise UsageError for a value, or one of several, that does not fit a flag's shape; see Option.shape."""
+    """Raise UsageError for a value, or one of several, that does not fit a flag's shape; see
+    Option.shape."""
     is_switch = shape == "switch"
     if is_switch and value is not True:
         raise UsageError(f"{name} takes no value", "write true or false")
@@ -160,7 +163,8 @@ def files_in(value: Any) -> set[str]:
 
 
 def placeholder(variable: str) -> str:
-    """A text that stands for a path which was not given; a script has the shell's variable there."""
+    """A text that stands for a path which was not given; a script has the shell's variable
+    there."""
     return f"{MARK}{variable}{MARK}"
 
 

@@ -1,4 +1,5 @@
-"""Facts before cells run: which are trained again and why, and time and memory of those that are still to be trained.
+"""Facts before cells run: which are trained again and why, and time and memory of those that are
+still to be trained.
 
 Time and memory are those of a few measured steps of each kind of training, kept in the work folder;
 the time of one whose steps take too long to measure is reckoned from its operations.
@@ -37,7 +38,8 @@ from .plan import costs_of, passes_of, per_image, this_machine
 from .record import Results
 from .shared import Sources, images
 
-MOST_SECONDS = 60.0  # for measuring, after which kinds of training that are left count as the mean of the others
+# for measuring, after which kinds of training that are left count as the mean of the others
+MOST_SECONDS = 60.0
 LEAST_SECONDS = 1.0  # for one kind
 STEPS = 10  # that measuring plays at least
 MOST_NAMED = 4  # kinds of training
@@ -63,7 +65,8 @@ class Forecast:
     kinds: tuple[int, int] = (1, 1)
 
     def sentence(self, processes: int) -> str:
-        """One sentence for a person; runs that share a machine take longer than the one that was measured."""
+        """One sentence for a person; runs that share a machine take longer than the one that was
+        measured."""
         runs = console.counted(self.cells, "run", "runs")
         time_text = f"about {span(self.seconds / processes)}, one after another"
         if processes > 1:
@@ -106,9 +109,11 @@ def announce(cells: list[RecipeCell], sources: Sources, workplace: Place) -> Pla
 def forecast(
     cells: list[RecipeCell], sources: Sources, workplace: Place, *, keep: bool = True
 ) -> Forecast:
-    """Measure each kind of training once, on the first data it has; on other data its time goes with the images.
+    """Measure each kind of training once, on the first data it has; on other data its time goes
+    with the images.
 
-    What cannot be measured is left out: its cells say why when they are run. keep: whether measurements are written.
+    What cannot be measured is left out: its cells say why when they are run. keep: whether
+    measurements are written.
     """
     unlike = {cell.work: cell for cell in cells}
     planned = _planned(unlike.values(), sources, workplace)
@@ -136,14 +141,15 @@ def forecast(
     return Forecast(
         cells=len(seconds_of_cell),
         seconds=sum(seconds_of_cell),
-        bytes=max((one.peak_bytes for one in estimates.values()), default=0),
-        free=min((one.free_bytes for one in estimates.values()), default=0),
+        bytes=max((measurement.peak_bytes for measurement in estimates.values()), default=0),
+        free=min((measurement.free_bytes for measurement in estimates.values()), default=0),
         kinds=(len(kinds), len(measured)),
     )
 
 
 def _slow(kinds: dict[str, PlannedTraining]) -> dict[str, float]:
-    """Kind of training whose steps take too long to measure -> seconds of an image in the whole of it."""
+    """Kind of training whose steps take too long to measure -> seconds of an image in the whole of
+    it."""
     slow = {}
     for kind, training in kinds.items():
         of_image, of_step = _reckoned(training.plan, training.source)
@@ -155,14 +161,15 @@ def _slow(kinds: dict[str, PlannedTraining]) -> dict[str, float]:
 def _estimates(
     kinds: dict[str, PlannedTraining], slow_count: int, workplace: Place, *, keep: bool
 ) -> tuple[set[str], dict[str, Estimate]]:
-    """The kinds of training that were measured, now or before, and the estimates of those that could be."""
-    kept = _Kept(workplace, {kind: training.source for kind, training in kinds.items()})
-    missing = [kind for kind in kinds if kind not in kept.estimates]
+    """The kinds of training that were measured, now or before, and the estimates of those that
+    could be."""
+    measurements = _Kept(workplace, {kind: training.source for kind, training in kinds.items()})
+    missing = [kind for kind in kinds if kind not in measurements.estimates]
     new = _in_turn({kind: kinds[kind].plan for kind in missing})
     limit = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1)))
     begin = time.perf_counter()
     _say_beforehand([kinds[kind].cell.row for kind in new], slow_count, limit)
-    estimates = dict(kept.estimates)
+    estimates = dict(measurements.estimates)
     measured = set(estimates)
     for number, kind in enumerate(new, 1):
         if number > 1 and time.perf_counter() - begin > MOST_SECONDS:
@@ -174,12 +181,13 @@ def _estimates(
         if of_kind:
             estimates[kind] = of_kind
             if keep:
-                kept.add(kind, of_kind)
+                measurements.add(kind, of_kind)
     return measured, estimates
 
 
 def _in_turn(plans: dict[str, TrainOptions]) -> list[str]:
-    """Kinds of training, one of each method before the second of any: the time may be over before all are measured."""
+    """Kinds of training, one of each method before the second of any: the time may be over before
+    all are measured."""
     counts: Counter[str | None] = Counter()
     turn = {}
     for kind, plan in plans.items():
@@ -205,7 +213,8 @@ def _say_beforehand(rows: list[str], slow_count: int, limit: float) -> None:
 
 
 def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:
-    """Seconds of an image in a whole training, and of a step, by operations; 0 for a network that nobody counted."""
+    """Seconds of an image in a whole training, and of a step, by operations; 0 for a network that
+    nobody counted."""
     body = manifest.read(source).body
     network = costs_of(plan.model, body["size"][0], body["channels"])
     speed = this_machine()["flops"] * this_machine()["share"]
@@ -218,7 +227,8 @@ def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:
 
 
 class _Kept:
-    """Measurements of an earlier start: on this machine, by this code, of the same training and data.
+    """Measurements of an earlier start: on this machine, by this code, of the same training and
+    data.
 
     Attributes:
         estimates: kind of training -> what was measured.
@@ -251,12 +261,17 @@ def _code() -> list[tuple[int, int]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The measurements of a file; none where it is absent or was changed by somebody: they are made again."""
+    """The measurements of a file; none where it is absent or was changed by somebody: they are made
+    again."""
     try:
         estimates = TypeAdapter(dict[str, Estimate]).validate_json(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return {key: asdict(one) for key, one in estimates.items() if isfinite(one.total_seconds)}
+    return {
+        key: asdict(measurement)
+        for key, measurement in estimates.items()
+        if isfinite(measurement.total_seconds)
+    }
 
 
 def _planned(
@@ -278,7 +293,8 @@ def _plan(options: TrainOptions, source: Path) -> TrainOptions:
 
 
 def _kind(plan: TrainOptions) -> str:
-    """Plans that take equally long: those that differ in the seed, the learning rate or a number of the method."""
+    """Plans that take equally long: those that differ in the seed, the learning rate or a number of
+    the method."""
     words = {name: value for name, value in plan.set.items() if not _is_number(value)}
     return repr(replace(plan, seed=0, set=words, lr=1.0).decided())
 
@@ -301,7 +317,8 @@ def _measured(
 
 
 def is_done(plan: TrainOptions, source: Path, runs: list[manifest.Manifest]) -> bool:
-    """Tell whether a finished run has these very options and data; starting weights and teachers are not looked at."""
+    """Tell whether a finished run has these very options and data; starting weights and teachers
+    are not looked at."""
     options = _of_plan(plan)
     data = manifest.sha256(source)
     of_data = [run for run in runs if data in run.parents.values()]
@@ -320,7 +337,8 @@ def _without_files(options: dict[str, Any]) -> dict[str, Any]:
 def announce_again(
     cells: list[RecipeCell], sources: Sources, workplace: Place, folder: Path
 ) -> None:
-    """Say on stderr which cells that were done are trained again, and what they have now that they had not then.
+    """Say on stderr which cells that were done are trained again, and what they have now that they
+    had not then.
 
     folder: of the reproduction, with the results of the last time.
     """
@@ -359,7 +377,8 @@ def _last_scores(results: Path) -> dict[tuple[str, str], str]:
 
 
 def _changes(plan: TrainOptions, source: Path, scores: Path) -> list[str]:
-    """Differences, such as "lr is 0.001, was 0.003". Raises FedcliError where they cannot be seen."""
+    """Differences, such as "lr is 0.001, was 0.003". Raises FedcliError where they cannot be
+    seen."""
     run = manifest.above(scores, "run")
     changes = _unlike(_of_plan(plan), _without_files(manifest.read(run).options))
     for stage in OF_DATA:

@@ -1,4 +1,5 @@
-"""Cells run one after another or side by side, here and in other processes; one that fails is reported.
+"""Cells run one after another or side by side, here and in other processes; one that fails is
+reported.
 
 A stage that is done is found by its own command, so the same command goes on wherever the last one
 was killed.
@@ -130,8 +131,8 @@ def _needs_all_cores(plan: TrainOptions) -> bool:
 
 
 def make_data(cells: list[RecipeCell], workplace: Place) -> Sources:
-    """The manifest of every chain's data, made where it is missing by one process alone; a failed stage is reported
-    once.
+    """The manifest of every chain's data, made where it is missing by one process alone; a failed
+    stage is reported once.
 
     Raises FedcliError where no cell has data.
     """
@@ -172,11 +173,13 @@ def _made(cell: RecipeCell, options: Options, claims: Claims, *, debug: bool) ->
 def run(
     shared: Shared, workplace: Place, number: Callable[[Outcome], str] = lambda _: ""
 ) -> list[Outcome] | None:
-    """Train and score every cell, in their order and beside other processes; cells of equal work are run once.
+    """Train and score every cell, in their order and beside other processes; cells of equal work
+    are run once.
 
-    number: what is said of a cell that has ended well. Returns None, and says what was done here, where other processes
-    still play some, or are to play those of their parts: whoever is last gets all. Raises KeyboardInterrupt with
-    everything saved, and in the latter case FedcliError where a cell failed here.
+    number: what is said of a cell that has ended well. Returns None, and says what was done here,
+    where other processes still play some, or are to play those of their parts: whoever is last gets
+    all. Raises KeyboardInterrupt with everything saved, and in the latter case FedcliError where a
+    cell failed here.
     """
     board = Board(shared, number)
     play = _one_by_one if len(workplace.devices) == 1 else _side_by_side
@@ -195,7 +198,7 @@ def run(
     for outcome in play(rest, workplace, board):
         outcomes[outcome.cell.work] = outcome
     ends = []
-    for cell in shared.asked:
+    for cell in shared.every_cell:
         end = outcomes.get(cell.work) or shared.sources[cell.chain]
         assert isinstance(end, Outcome), cell.name
         ends.append(replace(end, cell=cell))
@@ -211,7 +214,8 @@ def _say_unfinished(played: int, ended: int, cells: int) -> None:
 
 
 def _claimed(shared: Shared, board: Board) -> Iterator[Task | None]:
-    """Cells that this process has taken, one at a time, and None while others have all that are left."""
+    """Cells that this process has taken, one at a time, and None while others have all that are
+    left."""
     while True:
         board.look()
         waiting = board.waiting()
@@ -233,7 +237,8 @@ def _claimed(shared: Shared, board: Board) -> Iterator[Task | None]:
 
 
 def _first_claimed(shared: Shared, cells: Iterable[RecipeCell]) -> RecipeCell | None:
-    """The first cell that no other process has, which this one then has; None where others have all."""
+    """The first cell that no other process has, which this one then has; None where others have
+    all."""
     for cell in cells:
         if shared.claim(cell):
             return cell
@@ -260,7 +265,8 @@ def _tried(cell: RecipeCell, work: Callable[[], Result], debug: bool = False) ->
     """The outcome of some work: the path of what it makes, or the sentence in which it ended."""
     try:
         return Outcome(cell, Path(work()))
-    except Exception as error:  # one cell's fault is not the next one's: it is reported, and shows in the exit code
+    except Exception as error:
+        # one cell's fault is not the next one's: it is reported, and shows in the exit code
         if interrupts.came() or (isinstance(error, FedcliError) and error.code == 130):
             raise KeyboardInterrupt from None
         if debug and not isinstance(error, FedcliError):
@@ -284,7 +290,8 @@ def _play(
     device: str,
     report: Callable[[int, int], None],
 ) -> Outcome:
-    """The outcome of a cell's training and scores. report: called after each round, with the rounds done and in all."""
+    """The outcome of a cell's training and scores. report: called after each round, with the rounds
+    done and in all."""
     stages = partial(_run_stages, cell, source, workplace.work, device, report)
     return _tried(cell, stages, workplace.debug)
 

@@ -1,4 +1,5 @@
-"""The folder of a reproduction: results.json and table.md first, then the pictures and report.html."""
+"""The folder of a reproduction: results.json and table.md first, then the pictures and
+report.html."""
 
 import json
 import os
@@ -39,7 +40,8 @@ def play(
     measured: bool = True,
     **about_cells: Any,
 ) -> list[Outcome]:
-    """Train and score cells beside other processes; the last writes the folder and calls report() with what is known.
+    """Train and score cells beside other processes; the last writes the folder and calls report()
+    with what is known.
 
     Returns what became of each, nothing where another process is the last.
 
@@ -86,7 +88,8 @@ def _left_out(folder: Path, results: Results) -> str:
 
 
 def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:
-    """A sentence on a finished cell in the main column, such as "noisy ACC 61.20 %, published 63.51 ± 0.42".
+    """A sentence on a finished cell in the main column, such as "noisy ACC 61.20 %, published 63.51
+    ± 0.42".
 
     It is on validation images where there is a column of them, and "" where no column is of these
     scores. published: whether the printed number says something beside ours.
@@ -130,7 +133,8 @@ def _number_sentence(column: RecipeColumn, mean: float, theirs: Printed | None) 
 
 
 def record(folder: Path, results: Results) -> None:
-    """Write results.json, table.md and table.tex; an older page and its pictures go, but what illustrate() takes."""
+    """Write results.json, table.md and table.tex; an older page and its pictures go, but what
+    illustrate() takes."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.html").unlink(missing_ok=True)
     body = json.dumps(results.body(), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
@@ -183,8 +187,8 @@ def illustrate(
 
 def with_tests(results: Results, outcomes: Sequence[Outcome]) -> list[Path]:
     """The scores.json of each cell whose test scores are shown."""
-    shown = [outcome for outcome in outcomes if results.shows_tests_of(outcome.cell.row)]
-    return list(dict.fromkeys(outcome.scores for outcome in shown if outcome.scores))
+    of_shown_rows = [outcome for outcome in outcomes if results.shows_tests_of(outcome.cell.row)]
+    return list(dict.fromkeys(outcome.scores for outcome in of_shown_rows if outcome.scores))
 
 
 @contextmanager
@@ -199,7 +203,8 @@ def _explained(missing: str) -> Iterator[None]:
 
 
 def show(results: Results) -> None:
-    """Print the main tables and the worst differences; then what the runs show, and what is to be known before."""
+    """Print the main tables and the worst differences; then what the runs show, and what is to be
+    known before."""
     print()
     writers.say([results.title])
     tables = beside.main(results)

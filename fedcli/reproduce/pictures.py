@@ -29,7 +29,8 @@ def draw(
     older: Path,
     device: str,
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Write every figure into the folder: title and name of each, and a sentence for each that could not be drawn.
+    """Write every figure into the folder: title and name of each, and a sentence for each that
+    could not be drawn.
 
     older: a folder of the same recipe; a landscape of the same runs, which takes long, is copied
     from there.
@@ -99,7 +100,7 @@ def _sweep(
 
 def _label(row: RecipeRow, x: str) -> str:
     """A row's name without the value on the x axis; other varied values stay."""
-    others = {place: value for place, value in row.varied_values.items() if place != x}
+    others = {option: value for option, value in row.varied_values.items() if option != x}
     return ", ".join([row.stem, shape.named_after(others)] if others else [row.stem])
 
 
@@ -160,7 +161,8 @@ def _of_runs(
 
 
 def _copied(file: Path, folder: Path) -> bool:
-    """Copy a picture in all of its kinds into a folder; False, and nothing copied, where one is not there."""
+    """Copy a picture in all of its kinds into a folder; False, and nothing copied, where one is not
+    there."""
     paths = _kinds(file)
     if not all(path.is_file() for path in paths):
         return False

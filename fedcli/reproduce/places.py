@@ -1,4 +1,5 @@
-"""Places in the nested form of a run's scores: what stands there, and whether a column can be of it.
+"""Places in the nested form of a run's scores: what stands there, and whether a column can be of
+it.
 
 A column is checked before anything is trained, in the form of a run that has every number, whose
 clients, groups and labels are named ANY.
@@ -34,10 +35,11 @@ def attributes(dataset: str) -> list[str]:
     return [*sources.card(dataset)["attributes"], *FROM_TABLES.get(dataset, [])]
 
 
-def check_by(by: Iterable[str], dataset: str) -> None:
-    """Raise UsageError for an attribute, or one of several crossed, that the dataset cannot have."""
+def check_by(evaluated: Iterable[str], dataset: str) -> None:
+    """Raise UsageError for an attribute, or one of several crossed, that the dataset cannot
+    have."""
     names = attributes(dataset)
-    for crossed in by:
+    for crossed in evaluated:
         parts = [part.strip() for part in crossed.split(CROSS)]
         for part in parts:
             if ANY not in names and part not in names:
@@ -62,7 +64,8 @@ class Reached:
 
 
 def reach(tree: Any, parts: list[str], depth: int = 0) -> Reached:
-    """Follow the parts of a place. A part that is * means all between two others; a name may hold a slash."""
+    """Follow the parts of a place. A part that is * means all between two others; a name may hold a
+    slash."""
     below = tree if isinstance(tree, dict) else {}
     if not parts:
         return Reached([tree], depth, list(below))
@@ -105,7 +108,8 @@ def _furthest(way: Reached) -> tuple[bool, int]:
 
 
 def _is_number(value: Any) -> bool:
-    """Tell whether a column can be of it: a number, one of each round, or one over the kept rounds."""
+    """Tell whether a column can be of it: a number, one of each round, or one over the kept
+    rounds."""
     if isinstance(value, dict):
         return "last" in value
     if isinstance(value, list):
@@ -126,42 +130,45 @@ def _numbers(tree: dict[str, Any]) -> dict[str, Any]:
     return numbers
 
 
-def rounds(tree: Any, place: str, at: str) -> list[float]:
-    """The number at a place in each round that counts; with a part * the mean over all that have one.
+def rounds(tree: Any, score: str, moment: str) -> list[float]:
+    """The number at a place in each round that counts; with a part * the mean over all that have
+    one.
 
-    at: "last" for the last round alone. Empty where none of them has a meaning.
+    moment: "last" for the last round alone. Empty where none of them has a meaning.
     """
     values_by_name: list[list[Any]] = []
-    for value in reach(tree, place.split("/")).values:
-        values = _by_round(value, at)
+    for value in reach(tree, score.split("/")).values:
+        values = _by_round(value, moment)
         if None not in values:
             values_by_name.append(values)
     return [sum(values) / len(values) for values in zip(*values_by_name, strict=True)]
 
 
-def _by_round(value: Any, at: str) -> list[Any]:
+def _by_round(value: Any, moment: str) -> list[Any]:
     """The values that stand at a place, one of each round that counts."""
     if isinstance(value, dict) and "last" in value:
-        if at == "last":
+        if moment == "last":
             return [value["last"]]
         value = value.get("per_round", [value["mean_last5"]])
     return value if isinstance(value, list) else [value]
 
 
-def check(place: str, dataset: str, by: Iterable[str], *, corrupted: bool, best: bool) -> None:
+def check(
+    score: str, dataset: str, evaluated: Iterable[str], *, corrupted: bool, best: bool
+) -> None:
     """Raise UsageError for a place at which no scores.json has a number.
 
-    by: the attributes that are evaluated; none for all of the dataset's.
+    evaluated: the attributes that are evaluated; none for all of the dataset's.
     best: the place is looked up in best_on_validation.
     """
-    parts = place.split("/")
-    names = tuple(by) or tuple(attributes(dataset))
+    parts = score.split("/")
+    names = tuple(evaluated) or tuple(attributes(dataset))
     tree = _whole(names, MODELS if corrupted else MODELS[:1])
     reached = reach(tree["best_on_validation"] if best else tree, parts)
     if any(_is_number(value) for value in reached.values):
         return
     hint = _hint(parts, reached, corrupted=corrupted)
-    raise UsageError(f"no number stands at {place!r} of scores.json", hint)
+    raise UsageError(f"no number stands at {score!r} of scores.json", hint)
 
 
 def _hint(parts: list[str], reached: Reached, *, corrupted: bool) -> str:

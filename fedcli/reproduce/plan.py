@@ -1,4 +1,5 @@
-"""The plan of tables before a byte is downloaded: data, trainings, hours on named devices and memory, without torch.
+"""The plan of tables before a byte is downloaded: data, trainings, hours on named devices and
+memory, without torch.
 
 Trainings that are equal in several tables are counted once, as they are trained once in one work
 folder. Operations are those of a network's forward pass and step (costs.json beside the recipes,
@@ -84,7 +85,8 @@ class Plan:
     files: sentences on what the recipes ask for besides; fetched: those that a command gets.
     weights: network -> MB of its published weights, None where nobody has counted it.
     one_seed: recipes that are played with one.
-    unknown: networks and sides whose cost no table has; not_stated: methods that count as one step for each image.
+    unknown: networks and sides whose cost no table has; not_stated: methods that count as one step
+    for each image.
     """
 
     tables: list[PlannedTable] = field(default_factory=list)
@@ -152,7 +154,8 @@ def _table(
     planned_works: set[tuple],
     method_of: Callable[[str], Any],
 ) -> PlannedTable:
-    """A recipe in the plan. planned_works: the trainings of the recipes before, to which its own are added."""
+    """A recipe in the plan. planned_works: the trainings of the recipes before, to which its own
+    are added."""
     cell_of_work = {(cell.chain, cell.train): cell for cell in cells}
     costs = []
     for work, cell in cell_of_work.items():
@@ -185,7 +188,8 @@ def _add_weights(plan: Plan, cell: RecipeCell, prepare: Any) -> None:
 
 
 def _method(name: str, facts: Facts) -> Any:
-    """A method as expand.cells() asks of it, and its `passes`; None where a half cannot state them."""
+    """A method as expand.cells() asks of it, and its `passes`; None where a half cannot state
+    them."""
     method = facts(name)
     options = {}
     passes: list[Mapping[str, int]] | None = []
@@ -247,7 +251,8 @@ def _trained(prepare: Any, partition: Any) -> float:
 
 
 def _training(cell: RecipeCell, method: Any, plan: Plan) -> TrainingCost | None:
-    """The cost of a cell's training; None where that of its network, or the number of images, is unknown."""
+    """The cost of a cell's training; None where that of its network, or the number of images, is
+    unknown."""
     train = cell.train
     prepare: Any = cell.chain[0]
     partition: Any = cell.chain[1]
@@ -297,7 +302,8 @@ def passes_of(method: Any) -> dict[str, int]:
 def per_image(
     network: Mapping[str, float], passes: Mapping[str, int], epochs: int
 ) -> tuple[float, float]:
-    """Operations and bytes in fp32 of one image in one round; a forward pass moves a third of a step's bytes."""
+    """Operations and bytes in fp32 of one image in one round; a forward pass moves a third of a
+    step's bytes."""
     steps = epochs * passes["step"] + passes["gradient"]
     forward = epochs * passes["look"] + passes["forward"]
     operations = steps * network["step"] + forward * network["forward"]
@@ -305,7 +311,8 @@ def per_image(
 
 
 def costs_of(model: str, side: int, channels: int) -> dict[str, float] | None:
-    """The costs of a network at a size, from those of the nearest known one: they go with the pixels."""
+    """The costs of a network at a size, from those of the nearest known one: they go with the
+    pixels."""
     networks = costs()["networks"]
     distances = []
     for key in networks:
@@ -327,7 +334,8 @@ def costs_of(model: str, side: int, channels: int) -> dict[str, float] | None:
 
 @cache
 def this_machine() -> dict[str, Any]:
-    """This machine as a device with its speeds now: of one matrix product and one copy, the shortest of a few."""
+    """This machine as a device with its speeds now: of one matrix product and one copy, the
+    shortest of a few."""
     side = 1024
     matrix = np.ones((side, side), np.float32)
     source = np.zeros(2**25, np.uint8)

@@ -1,4 +1,5 @@
-"""Where the raw folder of each dataset and each file of a recipe is: given, fetched, made up here, or not there."""
+"""Where the raw folder of each dataset and each file of a recipe is: given, fetched, made up here,
+or not there."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,8 +24,8 @@ def folders(recipe: Recipe, texts: Sequence[str], scale: str, work: Path) -> dic
     """Dataset -> raw folder.
 
     texts: "DIR" or "NAME=DIR", of --raw. A dataset that they do not name has what was fetched, and
-    at scale smoke the folder of a sample. Raises UsageError for a name that the recipe does not use,
-    or a bare DIR that could mean several datasets.
+    at scale smoke the folder of a sample. Raises UsageError for a name that the recipe does not
+    use, or a bare DIR that could mean several datasets.
     """
     names = needed(recipe)
     if scale == "smoke":
@@ -61,9 +62,11 @@ def _fetched(names: Iterable[str], work: Path) -> dict[str, str]:
 def files(
     recipe: Recipe, texts: Sequence[str], raw: dict[str, str], scale: str, work: Path
 ) -> dict[str, str]:
-    """Name -> path, from "--file NAME=PATH", or as it was fetched for a scale that reads no samples.
+    """Name -> path, from "--file NAME=PATH", or as it was fetched for a scale that reads no
+    samples.
 
-    raw: dataset -> raw folder. Raises UsageError for a name that the recipe does not use or no file.
+    raw: dataset -> raw folder. Raises UsageError for a name that the recipe does not use or no
+    file.
     """
     paths = {}
     for name, file in recipe.files.items():
@@ -94,7 +97,8 @@ def _home(card: cards.Fetching, work: Path) -> Path:
 def fetch(
     recipes: Iterable[Recipe], raw: Sequence[str], work: Path, *, accepted: bool
 ) -> list[str]:
-    """Get what recipes need and a command may fetch, but for given datasets; say first what a person has to get.
+    """Get what recipes need and a command may fetch, but for given datasets; say first what a
+    person has to get.
 
     raw: "NAME=DIR" of --raw. Returns the names of what is by hand. Raises FedcliError, HashError,
     UsageError.
@@ -130,7 +134,8 @@ def fetch(
 def shared_out(
     recipes: Sequence[Recipe], raw: Sequence[str], file: Sequence[str]
 ) -> list[tuple[list[str], list[str]]]:
-    """For each of several recipes the texts of "--raw NAME=DIR" and "--file NAME=PATH" that are for it.
+    """For each of several recipes the texts of "--raw NAME=DIR" and "--file NAME=PATH" that are for
+    it.
 
     Raises UsageError for a name that none of them uses, and a bare DIR.
     """
@@ -158,7 +163,8 @@ def _name(text: str) -> str:
 
 
 def check_folders(used: set[str], folders: dict[str, str], made_up: set[str]) -> None:
-    """Refuse a folder that is not there, and real files of a used dataset beside a synthetic sample of another.
+    """Refuse a folder that is not there, and real files of a used dataset beside a synthetic sample
+    of another.
 
     made_up: datasets whose sample is still to be written for this recipe. Raises FedcliError,
     UsageError.
@@ -217,7 +223,8 @@ def _refuse_without_data(recipe: Recipe, missing: list[str]) -> None:
 
 
 def _rows_by_file(recipe: Recipe, cells: list[RecipeCell]) -> dict[str, list[str]]:
-    """File of the recipe -> the rows that ask for it, each once; without files that none asks for."""
+    """File of the recipe -> the rows that ask for it, each once; without files that none asks
+    for."""
     rows_by_file = {}
     for name in recipe.files:
         word = variable(name, "file")

@@ -23,7 +23,8 @@ class ChosenCells:
     """The cells of a recipe that are to be played, before it is known whether their data are there.
 
     Attributes:
-        folders: dataset -> raw folder. samples: those of them that hold a synthetic sample, or will.
+        folders: dataset -> raw folder. samples: those of them that hold a synthetic sample, or
+            will.
     """
 
     recipe: Recipe
@@ -133,7 +134,8 @@ def folder_of(options: ReproduceOptions, recipe: Recipe) -> Path:
 
 
 def run(options: ReproduceOptions) -> Reproduction:
-    """Rebuild a published table: train and score the cells of a recipe, beside the published numbers.
+    """Rebuild a published table: train and score the cells of a recipe, beside the published
+    numbers.
 
     What is there already is not trained again; what fails is left out, and the others stay. Raises
     FedcliError, UsageError, where nothing could be trained too.

@@ -1,6 +1,8 @@
-"""A recipe: the rows, data, columns and figures of one published table, read from a TOML file and checked.
+"""A recipe: the rows, data, columns and figures of one published table, read from a TOML file and
+checked.
 
-README of recipes/ lists the keys. Every mistake is reported with its place and the nearest known word.
+README of recipes/ lists the keys. Every mistake is reported with its place and the nearest known
+word.
 """
 
 import json
@@ -41,7 +43,8 @@ class RecipeColumn(shape.WrittenColumn):
 
     Attributes:
         marked: whether its best is marked; a score that may choose nothing has none.
-        validation: whether it is of the clients' validation images in each run's best round: it has a table of its own.
+        validation: whether it is of the clients' validation images in each run's best round: it has
+            a table of its own.
     """
 
     marked: bool = True
@@ -57,10 +60,11 @@ class Recipe(shape.WrittenRecipe):
     """A recipe as it is run: rows varied, defaults filled in.
 
     Attributes:
-        files: name of a file that the user brings -> what it is, and where a card says its address; see
-            data.sources.cards.
+        files: name of a file that the user brings -> what it is, and where a card says its address;
+            see data.sources.cards.
         numbers: row -> column -> the published number.
-        tests_of_chosen: whether test scores are shown of the values alone that validation images choose.
+        tests_of_chosen: whether test scores are shown of the values alone that validation images
+            choose.
     """
 
     name: str
@@ -78,14 +82,16 @@ class Recipe(shape.WrittenRecipe):
         return [row.name for row in self.rows if row.scores_of]
 
     def changes(self, scale: str, stage: str) -> Flags:
-        """Flags of a stage, or options of methods ("settings"), that the recipe itself has for a scale."""
+        """Flags of a stage, or options of methods ("settings"), that the recipe itself has for a
+        scale."""
         if scale == "paper":
             return {}
         return getattr(getattr(self, scale), stage) or {}
 
 
 def recipes_folder() -> Path:
-    """The folder of the recipes that come with fedcli, and of their files: "{recipes}" in a flag."""
+    """The folder of the recipes that come with fedcli, and of their files: "{recipes}" in a
+    flag."""
     for folder in FOLDERS:
         if folder.is_dir():
             return folder
@@ -119,7 +125,8 @@ def find(recipe: str) -> Path:
 
 
 def papers() -> dict[str, list[Path]]:
-    """Paper -> the files of its recipes: of one with a table, all whose names begin as that one's."""
+    """Paper -> the files of its recipes: of one with a table, all whose names begin as that
+    one's."""
     paths = names()
     with_tables = {name.rpartition("-table")[0] for name in paths if "-table" in name}
     files_by_paper = {}
@@ -139,13 +146,15 @@ def paper_of(name: str) -> str:
 
 
 def recipes_of(name: str) -> list[Path]:
-    """The files of a paper's recipes, or of the one recipe given by name or by path. Raises UsageError."""
+    """The files of a paper's recipes, or of the one recipe given by name or by path. Raises
+    UsageError."""
     paper = paper_of(name)
     return papers()[paper] if paper else [find(name)]
 
 
 def _folded(name: str) -> str:
-    """A name without case, blanks and punctuation, and + as recipes write it: FedISM+ Table2 is fedism-plus-table2."""
+    """A name without case, blanks and punctuation, and + as recipes write it: FedISM+ Table2 is
+    fedism-plus-table2."""
     return "".join(sign for sign in name.lower().replace("+", "plus") if sign.isalnum())
 
 
@@ -212,7 +221,8 @@ def _check_data(where: str, data: shape.Data, written: shape.WrittenRecipe) -> N
 
 
 def _rows(row: RecipeRow, written: shape.WrittenRecipe) -> list[RecipeRow]:
-    """The rows that a written one stands for: itself, or one for each of the values that it varies."""
+    """The rows that a written one stands for: itself, or one for each of the values that it
+    varies."""
     where = f"row {row.name!r}"
     for name in row.data:
         one_of(f"{where}: data", name, written.chains)
@@ -230,14 +240,14 @@ def _rows(row: RecipeRow, written: shape.WrittenRecipe) -> list[RecipeRow]:
 
 
 def _varied(row: RecipeRow) -> list[RecipeRow]:
-    for place, values in row.vary.items():
-        stage, _, key = place.partition(".")
+    for option, values in row.vary.items():
+        stage, _, key = option.partition(".")
         if stage not in ("set", *shape.STAGES[:-1]) or not key:
             hint = 'write for example "set.q" or "corrupt.ratio"'
-            raise UsageError(f"vary {place!r} names no key", hint)
+            raise UsageError(f"vary {option!r} names no key", hint)
         for value in values:
             with placed("vary"):
-                check_value(value, f"{place!r}: {value!r}")
+                check_value(value, f"{option!r}: {value!r}")
                 checked(stage, {key: value})
     combinations = [dict(zip(row.vary, chosen)) for chosen in product(*row.vary.values())]
     return [row.with_values(values) for values in combinations]
@@ -307,7 +317,8 @@ def _check_layout(recipe: Recipe) -> None:
 
 
 def _check_scores(recipe: Recipe) -> None:
-    """Refuse what would fail only after training: an attribute or a place in scores.json that is not there."""
+    """Refuse what would fail only after training: an attribute or a place in scores.json that is
+    not there."""
     for scale, name in product(SCALES, recipe.chains):
         data = recipe.chains[name]
         evaluate = data.evaluate | recipe.changes(scale, "evaluate")
@@ -320,9 +331,9 @@ def _check_scores(recipe: Recipe) -> None:
                 _check_score(recipe, column, attributes)
 
 
-def _attributes(by: Any, data: str) -> list[str]:
+def _attributes(value: Any, data: str) -> list[str]:
     """The attributes that `by` of evaluate names: one, or a list. data: what {data} stands for."""
-    values = by if isinstance(by, list) else [by]
+    values = value if isinstance(value, list) else [value]
     return [str(value).replace("{data}", data) for value in values]
 
 
@@ -342,7 +353,8 @@ def _check_score(recipe: Recipe, column: RecipeColumn, attributes: list[str]) ->
 
 
 def _check_validated(recipe: Recipe, name: str) -> None:
-    """Refuse data whose clients lack the validation parts that the best round on validation needs."""
+    """Refuse data whose clients lack the validation parts that the best round on validation
+    needs."""
     for row in recipe.rows:
         if name not in row.data:
             continue
@@ -354,7 +366,8 @@ def _check_validated(recipe: Recipe, name: str) -> None:
 
 
 def _check_figure(recipe: Recipe, figure: RecipeFigure) -> None:
-    """Refuse a picture of rows, columns or data that are not there, or of images that the data lack."""
+    """Refuse a picture of rows, columns or data that are not there, or of images that the data
+    lack."""
     rows: set[str] = set()
     varied: set[str] = set()
     for row in recipe.rows:
@@ -432,7 +445,8 @@ def _published_body(file: str, folder: Path) -> Any:
 def _check_unit(file: str, unit: str, column: RecipeColumn) -> None:
     """Refuse published numbers in another unit than a column's.
 
-    They stand beside ours as they are, so both are in one unit; a difference in percent is in points.
+    They stand beside ours as they are, so both are in one unit; a difference in percent is in
+    points.
     """
     is_in_percent = column.unit in PERCENT
     if unit in ("", column.unit) or (unit == "percent" and is_in_percent):

@@ -15,8 +15,9 @@ Number = float | None
 class ResultCell(RecipePart):
     """Our number over runs, in the column's unit; per_run: each run's mean.
 
-    published, difference: the number printed there, and ours minus it. half: of the interval around our mean in which
-    it is expected (agreement.py). verdict: whether it is; beyond: how far it lies outside.
+    published, difference: the number printed there, and ours minus it. half: of the interval around
+    our mean in which it is expected (agreement.py). verdict: whether it is; beyond: how far it lies
+    outside.
     """
 
     mean: Number
@@ -54,7 +55,8 @@ class ResultRow(RecipePart):
 
 
 class Marked(RecipePart):
-    """The rows that are the best of a column, those that a small group decides, and whether tests stand behind it."""
+    """The rows that are the best of a column, those that a small group decides, and whether tests
+    stand behind it."""
 
     best: list[str]
     doubtful: list[str]
@@ -69,7 +71,8 @@ class FailedCell(RecipePart):
 
 
 class Tests(RecipePart):
-    """The rows on one data set, whose title is for readers, against the reference there, in one score."""
+    """The rows on one data set, whose title is for readers, against the reference there, in one
+    score."""
 
     data: str
     title: str = ""
@@ -80,7 +83,8 @@ class Tests(RecipePart):
 
 
 class Order(RecipePart):
-    """Rows of a column in our order and in the paper's: Kendall's tau-b, and the p of as much agreement by chance."""
+    """Rows of a column in our order and in the paper's: Kendall's tau-b, and the p of as much
+    agreement by chance."""
 
     column: str
     rows: int
@@ -95,8 +99,8 @@ class Results(RecipePart):
         at, spread: which rounds a number is the mean of, and what its spread is over.
         left_out: a sentence for each part that is not there.
         pictures: title -> file.
-        chosen: the row of each method that validation images choose, where test scores are shown of these rows alone;
-            None where they are shown of every row.
+        chosen: the row of each method that validation images choose, where test scores are shown of
+            these rows alone; None where they are shown of every row.
     """
 
     recipe: str

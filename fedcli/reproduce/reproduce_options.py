@@ -1,4 +1,5 @@
-"""The options of what plays the cells of recipes: reproduce, run, and those that sweep shares with them."""
+"""The options of what plays the cells of recipes: reproduce, run, and those that sweep shares with
+them."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -20,7 +21,8 @@ File = Annotated[
 ]
 Scale = Annotated[
     Literal["paper", "small", "smoke"],
-    "paper as published, small for hours on a laptop, smoke for seconds on synthetic samples; with --raw, smoke too "
+    "paper as published, small for hours on a laptop, smoke for seconds on synthetic samples; "
+    "with --raw, smoke too "
     "prepares the whole folder, which may take minutes or more",
 ]
 Seeds = Annotated[
@@ -33,13 +35,15 @@ Only = Annotated[
 ]
 Part = Annotated[
     str,
-    "play this part of the cells alone, such as 3/8, the third of eight that take about as long; the last part to end "
+    "play this part of the cells alone, such as 3/8, the third of eight that take about as long; "
+    "the last part to end "
     "writes the table",
     Flag("I/N"),
 ]
 Jobs = Annotated[
     int | None,
-    "cells at a time, each in a process, in [1, 256]; default: one per core where networks are small, else 1, or with "
+    "cells at a time, each in a process, in [1, 256]; default: one per core where networks are "
+    "small, else 1, or with "
     "cuda as --at-once says",
 ]
 AtOnce = Annotated[
@@ -81,7 +85,8 @@ class ReproduceOptions(Options):
 
 @dataclass(frozen=True)
 class RunOptions(Options):
-    """The cells of an experiment of the user's own; every other field is one of ReproduceOptions."""
+    """The cells of an experiment of the user's own; every other field is one of
+    ReproduceOptions."""
 
     stage: ClassVar[str] = "run"
     panel: ClassVar[str] = ""

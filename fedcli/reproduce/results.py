@@ -31,8 +31,8 @@ def collect(
 ) -> Results:
     """Everything that is known of these cells.
 
-    left_out: a sentence for each part that is not there. made_up: datasets that are synthetic samples. Raises
-    UsageError for a column that no scores.json has.
+    left_out: a sentence for each part that is not there. made_up: datasets that are synthetic
+    samples. Raises UsageError for a column that no scores.json has.
     """
     recipe = with_columns_of(recipe, outcomes)
     paths = dict.fromkeys(outcome.scores for outcome in outcomes if outcome.scores)
@@ -108,7 +108,8 @@ def _of_shared_patients(outcomes: Sequence[Outcome], runs: Mapping[Path, Scored]
 
 
 def chosen_rows(recipe: Recipe, rows: Sequence[ResultRow]) -> list[str]:
-    """The row of each method with the best mean on validation images, the first of equals; none without such a mean."""
+    """The row of each method with the best mean on validation images, the first of equals; none
+    without such a mean."""
     best: dict[str, tuple[float, str]] = {}
     columns = [column.name for column in recipe.columns if column.validation]
     for row in rows:
@@ -199,13 +200,14 @@ def _row(findings: Findings, name: str, numbers: ByColumn, scale: str, work: Pat
 def _holes(numbers: ByColumn, outcomes: Sequence[Outcome]) -> dict[str, int]:
     """Column -> of how many runs its number is, where some of a row's have none."""
     runs_by_data = Counter(outcome.cell.data for outcome in outcomes)
-    most = max(runs_by_data.values())
+    run_count = max(runs_by_data.values())
     counts = {column: sum(map(bool, by_seed.values())) for column, by_seed in numbers.items()}
-    return {column: count for column, count in counts.items() if 0 < count < most}
+    return {column: count for column, count in counts.items() if 0 < count < run_count}
 
 
 def chance_of(findings: Findings, name: str) -> dict[str, str]:
-    """Data on which a row's global models may be no better than chance, and why; of own models it is not known."""
+    """Data on which a row's global models may be no better than chance, and why; of own models it
+    is not known."""
     if findings.recipe.row(name).scores_of:
         return {}
     runs_by_title: dict[str, list[Scored]] = {}

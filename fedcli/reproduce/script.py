@@ -25,7 +25,8 @@ class Script:
     """Commands that make cells. They ask for folders and files that were not given in variables.
 
     Attributes:
-        samples: dataset -> folder of its synthetic sample. source: the data of cells that make none.
+        samples: dataset -> folder of its synthetic sample. source: the data of cells that make
+            none.
         devices: of the cells that run side by side, one after another where it is one.
     """
 
@@ -37,7 +38,8 @@ class Script:
     devices: tuple[str, ...] = ("cpu",)
 
     def text(self) -> str:
-        """One script of all cells; those of a device run one after another, beside those of the others."""
+        """One script of all cells; those of a device run one after another, beside those of the
+        others."""
         paths = Paths()
         count = console.counted(len(self.cells), "cell", "cells")
         lines = self._head(self.cells, f"{self.recipe.title}: {count}")
@@ -119,7 +121,8 @@ class Script:
     def _trained(
         self, cell: RecipeCell, paths: Paths, device: str, wait: bool = False
     ) -> list[str]:
-        """The commands that train and score a cell. wait: for another cell that has the same training."""
+        """The commands that train and score a cell. wait: for another cell that has the same
+        training."""
         train = replace(cell.train, resume=True, device=device, wait=wait)
         lines = [f"run=$({_command(train, paths[cell.chain], self.work)})"]
         if cell.evaluate:
@@ -133,7 +136,8 @@ def _joined(lines: list[str]) -> str:
 
 
 def _questions(recipe: Recipe, cells: list[RecipeCell]) -> list[str]:
-    """Lines that end a script where a variable of a folder or a file that its cells need is not set."""
+    """Lines that end a script where a variable of a folder or a file that its cells need is not
+    set."""
     asked_for: set[str] = set()
     for cell in cells:
         asked_for |= cell.asks

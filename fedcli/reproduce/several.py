@@ -1,4 +1,5 @@
-"""Several methods and seeds trained on the same data, a cell for each; and which of the words typed are methods."""
+"""Several methods and seeds trained on the same data, a cell for each; and which of the words typed
+are methods."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,8 @@ def methods_and_data(words: Sequence[str]) -> tuple[list[str], str | None]:
 
 
 def _is_method(word: str, *, is_first: bool) -> bool:
-    """Tell whether a word names a method, be it mistyped. A file that has a method's name is written ./NAME."""
+    """Tell whether a word names a method, be it mistyped. A file that has a method's name is
+    written ./NAME."""
     if any(extensions.is_file(half) for half in word.split("+")):
         return True
     if word in ("", "-") or os.sep in word or word.endswith(".json"):
@@ -74,7 +76,8 @@ def settings_of(methods: Sequence[str], settings: Mapping[str, Any]) -> dict[str
 
 
 def _keys(method: str) -> set[str]:
-    """The options of a method by which a user may name them: in full, or without the part before the dot."""
+    """The options of a method by which a user may name them: in full, or without the part before
+    the dot."""
     keys = set(resolve(method).settings)
     return keys | {_last_word(key) for key in keys}
 
@@ -96,7 +99,8 @@ def each_its_own(methods: Sequence[str], options: TrainOptions) -> dict[str, Tra
 
 
 def cells(plans: Mapping[str, TrainOptions], seeds: Sequence[int], data: Path) -> list[RecipeCell]:
-    """A cell for each seed and method, which trains as `train METHOD` does by itself and is not scored.
+    """A cell for each seed and method, which trains as `train METHOD` does by itself and is not
+    scored.
 
     Raises FedcliError, UsageError.
     """

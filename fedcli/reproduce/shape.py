@@ -1,4 +1,5 @@
-"""The keys of a recipe file and what each may hold, read by pydantic; an error becomes one sentence with its place."""
+"""The keys of a recipe file and what each may hold, read by pydantic; an error becomes one sentence
+with its place."""
 
 import re
 import unicodedata
@@ -25,7 +26,8 @@ from ..metrics.task import ONE
 from .flags import MARK, checked
 
 STAGES = "prepare", "partition", "corrupt", "train", "evaluate"
-UNITS = {  # of a column: its sign, what a number in the scores is multiplied by, and the digits that are shown
+# of a column: its sign, what a number in the scores is multiplied by, and the digits that are shown
+UNITS = {
     "percent": ("%", 100.0, 2),
     "points": ("points", 100.0, 2),
     "MB": ("MB", 1e-6, 6),  # single bytes
@@ -83,7 +85,8 @@ Values = Annotated[list[Any], Field(min_length=1)]
 
 
 class RecipePart(BaseModel):
-    """A part of a recipe; the flags of a stage and the options of a method in it are checked by name and kind."""
+    """A part of a recipe; the flags of a stage and the options of a method in it are checked by
+    name and kind."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -144,8 +147,8 @@ class RecipeRow(Stages):
 
     @property
     def varied_values(self) -> Flags:
-        """The place and value of a varied row, such as {"set.q": 0.5}."""
-        return {place: values[0] for place, values in self.vary.items()}
+        """The varied options of the row with their values, such as {"set.q": 0.5}."""
+        return {option: values[0] for option, values in self.vary.items()}
 
     @property
     def stem(self) -> str:
@@ -154,18 +157,19 @@ class RecipeRow(Stages):
         return stem or self.method
 
     def with_values(self, values: Flags) -> "RecipeRow":
-        """This row with some of its values changed, named after them. values: by place, such as "set.q"."""
+        """This row with some of its values changed, named after them. values: by option, such as
+        "set.q"."""
         changes: dict[str, Any] = {}
         for stage in ("settings", *STAGES[:-1]):
             changes[stage] = dict(getattr(self, stage) or {})
-        for place, value in values.items():
-            stage, _, key = place.partition(".")
+        for option, value in values.items():
+            stage, _, key = option.partition(".")
             if stage == "set":
                 changes["settings"][key] = value
             else:
                 changes[stage][key.replace("-", "_")] = value
         changes["name"] = f"{self.name}, {named_after(values)}"
-        changes["vary"] = {place: [value] for place, value in values.items()}
+        changes["vary"] = {option: [value] for option, value in values.items()}
         return self.model_copy(update=changes)
 
     def place(self, score: str) -> str:
@@ -176,12 +180,12 @@ class RecipeRow(Stages):
 
 
 def named_after(values: Flags) -> str:
-    return ", ".join(f"{key_of(place)}={value}" for place, value in values.items())
+    return ", ".join(f"{key_of(option)}={value}" for option, value in values.items())
 
 
-def key_of(place: str) -> str:
-    """The option that a place of a varied value names: "q" of "set.q"."""
-    return place.partition(".")[2]
+def key_of(option: str) -> str:
+    """The last part of a varied option's name: "q" of "set.q"."""
+    return option.partition(".")[2]
 
 
 class WrittenColumn(RecipePart):
@@ -214,7 +218,8 @@ class RecipeFigure(RecipePart):
     series: Text = ""
     data: Text = ""
     by: Text = ""
-    metric: Literal[*ONE.curves] = ONE.curves[0]  # type: ignore[valid-type]  # one of a list that another room keeps
+    # one of a list that another room keeps
+    metric: Literal[*ONE.curves] = ONE.curves[0]  # type: ignore[valid-type]
     version: Literal["", "clean", "corrupted", "validation"] = ""
 
     @model_validator(mode="after")
@@ -230,7 +235,8 @@ class RecipeFigure(RecipePart):
 
 
 class PrintedLayout(RecipePart):
-    """The shape in which the paper prints its table; by default a line for each row, a column for each column.
+    """The shape in which the paper prints its table; by default a line for each row, a column for
+    each column.
 
     over: words of columns' names that stand once over all that have them. down: those that make a
     line of their own of each row; outer: above the rows' names. across: words of rows' names that
@@ -245,7 +251,8 @@ class PrintedLayout(RecipePart):
 
 
 class AskedFile(RecipePart):
-    """A file that the user brings: what it is in words, or a file of a card, which `reproduce --fetch` gets."""
+    """A file that the user brings: what it is in words, or a file of a card, which `reproduce
+    --fetch` gets."""
 
     what: Text = ""
     card: Text = ""
@@ -287,7 +294,8 @@ class WrittenRecipe(RecipePart):
 
 
 class Printed(RecipePart):
-    """A number as printed. digits: behind the point, of its whole column; runs: those that it is the mean of."""
+    """A number as printed. digits: behind the point, of its whole column; runs: those that it is
+    the mean of."""
 
     mean: Annotated[float, Field(strict=True, allow_inf_nan=False)]
     std: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)] | None = None
@@ -324,7 +332,8 @@ Read = TypeVar("Read", bound=RecipePart)
 
 
 def read(part: type[Read], body: Any) -> Read:
-    """The part that a file's body is. Raises UsageError that names the place of the first mistake."""
+    """The part that a file's body is. Raises UsageError that names the place of the first
+    mistake."""
     try:
         return part.model_validate(body)
     except ValidationError as error:
@@ -356,19 +365,19 @@ def _error(part: type[RecipePart], body: Any, mistake: Any) -> UsageError:
 
 def _named(steps: Sequence[Any], body: Any) -> str:
     """The place that steps through a file lead to: "row 'FedAvg': train", "data.noise.corrupt"."""
-    place = ""
+    where = ""
     for step in steps:
         inner = None
         if isinstance(body, list) or (isinstance(body, dict) and step in body):
             inner = body[step]
         if isinstance(step, int):
-            place += f" {_label(inner, step)!r}"
+            where += f" {_label(inner, step)!r}"
         elif step != "[key]":
-            if place:
-                place += ": " if "'" in place else "."
-            place += step if step.isprintable() else repr(step)
+            if where:
+                where += ": " if "'" in where else "."
+            where += step if step.isprintable() else repr(step)
         body = inner
-    return place
+    return where
 
 
 def _label(item: Any, position: int) -> Any:

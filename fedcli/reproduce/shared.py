@@ -1,7 +1,8 @@
-"""Cells that several processes play on one work folder: which have ended, which this process has, how they are dealt.
+"""Cells that several processes play on one work folder: which have ended, which this process has,
+how they are dealt.
 
-cells/<id>.json     how a cell has ended: where its scores are below the work folder, or why there are none
-cells/held/<id>.0   what a process plays at the moment, see io/claims.py
+cells/<id>.json     how a cell has ended: where its scores are below the work folder, or why there
+are none cells/held/<id>.0   what a process plays at the moment, see io/claims.py
 """
 
 import hashlib
@@ -36,8 +37,8 @@ PASSES = {"step": 3.0, "forward": 1.0, "traffic": 0.0}
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a cell: the path of its scores.json, of its run.json where it is not scored, or in one sentence why
-    there is none."""
+    """The end of a cell: the path of its scores.json, of its run.json where it is not scored, or in
+    one sentence why there is none."""
 
     cell: RecipeCell
     scores: Path | None
@@ -55,10 +56,12 @@ Sources = dict[tuple, Path | Outcome]  # chain -> the manifest of its data, or w
 
 
 class Shared(AbstractContextManager["Shared"]):
-    """The cells of a table, those that are equal once, and what became of each in this process or another.
+    """The cells of a table, those that are equal once, and what became of each in this process or
+    another.
 
     Attributes:
-        asked: all cells. cells: those that have data, of equal work the first. mine: those to play here.
+        every_cell: all cells. cells: those that have data, of equal work the first. mine: those to
+            play here.
         data: cell -> the manifest of its data.
         wait: until all have ended.
     """
@@ -66,7 +69,7 @@ class Shared(AbstractContextManager["Shared"]):
     def __init__(
         self,
         work: Path,
-        asked: Sequence[RecipeCell],
+        every_cell: Sequence[RecipeCell],
         sources: Sources,
         part: str = "",
         *,
@@ -74,11 +77,11 @@ class Shared(AbstractContextManager["Shared"]):
     ):
         """part: of `cells`, such as "3/8"; "" for all. Raises UsageError for another part."""
         self.work = work
-        self.asked = asked
+        self.every_cell = every_cell
         self.sources = sources
         self.wait = wait
         cell_of_work: dict[Any, RecipeCell] = {}
-        for cell in asked:
+        for cell in every_cell:
             cell_of_work.setdefault(cell.work, cell)
         self.data: dict[RecipeCell, Path] = {}
         for cell in cell_of_work.values():
@@ -122,7 +125,8 @@ class Shared(AbstractContextManager["Shared"]):
         self.give_back(outcome.cell)
 
     def ended(self, cell: RecipeCell) -> Outcome | None:
-        """The end of a cell, in any process; None where it has none, or failed before this process began."""
+        """The end of a cell, in any process; None where it has none, or failed before this process
+        began."""
         end = self._read(cell)
         if end is None or end == self._failed_before.get(cell):
             return None
@@ -135,14 +139,16 @@ class Shared(AbstractContextManager["Shared"]):
         return None
 
     def left_to_others(self, cells: Sequence[RecipeCell]) -> bool:
-        """Tell whether all of these are played by processes that make this table too, and finish it.
+        """Tell whether all of these are played by processes that make this table too, and finish
+        it.
 
         Who has only a training of a cell, for another cell, does not score it.
         """
         return all(self.claims.holder(self._id(cell)) == self.table for cell in cells)
 
     def joins(self) -> bool:
-        """Tell whether this process is to write the table; no other has taken that upon it at the same time."""
+        """Tell whether this process is to write the table; no other has taken that upon it at the
+        same time."""
         return self.claims.take(self.table)
 
     def __exit__(self, *_: object) -> None:
@@ -184,7 +190,8 @@ class Shared(AbstractContextManager["Shared"]):
 
 @dataclass
 class Board:
-    """Progress for a person: how many cells have ended in all processes, what each found, and the time left.
+    """Progress for a person: how many cells have ended in all processes, what each found, and the
+    time left.
 
     number: a sentence on the number that a cell has found.
     ended: by name of the cell.
@@ -273,7 +280,8 @@ def _digest(body: Any) -> str:
 
 
 def dealt(sources: dict[RecipeCell, Path], part: str) -> list[RecipeCell]:
-    """One of several parts of the cells that take about as long, equal wherever it is asked. part: see part_of()."""
+    """One of several parts of the cells that take about as long, equal wherever it is asked. part:
+    see part_of()."""
     number, count = part_of(part)
     lengths = {cell: _length(cell, source) for cell, source in sources.items()}
     loads = [0.0] * count

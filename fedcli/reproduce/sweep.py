@@ -1,5 +1,5 @@
-"""A user's own sweep as a recipe, for the command and for Python: methods on one data set, over a grid of their options
-and of train's flags.
+"""A user's own sweep as a recipe, for the command and for Python: methods on one data set, over a
+grid of their options and of train's flags.
 
 `--over hold-out=all` trains once without each site: a partition for each site, whose images train
 nothing and are tested on. Its table has a row per training and a column per tested site, from two
@@ -43,15 +43,18 @@ EXAMPLES = {KEY: "all", METHOD: "fedavg,fedheal"}  # values of the axes that are
 HOLD_OUT = f"partition.{KEY}"
 LONGEST_NAME = 80
 CHOSEN = (
-    "The clients' validation images alone choose among the values; test scores are shown of the chosen ones alone. "
+    "The clients' validation images alone choose among the values; test scores are shown of the "
+    "chosen ones alone. "
     "--test, or test=True in Python, shows those of all."
 )
 ALL_TESTS = (
-    "The clients' validation images alone choose among the values. Test scores of all values are shown, and choose "
+    "The clients' validation images alone choose among the values. Test scores of all values are "
+    "shown, and choose "
     "nothing."
 )
 UNCHOSEN = (
-    "These are test scores, and they choose nothing: no value is marked as the best. To choose one, keep validation "
+    "These are test scores, and they choose nothing: no value is marked as the best. To choose "
+    "one, keep validation "
     "images: fedcli partition --val 0.1."
 )
 LEFT_OUT = (
@@ -59,8 +62,10 @@ LEFT_OUT = (
 )
 LEGEND = (
     "In percent, last round's model. Held out: all images of "
-    "that site, with the 95 % bootstrap interval over its patients. The other columns are the dataset's own test part "
-    "by site, [number of images]; † marks a site that is too small, or lacks a class or has few images of one."
+    "that site, with the 95 % bootstrap interval over its patients. The other columns are the "
+    "dataset's own test part "
+    "by site, [number of images]; † marks a site that is too small, or lacks a class or has few "
+    "images of one."
 )
 # a site that is left out of training -> the partition without it
 Sites = dict[str, PartitionOptions]
@@ -106,8 +111,8 @@ def read_axes(over: Sequence[str]) -> Axes:
 
 
 def leaving_out(text: str, source: Path, options: PartitionOptions | None) -> tuple[Path, Sites]:
-    """The dataset, and the partition without each of these sites. source: a dataset, or a partition, of which these
-    are the options.
+    """The dataset, and the partition without each of these sites. source: a dataset, or a
+    partition, of which these are the options.
 
     Raises FedcliError, UsageError.
     """
@@ -137,7 +142,8 @@ def recipe_of(
     *,
     all_tests: bool = False,
 ) -> Recipe:
-    """The sweep. over: "q=0.5,1,2", once per key. left_out: sites that are left out of training in turn.
+    """The sweep. over: "q=0.5,1,2", once per key. left_out: sites that are left out of training in
+    turn.
 
     all_tests: show test scores of all values, also where validation images choose one.
     Raises UsageError for a key that neither a method nor train has.
@@ -150,7 +156,7 @@ def recipe_of(
     rows = _rows(methods, grid)
     columns = _columns(task, corrupted="kind" in body, validated=is_validated)
     of_chosen = is_validated and not all_tests
-    keys = [shape.key_of(place) for place in grid]
+    keys = [shape.key_of(option) for option in grid]
     title = f"{', '.join(methods)} on {dataset}"
     if keys:
         title += f", over {' and '.join(keys)}"
@@ -181,8 +187,8 @@ def _grid(methods: Sequence[str], over: list[str], left_out: Sequence[str]) -> G
     axis_count = len(grid) + len(over)
     for axis in over:
         for method in methods:
-            place, values = _axis(method, axis)
-            grid[place] = values
+            option, values = _axis(method, axis)
+            grid[option] = values
     if not grid and len(methods) < 2:
         hint = "write for example --over q=0.5,1,2 or --over method=fedavg,fedheal"
         raise UsageError("a sweep needs methods, or values to go over", hint)
@@ -193,7 +199,8 @@ def _grid(methods: Sequence[str], over: list[str], left_out: Sequence[str]) -> G
 
 
 def _rows(methods: Sequence[str], grid: Grid) -> list[RecipeRow]:
-    """A row for each method and combination of values; of one method each is named after its values alone."""
+    """A row for each method and combination of values; of one method each is named after its values
+    alone."""
     rows = []
     for method in methods:
         name = method if len(methods) == 1 else resolve(method).label
@@ -226,7 +233,8 @@ def _columns(task: Task, *, corrupted: bool, validated: bool) -> list[RecipeColu
 def _column_names_of_figure(
     columns: Sequence[RecipeColumn], task: Task, *, of_chosen: bool
 ) -> tuple[str, ...]:
-    """The columns that are drawn: of validation images, and of the main metric where it is shown of all rows."""
+    """The columns that are drawn: of validation images, and of the main metric where it is shown of
+    all rows."""
     names = []
     for column in columns:
         is_main = task.usual[0] in column.name and not of_chosen
@@ -393,7 +401,8 @@ def _scored_without(
 def _held_out_row(
     run: _ScoredWithout, attribute: str, metric: str, names: list[str]
 ) -> list[table.Cell]:
-    """A line: the score on the site that was left out, and on each site's images of the test part."""
+    """A line: the score on the site that was left out, and on each site's images of the test
+    part."""
     score = run.held_out.versions["clean"][metric]
     row = [
         table.Cell(run.name),
@@ -434,10 +443,11 @@ def sweep(
     test: bool = False,
     **training: Any,
 ) -> Sweep:
-    """Train and score methods, values and seeds side by side on the cores, and show them in one table.
+    """Train and score methods, values and seeds side by side on the cores, and show them in one
+    table.
 
-    What is there already is not trained again; what fails is told and left out, and the others stay.
-    Raises FedcliError, UsageError, where nothing could be trained too.
+    What is there already is not trained again; what fails is told and left out, and the others
+    stay. Raises FedcliError, UsageError, where nothing could be trained too.
 
     Args:
         method: a method, or several, which are compared.

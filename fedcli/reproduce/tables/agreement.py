@@ -1,4 +1,5 @@
-"""Statistics of our numbers beside published ones: does a printed number lie where ours say, is the order of rows kept.
+"""Statistics of our numbers beside published ones: does a printed number lie where ours say, is the
+order of rows kept.
 
 If the paper's runs and ours differ in their random numbers alone, a printed mean of m runs lies in
 95 of 100 cases within t(n - 1) s sqrt(1/n + 1/m) of our mean of n runs, of sample standard
@@ -36,7 +37,8 @@ SIGNIFICANT = 0.05
 
 
 def half_width(runs: Sequence[float], others: int) -> float | None:
-    """Half of the interval around the mean of our runs that has the mean of so many other runs; None of one run."""
+    """Half of the interval around the mean of our runs that has the mean of so many other runs;
+    None of one run."""
     if len(runs) < 2:
         return None
     from scipy.special import stdtrit
@@ -73,7 +75,8 @@ def judged(
 def tau_b(
     ours: Sequence[float], theirs: Sequence[float], stream: str = ""
 ) -> tuple[float, float] | None:
-    """Kendall's tau-b of two columns [N], and the share of orders of the second with as large a tau.
+    """Kendall's tau-b of two columns [N], and the share of orders of the second with as large a
+    tau.
 
     None where one is all ties. stream: a name for the stream of random orders.
     """
@@ -112,7 +115,8 @@ def _random_orders(count: int, stream: str) -> NDArray[np.int_]:
 
 
 def orders(results: Results) -> Iterator[Order]:
-    """The order of rows in each column where enough have a published number; none at smoke scale."""
+    """The order of rows in each column where enough have a published number; none at smoke
+    scale."""
     if results.scale == "smoke":
         return
     for column in results.columns:
@@ -159,7 +163,8 @@ def _on_intervals(cells: Sequence[ResultCell]) -> str:
     middle = median(cell.half for cell in cells if cell.half is not None)
     by_chance = (1 - LEVEL) * len(cells)
     return (
-        f"{inside} of {numbers} where our runs expect it, in our mean ± {middle:.2f} (median of the "
+        f"{inside} of {numbers} where our runs expect it, in our mean ± {middle:.2f} (median of "
+        "the "
         f"half-widths); by chance alone about {by_chance:.0f} would lie outside."
     )
 

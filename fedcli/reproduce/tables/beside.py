@@ -1,4 +1,5 @@
-"""The tables of a reproduction: the paper's shape, validation, differences, tests, what ran; and all of it as text."""
+"""The tables of a reproduction: the paper's shape, validation, differences, tests, what ran; and
+all of it as text."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,7 +28,8 @@ MOMENTS = {
 
 
 def main(results: Results, star: str = "*") -> list[Table]:
-    """Our numbers on validation images where there are some, and those on test images in the paper's shape."""
+    """Our numbers on validation images where there are some, and those on test images in the
+    paper's shape."""
     tables = list(layout.tables(results, _legend(results, star)))
     if results.shown_columns(validation=True):
         return [on_validation(results, star), *tables]
@@ -35,13 +37,15 @@ def main(results: Results, star: str = "*") -> list[Table]:
 
 
 def on_validation(results: Results, star: str = "*") -> Table:
-    """Our numbers on validation images; the best of a method's values is marked where seeds leave no doubt of it."""
+    """Our numbers on validation images; the best of a method's values is marked where seeds leave
+    no doubt of it."""
     columns = results.shown_columns(validation=True)
     cells_by_column = [_marked(results, column) for column in columns]
     names = [table.Cell(row.name) for row in results.rows]
     rows = list(zip(names, *cells_by_column, strict=True))
     legend = (
-        "Of each run's round that is best on its clients' validation images, mean ± sample standard "
+        "Of each run's round that is best on its clients' validation images, mean ± sample "
+        "standard "
         f"deviation over seeds. {star} marks the best of a method's values where its lead exceeds "
         f"the larger of the two deviations, which one seed does not have. {_seeds(results)}"
     )
@@ -73,7 +77,8 @@ class Difference(NamedTuple):
 
 
 def differences(results: Results) -> Table:
-    """The numbers that lie outside of our intervals, the furthest first; of one run each the largest differences."""
+    """The numbers that lie outside of our intervals, the furthest first; of one run each the
+    largest differences."""
     listed = _differences(results)
     heads = ["row", "column", "ours", "paper", "difference"]
     title = "Largest differences"
@@ -133,7 +138,8 @@ def orders(results: Results) -> Table:
 
 
 def tests(results: Results) -> tuple[list[str], list[Table]]:
-    """Differences of rows from the reference, as far as these runs can show: sentences, and a table for each score."""
+    """Differences of rows from the reference, as far as these runs can show: sentences, and a table
+    for each score."""
     several = len({test.data for test in results.statistics}) > 1
     groups = []
     for test in results.statistics:
@@ -154,7 +160,8 @@ def ran(results: Results) -> Table:
 
 
 def findings(results: Results) -> list[str]:
-    """Sentences on the choice, on the published numbers together, on chance, and on differences between rows."""
+    """Sentences on the choice, on the published numbers together, on chance, and on differences
+    between rows."""
     sentences, _ = tests(results)
     return [
         *choice(results),
@@ -165,7 +172,8 @@ def findings(results: Results) -> list[str]:
 
 
 def choice(results: Results) -> list[str]:
-    """A sentence that names the chosen rows with their numbers on validation images; none where nothing is chosen."""
+    """A sentence that names the chosen rows with their numbers on validation images; none where
+    nothing is chosen."""
     if not results.chosen or len(results.chosen) == len(results.rows):
         return []
     columns = results.shown_columns(validation=True)

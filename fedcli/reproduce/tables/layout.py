@@ -27,7 +27,8 @@ SIGNS = " ,:"  # between the words of a name
 
 
 class Spot(NamedTuple):
-    """The place of a number in the table: its line, and what stands over its column's head with that head."""
+    """The place of a number in the table: its line, and what stands over its column's head with
+    that head."""
 
     line: str
     head: tuple[str, str]
@@ -74,7 +75,8 @@ def _joined(*parts: str) -> str:
 
 
 def tables(results: Results, legend: str) -> Iterator[table.Table]:
-    """The paper's table, then lines and columns that it does not have; one table alone where nothing is published."""
+    """The paper's table, then lines and columns that it does not have; one table alone where
+    nothing is published."""
     spots = _spots(results)
     printed = [spot for spot in spots if spot.cell.published]
     main_title = "Scores" if results.chosen is None else OF_CHOSEN

@@ -1,4 +1,5 @@
-"""One page for a paper: each table and figure, what agrees, what differs by choice, and what could not be run."""
+"""One page for a paper: each table and figure, what agrees, what differs by choice, and what could
+not be run."""
 
 import re
 from collections.abc import Sequence
@@ -19,14 +20,18 @@ from . import agreement, beside
 NOT_RUN = "What could not be run"
 CHOICES = "What differs by choice, and what is odd in the paper"
 ELSEWHERE = "other processes still play it; the last of them writes this page again"
-MADE_UP = "Generated images: made-up samples in the layout of the datasets. Their numbers say nothing about the paper."
+MADE_UP = (
+    "Generated images: made-up samples in the layout of the datasets. Their numbers say nothing "
+    "about the paper."
+)
 HEADS = "table or figure", "runs", "agree", "order", "furthest from the paper"
 ALWAYS = 2  # columns of the overview that it has even where no line has a value
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A recipe of the paper with its folder. reason: why it ended early, in a sentence; "" where it did not."""
+    """A recipe of the paper with its folder. reason: why it ended early, in a sentence; "" where it
+    did not."""
 
     recipe: Recipe
     folder: Path
@@ -34,7 +39,8 @@ class Rebuilt:
 
     @cached_property
     def results(self) -> Results | None:
-        """The results of this time, or of an earlier one; None where there are none, or damaged ones."""
+        """The results of this time, or of an earlier one; None where there are none, or damaged
+        ones."""
         with suppress(FedcliError):
             return Results.read(self.folder / "results.json")
         return None

@@ -25,7 +25,8 @@ class PlayedTable(shown.Shown):
 
     Attributes:
         path: the folder of its results.json, table.md and report.html.
-        results: the table, its notes and its failures. outcomes: of each training the path of its scores, or why not.
+        results: the table, its notes and its failures. outcomes: of each training the path of its
+            scores, or why not.
     """
 
     path: Path
@@ -34,7 +35,8 @@ class PlayedTable(shown.Shown):
 
     @cached_property
     def scores(self) -> list[Path]:
-        """The scores.json of each training whose test scores are shown, for report() and compare()."""
+        """The scores.json of each training whose test scores are shown, for report() and
+        compare()."""
         return output.with_tests(self.results, self.outcomes)
 
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
