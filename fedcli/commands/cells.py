@@ -12,7 +12,7 @@ from .. import console, extensions
 from ..common_options import Wait
 from ..errors import UsageError
 from ..options import Flag
-from ..reproduce.reproduce_options import AtOnce, Device, Jobs, Seeds
+from ..reproduction.reproduce_options import AtOnce, Device, Jobs, Seeds
 from ..stages.options import PartitionOptions, TrainOptions
 from .shell import common as o
 from .shell.declare import parsed
@@ -63,12 +63,12 @@ def sweep(
     fedcli sweep fedavg --over hold-out=all -- --rounds 10
     """
     from ..reporting.writers import markdown
-    from ..reproduce import jobs as engine
-    from ..reproduce import several
-    from ..reproduce import sweep as sweeps
-    from ..reproduce.expand import read_seeds
-    from ..reproduce.script import Script
-    from ..reproduce.shared import Shared
+    from ..reproduction import jobs as engine
+    from ..reproduction import several
+    from ..reproduction import sweep as sweeps
+    from ..reproduction.expand import read_seeds
+    from ..reproduction.script import Script
+    from ..reproduction.shared import Shared
 
     o.refuse_together(dry_run=dry_run, json=json)
     flags = next(
@@ -134,8 +134,8 @@ def run_cells(
 
     about: as output.play() takes it. Raises FedcliError where a cell failed, after all is written.
     """
-    from ..reproduce import output
-    from ..reproduce.jobs import refuse_failed
+    from ..reproduction import output
+    from ..reproduction.jobs import refuse_failed
 
     def shown(results: Any) -> None:
         show_json(results.body()) if as_json else output.show(results)
@@ -163,9 +163,9 @@ def train_several(
     Raises FedcliError where a run failed, after all others have ended.
     """
     from ..data import shared_patients
-    from ..reproduce import expand, forecast, several
-    from ..reproduce import jobs as engine
-    from ..reproduce.shared import Shared
+    from ..reproduction import expand, forecast, several
+    from ..reproduction import jobs as engine
+    from ..reproduction.shared import Shared
     from ..stages.partition import for_training
     from ..stages.train import data_for, resolved
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from .. import console
 from ..errors import FedcliError, UsageError
 from ..options import Flag, values
-from ..reproduce.reproduce_options import ReproduceOptions, RunOptions
+from ..reproduction.reproduce_options import ReproduceOptions, RunOptions
 from ..system import terminal
 from . import cells
 from .cells import DryRun
@@ -19,7 +19,7 @@ from .shell import common as o
 from .shell.shown import show_json
 
 if TYPE_CHECKING:
-    from ..reproduce.recipe import Recipe
+    from ..reproduction.recipe import Recipe
 
 INTERRUPTED = 130  # exit code
 
@@ -95,8 +95,8 @@ def run(
 def _rebuild(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool) -> None:
     """Play the cells of a recipe, or of all recipes of a paper. dry_run: where scripts go; "" for
     none."""
-    from ..reproduce.rebuild import check
-    from ..reproduce.recipe import paper_of
+    from ..reproduction.rebuild import check
+    from ..reproduction.recipe import paper_of
 
     o.refuse_together(dry_run=dry_run, json=as_json)
     o.refuse_together(dry_run=dry_run, cells=options.cells)
@@ -110,8 +110,8 @@ def _rebuild(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: b
 
 def _play(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool) -> bool:
     """Train and score the cells of a recipe; False where other processes end its table."""
-    from ..reproduce import jobs, rebuild
-    from ..reproduce.script import Script
+    from ..reproduction import jobs, rebuild
+    from ..reproduction.script import Script
 
     chosen = rebuild.chosen_cells(options)
     if dry_run:
@@ -133,8 +133,8 @@ def _play(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool
 
 
 def _fetch(options: ReproduceOptions, *, accepted: bool, as_json: bool) -> None:
-    from ..reproduce import recipe as recipes
-    from ..reproduce.raw import fetch
+    from ..reproduction import recipe as recipes
+    from ..reproduction.raw import fetch
 
     if options.recipe is None:
         raise UsageError("--fetch needs a name", "`fedcli reproduce` lists all")
@@ -184,9 +184,9 @@ def _paper(
     Raises FedcliError where not all was played, after the page is written.
     """
     from ..reporting import writers
-    from ..reproduce import rebuild
-    from ..reproduce import recipe as recipes
-    from ..reproduce.tables import paper
+    from ..reproduction import rebuild
+    from ..reproduction import recipe as recipes
+    from ..reproduction.tables import paper
 
     tables = [recipes.load(path) for path in recipes.recipes_of(name)]
     unfinished = _play_all(tables, options, dry_run=dry_run, as_json=as_json, debug=debug)
@@ -230,10 +230,10 @@ def _play_all(
     debug: bool,
 ) -> _Unfinished:
     """Play recipes one after another. Raises where --only chooses no cell of any of them."""
-    from ..reproduce import rebuild
-    from ..reproduce.expand import NoCellError
-    from ..reproduce.raw import shared_out
-    from ..reproduce.tables.paper import ELSEWHERE
+    from ..reproduction import rebuild
+    from ..reproduction.expand import NoCellError
+    from ..reproduction.raw import shared_out
+    from ..reproduction.tables.paper import ELSEWHERE
 
     unfinished = _Unfinished()
     stamps = {}  # of the tables that other processes end, before they were played here
@@ -269,8 +269,8 @@ def _stamp(folder: Path) -> int:
 
 def _plan(options: ReproduceOptions, *, with_plan: bool, every_recipe: bool, as_json: bool) -> None:
     """Show what recipes take, without data or torch."""
-    from ..reproduce import recipe as recipes
-    from ..reproduce.plan import planned
+    from ..reproduction import recipe as recipes
+    from ..reproduction.plan import planned
     from . import method_facts
     from .planned import show
 
@@ -289,7 +289,7 @@ def _plan(options: ReproduceOptions, *, with_plan: bool, every_recipe: bool, as_
 
 
 def _list(as_json: bool) -> None:
-    from ..reproduce import recipe as recipes
+    from ..reproduction import recipe as recipes
 
     tables = [recipes.load(path) for path in recipes.names().values()]
     if as_json:

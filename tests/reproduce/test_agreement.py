@@ -7,10 +7,10 @@ import pytest
 from made_results import made
 from scipy.stats import kendalltau
 
-from fedcli.reproduce import record
-from fedcli.reproduce.recipe import RecipeColumn
-from fedcli.reproduce.shape import Printed
-from fedcli.reproduce.tables import agreement, beside
+from fedcli.reproduction import record
+from fedcli.reproduction.recipe import RecipeColumn
+from fedcli.reproduction.shape import Printed
+from fedcli.reproduction.tables import agreement, beside
 
 
 def ours(*runs, **about):

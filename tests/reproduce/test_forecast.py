@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from fedcli.bench.estimate import Estimate
-from fedcli.reproduce import forecast
-from fedcli.reproduce.jobs import Place
+from fedcli.reproduction import forecast
+from fedcli.reproduction.jobs import Place
 from fedcli.runs.train_options import TrainOptions
 
 IMAGES = {"small": 100, "large": 300}

@@ -9,11 +9,11 @@ from tiny_recipe import TINY, write
 
 from fedcli.errors import UsageError
 from fedcli.reporting.table import number as number_of
-from fedcli.reproduce import recipe
-from fedcli.reproduce.recipe import RecipeColumn
-from fedcli.reproduce.shape import Printed, PrintedLayout
-from fedcli.reproduce.tables import layout
-from fedcli.reproduce.tables.agreement import FEW, OUTSIDE, UNKNOWN, WITHIN
+from fedcli.reproduction import recipe
+from fedcli.reproduction.recipe import RecipeColumn
+from fedcli.reproduction.shape import Printed, PrintedLayout
+from fedcli.reproduction.tables import layout
+from fedcli.reproduction.tables.agreement import FEW, OUTSIDE, UNKNOWN, WITHIN
 
 VERDICTS = WITHIN, OUTSIDE, FEW, UNKNOWN
 

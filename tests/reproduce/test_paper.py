@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
-from fedcli.reproduce import raw, recipe
-from fedcli.reproduce.recipe import RecipeColumn
-from fedcli.reproduce.shape import Printed
-from fedcli.reproduce.tables import paper
-from fedcli.reproduce.tables.agreement import OUTSIDE, WITHIN
+from fedcli.reproduction import raw, recipe
+from fedcli.reproduction.recipe import RecipeColumn
+from fedcli.reproduction.shape import Printed
+from fedcli.reproduction.tables import paper
+from fedcli.reproduction.tables.agreement import OUTSIDE, WITHIN
 
 TINY = """
 title = "Tiny, {title}"

@@ -16,13 +16,13 @@ from fedcli.commands.app import app
 from fedcli.commands.planned import sentences
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS, resolve
-from fedcli.reproduce import expand, plan, recipe
+from fedcli.reproduction import expand, plan, recipe
 from fedcli.stages.train import resolved
 
 EACH = """
 import sys, time
 from fedcli.commands import method_facts
-from fedcli.reproduce import plan, recipe
+from fedcli.reproduction import plan, recipe
 facts, longest = method_facts.lookup(), 0
 for path in recipe.names().values():
     begin = time.process_time()

@@ -14,14 +14,14 @@ from fedcli.comparison.tested import Leads
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting.writers import starred
-from fedcli.reproduce import findings as of_rows
-from fedcli.reproduce import record, results
-from fedcli.reproduce.expand import RecipeCell
-from fedcli.reproduce.findings import Findings, marks, score_tested
-from fedcli.reproduce.jobs import Outcome
-from fedcli.reproduce.recipe import Recipe, RecipeColumn, RecipeRow
-from fedcli.reproduce.shape import Printed
-from fedcli.reproduce.tables import beside
+from fedcli.reproduction import findings as of_rows
+from fedcli.reproduction import record, results
+from fedcli.reproduction.expand import RecipeCell
+from fedcli.reproduction.findings import Findings, marks, score_tested
+from fedcli.reproduction.jobs import Outcome
+from fedcli.reproduction.recipe import Recipe, RecipeColumn, RecipeRow
+from fedcli.reproduction.shape import Printed
+from fedcli.reproduction.tables import beside
 from fedcli.scores.table import Where
 
 

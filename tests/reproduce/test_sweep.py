@@ -13,7 +13,7 @@ from fedcli.commands.app import app
 from fedcli.data import manifest, shared_patients
 from fedcli.errors import UsageError
 from fedcli.metrics.task import ONE
-from fedcli.reproduce import sweep
+from fedcli.reproduction import sweep
 from fedcli.stages.options import PartitionOptions
 
 

@@ -1,6 +1,6 @@
 """Results of a reproduction, made up."""
 
-from fedcli.reproduce import record
+from fedcli.reproduction import record
 
 UNMARKED = record.Marked(best=[], doubtful=[], tested=False)
 
