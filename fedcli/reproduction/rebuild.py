@@ -67,17 +67,14 @@ def chosen_cells(options: ReproduceOptions) -> ChosenCells:
     every_cell = expand.cells(recipe, options.scale, seeds=seeds, raw=folders, files=files)
     cells = expand.chosen(every_cell, list(options.only))
     if options.precision:
-        cells = [_with_precision(cell, options) for cell in cells]
+        precision = options.precision
+        cells = [replace(cell, train=replace(cell.train, precision=precision)) for cell in cells]
     _warn_of_unused_files(options, recipe)
     samples = {}
     for name, folder in folders.items():
         if folder == str(work / "samples" / name):
             samples[name] = folder
     return ChosenCells(recipe, cells, folders, samples)
-
-
-def _with_precision(cell: RecipeCell, options: ReproduceOptions) -> RecipeCell:
-    return replace(cell, train=replace(cell.train, precision=options.precision))
 
 
 def _warn_of_unused_files(options: ReproduceOptions, recipe: Recipe) -> None:
