@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from made_results import made
+from made_results import a_cell, made
 from scipy.stats import kendalltau
 
 from fedcli.reproduction import record
@@ -125,3 +125,11 @@ def test_rows_at_chance_are_said_once_for_each_data():
     assert said == [
         "May be no better than chance on Digits: row 00; row 01. No such row is marked as the best."
     ]
+
+
+def test_a_table_in_which_no_cell_has_a_number_is_written_too():
+    column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
+    results = made(column, {"FedAvg": a_cell(None)})
+    assert beside.main(results) == []
+    assert "tabular" not in beside.latex(results)
+    assert "## What ran" in beside.markdown(results)
