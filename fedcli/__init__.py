@@ -10,6 +10,7 @@
     fedcli.sweep(["fedavg", "fedheal"], noisy, seeds=3, rounds=20)
     fedcli.compare(["fedavg", "fedheal"])
     fedcli.plot("curves", run)
+    fedcli.reproduce("fedheal-table2", scale="smoke")
 
 Arguments are the flags of the commands of the same names, and `help(fedcli.train)` shows them. What a stage gives back
 is a path with its manifest; a stage whose result is already there is not run again. Results show themselves as tables.
@@ -23,7 +24,8 @@ from .errors import FedcliError as FedcliError  # what a program catches: .sente
 
 if TYPE_CHECKING:
     from .commands.listing import ls
-    from .reproduce.sweep import sweep
+    from .reproduction.rebuild import reproduce
+    from .reproduction.sweep import sweep
     from .stages.audit import audit
     from .stages.compare import compare
     from .stages.corrupt import attack, corrupt
@@ -48,6 +50,7 @@ __all__ = [
     "predict",
     "prepare",
     "report",
+    "reproduce",
     "sweep",
     "train",
 ]
@@ -55,7 +58,8 @@ ELSEWHERE = {  # than in stages.NAME
     "attack": "stages.corrupt",
     "estimate": "stages.train",
     "ls": "commands.listing",
-    "sweep": "reproduce.sweep",
+    "reproduce": "reproduction.rebuild",
+    "sweep": "reproduction.sweep",
 }
 __version__ = "0.1.0"
 

@@ -13,7 +13,7 @@ from nested_scores import body_of
 from fedcli.commands.app import app
 from fedcli.data.sources import SOURCES, card
 from fedcli.methods import METHODS
-from fedcli.reproduce import recipe
+from fedcli.reproduction import recipe
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

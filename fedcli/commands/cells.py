@@ -6,51 +6,24 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from json import loads
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from .. import console, extensions
 from ..common_options import Wait
 from ..errors import UsageError
 from ..options import Flag
+from ..reproduction.reproduce_options import AtOnce, Device, Jobs, Seeds
 from ..stages.options import PartitionOptions, TrainOptions
 from .shell import common as o
 from .shell.declare import parsed
 from .shell.shown import show_json, show_tables
 
-Seeds = Annotated[
-    str | None,
-    "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0",
-    Flag("N|SEED,..."),
-]
-Only = Annotated[
-    Sequence[str], "the row of this name, or cells with this text; may be repeated", Flag("TEXT")
-]
 DryRun = Annotated[
     str,
     "print the commands as a shell script, run none; --dry-run=DIR: write a script for each cell into this folder, and "
     "one for their data",
     Flag("[=DIR]", alone="-", access="writes"),
 ]
-Precision = Annotated[
-    Literal["fp32", "tf32", "bf16", "auto"] | None,
-    "precision of every training; default: as the recipe says",
-]
-Part = Annotated[
-    str,
-    "play this part of the cells alone, such as 3/8, the third of eight that take about as long; the last part to end "
-    "writes the table",
-    Flag("I/N"),
-]
-AtOnce = Annotated[
-    int | None,
-    "cells at a time on each GPU, in [1, 64], fewer where its memory holds fewer; default: 1",
-]
-Jobs = Annotated[
-    int | None,
-    "cells at a time, each in a process, in [1, 256]; default: one per core where networks are small, else 1, or with "
-    "cuda as --at-once says",
-]
-Device = Annotated[str, "cpu, cuda (all GPUs) or cuda:N"]
 
 
 def sweep(
@@ -90,12 +63,12 @@ def sweep(
     fedcli sweep fedavg --over hold-out=all -- --rounds 10
     """
     from ..reporting.writers import markdown
-    from ..reproduce import jobs as engine
-    from ..reproduce import several
-    from ..reproduce import sweep as sweeps
-    from ..reproduce.expand import read_seeds
-    from ..reproduce.script import Script
-    from ..reproduce.shared import Shared
+    from ..reproduction import jobs as engine
+    from ..reproduction import several
+    from ..reproduction import sweep as sweeps
+    from ..reproduction.expand import read_seeds
+    from ..reproduction.script import Script
+    from ..reproduction.shared import Shared
 
     o.refuse_together(dry_run=dry_run, json=json)
     flags = next(
@@ -161,8 +134,8 @@ def run_cells(
 
     about: as output.play() takes it. Raises FedcliError where a cell failed, after all is written.
     """
-    from ..reproduce import output
-    from ..reproduce.jobs import refuse_failed
+    from ..reproduction import output
+    from ..reproduction.jobs import refuse_failed
 
     def shown(results: Any) -> None:
         show_json(results.body()) if as_json else output.show(results)
@@ -190,9 +163,9 @@ def train_several(
     Raises FedcliError where a run failed, after all others have ended.
     """
     from ..data import shared_patients
-    from ..reproduce import expand, forecast, several
-    from ..reproduce import jobs as engine
-    from ..reproduce.shared import Shared
+    from ..reproduction import expand, forecast, several
+    from ..reproduction import jobs as engine
+    from ..reproduction.shared import Shared
     from ..stages.partition import for_training
     from ..stages.train import data_for, resolved
 

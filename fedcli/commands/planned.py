@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import console
 from ..data.sources import cards
-from ..reproduce.plan import Plan, costs, this_machine
+from ..reproduction.plan import Plan, costs, this_machine
 from ..system import terminal
 from .shell.shown import show_json
 

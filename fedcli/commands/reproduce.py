@@ -4,72 +4,45 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import replace
-from inspect import Signature, signature
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from .. import console
-from ..common_options import Wait
 from ..errors import FedcliError, UsageError
-from ..options import Flag
+from ..options import Flag, values
+from ..reproduction.reproduce_options import ReproduceOptions, RunOptions
 from ..system import terminal
-from . import cells as of_cells
-from .cells import AtOnce, Device, DryRun, Jobs, Only, Part, Precision, Seeds
+from . import cells
+from .cells import DryRun
 from .shell import common as o
 from .shell.shown import show_json
 
-Raw = Annotated[
-    Sequence[str],
-    "folder of a dataset as downloaded; may be repeated",
-    Flag("[NAME=]DIR", access="reads"),
-]
-File = Annotated[
-    Sequence[str],
-    "a file that the recipe asks for, such as a teacher; may be repeated",
-    Flag("NAME=PATH", access="reads"),
-]
-Scale = Annotated[
-    Literal["paper", "small", "smoke"],
-    "paper as published, small for hours on a laptop, smoke for seconds on synthetic samples; with --raw, smoke too "
-    "prepares the whole folder, which may take minutes or more",
-]
+if TYPE_CHECKING:
+    from ..reproduction.recipe import Recipe
+
+INTERRUPTED = 130  # exit code
+
 Fetch = Annotated[
     bool,
-    "download its data sets and its authors' files into WORK/downloads, where they are found, and run nothing",
+    "download its data sets and its authors' files into WORK/downloads, where they are found, and "
+    "run nothing",
     Flag(access="typed"),
 ]
 PlanOnly = Annotated[
     bool,
-    "say what it takes, without data: downloads and licences, hours on named devices, memory; run nothing",
-]
-Name = Annotated[
-    str | None,
-    "name of a recipe or of a paper, or a recipe's file; default: the list",
-    Flag(argument=True, access="reads"),
+    "say what it takes, without data: downloads and licences, hours on named devices, memory; run "
+    "nothing",
 ]
 
 
 def reproduce(
-    recipe: Name = None,
-    raw: Raw = (),
-    file: File = (),
-    scale: Scale = "paper",
-    seeds: Seeds = None,
-    only: Only = (),
-    cells: Part = "",
-    jobs: Jobs = None,
-    at_once: AtOnce = None,
-    device: Device = "cpu",
-    precision: Precision = None,
+    options: ReproduceOptions,
     dry_run: DryRun = "",
     fetch: Fetch = False,
     accept_licence: o.AcceptLicence = False,
     plan: PlanOnly = False,
     all: Annotated[bool, "with --plan: of every recipe"] = False,
-    work: o.Work = o.DEFAULT_WORK,
-    wait: Wait = False,
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
@@ -77,196 +50,31 @@ def reproduce(
 
     Every cell is trained and scored, and printed beside the published number.
 
-    A cell is a row on one data set with one seed. It can be stopped at any moment: the same command goes on, and what
-    is done is not done again. Given again while it runs, here or on another machine that has the folder --work, it
-    plays cells that nobody plays yet. Without --raw, --scale smoke runs on synthetic samples, in seconds; with
-    --raw it prepares the whole folder first, as the other scales do.
+    A cell is a row on one data set with one seed. It can be stopped at any moment: the same command
+    goes on, and what is done is not done again. Given again while it runs, here or on another
+    machine that has the folder --work, it plays cells that nobody plays yet. Without --raw, --scale
+    smoke runs on synthetic samples, in seconds; with --raw it prepares the whole folder first, as
+    the other scales do.
 
     A paper by its name, such as fedheal, plays all its recipes and ends in one page about them.
 
-    Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke;
-    fedcli reproduce fedheal --plan
+    Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2;
+    fedcli reproduce fedheal-table2 --scale smoke; fedcli reproduce fedheal --plan
     """
-    asked = SimpleNamespace(**locals())
-    for name in ("dry_run", "cells"):
-        o.refuse_together(plan=plan, fetch=fetch, **{name: vars(asked)[name]})
+    o.refuse_together(plan=plan, fetch=fetch, dry_run=dry_run)
+    o.refuse_together(plan=plan, fetch=fetch, cells=options.cells)
     if plan or all:  # and the list, before anything imports torch
-        _plan(asked)
-    elif recipe is None and fetch:
-        raise UsageError("--fetch needs a name", "`fedcli reproduce` lists all")
-    elif recipe is None:
-        _list(json)
+        _plan(options, with_plan=plan, every_recipe=all, as_json=json)
     elif fetch:
-        _fetch(asked)
+        _fetch(options, accepted=accept_licence, as_json=json)
+    elif options.recipe is None:
+        _list(json)
     else:
-        _play(asked)
-
-
-def _play(asked: SimpleNamespace) -> bool:
-    """Train and score the cells of a recipe, or of all of a paper; False where other processes end its table.
-
-    asked: as reproduce() takes it.
-    """
-    from ..data.preparation.raw_folder import sample_in
-    from ..reproduce import expand
-    from ..reproduce import jobs as engine
-    from ..reproduce import recipe as recipes
-    from ..reproduce.flags import files_in
-    from ..reproduce.raw import check_folders, files, folders, possible
-    from ..reproduce.script import Script
-    from ..reproduce.shared import Shared, part_of
-
-    o.refuse_together(dry_run=asked.dry_run, json=asked.json)
-    o.refuse_together(dry_run=asked.dry_run, cells=asked.cells)
-    if asked.cells:
-        part_of(asked.cells)  # before any data is made
-    o.refuse_together(jobs=asked.jobs, at_once=asked.at_once)
-    if paper := recipes.paper_of(asked.recipe):
-        _paper(paper, asked)
-        return True
-    table = expand.check(recipes.find(asked.recipe))
-    given = folders(table, list(asked.raw), asked.scale, asked.work)
-    brought = files(table, list(asked.file), given, asked.scale, asked.work)
-    samples = {
-        name: folder
-        for name, folder in given.items()
-        if folder == str(asked.work / "samples" / name)
-    }
-    chosen_seeds = expand.read_seeds(asked.seeds, table.seeds)
-    every = expand.cells(table, asked.scale, seeds=chosen_seeds, raw=given, files=brought)
-    wanted = expand.chosen(every, list(asked.only))
-    if asked.precision:
-        wanted = [
-            replace(cell, train=replace(cell.train, precision=asked.precision)) for cell in wanted
-        ]
-    listed = files_in(
-        [data.lists for data in table.chains.values()]
-    )  # images that the authors published
-    named = {text.partition("=")[0] for text in asked.file}
-    if asked.scale != "paper" and (unused := sorted(named - listed)):
-        console.warn(f"--scale {asked.scale} does not use the file {', '.join(unused)}")
-    if asked.dry_run:
-        devices = engine.spread(asked.device, asked.jobs, asked.at_once)
-        of_cells.scripted(
-            Script(table, wanted, asked.work, samples, devices=devices), asked.dry_run
-        )
-        return True
-    wanted, left_out = possible(table, wanted, given)
-    used = {table.chains[cell.data].dataset for cell in wanted}
-    check_folders(used, given, set(samples))
-    for sentence in left_out:
-        console.warn(sentence)
-    made_up = sorted(used & set(samples))
-    for name in made_up:
-        if sample_in(name, Path(samples[name])):
-            console.say(
-                f"no --raw for {name}: using a synthetic sample of its layout, in {samples[name]}"
-            )
-    place = engine.Place(
-        asked.work, engine.devices(asked.device, asked.jobs, wanted, asked.at_once), asked.debug
-    )
-    sources = engine.make_data(wanted, place)
-    folder = asked.work / "reproduce" / f"{table.name}-{asked.scale}"
-    shared = Shared(asked.work, wanted, sources, part=asked.cells, wait=asked.wait)
-    outcomes = of_cells.run_cells(
-        table,
-        shared,
-        place,
-        folder,
-        scale=asked.scale,
-        left_out=left_out,
-        made_up=made_up,
-        measured=asked.scale != "smoke" or bool(asked.raw),
-        as_json=asked.json,
-    )
-    return bool(outcomes)
-
-
-def _fetch(asked: SimpleNamespace) -> None:
-    from ..reproduce import recipe as recipes
-    from ..reproduce.raw import fetch
-
-    tables = map(recipes.load, recipes.recipes_of(asked.recipe))
-    by_hand = fetch(tables, asked.raw, asked.work, accepted=asked.accept_licence)
-    known = [text for text in asked.raw if "=" in text] + [f"{name}=DIR" for name in by_hand]
-    flags = [word for text in known for word in ("--raw", text)]
-    flags += ["--work", str(asked.work)] if asked.work != o.DEFAULT_WORK else []
-    again = shlex.join(["fedcli", "reproduce", asked.recipe, *flags])
-    if asked.json:
-        show_json({"folder": str(asked.work / "downloads"), "by_hand": by_hand, "next": again})
-        return
-    console.say(f"next: {again}")
-    console.result(str(asked.work / "downloads"))
-
-
-def _paper(name: str, asked: SimpleNamespace) -> None:
-    """Play all recipes of a paper, those that can be, and write one page about them.
-
-    asked: as reproduce() takes it. Raises FedcliError where not all was played, after the page is written.
-    """
-    from ..reporting import writers
-    from ..reproduce import recipe as recipes
-    from ..reproduce.expand import NoCellError
-    from ..reproduce.raw import shared_out
-    from ..reproduce.tables import paper
-
-    tables = [recipes.load(path) for path in recipes.recipes_of(name)]
-    place, left = Path(asked.work) / "reproduce", dict[str, int]()
-    failed, not_asked = dict[str, str](), dict[str, str]()
-    folders = {table.name: place / f"{table.name}-{asked.scale}" for table in tables}
-
-    def stamp(table: str) -> int:
-        file = folders[table] / "results.json"
-        return file.stat().st_mtime_ns if file.is_file() else 0
-
-    for table, (raw, file) in zip(tables, shared_out(tables, asked.raw, asked.file), strict=True):
-        console.say(f"{table.name}: {table.title}")
-        before = stamp(table.name)
-        try:
-            with redirect_stdout(sys.stderr) if asked.json else nullcontext():
-                own = {"recipe": table.name, "raw": raw, "file": file, "json": False}
-                if not _play(SimpleNamespace(**vars(asked) | own)):
-                    left[table.name] = before
-        except NoCellError as error:  # of --only; another table of the paper may have such cells
-            not_asked[table.name] = error.sentence
-            if len(not_asked) == len(tables):
-                raise
-        except FedcliError as fault:
-            if fault.code == 130:
-                raise
-            console.fail(f"{table.name}: {fault.sentence}", fault.hint)
-            failed[table.name] = fault.sentence
-    if asked.dry_run:
-        return
-    waiting = {name: paper.ELSEWHERE for name, before in left.items() if stamp(name) == before}
-    reasons = waiting | failed | not_asked
-    parts = [
-        paper.Rebuilt(table, folders[table.name], reasons.get(table.name, "")) for table in tables
-    ]
-    parts.sort(key=lambda part: "table" not in part.recipe.name)
-    page = paper.write(place / f"{name}-{asked.scale}", parts, asked.scale)
-    if asked.json:
-        show_json(
-            {part.recipe.name: part.results.body() if part.results else None for part in parts}
-        )
-    else:
-        print(paper.title(parts, asked.scale))
-        writers.show(paper.overview(parts))
-        writers.say([paper.overview(parts).legend, *paper.sentences(parts), *paper.not_run(parts)])
-    console.say(f"written: {page}")
-    if failed:
-        raise FedcliError(
-            f"{len(failed)} of {len(parts)} recipes were not played whole: {', '.join(failed)}"
-        )
+        _rebuild(options, dry_run=dry_run, as_json=json, debug=debug)
 
 
 def run(
-    recipe: Annotated[
-        Path,
-        "an experiment of your own, as recipes/README.md",
-        Flag("FILE.toml", argument=True, access="reads"),
-    ],
-    **flags: Any,
+    options: RunOptions, dry_run: DryRun = "", json: o.Json = False, debug: bool = False
 ) -> None:
     """Train and score an experiment file of your own.
 
@@ -276,59 +84,230 @@ def run(
 
     Example: fedcli run my.toml --jobs 2
     """
-    if not recipe.is_file():
+    if not options.recipe.is_file():
         hint = "recipes/README.md says how to write one; `fedcli reproduce` lists ours"
-        raise UsageError(f"no such file: {recipe}", hint)
-    reproduce(str(recipe), **flags)
+        raise UsageError(f"no such file: {options.recipe}", hint)
+    fields = values(options)
+    fields["recipe"] = str(options.recipe)
+    _rebuild(ReproduceOptions(**fields), dry_run=dry_run, as_json=json, debug=debug)
 
 
-OF_PAPERS = "recipe", "scale", "fetch", "accept_licence", "plan", "all"
-COMMON = [each for name, each in signature(reproduce).parameters.items() if name not in OF_PAPERS]
-run.__signature__ = Signature([signature(run).parameters["recipe"], *COMMON])  # type: ignore[attr-defined]
-run.__annotations__ |= {each.name: each.annotation for each in COMMON}
+def _rebuild(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool) -> None:
+    """Play the cells of a recipe, or of all recipes of a paper. dry_run: where scripts go; "" for
+    none."""
+    from ..reproduction.rebuild import check
+    from ..reproduction.recipe import paper_of
+
+    o.refuse_together(dry_run=dry_run, json=as_json)
+    o.refuse_together(dry_run=dry_run, cells=options.cells)
+    check(options)
+    paper = paper_of(options.recipe or "")
+    if paper:
+        _paper(paper, options, dry_run=dry_run, as_json=as_json, debug=debug)
+    else:
+        _play(options, dry_run=dry_run, as_json=as_json, debug=debug)
 
 
-def _plan(asked: SimpleNamespace) -> None:
-    """Show what recipes take, without data or torch. asked: as reproduce() takes it."""
-    from ..reproduce import recipe as recipes
-    from ..reproduce.plan import planned
+def _play(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool) -> bool:
+    """Train and score the cells of a recipe; False where other processes end its table."""
+    from ..reproduction import jobs, rebuild
+    from ..reproduction.script import Script
+
+    chosen = rebuild.chosen_cells(options)
+    if dry_run:
+        devices = jobs.spread(options.device, options.jobs, options.at_once)
+        work = Path(options.work)
+        script = Script(chosen.recipe, chosen.cells, work, chosen.samples, devices=devices)
+        cells.scripted(script, dry_run)
+        return True
+    table = rebuild.ready(chosen, options, debug=debug)
+    outcomes = cells.run_cells(
+        table.recipe,
+        table.shared,
+        table.workplace,
+        table.folder,
+        as_json=as_json,
+        **table.about_cells,
+    )
+    return bool(outcomes)
+
+
+def _fetch(options: ReproduceOptions, *, accepted: bool, as_json: bool) -> None:
+    from ..reproduction import recipe as recipes
+    from ..reproduction.raw import fetch
+
+    if options.recipe is None:
+        raise UsageError("--fetch needs a name", "`fedcli reproduce` lists all")
+    tables = [recipes.load(path) for path in recipes.recipes_of(options.recipe)]
+    work = Path(options.work)
+    by_hand = fetch(tables, options.raw, work, accepted=accepted)
+    words = ["fedcli", "reproduce", options.recipe]
+    for text in options.raw:
+        if "=" in text:
+            words += ["--raw", text]
+    for name in by_hand:
+        words += ["--raw", f"{name}=DIR"]
+    if work != o.DEFAULT_WORK:
+        words += ["--work", str(work)]
+    folder = str(work / "downloads")
+    if as_json:
+        show_json({"folder": folder, "by_hand": by_hand, "next": shlex.join(words)})
+        return
+    console.say(f"next: {shlex.join(words)}")
+    console.result(folder)
+
+
+@dataclass
+class _Unfinished:
+    """The tables of a paper that were not played whole, each with a sentence on why.
+
+    Attributes:
+        elsewhere: those that other processes end. failed: those with an error.
+        without_cells: those in which --only chooses nothing.
+    """
+
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    without_cells: dict[str, str] = field(default_factory=dict)
+
+    def reason(self, table: str) -> str:
+        """The sentence on a table; "" where it was played whole."""
+        reasons = self.elsewhere | self.failed | self.without_cells
+        return reasons.get(table, "")
+
+
+def _paper(
+    name: str, options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool
+) -> None:
+    """Play all recipes of a paper, those that can be, and write one page about them.
+
+    Raises FedcliError where not all was played, after the page is written.
+    """
+    from ..reporting import writers
+    from ..reproduction import rebuild
+    from ..reproduction import recipe as recipes
+    from ..reproduction.tables import paper
+
+    tables = [recipes.load(path) for path in recipes.recipes_of(name)]
+    unfinished = _play_all(tables, options, dry_run=dry_run, as_json=as_json, debug=debug)
+    if dry_run:
+        return
+    parts = []
+    for table in tables:
+        folder = rebuild.folder_of(options, table)
+        parts.append(paper.Rebuilt(table, folder, unfinished.reason(table.name)))
+    parts.sort(key=lambda part: "table" not in part.recipe.name)
+    folder = Path(options.work) / "reproduce" / f"{name}-{options.scale}"
+    page = paper.write(folder, parts, options.scale)
+    if as_json:
+        show_json(_bodies(parts))
+    else:
+        overview = paper.overview(parts)
+        print(paper.title(parts, options.scale))
+        writers.show(overview)
+        writers.say([overview.legend, *paper.sentences(parts), *paper.not_run(parts)])
+    console.say(f"written: {page}")
+    failed = unfinished.failed
+    if failed:
+        names = ", ".join(failed)
+        raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not played whole: {names}")
+
+
+def _bodies(parts: Sequence[Any]) -> dict[str, Any]:
+    """Recipe -> the object of its results.json; None where it has none."""
+    bodies = {}
+    for part in parts:
+        bodies[part.recipe.name] = part.results.body() if part.results else None
+    return bodies
+
+
+def _play_all(
+    tables: "Sequence[Recipe]",
+    options: ReproduceOptions,
+    *,
+    dry_run: str,
+    as_json: bool,
+    debug: bool,
+) -> _Unfinished:
+    """Play recipes one after another. Raises where --only chooses no cell of any of them."""
+    from ..reproduction import rebuild
+    from ..reproduction.expand import NoCellError
+    from ..reproduction.raw import shared_out
+    from ..reproduction.tables.paper import ELSEWHERE
+
+    unfinished = _Unfinished()
+    stamps = {}  # of the tables that other processes end, before they were played here
+    texts = shared_out(tables, options.raw, options.file)
+    for table, (raw, file) in zip(tables, texts, strict=True):
+        console.say(f"{table.name}: {table.title}")
+        of_table = replace(options, recipe=table.name, raw=raw, file=file)
+        stamp = _stamp(rebuild.folder_of(options, table))
+        try:
+            with redirect_stdout(sys.stderr) if as_json else nullcontext():
+                if not _play(of_table, dry_run=dry_run, as_json=False, debug=debug):
+                    stamps[table.name] = stamp
+        except NoCellError as error:  # of --only; another table of the paper may have such cells
+            unfinished.without_cells[table.name] = error.sentence
+            if len(unfinished.without_cells) == len(tables):
+                raise
+        except FedcliError as fault:
+            if fault.code == INTERRUPTED:
+                raise
+            console.fail(f"{table.name}: {fault.sentence}", fault.hint)
+            unfinished.failed[table.name] = fault.sentence
+    for table in tables:
+        if stamps.get(table.name) == _stamp(rebuild.folder_of(options, table)):
+            unfinished.elsewhere[table.name] = ELSEWHERE
+    return unfinished
+
+
+def _stamp(folder: Path) -> int:
+    """The time of a table's results.json; 0 where there is none."""
+    file = folder / "results.json"
+    return file.stat().st_mtime_ns if file.is_file() else 0
+
+
+def _plan(options: ReproduceOptions, *, with_plan: bool, every_recipe: bool, as_json: bool) -> None:
+    """Show what recipes take, without data or torch."""
+    from ..reproduction import recipe as recipes
+    from ..reproduction.plan import planned
     from . import method_facts
     from .planned import show
 
-    if not asked.plan or asked.all == bool(asked.recipe):
-        what = (
-            "--all says nothing without --plan"
-            if asked.all and not asked.plan
-            else "--plan needs a name, or --all"
-        )
-        raise UsageError(what, "fedcli reproduce fedheal-table3 --plan, or reproduce --all --plan")
-    files = (
-        [*recipes.names().values()] if asked.recipe is None else recipes.recipes_of(asked.recipe)
+    hint = "fedcli reproduce fedheal-table3 --plan, or reproduce --all --plan"
+    if not with_plan:
+        raise UsageError("--all says nothing without --plan", hint)
+    if every_recipe == bool(options.recipe):
+        raise UsageError("--plan needs a name, or --all", hint)
+    files = list(recipes.names().values())
+    if options.recipe is not None:
+        files = recipes.recipes_of(options.recipe)
+    plan = planned(
+        files, options.scale, method_facts.lookup(), seeds=options.seeds, only=tuple(options.only)
     )
-    made = planned(
-        files, asked.scale, method_facts.lookup(), seeds=asked.seeds, only=tuple(asked.only)
-    )
-    show(made, asked.scale, asked.json, asked.recipe)
+    show(plan, options.scale, as_json, options.recipe)
 
 
 def _list(as_json: bool) -> None:
-    from ..reproduce import recipe as recipes
+    from ..reproduction import recipe as recipes
 
-    known = {name: recipes.load(path) for name, path in recipes.names().items()}
+    tables = [recipes.load(path) for path in recipes.names().values()]
     if as_json:
-        show_json(
-            {
-                name: {
-                    "title": of.title,
-                    "paper": of.paper,
-                    "rows": [row.name for row in of.rows],
-                    "seeds": list(of.seeds),
-                    "datasets": sorted({chain.dataset for chain in of.chains.values()}),
-                    "cells": len(of.seeds) * sum(len(row.data) for row in of.rows),
-                }
-                for name, of in known.items()
-            }
-        )
+        show_json({table.name: _described(table) for table in tables})
         return
-    rows = [[name, str(len(of.rows)), str(len(of.seeds)), of.title] for name, of in known.items()]
-    terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)
+    lines = []
+    for table in tables:
+        lines.append([table.name, str(len(table.rows)), str(len(table.seeds)), table.title])
+    terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], lines)
+
+
+def _described(table: "Recipe") -> dict[str, Any]:
+    """A recipe in the JSON of the list."""
+    return {
+        "title": table.title,
+        "paper": table.paper,
+        "rows": [row.name for row in table.rows],
+        "seeds": list(table.seeds),
+        "datasets": sorted({chain.dataset for chain in table.chains.values()}),
+        "cells": len(table.seeds) * sum(len(row.data) for row in table.rows),
+    }

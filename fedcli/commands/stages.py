@@ -10,6 +10,7 @@ from .. import console
 from ..common_options import OUTPUT
 from ..errors import FedcliError, UsageError
 from ..options import Flag
+from ..reproduction.reproduce_options import Seeds
 from ..scores.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import (
     AttackOptions,
@@ -18,7 +19,7 @@ from ..stages.options import (
     PrepareOptions,
     TrainOptions,
 )
-from .cells import Seeds, train_several
+from .cells import train_several
 from .shell.common import (
     BriefJson,
     FailIf,
@@ -143,7 +144,7 @@ def train(
     Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper;
     fedcli train fedavg fedheal fedism-plus --seeds 3
     """
-    from ..reproduce.several import methods_and_data
+    from ..reproduction.several import methods_and_data
     from ..stages import train as stage
 
     named, data = methods_and_data(methods)

@@ -24,7 +24,7 @@ from fedcli.data import sources
 from fedcli.data.corruption.corrupt import ALIASES, KINDS
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS, resolve
-from fedcli.reproduce import recipe
+from fedcli.reproduction import recipe
 
 
 def run(*words: object) -> tuple[int, str, str]:

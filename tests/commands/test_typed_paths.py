@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fedcli.commands.app import app
 from fedcli.commands.shell import defaults
 from fedcli.options import Flag, Option
-from fedcli.reproduce import flags
+from fedcli.reproduction import flags
 from fedcli.stages.options import STAGES
 
 TYPED_ONLY = "writes", "trusts", "results", "typed"

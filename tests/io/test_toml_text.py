@@ -9,7 +9,7 @@ import fedcli
 from fedcli.commands.shell import defaults
 from fedcli.errors import UsageError
 from fedcli.io import toml_text
-from fedcli.reproduce import recipe
+from fedcli.reproduction import recipe
 from fedcli.sites import policy
 
 BOMBS = {

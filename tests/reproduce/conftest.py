@@ -4,7 +4,7 @@ import pytest
 
 from fedcli.comparison import verdict
 from fedcli.reporting import page
-from fedcli.reproduce import forecast
+from fedcli.reproduction import forecast
 from fedcli.scores.statistics import intervals
 
 

@@ -4,17 +4,17 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from made_results import made
+from made_results import a_cell, made
 from scipy.stats import kendalltau
 
-from fedcli.reproduce import record
-from fedcli.reproduce.recipe import Column
-from fedcli.reproduce.shape import Printed
-from fedcli.reproduce.tables import agreement, beside
+from fedcli.reproduction import record
+from fedcli.reproduction.recipe import RecipeColumn
+from fedcli.reproduction.shape import Printed
+from fedcli.reproduction.tables import agreement, beside
 
 
 def ours(*runs, **about):
-    return record.Cell(
+    return record.ResultCell(
         mean=float(np.mean(runs)), std=None, runs=len(runs), per_run=list(runs), **about
     )
 
@@ -66,7 +66,7 @@ def test_tau_is_kendalls_and_p_is_the_share_of_orders():
 
 
 def a_table(seeds=3, scale="paper"):
-    column = Column(name="acc", data="d", score="versions/clean/accuracy")
+    column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
     cells = {
         f"row {at:02d}": agreement.judged(
             ours(*(50.0 + at + each for each in range(seeds))),
@@ -125,3 +125,11 @@ def test_rows_at_chance_are_said_once_for_each_data():
     assert said == [
         "May be no better than chance on Digits: row 00; row 01. No such row is marked as the best."
     ]
+
+
+def test_a_table_in_which_no_cell_has_a_number_is_written_too():
+    column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
+    results = made(column, {"FedAvg": a_cell(None)})
+    assert beside.main(results) == []
+    assert "tabular" not in beside.latex(results)
+    assert "## What ran" in beside.markdown(results)

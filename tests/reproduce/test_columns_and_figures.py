@@ -8,7 +8,7 @@ from tiny_recipe import TINY, write
 
 from fedcli.errors import UsageError
 from fedcli.metrics.task import ONE
-from fedcli.reproduce import places, recipe
+from fedcli.reproduction import places, recipe
 from fedcli.runs.scoring import curve
 
 GROUPED = 'dataset = "digits"\nevaluate = { by = ["domain"] }'

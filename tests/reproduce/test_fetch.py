@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from fedcli.commands.app import app
 from fedcli.data import sources
 from fedcli.data.sources import cards
-from fedcli.reproduce import raw, recipe
+from fedcli.reproduction import raw, recipe
 
 RECIPE = """
 title = "Two networks' teachers"

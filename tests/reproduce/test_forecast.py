@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from fedcli.bench.estimate import Estimate
-from fedcli.reproduce import forecast
-from fedcli.reproduce.jobs import Place
+from fedcli.reproduction import forecast
+from fedcli.reproduction.jobs import Place
 from fedcli.runs.train_options import TrainOptions
 
 IMAGES = {"small": 100, "large": 300}
@@ -32,12 +32,12 @@ def measured(monkeypatch):
     for name, made in {
         "_measured": estimate,
         "_plan": lambda kind, source: kind,
-        "_cost": lambda kind: kind,
+        "_kind": lambda kind: kind,
         "is_done": lambda kind, source, runs: kind == "done",
         "images": lambda source: IMAGES[source.name],
         "_reckoned": lambda kind, source: (5.0, 7.0 if kind == "slow" else 1.0),
         "_in_turn": list,
-        "_Kept": lambda place, kinds: SimpleNamespace(known={}, add=lambda cost, one: None),
+        "_Kept": lambda place, kinds: SimpleNamespace(estimates={}, add=lambda cost, one: None),
     }.items():
         monkeypatch.setattr(forecast, name, made)
     return limits
@@ -103,14 +103,14 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     data.write_text("{}", encoding="utf-8")
     place, one = Place(tmp_path), Estimate(1.0, 2, 3.0, 4, 5, 6, 1, {}, {})
     forecast._Kept(place, {"a": data, "b": data}).add("a", one)
-    assert forecast._Kept(place, {"a": data, "b": data}).known == {"a": one}
-    assert not forecast._Kept(Place(tmp_path, ("cuda",)), {"a": data}).known
+    assert forecast._Kept(place, {"a": data, "b": data}).estimates == {"a": one}
+    assert not forecast._Kept(Place(tmp_path, ("cuda",)), {"a": data}).estimates
     data.write_text("{ }", encoding="utf-8")
-    assert not forecast._Kept(place, {"a": data}).known
+    assert not forecast._Kept(place, {"a": data}).estimates
     data.write_text("{}", encoding="utf-8")
     file = tmp_path / "forecasts.json"
     kept = file.read_text(encoding="utf-8")
-    assert forecast._Kept(place, {"a": data}).known
+    assert forecast._Kept(place, {"a": data}).estimates
     for text in (
         "[",
         "[]",
@@ -120,4 +120,4 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
         kept.replace(": 3.0", ": NaN"),
     ):
         file.write_text(text, encoding="utf-8")
-        assert not forecast._Kept(place, {"a": data}).known
+        assert not forecast._Kept(place, {"a": data}).estimates

@@ -9,11 +9,11 @@ from tiny_recipe import TINY, write
 
 from fedcli.errors import UsageError
 from fedcli.reporting.table import number as number_of
-from fedcli.reproduce import recipe
-from fedcli.reproduce.recipe import Column
-from fedcli.reproduce.shape import Layout, Printed
-from fedcli.reproduce.tables import layout
-from fedcli.reproduce.tables.agreement import FEW, OUTSIDE, UNKNOWN, WITHIN
+from fedcli.reproduction import recipe
+from fedcli.reproduction.recipe import RecipeColumn
+from fedcli.reproduction.shape import Printed, PrintedLayout
+from fedcli.reproduction.tables import layout
+from fedcli.reproduction.tables.agreement import FEW, OUTSIDE, UNKNOWN, WITHIN
 
 VERDICTS = WITHIN, OUTSIDE, FEW, UNKNOWN
 
@@ -30,12 +30,12 @@ VERDICTS = WITHIN, OUTSIDE, FEW, UNKNOWN
     ],
 )
 def test_a_word_is_taken_from_a_name_as_a_whole(name, words, rest, word):
-    assert layout.taken(name, words) == (rest, word)
+    assert layout.without_word(name, words) == (rest, word)
 
 
 def numbers(names, rows, published):
     """Results of these columns and rows; published: "row|column" of those that the paper has."""
-    columns = [Column(name=name, data="d", score="versions/clean/accuracy") for name in names]
+    columns = [RecipeColumn(name=name, data="d", score="versions/clean/accuracy") for name in names]
     result = made(columns[0], dict.fromkeys(rows, a_cell(1.0)))
     made_rows = [
         row.model_copy(
@@ -58,7 +58,7 @@ def numbers(names, rows, published):
 
 def drawn(result, **shape):
     """Title -> heads and lines of each table."""
-    tables = layout.tables(result.model_copy(update={"layout": Layout(**shape)}), "")
+    tables = layout.tables(result.model_copy(update={"layout": PrintedLayout(**shape)}), "")
     return {
         table.title: (
             [(column.over, column.name) for column in table.columns[1:]],
@@ -126,7 +126,7 @@ def test_every_published_number_has_a_place_of_its_own():
     for path in recipe.names().values():
         table = recipe.load(path)
         spots = [
-            layout.spot(table.layout, row, column)[:2]
+            layout.spot_at(table.layout, row, column)[:2]
             for row in table.rows
             for column in table.columns
             if column.name in table.numbers.get(row.name, {})
@@ -159,7 +159,7 @@ def test_the_papers_numbers_on_the_docs_page_are_the_published_ones():
 
 
 def test_a_printed_number_outside_of_our_interval_has_the_mark_and_no_other():
-    column = Column(name="ACC", data="d", score="versions/clean/accuracy")
+    column = RecipeColumn(name="ACC", data="d", score="versions/clean/accuracy")
     published = Printed(mean=1.0)
     cells = {verdict: a_cell(9.0, published=published, verdict=verdict) for verdict in VERDICTS}
     (table,) = layout.tables(made(column, cells), "")

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
-from fedcli.reproduce import expand, jobs, shared
-from fedcli.reproduce.jobs import Place, fitting, make_data, spread
-from fedcli.reproduce.shared import Board, Outcome, Shared, dealt
+from fedcli.reproduction import expand, jobs, shared
+from fedcli.reproduction.jobs import Place, fitting, make_data, spread
+from fedcli.reproduction.shared import Board, Outcome, Shared, dealt
 
 LINE = "fedcli reproduce tiny.toml --scale smoke --jobs 1 --work"
 TABLE = "results.json", "table.md"

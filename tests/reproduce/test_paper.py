@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
-from fedcli.reproduce import raw, recipe
-from fedcli.reproduce.recipe import Column
-from fedcli.reproduce.shape import Printed
-from fedcli.reproduce.tables import paper
-from fedcli.reproduce.tables.agreement import OUTSIDE, WITHIN
+from fedcli.reproduction import raw, recipe
+from fedcli.reproduction.recipe import RecipeColumn
+from fedcli.reproduction.shape import Printed
+from fedcli.reproduction.tables import paper
+from fedcli.reproduction.tables.agreement import OUTSIDE, WITHIN
 
 TINY = """
 title = "Tiny, {title}"
@@ -129,7 +129,7 @@ def test_folders_and_files_go_to_the_recipes_that_read_them():
 
 
 def test_a_table_agrees_in_the_numbers_that_lie_within_our_intervals(tmp_path):
-    column = Column(name="ACC", data="d", score="versions/clean/accuracy")
+    column = RecipeColumn(name="ACC", data="d", score="versions/clean/accuracy")
     about = {"published": Printed(mean=1.0), "difference": 8.0, "half": 2.0}
     cells = {
         "A": a_cell(9.0, verdict=WITHIN, **about),

@@ -16,13 +16,13 @@ from fedcli.commands.app import app
 from fedcli.commands.planned import sentences
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS, resolve
-from fedcli.reproduce import expand, plan, recipe
+from fedcli.reproduction import expand, plan, recipe
 from fedcli.stages.train import resolved
 
 EACH = """
 import sys, time
 from fedcli.commands import method_facts
-from fedcli.reproduce import plan, recipe
+from fedcli.reproduction import plan, recipe
 facts, longest = method_facts.lookup(), 0
 for path in recipe.names().values():
     begin = time.process_time()
@@ -160,8 +160,8 @@ def test_passes_are_those_that_methods_state(facts):
 
 
 def test_hours_are_of_the_slowest_of_arithmetic_memory_and_steps():
-    one = plan.Training(0, steps=7.2e6, operations=3.6e15, traffic=7.2e12, memory=0, disk=0)
-    made = plan.Plan(tables=[plan.Table("a", 1, 1, (one,))])
+    one = plan.TrainingCost(0, steps=7.2e6, operations=3.6e15, traffic=7.2e12, memory=0, disk=0)
+    made = plan.Plan(tables=[plan.PlannedTable("a", 1, 1, (one,))])
     device = {
         "precision": "fp32",
         "flops": 2e12,

@@ -6,7 +6,7 @@ import pytest
 from tiny_recipe import TINY, write
 
 from fedcli.errors import UsageError
-from fedcli.reproduce import recipe
+from fedcli.reproduction import recipe
 
 PUBLISHED = {
     '{"rows": {"FedAvg": ["accuracy"]}}': "rows.FedAvg should be a valid table",

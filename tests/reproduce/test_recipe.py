@@ -6,8 +6,8 @@ from tiny_recipe import TINY, write
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS
 from fedcli.methods.mixins import ContinuesRun, LearnsFromTeacher
-from fedcli.reproduce import expand, raw, recipe
-from fedcli.reproduce.expand import read_seeds
+from fedcli.reproduction import expand, raw, recipe
+from fedcli.reproduction.expand import read_seeds
 from fedcli.stages.train import resolved
 
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from fedcli import extensions
 from fedcli.commands.app import app
 from fedcli.reporting import page
-from fedcli.reproduce import expand, jobs, raw, recipe, script
-from fedcli.reproduce.shared import Board
+from fedcli.reproduction import expand, jobs, raw, recipe, script
+from fedcli.reproduction.shared import Board
 
 TINY = """
 title = "Two methods on scanned digits"

@@ -14,14 +14,14 @@ from fedcli.comparison.tested import Leads
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting.writers import starred
-from fedcli.reproduce import findings as of_rows
-from fedcli.reproduce import record, results
-from fedcli.reproduce.expand import Cell
-from fedcli.reproduce.findings import Findings, marks, score_tested
-from fedcli.reproduce.jobs import Outcome
-from fedcli.reproduce.recipe import Column, Recipe, Row
-from fedcli.reproduce.shape import Printed
-from fedcli.reproduce.tables import beside
+from fedcli.reproduction import findings as of_rows
+from fedcli.reproduction import record, results
+from fedcli.reproduction.expand import RecipeCell
+from fedcli.reproduction.findings import Findings, marks, score_tested
+from fedcli.reproduction.jobs import Outcome
+from fedcli.reproduction.recipe import Recipe, RecipeColumn, RecipeRow
+from fedcli.reproduction.shape import Printed
+from fedcli.reproduction.tables import beside
 from fedcli.scores.table import Where
 
 
@@ -74,7 +74,7 @@ SCORES = scores_of(
 )
 def test_a_column_is_a_place_in_the_scores(score, unit, at, rounds):
     one = recipe(("FedAvg", "fedavg"), reference="FedAvg", at=at)
-    one = with_columns(one, Column(name="c", data="d", score=score, unit=unit))
+    one = with_columns(one, RecipeColumn(name="c", data="d", score=score, unit=unit))
     assert findings(one, {"FedAvg": SCORES}).columns("FedAvg") == {"c": {0: pytest.approx(rounds)}}
 
 
@@ -107,7 +107,7 @@ def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
 
 @pytest.mark.parametrize(("lower", "lead"), [(False, [-4.0, -2.0]), (True, [2.0, 2.0])])
 def test_a_difference_to_the_best_other_row_is_to_the_best_by_its_mean(lower, lead):
-    column = Column(
+    column = RecipeColumn(
         name="lead",
         data="d",
         score="versions/clean/accuracy",
@@ -124,9 +124,11 @@ def test_a_difference_to_the_best_other_row_is_to_the_best_by_its_mean(lower, le
 
 
 def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
-    less = Column(name="less", data="d", unit="points", minus="FedAvg")
+    less = RecipeColumn(name="less", data="d", unit="points", minus="FedAvg")
     both = recipe(("FedAvg", "fedavg"), ("SALT", "salt"), reference="FedAvg")
-    both = with_columns(both, Column(name="acc", data="d", score="versions/clean/accuracy"), less)
+    both = with_columns(
+        both, RecipeColumn(name="acc", data="d", score="versions/clean/accuracy"), less
+    )
     mine, base = {0: [70.0, 74.0], 1: [71.0]}, {0: [69.0, 70.0]}
     rounds = {"FedAvg": {"acc": base, "less": base}, "SALT": {"acc": mine, "less": mine}}
     assert of_rows.with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
@@ -136,7 +138,9 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
 
 
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
-    column = Column(name="v", data="d", score="best_on_validation/validation", validation=True)
+    column = RecipeColumn(
+        name="v", data="d", score="best_on_validation/validation", validation=True
+    )
     result = made(
         column,
         {"q=1": a_cell(70.0, 1.0), "q=2": a_cell(60.0, 1.0), "beta=1": a_cell(65.0, 1.0)},
@@ -153,7 +157,7 @@ def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods(
 
 
 def test_single_bytes_show_in_megabytes():
-    column = Column(name="up", data="d", score="bytes/up", unit="MB", lower=True)
+    column = RecipeColumn(name="up", data="d", score="bytes/up", unit="MB", lower=True)
     marks = {"up": record.Marked(best=["b"], doubtful=[], tested=False)}
     result = made(column, {"a": a_cell(44.754712), "b": a_cell(44.754708)}, marks=marks)
     assert as_text(only(result)) == [["a", "44.754712"], ["b", "44.754708 *"]]
@@ -164,7 +168,9 @@ def test_single_bytes_show_in_megabytes():
     [((37.90, 37.87), 13.5, []), ((60.0, 40.0), 1.5, ["a"]), ((60.0, 40.0), None, ["a"])],
 )
 def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, marks):
-    column = Column(name="v", data="d", score="best_on_validation/validation", validation=True)
+    column = RecipeColumn(
+        name="v", data="d", score="best_on_validation/validation", validation=True
+    )
     cells = {name: a_cell(mean, std) for name, mean in zip("ab", means, strict=True)}
     table = beside.on_validation(made(column, cells, seeds=(0, 1)))
     assert [row[0].text for row in table.rows if row[1].best] == marks
@@ -172,14 +178,14 @@ def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, mar
 
 
 def test_a_study_of_ones_own_has_no_table_of_ours():
-    column = Column(name="acc", data="d", score="versions/clean/accuracy")
+    column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
     for published, title in ((None, "Scores"), (Printed(mean=61.0), "Ours, above the paper's")):
         assert only(made(column, {"a": a_cell(60.0, published=published)})).title == title
 
 
 def test_results_of_another_version_are_read_and_broken_ones_are_told(tmp_path):
     column, file = (
-        Column(name="acc", data="d", score="versions/clean/accuracy"),
+        RecipeColumn(name="acc", data="d", score="versions/clean/accuracy"),
         tmp_path / "results.json",
     )
     body = made(column, {"FedAvg": a_cell(60.0, published=Printed(mean=97.0))}).body()
@@ -194,11 +200,11 @@ def test_results_of_another_version_are_read_and_broken_ones_are_told(tmp_path):
 
 
 def outcome(row, seed=0):
-    return Outcome(Cell(row, "d", "", seed, (), (), ()), Path(f"{row}-{seed}/scores.json"))
+    return Outcome(RecipeCell(row, "d", "", seed, (), (), ()), Path(f"{row}-{seed}/scores.json"))
 
 
 def recipe(*rows, reference, **about):
-    rows = tuple(Row(name=name, method=method, data=("d",)) for name, method in rows)
+    rows = tuple(RecipeRow(name=name, method=method, data=("d",)) for name, method in rows)
     return Recipe.model_construct(
         name="r", title="", reference=reference, chains={}, rows=rows, columns=(), **about
     )
@@ -220,7 +226,7 @@ def findings(recipe, scores):
 
 def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     both = recipe(("FedAvg", "fedavg"), ("Ditto", "ditto"), reference="FedAvg")
-    column = Column(name="own", data="d", score="personal/personal/clean/auc")
+    column = RecipeColumn(name="own", data="d", score="personal/personal/clean/auc")
     own = scores_of(
         {"versions": {}, "personal": {"personal": {"clean": {"auc": over(None)}, "groups": {}}}}
     )
@@ -228,7 +234,7 @@ def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     assert found.has(column)
     assert not findings(both, {"FedAvg": SCORES}).has(column)
     with pytest.raises(UsageError, match="column 'own': scores.json has no 'clients/\\*/acc'"):
-        found.has(Column(name="own", data="d", score="clients/*/acc"))
+        found.has(RecipeColumn(name="own", data="d", score="clients/*/acc"))
 
 
 def test_only_a_version_of_the_test_images_has_a_test():
@@ -240,7 +246,8 @@ def test_only_a_version_of_the_test_images_has_a_test():
         "clean/calibration_error",
     )
     tested = [
-        score_tested(Column(name="c", data="d", score=f"versions/{place}")) for place in places
+        score_tested(RecipeColumn(name="c", data="d", score=f"versions/{place}"))
+        for place in places
     ]
     assert tested == [
         Where("clean", metric="accuracy"),
@@ -260,9 +267,9 @@ def test_a_score_of_two_classes_is_marked_by_its_test(tmp_path):
     paths = {
         name: scored(tmp_path / name, model(skill, 0, 2, y), y=y) for name, skill in skills.items()
     }
-    done = [Outcome(Cell(name, "d", "", 0, (), (), ()), path) for name, path in paths.items()]
+    done = [Outcome(RecipeCell(name, "d", "", 0, (), (), ()), path) for name, path in paths.items()]
     runs = {run.path: run for run in read(list(paths.values()))}
-    column = Column(name="AUC", data="d", score="versions/clean/auc_binary")
+    column = RecipeColumn(name="AUC", data="d", score="versions/clean/auc_binary")
     rows = made(column, {"FedAvg": a_cell(60.0), "FedHEAL": a_cell(80.0)}).rows
     marked = marks(Findings(with_columns(two, column), done, runs), rows)
     assert marked == {"AUC": record.Marked(best=["FedHEAL"], doubtful=[], tested=True)}
@@ -272,7 +279,7 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     three = recipe(
         ("FedAvg", "fedavg"), ("FedProx", "fedprox"), ("Ditto", "ditto"), reference="FedAvg"
     )
-    column = Column(name="acc", data="d", score="versions/clean/accuracy")
+    column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
     rows = *three.rows[:2], three.rows[2].model_copy(update={"scores_of": "mean_personal"})
     three = with_columns(three.model_copy(update={"rows": rows}), column)
     found = findings(three, dict.fromkeys((row.name for row in rows), SCORES))
@@ -306,7 +313,8 @@ def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path)
     runs = {run.path: run for run in read(paths)}
     done = [
         Outcome(
-            Cell("FedAvg", path.parent.name, path.parts[len(tmp_path.parts)], 0, (), (), ()), path
+            RecipeCell("FedAvg", path.parent.name, path.parts[len(tmp_path.parts)], 0, (), (), ()),
+            path,
         )
         for path in paths
     ]

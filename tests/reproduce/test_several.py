@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
-from fedcli.reproduce.expand import Cell
-from fedcli.reproduce.jobs import devices
-from fedcli.reproduce.several import methods_and_data
+from fedcli.reproduction.expand import RecipeCell
+from fedcli.reproduction.jobs import devices
+from fedcli.reproduction.several import methods_and_data
 from fedcli.stages.options import TrainOptions
 
 
@@ -115,7 +115,9 @@ def test_small_networks_have_a_core_each_and_a_large_one_has_them_all(monkeypatc
 
     def of(**options):
         return [
-            Cell("a", "data", "", seed, (), TrainOptions("fedavg", seed=seed, **options), None)
+            RecipeCell(
+                "a", "data", "", seed, (), TrainOptions("fedavg", seed=seed, **options), None
+            )
             for seed in range(5)
         ]
 
@@ -129,5 +131,5 @@ def test_small_networks_have_a_core_each_and_a_large_one_has_them_all(monkeypatc
         == ("cpu",)
     )
     assert devices("cpu", 4, of(model="resnet18")) == ("cpu",) * 4
-    monkeypatch.setattr("fedcli.reproduce.jobs.free", lambda device: 2**31)
+    monkeypatch.setattr("fedcli.reproduction.jobs.free", lambda device: 2**31)
     assert devices("cpu", None, of()) == ("cpu",) * 2

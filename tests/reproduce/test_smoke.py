@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.data import sources
-from fedcli.reproduce import forecast, raw, recipe
+from fedcli.reproduction import forecast, raw, recipe
 
 PAPERS = {  # name -> what the names of its rows contain, or all rows
     "fairfedmed-figure5": ("FairLoRA, ", "FairLoRA"),

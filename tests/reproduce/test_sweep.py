@@ -13,7 +13,7 @@ from fedcli.commands.app import app
 from fedcli.data import manifest, shared_patients
 from fedcli.errors import UsageError
 from fedcli.metrics.task import ONE
-from fedcli.reproduce import sweep
+from fedcli.reproduction import sweep
 from fedcli.stages.options import PartitionOptions
 
 
@@ -203,5 +203,5 @@ def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path, no_pa
 )
 def test_a_sweep_over_sites_names_them(tmp_path, over, said):
     with pytest.raises(UsageError, match=said):
-        text, *_ = sweep.asked(over)
+        text, *_ = sweep.read_axes(over)
         sweep.leaving_out(text, make_chain(tmp_path), PartitionOptions(by=["sex"]))

@@ -1,19 +1,20 @@
 """Results of a reproduction, made up."""
 
-from fedcli.reproduce import record
+from fedcli.reproduction import record
 
 UNMARKED = record.Marked(best=[], doubtful=[], tested=False)
 
 
 def a_cell(mean, std=None, **about):
-    return record.Cell(mean=mean, std=std, runs=1, per_run=[], **about)
+    return record.ResultCell(mean=mean, std=std, runs=1, per_run=[], **about)
 
 
 def made(column, cells, scale="paper", seeds=(0,), **about):
     """Results of one column, a row per cell."""
     none = {"label": None, "rule": None, "command": "", "holes": {}, "warnings": [], "scores": {}}
     rows = [
-        record.Row(name=name, cells={column.name: cell}, **none) for name, cell in cells.items()
+        record.ResultRow(name=name, cells={column.name: cell}, **none)
+        for name, cell in cells.items()
     ]
     fixed = {
         "recipe": "r",

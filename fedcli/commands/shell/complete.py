@@ -35,7 +35,7 @@ def datasets(incomplete: str) -> list[str]:
 
 
 def recipes(incomplete: str) -> list[str]:
-    from ...reproduce.recipe import names
+    from ...reproduction.recipe import names
 
     return [
         *_beginning(names(), incomplete),

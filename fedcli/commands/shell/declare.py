@@ -67,7 +67,7 @@ def with_flags(run: Run, options: Iterable[Option], stage: type[Options] | None 
         values |= _typed(own, context, given) | {name: given[name] for name in asked}
         run(*([stage.from_flags(_typed(of_stage, context, given))] if stage else []), **values)
 
-    panel = OUTPUT if stage else ""
+    panel = OUTPUT if stage and stage.panel else ""
     flags = [_parameter(option, stage.stage, stage.panel) for option in of_stage] if stage else []
     flags += [_parameter(option, getattr(run, "__name__", ""), panel) for option in own]
     first = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)

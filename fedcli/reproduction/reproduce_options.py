@@ -1,0 +1,109 @@
+"""The options of what plays the cells of recipes: reproduce, run, and those that sweep shares with
+them."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from ..common_options import WORK, Wait, Work
+from ..options import Flag, Options
+
+Raw = Annotated[
+    Sequence[str],
+    "folder of a dataset as downloaded; may be repeated",
+    Flag("[NAME=]DIR", access="reads"),
+]
+File = Annotated[
+    Sequence[str],
+    "a file that the recipe asks for, such as a teacher; may be repeated",
+    Flag("NAME=PATH", access="reads"),
+]
+Scale = Annotated[
+    Literal["paper", "small", "smoke"],
+    "paper as published, small for hours on a laptop, smoke for seconds on synthetic samples; "
+    "with --raw, smoke too "
+    "prepares the whole folder, which may take minutes or more",
+]
+Seeds = Annotated[
+    str | None,
+    "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0",
+    Flag("N|SEED,..."),
+]
+Only = Annotated[
+    Sequence[str], "the row of this name, or cells with this text; may be repeated", Flag("TEXT")
+]
+Part = Annotated[
+    str,
+    "play this part of the cells alone, such as 3/8, the third of eight that take about as long; "
+    "the last part to end "
+    "writes the table",
+    Flag("I/N"),
+]
+Jobs = Annotated[
+    int | None,
+    "cells at a time, each in a process, in [1, 256]; default: one per core where networks are "
+    "small, else 1, or with "
+    "cuda as --at-once says",
+]
+AtOnce = Annotated[
+    int | None,
+    "cells at a time on each GPU, in [1, 64], fewer where its memory holds fewer; default: 1",
+]
+Device = Annotated[str, "cpu, cuda (all GPUs) or cuda:N"]
+Precision = Annotated[
+    Literal["fp32", "tf32", "bf16", "auto"] | None,
+    "precision of every training; default: as the recipe says",
+]
+
+
+@dataclass(frozen=True)
+class ReproduceOptions(Options):
+    """The cells of a recipe at a scale, trained and scored."""
+
+    stage: ClassVar[str] = "reproduce"
+    panel: ClassVar[str] = ""
+    recipe: Annotated[
+        str | None,
+        "name of a recipe or of a paper, or a recipe's file; default: the list",
+        Flag(argument=True, access="reads"),
+    ] = None
+    _: KW_ONLY
+    raw: Raw = ()
+    file: File = ()
+    scale: Scale = "paper"
+    seeds: Seeds = None
+    only: Only = ()
+    cells: Part = ""
+    jobs: Jobs = None
+    at_once: AtOnce = None
+    device: Device = "cpu"
+    precision: Precision = None
+    work: Work = WORK
+    wait: Wait = False
+
+
+@dataclass(frozen=True)
+class RunOptions(Options):
+    """The cells of an experiment of the user's own; every other field is one of
+    ReproduceOptions."""
+
+    stage: ClassVar[str] = "run"
+    panel: ClassVar[str] = ""
+    recipe: Annotated[
+        Path,
+        "an experiment of your own, as recipes/README.md",
+        Flag("FILE.toml", argument=True, access="reads"),
+    ]
+    _: KW_ONLY
+    raw: Raw = ()
+    file: File = ()
+    seeds: Seeds = None
+    only: Only = ()
+    cells: Part = ""
+    jobs: Jobs = None
+    at_once: AtOnce = None
+    device: Device = "cpu"
+    precision: Precision = None
+    work: Work = WORK
+    wait: Wait = False
