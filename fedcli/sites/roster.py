@@ -101,7 +101,7 @@ def _data(path: Path) -> Path | None:
     folder = path if path.is_dir() else path.parent
     if path.is_dir() or path.name in ("settings.json", "run.json"):
         if (folder / "settings.json").is_file():
-            return folder / folders.asked(folder)["data_path"]
+            return folder / folders.read_settings(folder)["data_path"]
         if (folder / "run.json").is_file():
             return manifest.parent(folder / "run.json", *OF_DATA)
     known = [folder / f"{kind}.json" for kind in OF_DATA]

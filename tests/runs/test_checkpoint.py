@@ -84,14 +84,14 @@ def test_changed_settings_are_refused(cut, name):
     settings["options"][name] = 3
     path.write_text(json.dumps(settings))
     with pytest.raises(HashError, match=r"settings.json was changed since the run was begun"):
-        folder.asked(cut[0])
+        folder.read_settings(cut[0])
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "7", '{"options": 3}', "\x00"])
 def test_settings_of_another_shape_are_refused_with_a_sentence(cut, text):
     (cut[0] / "settings.json").write_text(text)
     with pytest.raises(FedcliError, match=r"settings.json (is damaged|holds zero bytes)"):
-        folder.asked(cut[0])
+        folder.read_settings(cut[0])
 
 
 def test_only_states_are_removed_from_the_folder_of_states(tmp_path):
