@@ -167,7 +167,7 @@ def fits(method: Any) -> list[Fit]:
 
     alone = method.local.works_without_server and method.aggregator.works_without_server
     fits = [Fit("--single-site", alone, "" if alone else "its clients need what others send")]
-    private = UNCOVERED.found(TrainOptions(), method, {})
+    private = UNCOVERED.culprit(TrainOptions(), method, {})
     fits.append(
         Fit("--dp-sgd", not private, UNCOVERED.sentence.format(m=method) if private else "")
     )
