@@ -123,8 +123,9 @@ def save_model(
 ) -> None:
     """Write the global model by tensor name, and what each client keeps of its own.
 
-    counts: images of every client, in roster order. Where tensors never leave the clients, the global
-    model holds their mean by image count, which is for scoring only and is sent to nobody.
+    counts: images of every client, in roster order. Where tensors never leave the
+    clients, the global model holds their mean by image count, which is for scoring only and is sent
+    to nobody.
     """
     named = layout.named(theta, mean_own(clients, counts))
     tensors = {f"model/{name}": tensor for name, tensor in named.items()}
@@ -138,7 +139,7 @@ def save_model(
 
 
 def mean_own(clients: Mapping[str, ClientState], counts: dict[str, int]) -> torch.Tensor | None:
-    """The mean by image count of the numbers [Q] that clients keep to themselves; None without any."""
+    """The mean by image count of the numbers [Q] that stay at clients; None without any."""
     own = {client: clients[client]["own"] for client in counts if "own" in clients.get(client, {})}
     return _mean(own, counts) if own else None
 
@@ -179,7 +180,7 @@ def model_file(folder: Path, round: int | str) -> Path:
 
 
 def load_model(run: Run, round: int | str, client: str | None = None) -> None:
-    """Put the global model of a round, or BEST, into run.net; with a client, its tensors over it."""
+    """Put the global model of a round, or BEST, into run.net; with a client, its tensors too."""
     path = model_file(run.path.parent, round)
     tensors = read_tensors(path, run.device)
     run.layout.load(_joined(path, tensors, run.layout.shapes))
@@ -196,7 +197,7 @@ def load_model(run: Run, round: int | str, client: str | None = None) -> None:
 
 
 def _joined(path: Path, tensors: Tensors, shapes: dict[str, torch.Size]) -> torch.Tensor:
-    """The tensors of a model file as one vector. Raises FedcliError where one is missing or not finite."""
+    """The tensors of a model file as one vector. Raises FedcliError for one that is not usable."""
     parts = []
     for name, shape in shapes.items():
         tensor = tensors.get(f"model/{name}")
@@ -250,7 +251,7 @@ def has_personal_models(run: Run) -> bool:
 
 
 def trains_alone(run: Run) -> bool:
-    """Tell whether every client trained alone, so that the only global model is the untrained start."""
+    """Tell whether every client trained alone, so that the global model is the untrained start."""
     return run.manifest.options.get("single_site", False)
 
 

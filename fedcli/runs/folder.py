@@ -1,4 +1,4 @@
-"""The folder of a training: its settings, its lock, its lines, and the states of an unfinished run."""
+"""The folder of a training: its settings, its lock, its lines and its states."""
 
 import hashlib
 import json
@@ -152,7 +152,7 @@ def seen_back(folder: Path, path: str | None) -> str | None:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The content of settings.json. Raises FedcliError if it is damaged, HashError if it was changed."""
+    """The content of settings.json. Raises FedcliError where it is damaged, HashError if changed."""
     path = folder / "settings.json"
     settings = read_json(path, SETTINGS, "remove its folder and train again")
     digest = settings.pop("sha256")
@@ -171,7 +171,10 @@ def _digest(settings: dict[str, Any]) -> str:
 
 @contextmanager
 def claimed(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold the run folder, so that two processes never train into one; `wait` for another one that does."""
+    """Hold the run folder, so that two processes never train into one.
+
+    wait: until another process has trained into it, in place of an error.
+    """
     report = console.status if wait else None
     with held(folder / ".lock", f"another process is training into {folder}", BUSY, told=report):
         for name in ("state", "models"):
@@ -305,7 +308,7 @@ def _sealed(path: Path) -> dict[str, Any]:
 
 
 def _verify(folder: Path, sealed: dict[str, Any], round: int) -> None:
-    """Raise HashError where a line or a model up to this round was changed, FedcliError for lost lines."""
+    """Raise HashError for a changed line or model up to this round, FedcliError for lost lines."""
     record = folder / "rounds.jsonl"
     lines = read_lines(record)
     if len(lines) < round:

@@ -83,7 +83,7 @@ def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list
 
 
 def data_of(run: Path, *kinds: str) -> Path:
-    """The data that a run was trained on, or its nearest ancestor of these kinds. Raises FedcliError."""
+    """The data of a run, or its nearest ancestor of these kinds. Raises FedcliError."""
     kinds = kinds or ("corruption", "partition")
     # sites too, so that the data of a run that this one began from do not come first
     data = manifest.parent(run, *kinds, "sites")

@@ -62,7 +62,7 @@ def needed(method: Method, model: str) -> list[str]:
 
 
 def model_of(run: Manifest) -> str:
-    """The network of a finished run, by the name under which it is built here. Raises UsageError, HashError."""
+    """The name under which the network of a finished run is built. Raises UsageError, HashError."""
     name = run.body["model"]["name"]
     recorded = run.options.get("code", {}).get(name, {})
     if "file" in recorded:
@@ -125,7 +125,7 @@ def opens_files(method: str, model: str) -> bool:
 
 
 def refuse_bare_resume(folder: Path, options: dict[str, Any], command: list[str]) -> None:
-    """Refuse to go on with a run whose code is in a file that no command names. Raises UsageError."""
+    """Raise UsageError for an unfinished run whose code is in a file that no command names."""
     for code in options.get("code", {}).values():
         if "file" not in code:
             continue

@@ -341,7 +341,7 @@ class _Training:
         return state
 
     def _checkpoint(self, seconds: float, writer: ThreadPoolExecutor) -> None:
-        """Write the state when it is due: by count, or when writing stays under its share of the time."""
+        """Write the state when it is due: by count, or within its share of the time."""
         self.spent += seconds
         is_due = self.written <= STATE_SHARE * self.spent
         if self.checkpoint_every:
