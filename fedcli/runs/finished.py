@@ -127,8 +127,8 @@ def save_model(
     clients, the global model holds their mean by image count, which is for scoring only and is sent
     to nobody.
     """
-    named = layout.named(theta, mean_own(clients, counts))
-    tensors = {f"model/{name}": tensor for name, tensor in named.items()}
+    model = layout.named(theta, mean_own(clients, counts))
+    tensors = {f"model/{name}": tensor for name, tensor in model.items()}
     for row, client in enumerate(counts):  # in roster order: equal bytes
         memory = clients.get(client, {})
         for name in PERSONAL:
@@ -140,8 +140,12 @@ def save_model(
 
 def mean_own(clients: Mapping[str, ClientState], counts: dict[str, int]) -> torch.Tensor | None:
     """The mean by image count of the numbers [Q] that stay at clients; None without any."""
-    own = {client: clients[client]["own"] for client in counts if "own" in clients.get(client, {})}
-    return _mean(own, counts) if own else None
+    tensors = {}
+    for client in counts:
+        memory = clients.get(client, {})
+        if "own" in memory:
+            tensors[client] = memory["own"]
+    return _mean(tensors, counts) if tensors else None
 
 
 def _mean(tensors: Tensors, counts: dict[str, int]) -> torch.Tensor:

@@ -152,7 +152,7 @@ def seen_back(folder: Path, path: str | None) -> str | None:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The content of settings.json. Raises FedcliError where it is damaged, HashError if changed."""
+    """The content of settings.json. Raises FedcliError if damaged, HashError if changed."""
     path = folder / "settings.json"
     settings = read_json(path, SETTINGS, "remove its folder and train again")
     digest = settings.pop("sha256")
@@ -275,12 +275,12 @@ def save_state(folder: Path, state: RunState, roster: list[str]) -> None:
 
 def newest_state(
     folder: Path,
-    first: RunState,
+    start: RunState,
     roster: list[str],
     device: str,
     store: ClientStateStore | None = None,
 ) -> RunState:
-    """The newest whole state of a run folder, or the first; says why a newer one is not used.
+    """The newest whole state of a run folder, or the start; a message where a newer one is damaged.
 
     Raises HashError where a line or a model that goes with it was changed.
     """
@@ -289,15 +289,15 @@ def newest_state(
             sealed = _sealed(path)
             state = states.restore(path, roster, device, store)
             numbers = len(state.theta)
-            if numbers != len(first.theta):
-                text = f"{numbers} numbers, not {len(first.theta)}"
+            if numbers != len(start.theta):
+                text = f"{numbers} numbers, not {len(start.theta)}"
                 raise FedcliError(f"{path} is of another network ({text})")
         except FedcliError as error:
             console.say(f"{error.sentence}; using the state before it")
             continue
         _verify(folder, sealed, state.round)
         return state
-    return first
+    return start
 
 
 def _sealed(path: Path) -> dict[str, Any]:

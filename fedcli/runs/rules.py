@@ -199,7 +199,7 @@ def _takes_several_labels(method: Method) -> bool:
 NO_PRIVATE = ", ".join(name for name, method in METHODS.items() if covered(method))
 SEVERAL_LABELS = ", ".join(m.name for m in METHODS.values() if _takes_several_labels(m))
 UNCOVERED = Rule(
-    lambda o, m, _: not covered(m),
+    lambda _o, m, _d: not covered(m),
     "{m.name} takes more from images than --dp-sgd covers",
     f"methods that fit: {NO_PRIVATE}, and their pairs",
 )

@@ -316,8 +316,8 @@ class _Training:
     def _drop_other_models(self) -> None:
         """Remove models that a forced resume with other --rounds left outside the last five."""
         for path in (self.folder / "models").glob("[0-9]*.h5"):
-            round = int(path.stem)
-            if not self.state.round - KEPT < round <= self.state.round:
+            number = int(path.stem)
+            if not self.state.round - KEPT < number <= self.state.round:
                 path.unlink()
 
     def _save(self, path: Path, theta: Tensor, clients: Mapping[str, ClientState]) -> None:
