@@ -87,6 +87,7 @@ def run_client(
     event = task.seed, task.round, task.client
     training = training.at(task.round, task.rounds)
     memory = dict(task.memory)
+    model_before = memory.get("model")  # read once: a state on disk gives a new tensor each time
     optimizer_state = own_state(memory)
     client = _client_round(layout, shard, task, training, memory, val)
     layout.load(task.theta)
@@ -116,7 +117,7 @@ def run_client(
     if training.keep_optimizer:
         client.memory |= steps.optimizer.kept()
     # unless the method keeps its own
-    if training.personal and client.memory.get("model") is task.memory.get("model"):
+    if training.personal and client.memory.get("model") is model_before:
         client.memory["model"] = layout.read()
     if training.dp_noise:
         theta = _with_noise(method, layout, client, training)
