@@ -160,7 +160,7 @@ class Fit(NamedTuple):
 
 def fits(method: Any) -> list[Fit]:
     """Everything that a method can or cannot be trained with, by the checks that `train` makes itself."""
-    from ..federation.engines import found
+    from ..federation.engines import registered
     from ..methods import resolve
     from ..runs.rules import UNCOVERED
     from ..runs.train_options import TrainOptions
@@ -171,7 +171,7 @@ def fits(method: Any) -> list[Fit]:
     fits.append(
         Fit("--dp-sgd", not private, UNCOVERED.sentence.format(m=method) if private else "")
     )
-    secagg: Any = found("flower-secagg")
+    secagg: Any = registered("flower-secagg")
     fits.append(_tried("--engine flower-secagg:DIR", lambda: secagg.check(method, 0)))
     if "+" in method.name:
         return fits

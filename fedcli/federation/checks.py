@@ -30,7 +30,10 @@ def broadcast(method: Method, server: Tensors) -> Tensors:
 
 
 def aggregate(
-    method: Method, theta: Tensor, updates: ClientUpdates, server: Tensors
+    method: Method,
+    theta: Tensor,
+    updates: ClientUpdates,
+    server: Tensors,
 ) -> tuple[Tensor, Tensor]:
     """New model [P] and weights [K] of the server rule, checked, with the memory that it leaves."""
     rule = method.aggregator
@@ -42,7 +45,11 @@ def aggregate(
 
 
 def post_aggregate(
-    method: Method, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    method: Method,
+    theta: Tensor,
+    updates: ClientUpdates,
+    weights: Tensor,
+    shared: Tensors,
 ) -> Tensor:
     """Model [P] after the local half's own step at the server, checked."""
     local = method.local
@@ -52,7 +59,13 @@ def post_aggregate(
     return after
 
 
-def tensors(method: Method, half: Local | Aggregator, hook: str, values: Any, title: str) -> None:
+def tensors(
+    method: Method,
+    half: Local | Aggregator,
+    hook: str,
+    values: Any,
+    title: str,
+) -> None:
     """Check a dict of tensors by name.
 
     title: of the dict in a sentence, such as "the server's memory", which may hold a RowTable too.
@@ -67,7 +80,13 @@ def tensors(method: Method, half: Local | Aggregator, hook: str, values: Any, ti
             _refuse(method, half, hook, fault, "keep it as a torch tensor")
 
 
-def model(method: Method, half: Local | Aggregator, hook: str, theta: Any, like: Tensor) -> None:
+def model(
+    method: Method,
+    half: Local | Aggregator,
+    hook: str,
+    theta: Any,
+    like: Tensor,
+) -> None:
     """Check a new global model. like: [P], the old one."""
     if not isinstance(theta, Tensor):
         fault = f"returned {_described(theta)} as the model"
@@ -146,7 +165,13 @@ def selection(method: Method, selected: Any, clients: int) -> None:
         _refuse(method, rule, "select_clients", "selected nobody", hint)
 
 
-def _refuse(method: Method, half: Local | Aggregator, hook: str, fault: str, hint: str) -> NoReturn:
+def _refuse(
+    method: Method,
+    half: Local | Aggregator,
+    hook: str,
+    fault: str,
+    hint: str,
+) -> NoReturn:
     raise ContractError(f"{hook} of {type(half).__name__} (method {method.typed}) {fault}", hint)
 
 

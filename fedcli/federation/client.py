@@ -171,13 +171,23 @@ def _client_round(
     )
 
 
-def _seeds(seed: int, round: int, client: str, epoch: int) -> dict[str, int]:
+def _seeds(
+    seed: int,
+    round: int,
+    client: str,
+    epoch: int,
+) -> dict[str, int]:
     """The seeds of one epoch."""
     event = seed, round, client, epoch
     return {"shuffle": derive("shuffle", *event), "augment": derive("augment", *event)}
 
 
-def _with_noise(method: Method, layout: Layout, client: ClientRound, training: Training) -> Tensor:
+def _with_noise(
+    method: Method,
+    layout: Layout,
+    client: ClientRound,
+    training: Training,
+) -> Tensor:
     """The client's model [P] as the server may see it.
 
     Raises FedcliError for what noise does not cover.
@@ -205,7 +215,11 @@ def _class_weights(training: Training, shard: Shard) -> Tensor | None:
 
 
 def _call(
-    method: Method, half: Local | Aggregator, hook: str, net: Network, client: ClientRound
+    method: Method,
+    half: Local | Aggregator,
+    hook: str,
+    net: Network,
+    client: ClientRound,
 ) -> None:
     """Call a hook. Raises FedcliError where it leaves what is no tensor."""
     getattr(half, hook)(net, client)

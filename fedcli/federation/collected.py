@@ -26,7 +26,12 @@ class Collected:
     """
 
     def __init__(
-        self, method: Method, theta: Tensor, round: int, expected: int, arrived: Arrived | None
+        self,
+        method: Method,
+        theta: Tensor,
+        round: int,
+        expected: int,
+        arrived: Arrived | None,
     ):
         self.method = method
         self.theta = theta
@@ -94,7 +99,12 @@ class Collected:
         raise FedcliError(text[:380], hint)
 
     def updates(
-        self, rounds: int, seed: int, lr: float, roster: int, layout: Layout
+        self,
+        rounds: int,
+        seed: int,
+        lr: float,
+        roster: int,
+        layout: Layout,
     ) -> ClientUpdates:
         """The tables of those who answered, as a server rule gets them.
 

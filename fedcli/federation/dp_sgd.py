@@ -58,7 +58,12 @@ def steps_of_epoch(images: int, batch_size: int) -> int:
     return -(-images // batch_size)
 
 
-def epsilon(noise: float, q: float, steps: int, delta: float) -> float:
+def epsilon(
+    noise: float,
+    q: float,
+    steps: int,
+    delta: float,
+) -> float:
     """Epsilon: a bound on what so many steps together reveal of one image."""
     if not steps:
         return 0.0
@@ -92,7 +97,11 @@ def _log_moment(noise: float, q: float, order: float) -> float:
 
 
 def poisson_turns(
-    shard: Shard, size: int, *, shuffle: int, augment: int
+    shard: Shard,
+    size: int,
+    *,
+    shuffle: int,
+    augment: int,
 ) -> Iterator[tuple[Tensor, Tensor | None]]:
     """The steps of one epoch, as Shard.turns() has them: indices [B], and draws of augmentation.
 
@@ -151,7 +160,13 @@ class PrivateGradient:
     noise: float  # standard deviation of the noise, in units of clip
     size: float  # B, the images of a step on average
 
-    def __call__(self, net: Network, loss: Loss, batch: Batch, client: ClientRound) -> Tensor:
+    def __call__(
+        self,
+        net: Network,
+        loss: Loss,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         """The mean loss over the batch, for the record; 0 for an empty one."""
         _, grad = client.layout.all_trainable  # [Q + T] live
         total = torch.zeros_like(grad)
@@ -174,7 +189,11 @@ class PrivateGradient:
         return loss_sum / max(count, 1)
 
     def _single(
-        self, net: Network, loss: Loss, batch: Batch, client: ClientRound
+        self,
+        net: Network,
+        loss: Loss,
+        batch: Batch,
+        client: ClientRound,
     ) -> tuple[Tensor, Tensor]:
         """The gradient of each image [B, Q + T], in the order of the layout, and its loss [B]."""
         module = _LossOf(net, loss, client)
@@ -182,7 +201,12 @@ class PrivateGradient:
         trained.sort(key=_address)
         live = {name: parameter.detach() for name, parameter in trained}
 
-        def of_one(parameters: dict[str, Tensor], x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+        def of_one(
+            parameters: dict[str, Tensor],
+            x: Tensor,
+            y: Tensor,
+            index: Tensor,
+        ) -> Tensor:
             return torch.func.functional_call(module, parameters, (x, y, index))
 
         numbers = sum(parameter.numel() for parameter in live.values())

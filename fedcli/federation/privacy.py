@@ -62,7 +62,13 @@ def _delta(s: float, epsilon: float) -> float:
     return float(np.exp(positive) * -np.expm1(difference))
 
 
-def noised_model(theta: Tensor, start: Tensor, clip: float, noise: float, seed: int) -> Tensor:
+def noised_model(
+    theta: Tensor,
+    start: Tensor,
+    clip: float,
+    noise: float,
+    seed: int,
+) -> Tensor:
     """The model [P] of a client that received `start`, its update cut and noised.
 
     Raises FedcliError for an update that is not finite.

@@ -170,7 +170,10 @@ class Federation:
 
 
 def _train_subset(
-    engine: Engine, tasks: list[Task], rule: SubsetTraining, collected: Collected
+    engine: Engine,
+    tasks: list[Task],
+    rule: SubsetTraining,
+    collected: Collected,
 ) -> None:
     """Collect the measures of every client, and the models of those that the rule selects."""
     method = collected.method
@@ -245,7 +248,13 @@ def _play_single_sites(
     )
 
 
-def cohort(roster: int, participation: float, *, seed: int, round: int) -> list[int]:
+def cohort(
+    roster: int,
+    participation: float,
+    *,
+    seed: int,
+    round: int,
+) -> list[int]:
     """Rows, rising, of the clients of a round: a share of the roster, at least one."""
     count = cohort_size(roster, participation)
     if count >= roster:

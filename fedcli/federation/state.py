@@ -69,7 +69,12 @@ def equal(value: Tensor | Mapping[str, Any], other: Tensor | Mapping[str, Any]) 
     return all(equal(value[name], other[name]) for name in other)
 
 
-def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Path:
+def save(
+    folder: Path,
+    state: RunState,
+    roster: list[str],
+    keep: int = 2,
+) -> Path:
     """Write state as folder/<round>.h5, drop all but the newest `keep`, and return its path."""
     rows = {client: row for row, client in enumerate(roster)}
     server: Tensors = {}
@@ -119,7 +124,10 @@ def saved(folder: Path) -> list[Path]:
 
 
 def restore(
-    path: Path, roster: list[str], device: str, store: ClientStateStore | None = None
+    path: Path,
+    roster: list[str],
+    device: str,
+    store: ClientStateStore | None = None,
 ) -> RunState:
     """Read a state file; clients' states stay on disk where they are large.
 
@@ -135,7 +143,12 @@ def restore(
         ) from None
 
 
-def _read(path: Path, roster: list[str], device: str, store: ClientStateStore | None) -> RunState:
+def _read(
+    path: Path,
+    roster: list[str],
+    device: str,
+    store: ClientStateStore | None,
+) -> RunState:
     parts: dict[str, ClientState] = {}
     tables: Tensors = {}
     with open_hdf5(path, TENSORS, hint=HINT) as file:
@@ -189,7 +202,10 @@ def write_tensors(path: Path, tensors: Tensors) -> None:
 
 
 def _write(
-    path: Path, size: int, tensors: Iterable[tuple[str, Tensor]], device: torch.device = CPU
+    path: Path,
+    size: int,
+    tensors: Iterable[tuple[str, Tensor]],
+    device: torch.device = CPU,
 ) -> None:
     """Write a state; its tensors that lie on the host are marked where its device is another."""
     with replace_hdf5(path, size) as file:

@@ -37,11 +37,11 @@ STATE = {
 class Optimizer:
     """Adam, AdamW or SGD over everything that a layout trains, one fused step on its flat vectors.
 
-    It has torch's defaults where the papers say nothing, and starts fresh in each round unless it is
-    kept. The arithmetic is torch's own (torch.optim.adam, adamw and sgd, fused). Its classes are not
-    used because they import a compiler, a second of every command, and allocate their state anew for
-    every client. The learning rate is a tensor where the network is on a GPU, so that a captured
-    step can be replayed with another one.
+    It has torch's defaults where the papers say nothing, and starts fresh in each round unless it
+    is kept. The arithmetic is torch's own (torch.optim.adam, adamw and sgd, fused). Its classes are
+    not used because they import a compiler, a second of every command, and allocate their state
+    anew for every client. The learning rate is a tensor where the network is on a GPU, so that a
+    captured step can be replayed with another one.
     """
 
     def __init__(self, layout: Layout, name: str):
@@ -142,7 +142,13 @@ Turns = Iterable[tuple[Tensor, Tensor | None]]
 class Steps:
     """Takes the local steps of every client that uses this network."""
 
-    def __init__(self, local: Local, net: Network, layout: Layout, optimizer: str):
+    def __init__(
+        self,
+        local: Local,
+        net: Network,
+        layout: Layout,
+        optimizer: str,
+    ):
         self.local = local
         self.net = net
         self.layout = layout
