@@ -25,7 +25,7 @@ from ..data import manifest
 from ..errors import FedcliError
 from ..io.files import write_text
 from ..methods import resolve
-from ..runs import record, resources
+from ..runs import resources, settings
 from ..runs.rules import check
 from ..runs.settled import settled
 from ..runs.train_options import TrainOptions
@@ -272,7 +272,7 @@ def is_done(plan: TrainOptions, source: Path, runs: list[manifest.Manifest]) -> 
 def _settled(asked: TrainOptions | dict[str, Any]) -> dict[str, Any]:
     """The options of a run as they are recorded, of a plan or of a run's manifest, without files."""
     options = (
-        record.options(asked, check(asked), None) if isinstance(asked, TrainOptions) else asked
+        settings.options(asked, check(asked), None) if isinstance(asked, TrainOptions) else asked
     )
     return {name: value for name, value in options.items() if name not in ("weights", "teacher")}
 

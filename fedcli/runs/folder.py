@@ -1,4 +1,4 @@
-"""The folder of a training: its settings, its lock, its lines and its states."""
+"""The folder of a training: who may train in it, its lines and its states."""
 
 import hashlib
 import json
@@ -17,23 +17,9 @@ from ..federation.client_state import ClientStateStore
 from ..federation.state import RunState
 from ..io.files import read_text, sha256, write_text
 from ..io.locks import held, is_held
-from ..options import Source
-from ..provenance import other_code
 from ..shapes import read_json
+from . import settings
 
-PATH = (str, None)
-CODE = {str: {str: str}}  # half of a method -> where it comes from
-SETTINGS = {
-    "options": {"method": str, "rounds": int, "settings": dict, "code?": CODE},
-    "environment": {"device": str, "threads": int},
-    "data": str,
-    "data_path": str,
-    "weights": PATH,
-    "teacher": PATH,
-    "then": PATH,
-    "device?": str,
-    "sha256": str,
-}
 SEALED = {"state": str, "lines": str, "models": {str: str}}
 BUSY = "add --wait to wait for it, or give another --out"
 RESTORE = "restore it, or remove the folder and train again"
@@ -128,45 +114,7 @@ def _waiting(runs: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         if (folder / "run.json").exists():
             continue
         with suppress(FedcliError):  # of another run: its own resume says what is wrong
-            yield folder, read_settings(folder)["options"]
-
-
-def seen_from(folder: Path, path: Source | None) -> str | None:
-    """A path as the folder sees it, so that both may move together.
-
-    A name that is no path, such as imagenet, stays as it is.
-    """
-    if path is None:
-        return None
-    if not Path(path).exists():
-        return str(path)
-    relative = os.path.relpath(Path(path).resolve(), folder.resolve())
-    return Path(relative).as_posix()
-
-
-def seen_back(folder: Path, path: str | None) -> str | None:
-    """The path that seen_from() was given, as this process can open it."""
-    if path and (folder / path).exists():
-        return str(folder / path)
-    return path
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    """The content of settings.json. Raises FedcliError if damaged, HashError if changed."""
-    path = folder / "settings.json"
-    settings = read_json(path, SETTINGS, "remove its folder and train again")
-    digest = settings.pop("sha256")
-    if digest != _digest(settings):
-        raise HashError(
-            f"{path} was changed since the run was begun",
-            "restore it; to train with other values, give another --out",
-        )
-    return settings
-
-
-def _digest(settings: dict[str, Any]) -> str:
-    text = json.dumps(settings, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+            yield folder, settings.load(folder)["options"]
 
 
 @contextmanager
@@ -186,18 +134,18 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[None]:
         yield
 
 
-def settle(folder: Path, settings: dict[str, Any], *, resume: bool, force: bool) -> list[str]:
+def settle(folder: Path, content: dict[str, Any], *, resume: bool, force: bool) -> list[str]:
     """Write the settings of a new run, or compare them with those it was begun with.
 
+    content: of settings.json.
     Returns the differences that --force overrode. Raises FedcliError.
     """
-    path = folder / "settings.json"
-    if not path.exists():
+    if not (folder / "settings.json").exists():
         _check_empty(folder)
-        _write_json(path, {**settings, "sha256": _digest(settings)})
+        settings.write(folder, content)
         return []
-    old = read_settings(folder)
-    differing = differences(old, settings)
+    old = settings.load(folder)
+    differing = settings.differences(old, content)
     if not resume:
         stop = _stop(folder, old["options"]["rounds"])
         hint = "add --resume to go on, or give another --out"
@@ -219,29 +167,6 @@ def _check_empty(folder: Path) -> None:
                 f"{folder} holds other files ({path.name})",
                 "give another --out, or remove that folder",
             )
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    text = json.dumps(content, indent=1, sort_keys=True)
-    write_text(path, f"{text}\n")
-
-
-def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Words for each option, for each fact of the environment, and for data that differ."""
-    differing = []
-    for part in ("options", "environment"):
-        old_part = old[part]
-        new_part = new[part]
-        for key in sorted({*old_part, *new_part}):
-            old_value = old_part.get(key)
-            new_value = new_part.get(key)
-            if key == "code":
-                differing += other_code(old_value or {}, new_value or {})
-            elif old_value != new_value:
-                differing.append(f"{key} ({old_value!r}, now {new_value!r})")
-    if old["data"] != new["data"]:
-        differing.append("data manifest")
-    return differing
 
 
 def append(file: Any, line: dict[str, Any]) -> None:
@@ -270,7 +195,8 @@ def save_state(folder: Path, state: RunState, roster: list[str]) -> None:
         if model.stem.isdecimal() and int(model.stem) <= state.round:
             models[model.stem] = sha256(model)
     sealed = {"state": sha256(path), "lines": hashlib.sha256(lines).hexdigest(), "models": models}
-    _write_json(path.with_suffix(".json"), sealed)
+    text = json.dumps(sealed, indent=1, sort_keys=True)
+    write_text(path.with_suffix(".json"), f"{text}\n")
 
 
 def newest_state(

@@ -33,7 +33,7 @@ from ..io.files import appending, write_text
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from ..options import path_of
-from . import chosen_engine, own_code, precision, record, resources
+from . import chosen_engine, precision, record, resources, settings
 from . import folder as folders
 from .assembly import PlannedFederation, assemble, open_parent, probe
 from .chosen_engine import opened, reaches_sites
@@ -79,7 +79,7 @@ def train(
     if parent_run:
         parents.append(parent_run.path)
     slug = _slug(plan, method, parent_run)
-    options = record.options(plan, method, parent_run)
+    options = settings.options(plan, method, parent_run)
     if plan.precision == "auto":
         plan = _measured(data, plan, slug, options, parents)
         options["precision"] = plan.precision
@@ -95,17 +95,17 @@ def train(
     federation = assemble(data, plan, method, parent_run)
     check_patience(federation)
     settle_threads(federation)
-    settings = _settings(folder, data, plan, options)
+    content = settings.content(folder, data, plan, options)
     # a site keeps the memory of its last rounds only, so the state must never be far behind
     checkpoint_every = plan.checkpoint_every or int(remotely)
     with opened(federation) as engine, folders.claimed(folder, wait=plan.wait):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
         run = _Training(folder, federation, engine, checkpoint_every)
-        forced = folders.settle(folder, settings, resume=plan.resume, force=plan.force)
+        forced = folders.settle(folder, content, resume=plan.resume, force=plan.force)
         run.play()
         body = run.body()
-        body["environment"] = settings["environment"]
+        body["environment"] = content["environment"]
         if forced:
             body["forced"] = forced
         path = _sealed(folder, options, body, parents)
@@ -130,27 +130,11 @@ def _folder(plan: TrainOptions, slug: str, options: dict[str, Any], parents: lis
     return manifest.place(work, path_of(plan.out), "run", slug, options, parents)
 
 
-def _settings(
-    folder: Path, data: Path, plan: TrainOptions, options: dict[str, Any]
-) -> dict[str, Any]:
-    """The content of settings.json."""
-    return {
-        "options": options,
-        "data": manifest.sha256(data),
-        "data_path": folders.seen_from(folder, str(data)),
-        "weights": folders.seen_from(folder, plan.weights),
-        "teacher": folders.seen_from(folder, plan.teacher),
-        "then": plan.then,
-        "device": plan.device,
-        "environment": record.environment(plan.device),
-    }
-
-
 def _sealed(
     folder: Path, options: dict[str, Any], body: dict[str, Any], parents: list[Path]
 ) -> Path:
     """Write run.json and return its path."""
-    made_by = record.command(options)
+    made_by = settings.command(options)
     links = manifest.links(folder, parents)
     marked = manifest.marked(body, parents)
     result = manifest.Manifest("run", made_by, options, links, {}, marked)
@@ -171,37 +155,13 @@ def _measured(
         folder = _folder(plan, slug, {**options, "precision": name}, parents)
         if not (folder / "settings.json").is_file():
             continue
-        settings = folders.read_settings(folder)
-        if settings["options"].get("precision") == name:
+        options_there = settings.load(folder)["options"]
+        if options_there.get("precision") == name:
             return replace(plan, precision=name)
     fastest, seconds = precision.fastest(*probe(data, plan))
     times = [f"{1e3 * value:.1f} ms in {name}" for name, value in seconds.items()]
     console.say(f"precision: {fastest} (a step takes {', '.join(times)})")
     return replace(plan, precision=fastest)
-
-
-def begun(folder: Path) -> TrainOptions:
-    """The options that a run was begun with, with its data, device, threads and second stage."""
-    settings = folders.read_settings(folder)
-    options = settings["options"]
-    environment = settings["environment"]
-    own_code.refuse_bare_resume(folder, options, record.command(options))
-    weights = folders.seen_back(folder, settings["weights"])
-    teacher = folders.seen_back(folder, settings["teacher"])
-    if teacher and not Path(teacher).is_file():
-        path = (folder / settings["teacher"]).resolve()
-        raise FedcliError(
-            f"the teacher of this run is not where it was: {path}",
-            "put it back, or give the whole command again with --teacher FILE and --resume",
-        )
-    return replace(
-        record.read(options, weights=weights, teacher=teacher),
-        data=folder / settings["data_path"],
-        # the environment does not say which of several GPUs
-        device=settings.get("device", environment["device"]),
-        threads=environment["threads"],
-        then=settings["then"],
-    )
 
 
 class _Training:

@@ -10,8 +10,8 @@ from fedcli.federation import state as states
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.federation.client_state import ClientStateStore, StoredState, size
 from fedcli.methods import resolve
-from fedcli.models.layout import Layout
 from fedcli.methods.row_table import RowTable
+from fedcli.models.layout import Layout
 
 STATE = {
     "control": torch.tensor([1.5, -2.0]),
