@@ -215,18 +215,16 @@ class PrivateGradient:
             graded = torch.func.grad_and_value(of_one)
             mapped = torch.func.vmap(graded, in_dims=(None, 0, 0, 0), randomness="different")
             by_name, losses = mapped(live, batch.x, batch.y, batch.at)
-            gradients = [by_name[name] for name in live]
-        else:
-            copies = {}  # [B, ...]
-            for name, parameter in live.items():
-                copy = parameter.expand(len(batch.y), *parameter.shape)
-                copies[name] = copy.requires_grad_()
-            mapped = torch.func.vmap(of_one, randomness="different")
-            losses = mapped(copies, batch.x, batch.y, batch.at)  # [B]
-            inputs = list(copies.values())
-            gradients = torch.autograd.grad(losses.sum(), inputs, materialize_grads=True)
-            losses = losses.detach()
-        return torch.cat([gradient.flatten(1) for gradient in gradients], 1), losses
+            return torch.cat([by_name[name].flatten(1) for name in live], 1), losses
+        copies = {}  # [B, ...]
+        for name, parameter in live.items():
+            copy = parameter.expand(len(batch.y), *parameter.shape)
+            copies[name] = copy.requires_grad_()
+        mapped_loss = torch.func.vmap(of_one, randomness="different")
+        losses = mapped_loss(copies, batch.x, batch.y, batch.at)  # [B]
+        inputs = list(copies.values())
+        gradients = torch.autograd.grad(losses.sum(), inputs, materialize_grads=True)
+        return torch.cat([gradient.flatten(1) for gradient in gradients], 1), losses.detach()
 
 
 def _address(item: tuple[str, Tensor]) -> int:

@@ -236,7 +236,7 @@ class RecordedSteps(Steps):
         """The tensors that a step may write."""
         yield from self.layout.all_tensors
         yield from self.optimizer.state
-        frozen_buffers = set()  # other networks may share these
+        frozen_buffers: set[int] = set()  # by id; other networks may share these
         for module in (*self.layout.frozen, self.net.teacher):
             if module is not None:
                 frozen_buffers.update(id(buffer) for buffer in module.buffers())
