@@ -107,7 +107,11 @@ def run_client(
             _call(method, method.aggregator, "measure_global", net, client)
         steps.optimizer.begin(training, optimizer_state)
         _train_mode(net, layout, training)
-        seeds = [_seeds(*event, epoch) for epoch in range(training.epochs)]
+        seeds = []
+        for epoch in range(training.epochs):
+            shuffle = derive("shuffle", *event, epoch)
+            augment = derive("augment", *event, epoch)
+            seeds.append({"shuffle": shuffle, "augment": augment})
         total_loss = steps.train(client, seeds, training.batch_size, training.sampling)
         loss = total_loss / max(client.steps, 1)
         _call(method, method.local, "on_round_end", net, client)
@@ -169,17 +173,6 @@ def _client_round(
         focal=training.focal,
         private=private,
     )
-
-
-def _seeds(
-    seed: int,
-    round: int,
-    client: str,
-    epoch: int,
-) -> dict[str, int]:
-    """The seeds of one epoch."""
-    event = seed, round, client, epoch
-    return {"shuffle": derive("shuffle", *event), "augment": derive("augment", *event)}
 
 
 def _with_noise(
