@@ -62,9 +62,9 @@ def export(
     Examples: fedcli export nvflare described -o job; fedcli export flower described -o app --sockets /run/fedcli;
     fedcli export model RUN --format onnx -o model; fedcli export RUN --format safetensors
     """
-    from ..federation.engines import Remote, found
+    from ..federation.engines import Remote, registered
 
-    carrier = found(what) if what != "model" else None
+    carrier = registered(what) if what != "model" else None
     if not isinstance(carrier, Remote) or carrier.export is None:
         _model(
             what, [Path(site) for site in sites], format, out, client=client, data=data, work=work

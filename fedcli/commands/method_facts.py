@@ -160,18 +160,18 @@ class Fit(NamedTuple):
 
 def fits(method: Any) -> list[Fit]:
     """Everything that a method can or cannot be trained with, by the checks that `train` makes itself."""
-    from ..federation.engines import found
+    from ..federation.engines import registered
     from ..methods import resolve
     from ..runs.rules import UNCOVERED
     from ..runs.train_options import TrainOptions
 
     alone = method.local.works_without_server and method.aggregator.works_without_server
     fits = [Fit("--single-site", alone, "" if alone else "its clients need what others send")]
-    private = UNCOVERED.found(TrainOptions(), method, {})
+    private = UNCOVERED.culprit(TrainOptions(), method, {})
     fits.append(
         Fit("--dp-sgd", not private, UNCOVERED.sentence.format(m=method) if private else "")
     )
-    secagg: Any = found("flower-secagg")
+    secagg: Any = registered("flower-secagg")
     fits.append(_tried("--engine flower-secagg:DIR", lambda: secagg.check(method, 0)))
     if "+" in method.name:
         return fits

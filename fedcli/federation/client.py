@@ -38,10 +38,10 @@ class Task:
     theta: Tensor  # [P]
     shared: Tensors
     memory: ClientState
-    part: str = "whole"  # "measure" ends before training, "train" begins after it, "alone": without a server
-    out: Tensor | None = (
-        None  # [P] of the engine's, where the report's model may be put; does not travel
-    )
+    # "measure" ends before training, "train" begins after it, "alone": without a server
+    part: str = "whole"
+    # [P] of the engine's, where the report's model may be put; does not travel
+    out: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,13 @@ class Report:
     theta: Tensor  # [P]
     columns: Tensors
     memory: Tensors
-    table: Tensor | None = (
-        None  # [K, P] of the engine's: theta is a row of it until its next call; does not travel
-    )
+    # [K, P] of the engine's: theta is a row of it until its next call; does not travel
+    table: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Absent:
-    """In place of the report of a client that did not answer."""
+    """The answer in place of a report where a client did not answer."""
 
     client: str
     why: str  # a sentence without a full stop
@@ -81,19 +80,79 @@ def run_client(
 ) -> Report:
     """Train one client for one round. The result depends on the arguments and nothing else.
 
-    steps: of this method and network, kept from client to client so that a recorded step is used again.
+    steps: of this method and network, kept from client to client so that a recorded step is used
+    again.
     """
     steps = steps or Steps(method.local, net, layout, training.optimizer)
     event = task.seed, task.round, task.client
     training = training.at(task.round, task.rounds)
-    offset = prior_offset(training.prior, shard.class_counts) if training.prior != "none" else None
     memory = dict(task.memory)
-    kept = own_state(memory)
-    expected = rate(len(shard), training.batch_size) * len(shard)  # images of a step of DP-SGD
-    private = (
-        PrivateGradient(training.dp_clip, training.dp_sgd, expected) if training.dp_sgd else None
+    model_before = memory.get("model")  # read once: a state on disk gives a new tensor each time
+    optimizer_state = own_state(memory)
+    client = _client_round(layout, shard, task, training, memory, val)
+    layout.load(task.theta)
+    layout.zero_grad()
+    _recall(layout, client, training)
+    cuda_devices = [task.theta.device.index or 0] if task.theta.is_cuda else []
+    with torch.random.fork_rng(devices=cuda_devices):
+        seed_torch(derive("dropout", *event))  # dropout knows only the global stream
+        if task.part == "measure":
+            _call(method, method.aggregator, "measure_global", net, client)
+            no_loss = client.theta.new_tensor(math.nan)
+            return Report(
+                task.client, task.row, len(shard), 0, no_loss, task.theta, client.report, {}
+            )
+        _call(method, method.local, "on_round_start", net, client)
+        if task.part == "whole":
+            _call(method, method.aggregator, "measure_global", net, client)
+        steps.optimizer.begin(training, optimizer_state)
+        _train_mode(net, layout, training)
+        seeds = []
+        for epoch in range(training.epochs):
+            shuffle = derive("shuffle", *event, epoch)
+            augment = derive("augment", *event, epoch)
+            seeds.append({"shuffle": shuffle, "augment": augment})
+        total_loss = steps.train(client, seeds, training.batch_size, training.sampling)
+        loss = total_loss / max(client.steps, 1)
+        _call(method, method.local, "on_round_end", net, client)
+        if task.part != "alone":
+            _call(method, method.aggregator, "measure_local", net, client)
+    _remember(layout, client, training)
+    if training.keep_optimizer:
+        client.memory |= steps.optimizer.kept()
+    # unless the method keeps its own
+    if training.personal and client.memory.get("model") is model_before:
+        client.memory["model"] = layout.read()
+    if training.dp_noise:
+        theta = _with_noise(method, layout, client, training)
+    else:
+        theta = layout.read(task.out)
+    if shard.attack and task.part != "alone":
+        start = task.theta[: layout.trainable]
+        update = theta[: layout.trainable] - start
+        theta[: layout.trainable] = start + shard.attack.update(update, task.seed, task.round)
+    return Report(
+        task.client, task.row, len(shard), client.steps, loss, theta, client.report, client.memory
     )
-    client = ClientRound(
+
+
+def _client_round(
+    layout: Layout,
+    shard: Shard,
+    task: Task,
+    training: Training,
+    memory: Tensors,
+    val: Shard | None,
+) -> ClientRound:
+    """The round as the hooks of a method see it."""
+    offset = None
+    if training.prior != "none":
+        offset = prior_offset(training.prior, shard.class_counts)
+    private = None
+    if training.dp_sgd:
+        images_of_step = rate(len(shard), training.batch_size) * len(shard)
+        private = PrivateGradient(training.dp_clip, training.dp_sgd, images_of_step)
+    return ClientRound(
         task.client,
         task.row,
         task.round,
@@ -114,71 +173,22 @@ def run_client(
         focal=training.focal,
         private=private,
     )
-    layout.load(task.theta)
-    layout.zero_grad()
-    _recall(layout, client, training)
-    with torch.random.fork_rng(
-        devices=[task.theta.device.index or 0] if task.theta.is_cuda else []
-    ):
-        seed_torch(derive("dropout", *event))  # dropout knows only the global stream
-        if task.part == "measure":
-            _call(method, method.aggregator, "measure_global", net, client)
-            return Report(
-                task.client,
-                task.row,
-                len(shard),
-                0,
-                client.theta.new_tensor(math.nan),
-                task.theta,
-                client.report,
-                {},
-            )
-        _call(method, method.local, "on_round_start", net, client)
-        if task.part == "whole":
-            _call(method, method.aggregator, "measure_global", net, client)
-        steps.optimizer.begin(training, kept)
-        _train_mode(net, layout, training)
-        seeds = [
-            {
-                "shuffle": derive("shuffle", *event, epoch),
-                "augment": derive("augment", *event, epoch),
-            }
-            for epoch in range(training.epochs)
-        ]
-        loss = steps.train(client, seeds, training.batch_size, training.sampling) / max(
-            client.steps, 1
-        )
-        _call(method, method.local, "on_round_end", net, client)
-        if task.part != "alone":
-            _call(method, method.aggregator, "measure_local", net, client)
-    _remember(layout, client, training)
-    if training.keep_optimizer:
-        client.memory |= steps.optimizer.kept()
-    if training.personal and client.memory.get("model") is task.memory.get(
-        "model"
-    ):  # unless the method keeps its own
-        client.memory["model"] = layout.read()
-    theta = (
-        layout.read(task.out)
-        if not training.dp_noise
-        else _with_noise(method, layout, client, training)
-    )
-    if shard.attack and task.part != "alone":
-        start = task.theta[: layout.trainable]
-        theta[: layout.trainable] = start + shard.attack.update(
-            theta[: layout.trainable] - start, *event[:2]
-        )
-    return Report(
-        task.client, task.row, len(shard), client.steps, loss, theta, client.report, client.memory
-    )
 
 
-def _with_noise(method: Method, layout: Layout, client: ClientRound, training: Training) -> Tensor:
-    """The client's model [P] as the server may see it. Raises FedcliError for what noise does not cover."""
+def _with_noise(
+    method: Method,
+    layout: Layout,
+    client: ClientRound,
+    training: Training,
+) -> Tensor:
+    """The client's model [P] as the server may see it.
+
+    Raises FedcliError for what noise does not cover.
+    """
     if client.report:
-        what = f"{method.name} reports {next(iter(client.report))!r} beside the model, which --dp-noise does not cover"
+        column = next(iter(client.report))
         raise FedcliError(
-            what,
+            f"{method.name} reports {column!r} beside the model, which --dp-noise does not cover",
             "train a method that sends its model alone, such as fedavg, fedprox, moon or fedheal",
         )
     seed = derive("dp noise", client.seed, client.round, client.name)
@@ -190,7 +200,7 @@ def _with_noise(method: Method, layout: Layout, client: ClientRound, training: T
 
 
 def _class_weights(training: Training, shard: Shard) -> Tensor | None:
-    """Of the client's own images [C], see losses.class_weights()."""
+    """Weights of the classes [C] by the client's images, see losses.class_weights()."""
     if training.class_weights == "none":
         return None
     negatives = (shard.y == NO).sum(0) if shard.multi_label else None
@@ -198,7 +208,11 @@ def _class_weights(training: Training, shard: Shard) -> Tensor | None:
 
 
 def _call(
-    method: Method, half: Local | Aggregator, hook: str, net: Network, client: ClientRound
+    method: Method,
+    half: Local | Aggregator,
+    hook: str,
+    net: Network,
+    client: ClientRound,
 ) -> None:
     """Call a hook. Raises FedcliError where it leaves what is no tensor."""
     getattr(half, hook)(net, client)
@@ -207,28 +221,26 @@ def _call(
 
 
 def _recall(layout: Layout, client: ClientRound, training: Training) -> None:
-    """Load what this client keeps: its personal tensors, and under --bn local its own statistics."""
+    """Load the client's personal tensors, and under --bn local its statistics."""
     layout.load_own(client.memory.get("own", layout.own_start))
     if training.bn == "local" and "statistics" in client.memory:
         layout.buffers.copy_(client.memory["statistics"])
 
 
 def _remember(layout: Layout, client: ClientRound, training: Training) -> None:
-    own = layout.read_own()
-    if len(own):
-        client.memory["own"] = own
+    numbers = layout.read_own()
+    if len(numbers):
+        client.memory["own"] = numbers
     if training.bn == "local":
         client.memory["statistics"] = layout.buffers.clone()
 
 
 def _train_mode(net: nn.Module, layout: Layout, training: Training) -> None:
     net.train()
-    still = list(layout.frozen)
+    frozen = list(layout.frozen)
     if training.bn == "freeze":
-        still += [
-            module
-            for module in net.modules()
-            if isinstance(module, nn.modules.batchnorm._BatchNorm)
-        ]
-    for module in still:
+        for module in net.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                frozen.append(module)
+    for module in frozen:
         module.eval()

@@ -1,10 +1,11 @@
-"""Local steps on a GPU: recorded once as a CUDA graph, then replayed for every batch, client and round.
+"""Local steps on a GPU: recorded once as a CUDA graph, then replayed for every batch and client.
 
-In one launch a graph gathers, augments and normalises a batch, computes the method's gradient and updates the weights.
-It reads fixed addresses in memory, so every tensor of a client's round is copied into a slot of its own before the
-first step, and what the method gathers in scratch is copied back after the last. A graph keeps the numbers it was
-recorded with; so it is recorded anew when a number that a step reads changes (for some methods the round), or a
-tensor's shape does. A client's last batch, if smaller, is an ordinary step.
+In one launch a graph gathers, augments and normalises a batch, computes the method's gradient and
+updates the weights. It reads fixed addresses in memory, so every tensor of a client's round is
+copied into a slot of its own before the first step, and the tensors that the method gathers in
+scratch are copied back after the last. A graph keeps the numbers it was recorded with; so it is
+recorded anew when a number that a step reads changes (for some methods the round), or a tensor's
+shape does. A client's last batch, if smaller, is an ordinary step.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,26 +24,21 @@ from ..models.layout import Layout
 from ..models.network import Network
 from .steps import Steps, Turns, with_own
 
-KEPT = (
-    3  # recordings of a network: clients that differ, such as those of a first visit, may alternate
-)
+# recordings of a network: clients that differ, such as those of a first visit, may alternate
+RECORDINGS = 3
 WARM_UP = 2  # steps before a recording, in which libraries choose kernels and make their workspaces
-OWN = "per_image/"
-FIELDS = (
-    "theta",
-    "offset",
-    "class_weights",
-    "shared",
-    "memory",
-    "scratch",
-)  # of a client's round, that a step may read
+PER_IMAGE = "per_image/"
+# tensors of a client's round that a step may read
+FIELDS = ("theta", "offset", "class_weights", "shared", "memory", "scratch")
+# all else of a client's round that differs from client to client
+FACTS = ("name", "row", "round", "lr", "shard", "val", "steps")
 
 
 def no_graph_reason(local: Local) -> str:
-    """Why the steps of a local half cannot be recorded once and replayed for other clients; "" where they can.
+    """The reason why the steps of a local half cannot be recorded and replayed; "" where they can.
 
-    One from outside fedcli is recorded only if its own class says `recordable`: a step that reads a changing number, or
-    waits for the device, would replay wrong without any error.
+    One from outside fedcli is recorded only if its own class sets `recordable`: a step that reads a
+    changing number, or waits for the device, would replay wrong without any error.
     """
     kind = type(local)
     if vars(kind).get("recordable") or kind.__module__.startswith("fedcli.methods."):
@@ -53,17 +49,19 @@ def no_graph_reason(local: Local) -> str:
 class CudaGraph:
     """A step recorded as a CUDA graph.
 
-    stream: to record on. Graphs of one stream share the workspace of matrix products, and torch has 32 streams which it
-    gives out again and again; so a network's graphs, of which one is replayed at a time, have one for themselves.
+    stream: to record on. Graphs of one stream share the workspace of matrix products, and torch has
+        32 streams which it gives out again and again; so a network's graphs, of which one is
+        replayed at a time, have one for themselves.
     """
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
-        self.graph, self.stream = torch.cuda.CUDAGraph(), stream
+        self.graph = torch.cuda.CUDAGraph()
+        self.stream = stream
 
     def capture(self, step: Callable[[], None], beside: "CudaGraph | None" = None) -> None:
-        """Warm up on a stream of its own, then record. Both change what the step writes to.
+        """Warm up on a stream of its own, then record. Both change the tensors that a step writes.
 
-        beside: a graph whose memory it may use, since nothing in there is read after a replay.
+        beside: a graph whose memory it may use, since nothing in it is read after a replay.
         """
         seed = torch.cuda.get_rng_state()
         self.stream.wait_stream(torch.cuda.current_stream())
@@ -72,9 +70,10 @@ class CudaGraph:
                 step()
         torch.cuda.current_stream().wait_stream(self.stream)
         pool = beside.graph.pool() if beside else None
-        with torch.cuda.graph(
+        recording = torch.cuda.graph(
             self.graph, pool=pool, stream=self.stream, capture_error_mode="thread_local"
-        ):
+        )
+        with recording:
             step()
         torch.cuda.set_rng_state(seed)
 
@@ -89,9 +88,8 @@ class Recorded:
     round: int | None  # that its step reads; None where it reads none
     client: ClientRound  # its tensors in slots
     total: Tensor  # the sum of losses, a scalar
-    batch: Tensors = field(
-        default_factory=dict
-    )  # slots of a batch, as of _of_batch(); none until the first step
+    # slots of a batch, as of _tensors_of_batch(); none until the first step
+    batch: Tensors = field(default_factory=dict)
     graph: CudaGraph | None = None  # None until the first step
 
 
@@ -102,7 +100,7 @@ def local_steps(
     optimizer: str,
     graph: Callable[[], CudaGraph] | None = None,
 ) -> Steps:
-    """The steps of a method on a network, recorded where that is on a GPU and the method's steps can be.
+    """The steps of a method on a network, recorded on a GPU where the method's steps can be.
 
     graph: makes what records them, a CUDA graph by default.
     """
@@ -125,84 +123,82 @@ class RecordedSteps(Steps):
         graph: Callable[[], CudaGraph],
     ):
         super().__init__(local, net, layout, optimizer)
-        self.graph, self.captures = graph, 0  # how often a step was recorded
-        self._recorded: dict[
-            tuple, Recorded
-        ] = {}  # by what a recording assumes, the last used last
+        self.graph = graph
+        self.captures = 0  # how often a step was recorded
+        self._recorded: dict[tuple, Recorded] = {}  # by what a recording assumes, last used last
 
     def along(self, client: ClientRound, turns: Turns, batch_size: int) -> Tensor:
-        """As of Steps, where the client has no whole batch, or its images elsewhere: a graph does not copy them."""
+        """Take the steps as Steps does, recorded where the client has a whole batch on the device.
+
+        A graph does not copy images that are elsewhere.
+        """
         shard = client.shard
-        there = not shard.on_cpu and shard.images.device == client.theta.device
-        if client.private or not there or len(shard) < batch_size:
+        on_device = not shard.on_cpu and shard.images.device == client.theta.device
+        if client.private or not on_device or len(shard) < batch_size:
             return super().along(client, turns, batch_size)
         recorded = self._slots(client, batch_size)
-        for at, chance in turns:
-            if len(at) == batch_size:
-                self._replay(recorded, at, chance, client)
+        for indices, chance in turns:
+            if len(indices) == batch_size:
+                self._replay(recorded, indices, chance, client)
             else:
-                self.step(
-                    recorded.client, with_own(shard.batch(at, chance), client), recorded.total
-                )
-            client.steps = recorded.client.steps = client.steps + 1
-        client.scratch = _mapped(
-            recorded.client.scratch, torch.clone
-        )  # what was in it may be other clients' too
+                batch = with_own(shard.batch(indices, chance), client)
+                self.step(recorded.client, batch, recorded.total)
+            client.steps += 1
+            recorded.client.steps = client.steps
+        # its slots may hold those of other clients later
+        client.scratch = _mapped(recorded.client.scratch, torch.clone)
         return recorded.total.clone()
 
     def _slots(self, client: ClientRound, batch_size: int) -> Recorded:
-        """The round's tensors in the slots of the recorded step, or in new ones where that does not fit."""
-        numbers = client.rounds, client.momentum, client.label_smoothing, client.focal, batch_size
+        """The round's tensors in the slots of the recorded step, or in new ones."""
         fields = {name: getattr(client, name) for name in FIELDS}
-        images = {
-            name: values[:0] for name, values in client.per_image.items()
-        }  # their number is no part of it
-        shard = client.shard
-        key = (
-            id(shard.images),
-            shard.kind,
-            shard.channels,
-            numbers,
-            *_signature({**fields, "per_image": images}),
-        )
+        key = _key(client, fields, batch_size)
         round = client.round if self.local.reads_round else None
         recorded = self._recorded.pop(key, None)
         if recorded is None or recorded.round != round:
             recorded = None  # first, so that its memory is free for the next
-            for oldest in [*self._recorded][: len(self._recorded) + 1 - KEPT]:
+            surplus = max(0, len(self._recorded) + 1 - RECORDINGS)
+            for oldest in [*self._recorded][:surplus]:
                 del self._recorded[oldest]
             recorded = self._new(client, fields, round)
         self._recorded[key] = recorded
-        slots_of = {name: getattr(recorded.client, name) for name in FIELDS}
-        for (_, slot), (_, real) in zip(_leaves(slots_of), _leaves(fields), strict=True):
+        slots = {name: getattr(recorded.client, name) for name in FIELDS}
+        for (_, slot), (_, value) in zip(_leaves(slots), _leaves(fields), strict=True):
             if isinstance(slot, Tensor):
-                slot.copy_(real)
-        for name in ("name", "row", "round", "lr", "shard", "val", "steps"):
+                slot.copy_(value)
+        for name in FACTS:
             setattr(recorded.client, name, getattr(client, name))
         recorded.total.zero_()
         return recorded
 
     def _new(self, client: ClientRound, fields: dict[str, Any], round: int | None) -> Recorded:
-        """Slots for a step, recorded with the first batch. Raises FedcliError for what it never sees change."""
+        """Slots for a step, which is recorded with the first batch.
+
+        Raises FedcliError for a tensor whose changes the recorded step would not see.
+        """
         device = client.theta.device
         for path, value in _leaves([client.scratch, client.per_image]):
             if isinstance(value, Tensor) and value.device != device:
-                what = f"{type(self.local).__name__} keeps {path[-1]!r} of a client's round in the CPU's memory"
-                what += ", where a recorded step never sees it change"
-                raise FedcliError(what, "put it on client.theta.device")
-        slots = {
-            name: _mapped(value, partial(Tensor.to, device=device, copy=True))
-            for name, value in fields.items()
-        }
-        kept = replace(
-            client, **slots, report={}, per_image={}
-        )  # nothing else of a client that leaves
-        return Recorded(round, kept, torch.zeros((), device=device))
+                local = type(self.local).__name__
+                raise FedcliError(
+                    f"{local} keeps {path[-1]!r} of a client's round in the CPU's memory, "
+                    "where a recorded step never sees it change",
+                    "put it on client.theta.device",
+                )
+        copy = partial(Tensor.to, device=device, copy=True)
+        slots = {name: _mapped(value, copy) for name, value in fields.items()}
+        # nothing else of a client that leaves
+        of_slots = replace(client, **slots, report={}, per_image={})
+        return Recorded(round, of_slots, torch.zeros((), device=device))
 
     def _replay(
-        self, recorded: Recorded, at: Tensor, chance: Tensor | None, client: ClientRound
+        self,
+        recorded: Recorded,
+        indices: Tensor,
+        chance: Tensor | None,
+        client: ClientRound,
     ) -> None:
-        batch = _of_batch(client, at, chance)
+        batch = _tensors_of_batch(client, indices, chance)
         if recorded.graph is None:
             recorded.batch = _mapped(batch, torch.clone)
             recorded.graph = self._record(recorded, list(client.per_image))
@@ -211,49 +207,74 @@ class RecordedSteps(Steps):
         recorded.graph.replay()
 
     def _record(self, recorded: Recorded, per_image: list[str]) -> CudaGraph:
-        shard, live, slots = recorded.client.shard, [*self._live(recorded)], recorded.batch
-        kept = [tensor.clone() for tensor in live]
+        """A graph of the step, which leaves every tensor as it was."""
+        shard = recorded.client.shard
+        slots = recorded.batch
+        live = list(self._live(recorded))
+        before = [tensor.clone() for tensor in live]
 
         def step() -> None:
             x = shard.look(slots["rows"], slots.get("chance"))
-            batch = Batch(
-                x, slots["y"], slots["at"], {name: slots[OWN + name] for name in per_image}
-            )
+            values = {name: slots[PER_IMAGE + name] for name in per_image}
+            batch = Batch(x, slots["y"], slots["at"], values)
             self.step(recorded.client, batch, recorded.total)
 
         graph = self.graph()
-        graph.capture(
-            step, next((other.graph for other in self._recorded.values() if other.graph), None)
-        )
-        for tensor, value in zip(live, kept, strict=True):
+        graph.capture(step, self._other_graph())
+        for tensor, value in zip(live, before, strict=True):
             tensor.copy_(value)
         self.captures += 1
         return graph
 
+    def _other_graph(self) -> CudaGraph | None:
+        for other in self._recorded.values():
+            if other.graph:
+                return other.graph
+        return None
+
     def _live(self, recorded: Recorded) -> Iterator[Tensor]:
+        """The tensors that a step may write."""
         yield from self.layout.all_tensors
         yield from self.optimizer.state
-        never = [module for module in (*self.layout.frozen, self.net.teacher) if module is not None]
-        still = {
-            id(buffer) for module in never for buffer in module.buffers()
-        }  # other networks may share these
-        counters = (buffer for buffer in self.net.buffers() if not buffer.is_floating_point())
-        yield from (buffer for buffer in counters if id(buffer) not in still)
-        yield from (
-            slot for _, slot in _leaves(recorded.client.scratch) if isinstance(slot, Tensor)
-        )
+        frozen_buffers: set[int] = set()  # by id; other networks may share these
+        for module in (*self.layout.frozen, self.net.teacher):
+            if module is not None:
+                frozen_buffers.update(id(buffer) for buffer in module.buffers())
+        for buffer in self.net.buffers():
+            if not buffer.is_floating_point() and id(buffer) not in frozen_buffers:
+                yield buffer
+        for _, slot in _leaves(recorded.client.scratch):
+            if isinstance(slot, Tensor):
+                yield slot
         yield recorded.total
 
 
-def _of_batch(client: ClientRound, at: Tensor, chance: Tensor | None) -> Tensors:
-    """Rows of the pool [B], labels, places in the shard [B], draws of augmentation [B, 4], and what each image has."""
-    own = {OWN + name: values[at] for name, values in client.per_image.items()}
-    drawn = {} if chance is None else {"chance": chance}
-    return {"rows": client.shard.rows[at], "y": client.shard.y[at], "at": at, **drawn, **own}
+def _tensors_of_batch(client: ClientRound, indices: Tensor, chance: Tensor | None) -> Tensors:
+    """Rows of the pool [B], labels, indices in the shard [B], and the values that each image has.
+
+    With augmentation also its draws [B, 4].
+    """
+    shard = client.shard
+    tensors = {"rows": shard.rows[indices], "y": shard.y[indices], "at": indices}
+    if chance is not None:
+        tensors["chance"] = chance
+    for name, values in client.per_image.items():
+        tensors[PER_IMAGE + name] = values[indices]
+    return tensors
+
+
+def _key(client: ClientRound, fields: dict[str, Any], batch_size: int) -> tuple:
+    """Facts that a recorded step assumes, beside the round."""
+    shard = client.shard
+    pool = (id(shard.images), shard.kind, shard.channels)
+    numbers = (client.rounds, client.momentum, client.label_smoothing, client.focal, batch_size)
+    # the number of images is no part of it
+    per_image = {name: values[:0] for name, values in client.per_image.items()}
+    return (pool, numbers, *_signature({**fields, "per_image": per_image}))
 
 
 def _leaves(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
-    """Every value in nested dicts, lists and tuples, with the way to it."""
+    """Every value in nested dicts, lists and tuples, with its path."""
     if isinstance(value, dict):
         for name in sorted(value):
             yield from _leaves(value[name], (*path, name))
@@ -265,17 +286,21 @@ def _leaves(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
 
 
 def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A copy of nested dicts, lists and tuples with every tensor changed."""
     if isinstance(value, dict):
         return {name: _mapped(item, change) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_mapped(item, change) for item in value)
-    return change(value) if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return change(value)
+    return value
 
 
 def _signature(fields: dict[str, Any]) -> Iterator[tuple]:
-    """Facts that a recorded step assumes: names, shapes and kinds of tensors, and all other values."""
+    """Names, shapes and types of tensors, and all other values."""
     for path, value in _leaves(fields):
         if isinstance(value, Tensor):
             yield path, tuple(value.shape), value.dtype
         else:
-            yield path, value if isinstance(value, int | float | str | bool | None) else id(value)
+            is_plain = isinstance(value, int | float | str | bool | None)
+            yield path, value if is_plain else id(value)

@@ -1,10 +1,11 @@
-"""Drawing of a client's images for its local steps: each once, or equally often from classes, groups or both.
+"""Drawing of a client's images for its local steps: each once, or evenly from classes or groups.
 
-Source: drawing groups, or the pairs of group and class, equally often is the baseline of Sagawa et al., ICLR 2020,
-arXiv 1911.08731, section 3.2, and Idrissi et al., CLeaR 2022, arXiv 2110.14503; one of MEDFAIR's (Zong, Yang and
-Hospedales, ICLR 2023, arXiv 2210.01725). A client draws as many images as it has, with replacement: one of its classes,
-groups or pairs at random, each alike, then one of its images in there. What it does not have is not drawn. An image
-without a value of the attribute is drawn as often as if images were drawn alike. A group of one image repeats it.
+Source: drawing groups, or the pairs of group and class, equally often is the baseline of Sagawa et
+al., ICLR 2020, arXiv 1911.08731, section 3.2, and Idrissi et al., CLeaR 2022, arXiv 2110.14503; one
+of MEDFAIR's (Zong, Yang and Hospedales, ICLR 2023, arXiv 2210.01725). A client draws as many images
+as it has, with replacement: one of its classes, groups or pairs at random, each alike, then one of
+the images in it. A class or group that it does not have is not drawn. An image without a value of
+the attribute is drawn as often as if images were drawn alike. A group of one image repeats it.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ SAMPLINGS = "shuffle", "class", "group", "group-class"
 
 
 def check(sampling: str, attributes: Mapping[str, list[str]] | None = None) -> None:
-    """Raise UsageError for what is no sampling, or names an attribute that these do not have.
+    """Raise UsageError for an unknown sampling, or one by an attribute that does not exist.
 
     attributes: of the dataset, None where that is not known yet.
     """
@@ -35,7 +36,7 @@ def check(sampling: str, attributes: Mapping[str, list[str]] | None = None) -> N
 
 
 def attribute(sampling: str, attributes: Mapping[str, list[str]]) -> str:
-    """The attribute whose values are the groups, the dataset's first where none is named; "" without groups."""
+    """The attribute of the groups, by default the dataset's first; "" without groups."""
     kind, _, name = sampling.partition(":")
     if not kind.startswith("group"):
         return ""
@@ -52,11 +53,17 @@ def attribute(sampling: str, attributes: Mapping[str, list[str]]) -> str:
 
 
 def strata(sampling: str, shard: Shard, attributes: Mapping[str, list[str]]) -> Tensor | None:
-    """The equally likely part that each image is in, int64 [N], -1 for none; None where each is drawn once."""
+    """The equally likely part of each image, int64 [N], -1 for none.
+
+    None where each image is drawn once.
+    """
     kind = sampling.partition(":")[0]
     if kind == "shuffle":
         return None
     if kind == "class":
         return shard.y
     groups = shard.groups[attribute(sampling, attributes)]
-    return groups if kind == "group" else (groups * shard.classes + shard.y).where(groups >= 0, -1)
+    if kind == "group":
+        return groups
+    pairs = groups * shard.classes + shard.y
+    return pairs.where(groups >= 0, -1)

@@ -1,4 +1,4 @@
-"""One round, as a function from state to state: the only round loops, of clients together and of clients alone."""
+"""One round as a function from state to state, of clients together and of clients alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -25,20 +25,18 @@ from .state import RunState
 
 @dataclass(frozen=True)
 class Played:
-    """The result of a round: the next state, and what its line in rounds.jsonl says."""
+    """The result of a round: the next state, and the content of its line in rounds.jsonl."""
 
     state: RunState
     clients: list[str]
     weights: Tensor  # [K]; NaN where nothing is averaged
     losses: Tensor  # [K] mean training loss of each client
     columns: dict[str, Tensor]  # what clients reported
-    bytes_down: int = (
-        0  # to each client: the model and what is broadcast with it; mean over clients
-    )
+    # to each client: the model and what is broadcast with it; mean over clients
+    bytes_down: int = 0
     bytes_up: int = 0  # from each client: its model and its columns; mean over clients
-    absent: dict[str, str] = field(
-        default_factory=dict
-    )  # client of the cohort that did not answer -> why
+    # client of the cohort that did not answer -> why
+    absent: dict[str, str] = field(default_factory=dict)
     client_seconds: float = 0.0  # spent waiting for clients
 
 
@@ -85,22 +83,26 @@ class Federation:
         engine: Engine | None = None,
         arrived: Arrived | None = None,
     ) -> Played:
-        """Play the next round. The old state stays whole, so a round that fails can be played again.
+        """Play the next round.
 
-        roster: names of the clients, all by default. engine: what runs their tasks, this process by default.
+        The old state stays whole, so a round that fails can be played again.
+
+        roster: names of the clients, all by default.
+        engine: runs their tasks, this process by default.
         arrived: called for every client that answers.
-        Raises FedcliError for an update that is not finite, and where the method breaks its contract.
+        Raises FedcliError for an update that is not finite, and where the method breaks its
+        contract.
         """
-        roster, engine, t, method = (
-            roster or self.roster,
-            engine or self.clients,
-            state.round + 1,
-            self.method,
-        )
+        roster = roster or self.roster
+        engine = engine or self.clients
         if self.single_site:
             return _play_single_sites(self, state, roster, engine, arrived)
-        shared, server = dict(state.shared), dict(state.server)
-        tasks = self.tasks(state, roster, {**shared, **checks.broadcast(method, server)})
+        method = self.method
+        t = state.round + 1
+        shared = dict(state.shared)
+        server = dict(state.server)
+        broadcast = checks.broadcast(method, server)
+        tasks = self.tasks(state, roster, {**shared, **broadcast})
         collected = Collected(method, state.theta, t, len(tasks), arrived)
         if isinstance(method.aggregator, SubsetTraining) and self._trains_subset:
             _train_subset(engine, tasks, method.aggregator, collected)
@@ -113,102 +115,97 @@ class Federation:
         theta, weights = checks.aggregate(method, state.theta, updates, server)
         theta = checks.post_aggregate(method, theta, updates, weights, shared)
         theta = _outside(updates.theta, {"": theta})[""]
-        shared, server = _outside(updates.theta, shared), _outside(updates.theta, server)
+        shared = _outside(updates.theta, shared)
+        server = _outside(updates.theta, server)
         if not all_finite(theta[None])[0]:
-            what = f"the global model is not finite after round {t}"
-            raise FedcliError(what, "lower --lr, or a strength of the method with --set")
+            raise FedcliError(
+                f"the global model is not finite after round {t}",
+                "lower --lr, or a strength of the method with --set",
+            )
         reports = collected.reports
-        clients = _memories(state, roster, {r.client: r.memory for r in reports if r.memory})
-        up = sum(r.steps > 0 for r in reports) * state.theta.nbytes + size(updates.columns)
-        down = sum(task.theta.nbytes + size(task.shared) for task in tasks)
+        memories = {report.client: report.memory for report in reports if report.memory}
+        clients = _memories(state, roster, memories)
+        trained = sum(report.steps > 0 for report in reports)
+        bytes_up = trained * state.theta.nbytes + size(updates.columns)
+        bytes_down = sum(task.theta.nbytes + size(task.shared) for task in tasks)
         return Played(
             RunState(t, theta, shared, server, clients),
-            [r.client for r in reports],
+            [report.client for report in reports],
             weights,
-            torch.stack([r.loss for r in reports]),
+            torch.stack([report.loss for report in reports]),
             updates.columns,
-            bytes_down=round(down / len(tasks)),
-            bytes_up=round(up / len(reports)),
+            bytes_down=round(bytes_down / len(tasks)),
+            bytes_up=round(bytes_up / len(reports)),
             absent=collected.absent,
             client_seconds=collected.seconds,
         )
 
     @property
     def _trains_subset(self) -> bool:
-        """Tell whether clients that the rule will not keep need not train: one that trains may not be absent either."""
-        training, rule, local = self.training, self.method.aggregator, type(self.method.local)
+        """Tell whether clients that the rule will not keep need not train.
+
+        A client that trains may then not be absent either.
+        """
+        rule = self.method.aggregator
+        if not isinstance(rule, SubsetTraining) or not rule.trains_subset or self.min_clients:
+            return False
         # what a client keeps beside the model needs its training
-        keeps_more = (
-            training.personal
-            or training.keep_optimizer
-            or training.bn == "local"
-            or self.layout.own_shapes
-        )
-        reports_training = (local.on_round_end, local.post_aggregate) != (
-            Local.on_round_end,
-            Local.post_aggregate,
-        )
-        asks = isinstance(rule, SubsetTraining) and rule.trains_subset
-        return asks and not (keeps_more or reports_training or self.min_clients)
+        training = self.training
+        if training.personal or training.keep_optimizer or training.bn == "local":
+            return False
+        local = type(self.method.local)
+        ends_round = local.on_round_end != Local.on_round_end
+        steps_at_server = local.post_aggregate != Local.post_aggregate
+        return not (self.layout.own_shapes or ends_round or steps_at_server)
 
     def tasks(self, state: RunState, roster: list[str], shared: Tensors) -> list[Task]:
         """The task of each client of the next round."""
         t = state.round + 1
-        return [
-            Task(
-                roster[row],
-                row,
-                t,
-                self.rounds,
-                self.seed,
-                state.theta,
-                shared,
-                state.clients.get(roster[row], {}),
-            )
-            for row in cohort(len(roster), self.participation, seed=self.seed, round=t)
-        ]
+        tasks = []
+        for row in cohort(len(roster), self.participation, seed=self.seed, round=t):
+            client = roster[row]
+            memory = state.clients.get(client, {})
+            tasks.append(Task(client, row, t, self.rounds, self.seed, state.theta, shared, memory))
+        return tasks
 
 
 def _train_subset(
-    engine: Engine, tasks: list[Task], rule: SubsetTraining, collected: Collected
+    engine: Engine,
+    tasks: list[Task],
+    rule: SubsetTraining,
+    collected: Collected,
 ) -> None:
-    """Collect the measures of every client, and the models of those that the rule then selects to train."""
-    method, answers = collected.method, engine([replace(task, part="measure") for task in tasks])
-    measured = [report for answer in answers if (report := collected.present(answer))]
+    """Collect the measures of every client, and the models of those that the rule selects."""
+    method = collected.method
+    measured = []
+    for answer in engine([replace(task, part="measure") for task in tasks]):
+        report = collected.present(answer)
+        if report:
+            measured.append(report)
     collected.check_absent(0)
+    reference = measured[0]
     for report in measured[1:]:
-        checks.columns(
-            method, (measured[0].client, measured[0].columns), (report.client, report.columns)
-        )
-    columns = {
-        name: torch.stack([report.columns[name] for report in measured])
-        for name in measured[0].columns
-    }
-    selected = rule.select_clients(
-        columns, torch.tensor([task.row for task in tasks], device=tasks[0].theta.device)
-    )
+        expected = (reference.client, reference.columns)
+        checks.columns(method, expected, (report.client, report.columns))
+    columns = {}
+    for name in reference.columns:
+        columns[name] = torch.stack([report.columns[name] for report in measured])
+    rows = torch.tensor([task.row for task in tasks], device=tasks[0].theta.device)
+    selected = rule.select_clients(columns, rows)
     checks.selection(method, selected, len(tasks))
-    chosen = selected.tolist()
-    trained = iter(
-        engine(
-            [
-                replace(task, part="train")
-                for task, trains in zip(tasks, chosen, strict=True)
-                if trains
-            ]
-        )
-    )
-    for report, trains in zip(measured, chosen, strict=True):
+    is_selected = selected.tolist()
+    to_train = [task for task, trains in zip(tasks, is_selected, strict=True) if trains]
+    answers = iter(engine([replace(task, part="train") for task in to_train]))
+    for report, trains in zip(measured, is_selected, strict=True):
         if trains:
-            model = collected.present(next(trained))
+            trained = collected.present(next(answers))
             collected.check_absent(0)
-            assert model  # else it is absent
-            theta = (
-                model.theta if model.table is None else model.theta.clone()
-            )  # its place is not that of the measured
-            report = replace(
-                model, theta=theta, table=None, columns={**report.columns, **model.columns}
-            )
+            assert trained  # else it is absent
+            theta = trained.theta
+            if trained.table is not None:
+                theta = theta.clone()  # its row is not that of the measured
+            columns_of_both = {**report.columns, **trained.columns}
+            report = replace(trained, theta=theta, table=None, columns=columns_of_both)
         collected.add(report)
 
 
@@ -221,65 +218,85 @@ def _play_single_sites(
 ) -> Played:
     """A round of clients that train alone; nothing is sent, each continues from its own last model.
 
-    That model is kept in its memory as "model", which its method does not see; state.theta stays the common start.
+    That model is kept in its memory as "model", which its method does not see; state.theta stays
+    the common start.
     """
     tasks = []
     for task in federation.tasks(state, roster, {}):
         memory = dict(task.memory)
         theta = memory.pop("model", state.theta)  # [P]
         tasks.append(replace(task, theta=theta, memory=memory, part="alone"))
-    collected = Collected(federation.method, state.theta, state.round + 1, len(tasks), arrived)
+    t = state.round + 1
+    collected = Collected(federation.method, state.theta, t, len(tasks), arrived)
     memories: dict[str, Tensors] = {}
     losses = []
-    for report in filter(None, map(collected.present, engine(tasks))):
+    for answer in engine(tasks):
+        report = collected.present(answer)
+        if report is None:
+            continue
         check_finite([report.client], report.theta[None])
-        own_model = report.theta if report.table is None else report.theta.clone()
-        memories[report.client] = {**report.memory, "model": own_model}
+        theta = report.theta if report.table is None else report.theta.clone()
+        memories[report.client] = {**report.memory, "model": theta}
         losses.append(report.loss)
-    weights = torch.full((len(tasks),), torch.nan, dtype=torch.float64)  # [K]
-    after = replace(state, round=state.round + 1, clients=_memories(state, roster, memories))
     return Played(
-        after, list(memories), weights, torch.stack(losses), {}, client_seconds=collected.seconds
+        replace(state, round=t, clients=_memories(state, roster, memories)),
+        list(memories),
+        torch.full((len(tasks),), torch.nan, dtype=torch.float64),  # [K]
+        torch.stack(losses),
+        {},
+        client_seconds=collected.seconds,
     )
 
 
-def cohort(roster: int, participation: float, *, seed: int, round: int) -> list[int]:
-    """Rows of the clients that take part in a round, rising: a share of the roster, at least one."""
+def cohort(
+    roster: int,
+    participation: float,
+    *,
+    seed: int,
+    round: int,
+) -> list[int]:
+    """Rows, rising, of the clients of a round: a share of the roster, at least one."""
     count = cohort_size(roster, participation)
     if count >= roster:
         return list(range(roster))
-    drawn = np.random.default_rng(derive("cohort", seed, round)).choice(
-        roster, count, replace=False
-    )
-    return sorted(drawn.tolist())
+    generator = np.random.default_rng(derive("cohort", seed, round))
+    rows = generator.choice(roster, count, replace=False)
+    return sorted(rows.tolist())
 
 
 def cohort_size(roster: int, participation: float) -> int:
     """The number of clients that take part in a round."""
-    return min(roster, max(1, int(participation * roster + 0.5 + 1e-9)))
+    count = int(participation * roster + 0.5 + 1e-9)
+    return min(roster, max(1, count))
 
 
 def _memories(
-    state: RunState, roster: list[str], made: Mapping[str, ClientState]
+    state: RunState, roster: list[str], of_round: Mapping[str, ClientState]
 ) -> dict[str, ClientState]:
-    """Memory that every client keeps after a round, in roster order, which a resume has too."""
-    kept = {**state.clients, **made}
-    return {client: kept[client] for client in roster if client in kept}
+    """The clients' memories with this round's in place of the old ones.
+
+    They are in the order of the roster, so that a resumed run has the same order.
+    """
+    memories = {**state.clients, **of_round}
+    return {client: memories[client] for client in roster if client in memories}
 
 
 def _outside(table: Tensor, tensors: Tensors) -> Tensors:
-    """These tensors, but copies of those that are parts of the table [K, P], which an engine may use again."""
-    whole = table.untyped_storage().data_ptr()
+    """These tensors, with copies of parts of the table [K, P], which an engine may use again."""
+    storage = table.untyped_storage().data_ptr()
+    return {name: _copied_from(storage, value) for name, value in tensors.items()}
 
-    def inside(value: Any) -> bool:
-        return isinstance(value, Tensor) and value.untyped_storage().data_ptr() == whole
 
-    def outside(value: Any) -> Any:
-        if not isinstance(value, RowTable):
-            return value.clone() if inside(value) else value
-        in_memory = {row: kept[ROW] for row, kept in value.rows.items() if isinstance(kept, dict)}
-        return value.replaced(
-            {row: kept.clone() for row, kept in in_memory.items() if inside(kept)}
-        )
+def _copied_from(storage: int, value: Any) -> Any:
+    """The value, with copies of the tensors that lie in a storage."""
+    if not isinstance(value, RowTable):
+        return value.clone() if _is_in(storage, value) else value
+    copies = {}
+    for row, values in value.rows.items():
+        if isinstance(values, dict) and _is_in(storage, values[ROW]):
+            copies[row] = values[ROW].clone()
+    return value.replaced(copies)
 
-    return {name: outside(value) for name, value in tensors.items()}
+
+def _is_in(storage: int, value: Any) -> bool:
+    return isinstance(value, Tensor) and value.untyped_storage().data_ptr() == storage

@@ -1,7 +1,11 @@
-"""Local steps: one batch, one gradient, one step of the optimizer. graphs.py records and replays them on a GPU."""
+"""Local steps: one batch, one gradient, one step of the optimizer.
+
+graphs.py records and replays them on a GPU.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -31,12 +35,13 @@ STATE = {
 
 
 class Optimizer:
-    """Adam, AdamW or SGD over everything that a layout trains, one fused step on its flat vectors; torch's defaults
-    where the papers say nothing. It starts fresh in each round unless it is kept.
+    """Adam, AdamW or SGD over everything that a layout trains, one fused step on its flat vectors.
 
-    The arithmetic is torch's own (torch.optim.adam, adamw and sgd, fused). Its classes are not used because they import
-    a compiler, a second of every command, and allocate their state anew for every client. The learning rate is a tensor
-    where the network is on a GPU, so that a captured step can be replayed with another one.
+    It has torch's defaults where the papers say nothing, and starts fresh in each round unless it
+    is kept. The arithmetic is torch's own (torch.optim.adam, adamw and sgd, fused). Its classes are
+    not used because they import a compiler, a second of every command, and allocate their state
+    anew for every client. The learning rate is a tensor where the network is on a GPU, so that a
+    captured step can be replayed with another one.
     """
 
     def __init__(self, layout: Layout, name: str):
@@ -44,24 +49,29 @@ class Optimizer:
         self.name = name
         device = self.weights.device
         self.lr = torch.zeros((), device=device)
-        self.momentum = self.decay = self.clip_norm = 0.0
+        self.momentum = 0.0
+        self.decay = 0.0
+        self.clip_norm = 0.0
         self.nesterov = False
-        vector = torch.zeros_like(self.weights)
-        self.state = (
-            [vector] if name == "sgd" else [vector, vector.clone(), torch.zeros((), device=device)]
-        )
+        self.state = [torch.zeros_like(self.weights)]
+        if name != "sgd":
+            self.state += [torch.zeros_like(self.weights), torch.zeros((), device=device)]
 
-    def begin(self, training: Training, kept: Tensors | None = None) -> None:
-        """Forget the client before; go on with what this one kept, where it is the state of the same optimizer."""
-        self.momentum, self.decay = training.momentum, training.weight_decay
-        self.nesterov, self.clip_norm = training.nesterov, training.clip_norm
+    def begin(self, training: Training, state: Tensors | None = None) -> None:
+        """Forget the client before.
+
+        state: to go on with, where it is that of the same optimizer.
+        """
+        self.momentum = training.momentum
+        self.decay = training.weight_decay
+        self.nesterov = training.nesterov
+        self.clip_norm = training.clip_norm
         self.lr.fill_(training.lr)
-        self._rate: Any = (
-            self.lr if self.weights.is_cuda else training.lr
-        )  # faster as a number, where none captures it
+        # faster as a number, where none captures it
+        self._rate: Any = self.lr if self.weights.is_cuda else training.lr
         for name, tensor in zip(STATE[self.name], self.state, strict=True):
-            if kept and PREFIX + name in kept:
-                tensor.copy_(kept[PREFIX + name])
+            if state and PREFIX + name in state:
+                tensor.copy_(state[PREFIX + name])
             else:
                 tensor.zero_()
 
@@ -76,33 +86,39 @@ class Optimizer:
         """One step along the gradient that is in the layout."""
         if self.clip_norm:
             cut_to_norm(self.grad, self.clip_norm)
-        weights, grad = [self.weights], [self.grad]
-        if self.name != "sgd":
-            mean, square, count = self.state
-            beta1, beta2 = BETAS
-            (adam if self.name == "adam" else adamw)(
-                weights,
-                grad,
-                [mean],
-                [square],
-                [],
-                [count],
-                amsgrad=False,
-                beta1=beta1,
-                beta2=beta2,
-                eps=EPS,
-                fused=True,
-                lr=self._rate,
-                weight_decay=self.decay,
-                maximize=False,
-            )
-            return
-        buffers: list[Tensor | None] = (
-            [*self.state] if self.momentum else [None]
-        )  # from zero: first the gradient
+        if self.name == "sgd":
+            self._sgd_step()
+        else:
+            self._adam_step()
+
+    def _adam_step(self) -> None:
+        mean, square, count = self.state
+        beta1, beta2 = BETAS
+        step = adam if self.name == "adam" else adamw
+        step(
+            [self.weights],
+            [self.grad],
+            [mean],
+            [square],
+            [],
+            [count],
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            eps=EPS,
+            fused=True,
+            lr=self._rate,
+            weight_decay=self.decay,
+            maximize=False,
+        )
+
+    def _sgd_step(self) -> None:
+        buffers: list[Tensor | None] = [None]
+        if self.momentum:  # from zero: at first the gradient
+            buffers = [*self.state]
         sgd(
-            weights,
-            grad,
+            [self.weights],
+            [self.grad],
             buffers,
             momentum=self.momentum,
             dampening=0.0,
@@ -115,20 +131,27 @@ class Optimizer:
 
 
 def own_state(memory: Tensors) -> Tensors:
-    """State that an optimizer kept in a client's memory, taken out of it, so that no method sees it."""
+    """The optimizer's state in a client's memory, taken out of it, so that no method sees it."""
     return {name: memory.pop(name) for name in list(memory) if name.startswith(PREFIX)}
 
 
-Turns = Iterable[
-    tuple[Tensor, Tensor | None]
-]  # of each batch: indices in the shard [B], draws of augmentation [B, 4]
+# for each batch: indices in the shard [B], draws of augmentation [B, 4]
+Turns = Iterable[tuple[Tensor, Tensor | None]]
 
 
 class Steps:
     """Takes the local steps of every client that uses this network."""
 
-    def __init__(self, local: Local, net: Network, layout: Layout, optimizer: str):
-        self.local, self.net, self.layout = local, net, layout
+    def __init__(
+        self,
+        local: Local,
+        net: Network,
+        layout: Layout,
+        optimizer: str,
+    ):
+        self.local = local
+        self.net = net
+        self.layout = layout
         self.optimizer = Optimizer(layout, optimizer)
 
     def train(
@@ -138,23 +161,19 @@ class Steps:
         batch_size: int,
         sampling: str = "shuffle",
     ) -> Tensor:
-        """Train on the client's shard, once for each epoch's seeds; returns the sum of the losses, a scalar."""
+        """Train on the client's shard, once for each epoch's seeds.
+
+        Returns the sum of the losses, a scalar.
+        """
         if isinstance(self.local, BalancedSampling):
             sampling = "class"
         if client.private:
-            turns = (
-                turn
-                for seeds in epochs
-                for turn in poisson_turns(client.shard, batch_size, **seeds)
-            )
+            turns = [poisson_turns(client.shard, batch_size, **seeds) for seeds in epochs]
         else:
             parts = strata(sampling, client.shard, self.net.attributes)
-            turns = (
-                turn
-                for seeds in epochs
-                for turn in client.shard.turns(batch_size, strata=parts, **seeds)
-            )
-        return self.along(client, turns, batch_size)
+            shard = client.shard
+            turns = [shard.turns(batch_size, strata=parts, **seeds) for seeds in epochs]
+        return self.along(client, chain.from_iterable(turns), batch_size)
 
     def along(self, client: ClientRound, turns: Turns, batch_size: int) -> Tensor:
         """Take a step for each batch, as it comes; returns the sum of the losses, a scalar."""
@@ -172,9 +191,8 @@ class Steps:
 
 
 def with_own(batch: Batch, client: ClientRound) -> Batch:
-    """The batch, with what the client's method has of each image."""
+    """The batch with the values that the client's method has for each image."""
     if not client.per_image:
         return batch
-    return replace(
-        batch, per_image={name: values[batch.at] for name, values in client.per_image.items()}
-    )
+    per_image = {name: values[batch.at] for name, values in client.per_image.items()}
+    return replace(batch, per_image=per_image)

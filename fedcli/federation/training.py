@@ -21,7 +21,8 @@ CLASSIFIER = {
     "adam": 3e-3
 }  # learning rates of a classifier on a frozen network: measured, see docs/settings.md
 SCHEDULES = ("constant", "cosine", "step")
-OPEN, METHOD = Flag(open=True), "Method"
+OPEN = Flag(open=True)
+METHOD = "Method"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +47,19 @@ class Training(Options):
     ] = 0.0
     dp_noise: Annotated[
         float,
-        "standard deviation of noise on each client's update, in units of --dp-clip, >= 0: client-level differential "
-        "privacy, simulated; 0 adds none",
+        "standard deviation of noise on each client's update, in units of --dp-clip, >= 0: "
+        "client-level differential privacy, simulated; 0 adds none",
     ] = 0.0
     dp_sgd: Annotated[
         float,
-        "noise of each local step on the sum of images' gradients, in units of --dp-clip, >= 0: sample-level "
-        "differential privacy (DP-SGD), simulated; needs a network without batch norm, such as --model cnn-gn; 0 adds "
-        "none",
+        "noise of each local step on the sum of images' gradients, in units of --dp-clip, >= 0: "
+        "sample-level differential privacy (DP-SGD), simulated; needs a network without batch "
+        "norm, such as --model cnn-gn; 0 adds none",
     ] = 0.0
     dp_clip: Annotated[
         float,
-        "cut each client's update (--dp-noise), or each image's gradient (--dp-sgd), at this norm, > 0",
+        "cut each client's update (--dp-noise), or each image's gradient (--dp-sgd), at this norm, "
+        "> 0",
     ] = 1.0
     dp_delta: Annotated[float, "delta of the epsilon that a run with noise states, in (0, 1)"] = (
         1e-5
@@ -68,22 +70,22 @@ class Training(Options):
     ] = False
     schedule: Annotated[
         str,
-        "of the learning rate over the rounds: constant, the default, cosine, or step:ROUND,...:FACTOR, which "
-        "multiplies it by FACTOR after each of these rounds",
+        "of the learning rate over the rounds: constant, the default, cosine, or "
+        "step:ROUND,...:FACTOR, which multiplies it by FACTOR after each of these rounds",
         OPEN,
     ] = "constant"
     warmup: Annotated[int, "rounds over which the learning rate rises in a line, >= 0"] = 0
     loss: Annotated[str, "cross-entropy, or focal:GAMMA", Flag(label="{} loss")] = "cross-entropy"
     class_weights: Annotated[
         str,
-        "how classes count in the loss, from the client's own counts: none, balanced (1 / count) or effective:BETA "
-        "(effective numbers)",
+        "how classes count in the loss, from the client's own counts: none, balanced (1 / count) "
+        "or effective:BETA (effective numbers)",
         Flag(label="{} class weights"),
     ] = "none"
     sampling: Annotated[
         str,
-        "how a client draws its training images: shuffle (each once), or evenly over class, group or group-class, with "
-        "repeats; group:NAME and group-class:NAME name the attribute",
+        "how a client draws its training images: shuffle (each once), or evenly over class, group "
+        "or group-class, with repeats; group:NAME and group-class:NAME name the attribute",
         Flag(label="sampling {}"),
     ] = "shuffle"
     label_smoothing: Annotated[
@@ -93,8 +95,8 @@ class Training(Options):
     ] = 0.0
     prior: Annotated[
         Literal["none", "bsm", "fedlc", "logit-adjust"],
-        "correct for rare classes: none, bsm, fedlc or logit-adjust; default: "
-        "logit-adjust where the rarest class has under a tenth of the training images of the commonest, else none",
+        "correct for rare classes: none, bsm, fedlc or logit-adjust; default: logit-adjust where "
+        "the rarest class has under a tenth of the training images of the commonest, else none",
         Flag(panel=METHOD, label="prior {}", open=True),
     ] = "none"
     personal: Annotated[
@@ -109,13 +111,14 @@ class Training(Options):
     ] = "aggregate"
 
     def at(self, round: int, rounds: int) -> "Training":
-        """The same with the learning rate of one round, t from 1."""
+        """A copy with the learning rate of one round, t from 1."""
         lr = self.lr
         if self.schedule == "cosine":
             lr = lr * (1 + math.cos(math.pi * (round - 1) / rounds)) / 2
         elif self.schedule != "constant":
             milestones, factor = steps(self.schedule)
-            lr = lr * factor ** sum(round > milestone for milestone in milestones)
+            passed = sum(round > milestone for milestone in milestones)
+            lr = lr * factor**passed
         if round < self.warmup:
             lr = lr * round / self.warmup
         training = copy.copy(self)  # replace() would check every option again for every client
@@ -124,8 +127,9 @@ class Training(Options):
 
     @property
     def focal(self) -> float:
-        """gamma of the focal loss; 0 without it."""
-        return float(self.loss.partition(":")[2] or 0)
+        """The gamma of the focal loss; 0 without it."""
+        gamma = self.loss.partition(":")[2]
+        return float(gamma or 0)
 
 
 def idle(training: Training, rounds: int) -> list[str]:
@@ -133,15 +137,16 @@ def idle(training: Training, rounds: int) -> list[str]:
     sentences = []
     if training.warmup > rounds:
         sentences.append(
-            f"--warmup {training.warmup} is longer than the {rounds} rounds: the learning rate ends at "
-            f"{rounds}/{training.warmup} of --lr"
+            f"--warmup {training.warmup} is longer than the {rounds} rounds: the learning rate "
+            f"ends at {rounds}/{training.warmup} of --lr"
         )
     if training.schedule.startswith("step:"):
-        late = [milestone for milestone in steps(training.schedule)[0] if milestone >= rounds]
-        listed = ", ".join(map(str, late))
+        milestones, _ = steps(training.schedule)
+        late = [str(milestone) for milestone in milestones if milestone >= rounds]
         if late:
             sentences.append(
-                f"--schedule {training.schedule}: no round comes after {listed}, as there are {rounds}"
+                f"--schedule {training.schedule}: no round comes after {', '.join(late)}, "
+                f"as there are {rounds}"
             )
     return sentences
 
@@ -153,17 +158,18 @@ def steps(schedule: str) -> tuple[list[int], float]:
         raise UsageError(f"--schedule {schedule!r} is unknown", nearest(name, SCHEDULES))
     milestones, _, factor = rest.partition(":")
     rounds = milestones.split(",")
-    if (
-        not all(part.isdecimal() and int(part) for part in rounds)
-        or not 0 < number(factor) < math.inf
-    ):
-        hint = "write for example step:40:0.1, or step:30,45:0.1: after these rounds lr is multiplied by 0.1"
-        raise UsageError(f"--schedule {schedule!r} is not step:ROUND,...:FACTOR", hint)
+    are_rounds = all(part.isdecimal() and int(part) for part in rounds)
+    if not are_rounds or not 0 < number(factor) < math.inf:
+        raise UsageError(
+            f"--schedule {schedule!r} is not step:ROUND,...:FACTOR",
+            "write for example step:40:0.1, or step:30,45:0.1: after these rounds lr is multiplied "
+            "by 0.1",
+        )
     return [int(part) for part in rounds], float(factor)
 
 
 def number(text: str) -> float:
-    """NaN for what is none."""
+    """The number in a text; NaN where it holds none."""
     try:
         return float(text)
     except ValueError:

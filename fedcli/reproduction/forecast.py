@@ -27,7 +27,7 @@ from ..data import manifest
 from ..errors import FedcliError
 from ..io.files import write_text
 from ..methods import resolve
-from ..runs import record, resources
+from ..runs import resources, settings
 from ..runs.rules import check
 from ..runs.settled import settled
 from ..runs.train_options import TrainOptions
@@ -327,7 +327,7 @@ def is_done(plan: TrainOptions, source: Path, runs: list[manifest.Manifest]) -> 
 
 def _of_plan(plan: TrainOptions) -> dict[str, Any]:
     """The options of a plan as a run's manifest records them, without files."""
-    return _without_files(record.options(plan, check(plan), None))
+    return _without_files(settings.options(plan, check(plan), None))
 
 
 def _without_files(options: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Network, data and method of a plan, put together for training: what a run and its estimate both work with."""
+"""Network, data and method of a plan, put together for a training or for its estimate."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -60,10 +60,10 @@ class PlannedFederation(Federation):
 
     def sites(self, state: RunState) -> dict[str, Tensors]:
         """Models of clients that train alone; one that never took part has the start."""
-        own = {"own": self.layout.own_start} if self.layout.own_shapes else {}
-        return {
-            c: {"model": state.theta, **own, **state.clients.get(c, {})} for c in self.data.roster
-        }
+        start = {"model": state.theta}
+        if self.layout.own_shapes:
+            start["own"] = self.layout.own_start
+        return {client: {**start, **state.clients.get(client, {})} for client in self.data.roster}
 
     def kept(self, state: RunState) -> tuple[torch.Tensor, Mapping[str, ClientState]]:
         """The global model [P] as it is scored, and what clients have beside it."""
@@ -73,15 +73,21 @@ class PlannedFederation(Federation):
 
 
 def open_parent(plan: TrainOptions, method: Method) -> initial.ParentRun | None:
-    """The finished run that the plan's weights name. Raises FedcliError, HashError where the method cannot use it."""
+    """The finished run that the plan's weights name.
+
+    Raises FedcliError, HashError where the method cannot use it.
+    """
     parent_run = initial.open_parent(plan.weights)
     if isinstance(method.aggregator, ContinuesRun) and parent_run is None:
-        given = f", which {plan.weights} is not" if plan.weights else ""
         if plan.weights and not Path(plan.weights).exists():
             raise FedcliError(f"no such run: {plan.weights}", "give the folder of a finished run")
+        sentence = f"{method.name} continues a finished run"
+        if plan.weights:
+            sentence += f", which {plan.weights} is not"
         raise UsageError(
-            f"{method.name} continues a finished run{given}",
-            f"fedcli train {method.name} --weights RUN, or fedcli train METHOD --then {method.name}",
+            sentence,
+            f"fedcli train {method.name} --weights RUN, or "
+            f"fedcli train METHOD --then {method.name}",
         )
     if parent_run and parent_run.body.get("single_site"):
         raise FedcliError(
@@ -101,34 +107,37 @@ def assemble(
     start: Tensors | None = None,
     sharing: int = 1,
 ) -> PlannedFederation:
-    """Build the network, load the data to where it lives, and see what each part means for the other.
+    """Build the network, load the data onto the device, and check that they fit together.
 
     data: a verified partition or corruption manifest, or one of sites, whose images are elsewhere.
-    only: the one client whose images are loaded; all by default. start: every tensor of the network, where it does not
-    begin with those of the plan. sharing: as of remake(). Raises FedcliError, UsageError.
+    only: the one client whose images are loaded; all by default.
+    start: every tensor of the network, where it does not begin with those of the plan.
+    sharing: as of remake().
+    Raises FedcliError, UsageError.
     """
     source = manifest.read(data)
     check_labels(plan, method, source.body)
     sampling.check(plan.sampling, source.body["attributes"])
     net, layout, new_head = _network(source.body, plan, method, parent_run, start)
-    continues = isinstance(method.aggregator, ContinuesRun)
-    still = is_frozen(net)
+    backbone_frozen = is_frozen(net)
+    augment = plan.augment
+    if backbone_frozen and not augment:
+        augment = "none"  # a fixed view of a frozen backbone is kept
     channels = models.input_channels(plan.model, source.body["channels"])
-    augment = (
-        str(plan.augment or ("none" if still else "")) or None
-    )  # a fixed view of a frozen backbone is kept
-    shards = _images(plan, source.kind, sharing)(
-        data, channels=channels, augment=augment, device=plan.device
+    load_images = _images(plan, source.kind, sharing)
+    shards = load_images(
+        data,
+        channels=channels,
+        augment=str(augment) if augment else None,
+        device=plan.device,
     )
     if only is not None:
-        shards = replace(
-            shards, roster=[only], train={only: shards.train[only]}, val={only: shards.val[only]}
-        )
-    begun_with = (
-        initial.server_memory(parent_run, data, shards.roster, plan.device)
-        if parent_run and continues
-        else {}
-    )
+        train = {only: shards.train[only]}
+        val = {only: shards.val[only]}
+        shards = replace(shards, roster=[only], train=train, val=val)
+    begun_with = {}
+    if parent_run and isinstance(method.aggregator, ContinuesRun):
+        begun_with = initial.server_memory(parent_run, data, shards.roster, plan.device)
     frozen = initial.frozen(net)
     model = {
         "name": models.outside.titled(plan.model),
@@ -141,37 +150,27 @@ def assemble(
         "frozen": sorted(frozen),
         "teacher_width": getattr(net.teacher, "width", None),
     }
-    random = frozen and not (plan.weights or parent_run or start)
+    has_weights = bool(plan.weights or parent_run or start)
     validation = all(client["val"] for client in source.body["roster"])
+    engine = remote(plan.engine)
     warnings = [
         method.local.warning(net, plan.rounds),
         method.aggregator.warning(plan.rounds, validation),
-        "what is frozen has random weights: give --weights" if random else "",
-        f"the network has no batch norm, so --bn {plan.bn} does nothing"
-        if plan.bn != "aggregate" and not has_batch_norm(net)
-        else "",
-        "with a frozen backbone, terms on features or norms do nothing"
-        if still and method.local.trains_backbone
-        else "",
+        *_doubts_of_network(plan, method, net, bool(frozen) and not has_weights),
         new_head,
         _beyond_account(plan, parent_run),
         unsettled(method),
         small_groups(method, plan.sampling, net, shards),
-        reached[0].warning if (reached := remote(plan.engine)) else "",
+        engine[0].warning if engine else "",
     ]
-    if still and shards.here:
+    if backbone_frozen and shards.here:
         shards = with_features(net, shards, folder_for(data))
+    remake_clients = None
+    if shards.here:
+        remake_clients = partial(remake, data.resolve(), manifest.sha256(data), plan)
     return PlannedFederation(
         clients=InProcess(
-            method,
-            net,
-            layout,
-            shards.train,
-            plan,
-            val=shards.val,
-            remake=partial(remake, data.resolve(), manifest.sha256(data), plan)
-            if shards.here
-            else None,
+            method, net, layout, shards.train, plan, val=shards.val, remake=remake_clients
         ),
         rounds=plan.rounds,
         seed=plan.seed,
@@ -188,14 +187,34 @@ def assemble(
     )
 
 
+def _doubts_of_network(
+    plan: TrainOptions, method: Method, net: models.Network, frozen_at_random: bool
+) -> list[str]:
+    """Warnings of options that a network makes useless."""
+    warnings = []
+    if frozen_at_random:
+        warnings.append("what is frozen has random weights: give --weights")
+    if plan.bn != "aggregate" and not has_batch_norm(net):
+        warnings.append(f"the network has no batch norm, so --bn {plan.bn} does nothing")
+    if method.local.trains_backbone and is_frozen(net):
+        warnings.append("with a frozen backbone, terms on features or norms do nothing")
+    return warnings
+
+
 def _beyond_account(plan: TrainOptions, parent_run: initial.ParentRun | None) -> str:
-    """A warning where a run starts from another one, whose training the account of its epsilon does not see."""
+    """A warning where a run starts from another one, which its epsilon does not account for."""
     if parent_run is None:
         return ""
     if plan.dp_noise or plan.dp_sgd:
-        return "epsilon is of this run alone, and the run that it starts from was trained on images too"
+        return (
+            "epsilon is of this run alone, and the run that it starts from was trained on images "
+            "too"
+        )
     if "privacy" in parent_run.body:
-        return "the epsilon of the run that it starts from does not hold for this one, which adds no noise"
+        return (
+            "the epsilon of the run that it starts from does not hold for this one, which adds no "
+            "noise"
+        )
     return ""
 
 
@@ -203,74 +222,95 @@ def unsettled(method: Method) -> str:
     """A warning where a pair's halves each make the model their own way."""
     if not (method.local.adds_to_mean and method.aggregator.own_step):
         return ""
-    return f"{method.name} adds to the server's own steps what corrects a mean of models: it swings and may never settle"
-
-
-def small_groups(method: Method, drawn: str, net: models.Network, shards: load.Shards) -> str:
-    """A warning where images weigh or are drawn by groups with few training images. Those at sites are not known."""
-    halves = [half for half in (method.local, method.aggregator) if isinstance(half, WeighsGroups)]
-    asked = [(half.group_attribute(net), half.by_class) for half in halves]
-    asked.append((sampling.attribute(drawn, net.attributes), drawn.startswith("group-class")))
-    pairs: dict[str, bool] = {}  # attribute -> whether pairs of it and a class count too
-    for name, by_class in asked:
-        pairs[name] = by_class or pairs.get(name, False)
-    return "; ".join(
-        note
-        for name, by_class in pairs.items()
-        if name
-        for note in _small(name, by_class, net, shards)
+    return (
+        f"{method.name} adds to the server's own steps what corrects a mean of models: it swings "
+        "and may never settle"
     )
 
 
-def _small(name: str, by_class: bool, net: models.Network, shards: load.Shards) -> list[str]:
-    """Sentences on an attribute's groups of few training images, its pairs with a class, and images without a value."""
-    known = [
-        (shard.groups[name] + 1, shard.y) for shard in shards.train.values() if name in shard.groups
-    ]
-    if not known:
+def small_groups(
+    method: Method, sampling_option: str, net: models.Network, shards: load.Shards
+) -> str:
+    """A warning where images weigh, or are drawn, by groups with few training images.
+
+    The groups of images at sites are unknown, so none is for these.
+    """
+    by_class: dict[str, bool] = {}  # attribute -> whether pairs of it and a class count too
+    for half in (method.local, method.aggregator):
+        if isinstance(half, WeighsGroups):
+            attribute = half.group_attribute(net)
+            by_class[attribute] = half.by_class or by_class.get(attribute, False)
+    attribute = sampling.attribute(sampling_option, net.attributes)
+    pairs_drawn = sampling_option.startswith("group-class")
+    by_class[attribute] = pairs_drawn or by_class.get(attribute, False)
+    notes = []
+    for attribute, with_class in by_class.items():
+        if attribute:
+            notes += _notes_on_groups(attribute, with_class, net, shards)
+    return "; ".join(notes)
+
+
+def _notes_on_groups(
+    attribute: str, with_class: bool, net: models.Network, shards: load.Shards
+) -> list[str]:
+    """Sentences on an attribute's small groups, its small pairs, and images without a value."""
+    having = [shard for shard in shards.train.values() if attribute in shard.groups]
+    if not having:
         return []
-    groups, y = torch.cat([g for g, _ in known]), torch.cat([y for _, y in known])  # 0: unknown
-    unknown, *counts = groups.bincount(minlength=len(net.attributes[name]) + 1).tolist()
-    small = [
-        f"{value} {n}"
-        for value, n in zip(net.attributes[name], counts, strict=True)
-        if n < SMALL_GROUP
-    ]
-    few = (
-        f"groups of {name} with few training images, which then count for many: {', '.join(small)}"
-    )
-    notes = [few] if small else []
-    if by_class and y.ndim == 1:
-        notes += _small_pairs(name, (groups - 1)[groups > 0], y[groups > 0], net)
-    return notes + ([f"{unknown} training images have no {name}"] if unknown else [])
+    values = net.attributes[attribute]
+    groups = torch.cat([shard.groups[attribute] for shard in having])  # -1: unknown
+    y = torch.cat([shard.y for shard in having])
+    unknown, *counts = (groups + 1).bincount(minlength=len(values) + 1).tolist()
+    small = []
+    for value, count in zip(values, counts, strict=True):
+        if count < SMALL_GROUP:
+            small.append(f"{value} {count}")
+    notes = []
+    if small:
+        notes.append(
+            f"groups of {attribute} with few training images, which then count for many: "
+            f"{', '.join(small)}"
+        )
+    if with_class and y.ndim == 1:
+        has_value = groups >= 0
+        notes += _small_pairs(attribute, groups[has_value], y[has_value], net)
+    if unknown:
+        notes.append(f"{unknown} training images have no {attribute}")
+    return notes
 
 
 def _small_pairs(name: str, groups: Tensor, y: Tensor, net: models.Network) -> list[str]:
-    """A sentence on pairs of group and class of few training images [N] each, those without any left out."""
-    classes = len(net.class_names)
-    cells = (groups * classes + y).bincount(minlength=len(net.attributes[name]) * classes).tolist()
-    small = sorted((n, cell) for cell, n in enumerate(cells) if 0 < n < SMALL_GROUP)
+    """A sentence on pairs of group and class of few training images [N]; without any, none."""
+    values = net.attributes[name]
+    classes = net.class_names
+    counts = (groups * len(classes) + y).bincount(minlength=len(values) * len(classes)).tolist()
+    small = []
+    for cell, count in enumerate(counts):
+        if 0 < count < SMALL_GROUP:
+            small.append((count, cell))
     if not small:
         return []
-    least, cell = small[0]
-    pair = f"{net.attributes[name][cell // classes]} and {net.class_names[cell % classes]}"
+    smallest, cell = min(small)
+    value, class_index = divmod(cell, len(classes))
     return [
-        f"{len(small)} pairs of {name} and class have under {SMALL_GROUP} training images, which then count for many; "
-        f"the smallest is {pair} with {least}"
+        f"{len(small)} pairs of {name} and class have under {SMALL_GROUP} training images, which "
+        f"then count for many; the smallest is {values[value]} and {classes[class_index]} with "
+        f"{smallest}"
     ]
 
 
 def remake(
     data: Path, digest: str, plan: TrainOptions, device: str, threads: int, sharing: int = 1
 ) -> InProcess:
-    """The clients of a plan in another process, perhaps of another machine. Raises FedcliError, HashError.
+    """The clients of a plan in another process, perhaps of another machine.
 
     digest: sha256 of the manifest; sharing: processes that do so on the same device.
+    Raises FedcliError, HashError.
     """
     if not data.is_file():
-        what = f"the node {os.uname().nodename} has no {data}"
         raise FedcliError(
-            what, "nodes need the same files under the same paths: a shared file system, or copies"
+            f"the node {os.uname().nodename} has no {data}",
+            "nodes need the same files under the same paths: a shared file system, or copies",
         )
     manifest.verify(data, "partition", "corruption")
     if manifest.sha256(data) != digest:
@@ -281,13 +321,19 @@ def remake(
     resources.be_deterministic(device, threads, plan.precision)
     plan = replace(plan, device=device)
     method = check(plan)
-    return assemble(data, plan, method, open_parent(plan, method), sharing=sharing).clients
+    parent_run = open_parent(plan, method)
+    return assemble(data, plan, method, parent_run, sharing=sharing).clients
 
 
 def _images(plan: TrainOptions, kind: str, sharing: int) -> Callable[..., load.Shards]:
-    """Loads the data of a manifest of this kind: here, or as far as the engine knows it without its sites' images."""
-    reached = remote(plan.engine) if kind == "sites" else None
-    return (reached[0].images if reached else None) or partial(load.load, sharing=sharing)
+    """The function that loads the data of a manifest of this kind.
+
+    It loads images at sites as far as the engine knows them without these.
+    """
+    engine = remote(plan.engine)
+    if kind == "sites" and engine and engine[0].images:
+        return engine[0].images
+    return partial(load.load, sharing=sharing)
 
 
 def _network(
@@ -297,44 +343,48 @@ def _network(
     parent_run: initial.ParentRun | None,
     start: Tensors | None,
 ) -> tuple[models.Network, Layout, str]:
-    """The network at its start, its layout, and why its classifier is not that of the run before.
+    """The network at its start, its layout, and the reason why it has another classifier.
+
+    The reason is that the classifier is not that of the run before; "" for none.
 
     body: of the data. start: as of assemble().
     """
     channels = models.input_channels(plan.model, body["channels"])
     weights = parent_run.model if parent_run else plan.weights
+    teacher = models.load_teacher(str(plan.teacher)) if plan.teacher else None
     net = models.build(
         plan.model,
         models.Inputs.of(body, channels),
         seed=plan.seed,
         weights=str(weights) if weights else None,
         precision=plan.precision,
-        teacher=models.load_teacher(str(plan.teacher)) if plan.teacher else None,
+        teacher=teacher,
         freeze=plan.freeze_backbone,
         extend=method.extend,
-    ).to(plan.device)
+    )
+    net = net.to(plan.device)
     if plan.dp_sgd and plan.bn != "freeze":
         check_norms(net, plan.model)
     if start:
         try:
             net.load_state_dict(start)
         except RuntimeError as error:
-            raise FedcliError(
-                f"the tensors received do not fit {plan.model}: {error}"[:300]
-            ) from None
-    continues = isinstance(method.aggregator, ContinuesRun)
-    new_head = (
-        initial.take_head(net, parent_run, method, body["classes"])
-        if parent_run and not continues
-        else ""
-    )
+            text = f"the tensors received do not fit {plan.model}: {error}"
+            raise FedcliError(text[:300]) from None
+    new_head = ""
+    if parent_run and not isinstance(method.aggregator, ContinuesRun):
+        new_head = initial.take_head(net, parent_run, method, body["classes"])
     return net, Layout(net, method.personal_tensors(net)), new_head
 
 
 def probe(data: Path, plan: TrainOptions) -> tuple[Callable[[str], models.Network], torch.Tensor]:
-    """The input of a measurement of precision: how to build the plan's network in one, and a batch of images."""
+    """A function that builds the plan's network in a precision, and a batch of images.
+
+    They are the input of a measurement of precision.
+    """
     pool = manifest.read(data).body
-    channels, (height, width) = models.input_channels(plan.model, pool["channels"]), pool["size"]
+    channels = models.input_channels(plan.model, pool["channels"])
+    height, width = pool["size"]
 
     def build(precision: str) -> models.Network:
         inputs = models.Inputs.of(pool, channels)

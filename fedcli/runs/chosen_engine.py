@@ -20,21 +20,20 @@ NOT_REACHED = (
     "the images are at their sites, which this engine does not reach",
     "add --engine socket:DIR",
 )
-MODELS_IN_A_PROCESS = (
-    10  # of model size: the network, its gradient, the optimizer's state, what is sent and kept
-)
+# of model size: the network, its gradient, the optimizer's state, what is sent and kept
+MODELS_IN_A_PROCESS = 10
 
 
 def prepare(plan: TrainOptions, clients: int) -> Callable[[PlannedFederation], None]:
-    """Make equal inputs give equal bits, on the CPU threads that suit the plan, its engine and so many clients.
+    """Make equal inputs give equal bits, on the CPU threads that suit the plan, engine and clients.
 
-    Returns what has to be called with the federation before its engine is opened: where processes side by side would
-    need more memory than there is, one process trains with all threads. Raises UsageError, FedcliError.
+    Returns the function to call with the federation before its engine is opened: where processes
+    side by side would need more memory than there is, one process trains with all threads. Raises
+    UsageError, FedcliError.
     """
     usual = plan.threads or models.describe(plan.model).threads
-    together = not usual and side_by_side(
-        plan.engine, cohort_size(clients, plan.participation), plan.device
-    )
+    cohort = cohort_size(clients, plan.participation)
+    together = not usual and side_by_side(plan.engine, cohort, plan.device)
     before = torch.get_num_threads()
     resources.be_deterministic(plan.device, 1 if together else usual, plan.precision)
 
@@ -46,45 +45,51 @@ def prepare(plan: TrainOptions, clients: int) -> Callable[[PlannedFederation], N
 
 
 def _fits(federation: PlannedFederation) -> bool:
-    """Tell whether a process for each core and client has the memory to train; True where the system does not say."""
+    """Tell whether a process for each core and client has the memory to train.
+
+    True where the system does not say.
+    """
     free = resources.free("cpu")
     processes = min(cores(), federation.cohort_size)
     return not free or processes * _process_bytes(federation) < free
 
 
 def _process_bytes(federation: PlannedFederation) -> int:
-    """Bytes that a process needs to train a client: models, and what a step keeps for its backward pass."""
-    net, theta = federation.net, federation.layout.flat
+    """Bytes that a process needs to train a client: models, and what a backward pass needs."""
+    net = federation.net
+    theta = federation.layout.flat
     shard = max(federation.data.train.values(), key=len)
     few = min(2, len(shard))
-    kept: dict[int, int] = {}  # address -> bytes of what a forward pass saves
+    saved_bytes: dict[int, int] = {}  # by address, of what a forward pass saves
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+    def save(tensor: torch.Tensor) -> torch.Tensor:
+        saved_bytes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
         return tensor
 
     was_training = net.training
     net.eval()  # counts the same, and leaves statistics and random numbers alone
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         net(shard.batch(torch.arange(few)).x)
     net.train(was_training)
     batch = min(federation.plan.batch_size, len(shard))
-    return (
-        MODELS_IN_A_PROCESS * theta.numel() * theta.element_size()
-        + sum(kept.values()) * batch // few
-    )
+    model_bytes = theta.numel() * theta.element_size()
+    return MODELS_IN_A_PROCESS * model_bytes + sum(saved_bytes.values()) * batch // few
 
 
 def opened(federation: PlannedFederation) -> AbstractContextManager[Engine]:
     """The engine that the plan names, or that suits it, as a context."""
-    if reached := remote(federation.plan.engine):
+    reached = remote(federation.plan.engine)
+    if reached:
         kind, where = reached
         return kind.open(federation, where, federation.plan.timeout)
     return open_engine(federation.plan.engine, federation.clients, federation.cohort_size)
 
 
 def reaches_sites(plan: TrainOptions, kind: str) -> bool:
-    """Tell whether the engine reaches sites. Raises UsageError for what it, or images of this kind, do not allow."""
+    """Tell whether the engine reaches sites.
+
+    Raises UsageError for options that the engine, or images of this kind, do not allow.
+    """
     if plan.engine:
         parsed(plan.engine, plan.device)
     remotely = remote(plan.engine) is not None
@@ -93,10 +98,11 @@ def reaches_sites(plan: TrainOptions, kind: str) -> bool:
             "--min-clients is about sites that may be absent",
             "leave it out, or add --engine socket:DIR",
         )
-    if plan.min_clients and (method := check(plan)).aggregator.full_participation:
-        raise UsageError(
-            f"{method.name} needs every client in every round", "leave --min-clients out"
-        )
+    if plan.min_clients:
+        method = check(plan)
+        if method.aggregator.full_participation:
+            text = f"{method.name} needs every client in every round"
+            raise UsageError(text, "leave --min-clients out")
     if kind == SITES and not remotely:
         raise UsageError(*NOT_REACHED)
     if kind == SITES and plan.eval_every:

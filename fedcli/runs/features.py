@@ -1,8 +1,9 @@
-"""Features of images by a frozen network: computed once, and kept in the work folder for every run and evaluation.
+"""Features of images by a frozen network, computed once for every run and evaluation.
 
-A file is named by a hash of the network, its weights and the images, so a corruption, other weights or another size
-have a file of their own. It is written whole or not at all. On reading, its numbers are checked by their own hash, and
-the features of a few images are computed again: code of a network that has changed is noticed too. The folder may be
+They are kept in the work folder. A file is named by a hash of the network, its weights and the
+images, so a corruption, other weights or another size have a file of their own. It is written whole
+or not at all. On reading, its numbers are checked by their own hash, and the features of a few
+images are computed again: code of a network that has changed is noticed too. The folder may be
 removed at any time.
 """
 
@@ -25,20 +26,19 @@ from ..io.locks import held
 
 FOLDER = "features"  # in the work folder
 FORMAT = 1  # of the files; another one is not read
-PIXELS_AT_ONCE = (
-    2**20
-)  # of a batch, as the network sees it: about 0.8 GB of an EfficientNet or a ResNet
+# of a batch, as the network sees it: about 0.8 GB of an EfficientNet or a ResNet
+PIXELS_AT_ONCE = 2**20
 PROBES = 4  # images whose features are computed again to check a file
 ALIKE = 0.02  # relative difference that batches of another size, or half precision, may make
 
 
 def is_frozen(net: models.Network) -> bool:
     """Tell whether nothing in the backbone trains."""
-    return not any(p.requires_grad for p in net.backbone.parameters())
+    return not any(parameter.requires_grad for parameter in net.backbone.parameters())
 
 
 def folder_for(data: Path) -> Path:
-    """The folder for features of the images of a manifest: in their work folder, or beside the dataset's manifest."""
+    """The folder for features of a manifest's images: in the work folder, or by the dataset."""
     dataset = manifest.above(data, "dataset").resolve().parent
     work = dataset.parents[1] if dataset.parent.name == "datasets" else dataset
     return work / FOLDER
@@ -56,11 +56,11 @@ class FeatureTables:
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}  # id of images -> images, features
 
     def shard(self, shard: load.Shard) -> load.Shard:
-        """The same shard with features float32 [M, D] in place of its images."""
+        """A copy of the shard with features float32 [M, D] in place of its images."""
         images = shard.images
         if id(images) not in self._tables:
             self._tables[id(images)] = images, self._table(shard)
-        features = self._tables[id(images)][1]
+        _, features = self._tables[id(images)]
         rows = shard.rows.to(features.device)
         return replace(shard, images=features, rows=rows, derived={})
 
@@ -94,11 +94,12 @@ class FeatureTables:
         shape = list(shard.images.shape)
         facts = [FORMAT, self._network_hash, shape, shard.channels, str(shard.y.device.type)]
         digest = hashlib.sha256(repr(facts).encode())
-        digest.update(_bytes(shard.images.permute(0, 2, 3, 1)))
+        pixels = shard.images.permute(0, 2, 3, 1)
+        digest.update(_bytes(pixels))
         return folder / f"{digest.hexdigest()[:32]}.h5"
 
     def _read(self, path: Path, shard: load.Shard) -> Tensor | None:
-        """The table of a file; None where there is no such file, or not one of this network and these images."""
+        """The table of a file; None where there is none of this network and these images."""
         if not path.is_file():
             return None
         try:
@@ -108,7 +109,8 @@ class FeatureTables:
             return None
         if _is_whole(tensors, len(shard.images)):
             table = tensors["features"].to(shard.y.device)
-            rows = torch.linspace(0, len(table) - 1, min(PROBES, len(table))).long()
+            probes = min(PROBES, len(table))
+            rows = torch.linspace(0, len(table) - 1, probes).long()
             images = shard.images[rows.to(shard.images.device)]
             again = _of_batch(self.net, images, shard)
             stored = table[rows.to(table.device)]
@@ -133,22 +135,23 @@ def fed_features(net: models.Network) -> Iterator[None]:
 def with_features(
     net: models.Network, data: load.Shards, folder: Path | None = None
 ) -> load.Shards:
-    """The same shards with features float32 [M, D] for images, and the frozen backbone taken out of the network.
+    """A copy of the shards with features float32 [M, D] for images.
 
-    Such a backbone sees an image once: its features then stand in for the images for the whole run.
+    The frozen backbone is taken out of the network: it sees an image once, and its features then
+    replace the images for the whole run.
 
-    data is returned as it is, and the network left whole, where training images are augmented (their features change
-    every epoch), a teacher has to see them, or the head reads tokens, which are many times larger.
+    data is returned as it is, and the network left whole, where training images are augmented
+    (their features change every epoch), a teacher has to see them, or the head reads tokens, which
+    are many times larger.
     """
     augmented = any(shard.kind != "none" for shard in data.train.values())
     if augmented or net.teacher is not None or net.tokens:
         return data
     tables = FeatureTables(net, folder)
 
-    def part(shards: dict[str, load.Shard]) -> dict[str, load.Shard]:
-        return {name: tables.shard(shard) for name, shard in shards.items()}
-
-    train, val, test = part(data.train), part(data.val), part(data.test)
+    train = {client: tables.shard(shard) for client, shard in data.train.items()}
+    val = {client: tables.shard(shard) for client, shard in data.val.items()}
+    test = {version: tables.shard(shard) for version, shard in data.test.items()}
     net.take_features()
     return replace(data, train=train, val=val, test=test)
 
@@ -159,8 +162,8 @@ def _computed(net: models.Network, shard: load.Shard) -> Tensor:
     pixels = max(height * width, net.resized**2)
     size = max(1, min(load.EVALUATION_BATCH, PIXELS_AT_ONCE // pixels))
     batches = shard.images.split(size)
-    shown = console.progress(batches, label="features", total=len(batches))
-    return torch.cat([_of_batch(net, images, shard) for images in shown])
+    progress = console.progress(batches, label="features", total=len(batches))
+    return torch.cat([_of_batch(net, images, shard) for images in progress])
 
 
 @torch.no_grad()
@@ -171,7 +174,7 @@ def _of_batch(net: models.Network, images: Tensor, shard: load.Shard) -> Tensor:
 
 
 def _network_hash(net: models.Network) -> str:
-    """A hash of the backbone's layers and numbers, and of the form in which it is fed images."""
+    """A hash of the backbone's layers and numbers, and of the form of its input."""
     kind = f"{type(net).__module__}.{type(net).__qualname__}"
     facts = [torch.__version__, kind, net.extra_repr(), net.bf16, repr(net.backbone)]
     digest = hashlib.sha256(repr(facts).encode())
@@ -182,7 +185,7 @@ def _network_hash(net: models.Network) -> str:
 
 
 def _is_whole(tensors: Tensors, images: int) -> bool:
-    """Tell whether a file has a row of features for each image, with the hash that was written with them."""
+    """Tell whether a file has a row of features for each image, with the right hash."""
     if tensors.keys() != {"features", "sha256"}:
         return False
     table = tensors["features"]
@@ -191,9 +194,10 @@ def _is_whole(tensors: Tensors, images: int) -> bool:
     return torch.equal(tensors["sha256"], _digest(table))
 
 
-def _alike(first: Tensor, second: Tensor) -> bool:
-    difference = torch.linalg.vector_norm(first - second)
-    return bool(difference <= ALIKE * torch.linalg.vector_norm(second))
+def _alike(computed: Tensor, stored: Tensor) -> bool:
+    difference = torch.linalg.vector_norm(computed - stored)
+    size = torch.linalg.vector_norm(stored)
+    return bool(difference <= ALIKE * size)
 
 
 def _digest(table: Tensor) -> Tensor:

@@ -24,13 +24,10 @@ from .own_code import method_of, model_of
 from .resources import be_deterministic
 from .rules import adapted
 
-PERSONAL = (
-    "model",
-    "own",
-    "statistics",
-)  # of a client's memory: a whole model, tensors it keeps, --bn local
+# parts of a client's memory: a whole model, tensors that it keeps, and what --bn local keeps
+PERSONAL = ("model", "own", "statistics")
 KEPT = 5  # models of the last rounds that a run keeps, for means over them
-BEST = "best"  # in place of a round: the model that was best on validation, kept where clients have such a part
+BEST = "best"  # in place of a round: the best model on the validation parts, where clients have any
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,8 @@ class Run:
     Attributes:
         rounds: rounds whose model was kept, rising.
         images: the manifest of the data.
-        adapt: changes a loaded model before it answers for a shard, see scores/deploy/adaptation.py.
+        adapt: changes a loaded model before it answers for a shard, see
+            scores/deploy/adaptation.py.
     """
 
     path: Path
@@ -65,59 +63,55 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
     path = manifest.find(path, "run")
     verified = manifest.verify(path, "run")
     model = verified.body["model"]
-    above = of_one_site(path, images) if images else data_of(path)
-    data = load.load(above, channels=model["channels"], augment="none", device=device)
+    data_path = of_one_site(path, images) if images else data_of(path)
+    data = load.load(data_path, channels=model["channels"], augment="none", device=device)
     if not len(data.test["clean"]):
         raise FedcliError(
-            f"{above} holds no test image", "prepare or partition again with a test part"
+            f"{data_path} holds no test image", "prepare or partition again with a test part"
         )
-    kept = [Path(name).stem for name in verified.files if name.startswith("models/")]
-    rounds = sorted(int(stem) for stem in kept if stem.isdigit())
+    models_kept = [Path(name).stem for name in verified.files if name.startswith("models/")]
+    rounds = sorted(int(stem) for stem in models_kept if stem.isdigit())
     with extensions.named_by(path):
         method = adapted(method_of(verified), verified.options)
         net = _built(verified, data, method, seed=0).to(device)
-    if "frozen" in kept:
+    if "frozen" in models_kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])
+    layout = Layout(net, tuple(model["personal"]))
+    tables = None
+    if is_frozen(net) and not net.tokens:
+        tables = FeatureTables(net, folder_for(data_path))
     return Run(
-        path,
-        verified,
-        data,
-        rounds,
-        net,
-        Layout(net, tuple(model["personal"])),
-        device,
-        method,
-        above,
-        features=FeatureTables(net, folder_for(above))
-        if is_frozen(net) and not net.tokens
-        else None,
+        path, verified, data, rounds, net, layout, device, method, data_path, features=tables
     )
 
 
 def _built(verified: manifest.Manifest, data: Shards, method: Method, seed: int) -> models.Network:
     """The network of a run with the weights of a seed."""
     model = verified.body["model"]
+    classes = data.classes
+    inputs = models.Inputs(model["channels"], len(classes), model["size"], classes, data.attributes)
+    teacher = None
+    if model["teacher_width"]:
+        teacher = models.Absent(model["teacher_width"])
     return models.build(
         model_of(verified),
-        models.Inputs(
-            model["channels"], len(data.classes), model["size"], data.classes, data.attributes
-        ),
+        inputs,
         seed=seed,
         precision=model["precision"],
-        teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
+        teacher=teacher,
         freeze=verified.options.get("freeze_backbone") is True,
         extend=method.extend,
     )
 
 
 def starting_network(run: Run) -> models.Network | None:
-    """The network as it was before the first round; None where it began with other weights than those of its seed."""
-    if run.manifest.options.get("weights") or manifest.parent(run.path, "run"):
+    """The network as it was before the first round; None where it began with given weights."""
+    options = run.manifest.options
+    if options.get("weights") or manifest.parent(run.path, "run"):
         return None
+    seed = options.get("seed", 0)
     with extensions.named_by(run.path):
-        return _built(run.manifest, run.data, run.method, run.manifest.options.get("seed", 0)).to(
-            run.device
-        )
+        return _built(run.manifest, run.data, run.method, seed).to(run.device)
 
 
 def save_model(
@@ -129,31 +123,38 @@ def save_model(
 ) -> None:
     """Write the global model by tensor name, and what each client keeps of its own.
 
-    counts: images of every client, in roster order. Where tensors never leave the clients, the global
-    model holds their mean by image count, which is for scoring only and is sent to nobody.
+    counts: images of every client, in roster order. Where tensors never leave the
+    clients, the global model holds their mean by image count, which is for scoring only and is sent
+    to nobody.
     """
-    rows = {client: row for row, client in enumerate(counts)}
-    clients = {
-        client: clients[client] for client in counts if client in clients
-    }  # in roster order: equal bytes
-    own = {f"clients/{rows[c]}/{k}": m[k] for c, m in clients.items() for k in PERSONAL if k in m}
+    model = layout.named(theta, mean_own(clients, counts))
+    tensors = {f"model/{name}": tensor for name, tensor in model.items()}
+    for row, client in enumerate(counts):  # in roster order: equal bytes
+        memory = clients.get(client, {})
+        for name in PERSONAL:
+            if name in memory:
+                tensors[f"clients/{row}/{name}"] = memory[name]
     path.parent.mkdir(exist_ok=True)
-    named = layout.named(theta, mean_own(clients, counts))
-    write_tensors(path, {**{f"model/{k}": v for k, v in named.items()}, **own})
+    write_tensors(path, tensors)
 
 
 def mean_own(clients: Mapping[str, ClientState], counts: dict[str, int]) -> torch.Tensor | None:
-    """Numbers that clients keep to themselves [Q], in the mean by image count; None where nobody keeps anything."""
-    having = [c for c in counts if "own" in clients.get(c, {})]
-    return _mean({c: clients[c]["own"] for c in having}, counts) if having else None
+    """The mean by image count of the numbers [Q] that stay at clients; None without any."""
+    tensors = {}
+    for client in counts:
+        memory = clients.get(client, {})
+        if "own" in memory:
+            tensors[client] = memory["own"]
+    return _mean(tensors, counts) if tensors else None
 
 
 def _mean(tensors: Tensors, counts: dict[str, int]) -> torch.Tensor:
-    """By image count, summed in the order of the tensors."""
+    """The mean by image count, summed in the order of the tensors."""
     total = torch.zeros(())
     for client, tensor in tensors.items():
         total = counts[client] * tensor + total
-    return total / sum(counts[client] for client in tensors)
+    images = sum(counts[client] for client in tensors)
+    return total / images
 
 
 def save_frozen(path: Path, tensors: Tensors) -> None:
@@ -163,121 +164,152 @@ def save_frozen(path: Path, tensors: Tensors) -> None:
 
 
 def _load_frozen(net: models.Network, path: Path, names: list[str]) -> None:
-    tensors = {name.removeprefix("model/"): tensor for name, tensor in read_tensors(path).items()}
-    known = net.state_dict()
-    if wrong := [
-        k for k in names if k not in tensors or k not in known or known[k].shape != tensors[k].shape
-    ]:
-        raise FedcliError(
-            f"{path} does not fit its run's network (first: {wrong[0]})", "train the run again"
-        )
-    net.load_state_dict({name: tensors[name] for name in names}, strict=False)
+    stored = read_tensors(path)
+    expected = net.state_dict()
+    tensors = {}
+    for name in names:
+        tensor = stored.get(f"model/{name}")
+        if tensor is None or name not in expected or tensor.shape != expected[name].shape:
+            raise FedcliError(
+                f"{path} does not fit its run's network (first: {name})", "train the run again"
+            )
+        tensors[name] = tensor
+    net.load_state_dict(tensors, strict=False)
 
 
 def model_file(folder: Path, round: int | str) -> Path:
     """Where a run folder keeps the model of a round, or BEST."""
-    return folder / "models" / (f"{BEST}.h5" if round == BEST else f"{round:05d}.h5")
+    stem = BEST if round == BEST else f"{round:05d}"
+    return folder / "models" / f"{stem}.h5"
 
 
 def load_model(run: Run, round: int | str, client: str | None = None) -> None:
-    """Put the global model of a round, or BEST, into run.net; with a client, its own tensors over it."""
+    """Put the global model of a round, or BEST, into run.net; with a client, its tensors too."""
     path = model_file(run.path.parent, round)
     tensors = read_tensors(path, run.device)
-
-    def joined(shapes: dict[str, torch.Size]) -> torch.Tensor:
-        for name, shape in shapes.items():
-            if f"model/{name}" not in tensors or tensors[f"model/{name}"].shape != shape:
-                raise FedcliError(
-                    f"{path} lacks {name} of shape {tuple(shape)}", "train the run again"
-                )
-        flat = torch.cat([tensors[f"model/{name}"].reshape(-1) for name in shapes])
-        if not flat.isfinite().all():
-            hint = "its training diverged, or somebody changed the file: train again, perhaps with a lower --lr"
-            raise FedcliError(f"{path} holds numbers that are not finite", hint)
-        return flat
-
-    run.layout.load(joined(run.layout.shapes))
+    run.layout.load(_joined(path, tensors, run.layout.shapes))
     if run.layout.own_shapes:
-        run.layout.load_own(joined(run.layout.own_shapes))
-    if client is not None:
-        prefix = f"clients/{run.data.roster.index(client)}/"
-        load_personal(
-            run.layout,
-            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)},
+        run.layout.load_own(_joined(path, tensors, run.layout.own_shapes))
+    if client is None:
+        return
+    prefix = f"clients/{run.data.roster.index(client)}/"
+    memory = {}
+    for name, tensor in tensors.items():
+        if name.startswith(prefix):
+            memory[name.removeprefix(prefix)] = tensor
+    load_personal(run.layout, memory)
+
+
+def _joined(path: Path, tensors: Tensors, shapes: dict[str, torch.Size]) -> torch.Tensor:
+    """The tensors of a model file as one vector. Raises FedcliError for one that is not usable."""
+    parts = []
+    for name, shape in shapes.items():
+        tensor = tensors.get(f"model/{name}")
+        if tensor is None or tensor.shape != shape:
+            text = f"{path} lacks {name} of shape {tuple(shape)}"
+            raise FedcliError(text, "train the run again")
+        parts.append(tensor.reshape(-1))
+    flat = torch.cat(parts)
+    if not flat.isfinite().all():
+        raise FedcliError(
+            f"{path} holds numbers that are not finite",
+            "its training diverged, or somebody changed the file: train again, perhaps with a "
+            "lower --lr",
         )
+    return flat
 
 
-def load_personal(layout: Layout, kept: Tensors) -> None:
-    """Put what a client keeps of its own over the model that is in the network."""
-    if "statistics" in kept:
-        layout.buffers.copy_(kept["statistics"])
-    if "model" in kept:
-        layout.load(kept["model"])
-    if "own" in kept:
-        layout.load_own(kept["own"])
+def load_personal(layout: Layout, memory: Tensors) -> None:
+    """Put the tensors that a client keeps over the model that is in the network."""
+    if "statistics" in memory:
+        layout.buffers.copy_(memory["statistics"])
+    if "model" in memory:
+        layout.load(memory["model"])
+    if "own" in memory:
+        layout.load_own(memory["own"])
 
 
 def load_mean_personal(run: Run, round: int | str) -> bool:
-    """Put the mean of the clients' whole personal models, by image count, into run.net; False where there are none."""
+    """Put the mean by image count of the clients' whole personal models into run.net.
+
+    Returns False where there are none.
+    """
     load_model(run, round)  # for what is no part of a whole model: the mean of what clients keep
     tensors = read_tensors(model_file(run.path.parent, round), run.device)
-    names = {client: f"clients/{row}/model" for row, client in enumerate(run.data.roster)}
-    models_of = {client: tensors[name] for client, name in names.items() if name in tensors}
+    models_of = {}
+    counts = {}
+    for row, client in enumerate(run.data.roster):
+        model = tensors.get(f"clients/{row}/model")
+        if model is not None:
+            models_of[client] = model
+            counts[client] = len(run.data.train[client])
     if models_of:
-        run.layout.load(
-            _mean(models_of, {client: len(run.data.train[client]) for client in models_of})
-        )
+        run.layout.load(_mean(models_of, counts))
     return bool(models_of)
 
 
 def has_personal_models(run: Run) -> bool:
-    """Tell whether clients keep tensors of their own, so that their models differ from the global one."""
-    return (
-        run.manifest.options.get("bn") == "local" or run.manifest.body["model"]["personal_models"]
-    )
+    """Tell whether clients keep tensors, so that their models differ from the global one."""
+    local_norms = run.manifest.options.get("bn") == "local"
+    return local_norms or run.manifest.body["model"]["personal_models"]
 
 
 def trains_alone(run: Run) -> bool:
-    """Tell whether every client trained alone, so that there is no global model but the untrained start."""
+    """Tell whether every client trained alone, so that the global model is the untrained start."""
     return run.manifest.options.get("single_site", False)
 
 
 def has_own_tests(data: Shards) -> bool:
     """Tell whether every test image is in exactly one client's own test part."""
-    at = np.concatenate([data.client_test[client] for client in data.roster])
-    return len(at) == len(next(iter(data.test.values()))) and len(np.unique(at)) == len(at)
+    indices = np.concatenate([data.client_test[client] for client in data.roster])
+    test = next(iter(data.test.values()))
+    return len(indices) == len(test) and len(np.unique(indices)) == len(indices)
 
 
 def alone_logits(
     data: Shards, shard: Shard, logits_of: Callable[[str, Shard], np.ndarray]
 ) -> list[np.ndarray]:
-    """Logits [N, C] on a test set by clients that train alone: one table, in which every image is shown to the client
-    whose own test part it is in; where there are no such parts, a table of each client, in roster order.
+    """Logits [N, C] on a test set by clients that train alone.
+
+    One table, in which every image is shown to the client whose own test part it is in; where there
+    are no such parts, a table of each client, in roster order.
 
     logits_of: (client, shard) -> [len(shard), C].
     """
     if not has_own_tests(data):
         return [logits_of(client, shard) for client in data.roster]
-    own = {client: at for client, at in data.client_test.items() if len(at)}
-    tables = [logits_of(client, part(shard, at)) for client, at in own.items()]
-    out = np.empty((len(shard), tables[0].shape[1]), np.float32)  # [N, C]
-    out[np.concatenate(list(own.values()))] = np.concatenate(tables)
-    return [out]
+    tests = {client: indices for client, indices in data.client_test.items() if len(indices)}
+    tables = [logits_of(client, part(shard, indices)) for client, indices in tests.items()]
+    whole = np.empty((len(shard), tables[0].shape[1]), np.float32)  # [N, C]
+    for indices, table in zip(tests.values(), tables):
+        whole[indices] = table
+    return [whole]
 
 
 def part(shard: Shard, places: np.ndarray) -> Shard:
-    """Some places of a shard as one of its own."""
-    at = torch.from_numpy(places)
-    rows, y = shard.rows[at.to(shard.rows.device)], shard.y[at.to(shard.y.device)]
-    groups = {name: values[at.to(values.device)] for name, values in shard.groups.items()}
-    return replace(shard, rows=rows, y=y, ids=shard.ids[places], groups=groups, derived={})
+    """The images at some places of a shard, as a shard."""
+    indices = torch.from_numpy(places)
+    groups = {}
+    for name, values in shard.groups.items():
+        groups[name] = values[indices.to(values.device)]
+    return replace(
+        shard,
+        rows=shard.rows[indices.to(shard.rows.device)],
+        y=shard.y[indices.to(shard.y.device)],
+        ids=shard.ids[places],
+        groups=groups,
+        derived={},
+    )
 
 
 @torch.inference_mode()
 def predict(
     run: Run, round: int | str, shard: Shard, client: str | None = None, view: str | None = None
 ) -> np.ndarray:
-    """Logits float32 [N, C] of a kept round's model, or BEST, on a shard's fixed view, as the method's view asks."""
+    """Logits float32 [N, C] of a kept round's model, or BEST, on a shard's fixed view.
+
+    view: as of logits().
+    """
     load_model(run, round, client)
     if run.adapt:
         run.adapt(run.net, shard, run.method.local)
@@ -290,17 +322,27 @@ def predict(
 
 @torch.inference_mode()
 def logits(net: models.Network, shard: Shard, local: Local, view: str | None = None) -> np.ndarray:
-    """Logits float32 [N, C] in eval mode; view None takes the method's first, any other is shown no image's group."""
-    view = views_of(local)[0] if view is None else view
-    if view != views_of(local)[0]:
+    """Logits float32 [N, C] in eval mode.
+
+    view: the method's first by default; any other is shown no image's group.
+    """
+    first_view = views_of(local)[0]
+    if view is None:
+        view = first_view
+    if view != first_view:
         unknown = {name: torch.full_like(values, -1) for name, values in shard.groups.items()}
         shard = replace(shard, groups=unknown, derived={})
-    return torch.cat(list(_passed(net, net, shard, local, view))).float().cpu().numpy()
+    batches = list(_passed(net, net, shard, local, view))
+    return torch.cat(batches).float().cpu().numpy()
 
 
 def features(run: Run, shard: Shard) -> Iterator[torch.Tensor]:
-    """The features of each batch in eval mode [B, ..., width], by the method's first view; read where they are kept."""
-    net, local = run.net, run.method.local
+    """The features of each batch in eval mode [B, ..., width], by the method's first view.
+
+    They are read where a file has them.
+    """
+    net = run.net
+    local = run.method.local
     view = views_of(local)[0]
     if run.features is None or not run.features.has(shard):
         yield from _passed(net, net.features, shard, local, view)

@@ -1,4 +1,4 @@
-"""The folder of a training: what it was begun with, who holds it, its lines, and the states of an unfinished run."""
+"""The folder of a training: who may train in it, its lines and its states."""
 
 import hashlib
 import json
@@ -17,23 +17,9 @@ from ..federation.client_state import ClientStateStore
 from ..federation.state import RunState
 from ..io.files import read_text, sha256, write_text
 from ..io.locks import held, is_held
-from ..options import Source
-from ..provenance import other_code
 from ..shapes import read_json
+from . import settings
 
-PATH = (str, None)
-CODE = {str: {str: str}}  # half of a method -> where it comes from
-SETTINGS = {
-    "options": {"method": str, "rounds": int, "settings": dict, "code?": CODE},
-    "environment": {"device": str, "threads": int},
-    "data": str,
-    "data_path": str,
-    "weights": PATH,
-    "teacher": PATH,
-    "then": PATH,
-    "device?": str,
-    "sha256": str,
-}
 SEALED = {"state": str, "lines": str, "models": {str: str}}
 BUSY = "add --wait to wait for it, or give another --out"
 RESTORE = "restore it, or remove the folder and train again"
@@ -41,145 +27,131 @@ RESTORE = "restore it, or remove the folder and train again"
 
 def unfinished(work: Path, out: Path | None) -> Path:
     """The run folder to resume: --out, or the newest unfinished one under --work."""
-    begun = [
-        path.parent
-        for path in work.glob("runs/*/settings.json")
-        if not (path.parent / "run.json").exists()
-    ]
-    folders = [
-        folder for folder in ([out] if out else begun) if (folder / "settings.json").is_file()
-    ]
+    folders = _unfinished_folders(work / "runs")
+    if out:
+        folders = [out] if (out / "settings.json").is_file() else []
     if not folders:
         last_used.check_open(out or work)
         raise FedcliError(
             f"no unfinished run in {out or work}",
-            "start one with fedcli train METHOD; a second stage (--then) goes on by giving its whole command again",
+            "start one with fedcli train METHOD; a second stage (--then) goes on by giving its "
+            "whole command again",
         )
-    return max(folders, key=lambda folder: last_used.age(folder / "settings.json"))
+    return max(folders, key=_last_use)
+
+
+def _unfinished_folders(runs: Path) -> list[Path]:
+    """The folders with settings.json and without run.json."""
+    paths = [path for path in runs.glob("*/settings.json") if path.is_file()]
+    folders = [path.parent for path in paths]
+    return [folder for folder in folders if not (folder / "run.json").exists()]
+
+
+def _last_use(folder: Path) -> Any:
+    return last_used.age(folder / "settings.json")
 
 
 def refuse_waiting(runs: Path, options: dict[str, Any], *, typed: bool) -> None:
-    """Refuse to begin a run anew that was to be resumed, where one waits of which only the code is another.
+    """Refuse to begin a run anew that was to be resumed, where one waits that differs only in code.
 
-    typed: on a command line, where one of its method and seed that waits with other options is refused too.
+    typed: on a command line, where one of its method and seed that waits with other options is
+        refused too.
     Raises HashError, UsageError.
     """
     waiting = list(_waiting(runs))
-    for folder, begun in waiting:
-        code, now = begun.get("code", {}), options.get("code", {})
-        if (
-            code != now
-            and code.keys() == now.keys()
-            and {**begun, "code": None} == {**options, "code": None}
-        ):
-            changed = next(about for half, about in code.items() if about != now[half])
-            name = changed.get("file") or changed.get("package")
-            hint = "restore it to go on, or leave --resume out to begin anew"
-            raise HashError(f"{name} was changed since {folder} was begun", hint)
+    for folder, waiting_options in waiting:
+        _refuse_changed_code(folder, waiting_options, options)
     if not typed:
         return
-    for folder, begun in waiting:
-        if (begun["method"], begun.get("seed")) != (options["method"], options["seed"]) or is_held(
-            folder / ".lock"
-        ):
-            continue
-        done = states.saved(folder / "state")
-        at = (
-            f"after round {int(done[-1].stem)} of {begun['rounds']}"
-            if done
-            else "before its first round ended"
-        )
-        differ = [
-            f"{name.replace('_', ' ')} {begun.get(name)}"
-            for name in options
-            if begun.get(name) != options[name]
-        ]
-        other = f"with {', '.join(differ)}" if differ else "on other data"
-        raise UsageError(
-            f"no unfinished run has these options: {folder} stopped {at} and was begun {other}",
-            f"go on with it: fedcli train --resume --out {folder}; to train anew, leave --resume out",
-        )
+    for folder, waiting_options in waiting:
+        same_method = waiting_options["method"] == options["method"]
+        same_seed = waiting_options.get("seed") == options["seed"]
+        if same_method and same_seed and not is_held(folder / ".lock"):
+            _refuse_other_options(folder, waiting_options, options)
     console.say("no unfinished run to resume: training from the first round")
 
 
+def _refuse_changed_code(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Raise HashError where only the code of these options is another."""
+    old_code = old.get("code", {})
+    new_code = new.get("code", {})
+    if old_code == new_code or old_code.keys() != new_code.keys():
+        return
+    if {**old, "code": None} != {**new, "code": None}:
+        return
+    changed = [code for half, code in old_code.items() if code != new_code[half]]
+    name = changed[0].get("file") or changed[0].get("package")
+    raise HashError(
+        f"{name} was changed since {folder} was begun",
+        "restore it to go on, or leave --resume out to begin anew",
+    )
+
+
+def _refuse_other_options(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Raise UsageError: the unfinished run of this folder has other options, or other data."""
+    differing = [name for name in new if old.get(name) != new[name]]
+    words = [f"{name.replace('_', ' ')} {old.get(name)}" for name in differing]
+    difference = f"with {', '.join(words)}" if words else "on other data"
+    stop = _stop(folder, old["rounds"])
+    raise UsageError(
+        f"no unfinished run has these options: {folder} stopped {stop} and was begun {difference}",
+        f"go on with it: fedcli train --resume --out {folder}; to train anew, leave --resume out",
+    )
+
+
+def _stop(folder: Path, rounds: int) -> str:
+    """The round after which an unfinished run stopped, in words."""
+    paths = states.saved(folder / "state")
+    if not paths:
+        return "before its first round ended"
+    return f"after round {int(paths[-1].stem)} of {rounds}"
+
+
 def _waiting(runs: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The folders of unfinished runs, the newest first, and the options that each was begun with."""
+    """The folders of unfinished runs, the newest first, and the options of each."""
     for path in sorted(runs.glob("*/settings.json"), key=last_used.age, reverse=True):
-        if not (path.parent / "run.json").exists():
-            with suppress(FedcliError):  # of another run: its own resume says what is wrong
-                yield path.parent, asked(path.parent)["options"]
-
-
-def seen_from(folder: Path, path: Source | None) -> str | None:
-    """A path as the folder sees it, so that both may move together; what is no path (imagenet) stays as it is."""
-    if path is None or not Path(path).exists():
-        return None if path is None else str(path)
-    return Path(os.path.relpath(Path(path).resolve(), folder.resolve())).as_posix()
-
-
-def seen_back(folder: Path, path: str | None) -> str | None:
-    """The path that seen_from() was given, as this process can open it."""
-    return str(folder / path) if path and (folder / path).exists() else path
-
-
-def asked(folder: Path) -> dict[str, Any]:
-    """settings.json of a run folder. Raises FedcliError if it is damaged, HashError if it was changed."""
-    path = folder / "settings.json"
-    again = "remove its folder and train again"
-    asked = read_json(path, SETTINGS, again)
-    digest = asked.pop("sha256")
-    if digest != _digest(asked):
-        raise HashError(
-            f"{path} was changed since the run was begun",
-            "restore it; to train with other values, give another --out",
-        )
-    return asked
-
-
-def _digest(settings: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        folder = path.parent
+        if (folder / "run.json").exists():
+            continue
+        with suppress(FedcliError):  # of another run: its own resume says what is wrong
+            yield folder, settings.load(folder)["options"]
 
 
 @contextmanager
 def claimed(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold the run folder, so that two processes never train into one; `wait` for another one that does."""
-    told = console.status if wait else None
-    with held(folder / ".lock", f"another process is training into {folder}", BUSY, told=told):
-        if links := [folder / name for name in ("state", "models") if (folder / name).is_symlink()]:
-            raise FedcliError(
-                f"{links[0]} is a link out of the folder of the run",
-                "remove it, or give another --out",
-            )
+    """Hold the run folder, so that two processes never train into one.
+
+    wait: until another process has trained into it, in place of an error.
+    """
+    report = console.status if wait else None
+    with held(folder / ".lock", f"another process is training into {folder}", BUSY, told=report):
+        for name in ("state", "models"):
+            if (folder / name).is_symlink():
+                raise FedcliError(
+                    f"{folder / name} is a link out of the folder of the run",
+                    "remove it, or give another --out",
+                )
         yield
 
 
-def settle(folder: Path, settings: dict[str, Any], *, resume: bool, force: bool) -> list[str]:
-    """Compare with what the folder was begun with; returns what --force overrode."""
-    path = folder / "settings.json"
-    if not path.exists():
-        if strange := [
-            p.name for p in folder.iterdir() if p.name != ".lock" and p.suffix != ".tmp"
-        ]:
-            raise FedcliError(
-                f"{folder} holds other files ({strange[0]})",
-                "give another --out, or remove that folder",
-            )
-        sealed = {**settings, "sha256": _digest(settings)}
-        write_text(path, json.dumps(sealed, indent=1, sort_keys=True) + "\n")
+def settle(folder: Path, content: dict[str, Any], *, resume: bool, force: bool) -> list[str]:
+    """Write the settings of a new run, or compare them with those it was begun with.
+
+    content: of settings.json.
+    Returns the differences that --force overrode. Raises FedcliError.
+    """
+    if not (folder / "settings.json").exists():
+        _check_empty(folder)
+        settings.write(folder, content)
         return []
-    old = asked(folder)
-    differing = differences(old, settings)
+    old = settings.load(folder)
+    differing = settings.differences(old, content)
     if not resume:
-        done = states.saved(folder / "state")
-        last = f"after round {int(done[-1].stem)} of {old['options']['rounds']}" if done else ""
-        what = f"{folder} holds an unfinished run, stopped {last or 'before its first round ended'}"
-        another = "give another --out"
-        raise FedcliError(
-            what,
-            f"{another}, or remove that folder"
-            if differing
-            else f"add --resume to go on, or {another}",
-        )
+        stop = _stop(folder, old["options"]["rounds"])
+        hint = "add --resume to go on, or give another --out"
+        if differing:
+            hint = "give another --out, or remove that folder"
+        raise FedcliError(f"{folder} holds an unfinished run, stopped {stop}", hint)
     if differing and not force:
         raise FedcliError(
             f"{folder} was begun with another {'; another '.join(differing)}",
@@ -188,19 +160,19 @@ def settle(folder: Path, settings: dict[str, Any], *, resume: bool, force: bool)
     return differing
 
 
-def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    differing = []
-    for part in ("options", "environment"):
-        for key in sorted({*old[part], *new[part]}):
-            if key == "code":
-                differing += other_code(old[part].get(key, {}), new[part].get(key, {}))
-            elif old[part].get(key) != new[part].get(key):
-                differing.append(f"{key} ({old[part].get(key)!r}, now {new[part].get(key)!r})")
-    return differing + (["data manifest"] if old["data"] != new["data"] else [])
+def _check_empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name != ".lock" and path.suffix != ".tmp":
+            raise FedcliError(
+                f"{folder} holds other files ({path.name})",
+                "give another --out, or remove that folder",
+            )
 
 
 def append(file: Any, line: dict[str, Any]) -> None:
-    file.write(json.dumps(line, sort_keys=True) + "\n")
+    """Write a line of JSON, to the disk before this returns."""
+    text = json.dumps(line, sort_keys=True)
+    file.write(f"{text}\n")
     file.flush()
     os.fsync(file.fileno())
 
@@ -209,27 +181,32 @@ def save_state(folder: Path, state: RunState, roster: list[str]) -> None:
     """Write the state of a run folder, and the hashes of all that a resume from it takes over.
 
         state/<round>.h5    see federation/state.py
-        state/<round>.json  sha256 of that file, of the record's lines up to that round, and of the models kept by then
+        state/<round>.json  sha256 of that file, of the record's lines up to that round, and of the
+                            models kept by then
 
-    The second is written after the first: a state without it is not whole, and the one before it is used.
+    The second is written after the first: a state without it is not whole, and the one before it
+    is used.
     """
     path = states.save(folder / "state", state, roster)
     with (folder / "rounds.jsonl").open("rb") as file:
         lines = b"".join(islice(file, state.round))
-    kept = [path for path in (folder / "models").glob("*.h5") if path.stem.isdecimal()]
-    models = {path.stem: sha256(path) for path in kept if int(path.stem) <= state.round}
+    models = {}
+    for model in (folder / "models").glob("*.h5"):
+        if model.stem.isdecimal() and int(model.stem) <= state.round:
+            models[model.stem] = sha256(model)
     sealed = {"state": sha256(path), "lines": hashlib.sha256(lines).hexdigest(), "models": models}
-    write_text(path.with_suffix(".json"), json.dumps(sealed, indent=1, sort_keys=True) + "\n")
+    text = json.dumps(sealed, indent=1, sort_keys=True)
+    write_text(path.with_suffix(".json"), f"{text}\n")
 
 
 def newest_state(
     folder: Path,
-    first: RunState,
+    start: RunState,
     roster: list[str],
     device: str,
     store: ClientStateStore | None = None,
 ) -> RunState:
-    """The newest whole state of a run folder, or the first; says why a newer one is not used.
+    """The newest whole state of a run folder, or the start; a message where a newer one is damaged.
 
     Raises HashError where a line or a model that goes with it was changed.
     """
@@ -237,16 +214,16 @@ def newest_state(
         try:
             sealed = _sealed(path)
             state = states.restore(path, roster, device, store)
-            if len(state.theta) != len(first.theta):
-                raise FedcliError(
-                    f"{path} is of another network ({len(state.theta)} numbers, not {len(first.theta)})"
-                )
+            numbers = len(state.theta)
+            if numbers != len(start.theta):
+                text = f"{numbers} numbers, not {len(start.theta)}"
+                raise FedcliError(f"{path} is of another network ({text})")
         except FedcliError as error:
             console.say(f"{error.sentence}; using the state before it")
             continue
         _verify(folder, sealed, state.round)
         return state
-    return first
+    return start
 
 
 def _sealed(path: Path) -> dict[str, Any]:
@@ -257,13 +234,14 @@ def _sealed(path: Path) -> dict[str, Any]:
 
 
 def _verify(folder: Path, sealed: dict[str, Any], round: int) -> None:
+    """Raise HashError for a changed line or model up to this round, FedcliError for lost lines."""
     record = folder / "rounds.jsonl"
-    lines = read_text(record).splitlines(keepends=True) if record.exists() else []
+    lines = read_lines(record)
     if len(lines) < round:
-        raise FedcliError(
-            f"{record} has {len(lines)} lines, but the state is of round {round}", RESTORE
-        )
-    if hashlib.sha256("".join(lines[:round]).encode()).hexdigest() != sealed["lines"]:
+        text = f"{record} has {len(lines)} lines, but the state is of round {round}"
+        raise FedcliError(text, RESTORE)
+    text = "".join(lines[:round])
+    if hashlib.sha256(text.encode()).hexdigest() != sealed["lines"]:
         raise HashError(f"{record} was changed since round {round} was saved", RESTORE)
     for name, digest in sealed["models"].items():
         model = manifest.inside(folder, f"models/{name}.h5")
@@ -271,14 +249,21 @@ def _verify(folder: Path, sealed: dict[str, Any], round: int) -> None:
             raise HashError(f"{model} was changed since round {round} was saved", RESTORE)
 
 
+def read_lines(record: Path) -> list[str]:
+    """The lines of rounds.jsonl with their ends; [] without the file."""
+    if not record.exists():
+        return []
+    return read_text(record).splitlines(keepends=True)
+
+
 def remove_states(folder: Path) -> None:
     """Remove the states of a run folder, and nothing else that may lie beside them."""
-    inside = folder / "state"
-    if inside.is_symlink() or not inside.is_dir():
+    state_folder = folder / "state"
+    if state_folder.is_symlink() or not state_folder.is_dir():
         return
-    for path in states.saved(inside):
+    for path in states.saved(state_folder):
         states.remove(path)
-    for path in inside.glob(".*.tmp"):
+    for path in state_folder.glob(".*.tmp"):
         path.unlink(missing_ok=True)
-    if not any(inside.iterdir()):
-        inside.rmdir()
+    if not any(state_folder.iterdir()):
+        state_folder.rmdir()

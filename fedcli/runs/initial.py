@@ -16,13 +16,12 @@ from ..models import Network, frozen_parts
 from ..options import Source
 from .own_code import method_of
 
-AT_SITES = "ask them by `evaluate --engine`; with the partition of one of them, evaluate takes --on, predict and export --data"
-FORM = (
-    "classes",
-    "attributes",
-    "size",
-    "channels",
-)  # in which a site's images are as those of all others
+AT_SITES = (
+    "ask them by `evaluate --engine`; with the partition of one of them, evaluate takes --on, "
+    "predict and export --data"
+)
+# keys in which a site's images are as those of all others
+FORM = ("classes", "attributes", "size", "channels")
 
 
 @dataclass(frozen=True)
@@ -40,59 +39,60 @@ class ParentRun:
 
 
 def open_parent(weights: Source | None) -> ParentRun | None:
-    """The run that --weights names, after checking every hash above it; None where it names something else.
+    """The run that --weights names, after checking every hash above it; None for other weights.
 
     Raises FedcliError, HashError.
     """
-    path = Path(weights) if weights else None
-    if path is None or not (path.is_dir() or path.name == "run.json"):
+    if not weights:
+        return None
+    path = Path(weights)
+    if not path.is_dir() and path.name != "run.json":
         return None
     path = manifest.find(path, "run")
     verified = manifest.verify(path, "run")
-    rounds = sorted(
-        name for name in verified.files if name.startswith("models/") and Path(name).stem.isdigit()
-    )
-    if not rounds:
+    names = [name for name in verified.files if name.startswith("models/")]
+    model_names = sorted(name for name in names if Path(name).stem.isdigit())
+    if not model_names:
         raise FedcliError(f"{path} kept no model", "train the run again")
     if verified.body["model"]["frozen"]:
         raise FedcliError(
             f"{path} froze its backbone, so its models do not hold one",
             "start from the weights that run started from",
         )
-    return ParentRun(path, path.parent / rounds[-1], verified.body)
+    return ParentRun(path, path.parent / model_names[-1], verified.body)
 
 
 def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list[str]) -> str:
-    """Give net the classifier of the run before too; why not, where it does not fit."""
+    """Give net the classifier of the run before too.
+
+    Returns the reason where it does not fit, else "".
+    """
     data = manifest.read(data_of(parent_run.path, "corruption", "partition", "sites")).body
-    before = method_of(manifest.read(parent_run.path, "run")).local
-    if before.head != method.head or data["classes"] != classes:
-        what = "other classes" if data["classes"] != classes else f"a {before.head} classifier"
-        return f"the classifier starts anew, since the run before had {what}"
-    tensors = {
-        name.removeprefix("model/"): tensor
-        for name, tensor in read_tensors(parent_run.model).items()
-    }
-    counters = {
-        name for name in net.head.state_dict() if name.endswith("num_batches_tracked")
-    }  # in no model of a run
-    kept = {name: tensors[f"head.{name}"] for name in net.head.state_dict() if name not in counters}
-    net.head.load_state_dict(kept, strict=False)
+    if data["classes"] != classes:
+        return "the classifier starts anew, since the run before had other classes"
+    parent_head = method_of(manifest.read(parent_run.path, "run")).local.head
+    if parent_head != method.head:
+        return f"the classifier starts anew, since the run before had a {parent_head} classifier"
+    stored = read_tensors(parent_run.model)
+    tensors = {}
+    for name in net.head.state_dict():
+        if not name.endswith("num_batches_tracked"):  # which no model of a run holds
+            tensors[name] = stored[f"model/head.{name}"]
+    net.head.load_state_dict(tensors, strict=False)
     return ""
 
 
 def data_of(run: Path, *kinds: str) -> Path:
-    """The data that a run was trained on, or its nearest ancestor of these kinds. Raises FedcliError."""
+    """The data of a run, or its nearest ancestor of these kinds. Raises FedcliError."""
     kinds = kinds or ("corruption", "partition")
-    data = manifest.parent(
-        run, *kinds, "sites"
-    )  # before the data of a run that this one began from
-    if data and "sites" not in kinds and manifest.read(data).kind == "sites":
+    # sites too, so that the data of a run that this one began from do not come first
+    data = manifest.parent(run, *kinds, "sites")
+    if data is None:
+        raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
+    if "sites" not in kinds and manifest.read(data).kind == "sites":
         raise FedcliError(
             f"{run} was trained on images that are at their sites, see {data}", AT_SITES
         )
-    if data is None:
-        raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
     return data
 
 
@@ -109,25 +109,21 @@ def of_one_site(run: Path, images: Path) -> Path:
     """
     if not is_at_sites(run):
         raise UsageError(f"the images of {run} are here, and no site's", "leave --data out")
-    made = manifest.read(run)
-    if (
-        made.body["model"]["personal"]
-        or made.body["model"]["personal_models"]
-        or made.options.get("bn") == "local"
-    ):
+    trained = manifest.read(run)
+    model = trained.body["model"]
+    local_norms = trained.options.get("bn") == "local"
+    if model["personal"] or model["personal_models"] or local_norms:
         raise FedcliError(
             f"each client's own part of the models of {run} is at its site",
             "only the sites can score their own models",
         )
     path = manifest.find(images, "corruption", "partition")
-    theirs, ours = (
-        manifest.verify(path, "corruption", "partition").body,
-        manifest.read(data_of(run, "sites")).body,
-    )
-    if differing := [key for key in FORM if theirs[key] != ours[key]]:
-        key = differing[0]
-        what = f"{path} has the {key} {theirs[key]}, the run's sites {ours[key]}"
-        raise FedcliError(what[:300], "give the partition that a site of the run describes")
+    of_site = manifest.verify(path, "corruption", "partition").body
+    of_run = manifest.read(data_of(run, "sites")).body
+    for key in FORM:
+        if of_site[key] != of_run[key]:
+            text = f"{path} has the {key} {of_site[key]}, the run's sites {of_run[key]}"
+            raise FedcliError(text[:300], "give the partition that a site of the run describes")
     return path
 
 
@@ -136,40 +132,44 @@ def server_memory(
 ) -> dict[str, Tensor]:
     """The parent run's last aggregation weights by roster row: start_weights float64 [N].
 
-    Nothing where not every client took part in that round. Raises FedcliError for another partition, whose clients
-    are others even where they have the same names; with and without corruption it is the same.
+    {} where not every client took part in that round. Raises FedcliError for another partition,
+    whose clients are others even where they have the same names; with and without corruption it is
+    the same.
     """
-    if _partition(data_of(parent_run.path)) != _partition(data):
+    parent_data = data_of(parent_run.path)
+    if _partition_hash(parent_data) != _partition_hash(data):
         raise FedcliError(
             f"{parent_run.path} was trained by other clients than those of {data}",
-            f"leave the data out, or give what it was trained on: {data_of(parent_run.path)}",
+            f"leave the data out, or give what it was trained on: {parent_data}",
         )
-    line = json.loads(
-        (parent_run.path.parent / "rounds.jsonl").read_text(encoding="utf-8").splitlines()[-1]
-    )
-    if len(line["weights"]) < len(roster) or None in line["weights"]:
+    rounds = parent_run.path.parent / "rounds.jsonl"
+    last_line = rounds.read_text(encoding="utf-8").splitlines()[-1]
+    weights = json.loads(last_line)["weights"]
+    if len(weights) < len(roster) or None in weights:
         return {}
-    return {"start_weights": torch.tensor(line["weights"], dtype=torch.float64, device=device)}
+    return {"start_weights": torch.tensor(weights, dtype=torch.float64, device=device)}
 
 
-def _partition(data: Path) -> str:
-    """A text that tells one division among clients from another."""
-    return manifest.sha256(
-        data if manifest.read(data).kind == "partition" else data_of(data, "partition")
-    )
+def _partition_hash(data: Path) -> str:
+    """The hash of the partition behind a manifest, which tells one division from another."""
+    if manifest.read(data).kind != "partition":
+        data = data_of(data, "partition")
+    return manifest.sha256(data)
 
 
 def frozen(net: Network) -> dict[str, Tensor]:
-    """Every float tensor of the network that never trains, by name; a teacher is not scored, so it is left out.
+    """Every float tensor of the network that never trains, by name, without those of a teacher.
 
-    A buffer belongs to it only inside a part in which nothing trains; elsewhere it travels.
+    A teacher is not scored. A buffer belongs here only inside a part in which nothing trains;
+    elsewhere it travels.
     """
     parts = tuple(f"{name}." for name in frozen_parts(net))
-    still = {name for name, p in net.named_parameters() if not p.requires_grad}
-    return {
-        name: tensor
-        for name, tensor in net.state_dict().items()
-        if (name in still or name.startswith(parts))
-        and not name.startswith("teacher.")
-        and tensor.is_floating_point()
-    }
+    parameters = net.named_parameters()
+    frozen_names = {name for name, parameter in parameters if not parameter.requires_grad}
+    tensors = {}
+    for name, tensor in net.state_dict().items():
+        if name.startswith("teacher.") or not tensor.is_floating_point():
+            continue
+        if name in frozen_names or name.startswith(parts):
+            tensors[name] = tensor
+    return tensors

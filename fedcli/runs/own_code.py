@@ -1,7 +1,7 @@
-"""Methods and networks from outside the package: what a run records of their code, and a run without it.
+"""Methods and networks from outside the package: the record of their code, and runs without it.
 
-A file is run only where a command line names it. So an unfinished run is not resumed from its folder alone, and
-`evaluate` asks for the file where the network cannot be built without it.
+A file is run only where a command line names it. So an unfinished run is not resumed from its
+folder alone, and `evaluate` asks for the file where the network cannot be built without it.
 """
 
 import re
@@ -25,31 +25,44 @@ DIGITS = 12  # of a sha256 in a sentence
 
 def typed(name: str, code: Recorded) -> str:
     """A method, or a half of one, as a command line says it."""
-    halves = name.split("+")
-    files = [code.get(half, {}).get("file") for half in halves]
-    return "+".join(
-        f"{file}:{half}" if file else half for file, half in zip(files, halves, strict=True)
-    )
+    words = []
+    for half in name.split("+"):
+        file = code.get(half, {}).get("file")
+        words.append(f"{file}:{half}" if file else half)
+    return "+".join(words)
 
 
 def recorded(method: Method, model: str) -> Recorded:
-    """Of every half of a method and of the network that are not fedcli's own."""
+    """The record of the code of each half of a method and of the network that is not fedcli's."""
     code = dict(method.code)
-    if own := outside.code_of(model):
-        code |= {own[0]: replace(own[1], revision=outside.revision(model))}
-    return {what: code[what].recorded for what in code}
+    network_code = outside.code_of(model)
+    if network_code:
+        name, source = network_code
+        code[name] = replace(source, revision=outside.revision(model))
+    return {name: source.recorded for name, source in code.items()}
 
 
 def needed(method: Method, model: str) -> list[str]:
-    """Without whose code the network of a run cannot be built or shown an image: a half of its method, its network."""
-    base, local = method.name.split("+")[0], method.local
+    """The names of code without which a run's network cannot be built or shown an image.
+
+    They are of a half of its method, and of its network.
+    """
+    names = []
+    base = method.name.split("+")[0]
+    local = method.local
     builds = type(local).extend is not Local.extend or isinstance(local, GroupViews)
-    own = outside.code_of(model)
-    return [base] * (base in method.code and builds) + ([own[0]] if own and own[1].path else [])
+    if builds and base in method.code:
+        names.append(base)
+    network_code = outside.code_of(model)
+    if network_code:
+        name, source = network_code
+        if source.path:
+            names.append(name)
+    return names
 
 
 def model_of(run: Manifest) -> str:
-    """The network of a finished run, by the name under which it is built here. Raises UsageError, HashError."""
+    """The name under which the network of a finished run is built. Raises UsageError, HashError."""
     name = run.body["model"]["name"]
     recorded = run.options.get("code", {}).get(name, {})
     if "file" in recorded:
@@ -58,53 +71,67 @@ def model_of(run: Manifest) -> str:
 
 
 def method_of(run: Manifest) -> Method:
-    """The method of a finished run as scoring needs it; where its code is not needed, plain clients stand for it.
+    """The method of a finished run as scoring needs it.
 
-    Raises UsageError for code that is needed and that no command line has given, HashError for another file.
+    Plain clients take its place where its code is not needed. Raises UsageError for code that is
+    needed and that no command line has given, HashError for another file.
     """
-    body, code = run.body, run.options.get("code", {})
-    base = body["method"].split("+")[0]
+    name = run.body["method"]
+    settings = run.body["settings"]
+    code = run.options.get("code", {})
     if not code:
-        return resolve(body["method"], body["settings"])
-    if base in run.body.get("needs_code", []):
-        named = f"{file_of(base, code[base])}:{base}" if "file" in code[base] else ""
-        method = extensions.pick(named, "methods") if named else resolve(base)
-    else:
-        method = resolve("fedavg" if base in code else base)
-    known = options.values(method.local)
-    settings = {key.removeprefix("local."): value for key, value in body["settings"].items()}
-    for key in known.keys() & settings.keys():
-        method = replace(method, local=options.change(method.local, key, settings[key]))
-    return replace(method, name=body["method"], label=body["label"])
+        return resolve(name, settings)
+    base = name.split("+")[0]
+    method = _base_of(base, code, base in run.body.get("needs_code", []))
+    local_options = options.values(method.local)
+    for key, value in settings.items():
+        option = key.removeprefix("local.")
+        if option in local_options:
+            method = replace(method, local=options.change(method.local, option, value))
+    return replace(method, name=name, label=run.body["label"])
 
 
-def file_of(what: str, recorded: dict[str, str]) -> Path:
-    """The file that the command names whose code a run recorded. Raises FedcliError, HashError."""
-    name, digest = recorded["file"], recorded.get("sha256", "")
-    files = extensions.files_named()
-    if same := [path for path in files if extensions.digest(path) == digest]:
-        return same[0]
-    hint = f"give the file as it was (sha256 {digest[:DIGITS]}...): --code {name}"
-    if other := [path for path in files if path.name == name]:
-        raise HashError(f"{other[0]} is not the {name} that this run was trained with", hint)
-    whose = what if ":" in what else f"{what} of {name}"
-    raise UsageError(f"this was made with {whose}, which the command does not name", hint)
+def _base_of(base: str, code: Recorded, is_needed: bool) -> Method:
+    if not is_needed:
+        return resolve("fedavg" if base in code else base)
+    if "file" in code[base]:
+        return extensions.pick(f"{file_of(base, code[base])}:{base}", "methods")
+    return resolve(base)
+
+
+def file_of(name: str, recorded: dict[str, str]) -> Path:
+    """The file that the command names whose code a run recorded. Raises FedcliError, HashError.
+
+    name: of the method or network.
+    """
+    file_name = recorded["file"]
+    digest = recorded.get("sha256", "")
+    hint = f"give the file as it was (sha256 {digest[:DIGITS]}...): --code {file_name}"
+    paths = extensions.files_named()
+    for path in paths:
+        if extensions.digest(path) == digest:
+            return path
+    for path in paths:
+        if path.name == file_name:
+            raise HashError(f"{path} is not the {file_name} that this run was trained with", hint)
+    owner = name if ":" in name else f"{name} of {file_name}"
+    raise UsageError(f"this was made with {owner}, which the command does not name", hint)
 
 
 def opens_files(method: str, model: str) -> bool:
     """Tell whether a plan names a file of code, or a network whose description would be fetched."""
-    return any(
-        re.search(r"\.py($|[:+])|(^|:)(hf[-_]hub|local-dir):", name) for name in (method, model)
-    )
+    pattern = r"\.py($|[:+])|(^|:)(hf[-_]hub|local-dir):"
+    return any(re.search(pattern, name) for name in (method, model))
 
 
-def refuse_bare_resume(folder: Path, begun: dict[str, Any], command: list[str]) -> None:
-    """Refuse to go on with a run whose code is in a file, which nobody has named. Raises UsageError."""
-    if files := [code["file"] for code in begun.get("code", {}).values() if "file" in code]:
+def refuse_bare_resume(folder: Path, options: dict[str, Any], command: list[str]) -> None:
+    """Raise UsageError for an unfinished run whose code is in a file that no command names."""
+    for code in options.get("code", {}).values():
+        if "file" not in code:
+            continue
         line = shlex.join(["fedcli", *command, "--resume", "--out", str(folder)])
-        what = (
-            f"{folder} was begun with {files[0]}, and a file is run only where a command names it"
-        )
         raise UsageError(
-            what, line if len(line) <= 2 * LONG else "give the same command with --resume"
+            f"{folder} was begun with {code['file']}, and a file is run only where a command "
+            "names it",
+            line if len(line) <= 2 * LONG else "give the same command with --resume",
         )

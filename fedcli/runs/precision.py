@@ -1,8 +1,9 @@
 """--precision auto: whichever of fp32 and bf16 takes a local step in less time on this machine.
 
-A CPU without bf16 instructions is slower under autocast, one with them up to six times faster; small networks gain
-nothing on either. So a few steps of each are measured on images of the run's size, and the choice is recorded with the
-run: where such a run is there already, in either, it is gone on with and nothing is measured.
+A CPU without bf16 instructions is slower under autocast, one with them up to six times faster;
+small networks gain nothing on either. So a few steps of each are measured on images of the run's
+size, and the choice is recorded with the run: where such a run exists already, in either precision,
+it is continued and nothing is measured.
 """
 
 import statistics
@@ -41,5 +42,6 @@ def fastest(
                 torch.cuda.synchronize()
             if turn:
                 times[name].append(time.perf_counter() - start)
-    seconds = {name: statistics.median(taken) for name, taken in times.items()}
-    return "bf16" if seconds["fp32"] > GAIN * seconds["bf16"] else "fp32", seconds
+    seconds = {name: statistics.median(values) for name, values in times.items()}
+    is_faster = seconds["fp32"] > GAIN * seconds["bf16"]
+    return "bf16" if is_faster else "fp32", seconds

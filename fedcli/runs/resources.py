@@ -1,4 +1,4 @@
-"""Devices: whether one is there, what makes its bits equal, and the memory held now and at most, here or on a GPU."""
+"""Devices: their presence, equal bits on them, and their memory in use now and at its peak."""
 
 import contextlib
 import os
@@ -22,16 +22,19 @@ PROCESSORS = Path("/proc/cpuinfo")
 def processor() -> str:
     """The name of this machine's processor, or its family where the system does not say more."""
     lines = PROCESSORS.read_text(encoding="utf-8").splitlines() if PROCESSORS.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    for line in lines:
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def peak(device: str) -> int:
-    """Bytes held at most since restart(): of the GPU's memory on CUDA, else resident in this process."""
+    """Peak bytes since restart(): of the GPU's memory on CUDA, else resident in this process."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated(device)
-    if known := _line(STATUS, "VmHWM"):
-        return known
+    high_water_mark = _line(STATUS, "VmHWM")
+    if high_water_mark:
+        return high_water_mark
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -43,34 +46,44 @@ def in_use(device: str) -> int:
 
 
 def own() -> int:
-    """Bytes held at most that this process shares with no other; 0 where the system does not tell."""
+    """Peak bytes of this process that no other one shares; 0 where the system does not tell."""
     private = _line(ROLLUP, "Private_Clean") + _line(ROLLUP, "Private_Dirty")
-    return private and private + max(0, _line(STATUS, "VmHWM") - _line(STATUS, "VmRSS"))
+    if not private:
+        return 0
+    below_peak = _line(STATUS, "VmHWM") - _line(STATUS, "VmRSS")
+    return private + max(0, below_peak)
 
 
 def free(device: str) -> int:
     """Bytes that can still be taken; 0 where the system does not tell."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(device)[0]
-    known = _line(MEMORY, "MemAvailable")
-    return known and max(1, min([known, *container.memory_left()]))
+    available = _line(MEMORY, "MemAvailable")
+    if not available:
+        return 0
+    return max(1, min([available, *container.memory_left()]))
 
 
 def restart(device: str) -> None:
-    """Let peak() count from here; where the system cannot forget, it goes on from the start of the process."""
+    """Let peak() count from now on, or from the start of the process where it cannot be reset."""
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(device)
         return
     with contextlib.suppress(OSError):  # a container that forbids it
-        Path("/proc/self/clear_refs").write_text(
-            "5"
-        )  # forgets the high-water mark and nothing else
+        # forgets the high-water mark and nothing else
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def _line(path: Path, name: str) -> int:
-    """Bytes in a line such as "VmHWM:   1234 kB"; 0 where a system, such as gVisor, writes no such line or file."""
+    """Bytes in a line such as "VmHWM:   1234 kB"; 0 where a system writes no such line or file.
+
+    gVisor is one.
+    """
     lines = path.read_text().splitlines() if path.exists() else []
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
+    for line in lines:
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def check_device(device: str) -> None:
@@ -82,15 +95,18 @@ def check_device(device: str) -> None:
         )
     if not re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", device):
         raise UsageError(f"--device {device!r} is unknown", "give cpu, cuda or cuda:N")
-    if device.startswith("cuda") and not torch.cuda.is_available():
+    if not device.startswith("cuda"):
+        return
+    if not torch.cuda.is_available():
+        version = torch.__version__
         raise FedcliError(
-            f"--device {device}: this machine has no CUDA device that torch {torch.__version__} can use",
+            f"--device {device}: this machine has no CUDA device that torch {version} can use",
             "leave --device out to train on the CPU",
         )
-    if device.startswith("cuda:") and int(device[5:]) >= (count := torch.cuda.device_count()):
-        raise FedcliError(
-            f"--device {device}: this machine has cuda:0 to cuda:{count - 1}", "give one of them"
-        )
+    count = torch.cuda.device_count()
+    if device.startswith("cuda:") and int(device[5:]) >= count:
+        text = f"--device {device}: this machine has cuda:0 to cuda:{count - 1}"
+        raise FedcliError(text, "give one of them")
 
 
 def be_deterministic(device: str, threads: int, precision: str = "fp32") -> None:
@@ -101,21 +117,18 @@ def be_deterministic(device: str, threads: int, precision: str = "fp32") -> None
     check_device(device)
     if threads:
         torch.set_num_threads(threads)
-    os.environ.setdefault(
-        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-    )  # asked for by cuBLAS for equal bits
-    torch.set_deterministic_debug_mode(
-        "error"
-    )  # as use_deterministic_algorithms(), which imports a compiler
+    # cuBLAS needs this for equal bits
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    # as use_deterministic_algorithms(), which imports a compiler
+    torch.set_deterministic_debug_mode("error")
     # nothing here reads what nothing has written; torch's stubs do not know the attribute
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     keep_freed()
     if device.startswith("cuda"):
-        torch.cuda.set_device(
-            torch.device(device).index or 0
-        )  # streams and graphs are made on the current one
+        # streams and graphs are made on the current one
+        torch.cuda.set_device(torch.device(device).index or 0)
         # torch's own choice is on for convolutions and off for matrices
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = (
-            precision == "tf32"
-        )
+        allows_tf32 = precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = allows_tf32
+        torch.backends.cuda.matmul.allow_tf32 = allows_tf32

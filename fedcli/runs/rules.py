@@ -1,4 +1,4 @@
-"""Options of a training that may not go together, a line each; ranges are with the options themselves."""
+"""Options of a training that may not be combined, a rule each; ranges are with the options."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -21,12 +21,8 @@ from ..models.adapted import Adapters
 from .train_options import TrainOptions
 
 LOSSES = ("cross-entropy", "focal")
-ONE_LABEL = (
-    "none",
-    "balanced",
-    "shuffle",
-    "group",
-)  # priors, class weights and sampling that several labels have too
+# priors, class weights and sampling that several labels have too
+ONE_LABEL = ("none", "balanced", "shuffle", "group")
 Body = Mapping[str, Any]  # of the manifest of the data
 
 
@@ -35,19 +31,21 @@ class Rule:
     """A combination that is refused.
 
     Attributes:
-        found: (options, method, body) -> what is wrong, falsy where nothing is.
-        sentence, hint: of the refusal, with {o.FIELD} of the options, {m.FIELD} of the method, {d[KEY]} of the data's
-            body, and {found}.
+        culprit: (options, method, body) -> the option or the reason at fault, or True; falsy where
+            the rule is kept.
+        sentence, hint: of the refusal, with {o.FIELD} of the options, {m.FIELD} of the method,
+            {d[KEY]} of the data's body, and {culprit}.
     """
 
-    found: Callable[[TrainOptions, Method, Body], Any]
+    culprit: Callable[[TrainOptions, Method, Body], Any]
     sentence: str
     hint: str
 
 
 def changed(options: TrainOptions, *names: str) -> str:
     """The flag of the first of these options that is not as usual."""
-    return next((f"--{option.typed}" for option in options.unusual(*names)), "")
+    unusual = options.unusual(*names)
+    return f"--{unusual[0].typed}" if unusual else ""
 
 
 def noise(options: TrainOptions) -> str:
@@ -58,65 +56,152 @@ def noise(options: TrainOptions) -> str:
 def covered(method: Method) -> bool:
     """Tell whether --dp-sgd covers all that a method takes from images."""
     rule = type(method.aggregator)
-    measures = (rule.measure_global, rule.measure_local) != (
-        Aggregator.measure_global,
-        Aggregator.measure_local,
-    )
-    declared = vars(type(method.local)).get(
-        "images_in_loss_alone", False
-    )  # of itself: a subclass may do more
-    return declared and not measures
+    measures_global = rule.measure_global != Aggregator.measure_global
+    measures_local = rule.measure_local != Aggregator.measure_local
+    # of the class itself: a subclass may do more
+    declared = vars(type(method.local)).get("images_in_loss_alone", False)
+    return declared and not measures_global and not measures_local
 
 
 def plain(method: Method) -> str:
-    """The method that stands for one whose clients cannot train alone; "" for one whose clients can."""
-    if method.local.works_without_server and method.aggregator.works_without_server:
+    """The method to train in place of one whose clients cannot train alone; "" where they can."""
+    if _works_alone(method):
         return ""
     base = resolve("fedavg" if method.code else method.name.partition("+")[0])
-    return (
-        base.name
-        if base.local.works_without_server and base.aggregator.works_without_server
-        else "fedavg"
-    )
+    return base.name if _works_alone(base) else "fedavg"
+
+
+def _works_alone(method: Method) -> bool:
+    return method.local.works_without_server and method.aggregator.works_without_server
 
 
 def takes_prior(options: TrainOptions, method: Method) -> bool:
-    """Tell whether nothing in options and method corrects for class counts yet, or keeps them private."""
+    """Tell whether nothing corrects for class counts yet, or keeps them private."""
     balanced = method.local.own_prior or isinstance(method.local, BalancedSampling)
     return not balanced and not options.unusual("loss", "class_weights", "sampling", "dp_sgd")
 
 
 def acting(options: TrainOptions, method: Method) -> dict[str, Any]:
-    """The method's options that can change a number: where clients train alone, those of its local half."""
+    """The method's options that can change a number; without a server, those of its local half."""
     return options_of.values(method.local) if options.single_site else method.settings
 
 
 def replaced(method: Method) -> list[str]:
-    """Names of options in whose place the method has something of its own; all but bn are refused."""
+    """Names of options that the method replaces by a rule of its own; all but bn are refused."""
     local = method.local
-    own = {
-        ("prior",): local.own_prior,
-        ("loss", "class_weights", "label_smoothing"): local.own_loss,
-        ("sampling",): isinstance(local, BalancedSampling),
-        ("freeze_backbone",): local.freezes,
-        ("bn",): local.own_norms,
-    }
-    return [name for names, replaces in own.items() if replaces for name in names]
+    names = []
+    if local.own_prior:
+        names.append("prior")
+    if local.own_loss:
+        names += ["loss", "class_weights", "label_smoothing"]
+    if isinstance(local, BalancedSampling):
+        names.append("sampling")
+    if local.freezes:
+        names.append("freeze_backbone")
+    if local.own_norms:
+        names.append("bn")
+    return names
 
 
-def _one_label(options: TrainOptions, method: Method) -> str:
-    texts = method.head == "prompts" and models.describe(options.model).kind == "clip"
-    why = method.local.needs_one_label or method.aggregator.needs_one_label
-    return why or "on a CLIP network it chooses one of the class texts by a softmax" * texts
+def _without_adapters(options: TrainOptions, _method: Method, _body: Body) -> str:
+    """An option of adapters where there are none."""
+    if options.adapters:
+        return ""
+    return changed(options, "adapter_layers", "local_adapters")
 
 
-NO_PRIVATE = "methods that fit: " + ", ".join(
-    name for name, method in METHODS.items() if covered(method)
-)
+def _freezes_beside_adapters(options: TrainOptions, method: Method, _body: Body) -> str:
+    """The method or option beside adapters that freezes the network too."""
+    if not options.adapters:
+        return ""
+    if method.local.freezes:
+        return method.name
+    return "--freeze-backbone" if options.freeze_backbone else ""
+
+
+def _prompts_lack_linear_head(_options: TrainOptions, method: Method, _body: Body) -> bool:
+    if not method.adapters or method.adapters.kind != "prompt":
+        return False
+    local = method.local
+    linear_only = isinstance(local, LinearHeadOnly) or isinstance(method.aggregator, LinearHeadOnly)
+    return linear_only or local.head != "linear"
+
+
+def _prior_of_method(options: TrainOptions, method: Method, _body: Body) -> str:
+    """The way out where --prior is given and the method has one of its own."""
+    if options.prior in (None, "none") or not method.local.own_prior:
+        return ""
+    if "prior" in method.settings:
+        return f"write --set prior={options.prior}"
+    return "leave --prior out"
+
+
+def _loss_of_method(options: TrainOptions, method: Method, _body: Body) -> str:
+    """An option of the loss where the method has a loss of its own."""
+    if not method.local.own_loss:
+        return ""
+    return changed(options, "label_smoothing", "class_weights", "loss")
+
+
+def _server_option(options: TrainOptions, method: Method, _body: Body) -> str:
+    """An option of the server where there is none."""
+    if options.single_site:
+        used = acting(options, method)
+        for name in options.set:
+            if name not in used:
+                return name
+    return ""
+
+
+def _untrained_backbone(options: TrainOptions, method: Method, _body: Body) -> str:
+    """The reason that the backbone, which a second stage needs, does not train."""
+    if not options.then:
+        return ""
+    if options.freeze_backbone:
+        return "--freeze-backbone"
+    if options.adapters:
+        return "--adapters"
+    if method.local.freezes or isinstance(method.aggregator, ContinuesRun):
+        return method.name
+    return ""
+
+
+def _other_than_two_classes(_options: TrainOptions, method: Method, body: Body) -> str:
+    reason = method.local.needs_two_classes
+    count = len(body["classes"])
+    if not reason or count == 2:
+        return ""
+    return f"({reason}), and {body['dataset']} has {count}"
+
+
+def _needs_one_label(options: TrainOptions, method: Method, _body: Body) -> str:
+    """The reason why the method needs one label per image."""
+    reason = method.local.needs_one_label or method.aggregator.needs_one_label
+    if reason:
+        return reason
+    if method.head == "prompts" and models.describe(options.model).kind == "clip":
+        return "on a CLIP network it chooses one of the class texts by a softmax"
+    return ""
+
+
+def _option_of_one_label(options: TrainOptions, _method: Method, _body: Body) -> str:
+    for option in options.unusual("prior", "class_weights", "sampling"):
+        value = getattr(options, option.name)
+        if value.partition(":")[0] not in ONE_LABEL:
+            return f"--{option.typed} {value}"
+    return ""
+
+
+def _takes_several_labels(method: Method) -> bool:
+    return not (method.local.needs_one_label or method.aggregator.needs_one_label)
+
+
+NO_PRIVATE = ", ".join(name for name, method in METHODS.items() if covered(method))
+SEVERAL_LABELS = ", ".join(m.name for m in METHODS.values() if _takes_several_labels(m))
 UNCOVERED = Rule(
-    lambda o, m, _: not covered(m),
+    lambda _o, m, _d: not covered(m),
     "{m.name} takes more from images than --dp-sgd covers",
-    f"{NO_PRIVATE}, and their pairs",
+    f"methods that fit: {NO_PRIVATE}, and their pairs",
 )
 RULES = (
     Rule(
@@ -136,13 +221,14 @@ RULES = (
     ),
     Rule(
         lambda o, *_: o.sites and noise(o),
-        "{found} simulates noise, whose seed the server knows",
+        "{culprit} simulates noise, whose seed the server knows",
         "a site's policy.toml adds its own",
     ),
     Rule(
         lambda o, *_: o.single_site and o.data and not Path(o.data).exists(),
         "no such manifest: {o.data}",
-        "--single-site takes no client: each one trains by itself; leave the word out, or give a partition",
+        "--single-site takes no client: each one trains by itself; leave the word out, "
+        "or give a partition",
     ),
     Rule(
         lambda o, *_: o.momentum and o.optimizer != "sgd",
@@ -156,7 +242,7 @@ RULES = (
     ),
     Rule(
         lambda o, *_: not noise(o) and changed(o, "dp_clip", "dp_delta"),
-        "{found} belongs to --dp-noise or --dp-sgd",
+        "{culprit} belongs to --dp-noise or --dp-sgd",
         "add --dp-noise 20 for clients, or --dp-sgd 1 for single images",
     ),
     Rule(
@@ -166,8 +252,8 @@ RULES = (
     ),
     Rule(
         lambda o, *_: o.dp_sgd and changed(o, "prior", "class_weights", "sampling"),
-        "{found} reads the client's labels, which --dp-sgd does not cover",
-        "leave {found} out",
+        "{culprit} reads the client's labels, which --dp-sgd does not cover",
+        "leave {culprit} out",
     ),
     Rule(
         lambda o, m, _: m.local.model and m.local.model != models.describe(o.model).kind,
@@ -180,26 +266,17 @@ RULES = (
         "leave --freeze-backbone out",
     ),
     Rule(
-        lambda o, *_: not o.adapters and changed(o, "adapter_layers", "local_adapters"),
-        "{found} needs adapters",
+        _without_adapters,
+        "{culprit} needs adapters",
         "add --adapters lora:8",
     ),
     Rule(
-        lambda o, m, _: (
-            o.adapters and (m.name if m.local.freezes else "--freeze-backbone" * o.freeze_backbone)
-        ),
-        "{found} freezes the network itself, so --adapters has no place",
+        _freezes_beside_adapters,
+        "{culprit} freezes the network itself, so --adapters has no place",
         "leave one of them out",
     ),
     Rule(
-        lambda o, m, _: (
-            m.adapters
-            and m.adapters.kind == "prompt"
-            and (
-                m.local.head != "linear"
-                or any(isinstance(half, LinearHeadOnly) for half in (m.local, m.aggregator))
-            )
-        ),
+        _prompts_lack_linear_head,
         "{m.name} needs a linear classifier, which prompts replace",
         "--adapters lora keeps it",
     ),
@@ -219,25 +296,23 @@ RULES = (
         "leave --participation at 1, or use another server rule",
     ),
     Rule(
-        lambda o, m, _: (
-            o.prior not in (None, "none")
-            and m.local.own_prior
-            and (f"write --set prior={o.prior}" if "prior" in m.settings else "leave --prior out")
-        ),
+        _prior_of_method,
         "{m.name} corrects for class counts itself, so --prior {o.prior} has no place",
-        "{found}",
+        "{culprit}",
     ),
     Rule(
-        lambda o, m, _: m.local.own_loss and changed(o, "label_smoothing", "class_weights", "loss"),
-        "{m.name} has a loss of its own, so {found} has no place",
-        "leave {found} out",
+        _loss_of_method,
+        "{m.name} has a loss of its own, so {culprit} has no place",
+        "leave {culprit} out",
     ),
     Rule(
         lambda o, *_: o.single_site and o.dp_noise,
         "--dp-noise is on what clients send, and --single-site sends nothing",
         "leave one out",
     ),
-    Rule(lambda o, m, d: o.dp_sgd and UNCOVERED.found(o, m, d), UNCOVERED.sentence, UNCOVERED.hint),
+    Rule(
+        lambda o, m, d: o.dp_sgd and UNCOVERED.culprit(o, m, d), UNCOVERED.sentence, UNCOVERED.hint
+    ),
     Rule(
         lambda o, *_: o.dp_sgd and o.precision != "fp32",
         "--dp-sgd computes in fp32, not in {o.precision}",
@@ -256,13 +331,11 @@ RULES = (
     Rule(
         lambda o, m, _: o.single_site and plain(m),
         "{m.name} lives on what clients send, so its clients cannot train alone",
-        "fedcli train {found} --single-site trains them by themselves",
+        "fedcli train {culprit} --single-site trains them by themselves",
     ),
     Rule(
-        lambda o, m, _: (
-            o.single_site and next((name for name in o.set if name not in acting(o, m)), "")
-        ),
-        "{found} is an option of the server, which --single-site never asks",
+        _server_option,
+        "{culprit} is an option of the server, which --single-site never asks",
         "leave it out",
     ),
     Rule(
@@ -272,65 +345,38 @@ RULES = (
     ),
     Rule(
         lambda o, *_: o.then and noise(o),
-        "--then {o.then} adds no noise, so the epsilon of {found} would not hold",
+        "--then {o.then} adds no noise, so the epsilon of {culprit} would not hold",
         "leave one of them out",
     ),
     Rule(
-        lambda o, m, _: (
-            o.then
-            and (
-                "--freeze-backbone"
-                if o.freeze_backbone
-                else "--adapters"
-                if o.adapters
-                else m.name
-                if isinstance(m.aggregator, ContinuesRun) or m.local.freezes
-                else ""
-            )
-        ),
-        "--then {o.then} needs a backbone that {found} does not train",
+        _untrained_backbone,
+        "--then {o.then} needs a backbone that {culprit} does not train",
         "leave one of them out",
     ),
 )
 OF_ONE_LABEL = (
     Rule(
-        lambda o, m, d: (
-            (why := m.local.needs_two_classes)
-            and (n := len(d["classes"])) != 2
-            and f"({why}), and {d['dataset']} has {n}"
-        ),
-        "{m.name} is for two classes {found}",
+        _other_than_two_classes,
+        "{m.name} is for two classes {culprit}",
         "flexfair with --set within=class compares groups in any number of classes",
     ),
 )
 OF_SEVERAL_LABELS = (
     Rule(
-        lambda o, m, _: _one_label(o, m),
-        "{m.name} needs one label per image ({found}), and images of {d[dataset]} have several",
-        "methods that take several: "
-        + ", ".join(
-            m.name
-            for m in METHODS.values()
-            if not (m.local.needs_one_label or m.aggregator.needs_one_label)
-        ),
+        _needs_one_label,
+        "{m.name} needs one label per image ({culprit}), and images of {d[dataset]} have several",
+        f"methods that take several: {SEVERAL_LABELS}",
     ),
     Rule(
-        lambda o, *_: next(
-            (
-                f"--{option.typed} {getattr(o, option.name)}"
-                for option in o.unusual("prior", "class_weights", "sampling")
-                if getattr(o, option.name).partition(":")[0] not in ONE_LABEL
-            ),
-            "",
-        ),
-        "{found} is for one label per image, and images of {d[dataset]} have several",
+        _option_of_one_label,
+        "{culprit} is for one label per image, and images of {d[dataset]} have several",
         "--class-weights balanced makes up for rare labels",
     ),
 )
 
 
 def check(options: TrainOptions) -> Method:
-    """The method, resolved. Raises UsageError for values that cannot mean anything, alone or together."""
+    """The method, resolved. Raises UsageError for values that are refused, alone or together."""
     _check_named(options)
     method = adapted(resolve(options.method or "", dict(options.set)), options.decided())
     refuse(RULES, options, method)
@@ -341,10 +387,12 @@ def check(options: TrainOptions) -> Method:
 
 def adapted(method: Method, options: Mapping[str, Any]) -> Method:
     """The method with the adapters of options as they are recorded. Raises UsageError."""
-    if not options.get("adapters"):
+    kind = options.get("adapters")
+    if not kind:
         return method
-    layers, local = options.get("adapter_layers", ""), options.get("local_adapters", False)
-    return replace(method, adapters=Adapters.of(options["adapters"], layers, local))
+    layers = options.get("adapter_layers", "")
+    local = options.get("local_adapters", False)
+    return replace(method, adapters=Adapters.of(kind, layers, local))
 
 
 def check_labels(options: TrainOptions, method: Method, body: Body) -> None:
@@ -352,7 +400,8 @@ def check_labels(options: TrainOptions, method: Method, body: Body) -> None:
 
     body: of the data's manifest. Raises UsageError.
     """
-    refuse(OF_SEVERAL_LABELS if is_multi_label(body) else OF_ONE_LABEL, options, method, body)
+    rules = OF_SEVERAL_LABELS if is_multi_label(body) else OF_ONE_LABEL
+    refuse(rules, options, method, body)
 
 
 def refuse(
@@ -360,27 +409,40 @@ def refuse(
 ) -> None:
     """Raise UsageError for the first of these rules that the options break."""
     for rule in rules:
-        if found := rule.found(options, method, body or {}):
-            values = {"o": options, "m": method, "d": body, "found": found}
+        culprit = rule.culprit(options, method, body or {})
+        if culprit:
+            values = {"o": options, "m": method, "d": body, "culprit": culprit}
             raise UsageError(rule.sentence.format(**values), rule.hint.format(**values))
 
 
 def _check_named(options: TrainOptions) -> None:
-    """Raise UsageError for a schedule, a loss, class weights or sampling that are not one of the known ones."""
+    """Raise UsageError for a schedule, a loss, class weights or sampling that do not exist."""
     sampling.check(options.sampling)
     if options.schedule not in (None, "constant", "cosine"):
         steps(options.schedule)
-    for flag, said, known, with_number, example in (
-        ("--loss", options.loss, LOSSES, "focal", "focal:2"),
-        ("--class-weights", options.class_weights, CLASS_WEIGHTS, "effective", "effective:0.999"),
-    ):
-        name, colon, given = said.partition(":")
-        if name not in known or (name == with_number) != bool(colon):
-            hint = f"{nearest(name, known)}; {with_number} has a number: {example}"
-            raise UsageError(f"{flag} {said!r} is unknown", hint)
-        if name == "focal" and not 0 < number(given) < math.inf:
-            raise UsageError(
-                f"{flag} {said}: {given!r} is not a number above 0", f"write for example {example}"
-            )
-        if name == "effective" and not 0 <= number(given) < 1:
-            raise UsageError(f"{flag} {said}: {given!r} is not in [0, 1)", example)
+    loss = options.loss
+    gamma = _number_in("--loss", loss, LOSSES, "focal", "focal:2")
+    if gamma is not None and not 0 < number(gamma) < math.inf:
+        raise UsageError(
+            f"--loss {loss}: {gamma!r} is not a number above 0", "write for example focal:2"
+        )
+    weights = options.class_weights
+    example = "effective:0.999"
+    beta = _number_in("--class-weights", weights, CLASS_WEIGHTS, "effective", example)
+    if beta is not None and not 0 <= number(beta) < 1:
+        raise UsageError(f"--class-weights {weights}: {beta!r} is not in [0, 1)", example)
+
+
+def _number_in(
+    flag: str, value: str, names: Iterable[str], with_number: str, example: str
+) -> str | None:
+    """The number, as text, in a value such as focal:2; None for a value without one.
+
+    with_number: the one name that has a number. Raises UsageError for another name.
+    """
+    name, colon, number_text = value.partition(":")
+    takes_number = name == with_number
+    if name not in names or takes_number != bool(colon):
+        hint = f"{nearest(name, names)}; {with_number} has a number: {example}"
+        raise UsageError(f"{flag} {value!r} is unknown", hint)
+    return number_text if takes_number else None

@@ -1,4 +1,4 @@
-"""The options of a training: resolved, they are the plan that runs and the record that is written."""
+"""The options of a training: resolved, they are the plan of a run and its record."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -23,9 +23,8 @@ from ..errors import UsageError
 from ..federation.training import METHOD, Training
 from ..options import Flag, Source, left_open, recorded
 
-ANOTHER = (
-    "both sides need the same version of fedcli"  # where options that were sent cannot be read
-)
+# the hint where options that were sent cannot be read
+ANOTHER = "both sides need the same version of fedcli"
 ROUNDS = 20  # by default
 OF_METHOD = Flag(panel=METHOD)
 UNRECORDED = Flag(panel=MACHINE, recorded=False)  # it decides no byte, but may stand in a recipe
@@ -40,26 +39,28 @@ class TrainOptions(Training):
     method: Annotated[str | None, "method, or base+addon; `fedcli methods` lists all", NAME] = None
     data: Annotated[
         Source | None,
-        "corruption, partition or dataset manifest; default: the newest under --work, - reads stdin",
+        "corruption, partition or dataset manifest; default: the newest under --work, - reads "
+        "stdin",
         INPUT,
     ] = None
     _: KW_ONLY
     rounds: Annotated[
         int,
-        "rounds of federated training, >= 1; default: 20, or up to 50 where clients have so few images that 20 are "
-        "under 100 local steps",
+        "rounds of federated training, >= 1; default: 20, or up to 50 where clients have so few "
+        "images that 20 are under 100 local steps",
         Flag(open=True),
     ] = ROUNDS
     participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
     augment: Annotated[
         Source | None,
-        "none, flip, crop or affine-flip, or an albumentations pipeline as A.save() writes it, .yaml or .json; "
-        "default: the dataset's",
+        "none, flip, crop or affine-flip, or an albumentations pipeline as A.save() writes it, "
+        ".yaml or .json; default: the dataset's",
         Flag("KIND|FILE", access="reads"),
     ] = None
     eval_every: Annotated[
         int,
-        "score the test set every so many rounds, >= 0, for curves; no model is chosen by it; 0: never",
+        "score the test set every so many rounds, >= 0, for curves; no model is chosen by it; 0: "
+        "never",
     ] = 0
     patience: Annotated[
         int, "stop after so many rounds without a better validation score, >= 0; 0: never"
@@ -70,13 +71,14 @@ class TrainOptions(Training):
     )
     server_optimizer: Annotated[
         Literal["none", "momentum", "adam", "yogi", "adagrad"],
-        "optimizer of the server's step along the mean update, for methods that average; the same as METHOD+fedavgm, "
-        "+fedadam, +fedyogi or +fedadagrad",
+        "optimizer of the server's step along the mean update, for methods that average; the same "
+        "as METHOD+fedavgm, +fedadam, +fedyogi or +fedadagrad",
         Flag(panel=METHOD, recorded=False),
     ] = "none"
     model: Annotated[
         str,
-        "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or ./net.py:build",
+        "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or "
+        "./net.py:build",
         Flag(panel=METHOD, open=True),
     ] = "cnn"
     weights: Annotated[
@@ -86,8 +88,8 @@ class TrainOptions(Training):
     ] = None
     teacher: Annotated[
         Source | None,
-        "frozen network of fed-mas and kd: a MoCo-v2 or torchvision ResNet, or a CLIP checkpoint; default: the "
-        "starting weights",
+        "frozen network of fed-mas and kd: a MoCo-v2 or torchvision ResNet, or a CLIP checkpoint; "
+        "default: the starting weights",
         Flag("FILE", panel=METHOD, access="reads"),
     ] = None
     freeze_backbone: Annotated[
@@ -97,13 +99,14 @@ class TrainOptions(Training):
     ] = False
     adapters: Annotated[
         str,
-        "freeze the network and train adapters in it, and its classifier: lora, lora:RANK, lora:RANK:ALPHA, svd-lora, "
-        "or prompt:WORDS for a CLIP network",
+        "freeze the network and train adapters in it, and its classifier: lora, lora:RANK, "
+        "lora:RANK:ALPHA, svd-lora, or prompt:WORDS for a CLIP network",
         Flag("KIND", panel=METHOD, label="adapters {}", recorded="on"),
     ] = ""
     adapter_layers: Annotated[
         str,
-        "layers that get low-rank adapters, by the ends of their names, such as qkv,proj; default: all",
+        "layers that get low-rank adapters, by the ends of their names, such as qkv,proj; default: "
+        "all",
         Flag("NAMES", panel=METHOD, label="on {}", recorded="on"),
     ] = ""
     local_adapters: Annotated[
@@ -129,17 +132,17 @@ class TrainOptions(Training):
     ] = "fp32"
     threads: Annotated[
         int,
-        "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is small, else torch's "
-        "choice. Two runs are equal to the bit only with the same number",
+        "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is "
+        "small, else torch's choice. Two runs are equal to the bit only with the same number",
         UNRECORDED,
     ] = 0
     engine: Annotated[
         str | None,
-        "what runs the clients: in-process, pool:N for N processes on the CPU, streams:N for N clients at once on "
-        "a GPU, ray or ray:N for the workers of a ray cluster, socket:DIR for sites that listen in a folder, "
-        "nvflare:DIR or flower:DIR for hospitals, flower-secagg:DIR with secure aggregation, the only one that changes "
-        "numbers; default: a process on every core for networks "
-        "of one thread, else in-process",
+        "what runs the clients: in-process, pool:N for N processes on the CPU, streams:N for N "
+        "clients at once on a GPU, ray or ray:N for the workers of a ray cluster, socket:DIR for "
+        "sites that listen in a folder, nvflare:DIR or flower:DIR for hospitals, flower-secagg:DIR "
+        "with secure aggregation, the only one that changes numbers; default: a process on every "
+        "core for networks of one thread, else in-process",
         Flag("NAME[:N]", local=True, panel=MACHINE, access="trusts"),
     ] = None
     sites: Annotated[
@@ -176,43 +179,48 @@ class TrainOptions(Training):
 
     def decided(self) -> dict[str, Any]:
         """Every option that decides the bytes of a run, as a record or a message holds it."""
-        on = {option.name for option in self.changed()}
-        values = {
-            o.name: getattr(self, o.name)
-            for o in recorded(TrainOptions)
-            if o.name in on or o.flag.recorded != "on"
-        }
-        return values | {"settings": dict(values.pop("set"))}
+        changed = {option.name for option in self.changed()}
+        values = {}
+        for option in recorded(TrainOptions):
+            if option.name in changed or option.flag.recorded != "on":
+                values[option.name] = getattr(self, option.name)
+        values["settings"] = dict(values.pop("set"))
+        return values
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """The options that decided() made these of. Raises UsageError where one is missing, unknown or of no type."""
+        """The options of which decided() gave these values.
+
+        Raises UsageError where one is missing, unknown or of no type.
+        """
+        values = dict(values)
         declared = recorded(TrainOptions)
-        values = {
-            **{option.name: option.default for option in declared if option.flag.recorded == "on"},
-            **values,
-        }
-        names = {option.name for option in declared} - {"set"} | {"settings"}
-        if odd := sorted(names ^ values.keys()):
-            what = (
-                f"options received {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"
-            )
-            raise UsageError(what, ANOTHER)
+        for option in declared:
+            if option.flag.recorded == "on":
+                values.setdefault(option.name, option.default)
+        names = {option.name for option in declared}
+        names.remove("set")
+        names.add("settings")
+        differing = sorted(names ^ values.keys())
+        if differing:
+            name = differing[0]
+            fault = "without" if name in names else "with an unknown"
+            raise _unreadable(f"{fault} {name!r}")
         for option in declared:
             value = values.get(option.name)
             if isinstance(value, str) and option.kind in (bool, int, float):
-                what = f"options received with {option.name} {value!r:.60}, which is a text"
-                raise UsageError(what, ANOTHER)
-        if not isinstance(values["settings"], dict):
-            raise UsageError(f"options received with settings {values['settings']!r:.60}", ANOTHER)
-        if missing := [
-            option.name for option in declared if option.flag.open and values[option.name] is None
-        ]:
-            raise UsageError(f"options received without a value of {missing[0]}", ANOTHER)
+                raise _unreadable(f"with {option.name} {value!r:.60}, which is a text")
+        settings = values.pop("settings")
+        if not isinstance(settings, dict):
+            raise _unreadable(f"with settings {settings!r:.60}")
+        for option in declared:
+            if option.flag.open and values[option.name] is None:
+                raise _unreadable(f"without a value of {option.name}")
         try:
-            return cls(
-                **{name: value for name, value in values.items() if name != "settings"},
-                set=values["settings"],
-            )
+            return cls(**values, set=settings)
         except UsageError as error:
             raise UsageError(f"options received: {error.sentence}", ANOTHER) from None
+
+
+def _unreadable(fault: str) -> UsageError:
+    return UsageError(f"options received {fault}", ANOTHER)

@@ -30,7 +30,7 @@ from ..runs.chosen_engine import opened
 from ..runs.finished import model_file
 from ..runs.resources import be_deterministic
 from ..runs.rules import check
-from ..runs.train import begun
+from ..runs.settings import begun
 from ..scores import predictions
 from ..scores.evaluate import about
 from ..scores.evaluation_options import EvaluateOptions

@@ -10,7 +10,7 @@ import torch
 from ..data import manifest, manifest_bodies
 from ..data.shard import Shard, Shards
 from ..errors import FedcliError
-from ..runs import folder as folders
+from ..runs import settings
 from .description import check_same, read
 
 OF_DATA = "sites", "corruption", "partition"
@@ -101,7 +101,7 @@ def _data(path: Path) -> Path | None:
     folder = path if path.is_dir() else path.parent
     if path.is_dir() or path.name in ("settings.json", "run.json"):
         if (folder / "settings.json").is_file():
-            return folder / folders.asked(folder)["data_path"]
+            return folder / settings.load(folder)["data_path"]
         if (folder / "run.json").is_file():
             return manifest.parent(folder / "run.json", *OF_DATA)
     known = [folder / f"{kind}.json" for kind in OF_DATA]

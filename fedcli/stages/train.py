@@ -25,6 +25,7 @@ from ..methods.registry import Method
 from ..options import path_of
 from ..reporting import timing, tracking
 from ..reporting.table import Table
+from ..runs import settings
 from ..runs import train as runs
 from ..runs.assembly import PlannedFederation
 from ..runs.chosen_engine import NOT_REACHED
@@ -314,6 +315,6 @@ def _go_on(options: TrainOptions) -> Run:
         )
     folder = unfinished(Path(options.work), path_of(options.out))
     console.say(f"resuming {folder}")
-    begun = runs.begun(folder)
+    begun = settings.begun(folder)
     again = {name: getattr(options, name) for name in WITH_RESUME}
     return _train(replace(begun, **again | {"out": folder}), Path(begun.data or ""))

@@ -16,8 +16,7 @@ from typed_lines import fedcli, path_of
 
 from fedcli.bench import limits
 from fedcli.federation.server import Federation
-from fedcli.runs.record import environment
-from fedcli.runs.train import begun
+from fedcli.runs.settings import begun, environment
 
 RECIPE = """
 title = "own"

@@ -4,10 +4,14 @@ import gc
 
 import pytest
 import torch
+from conftest import toy_net, toy_shard
 
 from fedcli.federation import state as states
+from fedcli.federation.client import Task, Training, run_client
 from fedcli.federation.client_state import ClientStateStore, StoredState, size
+from fedcli.methods import resolve
 from fedcli.methods.row_table import RowTable
+from fedcli.models.layout import Layout
 
 STATE = {
     "control": torch.tensor([1.5, -2.0]),
@@ -139,3 +143,17 @@ def test_a_table_by_rows_is_saved_and_restored_wherever_its_rows_are(
     again = states.restore(path, ["a", "b", "c"], "cpu", store)
     assert states.equal(again.server, state.server) and again.server["t"].shape == (3, 4)
     assert isinstance(again.server["t"].rows[1], StoredState) == (in_memory == 0)
+
+
+@pytest.mark.parametrize("in_memory", [0, 10**9])
+def test_a_personal_model_is_that_of_the_last_round_wherever_the_one_before_waits(
+    tmp_path, in_memory
+):
+    net = toy_net()
+    layout = Layout(net)
+    before = {"north": {"model": layout.read()}}
+    stored = ClientStateStore(tmp_path, in_memory).offload(before)
+    task = Task("north", 0, 2, 3, 5, layout.read(), {}, stored["north"])
+    training = Training(lr=0.01, batch_size=8, personal=True)
+    report = run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, training)
+    assert torch.equal(report.memory["model"], report.theta)

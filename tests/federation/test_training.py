@@ -23,7 +23,7 @@ from fedcli.federation.training import Training
 from fedcli.methods import METHODS, resolve
 from fedcli.models.layout import Layout
 from fedcli.options import values
-from fedcli.runs import record
+from fedcli.runs import record, settings
 from fedcli.runs.rules import check
 
 SGD = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=8)
@@ -274,10 +274,10 @@ def test_a_run_records_every_option_that_decides_its_bytes_and_reads_it_again():
         EVERYTHING, sampling="class", dp_clip=2.0, dp_noise=0.5, dp_delta=1e-6, dp_sgd=1.5
     )
     asked = planned("fedavg", {}, everything, 3, engine=None)
-    recorded = record.options(asked, resolve("fedavg"), None)
+    recorded = settings.options(asked, resolve("fedavg"), None)
     assert {name: recorded[name] for name in values(everything)} == values(everything)
-    assert record.read(recorded) == asked
-    words = record.command(recorded)
+    assert settings.plan_of(recorded) == asked
+    words = settings.command(recorded)
     assert (
         words[words.index("--loss") + 1] == "focal:2"
         and "--keep-optimizer" in words

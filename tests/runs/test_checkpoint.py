@@ -14,7 +14,7 @@ from fedcli.errors import FedcliError, HashError
 from fedcli.federation import state as states
 from fedcli.federation.client import Training
 from fedcli.federation.server import Federation
-from fedcli.runs import folder
+from fedcli.runs import folder, settings
 from fedcli.runs import train as training
 from fedcli.runs.train import Interrupted
 
@@ -80,18 +80,18 @@ def test_a_damaged_state_is_said_and_the_one_before_it_leads_to_the_same_bytes(
 @pytest.mark.parametrize("name", ["lr", "seed", "rounds"])
 def test_changed_settings_are_refused(cut, name):
     path = cut[0] / "settings.json"
-    settings = json.loads(path.read_text())
-    settings["options"][name] = 3
-    path.write_text(json.dumps(settings))
+    content = json.loads(path.read_text())
+    content["options"][name] = 3
+    path.write_text(json.dumps(content))
     with pytest.raises(HashError, match=r"settings.json was changed since the run was begun"):
-        folder.asked(cut[0])
+        settings.load(cut[0])
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "7", '{"options": 3}', "\x00"])
 def test_settings_of_another_shape_are_refused_with_a_sentence(cut, text):
     (cut[0] / "settings.json").write_text(text)
     with pytest.raises(FedcliError, match=r"settings.json (is damaged|holds zero bytes)"):
-        folder.asked(cut[0])
+        settings.load(cut[0])
 
 
 def test_only_states_are_removed_from_the_folder_of_states(tmp_path):

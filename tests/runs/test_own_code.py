@@ -15,7 +15,8 @@ from fedcli.methods import resolve
 from fedcli.provenance import OwnCodeError
 from fedcli.runs import own_code
 from fedcli.runs.finished import open_run
-from fedcli.runs.train import Interrupted, begun
+from fedcli.runs.settings import begun
+from fedcli.runs.train import Interrupted
 
 DEEPER = (
     RULE.replace(

@@ -13,7 +13,7 @@ from fedcli.options import recorded
 from fedcli.reporting import cards
 from fedcli.reporting.page import provenance
 from fedcli.reporting.rows import rows
-from fedcli.runs import assembly, record, settled, train
+from fedcli.runs import assembly, settings, settled, train
 from fedcli.runs.rules import check
 from fedcli.runs.train_options import TrainOptions
 from fedcli.scores.evaluate import evaluate
@@ -117,7 +117,7 @@ SAID = {each.name: f"{each.title} (--{each.typed})" for each in recorded(TrainOp
 def test_the_record_the_page_and_the_card_say_what_the_engine_was_given(trained, name, option):
     run, row, federation = trained(name)
     option = "settings" if option == "set" else option
-    given = record.OWN if option in OF_THE_METHOD.get(name, ()) else acting(option, federation)
+    given = settings.OWN if option in OF_THE_METHOD.get(name, ()) else acting(option, federation)
     if option not in manifest.read(run).options:
         assert given == WHEN_ON[option]
         return
@@ -154,9 +154,9 @@ def test_the_command_of_a_run_makes_it_again(trained):
     for name in RUNS:
         run, _, _ = trained(name)
         options = manifest.read(run).options
-        assert not {record.OWN, record.STARTING} & {*manifest.read(run).made_by}
-        again = record.read(options)
-        assert record.options(again, check(again), None) == options
+        assert not {settings.OWN, settings.STARTING} & {*manifest.read(run).made_by}
+        again = settings.plan_of(options)
+        assert settings.options(again, check(again), None) == options
 
 
 def test_the_data_choose_an_attribute_which_is_said():

@@ -26,7 +26,8 @@ from fedcli.federation.server import Federation
 from fedcli.io.locks import held
 from fedcli.runs import folder as folders
 from fedcli.runs.folder import unfinished
-from fedcli.runs.train import Interrupted, begun
+from fedcli.runs.settings import begun
+from fedcli.runs.train import Interrupted
 
 
 def test_ctrl_c_saves_and_resume_ends_at_the_same_bytes(tmp_path, monkeypatch):

@@ -1,7 +1,8 @@
-"""Engines run the tasks of a round; none changes a number. An engine is a file and a line in ENGINES or MODULES.
+"""Engines run the tasks of a round; none changes a number.
 
-`--engine NAME` or `--engine NAME:COUNT`: pool:4 trains on four processes, streams:2 two clients at once on a GPU, ray
-on whatever a ray cluster has. `--engine NAME:WHERE` reaches sites that hold the images. An installed package offers
+An engine is a file and a line in ENGINES or MODULES. `--engine NAME` or `--engine NAME:COUNT`:
+pool:4 trains on four processes, streams:2 two clients at once on a GPU, ray on all workers of a ray
+cluster. `--engine NAME:WHERE` reaches sites that hold the images. An installed package offers
 engines by an entry point of the group fedcli.engines: a module that calls register().
 """
 
@@ -28,11 +29,13 @@ IN_PROCESS = "in-process"
 class Kind:
     """An engine that runs several clients at once."""
 
-    # (all clients, how many at once, tasks of a round at most) -> the engine; raises UsageError where it cannot run
+    # (all clients, clients at once, tasks of a round at most) -> the engine
+    # raises UsageError where it cannot run
     open: Callable[[InProcess, int, int], AbstractContextManager[Engine]]
     device: str = ""  # "cpu" or "cuda" if it runs only there
     hint: str = ""  # for the error where it is given on the other one
-    # it may run on other machines: one client at once is worth it, and COUNT, the most at once, may be left out
+    # it may run on other machines: one client at once is worth it, and COUNT, the most at once, may
+    # be left out
     anywhere: bool = False
 
 
@@ -51,25 +54,23 @@ class Remote:
     metavar: str  # what stands after the colon, in capitals
     meaning: str  # the same in words
     warning: str = ""  # what a reader of the run's numbers must know
-    images: Callable[..., Any] | None = (
-        None  # in place of data.shard.load() for a manifest of sites
-    )
-    gathered: Callable[[list[Path], Path], Path] | None = (
-        None  # (descriptions or folders, --work) -> that manifest
-    )
-    # (a run, options of evaluate) -> scores.json, from what sites say of their test images
+    # in place of data.shard.load() for a manifest of sites
+    images: Callable[..., Any] | None = None
+    # (descriptions or folders, --work) -> that manifest
+    gathered: Callable[[list[Path], Path], Path] | None = None
+    # (a run, options of evaluate) -> scores.json, from the answers of sites on their test images
     evaluate: Callable[[Path, Any], Path] | None = None
-    # (descriptions, folder of sockets, idle seconds, folder to attach in) -> the files of a job that carries messages,
-    # by path, and what has to be done by hand
+    # (descriptions, folder of sockets, idle seconds, folder to attach in) -> the files of a job
+    # that carries messages, by path, and the steps that have to be done by hand
     export: Callable[[list[Path], Path, int, Path], tuple[dict[str, str], list[str]]] | None = None
-    # (method, least number of clients that must answer) raises UsageError where it carries not all of them
-    check: Callable[[Any, int], None] = lambda method, min_clients: None
+    # (method, least number of clients that must answer) raises UsageError for what it cannot carry
+    check: Callable[[Any, int], None] = lambda _method, _min_clients: None
 
 
 ENGINES: dict[str, Kind | Remote] = {
     "pool": Kind(Pool, "cpu", "on a GPU, give --engine streams:N (--at-once N)"),
     "streams": Kind(
-        lambda clients, count, at_most: nullcontext(Streams.of(clients, count)),
+        lambda clients, count, _at_most: nullcontext(Streams.of(clients, count)),
         "cuda",
         "add --device cuda; on CPUs, give --engine pool:N (--jobs N)",
     ),
@@ -81,8 +82,11 @@ def register(name: str, engine: Kind | Remote) -> None:
     extensions.table("engines", ENGINES)[name] = engine
 
 
-def found(name: str) -> Kind | Remote | None:
-    """The engine of a name; None where there is none. Raises UsageError for one of a package that no word names."""
+def registered(name: str) -> Kind | Remote | None:
+    """The engine of a name; None without one.
+
+    Raises UsageError for one of a package that the command does not name.
+    """
     if name in MODULES:
         import_module(MODULES[name])
     if name in ENGINES or name in ("", IN_PROCESS):
@@ -93,17 +97,17 @@ def found(name: str) -> Kind | Remote | None:
 
 def kind_of(name: str) -> Kind | None:
     """The engine of this machine or of a cluster that has a name."""
-    engine = found(name)
+    engine = registered(name)
     return engine if isinstance(engine, Kind) else None
 
 
 def remote(engine: str | None) -> tuple[Remote, str] | None:
-    """The engine that reaches sites, and what stands after its colon; None for one of this machine.
+    """The engine that reaches sites, and the text after its colon; None for one of this machine.
 
-    Raises UsageError where that is missing.
+    Raises UsageError where that text is missing.
     """
     name, _, where = (engine or "").partition(":")
-    kind = found(name)
+    kind = registered(name)
     if not isinstance(kind, Remote):
         return None
     if not where:
@@ -120,35 +124,29 @@ def named(
 
     None without a flag: the network and the machine then decide. Raises UsageError for two flags.
     """
-    forms = {
+    engines = {
         "--engine": engine,
-        "--jobs": jobs and f"pool:{jobs}",
-        "--at-once": at_once and f"streams:{at_once}",
+        "--jobs": f"pool:{jobs}" if jobs else None,
+        "--at-once": f"streams:{at_once}" if at_once else None,
     }
-    given = {flag: name for flag, name in forms.items() if name}
-    if len(given) > 1:
-        raise UsageError(
-            f"{' and '.join(given)} name different engines", "give only one of these flags"
-        )
-    return next(iter(given.values()), None)
+    by_flag = {flag: name for flag, name in engines.items() if name}
+    if len(by_flag) > 1:
+        flags = " and ".join(by_flag)
+        raise UsageError(f"{flags} name different engines", "give only one of these flags")
+    return next(iter(by_flag.values()), None)
 
 
 def parsed(engine: str, device: str) -> tuple[str, int]:
-    """Name and count of an engine. Raises UsageError where it is unknown, or not for this device."""
+    """Name and count of an engine. Raises UsageError for an unknown one, or another device's."""
     name, colon, count = engine.partition(":")
     if remote(engine):
         return name, 1
     kind = kind_of(name)
-    if kind is None and name != IN_PROCESS:
-        known = dict.fromkeys((IN_PROCESS, *ENGINES, *MODULES, *extensions.packages("engines")))
-        raise UsageError(f"--engine {engine!r} is unknown", nearest(name, known))
     if kind is None:
-        if colon:
-            raise UsageError(f"--engine {engine!r} takes no number", f"write {IN_PROCESS}")
-        return IN_PROCESS, 1
+        return _parsed_in_process(engine)
     if kind.anywhere and not colon:
         return name, sys.maxsize
-    if not (count.isdecimal() and int(count) > 0):
+    if not count.isdecimal() or int(count) == 0:
         raise UsageError(
             f"--engine {engine!r} lacks the number of clients at once",
             f"write for example {name}:4",
@@ -158,18 +156,38 @@ def parsed(engine: str, device: str) -> tuple[str, int]:
     return name, int(count)
 
 
+def _parsed_in_process(engine: str) -> tuple[str, int]:
+    """The name and count of the engine without workers. Raises UsageError for another name."""
+    name, colon, _ = engine.partition(":")
+    if name != IN_PROCESS:
+        offered = extensions.packages("engines")
+        names = dict.fromkeys((IN_PROCESS, *ENGINES, *MODULES, *offered))
+        raise UsageError(f"--engine {engine!r} is unknown", nearest(name, names))
+    if colon:
+        raise UsageError(f"--engine {engine!r} takes no number", f"write {IN_PROCESS}")
+    return IN_PROCESS, 1
+
+
 def chosen(engine: str | None, clients: int, device: str) -> tuple[str, int]:
-    """Name and count of the engine for rounds of so many clients; None is what suits. Raises as parsed() does."""
-    name, count = parsed(
-        engine or f"pool:{usual_jobs(torch.get_num_threads(), clients, device)}", device
-    )
+    """Name and count of the engine for rounds of so many clients; None is the one that suits.
+
+    Raises as parsed() does.
+    """
+    if not engine:
+        engine = f"pool:{usual_jobs(torch.get_num_threads(), clients, device)}"
+    name, count = parsed(engine, device)
     count = min(count, clients)
     kind = kind_of(name)
-    return (name, count) if count > 1 or (kind and kind.anywhere) else (IN_PROCESS, 1)
+    if count > 1 or (kind and kind.anywhere):
+        return name, count
+    return IN_PROCESS, 1
 
 
 def side_by_side(engine: str | None, clients: int, device: str) -> bool:
-    """Tell whether rounds of so many clients train on processes of one thread each, whatever their network wants."""
+    """Tell whether rounds of so many clients train on processes of one thread each.
+
+    They then do whatever number of threads suits their network.
+    """
     if engine is None:
         return pays(clients, device)
     name, _ = chosen(engine, clients, device)
@@ -180,9 +198,10 @@ def side_by_side(engine: str | None, clients: int, device: str) -> bool:
 def open_engine(
     engine: str | None, clients: InProcess, at_most: int
 ) -> AbstractContextManager[Engine]:
-    """The engine by its name, as a context; None is what suits.
+    """The engine by its name, as a context; None is the one that suits.
 
-    clients: all of them; at_most: of these take part in a round. Raises UsageError where it cannot run here.
+    clients: all of them; at_most: of these take part in a round.
+    Raises UsageError where it cannot run.
     """
     name, count = chosen(engine, at_most, str(clients.layout.flat.device))
     kind = kind_of(name)

@@ -15,7 +15,7 @@ from ..steps import Steps
 
 
 class Engine(Protocol):
-    """Runs the tasks of a round, wherever that may be; their reports come in the order of the tasks.
+    """Runs the tasks of a round, wherever that may be; reports come in the order of the tasks.
 
     Only where the federation can do without some clients may an engine say that one is absent.
     """
@@ -27,7 +27,8 @@ class Engine(Protocol):
 class InProcess:
     """Runs tasks one after another; one network is reused by every client.
 
-    steps: takes their local steps; made where none are given, such as those that others of this network use.
+    steps: takes their local steps; made where none are given, such as those that others of this
+        network use.
     """
 
     method: Method
@@ -35,25 +36,26 @@ class InProcess:
     layout: Layout
     shards: dict[str, Shard]
     training: Training
-    val: dict[str, Shard] = field(
-        default_factory=dict
-    )  # client -> its validation part, where there is one
-    # (device, threads, processes that share it) -> the same clients in another process; can be pickled
+    # client -> its validation part, where there is one
+    val: dict[str, Shard] = field(default_factory=dict)
+    # (device, threads, processes that share it) -> the same clients in another process; can be
+    # pickled
     remake: "Callable[[str, int, int], InProcess] | None" = None
-    steps: Steps = None  # type: ignore[assignment]  # never, once it is made
+    steps: Steps = None  # type: ignore[assignment]  # never None afterwards
 
     def __post_init__(self) -> None:
-        made = self.steps or local_steps(
-            self.method, self.net, self.layout, self.training.optimizer
-        )
-        object.__setattr__(self, "steps", made)
+        if not self.steps:
+            steps = local_steps(self.method, self.net, self.layout, self.training.optimizer)
+            object.__setattr__(self, "steps", steps)
 
     def __call__(self, tasks: list[Task]) -> Iterable[Report]:
         return map(self.run_one, tasks)
 
     def run_one(self, task: Task) -> Report:
+        """The report of one client. An unexpected error gets a note that names client and round."""
         try:
-            shard, val = self.shards[task.client], self.val.get(task.client)
+            shard = self.shards[task.client]
+            val = self.val.get(task.client)
             return run_client(
                 self.method, self.net, self.layout, shard, task, self.training, val, self.steps
             )

@@ -1,11 +1,13 @@
-"""Clients on the workers of a ray cluster: the cores of one machine, or the CPUs and GPUs of several.
+"""Clients on the workers of a ray cluster: cores of one machine, or CPUs and GPUs of several.
 
-A worker makes the clients by itself, from files that it finds under the same paths. What all clients of a round
-receive, the model and what is broadcast with it, is put into ray's object store once; a client always comes to the same
-worker, and what it keeps is sent beside its task. A task depends on nothing else, so where a worker is lost, with its
-node or alone, the others do its tasks again, to the same bits.
+A worker makes the clients by itself, from files that it finds under the same paths. What all
+clients of a round receive, the model and what is broadcast with it, is put into ray's object store
+once; a client always comes to the same worker, and its memory is sent beside its task. A task
+depends on nothing else, so where a worker is lost, with its node or alone, the others do its tasks
+again, to the same bits.
 
-RAY_ADDRESS names a cluster; without it a cluster of this machine is started, and ended with the engine.
+RAY_ADDRESS names a cluster; without it a cluster of this machine is started, and ended with the
+engine.
 """
 
 import importlib.util
@@ -32,37 +34,42 @@ from .in_process import InProcess
 from .pool import shared_out
 from .wire import Arrays, Message, pack, to_arrays, to_tensors, unpack
 
-TOGETHER, AHEAD = 8, 2  # clients in one call, and calls that a worker has at once
+TOGETHER = 8  # clients in one call
+AHEAD = 2  # calls that a worker has at once
 INSTALL = "pip install 'fedcli[ray]'"
-SETTINGS = {  # of ray, read when it is imported: no report to its authors, no warning about GPUs that nobody asked for
+# of ray, read when it is imported: no report to its authors, no warning about unused GPUs
+SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+# of a process of its own: waits for a byte, or for the end of the process that would send it
 WATCH = """
 import sys
 if not sys.stdin.buffer.read():
     print(sys.argv[1], file=sys.stderr)
-"""  # of a process of its own: waits for a byte, or for the end of the process that would send it
+"""
 GONE = (
-    "error: training was ended from outside, as ray does where the cluster's head or its own node is gone."
-    " Start the cluster again and go on with --resume"
+    "error: training was ended from outside, as ray does where the cluster's head or its own node "
+    "is gone. Start the cluster again and go on with --resume"
 )
-Sent = tuple[Message, Arrays]  # a task or report, and beside it what the client keeps
-Running = dict[
-    Any, tuple[Any, list[int]]
-]  # result to come -> its worker, and the places of its tasks
+Sent = tuple[Message, Arrays]  # a task or report, and beside it the client's memory
+Running = dict[Any, tuple[Any, list[int]]]  # result to come -> its worker, indices of its tasks
 
 
 class Ray(AbstractContextManager["Ray"]):
-    """Runs tasks on ray actors; reports come in task order. A context manager: it owns the actors."""
+    """Runs tasks on ray actors, which it owns as a context manager; reports come in task order."""
 
     def __init__(self, clients: InProcess, at_most: int):
-        """Start as many workers as there are free CPUs, or GPUs, for; at_most of them. Raises FedcliError."""
+        """Start as many workers as there are free CPUs, or GPUs, for; at_most of them.
+
+        Raises FedcliError, UsageError.
+        """
         if clients.remake is None:
             raise UsageError(
                 "--engine ray trains clients that are loaded from files", "choose another engine"
             )
-        self.clients, self.device = clients, str(clients.layout.flat.device)
+        self.clients = clients
+        self.device = str(clients.layout.flat.device)
         self.ray = _imported()
         self.started = not self.ray.is_initialized()
         self.watch = _watched()
@@ -76,50 +83,51 @@ class Ray(AbstractContextManager["Ray"]):
             raise
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report]:
-        first = tasks[0]
-        alike = all(task.theta is first.theta and task.shared is first.shared for task in tasks)
-        common = self.ray.put(pack(first)[1] if alike else {})  # in the object store
-        pending: dict[Any, deque[int]] = {
-            worker: deque() for worker in self.workers
-        }  # places in tasks, rising
-        for k, task in enumerate(tasks):
-            pending[self.worker_of[task.client]].append(k)
+        theta = tasks[0].theta
+        shared = tasks[0].shared
+        alike = all(task.theta is theta and task.shared is shared for task in tasks)
+        common = self.ray.put(pack(tasks[0])[1] if alike else {})  # in the object store
+        # indices of tasks, rising, by worker
+        pending: dict[Any, deque[int]] = {worker: deque() for worker in self.workers}
+        for index, task in enumerate(tasks):
+            pending[self.worker_of[task.client]].append(index)
         running: Running = {}
         finished: dict[int, Report] = {}
         read = 0
         while read < len(tasks):
-            limit = read + 2 * TOGETHER * AHEAD * len(
-                self.workers
-            )  # so far may workers run ahead of the reader
-            for worker, places in pending.items():
-                for taken in _next(
-                    places, limit, sum(other is worker for other, _ in running.values())
-                ):
-                    sent = [_sent(tasks[k], alike) for k in taken]
-                    running[worker.work_on.remote(common, sent)] = worker, taken
+            # so far may workers run ahead of the reader
+            limit = read + 2 * TOGETHER * AHEAD * len(self.workers)
+            for worker, waiting in pending.items():
+                calls = sum(other is worker for other, _ in running.values())
+                for indices in _next(waiting, limit, calls):
+                    sent = [_sent(tasks[index], alike) for index in indices]
+                    running[worker.work_on.remote(common, sent)] = worker, indices
             result = self.ray.wait(list(running))[0][0]
-            worker, taken = running.pop(result)
+            worker, indices = running.pop(result)
             answers = self._answers(result)
             if answers is None:
-                self._replace(worker, taken, tasks, pending, running)
+                self._replace(worker, indices, tasks, pending, running)
                 continue
-            for k, (message, memory) in zip(taken, answers, strict=True):
-                finished[k] = unpack(Report, message, to_tensors(memory, self.device), self.device)
-            del result, answers
+            for index, (message, memory) in zip(indices, answers, strict=True):
+                tensors = to_tensors(memory, self.device)
+                finished[index] = unpack(Report, message, tensors, self.device)
+            del result, answers, message, memory, tensors
             while read in finished:  # keeps no report that was read
                 yield finished.pop(read)
                 read += 1
 
     def _answers(self, result: Any) -> list[Sent] | None:
-        """Answers that a worker returned; None where it was lost. Raises what went wrong in training."""
-        lost = self.ray.exceptions
+        """The answers of a worker; None where it was lost. Raises the error of its training."""
+        exceptions = self.ray.exceptions
         try:
             answers = self.ray.get(result)
-        except (lost.RayActorError, lost.ObjectLostError):
+        except (exceptions.RayActorError, exceptions.ObjectLostError):
             return None
-        except lost.RayError as error:
-            what = f"ray failed: {_first_line(error)}"
-            raise FedcliError(what, "start the cluster again and go on with --resume") from None
+        except exceptions.RayError as error:
+            raise FedcliError(
+                f"ray failed: {_first_line(error)}",
+                "start the cluster again and go on with --resume",
+            ) from None
         if isinstance(answers, Exception):
             raise answers
         return answers
@@ -127,65 +135,84 @@ class Ray(AbstractContextManager["Ray"]):
     def _replace(
         self,
         worker: Any,
-        taken: list[int],
+        indices: list[int],
         tasks: list[Task],
         pending: dict[Any, deque[int]],
         running: Running,
     ) -> None:
-        """Give a lost worker's clients to the others, and those of its tasks that were not read. Raises FedcliError."""
+        """Give a lost worker's clients, and its tasks that were not read, to the others.
+
+        indices: of the tasks of the call that was lost. Raises FedcliError without another worker.
+        """
         self.workers.remove(worker)
         if not self.workers:
-            what = "the last worker of the ray cluster was lost"
-            raise FedcliError(what, "start its nodes again and go on with --resume")
-        left = console.counted(len(self.workers), "worker goes", "workers go")
-        console.warn(f"a worker of the ray cluster was lost: {left} on with its clients")
-        again = [*taken, *pending.pop(worker)]
-        for result in [result for result, (other, _) in running.items() if other is worker]:
-            again += running.pop(result)[1]
-        self.worker_of |= self._shared_out(
-            [client for client, other in self.worker_of.items() if other is worker]
-        )
-        for k in again:
-            pending[self.worker_of[tasks[k].client]].append(k)
-        for other, places in pending.items():
-            pending[other] = deque(sorted(places))
+            raise FedcliError(
+                "the last worker of the ray cluster was lost",
+                "start its nodes again and go on with --resume",
+            )
+        workers = console.counted(len(self.workers), "worker goes", "workers go")
+        console.warn(f"a worker of the ray cluster was lost: {workers} on with its clients")
+        again = [*indices, *pending.pop(worker)]
+        for result, (other, indices_of_call) in list(running.items()):
+            if other is worker:
+                del running[result]
+                again += indices_of_call
+        clients = [client for client, other in self.worker_of.items() if other is worker]
+        self.worker_of |= self._shared_out(clients)
+        for index in again:
+            pending[self.worker_of[tasks[index].client]].append(index)
+        for other, waiting in pending.items():
+            pending[other] = deque(sorted(waiting))
 
     def _shared_out(self, clients: list[str]) -> dict[str, Any]:
+        """The worker of each client."""
         sizes = {client: len(self.clients.shards[client]) for client in clients}
-        return {
-            client: self.workers[k] for client, k in shared_out(sizes, len(self.workers)).items()
-        }
+        indices = shared_out(sizes, len(self.workers))
+        return {client: self.workers[index] for client, index in indices.items()}
 
     def _begun(self, remake: Callable[[str, int, int], InProcess], at_most: int) -> list[Any]:
-        threads, on_gpu = torch.get_num_threads(), self.device.startswith("cuda")
-        free = self.ray.available_resources()
-        nodes = [
-            node["Resources"].get("CPU", 0) // threads for node in self.ray.nodes() if node["Alive"]
-        ]
-        cpus, gpus = int(min(free.get("CPU", 0) // threads, sum(nodes))), int(free.get("GPU", 0))
+        """The workers, with their clients loaded. Raises FedcliError where none can begin."""
+        threads = torch.get_num_threads()
+        on_gpu = self.device.startswith("cuda")
+        cpus, gpus = self._room(threads)
         count = min(at_most, cpus)
         if not count or (on_gpu and not gpus):
-            what = "GPU" if on_gpu and cpus else console.counted(threads, "CPU", "CPUs")
+            lacking = console.counted(threads, "CPU", "CPUs")
+            if on_gpu and cpus:
+                lacking = "GPU"
             raise FedcliError(
-                f"the ray cluster has no free {what} for a worker",
+                f"the ray cluster has no free {lacking} for a worker",
                 "end its other jobs, or add a node",
             )
-        sharing = (
-            math.ceil(count / gpus) if on_gpu else 1
-        )  # workers of a GPU: none waits for what others leave of it
+        # workers of a GPU: none waits for what others leave of it
+        sharing = math.ceil(count / gpus) if on_gpu else 1
         kind = self.ray.remote(num_cpus=threads, num_gpus=1 / sharing if on_gpu else 0)(Worker)
         workers = [kind.remote() for _ in range(count)]
-        folder, words, device = str(Path.cwd()), extensions.words(), "cuda" if on_gpu else "cpu"
-        begun = [
-            worker.begin.remote(remake, folder, words, device, threads, sharing)
-            for worker in workers
-        ]
-        for result in begun:
+        folder = str(Path.cwd())
+        words = extensions.words()
+        device = "cuda" if on_gpu else "cpu"
+        results = []
+        for worker in workers:
+            result = worker.begin.remote(remake, folder, words, device, threads, sharing)
+            results.append(result)
+        for result in results:
             if self._answers(result) is None:
-                what = "a worker of the ray cluster ended before it had its clients"
-                raise FedcliError(what, "its node may lack memory, or fedcli")
+                raise FedcliError(
+                    "a worker of the ray cluster ended before it had its clients",
+                    "its node may lack memory, or fedcli",
+                )
         console.say(f"ray: {console.counted(count, 'worker', 'workers')}")
         return workers
+
+    def _room(self, threads: int) -> tuple[int, int]:
+        """Workers of so many threads that fit on free CPUs, and the free GPUs."""
+        free = self.ray.available_resources()
+        on_nodes = 0
+        for node in self.ray.nodes():
+            if node["Alive"]:
+                on_nodes += node["Resources"].get("CPU", 0) // threads
+        cpus = min(free.get("CPU", 0) // threads, on_nodes)
+        return int(cpus), int(free.get("GPU", 0))
 
     def __exit__(self, *_: object) -> None:
         for worker in getattr(self, "workers", []):
@@ -196,7 +223,7 @@ class Ray(AbstractContextManager["Ray"]):
 
 
 class Worker:
-    """An actor: some clients of the federation, in a process that ray starts wherever a CPU or GPU is free."""
+    """An actor: some clients of the federation, in a process on a free CPU or GPU."""
 
     def begin(
         self,
@@ -205,7 +232,7 @@ class Worker:
         words: frozenset[str],
         *place: Any,
     ) -> list | Exception:
-        """Make the clients as the process in that folder did. Returns [], or what went wrong.
+        """Make the clients as the process in that folder did. Returns [], or the error.
 
         words: that may name code. place: device, threads, workers that share a GPU.
         """
@@ -222,33 +249,35 @@ class Worker:
         return []
 
     def work_on(self, common: Arrays, sent: list[Sent]) -> list[Sent] | Exception:
-        """The reports on some tasks, which have these arrays in common; or what went wrong."""
+        """The reports on some tasks, which have these arrays in common; or the error."""
         device = str(self.clients.layout.flat.device)
+        answers = []
         try:
-            made = []
             for (scalars, arrays), memory in sent:
                 message = scalars, common or arrays
-                report = self.clients.run_one(
-                    unpack(Task, message, to_tensors(memory, device), device)
-                )
-                made.append((pack(report), to_arrays(report.memory)))
+                task = unpack(Task, message, to_tensors(memory, device), device)
+                report = self.clients.run_one(task)
+                answers.append((pack(report), to_arrays(report.memory)))
         except Exception as error:
             return portable(extensions.fault(error) or error)
-        return made
+        return answers
 
 
-def _next(places: deque[int], limit: int, calls: int) -> Iterator[list[int]]:
-    """Tasks that a worker with so many calls is given next, taken from the places of its tasks."""
-    while places and calls < AHEAD and places[0] < limit:
-        yield [places.popleft() for _ in range(min(TOGETHER, len(places)))]
+def _next(waiting: deque[int], limit: int, calls: int) -> Iterator[list[int]]:
+    """The next tasks of a worker with so many calls, removed from those that wait for it."""
+    while waiting and calls < AHEAD and waiting[0] < limit:
+        count = min(TOGETHER, len(waiting))
+        yield [waiting.popleft() for _ in range(count)]
         calls += 1
 
 
 def _sent(task: Task, alike: bool) -> Sent:
-    """A task as it is sent; without what all tasks have in common."""
-    lean = replace(task, theta=task.theta[:0], shared={}) if alike else task
-    scalars, arrays = pack(lean)
-    return (scalars, {} if alike else arrays), to_arrays(task.memory)
+    """A task as it is sent; without the arrays that all tasks have in common."""
+    memory = to_arrays(task.memory)
+    if not alike:
+        return pack(task), memory
+    scalars, _ = pack(replace(task, theta=task.theta[:0], shared={}))
+    return (scalars, {}), memory
 
 
 def _imported() -> Any:
@@ -265,30 +294,35 @@ def _imported() -> Any:
 
 
 def _watched() -> subprocess.Popen:
-    """Says a sentence where this process is ended at once, as ray may; send it a byte before the end."""
-    return subprocess.Popen(
-        [sys.executable, "-IS", "-c", WATCH, GONE], stdin=subprocess.PIPE, start_new_session=True
-    )
+    """A process that prints a sentence where this one is ended at once, as ray may.
+
+    It is sent a byte before the usual end.
+    """
+    command = [sys.executable, "-IS", "-c", WATCH, GONE]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def _connect(ray: Any) -> None:
     """Join the cluster of RAY_ADDRESS, or start one. Raises FedcliError, UsageError."""
     address = os.environ.get("RAY_ADDRESS", "")
     if address.startswith("ray://"):
-        what = f"RAY_ADDRESS={address} is for ray's client"
-        raise UsageError(what, "run fedcli on a node, with RAY_ADDRESS=HOST:6379")
-    own: dict[str, Any] = {} if address else {"include_dashboard": False}
+        raise UsageError(
+            f"RAY_ADDRESS={address} is for ray's client",
+            "run fedcli on a node, with RAY_ADDRESS=HOST:6379",
+        )
+    settings: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
-        ray.init(address=address or "local", logging_level="ERROR", log_to_driver=False, **own)
+        ray.init(address=address or "local", logging_level="ERROR", log_to_driver=False, **settings)
     except Exception as error:  # ray names no class for all of them
-        at = f"at {address}" if address else "on this machine"
+        location = f"at {address}" if address else "on this machine"
         raise FedcliError(
-            f"no ray cluster {at}: {_first_line(error)}", "see `ray status`, and RAY_ADDRESS"
+            f"no ray cluster {location}: {_first_line(error)}", "see `ray status`, and RAY_ADDRESS"
         ) from error
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:200]
 
 
-register("ray", Kind(lambda clients, count, at_most: Ray(clients, count), anywhere=True))
+register("ray", Kind(lambda clients, count, _at_most: Ray(clients, count), anywhere=True))

@@ -1,12 +1,14 @@
-"""Clients side by side on the cores of one machine: a few processes, each with a network of its own.
+"""Clients side by side on the cores of one machine: a few processes, each with its network.
 
-A small network gains nothing from a second thread, but a second client can train beside the first. Workers are forked
-once, so that they share the images. A client always comes to the same worker, which keeps what it has computed of the
-client's images; the workers get about as many images each. A client's numbers depend on its task alone, so the
-bits are those of the default engine with as many threads.
+A small network gains nothing from a second thread, but a second client can train beside the first.
+Workers are forked once, so that they share the images. A client always comes to the same worker,
+which keeps what it has computed of the client's images; the workers get about as many images each.
+A client's numbers depend on its task alone, so the bits are those of the default engine with as
+many threads.
 
-What all clients of a round receive is written to shared memory once, where every worker reads it, and a worker writes
-a trained model straight into the server's table. Only what a client keeps, or reports beside its model, is copied more.
+What all clients of a round receive is written to shared memory once, where every worker reads it,
+and a worker writes a trained model straight into the server's table. Only what a client keeps, or
+reports beside its model, is copied more.
 """
 
 import multiprocessing
@@ -32,120 +34,147 @@ MODELS_AT_ONCE = 6  # of model size: theta, what the method sends beside it, and
 ROOM = 2**20  # bytes for all that is smaller
 
 _clients: InProcess | None = None  # of a worker process, which is forked with it
-_received = Block(None)  # what all clients of a round receive
+_received = Block(None)  # the arrays that all clients of a round receive
 _table: Tensor | None = None  # [K, P] the models of a round
-_call: tuple[int, Arrays] = 0, {}  # whose arrays are in that block, and they themselves
+_call: tuple[int, Arrays] = 0, {}  # the call whose arrays are in that block, and these
 
 
 class Pool(AbstractContextManager["Pool"]):
-    """Runs tasks on worker processes; reports come in task order. A context manager: it owns the processes."""
+    """Runs tasks on worker processes, which it owns as a context manager.
+
+    Reports come in task order.
+    """
 
     def __init__(self, clients: InProcess, jobs: int, at_most: int):
         """at_most: tasks of a call; those beyond send their models as arrays."""
         if torch.get_num_threads() > 1:  # a forked process cannot take over the threads of another
-            what = f"--jobs {jobs} needs networks that train on one thread"
-            raise UsageError(what, "leave --threads out, or give --threads 1")
-        self.worker_of = shared_out(
-            {client: len(shard) for client, shard in clients.shards.items()}, jobs
-        )
-        size = clients.layout.flat.numel()
-        block = MODELS_AT_ONCE * 4 * size + ROOM
-        self.received, table = Block(anonymous(block)), anonymous(at_most * 4 * size)
-        # [K, P] in shared memory, the models of the last call; None where the system refuses so much
-        self.table = (
-            None
-            if table is None
-            else torch.frombuffer(table, dtype=torch.float32).view(at_most, size)
-        )
+            raise UsageError(
+                f"--jobs {jobs} needs networks that train on one thread",
+                "leave --threads out, or give --threads 1",
+            )
+        images = {client: len(shard) for client, shard in clients.shards.items()}
+        self.worker_of = shared_out(images, jobs)
+        numbers = clients.layout.flat.numel()
+        block = MODELS_AT_ONCE * 4 * numbers + ROOM
+        self.received = Block(anonymous(block))
+        # [K, P] in shared memory, the models of the last call; None where the system refuses it
+        self.table: Tensor | None = None
+        memory = anonymous(at_most * 4 * numbers)
+        if memory is not None:
+            self.table = torch.frombuffer(memory, dtype=torch.float32).view(at_most, numbers)
         self.workers = Workers(jobs, _begin, clients, self.received, self.table, block=block)
-        self._calls, self._waiting = 0, deque[Future[Any]]()
+        self._calls = 0
+        self._waiting = deque[Future[Any]]()
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report]:
-        wait(
-            self._waiting
-        )  # a call that was left early: its tasks read what the next one would overwrite
+        # a call that was left early: its tasks read what the next one would overwrite
+        wait(self._waiting)
         self._calls += 1
-        self._waiting = waiting = deque(self._submitted(tasks))
+        waiting = deque(self._submitted(tasks))
+        self._waiting = waiting
         try:
-            for place, task in enumerate(tasks):  # keeps no report that was read
-                yield self._report(place, task, *waiting.popleft().result())
+            for index, task in enumerate(tasks):  # keeps no report that was read
+                yield self._report(index, task, *waiting.popleft().result())
         except WorkerKilled:
-            what = "a process that trains clients was killed"
             raise FedcliError(
-                what, "it may have run out of memory; try fewer --jobs, and --resume"
+                "a process that trains clients was killed",
+                "it may have run out of memory; try fewer --jobs, and --resume",
             ) from None
 
     def _submitted(self, tasks: list[Task]) -> Iterator[Future[Any]]:
-        theta, shared = tasks[0].theta, tasks[0].shared
+        theta = tasks[0].theta
+        shared = tasks[0].shared
         alike = all(task.theta is theta and task.shared is shared for task in tasks)
-        stored = self.received.put(pack(tasks[0])[1]) if alike else None
-        for place, task in enumerate(tasks):
+        stored = None
+        if alike:
+            _, arrays_of_all = pack(tasks[0])
+            stored = self.received.put(arrays_of_all)
+        for index, task in enumerate(tasks):
             scalars, arrays = pack(task)
             sent = (self._calls, stored) if stored else arrays
             worker = self.worker_of[task.client]
-            yield self.workers.submit(
-                worker, _work_on, place, scalars, sent, to_arrays(task.memory)
-            )
+            memory = to_arrays(task.memory)
+            yield self.workers.submit(worker, _work_on, index, scalars, sent, memory)
 
-    def _report(self, place: int, task: Task, message: Message, memory: Arrays) -> Report:
+    def _report(
+        self,
+        index: int,
+        task: Task,
+        message: Message,
+        memory: Arrays,
+    ) -> Report:
         scalars, arrays = message
         table = None
         if "theta" not in arrays:  # a measured model is the task's, a trained one lies in the table
             table = None if task.part == "measure" else self.table
-            arrays["theta"] = (task.theta if table is None else table[place]).numpy()
-        return replace(unpack(Report, (scalars, arrays), to_tensors(memory)), table=table)
+            theta = task.theta if table is None else table[index]
+            arrays["theta"] = theta.numpy()
+        report = unpack(Report, (scalars, arrays), to_tensors(memory))
+        return replace(report, table=table)
 
     def ask(self, question: Callable[[], Any]) -> list[Any]:
         """The answer of every worker."""
-        return [
-            self.workers.submit(k, question).result() for k in range(len(self.workers.processes))
-        ]
+        count = len(self.workers.processes)
+        return [self.workers.submit(worker, question).result() for worker in range(count)]
 
     def __exit__(self, *error: Any) -> None:
         self.workers.__exit__(*error)
 
 
 def usual_jobs(threads: int, clients: int, device: str) -> int:
-    """Processes that train where the user names none: one for each core and client, where a network wants one thread.
+    """Processes that train where the user names none.
 
-    1 where this process is itself a worker.
+    One for each core and client, where a network trains on one thread; 1 where this process is
+    itself a worker.
     """
-    alone = multiprocessing.parent_process() is None
-    return min(cores(), clients) if threads == 1 and alone and device == "cpu" else 1
+    is_worker = multiprocessing.parent_process() is not None
+    if threads != 1 or is_worker or device != "cpu":
+        return 1
+    return min(cores(), clients)
 
 
 def pays(clients: int, device: str) -> bool:
-    """Tell whether several processes of one thread train a large network sooner than one process with all threads.
+    """Tell whether processes of one thread train a large network sooner than one with all threads.
 
-    Two processes of one thread do about 1.4 times as much as one of two, so they may leave some cores idle.
+    Two processes of one thread do about 1.4 times as much as one of two, so they may leave some
+    cores idle.
     """
     return device == "cpu" and 1 < cores() <= 2 * usual_jobs(1, clients, device)
 
 
 def shared_out(sizes: dict[str, int], jobs: int) -> dict[str, int]:
-    """The worker of each client: the largest clients first, each to the worker with the fewest images so far."""
-    images, workers = [0] * jobs, {}
+    """The worker of each client: the largest first, each to the worker with the fewest images."""
+    images_of = [0] * jobs  # by worker
+    worker_of = {}
     for client in sorted(sizes, key=lambda name: sizes[name], reverse=True):
-        workers[client] = images.index(min(images))
-        images[workers[client]] += sizes[client]
-    return workers
+        worker = images_of.index(min(images_of))
+        worker_of[client] = worker
+        images_of[worker] += sizes[client]
+    return worker_of
 
 
 def _begin(clients: InProcess, received: Block, table: Tensor | None) -> None:
     global _clients, _received, _table
-    _clients, _received, _table = clients, received, table
+    _clients = clients
+    _received = received
+    _table = table
     torch.set_num_threads(1)
     keep_freed()
 
 
 def _work_on(
-    place: int, scalars: Scalars, sent: tuple[int, Stored] | Arrays, memory: Arrays
+    index: int,
+    scalars: Scalars,
+    sent: tuple[int, Stored] | Arrays,
+    memory: Arrays,
 ) -> tuple[Message, Arrays]:
-    """Train the client of a task, the place-th of its call. Returns the report, without a model that the server has in
-    the task or the table, and the memory.
+    """Train the client of a task, by its index in the call.
 
-    sent: the task's arrays, or the call that has them in the block that all workers read. Arrays and no tensors, in
-    place of whose numbers torch would send a file handle for each.
+    Returns the report, without a model that the server has in the task or the table, and the
+    memory.
+
+    sent: the task's arrays, or the call that has them in the block that all workers read. Arrays
+        and no tensors, in place of whose numbers torch would send a file handle for each.
     """
     global _call
     assert _clients is not None
@@ -154,10 +183,12 @@ def _work_on(
         if call != _call[0]:
             _call = call, _received.get(stored, in_place=True)
         sent = _call[1]
-    row = _table[place] if _table is not None and place < len(_table) else None
-    task = replace(unpack(Task, (scalars, sent), to_tensors(memory)), out=row)
-    report = _clients.run_one(task)
-    message = pack(report)
+    row = None
+    if _table is not None and index < len(_table):
+        row = _table[index]
+    task = unpack(Task, (scalars, sent), to_tensors(memory))
+    report = _clients.run_one(replace(task, out=row))
+    scalars_of_report, arrays = pack(report)
     if report.theta is task.theta or report.theta is row:
-        del message[1]["theta"]
-    return message, to_arrays(report.memory)
+        del arrays["theta"]
+    return (scalars_of_report, arrays), to_arrays(report.memory)

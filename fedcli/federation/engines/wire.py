@@ -1,8 +1,9 @@
-"""Tasks and reports as messages that any engine can carry: scalars that JSON can hold, and arrays by name.
+"""Tasks and reports as messages that any engine can carry: scalars that JSON can hold, and arrays.
 
-A field that is a tensor becomes an array of its name, a field of tensors by name becomes arrays such as shared/NAME or
-columns/NAME. What a client keeps between rounds, its `memory`, is never packed: it stays where the client is. An engine
-whose workers keep nothing sends it beside the message, see to_arrays().
+A field that is a tensor becomes an array of its name, a field of tensors by name becomes arrays
+such as shared/NAME or columns/NAME. The `memory`, which a client keeps between rounds, is never
+packed: it stays where the client is. An engine whose workers keep nothing sends it beside the
+message, see to_arrays().
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from ...errors import FedcliError
 from ...methods.contract import Tensors
 from ..client import Report, Task
 
-Scalars = dict[str, Any]  # what JSON can hold
+Scalars = dict[str, Any]  # that JSON can hold
 Arrays = dict[str, np.ndarray]
 Message = tuple[Scalars, Arrays]
 Content = TypeVar("Content", Task, Report)
@@ -41,39 +42,45 @@ def pack(content: Task | Report) -> Message:
         if isinstance(value, Tensor):
             arrays[field.name] = _array(value)
         elif isinstance(value, dict):
-            arrays |= {f"{field.name}/{name}": array for name, array in to_arrays(value).items()}
+            for name, tensor in value.items():
+                arrays[f"{field.name}/{name}"] = _array(tensor)
         else:
             scalars[field.name] = value
     return scalars, arrays
 
 
 def unpack(
-    kind: type[Content], message: Message, memory: Tensors | None = None, device: str = "cpu"
+    kind: type[Content],
+    message: Message,
+    memory: Tensors | None = None,
+    device: str = "cpu",
 ) -> Content:
-    """The task or report that a message holds, with this memory; scalars that it has no field for are ignored.
+    """The task or report of a message, with this memory; scalars without a field are ignored.
 
     Raises MessageError where a field is missing, or is no number, text or tensor as it should be.
     """
     scalars, arrays = message
     values: dict[str, Any] = {"memory": memory or {}}
     for field in fields(kind):
+        name = field.name
         if field.type in KINDS:
-            values[field.name] = _scalar(kind, field.name, field.type, scalars)
+            values[name] = _scalar(kind, name, field.type, scalars)
         elif field.type is Tensor:
-            if field.name not in arrays:
-                raise MessageError(
-                    f"a {kind.__name__.lower()} arrived without its array {field.name!r}"
-                )
-            values[field.name] = _tensor(arrays[field.name], device)
-        elif field.name not in STAY:
-            prefix = f"{field.name}/"
-            inside = {
-                name.removeprefix(prefix): array
-                for name, array in arrays.items()
-                if name.startswith(prefix)
-            }
-            values[field.name] = to_tensors(inside, device)
+            if name not in arrays:
+                title = kind.__name__.lower()
+                raise MessageError(f"a {title} arrived without its array {name!r}")
+            values[name] = _tensor(arrays[name], device)
+        elif name not in STAY:
+            values[name] = _tensors_below(f"{name}/", arrays, device)
     return kind(**values)
+
+
+def _tensors_below(prefix: str, arrays: Arrays, device: str) -> Tensors:
+    tensors = {}
+    for name, array in arrays.items():
+        if name.startswith(prefix):
+            tensors[name.removeprefix(prefix)] = _tensor(array, device)
+    return tensors
 
 
 def to_arrays(tensors: Mapping[str, Tensor]) -> Arrays:
@@ -87,21 +94,28 @@ def to_tensors(arrays: Mapping[str, np.ndarray], device: str = "cpu") -> Tensors
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    return np.asarray(
-        tensor.detach().cpu().numpy(), order="C"
-    )  # ascontiguousarray makes a vector of a scalar
+    values = tensor.detach().cpu().numpy()
+    return np.asarray(values, order="C")  # ascontiguousarray makes a vector of a scalar
 
 
 def _tensor(array: np.ndarray, device: str) -> Tensor:
-    """Some engines hand out arrays that must not be written to, which are copied."""
-    return torch.from_numpy(array if array.flags.writeable else array.copy()).to(device)
+    """A tensor of an array's numbers, copied where an engine's array must not be written to."""
+    if not array.flags.writeable:
+        array = array.copy()
+    return torch.from_numpy(array).to(device)
 
 
-def _scalar(kind: type, name: str, type_: Any, scalars: Scalars) -> Any:
+def _scalar(
+    kind: type,
+    name: str,
+    type_: Any,
+    scalars: Scalars,
+) -> Any:
     value = scalars.get(name)
     if not isinstance(value, type_) or isinstance(value, bool):
-        what = "without one" if name not in scalars else f"with {str(value)[:40]!r}"
-        raise MessageError(
-            f"the {name} of a {kind.__name__.lower()} is {KINDS[type_]}; one arrived {what}"
-        )
+        fault = "without one"
+        if name in scalars:
+            fault = f"with {str(value)[:40]!r}"
+        title = kind.__name__.lower()
+        raise MessageError(f"the {name} of a {title} is {KINDS[type_]}; one arrived {fault}")
     return value
