@@ -1,4 +1,6 @@
-"""The factors of low-rank adapters in theta, see models/adapted.py, and the average of their products."""
+"""The factors of low-rank adapters in theta, see models/adapted.py, and the average of their
+products.
+"""
 
 from dataclasses import dataclass
 
@@ -29,7 +31,9 @@ def roles(layout: Layout) -> list[Roles]:
 
 @dataclass(frozen=True)
 class Factors:
-    """One adapter of several models. S [K, G, r] is all 1 where it has none and has G = 1 where groups share it."""
+    """One adapter of several models. S [K, G, r] is all 1 where it has none and has G = 1 where
+    groups share it.
+    """
 
     A: Tensor  # [K, in, r]
     S: Tensor  # [K, G, r]
@@ -41,12 +45,15 @@ def product_mean(
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
     """The average of the products A diag(S) B, brought back to their rank r.
 
-    The singular vectors are those of the average over models, by `weights` [K], of A diag(mean over groups of S) B. A
-    group's own average, by `by_group` [K, G], has off-diagonal entries in their basis, which are lost.
-    Returns (A [in, r], S [G, r], B [r, out]) and the squared norms (lost, whole) summed over groups. B has rows of the
-    length it starts with, sqrt(out), and S the mean size of the models', so that the next gradients keep their size.
+    The singular vectors are those of the average over models, by `weights` [K], of A diag(mean over
+    groups of S) B. A group's own average, by `by_group` [K, G], has off-diagonal entries in their
+    basis, which are lost. Returns (A [in, r], S [G, r], B [r, out]) and the squared norms (lost,
+    whole) summed over groups. B has rows of the length it starts with, sqrt(out), and S the mean
+    size of the models', so that the next gradients keep their size.
     """
-    a, s, b = models.A.double(), models.S.double(), models.B.double()
+    a = models.A.double()
+    s = models.S.double()
+    b = models.B.double()
     rank, outputs = b.shape[1:]
     left, a = torch.linalg.qr(a.movedim(0, 1).flatten(1))  # [in, p], [p, K r]
     right, b = torch.linalg.qr(b.flatten(0, 1).T)  # [out, q], [q, K r]
@@ -56,11 +63,9 @@ def product_mean(
         return (a * terms.flatten(-2)[..., None, :]) @ b.T
 
     u, sigma, v = torch.linalg.svd(core(weights[:, None] * s.mean(1)), full_matrices=False)
-    u, sigma, v = (
-        _to_rank(u.T, rank).T,
-        _to_rank(sigma, rank),
-        _to_rank(v, rank),
-    )  # [p, r], [r], [r, q]
+    u = _to_rank(u.T, rank).T  # [p, r]
+    sigma = _to_rank(sigma, rank)  # [r]
+    v = _to_rank(v, rank)  # [r, q]
     groups = core((by_group[..., None] * s).movedim(1, 0))  # [G, p, q]
     within = torch.einsum("pr,gpq,rq->gr", u, groups, v)  # [G, r] the diagonals
     size = s.abs().mean().clamp_min(1e-6)  # of nothing but zeros

@@ -53,7 +53,8 @@ class Agnostic(SubsetTraining, LossBefore):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        loss, rows = updates["loss_before"].double(), updates.rows  # [K], [K]
+        loss = updates["loss_before"].double()  # [K]
+        rows = updates.rows  # [K]
         if self.rule == "released":
             weights = worst(loss, rows).double()
             return average(updates.theta, weights), weights

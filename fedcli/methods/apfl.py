@@ -62,7 +62,9 @@ class Mixed(BesideTheGlobal):
         )
 
     def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
-        layout, scratch, own = client.layout, client.scratch, client.scratch["moving"]
+        layout = client.layout
+        scratch = client.scratch
+        own = client.scratch["moving"]
         difference = own.detach() - layout.params  # [T] v - w
         layout.params.add_(scratch["alpha"] * difference)
         layout.buffers.copy_(scratch["buffers"])
@@ -76,7 +78,8 @@ class Mixed(BesideTheGlobal):
         scratch["solver"].step()
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
-        own, alpha = client.scratch["moving"].detach(), client.scratch["alpha"]
+        own = client.scratch["moving"].detach()
+        alpha = client.scratch["alpha"]
         mixture = client.layout.params + alpha * (
             own - client.layout.params
         )  # [T] Alg. 1, the mixture

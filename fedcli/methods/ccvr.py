@@ -66,7 +66,8 @@ class Calibrated(ContinuesRun, Aggregator):
     def measure_global(self, net: Network, client: ClientRound) -> None:
         net.eval()
         z = torch.cat([net.features(batch.x) for batch in client.shard.in_order()])  # [N, D]
-        means, covariances = torch.zeros(client.shard.classes, z.shape[1]).to(z), []
+        means = torch.zeros(client.shard.classes, z.shape[1]).to(z)
+        covariances = []
         for c in range(client.shard.classes):
             theirs = z[client.shard.y == c]  # [n_kc, D]
             means[c] = theirs.sum(0) / max(len(theirs), 1)
@@ -118,7 +119,8 @@ class Calibrated(ContinuesRun, Aggregator):
 
 
 def of_all(n: Tensor, means: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean [C, D] and covariance [C, D, D] of each class over all clients, and which classes there are, bool [C].
+    """Mean [C, D] and covariance [C, D, D] of each class over all clients, and which classes there
+    are, bool [C].
 
     From n [K, C], means [K, C, D] and covariances [K, C, D, D].
     """

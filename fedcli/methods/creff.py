@@ -37,7 +37,9 @@ from .registry import register
 
 @dataclass(frozen=True)
 class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
-    """Average the models; then match features to class gradients and train a classifier on them for scoring."""
+    """Average the models; then match features to class gradients and train a classifier on them for
+    scoring.
+    """
 
     cost = {"forward": 1}
     needs = "sums"
@@ -69,7 +71,8 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
     ) -> tuple[Tensor, Tensor]:
         index = head_index(updates.layout)  # [C, D+1]
         head = memory.get("creff_head", theta[index])  # the one that the clients' gradients are of
-        has, sent = updates["creff_has"], updates["creff_gradient"]  # [K, C], [K, C, C, D+1]
+        has = updates["creff_has"]  # [K, C]
+        sent = updates["creff_gradient"]  # [K, C, C, D+1]
         mean = (sent * has[:, :, None, None]).sum(0) / has.sum(0).clamp_min(1)[
             :, None, None
         ]  # [C, C, D+1]
@@ -116,7 +119,9 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
         )
 
     def matched(self, features: Tensor, head: Tensor, wanted: tuple[Tensor, Tensor]) -> Tensor:
-        """Features [C, M, D] moved by SGD so that their class gradients point in the wanted directions."""
+        """Features [C, M, D] moved by SGD so that their class gradients point in the wanted
+        directions.
+        """
         features = features.clone().requires_grad_()
         for _ in range(self.steps):
             (slope,) = torch.autograd.grad(mismatch(features, head, wanted), features)
@@ -127,7 +132,9 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
 def trained_head(
     features: Tensor, seen: Tensor, seed: int, *, epochs: int, batch: int, lr: float
 ) -> Tensor:
-    """A fresh classifier [C, D+1] trained by SGD on the features [C, M, D] of the classes that were seen, bool [C]."""
+    """A fresh classifier [C, D+1] trained by SGD on the features [C, M, D] of the classes that were
+    seen, bool [C].
+    """
     stream = torch.Generator().manual_seed(seed)
     classes, count, width = features.shape
     f = with_one(features[seen].flatten(0, 1))  # [N, D+1]
@@ -144,8 +151,11 @@ def trained_head(
 
 
 def head_index(layout: Layout) -> Tensor:
-    """int64 [C, D+1]: where in theta each number of the classifier sits, its bias in the last column."""
-    weight, bias = layout.spans["head.weight"], layout.spans["head.bias"]
+    """int64 [C, D+1]: where in theta each number of the classifier sits, its bias in the last
+    column.
+    """
+    weight = layout.spans["head.weight"]
+    bias = layout.spans["head.bias"]
     numbers = torch.arange(layout.size, device=layout.flat.device)
     return torch.cat(
         [numbers[weight].view(layout.shapes["head.weight"]), numbers[bias][:, None]], 1
@@ -158,11 +168,13 @@ def with_one(f: Tensor) -> Tensor:
 
 
 def class_gradients(f: Tensor, y: Tensor, head: Tensor) -> Tensor:
-    """Gradient [C, C, D+1] of mean cross-entropy over each class's features with respect to the head [C, D+1].
+    """Gradient [C, C, D+1] of mean cross-entropy over each class's features with respect to the
+    head [C, D+1].
 
     A class without features has 0.
     """
-    f, order = with_one(f), y.argsort(stable=True)
+    f = with_one(f)
+    order = y.argsort(stable=True)
     counts = y.bincount(minlength=len(head)).tolist()
     residual = (f @ head.T).softmax(1) - F.one_hot(y, len(head))  # [N, C] p - y
     parts = zip(residual[order].split(counts), f[order].split(counts), counts, strict=True)
@@ -170,10 +182,11 @@ def class_gradients(f: Tensor, y: Tensor, head: Tensor) -> Tensor:
 
 
 def mismatch(features: Tensor, head: Tensor, wanted: tuple[Tensor, Tensor]) -> Tensor:
-    """Distance of the features' class gradients from the wanted directions: [C, M, D], [C, D+1] -> a scalar.
+    """Distance of the features' class gradients from the wanted directions: [C, M, D], [C, D+1] ->
+    a scalar.
 
-    It is the sum of 1 - cos over each row of a class's weight gradient and its bias gradient; where none is wanted,
-    0 is added.
+    It is the sum of 1 - cos over each row of a class's weight gradient and its bias gradient; where
+    none is wanted, 0 is added.
     """
     true = torch.eye(len(head), device=head.device)[:, None]  # [C, 1, C]
     residual = (features @ head[:, :-1].T + head[:, -1]).softmax(2) - true  # [C, M, C] p - y
@@ -189,7 +202,9 @@ def mismatch(features: Tensor, head: Tensor, wanted: tuple[Tensor, Tensor]) -> T
 
 
 def directions(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients [C, C, D+1] as rows of length 1: those of the weight [C, C, D], and of the bias [C, C]; 0 stays 0."""
+    """Gradients [C, C, D+1] as rows of length 1: those of the weight [C, C, D], and of the bias [C,
+    C]; 0 stays 0.
+    """
     return F.normalize(gradient[..., :-1], dim=-1), F.normalize(gradient[..., -1], dim=-1)
 
 

@@ -57,9 +57,8 @@ class PreviousWeights(ContinuesRun, Aggregator):
         weights = updates.base  # [K]
         if self.weights == "previous" and "start_weights" in memory:
             previous = memory["start_weights"][updates.rows]
-            weights = (
-                previous / previous.sum() if previous.sum() > 0 else weights
-            )  # these clients may have had none
+            # these clients may have had none
+            weights = previous / previous.sum() if previous.sum() > 0 else weights
         return average(updates.theta, weights), weights
 
 

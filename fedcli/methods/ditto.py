@@ -40,7 +40,9 @@ class BesideTheGlobal(Local):
         return super().gradient(net, batch, client)
 
     def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
-        """On the minibatch of the plain step; net holds the local model, and may be left with any other."""
+        """On the minibatch of the plain step; net holds the local model, and may be left with any
+        other.
+        """
         raise TypeError(f"{type(self).__name__} has no personal_step()")
 
 
@@ -57,15 +59,16 @@ class TwoTracks(BesideTheGlobal):
     solver: Annotated[Literal["adam", "sgd"], "optimizer of the personal model"] = "adam"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        model = (
-            client.memory["model"].clone() if "model" in client.memory else client.layout.read()
-        )  # [P] v_i
+        # [P] v_i
+        model = client.memory["model"].clone() if "model" in client.memory else client.layout.read()
         moving = nn.Parameter(model[: client.layout.trainable])  # a view of it
         solver = Solver(self.solver, [moving], client.lr)
         client.scratch.update(model=model, moving=moving, solver=solver)
 
     def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
-        layout, model, moving = client.layout, client.scratch["model"], client.scratch["moving"]
+        layout = client.layout
+        model = client.scratch["model"]
+        moving = client.scratch["moving"]
         layout.load(model)
         Local.gradient(self, net, batch, client)
         anchor = client.theta[: layout.trainable]

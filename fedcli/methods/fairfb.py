@@ -75,7 +75,8 @@ class TowardParity(WithGroups):
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        n, losses = updates["cell_counts"].sum(0), updates["cell_losses"].sum(0)  # [G, 2] each
+        n = updates["cell_counts"].sum(0)  # [G, 2]
+        losses = updates["cell_losses"].sum(0)  # [G, 2]
         w = shared["cell_weights"] if "cell_weights" in shared else torch.ones_like(n)
         if self.parity == "demographic":
             shared["cell_weights"] = self._demographic(w, n, losses, updates.round)
@@ -103,7 +104,8 @@ class TowardParity(WithGroups):
     def _of_classes(self, w: Tensor, n: Tensor, losses: Tensor, classes: list[int]) -> Tensor:
         here = {y: (n[:, y] > 0).nonzero().flatten() for y in classes}
         mu = unit(torch.cat([against_first(losses[at, y] / n[at, y]) for y, at in here.items()]))
-        w, total = w.clone(), n.sum()
+        w = w.clone()
+        total = n.sum()
         for (y, at), step in zip(
             here.items(), mu.split([len(at) for at in here.values()]), strict=True
         ):

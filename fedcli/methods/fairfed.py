@@ -84,7 +84,8 @@ class ByGap(WeighsGroups, Aggregator):
     def measure_global(self, net: Network, client: ClientRound) -> None:
         client.report["accuracy"] = probes.balanced_accuracy(net, client)
         if name := self.group_attribute(net):
-            groups, count = client.shard.groups[name], len(net.attributes[name])
+            groups = client.shard.groups[name]
+            count = len(net.attributes[name])
             client.report["group_predictions"] = probes.group_predictions(
                 net, client, groups, count
             )  # [G, C, C]
@@ -92,7 +93,9 @@ class ByGap(WeighsGroups, Aggregator):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        p, a, rows = updates.base, updates["accuracy"].double(), updates.rows  # [K] each
+        p = updates.base  # [K]
+        a = updates["accuracy"].double()  # [K]
+        rows = updates.rows  # [K]
         lift = by_row(memory, "lift", updates, 1.0)  # [N], weight over p
         weights = p * lift[rows]
         weights = weights / weights.sum() if weights.sum() > 0 else p
@@ -109,7 +112,9 @@ class ByGap(WeighsGroups, Aggregator):
 
 
 def unfairness_gaps(counts: Tensor, kind: str) -> Tensor:
-    """|F_k - F| [K] from predictions by client, group, class and guess [K, G, C, C]; NaN where a client has no pair."""
+    """|F_k - F| [K] from predictions by client, group, class and guess [K, G, C, C]; NaN where a
+    client has no pair.
+    """
     counts = torch.cat(
         [counts, counts.sum(0, keepdim=True)]
     )  # [K + 1, G, C, C], the last of all clients

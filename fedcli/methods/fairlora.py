@@ -82,7 +82,9 @@ class ByGroup(GroupViews, LowRank):
         ), net.groups
 
     def group_attribute(self, net: Network) -> str:
-        """The attribute whose values are the groups. Raises UsageError where the dataset has no such one."""
+        """The attribute whose values are the groups. Raises UsageError where the dataset has no
+        such one.
+        """
         return chosen_attribute(net, self.attribute, "fairlora", "svd-lora")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
@@ -142,7 +144,8 @@ class GroupMean(FactorMean):
         return mean, weights
 
     def mean(self, theta: Tensor, updates: ClientUpdates) -> Tensor:
-        mean, counts = super().mean(theta, updates), updates["group_counts"]  # [P], [K, G]
+        mean = super().mean(theta, updates)  # [P]
+        counts = updates["group_counts"]  # [K, G]
         for span in (
             updates.layout.spans[adapter.S]
             for adapter in adapters.roles(updates.layout)
@@ -164,7 +167,9 @@ class GroupMean(FactorMean):
 
 
 def start(rank: int, groups: int, factor: float) -> Tensor:
-    """S [G, r] before training: one half that groups have in common, and one that peaks elsewhere in each."""
+    """S [G, r] before training: one half that groups have in common, and one that peaks elsewhere
+    in each.
+    """
     half = torch.linspace(0.5, 0.1, rank // 2)
     shift = max(rank // 2 // groups, 1)
     return torch.stack([torch.cat([half, factor * half.roll(-g * shift)]) for g in range(groups)])
@@ -177,7 +182,9 @@ def group_weights(counts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def by_counts(sent: Tensor, counts: Tensor, old: Tensor, share: bool) -> Tensor:
-    """S of the clients [K, G, r] and their counts [K, G] -> S [G, r]; rows of groups that no client has stay old."""
+    """S of the clients [K, G, r] and their counts [K, G] -> S [G, r]; rows of groups that no client
+    has stay old.
+    """
     weights, missing = group_weights(counts)
     new = (weights[..., None].to(sent) * sent).sum(0)  # Eq. 3
     if share and not missing.all():

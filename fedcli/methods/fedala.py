@@ -65,7 +65,8 @@ class AdaptiveStart(Local):
         known = "ala_weights" in client.memory
         w = client.memory["ala_weights"] if known else torch.ones_like(g)  # [U]
         place(layout.params, upper, last + w * (g - last))
-        batches, losses = self._batches(client), list[float]()
+        batches = self._batches(client)
+        losses = list[float]()
         while True:
             total = 0.0
             for batch in batches:

@@ -48,7 +48,8 @@ class Contribution(Aggregator):
     full_participation = True
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
-        here, part = client.layout.flat, client.shard
+        here = client.layout.flat
+        part = client.shard
         if self.rule == "original":
             count = len(client.val) if client.val is not None else 0
             client.report["validation_images"] = torch.tensor(count, device=here.device)
@@ -60,9 +61,8 @@ class Contribution(Aggregator):
             else 1.0
         )
         if 1 - c > 1e-9:
-            keep = (
-                here.clone()
-            )  # of the live net, so that a client's own batch-norm statistics stay its own
+            # of the live net, so that a client's own batch-norm statistics stay its own
+            keep = here.clone()
             here.sub_(client.memory["fedce_last"], alpha=c).div_(1 - c)
             without = probes.balanced_accuracy(net, client, part)
             here.copy_(keep)
@@ -77,19 +77,20 @@ class Contribution(Aggregator):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        rows, t = updates.rows, updates.round
+        rows = updates.rows
+        t = updates.round
         c = by_row(memory, "contribution", updates, 1 / updates.roster)  # [N]
-        cosine, without = (
-            by_row(memory, "cosine", updates, 0.0),
-            by_row(memory, "without_me", updates, 0.0),
-        )
+        cosine = by_row(memory, "cosine", updates, 0.0)
+        without = by_row(memory, "without_me", updates, 0.0)
         cosine[rows] += cosines(theta, updates, c[rows])
         without[rows] += updates["without_me"].double()
-        g, m = shares(1 - cosine / t), shares(1 - without / t)
+        g = shares(1 - cosine / t)
+        m = shares(1 - without / t)
         c = shares(g * m if self.mode == "times" else g + m)
         if self.rule == "released":
             total = by_row(memory, "shares", updates, 0.0) + c
-            memory["shares"], c = total, total / t
+            memory["shares"] = total
+            c = total / t
         memory["cosine"], memory["without_me"], memory["contribution"] = cosine, without, c
         return average(updates.theta, c[rows]), c[rows]
 
@@ -98,7 +99,8 @@ def cosines(theta: Tensor, updates: ClientUpdates, c: Tensor) -> Tensor:
     """Cosine of each update and the c-weighted sum of all others, float64 [K]."""
     g = gram(theta, updates)  # [K, K]
     others = c.cpu().expand(len(g), -1).clone().fill_diagonal_(0)  # [K, K], row k leaves out k
-    dot, squared = (others @ g).diagonal(), (others @ g * others).sum(1)
+    dot = (others @ g).diagonal()
+    squared = (others @ g * others).sum(1)
     lengths = (g.diagonal() * squared.clamp_min(0)).sqrt()
     return torch.where(lengths > 0, dot / lengths.where(lengths > 0, 1), 0).to(c.device)
 

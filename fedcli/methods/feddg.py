@@ -37,7 +37,9 @@ from .spectra import Low, amplitudes, exchanged, refuse_features
 
 @dataclass(frozen=True)
 class Episodic(Local):
-    """Steps along the gradient at the model, and that after an inner step, on images in another client's style."""
+    """Steps along the gradient at the model, and that after an inner step, on images in another
+    client's style.
+    """
 
     cost = {"step": 2}
     works_without_server = False
@@ -76,10 +78,12 @@ class Episodic(Local):
         loss = super().gradient(net, batch, client)
         if "others" not in client.scratch:
             return loss
-        layout, style = client.layout, client.scratch["others"][batch.per_image["chosen"]]
+        layout = client.layout
+        style = client.scratch["others"][batch.per_image["chosen"]]
         mix = batch.per_image["mix"]
         other = replace(batch, x=exchanged(batch.x, style, self.low, mix, cut=True))  # x'
-        start, g = layout.params.clone(), layout.grad.clone()  # [T] each
+        start = layout.params.clone()  # [T]
+        g = layout.grad.clone()  # [T]
         layout.params.sub_(g, alpha=self.step)
         layout.zero_grad()
         with still_batchnorm(net):
@@ -91,10 +95,8 @@ class Episodic(Local):
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        shared["amplitudes"], shared["amplitude_rows"] = (
-            updates["amplitudes"],
-            updates.rows,
-        )  # [K, S, C, n, n], [K]
+        shared["amplitudes"] = updates["amplitudes"]  # [K, S, C, n, n]
+        shared["amplitude_rows"] = updates.rows  # [K]
         return theta
 
 

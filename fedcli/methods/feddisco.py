@@ -40,7 +40,8 @@ class ByDiscrepancy(Aggregator):
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts.double()  # [C]
-        shares, even = counts / counts.sum(), 1 / len(counts)
+        shares = counts / counts.sum()
+        even = 1 / len(counts)
         kl = (shares * (shares / even).clamp_min(1e-300).log()).sum()
         client.report["discrepancy"] = (
             kl.clamp_min(0) if self.measure == "kl" else (shares - even).norm()

@@ -74,9 +74,8 @@ class Drifting(Local):
         moved = average(updates["moved"], self.counted(weights)) * (
             len(weights) / updates.roster
         )  # [T]
-        shared["moved"] = (
-            shared["moved"] + moved if "moved" in shared else moved
-        )  # l, which is -h / alpha of Alg. 1
+        # l, which is -h / alpha of Alg. 1
+        shared["moved"] = shared["moved"] + moved if "moved" in shared else moved
         return torch.cat(
             [theta[: len(moved)] + shared["moved"], theta[len(moved) :]]
         )  # Alg. 1, theta

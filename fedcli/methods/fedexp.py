@@ -46,7 +46,9 @@ class Extrapolated(Aggregator):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        mean, p = average(updates.theta, updates.base), updates.base  # [P], whose buffers stay
+        # [P], whose buffers stay
+        mean = average(updates.theta, updates.base)
+        p = updates.base
         moving = slice(updates.layout.trainable)
         step = mean[moving] - theta[moving]  # [T] D
         of_mean = step.double().square().sum()

@@ -57,10 +57,10 @@ class Projected(LossBefore):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        t, k = updates.layout.trainable, len(updates.rows)
-        p = (
-            updates.base if self.weights == "samples" else torch.full_like(updates.base, 1 / k)
-        )  # [K]
+        t = updates.layout.trainable
+        k = len(updates.rows)
+        # [K]
+        p = updates.base if self.weights == "samples" else torch.full_like(updates.base, 1 / k)
         past = self.absent(theta, updates, memory)
         g = gram(theta, updates, [update for _, update in past])  # [M, M], participants first
         plain = torch.zeros(
@@ -115,11 +115,15 @@ class Projected(LossBefore):
     def absent(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> list[tuple[int, Tensor]]:
-        """Round and last update [T] of absent clients in reach; keeps this round's updates for later ones."""
-        t, here = updates.layout.trainable, updates.rows.tolist()
+        """Round and last update [T] of absent clients in reach; keeps this round's updates for
+        later ones.
+        """
+        t = updates.layout.trainable
+        here = updates.rows.tolist()
         seen = by_row(memory, "seen", updates, 0.0)  # [N], 0 before a client's first round
         seen[updates.rows] = 0
-        first, after = max(1, self.reach(updates.round)[0]), self.reach(updates.round + 1)[0]
+        first = max(1, self.reach(updates.round)[0])
+        after = self.reach(updates.round + 1)[0]
         past_updates = [
             (int(past), memory[f"update_{row}"])
             for row, past in enumerate(seen.tolist())

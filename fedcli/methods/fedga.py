@@ -35,7 +35,9 @@ from .registry import register
 
 @dataclass(frozen=True)
 class Gap(Aggregator):
-    """Generalization adjustment: weights that climb with the loss gap between global and local model."""
+    """Generalization adjustment: weights that climb with the loss gap between global and local
+    model.
+    """
 
     cost = {"forward": 2}
     needs = "scalars"
@@ -77,7 +79,9 @@ class Gap(Aggregator):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        k, rows, original = len(updates.rows), updates.rows, self.rule == "original"
+        k = len(updates.rows)
+        rows = updates.rows
+        original = self.rule == "original"
         w = by_row(memory, "weights", updates, 1 / k)  # [N]
         gap = updates["gap"].double()  # [K]
         gap = gap if original else gap - gap.mean()

@@ -54,7 +54,9 @@ def simplex(width: int, classes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class FixedSimplex(Local):
-    """Features trained under a fixed classifier, whose logits are scaled by the client's class shares."""
+    """Features trained under a fixed classifier, whose logits are scaled by the client's class
+    shares.
+    """
 
     cost = {"step": 1}
     own_prior = True
@@ -65,7 +67,8 @@ class FixedSimplex(Local):
     temperature: Annotated[float, "by which logits are divided, > 0"] = 0.2
 
     def extend(self, net: Network) -> None:
-        width, classes = net.head.in_features, net.head.out_features
+        width = net.head.in_features
+        classes = net.head.out_features
         if width < classes:
             what = f"fedgela needs a feature for each class, and the network has {width} for {classes} classes"
             raise UsageError(what, "take a wider network, see fedcli models")
@@ -85,7 +88,8 @@ class FixedSimplex(Local):
         return loss
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
-        span, shares = self._hold_still(client), client.scratch["shares"]
+        span = self._hold_still(client)
+        shares = client.scratch["shares"]
         model = client.layout.read()  # [P]
         model[span] = (shares[:, None] * net.head.corners.detach()).flatten()
         client.memory["model"] = model

@@ -60,10 +60,10 @@ class Harmonized(Histograms, Aggregator):
     ) -> tuple[Tensor, Tensor]:
         t = updates.layout.trainable
         keep = self.consistent(theta, updates, memory) if self.parts != "fael" else None  # [K, T]
-        p = (
-            self.weigh(theta, updates, memory, keep) if self.parts != "fphl" else updates.base
-        )  # [K]
-        total, moved = torch.zeros_like(theta[:t]), torch.zeros_like(theta[:t])  # [T], [T]
+        # [K]
+        p = self.weigh(theta, updates, memory, keep) if self.parts != "fphl" else updates.base
+        total = torch.zeros_like(theta[:t])  # [T]
+        moved = torch.zeros_like(theta[:t])  # [T]
         for k, weight in enumerate(p.tolist()):  # by rows: no second [K, P]
             delta = updates.theta[k, :t] - theta[:t]
             share = weight * keep[k] if keep is not None else torch.full_like(delta, weight)
@@ -74,8 +74,11 @@ class Harmonized(Histograms, Aggregator):
         return out, p
 
     def consistent(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Tensor:
-        """Eqs. 5-7: which coordinates of each update go the way most of its client's rounds went, bool [K, T]."""
-        t, released = updates.layout.trainable, self.rule == "released"
+        """Eqs. 5-7: which coordinates of each update go the way most of its client's rounds went,
+        bool [K, T].
+        """
+        t = updates.layout.trainable
+        released = self.rule == "released"
         small = (
             torch.uint8
             if updates.rounds <= 255
@@ -96,11 +99,14 @@ class Harmonized(Histograms, Aggregator):
             keep[k] = agree >= self.needed(int(seen[row]))
             changed[row] = before + up  # Eq. 6
         seen[updates.rows.cpu()] += 1
-        memory["rises"], memory["seen"] = rises.replaced(changed), seen  # type: ignore[assignment]
+        memory["rises"] = rises.replaced(changed)  # type: ignore[assignment]
+        memory["seen"] = seen
         return keep
 
     def histograms(self, memory: Tensors) -> Tensors:
-        """Figure 2: in what share of its rounds a client moved each coordinate the way it moved it most often."""
+        """Figure 2: in what share of its rounds a client moved each coordinate the way it moved it
+        most often.
+        """
         if "rises" not in memory:
             return {}
         counts = torch.zeros(len(memory["seen"]), BINS, dtype=torch.int64)  # [N, bins]
@@ -115,7 +121,9 @@ class Harmonized(Histograms, Aggregator):
         return {"consistency": counts}
 
     def needed(self, past: int) -> int:
-        """The number of past rounds that must agree: consistency > tau, or >= tau with the current round counted."""
+        """The number of past rounds that must agree: consistency > tau, or >= tau with the current
+        round counted.
+        """
         tau = Fraction(str(self.tau))
         if self.rule == "paper":
             return max(0, ceil(tau * (past + 1)) - 1)  # Eqs. 7, 9
@@ -125,7 +133,8 @@ class Harmonized(Histograms, Aggregator):
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors, keep: Tensor | None
     ) -> Tensor:
         """Eqs. 11-12: weights [K] that follow each client's kept distance."""
-        rows, start = updates.rows, 1 / updates.roster
+        rows = updates.rows
+        start = 1 / updates.roster
         increment = by_row(memory, "increment", updates, 0.0)  # delta p, [N]
         p = by_row(
             memory, "p", updates, start
@@ -147,10 +156,8 @@ class Harmonized(Histograms, Aggregator):
 
     def distances(self, theta: Tensor, updates: ClientUpdates, keep: Tensor | None) -> Tensor:
         """Eq. 11: how far the kept part of each update goes, float64 [K]."""
-        t, spans = (
-            updates.layout.trainable,
-            [updates.layout.spans[name] for name in updates.layout.weights],
-        )
+        t = updates.layout.trainable
+        spans = [updates.layout.spans[name] for name in updates.layout.weights]
         out = []
         for k in range(len(updates.rows)):
             kept = updates.theta[k, :t] - theta[:t]  # [T]

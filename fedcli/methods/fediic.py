@@ -71,7 +71,8 @@ class TwoContrasts(LinearHeadOnly, Local):
         )
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        y, classes = client.shard.y, client.shard.classes
+        y = client.shard.y
+        classes = client.shard.classes
         counts = client.shard.class_counts  # [C]
         client.report["class_images"] = counts.double()  # [C]
         client.report["class_losses"] = probes.group_losses(net, client, y, classes)  # [C] sums
@@ -91,7 +92,8 @@ class TwoContrasts(LinearHeadOnly, Local):
         as_it_is = client.shard.batch(batch.at).x  # [B, C, H, W]
         features = net.features(torch.cat([batch.x, as_it_is]))  # [2B, D]
         logits = net.head(features[: len(batch.y)]) + client.scratch["margins"]  # [B, C]
-        z, y = F.normalize(net.projector(features), dim=1), batch.y.repeat(2)  # [2B, W], [2B]
+        z = F.normalize(net.projector(features), dim=1)  # [2B, W]
+        y = batch.y.repeat(2)  # [2B]
         inter = F.cross_entropy(z @ client.scratch["prototypes"].T / TEMPERATURE, y)
         intra = contrast(z, y, client.scratch["share"][y])
         return cross_entropy(logits, batch.y, client) + self.k1 * intra + self.k2 * inter
@@ -99,7 +101,8 @@ class TwoContrasts(LinearHeadOnly, Local):
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        images, losses = updates["class_images"].sum(0), updates["class_losses"].sum(0)  # [C] each
+        images = updates["class_images"].sum(0)  # [C]
+        losses = updates["class_losses"].sum(0)  # [C]
         known = shared.get(
             "class_difficulty", torch.ones_like(losses)
         )  # of classes that nobody has in this round
@@ -108,7 +111,9 @@ class TwoContrasts(LinearHeadOnly, Local):
 
 
 def contrast(z: Tensor, y: Tensor, share: Tensor) -> Tensor:
-    """Supervised contrast of vectors of length 1 [N, W] with classes [N]; share: of each one's class, [N]."""
+    """Supervised contrast of vectors of length 1 [N, W] with classes [N]; share: of each one's
+    class, [N].
+    """
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     temperature = share.outer(share).sqrt().clamp_min(COOLEST)  # [N, N]
     logits = (z @ z.T / temperature).masked_fill(itself, -torch.inf)

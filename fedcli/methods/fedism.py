@@ -47,7 +47,9 @@ class Sharp(Local):
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         layout = client.layout
         loss = super().gradient(net, batch, client)
-        here, start = layout.grad.clone(), layout.params.clone()  # [T] gradient at theta, and theta
+        # [T] gradient at theta, and theta
+        here = layout.grad.clone()
+        start = layout.params.clone()
         step = perturbation_radius(self, client) / (here.norm() + 1e-12)
         layout.params.addcmul_(here, step)  # theta + eps*, Eq. 9
         layout.zero_grad()
@@ -88,10 +90,9 @@ class BySharpness(Aggregator):
             share / share.max()
         ) ** self.q  # by the largest, so that a large q cannot make all of them 0
         fresh = fresh / fresh.sum()  # Eq. 16
-        past, rows = (
-            by_row(memory, "weights", updates, -1.0),
-            updates.rows,
-        )  # [N], -1 before a client's first round
+        # [N], -1 before a client's first round
+        past = by_row(memory, "weights", updates, -1.0)
+        rows = updates.rows
         past[rows] = torch.where(
             past[rows] < 0, fresh, self.beta * fresh + (1 - self.beta) * past[rows]
         )  # Eq. 18

@@ -38,9 +38,8 @@ class AwayFromTheGlobalPath(Local):
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         now = client.theta[: client.layout.trainable].clone()  # [T] w
         back = client.memory.get("global", now) - now  # w_old - w
-        client.scratch["delta"] = (
-            self.rho * back / (back.norm() + 1e-12)
-        )  # Alg. 1, the perturbation
+        # Alg. 1, the perturbation
+        client.scratch["delta"] = self.rho * back / (back.norm() + 1e-12)
         client.memory["global"] = now
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:

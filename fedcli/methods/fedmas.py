@@ -87,7 +87,9 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
     needs_one_label = "its divergences are means over the images of one class"
 
     def extend(self, net: Network) -> None:
-        width, classes = net.head.in_features, net.head.out_features  # D, C
+        # D, C
+        width = net.head.in_features
+        classes = net.head.out_features
         if net.teacher is None:
             net.teacher = copy.deepcopy(net.backbone)
             net.teacher.width = width
@@ -164,10 +166,8 @@ class Rescue(Aggregator):
     @torch.no_grad()
     def measure_global(self, net: Network, client: ClientRound) -> None:
         net.eval()
-        reference, total = (
-            fixed_view(net, client.shard),
-            torch.zeros_like(client.scratch["divergence"]),
-        )  # [N, W], [C]
+        reference = fixed_view(net, client.shard)  # [N, W]
+        total = torch.zeros_like(client.scratch["divergence"])  # [C]
         for batch in client.shard.in_order():
             distances = divergence(net.projector(net.features(batch.x)), reference[batch.at])  # [B]
             total.index_add_(0, batch.y, distances.double())
@@ -191,7 +191,9 @@ class Rescue(Aggregator):
         return average(updates.theta, weights), weights  # Eq. 5
 
     def weights(self, updates: ClientUpdates) -> Tensor:
-        """[K] in sum 1; by image count during the delay, or where factors are all 0 or one is not finite."""
+        """[K] in sum 1; by image count during the delay, or where factors are all 0 or one is not
+        finite.
+        """
         factor = updates["rescue_factor"].double() * (updates.n if self.by_count else 1)  # [K]
         early = updates.round <= Fraction(str(self.delay)) * updates.rounds
         return updates.base if early or not 0 < factor.sum() < torch.inf else factor / factor.sum()

@@ -71,12 +71,14 @@ class MinNorm(Aggregator):
 
 
 def min_norm(products: np.ndarray, prior: np.ndarray, epsilon: float) -> np.ndarray:
-    """Weights [K] of the simplex, each within epsilon of its prior [K], of the shortest combination of K vectors.
+    """Weights [K] of the simplex, each within epsilon of its prior [K], of the shortest combination
+    of K vectors.
 
     products: [K, K], the vectors' inner products.
     """
     weights = prior / prior.sum()
-    low, high = np.maximum(weights - epsilon, 0), np.minimum(weights + epsilon, 1)
+    low = np.maximum(weights - epsilon, 0)
+    high = np.minimum(weights + epsilon, 1)
     for _ in range(MOVES):
         slope = products @ weights  # [K] half the gradient
         giver = int(np.argmax(np.where(weights > low, slope, -np.inf)))
@@ -92,9 +94,11 @@ def min_norm(products: np.ndarray, prior: np.ndarray, epsilon: float) -> np.ndar
         elif (
             weights[giver] - low[giver] <= high[taker] - weights[taker]
         ):  # a bound is met to the last bit
-            weights[giver], weights[taker] = low[giver], weights[taker] + room
+            weights[giver] = low[giver]
+            weights[taker] = weights[taker] + room
         else:
-            weights[giver], weights[taker] = weights[giver] - room, high[taker]
+            weights[giver] = weights[giver] - room
+            weights[taker] = high[taker]
     return weights / weights.sum()
 
 

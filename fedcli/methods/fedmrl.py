@@ -109,7 +109,9 @@ class FairProx(Local):
         return torch.tensor(mu, dtype=torch.float64, device=client.theta.device)
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        logits, layout, mu = net(batch.x), client.layout, client.scratch["mu"]
+        logits = net(batch.x)
+        layout = client.layout
+        mu = client.scratch["mu"]
         supervised = cross_entropy(logits, batch.y, client)
         plain = supervised if client.plain_loss else F.cross_entropy(logits, batch.y)
         self.objective(supervised, plain, client).backward()
@@ -130,7 +132,8 @@ class FairProx(Local):
         return supervised + self.lambda_fair * above.square()  # Eqs. 3 and 9
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
-        counts, images = client.shard.class_counts, client.scratch["images"]
+        counts = client.shard.class_counts
+        images = client.scratch["images"]
         client.report |= {
             "training_accuracy": client.scratch["correct"].double() / images,
             "training_loss": client.scratch["loss"] / images,
@@ -143,7 +146,9 @@ class FairProx(Local):
 
 @dataclass(frozen=True)
 class AgentsAndMap(Aggregator):
-    """QMIX chooses the proximal coefficients of the next round, a self-organizing map the weights of this one."""
+    """QMIX chooses the proximal coefficients of the next round, a self-organizing map the weights
+    of this one.
+    """
 
     cost = {}
 
@@ -211,18 +216,19 @@ class AgentsAndMap(Aggregator):
             first=int((grid - FIRST).abs().argmin()),
             now=qmix.Moment(updates.round, updates.rounds, self.warmup, updates.seed),
         )
-        memory["reward"], memory["mu"] = reward, grid[chosen]
+        memory["reward"] = reward
+        memory["mu"] = grid[chosen]
 
     def alpha(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Tensor:
         """Weights [K] from the map."""
         moving = updates.layout.trainable
-        start, local = theta[:moving], updates.theta[:, :moving]
+        start = theta[:moving]
+        local = updates.theta[:, :moving]
         delta = self.som_input == "delta"
         toward = (local.mean(0) - start if delta else start).double()  # [T]
         hashes = som.projection(moving, updates.seed, theta.device)
-        clients = (
-            (model - start if delta else model).double() for model in local
-        )  # one at a time, or [K, T] again
+        # one at a time, or [K, T] again
+        clients = ((model - start if delta else model).double() for model in local)
         rows = [(som.sketch(x, *hashes), som.similarity(x, toward)) for x in clients]
         x, similarity = (torch.stack(column).cpu() for column in zip(*rows))  # [K, D], [K]
         order = som.order(
@@ -236,13 +242,17 @@ class AgentsAndMap(Aggregator):
 
 
 def label_entropy(counts: Tensor) -> Tensor:
-    """Entropy of class counts [C] as a share of its largest value log C, a float64 scalar; 0 for a lone class."""
+    """Entropy of class counts [C] as a share of its largest value log C, a float64 scalar; 0 for a
+    lone class.
+    """
     p = counts.double() / counts.sum()
     return -torch.xlogy(p, p).sum() / math.log(max(len(counts), 2))  # Eq. 6
 
 
 def released_entropy(counts: Tensor) -> Tensor:
-    """The script's formula in its place: every class's share times the log of the commonest one's, summed."""
+    """The script's formula in its place: every class's share times the log of the commonest one's,
+    summed.
+    """
     return (counts.max().double() / counts.sum()).log()
 
 
@@ -256,7 +266,9 @@ def accuracy(net: Network, shard: Shard) -> Tensor:
 
 
 def mean_accuracy(updates: ClientUpdates) -> Tensor:
-    """Accuracy of the model that the round began with, over the clients' validation parts, a scalar."""
+    """Accuracy of the model that the round began with, over the clients' validation parts, a
+    scalar.
+    """
     return (updates.base * updates["validation_accuracy"]).sum().cpu()
 
 
@@ -282,10 +294,14 @@ def kept(name: str, values: Tensor, updates: ClientUpdates, memory: Tensors) -> 
 def damped(
     theta: Tensor, updates: ClientUpdates, memory: Tensors, *, warmup: int, gamma: float
 ) -> tuple[Tensor, Tensor]:
-    """rule=released: the mean of the local models, each moved back towards the global one by its mu_h."""
+    """rule=released: the mean of the local models, each moved back towards the global one by its
+    mu_h.
+    """
     mu = released_mu(updates, memory, warmup=warmup, gamma=gamma).to(theta.device)
     memory["mean_mu"] = mu.mean()
-    share, moving = (1 - mu) / len(mu), updates.layout.trainable  # [K]
+    # [K]
+    share = (1 - mu) / len(mu)
+    moving = updates.layout.trainable
     mean = average(updates.theta, torch.full_like(mu, 1 / len(mu)))
     mean[:moving] = (
         average(updates.theta[:, :moving], share)
@@ -295,12 +311,15 @@ def damped(
 
 
 def released_mu(updates: ClientUpdates, memory: Tensors, *, warmup: int, gamma: float) -> Tensor:
-    """Answers of the script's nets, float64 [K]; they learn of the round before, and remember this one."""
+    """Answers of the script's nets, float64 [K]; they learn of the round before, and remember this
+    one.
+    """
     nets = Released(updates.roster, gamma)
     if "released_weights" not in memory:
         qmix.Learner.start(nets.layers, derive("released", updates.seed)).keep(memory, "released")
         memory["released_state"] = torch.zeros(updates.roster, 4)
-    learner, reward = qmix.Learner.recall(memory, "released"), mean_accuracy(updates)
+    learner = qmix.Learner.recall(memory, "released")
+    reward = mean_accuracy(updates)
     before = memory["released_state"].cpu()  # [N, 4]
     if updates.round - 1 > warmup:
         learner, memory["released_loss"] = learner.descend(
@@ -313,7 +332,9 @@ def released_mu(updates: ClientUpdates, memory: Tensors, *, warmup: int, gamma: 
         [before[:1, 2:], latest[:-1]]
     )  # [K, 2] what stood in the first row when each client came
     first = torch.cat([state[:1, :2].expand(len(past), 2), past], 1)  # [K, 4]
-    state[0, 2:], state[1:, 2:] = latest[-1], 0.0  # every client writes into the first row
+    # every client writes into the first row
+    state[0, 2:] = latest[-1]
+    state[1:, 2:] = 0.0
     memory["released_state"], memory["reward"] = state, reward
     return nets.mu(learner.weights, first)
 
@@ -350,12 +371,17 @@ class Released:
         return x[:, :, 0]
 
     def mu(self, weights: Tensor, first: Tensor) -> Tensor:
-        """float64 [K] in (0.5, 0.731) for the first client's row [K, 4] as it stood before each client."""
+        """float64 [K] in (0.5, 0.731) for the first client's row [K, 4] as it stood before each
+        client.
+        """
         return self.outputs(weights, first.repeat(1, self.agents)).double().mean(1).sigmoid()
 
     def loss(self, weights: Tensor, state: Tensor, reward: Tensor) -> Tensor:
-        """Squared distance of each net to a target that learns as well, and sees neither the next state nor mu."""
-        layers, x = qmix.unpacked(weights, self.layers), state.reshape(1, -1)
+        """Squared distance of each net to a target that learns as well, and sees neither the next
+        state nor mu.
+        """
+        layers = qmix.unpacked(weights, self.layers)
+        x = state.reshape(1, -1)
         critic = qmix.perceptron(layers, x, "critic_in", "critic_middle", "critic_out")
         target = (
             reward + self.gamma * qmix.perceptron(layers, critic, "mixer_in", "mixer_out").sigmoid()

@@ -72,7 +72,8 @@ class LearnsFromGlobal(Local):
         )  # [C]
         noisy = client.shared.get("noisy")  # [N] of the roster, and where stage 2 began
         if noisy is not None and noisy[client.row]:
-            begun, end = float(client.shared["begun"]), self.ramp * client.rounds
+            begun = float(client.shared["begun"])
+            end = self.ramp * client.rounds
             progress = (
                 min(max((client.round - 1 - begun) / (end - begun), 0.0), 1.0)
                 if end > begun
@@ -93,7 +94,9 @@ class LearnsFromGlobal(Local):
 
 
 def distilled(adjusted: Tensor, y: Tensor, soft: Tensor, share: Tensor) -> Tensor:
-    """(1 - v) NLL + v KL of logits [B, C], labels [B] and soft labels [B, C], a scalar; classes taken out count 0."""
+    """(1 - v) NLL + v KL of logits [B, C], labels [B] and soft labels [B, C], a scalar; classes
+    taken out count 0.
+    """
     log_p = adjusted.log_softmax(1)
     log_p = log_p.masked_fill(log_p.isinf(), 0.0)
     return share * F.kl_div(log_p, soft, reduction="batchmean") + (1 - share) * F.nll_loss(log_p, y)
@@ -101,7 +104,9 @@ def distilled(adjusted: Tensor, y: Tensor, soft: Tensor, share: Tensor) -> Tenso
 
 @dataclass(frozen=True)
 class DistanceAware(Aggregator):
-    """By image count; in stage 2 a noisy client counts the less, the farther its model is from every clean one."""
+    """By image count; in stage 2 a noisy client counts the less, the farther its model is from
+    every clean one.
+    """
 
     cost = {}
     full_participation = True
@@ -154,7 +159,9 @@ def noisy_clients(losses: Tensor, images: Tensor) -> Tensor:
 
 
 def distances(updates: ClientUpdates, noisy: Tensor) -> Tensor:
-    """D [K], float64: of noisy clients to the nearest clean one, over the largest; 0 for clean ones."""
+    """D [K], float64: of noisy clients to the nearest clean one, over the largest; 0 for clean
+    ones.
+    """
     out = torch.zeros(len(noisy), dtype=torch.float64, device=noisy.device)
     clean = updates.theta[~noisy]  # [K', P]
     for k in noisy.nonzero().flatten().tolist():

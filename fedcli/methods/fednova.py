@@ -51,7 +51,9 @@ class Normalized(Aggregator):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        p, a, t = updates.base, updates["local_steps_effective"].double(), updates.layout.trainable
+        p = updates.base
+        a = updates["local_steps_effective"].double()
+        t = updates.layout.trainable
         steps = torch.where(updates["mu"] > 0, updates.steps, a)  # [K]
         share = (p @ steps) * p / a  # [K] tau_eff p_k / a_k
         out = average(updates.theta, share)

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 
 class TransportHead(nn.Module):
-    """Logits [B, C] of tokens [B, S, M, D]: cosines with every prompt's text, weighted by transport plans."""
+    """Logits [B, C] of tokens [B, S, M, D]: cosines with every prompt's text, weighted by transport
+    plans.
+    """
 
     def __init__(self, prompts: "PromptHead", tau: float, eps: float):
         super().__init__()
@@ -52,7 +54,9 @@ class TransportHead(nn.Module):
 
 @dataclass(frozen=True)
 class Transported(Prompted):
-    """Train a shared and an own context, to which transport plans give the patches; all else is frozen."""
+    """Train a shared and an own context, to which transport plans give the patches; all else is
+    frozen.
+    """
 
     not_recorded = (
         "a transport plan is done when it has settled, and checking that waits for the GPU"

@@ -44,7 +44,8 @@ class Prototypes(Local):
         total = n = torch.zeros((), device=client.theta.device)
         for batch in client.shard.in_order():
             member = F.one_hot(batch.y, client.shard.classes).float()  # [B, C]
-            total, n = total + member.T @ net.features(batch.x), n + member.sum(0)
+            total = total + member.T @ net.features(batch.x)
+            n = n + member.sum(0)
         client.report["feature_sum"], client.report["feature_n"] = (
             total,
             n,
@@ -53,9 +54,11 @@ class Prototypes(Local):
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        total, n = updates["feature_sum"], updates["feature_n"]  # [K, C, D], [K, C]
+        total = updates["feature_sum"]  # [K, C, D]
+        n = updates["feature_n"]  # [K, C]
         if self.rule == "released":
-            total, n = total / n.clamp_min(1)[:, :, None], n.clamp_max(1)
+            total = total / n.clamp_min(1)[:, :, None]
+            n = n.clamp_max(1)
         seen = n.sum(0) > 0  # [C]
         fresh = total.sum(0) / n.sum(0).clamp_min(1)[:, None]  # [C, D], Eq. 6
         shared["prototypes"] = torch.where(seen[:, None], fresh, shared.get("prototypes", fresh))

@@ -35,7 +35,9 @@ from .solvers import Solver
 
 @dataclass(frozen=True)
 class TwoPredictors(LinearHeadOnly, Local):
-    """A balanced softmax for what is shared, then a step of the client's own classifier on top of it."""
+    """A balanced softmax for what is shared, then a step of the client's own classifier on top of
+    it.
+    """
 
     cost = {"step": 1}
     not_recorded = "the step of the client's own classifier has an optimizer of its own"
@@ -70,7 +72,8 @@ class TwoPredictors(LinearHeadOnly, Local):
         return loss.detach()
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
-        own, model = client.scratch["own"].detach(), client.layout.read()
+        own = client.scratch["own"].detach()
+        model = client.layout.read()
         spans = client.layout.spans
         model[spans["head.weight"]] += own[:, :-1].flatten()
         model[spans["head.bias"]] += own[:, -1]

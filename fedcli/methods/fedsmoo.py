@@ -46,9 +46,12 @@ class SmoothAndConsistent(Drifting):
         client.scratch["dual"] = client.memory.get("dual", zero).clone()  # mu_i
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        layout, dual, common = client.layout, client.scratch["dual"], client.scratch["common"]
+        layout = client.layout
+        dual = client.scratch["dual"]
+        common = client.scratch["common"]
         loss = Local.gradient(self, net, batch, client)
-        start, u = layout.params.clone(), layout.grad - dual - common  # [T] each
+        start = layout.params.clone()  # [T]
+        u = layout.grad - dual - common  # [T]
         own = self.rho * u / (u.norm() + 1e-7)  # s_i
         layout.params.add_(own)
         dual.add_(own - common)

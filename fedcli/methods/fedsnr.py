@@ -47,7 +47,8 @@ class BySignalToNoise(Aggregator):
     ] = "snr"
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
-        shard, name = client.shard, f"snr {self.snr}"
+        shard = client.shard
+        name = f"snr {self.snr}"
         if name not in shard.derived:
             if shard.images.ndim == 2:
                 raise UsageError(

@@ -74,7 +74,8 @@ class NearTheMean(WithGroups):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         by_class = self.within == "class"
-        y, classes = client.shard.y, client.shard.classes if by_class else 1
+        y = client.shard.y
+        classes = client.shard.classes if by_class else 1
         self.weigh_cells(net, client, y if by_class else torch.zeros_like(y), classes)
         counted = torch.ones(classes, dtype=torch.float64, device=y.device)  # [C]
         if self.only >= 0:
@@ -85,7 +86,8 @@ class NearTheMean(WithGroups):
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        n, losses = updates["cell_counts"].sum(0), updates["cell_losses"].sum(0)  # [G, C] each
+        n = updates["cell_counts"].sum(0)  # [G, C]
+        losses = updates["cell_losses"].sum(0)  # [G, C]
         w = cell_weights(n, losses, self.strength * updates["counted"][0])
         shared["cell_weights"] = torch.where(
             n > 0, w, shared.get("cell_weights", torch.ones_like(w))
@@ -94,8 +96,11 @@ class NearTheMean(WithGroups):
 
 
 def cell_weights(n: Tensor, losses: Tensor, strength: Tensor) -> Tensor:
-    """w [G, C] from the images and summed losses of each group and class; strength: of each class, [C]."""
-    here, of_class = n > 0, n.sum(0)  # [G, C], [C]
+    """w [G, C] from the images and summed losses of each group and class; strength: of each class,
+    [C].
+    """
+    here = n > 0  # [G, C]
+    of_class = n.sum(0)  # [C]
     mean = losses.sum(0) / of_class.clamp_min(1)  # [C] L_c
     d = (losses / n.clamp_min(1) - mean).where(here, 0.0)  # [G, C]
     each = d / n.clamp_min(1) - d.sum(0) / of_class.clamp_min(1)

@@ -45,7 +45,9 @@ class Trusted(Aggregator):
                 f"{what} and it is not among them",
                 "give --set trusted=1, or the place of one that does",
             )
-        root, products = rows.index(self.trusted - 1), gram(theta, updates)  # [K, K]
+        # [K, K]
+        root = rows.index(self.trusted - 1)
+        products = gram(theta, updates)
         norms = products.diagonal().sqrt()  # [K] ||g_k||
         inverse = torch.where(norms > 0, 1 / norms, 0.0)  # [K]
         trust = (products[root] * inverse * inverse[root]).clamp_min(0)  # [K] TS_k, Eq. 2
@@ -54,7 +56,9 @@ class Trusted(Aggregator):
         lengths = (self.step * norms[root] * inverse).to(
             weights.device
         )  # [K] of Eq. 3, times alpha
-        moved, t = weights * lengths, updates.layout.trainable  # [K]
+        # [K]
+        moved = weights * lengths
+        t = updates.layout.trainable
         out = average(updates.theta, weights)  # [P], of which the buffers stay
         out[:t] = (1 - moved.sum()).to(theta.dtype) * theta[:t] + average(
             updates.theta[:, :t], moved

@@ -45,7 +45,8 @@ class AmplitudeNorm(nn.Module):
 
     def __init__(self, channels: int, side: int, low: float):
         super().__init__()
-        at, self.low = window(side, low), low
+        at = window(side, low)
+        self.low = low
         self.register_buffer(
             "amplitude", torch.zeros(channels, at.stop - at.start, at.stop - at.start)
         )

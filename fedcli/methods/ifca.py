@@ -46,9 +46,12 @@ class _Clusters:
     def models(
         self, theta: Tensor, kept: Mapping[str, Tensor], layout: Layout, seed: int
     ) -> Tensor:
-        """All models [J, P]: theta, and the others as they are kept; at first each in an order of its own."""
+        """All models [J, P]: theta, and the others as they are kept; at first each in an order of
+        its own.
+        """
         if "ifca_others" in kept:
-            others, largest = kept["ifca_others"], int(kept["ifca_largest"])
+            others = kept["ifca_others"]
+            largest = int(kept["ifca_largest"])
             return torch.cat([others[:largest], theta[None], others[largest:]])
         models = theta.repeat(self.clusters, 1)
         for j in range(1, self.clusters):

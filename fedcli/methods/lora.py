@@ -74,7 +74,8 @@ class LowRank(Local):
 
     def extend(self, net: Network) -> None:
         if hasattr(net, "make_prompts"):
-            net.tokens, net.head = True, net.make_prompts(2)
+            net.tokens = True
+            net.head = net.make_prompts(2)
         beside_layers(net, self.rank, self.alpha, partial(self.singular, net))
 
     def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
@@ -92,7 +93,9 @@ class SingularValues(LowRank):
 
 @dataclass(frozen=True)
 class FactorMean(Aggregator):
-    """Average by image count; adapters factor by factor with a moving average, or by their products."""
+    """Average by image count; adapters factor by factor with a moving average, or by their
+    products.
+    """
 
     cost = "little of the network trains"
     needs = "sums"
@@ -138,7 +141,9 @@ class FactorMean(Aggregator):
     def by_products(
         self, theta: Tensor, mean: Tensor, updates: ClientUpdates
     ) -> tuple[Tensor, Tensor]:
-        """mean [P] with adapters whose products are averages of products, and the share of their norm that is lost."""
+        """mean [P] with adapters whose products are averages of products, and the share of their
+        norm that is lost.
+        """
         models = torch.cat([updates.theta, theta[None]])  # [K+1, P]
         weights = torch.cat([updates.base, updates.base.new_zeros(1)])  # [K+1]
         lost = whole = theta.new_zeros((), dtype=torch.float64)
@@ -147,7 +152,8 @@ class FactorMean(Aggregator):
             new, norms = adapters.product_mean(
                 factors(models, updates.layout, adapter), weights, by_group
             )
-            lost, whole = lost + norms[0], whole + norms[1]
+            lost = lost + norms[0]
+            whole = whole + norms[1]
             for name, values in zip((adapter.A, adapter.S, adapter.B), new, strict=True):
                 if name:
                     mean[updates.layout.spans[name]] = values.flatten().to(mean.dtype)

@@ -57,14 +57,15 @@ class Contrast(LinearHeadOnly, Local):
 
     def extend(self, net: Network) -> None:
         if self.projection:
-            width, classes = net.head.in_features, net.head.out_features  # D, C
+            # D, C
+            width = net.head.in_features
+            classes = net.head.out_features
             net.backbone = Projected(net.backbone, width, self.projection)
             net.head = nn.Linear(self.projection, classes)
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        client.scratch["global"] = (
-            client.layout.read()
-        )  # [P] with the client's own statistics under --bn local
+        # [P] with the client's own statistics under --bn local
+        client.scratch["global"] = client.layout.read()
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         if "previous" not in client.memory:

@@ -36,7 +36,9 @@ from .registry import register
 
 @dataclass(frozen=True)
 class Meta(Tuned):
-    """Steps along the gradient after one inner step; a tuned copy of the received model stays with the client."""
+    """Steps along the gradient after one inner step; a tuned copy of the received model stays with
+    the client.
+    """
 
     not_recorded = "a step goes to other weights and back"
 
@@ -58,7 +60,8 @@ class Meta(Tuned):
         return self.alpha
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        layout, (inner, outer) = client.layout, halves(batch)
+        layout = client.layout
+        (inner, outer) = halves(batch)
         w = layout.params.clone()  # [T]
         loss = super().gradient(net, inner, client)
         layout.params.sub_(layout.grad, alpha=self.alpha)

@@ -50,7 +50,8 @@ class Envelope(Local):
         client.scratch["personal"] = client.layout.params.clone()  # [T] theta
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        layout, theta = client.layout, client.scratch["personal"]
+        layout = client.layout
+        theta = client.scratch["personal"]
         w = layout.params.clone()  # [T]
         for _ in range(self.inner_steps):
             layout.params.copy_(theta)

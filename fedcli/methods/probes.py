@@ -1,8 +1,8 @@
 """Numbers a client can measure on its own shard.
 
-All are measured on its training images, or over another shard where one is given, in eval mode, on the
-fixed view: no augmentation, no logit adjustment. Losses are means of plain cross-entropy, of several labels per
-image of the binary one. Each leaves the network as it was, but for its mode.
+All are measured on its training images, or over another shard where one is given, in eval mode, on
+the fixed view: no augmentation, no logit adjustment. Losses are means of plain cross-entropy, of
+several labels per image of the binary one. Each leaves the network as it was, but for its mode.
 """
 
 import torch
@@ -25,7 +25,9 @@ def mean_loss(net: Network, client: ClientRound, shard: Shard | None = None) -> 
 
 
 class LossBefore(Aggregator):
-    """A rule that reads each client's mean loss under the model that it received, the column loss_before [K]."""
+    """A rule that reads each client's mean loss under the model that it received, the column
+    loss_before [K].
+    """
 
     cost = {"forward": 1}
     needs = "scalars"
@@ -38,7 +40,8 @@ class LossBefore(Aggregator):
 def balanced_accuracy(net: Network, client: ClientRound, shard: Shard | None = None) -> Tensor:
     """Share of correct predictions, averaged over the classes the shard has, a float64 scalar.
 
-    Of several labels per image the mean over labels, of images that have one and of images that do not.
+    Of several labels per image the mean over labels, of images that have one and of images that do
+    not.
     """
     net.eval()
     shard = client.shard if shard is None else shard
@@ -67,7 +70,9 @@ def _balanced_over_labels(net: Network, shard: Shard) -> Tensor:
 
 @torch.no_grad()
 def group_losses(net: Network, client: ClientRound, groups: Tensor, count: int) -> Tensor:
-    """Sums of the losses of the client's images in each of `count` groups, float64 [G]; groups [N], -1 is in none."""
+    """Sums of the losses of the client's images in each of `count` groups, float64 [G]; groups [N],
+    -1 is in none.
+    """
     net.eval()
     total = torch.zeros(
         count + 1, dtype=torch.float64, device=groups.device
@@ -83,7 +88,8 @@ def group_losses(net: Network, client: ClientRound, groups: Tensor, count: int) 
 
 @torch.no_grad()
 def group_predictions(net: Network, client: ClientRound, groups: Tensor, count: int) -> Tensor:
-    """Images by group, class and predicted class, float64 [G, C, C], of those whose group [N] is known.
+    """Images by group, class and predicted class, float64 [G, C, C], of those whose group [N] is
+    known.
 
     Raises UsageError for several labels per image.
     """

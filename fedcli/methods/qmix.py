@@ -1,13 +1,15 @@
 """QMIX: agents that share one small Q-network, mixed into one value that rises with each of theirs.
 
-Source: Rashid, Samvelyan, Schroeder de Witt, Farquhar, Foerster and Whiteson, ICML 2018, arXiv 1803.11485,
-section 4; the mixer has the form of the authors' PyMARL. Part of FedMRL, and no method by itself.
-- an agent is one client, a step one round, and there is no recurrence: an agent sees the numbers of its
-  client, who it is and what it chose last. The state is the numbers of all clients.
+Source: Rashid, Samvelyan, Schroeder de Witt, Farquhar, Foerster and Whiteson, ICML 2018, arXiv
+1803.11485, section 4; the mixer has the form of the authors' PyMARL. Part of FedMRL, and no method
+by itself.
+- an agent is one client, a step one round, and there is no recurrence: an agent sees the numbers of
+  its client, who it is and what it chose last. The state is the numbers of all clients.
 - targets are those of double Q-learning; no step ends an episode, since the reward of a run's last
   round would come after the run.
-- everything lies on the CPU, whatever trains the clients: nets this small are no faster elsewhere, and
-  choose the same beside any device. Weights are flat vectors, so that they are saved as they are.
+- everything lies on the CPU, whatever trains the clients: nets this small are no faster elsewhere,
+  and choose the same beside any device. Weights are flat vectors, so that they are saved as they
+  are.
 """
 
 from collections.abc import Callable
@@ -24,7 +26,9 @@ from .contract import Tensors
 
 FEATURES = 4  # numbers seen of each client
 HIDDEN, EMBED = 64, 32  # units of the agents and hypernetworks, and of the mixer
-RATE, BETAS = 1e-3, (0.9, 0.999)  # Adam
+# Adam
+RATE = 1e-3
+BETAS = (0.9, 0.999)
 STEPS, BATCH, CLIP = (
     16,
     32,
@@ -131,7 +135,8 @@ class Qmix:
 
     @property
     def layers(self) -> Layers:
-        n, state = self.agents, FEATURES * self.agents
+        n = self.agents
+        state = FEATURES * self.agents
         return {
             "agent_in": (HIDDEN, FEATURES + n + self.actions),
             "agent_middle": (HIDDEN, HIDDEN),
@@ -160,7 +165,8 @@ class Qmix:
 
         Weights that act on the Q_h are absolute values, so Q_tot rises with each of them.
         """
-        layers, state = unpacked(weights, self.layers), state.flatten(1)
+        layers = unpacked(weights, self.layers)
+        state = state.flatten(1)
         first = perceptron(layers, state, "mix_in", "mix_out").abs().view(-1, self.agents, EMBED)
         second = perceptron(layers, state, "sum_in", "sum_out").abs()  # [M, E]
         embedded = F.elu(
@@ -169,7 +175,9 @@ class Qmix:
         return (embedded * second).sum(1) + perceptron(layers, state, "value_in", "value_out")[:, 0]
 
     def target(self, weights: Tensor, older: Tensor, seen: Transitions) -> Tensor:
-        """Targets of Q_tot [M]: the newer weights choose the next actions, the older ones value them."""
+        """Targets of Q_tot [M]: the newer weights choose the next actions, the older ones value
+        them.
+        """
         with torch.no_grad():
             best = self.utilities(weights, seen.after, seen.action).argmax(2, keepdim=True)
             worth = self.utilities(older, seen.after, seen.action).gather(2, best)[:, :, 0]
@@ -221,7 +229,8 @@ class Moment:
 def next_actions(
     agents: Qmix, memory: Tensors, state: Tensor, reward: Tensor, *, first: int, now: Moment
 ) -> Tensor:
-    """One round of all agents: remember, learn, choose. Returns the actions of the next round, int64 [N].
+    """One round of all agents: remember, learn, choose. Returns the actions of the next round,
+    int64 [N].
 
     state: [N, 4] of this round.
     reward: of the round before, whose model was measured in this one.
@@ -231,7 +240,8 @@ def next_actions(
         Learner.start(agents.layers, derive("qmix", now.seed)).keep(memory, "qmix")
         memory["qmix_target"] = memory["qmix_weights"].clone()
     states, rewards, actions = _extended(memory, state, reward, first)
-    learner, older = Learner.recall(memory, "qmix"), memory["qmix_target"].cpu()
+    learner = Learner.recall(memory, "qmix")
+    older = memory["qmix_target"].cpu()
     seen = transitions(states, rewards, actions)
     if now.round > now.warmup and len(seen):
         learner, loss = agents.train(learner, older, seen, derive("replay", now.seed, now.round))
@@ -249,15 +259,18 @@ def next_actions(
 
 
 def exploration(round: int, rounds: int, warmup: int) -> float:
-    """The chance of a random action: 1 while the agents do not learn, then down to 0.05 in a line over the first half
-    of the rounds that are left."""
+    """The chance of a random action: 1 while the agents do not learn, then down to 0.05 in a line
+    over the first half of the rounds that are left.
+    """
     return min(1.0, max(0.05, 1 - 0.95 * 2 * (round - warmup) / max(rounds - warmup, 1)))
 
 
 def transitions(states: Tensor, rewards: Tensor, actions: Tensor) -> Transitions:
-    """All that is complete, from L rounds: states [L, N, 4], rewards [L] of the rounds before, actions [L, N] in them.
+    """All that is complete, from L rounds: states [L, N, 4], rewards [L] of the rounds before,
+    actions [L, N] in them.
 
-    The action chosen on the state of a round is that of the next, and its reward is known in the one after.
+    The action chosen on the state of a round is that of the next, and its reward is known in the
+    one after.
     """
     return Transitions(states[:-2], actions[:-2], actions[1:-1], rewards[2:], states[1:-1])
 
@@ -266,7 +279,8 @@ def _extended(
     memory: Tensors, state: Tensor, reward: Tensor, first: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The history with this round's numbers, cut to what the newest transitions need."""
-    states, rewards = state[None].float(), reward[None].float()
+    states = state[None].float()
+    rewards = reward[None].float()
     actions = torch.full((1, len(state)), first)
     if "qmix_states" in memory:
         states = torch.cat([memory["qmix_states"].cpu(), states])

@@ -45,11 +45,11 @@ class Reweighed(WithGroups):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         groups, count = self.groups_of(net, client)
-        y, classes = client.shard.y, client.shard.classes
+        y = client.shard.y
+        classes = client.shard.classes
         pair = groups.clamp_min(0) * classes + y  # [N]
-        own = (
-            pair[groups >= 0].bincount(minlength=count * classes).double().view(count, classes)
-        )  # [G, C]
+        # [G, C]
+        own = pair[groups >= 0].bincount(minlength=count * classes).double().view(count, classes)
         if self.counts == "global":
             client.report["group_class_counts"] = own
         w = kamiran(

@@ -1,6 +1,8 @@
-"""Optimizers of what a method trains beside the model: torch's own fused arithmetic, with a state of one round.
+"""Optimizers of what a method trains beside the model: torch's own fused arithmetic, with a state
+of one round.
 
-torch.optim's classes are not used because they import a compiler, more than a second of every process.
+torch.optim's classes are not used because they import a compiler, more than a second of every
+process.
 """
 
 from collections.abc import Iterable
@@ -12,10 +14,14 @@ from torch.optim.sgd import sgd
 
 
 class Solver:
-    """ "adam" or "sgd" without momentum over some parameters; those without a gradient stay as they are."""
+    """ "adam" or "sgd" without momentum over some parameters; those without a gradient stay as they
+    are.
+    """
 
     def __init__(self, name: str, parameters: Iterable[Tensor], lr: float):
-        self.name, self.parameters, self.lr = name, list(parameters), lr
+        self.name = name
+        self.parameters = list(parameters)
+        self.lr = lr
         self.state: dict[
             int, tuple[Tensor, Tensor, Tensor]
         ] = {}  # of Adam, by place: mean, square, steps

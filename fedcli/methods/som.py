@@ -1,17 +1,18 @@
 """A self-organizing map of the clients' models: who lies near what the map has learned weighs more.
 
-Source: Kohonen, Proceedings of the IEEE 1990, doi 10.1109/5.58325; as used in FedMRL, arXiv 2407.05800, section 3.3.
-Part of FedMRL, and no method by itself. The map is 5 x 5 neurons of at most 1024 numbers; it is float64 and
-lies on the CPU, so that it is the same beside any device. A round draws each neuron to the clients one by one, and then
-asks how near to each client the map is:
+Source: Kohonen, Proceedings of the IEEE 1990, doi 10.1109/5.58325; as used in FedMRL, arXiv
+2407.05800, section 3.3. Part of FedMRL, and no method by itself. The map is 5 x 5 neurons of at
+most 1024 numbers; it is float64 and lies on the CPU, so that it is the same beside any device. A
+round draws each neuron to the clients one by one, and then asks how near to each client the map is:
 
     m <- m + lr_t s_h exp(-g^2 / (2 sigma_t^2)) (x_h - m)      g: distance on the grid to the nearest neuron
     kappa_h = mean over neurons of exp(-||m - x_h||^2 / (2 b^2))
 
-with b^2 the median of these squared distances over neurons and clients, so that no scale matters. What FedMRL
-leaves open: sigma_t = max(2 e^-0.1t, 0.5) and lr_t = max(0.5 e^-0.1t, 0.05), t from 0; the nearest of equal
-neurons is the first, row by row; clients come in an order drawn anew each round, or the last would always be
-nearest; the map starts at the clients of the first round plus noise, not at uniform numbers, which lie nowhere near.
+with b^2 the median of these squared distances over neurons and clients, so that no scale matters.
+What FedMRL leaves open: sigma_t = max(2 e^-0.1t, 0.5) and lr_t = max(0.5 e^-0.1t, 0.05), t from 0;
+the nearest of equal neurons is the first, row by row; clients come in an order drawn anew each
+round, or the last would always be nearest; the map starts at the clients of the first round plus
+noise, not at uniform numbers, which lie nowhere near.
 """
 
 import math
@@ -27,10 +28,11 @@ NOISE = 0.1  # of the first map, in root mean squares of what it starts from
 
 
 def projection(size: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """A bucket int64 [T] and a sign [T] for each of T numbers: random ones, or its own where T <= WIDTH.
+    """A bucket int64 [T] and a sign [T] for each of T numbers: random ones, or its own where T <=
+    WIDTH.
 
-    This is a count sketch: inner products keep their mean, as under a dense projection, whose matrix
-    would be WIDTH x T.
+    This is a count sketch: inner products keep their mean, as under a dense projection, whose
+    matrix would be WIDTH x T.
     """
     if size <= WIDTH:
         return torch.arange(size, device=device), torch.ones(size, dtype=torch.int8, device=device)
@@ -48,13 +50,16 @@ def sketch(x: Tensor, bucket: Tensor, sign: Tensor) -> Tensor:
 
 def similarity(x: Tensor, to: Tensor) -> Tensor:
     """(1 + cosine) / 2 of two vectors, a float64 scalar in [0, 1]; 1/2 where one of them is zero."""
-    x, to = x.double(), to.double()
+    x = x.double()
+    to = to.double()
     length = x.norm() * to.norm()
     return (1 + (x @ to / length).clamp(-1, 1)) / 2 if length > 0 else torch.full_like(length, 0.5)
 
 
 def start(x: Tensor, seed: int) -> Tensor:
-    """The first map [M, D]: the clients x [K, D] assigned to the neurons one after another, plus noise."""
+    """The first map [M, D]: the clients x [K, D] assigned to the neurons one after another, plus
+    noise.
+    """
     draw = torch.Generator().manual_seed(derive("som", seed))
     noise = torch.randn(SIDE * SIDE, x.shape[1], generator=draw, dtype=torch.float64)
     return x[torch.arange(SIDE * SIDE) % len(x)] + NOISE * x.square().mean().sqrt() * noise
@@ -67,7 +72,9 @@ def order(rows: Tensor, roster: int, *, seed: int, round: int) -> Tensor:
 
 
 def train(neurons: Tensor, x: Tensor, similarity: Tensor, round: int) -> Tensor:
-    """The map [M, D] after clients x [K, D] with their similarity [K], in this order; round counts from 1."""
+    """The map [M, D] after clients x [K, D] with their similarity [K], in this order; round counts
+    from 1.
+    """
     sigma = max(2 * math.exp(-0.1 * (round - 1)), 0.5)
     rate = max(0.5 * math.exp(-0.1 * (round - 1)), 0.05)
     position = torch.cartesian_prod(torch.arange(SIDE), torch.arange(SIDE)).double()  # [M, 2]
@@ -81,7 +88,9 @@ def train(neurons: Tensor, x: Tensor, similarity: Tensor, round: int) -> Tensor:
 
 
 def nearness(neurons: Tensor, x: Tensor) -> Tensor:
-    """kappa [K] in (0, 1]: how near clients x [K, D] are to the map [M, D]; 1 where all distances are 0."""
+    """kappa [K] in (0, 1]: how near clients x [K, D] are to the map [M, D]; 1 where all distances
+    are 0.
+    """
     distance = torch.stack([(neurons - client).square().sum(1) for client in x])  # [K, M]
     middle = distance.quantile(0.5)
     if middle <= 0:  # more than half of all are on the spot: no scale for the rest

@@ -1,14 +1,16 @@
-"""Amplitude spectra of images: what HarmoFL and FedDG share between clients, since it tells style more than content.
+"""Amplitude spectra of images: what HarmoFL and FedDG share between clients, since it tells style
+more than content.
 
-Source: the exchange of low-frequency amplitudes is that of Yang and Soatto, "FDA: Fourier domain adaptation for
-semantic segmentation", CVPR 2020, arXiv 2004.05498. Part of other methods, and none by itself. Of an image x with the
-Fourier transform A exp(i P), amplitudes A and phases P, only A within a square of frequencies around 0 is touched:
+Source: the exchange of low-frequency amplitudes is that of Yang and Soatto, "FDA: Fourier domain
+adaptation for semantic segmentation", CVPR 2020, arXiv 2004.05498. Part of other methods, and none
+by itself. Of an image x with the Fourier transform A exp(i P), amplitudes A and phases P, only A
+within a square of frequencies around 0 is touched:
 
     b = floor(low * side); a frequency is within where both its numbers are at most b      low=0: the mean alone
     x' = inverse transform of (A + mix (A' - A)) exp(i P)
 
-Images are taken as they are before they are normalised, in [0, 1], and transforms are divided by the number of pixels,
-so that the amplitude at 0 is the mean.
+Images are taken as they are before they are normalised, in [0, 1], and transforms are divided by
+the number of pixels, so that the amplitude at 0 is the mean.
 """
 
 from typing import Annotated
@@ -29,7 +31,8 @@ SIDES = (-2, -1)
 
 def window(side: int, low: float) -> slice:
     """Where the square's frequencies stand on each side of a shifted transform."""
-    centre, half = side // 2, int(side * low)
+    centre = side // 2
+    half = int(side * low)
     return slice(max(centre - half, 0), min(centre + half + 1, side))
 
 
@@ -42,7 +45,8 @@ def amplitudes(x: Tensor, low: float) -> Tensor:
 def exchanged(
     x: Tensor, other: Tensor, low: float, mix: Tensor | float = 1.0, cut: bool = False
 ) -> Tensor:
-    """Normalised images [B, C, H, H] with their amplitudes moved to `other` [B or 1, C, n, n] by the share `mix`.
+    """Normalised images [B, C, H, H] with their amplitudes moved to `other` [B or 1, C, n, n] by
+    the share `mix`.
 
     cut: to [0, 1], before they are normalised again.
     """
@@ -51,7 +55,9 @@ def exchanged(
         mean = _mean(pixels)
         made = pixels + (_moved(mean, other, mix) - mean)
     else:
-        spectrum, at = _transformed(pixels), window(x.shape[-1], low)  # [B, C, H, H]
+        # [B, C, H, H]
+        spectrum = _transformed(pixels)
+        at = window(x.shape[-1], low)
         spectrum[..., at, at] = _moved(spectrum[..., at, at], other, mix)
         made = torch.fft.ifft2(torch.fft.ifftshift(spectrum, dim=SIDES), norm="forward").real
     return normalised(made.clamp(0, 1) if cut else made)
@@ -67,7 +73,9 @@ def refuse_features(net: Network, method: str) -> None:
 
 
 def _moved(part: Tensor, other: Tensor, mix: Tensor | float) -> Tensor:
-    """A part of a spectrum with its amplitudes moved to `other`, its phases as they are; 0 has the phase 0."""
+    """A part of a spectrum with its amplitudes moved to `other`, its phases as they are; 0 has the
+    phase 0.
+    """
     own = part.abs()
     return (own + mix * (other - own)) * torch.where(own > 0, part / own.clamp_min(1e-30), 1)
 

@@ -47,9 +47,8 @@ class DenseMean(Local):
         client.scratch["sum"] = torch.zeros_like(client.theta)  # [P]
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        client.scratch["sum"] += (
-            client.layout.flat
-        )  # before the step: of the start, and of every step but the last
+        # before the step: of the start, and of every step but the last
+        client.scratch["sum"] += client.layout.flat
         return super().gradient(net, batch, client)
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
@@ -100,17 +99,23 @@ class LossValley(ScoredModel, Aggregator):
         losses = torch.cat([memory["swad_losses"], loss] if "swad_losses" in memory else [loss])[
             -kept:
         ]  # [W]
-        memory["swad_means"], memory["swad_losses"], memory["swad_model"] = means, losses, now[0]
-        first, last = losses[-self.patience :], losses[-self.overfit :]
+        memory["swad_means"] = means
+        memory["swad_losses"] = losses
+        memory["swad_model"] = now[0]
+        first = losses[-self.patience :]
+        last = losses[-self.overfit :]
         if "swad_limit" not in memory:
             if len(first) < self.patience or first[0] > first.min():
                 return
             memory["swad_limit"] = self.tolerance * first.mean()  # l
-            total, count = means[-self.patience :].double().sum(0), torch.tensor(self.patience)
+            total = means[-self.patience :].double().sum(0)
+            count = torch.tensor(self.patience)
         else:
-            total, count = memory["swad_sum"] + now[0], memory["swad_count"] + 1
+            total = memory["swad_sum"] + now[0]
+            count = memory["swad_count"] + 1
             if len(last) == self.overfit and last.min() > memory["swad_limit"]:
-                total, count = total - means[-self.overfit :].double().sum(0), count - self.overfit
+                total = total - means[-self.overfit :].double().sum(0)
+                count = count - self.overfit
                 memory["swad_ended"] = torch.tensor(True)
         memory["swad_sum"], memory["swad_count"] = total, count  # float64 [P], a scalar
         memory["swad_model"] = (total / count).float()

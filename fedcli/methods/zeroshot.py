@@ -60,10 +60,8 @@ class NoTraining(Local):
         text = net.text_tower()
         net.requires_grad_(False)
         net.tokens = net.backbone.pooled = True
-        net.backbone, net.head = (
-            MeanDirection(net.backbone),
-            ClassTexts(text.plain(), text.logit_scale),
-        )
+        net.backbone = MeanDirection(net.backbone)
+        net.head = ClassTexts(text.plain(), text.logit_scale)
 
     def warning(self, net: Network, rounds: int) -> str:
         return (
