@@ -42,11 +42,9 @@ class NotTrue(Local):
     tau: Annotated[float, "temperature of both softmaxes, > 0"] = 1.0
 
     def warning(self, net: Network, rounds: int) -> str:
-        return (
-            "of two classes only one is not true, so FedNTD is FedAvg"
-            if len(net.class_names) == 2
-            else ""
-        )
+        if len(net.class_names) > 2:
+            return ""
+        return "of two classes only one is not true, so FedNTD is FedAvg"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         # [P] with the client's own statistics under --bn local
@@ -55,8 +53,9 @@ class NotTrue(Local):
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         z = net(batch.x)  # [B, C]
         z_g = logits_of(net, client.scratch["global"], batch.x, client)  # [B, C]
-        kept = not_true(z.shape[1], batch.y)  # [B, C - 1]
-        log_q, log_q_g = ((logits.gather(1, kept) / self.tau).log_softmax(1) for logits in (z, z_g))
+        others = not_true(z.shape[1], batch.y)  # [B, C - 1]
+        log_q = (z.gather(1, others) / self.tau).log_softmax(1)
+        log_q_g = (z_g.gather(1, others) / self.tau).log_softmax(1)
         distance = F.kl_div(log_q, log_q_g, reduction="batchmean", log_target=True)
         return cross_entropy(z, batch.y, client) + self.beta * self.tau**2 * distance
 

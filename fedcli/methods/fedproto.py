@@ -46,10 +46,8 @@ class Prototypes(Local):
             member = F.one_hot(batch.y, client.shard.classes).float()  # [B, C]
             total = total + member.T @ net.features(batch.x)
             n = n + member.sum(0)
-        client.report["feature_sum"], client.report["feature_n"] = (
-            total,
-            n,
-        )  # [C, D], [C]; Eq. 3 is their ratio
+        client.report["feature_sum"] = total  # [C, D]
+        client.report["feature_n"] = n  # [C]; Eq. 3 is their ratio
 
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
@@ -59,10 +57,12 @@ class Prototypes(Local):
         if self.rule == "released":
             total = total / n.clamp_min(1)[:, :, None]
             n = n.clamp_max(1)
-        seen = n.sum(0) > 0  # [C]
-        fresh = total.sum(0) / n.sum(0).clamp_min(1)[:, None]  # [C, D], Eq. 6
-        shared["prototypes"] = torch.where(seen[:, None], fresh, shared.get("prototypes", fresh))
-        shared["prototype_known"] = seen | shared.get("prototype_known", seen)
+        images = n.sum(0)  # [C]
+        present = images > 0  # [C]
+        fresh = total.sum(0) / images.clamp_min(1)[:, None]  # [C, D], Eq. 6
+        old = shared.get("prototypes", fresh)
+        shared["prototypes"] = torch.where(present[:, None], fresh, old)
+        shared["prototype_known"] = present | shared.get("prototype_known", present)
         return theta
 
 

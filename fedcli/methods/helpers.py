@@ -16,6 +16,13 @@ def average(theta: Tensor, weights: Tensor) -> Tensor:
     return weights.to(theta.dtype) @ theta
 
 
+def moved_towards(theta: Tensor, updates: ClientUpdates, shares: Tensor) -> Tensor:
+    """theta + sum_k shares_k (theta_k - theta) of the trained numbers [T]; shares [K]."""
+    t = updates.layout.trainable
+    stay = (1 - shares.sum()).to(theta.dtype)
+    return stay * theta[:t] + average(updates.theta[:, :t], shares)
+
+
 def normalised(shares: Tensor, smallest: float = 0.0) -> Tensor:
     """Shares [N], those below 0 cut off, divided by their sum; uniform where that is not above
     `smallest`.

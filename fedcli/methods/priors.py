@@ -23,9 +23,9 @@ ABSENT = 1e-8  # images of an absent class
 
 
 def offset(kind: str, counts: Tensor, *, tau: float | None = None, absent: str = "floor") -> Tensor:
-    """float32 [C] to be added to the logits of the training loss, from class counts [C] of which
-    one at least is not 0.
+    """float32 [C] to be added to the logits of the training loss, from class counts [C].
 
+    One count at least is not 0.
     tau: strength of fedlc and logit-adjust; None for their defaults.
     absent: of fedlc, "floor" or "mask", which takes absent classes out.
     """
@@ -34,9 +34,13 @@ def offset(kind: str, counts: Tensor, *, tau: float | None = None, absent: str =
     if kind == "bsm":
         return (share + FLOOR).log().float()
     if kind == "fedlc":
-        margin = -(0.5 if tau is None else tau) * n.clamp_min(ABSENT).pow(-0.25)
-        return (margin.masked_fill(n == 0, -torch.inf) if absent == "mask" else margin).float()
+        strength = 0.5 if tau is None else tau
+        margin = -strength * n.clamp_min(ABSENT).pow(-0.25)
+        if absent == "mask":
+            margin = margin.masked_fill(n == 0, -torch.inf)
+        return margin.float()
     if kind == "logit-adjust":
-        scaled = (1.0 if tau is None else tau) * share.log()
+        strength = 1.0 if tau is None else tau
+        scaled = strength * share.log()
         return scaled.masked_fill(n == 0, -torch.inf).float()  # tau = 0 would leave 0 * -inf
     raise ValueError(f"no prior is called {kind!r}")

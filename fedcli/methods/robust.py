@@ -43,7 +43,7 @@ from torch import Tensor
 
 from .contract import Aggregator, ClientUpdates, Tensors
 from .fedavg import Plain
-from .helpers import average, gram
+from .helpers import average, gram, moved_towards
 from .registry import register
 
 Hostile = Annotated[
@@ -167,9 +167,7 @@ class NormClipping(Aggregator):
         factors = torch.where(norms > longest, longest / norms, 1.0)
         moved = updates.base * factors  # [K]
         out = average(updates.theta, updates.base)  # [P], of which the buffers stay
-        t = updates.layout.trainable
-        stay = (1 - moved.sum()).to(theta.dtype)
-        out[:t] = stay * theta[:t] + average(updates.theta[:, :t], moved)
+        out[: updates.layout.trainable] = moved_towards(theta, updates, moved)
         return out, moved / moved.sum()
 
 

@@ -67,17 +67,18 @@ class Controlled(Local):
             gone = client.theta[: client.layout.trainable] - client.layout.params  # x - y_i
             fresh = mine - c + gone / (client.steps * client.lr)  # line 12 (ii) to the letter
         client.memory["control"] = fresh
-        client.report["control_change"] = fresh - (
-            mine if self.control == "uniform" else c
-        )  # line 13
+        old = mine if self.control == "uniform" else c
+        client.report["control_change"] = fresh - old  # line 13
 
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        # [K]
-        p = torch.full_like(weights, 1 / len(weights)) if self.control == "uniform" else weights
-        change = average(updates["control_change"], p) * (len(weights) / updates.roster)  # [T]
-        shared["control"] = shared["control"] + change if "control" in shared else change  # line 17
+        k = len(weights)
+        p = torch.full_like(weights, 1 / k) if self.control == "uniform" else weights  # [K]
+        control = average(updates["control_change"], p) * (k / updates.roster)  # [T]
+        if "control" in shared:
+            control = shared["control"] + control  # line 17
+        shared["control"] = control
         return theta
 
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ..seeds import derive
+from .helpers import normalised
 
 SIDE = 5  # the map is SIDE x SIDE
 WIDTH = 1024  # numbers that stand for a model
@@ -35,16 +36,19 @@ def projection(size: int, seed: int, device: torch.device) -> tuple[Tensor, Tens
     matrix would be WIDTH x T.
     """
     if size <= WIDTH:
-        return torch.arange(size, device=device), torch.ones(size, dtype=torch.int8, device=device)
-    draw = torch.Generator().manual_seed(derive("sketch", seed))
-    bucket = torch.randint(WIDTH, (size,), generator=draw)
-    sign = 2 * torch.randint(2, (size,), generator=draw, dtype=torch.int8) - 1
+        bucket = torch.arange(size)
+        sign = torch.ones(size, dtype=torch.int8)
+    else:
+        draw = torch.Generator().manual_seed(derive("sketch", seed))
+        bucket = torch.randint(WIDTH, (size,), generator=draw)
+        sign = 2 * torch.randint(2, (size,), generator=draw, dtype=torch.int8) - 1
     return bucket.to(device), sign.to(device)
 
 
 def sketch(x: Tensor, bucket: Tensor, sign: Tensor) -> Tensor:
     """x [T] as float64 [min(T, WIDTH)]."""
-    short = torch.zeros(min(len(x), WIDTH), dtype=torch.float64, device=x.device)
+    size = min(len(x), WIDTH)
+    short = torch.zeros(size, dtype=torch.float64, device=x.device)
     return short.index_add_(0, bucket, x.double() * sign)
 
 
@@ -53,45 +57,59 @@ def similarity(x: Tensor, to: Tensor) -> Tensor:
     x = x.double()
     to = to.double()
     length = x.norm() * to.norm()
-    return (1 + (x @ to / length).clamp(-1, 1)) / 2 if length > 0 else torch.full_like(length, 0.5)
+    if length == 0:
+        return torch.full_like(length, 0.5)
+    cosine = (x @ to / length).clamp(-1, 1)
+    return (1 + cosine) / 2
 
 
 def start(x: Tensor, seed: int) -> Tensor:
     """The first map [M, D]: the clients x [K, D] assigned to the neurons one after another, plus
     noise.
     """
+    m = SIDE * SIDE
     draw = torch.Generator().manual_seed(derive("som", seed))
-    noise = torch.randn(SIDE * SIDE, x.shape[1], generator=draw, dtype=torch.float64)
-    return x[torch.arange(SIDE * SIDE) % len(x)] + NOISE * x.square().mean().sqrt() * noise
+    noise = torch.randn(m, x.shape[1], generator=draw, dtype=torch.float64)
+    assigned = x[torch.arange(m) % len(x)]
+    size = x.square().mean().sqrt()
+    return assigned + NOISE * size * noise
 
 
 def order(rows: Tensor, roster: int, *, seed: int, round: int) -> Tensor:
-    """Places of the round's clients, in the order in which the map meets them."""
+    """Positions of the round's clients, in the order in which the map meets them."""
     draw = torch.Generator().manual_seed(derive("som-order", seed, round))
-    return torch.randperm(roster, generator=draw)[rows].argsort()
+    ranks = torch.randperm(roster, generator=draw)
+    return ranks[rows].argsort()
 
 
-def train(neurons: Tensor, x: Tensor, similarity: Tensor, round: int) -> Tensor:
-    """The map [M, D] after clients x [K, D] with their similarity [K], in this order; round counts
-    from 1.
+def train(neurons: Tensor, x: Tensor, similarity: Tensor, t: int) -> Tensor:
+    """The map [M, D] after clients x [K, D] with their similarity [K], in this order.
+
+    t: the round, from 1.
     """
-    sigma = max(2 * math.exp(-0.1 * (round - 1)), 0.5)
-    rate = max(0.5 * math.exp(-0.1 * (round - 1)), 0.05)
-    position = torch.cartesian_prod(torch.arange(SIDE), torch.arange(SIDE)).double()  # [M, 2]
+    decay = math.exp(-0.1 * (t - 1))
+    sigma = max(2 * decay, 0.5)
+    rate = max(0.5 * decay, 0.05)
+    side = torch.arange(SIDE)
+    position = torch.cartesian_prod(side, side).double()  # [M, 2]
     for client, s in zip(x, similarity):
-        nearest = (neurons - client).square().sum(1).argmin()  # the first of equals
-        across = (position - position[nearest]).square().sum(1)  # [M] squared distance on the grid
-        neurons = neurons + (rate * s * torch.exp(-across / (2 * sigma**2)))[:, None] * (
-            client - neurons
-        )
+        nearest = squared(neurons, client).argmin()  # the first of equals
+        across = squared(position, position[nearest])  # [M] on the grid
+        pull = rate * s * torch.exp(-across / (2 * sigma**2))  # [M]
+        neurons = neurons + pull[:, None] * (client - neurons)
     return neurons
+
+
+def squared(points: Tensor, point: Tensor) -> Tensor:
+    """Squared distances [M] of points [M, D] from one [D]."""
+    return (points - point).square().sum(1)
 
 
 def nearness(neurons: Tensor, x: Tensor) -> Tensor:
     """kappa [K] in (0, 1]: how near clients x [K, D] are to the map [M, D]; 1 where all distances
     are 0.
     """
-    distance = torch.stack([(neurons - client).square().sum(1) for client in x])  # [K, M]
+    distance = torch.stack([squared(neurons, client) for client in x])  # [K, M]
     middle = distance.quantile(0.5)
     if middle <= 0:  # more than half of all are on the spot: no scale for the rest
         return torch.ones(len(x), dtype=torch.float64)
@@ -104,10 +122,7 @@ def shares(weight: Tensor, *, temperature: float, floor: float) -> Tensor:
     temperature: 1 is in proportion; more evens out, less sharpens.
     floor: what is shared out evenly beforehand.
     """
-    tempered = (weight / weight.max().clamp_min(1e-300)) ** (1 / temperature)
-    share = (
-        tempered / tempered.sum()
-        if tempered.sum() > 0
-        else torch.full_like(weight, 1 / len(weight))
-    )
-    return floor / len(weight) + (1 - floor) * share
+    count = len(weight)
+    scaled = weight / weight.max().clamp_min(1e-300)
+    share = normalised(scaled ** (1 / temperature))
+    return floor / count + (1 - floor) * share

@@ -37,9 +37,12 @@ def window(side: int, low: float) -> slice:
 
 
 def amplitudes(x: Tensor, low: float) -> Tensor:
-    """Of normalised images [B, C, H, H]: float32 [B, C, n, n]."""
+    """Amplitudes float32 [B, C, n, n] of normalised images [B, C, H, H]."""
     pixels = to_pixels(x)
-    return (_mean(pixels) if _mean_alone(pixels, low) else _low(_transformed(pixels), low)).abs()
+    if _mean_alone(pixels, low):
+        return _mean(pixels).abs()
+    square = window(x.shape[-1], low)
+    return _transformed(pixels)[..., square, square].abs()
 
 
 def exchanged(
@@ -53,36 +56,37 @@ def exchanged(
     pixels = to_pixels(x)
     if _mean_alone(pixels, low):  # needs no transform, which ONNX does not know
         mean = _mean(pixels)
-        made = pixels + (_moved(mean, other, mix) - mean)
+        pixels = pixels + (_moved(mean, other, mix) - mean)
     else:
-        # [B, C, H, H]
-        spectrum = _transformed(pixels)
-        at = window(x.shape[-1], low)
-        spectrum[..., at, at] = _moved(spectrum[..., at, at], other, mix)
-        made = torch.fft.ifft2(torch.fft.ifftshift(spectrum, dim=SIDES), norm="forward").real
-    return normalised(made.clamp(0, 1) if cut else made)
+        spectrum = _transformed(pixels)  # [B, C, H, H]
+        square = window(x.shape[-1], low)
+        spectrum[..., square, square] = _moved(spectrum[..., square, square], other, mix)
+        unshifted = torch.fft.ifftshift(spectrum, dim=SIDES)
+        pixels = torch.fft.ifft2(unshifted, norm="forward").real
+    if cut:
+        pixels = pixels.clamp(0, 1)
+    return normalised(pixels)
 
 
 def refuse_features(net: Network, method: str) -> None:
     """Raises UsageError where the network would not see images as they are."""
     if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
-        raise UsageError(
-            f"{method} changes images, of which a frozen backbone sees one view",
-            "train the backbone too",
-        )
+        problem = f"{method} changes images, of which a frozen backbone sees one view"
+        raise UsageError(problem, "train the backbone too")
 
 
 def _moved(part: Tensor, other: Tensor, mix: Tensor | float) -> Tensor:
     """A part of a spectrum with its amplitudes moved to `other`, its phases as they are; 0 has the
     phase 0.
     """
-    own = part.abs()
-    return (own + mix * (other - own)) * torch.where(own > 0, part / own.clamp_min(1e-30), 1)
+    amplitude = part.abs()
+    phase = torch.where(amplitude > 0, part / amplitude.clamp_min(1e-30), 1)
+    return (amplitude + mix * (other - amplitude)) * phase
 
 
 def _mean_alone(pixels: Tensor, low: float) -> bool:
-    at = window(pixels.shape[-1], low)
-    return at.stop - at.start == 1
+    square = window(pixels.shape[-1], low)
+    return square.stop - square.start == 1
 
 
 def _mean(pixels: Tensor) -> Tensor:
@@ -91,9 +95,5 @@ def _mean(pixels: Tensor) -> Tensor:
 
 
 def _transformed(pixels: Tensor) -> Tensor:
-    return torch.fft.fftshift(torch.fft.fft2(pixels, norm="forward"), dim=SIDES)
-
-
-def _low(spectrum: Tensor, low: float) -> Tensor:
-    at = window(spectrum.shape[-1], low)
-    return spectrum[..., at, at]
+    spectrum = torch.fft.fft2(pixels, norm="forward")
+    return torch.fft.fftshift(spectrum, dim=SIDES)

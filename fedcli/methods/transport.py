@@ -44,9 +44,9 @@ def transport_plan(cost: Tensor, mass: float, eps: float) -> Tensor:
     eps: strength of the entropy, in units of cost, > 0.
     """
     patches, prompts = cost.shape[-2:]
-    c = (
-        cost if cost.dtype == torch.float64 else cost.float()
-    ).mT.contiguous()  # [..., N, M], sums are along M
+    if cost.dtype != torch.float64:
+        cost = cost.float()
+    c = cost.mT.contiguous()  # [..., N, M], sums are along M
     k = (c.amin(-1, keepdim=True) - c) / eps  # log K
     room = log_room(mass, patches).to(k)
     log_v = k.new_zeros(*k.shape[:-1], 1)  # [..., N, 1]
@@ -55,7 +55,8 @@ def transport_plan(cost: Tensor, mass: float, eps: float) -> Tensor:
         log_sent += log_scale(log_sent, room)
         log_u = (-math.log(patches) - log_sent).clamp_max_(0.0)
         before = log_v
-        log_v = math.log(mass / prompts) - torch.logsumexp(k + log_u, -1, keepdim=True)
+        log_received = torch.logsumexp(k + log_u, -1, keepdim=True)  # [..., N, 1] log K^T u
+        log_v = math.log(mass / prompts) - log_received
         if turn % BETWEEN_CHECKS == 0 and (log_v - before).abs().amax() <= TOLERANCE:
             break
     return (k + log_u + log_v).exp().mT
@@ -68,15 +69,15 @@ def log_scale(log_sent: Tensor, room: Tensor) -> Tensor:
     piece, drawn on, lies above it, so that it asks for too small a factor; the largest answer is
     the right piece's.
     """
-    rest = torch.logcumsumexp(
-        log_sent.sort(-1).values, -1
-    )  # [..., M] of the patches up to here, the least first
+    rising = log_sent.sort(-1).values
+    rest = torch.logcumsumexp(rising, -1)  # [..., M] of the patches up to each, the least first
     return (room - rest).amax(-1, keepdim=True)
 
 
 def log_room(mass: float, patches: int) -> Tensor:
     """float64 [M]: log of the mass left for the i least patches, i from 1 to M, when all others are
-    full.
+    full; -inf where none is left.
     """
-    rows = mass * patches - torch.arange(patches - 1, -1, -1, dtype=torch.float64)
-    return torch.where(rows > 1e-6, rows / patches, 0.0).log()  # none left: -inf
+    full = torch.arange(patches - 1, -1, -1, dtype=torch.float64)
+    rows = mass * patches - full
+    return torch.where(rows > 1e-6, rows / patches, 0.0).log()
