@@ -51,7 +51,7 @@ class Still(Local):
 
 
 @dataclass(frozen=True)
-class Calibrated(ContinuesRun, Aggregator):
+class ByVirtualFeatures(ContinuesRun, Aggregator):
     """A classifier trained on virtual features."""
 
     cost = "it continues a finished run"
@@ -125,7 +125,7 @@ def of_all(n: Tensor, means: Tensor, covariances: Tensor) -> tuple[Tensor, Tenso
 register(
     "ccvr",
     Still(),
-    Calibrated(),
+    ByVirtualFeatures(),
     label="CCVR",
     about="after a finished run: a classifier trained on features drawn from Gaussians of each class",
     families="rare",

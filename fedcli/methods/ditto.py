@@ -27,7 +27,7 @@ from .solvers import Solver
 
 @dataclass(frozen=True)
 class BesideTheGlobal(Local):
-    """A step of something personal before each plain step, of which the plain one notices nothing."""
+    """A personal step before each plain step, of which the plain one notices nothing."""
 
     works_without_server = False
 
@@ -59,8 +59,9 @@ class TwoTracks(BesideTheGlobal):
     solver: Annotated[Literal["adam", "sgd"], "optimizer of the personal model"] = "adam"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        # [P] v_i
-        model = client.memory["model"].clone() if "model" in client.memory else client.layout.read()
+        model = client.layout.read()  # [P] v_i
+        if "model" in client.memory:
+            model = client.memory["model"].clone()
         moving = nn.Parameter(model[: client.layout.trainable])  # a view of it
         solver = Solver(self.solver, [moving], client.lr)
         client.scratch.update(model=model, moving=moving, solver=solver)

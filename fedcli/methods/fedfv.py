@@ -36,7 +36,7 @@ from .registry import register
 
 
 @dataclass(frozen=True)
-class Projected(LossBefore):
+class WithoutConflicts(LossBefore):
     """The mean of updates freed of conflicts."""
 
     needs = "updates"
@@ -165,7 +165,7 @@ def length(c: Tensor, g: Tensor) -> Tensor:
 register(
     "fedfv",
     Plain(),
-    Projected(),
+    WithoutConflicts(),
     label="FedFV",
     about="updates lose what conflicts with other clients' updates",
     families="hospital",

@@ -144,8 +144,8 @@ def noisy_clients(losses: Tensor, images: Tensor) -> Tensor:
     n = images.cpu()
     means = np.where(n > 0, losses.cpu() / n.clamp_min(1), np.nan)  # [K, C]
     missing = np.isnan(means)
-    finite = np.where(missing, np.inf, means).min(0)  # [C]
-    lowest = np.where(missing.all(0), 0.0, finite)  # [C]
+    lowest = np.where(missing, np.inf, means).min(0)  # [C]
+    lowest = np.where(np.isfinite(means).any(0), lowest, 0.0)
     means = np.where(missing, lowest, means)
     least = means.min(0)
     span = means.max(0) - least

@@ -44,12 +44,15 @@ class TransportHead(nn.Module):
 
     def __init__(self, prompts: "PromptHead", tau: float, eps: float):
         super().__init__()
-        self.prompts, self.tau, self.eps = prompts, tau, eps
+        self.prompts = prompts
+        self.tau = tau
+        self.eps = eps
 
     def forward(self, tokens: Tensor) -> Tensor:
         similarity = self.prompts.similarity(tokens)  # [B, S, C, M, N]
         plan = transport_plan(1 - similarity.detach(), self.tau, self.eps)
-        return self.prompts.scale * (plan * similarity).sum((-2, -1)).mean(1)
+        matched = (plan * similarity).sum((-2, -1))  # [B, S, C]
+        return self.prompts.scale * matched.mean(1)
 
 
 @dataclass(frozen=True)

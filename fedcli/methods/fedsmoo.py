@@ -52,9 +52,9 @@ class SmoothAndConsistent(Drifting):
         loss = Local.gradient(self, net, batch, client)
         start = layout.params.clone()  # [T]
         u = layout.grad - dual - common  # [T]
-        own = self.rho * u / (u.norm() + 1e-7)  # s_i
-        layout.params.add_(own)
-        dual.add_(own - common)
+        perturbation = self.rho * u / (u.norm() + 1e-7)  # s_i
+        layout.params.add_(perturbation)
+        dual.add_(perturbation - common)
         layout.zero_grad()
         with still_batchnorm(net):
             Local.gradient(self, net, batch, client)  # g~
@@ -64,7 +64,9 @@ class SmoothAndConsistent(Drifting):
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
         super().on_round_end(net, client)
-        client.report["dual"] = client.memory["dual"] = client.scratch["dual"].clone()
+        dual = client.scratch["dual"].clone()
+        client.report["dual"] = dual
+        client.memory["dual"] = dual
 
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors

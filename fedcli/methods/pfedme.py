@@ -43,8 +43,11 @@ class Envelope(Local):
 
     def extend(self, net: Network) -> None:
         if self.inner_lr * self.strength >= 2:
-            what = f"inner_lr {self.inner_lr:g} times strength {self.strength:g} is not below 2: models diverge"
-            raise UsageError(what, f"--set inner_lr={0.75 / self.strength:.2g}")
+            problem = (
+                f"inner_lr {self.inner_lr:g} times strength {self.strength:g} "
+                "is not below 2: models diverge"
+            )
+            raise UsageError(problem, f"--set inner_lr={0.75 / self.strength:.2g}")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.scratch["personal"] = client.layout.params.clone()  # [T] theta
@@ -57,7 +60,8 @@ class Envelope(Local):
             layout.params.copy_(theta)
             layout.zero_grad()
             loss = super().gradient(net, batch, client)
-            theta -= self.inner_lr * (layout.grad + self.strength * (theta - w))  # Alg. 1, step 7
+            slope = layout.grad + self.strength * (theta - w)  # [T]
+            theta -= self.inner_lr * slope  # Alg. 1, step 7
         layout.params.copy_(w)
         layout.grad.copy_(self.strength * (w - theta))  # step 8, without its length
         return loss

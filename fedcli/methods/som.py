@@ -57,10 +57,10 @@ def similarity(x: Tensor, to: Tensor) -> Tensor:
     x = x.double()
     to = to.double()
     length = x.norm() * to.norm()
-    if length == 0:
-        return torch.full_like(length, 0.5)
-    cosine = (x @ to / length).clamp(-1, 1)
-    return (1 + cosine) / 2
+    if length > 0:
+        cosine = (x @ to / length).clamp(-1, 1)
+        return (1 + cosine) / 2
+    return torch.full_like(length, 0.5)
 
 
 def start(x: Tensor, seed: int) -> Tensor:
