@@ -1,4 +1,6 @@
-"""The factors of low-rank adapters in theta, see models/adapted.py, and the average of their products."""
+"""The factors of low-rank adapters in theta, see models/adapted.py, and the average of their
+products.
+"""
 
 from dataclasses import dataclass
 
@@ -18,18 +20,27 @@ class Roles:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.A, self.B, self.S) if name)
+        """The names of the factors that it has."""
+        return (self.A, self.B, self.S) if self.S else (self.A, self.B)
 
 
 def roles(layout: Layout) -> list[Roles]:
     """Every adapter of a network, by the names of its factors and never by their shapes."""
-    stems = [name.removesuffix(".A") for name in layout.shapes if name.endswith(".A")]
-    return [Roles(f"{k}.A", f"{k}.B", f"{k}.S" if f"{k}.S" in layout.shapes else "") for k in stems]
+    adapters = []
+    for name in layout.shapes:
+        if name.endswith(".A"):
+            stem = name.removesuffix(".A")
+            s = f"{stem}.S"
+            adapters.append(Roles(name, f"{stem}.B", s if s in layout.shapes else ""))
+    return adapters
 
 
 @dataclass(frozen=True)
 class Factors:
-    """One adapter of several models. S [K, G, r] is all 1 where it has none and has G = 1 where groups share it."""
+    """One adapter of several models.
+
+    S is all 1 where the adapter has none, and has G = 1 where groups share it.
+    """
 
     A: Tensor  # [K, in, r]
     S: Tensor  # [K, G, r]
@@ -41,38 +52,45 @@ def product_mean(
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
     """The average of the products A diag(S) B, brought back to their rank r.
 
-    The singular vectors are those of the average over models, by `weights` [K], of A diag(mean over groups of S) B. A
-    group's own average, by `by_group` [K, G], has off-diagonal entries in their basis, which are lost.
-    Returns (A [in, r], S [G, r], B [r, out]) and the squared norms (lost, whole) summed over groups. B has rows of the
-    length it starts with, sqrt(out), and S the mean size of the models', so that the next gradients keep their size.
+    The singular vectors are those of the average over models, by `weights` [K], of A diag(mean over
+    groups of S) B. A group's own average, by `by_group` [K, G], has off-diagonal entries in their
+    basis, which are lost. Returns (A [in, r], S [G, r], B [r, out]) and the squared norms (lost,
+    whole) summed over groups. B has rows of the length it starts with, sqrt(out), and S the mean
+    size of the models', so that the next gradients keep their size.
     """
-    a, s, b = models.A.double(), models.S.double(), models.B.double()
+    a = models.A.double()
+    s = models.S.double()
+    b = models.B.double()
     rank, outputs = b.shape[1:]
-    left, a = torch.linalg.qr(a.movedim(0, 1).flatten(1))  # [in, p], [p, K r]
-    right, b = torch.linalg.qr(b.flatten(0, 1).T)  # [out, q], [q, K r]
+    inputs_basis, a = torch.linalg.qr(a.movedim(0, 1).flatten(1))  # [in, p], [p, K r]
+    outputs_basis, b = torch.linalg.qr(b.flatten(0, 1).T)  # [out, q], [q, K r]
 
     def core(terms: Tensor) -> Tensor:
         """sum over models of A diag(terms) B within the two bases: [..., K, r] -> [..., p, q]."""
-        return (a * terms.flatten(-2)[..., None, :]) @ b.T
+        scaled = a * terms.flatten(-2)[..., None, :]
+        return scaled @ b.T
 
-    u, sigma, v = torch.linalg.svd(core(weights[:, None] * s.mean(1)), full_matrices=False)
-    u, sigma, v = (
-        _to_rank(u.T, rank).T,
-        _to_rank(sigma, rank),
-        _to_rank(v, rank),
-    )  # [p, r], [r], [r, q]
-    groups = core((by_group[..., None] * s).movedim(1, 0))  # [G, p, q]
-    within = torch.einsum("pr,gpq,rq->gr", u, groups, v)  # [G, r] the diagonals
+    shared = weights[:, None] * s.mean(1)  # [K, r]
+    u, sigma, v = torch.linalg.svd(core(shared), full_matrices=False)
+    u = _to_rank(u.T, rank).T  # [p, r]
+    sigma = _to_rank(sigma, rank)  # [r]
+    v = _to_rank(v, rank)  # [r, q]
+    by_model = by_group[..., None] * s  # [K, G, r]
+    groups = core(by_model.movedim(1, 0))  # [G, p, q]
+    diagonals = torch.einsum("pr,gpq,rq->gr", u, groups, v)  # [G, r]
     size = s.abs().mean().clamp_min(1e-6)  # of nothing but zeros
     alive = sigma > 1e-9 * sigma[0]  # a direction that is not there starts afresh: A = 0, S = size
-    new_s = torch.where(alive, size * within / sigma.where(alive, torch.ones_like(sigma)), size)
-    new_a = (left @ u) * (sigma * alive / (size * outputs**0.5))
-    new_b = v @ right.T * outputs**0.5
+    divisor = sigma.where(alive, torch.ones_like(sigma))
+    new_s = torch.where(alive, size * diagonals / divisor, size)
+    new_a = (inputs_basis @ u) * (sigma * alive / (size * outputs**0.5))
+    new_b = v @ outputs_basis.T * outputs**0.5
     whole = groups.square().sum()
-    return (new_a, new_s, new_b), (whole - (within * alive).square().sum(), whole)
+    lost = whole - (diagonals * alive).square().sum()
+    return (new_a, new_s, new_b), (lost, whole)
 
 
 def _to_rank(values: Tensor, rank: int) -> Tensor:
     """The first `rank` entries, zeros after the last one: a layer may be narrower than its adapter."""
-    kept = values[:rank]
-    return torch.cat([kept, kept.new_zeros(rank - len(kept), *kept.shape[1:])])
+    entries = values[:rank]
+    zeros = entries.new_zeros(rank - len(entries), *entries.shape[1:])
+    return torch.cat([entries, zeros])

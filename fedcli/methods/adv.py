@@ -72,7 +72,8 @@ class Adversarial(LinearHeadOnly, Local):
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         growth = 1.0
         if self.schedule == "growing":
-            growth = 2 / (1 + math.exp(-10 * (client.round - 1) / client.rounds)) - 1  # Eq. 14
+            decay = math.exp(-10 * (client.round - 1) / client.rounds)
+            growth = 2 / (1 + decay) - 1  # Eq. 14
         groups = client.shard.groups[self.group_attribute(net)]
         client.per_image["groups"] = groups
         client.scratch["strength"] = client.theta.new_tensor(self.strength * growth)
@@ -80,11 +81,12 @@ class Adversarial(LinearHeadOnly, Local):
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         features = net.features(batch.x)  # [B, D]
         groups = batch.per_image["groups"]  # [B]
-        guesses = net.adversary(Reversed.apply(features, client.scratch["strength"]))  # [B, G]
-        each = F.cross_entropy(guesses, groups.clamp_min(0), reduction="none") * (
-            groups >= 0
-        )  # [B]
-        return cross_entropy(net.head(features), batch.y, client) + each.mean()  # Eq. 4
+        reversed_features = Reversed.apply(features, client.scratch["strength"])
+        guesses = net.adversary(reversed_features)  # [B, G]
+        losses = F.cross_entropy(guesses, groups.clamp_min(0), reduction="none")  # [B]
+        losses = losses * (groups >= 0)
+        supervised = cross_entropy(net.head(features), batch.y, client)
+        return supervised + losses.mean()  # Eq. 4
 
 
 register(

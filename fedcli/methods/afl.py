@@ -53,13 +53,13 @@ class Agnostic(SubsetTraining, LossBefore):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        loss, rows = updates["loss_before"].double(), updates.rows  # [K], [K]
+        loss = updates["loss_before"].double()  # [K]
+        rows = updates.rows  # [K]
         if self.rule == "released":
             weights = worst(loss, rows).double()
             return average(updates.theta, weights), weights
         dual = by_row(memory, "lambda", updates, 1 / updates.roster)  # [N]
-        here = dual[rows]
-        weights = normalised(here)
+        weights = normalised(dual[rows])
         dual[rows] += self.gamma * loss
         memory["lambda"] = project_to_simplex(dual)  # Alg. 1, the step on lambda
         return average(updates.theta, weights), weights
@@ -67,15 +67,17 @@ class Agnostic(SubsetTraining, LossBefore):
 
 def worst(loss: Tensor, rows: Tensor) -> Tensor:
     """bool [K]: the largest loss, and of equals the first in the roster."""
-    first = rows.where(loss == loss.max(), rows.max() + 1).argmin()
-    return torch.arange(len(rows), device=rows.device) == first
+    chosen = rows.where(loss == loss.max(), rows.max() + 1).argmin()
+    return torch.arange(len(rows), device=rows.device) == chosen
 
 
 def project_to_simplex(v: Tensor) -> Tensor:
     """The nearest point to v [N] with entries >= 0 and sum 1."""
     falling = v.cpu().sort(descending=True).values  # a sum along CUDA has no fixed order
     excess = (falling.cumsum(0) - 1) / torch.arange(1, len(v) + 1)
-    return (v - excess[(falling > excess).sum() - 1].to(v.device)).clamp_min(0)
+    above = (falling > excess).sum()
+    shift = excess[above - 1].to(v.device)
+    return (v - shift).clamp_min(0)
 
 
 register(

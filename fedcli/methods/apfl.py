@@ -45,44 +45,43 @@ class Mixed(BesideTheGlobal):
     solver: Annotated[Literal["adam", "sgd"], "optimizer of the client's own part"] = "adam"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        own = client.memory.get("own_part", client.layout.params).clone()  # [T] v
-        alpha = client.memory.get("alpha", own.new_tensor(self.alpha))  # a scalar
-        buffers = (
-            client.memory["model"][len(own) :]
-            if "model" in client.memory
-            else client.layout.buffers
-        )
-        moving = nn.Parameter(own)
-        client.scratch.update(
-            moving=moving,
-            alpha=alpha,
-            buffers=buffers.clone(),
-            first=True,
-            solver=Solver(self.solver, [moving], client.lr),
-        )
+        memory = client.memory
+        scratch = client.scratch
+        v = memory.get("own_part", client.layout.params).clone()  # [T]
+        buffers = client.layout.buffers
+        if "model" in memory:
+            buffers = memory["model"][len(v) :]
+        moving = nn.Parameter(v)
+        scratch["moving"] = moving
+        scratch["alpha"] = memory.get("alpha", v.new_tensor(self.alpha))  # a scalar
+        scratch["buffers"] = buffers.clone()
+        scratch["first"] = True
+        scratch["solver"] = Solver(self.solver, [moving], client.lr)
 
     def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
-        layout, scratch, own = client.layout, client.scratch, client.scratch["moving"]
-        difference = own.detach() - layout.params  # [T] v - w
+        layout = client.layout
+        scratch = client.scratch
+        v = scratch["moving"]
+        difference = v.detach() - layout.params  # [T] v - w
         layout.params.add_(scratch["alpha"] * difference)
         layout.buffers.copy_(scratch["buffers"])
         Local.gradient(self, net, batch, client)  # of the mixture
         scratch["buffers"].copy_(layout.buffers)
-        own.grad = scratch["alpha"] * layout.grad  # Alg. 1, v
+        v.grad = scratch["alpha"] * layout.grad  # Alg. 1, v
         if self.adaptive and scratch["first"]:
-            moved = scratch["alpha"] - client.lr * (difference @ layout.grad)  # Alg. 1, alpha
+            slope = difference @ layout.grad
+            moved = scratch["alpha"] - client.lr * slope  # Alg. 1, alpha
             scratch["alpha"] = moved.clamp(0, 1)
         scratch["first"] = False
         scratch["solver"].step()
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
-        own, alpha = client.scratch["moving"].detach(), client.scratch["alpha"]
-        mixture = client.layout.params + alpha * (
-            own - client.layout.params
-        )  # [T] Alg. 1, the mixture
-        client.memory.update(
-            own_part=own, alpha=alpha, model=torch.cat([mixture, client.scratch["buffers"]])
-        )
+        w = client.layout.params
+        v = client.scratch["moving"].detach()
+        alpha = client.scratch["alpha"]
+        mixture = w + alpha * (v - w)  # [T] Alg. 1, the mixture
+        model = torch.cat([mixture, client.scratch["buffers"]])
+        client.memory.update(own_part=v, alpha=alpha, model=model)
 
 
 register(

@@ -51,7 +51,7 @@ class Still(Local):
 
 
 @dataclass(frozen=True)
-class Calibrated(ContinuesRun, Aggregator):
+class ByVirtualFeatures(ContinuesRun, Aggregator):
     """A classifier trained on virtual features."""
 
     cost = "it continues a finished run"
@@ -65,76 +65,67 @@ class Calibrated(ContinuesRun, Aggregator):
     @torch.no_grad()
     def measure_global(self, net: Network, client: ClientRound) -> None:
         net.eval()
-        z = torch.cat([net.features(batch.x) for batch in client.shard.in_order()])  # [N, D]
-        means, covariances = torch.zeros(client.shard.classes, z.shape[1]).to(z), []
-        for c in range(client.shard.classes):
-            theirs = z[client.shard.y == c]  # [n_kc, D]
-            means[c] = theirs.sum(0) / max(len(theirs), 1)
+        shard = client.shard
+        z = torch.cat([net.features(batch.x) for batch in shard.in_order()])  # [N, D]
+        means = torch.zeros(shard.classes, z.shape[1]).to(z)  # [C, D]
+        covariances = []
+        for c in range(shard.classes):
+            theirs = z[shard.y == c]  # [n_kc, D]
+            n = len(theirs)
+            means[c] = theirs.sum(0) / max(n, 1)
             centred = theirs - means[c]
-            covariances.append(centred.T @ centred / max(len(theirs) - 1, 1))  # [D, D] S_kc
-        client.report.update(
-            class_images=client.shard.class_counts,
-            class_means=means,
-            class_covariances=torch.stack(covariances),
-        )  # [C], [C, D], [C, D, D]
+            covariances.append(centred.T @ centred / max(n - 1, 1))  # [D, D] S_kc
+        client.report["class_images"] = shard.class_counts  # [C]
+        client.report["class_means"] = means
+        client.report["class_covariances"] = torch.stack(covariances)  # [C, D, D]
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        mean, covariance, seen = of_all(
-            *(
-                updates[name].double()
-                for name in ("class_images", "class_means", "class_covariances")
-            )
-        )
-        virtual = self.draws(
-            mean, covariance, derive("ccvr features", updates.seed, updates.round)
-        )  # [C, M, D]
+        n = updates["class_images"].double()  # [K, C]
+        means = updates["class_means"].double()  # [K, C, D]
+        covariances = updates["class_covariances"].double()  # [K, C, D, D]
+        mean, covariance, present = of_all(n, means, covariances)
+        seed = derive("ccvr features", updates.seed, updates.round)
+        virtual = self.draws(mean, covariance, seed).float()  # [C, M, D]
+        seed = derive("ccvr head", updates.seed, updates.round)
         head = trained_head(
-            virtual.float(),
-            seen,
-            derive("ccvr head", updates.seed, updates.round),
-            epochs=self.epochs,
-            batch=self.batch,
-            lr=self.head_lr,
+            virtual, present, seed, epochs=self.epochs, batch=self.batch, lr=self.head_lr
         )
         index = head_index(updates.layout)  # [C, D+1]
         return theta.index_copy(0, index.flatten(), head.flatten()), updates.base
 
     def draws(self, mean: Tensor, covariance: Tensor, seed: int) -> Tensor:
         """Virtual features [C, M, D] of the Gaussians [C, D], [C, D, D]."""
-        noise = torch.randn(
-            len(mean),
-            self.features,
-            mean.shape[1],
-            generator=torch.Generator().manual_seed(seed),
-            dtype=torch.float64,
-        )
+        shape = len(mean), self.features, mean.shape[1]
+        stream = torch.Generator().manual_seed(seed)
+        noise = torch.randn(shape, generator=stream, dtype=torch.float64)
         values, vectors = torch.linalg.eigh(covariance)  # [C, D], [C, D, D]
-        root = (
-            vectors * values.clamp_min(0).sqrt()[:, None]
-        ) @ vectors.mT  # symmetric, so that no sign is left open
+        scaled = vectors * values.clamp_min(0).sqrt()[:, None]
+        root = scaled @ vectors.mT  # symmetric, so that no sign is left open
         return mean[:, None] + noise.to(mean.device) @ root
 
 
 def of_all(n: Tensor, means: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean [C, D] and covariance [C, D, D] of each class over all clients, and which classes there are, bool [C].
+    """Mean [C, D] and covariance [C, D, D] of each class over all clients; bool [C], True for a
+    class that has an image.
 
     From n [K, C], means [K, C, D] and covariances [K, C, D, D].
     """
     total = n.sum(0)  # [C] N_c
-    mean = (n[:, :, None] * means).sum(0) / total.clamp_min(1)[:, None]  # mu_c
-    within = (n - 1).clamp_min(0)[:, :, None, None] * covariances
-    between = torch.einsum(
-        "kc,kcd,kce->cde", n, means - mean, means - mean
-    )  # the two last terms of S_c, centred
-    return mean, (within.sum(0) + between) / (total - 1).clamp_min(1)[:, None, None], total > 0
+    weighted = n[:, :, None] * means  # [K, C, D]
+    mean = weighted.sum(0) / total.clamp_min(1)[:, None]  # mu_c
+    inside = (n - 1).clamp_min(0)[:, :, None, None] * covariances
+    apart = means - mean
+    between = torch.einsum("kc,kcd,kce->cde", n, apart, apart)  # last two terms of S_c, centred
+    freedom = (total - 1).clamp_min(1)[:, None, None]
+    return mean, (inside.sum(0) + between) / freedom, total > 0
 
 
 register(
     "ccvr",
     Still(),
-    Calibrated(),
+    ByVirtualFeatures(),
     label="CCVR",
     about="after a finished run: a classifier trained on features drawn from Gaussians of each class",
     families="rare",

@@ -34,10 +34,15 @@ from .helpers import average
 from .mixins import LinearHeadOnly, ScoredModel
 from .registry import register
 
+# of the gradients of a classifier's weight [C, C, D] and bias [C, C], by class
+Directions = tuple[Tensor, Tensor]
+
 
 @dataclass(frozen=True)
 class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
-    """Average the models; then match features to class gradients and train a classifier on them for scoring."""
+    """Average the models; then match features to class gradients and train a classifier on them for
+    scoring.
+    """
 
     cost = {"forward": 1}
     needs = "sums"
@@ -56,7 +61,8 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
     @torch.no_grad()
     def measure_global(self, net: Network, client: ClientRound) -> None:
         net.eval()
-        head = client.shared.get("creff_head", client.theta[head_index(client.layout)])  # [C, D+1]
+        received = client.theta[head_index(client.layout)]
+        head = client.shared.get("creff_head", received)  # [C, D+1]
         f = torch.cat([net.features(batch.x) for batch in client.shard.in_order()])  # [N, D]
         client.report["creff_gradient"] = class_gradients(f, client.shard.y, head)  # [C, C, D+1]
         client.report["creff_has"] = client.shard.class_counts > 0  # [C]
@@ -69,87 +75,89 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
     ) -> tuple[Tensor, Tensor]:
         index = head_index(updates.layout)  # [C, D+1]
         head = memory.get("creff_head", theta[index])  # the one that the clients' gradients are of
-        has, sent = updates["creff_has"], updates["creff_gradient"]  # [K, C], [K, C, C, D+1]
-        mean = (sent * has[:, :, None, None]).sum(0) / has.sum(0).clamp_min(1)[
-            :, None, None
-        ]  # [C, C, D+1]
-        wanted = directions(mean)
-        start = (
-            memory["creff_features"]
-            if "creff_features" in memory
-            else self.noise(head, updates.seed)
-        )
-        features = self.matched(start, head, wanted)  # [C, M, D]
-        seen = has.any(0) | memory.get("creff_seen", has.any(0))  # [C]
-        compared = has.any(0).sum() * (len(head) + 1)
-        memory["creff_mismatch"] = mismatch(features, head, wanted) / compared  # for the record
-        memory["creff_features"], memory["creff_seen"], memory["creff_index"] = (
-            features,
-            seen,
-            index,
-        )
+        has = updates["creff_has"]  # [K, C]
+        sent = updates["creff_gradient"]  # [K, C, C, D+1]
+        total = (sent * has[:, :, None, None]).sum(0)  # [C, C, D+1]
+        mean = total / has.sum(0).clamp_min(1)[:, None, None]  # [C, C, D+1]
+        target = directions(mean)
+        if "creff_features" in memory:
+            start = memory["creff_features"]
+        else:
+            start = self.noise(head, updates.seed)
+        features = self.matched(start, head, target)  # [C, M, D]
+        present = has.any(0)  # [C]
+        met = present | memory.get("creff_seen", present)  # [C]
+        compared = present.sum() * (len(head) + 1)
+        memory["creff_mismatch"] = mismatch(features, head, target) / compared  # for the record
+        memory["creff_features"] = features
+        memory["creff_seen"] = met
+        memory["creff_index"] = index
+        seed = derive("creff head", updates.seed, updates.round)
         memory["creff_head"] = trained_head(
-            features,
-            seen,
-            derive("creff head", updates.seed, updates.round),
-            epochs=self.epochs,
-            batch=self.batch,
-            lr=self.head_lr,
+            features, met, seed, epochs=self.epochs, batch=self.batch, lr=self.head_lr
         )
         if not memory["creff_head"].isfinite().all():
-            raise FedcliError(
-                f"the re-trained classifier is not finite after round {updates.round}",
-                "lower --lr, or --set feature_lr or head_lr",
-            )
+            problem = f"the re-trained classifier is not finite after round {updates.round}"
+            raise FedcliError(problem, "lower --lr, or --set feature_lr or head_lr")
         return average(updates.theta, updates.base), updates.base
 
     def scored(self, theta: Tensor, memory: Tensors) -> Tensor:
         if "creff_head" not in memory:
             return theta
-        return theta.index_copy(0, memory["creff_index"].flatten(), memory["creff_head"].flatten())
+        index = memory["creff_index"].flatten()
+        return theta.index_copy(0, index, memory["creff_head"].flatten())
 
     def noise(self, head: Tensor, seed: int) -> Tensor:
         """The features [C, M, D] of the first round."""
+        classes, inputs = head.shape  # C, D+1
         stream = torch.Generator().manual_seed(derive("creff features", seed))
-        return torch.randn(len(head), self.features, head.shape[1] - 1, generator=stream).to(
-            head.device
-        )
+        noise = torch.randn(classes, self.features, inputs - 1, generator=stream)
+        return noise.to(head.device)
 
-    def matched(self, features: Tensor, head: Tensor, wanted: tuple[Tensor, Tensor]) -> Tensor:
-        """Features [C, M, D] moved by SGD so that their class gradients point in the wanted directions."""
+    def matched(self, features: Tensor, head: Tensor, target: Directions) -> Tensor:
+        """Features [C, M, D] moved by SGD so that their class gradients point in the target's
+        directions.
+        """
         features = features.clone().requires_grad_()
         for _ in range(self.steps):
-            (slope,) = torch.autograd.grad(mismatch(features, head, wanted), features)
+            (slope,) = torch.autograd.grad(mismatch(features, head, target), features)
             features.data.sub_(slope, alpha=self.feature_lr)
         return features.detach()
 
 
 def trained_head(
-    features: Tensor, seen: Tensor, seed: int, *, epochs: int, batch: int, lr: float
+    features: Tensor, present: Tensor, seed: int, *, epochs: int, batch: int, lr: float
 ) -> Tensor:
-    """A fresh classifier [C, D+1] trained by SGD on the features [C, M, D] of the classes that were seen, bool [C]."""
+    """A fresh classifier [C, D+1] trained by SGD on features [C, M, D] of the present classes, bool
+    [C].
+    """
     stream = torch.Generator().manual_seed(seed)
     classes, count, width = features.shape
-    f = with_one(features[seen].flatten(0, 1))  # [N, D+1]
-    y = F.one_hot(seen.nonzero().squeeze(1).repeat_interleave(count), classes).to(f)  # [N, C]
-    head = (2 * torch.rand(classes, width + 1, generator=stream) - 1).to(f.device) / width**0.5
+    f = with_one(features[present].flatten(0, 1))  # [N, D+1]
+    labels = present.nonzero().squeeze(1).repeat_interleave(count)  # [N]
+    y = F.one_hot(labels, classes).to(f)  # [N, C]
+    uniform = 2 * torch.rand(classes, width + 1, generator=stream) - 1
+    head = uniform.to(f.device) / width**0.5
     for _ in range(epochs):
         order = torch.randperm(len(f), generator=stream).to(f.device)
-        for x, true in zip(
-            f.index_select(0, order).split(batch), y[order].split(batch), strict=True
-        ):
+        inputs = f.index_select(0, order).split(batch)
+        targets = y[order].split(batch)
+        for x, true in zip(inputs, targets, strict=True):
             residual = (head @ x.T).softmax(0).sub_(true.T)  # [C, B] p - y
             head.addmm_(residual, x, alpha=-lr / len(x))
     return head
 
 
 def head_index(layout: Layout) -> Tensor:
-    """int64 [C, D+1]: where in theta each number of the classifier sits, its bias in the last column."""
-    weight, bias = layout.spans["head.weight"], layout.spans["head.bias"]
+    """int64 [C, D+1]: the index in theta of each number of the classifier, its bias in the last
+    column.
+    """
+    weight = layout.spans["head.weight"]
+    bias = layout.spans["head.bias"]
     numbers = torch.arange(layout.size, device=layout.flat.device)
-    return torch.cat(
-        [numbers[weight].view(layout.shapes["head.weight"]), numbers[bias][:, None]], 1
-    )
+    of_weight = numbers[weight].view(layout.shapes["head.weight"])  # [C, D]
+    of_bias = numbers[bias][:, None]  # [C, 1]
+    return torch.cat([of_weight, of_bias], 1)
 
 
 def with_one(f: Tensor) -> Tensor:
@@ -158,38 +166,46 @@ def with_one(f: Tensor) -> Tensor:
 
 
 def class_gradients(f: Tensor, y: Tensor, head: Tensor) -> Tensor:
-    """Gradient [C, C, D+1] of mean cross-entropy over each class's features with respect to the head [C, D+1].
+    """Gradient [C, C, D+1] of mean cross-entropy over each class's features with respect to the
+    head [C, D+1].
 
     A class without features has 0.
     """
-    f, order = with_one(f), y.argsort(stable=True)
+    f = with_one(f)
+    order = y.argsort(stable=True)
     counts = y.bincount(minlength=len(head)).tolist()
     residual = (f @ head.T).softmax(1) - F.one_hot(y, len(head))  # [N, C] p - y
-    parts = zip(residual[order].split(counts), f[order].split(counts), counts, strict=True)
-    return torch.stack([r.T @ x / max(n, 1) for r, x, n in parts])
+    residuals = residual[order].split(counts)
+    inputs = f[order].split(counts)
+    gradients = []
+    for r, x, n in zip(residuals, inputs, counts, strict=True):
+        gradients.append(r.T @ x / max(n, 1))
+    return torch.stack(gradients)
 
 
-def mismatch(features: Tensor, head: Tensor, wanted: tuple[Tensor, Tensor]) -> Tensor:
-    """Distance of the features' class gradients from the wanted directions: [C, M, D], [C, D+1] -> a scalar.
+def mismatch(features: Tensor, head: Tensor, target: Directions) -> Tensor:
+    """Distance of the features' class gradients from the target's directions: [C, M, D], [C, D+1]
+    -> a scalar.
 
-    It is the sum of 1 - cos over each row of a class's weight gradient and its bias gradient; where none is wanted,
-    0 is added.
+    It is the sum of 1 - cos over each row of a class's weight gradient and its bias gradient; where
+    the target has none, 0 is added.
     """
     true = torch.eye(len(head), device=head.device)[:, None]  # [C, 1, C]
-    residual = (features @ head[:, :-1].T + head[:, -1]).softmax(2) - true  # [C, M, C] p - y
-    gradients = (
-        residual.mT @ features,
-        residual.sum(1),
-    )  # [C, C, D], [C, C]; M times the mean, which a direction is not
-    parts = [
-        (there * (there - F.normalize(g, dim=-1))).sum()
-        for g, there in zip(gradients, wanted, strict=True)
-    ]
+    logits = features @ head[:, :-1].T + head[:, -1]  # [C, M, C]
+    residual = logits.softmax(2) - true  # [C, M, C] p - y
+    # [C, C, D], [C, C]; M times the mean, which makes no difference to a direction
+    gradients = residual.mT @ features, residual.sum(1)
+    parts = []
+    for gradient, direction in zip(gradients, target, strict=True):
+        off = direction - F.normalize(gradient, dim=-1)
+        parts.append((direction * off).sum())
     return torch.stack(parts).sum()
 
 
 def directions(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients [C, C, D+1] as rows of length 1: those of the weight [C, C, D], and of the bias [C, C]; 0 stays 0."""
+    """Gradients [C, C, D+1] as rows of length 1: those of the weight [C, C, D], and of the bias [C,
+    C]; 0 stays 0.
+    """
     return F.normalize(gradient[..., :-1], dim=-1), F.normalize(gradient[..., -1], dim=-1)
 
 

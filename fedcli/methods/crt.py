@@ -57,9 +57,9 @@ class PreviousWeights(ContinuesRun, Aggregator):
         weights = updates.base  # [K]
         if self.weights == "previous" and "start_weights" in memory:
             previous = memory["start_weights"][updates.rows]
-            weights = (
-                previous / previous.sum() if previous.sum() > 0 else weights
-            )  # these clients may have had none
+            total = previous.sum()
+            if total > 0:  # these clients may have had none
+                weights = previous / total
         return average(updates.theta, weights), weights
 
 

@@ -27,7 +27,7 @@ from .solvers import Solver
 
 @dataclass(frozen=True)
 class BesideTheGlobal(Local):
-    """A step of something personal before each plain step, of which the plain one notices nothing."""
+    """A personal step before each plain step, of which the plain one notices nothing."""
 
     works_without_server = False
 
@@ -40,7 +40,9 @@ class BesideTheGlobal(Local):
         return super().gradient(net, batch, client)
 
     def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
-        """On the minibatch of the plain step; net holds the local model, and may be left with any other."""
+        """On the minibatch of the plain step; net holds the local model, and may be left with any
+        other.
+        """
         raise TypeError(f"{type(self).__name__} has no personal_step()")
 
 
@@ -57,15 +59,17 @@ class TwoTracks(BesideTheGlobal):
     solver: Annotated[Literal["adam", "sgd"], "optimizer of the personal model"] = "adam"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        model = (
-            client.memory["model"].clone() if "model" in client.memory else client.layout.read()
-        )  # [P] v_i
+        model = client.layout.read()  # [P] v_i
+        if "model" in client.memory:
+            model = client.memory["model"].clone()
         moving = nn.Parameter(model[: client.layout.trainable])  # a view of it
         solver = Solver(self.solver, [moving], client.lr)
         client.scratch.update(model=model, moving=moving, solver=solver)
 
     def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
-        layout, model, moving = client.layout, client.scratch["model"], client.scratch["moving"]
+        layout = client.layout
+        model = client.scratch["model"]
+        moving = client.scratch["moving"]
         layout.load(model)
         Local.gradient(self, net, batch, client)
         anchor = client.theta[: layout.trainable]

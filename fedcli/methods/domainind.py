@@ -61,9 +61,8 @@ class DomainIndependent(Local):
         net.head = GroupHeads(net.head.in_features, groups, net.head.out_features)
 
     def group_attribute(self, net: Network) -> str:
-        return chosen_attribute(
-            net, self.attribute, "domain-ind, with a classifier for each group,", "fedavg"
-        )
+        method = "domain-ind, with a classifier for each group,"
+        return chosen_attribute(net, self.attribute, method, "fedavg")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.per_image["groups"] = client.shard.groups[self.group_attribute(net)]  # [N]
@@ -71,12 +70,10 @@ class DomainIndependent(Local):
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         by_group = net.head.by_group(net.features(batch.x))  # [B, G, C]
         group = batch.per_image["groups"]  # [B]
-        theirs = by_group[
-            torch.arange(len(group), device=group.device), group.clamp_min(0)
-        ]  # [B, C]
-        return cross_entropy(
-            torch.where(group[:, None] >= 0, theirs, by_group.mean(1)), batch.y, client
-        )
+        images = torch.arange(len(group), device=group.device)  # [B]
+        theirs = by_group[images, group.clamp_min(0)]  # [B, C]
+        logits = torch.where(group[:, None] >= 0, theirs, by_group.mean(1))  # [B, C]
+        return cross_entropy(logits, batch.y, client)
 
 
 register(

@@ -66,8 +66,11 @@ class TowardParity(WithGroups):
     def extend(self, net: Network) -> None:
         super().extend(net)
         if self.rule == "released" and self.parity != "demographic":
-            what = f"rule=released has no parity={self.parity}: the authors' code is of demographic parity"
-            raise UsageError(what, "leave --set rule=released out")
+            problem = (
+                f"rule=released has no parity={self.parity}: "
+                "the authors' code is of demographic parity"
+            )
+            raise UsageError(problem, "leave --set rule=released out")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         self.weigh_cells(net, client, (client.shard.y == 1).long(), 2)
@@ -75,45 +78,54 @@ class TowardParity(WithGroups):
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        n, losses = updates["cell_counts"].sum(0), updates["cell_losses"].sum(0)  # [G, 2] each
+        n = updates["cell_counts"].sum(0)  # [G, 2]
+        losses = updates["cell_losses"].sum(0)  # [G, 2]
         w = shared["cell_weights"] if "cell_weights" in shared else torch.ones_like(n)
         if self.parity == "demographic":
-            shared["cell_weights"] = self._demographic(w, n, losses, updates.round)
+            w = self._demographic(w, n, losses, updates.round)
         else:
-            shared["cell_weights"] = self._of_classes(
-                w, n, losses, [1] if self.parity == "opportunity" else [0, 1]
-            )
+            classes = [1] if self.parity == "opportunity" else [0, 1]
+            w = self._of_classes(w, n, losses, classes)
+        shared["cell_weights"] = w
         return theta
 
     def _demographic(self, w: Tensor, n: Tensor, losses: Tensor, t: int) -> Tensor:
         of_group = n.sum(1)  # [G] n_a
-        here = (of_group > 0).nonzero().flatten()
-        if len(here) < 2:
+        groups = (of_group > 0).nonzero().flatten()
+        if len(groups) < 2:
             return w
-        mu = against_first((losses[here, 0] - losses[here, 1] - n[here, 0]) / of_group[here])
+        n_a = of_group[groups]
+        differences = losses[groups, 0] - losses[groups, 1] - n[groups, 0]
+        mu = against_first(differences / n_a)
         mu[0] = -mu.sum()
-        step = self.alpha * (mu / t**0.5 if self.rule == "released" else unit(mu))
+        direction = mu / t**0.5 if self.rule == "released" else unit(mu)
+        step = self.alpha * direction
+        moved = w[groups, 0] + step * of_group.sum() / n_a  # lambda_a n / n_a
         w = w.clone()
-        w[here, 0] = (w[here, 0] + step * of_group.sum() / of_group[here]).clamp(
-            0, 2
-        )  # lambda_a n / n_a
-        w[here, 1] = 2 - w[here, 0]
+        w[groups, 0] = moved.clamp(0, 2)
+        w[groups, 1] = 2 - w[groups, 0]
         return w
 
     def _of_classes(self, w: Tensor, n: Tensor, losses: Tensor, classes: list[int]) -> Tensor:
-        here = {y: (n[:, y] > 0).nonzero().flatten() for y in classes}
-        mu = unit(torch.cat([against_first(losses[at, y] / n[at, y]) for y, at in here.items()]))
-        w, total = w.clone(), n.sum()
-        for (y, at), step in zip(
-            here.items(), mu.split([len(at) for at in here.values()]), strict=True
-        ):
-            if len(at) < 2:
+        groups = [(n[:, y] > 0).nonzero().flatten() for y in classes]  # that have each class
+        differences = []
+        for y, members in zip(classes, groups, strict=True):
+            means = losses[members, y] / n[members, y]
+            differences.append(against_first(means))
+        mu = unit(torch.cat(differences))
+        steps = mu.split([len(members) for members in groups])
+        w = w.clone()
+        total = n.sum()
+        for y, members, step in zip(classes, groups, steps, strict=True):
+            if len(members) < 2:
                 continue
-            most = n[:, y].sum() / total  # n_y / n, which the groups' lambda sum to
-            share = (w[at, y] * n[at, y] / total + self.alpha * step).clamp_min(0)  # lambda
-            share[1:] *= (most / share[1:].sum().clamp_min(1e-300)).clamp_max(1)
-            share[0] = most - share[1:].sum()
-            w[at, y] = share.clamp_min(0) * total / n[at, y]
+            images = n[members, y]
+            largest = n[:, y].sum() / total  # n_y / n, which the groups' lambda sum to
+            share = (w[members, y] * images / total + self.alpha * step).clamp_min(0)  # lambda
+            excess = largest / share[1:].sum().clamp_min(1e-300)
+            share[1:] *= excess.clamp_max(1)
+            share[0] = largest - share[1:].sum()
+            w[members, y] = share.clamp_min(0) * total / images
         return w
 
 

@@ -77,30 +77,34 @@ class ByGap(WeighsGroups, Aggregator):
     def group_attribute(self, net: Network) -> str:
         if self.gap == "accuracy":
             return ""
-        return chosen_attribute(
-            net, self.attribute, f"gap={self.gap}", "fairfed with --set gap=accuracy"
-        )
+        instead = "fairfed with --set gap=accuracy"
+        return chosen_attribute(net, self.attribute, f"gap={self.gap}", instead)
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         client.report["accuracy"] = probes.balanced_accuracy(net, client)
-        if name := self.group_attribute(net):
-            groups, count = client.shard.groups[name], len(net.attributes[name])
-            client.report["group_predictions"] = probes.group_predictions(
-                net, client, groups, count
-            )  # [G, C, C]
+        name = self.group_attribute(net)
+        if name:
+            groups = client.shard.groups[name]
+            count = len(net.attributes[name])
+            counts = probes.group_predictions(net, client, groups, count)  # [G, C, C]
+            client.report["group_predictions"] = counts
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        p, a, rows = updates.base, updates["accuracy"].double(), updates.rows  # [K] each
+        p = updates.base  # [K]
+        a = updates["accuracy"].double()  # [K]
+        rows = updates.rows  # [K]
         lift = by_row(memory, "lift", updates, 1.0)  # [N], weight over p
         weights = p * lift[rows]
-        weights = weights / weights.sum() if weights.sum() > 0 else p
+        total = weights.sum()
+        weights = weights / total if total > 0 else p
         if updates.round > 1:
-            gap = (a - (p @ a if self.rule == "original" else p * a)).abs()  # [K] Eq. 6
+            mean = p @ a if self.rule == "original" else p * a
+            gap = (a - mean).abs()  # [K] Eq. 6
             if self.gap != "accuracy":
-                own = unfairness_gaps(updates["group_predictions"], self.gap)  # [K]
-                gap = torch.where(own.isnan(), gap, own)  # Eq. 6, its first line
+                unfair = unfairness_gaps(updates["group_predictions"], self.gap)  # [K]
+                gap = torch.where(unfair.isnan(), gap, unfair)  # Eq. 6, its first line
             weights = (weights - self.beta * (gap - gap.mean())).clamp_min(0)
             weights = weights / weights.sum()  # the sum is at least 1: steps add up to 0
         lift[rows] = weights / p
@@ -109,20 +113,27 @@ class ByGap(WeighsGroups, Aggregator):
 
 
 def unfairness_gaps(counts: Tensor, kind: str) -> Tensor:
-    """|F_k - F| [K] from predictions by client, group, class and guess [K, G, C, C]; NaN where a client has no pair."""
-    counts = torch.cat(
-        [counts, counts.sum(0, keepdim=True)]
-    )  # [K + 1, G, C, C], the last of all clients
-    hits = counts.diagonal(dim1=2, dim2=3) if kind == "eod" else counts.sum(2)  # [K + 1, G, C]
-    cases = counts.sum(3) if kind == "eod" else counts.sum((2, 3))[..., None].expand_as(hits)
+    """|F_k - F| [K] from predictions by client, group, class and guess [K, G, C, C]; NaN where a
+    client has no pair.
+    """
+    everyone = counts.sum(0, keepdim=True)
+    counts = torch.cat([counts, everyone])  # [K + 1, G, C, C]
+    if kind == "eod":
+        hits = counts.diagonal(dim1=2, dim2=3)  # [K + 1, G, C]
+        cases = counts.sum(3)
+    else:
+        hits = counts.sum(2)
+        cases = counts.sum((2, 3))[..., None].expand_as(hits)
     rates = hits / cases  # NaN where there is no case
     if rates.shape[2] == 2:
         rates = rates[..., 1:]  # of two classes the second is the positive one
     between = rates[:, :, None] - rates[:, None]  # [K + 1, G, G, C] F of every pair of groups
     gaps = (between[:-1] - between[-1]).abs()
     gaps.diagonal(dim1=1, dim2=2).fill_(torch.nan)  # a group and itself are no pair
-    known = gaps.isnan().logical_not().flatten(1).any(1)
-    return torch.where(known, gaps.nan_to_num(-1.0).flatten(1).amax(1), torch.nan)
+    gaps = gaps.flatten(1)  # [K, G G C]
+    has_pair = gaps.isnan().logical_not().any(1)
+    largest = gaps.nan_to_num(-1.0).amax(1)
+    return torch.where(has_pair, largest, torch.nan)
 
 
 register(

@@ -71,18 +71,17 @@ class ByGroup(GroupViews, LowRank):
 
     def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
         if rank % 2:
-            raise UsageError(
-                f"rank={rank} has no half, and fairlora's singular values start in two",
-                "--set rank=12",
-            )
-        return start(
-            rank,
-            len(net.attributes[self.group_attribute(net)]),
-            0.2 if self.rule == "released" else 1.0,
-        ), net.groups
+            problem = f"rank={rank} has no half, and fairlora's singular values start in two"
+            raise UsageError(problem, "--set rank=12")
+        groups = len(net.attributes[self.group_attribute(net)])
+        factor = 0.2 if self.rule == "released" else 1.0
+        return start(rank, groups, factor), net.groups
 
     def group_attribute(self, net: Network) -> str:
-        """The attribute whose values are the groups. Raises UsageError where the dataset has no such one."""
+        """The attribute whose values are the groups.
+
+        Raises UsageError where the dataset has no such one.
+        """
         return chosen_attribute(net, self.attribute, "fairlora", "svd-lora")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
@@ -101,22 +100,24 @@ class ByGroup(GroupViews, LowRank):
         if counts.any():
             net.group_prior.copy_(counts / counts.sum())
 
-    def set_groups(self, net: Network, shard: Shard, at: Tensor, view: str) -> None:
+    def set_groups(self, net: Network, shard: Shard, images: Tensor, view: str) -> None:
         net.groups.shares = None
         if view == "group":
-            net.groups.shares = self.shares(
-                shard.groups[self.group_attribute(net)][at], len(net.group_prior)
-            )
+            groups = shard.groups[self.group_attribute(net)][images]  # [B]
+            net.groups.shares = self.shares(groups, len(net.group_prior))
         if view == "prior":
-            net.groups.shares = net.group_prior.expand(len(at), -1)
+            net.groups.shares = net.group_prior.expand(len(images), -1)
 
     def shares(self, groups: Tensor, count: int) -> Tensor:
         """pi of images of these groups [B], -1 unknown: float32 [B, G], rows in sum 1."""
-        rule = "smoothed" if self.rule == "released" else "onehot"
-        own = 0.7 if (rule if self.pi == "rule" else self.pi) == "smoothed" and count > 1 else 1.0
+        kind = self.pi
+        if kind == "rule":
+            kind = "smoothed" if self.rule == "released" else "onehot"
+        share = 0.7 if kind == "smoothed" and count > 1 else 1.0  # of an image's own group
+        rest = (1 - share) / max(count - 1, 1)
         onehot = F.one_hot(groups.clamp_min(0), count)  # [B, G]
-        known = torch.where(onehot > 0, own, (1 - own) / max(count - 1, 1))
-        return torch.where(groups[:, None] >= 0, known, 1 / count).float()
+        shares = torch.where(onehot > 0, share, rest)
+        return torch.where(groups[:, None] >= 0, shares, 1 / count).float()
 
 
 @dataclass(frozen=True)
@@ -132,54 +133,62 @@ class GroupMean(FactorMean):
     ) -> tuple[Tensor, Tensor]:
         mean, weights = super().aggregate(theta, updates, memory)
         counts = updates["group_counts"]  # [K, G]
-        seen = memory.get(
-            "group_counts", counts.new_zeros(updates.roster, counts.shape[1])
-        ).clone()  # [N, G]
-        seen[updates.rows] = counts
-        memory["group_counts"] = seen
-        if seen.any():
-            mean[updates.layout.spans["group_prior"]] = (seen.sum(0) / seen.sum()).to(mean.dtype)
+        zeros = counts.new_zeros(updates.roster, counts.shape[1])
+        roster_counts = memory.get("group_counts", zeros).clone()  # [N, G]
+        roster_counts[updates.rows] = counts
+        memory["group_counts"] = roster_counts
+        if roster_counts.any():
+            prior = roster_counts.sum(0) / roster_counts.sum()  # [G]
+            mean[updates.layout.spans["group_prior"]] = prior.to(mean.dtype)
         return mean, weights
 
     def mean(self, theta: Tensor, updates: ClientUpdates) -> Tensor:
-        mean, counts = super().mean(theta, updates), updates["group_counts"]  # [P], [K, G]
-        for span in (
-            updates.layout.spans[adapter.S]
-            for adapter in adapters.roles(updates.layout)
-            if adapter.S
-        ):
-            sent = updates.theta[:, span].view(*counts.shape, -1)  # [K, G, r]
-            mean[span] = by_counts(
-                sent, counts, theta[span].view_as(sent[0]), self.rule == "released"
-            ).flatten()
+        mean = super().mean(theta, updates)  # [P]
+        counts = updates["group_counts"]  # [K, G]
+        for adapter in adapters.roles(updates.layout):
+            if adapter.S:
+                span = updates.layout.spans[adapter.S]
+                sent = updates.theta[:, span].view(*counts.shape, -1)  # [K, G, r]
+                old = theta[span].view_as(sent[0])  # [G, r]
+                mean[span] = by_counts(sent, counts, old, self.rule == "released").flatten()
         return mean
 
     def by_group(self, adapter: adapters.Roles, updates: ClientUpdates) -> Tensor:
         if not adapter.S:
             return super().by_group(adapter, updates)
         weights, missing = group_weights(updates["group_counts"])
-        return torch.cat(
-            [weights, missing[None].to(weights)]
-        )  # a group that no client has is that of the old model
+        # a group that no client has is that of the old model
+        return torch.cat([weights, missing[None].to(weights)])
 
 
 def start(rank: int, groups: int, factor: float) -> Tensor:
-    """S [G, r] before training: one half that groups have in common, and one that peaks elsewhere in each."""
+    """S [G, r] before training: one half that groups have in common, and one that peaks elsewhere
+    in each.
+    """
     half = torch.linspace(0.5, 0.1, rank // 2)
     shift = max(rank // 2 // groups, 1)
-    return torch.stack([torch.cat([half, factor * half.roll(-g * shift)]) for g in range(groups)])
+    rows = []
+    for g in range(groups):
+        peaked = factor * half.roll(-g * shift)
+        rows.append(torch.cat([half, peaked]))
+    return torch.stack(rows)
 
 
 def group_weights(counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Images by client and group [K, G] -> alpha_kg [K, G], and which groups have none at all [G]."""
+    """alpha_kg [K, G] from images by client and group [K, G]; and bool [G], True for groups without
+    any.
+    """
     total = counts.sum(0)
     return counts / total.clamp_min(1), total == 0
 
 
 def by_counts(sent: Tensor, counts: Tensor, old: Tensor, share: bool) -> Tensor:
-    """S of the clients [K, G, r] and their counts [K, G] -> S [G, r]; rows of groups that no client has stay old."""
+    """S of the clients [K, G, r] and their counts [K, G] -> S [G, r]; rows of groups that no client
+    has stay old.
+    """
     weights, missing = group_weights(counts)
-    new = (weights[..., None].to(sent) * sent).sum(0)  # Eq. 3
+    weighted = weights[..., None].to(sent) * sent  # [K, G, r]
+    new = weighted.sum(0)  # Eq. 3
     if share and not missing.all():
         half = new.shape[1] // 2
         new[:, :half] = new[~missing, :half].mean(0)

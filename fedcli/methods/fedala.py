@@ -30,7 +30,8 @@ from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
 from .registry import register
 
-SETTLED, LAST = 0.1, 10  # standard deviation of the losses of so many last passes
+SETTLED = 0.1  # standard deviation of the losses of the last passes
+LAST = 10  # passes whose losses are compared
 
 
 @dataclass(frozen=True)
@@ -62,37 +63,34 @@ class AdaptiveStart(Local):
         upper = upper_layers(layout.spans, layout.weights, self.layers)
         g = torch.cat([layout.params[span] for span in upper])  # [U]
         last = torch.cat([client.memory["model"][span] for span in upper])  # [U]
-        known = "ala_weights" in client.memory
-        w = client.memory["ala_weights"] if known else torch.ones_like(g)  # [U]
-        place(layout.params, upper, last + w * (g - last))
-        batches, losses = self._batches(client), list[float]()
+        difference = g - last  # [U]
+        learned = "ala_weights" in client.memory
+        w = client.memory["ala_weights"] if learned else torch.ones_like(g)  # [U]
+        place(layout.params, upper, last + w * difference)
+        batches = self._batches(client)
+        losses = list[float]()
         while True:
             total = 0.0
             for batch in batches:
                 layout.zero_grad()
                 total += float(super().gradient(net, batch, client))
                 slope = torch.cat([layout.grad[span] for span in upper])  # [U]
-                w = (w - self.eta * slope * (g - last)).clamp(0, 1)  # Alg. 1, W
-                place(layout.params, upper, last + w * (g - last))  # Alg. 1, the start
+                w = (w - self.eta * slope * difference).clamp(0, 1)  # Alg. 1, W
+                place(layout.params, upper, last + w * difference)  # Alg. 1, the start
             losses.append(total / len(batches))
-            spread = torch.tensor(losses[-LAST:], dtype=torch.float64).std(unbiased=False)
-            if (
-                known
-                or len(losses) >= self.most_passes
-                or (len(losses) > LAST and spread < SETTLED)
-            ):
+            if learned or len(losses) >= self.most_passes or settled(losses):
                 break
         client.memory["ala_weights"] = w
 
     def _batches(self, client: ClientRound) -> list[Batch]:
-        stream = torch.Generator().manual_seed(
-            derive("ala images", client.seed, client.round, client.name)
-        )
-        count = max(1, round(self.share * len(client.shard)))
-        order = torch.randperm(len(client.shard), generator=stream)[:count].to(
-            client.shard.rows.device
-        )
-        return [client.shard.batch(at) for at in order.split(self.ala_batch)]
+        """The share of the client's images that W is learned on in this round."""
+        shard = client.shard
+        seed = derive("ala images", client.seed, client.round, client.name)
+        stream = torch.Generator().manual_seed(seed)
+        count = max(1, round(self.share * len(shard)))
+        order = torch.randperm(len(shard), generator=stream)[:count]
+        parts = order.to(shard.rows.device).split(self.ala_batch)
+        return [shard.batch(images) for images in parts]
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         if "start" in client.scratch:  # the first step of the round
@@ -103,10 +101,19 @@ class AdaptiveStart(Local):
         client.memory["model"] = client.layout.read()
 
 
+def settled(losses: list[float]) -> bool:
+    """True where the losses of the last passes hardly differ."""
+    if len(losses) <= LAST:
+        return False
+    spread = torch.tensor(losses[-LAST:], dtype=torch.float64).std(unbiased=False)
+    return bool(spread < SETTLED)
+
+
 def upper_layers(spans: dict[str, slice], weights: tuple[str, ...], count: int) -> list[slice]:
-    """Where the tensors of the last `count` layers with trained numbers sit in theta."""
-    layers = list(dict.fromkeys(name.rpartition(".")[0] for name in weights))[-count:]
-    return [spans[name] for name in weights if name.rpartition(".")[0] in layers]
+    """The spans in theta of the tensors of the last `count` layers with trained numbers."""
+    layer_of = {name: name.rpartition(".")[0] for name in weights}
+    layers = list(dict.fromkeys(layer_of.values()))[-count:]
+    return [spans[name] for name in weights if layer_of[name] in layers]
 
 
 def place(params: Tensor, spans: list[slice], values: Tensor) -> None:

@@ -40,7 +40,7 @@ class Mean(Aggregator):
 
 @dataclass(frozen=True)
 class WeightedMean(Mean):
-    """The same for a method whose own paper averages all clients' models alike."""
+    """An average for a method whose own paper averages all clients' models alike."""
 
     weights: Annotated[
         Literal["samples", "uniform"], "how clients count: by training images, or all the same"

@@ -27,19 +27,16 @@ class OwnNorms(Local):
     trains_backbone = True
 
     def personal_tensors(self, net: Network) -> tuple[str, ...]:
-        norms = [
-            (name, m)
-            for name, m in net.named_modules()
-            if isinstance(m, nn.modules.batchnorm._BatchNorm)
-        ]
-        return tuple(f"{name}.{tensor}" for name, norm in norms for tensor in norm.state_dict())
+        names: list[str] = []
+        for name, module in net.named_modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                names += [f"{name}.{tensor}" for tensor in module.state_dict()]
+        return tuple(names)
 
     def warning(self, net: Network, rounds: int) -> str:
-        return (
-            ""
-            if self.personal_tensors(net)
-            else "the network has no batch norm, so FedBN is FedAvg"
-        )
+        if self.personal_tensors(net):
+            return ""
+        return "the network has no batch norm, so FedBN is FedAvg"
 
 
 register(

@@ -48,59 +48,67 @@ class Contribution(Aggregator):
     full_participation = True
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
-        here, part = client.layout.flat, client.shard
+        model = client.layout.flat  # [P]
+        part = client.shard
         if self.rule == "original":
             count = len(client.val) if client.val is not None else 0
-            client.report["validation_images"] = torch.tensor(count, device=here.device)
-            part = client.val if client.val is not None and count else part
-        without = torch.zeros((), dtype=torch.float64, device=here.device)
-        c = (
-            float(client.shared["contribution"][client.row])
-            if "fedce_last" in client.memory
-            else 1.0
-        )
+            client.report["validation_images"] = torch.tensor(count, device=model.device)
+            if client.val is not None and count:
+                part = client.val
+        without = torch.zeros((), dtype=torch.float64, device=model.device)
+        c = 1.0
+        if "fedce_last" in client.memory:
+            c = float(client.shared["contribution"][client.row])
         if 1 - c > 1e-9:
-            keep = (
-                here.clone()
-            )  # of the live net, so that a client's own batch-norm statistics stay its own
-            here.sub_(client.memory["fedce_last"], alpha=c).div_(1 - c)
+            # of the live net, so that a client's own batch-norm statistics stay its own
+            received = model.clone()
+            model.sub_(client.memory["fedce_last"], alpha=c).div_(1 - c)
             without = probes.balanced_accuracy(net, client, part)
-            here.copy_(keep)
+            model.copy_(received)
         client.report["without_me"] = without  # b_k
 
     def measure_local(self, net: Network, client: ClientRound) -> None:
         client.memory["fedce_last"] = client.layout.read()
 
     def broadcast(self, memory: Tensors) -> Tensors:
-        return {"contribution": memory["contribution"]} if "contribution" in memory else {}
+        if "contribution" not in memory:
+            return {}
+        return {"contribution": memory["contribution"]}
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        rows, t = updates.rows, updates.round
+        rows = updates.rows
+        t = updates.round
         c = by_row(memory, "contribution", updates, 1 / updates.roster)  # [N]
-        cosine, without = (
-            by_row(memory, "cosine", updates, 0.0),
-            by_row(memory, "without_me", updates, 0.0),
-        )
+        cosine = by_row(memory, "cosine", updates, 0.0)
+        without = by_row(memory, "without_me", updates, 0.0)
         cosine[rows] += cosines(theta, updates, c[rows])
         without[rows] += updates["without_me"].double()
-        g, m = shares(1 - cosine / t), shares(1 - without / t)
+        g = shares(1 - cosine / t)
+        m = shares(1 - without / t)
         c = shares(g * m if self.mode == "times" else g + m)
         if self.rule == "released":
             total = by_row(memory, "shares", updates, 0.0) + c
-            memory["shares"], c = total, total / t
-        memory["cosine"], memory["without_me"], memory["contribution"] = cosine, without, c
+            memory["shares"] = total
+            c = total / t
+        memory["cosine"] = cosine
+        memory["without_me"] = without
+        memory["contribution"] = c
         return average(updates.theta, c[rows]), c[rows]
 
 
 def cosines(theta: Tensor, updates: ClientUpdates, c: Tensor) -> Tensor:
     """Cosine of each update and the c-weighted sum of all others, float64 [K]."""
     g = gram(theta, updates)  # [K, K]
-    others = c.cpu().expand(len(g), -1).clone().fill_diagonal_(0)  # [K, K], row k leaves out k
-    dot, squared = (others @ g).diagonal(), (others @ g * others).sum(1)
+    others = c.cpu().expand(len(g), -1).clone()
+    others = others.fill_diagonal_(0)  # [K, K], row k leaves out k
+    products = others @ g  # [K, K]
+    dot = products.diagonal()
+    squared = (products * others).sum(1)
     lengths = (g.diagonal() * squared.clamp_min(0)).sqrt()
-    return torch.where(lengths > 0, dot / lengths.where(lengths > 0, 1), 0).to(c.device)
+    cosines = dot / lengths.where(lengths > 0, 1)
+    return torch.where(lengths > 0, cosines, 0).to(c.device)
 
 
 def shares(contribution: Tensor) -> Tensor:

@@ -41,14 +41,16 @@ class Decorrelated(Local):
         features = net.features(batch.x)  # [B, d]
         loss = cross_entropy(net.head(features), batch.y, client)
         penalty = released if self.rule == "released" else correlation
-        (loss + self.beta * penalty(features.flatten(1))).backward()
+        total = loss + self.beta * penalty(features.flatten(1))
+        total.backward()
         return loss.detach()
 
 
 def correlation(features: Tensor) -> Tensor:
     """Mean square of the correlations of features [B, d], a scalar."""
     z = standardised(features, len(features))
-    return (z.T @ z / len(z)).square().mean()  # (1 / d^2) ||K||_F^2
+    k = z.T @ z / len(z)  # [d, d]
+    return k.square().mean()  # (1 / d^2) ||K||_F^2
 
 
 def released(features: Tensor) -> Tensor:
@@ -65,7 +67,8 @@ def released(features: Tensor) -> Tensor:
 def standardised(features: Tensor, degrees: int) -> Tensor:
     """Features [B, d] with mean 0 and variance 1, which is their sum of squares over degrees."""
     centred = features - features.mean(0)
-    return centred / (centred.square().sum(0) / degrees + SMALLEST_VARIANCE).sqrt()
+    variance = centred.square().sum(0) / degrees
+    return centred / (variance + SMALLEST_VARIANCE).sqrt()
 
 
 register(

@@ -37,7 +37,9 @@ from .spectra import Low, amplitudes, exchanged, refuse_features
 
 @dataclass(frozen=True)
 class Episodic(Local):
-    """Steps along the gradient at the model, and that after an inner step, on images in another client's style."""
+    """Steps along the gradient at the model, and that after an inner step, on images in another
+    client's style.
+    """
 
     cost = {"step": 2}
     works_without_server = False
@@ -51,35 +53,39 @@ class Episodic(Local):
         refuse_features(net, "feddg")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
+        shard = client.shard
         stream = torch.Generator().manual_seed(derive("amplitudes", client.seed, client.name))
-        at = torch.randint(len(client.shard), (self.spectra,), generator=stream).to(
-            client.shard.rows.device
-        )
-        client.report["amplitudes"] = amplitudes(client.shard.batch(at).x, self.low)  # [S, C, n, n]
+        images = torch.randint(len(shard), (self.spectra,), generator=stream)  # [S]
+        batch = shard.batch(images.to(shard.rows.device))
+        client.report["amplitudes"] = amplitudes(batch.x, self.low)  # [S, C, n, n]
         others = self._others(client)
         if others is None:
             return
         stream.manual_seed(derive("styles", client.seed, client.round, client.name))
-        chosen = torch.randint(len(others), (len(client.shard),), generator=stream)  # [N]
-        mix = torch.rand(len(client.shard), 1, 1, 1, generator=stream)
+        chosen = torch.randint(len(others), (len(shard),), generator=stream)  # [N]
+        mix = torch.rand(len(shard), 1, 1, 1, generator=stream)
         client.scratch["others"] = others
-        client.per_image |= {"chosen": chosen.to(others.device), "mix": mix.to(others.device)}
+        client.per_image["chosen"] = chosen.to(others.device)
+        client.per_image["mix"] = mix.to(others.device)
 
     def _others(self, client: ClientRound) -> Tensor | None:
         """Spectra of other clients [M, C, n, n]; None where there are none."""
         if "amplitudes" not in client.shared:
             return None
-        others = client.shared["amplitudes"][client.shared["amplitude_rows"] != client.row]
+        elsewhere = client.shared["amplitude_rows"] != client.row
+        others = client.shared["amplitudes"][elsewhere]
         return others.flatten(0, 1) if len(others) else None
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         loss = super().gradient(net, batch, client)
         if "others" not in client.scratch:
             return loss
-        layout, style = client.layout, client.scratch["others"][batch.per_image["chosen"]]
+        layout = client.layout
+        style = client.scratch["others"][batch.per_image["chosen"]]
         mix = batch.per_image["mix"]
         other = replace(batch, x=exchanged(batch.x, style, self.low, mix, cut=True))  # x'
-        start, g = layout.params.clone(), layout.grad.clone()  # [T] each
+        start = layout.params.clone()  # [T]
+        g = layout.grad.clone()  # [T]
         layout.params.sub_(g, alpha=self.step)
         layout.zero_grad()
         with still_batchnorm(net):
@@ -91,10 +97,8 @@ class Episodic(Local):
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        shared["amplitudes"], shared["amplitude_rows"] = (
-            updates["amplitudes"],
-            updates.rows,
-        )  # [K, S, C, n, n], [K]
+        shared["amplitudes"] = updates["amplitudes"]  # [K, S, C, n, n]
+        shared["amplitude_rows"] = updates.rows  # [K]
         return theta
 
 

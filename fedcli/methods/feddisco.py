@@ -40,11 +40,14 @@ class ByDiscrepancy(Aggregator):
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts.double()  # [C]
-        shares, even = counts / counts.sum(), 1 / len(counts)
-        kl = (shares * (shares / even).clamp_min(1e-300).log()).sum()
-        client.report["discrepancy"] = (
-            kl.clamp_min(0) if self.measure == "kl" else (shares - even).norm()
-        )
+        shares = counts / counts.sum()
+        even = 1 / len(counts)
+        if self.measure == "kl":
+            logs = (shares / even).clamp_min(1e-300).log()
+            discrepancy = (shares * logs).sum().clamp_min(0)
+        else:
+            discrepancy = (shares - even).norm()
+        client.report["discrepancy"] = discrepancy
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
@@ -53,7 +56,8 @@ class ByDiscrepancy(Aggregator):
         if self.measure == "kl":
             d = d / d.sum().clamp_min(1e-300)
         weights = (updates.base - self.a * d + self.b).clamp_min(0)  # Eq. 8
-        weights = weights / weights.sum() if weights.sum() > 0 else updates.base
+        total = weights.sum()
+        weights = weights / total if total > 0 else updates.base
         return average(updates.theta, weights), weights
 
 

@@ -47,9 +47,8 @@ class Drifting(Local):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         start = client.theta[: client.layout.trainable]  # [T]
-        client.scratch["anchor"] = start - client.memory.get(
-            "moved", torch.zeros_like(start)
-        )  # w_t - l_i
+        moved = client.memory.get("moved", torch.zeros_like(start))  # l_i
+        client.scratch["anchor"] = start - moved  # w_t - l_i
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         loss = super().gradient(net, batch, client)
@@ -58,9 +57,8 @@ class Drifting(Local):
 
     def penalise(self, client: ClientRound) -> None:
         """Add the penalty's gradient to that of the loss, and cut their sum at `clip`."""
-        grad = client.layout.grad.add_(
-            client.layout.params - client.scratch["anchor"], alpha=self.alpha
-        )
+        grad = client.layout.grad
+        grad.add_(client.layout.params - client.scratch["anchor"], alpha=self.alpha)
         cut_to_norm(grad, self.clip)
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
@@ -71,19 +69,19 @@ class Drifting(Local):
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        moved = average(updates["moved"], self.counted(weights)) * (
-            len(weights) / updates.roster
-        )  # [T]
-        shared["moved"] = (
-            shared["moved"] + moved if "moved" in shared else moved
-        )  # l, which is -h / alpha of Alg. 1
-        return torch.cat(
-            [theta[: len(moved)] + shared["moved"], theta[len(moved) :]]
-        )  # Alg. 1, theta
+        present = len(weights) / updates.roster
+        moved = average(updates["moved"], self.counted(weights)) * present  # [T]
+        if "moved" in shared:
+            moved = shared["moved"] + moved
+        shared["moved"] = moved  # l, which is -h / alpha of Alg. 1
+        t = len(moved)
+        return torch.cat([theta[:t] + moved, theta[t:]])  # Alg. 1, theta
 
     def counted(self, weights: Tensor) -> Tensor:
-        """[K] how clients count in what the server keeps, from their weights in the model [K]."""
-        return torch.full_like(weights, 1 / len(weights)) if self.control == "uniform" else weights
+        """[K] how clients count in the server's state, from their weights in the model [K]."""
+        if self.control == "uniform":
+            return torch.full_like(weights, 1 / len(weights))
+        return weights
 
 
 @dataclass(frozen=True)
@@ -109,11 +107,9 @@ class Dynamic(Drifting):
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        return (
-            theta
-            if self.rule == "released"
-            else super().post_aggregate(theta, updates, weights, shared)
-        )
+        if self.rule == "released":
+            return theta
+        return super().post_aggregate(theta, updates, weights, shared)
 
 
 register(

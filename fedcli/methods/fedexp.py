@@ -46,13 +46,14 @@ class Extrapolated(Aggregator):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        mean, p = average(updates.theta, updates.base), updates.base  # [P], whose buffers stay
+        p = updates.base  # [K]
+        mean = average(updates.theta, p)  # [P], whose buffers stay
         moving = slice(updates.layout.trainable)
         step = mean[moving] - theta[moving]  # [T] D
         of_mean = step.double().square().sum()
-        eta = (p @ updates["squared_length"].double() / (2 * (of_mean + self.epsilon))).clamp_min(
-            1
-        )  # Eq. 7
+        lengths = p @ updates["squared_length"].double()
+        ratio = lengths / (2 * (of_mean + self.epsilon))
+        eta = ratio.clamp_min(1)  # Eq. 7
         memory["eta"] = eta
         if eta > 1:
             mean[moving] = theta[moving] + eta.to(theta.dtype) * step

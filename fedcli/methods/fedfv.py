@@ -36,7 +36,7 @@ from .registry import register
 
 
 @dataclass(frozen=True)
-class Projected(LossBefore):
+class WithoutConflicts(LossBefore):
     """The mean of updates freed of conflicts."""
 
     needs = "updates"
@@ -57,82 +57,104 @@ class Projected(LossBefore):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        t, k = updates.layout.trainable, len(updates.rows)
-        p = (
-            updates.base if self.weights == "samples" else torch.full_like(updates.base, 1 / k)
-        )  # [K]
-        past = self.absent(theta, updates, memory)
-        g = gram(theta, updates, [update for _, update in past])  # [M, M], participants first
-        plain = torch.zeros(
-            len(g), dtype=torch.float64
-        )  # [M] coefficients: what is made is sum_m c_m g_m
+        t = updates.layout.trainable
+        k = len(updates.rows)
+        p = updates.base  # [K]
+        if self.weights == "uniform":
+            p = torch.full_like(p, 1 / k)
+        past_rounds, past_updates = self.absent(theta, updates, memory)
+        g = gram(theta, updates, past_updates)  # [M, M], participants first
+        # [M] coefficients: the result is sum_m c_m g_m
+        plain = torch.zeros(len(g), dtype=torch.float64)
         plain[:k] = p.cpu()
-        c = self.external(self.internal(g, plain, updates), g, updates, [seen for seen, _ in past])
-        if length(c, g) > 1e-6 * g.diagonal().max().sqrt():
+        c = self.internal(g, plain, updates)
+        c = self.external(c, g, updates, past_rounds)
+        longest = g.diagonal().max().sqrt()
+        if length(c, g) > 1e-6 * longest:
             c = c * (length(plain, g) / length(c, g))  # Alg. 1, the line after both
         out = average(updates.theta, c[:k].to(p.device))
-        out[:t] += (1 - c[:k].sum().item()) * theta[:t]  # theta - sum_k c_k (theta - theta_k)
-        for share, (_, update) in zip(c[k:].tolist(), past, strict=True):
+        stay = 1 - c[:k].sum().item()
+        out[:t] += stay * theta[:t]  # theta - sum_k c_k (theta - theta_k)
+        for share, update in zip(c[k:].tolist(), past_updates, strict=True):
             out[:t].sub_(update, alpha=share)
         out[t:] = average(updates.theta[:, t:], updates.base)
         return out, p
 
     def internal(self, g: Tensor, plain: Tensor, updates: ClientUpdates) -> Tensor:
         """Alg. 2: coefficients [M] of the mean of the projected updates."""
-        rank = list(zip(updates["loss_before"].tolist(), updates.rows.tolist(), strict=True))
+        losses = updates["loss_before"].tolist()
+        rank = list(zip(losses, updates.rows.tolist(), strict=True))
         order = sorted(range(len(rank)), key=rank.__getitem__)
-        first = (
-            ceil((len(order) - 1) * (1 - Fraction(str(self.protect))))
-            if self.protect > 0
-            else len(order)
-        )
+        protected = []  # those with the largest losses
+        if self.protect > 0:
+            share = 1 - Fraction(str(self.protect))
+            protected = order[ceil((len(order) - 1) * share) :]
         out = torch.zeros_like(plain)
         for i in order:
-            own = torch.zeros_like(plain)  # [M] of client i
-            own[i] = 1
-            for j in order if i not in order[first:] else []:
-                if j != i and (dot := own @ g[j]) < 0:
-                    own[j] -= dot / g[j, j]
-            out += plain[i] * own
+            c = torch.zeros_like(plain)  # [M] of client i
+            c[i] = 1
+            if i not in protected:
+                self.project(c, g, i, order)
+            out += plain[i] * c
         return out
 
-    def external(self, c: Tensor, g: Tensor, updates: ClientUpdates, seen: list[int]) -> Tensor:
-        """Alg. 3: remove from c [M] what conflicts with each past round in reach."""
-        when = torch.tensor(
-            [updates.round] * len(updates.rows) + seen
-        )  # [M] the round of each update
-        first, last = self.reach(updates.round)
-        for past in range(first, last + 1) if first >= 1 else []:
-            against = ((when == past) & (g @ c < 0)).double()  # [M]
-            if (dot := against @ g @ c) < 0:
+    def project(self, c: Tensor, g: Tensor, i: int, order: list[int]) -> None:
+        """Remove from c [M] of client i, in place, its part along each update that it opposes."""
+        for j in order:
+            dot = c @ g[j]
+            if j != i and dot < 0:
+                c[j] -= dot / g[j, j]
+
+    def external(self, c: Tensor, g: Tensor, updates: ClientUpdates, past: list[int]) -> Tensor:
+        """Alg. 3: remove from c [M] what conflicts with each past round in reach.
+
+        past: the rounds of the updates after the participants'.
+        """
+        rounds = torch.tensor([updates.round] * len(updates.rows) + past)  # [M] of each update
+        start, last = self.reach(updates.round)
+        if start < 1:
+            return c
+        for t in range(start, last + 1):
+            opposed = (rounds == t) & (g @ c < 0)
+            against = opposed.double()  # [M]
+            dot = against @ g @ c
+            if dot < 0:
                 c = c - dot / (against @ g @ against) * against
         return c
 
     def reach(self, t: int) -> tuple[int, int]:
         """The first and the last round that round t looks back on."""
-        return (t - self.lookback, t - 1) if self.rule == "original" else (t - self.lookback + 1, t)
+        if self.rule == "original":
+            return t - self.lookback, t - 1
+        return t - self.lookback + 1, t
 
     def absent(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> list[tuple[int, Tensor]]:
-        """Round and last update [T] of absent clients in reach; keeps this round's updates for later ones."""
-        t, here = updates.layout.trainable, updates.rows.tolist()
-        seen = by_row(memory, "seen", updates, 0.0)  # [N], 0 before a client's first round
-        seen[updates.rows] = 0
-        first, after = max(1, self.reach(updates.round)[0]), self.reach(updates.round + 1)[0]
-        past_updates = [
-            (int(past), memory[f"update_{row}"])
-            for row, past in enumerate(seen.tolist())
-            if past >= first
-        ]
-        seen[updates.rows] = float(updates.round)
-        memory["seen"] = seen
-        for row, past in enumerate(seen.tolist()):
-            if past < after:
+    ) -> tuple[list[int], list[Tensor]]:
+        """Rounds and last updates [T] of absent clients in reach; keeps this round's updates for
+        later ones.
+        """
+        t = updates.layout.trainable
+        rows = updates.rows.tolist()
+        last = by_row(memory, "seen", updates, 0.0)  # [N], 0 before a client's first round
+        last[updates.rows] = 0
+        start, _ = self.reach(updates.round)
+        past_rounds = []
+        past_updates = []
+        for row, past in enumerate(last.tolist()):
+            if past >= max(1, start):
+                past_rounds.append(int(past))
+                past_updates.append(memory[f"update_{row}"])
+        last[updates.rows] = float(updates.round)
+        memory["seen"] = last
+        next_start, _ = self.reach(updates.round + 1)
+        for row, past in enumerate(last.tolist()):
+            if past < next_start:
                 memory.pop(f"update_{row}", None)
-            elif row in here:
-                memory[f"update_{row}"] = theta[:t] - updates.theta[here.index(row), :t]
-        return past_updates
+            elif row in rows:
+                local = updates.theta[rows.index(row), :t]
+                memory[f"update_{row}"] = theta[:t] - local
+        return past_rounds, past_updates
 
 
 def length(c: Tensor, g: Tensor) -> Tensor:
@@ -143,7 +165,7 @@ def length(c: Tensor, g: Tensor) -> Tensor:
 register(
     "fedfv",
     Plain(),
-    Projected(),
+    WithoutConflicts(),
     label="FedFV",
     about="updates lose what conflicts with other clients' updates",
     families="hospital",

@@ -35,7 +35,7 @@ from .registry import register
 
 @dataclass(frozen=True)
 class Gap(Aggregator):
-    """Generalization adjustment: weights that climb with the loss gap between global and local model."""
+    """Weights that climb with the loss gap between global and local model."""
 
     cost = {"forward": 2}
     needs = "scalars"
@@ -68,27 +68,26 @@ class Gap(Aggregator):
 
     def part(self, client: ClientRound) -> Shard:
         """The images a client measures its gap on."""
-        return (
-            client.val
-            if self.rule == "original" and client.val is not None and len(client.val)
-            else client.shard
-        )
+        if self.rule == "original" and client.val is not None and len(client.val):
+            return client.val
+        return client.shard
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        k, rows, original = len(updates.rows), updates.rows, self.rule == "original"
+        k = len(updates.rows)
+        rows = updates.rows
+        original = self.rule == "original"
         w = by_row(memory, "weights", updates, 1 / k)  # [N]
         gap = updates["gap"].double()  # [K]
-        gap = gap if original else gap - gap.mean()
-        if gap.abs().max() > 1e-12:
-            d = (
-                self.step
-                * (0.2 if original else 0.05)
-                * (updates.rounds - updates.round + 1)
-                / updates.rounds
-            )
-            w[rows] += d / k * gap / gap.abs().max()
+        if not original:
+            gap = gap - gap.mean()
+        largest = gap.abs().max()
+        if largest > 1e-12:
+            start = 0.2 if original else 0.05
+            remaining = updates.rounds - updates.round + 1
+            d = self.step * start * remaining / updates.rounds
+            w[rows] += d / k * gap / largest
             w = normalised(w.clamp(0, 1)) if original else (w / w.sum()).clamp_min(0)
         memory["weights"] = w
         weights = w[rows] / w.sum()

@@ -37,7 +37,9 @@ class SimplexHead(nn.Module):
 
     def __init__(self, width: int, classes: int, temperature: float):
         super().__init__()
-        self.in_features, self.out_features, self.temperature = width, classes, temperature
+        self.in_features = width
+        self.out_features = classes
+        self.temperature = temperature
         self.norm = nn.BatchNorm1d(width)
         self.corners = nn.Parameter(simplex(width, classes))  # [C, D]; the method holds it still
 
@@ -49,12 +51,15 @@ def simplex(width: int, classes: int) -> Tensor:
     """M' [C, D]: unit vectors in a random plane, each as far from all others."""
     basis = torch.linalg.qr(torch.rand(width, classes, dtype=torch.float64)).Q  # [D, C] P
     centred = torch.eye(classes, dtype=torch.float64) - 1 / classes
-    return (math.sqrt(classes / (classes - 1)) * basis @ centred).T.float()
+    corners = math.sqrt(classes / (classes - 1)) * basis @ centred  # [D, C]
+    return corners.T.float()
 
 
 @dataclass(frozen=True)
 class FixedSimplex(Local):
-    """Features trained under a fixed classifier, whose logits are scaled by the client's class shares."""
+    """Features trained under a fixed classifier, whose logits are scaled by the client's class
+    shares.
+    """
 
     cost = {"step": 1}
     own_prior = True
@@ -65,10 +70,14 @@ class FixedSimplex(Local):
     temperature: Annotated[float, "by which logits are divided, > 0"] = 0.2
 
     def extend(self, net: Network) -> None:
-        width, classes = net.head.in_features, net.head.out_features
+        width = net.head.in_features
+        classes = net.head.out_features
         if width < classes:
-            what = f"fedgela needs a feature for each class, and the network has {width} for {classes} classes"
-            raise UsageError(what, "take a wider network, see fedcli models")
+            problem = (
+                "fedgela needs a feature for each class, "
+                f"and the network has {width} for {classes} classes"
+            )
+            raise UsageError(problem, "take a wider network, see fedcli models")
         net.head = SimplexHead(width, classes, self.temperature)
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
@@ -85,13 +94,14 @@ class FixedSimplex(Local):
         return loss
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
-        span, shares = self._hold_still(client), client.scratch["shares"]
+        span = self._hold_still(client)
+        shares = client.scratch["shares"]
         model = client.layout.read()  # [P]
         model[span] = (shares[:, None] * net.head.corners.detach()).flatten()
         client.memory["model"] = model
 
     def _hold_still(self, client: ClientRound) -> slice:
-        """Put the corners back, which weight decay moves; where they stand."""
+        """Put the corners back, which weight decay moves; returns their span in theta."""
         span = client.layout.spans["head.corners"]
         client.layout.flat[span] = client.theta[span]
         return span

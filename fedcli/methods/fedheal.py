@@ -59,14 +59,19 @@ class Harmonized(Histograms, Aggregator):
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
         t = updates.layout.trainable
-        keep = self.consistent(theta, updates, memory) if self.parts != "fael" else None  # [K, T]
-        p = (
-            self.weigh(theta, updates, memory, keep) if self.parts != "fphl" else updates.base
-        )  # [K]
-        total, moved = torch.zeros_like(theta[:t]), torch.zeros_like(theta[:t])  # [T], [T]
+        keep = None
+        if self.parts != "fael":
+            keep = self.consistent(theta, updates, memory)  # [K, T]
+        p = updates.base  # [K]
+        if self.parts != "fphl":
+            p = self.weigh(theta, updates, memory, keep)
+        total = torch.zeros_like(theta[:t])  # [T]
+        moved = torch.zeros_like(theta[:t])  # [T]
         for k, weight in enumerate(p.tolist()):  # by rows: no second [K, P]
             delta = updates.theta[k, :t] - theta[:t]
-            share = weight * keep[k] if keep is not None else torch.full_like(delta, weight)
+            share = torch.full_like(delta, weight)
+            if keep is not None:
+                share = weight * keep[k]
             total += share
             moved.addcmul_(share, delta)
         out = average(updates.theta, p)  # its buffers are what we want
@@ -74,48 +79,52 @@ class Harmonized(Histograms, Aggregator):
         return out, p
 
     def consistent(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Tensor:
-        """Eqs. 5-7: which coordinates of each update go the way most of its client's rounds went, bool [K, T]."""
-        t, released = updates.layout.trainable, self.rule == "released"
-        small = (
-            torch.uint8
-            if updates.rounds <= 255
-            else torch.int16
-            if updates.rounds <= 32767
-            else torch.int32
-        )
-        rises = RowTable.of(
-            memory.get("rises", RowTable((updates.roster, t), small, theta.device))
-        )  # [N, T]
-        seen = memory.get("seen", torch.zeros(updates.roster, dtype=torch.int64)).clone()  # [N]
+        """Eqs. 5-7: bool [K, T], True for coordinates of each update that go the way most of its
+        client's rounds went.
+        """
+        t = updates.layout.trainable
+        empty = RowTable((updates.roster, t), smallest_type(updates.rounds), theta.device)
+        rises = RowTable.of(memory.get("rises", empty))  # [N, T]
+        no_rounds = torch.zeros(updates.roster, dtype=torch.int64)
+        rounds = memory.get("seen", no_rounds).clone()  # [N] past rounds of each client
         keep = torch.empty(len(updates.rows), t, dtype=torch.bool, device=theta.device)
         changed = {}
         for k, row in enumerate(updates.rows.tolist()):
-            up = updates.theta[k, :t] > theta[:t] if released else updates.theta[k, :t] >= theta[:t]
+            local = updates.theta[k, :t]
+            up = local > theta[:t] if self.rule == "released" else local >= theta[:t]
+            past = int(rounds[row])
             before = rises[row]
-            agree = torch.where(up, before, int(seen[row]) - before)  # past rounds with this sign
-            keep[k] = agree >= self.needed(int(seen[row]))
+            agree = torch.where(up, before, past - before)  # past rounds with this sign
+            keep[k] = agree >= self.needed(past)
             changed[row] = before + up  # Eq. 6
-        seen[updates.rows.cpu()] += 1
-        memory["rises"], memory["seen"] = rises.replaced(changed), seen  # type: ignore[assignment]
+        rounds[updates.rows.cpu()] += 1
+        memory["rises"] = rises.replaced(changed)  # type: ignore[assignment]
+        memory["seen"] = rounds
         return keep
 
     def histograms(self, memory: Tensors) -> Tensors:
-        """Figure 2: in what share of its rounds a client moved each coordinate the way it moved it most often."""
+        """Figure 2: the share of its rounds in which a client moved each coordinate the way it
+        moved it most often.
+        """
         if "rises" not in memory:
             return {}
-        counts = torch.zeros(len(memory["seen"]), BINS, dtype=torch.int64)  # [N, bins]
-        for row, seen in enumerate(memory["seen"].tolist()):
-            if seen:
-                rises = torch.bincount(
-                    memory["rises"][row].cpu(), minlength=seen + 1
-                )  # coordinates by number of rises
-                number = torch.arange(seen + 1)
-                often = torch.maximum(number, seen - number)
-                counts[row].index_add_(0, (often * BINS + seen - 1) // seen - 1, rises)
+        rounds = memory["seen"].tolist()
+        counts = torch.zeros(len(rounds), BINS, dtype=torch.int64)  # [N, bins]
+        for row, past in enumerate(rounds):
+            if not past:
+                continue
+            rises = memory["rises"][row].cpu()
+            coordinates = torch.bincount(rises, minlength=past + 1)  # by number of rises
+            number = torch.arange(past + 1)
+            often = torch.maximum(number, past - number)
+            bins = (often * BINS + past - 1) // past - 1
+            counts[row].index_add_(0, bins, coordinates)
         return {"consistency": counts}
 
     def needed(self, past: int) -> int:
-        """The number of past rounds that must agree: consistency > tau, or >= tau with the current round counted."""
+        """The number of past rounds that must agree: consistency > tau, or >= tau with the current
+        round counted.
+        """
         tau = Fraction(str(self.tau))
         if self.rule == "paper":
             return max(0, ceil(tau * (past + 1)) - 1)  # Eqs. 7, 9
@@ -125,41 +134,50 @@ class Harmonized(Histograms, Aggregator):
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors, keep: Tensor | None
     ) -> Tensor:
         """Eqs. 11-12: weights [K] that follow each client's kept distance."""
-        rows, start = updates.rows, 1 / updates.roster
+        rows = updates.rows
+        start = 1 / updates.roster
         increment = by_row(memory, "increment", updates, 0.0)  # delta p, [N]
-        p = by_row(
-            memory, "p", updates, start
-        )  # paper: p itself; released: 1/N + the sum of own increments
+        # paper: p itself; released: 1/N + the sum of own increments
+        p = by_row(memory, "p", updates, start)
         rounds = by_row(memory, "rounds", updates, 1.0)  # 1 + own rounds
         distance = self.distances(theta, updates, keep)  # [K]
-        if distance.sum() > 0:
+        total = distance.sum()
+        if total > 0:
             before = p[rows].sum()
-            increment[rows] = (1 - self.beta) * increment[
-                rows
-            ] + self.beta * distance / distance.sum()
+            fresh = self.beta * distance / total
+            increment[rows] = (1 - self.beta) * increment[rows] + fresh
             p[rows] += increment[rows]
             rounds[rows] += 1
             if self.rule == "paper":
                 p[rows] *= before / p[rows].sum()  # Eq. 12, within the mass these clients had
-        memory["increment"], memory["p"], memory["rounds"] = increment, p, rounds
+        memory["increment"] = increment
+        memory["p"] = p
+        memory["rounds"] = rounds
         weights = p[rows] if self.rule == "paper" else p[rows] / rounds[rows]
         return weights / weights.sum()
 
     def distances(self, theta: Tensor, updates: ClientUpdates, keep: Tensor | None) -> Tensor:
         """Eq. 11: how far the kept part of each update goes, float64 [K]."""
-        t, spans = (
-            updates.layout.trainable,
-            [updates.layout.spans[name] for name in updates.layout.weights],
-        )
+        t = updates.layout.trainable
+        spans = [updates.layout.spans[name] for name in updates.layout.weights]
+        norm = torch.linalg.vector_norm
         out = []
         for k in range(len(updates.rows)):
-            kept = updates.theta[k, :t] - theta[:t]  # [T]
-            kept = kept * keep[k] if keep is not None else kept
-            norms = torch.stack(
-                [torch.linalg.vector_norm(kept[span], dtype=torch.float64) for span in spans]
-            )
-            out.append(norms.sum() if self.rule == "released" else norms.square().sum())
+            update = updates.theta[k, :t] - theta[:t]  # [T]
+            if keep is not None:
+                update = update * keep[k]
+            norms = torch.stack([norm(update[span], dtype=torch.float64) for span in spans])
+            if self.rule == "paper":
+                norms = norms.square()
+            out.append(norms.sum())
         return torch.stack(out)
+
+
+def smallest_type(largest: int) -> torch.dtype:
+    """The smallest type of whole numbers up to this one."""
+    if largest <= 255:
+        return torch.uint8
+    return torch.int16 if largest <= 32767 else torch.int32
 
 
 register(

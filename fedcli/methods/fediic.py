@@ -66,60 +66,66 @@ class TwoContrasts(LinearHeadOnly, Local):
 
     def extend(self, net: Network) -> None:
         features = net.head.in_features  # D
-        net.projector = nn.Sequential(
-            nn.Linear(features, features), nn.Linear(features, self.width)
-        )
+        inner = nn.Linear(features, features)
+        net.projector = nn.Sequential(inner, nn.Linear(features, self.width))
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        y, classes = client.shard.y, client.shard.classes
+        y = client.shard.y
+        classes = client.shard.classes
         counts = client.shard.class_counts  # [C]
         client.report["class_images"] = counts.double()  # [C]
         client.report["class_losses"] = probes.group_losses(net, client, y, classes)  # [C] sums
         share = counts / counts.sum()  # [C] p_c
-        difficulty = client.shared.get(
-            "class_difficulty", torch.ones_like(share, dtype=torch.float64)
-        )  # [C] l_c
+        ones = torch.ones_like(share, dtype=torch.float64)
+        difficulty = client.shared.get("class_difficulty", ones)  # [C] l_c
+        margins = share / (difficulty.to(share) ** self.d + 1e-5)
         with torch.no_grad():
             rows = net.projector(net.head.weight)  # [C, W]
-        client.scratch.update(
-            share=share,
-            margins=(share / (difficulty.to(share) ** self.d + 1e-5)).log(),
-            prototypes=separated(rows, self.moves),
-        )
+        client.scratch["share"] = share
+        client.scratch["margins"] = margins.log()
+        client.scratch["prototypes"] = separated(rows, self.moves)
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         as_it_is = client.shard.batch(batch.at).x  # [B, C, H, W]
         features = net.features(torch.cat([batch.x, as_it_is]))  # [2B, D]
         logits = net.head(features[: len(batch.y)]) + client.scratch["margins"]  # [B, C]
-        z, y = F.normalize(net.projector(features), dim=1), batch.y.repeat(2)  # [2B, W], [2B]
-        inter = F.cross_entropy(z @ client.scratch["prototypes"].T / TEMPERATURE, y)
+        z = F.normalize(net.projector(features), dim=1)  # [2B, W]
+        y = batch.y.repeat(2)  # [2B]
+        nearness = z @ client.scratch["prototypes"].T  # [2B, C]
+        inter = F.cross_entropy(nearness / TEMPERATURE, y)
         intra = contrast(z, y, client.scratch["share"][y])
-        return cross_entropy(logits, batch.y, client) + self.k1 * intra + self.k2 * inter
+        supervised = cross_entropy(logits, batch.y, client)
+        return supervised + self.k1 * intra + self.k2 * inter
 
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        images, losses = updates["class_images"].sum(0), updates["class_losses"].sum(0)  # [C] each
-        known = shared.get(
-            "class_difficulty", torch.ones_like(losses)
-        )  # of classes that nobody has in this round
-        shared["class_difficulty"] = torch.where(images > 0, losses / (images + 1e-5), known)
+        images = updates["class_images"].sum(0)  # [C]
+        losses = updates["class_losses"].sum(0)  # [C]
+        # of classes that nobody has in this round
+        old = shared.get("class_difficulty", torch.ones_like(losses))
+        fresh = losses / (images + 1e-5)
+        shared["class_difficulty"] = torch.where(images > 0, fresh, old)
         return theta
 
 
 def contrast(z: Tensor, y: Tensor, share: Tensor) -> Tensor:
-    """Supervised contrast of vectors of length 1 [N, W] with classes [N]; share: of each one's class, [N]."""
+    """Supervised contrast of vectors of length 1 [N, W] with classes [N]; share: of each one's
+    class, [N].
+    """
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     temperature = share.outer(share).sqrt().clamp_min(COOLEST)  # [N, N]
     logits = (z @ z.T / temperature).masked_fill(itself, -torch.inf)
     friends = (y[:, None] == y) & ~itself  # [N, N], at least the image's other view
     chances = logits.log_softmax(1).masked_fill(~friends, 0.0)
-    return -(chances.sum(1) / friends.sum(1)).mean()
+    means = chances.sum(1) / friends.sum(1)  # [N]
+    return -means.mean()
 
 
 def separated(rows: Tensor, steps: int) -> Tensor:
     """Vectors [C, W] of length 1, moved until no two of them agree."""
-    rows, itself = rows.detach().clone(), torch.eye(len(rows), dtype=torch.bool, device=rows.device)
+    rows = rows.detach().clone()
+    itself = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
     with torch.enable_grad():
         for _ in range(steps):
             rows.requires_grad_()

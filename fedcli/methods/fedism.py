@@ -47,16 +47,17 @@ class Sharp(Local):
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         layout = client.layout
         loss = super().gradient(net, batch, client)
-        here, start = layout.grad.clone(), layout.params.clone()  # [T] gradient at theta, and theta
-        step = perturbation_radius(self, client) / (here.norm() + 1e-12)
-        layout.params.addcmul_(here, step)  # theta + eps*, Eq. 9
+        g = layout.grad.clone()  # [T] at theta
+        theta = layout.params.clone()  # [T]
+        step = perturbation_radius(self, client) / (g.norm() + 1e-12)
+        layout.params.addcmul_(g, step)  # theta + eps*, Eq. 9
         layout.zero_grad()
         with still_batchnorm(net):
             super().gradient(net, batch, client)
-        layout.params.copy_(start)
-        there = layout.grad  # [T] at theta + eps*, Eq. 14
-        along = (here @ there) / (there @ there + 1e-24)
-        there.sub_(here - along * there, alpha=self.alpha)  # GSAM: less of what points across
+        layout.params.copy_(theta)
+        g_p = layout.grad  # [T] at theta + eps*, Eq. 14
+        along = (g @ g_p) / (g_p @ g_p + 1e-24)
+        g_p.sub_(g - along * g_p, alpha=self.alpha)  # GSAM: less of the part that points across
         return loss
 
 
@@ -76,27 +77,28 @@ class BySharpness(Aggregator):
     ] = "sharpness"
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
-        here, there = probes.ascend(net, client, perturbation_radius(self, client))
-        client.report[self.state] = there - here if self.state == "sharpness" else there  # Eq. 10
+        radius = perturbation_radius(self, client)
+        loss, perturbed = probes.ascend(net, client, radius)
+        if self.state == "sharpness":
+            perturbed = perturbed - loss  # Eq. 10
+        client.report[self.state] = perturbed
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
         s = updates[self.state].double().clamp_min(1e-10)  # [K]
         share = s / s.sum() + 1e-10
-        fresh = (
-            share / share.max()
-        ) ** self.q  # by the largest, so that a large q cannot make all of them 0
+        # by the largest, so that a large q cannot make all of them 0
+        fresh = (share / share.max()) ** self.q
         fresh = fresh / fresh.sum()  # Eq. 16
-        past, rows = (
-            by_row(memory, "weights", updates, -1.0),
-            updates.rows,
-        )  # [N], -1 before a client's first round
-        past[rows] = torch.where(
-            past[rows] < 0, fresh, self.beta * fresh + (1 - self.beta) * past[rows]
-        )  # Eq. 18
-        memory["weights"] = past
-        weights = past[rows] / past[rows].sum()
+        rows = updates.rows
+        table = by_row(memory, "weights", updates, -1.0)  # [N], -1 before a client's first round
+        past = table[rows]  # [K]
+        mixed = self.beta * fresh + (1 - self.beta) * past  # Eq. 18
+        mixed = torch.where(past < 0, fresh, mixed)
+        table[rows] = mixed
+        memory["weights"] = table
+        weights = mixed / mixed.sum()
         return average(updates.theta, weights), weights
 
 

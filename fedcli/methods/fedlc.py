@@ -22,7 +22,7 @@ from .registry import register
 
 
 @dataclass(frozen=True)
-class Calibrated(Local):
+class LoweredByMargins(Local):
     """Cross-entropy after each logit is lowered by its class's margin."""
 
     cost = {"step": 1}
@@ -37,14 +37,13 @@ class Calibrated(Local):
     needs_one_label = "its margins are in one softmax over all classes"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        client.offset = offset(
-            "fedlc", client.shard.class_counts, tau=self.tau, absent=self.absent
-        )  # [C]
+        counts = client.shard.class_counts
+        client.offset = offset("fedlc", counts, tau=self.tau, absent=self.absent)  # [C]
 
 
 register(
     "fedlc",
-    Calibrated(),
+    LoweredByMargins(),
     Mean(),
     label="FedLC",
     about="logits lowered by a margin that grows as a class gets rarer",

@@ -36,18 +36,18 @@ class AwayFromTheGlobalPath(Local):
     works_without_server = False
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        now = client.theta[: client.layout.trainable].clone()  # [T] w
-        back = client.memory.get("global", now) - now  # w_old - w
-        client.scratch["delta"] = (
-            self.rho * back / (back.norm() + 1e-12)
-        )  # Alg. 1, the perturbation
-        client.memory["global"] = now
+        w = client.theta[: client.layout.trainable].clone()  # [T]
+        difference = client.memory.get("global", w) - w  # w_old - w
+        # Alg. 1, the perturbation
+        client.scratch["delta"] = self.rho * difference / (difference.norm() + 1e-12)
+        client.memory["global"] = w
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        here = client.layout.params.clone()  # [T]
-        client.layout.params.add_(client.scratch["delta"])
+        params = client.layout.params
+        local = params.clone()  # [T]
+        params.add_(client.scratch["delta"])
         loss = super().gradient(net, batch, client)
-        client.layout.params.copy_(here)
+        params.copy_(local)
         return loss
 
 

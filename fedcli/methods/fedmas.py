@@ -58,7 +58,9 @@ from .mixins import LearnsFromTeacher, LinearHeadOnly
 from .priors import offset
 from .registry import register
 
-RECEIVED, TRAINED = "w_class_", "w_hat_class_"  # columns by class, followed by its number
+# columns by class, followed by its number
+RECEIVED = "w_class_"
+TRAINED = "w_hat_class_"
 
 
 @dataclass(frozen=True)
@@ -87,17 +89,15 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
     needs_one_label = "its divergences are means over the images of one class"
 
     def extend(self, net: Network) -> None:
-        width, classes = net.head.in_features, net.head.out_features  # D, C
+        width = net.head.in_features  # D
+        classes = net.head.out_features  # C
         if net.teacher is None:
             net.teacher = copy.deepcopy(net.backbone)
             net.teacher.width = width
         net.teacher.requires_grad_(False).eval()
-        net.projector = nn.Sequential(
-            nn.Linear(width, width),
-            nn.BatchNorm1d(width),
-            nn.ReLU(),
-            nn.Linear(width, net.teacher.width),
-        )
+        inner = nn.Linear(width, width)
+        outer = nn.Linear(width, net.teacher.width)
+        net.projector = nn.Sequential(inner, nn.BatchNorm1d(width), nn.ReLU(), outer)
         if self.rule == "released":
             net.auxiliary = nn.Linear(net.teacher.width, classes)
 
@@ -112,12 +112,10 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts  # [C]
         client.offset = None if self.prior == "none" else offset(self.prior, counts)  # [C]
-        client.scratch["divergence"] = torch.zeros_like(
-            counts, dtype=torch.float64
-        )  # [C] over images and epochs
-        client.scratch["losses"] = torch.zeros(
-            2, device=counts.device
-        )  # L_sup and L_f, summed over steps
+        # [C] over images and epochs
+        client.scratch["divergence"] = torch.zeros_like(counts, dtype=torch.float64)
+        # L_sup and L_f, summed over steps
+        client.scratch["losses"] = torch.zeros(2, device=counts.device)
         if client.shard.kind == "none" or self.teacher_view == "clean":
             client.per_image["reference"] = fixed_view(net, client.shard)  # [N, W]
 
@@ -125,9 +123,10 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
         z = net.features(batch.x)  # [B, D]
         projection = net.projector(z)  # [B, W]
         distances = divergence(projection, self.reference(net, batch, client))  # [B]
-        client.scratch["divergence"].index_add_(0, batch.y, distances.detach().double())
+        fixed = distances.detach()
+        client.scratch["divergence"].index_add_(0, batch.y, fixed.double())
         supervised = cross_entropy(net.head(z), batch.y, client)
-        client.scratch["losses"] += torch.stack([supervised.detach(), distances.detach().mean()])
+        client.scratch["losses"] += torch.stack([supervised.detach(), fixed.mean()])
         if self.rule == "released":
             supervised = supervised + cross_entropy(net.auxiliary(projection), batch.y, client)
         return supervised + self.lambda_f * distances.mean()  # Eq. 4
@@ -158,18 +157,19 @@ class Rescue(Aggregator):
     needs_one_label = "its weights come from divergences by class"
 
     def warning(self, rounds: int, validation: bool) -> str:
-        first = int(Fraction(str(self.delay)) * rounds) + 1
-        return late_start(first, rounds, "rescue factors weigh") if self.delay else ""
+        if not self.delay:
+            return ""
+        plain_rounds = int(Fraction(str(self.delay)) * rounds)
+        return late_start(plain_rounds + 1, rounds, "rescue factors weigh")
 
     @torch.no_grad()
     def measure_global(self, net: Network, client: ClientRound) -> None:
         net.eval()
-        reference, total = (
-            fixed_view(net, client.shard),
-            torch.zeros_like(client.scratch["divergence"]),
-        )  # [N, W], [C]
+        reference = fixed_view(net, client.shard)  # [N, W]
+        total = torch.zeros_like(client.scratch["divergence"])  # [C]
         for batch in client.shard.in_order():
-            distances = divergence(net.projector(net.features(batch.x)), reference[batch.at])  # [B]
+            projection = net.projector(net.features(batch.x))  # [B, W]
+            distances = divergence(projection, reference[batch.at])  # [B]
             total.index_add_(0, batch.y, distances.double())
         client.scratch["divergence_received"] = total
 
@@ -179,10 +179,12 @@ class Rescue(Aggregator):
         trained = client.scratch["divergence"] / n  # [C] what_k: each epoch has every image once
         client.report["rescue_factor"] = rescue_factor(received, trained, self.rule)
         means = client.scratch["losses"] / max(client.steps, 1)
-        client.report |= {"supervised_loss": means[0], "divergence_loss": means[1]}
+        client.report["supervised_loss"] = means[0]
+        client.report["divergence_loss"] = means[1]
         if self.by_class:
             for k in range(len(n)):
-                client.report |= {f"{RECEIVED}{k}": received[k], f"{TRAINED}{k}": trained[k]}
+                client.report[f"{RECEIVED}{k}"] = received[k]
+                client.report[f"{TRAINED}{k}"] = trained[k]
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
@@ -191,10 +193,17 @@ class Rescue(Aggregator):
         return average(updates.theta, weights), weights  # Eq. 5
 
     def weights(self, updates: ClientUpdates) -> Tensor:
-        """[K] in sum 1; by image count during the delay, or where factors are all 0 or one is not finite."""
-        factor = updates["rescue_factor"].double() * (updates.n if self.by_count else 1)  # [K]
+        """[K] in sum 1; by image count during the delay, or where factors are all 0 or one is not
+        finite.
+        """
+        factor = updates["rescue_factor"].double()  # [K]
+        if self.by_count:
+            factor = factor * updates.n
+        total = factor.sum()
         early = updates.round <= Fraction(str(self.delay)) * updates.rounds
-        return updates.base if early or not 0 < factor.sum() < torch.inf else factor / factor.sum()
+        if early or not 0 < total < torch.inf:
+            return updates.base
+        return factor / total
 
 
 def divergence(projection: Tensor, reference: Tensor) -> Tensor:
@@ -203,12 +212,18 @@ def divergence(projection: Tensor, reference: Tensor) -> Tensor:
 
 
 def rescue_factor(received: Tensor, trained: Tensor, rule: str) -> Tensor:
-    """w [C] and what [C], 0 for absent classes -> a scalar; 0 where rule=released meets 0/0."""
+    """The factor, a scalar, from w [C] and w-hat [C], 0 for absent classes; 0 where rule=released
+    meets 0/0.
+    """
     if rule == "released":
-        received, trained = (
-            v / v.sum().clamp_min(torch.finfo(v.dtype).tiny) for v in (received, trained)
-        )
+        received = shares(received)
+        trained = shares(trained)
     return received @ trained  # Eq. 3
+
+
+def shares(values: Tensor) -> Tensor:
+    """Values [C] >= 0 divided by their sum; 0 where all are."""
+    return values / values.sum().clamp_min(torch.finfo(values.dtype).tiny)
 
 
 @torch.no_grad()

@@ -57,44 +57,50 @@ class MinNorm(Aggregator):
         inverse = torch.where(norms > 0, 1 / norms, 0.0)  # [K]
         lambda0 = updates.base.cpu()  # [K]
         unit = inverse[:, None] * products * inverse  # [K, K] u_i u_j
-        weights = torch.from_numpy(
-            min_norm(unit.numpy(), lambda0.numpy(), self.epsilon)
-        )  # [K] lambda*, Alg. 1
-        eta = self.step * (float(lambda0 @ norms) if self.length == "kept" else 1.0)
+        nearest = min_norm(unit.numpy(), lambda0.numpy(), self.epsilon)
+        weights = torch.from_numpy(nearest)  # [K] lambda*, Alg. 1
+        length = float(lambda0 @ norms) if self.length == "kept" else 1.0
+        eta = self.step * length
         out = average(updates.theta, weights.to(theta.device))  # [P], of which the buffers stay
         moving = slice(updates.layout.trainable)
         d = torch.zeros_like(theta[moving])
-        for row, factor in zip(updates.theta, (weights * inverse).tolist(), strict=True):
+        factors = (weights * inverse).tolist()
+        for row, factor in zip(updates.theta, factors, strict=True):
             d += factor * (theta[moving] - row[moving])  # d = sum lambda*_i u_i, Alg. 1
         out[moving] = theta[moving] - eta * d  # Alg. 1, last server line
         return out, weights.to(updates.base.device)
 
 
 def min_norm(products: np.ndarray, prior: np.ndarray, epsilon: float) -> np.ndarray:
-    """Weights [K] of the simplex, each within epsilon of its prior [K], of the shortest combination of K vectors.
+    """Weights [K] of the simplex, each within epsilon of its prior [K], of the shortest combination
+    of K vectors.
 
     products: [K, K], the vectors' inner products.
     """
     weights = prior / prior.sum()
-    low, high = np.maximum(weights - epsilon, 0), np.minimum(weights + epsilon, 1)
+    low = np.maximum(weights - epsilon, 0)
+    high = np.minimum(weights + epsilon, 1)
     for _ in range(MOVES):
         slope = products @ weights  # [K] half the gradient
         giver = int(np.argmax(np.where(weights > low, slope, -np.inf)))
         taker = int(np.argmin(np.where(weights < high, slope, np.inf)))
         gain = slope[giver] - slope[taker]
-        room = min(weights[giver] - low[giver], high[taker] - weights[taker])
+        below = weights[giver] - low[giver]
+        above = high[taker] - weights[taker]
+        room = min(below, above)
         if not (gain > TOLERANCE and room > 0):
             break
-        curvature = products[giver, giver] + products[taker, taker] - 2 * products[giver, taker]
+        squares = products[giver, giver] + products[taker, taker]
+        curvature = squares - 2 * products[giver, taker]
         if gain < room * curvature:
             weights[giver] -= gain / curvature
             weights[taker] += gain / curvature
-        elif (
-            weights[giver] - low[giver] <= high[taker] - weights[taker]
-        ):  # a bound is met to the last bit
-            weights[giver], weights[taker] = low[giver], weights[taker] + room
+        elif below <= above:  # a bound is met to the last bit
+            weights[giver] = low[giver]
+            weights[taker] += room
         else:
-            weights[giver], weights[taker] = weights[giver] - room, high[taker]
+            weights[giver] -= room
+            weights[taker] = high[taker]
     return weights / weights.sum()
 
 

@@ -27,7 +27,7 @@ from .registry import register
 
 
 @dataclass(frozen=True)
-class Projected(Minimax):
+class ProjectedStep(Minimax):
     """Weights of groups that climb with their losses."""
 
     cost = {"step": 1, "forward": 1}
@@ -43,7 +43,7 @@ class Projected(Minimax):
 
 register(
     "fedminmax",
-    Projected(),
+    ProjectedStep(),
     Mean(),
     label="FedMinMax",
     about="images weighed by group; minimax over the groups' losses, from their shares on",

@@ -56,7 +56,7 @@ from .contract import (
     Tensors,
     cross_entropy,
 )
-from .helpers import average, by_row
+from .helpers import average, by_row, moved_towards
 from .registry import register
 
 Parts = Literal["qmix+fair+som", "qmix+fair", "qmix+som", "fair+som", "qmix", "fair", "som", "none"]
@@ -89,33 +89,32 @@ class FairProx(Local):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         zero = torch.zeros((), dtype=torch.float64, device=client.theta.device)
-        client.scratch |= {
-            "mu": self.proximal(client),
-            "correct": zero,
-            "loss": zero.clone(),
-            "images": zero.clone(),
-        }
+        client.scratch["mu"] = self.proximal(client)
+        for name in ("correct", "loss", "images"):
+            client.scratch[name] = zero.clone()
         if self.rule == "paper" and "fair" in self.parts:
             client.report["loss_before"] = probes.mean_loss(net, client)
 
     def proximal(self, client: ClientRound) -> Tensor:
         """mu_h of this round, a float64 scalar."""
+        device = client.theta.device
         if "qmix" in self.parts and self.rule == "paper" and "mu" in client.shared:
-            return (
-                client.shared["mu"][client.row].double().to(client.theta.device)
-            )  # agents live on the CPU
+            mu = client.shared["mu"][client.row]  # agents live on the CPU
+            return mu.double().to(device)
         fixed = FIRST if "qmix" in self.parts else self.mu
-        mu = 0.0 if self.rule == "released" or self.parts == "none" else fixed
-        return torch.tensor(mu, dtype=torch.float64, device=client.theta.device)
+        if self.rule == "released" or self.parts == "none":
+            fixed = 0.0
+        return torch.tensor(fixed, dtype=torch.float64, device=device)
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        logits, layout, mu = net(batch.x), client.layout, client.scratch["mu"]
+        logits = net(batch.x)
+        layout = client.layout
+        mu = client.scratch["mu"]
         supervised = cross_entropy(logits, batch.y, client)
         plain = supervised if client.plain_loss else F.cross_entropy(logits, batch.y)
         self.objective(supervised, plain, client).backward()
-        layout.grad.addcmul_(
-            layout.params - client.theta[: layout.trainable], mu.float()
-        )  # Eq. 3, second term
+        moved = layout.params - client.theta[: layout.trainable]  # [T]
+        layout.grad.addcmul_(moved, mu.float())  # Eq. 3, second term
         client.scratch["correct"] += (logits.argmax(1) == batch.y).sum()
         client.scratch["loss"] += plain.detach().double() * len(batch.y)
         client.scratch["images"] += len(batch.y)
@@ -126,24 +125,25 @@ class FairProx(Local):
         if self.rule == "released" or "fair" not in self.parts or "mean_loss" not in client.shared:
             return supervised
         above = plain - client.shared["mean_loss"]
-        above = above.clamp_min(0) if self.fair == "hinge" else above
+        if self.fair == "hinge":
+            above = above.clamp_min(0)
         return supervised + self.lambda_fair * above.square()  # Eqs. 3 and 9
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
-        counts, images = client.shard.class_counts, client.scratch["images"]
-        client.report |= {
-            "training_accuracy": client.scratch["correct"].double() / images,
-            "training_loss": client.scratch["loss"] / images,
-            "label_entropy": released_entropy(counts)
-            if self.rule == "released"
-            else label_entropy(counts),
-            "mu": client.scratch["mu"],
-        }
+        counts = client.shard.class_counts
+        scratch = client.scratch
+        entropy = released_entropy if self.rule == "released" else label_entropy
+        client.report["training_accuracy"] = scratch["correct"].double() / scratch["images"]
+        client.report["training_loss"] = scratch["loss"] / scratch["images"]
+        client.report["label_entropy"] = entropy(counts)
+        client.report["mu"] = scratch["mu"]
 
 
 @dataclass(frozen=True)
 class AgentsAndMap(Aggregator):
-    """QMIX chooses the proximal coefficients of the next round, a self-organizing map the weights of this one."""
+    """QMIX chooses the proximal coefficients of the next round, a self-organizing map the weights
+    of this one.
+    """
 
     cost = {}
 
@@ -167,18 +167,23 @@ class AgentsAndMap(Aggregator):
     def warning(self, rounds: int, validation: bool) -> str:
         if self.rule == "paper" and "qmix" not in self.parts:
             return ""
-        late = f"its agents learn from round {self.warmup + 1} on and choose at random before"
-        rewarded = "clients have no validation part, so its reward is training accuracy: partition with --val 0.1"
-        warnings = [late] if rounds < 2 * self.warmup else []
-        return "; ".join(warnings + ([] if validation else [rewarded]))
+        warnings = []
+        if rounds < 2 * self.warmup:
+            start = self.warmup + 1
+            warnings.append(f"its agents learn from round {start} on and choose at random before")
+        if not validation:
+            warnings.append(
+                "clients have no validation part, so its reward is training accuracy: "
+                "partition with --val 0.1"
+            )
+        return "; ".join(warnings)
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         if self.rule == "paper" and "qmix" not in self.parts:
             return
         count = len(client.val) if client.val is not None else 0
-        client.report["validation_accuracy"] = accuracy(
-            net, client.val if client.val and count else client.shard
-        )
+        shard = client.val if client.val and count else client.shard
+        client.report["validation_accuracy"] = accuracy(net, shard)
         client.report["validation_images"] = torch.tensor(count, device=client.theta.device)
 
     def broadcast(self, memory: Tensors) -> Tensors:
@@ -190,9 +195,8 @@ class AgentsAndMap(Aggregator):
         if self.rule == "released":
             return damped(theta, updates, memory, warmup=self.warmup, gamma=self.gamma)
         if "fair" in self.parts:
-            memory["mean_loss"] = (
-                updates.base * updates["loss_before"].double()
-            ).sum()  # F of Eq. 9, as in Eq. 1
+            losses = updates.base * updates["loss_before"].double()  # [K]
+            memory["mean_loss"] = losses.sum()  # F of Eq. 9, as in Eq. 1
         if "qmix" in self.parts:
             self.choose(updates, memory)
         weights = self.alpha(theta, updates, memory) if "som" in self.parts else updates.base
@@ -203,46 +207,53 @@ class AgentsAndMap(Aggregator):
         grid = torch.tensor(GRIDS[self.grid], dtype=torch.float64)  # [A]
         state = observed(updates, memory, updates["training_loss"].log1p()).float()
         reward = torch.exp(mean_accuracy(updates) - self.zeta) - 1  # Eq. 8
-        chosen = qmix.next_actions(
-            qmix.Qmix(updates.roster, len(grid), self.gamma),
-            memory,
-            state,
-            reward,
-            first=int((grid - FIRST).abs().argmin()),
-            now=qmix.Moment(updates.round, updates.rounds, self.warmup, updates.seed),
-        )
-        memory["reward"], memory["mu"] = reward, grid[chosen]
+        agents = qmix.Qmix(updates.roster, len(grid), self.gamma)
+        start = int((grid - FIRST).abs().argmin())
+        now = qmix.Moment(updates.round, updates.rounds, self.warmup, updates.seed)
+        chosen = qmix.next_actions(agents, memory, state, reward, start=start, now=now)
+        memory["reward"] = reward
+        memory["mu"] = grid[chosen]
 
     def alpha(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Tensor:
         """Weights [K] from the map."""
         moving = updates.layout.trainable
-        start, local = theta[:moving], updates.theta[:, :moving]
+        start = theta[:moving]
+        local = updates.theta[:, :moving]
         delta = self.som_input == "delta"
         toward = (local.mean(0) - start if delta else start).double()  # [T]
-        hashes = som.projection(moving, updates.seed, theta.device)
-        clients = (
-            (model - start if delta else model).double() for model in local
-        )  # one at a time, or [K, T] again
-        rows = [(som.sketch(x, *hashes), som.similarity(x, toward)) for x in clients]
-        x, similarity = (torch.stack(column).cpu() for column in zip(*rows))  # [K, D], [K]
-        order = som.order(
-            updates.rows.cpu(), updates.roster, seed=updates.seed, round=updates.round
-        )
+        bucket, sign = som.projection(moving, updates.seed, theta.device)
+        sketches = []
+        similarities = []
+        for model in local:  # one at a time, or [K, T] again
+            client = (model - start if delta else model).double()  # [T]
+            sketches.append(som.sketch(client, bucket, sign))
+            similarities.append(som.similarity(client, toward))
+        x = torch.stack(sketches).cpu()  # [K, D]
+        similarity = torch.stack(similarities).cpu()  # [K]
+        rows = updates.rows.cpu()
+        order = som.order(rows, updates.roster, seed=updates.seed, round=updates.round)
         neurons = memory["som"].cpu() if "som" in memory else som.start(x, updates.seed)
-        memory["som"] = neurons = som.train(neurons, x[order], similarity[order], updates.round)
+        neurons = som.train(neurons, x[order], similarity[order], updates.round)
+        memory["som"] = neurons
         weight = (som.nearness(neurons, x) * similarity).to(theta.device)
-        weight = weight * updates.n if self.alpha_by_size else weight
+        if self.alpha_by_size:
+            weight = weight * updates.n
         return som.shares(weight, temperature=self.alpha_temperature, floor=self.alpha_floor)
 
 
 def label_entropy(counts: Tensor) -> Tensor:
-    """Entropy of class counts [C] as a share of its largest value log C, a float64 scalar; 0 for a lone class."""
+    """Entropy of class counts [C] as a share of its largest value log C, a float64 scalar; 0 for a
+    lone class.
+    """
     p = counts.double() / counts.sum()
-    return -torch.xlogy(p, p).sum() / math.log(max(len(counts), 2))  # Eq. 6
+    largest = math.log(max(len(counts), 2))
+    return -torch.xlogy(p, p).sum() / largest  # Eq. 6
 
 
 def released_entropy(counts: Tensor) -> Tensor:
-    """The script's formula in its place: every class's share times the log of the commonest one's, summed."""
+    """The script's formula in its place: every class's share times the log of the commonest one's,
+    summed.
+    """
     return (counts.max().double() / counts.sum()).log()
 
 
@@ -250,13 +261,16 @@ def released_entropy(counts: Tensor) -> Tensor:
 def accuracy(net: Network, shard: Shard) -> Tensor:
     """Share of a shard's images that net gets right, in eval mode, a float64 scalar."""
     net.eval()
-    return sum(
-        (net(batch.x).argmax(1) == batch.y).sum() for batch in shard.in_order()
-    ).double() / len(shard)
+    right = torch.zeros((), dtype=torch.int64, device=shard.y.device)
+    for batch in shard.in_order():
+        right += (net(batch.x).argmax(1) == batch.y).sum()
+    return right.double() / len(shard)
 
 
 def mean_accuracy(updates: ClientUpdates) -> Tensor:
-    """Accuracy of the model that the round began with, over the clients' validation parts, a scalar."""
+    """Accuracy of the model that the round began with, over the clients' validation parts, a
+    scalar.
+    """
     return (updates.base * updates["validation_accuracy"]).sum().cpu()
 
 
@@ -265,10 +279,9 @@ def observed(updates: ClientUpdates, memory: Tensors, loss: Tensor) -> Tensor:
     images = kept("images", updates.n, updates, memory)
     entropy = kept("label_entropy", updates["label_entropy"], updates, memory)
     accuracies = kept("training_accuracy", updates["training_accuracy"], updates, memory)
-    return torch.stack(
-        [entropy, images / images.sum(), accuracies, kept("training_loss", loss, updates, memory)],
-        1,
-    ).cpu()
+    losses = kept("training_loss", loss, updates, memory)
+    features = [entropy, images / images.sum(), accuracies, losses]
+    return torch.stack(features, 1).cpu()
 
 
 def kept(name: str, values: Tensor, updates: ClientUpdates, memory: Tensors) -> Tensor:
@@ -282,25 +295,28 @@ def kept(name: str, values: Tensor, updates: ClientUpdates, memory: Tensors) -> 
 def damped(
     theta: Tensor, updates: ClientUpdates, memory: Tensors, *, warmup: int, gamma: float
 ) -> tuple[Tensor, Tensor]:
-    """rule=released: the mean of the local models, each moved back towards the global one by its mu_h."""
+    """rule=released: the mean of the local models, each moved back towards the global one by its
+    mu_h.
+    """
     mu = released_mu(updates, memory, warmup=warmup, gamma=gamma).to(theta.device)
     memory["mean_mu"] = mu.mean()
-    share, moving = (1 - mu) / len(mu), updates.layout.trainable  # [K]
+    share = (1 - mu) / len(mu)  # [K]
     mean = average(updates.theta, torch.full_like(mu, 1 / len(mu)))
-    mean[:moving] = (
-        average(updates.theta[:, :moving], share)
-        + (1 - share.sum()).to(theta.dtype) * theta[:moving]
-    )
+    mean[: updates.layout.trainable] = moved_towards(theta, updates, share)
     return mean, share / share.sum()
 
 
 def released_mu(updates: ClientUpdates, memory: Tensors, *, warmup: int, gamma: float) -> Tensor:
-    """Answers of the script's nets, float64 [K]; they learn of the round before, and remember this one."""
+    """Answers of the script's nets, float64 [K]; they learn of the round before, and remember this
+    one.
+    """
     nets = Released(updates.roster, gamma)
     if "released_weights" not in memory:
-        qmix.Learner.start(nets.layers, derive("released", updates.seed)).keep(memory, "released")
+        learner = qmix.Learner.start(nets.layers, derive("released", updates.seed))
+        learner.keep(memory, "released")
         memory["released_state"] = torch.zeros(updates.roster, 4)
-    learner, reward = qmix.Learner.recall(memory, "released"), mean_accuracy(updates)
+    learner = qmix.Learner.recall(memory, "released")
+    reward = mean_accuracy(updates)
     before = memory["released_state"].cpu()  # [N, 4]
     if updates.round - 1 > warmup:
         learner, memory["released_loss"] = learner.descend(
@@ -309,13 +325,16 @@ def released_mu(updates: ClientUpdates, memory: Tensors, *, warmup: int, gamma: 
         learner.keep(memory, "released")
     state = observed(updates, memory, updates["training_loss"]).float()
     latest = state[updates.rows.cpu(), 2:]  # [K, 2] accuracy and loss
-    past = torch.cat(
-        [before[:1, 2:], latest[:-1]]
-    )  # [K, 2] what stood in the first row when each client came
-    first = torch.cat([state[:1, :2].expand(len(past), 2), past], 1)  # [K, 4]
-    state[0, 2:], state[1:, 2:] = latest[-1], 0.0  # every client writes into the first row
-    memory["released_state"], memory["reward"] = state, reward
-    return nets.mu(learner.weights, first)
+    # [K, 2] the content of the first row when each client came
+    past = torch.cat([before[:1, 2:], latest[:-1]])
+    fixed = state[:1, :2].expand(len(past), 2)
+    first_rows = torch.cat([fixed, past], 1)  # [K, 4]
+    # every client writes into the first row
+    state[0, 2:] = latest[-1]
+    state[1:, 2:] = 0.0
+    memory["released_state"] = state
+    memory["reward"] = reward
+    return nets.mu(learner.weights, first_rows)
 
 
 @dataclass(frozen=True)
@@ -349,17 +368,22 @@ class Released:
             x = x.relu() if name != "agent_out" else x.sigmoid()
         return x[:, :, 0]
 
-    def mu(self, weights: Tensor, first: Tensor) -> Tensor:
-        """float64 [K] in (0.5, 0.731) for the first client's row [K, 4] as it stood before each client."""
-        return self.outputs(weights, first.repeat(1, self.agents)).double().mean(1).sigmoid()
+    def mu(self, weights: Tensor, first_rows: Tensor) -> Tensor:
+        """float64 [K] in (0.5, 0.731) for the first client's row [K, 4] as it was before each
+        client.
+        """
+        answers = self.outputs(weights, first_rows.repeat(1, self.agents))  # [K, N]
+        return answers.double().mean(1).sigmoid()
 
     def loss(self, weights: Tensor, state: Tensor, reward: Tensor) -> Tensor:
-        """Squared distance of each net to a target that learns as well, and sees neither the next state nor mu."""
-        layers, x = qmix.unpacked(weights, self.layers), state.reshape(1, -1)
+        """Squared distance of each net to a target that learns as well, and sees neither the next
+        state nor mu.
+        """
+        layers = qmix.unpacked(weights, self.layers)
+        x = state.reshape(1, -1)
         critic = qmix.perceptron(layers, x, "critic_in", "critic_middle", "critic_out")
-        target = (
-            reward + self.gamma * qmix.perceptron(layers, critic, "mixer_in", "mixer_out").sigmoid()
-        )  # [1, 1]
+        mixed = qmix.perceptron(layers, critic, "mixer_in", "mixer_out")
+        target = reward + self.gamma * mixed.sigmoid()  # [1, 1]
         return (target - self.outputs(weights, x)).square().mean()
 
 

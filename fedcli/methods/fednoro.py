@@ -65,43 +65,50 @@ class LearnsFromGlobal(Local):
     ramp: Annotated[float, "share of the rounds at whose end v is full, in (0, 1]"] = 0.49
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        client.offset = offset("logit-adjust", client.shard.class_counts)  # [C]
-        client.report["class_images"] = client.shard.class_counts.double()  # [C]
-        client.report["class_losses"] = probes.group_losses(
-            net, client, client.shard.y, client.shard.classes
-        )  # [C]
-        noisy = client.shared.get("noisy")  # [N] of the roster, and where stage 2 began
+        shard = client.shard
+        losses = probes.group_losses(net, client, shard.y, shard.classes)
+        client.offset = offset("logit-adjust", shard.class_counts)  # [C]
+        client.report["class_images"] = shard.class_counts.double()  # [C]
+        client.report["class_losses"] = losses  # [C]
+        noisy = client.shared.get("noisy")  # [N] of the roster
         if noisy is not None and noisy[client.row]:
-            begun, end = float(client.shared["begun"]), self.ramp * client.rounds
-            progress = (
-                min(max((client.round - 1 - begun) / (end - begun), 0.0), 1.0)
-                if end > begun
-                else 1.0
-            )
-            share = self.strength * float(np.exp(-5 * (1 - progress) ** 2))
-            client.scratch.update(
-                share=client.theta.new_tensor(share), teacher=client.layout.read()
-            )
+            share = self.strength * float(np.exp(-5 * (1 - self.progress(client)) ** 2))
+            client.scratch["share"] = client.theta.new_tensor(share)
+            client.scratch["teacher"] = client.layout.read()
+
+    def progress(self, client: ClientRound) -> float:
+        """The share of the ramp that is over, from the beginning of stage 2."""
+        begun = float(client.shared["begun"])
+        end = self.ramp * client.rounds
+        if end <= begun:
+            return 1.0
+        progress = (client.round - 1 - begun) / (end - begun)
+        return min(max(progress, 0.0), 1.0)
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         if "share" not in client.scratch:
             return cross_entropy(net(batch.x), batch.y, client)
-        soft = (logits_of(net, client.scratch["teacher"], batch.x, client) / TEMPERATURE).softmax(
-            1
-        )  # [B, C] q
-        return distilled(net(batch.x) + client.offset, batch.y, soft, client.scratch["share"])
+        logits = logits_of(net, client.scratch["teacher"], batch.x, client)  # [B, C]
+        soft = (logits / TEMPERATURE).softmax(1)  # [B, C] q
+        adjusted = net(batch.x) + client.offset
+        return distilled(adjusted, batch.y, soft, client.scratch["share"])
 
 
 def distilled(adjusted: Tensor, y: Tensor, soft: Tensor, share: Tensor) -> Tensor:
-    """(1 - v) NLL + v KL of logits [B, C], labels [B] and soft labels [B, C], a scalar; classes taken out count 0."""
+    """(1 - v) NLL + v KL of logits [B, C], labels [B] and soft labels [B, C], a scalar; classes
+    taken out count 0.
+    """
     log_p = adjusted.log_softmax(1)
     log_p = log_p.masked_fill(log_p.isinf(), 0.0)
-    return share * F.kl_div(log_p, soft, reduction="batchmean") + (1 - share) * F.nll_loss(log_p, y)
+    kl = F.kl_div(log_p, soft, reduction="batchmean")
+    return share * kl + (1 - share) * F.nll_loss(log_p, y)
 
 
 @dataclass(frozen=True)
 class DistanceAware(Aggregator):
-    """By image count; in stage 2 a noisy client counts the less, the farther its model is from every clean one."""
+    """By image count; in stage 2 a noisy client counts the less, the farther its model is from
+    every clean one.
+    """
 
     cost = {}
     full_participation = True
@@ -123,46 +130,52 @@ class DistanceAware(Aggregator):
                 weights = weights * torch.exp(-distances(updates, noisy))
                 weights = weights / weights.sum()
         elif self.warm_up < 1 and updates.round >= max(1, round(self.warm_up * updates.rounds)):
-            noisy = torch.zeros(updates.roster, dtype=torch.bool, device=theta.device)
-            noisy[updates.rows] = noisy_clients(
-                updates["class_losses"], updates["class_images"]
-            ).to(theta.device)
-            memory.update(noisy=noisy, begun=torch.tensor(updates.round, device=theta.device))
+            device = theta.device
+            noisy = torch.zeros(updates.roster, dtype=torch.bool, device=device)
+            of_round = noisy_clients(updates["class_losses"], updates["class_images"])
+            noisy[updates.rows] = of_round.to(device)
+            memory["noisy"] = noisy
+            memory["begun"] = torch.tensor(updates.round, device=device)
         return average(updates.theta, weights), weights
 
 
 def noisy_clients(losses: Tensor, images: Tensor) -> Tensor:
     """bool [K] from the summed losses and images of each client's classes [K, C]."""
-    means = np.where(images.cpu() > 0, losses.cpu() / images.cpu().clamp_min(1), np.nan)  # [K, C]
-    lowest = np.array(
-        [np.nanmin(column) if np.isfinite(column).any() else 0.0 for column in means.T]
-    )  # [C]
-    means = np.where(np.isnan(means), lowest, means)
-    span = means.max(0) - means.min(0)
-    scaled = (means - means.min(0)) / np.where(span > 0, span, 1.0)
+    n = images.cpu()
+    means = np.where(n > 0, losses.cpu() / n.clamp_min(1), np.nan)  # [K, C]
+    missing = np.isnan(means)
+    lowest = np.where(missing, np.inf, means).min(0)  # [C]
+    lowest = np.where(np.isfinite(means).any(0), lowest, 0.0)
+    means = np.where(missing, lowest, means)
+    least = means.min(0)
+    span = means.max(0) - least
+    scaled = (means - least) / np.where(span > 0, span, 1.0)
     if len(scaled) < 2 or not span.any():
         return torch.zeros(len(scaled), dtype=torch.bool)
-    from sklearn.mixture import (
-        GaussianMixture,
-    )  # importing it takes a second, which every command would pay
+    # importing it takes a second, which every command would pay
+    from sklearn.mixture import GaussianMixture
 
     votes: Counter[tuple[bool, ...]] = Counter()
     for fit in range(FITS):
         mixture = GaussianMixture(n_components=2, random_state=fit).fit(scaled)
-        votes[tuple((mixture.predict(scaled) == mixture.means_.sum(1).argmax()).tolist())] += 1
-    return torch.tensor(votes.most_common(1)[0][0])
+        noisiest = mixture.means_.sum(1).argmax()
+        vote = mixture.predict(scaled) == noisiest  # [K]
+        votes[tuple(vote.tolist())] += 1
+    majority, _ = votes.most_common(1)[0]
+    return torch.tensor(majority)
 
 
 def distances(updates: ClientUpdates, noisy: Tensor) -> Tensor:
-    """D [K], float64: of noisy clients to the nearest clean one, over the largest; 0 for clean ones."""
+    """D [K], float64: the distance of noisy clients from the nearest clean one, over the largest;
+    0 for clean ones.
+    """
     out = torch.zeros(len(noisy), dtype=torch.float64, device=noisy.device)
+    spans = updates.layout.spans.values()
     clean = updates.theta[~noisy]  # [K', P]
     for k in noisy.nonzero().flatten().tolist():
         differences = clean - updates.theta[k]  # [K', P]
-        each = torch.stack(
-            [differences[:, span].norm(dim=1) for span in updates.layout.spans.values()]
-        )  # [tensors, K']
-        out[k] = each.double().sum(0).min()
+        norms = torch.stack([differences[:, span].norm(dim=1) for span in spans])  # [tensors, K']
+        out[k] = norms.double().sum(0).min()
     return out / out.max().clamp_min(1e-12)
 
 

@@ -44,14 +44,18 @@ class Normalized(Aggregator):
         a = c = 0.0
         for _ in range(client.steps):
             c = client.momentum * c + 1
-            a = (1 - client.lr * mu) * a + (1 + client.momentum * c if client.nesterov else c)
+            step = 1 + client.momentum * c if client.nesterov else c
+            a = (1 - client.lr * mu) * a + step
         effective = torch.tensor([a, mu], dtype=torch.float64, device=client.theta.device)
-        client.report["local_steps_effective"], client.report["mu"] = effective
+        client.report["local_steps_effective"] = effective[0]
+        client.report["mu"] = effective[1]
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        p, a, t = updates.base, updates["local_steps_effective"].double(), updates.layout.trainable
+        p = updates.base
+        a = updates["local_steps_effective"].double()
+        t = updates.layout.trainable
         steps = torch.where(updates["mu"] > 0, updates.steps, a)  # [K]
         share = (p @ steps) * p / a  # [K] tau_eff p_k / a_k
         out = average(updates.theta, share)

@@ -30,7 +30,9 @@ from .registry import register
 
 @dataclass(frozen=True)
 class NotTrue(Local):
-    """Cross-entropy, and the distance to the global model's opinion of the classes that are not true."""
+    """Cross-entropy, and the distance to the global model's opinion of the classes that are not
+    true.
+    """
 
     cost = {"step": 1, "look": 1}
     needs_one_label = "it leaves the one true class out"
@@ -40,24 +42,20 @@ class NotTrue(Local):
     tau: Annotated[float, "temperature of both softmaxes, > 0"] = 1.0
 
     def warning(self, net: Network, rounds: int) -> str:
-        return (
-            "of two classes only one is not true, so FedNTD is FedAvg"
-            if len(net.class_names) == 2
-            else ""
-        )
+        if len(net.class_names) > 2:
+            return ""
+        return "of two classes only one is not true, so FedNTD is FedAvg"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        client.scratch["global"] = (
-            client.layout.read()
-        )  # [P] with the client's own statistics under --bn local
+        # [P] with the client's own statistics under --bn local
+        client.scratch["global"] = client.layout.read()
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        z, z_g = (
-            net(batch.x),
-            logits_of(net, client.scratch["global"], batch.x, client),
-        )  # [B, C] each
-        kept = not_true(z.shape[1], batch.y)  # [B, C - 1]
-        log_q, log_q_g = ((logits.gather(1, kept) / self.tau).log_softmax(1) for logits in (z, z_g))
+        z = net(batch.x)  # [B, C]
+        z_g = logits_of(net, client.scratch["global"], batch.x, client)  # [B, C]
+        others = not_true(z.shape[1], batch.y)  # [B, C - 1]
+        log_q = (z.gather(1, others) / self.tau).log_softmax(1)
+        log_q_g = (z_g.gather(1, others) / self.tau).log_softmax(1)
         distance = F.kl_div(log_q, log_q_g, reduction="batchmean", log_target=True)
         return cross_entropy(z, batch.y, client) + self.beta * self.tau**2 * distance
 

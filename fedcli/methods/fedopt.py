@@ -51,17 +51,17 @@ class ServerStep(Aggregator):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        mean, p = WeightedMean(self.weights).aggregate(
-            theta, updates, memory
-        )  # [P], whose buffers stay
+        # [P], whose buffers stay
+        mean, p = WeightedMean(self.weights).aggregate(theta, updates, memory)
         moving = slice(updates.layout.trainable)
-        mean[moving] = theta[moving] + self.lr * self.direction(
-            mean[moving] - theta[moving], memory
-        )
+        delta = mean[moving] - theta[moving]  # [T]
+        mean[moving] = theta[moving] + self.lr * self.direction(delta, memory)
         return mean, p
 
     def direction(self, delta: Tensor, memory: Tensors) -> Tensor:
-        """Where to go [T], from the mean update [T]; remembers what the next round needs."""
+        """The direction of the step [T], from the mean update [T]; remembers what the next round
+        needs.
+        """
         raise TypeError(f"{type(self).__name__} has no direction()")
 
 
@@ -75,10 +75,11 @@ class Momentum(ServerStep):
     beta: Annotated[float, "share of the momentum that is kept, in [0, 1); 0 is FedAvg"] = 0.9
 
     def direction(self, delta: Tensor, memory: Tensors) -> Tensor:
-        memory["momentum"] = (
-            self.beta * memory["momentum"] + delta if "momentum" in memory else delta
-        )  # Hsu
-        return memory["momentum"]
+        momentum = delta
+        if "momentum" in memory:
+            momentum = self.beta * memory["momentum"] + delta  # Hsu
+        memory["momentum"] = momentum
+        return momentum
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,10 @@ class Adagrad(ServerStep):
     def direction(self, delta: Tensor, memory: Tensors) -> Tensor:
         m = memory.get("momentum", torch.zeros_like(delta))
         v = memory.get("square", torch.full_like(delta, self.tau**2))
-        memory["momentum"] = m = self.beta1 * m + (1 - self.beta1) * delta  # Alg. 2, m
-        memory["square"] = v = self.squared(v, delta.square())
+        m = self.beta1 * m + (1 - self.beta1) * delta  # Alg. 2, m
+        v = self.squared(v, delta.square())
+        memory["momentum"] = m
+        memory["square"] = v
         return m / (v.sqrt() + self.tau)  # Alg. 2, the step
 
     def squared(self, v: Tensor, square: Tensor) -> Tensor:

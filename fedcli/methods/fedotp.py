@@ -38,21 +38,28 @@ if TYPE_CHECKING:
 
 
 class TransportHead(nn.Module):
-    """Logits [B, C] of tokens [B, S, M, D]: cosines with every prompt's text, weighted by transport plans."""
+    """Logits [B, C] of tokens [B, S, M, D]: cosines with every prompt's text, weighted by transport
+    plans.
+    """
 
     def __init__(self, prompts: "PromptHead", tau: float, eps: float):
         super().__init__()
-        self.prompts, self.tau, self.eps = prompts, tau, eps
+        self.prompts = prompts
+        self.tau = tau
+        self.eps = eps
 
     def forward(self, tokens: Tensor) -> Tensor:
         similarity = self.prompts.similarity(tokens)  # [B, S, C, M, N]
         plan = transport_plan(1 - similarity.detach(), self.tau, self.eps)
-        return self.prompts.scale * (plan * similarity).sum((-2, -1)).mean(1)
+        matched = (plan * similarity).sum((-2, -1))  # [B, S, C]
+        return self.prompts.scale * matched.mean(1)
 
 
 @dataclass(frozen=True)
 class Transported(Prompted):
-    """Train a shared and an own context, to which transport plans give the patches; all else is frozen."""
+    """Train a shared and an own context, to which transport plans give the patches; all else is
+    frozen.
+    """
 
     not_recorded = (
         "a transport plan is done when it has settled, and checking that waits for the GPU"

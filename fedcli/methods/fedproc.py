@@ -37,12 +37,15 @@ class ContrastFirst(Prototypes):
             loss = super().loss(net, batch, client)
             return (1 - share) * loss if self.rule == "released" else loss
         z = net.features(batch.x)  # [B, D]
-        known = client.shared["prototype_known"]  # [C]
+        met = client.shared["prototype_known"]  # [C]
         cosines = F.normalize(z) @ F.normalize(client.shared["prototypes"]).T  # [B, C]
-        target = batch.y.where(known[batch.y], -100)  # which cross-entropy ignores
-        total = F.cross_entropy(cosines.masked_fill(~known, float("-inf")), target, reduction="sum")
-        contrast = total / known[batch.y].sum().clamp_min(1)
-        return share * contrast + (1 - share) * cross_entropy(net.head(z), batch.y, client)
+        cosines = cosines.masked_fill(~met, float("-inf"))
+        has_prototype = met[batch.y]  # [B]
+        target = batch.y.where(has_prototype, -100)  # which cross-entropy ignores
+        total = F.cross_entropy(cosines, target, reduction="sum")
+        contrast = total / has_prototype.sum().clamp_min(1)
+        supervised = cross_entropy(net.head(z), batch.y, client)
+        return share * contrast + (1 - share) * supervised
 
 
 register(

@@ -44,22 +44,25 @@ class Prototypes(Local):
         total = n = torch.zeros((), device=client.theta.device)
         for batch in client.shard.in_order():
             member = F.one_hot(batch.y, client.shard.classes).float()  # [B, C]
-            total, n = total + member.T @ net.features(batch.x), n + member.sum(0)
-        client.report["feature_sum"], client.report["feature_n"] = (
-            total,
-            n,
-        )  # [C, D], [C]; Eq. 3 is their ratio
+            total = total + member.T @ net.features(batch.x)
+            n = n + member.sum(0)
+        client.report["feature_sum"] = total  # [C, D]
+        client.report["feature_n"] = n  # [C]; Eq. 3 is their ratio
 
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        total, n = updates["feature_sum"], updates["feature_n"]  # [K, C, D], [K, C]
+        total = updates["feature_sum"]  # [K, C, D]
+        n = updates["feature_n"]  # [K, C]
         if self.rule == "released":
-            total, n = total / n.clamp_min(1)[:, :, None], n.clamp_max(1)
-        seen = n.sum(0) > 0  # [C]
-        fresh = total.sum(0) / n.sum(0).clamp_min(1)[:, None]  # [C, D], Eq. 6
-        shared["prototypes"] = torch.where(seen[:, None], fresh, shared.get("prototypes", fresh))
-        shared["prototype_known"] = seen | shared.get("prototype_known", seen)
+            total = total / n.clamp_min(1)[:, :, None]
+            n = n.clamp_max(1)
+        images = n.sum(0)  # [C]
+        present = images > 0  # [C]
+        fresh = total.sum(0) / images.clamp_min(1)[:, None]  # [C, D], Eq. 6
+        old = shared.get("prototypes", fresh)
+        shared["prototypes"] = torch.where(present[:, None], fresh, old)
+        shared["prototype_known"] = present | shared.get("prototype_known", present)
         return theta
 
 

@@ -41,10 +41,8 @@ class OwnHead(Local):
 
     def personal_tensors(self, net: Network) -> tuple[str, ...]:
         if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
-            raise UsageError(
-                "clients that keep their classifiers share nothing else",
-                "leave --freeze-backbone out",
-            )
+            problem = "clients that keep their classifiers share nothing else"
+            raise UsageError(problem, "leave --freeze-backbone out")
         return tuple(name for name in net.state_dict() if name.startswith("head."))
 
 
@@ -66,11 +64,9 @@ class HeadFirst(OwnHead):
         solver = Solver(self.solver, net.head.parameters(), client.lr)
         for epoch in range(self.head_epochs):
             event = client.seed, client.round, client.name, epoch
-            for batch in client.shard.epoch(
-                self.head_batch,
-                shuffle=derive("head shuffle", *event),
-                augment=derive("head augment", *event),
-            ):
+            shuffle = derive("head shuffle", *event)
+            augment = derive("head augment", *event)
+            for batch in client.shard.epoch(self.head_batch, shuffle=shuffle, augment=augment):
                 client.layout.zero_grad()
                 super().gradient(net, batch, client)
                 solver.step()  # Alg. 1, the client's head

@@ -35,7 +35,9 @@ from .solvers import Solver
 
 @dataclass(frozen=True)
 class TwoPredictors(LinearHeadOnly, Local):
-    """A balanced softmax for what is shared, then a step of the client's own classifier on top of it."""
+    """A balanced softmax for what is shared, then a step of the client's own classifier on top of
+    it.
+    """
 
     cost = {"step": 1}
     not_recorded = "the step of the client's own classifier has an optimizer of its own"
@@ -48,33 +50,36 @@ class TwoPredictors(LinearHeadOnly, Local):
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.offset = offset("bsm", client.shard.class_counts)  # [C]
         head = net.head  # weight [C, D], bias [C]
-        kept = client.memory.get(
-            "own_head",
-            torch.zeros(head.out_features, head.in_features + 1, device=head.weight.device),
-        )
-        own = nn.Parameter(kept.clone())  # [C, D + 1] P_k, its bias last
-        client.scratch.update(own=own, solver=Solver(self.solver, [own], client.lr))
+        shape = head.out_features, head.in_features + 1
+        zeros = torch.zeros(shape, device=head.weight.device)
+        previous = client.memory.get("own_head", zeros)
+        p_k = nn.Parameter(previous.clone())  # [C, D + 1], its bias last
+        solver = Solver(self.solver, [p_k], client.lr)
+        client.scratch.update(own=p_k, solver=solver)
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         features = net.features(batch.x)  # [B, D]
         logits = net.head(features)  # [B, C]
         loss = cross_entropy(logits, batch.y, client)
         loss.backward()
-        own = client.scratch["own"]
-        personal = logits.detach() + F.linear(features.detach(), own[:, :-1], own[:, -1])
-        own.grad = None
-        weighted_cross_entropy(
+        p_k = client.scratch["own"]
+        change = F.linear(features.detach(), p_k[:, :-1], p_k[:, -1])  # [B, C]
+        personal = logits.detach() + change
+        p_k.grad = None
+        personal_loss = weighted_cross_entropy(
             personal, batch.y, client.class_weights, client.label_smoothing, client.focal
-        ).backward()
+        )
+        personal_loss.backward()
         client.scratch["solver"].step()
         return loss.detach()
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
-        own, model = client.scratch["own"].detach(), client.layout.read()
+        p_k = client.scratch["own"].detach()
+        model = client.layout.read()
         spans = client.layout.spans
-        model[spans["head.weight"]] += own[:, :-1].flatten()
-        model[spans["head.bias"]] += own[:, -1]
-        client.memory.update(own_head=own, model=model)
+        model[spans["head.weight"]] += p_k[:, :-1].flatten()
+        model[spans["head.bias"]] += p_k[:, -1]
+        client.memory.update(own_head=p_k, model=model)
 
 
 register(

@@ -28,7 +28,8 @@ class Restricted(Local):
     """Cross-entropy over logits of which those of missing classes are scaled."""
 
     cost = {"step": 1}
-    own_prior = True  # a prior takes missing classes out of the softmax, and with them all that FedRS changes
+    # a prior takes missing classes out of the softmax, and with them all that FedRS changes
+    own_prior = True
     needs_one_label = "it restrains classes in one softmax"
 
     alpha: Annotated[

@@ -41,9 +41,8 @@ class Perturbed(Local):
     rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is FedAvg"] = 0.05
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        return Sharp(self.rho, 0.0, 0.0).gradient(
-            net, batch, client
-        )  # Alg. 1: g~ is left in the layout
+        sharp = Sharp(self.rho, 0.0, 0.0)
+        return sharp.gradient(net, batch, client)  # Alg. 1: g~ is left in the layout
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,8 @@ class Momentous(Perturbed):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         zero = torch.zeros_like(client.layout.params)  # [T]
-        client.scratch.update(shared=client.shared.get("direction", zero), total=zero.clone())
+        client.scratch["shared"] = client.shared.get("direction", zero)
+        client.scratch["total"] = zero.clone()
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         loss = super().gradient(net, batch, client)

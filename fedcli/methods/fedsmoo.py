@@ -46,12 +46,15 @@ class SmoothAndConsistent(Drifting):
         client.scratch["dual"] = client.memory.get("dual", zero).clone()  # mu_i
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        layout, dual, common = client.layout, client.scratch["dual"], client.scratch["common"]
+        layout = client.layout
+        dual = client.scratch["dual"]
+        common = client.scratch["common"]
         loss = Local.gradient(self, net, batch, client)
-        start, u = layout.params.clone(), layout.grad - dual - common  # [T] each
-        own = self.rho * u / (u.norm() + 1e-7)  # s_i
-        layout.params.add_(own)
-        dual.add_(own - common)
+        start = layout.params.clone()  # [T]
+        u = layout.grad - dual - common  # [T]
+        perturbation = self.rho * u / (u.norm() + 1e-7)  # s_i
+        layout.params.add_(perturbation)
+        dual.add_(perturbation - common)
         layout.zero_grad()
         with still_batchnorm(net):
             Local.gradient(self, net, batch, client)  # g~
@@ -61,7 +64,9 @@ class SmoothAndConsistent(Drifting):
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
         super().on_round_end(net, client)
-        client.report["dual"] = client.memory["dual"] = client.scratch["dual"].clone()
+        dual = client.scratch["dual"].clone()
+        client.report["dual"] = dual
+        client.memory["dual"] = dual
 
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors

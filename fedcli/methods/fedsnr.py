@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..data.quality import NAMES, ROUNDING, greys, measure
 from ..errors import UsageError
-from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
+from .contract import Aggregator, ClientRound, ClientUpdates, Network, Shard, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .registry import register
@@ -47,44 +47,48 @@ class BySignalToNoise(Aggregator):
     ] = "snr"
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
-        shard, name = client.shard, f"snr {self.snr}"
+        shard = client.shard
+        name = f"snr {self.snr}"
         if name not in shard.derived:
-            if shard.images.ndim == 2:
-                raise UsageError(
-                    "fedsnr looks at pixels, and a frozen backbone's features stand for them",
-                    "train it whole",
-                )
-            images = (
-                shard.images[rows].permute(0, 2, 3, 1).cpu().numpy()
-                for rows in shard.rows.split(PIECE)
-            )
-            shard.derived[name] = float(
-                np.concatenate([_ratios(some, self.snr) for some in images]).mean()
-            )
-        client.report["snr"] = torch.tensor(
-            shard.derived[name], dtype=torch.float64, device=shard.images.device
-        )
+            shard.derived[name] = self.mean_ratio(shard)
+        device = shard.images.device
+        client.report["snr"] = torch.tensor(shard.derived[name], dtype=torch.float64, device=device)
+
+    def mean_ratio(self, shard: Shard) -> float:
+        """The mean signal-to-noise ratio of a client's images."""
+        if shard.images.ndim == 2:
+            problem = "fedsnr looks at pixels, and a frozen backbone's features stand for them"
+            raise UsageError(problem, "train it whole")
+        ratios = []
+        for rows in shard.rows.split(PIECE):
+            images = shard.images[rows].permute(0, 2, 3, 1)
+            ratios.append(_ratios(images.cpu().numpy(), self.snr))
+        return float(np.concatenate(ratios).mean())
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        weights = updates["snr"].double() * (
-            updates.base if self.weights == "samples" else 1
-        )  # [K]
+        weights = updates["snr"].double()  # [K]
+        if self.weights == "samples":
+            weights = weights * updates.base
         weights = weights / weights.sum()
         return average(updates.theta, weights), weights
 
 
 def _ratios(images: np.ndarray, kind: str) -> np.ndarray:
-    """Of images uint8 [N, H, W, C]: float64 [N], > 0."""
+    """The signal-to-noise ratio of each image, float64 [N], > 0; images uint8 [N, H, W, C]."""
     if kind == "immerkaer":
-        known = dict(zip(NAMES, measure(images).T, strict=True))
-        return np.maximum(known["brightness"], ROUNDING) / np.maximum(known["noise"], ROUNDING)
+        measures = dict(zip(NAMES, measure(images).T, strict=True))
+        return _ratio(measures["brightness"], measures["noise"])
     grey = greys(images).reshape(len(images), -1).astype(np.float64)  # [N, S H W]
     mean = grey.mean(1)
     below = grey < mean[:, None]
     dark = np.where(below, grey, 0).sum(1) / np.maximum(below.sum(1), 1)
-    return np.where(below.any(1), np.maximum(mean, ROUNDING) / np.maximum(dark, ROUNDING), 1.0)
+    return np.where(below.any(1), _ratio(mean, dark), 1.0)
+
+
+def _ratio(signal: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    return np.maximum(signal, ROUNDING) / np.maximum(noise, ROUNDING)
 
 
 register(

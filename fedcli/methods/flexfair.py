@@ -65,17 +65,19 @@ class NearTheMean(WithGroups):
     def extend(self, net: Network) -> None:
         super().extend(net)
         if self.only >= 0 and self.within == "all":
-            raise UsageError(
-                f"only={self.only} compares groups within a class", "add --set within=class"
-            )
+            problem = f"only={self.only} compares groups within a class"
+            raise UsageError(problem, "add --set within=class")
         if self.only >= len(net.class_names):
-            places = ", ".join(f"{place} {name}" for place, name in enumerate(net.class_names))
-            raise UsageError(f"only={self.only} is no class", f"the classes are {places}")
+            classes = ", ".join(f"{index} {name}" for index, name in enumerate(net.class_names))
+            raise UsageError(f"only={self.only} is no class", f"the classes are {classes}")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        by_class = self.within == "class"
-        y, classes = client.shard.y, client.shard.classes if by_class else 1
-        self.weigh_cells(net, client, y if by_class else torch.zeros_like(y), classes)
+        y = client.shard.y
+        classes = client.shard.classes
+        if self.within == "all":
+            y = torch.zeros_like(y)
+            classes = 1
+        self.weigh_cells(net, client, y, classes)
         counted = torch.ones(classes, dtype=torch.float64, device=y.device)  # [C]
         if self.only >= 0:
             counted = counted * 0
@@ -85,23 +87,29 @@ class NearTheMean(WithGroups):
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        n, losses = updates["cell_counts"].sum(0), updates["cell_losses"].sum(0)  # [G, C] each
+        n = updates["cell_counts"].sum(0)  # [G, C]
+        losses = updates["cell_losses"].sum(0)  # [G, C]
         w = cell_weights(n, losses, self.strength * updates["counted"][0])
-        shared["cell_weights"] = torch.where(
-            n > 0, w, shared.get("cell_weights", torch.ones_like(w))
-        )
+        old = shared.get("cell_weights", torch.ones_like(w))
+        shared["cell_weights"] = torch.where(n > 0, w, old)
         return theta
 
 
 def cell_weights(n: Tensor, losses: Tensor, strength: Tensor) -> Tensor:
-    """w [G, C] from the images and summed losses of each group and class; strength: of each class, [C]."""
-    here, of_class = n > 0, n.sum(0)  # [G, C], [C]
-    mean = losses.sum(0) / of_class.clamp_min(1)  # [C] L_c
-    d = (losses / n.clamp_min(1) - mean).where(here, 0.0)  # [G, C]
-    each = d / n.clamp_min(1) - d.sum(0) / of_class.clamp_min(1)
-    w = 1 + 2 * strength * n.sum() / here.sum(0).clamp_min(1) * each
-    w = w.clamp_min(0).where(here, 1.0)
-    return w * (n.sum() / (n * w).sum()) if (n * w).sum() > 0 else torch.ones_like(w)
+    """w [G, C] from the images and summed losses of each group and class; strength of each class
+    [C].
+    """
+    present = n > 0  # [G, C]
+    n_gc = n.clamp_min(1)  # [G, C]
+    n_c = n.sum(0).clamp_min(1)  # [C]
+    mean = losses.sum(0) / n_c  # [C] L_c
+    d = (losses / n_gc - mean).where(present, 0.0)  # [G, C]
+    slope = d / n_gc - d.sum(0) / n_c  # [G, C]
+    groups = present.sum(0).clamp_min(1)  # [C]
+    w = 1 + 2 * strength * n.sum() / groups * slope
+    w = w.clamp_min(0).where(present, 1.0)
+    total = (n * w).sum()
+    return w * (n.sum() / total) if total > 0 else torch.ones_like(w)
 
 
 register(

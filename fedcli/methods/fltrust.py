@@ -21,7 +21,7 @@ from torch import Tensor
 from ..errors import FedcliError
 from .contract import Aggregator, ClientUpdates, Tensors
 from .fedavg import Plain
-from .helpers import average, gram
+from .helpers import average, gram, moved_towards
 from .registry import register
 
 
@@ -40,25 +40,23 @@ class Trusted(Aggregator):
     ) -> tuple[Tensor, Tensor]:
         rows = updates.rows.tolist()
         if self.trusted - 1 not in rows:
-            what = f"client {self.trusted} of the roster is trusted, but {len(rows)} took part"
-            raise FedcliError(
-                f"{what} and it is not among them",
-                "give --set trusted=1, or the place of one that does",
+            problem = (
+                f"client {self.trusted} of the roster is trusted, but {len(rows)} took part "
+                "and it is not among them"
             )
-        root, products = rows.index(self.trusted - 1), gram(theta, updates)  # [K, K]
+            raise FedcliError(problem, "give --set trusted=1, or the place of one that does")
+        root = rows.index(self.trusted - 1)
+        products = gram(theta, updates)  # [K, K]
         norms = products.diagonal().sqrt()  # [K] ||g_k||
         inverse = torch.where(norms > 0, 1 / norms, 0.0)  # [K]
-        trust = (products[root] * inverse * inverse[root]).clamp_min(0)  # [K] TS_k, Eq. 2
+        cosines = products[root] * inverse * inverse[root]  # [K]
+        trust = cosines.clamp_min(0)  # [K] TS_k, Eq. 2
         trust[root] = 1
         weights = (trust / trust.sum()).to(updates.base.device)  # [K]
-        lengths = (self.step * norms[root] * inverse).to(
-            weights.device
-        )  # [K] of Eq. 3, times alpha
-        moved, t = weights * lengths, updates.layout.trainable  # [K]
+        lengths = self.step * norms[root] * inverse  # [K] of Eq. 3, times alpha
+        moved = weights * lengths.to(weights.device)  # [K]
         out = average(updates.theta, weights)  # [P], of which the buffers stay
-        out[:t] = (1 - moved.sum()).to(theta.dtype) * theta[:t] + average(
-            updates.theta[:, :t], moved
-        )  # Eq. 4
+        out[: updates.layout.trainable] = moved_towards(theta, updates, moved)  # Eq. 4
         return out, weights
 
 

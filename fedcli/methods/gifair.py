@@ -77,9 +77,8 @@ class SpreadOfClients(LossBefore):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        weights = spread_weights(
-            updates.base, updates["loss_before"].double(), self.strength
-        )  # [K]
+        loss = updates["loss_before"].double()  # [K]
+        weights = spread_weights(updates.base, loss, self.strength)  # [K]
         return average(updates.theta, weights), weights
 
 

@@ -45,9 +45,8 @@ class Exponential(Minimax):
 
     def move(self, mu: Tensor, rho: Tensor, risk: Tensor, n: Tensor) -> Tensor:
         adjusted = self.eta * (risk + self.adjustment / n.sqrt())  # Eq. 5
-        q = mu * torch.exp(
-            adjusted - adjusted.max()
-        )  # Alg. 1; by the largest, so that none is infinite
+        below = adjusted - adjusted.max()  # so that none is infinite
+        q = mu * torch.exp(below)  # Alg. 1
         return q / q.sum()
 
 

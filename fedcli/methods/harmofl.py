@@ -45,13 +45,14 @@ class AmplitudeNorm(nn.Module):
 
     def __init__(self, channels: int, side: int, low: float):
         super().__init__()
-        at, self.low = window(side, low), low
-        self.register_buffer(
-            "amplitude", torch.zeros(channels, at.stop - at.start, at.stop - at.start)
-        )
+        square = window(side, low)
+        n = square.stop - square.start
+        self.low = low
+        self.register_buffer("amplitude", torch.zeros(channels, n, n))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.where(self.amplitude.amax() > 0, exchanged(x, self.amplitude, self.low), x)
+        moved = exchanged(x, self.amplitude, self.low)
+        return torch.where(self.amplitude.amax() > 0, moved, x)
 
 
 @dataclass(frozen=True)
@@ -66,24 +67,21 @@ class Harmonised(Perturbed):
     def extend(self, net: Network) -> None:
         refuse_features(net, "harmofl")
         if type(net).features is not Network.features:
-            raise UsageError(
-                "harmofl puts a layer before the network, and this one prepares its images itself",
-                "--model cnn",
+            problem = (
+                "harmofl puts a layer before the network, and this one prepares its images itself"
             )
-        net.backbone = nn.Sequential(AmplitudeNorm(net.channels, net.side, self.low), net.backbone)
+            raise UsageError(problem, "--model cnn")
+        norm = AmplitudeNorm(net.channels, net.side, self.low)
+        net.backbone = nn.Sequential(norm, net.backbone)
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         span = client.layout.spans[STANDS]
-        client.layout.flat[span] = client.theta[
-            span
-        ]  # what a client keeps under --bn local is no amplitude
-        if not client.theta[span].any():
-            sums = [
-                amplitudes(batch.x, self.low).sum(0) for batch in client.shard.in_order()
-            ]  # [C, n, n] each
-            client.layout.flat[span] = (
-                torch.stack(sums).sum(0) / len(client.shard)
-            ).flatten()  # A_k
+        amplitude = client.theta[span]  # all clients', under --bn local too
+        if not amplitude.any():
+            batches = client.shard.in_order()
+            sums = [amplitudes(batch.x, self.low).sum(0) for batch in batches]  # [C, n, n] each
+            amplitude = torch.stack(sums).sum(0) / len(client.shard)  # A_k
+        client.layout.flat[span] = amplitude.flatten()
 
 
 register(

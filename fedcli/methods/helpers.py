@@ -1,4 +1,6 @@
-"""Computations of several methods: averages, logits of another model, state by client, inner products, still norms."""
+"""Computations of several methods: averages, logits of another model, state by client, inner
+products, still norms.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,53 +16,69 @@ def average(theta: Tensor, weights: Tensor) -> Tensor:
     return weights.to(theta.dtype) @ theta
 
 
+def moved_towards(theta: Tensor, updates: ClientUpdates, shares: Tensor) -> Tensor:
+    """theta + sum_k shares_k (theta_k - theta) of the trained numbers [T]; shares [K]."""
+    t = updates.layout.trainable
+    stay = (1 - shares.sum()).to(theta.dtype)
+    return stay * theta[:t] + average(updates.theta[:, :t], shares)
+
+
 def normalised(shares: Tensor, smallest: float = 0.0) -> Tensor:
-    """Shares [N], those below 0 cut off, divided by their sum; uniform where that is not above `smallest`."""
+    """Shares [N], those below 0 cut off, divided by their sum; uniform where that is not above
+    `smallest`.
+    """
     shares = shares.clamp_min(0)
-    return (
-        shares / shares.sum()
-        if shares.sum() > smallest
-        else torch.full_like(shares, 1 / len(shares))
-    )
+    total = shares.sum()
+    if total > smallest:
+        return shares / total
+    return torch.full_like(shares, 1 / len(shares))
 
 
 def cut_to_norm(gradient: Tensor, largest: float) -> None:
     """Shorten a gradient in place to this norm, where it is longer."""
-    gradient.mul_((largest / (gradient.norm() + 1e-6)).clamp_max(1))
+    factor = largest / (gradient.norm() + 1e-6)
+    gradient.mul_(factor.clamp_max(1))
 
 
 def by_row(memory: Tensors, name: str, updates: ClientUpdates, start: float) -> Tensor:
     """A fresh copy of a rule's column over the roster [N], `start` everywhere in the first round."""
     if name in memory:
         return memory[name].clone()
-    return torch.full((updates.roster,), start, dtype=torch.float64, device=updates.theta.device)
+    device = updates.theta.device
+    return torch.full((updates.roster,), start, dtype=torch.float64, device=device)
 
 
-def gram(theta: Tensor, updates: ClientUpdates, more: list[Tensor] | None = None) -> Tensor:
-    """Inner products of the updates theta - theta_k, then of `more` vectors [T]: float64 [M, M] on the CPU.
+def gram(theta: Tensor, updates: ClientUpdates, others: list[Tensor] | None = None) -> Tensor:
+    """Inner products of the updates theta - theta_k, then of `others`, vectors [T]: float64 [M, M]
+    on the CPU.
 
     By blocks of columns: a second table [K, P] would not fit beside the first.
     """
-    m = len(updates.rows) + len(more or [])
+    others = others or []
+    m = len(updates.rows) + len(others)
     total = torch.zeros(m, m, dtype=torch.float64, device=theta.device)
-    for part in torch.arange(updates.layout.trainable).split(max(1, 2**22 // m)):
+    columns = torch.arange(updates.layout.trainable)
+    for part in columns.split(max(1, 2**22 // m)):
         span = slice(int(part[0]), int(part[-1]) + 1)
-        rows = [
-            theta[span] - updates.theta[:, span],
-            *(vector[None, span] for vector in more or []),
-        ]
+        rows = [theta[span] - updates.theta[:, span]]
+        rows += [vector[None, span] for vector in others]
         block = torch.cat(rows).double()  # [M, block]
         total += block @ block.T
     return total.cpu()
 
 
 def logits_of(net: Network, theta: Tensor, x: Tensor, client: ClientRound) -> Tensor:
-    """Logits [B, C] of a batch's images x under a model [P], such as the global one, as of features_of()."""
+    """Logits [B, C] of a batch's images x under a model [P], such as the global one.
+
+    In eval mode; numbers and modes of net stay as they were.
+    """
     return _outputs(net, net, x, client, [theta])[0]
 
 
 def features_of(net: Network, x: Tensor, client: ClientRound, *models: Tensor) -> list[Tensor]:
-    """Features [B, D] of x under each model [P], in eval mode. Leaves numbers and modes of net as they were."""
+    """Features [B, D] of x under each model [P], in eval mode. Leaves numbers and modes of net as
+    they were.
+    """
     return _outputs(net, net.features, x, client, models)
 
 
@@ -72,7 +90,8 @@ def _outputs(
     client: ClientRound,
     models: Sequence[Tensor],
 ) -> list[Tensor]:
-    live, modes = client.layout.read(), [(module, module.training) for module in net.modules()]
+    live = client.layout.read()
+    modes = [(module, module.training) for module in net.modules()]
     net.eval()
     outputs = []
     for theta in models:
@@ -87,9 +106,8 @@ def _outputs(
 @contextmanager
 def still_batchnorm(net: nn.Module) -> Iterator[None]:
     """Within it, batch statistics are used but the running ones do not move."""
-    norms = [
-        module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)
-    ]
+    kind = nn.modules.batchnorm._BatchNorm
+    norms = [module for module in net.modules() if isinstance(module, kind)]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum = 0.0
@@ -100,11 +118,12 @@ def still_batchnorm(net: nn.Module) -> Iterator[None]:
             norm.momentum = momentum
 
 
-def late_start(first: int, rounds: int, what: str) -> str:
-    """A warning where something begins so late that a mean over the last five rounds is of two kinds of round."""
-    last = max(rounds - 4, 1)  # of those that are averaged, the first
-    return (
-        f"{what} from round {first} on, and scores are means over rounds {last} to {rounds}"
-        if first > last
-        else ""
-    )
+def late_start(start: int, rounds: int, event: str) -> str:
+    """A warning where an event begins so late that a mean over the last five rounds is of two
+    kinds of round; "" elsewhere.
+    """
+    averaged = max(rounds - 4, 1)  # the first round that is averaged
+    if start <= averaged:
+        return ""
+    means = f"scores are means over rounds {averaged} to {rounds}"
+    return f"{event} from round {start} on, and {means}"

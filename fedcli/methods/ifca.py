@@ -44,11 +44,14 @@ class _Clusters:
     )
 
     def models(
-        self, theta: Tensor, kept: Mapping[str, Tensor], layout: Layout, seed: int
+        self, theta: Tensor, state: Mapping[str, Tensor], layout: Layout, seed: int
     ) -> Tensor:
-        """All models [J, P]: theta, and the others as they are kept; at first each in an order of its own."""
-        if "ifca_others" in kept:
-            others, largest = kept["ifca_others"], int(kept["ifca_largest"])
+        """All models [J, P]: theta, and the others as state has them; at first each in an order of
+        its own.
+        """
+        if "ifca_others" in state:
+            others = state["ifca_others"]
+            largest = int(state["ifca_largest"])
             return torch.cat([others[:largest], theta[None], others[largest:]])
         models = theta.repeat(self.clusters, 1)
         for j in range(1, self.clusters):
@@ -57,7 +60,8 @@ class _Clusters:
                 if self.shared == "nothing" or name.startswith("head."):
                     span = layout.spans[name]
                     order = torch.randperm(span.stop - span.start, generator=stream)
-                    models[j, span] = theta[span][order.to(theta.device)]
+                    order = order.to(theta.device)
+                    models[j, span] = theta[span][order]
         return models
 
 
@@ -99,19 +103,23 @@ class ClusterMeans(_Clusters, Aggregator):
     ) -> tuple[Tensor, Tensor]:
         models = self.models(theta, memory, updates.layout, updates.seed)  # [J, P]
         n = updates.n[:, None] * updates["cluster"]  # [K, J]
-        weights = n / n.sum(0).clamp_min(1)  # [K, J]
-        for j in (n.sum(0) > 0).nonzero()[:, 0].tolist():
+        images = n.sum(0)  # [J]
+        weights = n / images.clamp_min(1)  # [K, J]
+        for j in (images > 0).nonzero()[:, 0].tolist():
             models[j] = average(updates.theta, weights[:, j])  # Alg. 1, the averages
+        largest = images.argmax()
+        p = weights[:, largest]  # [K]
         if self.shared == "features":
-            mean = average(updates.theta, updates.base)  # [P]
-            own = torch.zeros(len(mean), dtype=torch.bool, device=mean.device)  # [P]
+            p = updates.base
+            mean = average(updates.theta, p)  # [P]
+            separate = torch.zeros(len(mean), dtype=torch.bool, device=mean.device)  # [P]
             for name in updates.layout.weights:
-                own[updates.layout.spans[name]] = name.startswith("head.")
-            models = torch.where(own, models, mean)
-        largest = n.sum(0).argmax()
-        memory["ifca_others"] = models[torch.arange(self.clusters, device=models.device) != largest]
+                separate[updates.layout.spans[name]] = name.startswith("head.")
+            models = torch.where(separate, models, mean)
+        clusters = torch.arange(self.clusters, device=models.device)
+        memory["ifca_others"] = models[clusters != largest]
         memory["ifca_largest"] = largest
-        return models[largest], weights[:, largest] if self.shared == "nothing" else updates.base
+        return models[largest], p
 
 
 register(

@@ -46,9 +46,8 @@ class CosineHead(nn.Linear):
             self.weight.copy_(F.normalize(torch.randn_like(self.weight)))
 
     def forward(self, z: Tensor) -> Tensor:
-        return self.scale * F.linear(
-            F.normalize(z), F.normalize(self.weight)
-        )  # [B, C]; a zero feature scores 0
+        cosines = F.linear(F.normalize(z), F.normalize(self.weight))
+        return self.scale * cosines  # [B, C]; a zero feature scores 0
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,10 @@ class Margins(Local):
     needs_one_label = "its margin is that of an image's one class"
 
     def warning(self, net: Network, rounds: int) -> str:
-        first = self.plain_rounds(rounds) + 1
-        return late_start(first, rounds, "classes are weighted") if 1 < first <= rounds else ""
+        start = self.plain_rounds(rounds) + 1
+        if not 1 < start <= rounds:
+            return ""
+        return late_start(start, rounds, "classes are weighted")
 
     def extend(self, net: Network) -> None:
         net.head = CosineHead(net.head.in_features, net.head.out_features, self.scale)
@@ -95,10 +96,10 @@ class Margins(Local):
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         logits = net(batch.x)  # [B, C]
         true = torch.zeros_like(logits).scatter_(1, batch.y[:, None], 1)  # [B, C]
-        held_back = logits - self.scale * client.scratch["margin"] * true  # section 3, the margin
-        return F.cross_entropy(
-            held_back, batch.y, weight=client.scratch["weight"]
-        )  # torch divides by their sum
+        margin = self.scale * client.scratch["margin"] * true
+        lowered = logits - margin  # section 3, the margin
+        # torch divides by the sum of the weights
+        return F.cross_entropy(lowered, batch.y, weight=client.scratch["weight"])
 
 
 def margins(counts: Tensor, largest: float) -> Tensor:

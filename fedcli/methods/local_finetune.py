@@ -53,16 +53,13 @@ class Tuned(Local):
         received = client.layout.read()  # [P] with the client's own statistics, where it has such
         net.eval()
         part = net if self.tune == "all" else net.head
-        solver = Solver(
-            self.solver, [p for p in part.parameters() if p.requires_grad], self.tuning_rate(client)
-        )
+        parameters = [p for p in part.parameters() if p.requires_grad]
+        solver = Solver(self.solver, parameters, self.tuning_rate(client))
         for epoch in range(self.tune_epochs):
             event = client.seed, client.round, client.name, epoch
-            for batch in client.shard.epoch(
-                self.tune_batch,
-                shuffle=derive("tune shuffle", *event),
-                augment=derive("tune augment", *event),
-            ):
+            shuffle = derive("tune shuffle", *event)
+            augment = derive("tune augment", *event)
+            for batch in client.shard.epoch(self.tune_batch, shuffle=shuffle, augment=augment):
                 client.layout.zero_grad()
                 Local.gradient(self, net, batch, client)
                 solver.step()
@@ -86,10 +83,8 @@ class BodyOnly(LinearHeadOnly, Tuned):
 
     def extend(self, net: Network) -> None:
         if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
-            raise UsageError(
-                "FedBABU trains the features alone, and they are frozen",
-                "leave --freeze-backbone out",
-            )
+            problem = "FedBABU trains the features alone, and they are frozen"
+            raise UsageError(problem, "leave --freeze-backbone out")
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         self._restore(client)  # weight decay may have moved the classifier

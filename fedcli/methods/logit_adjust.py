@@ -31,9 +31,8 @@ class Adjusted(Local):
     needs_one_label = "it adjusts one softmax over all classes"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        client.offset = offset(
-            "logit-adjust", client.shard.class_counts, tau=self.tau
-        )  # [C] Eq. 10
+        counts = client.shard.class_counts
+        client.offset = offset("logit-adjust", counts, tau=self.tau)  # [C] Eq. 10
 
 
 register(

@@ -74,7 +74,8 @@ class LowRank(Local):
 
     def extend(self, net: Network) -> None:
         if hasattr(net, "make_prompts"):
-            net.tokens, net.head = True, net.make_prompts(2)
+            net.tokens = True
+            net.head = net.make_prompts(2)
         beside_layers(net, self.rank, self.alpha, partial(self.singular, net))
 
     def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
@@ -84,7 +85,7 @@ class LowRank(Local):
 
 @dataclass(frozen=True)
 class SingularValues(LowRank):
-    """The same with a singular value for each direction."""
+    """Train adapters with a singular value for each direction, and two contexts."""
 
     def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
         return falling(rank)
@@ -92,7 +93,7 @@ class SingularValues(LowRank):
 
 @dataclass(frozen=True)
 class FactorMean(Aggregator):
-    """Average by image count; adapters factor by factor with a moving average, or by their products."""
+    """Average by image count; adapters by factors with a moving average, or by their products."""
 
     cost = "little of the network trains"
     needs = "sums"
@@ -128,47 +129,61 @@ class FactorMean(Aggregator):
     def smoothed(self, theta: Tensor, mean: Tensor, updates: ClientUpdates) -> Tensor:
         """The moving average [P]."""
         keep = 0.999 * (updates.round - 1) / updates.rounds
-        if self.ema_of == "all" or self.ema_of == "rule" and self.rule == "released":
+        part = self.ema_of
+        if part == "rule":
+            part = "all" if self.rule == "released" else "factors"
+        if part == "all":
             return torch.lerp(mean, theta, keep)
-        for name in (name for adapter in adapters.roles(updates.layout) for name in adapter.names):
-            span = updates.layout.spans[name]
-            mean[span] = torch.lerp(mean[span], theta[span], keep)
+        for adapter in adapters.roles(updates.layout):
+            for name in adapter.names:
+                span = updates.layout.spans[name]
+                mean[span] = torch.lerp(mean[span], theta[span], keep)
         return mean
 
     def by_products(
         self, theta: Tensor, mean: Tensor, updates: ClientUpdates
     ) -> tuple[Tensor, Tensor]:
-        """mean [P] with adapters whose products are averages of products, and the share of their norm that is lost."""
+        """mean [P] with adapters whose products are averages of products, and the share of their
+        norm that is lost.
+        """
         models = torch.cat([updates.theta, theta[None]])  # [K+1, P]
-        weights = torch.cat([updates.base, updates.base.new_zeros(1)])  # [K+1]
-        lost = whole = theta.new_zeros((), dtype=torch.float64)
-        for adapter in adapters.roles(updates.layout):
+        weights = by_images(updates)  # [K+1]
+        layout = updates.layout
+        lost = theta.new_zeros((), dtype=torch.float64)
+        whole = theta.new_zeros((), dtype=torch.float64)
+        for adapter in adapters.roles(layout):
             by_group = self.by_group(adapter, updates)  # [K+1, G]
-            new, norms = adapters.product_mean(
-                factors(models, updates.layout, adapter), weights, by_group
-            )
-            lost, whole = lost + norms[0], whole + norms[1]
+            sent = factors(models, layout, adapter)
+            new, (adapter_lost, adapter_whole) = adapters.product_mean(sent, weights, by_group)
+            lost = lost + adapter_lost
+            whole = whole + adapter_whole
             for name, values in zip((adapter.A, adapter.S, adapter.B), new, strict=True):
                 if name:
-                    mean[updates.layout.spans[name]] = values.flatten().to(mean.dtype)
-        return mean, (lost.clamp_min(0) / whole.clamp_min(torch.finfo(whole.dtype).tiny)).sqrt()
+                    mean[layout.spans[name]] = values.flatten().to(mean.dtype)
+        share = lost.clamp_min(0) / whole.clamp_min(torch.finfo(whole.dtype).tiny)
+        return mean, share.sqrt()
 
     def by_group(self, adapter: adapters.Roles, updates: ClientUpdates) -> Tensor:
         """[K+1, G] how much each client, and the old model at the end, counts in a group's product."""
-        return torch.cat([updates.base, updates.base.new_zeros(1)])[:, None]
+        return by_images(updates)[:, None]
+
+
+def by_images(updates: ClientUpdates) -> Tensor:
+    """[K+1] how much each client counts, and the old model at the end not at all."""
+    return torch.cat([updates.base, updates.base.new_zeros(1)])
 
 
 def factors(models: Tensor, layout: Layout, adapter: adapters.Roles) -> adapters.Factors:
     """The factors of one adapter in models [K, P]."""
-    a, b = (
-        models[:, layout.spans[name]].view(len(models), *layout.shapes[name])
-        for name in (adapter.A, adapter.B)
-    )
-    if not adapter.S:
-        return adapters.Factors(a, a.new_ones(len(models), 1, a.shape[2]), b)
-    return adapters.Factors(
-        a, models[:, layout.spans[adapter.S]].view(len(models), -1, a.shape[2]), b
-    )
+    k = len(models)
+    a = models[:, layout.spans[adapter.A]].view(k, *layout.shapes[adapter.A])
+    b = models[:, layout.spans[adapter.B]].view(k, *layout.shapes[adapter.B])
+    rank = a.shape[2]
+    if adapter.S:
+        s = models[:, layout.spans[adapter.S]].view(k, -1, rank)
+    else:
+        s = a.new_ones(k, 1, rank)
+    return adapters.Factors(a, s, b)
 
 
 register(

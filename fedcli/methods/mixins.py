@@ -1,7 +1,8 @@
-"""Requests of few methods to the engine: small classes that a half inherits beside Local or Aggregator.
+"""Requests of few methods to the engine: small classes that a half inherits beside Local or
+Aggregator.
 
-The engine asks isinstance() and never for a method's name. They stand together here, and not in the files of their
-methods, so that the engine imports no method.
+The engine asks isinstance() and never for a method's name. They stand together here, and not in the
+files of their methods, so that the engine imports no method.
 """
 
 from torch import Tensor
@@ -10,30 +11,36 @@ from .contract import Aggregator, Local, Network, Shard, Tensors
 
 
 class BalancedSampling:
-    """Of a Local: an epoch draws class by class, as many images as the client has, instead of each image once."""
+    """Marks a Local whose epoch draws class by class, as many images as the client has, instead of
+    each image once.
+    """
 
 
 class LearnsFromTeacher:
-    """Of a Local: a frozen network given with --teacher has a meaning."""
+    """Marks a Local for which a frozen network given with --teacher has a meaning."""
 
 
 class GroupViews:
-    """Of a Local: test images may be shown to the network in several ways.
+    """A Local under which test images may be shown to the network in several ways.
 
     Attributes:
-        views: their names. The first makes the main scores and may use the images' groups; for the others every
-            group of the shard is unknown.
+        views: their names. The first makes the main scores and may use the images' groups; for the
+            others every group of the shard is unknown.
     """
 
     views: tuple[str, ...]
 
-    def set_groups(self, net: Network, shard: Shard, at: Tensor, view: str) -> None:
-        """Before a forward pass over test images, indices `at` [B] in shard: set net.groups as this view asks."""
+    def set_groups(self, net: Network, shard: Shard, images: Tensor, view: str) -> None:
+        """Set net.groups as this view asks, before a forward pass over test images.
+
+        images: [B] their indices in shard.
+        """
         raise TypeError(f"{type(self).__name__} has no set_groups()")
 
 
 class WeighsGroups:
-    """Of a half: its weights come from the groups of training images' patients, so a run warns of small groups.
+    """A half whose weights come from the groups of training images' patients, so that a run warns
+    of small groups.
 
     Attributes:
         by_class: they come from the pairs of group and class.
@@ -42,47 +49,56 @@ class WeighsGroups:
     by_class: bool = False
 
     def group_attribute(self, net: Network) -> str:
-        """The attribute whose values are the groups, "" where it uses none. Raises UsageError where the dataset has no
-        such one."""
+        """The attribute whose values are the groups, "" where it uses none.
+
+        Raises UsageError where the dataset has no such one.
+        """
         raise TypeError(f"{type(self).__name__} has no group_attribute()")
 
 
 class SubsetTraining:
-    """Of an Aggregator: it says which models it will keep, so that no other client has to train."""
+    """An Aggregator that says which models it will keep, so that no other client has to train."""
 
     @property
     def trains_subset(self) -> bool:
-        """Tell whether it does so under its options."""
+        """True where it does so under its options."""
         return True
 
     def select_clients(self, columns: Tensors, rows: Tensor) -> Tensor:
-        """On the server, before any client trains: which participants are to, bool [K], by what measure_global()
-        reported [K, ...] and their roster rows [K]. The others' models are never looked at: they have weight 0."""
+        """On the server, before any client trains: the participants that are to train, bool [K].
+
+        columns: [K, ...] reported by measure_global(). rows: [K] in the roster. The others' models
+        are never looked at: they have weight 0.
+        """
         raise TypeError(f"{type(self).__name__} has no select_clients()")
 
 
 class ContinuesRun:
-    """Of an Aggregator: it starts from a finished run, whose last weights are in memory["start_weights"] [N]."""
+    """Marks an Aggregator that starts from a finished run, whose last weights are in
+    memory["start_weights"] [N].
+    """
 
 
 class LinearHeadOnly:
-    """Of a half: it works with a linear classifier alone, or puts another in its place."""
+    """Marks a half that works with a linear classifier alone, or puts another in its place."""
 
 
 class ScoredModel:
-    """Of an Aggregator: the model that is scored and kept is not the one that travels."""
+    """An Aggregator whose model that is scored and kept is not the one that travels."""
 
     def scored(self, theta: Tensor, memory: Tensors) -> Tensor:
-        """That model [P], from the one that travels [P]."""
+        """The model that is scored and kept [P], from the one that travels [P]."""
         raise TypeError(f"{type(self).__name__} has no scored()")
 
 
 class Histograms:
-    """Of an Aggregator: its state is worth a picture in the record of some rounds."""
+    """An Aggregator whose state is worth a picture in the record of some rounds."""
 
     def histograms(self, memory: Tensors) -> Tensors:
-        """After aggregate: name -> counts int64 [N, bins] of shares in each client's state, in equal bins (low, high]
-        of [0, 1]; empty where there is nothing to count."""
+        """After aggregate: name -> counts int64 [N, bins] of shares in each client's state.
+
+        The bins (low, high] of [0, 1] are equal; no name where there is nothing to count.
+        """
         raise TypeError(f"{type(self).__name__} has no histograms()")
 
 

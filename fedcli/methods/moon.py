@@ -26,15 +26,14 @@ from .mixins import LinearHeadOnly
 from .registry import register
 
 
-class Projected(nn.Module):
+class ProjectedBackbone(nn.Module):
     """A backbone whose features pass through a two-layer head: [B, D] -> [B, width]."""
 
     def __init__(self, body: nn.Module, features: int, width: int):
         super().__init__()
         self.body = body
-        self.projection = nn.Sequential(
-            nn.Linear(features, features), nn.ReLU(), nn.Linear(features, width)
-        )
+        inner = nn.Linear(features, features)
+        self.projection = nn.Sequential(inner, nn.ReLU(), nn.Linear(features, width))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.projection(self.body(x))
@@ -57,27 +56,25 @@ class Contrast(LinearHeadOnly, Local):
 
     def extend(self, net: Network) -> None:
         if self.projection:
-            width, classes = net.head.in_features, net.head.out_features  # D, C
-            net.backbone = Projected(net.backbone, width, self.projection)
+            width = net.head.in_features  # D
+            classes = net.head.out_features  # C
+            net.backbone = ProjectedBackbone(net.backbone, width, self.projection)
             net.head = nn.Linear(self.projection, classes)
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        client.scratch["global"] = (
-            client.layout.read()
-        )  # [P] with the client's own statistics under --bn local
+        # [P] with the client's own statistics under --bn local
+        client.scratch["global"] = client.layout.read()
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         if "previous" not in client.memory:
             return super().loss(net, batch, client)
-        towards, away = features_of(
-            net, batch.x, client, client.scratch["global"], client.memory["previous"]
-        )
+        models = client.scratch["global"], client.memory["previous"]
+        z_global, z_previous = features_of(net, batch.x, client, *models)
         z = net.features(batch.x)  # [B, D]
-        nearer = F.cosine_similarity(z, towards) - F.cosine_similarity(z, away)  # [B]
-        contrast = F.softplus(
-            -nearer / self.temperature
-        ).mean()  # Eq. 3, one exponential divided out
-        return cross_entropy(net.head(z), batch.y, client) + self.mu * contrast  # Eq. 4
+        nearer = F.cosine_similarity(z, z_global) - F.cosine_similarity(z, z_previous)  # [B]
+        losses = F.softplus(-nearer / self.temperature)  # Eq. 3, one exponential divided out
+        supervised = cross_entropy(net.head(z), batch.y, client)
+        return supervised + self.mu * losses.mean()  # Eq. 4
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
         client.memory["previous"] = client.layout.read()  # [P]

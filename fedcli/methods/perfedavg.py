@@ -36,7 +36,9 @@ from .registry import register
 
 @dataclass(frozen=True)
 class Meta(Tuned):
-    """Steps along the gradient after one inner step; a tuned copy of the received model stays with the client."""
+    """Steps along the gradient after one inner step; a tuned copy of the received model stays with
+    the client.
+    """
 
     not_recorded = "a step goes to other weights and back"
 
@@ -58,7 +60,8 @@ class Meta(Tuned):
         return self.alpha
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        layout, (inner, outer) = client.layout, halves(batch)
+        layout = client.layout
+        inner, outer = halves(batch)
         w = layout.params.clone()  # [T]
         loss = super().gradient(net, inner, client)
         layout.params.sub_(layout.grad, alpha=self.alpha)
@@ -66,9 +69,9 @@ class Meta(Tuned):
             g = self._gradient_here(net, outer, client)  # [T]
             if self.variant == "hf":
                 d = self.delta / g.norm().clamp_min(1e-12)  # delta of the formula
-                up, down = (
-                    self._gradient_at(w + sign * d * g, net, inner, client) for sign in (1, -1)
-                )
+                move = d * g  # [T]
+                up = self._gradient_at(w + move, net, inner, client)
+                down = self._gradient_at(w - move, net, inner, client)
                 g = g - self.alpha * (up - down) / (2 * d)
         layout.params.copy_(w)
         layout.grad.copy_(g)
@@ -90,8 +93,9 @@ def halves(batch: Batch) -> Iterator[Batch]:
     """The first and the second half of a batch, or twice a batch of one image."""
     middle = len(batch.y) // 2
     for part in (slice(middle or 1), slice(middle, None)):
-        own = {name: values[part] for name, values in batch.per_image.items()}
-        yield replace(batch, x=batch.x[part], y=batch.y[part], at=batch.at[part], per_image=own)
+        per_image = {name: values[part] for name, values in batch.per_image.items()}
+        images = replace(batch, x=batch.x[part], y=batch.y[part], at=batch.at[part])
+        yield replace(images, per_image=per_image)
 
 
 register(

@@ -43,20 +43,25 @@ class Envelope(Local):
 
     def extend(self, net: Network) -> None:
         if self.inner_lr * self.strength >= 2:
-            what = f"inner_lr {self.inner_lr:g} times strength {self.strength:g} is not below 2: models diverge"
-            raise UsageError(what, f"--set inner_lr={0.75 / self.strength:.2g}")
+            problem = (
+                f"inner_lr {self.inner_lr:g} times strength {self.strength:g} "
+                "is not below 2: models diverge"
+            )
+            raise UsageError(problem, f"--set inner_lr={0.75 / self.strength:.2g}")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.scratch["personal"] = client.layout.params.clone()  # [T] theta
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        layout, theta = client.layout, client.scratch["personal"]
+        layout = client.layout
+        theta = client.scratch["personal"]
         w = layout.params.clone()  # [T]
         for _ in range(self.inner_steps):
             layout.params.copy_(theta)
             layout.zero_grad()
             loss = super().gradient(net, batch, client)
-            theta -= self.inner_lr * (layout.grad + self.strength * (theta - w))  # Alg. 1, step 7
+            slope = layout.grad + self.strength * (theta - w)  # [T]
+            theta -= self.inner_lr * slope  # Alg. 1, step 7
         layout.params.copy_(w)
         layout.grad.copy_(self.strength * (w - theta))  # step 8, without its length
         return loss

@@ -46,22 +46,22 @@ class HighestLosses(SubsetTraining, LossBefore):
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         super().measure_global(net, client)  # step 2
-        u = np.random.default_rng(
-            derive("power of choice", client.seed, client.round, client.name)
-        ).random()
-        key = np.log1p(-u) / len(client.shard)  # u in [0, 1)
-        client.report["candidate_key"] = torch.tensor(
-            key, dtype=torch.float64, device=client.theta.device
-        )
+        seed = derive("power of choice", client.seed, client.round, client.name)
+        u = np.random.default_rng(seed).random()  # in [0, 1)
+        key = np.log1p(-u) / len(client.shard)
+        device = client.theta.device
+        client.report["candidate_key"] = torch.tensor(key, dtype=torch.float64, device=device)
 
     def select_clients(self, columns: Tensors, rows: Tensor) -> Tensor:
         k = len(rows)
-        d, m = (max(1, round(share * k)) for share in (self.candidates, self.chosen))
-        candidates = columns["candidate_key"].argsort(descending=True, stable=True)[:d]  # step 1
-        worst = columns["loss_before"][candidates].argsort(descending=True, stable=True)[:m]
-        return torch.zeros(k, dtype=torch.bool, device=rows.device).index_fill(
-            0, candidates[worst], True
-        )  # step 3
+        d = max(1, round(self.candidates * k))
+        m = max(1, round(self.chosen * k))
+        keys = columns["candidate_key"]
+        candidates = keys.argsort(descending=True, stable=True)[:d]  # step 1
+        losses = columns["loss_before"][candidates]  # [d]
+        worst = losses.argsort(descending=True, stable=True)[:m]
+        trains = torch.zeros(k, dtype=torch.bool, device=rows.device)
+        return trains.index_fill(0, candidates[worst], True)  # step 3
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors

@@ -1,8 +1,8 @@
 """Numbers a client can measure on its own shard.
 
-All are measured on its training images, or over another shard where one is given, in eval mode, on the
-fixed view: no augmentation, no logit adjustment. Losses are means of plain cross-entropy, of several labels per
-image of the binary one. Each leaves the network as it was, but for its mode.
+All are measured on its training images, or over another shard where one is given, in eval mode, on
+the fixed view: no augmentation, no logit adjustment. Losses are means of plain cross-entropy, of
+several labels per image of the binary one. Each leaves the network as it was, but for its mode.
 """
 
 import torch
@@ -20,12 +20,16 @@ def mean_loss(net: Network, client: ClientRound, shard: Shard | None = None) -> 
     """Mean loss of net on the client's images, a scalar."""
     net.eval()
     shard = client.shard if shard is None else shard
-    losses = (plain_loss(net(b.x), b.y) for b in shard.in_order())
-    return sum(losses, start=torch.zeros((), device=client.theta.device)) / len(shard)
+    total = torch.zeros((), device=client.theta.device)
+    for batch in shard.in_order():
+        total = total + plain_loss(net(batch.x), batch.y)
+    return total / len(shard)
 
 
 class LossBefore(Aggregator):
-    """A rule that reads each client's mean loss under the model that it received, the column loss_before [K]."""
+    """A rule that reads each client's mean loss under the received model, the column loss_before
+    [K].
+    """
 
     cost = {"forward": 1}
     needs = "scalars"
@@ -38,7 +42,8 @@ class LossBefore(Aggregator):
 def balanced_accuracy(net: Network, client: ClientRound, shard: Shard | None = None) -> Tensor:
     """Share of correct predictions, averaged over the classes the shard has, a float64 scalar.
 
-    Of several labels per image the mean over labels, of images that have one and of images that do not.
+    For several labels per image it is the mean over labels, of images that have one and of images
+    that do not.
     """
     net.eval()
     shard = client.shard if shard is None else shard
@@ -46,60 +51,62 @@ def balanced_accuracy(net: Network, client: ClientRound, shard: Shard | None = N
         return _balanced_over_labels(net, shard)
     correct = torch.zeros(shard.classes, dtype=torch.float64, device=shard.y.device)  # [C]
     for batch in shard.in_order():
-        correct += batch.y[net(batch.x).argmax(1) == batch.y].bincount(minlength=shard.classes)
-    have = shard.class_counts > 0
-    return (correct[have] / shard.class_counts[have]).mean()
+        right = net(batch.x).argmax(1) == batch.y  # [B]
+        correct += batch.y[right].bincount(minlength=shard.classes)
+    counts = shard.class_counts
+    recalls = correct[counts > 0] / counts[counts > 0]
+    return recalls.mean()
 
 
 def _balanced_over_labels(net: Network, shard: Shard) -> Tensor:
     """A label that all images or none have counts by its one rate."""
-    correct, images = torch.zeros(
-        2, 2, shard.classes, dtype=torch.float64, device=shard.y.device
-    )  # [2, L] each
+    correct = torch.zeros(2, shard.classes, dtype=torch.float64, device=shard.y.device)  # [2, L]
+    images = torch.zeros_like(correct)  # [2, L]
     for batch in shard.in_order():
-        says = net(batch.x) >= 0  # [B, L]
+        positive = net(batch.x) >= 0  # [B, L]
         for answer in (NO, YES):
-            at = batch.y == answer
-            correct[answer] += (at & (says == bool(answer))).sum(0)
-            images[answer] += at.sum(0)
-    return (correct[images > 0] / images[images > 0]).mean()
+            true = batch.y == answer
+            right = true & (positive == bool(answer))
+            correct[answer] += right.sum(0)
+            images[answer] += true.sum(0)
+    rates = correct[images > 0] / images[images > 0]
+    return rates.mean()
 
 
 @torch.no_grad()
 def group_losses(net: Network, client: ClientRound, groups: Tensor, count: int) -> Tensor:
-    """Sums of the losses of the client's images in each of `count` groups, float64 [G]; groups [N], -1 is in none."""
+    """Sums of the losses of the client's images in each of `count` groups, float64 [G].
+
+    groups: [N], -1 is in none.
+    """
     net.eval()
-    total = torch.zeros(
-        count + 1, dtype=torch.float64, device=groups.device
-    )  # the last for unknown ones
+    bins = count + 1  # the last for unknown ones
+    total = torch.zeros(bins, dtype=torch.float64, device=groups.device)
     for batch in client.shard.in_order():
         losses = each_loss(net(batch.x), batch.y).double()  # [B]
-        member = F.one_hot(
-            groups[batch.at] % (count + 1), count + 1
-        ).double()  # [B, G + 1]; -1 becomes the last
+        group = groups[batch.at] % bins  # [B]; -1 becomes the last
+        member = F.one_hot(group, bins).double()  # [B, G + 1]
         total += losses @ member
     return total[:count]
 
 
 @torch.no_grad()
 def group_predictions(net: Network, client: ClientRound, groups: Tensor, count: int) -> Tensor:
-    """Images by group, class and predicted class, float64 [G, C, C], of those whose group [N] is known.
+    """Images by group, class and predicted class, float64 [G, C, C]; groups [N], -1 is in none.
 
     Raises UsageError for several labels per image.
     """
     if client.shard.multi_label:
-        raise UsageError(
-            "images of several labels have no one predicted class", "--set gap=accuracy needs none"
-        )
+        problem = "images of several labels have no one predicted class"
+        raise UsageError(problem, "--set gap=accuracy needs none")
     net.eval()
     classes = client.shard.classes
-    total = torch.zeros(
-        count + 1, classes, classes, dtype=torch.float64, device=groups.device
-    )  # last: unknown
+    shape = count + 1, classes, classes  # the last group for unknown ones
+    total = torch.zeros(shape, dtype=torch.float64, device=groups.device)
     for batch in client.shard.in_order():
-        cell = ((groups[batch.at] % (count + 1)) * classes + batch.y) * classes + net(
-            batch.x
-        ).argmax(1)  # [B]
+        group = groups[batch.at] % (count + 1)  # [B]; -1 becomes the last
+        guess = net(batch.x).argmax(1)  # [B]
+        cell = (group * classes + batch.y) * classes + guess  # [B]
         total += cell.bincount(minlength=total.numel()).view_as(total)
     return total[:count]
 
@@ -120,9 +127,10 @@ def gradient(net: Network, client: ClientRound, batch_size: int = 64) -> tuple[T
 
 def ascend(net: Network, client: ClientRound, rho: float) -> tuple[Tensor, Tensor]:
     """Mean loss at theta, and at theta + rho * g / ||g||, the worst direction. FedISM+ Eqs. 9-10."""
-    here, g = gradient(net, client)
-    keep = client.layout.params.clone()  # [T]
-    client.layout.params.addcmul_(g, rho / (g.norm() + 1e-12))
-    there = mean_loss(net, client)
-    client.layout.params.copy_(keep)
-    return here, there
+    params = client.layout.params
+    loss, g = gradient(net, client)
+    theta = params.clone()  # [T]
+    params.addcmul_(g, rho / (g.norm() + 1e-12))
+    worst = mean_loss(net, client)
+    params.copy_(theta)
+    return loss, worst

@@ -48,9 +48,8 @@ class Proportional(Local):
         """-log_eps(M - l), of any shape."""
         near = self.bound - loss  # M - l
         line = -math.log(self.epsilon) + (self.epsilon - near) / self.epsilon
-        return torch.where(
-            near >= self.epsilon, -near.clamp_min(self.epsilon).log(), line
-        )  # Eq. 3.5
+        curve = -near.clamp_min(self.epsilon).log()
+        return torch.where(near >= self.epsilon, curve, line)  # Eq. 3.5
 
 
 register(

@@ -43,17 +43,20 @@ class QFair(LossBefore):
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
         f = updates["loss_before"].double() + 1e-10  # [K] F_k
-        weights = (f / f.max()) ** self.q * (updates.base if self.rule == "paper" else 1)
+        weights = (f / f.max()) ** self.q
+        if self.rule == "paper":
+            weights = weights * updates.base
         weights = weights / weights.sum()
         out = average(updates.theta, weights)
         if self.rule == "original":
             moving = slice(updates.layout.trainable)
-            squared = torch.stack(
-                [(row[moving] - theta[moving]).square().sum() for row in updates.theta]
-            )  # [K]
-            s = 1 / (
-                weights @ (1 + self.q * squared.double() / (updates.lr * f))
-            )  # Alg. 2, sum F^q L / sum h
+            lengths = []
+            for row in updates.theta:
+                update = row[moving] - theta[moving]  # [T]
+                lengths.append(update.square().sum())
+            squared = torch.stack(lengths).double()  # [K]
+            h = 1 + self.q * squared / (updates.lr * f)  # [K] over F^q L
+            s = 1 / (weights @ h)  # Alg. 2, sum F^q L / sum h
             out[moving] = theta[moving].lerp(out[moving], float(s))
         return out, weights
 

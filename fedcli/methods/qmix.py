@@ -1,13 +1,15 @@
 """QMIX: agents that share one small Q-network, mixed into one value that rises with each of theirs.
 
-Source: Rashid, Samvelyan, Schroeder de Witt, Farquhar, Foerster and Whiteson, ICML 2018, arXiv 1803.11485,
-section 4; the mixer has the form of the authors' PyMARL. Part of FedMRL, and no method by itself.
-- an agent is one client, a step one round, and there is no recurrence: an agent sees the numbers of its
-  client, who it is and what it chose last. The state is the numbers of all clients.
+Source: Rashid, Samvelyan, Schroeder de Witt, Farquhar, Foerster and Whiteson, ICML 2018, arXiv
+1803.11485, section 4; the mixer has the form of the authors' PyMARL. Part of FedMRL, and no method
+by itself.
+- an agent is one client, a step one round, and there is no recurrence: an agent sees the numbers of
+  its client, who it is and what it chose last. The state is the numbers of all clients.
 - targets are those of double Q-learning; no step ends an episode, since the reward of a run's last
   round would come after the run.
-- everything lies on the CPU, whatever trains the clients: nets this small are no faster elsewhere, and
-  choose the same beside any device. Weights are flat vectors, so that they are saved as they are.
+- everything lies on the CPU, whatever trains the clients: nets this small are no faster elsewhere,
+  and choose the same beside any device. Weights are flat vectors, so that they are saved as they
+  are.
 """
 
 from collections.abc import Callable
@@ -23,13 +25,13 @@ from ..seeds import derive
 from .contract import Tensors
 
 FEATURES = 4  # numbers seen of each client
-HIDDEN, EMBED = 64, 32  # units of the agents and hypernetworks, and of the mixer
-RATE, BETAS = 1e-3, (0.9, 0.999)  # Adam
-STEPS, BATCH, CLIP = (
-    16,
-    32,
-    10.0,
-)  # of one round: gradient steps, transitions a step, largest gradient norm
+HIDDEN = 64  # units of the agents and hypernetworks
+EMBED = 32  # units of the mixer
+RATE = 1e-3  # of Adam
+BETAS = (0.9, 0.999)  # of Adam
+STEPS = 16  # gradient steps of one round
+BATCH = 32  # transitions a step
+CLIP = 10.0  # largest gradient norm
 CAPACITY = 1000  # transitions kept
 COPY = 5  # rounds from one copy of the target network to the next
 
@@ -49,21 +51,25 @@ class Learner:
     def start(cls, layers: Layers, seed: int) -> "Learner":
         """Weights and biases uniform within 1 / sqrt(inputs), the default start of a linear layer."""
         draw = torch.Generator().manual_seed(seed)
-        parts = [
-            (2 * torch.rand(prod(shape) + prod(shape[:-1]), generator=draw) - 1) / shape[-1] ** 0.5
-            for shape in layers.values()
-        ]
+        parts = []
+        for shape in layers.values():
+            count = prod(shape) + prod(shape[:-1])
+            uniform = 2 * torch.rand(count, generator=draw) - 1
+            parts.append(uniform / shape[-1] ** 0.5)
         weights = torch.cat(parts)
-        return cls(weights, torch.zeros_like(weights), torch.zeros_like(weights), torch.tensor(0))
+        zeros = torch.zeros_like(weights)
+        return cls(weights, zeros, zeros.clone(), torch.tensor(0))
 
     @classmethod
     def recall(cls, memory: Tensors, name: str) -> "Learner":
-        return cls(*(memory[f"{name}_{field}"].cpu() for field in cls.__dataclass_fields__))
+        """The learner that keep() put into memory under this name."""
+        parts = [memory[f"{name}_{field}"].cpu() for field in cls.__dataclass_fields__]
+        return cls(*parts)
 
     def keep(self, memory: Tensors, name: str) -> None:
-        memory.update(
-            {f"{name}_{field}": getattr(self, field) for field in self.__dataclass_fields__}
-        )
+        """Put all tensors into memory, under names that begin with this one."""
+        for field in self.__dataclass_fields__:
+            memory[f"{name}_{field}"] = getattr(self, field)
 
     def descend(
         self, loss: Callable[[Tensor], Tensor], clip: float = torch.inf
@@ -75,24 +81,26 @@ class Learner:
             (gradient,) = torch.autograd.grad(value, weights)
         gradient = gradient * (clip / gradient.norm()).clamp_max(1)  # a gradient of 0 stays 0
         steps = self.steps + 1
-        mean = BETAS[0] * self.mean + (1 - BETAS[0]) * gradient
-        square = BETAS[1] * self.square + (1 - BETAS[1]) * gradient.square()
-        first, second = (1 - beta ** int(steps) for beta in BETAS)
-        moved = self.weights - RATE * (mean / first) / ((square / second).sqrt() + 1e-8)
+        beta1, beta2 = BETAS
+        mean = beta1 * self.mean + (1 - beta1) * gradient
+        square = beta2 * self.square + (1 - beta2) * gradient.square()
+        unbiased_mean = mean / (1 - beta1 ** int(steps))
+        unbiased_square = square / (1 - beta2 ** int(steps))
+        moved = self.weights - RATE * unbiased_mean / (unbiased_square.sqrt() + 1e-8)
         return Learner(moved, mean, square, steps), value.detach()
 
 
 def unpacked(weights: Tensor, layers: Layers) -> dict[str, tuple[Tensor, Tensor]]:
     """The weight and the bias of each layer, as views into weights [Q]."""
-    pieces = iter(
-        weights.split(
-            [size for shape in layers.values() for size in (prod(shape), prod(shape[:-1]))]
-        )
-    )
-    return {
-        name: (next(pieces).view(shape), next(pieces).view(shape[:-1]))
-        for name, shape in layers.items()
-    }
+    sizes = []
+    for shape in layers.values():
+        sizes += [prod(shape), prod(shape[:-1])]
+    pieces = weights.split(sizes)
+    parts = {}
+    for name, weight, bias in zip(layers, pieces[::2], pieces[1::2], strict=True):
+        shape = layers[name]
+        parts[name] = weight.view(shape), bias.view(shape[:-1])
+    return parts
 
 
 def perceptron(layers: dict[str, tuple[Tensor, Tensor]], x: Tensor, *names: str) -> Tensor:
@@ -104,7 +112,7 @@ def perceptron(layers: dict[str, tuple[Tensor, Tensor]], x: Tensor, *names: str)
 
 @dataclass(frozen=True)
 class Transitions:
-    """Records of M rounds: their states, what the agents chose in them, and what came of it."""
+    """Records of M rounds: their states, the agents' choices in them, and the outcome."""
 
     state: Tensor  # [M, N, 4] before the choice
     last: Tensor  # int64 [M, N], the choice before that
@@ -115,9 +123,13 @@ class Transitions:
     def __len__(self) -> int:
         return len(self.reward)
 
-    def __getitem__(self, at: Tensor) -> "Transitions":
+    def __getitem__(self, rounds: Tensor) -> "Transitions":
         return Transitions(
-            self.state[at], self.last[at], self.action[at], self.reward[at], self.after[at]
+            self.state[rounds],
+            self.last[rounds],
+            self.action[rounds],
+            self.reward[rounds],
+            self.after[rounds],
         )
 
 
@@ -131,7 +143,8 @@ class Qmix:
 
     @property
     def layers(self) -> Layers:
-        n, state = self.agents, FEATURES * self.agents
+        n = self.agents
+        state = FEATURES * self.agents
         return {
             "agent_in": (HIDDEN, FEATURES + n + self.actions),
             "agent_middle": (HIDDEN, HIDDEN),
@@ -147,52 +160,55 @@ class Qmix:
 
     def utilities(self, weights: Tensor, state: Tensor, last: Tensor) -> Tensor:
         """Q_h of every action: [Q], [M, N, 4], [M, N] -> [M, N, A]."""
-        who = torch.eye(self.agents).expand(len(state), -1, -1)
-        seen = torch.cat(
-            [state, who, F.one_hot(last, self.actions).float()], 2
-        )  # [M, N, 4 + N + A]
-        return perceptron(
-            unpacked(weights, self.layers), seen, "agent_in", "agent_middle", "agent_out"
-        )
+        layers = unpacked(weights, self.layers)
+        agent = torch.eye(self.agents).expand(len(state), -1, -1)
+        action = F.one_hot(last, self.actions).float()
+        inputs = torch.cat([state, agent, action], 2)  # [M, N, 4 + N + A]
+        return perceptron(layers, inputs, "agent_in", "agent_middle", "agent_out")
 
     def total(self, weights: Tensor, chosen: Tensor, state: Tensor) -> Tensor:
         """Q_tot: [Q], the Q_h of the chosen actions [M, N], [M, N, 4] -> [M].
 
         Weights that act on the Q_h are absolute values, so Q_tot rises with each of them.
         """
-        layers, state = unpacked(weights, self.layers), state.flatten(1)
-        first = perceptron(layers, state, "mix_in", "mix_out").abs().view(-1, self.agents, EMBED)
+        layers = unpacked(weights, self.layers)
+        state = state.flatten(1)
+        mix = perceptron(layers, state, "mix_in", "mix_out").abs()  # [M, N E]
+        bias = perceptron(layers, state, "bias")  # [M, E]
+        mixed = chosen[:, :, None] * mix.view(-1, self.agents, EMBED)  # [M, N, E]
+        embedded = F.elu(mixed.sum(1) + bias)  # [M, E]
         second = perceptron(layers, state, "sum_in", "sum_out").abs()  # [M, E]
-        embedded = F.elu(
-            (chosen[:, :, None] * first).sum(1) + perceptron(layers, state, "bias")
-        )  # [M, E]
-        return (embedded * second).sum(1) + perceptron(layers, state, "value_in", "value_out")[:, 0]
+        value = perceptron(layers, state, "value_in", "value_out")  # [M, 1]
+        return (embedded * second).sum(1) + value[:, 0]
 
-    def target(self, weights: Tensor, older: Tensor, seen: Transitions) -> Tensor:
-        """Targets of Q_tot [M]: the newer weights choose the next actions, the older ones value them."""
-        with torch.no_grad():
-            best = self.utilities(weights, seen.after, seen.action).argmax(2, keepdim=True)
-            worth = self.utilities(older, seen.after, seen.action).gather(2, best)[:, :, 0]
-            return seen.reward + self.gamma * self.total(older, worth, seen.after)
+    @torch.no_grad()
+    def target(self, weights: Tensor, older: Tensor, records: Transitions) -> Tensor:
+        """Targets of Q_tot [M]: the newer weights choose the next actions, the older ones value
+        them.
+        """
+        after = records.after
+        best = self.utilities(weights, after, records.action).argmax(2, keepdim=True)
+        worth = self.utilities(older, after, records.action).gather(2, best)[:, :, 0]
+        return records.reward + self.gamma * self.total(older, worth, after)
 
-    def loss(self, weights: Tensor, older: Tensor, seen: Transitions) -> Tensor:
+    def loss(self, weights: Tensor, older: Tensor, records: Transitions) -> Tensor:
         """Huber loss of the temporal difference."""
-        chosen = self.utilities(weights, seen.state, seen.last).gather(2, seen.action[:, :, None])[
-            :, :, 0
-        ]
-        return F.huber_loss(
-            self.total(weights, chosen, seen.state), self.target(weights, older, seen)
-        )
+        utilities = self.utilities(weights, records.state, records.last)  # [M, N, A]
+        chosen = utilities.gather(2, records.action[:, :, None])[:, :, 0]
+        total = self.total(weights, chosen, records.state)
+        return F.huber_loss(total, self.target(weights, older, records))
 
     def train(
-        self, learner: Learner, older: Tensor, seen: Transitions, seed: int
+        self, learner: Learner, older: Tensor, records: Transitions, seed: int
     ) -> tuple[Learner, Tensor]:
         """A round's gradient steps on transitions drawn from all, and their mean loss."""
         draw = torch.Generator().manual_seed(seed)
         losses = []
         for _ in range(STEPS):
-            batch = seen[torch.randperm(len(seen), generator=draw)[:BATCH]]
-            learner, loss = learner.descend(partial(self.loss, older=older, seen=batch), CLIP)
+            order = torch.randperm(len(records), generator=draw)
+            batch = records[order[:BATCH]]
+            loss_of = partial(self.loss, older=older, records=batch)
+            learner, loss = learner.descend(loss_of, CLIP)
             losses.append(loss)
         return learner, torch.stack(losses).mean()
 
@@ -204,8 +220,8 @@ class Qmix:
         anything = torch.randint(self.actions, (self.agents,), generator=draw)
         explores = torch.rand(self.agents, generator=draw) < epsilon
         with torch.no_grad():
-            best = self.utilities(weights, state[None], last[None])[0].argmax(1)
-        return torch.where(explores, anything, best)
+            utilities = self.utilities(weights, state[None], last[None])[0]  # [N, A]
+        return torch.where(explores, anything, utilities.argmax(1))
 
 
 @dataclass(frozen=True)
@@ -219,22 +235,26 @@ class Moment:
 
 
 def next_actions(
-    agents: Qmix, memory: Tensors, state: Tensor, reward: Tensor, *, first: int, now: Moment
+    agents: Qmix, memory: Tensors, state: Tensor, reward: Tensor, *, start: int, now: Moment
 ) -> Tensor:
-    """One round of all agents: remember, learn, choose. Returns the actions of the next round, int64 [N].
+    """One round of all agents: remember, learn, choose. Returns the actions of the next round,
+    int64 [N].
 
     state: [N, 4] of this round.
     reward: of the round before, whose model was measured in this one.
-    first: every agent's action in the first round.
+    start: every agent's action in the first round.
     """
     if "qmix_weights" not in memory:
-        Learner.start(agents.layers, derive("qmix", now.seed)).keep(memory, "qmix")
+        learner = Learner.start(agents.layers, derive("qmix", now.seed))
+        learner.keep(memory, "qmix")
         memory["qmix_target"] = memory["qmix_weights"].clone()
-    states, rewards, actions = _extended(memory, state, reward, first)
-    learner, older = Learner.recall(memory, "qmix"), memory["qmix_target"].cpu()
-    seen = transitions(states, rewards, actions)
-    if now.round > now.warmup and len(seen):
-        learner, loss = agents.train(learner, older, seen, derive("replay", now.seed, now.round))
+    states, rewards, actions = _extended(memory, state, reward, start)
+    learner = Learner.recall(memory, "qmix")
+    older = memory["qmix_target"].cpu()
+    records = transitions(states, rewards, actions)
+    if now.round > now.warmup and len(records):
+        seed = derive("replay", now.seed, now.round)
+        learner, loss = agents.train(learner, older, records, seed)
         learner.keep(memory, "qmix")
         memory["qmix_loss"] = loss
     if now.round % COPY == 0:
@@ -243,31 +263,40 @@ def next_actions(
     event = derive("epsilon", now.seed, now.round)
     chosen = agents.choose(learner.weights, state, actions[-1], epsilon=epsilon, seed=event)
     memory["epsilon"] = torch.tensor(epsilon, dtype=torch.float64)
-    memory["qmix_states"], memory["qmix_rewards"] = states, rewards
+    memory["qmix_states"] = states
+    memory["qmix_rewards"] = rewards
     memory["qmix_actions"] = torch.cat([actions, chosen[None]])
     return chosen
 
 
-def exploration(round: int, rounds: int, warmup: int) -> float:
-    """The chance of a random action: 1 while the agents do not learn, then down to 0.05 in a line over the first half
-    of the rounds that are left."""
-    return min(1.0, max(0.05, 1 - 0.95 * 2 * (round - warmup) / max(rounds - warmup, 1)))
+def exploration(t: int, rounds: int, warmup: int) -> float:
+    """The chance of a random action in round t.
+
+    It is 1 while the agents do not learn, and then falls to 0.05 in a line over the first half of
+    the remaining rounds.
+    """
+    remaining = max(rounds - warmup, 1)
+    chance = 1 - 0.95 * 2 * (t - warmup) / remaining
+    return min(1.0, max(0.05, chance))
 
 
 def transitions(states: Tensor, rewards: Tensor, actions: Tensor) -> Transitions:
-    """All that is complete, from L rounds: states [L, N, 4], rewards [L] of the rounds before, actions [L, N] in them.
+    """All that is complete, from L rounds: states [L, N, 4], rewards [L] of the rounds before,
+    actions [L, N] in them.
 
-    The action chosen on the state of a round is that of the next, and its reward is known in the one after.
+    The action chosen on the state of a round is that of the next, and its reward is known in the
+    one after.
     """
     return Transitions(states[:-2], actions[:-2], actions[1:-1], rewards[2:], states[1:-1])
 
 
 def _extended(
-    memory: Tensors, state: Tensor, reward: Tensor, first: int
+    memory: Tensors, state: Tensor, reward: Tensor, start: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The history with this round's numbers, cut to what the newest transitions need."""
-    states, rewards = state[None].float(), reward[None].float()
-    actions = torch.full((1, len(state)), first)
+    states = state[None].float()
+    rewards = reward[None].float()
+    actions = torch.full((1, len(state)), start)
     if "qmix_states" in memory:
         states = torch.cat([memory["qmix_states"].cpu(), states])
         rewards = torch.cat([memory["qmix_rewards"].cpu(), rewards])

@@ -17,7 +17,7 @@ from .mixins import ContinuesRun, LinearHeadOnly
 
 @dataclass(frozen=True)
 class Method:
-    """A named pair. `label` and `about` are what tables print, `module` is where its docstring lives.
+    """A named pair. `label` and `about` are what tables print, its docstring is `module`'s.
 
     families: keys of FAMILIES, the main one first; none of a method that does not say.
     code: name of a half -> where it comes from, of those that are not fedcli's own.
@@ -32,27 +32,33 @@ class Method:
     module: str
     base: str = ""  # of a pair, where its local half is documented
     families: tuple[str, ...] = ()
-    default_training: dict[str, Any] = field(
-        default_factory=dict
-    )  # options of training where the user gives none
+    # options of training where the user gives none
+    default_training: dict[str, Any] = field(default_factory=dict)
     code: dict[str, Code] = field(default_factory=dict)
     adapters: Adapters | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Every option of both halves with its value; in a pair, one that both have is local.x and server.x."""
-        halves = {"local": options.values(self.local), "server": options.values(self.aggregator)}
-        shared = halves["local"].keys() & halves["server"].keys() if "+" in self.name else set()
-        return {
-            f"{half}.{k}" if k in shared else k: v
-            for half, values in halves.items()
-            for k, v in values.items()
-        }
+        """Every option of both halves with its value; in a pair, one that both have is local.x and
+        server.x.
+        """
+        local = options.values(self.local)
+        server = options.values(self.aggregator)
+        if "+" not in self.name:
+            return {**local, **server}
+        values = {}
+        for name, value in local.items():
+            values[f"local.{name}" if name in server else name] = value
+        for name, value in server.items():
+            values[f"server.{name}" if name in local else name] = value
+        return values
 
     @property
     def head(self) -> str:
         """The kind of classifier that its network has, see Local.head."""
-        return "prompts" if self.adapters and self.adapters.kind == "prompt" else self.local.head
+        if self.adapters and self.adapters.kind == "prompt":
+            return "prompts"
+        return self.local.head
 
     def extend(self, net: Network) -> None:
         """Once, when the network is built: put the adapters in, then what the method adds."""
@@ -61,27 +67,27 @@ class Method:
         self.local.extend(net)
 
     def personal_tensors(self, net: Network) -> tuple[str, ...]:
-        """Names of tensors that never leave the client. Raises UsageError where nothing else would train."""
-        own = self.local.personal_tensors(net)
+        """Names of tensors that never leave the client. Raises UsageError where nothing else would
+        train.
+        """
+        names = self.local.personal_tensors(net)
         if not (self.adapters and self.adapters.local):
-            return own
-        own += self.adapters.names(net)
-        if all(name in own for name, p in net.named_parameters() if p.requires_grad):
-            raise UsageError(
-                "nothing would be shared: all that trains stays at the clients",
-                "leave --local-adapters out",
-            )
-        return own
+            return names
+        names += self.adapters.names(net)
+        if all(name in names for name, p in net.named_parameters() if p.requires_grad):
+            problem = "nothing would be shared: all that trains stays at the clients"
+            raise UsageError(problem, "leave --local-adapters out")
+        return names
 
     @property
     def rule(self) -> str:
         """The reading of the paper that runs: paper, released or original."""
-        rules = [
-            options.values(half)["rule"]
-            for half in (self.local, self.aggregator)
-            if "rule" in options.values(half)
-        ]
-        return " + ".join(dict.fromkeys(rules)) or "paper"
+        rules: list[str] = []
+        for half in (self.local, self.aggregator):
+            rule = options.values(half).get("rule")
+            if rule and rule not in rules:
+                rules.append(rule)
+        return " + ".join(rules) or "paper"
 
     @property
     def needs(self) -> str:
@@ -91,15 +97,20 @@ class Method:
     @property
     def typed(self) -> str:
         """The name as a command line says it, with the file that it comes from."""
-        halves = [(half, self.code.get(half)) for half in self.name.split("+")]
-        return "+".join(
-            f"{code.name}:{half}" if code and code.path else half for half, code in halves
-        )
+        halves = []
+        for half in self.name.split("+"):
+            code = self.code.get(half)
+            halves.append(f"{code.name}:{half}" if code and code.path else half)
+        return "+".join(halves)
 
     @property
     def documentation(self) -> str:
-        modules = dict.fromkeys(name for name in (self.base, self.module) if name)
-        return "\n\n".join((sys.modules[name].__doc__ or "").strip() for name in modules)
+        """The docstring of its module; of a pair, those of both halves' modules."""
+        modules = [self.module]
+        if self.base not in ("", self.module):
+            modules.insert(0, self.base)
+        texts = [(sys.modules[name].__doc__ or "").strip() for name in modules]
+        return "\n\n".join(texts)
 
 
 METHODS: dict[str, Method] = {}
@@ -117,29 +128,29 @@ def register(
     aliases: tuple[str, ...] = (),
     default_training: dict[str, Any] | None = None,
 ) -> None:
-    """Put a method into the table; its options' defaults are the instances' own. families: words of FAMILIES.
+    """Put a method into the table; its options' defaults are the instances' own.
 
-    Another method's name is refused; one that was registered by the same module may be, as a notebook's cell is run
-    again. Raises ValueError.
+    families: words of FAMILIES. Another method's name is refused; one that was registered by the
+    same module may be, as a notebook's cell is run again. Raises ValueError.
     """
     module = sys._getframe(1).f_globals["__name__"]
-    table, usual = extensions.table("methods", METHODS), extensions.origin() is None
-    again = (
-        usual
-        and name in table
-        and table[name].module == module
-        and not module.startswith("fedcli.")
-    )
-    if known := [
-        n for n in (name, *aliases) if not again and (n in table or (usual and n in ALIASES))
-    ]:
-        raise ValueError(f"method {known[0]!r} is registered twice")
-    if odd := set(families.split()) - FAMILIES.keys():
-        raise ValueError(
-            f"method {name!r}: no family {min(odd)!r}; there are {', '.join(FAMILIES)}"
-        )
-    if code := extensions.origin() or of_source(local, aggregator):
+    table = extensions.table("methods", METHODS)
+    usual = extensions.origin() is None
+    in_module = name in table and table[name].module == module
+    if not (usual and in_module) or module.startswith("fedcli."):
+        for word in (name, *aliases):
+            if word in table or (usual and word in ALIASES):
+                raise ValueError(f"method {word!r} is registered twice")
+    family_words = tuple(families.split())
+    odd = set(family_words) - FAMILIES.keys()
+    if odd:
+        families_text = ", ".join(FAMILIES)
+        raise ValueError(f"method {name!r}: no family {min(odd)!r}; there are {families_text}")
+    code = extensions.origin() or of_source(local, aggregator)
+    if code:
         _check(name, local, aggregator)
+    training = default_training or {}
+    code_by_half = {name: code} if code else {}
     table[name] = Method(
         name,
         label,
@@ -147,9 +158,9 @@ def register(
         local,
         aggregator,
         module,
-        families=tuple(families.split()),
-        default_training=default_training or {},
-        code={name: code} if code else {},
+        families=family_words,
+        default_training=training,
+        code=code_by_half,
     )
     if usual:
         ALIASES.update(dict.fromkeys(aliases, name))
@@ -158,23 +169,30 @@ def register(
 def _check(name: str, local: Local, aggregator: Aggregator) -> None:
     """Refuse what is no method, where it is registered. Raises TypeError, ValueError."""
     extensions.check_name(name)
-    for half, kind in ((local, Local), (aggregator, Aggregator)):
-        if not isinstance(half, kind):
-            raise TypeError(f"{half!r} is no object of a class that extends {kind.__name__}")
-        options.describe(type(half))  # refuses an annotation that is no type of an option
-    if type(aggregator).aggregate is Aggregator.aggregate:
-        raise TypeError(f"{type(aggregator).__name__} has no aggregate()")
+    _check_half(local, Local)
+    _check_half(aggregator, Aggregator)
+    rule = type(aggregator)
+    if rule.aggregate is Aggregator.aggregate:
+        raise TypeError(f"{rule.__name__} has no aggregate()")
+
+
+def _check_half(half: Any, kind: type) -> None:
+    if not isinstance(half, kind):
+        raise TypeError(f"{half!r} is no object of a class that extends {kind.__name__}")
+    options.describe(type(half))  # refuses an annotation that is no type of an option
 
 
 def resolve(spec: str, settings: dict[str, Any] | None = None) -> Method:
-    """Build "fedprox", or "fedprox+afl": FedProx clients under AFL's server rule; "./mine.py" is a file's method.
+    """Build "fedprox", or "fedprox+afl": FedProx clients under AFL's server rule; "./mine.py" is a
+    file's method.
 
-    Raises UsageError for an unknown name, a pair that makes no sense or an option that neither half has.
+    Raises UsageError for an unknown name, a pair that makes no sense or an option that neither half
+    has.
     """
     base, addon = _split(spec)
-    method = _known(base)
+    method = _get(base)
     if addon is not None:
-        method = _paired(method, _known(addon))
+        method = _paired(method, _get(addon))
     for key, value in (settings or {}).items():
         method = _configure(method, key, value)
     return method
@@ -182,36 +200,46 @@ def resolve(spec: str, settings: dict[str, Any] | None = None) -> Method:
 
 def _split(spec: str) -> tuple[str, str | None]:
     """The two halves of a pair; the name of a single method may hold a plus, as FedISM+ does."""
-    ends = [at for at, character in enumerate(spec) if character == "+"]
-    if not ends or _is_known(spec):
+    if "+" not in spec or _is_known(spec):
         return spec, None
-    pairs = [(spec[:at], spec[at + 1 :]) for at in ends]
-    whole = (pair for pair in pairs if all(map(_is_known, pair)))
-    likely = (pair for pair in pairs if any(map(_is_known, pair)))
-    return next(whole, next(likely, pairs[0]))
+    words = spec.split("+")
+    best = words[0], "+".join(words[1:])
+    best_count = 0  # of its halves that are known
+    for end in range(1, len(words)):
+        pair = "+".join(words[:end]), "+".join(words[end:])
+        count = sum(map(_is_known, pair))
+        if count > best_count:
+            best = pair
+            best_count = count
+    return best
 
 
 def _is_known(half: str) -> bool:
-    """Tell whether it names a method, or a file that is there."""
+    """True for the name of a method, and for that of a file that exists."""
     if extensions.is_file(half):
         return extensions.split(half)[0].is_file()
     return folded(half) in spellings() or folded(half) in spellings(_of_packages(half))
 
 
-def _known(name: str) -> Method:
+def _get(name: str) -> Method:
+    """The method of one name or file. Raises UsageError where there is none."""
     if extensions.is_file(name):
-        return extensions.pick(
-            name, "methods", lambda text, table: spellings(table).get(folded(text))
-        )
+        return extensions.pick(name, "methods", _name_in)
     table = METHODS if folded(name) in spellings() else _of_packages(name)
-    if folded(name) in (known := spellings(table)):
-        return table[known[folded(name)]]
+    key = _name_in(name, table)
+    if key is not None:
+        return table[key]
     labels = [method.label for method in METHODS.values()]
     names = [*METHODS, *table]
     hint = nearest(name, [*names, *ALIASES, *labels], names)
-    raise UsageError(
-        f"unknown method {name[:80]!r}", hint if len(hint) < LONG else "`fedcli methods` lists them"
-    )
+    if len(hint) >= LONG:
+        hint = "`fedcli methods` lists them"
+    raise UsageError(f"unknown method {name[:80]!r}", hint)
+
+
+def _name_in(text: str, table: dict[str, Method]) -> str | None:
+    """The name under which a table has the method that a user writes so."""
+    return spellings(table).get(folded(text))
 
 
 def _of_packages(name: str) -> dict[str, Method]:
@@ -220,22 +248,26 @@ def _of_packages(name: str) -> dict[str, Method]:
 
 def installed() -> dict[str, Method]:
     """The methods of installed packages, those whose names fedcli does not have."""
-    return {
-        name: method
-        for name, (method, _) in extensions.installed("methods").items()
-        if name not in METHODS
-    }
+    methods = {}
+    for name, (method, _) in extensions.installed("methods").items():
+        if name not in METHODS:
+            methods[name] = method
+    return methods
 
 
 def spellings(table: dict[str, Method] | None = None) -> dict[str, str]:
-    """Every way to write a method, without case and punctuation -> its name: names first, then aliases and labels.
+    """Every way to write a method, without case and punctuation -> its name: names first, then
+    aliases and labels.
 
     table: other methods than fedcli's own, which have no aliases.
     """
-    aliases, table = (ALIASES, METHODS) if table is None or table is METHODS else ({}, table)
+    if table is None:
+        table = METHODS
+    names = {name: name for name in table}
+    aliases = ALIASES if table is METHODS else {}
     labels = {method.label: name for name, method in table.items()}
     spelt: dict[str, str] = {}
-    for text, name in ({name: name for name in table} | aliases | labels).items():
+    for text, name in (names | aliases | labels).items():
         spelt.setdefault(folded(text), name)
     return spelt
 
@@ -247,42 +279,63 @@ def folded(text: str) -> str:
 
 
 def _paired(base: Method, addon: Method) -> Method:
-    plain = METHODS["fedavg"]
-    adds_rule = not isinstance(addon.aggregator, type(plain.aggregator))
-    if isinstance(base.aggregator, ContinuesRun):
-        hint = f"fedcli train fedavg+{addon.name} --then {base.name}"
-        raise UsageError(
-            f"{base.name} averages as the run before it did, so it takes no add-on", hint
-        )
-    if not isinstance(base.aggregator, type(plain.aggregator)):
-        swapped = type(base.local) is type(plain.local) and not adds_rule
-        hint = f"write {addon.typed}+{base.typed}" if swapped else "train each by itself"
-        raise UsageError(f"{base.name} has its own server rule, so it takes no add-on", hint)
-    if isinstance(addon.aggregator, ContinuesRun):
-        hint = f"fedcli train {base.name} --then {addon.name}"
-        raise UsageError(f"{addon.name} continues a finished run, so it cannot be an add-on", hint)
-    if type(addon.local) is not type(plain.local):
-        hint = f"an add-on is a server rule; train {addon.name} by itself"
-        raise UsageError(f"{addon.name} changes local training, so it cannot be an add-on", hint)
-    if not adds_rule:
-        raise UsageError(
-            f"{addon.name} averages as {base.name} does, so it adds nothing",
-            f"train {base.name} by itself",
-        )
-    if isinstance(addon.aggregator, LinearHeadOnly) and base.local.head != "linear":
-        what = f"{base.name} has a {base.local.head} classifier"
-        raise UsageError(f"{what}, which {addon.name} cannot work with", "train each by itself")
-    name, label = f"{base.name}+{addon.name}", f"{base.label} + {addon.label}"
+    """The base's clients under the add-on's server rule. Raises UsageError for no such pair."""
+    _refuse_base(base, addon)
+    _refuse_addon(base, addon)
+    families = tuple(dict.fromkeys(base.families + addon.families))
+    name = f"{base.name}+{addon.name}"
+    label = f"{base.label} + {addon.label}"
+    meaning = f"{base.about}; {addon.about}"
+    code = base.code | addon.code
     return replace(
         addon,
         name=name,
         label=label,
-        about=f"{base.about}; {addon.about}",
+        about=meaning,
         local=base.local,
         base=base.module,
-        families=tuple(dict.fromkeys(base.families + addon.families)),
-        code=base.code | addon.code,
+        families=families,
+        code=code,
     )
+
+
+def _adds_rule(method: Method) -> bool:
+    plain = METHODS["fedavg"]
+    return not isinstance(method.aggregator, type(plain.aggregator))
+
+
+def _changes_training(method: Method) -> bool:
+    plain = METHODS["fedavg"]
+    return type(method.local) is not type(plain.local)
+
+
+def _refuse_base(base: Method, addon: Method) -> None:
+    """Raises UsageError for a base that takes no add-on."""
+    if isinstance(base.aggregator, ContinuesRun):
+        problem = f"{base.name} averages as the run before it did, so it takes no add-on"
+        raise UsageError(problem, f"fedcli train fedavg+{addon.name} --then {base.name}")
+    if _adds_rule(base):
+        swapped = not _changes_training(base) and not _adds_rule(addon)
+        hint = f"write {addon.typed}+{base.typed}" if swapped else "train each by itself"
+        raise UsageError(f"{base.name} has its own server rule, so it takes no add-on", hint)
+
+
+def _refuse_addon(base: Method, addon: Method) -> None:
+    """Raises UsageError for an add-on that is none, or none for this base."""
+    name = addon.name
+    if isinstance(addon.aggregator, ContinuesRun):
+        hint = f"fedcli train {base.name} --then {name}"
+        raise UsageError(f"{name} continues a finished run, so it cannot be an add-on", hint)
+    if _changes_training(addon):
+        hint = f"an add-on is a server rule; train {name} by itself"
+        raise UsageError(f"{name} changes local training, so it cannot be an add-on", hint)
+    if not _adds_rule(addon):
+        hint = f"train {base.name} by itself"
+        raise UsageError(f"{name} averages as {base.name} does, so it adds nothing", hint)
+    head = base.local.head
+    if isinstance(addon.aggregator, LinearHeadOnly) and head != "linear":
+        problem = f"{base.name} has a {head} classifier, which {name} cannot work with"
+        raise UsageError(problem, "train each by itself")
 
 
 def _configure(method: Method, key: str, value: Any) -> Method:
@@ -290,22 +343,19 @@ def _configure(method: Method, key: str, value: Any) -> Method:
 
     Within a method one name means one thing; in a pair it may not, so the half must be named.
     """
-    only, _, name = key.rpartition(".")
-    halves = {"local": "local", "server": "aggregator"}
-    named = {field: getattr(method, field) for half, field in halves.items() if only in ("", half)}
-    having = {field: half for field, half in named.items() if name in options.values(half)}
-    if not only and "+" in method.name and len(having) == 2:
-        raise UsageError(
-            f"both halves of {method.name} have an option {name!r}",
-            f"write local.{name} or server.{name}",
-        )
-    if not having:
-        hint = (
-            nearest(key, method.settings)
-            if method.settings
-            else f"{method.name} has no options at all"
-        )
+    prefix, _, name = key.rpartition(".")
+    halves: dict[str, Any] = {}  # field of Method -> a half that has the option
+    if prefix in ("", "local") and name in options.values(method.local):
+        halves["local"] = method.local
+    if prefix in ("", "server") and name in options.values(method.aggregator):
+        halves["aggregator"] = method.aggregator
+    if not prefix and "+" in method.name and len(halves) == 2:
+        problem = f"both halves of {method.name} have an option {name!r}"
+        raise UsageError(problem, f"write local.{name} or server.{name}")
+    if not halves:
+        hint = f"{method.name} has no options at all"
+        if method.settings:
+            hint = nearest(key, method.settings)
         raise UsageError(f"{method.name} has no option {key!r}", hint)
-    return replace(
-        method, **{field: options.change(half, name, value) for field, half in having.items()}
-    )
+    changes = {half: options.change(old, name, value) for half, old in halves.items()}
+    return replace(method, **changes)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from .contract import ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Mean
-from .groups import WithGroups
+from .groups import WithGroups, weigh_images
 from .registry import register
 
 
@@ -45,34 +45,29 @@ class Reweighed(WithGroups):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         groups, count = self.groups_of(net, client)
-        y, classes = client.shard.y, client.shard.classes
-        pair = groups.clamp_min(0) * classes + y  # [N]
-        own = (
-            pair[groups >= 0].bincount(minlength=count * classes).double().view(count, classes)
-        )  # [G, C]
+        classes = client.shard.classes
+        cells = (groups * classes + client.shard.y).where(groups >= 0, -1)  # [N]
+        counts = cells[cells >= 0].bincount(minlength=count * classes).double()
+        counts = counts.view(count, classes)  # [G, C]
         if self.counts == "global":
-            client.report["group_class_counts"] = own
-        w = kamiran(
-            client.shared.get("group_class_counts", own) if self.counts == "global" else own
-        )
-        client.per_image["weights"] = torch.where(
-            groups >= 0, w.flatten()[pair], 1.0
-        ).float()  # [N]
+            client.report["group_class_counts"] = counts
+            counts = client.shared.get("group_class_counts", counts)
+        weigh_images(client, cells, kamiran(counts).flatten())
 
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
         if self.counts == "global":
             counts = updates["group_class_counts"].sum(0)  # [G, C]
-            shared["group_class_counts"] = (
-                shared.get("group_class_counts", torch.zeros_like(counts)) + counts
-            )
+            before = shared.get("group_class_counts", torch.zeros_like(counts))
+            shared["group_class_counts"] = before + counts
         return theta
 
 
 def kamiran(counts: Tensor) -> Tensor:
     """W [G, C] from the images of each group and class; 1 where there are none."""
-    expected = counts.sum(1, keepdim=True) * counts.sum(0) / counts.sum().clamp_min(1)
+    of_group = counts.sum(1, keepdim=True)  # [G, 1]
+    expected = of_group * counts.sum(0) / counts.sum().clamp_min(1)
     return torch.where(counts > 0, expected / counts.clamp_min(1), 1.0)  # Alg. 3
 
 

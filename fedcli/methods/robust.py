@@ -43,7 +43,7 @@ from torch import Tensor
 
 from .contract import Aggregator, ClientUpdates, Tensors
 from .fedavg import Plain
-from .helpers import average, gram
+from .helpers import average, gram, moved_towards
 from .registry import register
 
 Hostile = Annotated[
@@ -60,25 +60,27 @@ class Middle(Aggregator):
 
     def cut(self, clients: int) -> int:
         """The number of clients that are left out at either end."""
-        return (
-            clients - 1
-        ) // 2  # Yin Def. 1: of an even number of clients the mean of the middle two
+        # Yin Def. 1: of an even number of clients the mean of the middle two
+        return (clients - 1) // 2
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        k, cut = len(updates.rows), self.cut(len(updates.rows))
-        out, kept = torch.empty_like(theta), torch.zeros_like(updates.base)  # [P], [K]
+        k = len(updates.rows)
+        cut = self.cut(k)
+        middle = slice(cut, k - cut)
+        out = torch.empty_like(theta)  # [P]
+        counts = torch.zeros_like(updates.base)  # [K] numbers of each client in the middle
         for span in blocks(updates.theta):
             numbers, order = updates.theta[:, span].sort(dim=0, stable=True)  # [K, block]
-            out[span] = numbers[cut : k - cut].mean(0)  # Def. 2
-            kept += order[cut : k - cut].flatten().bincount(minlength=k)
-        return out, kept / kept.sum()
+            out[span] = numbers[middle].mean(0)  # Def. 2
+            counts += order[middle].flatten().bincount(minlength=k)
+        return out, counts / counts.sum()
 
 
 @dataclass(frozen=True)
 class TrimmedMean(Middle):
-    """The same without a share of the clients at either end."""
+    """The mean of each number without a share of the clients at either end."""
 
     hostile: Hostile = 0.2
 
@@ -98,13 +100,15 @@ class Krum(Aggregator):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        k, f = len(updates.rows), number(self.hostile, len(updates.rows))
+        k = len(updates.rows)
+        f = number(self.hostile, k)
         distances = squared_distances(gram(theta, updates))  # [K, K]
-        nearest = distances.sort(dim=1).values[
-            :, 1 : 1 + max(k - f - 2, 1)
-        ]  # [K, k - f - 2], without itself
+        neighbours = max(k - f - 2, 1)
+        ranked = distances.sort(dim=1).values  # [K, K], its own 0 first
+        nearest = ranked[:, 1 : 1 + neighbours]  # [K, k - f - 2]
         scores = nearest.sum(1)  # [K] s(i), section 4
-        chosen = scores.argsort(stable=True)[: k - f if self.several else 1]
+        count = k - f if self.several else 1
+        chosen = scores.argsort(stable=True)[:count]
         weights = torch.zeros_like(updates.base)  # [K]
         weights[chosen.to(weights.device)] = 1 / len(chosen)
         return average(updates.theta, weights), weights
@@ -129,13 +133,13 @@ class GeometricMedian(Aggregator):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        products, p = gram(theta, updates), updates.base.cpu()  # [K, K], [K]
+        products = gram(theta, updates)  # [K, K]
+        p = updates.base.cpu()  # [K]
         weights = p  # [K] of the point z = sum_k weights_k theta_k, which starts at the mean
         for _ in range(self.iterations):
             inner = products @ weights  # [K]
-            distances = (
-                (products.diagonal() - 2 * inner + weights @ inner).clamp_min(0).sqrt()
-            )  # [K] ||z - theta_k||
+            squared = products.diagonal() - 2 * inner + weights @ inner
+            distances = squared.clamp_min(0).sqrt()  # [K] ||z - theta_k||
             beta = p / distances.clamp_min(self.smallest)  # Alg. 2
             weights = beta / beta.sum()
         weights = weights.to(updates.base.device)
@@ -156,25 +160,21 @@ class NormClipping(Aggregator):
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
-        norms = gram(theta, updates).diagonal().sqrt().to(updates.base.device)  # [K] ||D_k||
+        norms = gram(theta, updates).diagonal().sqrt()  # [K] ||D_k||
+        norms = norms.to(updates.base.device)
         longest = self.norm or norms.quantile(0.5)
-        factors = torch.where(
-            norms > longest, longest / norms, 1.0
-        )  # [K] 1 / max(1, ||D_k|| / M), section 4
+        # [K] 1 / max(1, ||D_k|| / M), section 4
+        factors = torch.where(norms > longest, longest / norms, 1.0)
         moved = updates.base * factors  # [K]
-        out, t = (
-            average(updates.theta, updates.base),
-            updates.layout.trainable,
-        )  # [P], of which the buffers stay
-        out[:t] = (1 - moved.sum()).to(theta.dtype) * theta[:t] + average(
-            updates.theta[:, :t], moved
-        )
+        out = average(updates.theta, updates.base)  # [P], of which the buffers stay
+        out[: updates.layout.trainable] = moved_towards(theta, updates, moved)
         return out, moved / moved.sum()
 
 
 def number(hostile: float, clients: int) -> int:
     """f: the clients that are assumed to be hostile, fewer than half."""
-    return min(ceil(hostile * clients - 1e-9), (clients - 1) // 2)  # 0.2 * 15 is 3.0000000000000004
+    rounded_up = ceil(hostile * clients - 1e-9)  # 0.2 * 15 is 3.0000000000000004
+    return min(rounded_up, (clients - 1) // 2)
 
 
 def squared_distances(products: Tensor) -> Tensor:
@@ -187,30 +187,55 @@ def squared_distances(products: Tensor) -> Tensor:
 def blocks(table: Tensor) -> Iterator[slice]:
     """Spans of the columns of a table [K, P]."""
     step = max(1, BLOCK // len(table))
-    return (slice(start, start + step) for start in range(0, table.shape[1], step))
+    for start in range(0, table.shape[1], step):
+        yield slice(start, start + step)
 
 
-for _name, _rule, _label, _about in (
-    ("median", Middle(), "Median", "each number of the model is the median of the clients'"),
-    (
-        "trimmed-mean",
-        TrimmedMean(),
-        "Trimmed mean",
-        "each number is the clients' mean without the extremes",
-    ),
-    ("krum", Krum(), "Krum", "the model of the client that is nearest to its nearest others"),
-    (
-        "multi-krum",
-        MultiKrum(),
-        "Multi-Krum",
-        "the mean of the clients that are nearest to their nearest others",
-    ),
-    ("rfa", GeometricMedian(), "RFA", "the geometric median of the models"),
-    (
-        "norm-clipping",
-        NormClipping(),
-        "Norm clipping",
-        "long updates are cut before they are averaged",
-    ),
-):
-    register(_name, Plain(), _rule, label=_label, about=_about, families="hostile")
+register(
+    "median",
+    Plain(),
+    Middle(),
+    label="Median",
+    about="each number of the model is the median of the clients'",
+    families="hostile",
+)
+register(
+    "trimmed-mean",
+    Plain(),
+    TrimmedMean(),
+    label="Trimmed mean",
+    about="each number is the clients' mean without the extremes",
+    families="hostile",
+)
+register(
+    "krum",
+    Plain(),
+    Krum(),
+    label="Krum",
+    about="the model of the client that is nearest to its nearest others",
+    families="hostile",
+)
+register(
+    "multi-krum",
+    Plain(),
+    MultiKrum(),
+    label="Multi-Krum",
+    about="the mean of the clients that are nearest to their nearest others",
+    families="hostile",
+)
+register(
+    "rfa",
+    Plain(),
+    GeometricMedian(),
+    label="RFA",
+    about="the geometric median of the models",
+    families="hostile",
+)
+register(
+    "norm-clipping",
+    Plain(),
+    NormClipping(),
+    label="Norm clipping",
+    about="long updates are cut before they are averaged",
+    families="hostile",
+)

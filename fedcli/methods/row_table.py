@@ -1,8 +1,9 @@
-"""A table [N, ...] that a server rule keeps with a row for each client, of which a round changes a few.
+"""A table [N, ...] that a server rule keeps with a row for each client, of which a round changes a
+few.
 
-A row that no round has changed is zeros and takes no memory. A table is never written into: `replaced` gives another
-one, which shares all other rows. Rows may lie on disk between rounds (federation/client_state.py): each is a mapping
-with one tensor, which is read when it is asked for.
+A row that no round has changed is zeros and takes no memory. A table is never written into:
+`replaced` gives another one, which shares all other rows. Rows may lie on disk between rounds
+(federation/client_state.py): each is a mapping with one tensor, which is read when it is asked for.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,9 +32,8 @@ class RowTable(Mapping[int, Tensor]):
         """A whole table by rows."""
         if isinstance(table, RowTable):
             return table
-        return RowTable(tuple(table.shape), table.dtype, table.device).replaced(
-            dict(enumerate(table))
-        )
+        empty = RowTable(tuple(table.shape), table.dtype, table.device)
+        return empty.replaced(dict(enumerate(table)))
 
     @property
     def ndim(self) -> int:
@@ -41,11 +41,11 @@ class RowTable(Mapping[int, Tensor]):
 
     @property
     def nbytes(self) -> int:
-        """Of the whole table."""
+        """Bytes of the whole table."""
         return self.dtype.itemsize * torch.Size(self.shape).numel()
 
     def __getitem__(self, row: int) -> Tensor:
-        """Not to be written into."""
+        """A row, which must not be written into."""
         if not 0 <= row < self.shape[0]:
             raise IndexError(f"row {row} of a table of {self.shape[0]} rows")
         if row in self.rows:
@@ -56,23 +56,22 @@ class RowTable(Mapping[int, Tensor]):
         return iter(sorted(self.rows))
 
     def __len__(self) -> int:
-        """Of the rows that differ from zeros."""
+        """The number of rows that differ from zeros."""
         return len(self.rows)
 
     def replaced(self, rows: Mapping[int, Tensor]) -> "RowTable":
         """The table with these rows in place of its own."""
-        zeros = {row for row, values in rows.items() if not values.any()}
-        kept = {row: values for row, values in self.rows.items() if row not in zeros}
-        return replace(
-            self,
-            rows=kept | {row: {ROW: values} for row, values in rows.items() if row not in zeros},
-        )
+        all_rows = dict(self.rows)
+        for row, values in rows.items():
+            if values.any():
+                all_rows[row] = {ROW: values}
+            else:
+                all_rows.pop(row, None)
+        return replace(self, rows=all_rows)
 
-    def whole(self, first: int = 0, last: int | None = None) -> Tensor:
-        """Rows `first` up to `last`, all by default, as one tensor."""
-        span = range(self.shape[0])[first:last]
-        return (
-            torch.stack([self[row] for row in span])
-            if span
-            else torch.zeros(0, *self.shape[1:], dtype=self.dtype)
-        )
+    def whole(self, start: int = 0, stop: int | None = None) -> Tensor:
+        """Rows `start` up to `stop`, all by default, as one tensor."""
+        span = range(self.shape[0])[start:stop]
+        if not span:
+            return torch.zeros(0, *self.shape[1:], dtype=self.dtype)
+        return torch.stack([self[row] for row in span])

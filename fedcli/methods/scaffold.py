@@ -49,7 +49,8 @@ class Controlled(Local):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         zero = torch.zeros_like(client.layout.params)  # [T]
-        c, mine = client.shared.get("control", zero), client.memory.get("control", zero)
+        c = client.shared.get("control", zero)
+        mine = client.memory.get("control", zero)
         client.scratch.update(c=c, mine=mine, correction=c - mine, total=zero.clone())
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
@@ -59,24 +60,25 @@ class Controlled(Local):
         return loss
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
-        c, mine = client.scratch["c"], client.scratch["mine"]
+        c = client.scratch["c"]
+        mine = client.scratch["mine"]
         fresh = client.scratch["total"] / client.steps  # [T] c_i+, line 12 (ii)
         if self.rule == "released":
             gone = client.theta[: client.layout.trainable] - client.layout.params  # x - y_i
             fresh = mine - c + gone / (client.steps * client.lr)  # line 12 (ii) to the letter
         client.memory["control"] = fresh
-        client.report["control_change"] = fresh - (
-            mine if self.control == "uniform" else c
-        )  # line 13
+        old = mine if self.control == "uniform" else c
+        client.report["control_change"] = fresh - old  # line 13
 
     def post_aggregate(
         self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
     ) -> Tensor:
-        p = (
-            torch.full_like(weights, 1 / len(weights)) if self.control == "uniform" else weights
-        )  # [K]
-        change = average(updates["control_change"], p) * (len(weights) / updates.roster)  # [T]
-        shared["control"] = shared["control"] + change if "control" in shared else change  # line 17
+        k = len(weights)
+        p = torch.full_like(weights, 1 / k) if self.control == "uniform" else weights  # [K]
+        control = average(updates["control_change"], p) * (k / updates.roster)  # [T]
+        if "control" in shared:
+            control = shared["control"] + control  # line 17
+        shared["control"] = control
         return theta
 
 

@@ -1,9 +1,12 @@
-"""Optimizers of what a method trains beside the model: torch's own fused arithmetic, with a state of one round.
+"""Optimizers of what a method trains beside the model: torch's own fused arithmetic, with a state
+of one round.
 
-torch.optim's classes are not used because they import a compiler, more than a second of every process.
+torch.optim's classes are not used because they import a compiler, more than a second of every
+process.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,52 +15,50 @@ from torch.optim.sgd import sgd
 
 
 class Solver:
-    """ "adam" or "sgd" without momentum over some parameters; those without a gradient stay as they are."""
+    """Adam or SGD without momentum over some parameters; one without a gradient stays as it is.
+
+    name: "adam" or "sgd".
+    """
 
     def __init__(self, name: str, parameters: Iterable[Tensor], lr: float):
-        self.name, self.parameters, self.lr = name, list(parameters), lr
-        self.state: dict[
-            int, tuple[Tensor, Tensor, Tensor]
-        ] = {}  # of Adam, by place: mean, square, steps
+        self.name = name
+        self.parameters = list(parameters)
+        self.lr = lr
+        # index of a parameter -> Adam's mean, square and steps of it
+        self.state: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
+    @torch.no_grad()
     def step(self) -> None:
         """One step along the gradients."""
-        places = [k for k, parameter in enumerate(self.parameters) if parameter.grad is not None]
-        with torch.no_grad():
-            weights = [self.parameters[k] for k in places]
-            grads = [weight.grad for weight in weights if weight.grad is not None]
-            if self.name == "sgd":
-                sgd(
-                    weights,
-                    grads,
-                    [None] * len(weights),
-                    weight_decay=0.0,
-                    momentum=0.0,
-                    lr=self.lr,
-                    dampening=0.0,
-                    nesterov=False,
-                    maximize=False,
-                    fused=True,
-                )
-                return
-            for k, weight in zip(places, weights, strict=True):
-                if k not in self.state:
-                    zero = torch.zeros_like(weight)
-                    self.state[k] = zero, zero.clone(), torch.zeros((), device=weight.device)
-            means, squares, steps = ([self.state[k][part] for k in places] for part in range(3))
-            adam(
-                weights,
-                grads,
-                means,
-                squares,
-                [],
-                steps,
-                amsgrad=False,
-                beta1=0.9,
-                beta2=0.999,
-                eps=1e-8,
-                fused=True,
-                lr=self.lr,
-                weight_decay=0.0,
-                maximize=False,
-            )
+        weights: list[Tensor] = []
+        grads: list[Tensor] = []
+        means: list[Tensor] = []
+        squares: list[Tensor] = []
+        steps: list[Tensor] = []
+        for k, weight in enumerate(self.parameters):
+            if weight.grad is None:
+                continue
+            weights.append(weight)
+            grads.append(weight.grad)
+            if self.name == "adam":
+                mean, square, count = self._moments(k, weight)
+                means.append(mean)
+                squares.append(square)
+                steps.append(count)
+        common: dict[str, Any] = {"lr": self.lr, "weight_decay": 0.0}
+        common |= {"maximize": False, "fused": True}
+        if self.name == "sgd":
+            buffers: list[Tensor | None] = [None] * len(weights)
+            common |= {"momentum": 0.0, "dampening": 0.0, "nesterov": False}
+            sgd(weights, grads, buffers, **common)
+        else:
+            common |= {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}
+            adam(weights, grads, means, squares, [], steps, **common)
+
+    def _moments(self, k: int, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Adam's mean, square and steps of a parameter; zeros before its first step."""
+        if k not in self.state:
+            zero = torch.zeros_like(weight)
+            steps = torch.zeros((), device=weight.device)
+            self.state[k] = zero, zero.clone(), steps
+        return self.state[k]

@@ -1,14 +1,16 @@
-"""Amplitude spectra of images: what HarmoFL and FedDG share between clients, since it tells style more than content.
+"""Amplitude spectra of images: what HarmoFL and FedDG share between clients, since it tells style
+more than content.
 
-Source: the exchange of low-frequency amplitudes is that of Yang and Soatto, "FDA: Fourier domain adaptation for
-semantic segmentation", CVPR 2020, arXiv 2004.05498. Part of other methods, and none by itself. Of an image x with the
-Fourier transform A exp(i P), amplitudes A and phases P, only A within a square of frequencies around 0 is touched:
+Source: the exchange of low-frequency amplitudes is that of Yang and Soatto, "FDA: Fourier domain
+adaptation for semantic segmentation", CVPR 2020, arXiv 2004.05498. Part of other methods, and none
+by itself. Of an image x with the Fourier transform A exp(i P), amplitudes A and phases P, only A
+within a square of frequencies around 0 is touched:
 
     b = floor(low * side); a frequency is within where both its numbers are at most b      low=0: the mean alone
     x' = inverse transform of (A + mix (A' - A)) exp(i P)
 
-Images are taken as they are before they are normalised, in [0, 1], and transforms are divided by the number of pixels,
-so that the amplitude at 0 is the mean.
+Images are taken as they are before they are normalised, in [0, 1], and transforms are divided by
+the number of pixels, so that the amplitude at 0 is the mean.
 """
 
 from typing import Annotated
@@ -29,52 +31,62 @@ SIDES = (-2, -1)
 
 def window(side: int, low: float) -> slice:
     """Where the square's frequencies stand on each side of a shifted transform."""
-    centre, half = side // 2, int(side * low)
+    centre = side // 2
+    half = int(side * low)
     return slice(max(centre - half, 0), min(centre + half + 1, side))
 
 
 def amplitudes(x: Tensor, low: float) -> Tensor:
-    """Of normalised images [B, C, H, H]: float32 [B, C, n, n]."""
+    """Amplitudes float32 [B, C, n, n] of normalised images [B, C, H, H]."""
     pixels = to_pixels(x)
-    return (_mean(pixels) if _mean_alone(pixels, low) else _low(_transformed(pixels), low)).abs()
+    if _mean_alone(pixels, low):
+        return _mean(pixels).abs()
+    square = window(x.shape[-1], low)
+    return _transformed(pixels)[..., square, square].abs()
 
 
 def exchanged(
     x: Tensor, other: Tensor, low: float, mix: Tensor | float = 1.0, cut: bool = False
 ) -> Tensor:
-    """Normalised images [B, C, H, H] with their amplitudes moved to `other` [B or 1, C, n, n] by the share `mix`.
+    """Normalised images [B, C, H, H] with their amplitudes moved to `other` [B or 1, C, n, n] by
+    the share `mix`.
 
     cut: to [0, 1], before they are normalised again.
     """
     pixels = to_pixels(x)
     if _mean_alone(pixels, low):  # needs no transform, which ONNX does not know
         mean = _mean(pixels)
-        made = pixels + (_moved(mean, other, mix) - mean)
+        pixels = pixels + (_moved(mean, other, mix) - mean)
     else:
-        spectrum, at = _transformed(pixels), window(x.shape[-1], low)  # [B, C, H, H]
-        spectrum[..., at, at] = _moved(spectrum[..., at, at], other, mix)
-        made = torch.fft.ifft2(torch.fft.ifftshift(spectrum, dim=SIDES), norm="forward").real
-    return normalised(made.clamp(0, 1) if cut else made)
+        spectrum = _transformed(pixels)  # [B, C, H, H]
+        square = window(x.shape[-1], low)
+        spectrum[..., square, square] = _moved(spectrum[..., square, square], other, mix)
+        unshifted = torch.fft.ifftshift(spectrum, dim=SIDES)
+        pixels = torch.fft.ifft2(unshifted, norm="forward").real
+    if cut:
+        pixels = pixels.clamp(0, 1)
+    return normalised(pixels)
 
 
 def refuse_features(net: Network, method: str) -> None:
     """Raises UsageError where the network would not see images as they are."""
     if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
-        raise UsageError(
-            f"{method} changes images, of which a frozen backbone sees one view",
-            "train the backbone too",
-        )
+        problem = f"{method} changes images, of which a frozen backbone sees one view"
+        raise UsageError(problem, "train the backbone too")
 
 
 def _moved(part: Tensor, other: Tensor, mix: Tensor | float) -> Tensor:
-    """A part of a spectrum with its amplitudes moved to `other`, its phases as they are; 0 has the phase 0."""
-    own = part.abs()
-    return (own + mix * (other - own)) * torch.where(own > 0, part / own.clamp_min(1e-30), 1)
+    """A part of a spectrum with its amplitudes moved to `other`, its phases as they are; 0 has the
+    phase 0.
+    """
+    amplitude = part.abs()
+    phase = torch.where(amplitude > 0, part / amplitude.clamp_min(1e-30), 1)
+    return (amplitude + mix * (other - amplitude)) * phase
 
 
 def _mean_alone(pixels: Tensor, low: float) -> bool:
-    at = window(pixels.shape[-1], low)
-    return at.stop - at.start == 1
+    square = window(pixels.shape[-1], low)
+    return square.stop - square.start == 1
 
 
 def _mean(pixels: Tensor) -> Tensor:
@@ -83,9 +95,5 @@ def _mean(pixels: Tensor) -> Tensor:
 
 
 def _transformed(pixels: Tensor) -> Tensor:
-    return torch.fft.fftshift(torch.fft.fft2(pixels, norm="forward"), dim=SIDES)
-
-
-def _low(spectrum: Tensor, low: float) -> Tensor:
-    at = window(spectrum.shape[-1], low)
-    return spectrum[..., at, at]
+    spectrum = torch.fft.fft2(pixels, norm="forward")
+    return torch.fft.fftshift(spectrum, dim=SIDES)

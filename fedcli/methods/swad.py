@@ -47,14 +47,14 @@ class DenseMean(Local):
         client.scratch["sum"] = torch.zeros_like(client.theta)  # [P]
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        client.scratch["sum"] += (
-            client.layout.flat
-        )  # before the step: of the start, and of every step but the last
+        # before the step: of the start, and of every step but the last
+        client.scratch["sum"] += client.layout.flat
         return super().gradient(net, batch, client)
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
         moved = client.layout.flat - client.theta  # [P]
-        client.report["dense_mean"] = (client.scratch["sum"] + moved) / max(client.steps, 1)  # [P]
+        total = client.scratch["sum"] + moved
+        client.report["dense_mean"] = total / max(client.steps, 1)  # [P]
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,8 @@ class LossValley(ScoredModel, Aggregator):
         return "SWAD chooses its rounds by training images where a client has no validation images (partition --val)"
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
-        client.report["validation_loss"] = mean_loss(
-            net, client, client.val if client.val else client.shard
-        )
+        shard = client.val if client.val else client.shard
+        client.report["validation_loss"] = mean_loss(net, client, shard)
 
     def aggregate(
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
@@ -91,29 +90,38 @@ class LossValley(ScoredModel, Aggregator):
 
     def _follow(self, updates: ClientUpdates, memory: Tensors) -> None:
         """Algorithm 1, one pass of its loop."""
-        now = average(updates["dense_mean"], updates.base)[None]  # [1, P]
-        loss = (updates.base * updates["validation_loss"]).sum()[None]  # [1]
-        kept = max(self.patience, self.overfit)
-        means = torch.cat([memory["swad_means"], now] if "swad_means" in memory else [now])[
-            -kept:
-        ]  # [W, P]
-        losses = torch.cat([memory["swad_losses"], loss] if "swad_losses" in memory else [loss])[
-            -kept:
-        ]  # [W]
-        memory["swad_means"], memory["swad_losses"], memory["swad_model"] = means, losses, now[0]
-        first, last = losses[-self.patience :], losses[-self.overfit :]
+        mean = average(updates["dense_mean"], updates.base)  # [P]
+        loss = (updates.base * updates["validation_loss"]).sum()
+        means = self._appended("swad_means", mean, memory)  # [W, P]
+        losses = self._appended("swad_losses", loss, memory)  # [W]
+        memory["swad_model"] = mean
+        valley = losses[-self.patience :]
+        latest = losses[-self.overfit :]
         if "swad_limit" not in memory:
-            if len(first) < self.patience or first[0] > first.min():
+            if len(valley) < self.patience or valley[0] > valley.min():
                 return
-            memory["swad_limit"] = self.tolerance * first.mean()  # l
-            total, count = means[-self.patience :].double().sum(0), torch.tensor(self.patience)
+            memory["swad_limit"] = self.tolerance * valley.mean()  # l
+            total = means[-self.patience :].double().sum(0)
+            count = torch.tensor(self.patience)
         else:
-            total, count = memory["swad_sum"] + now[0], memory["swad_count"] + 1
-            if len(last) == self.overfit and last.min() > memory["swad_limit"]:
-                total, count = total - means[-self.overfit :].double().sum(0), count - self.overfit
+            total = memory["swad_sum"] + mean
+            count = memory["swad_count"] + 1
+            if len(latest) == self.overfit and latest.min() > memory["swad_limit"]:
+                total = total - means[-self.overfit :].double().sum(0)
+                count = count - self.overfit
                 memory["swad_ended"] = torch.tensor(True)
-        memory["swad_sum"], memory["swad_count"] = total, count  # float64 [P], a scalar
+        memory["swad_sum"] = total  # float64 [P]
+        memory["swad_count"] = count  # a scalar
         memory["swad_model"] = (total / count).float()
+
+    def _appended(self, name: str, value: Tensor, memory: Tensors) -> Tensor:
+        """The values of the newest rounds under this name in memory, with one more."""
+        values = value[None]
+        if name in memory:
+            values = torch.cat([memory[name], values])
+        values = values[-max(self.patience, self.overfit) :]
+        memory[name] = values
+        return values
 
     def scored(self, theta: Tensor, memory: Tensors) -> Tensor:
         return memory.get("swad_model", theta)

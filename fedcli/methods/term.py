@@ -41,9 +41,8 @@ class Tilted(LossBefore):
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
         tilted = self.t * updates["loss_before"].double()  # [K] t F_k
-        weights = updates.base * torch.exp(
-            tilted - tilted.max()
-        )  # Lemma 1; by the largest, so that none is infinite
+        below = tilted - tilted.max()  # so that none is infinite
+        weights = updates.base * torch.exp(below)  # Lemma 1
         weights = weights / weights.sum()
         return average(updates.theta, weights), weights
 

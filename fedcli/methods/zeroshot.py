@@ -49,28 +49,21 @@ class NoTraining(Local):
 
     def extend(self, net: Network) -> None:
         if not hasattr(net, "text_tower"):
-            raise UsageError(
-                "zero-shot classification needs a CLIP network", "--model clip-vit-b16"
-            )
+            problem = "zero-shot classification needs a CLIP network"
+            raise UsageError(problem, "--model clip-vit-b16")
         if net.backbone.slices is not None:
-            raise UsageError(
-                "CLIP has no weights for volumes, so it says nothing of them untrained",
-                "train promptfl",
-            )
+            problem = "CLIP has no weights for volumes, so it says nothing of them untrained"
+            raise UsageError(problem, "train promptfl")
         text = net.text_tower()
         net.requires_grad_(False)
         net.tokens = net.backbone.pooled = True
-        net.backbone, net.head = (
-            MeanDirection(net.backbone),
-            ClassTexts(text.plain(), text.logit_scale),
-        )
+        net.backbone = MeanDirection(net.backbone)
+        net.head = ClassTexts(text.plain(), text.logit_scale)
 
     def warning(self, net: Network, rounds: int) -> str:
-        return (
-            ""
-            if net.start
-            else "CLIP has random weights, so its zero-shot answers are chance: give --weights openai"
-        )
+        if net.start:
+            return ""
+        return "CLIP has random weights, so its zero-shot answers are chance: give --weights openai"
 
     @torch.no_grad()
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:

@@ -1,6 +1,7 @@
 """Metrics, by explicit import: each is a function of weighted images, in the file of its kind."""
 
-from . import (  # isort: skip  # noqa: F401 - importing registers; the order is that of `fedcli metrics`
+# importing registers; the order is that of `fedcli metrics`
+from . import (  # isort: skip  # noqa: F401
     decisions,
     areas,
     calibration,
@@ -38,7 +39,8 @@ from .probabilities import label_probabilities, probabilities
 from .sums import Grouping, Groupings, groupings_at
 from .task import Plan, Task
 
-METRICS, PARITY = names(), names(GROUPS)  # of images, between groups
+METRICS = names()  # of images
+PARITY = names(GROUPS)  # between groups
 RESAMPLED = names(resampled=True)  # all that have intervals and paired tests, and so marks
 
 __all__ = [

@@ -1,8 +1,8 @@
 """Areas under ROC curves: how often an image of a class ranks above one of another.
 
-Source: the one-vs-one AUC is Hand and Till, Machine Learning 45, 2001, Eq. 7: the mean over pairs of classes of
-(A(a|b) + A(b|a)) / 2. We differ from scikit-learn where a class has no image: such a class is left out of the AUC and
-named, instead of an error or NaN.
+Source: the one-vs-one AUC is Hand and Till, Machine Learning 45, 2001, Eq. 7: the mean over pairs
+of classes of (A(a|b) + A(b|a)) / 2. We differ from scikit-learn where a class has no image: such a
+class is left out of the AUC and named, instead of an error or NaN.
 """
 
 from functools import cache
@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from .arithmetic import mean_of_known
-from .metric import PROBABILITIES, TWO, metric
+from .metric import HEADLINE, PROBABILITIES, TWO, metric
 from .sums import Sums
 
 
@@ -24,14 +24,13 @@ def _pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:
     "AUC, one-vs-one",
     "area under the ROC curve, mean over pairs of classes (Hand and Till 2001); 50 % is chance level",
     sees=PROBABILITIES,
-    headline=True,
-    compared=True,
-    resampled=True,
+    **HEADLINE,
 )
 def auc_ovo_macro(sums: Sums) -> np.ndarray:
-    first, second = _pairs(len(sums.true))
-    both = sums.true[first] * sums.true[second]  # [P, B]
-    return mean_of_known((sums.wins[first, second] + sums.wins[second, first]) / (2 * both))
+    a, b = _pairs(len(sums.true))
+    pairs = sums.true[a] * sums.true[b]  # [P, B]
+    wins = sums.wins[a, b] + sums.wins[b, a]  # [P, B]
+    return mean_of_known(wins / (2 * pairs))
 
 
 @metric(
@@ -51,8 +50,10 @@ def auc_ovr_macro(sums: Sums) -> np.ndarray:
     sees=PROBABILITIES,
 )
 def auc_ovr_weighted(sums: Sums) -> np.ndarray:
-    some = ~np.isnan(sums.auc)
-    return np.where(some, sums.auc * sums.true, 0).sum(0) / np.where(some, sums.true, 0).sum(0)
+    defined = ~np.isnan(sums.auc)
+    areas = np.where(defined, sums.auc * sums.true, 0)
+    images = np.where(defined, sums.true, 0)
+    return areas.sum(0) / images.sum(0)
 
 
 @metric(
@@ -65,4 +66,5 @@ def auc_ovr_weighted(sums: Sums) -> np.ndarray:
     resampled=True,
 )
 def auc_binary(sums: Sums) -> np.ndarray:
-    return sums.wins[1, 0] / (sums.true[0] * sums.true[1])
+    pairs = sums.true[0] * sums.true[1]
+    return sums.wins[1, 0] / pairs

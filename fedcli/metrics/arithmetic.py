@@ -1,29 +1,39 @@
-"""Sums and differences of scores: what rounding sets apart is equal, and what has no meaning is passed over."""
+"""Sums and differences of scores: what rounding sets apart is equal, and what has no meaning is
+passed over.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-CLOSE = 1e-12  # scores no further apart are equal, as sums of shares are in another order: no two shares are so close
+# scores no further apart are equal, as sums of shares are in another order: no two shares are so
+# close
+CLOSE = 1e-12
 STEP = 16  # rows that are added one after another, in all blocks of so many at once
 
 
 def apart(a: ArrayLike, b: ArrayLike) -> np.ndarray:
-    """a - b of scores on the 0..1 scale, and 0 where rounding alone sets them apart: for every comparison of scores."""
+    """a - b of scores on the 0..1 scale, and 0 where rounding alone sets them apart.
+
+    It serves every comparison of scores.
+    """
     difference = np.subtract(a, b)
     return np.where(np.abs(difference) <= CLOSE, 0.0, difference)
 
 
 def mean_of_known(values: np.ndarray) -> np.ndarray:
-    """Mean over the first axis of what is not NaN: [K, ...] -> [...]; NaN where nothing else is there."""
-    known = ~np.isnan(values)
-    return np.where(known, values, 0).sum(0) / known.sum(0)
+    """Mean over the first axis of what is not NaN: [K, ...] -> [...]; NaN where all is NaN."""
+    defined = ~np.isnan(values)
+    sums = np.where(defined, values, 0).sum(0)
+    return sums / defined.sum(0)
 
 
 def gap(column: np.ndarray) -> np.ndarray:
     """Best minus worst group [B, G] -> [B]; NaN where fewer than two groups have the score."""
-    known = ~np.isnan(column)
-    width = np.where(known, column, -np.inf).max(1) - np.where(known, column, np.inf).min(1)
-    return np.where(known.sum(1) > 1, width, np.nan)
+    defined = ~np.isnan(column)
+    best = np.where(defined, column, -np.inf).max(1)
+    worst = np.where(defined, column, np.inf).min(1)
+    several = defined.sum(1) > 1
+    return np.where(several, best - worst, np.nan)
 
 
 def total(weights: np.ndarray) -> np.ndarray:
@@ -32,7 +42,10 @@ def total(weights: np.ndarray) -> np.ndarray:
 
 
 def add_up(rows: np.ndarray) -> None:
-    """Running sums over the first axis, in place, several times as fast as NumPy's cumsum(), which takes one by one."""
+    """Running sums over the first axis, in place.
+
+    Several times as fast as NumPy's cumsum(), which takes rows one by one.
+    """
     if len(rows) <= 2 * STEP:
         np.cumsum(rows, axis=0, dtype=rows.dtype, out=rows)
         return

@@ -1,7 +1,7 @@
 """Calibration errors: how far probabilities are from the share of images that is right.
 
-Source: Guo et al., ICML 2017, arXiv 1706.04599, Eq. 3, with 15 bins of equal width: of the most likely class, and for
-two classes also of class 1.
+Source: Guo et al., ICML 2017, arXiv 1706.04599, Eq. 3, with 15 bins of equal width: of the most
+likely class, and for two classes also of class 1.
 """
 
 import numpy as np
@@ -13,11 +13,15 @@ TOP_LABEL = "calibration_error_top_label"
 
 
 def calibration_error(chance: np.ndarray, right: np.ndarray) -> float | None:
-    """Mean over images of the distance, in their bin, of the mean chance from the share that is right; None for none.
+    """Mean over images of the distance, in their bin, of the mean chance from the share that is
+    right; None for none.
 
     chance: float64 [N] in [0, 1]. right: bool [N].
     """
-    return float(np.abs(distance(chance, right)).sum() / len(chance)) if len(chance) else None
+    if not len(chance):
+        return None
+    distances = np.abs(distance(chance, right))
+    return float(distances.sum() / len(chance))
 
 
 @metric(

@@ -1,11 +1,12 @@
-"""Metrics of decisions: the most likely class of each image, or the labels with a probability of at least 1/2.
+"""Metrics of decisions: the most likely class of each image, or the labels with a probability of at
+least 1/2.
 
 Precision, recall and F1 run over the union of seen and predicted classes, as in scikit-learn.
 """
 
 import numpy as np
 
-from .metric import CLASSES, LABELS, RIGHT, TWO, metric
+from .metric import CLASSES, HEADLINE, LABELS, RIGHT, TWO, metric
 from .sums import Sums
 
 
@@ -19,10 +20,8 @@ def by_images(values: np.ndarray, sums: Sums) -> np.ndarray:
     "accuracy",
     "share of images whose class was predicted correctly",
     sees=RIGHT,
-    headline=True,
-    compared=True,
-    resampled=True,
     every_class=False,
+    **HEADLINE,
 )
 def accuracy(sums: Sums) -> np.ndarray:
     return sums.hits.sum(0) / sums.images
@@ -33,12 +32,12 @@ def accuracy(sums: Sums) -> np.ndarray:
     "balanced accuracy",
     "mean recall over classes: every class counts the same, however rare",
     sees=RIGHT,
-    headline=True,
-    compared=True,
-    resampled=True,
+    **HEADLINE,
 )
 def balanced_accuracy(sums: Sums) -> np.ndarray:
-    return np.where(sums.true > 0, sums.recall, 0).sum(0) / (sums.true > 0).sum(0)
+    present = sums.true > 0  # [C, B]
+    recalls = np.where(present, sums.recall, 0)
+    return recalls.sum(0) / present.sum(0)
 
 
 @metric(

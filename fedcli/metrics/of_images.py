@@ -1,4 +1,6 @@
-"""Scores of images, each under its full name; what has no meaning is None, or NaN in arrays, and never an error."""
+"""Scores of images, each under its full name; what has no meaning is None, or NaN in arrays, and
+never an error.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import mean_of_known
-from .metric import Metric, get, own, registered
+from .metric import Metric, Scores, get, own, registered
 from .ranking import wide
 from .several_labels import OF_LABEL, LabelsPlan, LabelSums
 from .sums import ClassesPlan, Groupings, Sums
@@ -14,82 +16,99 @@ from .task import Plan, Task
 
 
 def plan(logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> Plan:
-    """Images with logits [N, C] and labels, [N] or [N, L]. Raises FedcliError for logits that are not finite.
+    """Images with logits [N, C] and labels, [N] or [N, L].
 
-    groupings: attribute -> (places [N], values), for metrics from outside the package; None where none is to be made.
+    groupings: attribute -> (positions [N], values), for metrics from outside the package; None
+    where none is to be made. Raises FedcliError for logits that are not finite.
     """
-    return (LabelsPlan if y.ndim == 2 else ClassesPlan).of(logits, y, groupings)
+    if y.ndim == 2:
+        return LabelsPlan.of(logits, y, groupings)
+    return ClassesPlan.of(logits, y, groupings)
 
 
 def score(logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> dict[str, Any]:
-    """Every metric of logits [N, C] against labels, [N] or [N, L], on the 0..1 scale; None where it has no meaning.
+    """Every metric of logits [N, C] against labels, [N] or [N, L], on the 0..1 scale; None where it
+    has no meaning.
 
-    `count` is N and `classes_missing` holds the indices of classes without an image, or of labels without an AUC.
-    Raises FedcliError for logits that are not finite.
+    `count` is N and `classes_missing` holds the indices of classes without an image, or of labels
+    without an AUC. Raises FedcliError for logits that are not finite.
     """
-    return {
-        **score_of(sums := plan(logits, y, groupings).sums()),
-        "count": len(y),
-        "classes_missing": sums.missing(),
-    }
+    sums = plan(logits, y, groupings).sums()
+    scores: dict[str, Any] = dict(score_of(sums))
+    scores["count"] = len(y)
+    scores["classes_missing"] = sums.missing()
+    return scores
 
 
-def score_of(sums: Sums | LabelSums, asked: Sequence[str] | None = None) -> dict[str, float | None]:
-    """Metrics of images of these sums, of the first set of weights: those asked for, or all that they can have."""
-    known = registered(sums.needs) + _own(sums) if asked is None else map(get, asked)
+def score_of(sums: Sums | LabelSums, requested: Sequence[str] | None = None) -> Scores:
+    """The metrics of these sums' first set of weights: the requested ones, or all they can have."""
+    if requested is None:
+        metrics = registered(sums.needs) + _own(sums)
+    else:
+        metrics = tuple(map(get, requested))
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
-        return {metric.name: number(metric.of(sums)[0]) for metric in known}
+        return {metric.name: number(metric.of(sums)[0]) for metric in metrics}
 
 
 def resampled(
-    made: Plan, weights: np.ndarray, asked: Sequence[str] | None = None
+    images: Plan, weights: np.ndarray, requested: Sequence[str] | None = None
 ) -> dict[str, np.ndarray]:
     """Metrics of images that count so often each: {metric: float64 [B]}, NaN without meaning.
 
-    weights: [N, B], whether each image counts, or integers wide enough for the pairs of images. asked: the names of
-        those of the metrics that are resampled; all of them where None.
+    weights: [N, B], bool where an image counts, or integers wide enough for the pairs of images.
+    requested: the metrics to take of those that are resampled; all of them where None.
     """
-    sums = made.sums(weights.astype(wide(len(weights))) if weights.dtype == bool else weights)
-    known = registered(sums.needs, resampled=True) + _own(sums)
+    if weights.dtype == bool:
+        weights = weights.astype(wide(len(weights)))
+    sums = images.sums(weights)
+    metrics = registered(sums.needs, resampled=True) + _own(sums)
+    if requested is not None:
+        metrics = tuple(metric for metric in metrics if metric.name in requested)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return {
-            metric.name: metric.of(sums)
-            for metric in known
-            if asked is None or metric.name in asked
-        }
+        return {metric.name: metric.of(sums) for metric in metrics}
 
 
 def _own(sums: Sums | LabelSums) -> tuple[Metric, ...]:
     return own() if sums.groupings is not None else ()
 
 
-def of_labels(logits: np.ndarray, y: np.ndarray) -> list[dict[str, float | None]]:
-    """OF_LABEL of each of L labels from logits [N, L] and labels [N, L]; None where it has no meaning."""
+def of_labels(logits: np.ndarray, y: np.ndarray) -> list[Scores]:
+    """The metrics in OF_LABEL of each of L labels, from logits [N, L] and labels [N, L]; None where
+    one has no meaning.
+    """
     sums = LabelsPlan.of(logits, y).sums()
     with np.errstate(invalid="ignore", divide="ignore"):
-        columns = {name: of(sums)[:, 0] for name, of in OF_LABEL.items()}
-    return [
-        {name: number(column[k]) for name, column in columns.items()} for k in range(y.shape[1])
-    ]
+        columns = {name: measure(sums)[:, 0] for name, measure in OF_LABEL.items()}
+    scores = []
+    for label in range(y.shape[1]):
+        values = {name: number(column[label]) for name, column in columns.items()}
+        scores.append(values)
+    return scores
 
 
 def number(value: float) -> float | None:
-    """None for NaN."""
-    return None if value != value else float(value)
+    """The value as a float; None for NaN."""
+    return None if np.isnan(value) else float(value)
 
 
 def chances(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The probabilities of classes, or of labels where labels [N, L] say that an image may have several."""
+    """The probabilities of classes, or of labels where y [N, L] has several for an image."""
     return Task.of(y).probabilities(logits)
 
 
 def recalls(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Recall of each class from logits [N, C] and labels [N]: float64 [C], NaN for a class without an image."""
-    count = np.bincount(y, minlength=logits.shape[1])  # [C]
-    hits = np.bincount(y[logits.argmax(1) == y], minlength=logits.shape[1])  # [C]
-    return np.where(count > 0, hits / np.maximum(count, 1), np.nan)
+    """The recall of each class from logits [N, C] and labels [N]: float64 [C], NaN for a class
+    without an image.
+    """
+    classes = logits.shape[1]
+    count = np.bincount(y, minlength=classes)  # [C]
+    right = y[logits.argmax(1) == y]
+    hits = np.bincount(right, minlength=classes)  # [C]
+    shares = hits / np.maximum(count, 1)
+    return np.where(count > 0, shares, np.nan)
 
 
 def balanced_accuracy(logits: np.ndarray, y: np.ndarray) -> float:
     """Mean recall of logits [N, C] over the classes that labels [N] hold; N > 0."""
-    return float(mean_of_known(recalls(logits, y)[:, None])[0])  # summed as score() sums them
+    column = recalls(logits, y)[:, None]
+    return float(mean_of_known(column)[0])  # summed as score() sums them

@@ -1,12 +1,14 @@
-"""The images of one model, sorted once for any weights, and the sums over weighted images that metrics are made of.
+"""The images of one model, sorted once for any weights, and the sums over weighted images that
+metrics are made of.
 
-Weights are whole numbers [N, B]: how often each image counts, in each of B sets. None stands for one set of ones, which
-is what the score of a model is; it is summed without a table of weights.
+Weights are whole numbers [N, B]: how often each image counts, in each of B sets. None stands for
+one set of ones, which is what the score of a model is; it is summed without a table of weights.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations
 
 import numpy as np
 
@@ -15,24 +17,29 @@ from .metric import CLASSES, TWO
 from .probabilities import probabilities
 from .ranking import Ranking, mirrored, won
 
-BINS = (
-    15  # of equal width, of calibration errors: (0, 1/15], (1/15, 2/15], ...; the first holds 0 too
-)
+# of equal width, of calibration errors: (0, 1/15], (1/15, 2/15], ...; the first holds 0 too
+BINS = 15
 UPPER = np.arange(1, BINS + 1) / BINS  # edges of the bins
 Weights = np.ndarray | None
-Grouping = tuple[
-    np.ndarray, list[str]
-]  # of each image the place of its group among the values, -1 unknown: [N]
+# position of each image's group among the values, -1 unknown: [N]; and the values
+Grouping = tuple[np.ndarray, list[str]]
 Groupings = Mapping[str, Grouping]  # attribute -> its groups
 
 
-def groupings_at(groupings: Groupings, at: np.ndarray | slice) -> Groupings:
+def groupings_at(groupings: Groupings, images: np.ndarray | slice) -> Groupings:
     """The groups of some of the images."""
-    return {name: (places[at], values) for name, (places, values) in groupings.items()}
+    chosen = {}
+    for name, (positions, values) in groupings.items():
+        chosen[name] = positions[images], values
+    return chosen
 
 
 class Decisions:
-    """Images by class, in each of B sets of weights: of it, predicted to be, and both [C, B]; of labels likewise."""
+    """Images by class or label, in each of B sets of weights.
+
+    Attributes:
+        true, predicted, hits: [C, B] images of it, predicted to be of it, and both.
+    """
 
     groupings: Groupings | None = None
     hits: np.ndarray
@@ -46,17 +53,18 @@ class Decisions:
 
     @cached_property
     def f1(self) -> np.ndarray:
-        """Of each class [C, B], 0 where it has no meaning: as scikit-learn takes it."""
-        return 2 * self.hits / np.maximum(self.true + self.predicted, 1)
+        """F1 of each class [C, B], 0 where it has no meaning, as in scikit-learn."""
+        true_or_predicted = self.true + self.predicted
+        return 2 * self.hits / np.maximum(true_or_predicted, 1)
 
     @cached_property
     def precision(self) -> np.ndarray:
-        """As f1."""
+        """Precision of each class [C, B], 0 where it has no meaning."""
         return self.hits / np.maximum(self.predicted, 1)
 
     @cached_property
     def recall(self) -> np.ndarray:
-        """As f1."""
+        """Recall of each class [C, B], 0 where it has no meaning."""
         return self.hits / np.maximum(self.true, 1)
 
     def over_classes(self, values: np.ndarray) -> np.ndarray:
@@ -74,18 +82,23 @@ class Sums(Decisions):
     Attributes:
         table: [C, C, B], images by true and predicted class.
         images: [B], all of them.
-        wins: [C, C, B], pairs of an image of class a and one of b in which a's own score ranks first, a tie is half.
-        distance_top, distance_positive: [BINS, B], in each bin the probabilities minus the images that are right, of
-            the most likely class, and of class 1.
+        wins: [C, C, B], pairs of an image of class a and one of b in which a's own score ranks
+            first, a tie is half.
+        distance_top, distance_positive: [BINS, B], in each bin the probabilities minus the images
+            that are right, of the most likely class, and of class 1.
     """
 
     def __init__(self, plan: "ClassesPlan", weights: Weights = None):
-        self.plan, self.weights, self.groupings = plan, weights, plan.groupings
+        self.plan = plan
+        self.weights = weights
+        self.groupings = plan.groupings
         self._sort(plan.table(weights))
 
     def _sort(self, table: np.ndarray) -> None:
-        self.table, self.hits = table, table.diagonal().T  # [C, B]
-        self.true, self.predicted = table.sum(1), table.sum(0)  # [C, B]
+        self.table = table
+        self.hits = table.diagonal().T  # [C, B]
+        self.true = table.sum(1)  # [C, B]
+        self.predicted = table.sum(0)  # [C, B]
         self.images = self.true.sum(0)  # [B]
 
     @cached_property
@@ -94,12 +107,15 @@ class Sums(Decisions):
 
     @cached_property
     def distance_top(self) -> np.ndarray:
-        guess, chance = self.plan.guess, self.plan.chance
-        return distance(chance[np.arange(len(guess)), guess], guess == self.plan.y, self.weights)
+        plan = self.plan
+        images = np.arange(len(plan.guess))
+        chance = plan.chance[images, plan.guess]
+        return distance(chance, plan.guess == plan.y, self.weights)
 
     @cached_property
     def distance_positive(self) -> np.ndarray:
-        return distance(self.plan.chance[:, 1], self.plan.y == 1, self.weights)
+        plan = self.plan
+        return distance(plan.chance[:, 1], plan.y == 1, self.weights)
 
     @property
     def needs(self) -> str:
@@ -108,8 +124,11 @@ class Sums(Decisions):
 
     @cached_property
     def auc(self) -> np.ndarray:
-        """Of each class against all others [C, B], NaN where either have no image."""
-        return self.wins.sum(1) / (self.true * (self.images - self.true))
+        """The area under the curve of each class against all others [C, B], NaN where either have
+        no image.
+        """
+        pairs = self.true * (self.images - self.true)
+        return self.wins.sum(1) / pairs
 
     def missing(self) -> list[int]:
         """The classes without an image in the first set of weights."""
@@ -121,7 +140,8 @@ class ClassesPlan:
     """Images of one label each: all that the weights do not change.
 
     Attributes:
-        chance: [N, C], the probabilities by which images are ranked. guess: [N], the most likely class.
+        chance: [N, C], the probabilities by which images are ranked. guess: [N], the most likely
+            class.
         groupings: for metrics from outside the package; None where they are not asked for.
     """
 
@@ -149,63 +169,68 @@ class ClassesPlan:
     @cached_property
     def members(self) -> dict[int, np.ndarray]:
         """The images of each class that has one, rising."""
-        return {int(c): np.flatnonzero(self.y == c) for c in np.flatnonzero(np.bincount(self.y))}
+        present = np.flatnonzero(np.bincount(self.y))
+        return {int(c): np.flatnonzero(self.y == c) for c in present}
 
     @cached_property
     def cells(self) -> list[tuple[int, np.ndarray]]:
-        """Of each cell of the table that occurs its place in the flattened table, and its images."""
+        """The index in the flattened table, and the images, of each cell that is not empty."""
         cell = self.y.astype(np.int64) * self.classes + self.guess
         order = np.argsort(cell, kind="stable")
         present, starts = np.unique(cell[order], return_index=True)
-        return list(
-            zip(present.tolist(), np.split(order, starts[1:]))
-        )  # no cell, one empty part: of no image
+        images = np.split(order, starts[1:])  # no cell, one empty part: of no image
+        return list(zip(present.tolist(), images))
 
     @cached_property
     def mirrored(self) -> bool:
-        """True where two classes rank all images in opposite orders, so that one ranking says what both do."""
-        return self.classes == len(self.members) == 2 and mirrored(
-            self.chance[:, 0], self.chance[:, 1]
-        )
+        """True where two classes rank all images in opposite orders, so that one ranking says what
+        both do.
+        """
+        if self.classes != 2 or len(self.members) != 2:
+            return False
+        return mirrored(self.chance[:, 0], self.chance[:, 1])
 
     @cached_property
     def rankings(self) -> dict[int, Ranking]:
-        """Of each class with images, by the class's own score, among those of each other class."""
-        return {
-            c: Ranking.of(
-                self.chance[:, c],
-                own,
-                {other: at for other, at in self.members.items() if other != c},
-            )
-            for c, own in self.members.items()
-            if c or not self.mirrored
-        }
+        """The images of each class, ranked by its own score among those of each other class."""
+        rankings = {}
+        for c, images in self.members.items():
+            if c == 0 and self.mirrored:
+                continue
+            others = dict(self.members)
+            del others[c]
+            rankings[c] = Ranking.of(self.chance[:, c], images, others)
+        return rankings
 
     def table(self, weights: Weights) -> np.ndarray:
-        """As of Sums."""
+        """Images by true and predicted class [C, C, B], see Sums."""
+        classes = self.classes
         if weights is None:
-            cells = np.bincount(self.y * self.classes + self.guess, minlength=self.classes**2)
-            return cells.reshape(self.classes, self.classes, 1)
-        table = np.zeros((self.classes**2, weights.shape[1]))
-        for place, images in self.cells:
-            table[place] = total(weights[images])
-        return table.reshape(self.classes, self.classes, -1)
+            cell = self.y * classes + self.guess  # [N]
+            images = np.bincount(cell, minlength=classes**2)
+            return images.reshape(classes, classes, 1)
+        table = np.zeros((classes**2, weights.shape[1]))
+        for index, members in self.cells:
+            table[index] = total(weights[members])
+        return table.reshape(classes, classes, -1)
 
     def wins(self, weights: Weights, true: np.ndarray) -> np.ndarray:
-        """As of Sums. true: [C, B] weight of each class."""
+        """Pairs of images in which a class's own score ranks first [C, C, B], see Sums.
+
+        true: [C, B] weight of each class.
+        """
         wins = np.zeros((self.classes, self.classes, true.shape[1]))
         if weights is None:
-            rising = {
-                c: np.sort(self.chance[at].T, axis=1) for c, at in self.members.items()
-            }  # each [C, n]
-            for a in rising:
-                for b in rising:
-                    if a != b:
-                        wins[a, b] = won(rising[a][a], rising[b][a])
+            rising = {}  # class -> the scores of its images by each class [C, n]
+            for c, images in self.members.items():
+                rising[c] = np.sort(self.chance[images].T)
+            for a, b in permutations(rising, 2):
+                wins[a, b] = won(rising[a][a], rising[b][a])
             return wins
         for c, ranking in self.rankings.items():
             for other, lost in ranking.lost(weights).items():
-                wins[c, other] = true[c] * true[other] - lost
+                pairs = true[c] * true[other]
+                wins[c, other] = pairs - lost
         if self.mirrored:
             wins[0, 1] = wins[1, 0]
         return wins
@@ -213,10 +238,13 @@ class ClassesPlan:
 
 def distance(chance: np.ndarray, right: np.ndarray, weights: Weights = None) -> np.ndarray:
     """Sum of chance [N] minus right [N] in each bin: [BINS, B]."""
-    place = np.minimum(
-        UPPER.searchsorted(chance), BINS - 1
-    )  # [N]; float rounding may bring a chance above 1
+    # [N]; float rounding may bring a chance above 1
+    bins = np.minimum(UPPER.searchsorted(chance), BINS - 1)
     off = chance - right
     if weights is None:
-        return np.bincount(place, off, BINS)[:, None]
-    return np.stack([off[place == k] @ weights[place == k] for k in range(BINS)])
+        return np.bincount(bins, off, BINS)[:, None]
+    sums = []
+    for k in range(BINS):
+        images = bins == k
+        sums.append(off[images] @ weights[images])
+    return np.stack(sums)

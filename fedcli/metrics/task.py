@@ -21,8 +21,10 @@ class Task:
 
     Attributes:
         several: whether an image may have several labels.
-        usual: the metrics that are shown where none are asked for. area: the area under the curve among them.
-        curves: those of a test set and of its groups while a run trains; the first finds the best round.
+        usual: the metrics that are shown where none are asked for. area: the area under the curve
+            among them.
+        curves: those of a test set and of its groups while a run trains; the first finds the best
+            round.
     """
 
     several: bool
@@ -32,33 +34,44 @@ class Task:
 
     @staticmethod
     def of(y: np.ndarray) -> "Task":
-        """By labels, [N] or [N, L]."""
+        """The task of labels [N] or [N, L]."""
         return SEVERAL if y.ndim == 2 else ONE
 
     @staticmethod
     def of_body(body: Mapping[str, Any]) -> "Task":
-        """By the body of the data's manifest."""
+        """The task of the body of the data's manifest."""
         return SEVERAL if is_multi_label(body) else ONE
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """Of classes or of labels, float64 [N, C]. Raises FedcliError for logits that are not finite."""
+        """Probabilities of classes or of labels, float64 [N, C]. Raises FedcliError for logits that
+        are not finite.
+        """
         return label_probabilities(logits) if self.several else probabilities(logits)
 
     def right(self, logits: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Decisions that are right: bool [N, 1] of the class, [N, L] of each label, where unknown ones are right."""
+        """Decisions that are right: bool [N, 1] of the class, [N, L] of each label, where unknown
+        ones are right.
+        """
         if self.several:
-            return ((logits >= 0) == (y == YES)) | (y == UNKNOWN)
+            right = (logits >= 0) == (y == YES)
+            return right | (y == UNKNOWN)
         return (logits.argmax(1) == y)[:, None]
 
     def perfect(self, y: np.ndarray, classes: int) -> np.ndarray:
         """Logits [N, C] by which every decision is right."""
-        return np.where(y == YES, 1.0, -1.0) if self.several else np.eye(classes)[y]
+        if self.several:
+            return np.where(y == YES, 1.0, -1.0)
+        return np.eye(classes)[y]
 
     def of_class(self, y: np.ndarray, c: int) -> tuple[np.ndarray, np.ndarray]:
-        """Images of which it is known whether they are of a class or have a label [n], and whether so: int64 [n]."""
-        column = y[:, c] if self.several else y
-        at = np.flatnonzero(column != UNKNOWN) if self.several else np.arange(len(y))
-        return at, (column[at] == (YES if self.several else c)).astype(np.int64)
+        """Images of which it is known that they are of a class, or have a label, or not: indices
+        [n] and int64 [n], 1 where it is so.
+        """
+        if not self.several:
+            return np.arange(len(y)), (y == c).astype(np.int64)
+        images = np.flatnonzero(y[:, c] != UNKNOWN)
+        has = y[images, c] == YES
+        return images, has.astype(np.int64)
 
     def decided(
         self, logits: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int

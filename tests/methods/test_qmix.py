@@ -37,7 +37,7 @@ def rounds(team: Qmix, count: int, memory=None, *, start=1, warmup=10, of=60, se
     for t in range(start, count + 1):
         state, reward = torch.full((team.agents, 4), float(t)), torch.tensor(t - 1.0)
         qmix.next_actions(
-            team, memory, state, reward, first=1, now=qmix.Moment(t, of, warmup, seed)
+            team, memory, state, reward, start=1, now=qmix.Moment(t, of, warmup, seed)
         )
     return memory
 
