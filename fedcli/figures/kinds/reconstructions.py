@@ -14,7 +14,7 @@ from .errors import show_image
 
 ABOUT = (
     "The gradient of one batch, as {client} would send it, and what an attacker who knows the labels and the network "
-    "makes of it; above the original the PSNR of the mean of all test images, the guess of who sees no gradient. The "
+    "makes of it; above the original the PSNR of {guess}, the guess of who sees no gradient. The "
     "original is a training image: look at it before you send it on."
 )
 
@@ -30,9 +30,10 @@ def frame(path: Path) -> DataFrame:
             f"no images were reconstructed from {run.parent}", f"fedcli audit {run.parent}"
         )
     inversion = body["inversion"]
-    psnr = {"original": inversion["blind"]} | {
-        made["model"]: made["psnr"] for made in inversion["models"]
-    }
+    guess, guesses = "the mean test image of its class", inversion.get("blind_by_class")
+    if not guesses:  # of an older audit
+        guess, guesses = "the mean of all test images", inversion["blind"]
+    psnr = {"original": guesses} | {made["model"]: made["psnr"] for made in inversion["models"]}
     lines = [
         (name, k, values[k], images[name][k])
         for k in range(len(images["original"]))
@@ -40,10 +41,8 @@ def frame(path: Path) -> DataFrame:
         if name in images and k < len(values)
     ]
     table = DataFrame([line[:3] for line in lines], columns=["shown", "image", "psnr"])
-    title, words = (
-        f"Reconstructed from gradients: {body['label']}",
-        ABOUT.format(client=inversion["client"]),
-    )
+    title = f"Reconstructed from gradients: {body['label']}"
+    words = ABOUT.format(client=inversion["client"], guess=guess)
     return titled(table, title, pixels=[line[3] for line in lines], caption=words)
 
 

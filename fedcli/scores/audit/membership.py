@@ -11,6 +11,11 @@ probability of the label, shadow models that were not trained on x, and in the o
 With few shadow models sigma is the same for all images, as the paper advises; ours is that the variance of a mean over
 n of them is added, sigma^2 (1 + 1/n), without which images with few models would stand out by chance.
 
+Training images of other classes than the held-out ones are found by their class alone. Two numbers tell this apart from
+membership: the AUC of a guess by class, which knows how often the class is among the training images of other patients;
+and the AUC within classes, of pairs of a training and a held-out image of one class, which is a half where the score
+depends on the class alone.
+
 What differential privacy allows is Kairouz, Oh and Viswanath, ICML 2015, arXiv 1311.0776, Theorem 2.1:
 TPR <= exp(epsilon) FPR + delta and 1 - FPR <= exp(epsilon) (1 - TPR) + delta.
 """
@@ -19,34 +24,92 @@ import math
 
 import numpy as np
 
+from ...seeds import derive
 from ..clinical.binary import falling
 from ..statistics.bootstrap import draw, interval
 
 RATES = 0.01, 0.001  # of false positives
 RESAMPLES = 1000  # of the patients
 LEAST = 2  # shadow models that an image needs
+FOLDS = 5  # of the patients, for the guess by class
+WITHIN, ALONE = "auc within classes", "auc by class"
 AT_ONCE = 2**21  # weights of images at a time
 Interval = dict[str, float | None]  # value, and low and high of its 95 % interval
 
 
 def attack(
-    score: np.ndarray, member: np.ndarray, units: np.ndarray, threshold: float | None, seed: int
+    score: np.ndarray,
+    member: np.ndarray,
+    classes: np.ndarray,
+    units: np.ndarray,
+    threshold: float | None,
+    seed: int,
 ) -> dict:
     """Numbers of an attack, with intervals over patients.
 
-    score: [N], high for likely members. member: bool [N]. units: [N], patients. threshold: the score of a member on
-    average, for the advantage; None without.
+    score: [N], high for likely members. member: bool [N]. classes: int [N]. units: [N], patients. threshold: the score
+    of a member on average, for the advantage; None without.
     """
     weights = np.concatenate(
         [np.ones((1, len(score)), np.int16), draw(units, RESAMPLES, seed)]
     )  # [B + 1, N]
+    folds = folds_of(units, seed)
+    shares = shares_of_class(classes, member, folds)
     step = max(1, AT_ONCE // len(score))
-    parts = [
-        roc(score, member, weights[at : at + step], threshold)
-        for at in range(0, len(weights), step)
-    ]
+    parts = []
+    for start in range(0, len(weights), step):
+        some = weights[start : start + step]
+        numbers = roc(score, member, some, threshold)
+        numbers[WITHIN] = auc_within(score, member, classes, some)
+        numbers[ALONE] = auc_within(shares, member, folds, some)
+        parts.append(numbers)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return {name: with_interval(column) for name, column in columns.items()}
+
+
+def folds_of(units: np.ndarray, seed: int) -> np.ndarray:
+    """The fold of each image, int [N]; all images of a patient are in one."""
+    patients = np.unique(units, return_inverse=True)[1]
+    random = np.random.default_rng(derive("membership by class", seed))
+    order = random.permutation(int(patients.max()) + 1)
+    return order[patients] % FOLDS
+
+
+def shares_of_class(classes: np.ndarray, member: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """The share of members among the images of each image's class in the other folds: [N].
+
+    Of a class that the other folds lack, the share among all their images.
+    """
+    shares = np.empty(len(classes))
+    for fold in np.unique(folds):
+        others = folds != fold
+        images = np.bincount(classes[others], minlength=classes.max() + 1)
+        members = np.bincount(classes[others & member], minlength=classes.max() + 1)
+        overall = members.sum() / max(images.sum(), 1)
+        by_class = np.where(images > 0, members / images.clip(1), overall)
+        shares[~others] = by_class[classes[~others]]
+    return shares
+
+
+def auc_within(
+    score: np.ndarray, member: np.ndarray, parts: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The AUC over pairs of a member and a held-out image of one part, under each set of weights: [b].
+
+    parts: int [N], such as classes. weights: [b, N]. NaN without such a pair.
+    """
+    right, pairs = np.zeros(len(weights)), np.zeros(len(weights))
+    for part in np.unique(parts):
+        at = parts == part
+        if len(np.unique(member[at])) < 2:
+            continue
+        members = weights[:, at & member].sum(1, dtype=np.float64)
+        pairs_of_part = members * weights[:, at & ~member].sum(1)
+        auc = roc(score[at], member[at], weights[:, at], None)["auc"]
+        right += np.where(pairs_of_part > 0, auc * pairs_of_part, 0.0)
+        pairs += pairs_of_part
+    with np.errstate(invalid="ignore"):
+        return right / pairs
 
 
 def with_interval(column: np.ndarray) -> Interval:
