@@ -82,7 +82,7 @@ def test_a_class_counts_at_hospitals_with_five_patients_of_it():
     within = within_classes(table, classes, hospital, units, seed=0)
     assert within["count"] == 39  # without the third hospital's eight images of four patients
     assert within["classes"] == 2 and within["chance"] == 0.5
-    units[24:28] = [60, 61, 62, 63]  # now of eight patients
+    units[24] = 60  # now of five patients
     within = within_classes(table, classes, hospital, units, seed=0)
     assert within["count"] == 47
     assert within["chance"] == pytest.approx((28 / 3 + 19 / 2) / 47)
@@ -253,6 +253,8 @@ def test_the_sent_gradient_of_a_private_run_is_cut_and_its_noise_is_in_units_of_
     assert whole[:2].tolist() == pytest.approx(
         [5 * 15 / math.hypot(15, 20.5), 5 * 20.5 / math.hypot(15, 20.5)]
     )
+    short = sent_gradient(monkeypatch, quiet, [[0.3, 0.4]])
+    assert short[:2].tolist() == pytest.approx([3.0, 4.0])  # as long as the clip
     for of in ("image", "client"):
         noisy = sent_gradient(monkeypatch, {"clip": 5.0, "noise": 2.0, "of": of}, losses)
         assert noisy[2:].std().item() == pytest.approx(10, rel=0.05)
@@ -268,23 +270,23 @@ def test_the_confidence_in_a_label_is_the_logit_of_its_probability():
 
 
 def test_the_advantage_is_at_the_mean_score_of_the_training_images():
-    score = np.array([-1.0, -3.0, -2.5, -9.0])
-    member = np.array([1, 1, 0, 0], bool)
+    score = np.array([-1.0, -3.0, -2.5, -9.0, -9.0])
+    member = np.array([1, 1, 0, 0, 0], bool)
     images = SimpleNamespace(
-        once=np.ones(4, bool),
-        client=np.zeros(4, int),
+        once=np.ones(5, bool),
+        client=np.zeros(5, int),
         member=member,
-        classes=np.zeros(4, int),
-        units=np.arange(4),
+        classes=np.zeros(5, int),
+        units=np.arange(5),
         groups={},
     )
     run = SimpleNamespace(
         data=SimpleNamespace(roster=["a"], attributes={}), manifest=SimpleNamespace(body={})
     )
-    scores = {audited.LOSS: (np.ones(4, bool), score)}
+    scores = {audited.LOSS: (np.ones(5, bool), score)}
     everyone, client = audited._membership(run, images, scores, 0)
     assert everyone["numbers"] == client["numbers"]
-    # the mean of members is -2, above which lies one of two members; the mean of all is -3.9
+    # the mean of members is -2, above which lies one of two members; that of all is -4.9
     assert everyone["numbers"]["advantage"]["value"] == 0.5 - 0.0
 
 
