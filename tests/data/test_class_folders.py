@@ -191,7 +191,7 @@ def test_the_folder_to_give_is_named_where_it_holds_several(tmp_path):
 
 @pytest.mark.parametrize(("count", "end"), [(8, "c6, c7 are"), (9, "c6, c7 and 1 more are")])
 def test_eight_classes_are_named_and_not_more(tmp_path, capsys, count, end):
-    saved(tmp_path, *[f"c{k}/{k}.png" for k in range(count)])
+    saved(tmp_path, *[f"c{k}/{k}.png" for k in range(count)], "c0/again.png")
     listed(tmp_path)
     printed = " ".join(capsys.readouterr().err.split())
     assert f"{end} the classes" in printed
