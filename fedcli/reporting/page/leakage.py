@@ -21,11 +21,12 @@ NUMBERS = {
     "advantage": "advantage",
 }
 LEGEND = (
-    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. TPR at 1 % FPR: the share of training "
-    "images that are found where one held-out image in a hundred is taken for one; - with fewer held-out images than "
-    "that. AUC within classes compares images of one class; an AUC that is higher than it comes from the mix of classes. "
-    "AUC by class alone is that of a guess by how many images of the class are training images. The advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 training or "
-    "held-out images."
+    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. AUC within classes compares images of one "
+    "class; what the AUC has above it comes from the mix of classes. AUC by class alone is that of a guess that only "
+    "knows how many images of the class are training images. TPR at 1 % FPR: the share of training images that are "
+    "found where one held-out image in a hundred is taken for one; - with fewer held-out images than that. The "
+    "advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 training or held-out "
+    "images."
 )
 SHARED = (
     " A client without held-out images of its own is compared with all test images: that those are of other classes or "
@@ -152,7 +153,7 @@ def _hospital(row: dict[str, Any]) -> str:
 
 
 def _inversion(psnr: list[float], inversion: dict[str, Any]) -> str:
-    """How many images are nearer to their originals than what is guessed without the gradient."""
+    """The number of images nearer to their originals than a guess without the gradient."""
     means = [inversion["blind"], inversion.get("blind_by_class", inversion["blind"])]
     guesses = [max(guess) for guess in zip(*means, strict=True)]
     nearer = sum(value > guess for value, guess in zip(psnr, guesses, strict=True))

@@ -336,12 +336,15 @@ def _probed(name: str, probed: Probed, of_one_class: Probed, seed: int) -> Itera
     }
 
 
-def _answers(images: Images, at: np.ndarray) -> Probed:
-    """Answers without their mean, which shifts all classes alike. at: bool [N]."""
-    logits = images.logits[at]
-    counts = np.eye(images.classes.max() + 1, dtype=int)[images.classes[at]]
+def _answers(images: Images, shown: np.ndarray) -> Probed:
+    """Answers without their mean, which shifts all classes alike. shown: bool [N]."""
+    logits = images.logits[shown]
+    one_hot = np.eye(images.classes.max() + 1, dtype=int)
     return Probed(
-        logits - logits.mean(1, keepdims=True), counts, images.client[at], images.units[at]
+        logits - logits.mean(1, keepdims=True),
+        one_hot[images.classes[shown]],
+        images.client[shown],
+        images.units[shown],
     )
 
 
@@ -354,27 +357,34 @@ def _gradients(run: Run, images: Images, seed: int, *, of_one_class: bool = Fals
     random = np.random.default_rng(derive("audit gradients", seed))
     cell = torch.from_numpy(random.integers(SKETCHED, size=run.layout.trainable))
     sign = torch.from_numpy(random.choice([-1.0, 1.0], size=run.layout.trainable))
-    rows, counts, hospital, start = [], [], [], 0
+    rows = []
+    counts = []
+    hospital = []
     classes = int(images.classes.max()) + 1
+    end = 0
     for shard in console.progress(
         images.shards, label="audit: gradients", total=len(images.shards)
     ):
-        at, start = slice(start, start + len(shard)), start + len(shard)
-        if not images.member[at][0]:
+        span = slice(end, end + len(shard))
+        end = span.stop
+        one_of_each_patient = np.unique(images.units[span], return_index=True)[1]
+        order = random.permutation(one_of_each_patient)
+        if not images.member[span][0]:
             continue
-        first_images = np.unique(images.units[at], return_index=True)[1]  # one of each patient
-        order = random.permutation(first_images)
-        batches = _batches(order, images.classes[at] if of_one_class else np.zeros(len(shard), int))
+        class_of = images.classes[span]
         if of_one_class:
+            batches = _batches(order, class_of)
             batches = [batches[k] for k in random.permutation(len(batches))]
+        else:
+            batches = _batches(order, np.zeros_like(class_of))
         for k, batch in enumerate(batches[:BATCHES]):
             places = torch.from_numpy(batch)
-            g = inversion.sent(run, run.net, shard, places, derive(seed, start, k)).double().cpu()
+            g = inversion.sent(run, run.net, shard, places, derive(seed, end, k)).double().cpu()
             row = torch.zeros(SKETCHED, dtype=g.dtype)
             row.index_add_(0, cell, sign * g / g.norm().clamp_min(1e-12))
             rows.append(row.numpy())
-            counts.append(np.bincount(images.classes[at][batch], minlength=classes))
-            hospital.append(images.client[at][0])
+            counts.append(np.bincount(class_of[batch], minlength=classes))
+            hospital.append(images.client[span][0])
     table = np.array(rows).reshape(-1, SKETCHED)
     counts_by_row = np.array(counts, int).reshape(-1, classes)
     return Probed(table, counts_by_row, np.array(hospital, int), np.arange(len(rows)))

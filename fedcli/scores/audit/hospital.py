@@ -33,7 +33,7 @@ def probe(table: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int)
 def by_class(
     counts: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int
 ) -> Interval | None:
-    """The same of a guess by class alone.
+    """Balanced accuracy of a guess by class alone, as probe() gives that of the classifier.
 
     counts: int [N, C], the images of each class: a single one, or those of a batch.
     """
@@ -51,16 +51,18 @@ def within_classes(
     such hospitals.
     """
     weights = _weights(units, seed)
-    accuracies, chances, sizes = [], [], []
+    accuracies = []
+    chances = []
+    sizes = []
     for one_class in np.unique(classes):
-        at = _at_large_hospitals(np.flatnonzero(classes == one_class), hospital, units)
-        hospitals = len(np.unique(hospital[at]))
+        rows = _at_large_hospitals(np.flatnonzero(classes == one_class), hospital, units)
+        hospitals = len(np.unique(hospital[rows]))
         if hospitals < 2:
             continue
-        right = _right(_linear(), FOLDS, table[at], hospital[at], units[at], seed)
-        accuracies.append(_balanced(right, hospital[at], weights[:, at]))
+        right = _right(_linear(), FOLDS, table[rows], hospital[rows], units[rows], seed)
+        accuracies.append(_balanced(right, hospital[rows], weights[:, rows]))
         chances.append(1 / hospitals)
-        sizes.append(len(at))
+        sizes.append(len(rows))
     if not sizes:
         return None
     return {
@@ -71,13 +73,12 @@ def within_classes(
     }
 
 
-def _at_large_hospitals(at: np.ndarray, hospital: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Those of these places whose hospital has LEAST patients among them."""
-    pairs = np.unique(
-        np.stack([hospital[at], np.unique(units, return_inverse=True)[1][at]]), axis=1
-    )
-    hospitals, patients = np.unique(pairs[0], return_counts=True)
-    return at[np.isin(hospital[at], hospitals[patients >= LEAST])]
+def _at_large_hospitals(rows: np.ndarray, hospital: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """The rows whose hospital has LEAST patients among them."""
+    patients = np.unique(units, return_inverse=True)[1]
+    pairs = np.unique(np.stack([hospital[rows], patients[rows]]), axis=1)
+    hospitals, counts = np.unique(pairs[0], return_counts=True)
+    return rows[np.isin(hospital[rows], hospitals[counts >= LEAST])]
 
 
 def _linear() -> Any:
@@ -119,7 +120,7 @@ def _right(
 
 
 def _weights(units: np.ndarray, seed: int) -> np.ndarray:
-    """How often each image counts: once, then in each resample of the patients: int16 [B + 1, N]."""
+    """The weight of each image: one, then its count in each resample of the patients: int16 [B + 1, N]."""
     once = np.ones((1, len(units)), np.int16)
     return np.concatenate([once, draw(units, RESAMPLES, seed)])
 

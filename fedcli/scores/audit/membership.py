@@ -58,10 +58,10 @@ def attack(
     step = max(1, AT_ONCE // len(score))
     parts = []
     for start in range(0, len(weights), step):
-        some = weights[start : start + step]
-        numbers = roc(score, member, some, threshold)
-        numbers[WITHIN] = auc_within(score, member, classes, some)
-        numbers[ALONE] = auc_within(shares, member, folds, some)
+        piece = weights[start : start + step]
+        numbers = roc(score, member, piece, threshold)
+        numbers[WITHIN] = auc_within(score, member, classes, piece)
+        numbers[ALONE] = auc_within(shares, member, folds, piece)
         parts.append(numbers)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return {name: with_interval(column) for name, column in columns.items()}
@@ -98,14 +98,15 @@ def auc_within(
 
     parts: int [N], such as classes. weights: [b, N]. NaN without such a pair.
     """
-    right, pairs = np.zeros(len(weights)), np.zeros(len(weights))
+    right = np.zeros(len(weights))
+    pairs = np.zeros(len(weights))
     for part in np.unique(parts):
-        at = parts == part
-        if len(np.unique(member[at])) < 2:
+        images = parts == part
+        if len(np.unique(member[images])) < 2:
             continue
-        members = weights[:, at & member].sum(1, dtype=np.float64)
-        pairs_of_part = members * weights[:, at & ~member].sum(1)
-        auc = roc(score[at], member[at], weights[:, at], None)["auc"]
+        members = weights[:, images & member].sum(1, dtype=np.float64)
+        pairs_of_part = members * weights[:, images & ~member].sum(1)
+        auc = roc(score[images], member[images], weights[:, images], None)["auc"]
         right += np.where(pairs_of_part > 0, auc * pairs_of_part, 0.0)
         pairs += pairs_of_part
     with np.errstate(invalid="ignore"):
