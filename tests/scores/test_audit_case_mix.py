@@ -18,10 +18,9 @@ from fedcli.scores.audit.membership import (
     allowed,
     attack,
     auc_within,
-    folds_of,
     roc,
-    shares_of_class,
 )
+from fedcli.scores.audit.membership import by_class as class_means
 
 PATIENTS = 60  # of each of two hospitals
 HOSPITAL = np.repeat([0, 1], PATIENTS)
@@ -118,15 +117,15 @@ def test_auc_within_classes_counts_pairs_of_one_class():
     assert np.isnan(auc_within(score, member, np.arange(6), ones(6))).all()
 
 
-def test_the_guess_by_class_knows_only_other_patients():
-    classes = np.array([0, 0, 1, 1, 0, 2])
-    member = np.array([1, 0, 1, 0, 1, 1], bool)
-    folds = np.array([0, 0, 0, 1, 1, 1])
-    shares = shares_of_class(classes, member, folds)
-    assert shares.tolist() == [1, 1, 0, 1, 0.5, 2 / 3]  # of class 2, the share of all
-    folds = folds_of(np.array(["a", "b", "a", "c", "d", "e", "f", "b"]), seed=0)
-    assert folds[0] == folds[2] and folds[1] == folds[7]
-    assert sorted(np.bincount(folds[[0, 1, 3, 4, 5, 6]])) == [1, 1, 1, 1, 2]
+def test_an_attack_by_class_alone_has_the_mean_of_the_held_out_images():
+    classes = np.array([0, 0, 0, 1, 1, 2])
+    member = np.array([1, 0, 0, 1, 0, 1], bool)
+    score = np.array([9.0, 1.0, 3.0, 9.0, 5.0, 7.0])
+    means = class_means(score, member, classes)
+    assert means.tolist() == [2, 2, 2, 5, 5, 7]  # of class 2 no image is held out
+    numbers = attack(score, member, classes, np.arange(6), None, seed=0)
+    # three members by three held out: 7 above 2, 2 and 5; 5 above 2 and 2, with 5; 2 with 2 and 2
+    assert numbers[ALONE]["value"] == pytest.approx((3 + 2.5 + 1) / 9)
 
 
 def test_membership_by_the_mix_of_classes_is_not_membership_within_classes():

@@ -22,8 +22,8 @@ NUMBERS = {
 }
 LEGEND = (
     "In percent, with 95 % intervals over patients; an AUC of 50 is chance. AUC within classes compares images of one "
-    "class; what the AUC has above it comes from the mix of classes. AUC by class alone is that of a guess that only "
-    "knows how many images of the class are training images. TPR at 1 % FPR: the share of training images that are "
+    "class; what the AUC has above it comes from the mix of classes. AUC by class alone: the same attack with "
+    "the mean of the held-out images of a class for each image. TPR at 1 % FPR: the share of training images that are "
     "found where one held-out image in a hundred is taken for one; - with fewer held-out images than that. The "
     "advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 training or held-out "
     "images."

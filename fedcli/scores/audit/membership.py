@@ -12,9 +12,9 @@ With few shadow models sigma is the same for all images, as the paper advises; o
 n of them is added, sigma^2 (1 + 1/n), without which images with few models would stand out by chance.
 
 Training images of other classes than the held-out ones are found by their class alone. Two numbers tell this apart from
-membership: the AUC of a guess by class, which knows how often the class is among the training images of other patients;
-and the AUC within classes, of pairs of a training and a held-out image of one class, which is a half where the score
-depends on the class alone.
+membership: the AUC of the mean score of held-out images of the class in place of the image's own; and the AUC within
+classes, of pairs of a training and a held-out image of one class, which is a half where the score depends on the class
+alone.
 
 What differential privacy allows is Kairouz, Oh and Viswanath, ICML 2015, arXiv 1311.0776, Theorem 2.1:
 TPR <= exp(epsilon) FPR + delta and 1 - FPR <= exp(epsilon) (1 - TPR) + delta.
@@ -24,14 +24,12 @@ import math
 
 import numpy as np
 
-from ...seeds import derive
 from ..clinical.binary import falling
 from ..statistics.bootstrap import draw, interval
 
 RATES = 0.01, 0.001  # of false positives
 RESAMPLES = 1000  # of the patients
 LEAST = 2  # shadow models that an image needs
-FOLDS = 5  # of the patients, for the guess by class
 WITHIN, ALONE = "auc within classes", "auc by class"
 AT_ONCE = 2**21  # weights of images at a time
 Interval = dict[str, float | None]  # value, and low and high of its 95 % interval
@@ -53,42 +51,27 @@ def attack(
     weights = np.concatenate(
         [np.ones((1, len(score)), np.int16), draw(units, RESAMPLES, seed)]
     )  # [B + 1, N]
-    folds = folds_of(units, seed)
-    shares = shares_of_class(classes, member, folds)
+    means = by_class(score, member, classes)
     step = max(1, AT_ONCE // len(score))
     parts = []
     for start in range(0, len(weights), step):
         piece = weights[start : start + step]
         numbers = roc(score, member, piece, threshold)
         numbers[WITHIN] = auc_within(score, member, classes, piece)
-        numbers[ALONE] = auc_within(shares, member, folds, piece)
+        numbers[ALONE] = roc(means, member, piece, None)["auc"]
         parts.append(numbers)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return {name: with_interval(column) for name, column in columns.items()}
 
 
-def folds_of(units: np.ndarray, seed: int) -> np.ndarray:
-    """The fold of each image, int [N]; all images of a patient are in one."""
-    patients = np.unique(units, return_inverse=True)[1]
-    random = np.random.default_rng(derive("membership by class", seed))
-    order = random.permutation(int(patients.max()) + 1)
-    return order[patients] % FOLDS
-
-
-def shares_of_class(classes: np.ndarray, member: np.ndarray, folds: np.ndarray) -> np.ndarray:
-    """The share of members among the images of each image's class in the other folds: [N].
-
-    Of a class that the other folds lack, the share among all their images.
-    """
-    shares = np.empty(len(classes))
-    for fold in np.unique(folds):
-        others = folds != fold
-        images = np.bincount(classes[others], minlength=classes.max() + 1)
-        members = np.bincount(classes[others & member], minlength=classes.max() + 1)
-        overall = members.sum() / max(images.sum(), 1)
-        by_class = np.where(images > 0, members / images.clip(1), overall)
-        shares[~others] = by_class[classes[~others]]
-    return shares
+def by_class(score: np.ndarray, member: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The mean score of the held-out images of each image's class, or of its members where none is held out: [N]."""
+    means = np.empty(len(score))
+    for one_class in np.unique(classes):
+        images = classes == one_class
+        held_out = images & ~member
+        means[images] = score[held_out if held_out.any() else images].mean()
+    return means
 
 
 def auc_within(
