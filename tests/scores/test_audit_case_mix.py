@@ -14,10 +14,10 @@ from fedcli.scores.audit.audited import LOCAL_BATCH, SKETCHED
 from fedcli.scores.audit.hospital import by_class, probe, within_classes
 from fedcli.scores.audit.membership import (
     ALONE,
-    WITHIN,
+    EQUAL_MIX,
     allowed,
     attack,
-    auc_within,
+    auc_at_equal_mix,
     roc,
 )
 from fedcli.scores.audit.membership import by_class as class_means
@@ -107,14 +107,26 @@ def test_no_patient_is_in_two_folds_of_the_probe():
     )
 
 
-def test_auc_within_classes_counts_pairs_of_one_class():
-    member = np.array([1, 1, 0, 1, 0, 0], bool)
-    classes = np.array([0, 0, 0, 1, 1, 1])
-    score = np.array([3.0, 1.0, 2.0, 9.0, 8.0, 9.5])
-    assert auc_within(score, member, classes, ones(6)) == pytest.approx([2 / 4])  # 1 of 2, 1 of 2
-    twice = np.array([[2, 1, 1, 1, 1, 0]])
-    assert auc_within(score, member, classes, twice) == pytest.approx([(2 + 1) / (3 + 1)])
-    assert np.isnan(auc_within(score, member, np.arange(6), ones(6))).all()
+def test_held_out_images_of_a_class_weigh_as_much_as_its_members():
+    member = np.array([1, 1, 0, 1, 0, 0, 0], bool)
+    classes = np.array([0, 0, 0, 1, 1, 1, 2])
+    score = np.array([3.0, 1.0, 2.0, 9.0, 8.0, 9.0, 0.0])
+    # class 0: one held-out image of weight 2; class 1: two of weight 1/2; nobody is a member of class 2
+    right = 1 * 2 + 0 + (2 + 0.5 + 0.25)
+    assert auc_at_equal_mix(score, member, classes, ones(7)) == pytest.approx([right / (3 * 3)])
+    without_last = np.array([[2, 1, 1, 1, 1, 0, 5]])  # the first twice: 3 and 1 of class 0 and 1
+    right = 2 * 3 + 0 + (3 + 1)
+    assert auc_at_equal_mix(score, member, classes, without_last) == pytest.approx([right / 16])
+    assert np.isnan(auc_at_equal_mix(score, member, np.arange(7), ones(7))).all()
+
+
+def test_at_an_equal_mix_of_classes_the_auc_is_the_plain_one():
+    random = np.random.default_rng(6)
+    member = np.arange(60) % 3 > 0
+    classes = np.arange(60) // 3 % 2
+    score = random.integers(0, 9, 60) * 1.0
+    plain = roc(score, member, ones(60), None)["auc"]
+    assert auc_at_equal_mix(score, member, classes, ones(60)) == pytest.approx(plain)
 
 
 def test_an_attack_by_class_alone_has_the_mean_of_the_held_out_images():
@@ -135,12 +147,12 @@ def test_membership_by_the_mix_of_classes_is_not_membership_within_classes():
     classes = (random.random(400) < np.where(member, 0.8, 0.2)) * 1
     numbers = attack(classes + random.normal(size=400), member, classes, UNITS_400, None, seed=0)
     assert numbers["auc"]["low"] > 0.5 and numbers[ALONE]["low"] > 0.7
-    assert numbers[WITHIN]["low"] < 0.5 < numbers[WITHIN]["high"]
+    assert numbers[EQUAL_MIX]["low"] < 0.5 < numbers[EQUAL_MIX]["high"]
     sentence = leakage._membership(numbers)
     assert sentence.startswith("training images differ from held-out ones, AUC ")
-    assert sentence.endswith("not significantly more than the mix of classes")
+    assert sentence.endswith("not significantly more than the mix of classes reveals")
     learned = attack(member + random.normal(size=400), member, classes, UNITS_400, None, seed=0)
-    assert leakage._membership(learned).endswith(", more than the mix of classes")
+    assert leakage._membership(learned).endswith(", more than the mix of classes reveals")
 
 
 UNITS_400 = np.arange(400)

@@ -8,21 +8,21 @@ from ...data import manifest
 from ...figures.inline import Panels, of_picture
 from ...figures.kinds import reconstructions
 from ...scores.audit import finished
-from ...scores.audit.membership import ALONE, RATES, WITHIN
+from ...scores.audit.membership import ALONE, EQUAL_MIX, RATES
 from ..row import Row
 from ..table import Cell, Section, Table, bounded, number
 
 ENDS = "value", "low", "high"
 NUMBERS = {
     "auc": "AUC",
-    WITHIN: "AUC within classes",
+    EQUAL_MIX: "AUC at equal class mix",
     ALONE: "AUC by class alone",
     **{f"tpr {rate:g}": f"TPR at {100 * rate:g} % FPR" for rate in RATES},
     "advantage": "advantage",
 }
 LEGEND = (
-    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. AUC within classes compares images of one "
-    "class; what the AUC has above it comes from the mix of classes. AUC by class alone: the same attack with "
+    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. AUC at equal class mix: held-out images "
+    "are weighted until each class weighs as much as in training, so that the mix of classes plays no part. AUC by class alone: the same attack with "
     "the mean of the held-out images of a class for each image. TPR at 1 % FPR: the share of training images that are "
     "found where one held-out image in a hundred is taken for one; - with fewer held-out images than that. The "
     "advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 training or held-out "
@@ -121,14 +121,17 @@ def sentences(body: dict[str, Any], name: str = "") -> Iterator[str]:
 
 
 def _membership(numbers: dict[str, Any]) -> str:
-    """The AUC, and the one within classes, which older audits lack."""
+    """The AUC, and the one at an equal mix of classes, which older audits lack."""
     verdict = "differ" if numbers["auc"]["low"] > 0.5 else "do not differ significantly"
     sentence = f"training images {verdict} from held-out ones, AUC {_interval(numbers['auc']).text}"
-    within = numbers.get(WITHIN, {})
-    if within.get("low") is None:
+    equal_mix = numbers.get(EQUAL_MIX, {})
+    if equal_mix.get("low") is None:
         return sentence
-    more = "more" if within["low"] > 0.5 else "not significantly more"
-    return f"{sentence}; within classes {_interval(within).text}, {more} than the mix of classes"
+    more = "more" if equal_mix["low"] > 0.5 else "not significantly more"
+    return (
+        f"{sentence}; with the same mix of classes in both {_interval(equal_mix).text}, {more} than the mix of "
+        "classes reveals"
+    )
 
 
 def _hospital(row: dict[str, Any]) -> str:

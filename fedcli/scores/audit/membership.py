@@ -12,8 +12,8 @@ With few shadow models sigma is the same for all images, as the paper advises; o
 n of them is added, sigma^2 (1 + 1/n), without which images with few models would stand out by chance.
 
 Training images of other classes than the held-out ones are found by their class alone. Two numbers tell this apart from
-membership: the AUC of the mean score of held-out images of the class in place of the image's own; and the AUC within
-classes, of pairs of a training and a held-out image of one class, which is a half where the score depends on the class
+membership: the AUC of the mean score of held-out images of the class in place of the image's own; and the AUC where the
+held-out images of each class weigh as much as its training images, which is a half where the score depends on the class
 alone.
 
 What differential privacy allows is Kairouz, Oh and Viswanath, ICML 2015, arXiv 1311.0776, Theorem 2.1:
@@ -30,7 +30,7 @@ from ..statistics.bootstrap import draw, interval
 RATES = 0.01, 0.001  # of false positives
 RESAMPLES = 1000  # of the patients
 LEAST = 2  # shadow models that an image needs
-WITHIN, ALONE = "auc within classes", "auc by class"
+EQUAL_MIX, ALONE = "auc at equal class mix", "auc by class"
 AT_ONCE = 2**21  # weights of images at a time
 Interval = dict[str, float | None]  # value, and low and high of its 95 % interval
 
@@ -57,7 +57,7 @@ def attack(
     for start in range(0, len(weights), step):
         piece = weights[start : start + step]
         numbers = roc(score, member, piece, threshold)
-        numbers[WITHIN] = auc_within(score, member, classes, piece)
+        numbers[EQUAL_MIX] = auc_at_equal_mix(score, member, classes, piece)
         numbers[ALONE] = roc(means, member, piece, None)["auc"]
         parts.append(numbers)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -74,26 +74,29 @@ def by_class(score: np.ndarray, member: np.ndarray, classes: np.ndarray) -> np.n
     return means
 
 
-def auc_within(
-    score: np.ndarray, member: np.ndarray, parts: np.ndarray, weights: np.ndarray
+def auc_at_equal_mix(
+    score: np.ndarray, member: np.ndarray, classes: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """The AUC over pairs of a member and a held-out image of one part, under each set of weights: [b].
+    """The AUC where the held-out images of each class weigh as much as its members, under each set of weights: [b].
 
-    parts: int [N], such as classes. weights: [b, N]. NaN without such a pair.
+    classes: int [N]. weights: [b, N]. A class without members or without held-out images takes no part; NaN without
+    a class that has both.
     """
-    right = np.zeros(len(weights))
-    pairs = np.zeros(len(weights))
-    for part in np.unique(parts):
-        images = parts == part
-        if len(np.unique(member[images])) < 2:
-            continue
-        members = weights[:, images & member].sum(1, dtype=np.float64)
-        pairs_of_part = members * weights[:, images & ~member].sum(1)
-        auc = roc(score[images], member[images], weights[:, images], None)["auc"]
-        right += np.where(pairs_of_part > 0, auc * pairs_of_part, 0.0)
-        pairs += pairs_of_part
+    members = weights * member.astype(float)  # [b, N]
+    held_out = weights * (~member).astype(float)  # [b, N]
+    for one_class in np.unique(classes):
+        images = classes == one_class
+        total = members[:, images].sum(1, keepdims=True)  # [b, 1]
+        total_held_out = held_out[:, images].sum(1, keepdims=True)
+        held_out[:, images] *= total / np.maximum(total_held_out, 1)
+        members[:, images] *= total_held_out > 0
+    order = np.argsort(score, kind="stable")
+    starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))  # of each score that occurs
+    hits = np.add.reduceat(members[:, order], starts, 1)  # [b, T]
+    alarms = np.add.reduceat(held_out[:, order], starts, 1)
+    below = np.cumsum(alarms, 1) - alarms / 2  # ties count half
     with np.errstate(invalid="ignore"):
-        return right / pairs
+        return (hits * below).sum(1) / (hits.sum(1) * alarms.sum(1))
 
 
 def with_interval(column: np.ndarray) -> Interval:
