@@ -83,8 +83,10 @@ INTERVAL = {"value": (*NUMBER, None), "low": (*NUMBER, None), "high": (*NUMBER, 
 INVERSION = {
     "client": str,
     "blind": [float],
+    "blind_by_class?": [float],
     "models": [{"model": str, "distance": float, "psnr": [float]}],
 }
+WITHIN_CLASSES = {"count": int, "classes": int, "accuracy": INTERVAL, "chance": float}
 AUDIT = {
     "label": str,
     "dataset": str,
@@ -105,7 +107,15 @@ AUDIT = {
         }
     ],
     "hospital": [
-        {"of": str, "count": int, "hospitals": int, "accuracy": INTERVAL, "chance": float}
+        {
+            "of": str,
+            "count": int,
+            "hospitals": int,
+            "accuracy": INTERVAL,
+            "chance": float,
+            "by_class?": (INTERVAL, None),
+            "within?": (WITHIN_CLASSES, None),
+        }
     ],
     "inversion": (INVERSION, None),
 }

@@ -4,7 +4,8 @@ import pytest
 from own_images_folder import labels, listed, save
 from raw_folders import prepare, refused
 
-from fedcli.data.sources.own_files.class_folders import is_of_masks
+from fedcli.data.pool import Row
+from fedcli.data.sources.own_files.class_folders import deeper, is_of_masks
 
 
 def saved(raw, *names):
@@ -173,3 +174,24 @@ def test_numbered_folders_of_patients_are_no_matter(tmp_path, capsys):
     saved(tmp_path, "x/1/a.png", "x/2/b.png", "y/1/c.png", "y/2/d.png")
     listed(tmp_path)
     assert "same folders" not in capsys.readouterr().err
+
+
+def test_an_image_in_a_folder_of_a_part_is_in_no_class(tmp_path):
+    saved(tmp_path, "train/x/1.png", "train/y/2.png", "test/x/3.png", "train/loose.png")
+    with refused("train/loose.png is in no folder of a class"):
+        listed(tmp_path)
+
+
+def test_the_folder_to_give_is_named_where_it_holds_several(tmp_path):
+    several = [Row("1", 0, "all/x/1.png"), Row("2", 0, "all/y/2.png")]
+    assert deeper(tmp_path, several) == f"go one folder down: --raw {tmp_path}/all; else "
+    assert deeper(tmp_path, several[:1]) == ""
+    assert deeper(tmp_path, [*several, Row("3", 0, "more/z/3.png")]) == ""
+
+
+@pytest.mark.parametrize(("count", "end"), [(8, "c6, c7 are"), (9, "c6, c7 and 1 more are")])
+def test_eight_classes_are_named_and_not_more(tmp_path, capsys, count, end):
+    saved(tmp_path, *[f"c{k}/{k}.png" for k in range(count)], "c0/again.png")
+    listed(tmp_path)
+    printed = " ".join(capsys.readouterr().err.split())
+    assert f"{end} the classes" in printed

@@ -105,3 +105,16 @@ def test_an_image_is_blank_if_no_channel_has_four_values(values, blank, channels
     image = np.zeros((4, 4, channels), np.uint8)
     image[..., -1] = np.reshape(values, (4, 4))
     assert image_contents.is_blank(image) is blank
+
+
+def test_validation_images_are_training_images_too(tmp_path, monkeypatch):
+    images = list(IMAGES)
+    images[25] = np.zeros_like(RAMP)
+    lines(tmp_path, list("abcdefghijklmnopqrst"), [""] * 40, images)
+    path = tmp_path / "m" / "dataset.json"
+    pool, rows, test = image_contents.holdings(path)
+    (all_rows,) = [parts["train"] for parts in rows.values()]
+    clients = {"north": {"train": all_rows[:20], "val": all_rows[20:], "test": all_rows[:0]}}
+    monkeypatch.setattr(image_contents, "holdings", lambda path: (pool, clients, test))
+    contents = image_contents.of_manifest(path)
+    assert contents["nearly_one_colour"] == {"train": {"f": 1}}

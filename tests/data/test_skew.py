@@ -179,3 +179,11 @@ def test_inspect_says_it_in_words_and_skips_a_manifest_without_it(tmp_path, caps
     assert "skew" not in manifest.read(without).body
     inspect(str(without), everything=True, json=False)
     assert "skew" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("pairs_at_once", [1, 100])
+def test_of_pairs_with_the_same_distance_the_first_is_named(monkeypatch, pairs_at_once):
+    monkeypatch.setattr(skew, "PAIRS", pairs_at_once)
+    mix = np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
+    between = skew._between(list("abcd"), mix)
+    assert between == {"max": 1.0, "mean": round(4 / 6, 6), "between": ["a", "c"]}

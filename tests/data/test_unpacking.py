@@ -7,6 +7,7 @@ import lzma
 import random
 import tarfile
 import tracemalloc
+import zipfile
 
 import pytest
 from download_server import ZIP, zipped
@@ -50,10 +51,15 @@ def test_what_is_no_archive_is_a_sentence(tmp_path, content):
         (tarred(member("in", tarfile.SYMTYPE)), "no plain file"),
         (tarred(member("in", tarfile.LNKTYPE)), "no plain file"),
         (tarred(member("in", tarfile.FIFOTYPE)), "no plain file"),
+        (zipped(**{"in\\..\\out": b""}), "leads out of the folder"),
         (zipped(a=b"x" * 100_001), "more than its card declares"),
+        (zipped(a=b"x" * 60_000, b=b"x" * 60_000), "more than its card declares"),
         (tarred(*[member(str(i)) for i in range(3)]), None),
     ],
-    ids=["zip-up", "zip-root", "tar-up", "link", "hard-link", "pipe", "large", "good"],
+    ids=[
+        *("zip-up", "zip-root", "tar-up", "link", "hard-link", "pipe"),
+        *("zip-backslash", "large", "large-together", "good"),
+    ],
 )
 def test_an_archive_writes_plain_files_into_its_folder_alone(tmp_path, content, words):
     (tmp_path / "all").write_bytes(content)
@@ -64,6 +70,16 @@ def test_an_archive_writes_plain_files_into_its_folder_alone(tmp_path, content, 
         with pytest.raises(FedcliError, match=words):
             unpack(tmp_path / "all", tmp_path / "new" / "pictures", 100_000)
         assert not list((tmp_path / "new").iterdir())
+
+
+@pytest.mark.parametrize("last", ["", "c"])
+def test_several_folders_of_an_archive_are_all_unpacked(tmp_path, last):
+    with zipfile.ZipFile(tmp_path / "all", "w") as archive:
+        for name in ("a/1", "b/2", "__MACOSX/a/._1", *last):
+            archive.writestr(name, b"content")
+    unpack(tmp_path / "all", tmp_path / "pictures", 10**6)
+    unpacked = sorted(path.name for path in (tmp_path / "pictures").rglob("*") if path.is_file())
+    assert unpacked == ["1", "2", *last]
 
 
 def compressed(*headers: bytes) -> bytes:

@@ -4,7 +4,7 @@ from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
 
 from fedcli.errors import FedcliError
 from fedcli.federation.client import Task, Training, run_client
-from fedcli.federation.server import all_finite, cohort
+from fedcli.federation.server import all_finite, cohort, cohort_size
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 
@@ -124,3 +124,12 @@ def test_rows_that_are_not_finite_are_those_with_nan_or_infinity():
         ]
     )
     assert all_finite(table) == [True, False, False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("roster", "participation", "size"),
+    [(5, 0.5, 3), (10, 0.25, 3), (10, 0.24, 2), (100, 0.29, 29), (3, 0.1, 1), (4, 1.0, 4)],
+)
+def test_the_size_of_a_cohort_is_rounded_half_up_and_at_least_one(roster, participation, size):
+    assert cohort_size(roster, participation) == size
+    assert len(cohort(roster, participation, seed=0, round=1)) == size

@@ -8,6 +8,7 @@ from conftest import play, toy_net, toy_shard
 from group_clients import client_of
 
 from fedcli.methods import resolve
+from fedcli.methods.contract import Local
 from fedcli.methods.fedala import place, upper_layers
 from fedcli.models.layout import Layout
 
@@ -94,3 +95,17 @@ def test_without_a_step_on_the_weights_it_is_fedavg():
     """W stays 1: l + (theta - l) is theta, but for rounding."""
     ours = play("fedala", {"eta": 0.0, "most_passes": 1}, rounds=3).theta
     torch.testing.assert_close(ours, play("fedavg", rounds=3).theta)
+
+
+def test_the_first_learning_ends_where_the_last_ten_losses_have_settled(monkeypatch):
+    """Without a step on the weights every pass has the same loss: the eleventh is the last."""
+    passes = []
+    gradient = Local.gradient
+
+    def counted(self, net, batch, client):
+        passes.append(len(batch.y))
+        return gradient(self, net, batch, client)
+
+    monkeypatch.setattr(Local, "gradient", counted)
+    started({"eta": 0.0, "share": 1.0}, {"model": other_model()})
+    assert passes == [12] * 11

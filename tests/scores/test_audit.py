@@ -61,9 +61,13 @@ def test_a_weight_of_two_is_an_image_twice():
 def test_a_model_that_knows_nothing_is_at_chance_and_one_that_remembers_all_gives_all_away():
     rng = np.random.default_rng(1)
     member, units = np.arange(400) < 200, (np.arange(400) // 2).astype(str)
-    nothing = attack(rng.normal(size=400), member, units, 0.0, seed=0)
+    nothing = attack(rng.normal(size=400), member, np.zeros(400, int), units, 0.0, seed=0)
     assert nothing["auc"]["low"] < 0.5 < nothing["auc"]["high"] and nothing["advantage"]["low"] < 0
-    everything = attack(np.where(member, -0.1, -3.0), member, units, -0.1, seed=0)
+    everything = attack(
+        np.where(member, -0.1, -3.0), member, np.zeros(400, int), units, -0.1, seed=0
+    )
+    by_class = everything.pop("auc by class")
+    assert by_class == {"value": 0.5, "low": 0.5, "high": 0.5}  # all are of one class
     assert all(number == {"value": 1.0, "low": 1.0, "high": 1.0} for number in everything.values())
 
 

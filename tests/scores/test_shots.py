@@ -196,3 +196,8 @@ def test_the_report_names_the_groups_and_warns_where_they_differ(run):
     )
     assert "do not share the same shot groups" in notes(rows([first, other]))[0]
     assert "Head, medium and tail classes" in render(rows([other]), "markdown")
+
+
+def test_one_number_may_be_both_thresholds():
+    assert suggestion([1, 10, 20], 700, 70) == (10, 10)
+    assert [group_of(count, 10, 10) for count in (1, 10, 20)] == ["tail", "medium", "head"]

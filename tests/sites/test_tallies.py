@@ -1,10 +1,22 @@
 """Counts in place of logits: the scores that they give, pooled and from parts."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 
 from fedcli import metrics
-from fedcli.sites.tallies import FINE, Tally
+from fedcli.metrics import probabilities
+from fedcli.sites.tallies import (
+    FINE,
+    Tally,
+    _calibrated,
+    _derivable,
+    _hide_more,
+    hidden_cells,
+    tallied,
+)
 
 
 def answers(classes, count=600, seed=0, absent=()):
@@ -69,3 +81,53 @@ def test_arrays_that_are_no_tally_are_not_taken_for_one(change):
     changed = {"shape": table[:2], "type": table.astype(float), "sign": -table, "sum": table + 1}
     other = {**arrays, "table": changed[change]} if change in changed else {**arrays, "more": table}
     assert Tally.of_arrays(other, 3, 600) is None and Tally.of_arrays(arrays, 3, 599) is None
+
+
+# which cells may leave a site, by hand
+
+NONE_HIDDEN = np.zeros(3, bool)
+
+
+def test_a_cell_of_as_many_images_as_the_smallest_may_leave():
+    assert not hidden_cells(np.array([[5, 9, 0], [9, 9, 9], [9, 9, 9]]), 5, NONE_HIDDEN).any()
+
+
+def test_hidden_cells_of_a_class_hold_as_many_images_as_the_smallest_together():
+    images = np.array([[1, 2, 9, 9], [9, 9, 9, 9], [9, 9, 9, 9]])
+    secret = hidden_cells(images, 5, NONE_HIDDEN)
+    assert secret[0].tolist() == [True, True, True, False]  # 1 and 2 alone would be 3 images
+    assert secret.astype(int).tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
+
+
+def test_of_a_hidden_class_nobody_knows_the_sum():
+    secret = np.array([[1, 0], [1, 1], [1, 1]], bool)
+    assert not _derivable(secret, np.array([True, False, False])).any()
+    assert _derivable(secret, NONE_HIDDEN).tolist() == [[True, False], [False] * 2, [False] * 2]
+
+
+def test_cells_of_groups_that_lack_one_already_are_hidden_first():
+    secret = np.array([True, False, False])
+    _hide_more(
+        np.array([1, 8, 7]), secret, np.zeros(3, bool), np.array([False, True, False]), smallest=5
+    )
+    assert secret.tolist() == [True, True, False]
+
+
+def test_a_group_that_lacks_only_hidden_classes_is_not_hidden():
+    y = np.repeat([0, 1, 2], [20, 3, 3])
+    groups = {"sex": torch.zeros(26, dtype=torch.int64)}
+    shard = SimpleNamespace(y=torch.from_numpy(y), groups=groups)
+    shown = tallied(np.zeros((26, 3)), shard, {"sex": ["female"]}, 5)
+    assert shown.hidden_groups == [] and shown.left_out == 6
+    assert shown.tallies["sex/0"].images == 20
+
+
+def test_a_chance_on_the_edge_of_a_bin_is_in_the_bin_below():
+    bins = _calibrated(np.array([3 / 15]), np.array([True]), np.array([0]), 1)
+    assert np.flatnonzero(bins[0, :, 0]).tolist() == [2]
+
+
+def test_a_rebuilt_chance_is_the_middle_of_its_bin():
+    tally = Tally.of(np.log([[0.7, 0.3]]), np.array([0]))
+    logits, _ = tally.rebuilt()
+    assert probabilities(logits)[0, 1] == pytest.approx((int(0.3 * FINE) + 0.5) / FINE)

@@ -17,9 +17,8 @@ from .errors import show_image
 
 ABOUT = (
     "The gradient of one batch, as {client} would send it, and what an attacker who knows the "
-    "labels and the network makes of it; above the original the PSNR of the mean of all test "
-    "images, the guess of who sees no gradient. The original is a training image: look at it "
-    "before you send it on."
+    "labels and the network makes of it; above the original the PSNR of {guess}, the guess of "
+    "who sees no gradient. The original is a training image: look at it before you send it on."
 )
 
 
@@ -36,7 +35,12 @@ def frame(path: Path) -> DataFrame:
         sentence = f"no images were reconstructed from {run.parent}"
         raise NothingToDraw(sentence, f"fedcli audit {run.parent}")
     inversion = body["inversion"]
-    psnr = {"original": inversion["blind"]}
+    guess = "the mean test image of its class"
+    psnr_of_guess = inversion.get("blind_by_class")
+    if not psnr_of_guess:  # of an older audit
+        guess = "the mean of all test images"
+        psnr_of_guess = inversion["blind"]
+    psnr = {"original": psnr_of_guess}
     for model in inversion["models"]:
         psnr[model["model"]] = model["psnr"]
     lines = []
@@ -48,7 +52,7 @@ def frame(path: Path) -> DataFrame:
                 pixels.append(images[name][k])
     table = DataFrame(lines, columns=["shown", "image", "psnr"])
     title = f"Reconstructed from gradients: {body['label']}"
-    caption = ABOUT.format(client=inversion["client"])
+    caption = ABOUT.format(client=inversion["client"], guess=guess)
     table.attrs |= {"title": title, "caption": caption, "pixels": pixels}
     return table
 

@@ -8,31 +8,41 @@ from ...data import manifest
 from ...figures.inline import Panels, of_picture
 from ...figures.kinds import reconstructions
 from ...scores.audit import finished
-from ...scores.audit.membership import RATES
+from ...scores.audit.membership import ALONE, EQUAL_MIX, RATES
 from ..row import Row
 from ..table import Cell, Section, Table, bounded, number
 
 ENDS = "value", "low", "high"
 NUMBERS = {
     "auc": "AUC",
+    EQUAL_MIX: "AUC at equal class mix",
+    ALONE: "AUC by class alone",
     **{f"tpr {rate:g}": f"TPR at {100 * rate:g} % FPR" for rate in RATES},
     "advantage": "advantage",
 }
 LEGEND = (
-    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. TPR at 1 % FPR: the share of training "
-    "images that are found where one held-out image in a hundred is taken for one; - with fewer held-out images than "
-    "that. The advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 training or "
-    "held-out images."
+    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. AUC at equal class mix: held-out images "
+    "are weighted until each class weighs as much as in training, so that the mix of classes plays no part. AUC by class alone: the same attack with "
+    "the mean of the held-out images of a class for each image. TPR at 1 % FPR: the share of training images that are "
+    "found where one held-out image in a hundred is taken for one; - with fewer held-out images than that. The "
+    "advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 training or held-out "
+    "images."
 )
 SHARED = (
     " A client without held-out images of its own is compared with all test images: that those are of other classes or "
     "hospitals looks like membership."
 )
 ALLOWED = "No attack on a single image can exceed these numbers, whatever it knows. None of them is about hospitals."
-HOSPITAL = "Balanced accuracy of a linear classifier in %, cross-validated by patient, with its 95 % interval."
+HOSPITAL = (
+    "Balanced accuracy of a linear classifier in %, cross-validated by patient, with its 95 % interval. By class alone: "
+    "a guess that knows only the class of each image. Within a class: the classifier on images of one class, the mean "
+    "over classes with 5 patients at two hospitals, where only what is above chance is more than the case mix."
+)
+OLDER = "the audit is older than the comparison with the case mix: audit the run again"
 INVERSION = (
-    "PSNR in dB, high for similar images; beside it that of the mean of all test images, the guess of who sees no "
-    "gradient. Distance is 1 minus the cosine of the two gradients."
+    "PSNR in dB, high for similar images; below it that of the mean test image, the guess of who sees no gradient, and "
+    "that of the mean test image of its class, the guess of who also knows the label. Distance is 1 minus the cosine of "
+    "the two gradients."
 )
 
 
@@ -44,7 +54,7 @@ def of_run(run: Path) -> dict[str, Any]:
 
 def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
     """The tables of an audit. name: of its run, where there are several."""
-    of = f", {name}" * bool(name)
+    of = f", {name}" if name else ""
     rows = body["membership"]
     for attack in dict.fromkeys(row["attack"] for row in rows):
         made = [row for row in rows if row["attack"] == attack]
@@ -61,33 +71,20 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
         heads = ["images of", "training", "held out", *(NUMBERS[key] for key in shown)]
         title = f"Is an image one of the training images? By {attack}{of}"
         yield Table.of(title, heads, lines, LEGEND + SHARED * body["shared_tests"])
-    of_whom = [row for row in rows if row["attribute"] in ("", "client")]
-    bounds = {_whose(row): row["allowed"] for row in of_whom if "epsilon" in (row["allowed"] or {})}
+    bounds = _bounds(rows)
     if bounds:
-        shown = [key for key in NUMBERS if any(key in row["numbers"] for row in rows)]
-        lines = [
-            [
-                whose,
-                f"{most['epsilon']:.3g}",
-                *(f"{100 * most[key]:.1f}" if key in most else None for key in shown),
-            ]
-            for whose, most in bounds.items()
-        ]
+        shown = _bounded_numbers(rows, bounds)
+        lines = []
+        for whose, most in bounds.items():
+            percents = [f"{100 * most[key]:.1f}" for key in shown]
+            lines.append([whose, f"{most['epsilon']:.3g}", *percents])
         heads = ["images of", "epsilon", *(NUMBERS[key] for key in shown)]
         yield Table.of(f"At most, by differential privacy{of}", heads, lines, ALLOWED)
-    probes = [
-        [
-            made["of"],
-            made["hospitals"],
-            made["count"],
-            _interval(made["accuracy"]),
-            f"{100 * made['chance']:.1f}",
-        ]
-        for made in body["hospital"]
-    ]
-    if probes:
-        heads = ["from", "hospitals", "count", "balanced accuracy", "chance"]
-        yield Table.of(f"Of which hospital is it?{of}", heads, probes, HOSPITAL)
+    if body["hospital"]:
+        lines = [_probe_line(row) for row in body["hospital"]]
+        heads = ["from", "hospitals", "count", "balanced accuracy", "by class alone", "chance"]
+        heads += ["within a class", "chance within a class"]
+        yield Table.of(f"Of which hospital is it?{of}", heads, lines, HOSPITAL)
     if inversion := body["inversion"]:
         images = range(len(inversion["blind"]))
         lines = []
@@ -95,7 +92,10 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
             nearness = dict(enumerate(made["psnr"]))
             cells = (number(nearness.get(k), digits=1) for k in images)
             lines.append([f"{made['model']} model", f"{made['distance']:.3f}", *cells])
-        lines.append(["mean image", None, *(number(psnr, digits=1) for psnr in inversion["blind"])])
+        lines.append(["mean image", None, *_decibels(inversion["blind"])])
+        if "blind_by_class" in inversion:
+            means = _decibels(inversion["blind_by_class"])
+            lines.append(["mean image of its class", None, *means])
         heads = ["from the gradient at the", "distance", *(f"image {k + 1}" for k in images)]
         yield Table.of(
             f"An image rebuilt from a gradient of {inversion['client']}{of}",
@@ -107,24 +107,97 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
 
 def sentences(body: dict[str, Any], name: str = "") -> Iterator[str]:
     """Sentences on what these tables show of all images. name: of its run, where there are several."""
-    of = f"{name}: " * bool(name)
+    of = f"{name}: " if name else ""
     if caution := body.get("caution"):  # which older audits lack
         yield f"{of}{caution}"
     for row in body["membership"]:
-        if row["attribute"] == "" and (auc := row["numbers"].get("auc")) and auc["low"] is not None:
-            verdict = "differ from" if auc["low"] > 0.5 else "do not differ significantly from"
-            end = f"{verdict} held-out ones, AUC {_interval(auc).text}"
-            yield f"{of}Membership by {row['attack']}: training images {end}"
-    for made in body["hospital"]:
-        if (low := made["accuracy"]["low"]) is not None:
-            verdict = "better than" if low > made["chance"] else "not significantly better than"
-            yield f"{of}From {made['of']} the hospital is recognised {verdict} by chance"
-    for made in (inversion := body["inversion"] or {}).get("models", ()):
-        nearer = sum(
-            psnr > blind for psnr, blind in zip(made["psnr"], inversion["blind"], strict=True)
+        if row["attribute"] == "" and row["numbers"].get("auc", {}).get("low") is not None:
+            yield f"{of}Membership by {row['attack']}: {_membership(row['numbers'])}"
+    for row in body["hospital"]:
+        yield f"{of}{_hospital(row)}"
+    inversion = body["inversion"]
+    for row in inversion["models"] if inversion else ():
+        yield f"{of}Gradient of the {row['model']} model: {_inversion(row['psnr'], inversion)}"
+
+
+def _membership(numbers: dict[str, Any]) -> str:
+    """The AUC, and the one at an equal mix of classes, which older audits lack."""
+    verdict = "differ" if numbers["auc"]["low"] > 0.5 else "do not differ significantly"
+    sentence = f"training images {verdict} from held-out ones, AUC {_interval(numbers['auc']).text}"
+    equal_mix = numbers.get(EQUAL_MIX, {})
+    if equal_mix.get("low") is None:
+        return sentence
+    more = "more" if equal_mix["low"] > 0.5 else "not significantly more"
+    return (
+        f"{sentence}; with the same mix of classes in both {_interval(equal_mix).text}, {more} than the mix of "
+        "classes reveals"
+    )
+
+
+def _hospital(row: dict[str, Any]) -> str:
+    """The hospital by answers or gradients: within a class, where the case mix says nothing."""
+    accuracy = _interval(row["accuracy"]).text
+    if "within" not in row:
+        return f"From {row['of']} the hospital is recognised in {accuracy} %; {OLDER}"
+    within = row["within"]
+    if within is None or within["accuracy"]["low"] is None:
+        alone = _interval(row["by_class"]).text
+        return (
+            f"From {row['of']} the hospital is recognised in {accuracy} %, by class alone in {alone} %; too few are of "
+            "one class to tell whether they reveal more than the case mix"
         )
-        end = f"of {len(made['psnr'])} rebuilt images nearer to their originals than the mean image"
-        yield f"{of}Gradient of the {made['model']} model: {nearer} {end}"
+    higher = within["accuracy"]["low"] > within["chance"]
+    reveal = "reveal more" if higher else "do not reveal significantly more"
+    return (
+        f"From {row['of']} the hospital is recognised in {accuracy} %, and within a class in "
+        f"{_interval(within['accuracy']).text} %, where chance is {100 * within['chance']:.1f} %: they {reveal} than "
+        "the case mix"
+    )
+
+
+def _inversion(psnr: list[float], inversion: dict[str, Any]) -> str:
+    """The number of images nearer to their originals than a guess without the gradient."""
+    means = [inversion["blind"], inversion.get("blind_by_class", inversion["blind"])]
+    guesses = [max(guess) for guess in zip(*means, strict=True)]
+    nearer = sum(value > guess for value, guess in zip(psnr, guesses, strict=True))
+    guess = "than the mean image"
+    if "blind_by_class" in inversion:
+        guess += " and the mean image of their class"
+    return f"{nearer} of {len(psnr)} rebuilt images nearer to their originals {guess}"
+
+
+def _bounds(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """The most that differential privacy allows, for all images and for those of each client with a bound."""
+    bounds = {}
+    for row in rows:
+        if row["attribute"] in ("", "client") and "epsilon" in (row["allowed"] or {}):
+            bounds[_whose(row)] = row["allowed"]
+    return bounds
+
+
+def _bounded_numbers(rows: list[dict[str, Any]], bounds: dict[str, dict[str, float]]) -> list[str]:
+    """The numbers of an attack that have a bound, in the order of NUMBERS."""
+    measured = {key for row in rows for key in row["numbers"]}
+    limited = set.intersection(*(set(most) for most in bounds.values()))
+    return [key for key in NUMBERS if key in measured & limited]
+
+
+def _probe_line(row: dict[str, Any]) -> list[Any]:
+    within = row.get("within") or {}
+    return [
+        row["of"],
+        row["hospitals"],
+        row["count"],
+        _interval(row["accuracy"]),
+        _interval(row.get("by_class")),
+        f"{100 * row['chance']:.1f}",
+        _interval(within.get("accuracy")),
+        f"{100 * within['chance']:.1f}" if within else None,
+    ]
+
+
+def _decibels(psnr: list[float]) -> list[Cell]:
+    return [number(value, digits=1) for value in psnr]
 
 
 def _whose(row: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ An image is a member where a client trained on it, and held out where it is in a
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -36,10 +37,11 @@ from ..statistics.intervals import Answered
 from ..statistics.stratified import scores as score_of
 from . import inversion
 from .finished import FILE
-from .hospital import probe
+from .hospital import by_class, probe, within_classes
 from .membership import allowed, attack, lira
 
 LOSS = "its loss"
+ALL = "all"
 DIVERGED = "Training diverged: losses of its last round are not finite, so these numbers say nothing of a model that learned"
 CHANCE = (
     "The model may be no better than chance ({:.1f} %) on held-out images: {} {:.1f} %, its 95 % interval begins at "
@@ -54,13 +56,28 @@ Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Probed:
+    """Answers or gradients by which the hospital is guessed.
+
+    Attributes:
+        table: [M, D]. counts: int [M, C], the images of each class behind a row. hospital: int [M]. units: [M], patients.
+    """
+
+    table: np.ndarray
+    counts: np.ndarray
+    hospital: np.ndarray
+    units: np.ndarray
+
+
+@dataclass(frozen=True)
 class Images:
     """Every training and held-out image of each client, as the model answers for it.
 
     Attributes:
         shards: of a client each, in this order. client: int [N]. member: bool [N]. once: bool [N], False where the same
             held-out image is another client's too. logits: float32 [N, C]. y: [N], or [N, L] of several labels per
-            image. units: [N], patients. groups: attribute -> int [N].
+            image. classes: int [N], the class; of several labels, which combination of them. units: [N], patients.
+            groups: attribute -> int [N].
     """
 
     shards: list[Shard]
@@ -69,6 +86,7 @@ class Images:
     once: np.ndarray
     logits: np.ndarray
     y: np.ndarray
+    classes: np.ndarray
     units: np.ndarray
     groups: dict[str, np.ndarray]
 
@@ -157,7 +175,14 @@ def _images(run: Run, alone: bool) -> Images:
         k: np.concatenate([shard.groups[k].cpu().numpy() for shard in shards])
         for k in run.data.attributes
     }
-    return Images(shards, client_of, member, once, logits, y, _units(run, ids), groups)
+    return Images(
+        shards, client_of, member, once, logits, y, classes_of(y), _units(run, ids), groups
+    )
+
+
+def classes_of(y: np.ndarray) -> np.ndarray:
+    """The class of each image, or the number of its combination of labels: int [N]. y: [N], or [N, L]."""
+    return np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _caution(run: Run, images: Images) -> str:
@@ -214,7 +239,7 @@ def _membership(
                 "members": int(member.sum()),
                 "held_out": int((~member).sum()),
                 "small": bool(min(member.sum(), (~member).sum()) < SMALL),
-                "numbers": attack(score, member, images.units[at], mean, seed),
+                "numbers": attack(score, member, images.classes[at], images.units[at], mean, seed),
                 "allowed": _allowed(run, group if attribute == "client" else ""),
             }
 
@@ -273,58 +298,106 @@ def _confidence(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _hospitals(run: Run, images: Images, seed: int) -> Iterator[Facts]:
     """The probe on answers to held-out images, where each client has its own, and on gradients of training images."""
-    own = all(len(places) for places in run.data.client_test.values())
-    at = ~images.member if own else images.member
-    answers = (
-        images.logits[at] - images.logits[at].mean(1, keepdims=True),
-        images.client[at],
-        images.units[at],
-    )
-    tables = {
-        f"answers to {'held-out' if own else 'training'} images": answers,
-        f"gradients of {LOCAL_BATCH} training images": _gradients(run, images, seed),
-    }
-    for name, (table, hospital, units) in tables.items():
-        if accuracy := probe(table, hospital, units, seed):
-            there = len(np.unique(hospital))
-            yield {
-                "of": name,
-                "count": len(table),
-                "hospitals": there,
-                "accuracy": accuracy,
-                "chance": 1 / there,
-            }
-
-
-def _gradients(run: Run, images: Images, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Directions of gradients [M, SKETCHED], the hospital of each and its number [M]; no two of a hospital have a
-    patient in common.
-
-    Sketched as Charikar, Chen and Farach-Colton, ICALP 2002: sums of the numbers with random signs, which keep angles.
-    """
+    own_tests = all(len(places) for places in run.data.client_test.values())
     runs.load_model(run, run.rounds[-1])
     run.net.eval()
+    answers = _answers(images, ~images.member if own_tests else images.member)
+    yield from _probed(
+        f"answers to {'held-out' if own_tests else 'training'} images", answers, answers, seed
+    )
+    yield from _probed(
+        f"gradients of {LOCAL_BATCH} training images",
+        _gradients(run, images, seed),
+        _gradients(run, images, seed, of_one_class=True),
+        seed,
+    )
+
+
+def _probed(name: str, probed: Probed, of_one_class: Probed, seed: int) -> Iterator[Facts]:
+    """A row of the probe; none where a hospital has too few. of_one_class: the same, each row of a single class."""
+    accuracy = probe(probed.table, probed.hospital, probed.units, seed)
+    if not accuracy:
+        return
+    hospitals = len(np.unique(probed.hospital))
+    yield {
+        "of": name,
+        "count": len(probed.table),
+        "hospitals": hospitals,
+        "accuracy": accuracy,
+        "chance": 1 / hospitals,
+        "by_class": by_class(probed.counts, probed.hospital, probed.units, seed),
+        "within": within_classes(
+            of_one_class.table,
+            of_one_class.counts.argmax(1),
+            of_one_class.hospital,
+            of_one_class.units,
+            seed,
+        ),
+    }
+
+
+def _answers(images: Images, shown: np.ndarray) -> Probed:
+    """Answers without their mean, which shifts all classes alike. shown: bool [N]."""
+    logits = images.logits[shown]
+    one_hot = np.eye(images.classes.max() + 1, dtype=int)
+    return Probed(
+        logits - logits.mean(1, keepdims=True),
+        one_hot[images.classes[shown]],
+        images.client[shown],
+        images.units[shown],
+    )
+
+
+def _gradients(run: Run, images: Images, seed: int, *, of_one_class: bool = False) -> Probed:
+    """Directions of gradients; no two of a hospital have a patient in common.
+
+    of_one_class: the images of each gradient are of one class.
+    Sketched as Charikar, Chen and Farach-Colton, ICALP 2002: sums of the numbers with random signs, which keep angles.
+    """
     random = np.random.default_rng(derive("audit gradients", seed))
     cell = torch.from_numpy(random.integers(SKETCHED, size=run.layout.trainable))
     sign = torch.from_numpy(random.choice([-1.0, 1.0], size=run.layout.trainable))
-    rows, hospital, start = [], [], 0
+    rows = []
+    counts = []
+    hospital = []
+    classes = int(images.classes.max()) + 1
+    end = 0
     for shard in console.progress(
         images.shards, label="audit: gradients", total=len(images.shards)
     ):
-        at, start = slice(start, start + len(shard)), start + len(shard)
-        one = random.permutation(
-            np.unique(images.units[at], return_index=True)[1]
-        )  # an image of each patient
-        for k in range(min(BATCHES, len(one) // LOCAL_BATCH) if images.member[at][0] else 0):
-            batch = torch.from_numpy(one[k * LOCAL_BATCH : (k + 1) * LOCAL_BATCH])
-            g = inversion.sent(run, run.net, shard, batch, derive(seed, start, k)).double().cpu()
-            rows.append(
-                torch.zeros(SKETCHED, dtype=g.dtype).index_add_(
-                    0, cell, sign * g / g.norm().clamp_min(1e-12)
-                )
-            )
-            hospital.append(images.client[at][0])
-    return np.array([row.numpy() for row in rows]), np.array(hospital), np.arange(len(rows))
+        span = slice(end, end + len(shard))
+        end = span.stop
+        one_of_each_patient = np.unique(images.units[span], return_index=True)[1]
+        order = random.permutation(one_of_each_patient)
+        if not images.member[span][0]:
+            continue
+        class_of = images.classes[span]
+        if of_one_class:
+            batches = _batches(order, class_of)
+            batches = [batches[k] for k in random.permutation(len(batches))]
+        else:
+            batches = _batches(order, np.zeros_like(class_of))
+        for k, batch in enumerate(batches[:BATCHES]):
+            places = torch.from_numpy(batch)
+            g = inversion.sent(run, run.net, shard, places, derive(seed, end, k)).double().cpu()
+            row = torch.zeros(SKETCHED, dtype=g.dtype)
+            row.index_add_(0, cell, sign * g / g.norm().clamp_min(1e-12))
+            rows.append(row.numpy())
+            counts.append(np.bincount(class_of[batch], minlength=classes))
+            hospital.append(images.client[span][0])
+    table = np.array(rows).reshape(-1, SKETCHED)
+    counts_by_row = np.array(counts, int).reshape(-1, classes)
+    return Probed(table, counts_by_row, np.array(hospital, int), np.arange(len(rows)))
+
+
+def _batches(order: np.ndarray, classes: np.ndarray) -> list[np.ndarray]:
+    """Whole batches of images of one class, in this order. order: places [n] of the images with these classes [N]."""
+    batches = []
+    for one_class in np.unique(classes):
+        places = order[classes[order] == one_class]
+        whole = len(places) // LOCAL_BATCH * LOCAL_BATCH
+        batches += list(places[:whole].reshape(-1, LOCAL_BATCH))
+    return batches
 
 
 def _inversion(run: Run, options: AuditOptions, folder: Path) -> Facts:
@@ -337,9 +410,8 @@ def _inversion(run: Run, options: AuditOptions, folder: Path) -> Facts:
     )
     at = torch.randperm(len(shard), generator=stream)[: options.batch]
     original = transforms.to_pixels(shard.batch(at).x).cpu().numpy()  # [B, C, H, W]
-    test = run.data.test[panel(run, client).version]
-    sums = [transforms.to_pixels(batch.x).sum(0).cpu().numpy() for batch in test.in_order()]
-    mean = np.stack(sums).sum(0) / len(test)  # [C, H, W]
+    means = _mean_images(run.data.test[panel(run, client).version])
+    labels = [_label(y) for y in shard.y[at.to(shard.y.device)]]
     runs.load_model(run, run.rounds[-1])
     made, shown = [], {"original": original}
     for model, net in (("initial", starting_network(run)), ("final", run.net)):
@@ -362,6 +434,29 @@ def _inversion(run: Run, options: AuditOptions, folder: Path) -> Facts:
             file[name] = np.rint(pixels.transpose(0, 2, 3, 1) * 255).astype(np.uint8)
     return {
         "client": client,
-        "blind": [inversion.psnr(image, mean) for image in original],
+        "blind": [inversion.psnr(image, means[ALL]) for image in original],
+        "blind_by_class": [
+            inversion.psnr(image, means.get(label, means[ALL]))
+            for image, label in zip(original, labels, strict=True)
+        ],
         "models": made,
     }
+
+
+def _label(y: torch.Tensor) -> str:
+    """The class of an image, or its labels, as a name of a mean image."""
+    return str(y.tolist())
+
+
+def _mean_images(test: Shard) -> dict[str, np.ndarray]:
+    """The mean of all test images, under ALL, and of those of each class, or combination of labels: [C, H, W]."""
+    sums: dict[str, np.ndarray] = {}
+    counts: Counter[str] = Counter()
+    for batch in test.in_order():
+        pixels = transforms.to_pixels(batch.x).double().cpu().numpy()
+        labels = np.array([_label(y) for y in batch.y])
+        for label in [ALL, *np.unique(labels)]:
+            images = pixels[(labels == label) | (label == ALL)]
+            sums[label] = sums.get(label, 0.0) + images.sum(0)
+            counts[label] += len(images)
+    return {label: total / counts[label] for label, total in sums.items()}

@@ -1,9 +1,16 @@
 """The which-hospital probe: how well a linear classifier recognises the hospital of answers or gradients.
 
-The classifier is scikit-learn's logistic regression with classes of equal weight, cross-validated by patient. Chance is
-one over the number of hospitals. Hospitals with other diseases or other scanners are recognised too: the probe does not
-say by what.
+The classifier is scikit-learn's logistic regression with hospitals of equal weight, cross-validated by patient. Chance
+is one over the number of hospitals, but hospitals with other diseases are recognised by the class of an image alone:
+by_class() names the hospital in which the class has the highest share, with no model at all (multinomial naive Bayes
+with hospitals of equal weight; of a batch, by how many of its images are of each class).
+
+Only within a class does the case mix say nothing: where answers depend on the class alone, the balanced accuracy is one
+over the hospitals with this class, whatever the classifier. within_classes() measures it there. A higher one comes from
+whatever else differs: scanners, or patients of other ages; the probe does not say which.
 """
+
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +19,7 @@ from ..statistics.bootstrap import draw
 from .membership import RESAMPLES, Interval, with_interval
 
 FOLDS = 5
+LEAST = FOLDS  # patients of a class at a hospital, so that each fold has one
 
 
 def probe(table: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int) -> Interval | None:
@@ -19,27 +27,109 @@ def probe(table: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int)
 
     table: [N, D]. hospital: int [N]. units: [N], patients.
     """
+    return _measured(_linear(), table, hospital, units, seed)
+
+
+def by_class(
+    counts: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int
+) -> Interval | None:
+    """Balanced accuracy of a guess by class alone, as probe() gives that of the classifier.
+
+    counts: int [N, C], the images of each class: a single one, or those of a batch.
+    """
+    from sklearn.naive_bayes import MultinomialNB
+
+    return _measured(MultinomialNB(fit_prior=False), counts, hospital, units, seed)
+
+
+def within_classes(
+    table: np.ndarray, classes: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int
+) -> dict[str, Any] | None:
+    """The probe on the images of one class at a time: the mean balanced accuracy, and what chance is.
+
+    classes: int [N]. A class counts by its images, at hospitals with LEAST patients of it; None where no class has two
+    such hospitals.
+    """
+    weights = _weights(units, seed)
+    accuracies = []
+    chances = []
+    sizes = []
+    for one_class in np.unique(classes):
+        rows = _at_large_hospitals(np.flatnonzero(classes == one_class), hospital, units)
+        hospitals = len(np.unique(hospital[rows]))
+        if hospitals < 2:
+            continue
+        right = _right(_linear(), FOLDS, table[rows], hospital[rows], units[rows], seed)
+        accuracies.append(_balanced(right, hospital[rows], weights[:, rows]))
+        chances.append(1 / hospitals)
+        sizes.append(len(rows))
+    if not sizes:
+        return None
+    return {
+        "count": sum(sizes),
+        "classes": len(sizes),
+        "accuracy": with_interval(np.average(accuracies, axis=0, weights=sizes)),
+        "chance": float(np.average(chances, weights=sizes)),
+    }
+
+
+def _at_large_hospitals(rows: np.ndarray, hospital: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """The rows whose hospital has LEAST patients among them."""
+    patients = np.unique(units, return_inverse=True)[1]
+    pairs = np.unique(np.stack([hospital[rows], patients[rows]]), axis=1)
+    hospitals, counts = np.unique(pairs[0], return_counts=True)
+    return rows[np.isin(hospital[rows], hospitals[counts >= LEAST])]
+
+
+def _linear() -> Any:
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedGroupKFold, cross_val_predict
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    return make_pipeline(
+        StandardScaler(), LogisticRegression(max_iter=2000, class_weight="balanced")
+    )
+
+
+def _measured(
+    classifier: Any, table: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int
+) -> Interval | None:
     hospitals = np.unique(hospital)
     folds = min([FOLDS, *(len(np.unique(units[hospital == k])) for k in hospitals)])
     if folds < 2 or len(hospitals) < 2:
         return None
+    right = _right(classifier, folds, table, hospital, units, seed)
+    return with_interval(_balanced(right, hospital, _weights(units, seed)))
+
+
+def _right(
+    classifier: Any,
+    folds: int,
+    table: np.ndarray,
+    hospital: np.ndarray,
+    units: np.ndarray,
+    seed: int,
+) -> np.ndarray:
+    """Hospitals that are named rightly by a classifier that saw none of the patient's images: bool [N]."""
+    from sklearn.model_selection import StratifiedGroupKFold, cross_val_predict
+
     split = StratifiedGroupKFold(
         folds, shuffle=True, random_state=derive("which hospital", seed) % 2**32
     )
-    model = make_pipeline(
-        StandardScaler(), LogisticRegression(max_iter=2000, class_weight="balanced")
-    )
-    right = cross_val_predict(model, table, hospital, groups=units, cv=split) == hospital  # [N]
-    weights = np.concatenate(
-        [np.ones((1, len(units)), np.int16), draw(units, RESAMPLES, seed)]
-    )  # [B + 1, N]
-    with np.errstate(invalid="ignore"):
-        recalls = [
-            weights @ (right & (hospital == k)) / (weights @ (hospital == k)) for k in hospitals
-        ]
-    return with_interval(np.mean(recalls, axis=0))
+    return cross_val_predict(classifier, table, hospital, groups=units, cv=split) == hospital
+
+
+def _weights(units: np.ndarray, seed: int) -> np.ndarray:
+    """The weight of each image: one, then its count in each resample of the patients: int16 [B + 1, N]."""
+    once = np.ones((1, len(units)), np.int16)
+    return np.concatenate([once, draw(units, RESAMPLES, seed)])
+
+
+def _balanced(right: np.ndarray, hospital: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The mean share of right ones over hospitals, under each set of weights: [B + 1]."""
+    recalls = []
+    for k in np.unique(hospital):
+        images = weights @ (hospital == k)
+        with np.errstate(invalid="ignore"):
+            recalls.append(weights @ (right & (hospital == k)) / images)
+    return np.mean(recalls, axis=0)

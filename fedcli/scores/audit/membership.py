@@ -11,6 +11,11 @@ probability of the label, shadow models that were not trained on x, and in the o
 With few shadow models sigma is the same for all images, as the paper advises; ours is that the variance of a mean over
 n of them is added, sigma^2 (1 + 1/n), without which images with few models would stand out by chance.
 
+Training images of other classes than the held-out ones are found by their class alone. Two numbers tell this apart from
+membership: the AUC of the mean score of held-out images of the class in place of the image's own; and the AUC where the
+held-out images of each class weigh as much as its training images, which is a half where the score depends on the class
+alone.
+
 What differential privacy allows is Kairouz, Oh and Viswanath, ICML 2015, arXiv 1311.0776, Theorem 2.1:
 TPR <= exp(epsilon) FPR + delta and 1 - FPR <= exp(epsilon) (1 - TPR) + delta.
 """
@@ -25,28 +30,73 @@ from ..statistics.bootstrap import draw, interval
 RATES = 0.01, 0.001  # of false positives
 RESAMPLES = 1000  # of the patients
 LEAST = 2  # shadow models that an image needs
+EQUAL_MIX, ALONE = "auc at equal class mix", "auc by class"
 AT_ONCE = 2**21  # weights of images at a time
 Interval = dict[str, float | None]  # value, and low and high of its 95 % interval
 
 
 def attack(
-    score: np.ndarray, member: np.ndarray, units: np.ndarray, threshold: float | None, seed: int
+    score: np.ndarray,
+    member: np.ndarray,
+    classes: np.ndarray,
+    units: np.ndarray,
+    threshold: float | None,
+    seed: int,
 ) -> dict:
     """Numbers of an attack, with intervals over patients.
 
-    score: [N], high for likely members. member: bool [N]. units: [N], patients. threshold: the score of a member on
-    average, for the advantage; None without.
+    score: [N], high for likely members. member: bool [N]. classes: int [N]. units: [N], patients. threshold: the score
+    of a member on average, for the advantage; None without.
     """
     weights = np.concatenate(
         [np.ones((1, len(score)), np.int16), draw(units, RESAMPLES, seed)]
     )  # [B + 1, N]
+    means = by_class(score, member, classes)
     step = max(1, AT_ONCE // len(score))
-    parts = [
-        roc(score, member, weights[at : at + step], threshold)
-        for at in range(0, len(weights), step)
-    ]
+    parts = []
+    for start in range(0, len(weights), step):
+        piece = weights[start : start + step]
+        numbers = roc(score, member, piece, threshold)
+        numbers[EQUAL_MIX] = auc_at_equal_mix(score, member, classes, piece)
+        numbers[ALONE] = roc(means, member, piece, None)["auc"]
+        parts.append(numbers)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return {name: with_interval(column) for name, column in columns.items()}
+
+
+def by_class(score: np.ndarray, member: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The mean score of the held-out images of each image's class, or of its members where none is held out: [N]."""
+    means = np.empty(len(score))
+    for one_class in np.unique(classes):
+        images = classes == one_class
+        held_out = images & ~member
+        means[images] = score[held_out if held_out.any() else images].mean()
+    return means
+
+
+def auc_at_equal_mix(
+    score: np.ndarray, member: np.ndarray, classes: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The AUC where the held-out images of each class weigh as much as its members, under each set of weights: [b].
+
+    classes: int [N]. weights: [b, N]. A class without members or without held-out images takes no part; NaN without
+    a class that has both.
+    """
+    members = weights * member.astype(float)  # [b, N]
+    held_out = weights * (~member).astype(float)  # [b, N]
+    for one_class in np.unique(classes):
+        images = classes == one_class
+        total = members[:, images].sum(1, keepdims=True)  # [b, 1]
+        total_held_out = held_out[:, images].sum(1, keepdims=True)
+        held_out[:, images] *= total / np.maximum(total_held_out, 1)
+        members[:, images] *= total_held_out > 0
+    order = np.argsort(score, kind="stable")
+    starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))  # of each score that occurs
+    hits = np.add.reduceat(members[:, order], starts, 1)  # [b, T]
+    alarms = np.add.reduceat(held_out[:, order], starts, 1)
+    below = np.cumsum(alarms, 1) - alarms / 2  # ties count half
+    with np.errstate(invalid="ignore"):
+        return (hits * below).sum(1) / (hits.sum(1) * alarms.sum(1))
 
 
 def with_interval(column: np.ndarray) -> Interval:

@@ -1,0 +1,321 @@
+"""How much of an audit the classes alone explain: hospitals, membership and gradients, against numbers by hand."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedcli.reporting.page import leakage
+from fedcli.scores.audit import audited, inversion
+from fedcli.scores.audit.audited import LOCAL_BATCH, SKETCHED
+from fedcli.scores.audit.hospital import by_class, probe, within_classes
+from fedcli.scores.audit.membership import (
+    ALONE,
+    EQUAL_MIX,
+    allowed,
+    attack,
+    auc_at_equal_mix,
+    roc,
+)
+from fedcli.scores.audit.membership import by_class as class_means
+
+PATIENTS = 60  # of each of two hospitals
+HOSPITAL = np.repeat([0, 1], PATIENTS)
+UNITS = np.arange(2 * PATIENTS)
+ILL = np.concatenate([np.arange(PATIENTS) < 45, np.arange(PATIENTS) < 15]) * 1  # 75 % and 25 %
+
+
+def ones(count):
+    return np.ones((1, count), np.int16)
+
+
+def answers(mark=0.0):
+    """Answers that depend on the class alone, or on a mark of the hospital's scanner as well."""
+    noise = np.random.default_rng(0).normal(size=(2 * PATIENTS, 2))
+    return np.eye(2)[ILL] * 4 + noise + mark * HOSPITAL[:, None] * [1, -1]
+
+
+def row(table):
+    """The row of the probe on these answers."""
+    probed = audited.Probed(table, np.eye(2, dtype=int)[ILL], HOSPITAL, UNITS)
+    return next(audited._probed("answers", probed, probed, 0))
+
+
+def test_hospitals_that_differ_only_in_their_case_mix_reveal_no_more_than_that():
+    mixed = row(answers())
+    assert mixed["by_class"]["value"] == 0.75  # 45 of 60 ill at one, 45 of 60 well at the other
+    assert mixed["accuracy"]["low"] > mixed["chance"] == 0.5  # better than by chance, by class
+    within = mixed["within"]
+    assert within["count"] == 120 and within["classes"] == 2 and within["chance"] == 0.5
+    assert within["accuracy"]["low"] < 0.5
+    assert "do not reveal significantly more than the case mix" in leakage._hospital(mixed)
+
+
+def test_hospitals_with_a_mark_of_their_scanners_reveal_more_than_the_case_mix():
+    marked = row(answers(mark=5.0))
+    assert marked["by_class"]["value"] == 0.75
+    assert marked["within"]["accuracy"]["value"] > 0.95
+    sentence = leakage._hospital(marked)
+    assert "where chance is 50.0 %: they reveal more than the case mix" in sentence
+
+
+def test_classes_that_no_two_hospitals_share_leave_the_question_open():
+    of_one = within_classes(answers(), HOSPITAL, HOSPITAL, UNITS, seed=0)
+    assert of_one is None
+    interval = {"value": 0.8, "low": 0.7, "high": 0.9}
+    unknown = {"of": "answers", "accuracy": interval, "by_class": interval, "within": None}
+    assert leakage._hospital(unknown) == (
+        "From answers the hospital is recognised in 80.0 (70.0 to 90.0) %, by class alone in 80.0 (70.0 to 90.0) %; "
+        "too few are of one class to tell whether they reveal more than the case mix"
+    )
+
+
+def test_a_class_counts_at_hospitals_with_five_patients_of_it():
+    classes = np.repeat([0, 0, 0, 1, 1], [10, 10, 8, 10, 9])
+    hospital = np.repeat([0, 1, 2, 0, 1], [10, 10, 8, 10, 9])
+    units = np.concatenate([np.arange(20), [20, 21, 22, 23] * 2, np.arange(24, 43)])
+    table = np.random.default_rng(1).normal(size=(47, 2))
+    within = within_classes(table, classes, hospital, units, seed=0)
+    assert within["count"] == 39  # without the third hospital's eight images of four patients
+    assert within["classes"] == 2 and within["chance"] == 0.5
+    units[24] = 60  # now of five patients
+    within = within_classes(table, classes, hospital, units, seed=0)
+    assert within["count"] == 47
+    assert within["chance"] == pytest.approx((28 / 3 + 19 / 2) / 47)
+
+
+def test_a_batch_is_named_by_its_classes():
+    counts = np.array([[6, 2], [7, 1], [6, 2], [1, 7], [2, 6], [1, 7]])
+    named = by_class(counts, np.array([0, 0, 0, 1, 1, 1]), np.arange(6), seed=0)
+    assert named["value"] == 1.0
+
+
+def test_no_patient_is_in_two_folds_of_the_probe():
+    """Each patient's images have features of their own, and the hospitals are alike."""
+    random = np.random.default_rng(3)
+    units = np.repeat(np.arange(40), 6)
+    features = random.normal(size=(40, 30))[units] + random.normal(size=(240, 30)) / 100
+    hospital = units % 2
+    accuracy = probe(features, hospital, units, seed=0)
+    assert accuracy["value"] < 0.7  # 1.0 with images of a patient in two folds
+    assert (
+        within_classes(features, np.zeros(240, int), hospital, units, 0)["accuracy"]["value"]
+        == (accuracy["value"])
+    )
+
+
+def test_held_out_images_of_a_class_weigh_as_much_as_its_members():
+    member = np.array([1, 1, 0, 1, 0, 0, 0], bool)
+    classes = np.array([0, 0, 0, 1, 1, 1, 2])
+    score = np.array([3.0, 1.0, 2.0, 9.0, 8.0, 9.0, 0.0])
+    # class 0: one held-out image of weight 2; class 1: two of weight 1/2; nobody is a member of class 2
+    right = 1 * 2 + 0 + (2 + 0.5 + 0.25)
+    assert auc_at_equal_mix(score, member, classes, ones(7)) == pytest.approx([right / (3 * 3)])
+    without_last = np.array([[2, 1, 1, 1, 1, 0, 5]])  # the first twice: 3 and 1 of class 0 and 1
+    right = 2 * 3 + 0 + (3 + 1)
+    assert auc_at_equal_mix(score, member, classes, without_last) == pytest.approx([right / 16])
+    assert np.isnan(auc_at_equal_mix(score, member, np.arange(7), ones(7))).all()
+
+
+def test_at_an_equal_mix_of_classes_the_auc_is_the_plain_one():
+    random = np.random.default_rng(6)
+    member = np.arange(60) % 3 > 0
+    classes = np.arange(60) // 3 % 2
+    score = random.integers(0, 9, 60) * 1.0
+    plain = roc(score, member, ones(60), None)["auc"]
+    assert auc_at_equal_mix(score, member, classes, ones(60)) == pytest.approx(plain)
+
+
+def test_an_attack_by_class_alone_has_the_mean_of_the_held_out_images():
+    classes = np.array([0, 0, 0, 1, 1, 2])
+    member = np.array([1, 0, 0, 1, 0, 1], bool)
+    score = np.array([9.0, 1.0, 3.0, 9.0, 5.0, 7.0])
+    means = class_means(score, member, classes)
+    assert means.tolist() == [2, 2, 2, 5, 5, 7]  # of class 2 no image is held out
+    numbers = attack(score, member, classes, np.arange(6), None, seed=0)
+    # three members by three held out: 7 above 2, 2 and 5; 5 above 2 and 2, with 5; 2 with 2 and 2
+    assert numbers[ALONE]["value"] == pytest.approx((3 + 2.5 + 1) / 9)
+
+
+def test_membership_by_the_mix_of_classes_is_not_membership_within_classes():
+    """Losses that depend on the class alone, and training images that are of other classes."""
+    random = np.random.default_rng(4)
+    member = np.arange(400) < 200
+    classes = (random.random(400) < np.where(member, 0.8, 0.2)) * 1
+    numbers = attack(classes + random.normal(size=400), member, classes, UNITS_400, None, seed=0)
+    assert numbers["auc"]["low"] > 0.5 and numbers[ALONE]["low"] > 0.7
+    assert numbers[EQUAL_MIX]["low"] < 0.5 < numbers[EQUAL_MIX]["high"]
+    sentence = leakage._membership(numbers)
+    assert sentence.startswith("training images differ from held-out ones, AUC ")
+    assert sentence.endswith("not significantly more than the mix of classes reveals")
+    learned = attack(member + random.normal(size=400), member, classes, UNITS_400, None, seed=0)
+    assert leakage._membership(learned).endswith(", more than the mix of classes reveals")
+
+
+UNITS_400 = np.arange(400)
+
+
+def test_rebuilt_images_are_compared_with_the_mean_image_of_their_class_too():
+    inverted = {"blind": [10.0, 12.0, 9.0], "blind_by_class": [15.0, 11.0, 9.0]}
+    assert leakage._inversion([14.0, 13.0, 9.0], inverted) == (
+        "1 of 3 rebuilt images nearer to their originals than the mean image and the mean image of their class"
+    )
+    older = leakage._inversion([14.0, 13.0, 9.0], {"blind": [10.0, 12.0, 9.0]})
+    assert older == "2 of 3 rebuilt images nearer to their originals than the mean image"
+
+
+def test_mean_images_of_all_and_of_each_class():
+    pixels = torch.tensor([0.0, 0.5, 1.0])[:, None, None, None].expand(3, 1, 2, 2)
+    x = audited.transforms.normalised(pixels)
+    whole = [(x, [0, 1, 1])]
+    split = [(x[:2], [0, 1]), (x[2:], [1])]
+    for batches in (whole, split):
+        shown = [SimpleNamespace(x=images, y=torch.tensor(y)) for images, y in batches]
+        means = audited._mean_images(SimpleNamespace(in_order=lambda shown=shown: shown))
+        assert sorted(means) == ["0", "1", "all"]
+        assert means["all"] == pytest.approx(0.5, abs=1e-6)
+        assert means["0"] == pytest.approx(0, abs=1e-6)
+        assert means["1"] == pytest.approx(0.75, abs=1e-6)
+
+
+def test_several_labels_of_an_image_count_as_one_class():
+    assert audited.classes_of(np.array([2, 0, 2])).tolist() == [1, 0, 1]
+    assert audited.classes_of(np.array([[0, 1], [1, 1], [0, 1]])).tolist() == [0, 1, 0]
+
+
+def test_batches_of_one_class_are_whole():
+    classes = np.repeat([0, 1], [LOCAL_BATCH + 2, 2 * LOCAL_BATCH - 1])
+    order = np.random.default_rng(0).permutation(len(classes))
+    batches = audited._batches(order, classes)
+    assert [set(classes[batch]) for batch in batches] == [{0}, {1}]
+    assert all(len(set(batch)) == LOCAL_BATCH for batch in batches)
+    assert SKETCHED > LOCAL_BATCH
+
+
+def older_audit():
+    interval = {"value": 0.3, "low": 0.2, "high": 0.4}
+    row = {"of": "answers", "count": 9, "hospitals": 4, "accuracy": interval, "chance": 0.25}
+    return {"membership": [], "hospital": [row], "inversion": None, "shared_tests": False}
+
+
+def test_an_older_audit_is_printed_without_a_verdict_on_the_case_mix():
+    (table,) = leakage.tables(older_audit())
+    assert [cell.text for cell in table.rows[0]] == [
+        *("answers", "4", "9", "30.0 (20.0 to 40.0)", "-", "25.0", "-", "-")
+    ]
+    (sentence,) = leakage.sentences(older_audit())
+    assert sentence.endswith("case mix: audit the run again")
+    assert "chance" not in sentence
+
+
+def test_the_table_of_the_probe_has_the_class_alone_and_the_numbers_within_a_class():
+    interval = {"value": 0.3, "low": 0.2, "high": 0.4}
+    within = {"count": 8, "classes": 2, "accuracy": interval, "chance": 1 / 3}
+    audit = older_audit()
+    audit["hospital"][0] |= {"by_class": interval, "within": within}
+    (table,) = leakage.tables(audit)
+    shown = dict(zip([column.name for column in table.columns], table.rows[0], strict=True))
+    assert shown["by class alone"].text == shown["within a class"].text == "30.0 (20.0 to 40.0)"
+    assert shown["chance"].text == "25.0" and shown["chance within a class"].text == "33.3"
+
+
+# the formulas of the attacks, by hand
+
+
+def test_the_distance_of_two_gradients_is_one_minus_their_cosine():
+    first, second = torch.tensor([3.0, 4.0]), torch.tensor([10.0, 0.0])
+    assert inversion._distance(first, second).item() == pytest.approx(1 - 0.6)
+    assert inversion._distance(first, 7 * first).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_the_variation_of_an_image_is_the_mean_step_along_both_sides():
+    image = torch.tensor([[[[0.0, 1.0], [3.0, 7.0]]]])
+    assert inversion._variation(image).item() == (1 + 4) / 2 + (3 + 6) / 2
+
+
+def sent_gradient(monkeypatch, privacy, each_loss):
+    """What is sent of a network of one weight vector [2] whose losses have these gradients [B, 2]."""
+    net = nn.Module()
+    net.weight = nn.Parameter(torch.zeros(4000))
+    gradients = torch.zeros(len(each_loss), 4000)
+    gradients[:, :2] = torch.tensor(each_loss)
+    body = {"privacy": privacy} if privacy else {}
+    run = SimpleNamespace(
+        manifest=SimpleNamespace(body=body), layout=SimpleNamespace(weights={"weight"})
+    )
+    shard = SimpleNamespace(batch=lambda at: SimpleNamespace(x=None))
+    monkeypatch.setattr(inversion, "_losses", lambda *_: gradients @ net.weight)
+    return inversion.sent(run, net, shard, torch.arange(len(each_loss)), 0)
+
+
+def test_the_sent_gradient_of_a_private_run_is_cut_and_its_noise_is_in_units_of_the_clip(
+    monkeypatch,
+):
+    losses = [[30.0, 40.0], [0.0, 1.0]]
+    plain = sent_gradient(monkeypatch, None, losses)
+    assert plain[:3].tolist() == [15.0, 20.5, 0.0]
+    quiet = {"clip": 5.0, "noise": 0.0}
+    of_images = sent_gradient(monkeypatch, {**quiet, "of": "image"}, losses)
+    assert of_images[:3].tolist() == [3.0, 4.0 + 1.0, 0.0]  # the second is shorter than the clip
+    whole = sent_gradient(monkeypatch, quiet, losses)
+    assert whole[:2].tolist() == pytest.approx(
+        [5 * 15 / math.hypot(15, 20.5), 5 * 20.5 / math.hypot(15, 20.5)]
+    )
+    short = sent_gradient(monkeypatch, quiet, [[0.3, 0.4]])
+    assert short[:2].tolist() == pytest.approx([3.0, 4.0])  # as long as the clip
+    for of in ("image", "client"):
+        noisy = sent_gradient(monkeypatch, {"clip": 5.0, "noise": 2.0, "of": of}, losses)
+        assert noisy[2:].std().item() == pytest.approx(10, rel=0.05)
+
+
+def test_the_confidence_in_a_label_is_the_logit_of_its_probability():
+    logits = np.log(np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], np.float32))
+    confidence = audited._confidence(logits, np.array([0, 1]))
+    assert confidence == pytest.approx([math.log(0.5 / 0.5), math.log(0.8 / 0.2)], abs=1e-6)
+    assert audited._confidence(logits, np.array([2, 0])) == pytest.approx(
+        [math.log(0.2 / 0.8), math.log(0.1 / 0.9)], abs=1e-6
+    )
+
+
+def test_the_advantage_is_at_the_mean_score_of_the_training_images():
+    score = np.array([-1.0, -3.0, -2.5, -9.0, -9.0])
+    member = np.array([1, 1, 0, 0, 0], bool)
+    images = SimpleNamespace(
+        once=np.ones(5, bool),
+        client=np.zeros(5, int),
+        member=member,
+        classes=np.zeros(5, int),
+        units=np.arange(5),
+        groups={},
+    )
+    run = SimpleNamespace(
+        data=SimpleNamespace(roster=["a"], attributes={}), manifest=SimpleNamespace(body={})
+    )
+    scores = {audited.LOSS: (np.ones(5, bool), score)}
+    everyone, client = audited._membership(run, images, scores, 0)
+    assert everyone["numbers"] == client["numbers"]
+    # the mean of members is -2, above which lies one of two members; that of all is -4.9
+    assert everyone["numbers"]["advantage"]["value"] == 0.5 - 0.0
+
+
+def test_the_second_line_of_the_bound_on_true_positives():
+    """1 - FPR <= e^epsilon (1 - TPR) + delta."""
+    eight = allowed(8, 0)
+    assert eight["tpr 0.01"] == pytest.approx(1 - 0.99 / math.exp(8))
+    assert eight["tpr 0.001"] == pytest.approx(1 - 0.999 / math.exp(8))
+    with_delta = allowed(8, 0.05)
+    assert with_delta["tpr 0.01"] == pytest.approx(1 - (1 - 0.05 - 0.01) / math.exp(8))
+
+
+def test_true_positives_are_at_the_lowest_threshold_with_so_few_false_ones():
+    """Two of 200 held-out images are above 5.5 and one above 7.5; the next threshold has three."""
+    held_out = np.concatenate([[9.0, 6.0, 2.0], np.full(197, -9.0)])
+    members = np.array([8.0, 7.0, 5.0, 4.0, 1.0])
+    score = np.concatenate([members, held_out])
+    member = np.arange(205) < 5
+    rates = roc(score, member, ones(205), None)
+    assert rates["tpr 0.01"] == [4 / 5]
+    assert "tpr 0.001" not in rates  # 200 held-out images say nothing of one in a thousand
