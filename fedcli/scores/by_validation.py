@@ -32,7 +32,8 @@ def candidates(run: Run, groupings: Groupings) -> list[Candidate]:
     names = {name: values for name, (_, values) in groupings.items()}
     kept: dict[int, int | str] = {best["round"]: BEST} | {round: round for round in run.rounds}
     return [
-        _candidate(r, validation(run, names, round=kept[r]), best["metric"]) for r in sorted(kept)
+        _candidate(r, validation(run, names, kept_round=kept[r]), best["metric"])
+        for r in sorted(kept)
     ]
 
 

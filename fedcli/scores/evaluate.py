@@ -28,10 +28,10 @@ from ..options import path_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
 from ..runs.initial import is_at_sites
-from . import by_validation, cross_site, external, severities
-from .answering import Panel, panel, predictions, who_answers
+from . import by_validation, external, severities
+from .answering import Panel, check_cross_site, cross_site, panel, predictions, who_answers
 from .clinical import points as clinical
-from .clinical.shape import positives
+from .clinical_shape import positives
 from .deploy import adaptation
 from .evaluation_options import EvaluateOptions
 from .existing import asked
@@ -73,7 +73,7 @@ def evaluate(run_path: Path, options: EvaluateOptions = PLAIN) -> Path:
     tests = external.asked(path, on, classes, everything=options.all_images)
     wanted = severities.asked(options.corrupt, options.severity, path)
     if options.cross_site:
-        cross_site.check(path)
+        check_cross_site(path)
     if options.choose:
         by_validation.check(path)
     recorded, default = asked(path, options, wanted, tests)
@@ -125,7 +125,7 @@ def _build(
     if has_personal_models(run) and not trains_alone(run):
         table |= _personal(run, images)
     if options.cross_site:
-        table |= cross_site.lines(run, images)
+        table |= cross_site(run, images)
     several = images.y.ndim == 2
     trained_on = _trained_on(run)
     with_shots = not (other or several)

@@ -10,8 +10,8 @@ from ..errors import FedcliError, HashError, UsageError, nearest
 from ..io.locks import remove_abandoned
 from ..labels import is_multi_label
 from . import own_metrics
-from .clinical.shape import check as check_clinical
-from .clinical.shape import select
+from .clinical_shape import check as check_clinical
+from .clinical_shape import select
 from .evaluation_options import EvaluateOptions
 from .groups import CROSS
 from .shots import thresholds

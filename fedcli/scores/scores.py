@@ -16,9 +16,8 @@ from ..errors import FedcliError
 from ..metrics import PARITY, better_low
 from ..metrics.task import ONE, SEVERAL
 from ..natural import by_size
-from . import table, views
+from . import clinical_shape, table, views
 from .choice import Candidate
-from .clinical import shape
 from .parts import (
     AVERAGE,
     MODELS,
@@ -171,7 +170,7 @@ class Scores:
     best: Chosen | None = None
     candidates: list[Candidate] = field(default_factory=list)
     external: External | None = None
-    clinical: dict[str, Any] | None = None  # of the shape in clinical/shape.py
+    clinical: dict[str, Any] | None = None  # of the shape in clinical_shape.py
     adapted: Adapted | None = None
     shots: Shots | None = None
     train_images: int = 0
@@ -198,7 +197,7 @@ class Scores:
             what = f"{path} does not have the shape of scores that this version writes ({error})"
             raise FedcliError(what, f"remove {path.parent} and evaluate the run again") from None
         if known.clinical:
-            shape.check(known.clinical, path)
+            clinical_shape.check(known.clinical, path)
         known.table.update(_in_reading_order(table.read(path.parent / table.FILE)))
         if not any(where == Where("clean", metric=where.metric) for where in known.table):
             raise FedcliError(

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...data import manifest
+from ..clinical_shape import POOLED, check, select
 from ..existing import evaluations
-from .shape import POOLED, check, select
 
 HERE = "corruption", "partition", "sites"  # manifests of a run's data
 DIGITS = 12  # of a sha256 in a text; files hold all of them

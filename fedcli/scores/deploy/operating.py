@@ -13,7 +13,7 @@ from ...runs.finished import Run
 from ...runs.initial import data_of
 from ..clinical import points as clinical
 from ..clinical.chosen import OperatingPoint, chosen_here, chosen_points
-from ..clinical.shape import positives
+from ..clinical_shape import positives
 
 
 def points(

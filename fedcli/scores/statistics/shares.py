@@ -1,0 +1,17 @@
+"""The interval of a share of images.
+
+Source: Wilson, JASA 22, 1927.
+"""
+
+Z = 1.959963984540054  # of a 95 % interval
+
+
+def wilson(count: int, total: int) -> tuple[float | None, float | None]:
+    """95 % interval of the share count / total; (None, None) where the total is 0."""
+    if not total:
+        return None, None
+    p = count / total
+    z = Z * Z / total
+    centre = (p + z / 2) / (1 + z)
+    half = Z / (1 + z) * (p * (1 - p) / total + z / (4 * total)) ** 0.5
+    return max(0.0, centre - half), min(1.0, centre + half)
