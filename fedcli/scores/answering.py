@@ -101,7 +101,7 @@ def panel(run: Run, client: str) -> Panel:
     trains_alone = runs.trains_alone(run)
     models = {"": False}
     if trains_alone:
-        # others answer in the run's one table where test images are divided and this client has none
+        # others answer in the run's table where test images are divided and this client has none
         models[""] = not has_part and runs.has_own_tests(run.data)
     elif runs.has_personal_models(run):
         models = {"": True, GLOBAL: False}

@@ -1,4 +1,4 @@
-"""One class against all others: curves, thresholds, calibration and decision curves of a score against 0/1 labels.
+"""One class against all others: curves, thresholds, calibration and decision curves.
 
 A score is the model's probability of the class. Everything here takes one column of scores [N] and
 one of labels [N], so it serves two classes, several (each against the rest) and several labels per
@@ -164,7 +164,10 @@ def reliability(score: Array, label: Array) -> list[tuple[float, float, int]]:
 
 
 def brier_parts(score: Array, label: Array) -> tuple[float, float, float] | None:
-    """Reliability (better low), resolution (better high) and uncertainty over reliability()'s bins."""
+    """Reliability (better low), resolution (better high) and uncertainty over reliability()'s bins.
+
+    None without an image.
+    """
     if not len(score):
         return None
     base = float(label.mean())

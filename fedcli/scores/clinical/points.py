@@ -1,4 +1,4 @@
-"""Operating points, calibration and conformal sets: what a clinic asks of a model beside how well it ranks.
+"""Operating points, calibration and conformal sets, beside how well a model ranks.
 
 Thresholds, temperature and quantiles are chosen on the clients' validation images, never on test
 images, and carried to the test images: from all clients together (pooled), from each client for its
@@ -96,7 +96,7 @@ class Seen:
         return Seen(chance, label, groupings, self.client[members], self.roster)
 
     def divided(self, choice: str) -> Grouping:
-        """The division that a choice of thresholds makes: each image's part [N], and their names."""
+        """The division that a choice of thresholds makes: each image's part [N], and the names."""
         if choice == CLIENT:
             return self.client, list(self.roster)
         return self.groupings[choice]
@@ -197,9 +197,9 @@ def validation(
     client: str | None = None,
     kept_round: int | str | None = None,
 ) -> Seen:
-    """The clients' validation images, by the global model, or each client's own where all trained alone.
+    """The clients' validation images by the global model.
 
-    values: attribute -> its groups; of the attributes that these images have. client: its images by
+    Where all trained alone they are by each client's own model. values: attribute -> its groups; of the attributes that these images have. client: its images by
     its own model. kept_round: default: the last.
     """
     clients = run.data.roster if client is None else [client]
@@ -375,7 +375,7 @@ def _calibration(logits: Array, images: Seen) -> tuple[float, float | None, floa
 
 
 def temperature(chosen: Seen) -> float:
-    """The number by which logits are divided so that the labels of validation images are most likely."""
+    """The divisor of logits that makes the labels of validation images most likely."""
     from scipy.optimize import minimize_scalar
 
     def loss(log_temperature: float) -> float:

@@ -1,4 +1,4 @@
-"""Power of a test set of this size, before anything is trained: widths of intervals and detectable gaps.
+"""Power of a test set before anything is trained: widths of intervals and detectable gaps.
 
 Of a share such as sensitivity: half the width of its 95 % Wilson interval, and the smallest
 difference between two groups that a two-sided test at 5 % finds with a power of 80 % (normal
