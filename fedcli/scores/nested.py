@@ -1,7 +1,7 @@
-"""All numbers of a run as one nested object, facts and views: for people's scripts, and for the places of recipes.
+"""All numbers of a run as one nested object, facts and views.
 
-A place is a path of keys, such as versions/clean/accuracy or
-groups/sex/clean/over_rounds/accuracy/gap.
+It is for people's scripts, and for the places of recipes. A place is a path of keys, such as
+versions/clean/accuracy or groups/sex/clean/over_rounds/accuracy/gap.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ ELSEWHERE = ("grouped", "best")  # facts that are placed by their numbers
 
 
 def nested(scores: Scores) -> Nested:
-    """Facts of scores.json, with the numbers of its table and what follows from them in their places."""
+    """Facts of scores.json, with the numbers of its table and what follows from them."""
     facts = scores.facts()
     whole: Nested = {}
     for key, value in facts.items():

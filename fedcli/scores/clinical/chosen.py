@@ -1,7 +1,7 @@
 """Thresholds that finished evaluations of a run chose, each with the data whose validation images chose it.
 
-A run that was trained at sites has no validation images of its own: `evaluate --on` takes those of one site, and its
-thresholds are for that site's data alone.
+A run that was trained at sites has no validation images of its own: `evaluate --on` takes those of
+one site, and its thresholds are for that site's data alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,8 @@ DIGITS = 12  # of a sha256 in a text; files hold all of them
 class OperatingPoint:
     """An image is called `positive` where its probability of it is at least the threshold.
 
-    images: validation images that the threshold was chosen on. data, sha256: name and hash of the data they are from.
+    images: validation images that the threshold was chosen on. data, sha256: name and hash of the
+    data they are from.
     """
 
     positive: str
@@ -82,8 +83,8 @@ def chosen_points(run: Path) -> list[OperatingPoint]:
 def chosen_on(run: Path, external: Mapping[str, Any] | None) -> tuple[str, str]:
     """Name and hash of the data whose validation images choose thresholds.
 
-    external: of the scores, the other test images that were asked for. Those of a run that was trained at sites have
-    the validation images too; other runs have their own.
+    external: of the scores, the other test images that were asked for. Those of a run that was
+    trained at sites have the validation images too; other runs have their own.
     """
     path = manifest.parent(run, *HERE)
     assert path is not None  # every run names its data

@@ -199,8 +199,9 @@ def validation(
 ) -> Seen:
     """The clients' validation images by the global model.
 
-    Where all trained alone they are by each client's own model. values: attribute -> its groups; of the attributes that these images have. client: its images by
-    its own model. kept_round: default: the last.
+    Where all trained alone they are by each client's own model. values: attribute -> its groups; of
+    the attributes that these images have. client: its images by its own model. kept_round: default:
+    the last.
     """
     clients = run.data.roster if client is None else [client]
     shards = {}

@@ -4,11 +4,11 @@ A resample is a weight of each image, a patient who is left out a weight of zero
 scores both.
 
 Source: the bootstrap and its percentile interval are Efron and Tibshirani, An Introduction to the
-Bootstrap, 1993, chapters 6 and 13, with whole patients drawn (Davison and Hinkley, Bootstrap Methods
-and their Application, 1997, section 3.8). The bias-corrected and accelerated (BCa) interval is
-Efron, Better bootstrap confidence intervals, JASA 82, 1987, and chapter 14 of the book: z0 counts
-ties half; the acceleration is of scores without one patient each. Where all resamples lie on one
-side of the score z0 is infinite, and the percentile interval stands.
+Bootstrap, 1993, chapters 6 and 13, with whole patients drawn (Davison and Hinkley, Bootstrap
+Methods and their Application, 1997, section 3.8). The bias-corrected and accelerated (BCa) interval
+is Efron, Better bootstrap confidence intervals, JASA 82, 1987, and chapter 14 of the book: z0
+counts ties half; the acceleration is of scores without one patient each. Where all resamples lie on
+one side of the score z0 is infinite, and the percentile interval stands.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,10 +1,10 @@
 """Tests of whether two models differ: over images, seeds and folds.
 
 Source: the AUC test is DeLong, DeLong and Clarke-Pearson, Biometrics 44, 1988, in the midrank form
-of Sun and Xu, IEEE Signal Processing Letters 21, 2014; McNemar, Psychometrika 12, 1947, in its exact
-form; Wilcoxon, Biometrics Bulletin 1, 1945; Holm, Scandinavian Journal of Statistics 6, 1979; the
-corrected t test over folds is Nadeau and Bengio, Machine Learning 52, 2003, section 3. A p that has
-no meaning is None, never NaN.
+of Sun and Xu, IEEE Signal Processing Letters 21, 2014; McNemar, Psychometrika 12, 1947, in its
+exact form; Wilcoxon, Biometrics Bulletin 1, 1945; Holm, Scandinavian Journal of Statistics 6, 1979;
+the corrected t test over folds is Nadeau and Bengio, Machine Learning 52, 2003, section 3. A p that
+has no meaning is None, never NaN.
 
 What varies differs: DeLong and McNemar, as the bootstrap of bootstrap.py, ask what other test
 patients would have given to these very models; the tests over seeds ask what other trainings would
@@ -50,8 +50,9 @@ class DeLong:
 def delong(score_a: Array, score_b: Array, y: Array) -> DeLong:
     """Test of whether two AUCs on the same images differ.
 
-    score_a, score_b: of the positive class [N]. y: [N] of 0 and 1. Images count as independent: where patients have several, the standard errors are too small.
-    Raises FedcliError where a class has fewer than two images, or a score is NaN.
+    score_a, score_b: of the positive class [N]. y: [N] of 0 and 1. Images count as independent:
+    where patients have several, the standard errors are too small. Raises FedcliError where a class
+    has fewer than two images, or a score is NaN.
     """
     # here and below: it takes a sixth of a second, for which few commands need it
     from scipy.special import ndtr
@@ -123,7 +124,8 @@ class McNemar:
 def mcnemar(right_a: Array, right_b: Array) -> McNemar:
     """McNemar's exact test on right [N] of two models.
 
-    It asks whether each is right on half of the images on which they differ. Images count as independent: where patients have several, p is too small.
+    It asks whether each is right on half of the images on which they differ. Images count as
+    independent: where patients have several, p is too small.
     """
     from scipy.special import bdtr
 
@@ -139,8 +141,9 @@ def mcnemar(right_a: Array, right_b: Array) -> McNemar:
 class PairTest:
     """A test over pairs of numbers, b against a.
 
-    difference: mean of b - a; statistic: t, or the signed rank sum of the rises; p: two-sided, None where it has no
-    meaning; floor: the smallest p that this many pairs can give, 0 where there is none.
+    difference: mean of b - a; statistic: t, or the signed rank sum of the rises; p: two-sided, None
+    where it has no meaning; floor: the smallest p that this many pairs can give, 0 where there is
+    none.
     """
 
     pairs: int
@@ -242,8 +245,9 @@ def holm(ps: list[float | None]) -> list[float | None]:
 class OverSeeds:
     """One metric over runs that differ in the seed alone.
 
-    mean: of the runs' means. std_pooled: population std (ddof 0) over all rounds of all runs, as papers that print one
-    spread for both. std_runs: sample std (ddof 1) of the runs' means, None for one run.
+    mean: of the runs' means. std_pooled: population std (ddof 0) over all rounds of all runs, as
+    papers that print one spread for both. std_runs: sample std (ddof 1) of the runs' means, None
+    for one run.
     """
 
     mean: float | None

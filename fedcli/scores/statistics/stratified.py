@@ -1,21 +1,20 @@
 """A gap between two groups at the same distribution of something else, such as of image quality.
 
 Source: direct standardisation over strata, with what a difference between two rates loses by it:
-Kitagawa, "Components of a difference between two rates", JASA 50, 1955. Images of group g in stratum
-s get the weight
+Kitagawa, "Components of a difference between two rates", JASA 50, 1955. Images of group g in
+stratum s get the weight
 
     w = (n_s / n) / (n_gs / n_g)        n: images of any known group, n_g: of g, n_gs: of g in s
 
 so that strata have the same shares in both groups as in all test images. Every metric is a function
 of weighted images and so has a standardised form. Strata without an image of both groups are left
 out. In a resample of the patients (bootstrap.py) weights are made anew. The gap that is left, and
-what it lost, have percentile intervals.
-How we differ: the two groups are the best and the worst of the metric over all kept rounds, and stay
-so in resamples, so that the interval of the gap itself lies too high: of five equal groups it
-excludes 0 in about a third of cases. Chosen anew in each resample the gap would be above 0 in all of
-them.
-Within a stratum quality may still differ, and what else differs between groups, such as their
-classes, is not held equal: the part that is explained is an association, no effect.
+what it lost, have percentile intervals. How we differ: the two groups are the best and the worst of
+the metric over all kept rounds, and stay so in resamples, so that the interval of the gap itself
+lies too high: of five equal groups it excludes 0 in about a third of cases. Chosen anew in each
+resample the gap would be above 0 in all of them. Within a stratum quality may still differ, and
+what else differs between groups, such as their classes, is not held equal: the part that is
+explained is an association, no effect.
 """
 
 from collections.abc import Sequence
@@ -40,7 +39,8 @@ Models = Sequence[metrics.Plan]  # of the images of one group
 class Explained:
     """The gap between two groups as it is, at the same distribution, and the difference of both.
 
-    All are on the 0..1 scale. left_out: images of the two in strata that one of them has no image of.
+    All are on the 0..1 scale. left_out: images of the two in strata that one of them has no image
+    of.
     """
 
     better: str
