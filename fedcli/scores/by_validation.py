@@ -1,4 +1,4 @@
-"""The models that a run keeps, on its clients' validation images, and which of them a rule takes."""
+"""The models that a run keeps, on its clients' validation images, and a rule's choice of one."""
 
 from pathlib import Path
 from typing import Any

@@ -1,11 +1,12 @@
-"""The round whose model is taken, by a rule on the clients' validation images; test images choose nothing.
+"""The round whose model is taken, by a rule on the clients' validation images.
 
-Candidates are the models that a run keeps: those of the last rounds, and the one that was best
-while it trained. With m(r) the score of round r on all validation images and m_g(r) on those of
-group g, of every attribute asked for:
+Test images choose nothing. Candidates are the models that a run keeps: those of the last rounds,
+and the one that was best while it trained. With m(r) the score of round r on all validation images
+and m_g(r) on those of group g, of every attribute asked for:
 
     overall      the largest m(r)
-    worst-group  the largest min_g m_g(r): the min-max point of the Pareto front of the groups' scores
+    worst-group  the largest min_g m_g(r): the min-max point of the Pareto front of the groups'
+                 scores
     dto          the smallest distance to the utopia point, sqrt(sum_g (max_s m_g(s) - m_g(r))^2)
 
 Of equals the larger m(r), then the earlier round.
@@ -108,6 +109,6 @@ def chosen(candidates: Sequence[Candidate], rule: str) -> int | None:
 
 
 def _largest(numbers: dict[int, float], indices: list[int]) -> list[int]:
-    """Those indices whose number is the largest but for rounding."""
+    """The indices whose number is the largest but for rounding."""
     limit = max((numbers[index] for index in indices), default=0.0)
     return [index for index in indices if apart(numbers[index], limit) == 0]
