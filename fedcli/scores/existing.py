@@ -73,7 +73,7 @@ def existing(run_path: Path, options: EvaluateOptions) -> Path | None:
 
 
 def evaluations(folder: Path) -> Iterator[tuple[Path, manifest.Manifest]]:
-    """Every scores.json in a folder of evaluations; one that cannot be read is named and left out."""
+    """Every scores.json in a folder of evaluations; one that cannot be read is left out."""
     for path in sorted(folder.glob("*/scores.json")):
         try:
             scores = manifest.read(path, "scores")
