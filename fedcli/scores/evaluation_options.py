@@ -128,19 +128,22 @@ class EvaluateOptions(Options):
     @property
     def more(self) -> dict[str, Any]:
         """Options that scores.json records as they are, where they are given."""
-        made: dict[str, Any] = {"cross_site": True} if self.cross_site else {}
-        made |= {"choose": self.choose} if self.choose else {}
-        made |= {"adapt": sorted({*self.adapt})} if self.adapt else {}
-        made |= {"interval": self.interval} if self.interval != "percentile" else {}
+        options: dict[str, Any] = {}
+        if self.cross_site:
+            options["cross_site"] = True
+        if self.choose:
+            options["choose"] = self.choose
+        if self.adapt:
+            options["adapt"] = sorted(set(self.adapt))
+        if self.interval != "percentile":
+            options["interval"] = self.interval
         if self.clinical:
-            made |= {
-                "clinical": {
-                    "positive": sorted(self.positive),
-                    "cost": self.cost,
-                    "rules": list(self.rule),
-                }
+            options["clinical"] = {
+                "positive": sorted(self.positive),
+                "cost": self.cost,
+                "rules": list(self.rule),
             }
-        return made
+        return options
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ bn           batch-norm statistics of the new images. Source: AdaBN, Li, Wang, S
              all images; as in Nado et al., arXiv 2006.10963, section 3, batches (seeded, up to 512
              images) are normalised by themselves, in one pass, and the mean over them is kept.
 prior        the class prior of the new images by EM on the model's answers. Source: Saerens,
-             Latinne and Decaestecker, Neural Computation 14(1), 2002, section 2. EM needs calibrated
-             answers (Alexandari, Kundaje and Shrikumar, ICML 2020, arXiv 1901.06852): a slope and a
-             bias for each class are fitted to validation images first, and the old prior is the
-             mean answer there. A normal prior of variance 1 on each bias is ours: a class without a
-             validation image is not ruled out.
+             Latinne and Decaestecker, Neural Computation 14(1), 2002, section 2. EM needs
+             calibrated answers (Alexandari, Kundaje and Shrikumar, ICML 2020, arXiv 1901.06852): a
+             slope and a bias for each class are fitted to validation images first, and the old
+             prior is the mean answer there. A normal prior of variance 1 on each bias is ours: a
+             class without a validation image is not ruled out.
 temperature  logits divided by a number fitted to validation images. Source: Guo et al., ICML 2017,
              arXiv 1706.04599.
 

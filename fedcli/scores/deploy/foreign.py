@@ -122,7 +122,7 @@ def pixel_facts(images: Array) -> Array:
 
 @torch.inference_mode()
 def features_of(run: Run, shard: Shard) -> Array:
-    """The vectors of length 1 that the head of run.net reads of a shard's images: float32 [N, D]."""
+    """The features of a shard's images as run.net's head reads them: float32 [N, D] of length 1."""
     parts: list[torch.Tensor] = []
     for features in runs.features(run, shard):
         vectors = features.float()

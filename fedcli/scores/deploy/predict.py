@@ -101,7 +101,10 @@ class Preprocessing:
         return fitted, pixel_facts(in_colour[None])[0]
 
     def differences(self, path: Path) -> list[str]:
-        """The differences of a file from the training images' files, in words. Raises Unreadable."""
+        """The differences of a file from the training images' files, in words.
+
+        Raises Unreadable.
+        """
         if not self.originals:
             return []
         return self.originals.differences(originals.original(path))
