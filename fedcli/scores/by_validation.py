@@ -92,4 +92,5 @@ def _by_rule(models: list[Candidate], rule: str, metric: str) -> Chosen:
             f"ask for groups with --by, or use --choose {RULES[0]}",
         )
     value = values(models, rule)[index]
+    assert value is not None  # a rule takes only such a model
     return Chosen(models[index].round, WORDS[rule].format(metric), value)

@@ -1,4 +1,4 @@
-"""Operating points and calibration in scores.json, under `clinical`: the shape of it, and its parts by path.
+"""Operating points and calibration in scores.json, under `clinical`: the shape and parts by path.
 
 All is of the last round's model. Thresholds, temperature and quantiles are chosen on the clients'
 validation images.
@@ -58,7 +58,7 @@ GAP = {  # p over deals of the groups among patients and their images
 
 
 def _by_part(shape: Any) -> dict[str, Any]:
-    """A shape for all images, for each group of each attribute, and for each client that has any."""
+    """A shape for all images, for each group of each attribute, and for each client with any."""
     return {"overall": shape, "groups": {str: {str: shape}}, "clients": {str: shape}}
 
 

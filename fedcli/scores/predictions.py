@@ -10,8 +10,8 @@ y, id, group/<attribute>           [N]; y of several labels per image [N, L] of 
                                    is not known
 unit                               [N], patient or lesion of each image, where the dataset has it
 
-Of a run whose images are at sites, rebuilt.h5 holds images made from the counts of sites: as many as
-were counted, with the decisions that were counted.
+Of a run whose images are at sites, rebuilt.h5 holds images made from the counts of sites: as many
+as were counted, with the decisions that were counted.
 
 <version>/<round>/all/y, .../logits                  int [N] and float32 [N, C], class by class
 <version>/<round>/<attribute>/<g>/y, .../logits      of the images of a group, by its value's index

@@ -347,7 +347,7 @@ class Scores:
     @cached_property
     def among_clients(self) -> dict[str, dict[str, Score]]:
         """Metric -> what varies among clients, by each one's own model or the global one."""
-        measures = views.AMONG
+        measures: tuple[str, ...] = views.AMONG
         if self._share_images and not self._own_models:
             measures = ()
         return self._among("", measures)

@@ -52,8 +52,7 @@ def draws(units: Array | int, resamples: int, seed: int) -> Iterator[Array]:
 
     They are integers wide enough for the number of pairs of images that a resample can hold, twice.
     """
-    one_image_each = isinstance(units, int)
-    codes = np.arange(units) if one_image_each else _codes(units)  # [N]
+    codes = np.arange(units) if isinstance(units, int) else _codes(units)  # [N]
     if not len(codes):
         raise FedcliError("there is no image to draw", "evaluate on a test set with images")
     count = int(codes.max()) + 1
@@ -65,8 +64,8 @@ def draws(units: Array | int, resamples: int, seed: int) -> Iterator[Array]:
     else:
         parts = _times(count, resamples, seed, step)
     for times in parts:
-        weights = times.astype(dtype)
-        yield weights if one_image_each else weights[codes]
+        weights: Array = times.astype(dtype)
+        yield weights if isinstance(units, int) else weights[codes]
 
 
 def _codes(units: Array) -> Array:

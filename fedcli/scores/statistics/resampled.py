@@ -81,7 +81,7 @@ def _write_columns(file: Any, name: str, columns: Columns) -> None:
 
 
 def _members(groupings: Groupings, order: Array) -> Iterator[tuple[str, Array]]:
-    """The name of each group that has images, and its members among the images in order: bool [N]."""
+    """The name of each group that has images, and its members in this order: bool [N]."""
     for row, attribute in enumerate(sorted(groupings)):
         codes, values = groupings[attribute]
         for code in range(len(values)):

@@ -114,7 +114,7 @@ def _midranks(values: Array) -> Array:
 
 @dataclass(frozen=True)
 class McNemar:
-    """Images that only one of two models got right, and the exact two-sided p that both are as likely."""
+    """Images that only one of two models got right, and the exact two-sided p of both as likely."""
 
     only_a: int
     only_b: int

@@ -104,7 +104,7 @@ def explained(
     metric: str,
     seed: int,
 ) -> Explained | None:
-    """The gap of the best and the worst group that have SMALL images or more, and its explained part.
+    """The gap of the best and the worst group of SMALL images or more, and its explained part.
 
     None where fewer than two have the score, or no stratum has images of both.
     answers: logits [N, C], over which scores are means. units: [N], patients. stratum: [N].
