@@ -23,6 +23,7 @@ from .predictions import Logits
 from .scores import GLOBAL
 from .table import TRAINED_AT, Table, Where
 
+Array = np.ndarray
 GLOBAL_MODEL = "global model"  # of a cross-site test
 
 
@@ -39,7 +40,7 @@ def predictions(run: Run, view: str | None = None) -> Logits:
 
 def answers_of(
     run: Run, kept_round: int | str, version: str, view: str | None = None
-) -> list[np.ndarray]:
+) -> list[Array]:
     """Logits [N, C] of each model that answers, in one round."""
     shard = run.data.test[version]
     if not runs.trains_alone(run):
@@ -64,11 +65,11 @@ class Panel:
 
     client: str
     version: str
-    places: np.ndarray | None
+    places: Array | None
     models: dict[str, bool]
     alone: bool
 
-    def answers(self, run: Run, logits: Logits) -> Iterator[tuple[str, list[np.ndarray]]]:
+    def answers(self, run: Run, logits: Logits) -> Iterator[tuple[str, list[Array]]]:
         """Model -> logits [n, C] of each kept round.
 
         logits: the run's answers to the same test images.
@@ -81,11 +82,11 @@ class Panel:
                 tables = self._answers_of_run(run, logits)
             yield model, [table[images] for table in tables]
 
-    def _own_answers(self, run: Run) -> list[np.ndarray]:
+    def _own_answers(self, run: Run) -> list[Array]:
         shard = run.data.test[self.version]
         return [runs.predict(run, number, shard, self.client) for number in run.rounds]
 
-    def _answers_of_run(self, run: Run, logits: Logits) -> list[np.ndarray]:
+    def _answers_of_run(self, run: Run, logits: Logits) -> list[Array]:
         """The answers of this client's model among those of all clients, or of the one model."""
         row = run.data.roster.index(self.client)
         tables = []

@@ -25,8 +25,9 @@ from .parts import External
 
 KINDS = ("dataset", "partition", "corruption")
 HINT = "give a CSV with the columns theirs and ours"
+Array = np.ndarray
 # attribute -> its values, the run's first, and the index of each of the other data's among them
-Values = dict[str, tuple[list[str], np.ndarray]]
+Values = dict[str, tuple[list[str], Array]]
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ def _check_unseen(run: Run, path: Path, others: Shards) -> None:
         )
 
 
-def _values(ours: list[str], theirs: list[str]) -> tuple[list[str], np.ndarray]:
+def _values(ours: list[str], theirs: list[str]) -> tuple[list[str], Array]:
     """The values of an attribute, the run's first, and the index of each of theirs among them.
 
     The index of an unknown one, -1, comes last.
@@ -241,7 +242,7 @@ def _as_ours(
     theirs: list[str],
     data: Shards,
     columns: Values,
-) -> tuple[Shard, np.ndarray]:
+) -> tuple[Shard, Array]:
     """The images whose class the run has, with its class numbers, and their rows [N]."""
     device = shard.y.device
     numbers = []

@@ -16,6 +16,7 @@ import numpy as np
 from ..labels import NO, YES
 from ..metrics import Grouping
 
+Array = np.ndarray
 CROSS = "*"  # between the names of attributes whose groups are crossed
 SMALL = 30  # images; below it one image moves a score by more than three points
 FEW = 10  # patients of a class; a score that needs the class is unreliable with fewer
@@ -36,11 +37,11 @@ class Patients:
     """
 
     count: int
-    by_class: np.ndarray
+    by_class: Array
     unit: str = "image"
 
     @classmethod
-    def of(cls, y: np.ndarray, units: np.ndarray | None = None) -> "Patients":
+    def of(cls, y: Array, units: Array | None = None) -> "Patients":
         """The patients by labels, [N] or [N, L], and the patient of each image [N].
 
         units: None counts images.
@@ -60,7 +61,7 @@ class Patients:
         return cls(count, np.array(columns), unit)
 
     @cached_property
-    def smallest(self) -> np.ndarray:
+    def smallest(self) -> Array:
         """The patients of each class [C].
 
         Of each label that some have and some have not it is the smaller number [L], else 0.
@@ -101,7 +102,7 @@ class Patients:
         """Tell whether a score that needs every class is unreliable."""
         return bool(self._below(FEW).any())
 
-    def _below(self, count: int) -> np.ndarray:
+    def _below(self, count: int) -> Array:
         """The classes or labels with patients, but with fewer than these: bool [C]."""
         return (self.smallest > 0) & (self.smallest < count)
 
@@ -128,9 +129,7 @@ class Patients:
         return f"{self._counted(count)} {relation} {name}"
 
 
-def grouping(
-    name: str, codes: Mapping[str, np.ndarray], values: Mapping[str, list[str]]
-) -> Grouping:
+def grouping(name: str, codes: Mapping[str, Array], values: Mapping[str, list[str]]) -> Grouping:
     """The groups of an attribute, or of several crossed, such as race*sex.
 
     codes: attribute -> the index of each image's value [N].

@@ -22,8 +22,9 @@ from .. import extensions, metrics
 from ..errors import FedcliError, UsageError, nearest
 from ..provenance import Code
 
-Values = dict[str, np.ndarray]  # attribute -> the value of each image, "" where it is unknown
-Function = Callable[[np.ndarray, np.ndarray, Values], float]
+Array = np.ndarray
+Values = dict[str, Array]  # attribute -> the value of each image, "" where it is unknown
+Function = Callable[[Array, Array, Values], float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ def named(name: str) -> OwnMetric:
     return OwnMetric(name, metrics.title(name), "from outside the package", (), value, code=code)
 
 
-def _value(function: Function, name: str, sums: Any) -> np.ndarray:
+def _value(function: Function, name: str, sums: Any) -> Array:
     """The metric in each set of weights [B]; NaN for no image and for None."""
     plan = sums.plan
     images = np.arange(len(plan.y))
@@ -74,7 +75,7 @@ def _value(function: Function, name: str, sums: Any) -> np.ndarray:
     for attribute, (codes, groups) in plan.groupings.items():
         words = [*groups, ""]  # the last stands for an unknown one, -1
         values[attribute] = np.array([words[code] for code in codes], dtype=object)
-    resamples: Iterable[np.ndarray] = [images]
+    resamples: Iterable[Array] = [images]
     if sums.weights is not None:
         resamples = (np.repeat(images, times) for times in sums.weights.T)
     numbers = []

@@ -20,6 +20,7 @@ from .parts import SHOT_GROUPS, Shots
 from .scores import RECALL
 from .table import Score, Table, Where
 
+Array = np.ndarray
 HEAD = 700  # images, above which a class is head
 TAIL = 70  # images, below which it is tail
 Limits = tuple[int, int]  # thresholds of head and tail
@@ -50,7 +51,7 @@ def group_of(count: int, upper: int = HEAD, lower: int = TAIL) -> str:
     return "tail" if count < lower else "medium"
 
 
-def group_means(recall: np.ndarray, groups: Sequence[str]) -> dict[str, float | None]:
+def group_means(recall: Array, groups: Sequence[str]) -> dict[str, float | None]:
     """Each group's mean recall, their mean, and the mean over all classes.
 
     recall: of each class [C], NaN where it has no image. groups: each class's.
@@ -67,7 +68,7 @@ def group_means(recall: np.ndarray, groups: Sequence[str]) -> dict[str, float | 
     return means
 
 
-def shots(y: np.ndarray, classes: list[str], counts: np.ndarray, limits: Limits) -> Shots:
+def shots(y: Array, classes: list[str], counts: Array, limits: Limits) -> Shots:
     """The classes of each group.
 
     y: [N] of the test images. counts: training images of each class [C].
@@ -81,13 +82,11 @@ def shots(y: np.ndarray, classes: list[str], counts: np.ndarray, limits: Limits)
     return Shots(upper, lower, by_group, skipped)
 
 
-def shot_facts(
-    where: Where, y: np.ndarray, rounds: Rounds, counts: np.ndarray, limits: Limits
-) -> Table:
+def shot_facts(where: Where, y: Array, rounds: Rounds, counts: Array, limits: Limits) -> Table:
     """Lines of the mean recalls over kept rounds."""
     groups = [group_of(count, *limits) for count in counts]
 
-    def of_model(number: int, logits: np.ndarray) -> Table:
+    def of_model(number: int, logits: Array) -> Table:
         means = group_means(metrics.recalls(logits, y), groups)
         table: Table = {}
         for name, value in means.items():
@@ -189,6 +188,6 @@ def _roundest(low: int, high: int) -> int:
     return min(candidates, key=lambda number: (abs(number - middle), number))
 
 
-def _mean(values: np.ndarray) -> float | None:
+def _mean(values: Array) -> float | None:
     numbers = values[~np.isnan(values)]
     return float(np.mean(numbers)) if len(numbers) else None

@@ -45,11 +45,13 @@ def point(called: Array, ill: Array, threshold: float | None) -> dict[str, Any]:
     None where there is nothing to count.
     """
     tp = int((called & ill).sum())
-    fp = int((called & ~ill).sum())
-    fn = int((~called & ill).sum())
-    tn = int((~called & ~ill).sum())
+    fp = int(called.sum()) - tp
+    fn = int(ill.sum()) - tp
+    tn = len(ill) - tp - fp - fn
     product = float(tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
-    matthews = (tp * tn - fp * fn) / product**0.5 if product else None
+    matthews = None
+    if product:
+        matthews = (tp * tn - fp * fn) / product**0.5
     return {
         "threshold": threshold,
         "sensitivity": rate(tp, tp + fn),
@@ -68,24 +70,30 @@ def falling(score: Array, label: Array, weights: Array) -> tuple[Array, Array, A
     [n, b].
     """
     order = np.argsort(-score, kind="stable")
-    sorted_scores = score[order]
-    changes = np.flatnonzero(np.diff(sorted_scores))
+    ranked = score[order]
+    changes = np.flatnonzero(np.diff(ranked))
     last = np.append(changes, len(score) - 1)
     # [b, n]; sums along rows read memory in order
     counts = np.ascontiguousarray(weights[order].T, np.int32)
-    positive_counts = counts * label[order].astype(np.int32)
-    hits = np.zeros((len(counts), len(last) + 1), np.int32)
-    hits[:, 1:] = np.cumsum(positive_counts, 1, np.int32)[:, last]
-    alarms = np.zeros_like(hits)
-    alarms[:, 1:] = np.cumsum(counts, 1, np.int32)[:, last] - hits[:, 1:]
-    return sorted_scores[last], hits, alarms
+    positives = counts * label[order].astype(np.int32)
+    hits = _running(positives, last)
+    alarms = _running(counts, last) - hits
+    return ranked[last], hits, alarms
+
+
+def _running(counts: Array, last: Array) -> Array:
+    """0, and the sums of counts [b, n] up to each of the last images [T]: int32 [b, T + 1]."""
+    sums = np.zeros((len(counts), len(last) + 1), np.int32)
+    sums[:, 1:] = np.cumsum(counts, 1, np.int32)[:, last]
+    return sums
 
 
 def curve(score: Array, label: Array) -> tuple[Array, Array, Array]:
     """Thresholds that occur, falling, and the true and the false positives at or above each."""
     once = np.ones((len(score), 1), np.int64)
     thresholds, hits, alarms = falling(score, label, once)
-    return thresholds, hits[0, 1:].astype(np.int64), alarms[0, 1:].astype(np.int64)
+    counts = np.stack([hits[0, 1:], alarms[0, 1:]]).astype(np.int64)
+    return thresholds, counts[0], counts[1]
 
 
 def threshold_of(rule: str, value: float | None, score: Array, label: Array) -> float | None:
@@ -106,10 +114,13 @@ def threshold_of(rule: str, value: float | None, score: Array, label: Array) -> 
         return float(thresholds[np.argmax(hits * well - alarms * ill)])
     assert value is not None
     if rule == "cost":
-        return float(thresholds[np.argmin(_costs(value, ill - hits, alarms))])
+        costs = _costs(value, ill - hits, alarms)
+        return float(thresholds[np.argmin(costs)])
     if rule == "sensitivity":
-        return float(thresholds[np.argmax(hits / ill >= value)])
-    reaching = np.flatnonzero((well - alarms) / well >= value)
+        sensitivity = hits / ill
+        return float(thresholds[np.argmax(sensitivity >= value)])
+    specificity = (well - alarms) / well
+    reaching = np.flatnonzero(specificity >= value)
     if len(reaching):
         return float(thresholds[reaching[-1]])
     return float(np.nextafter(thresholds[0], np.inf))
@@ -128,7 +139,8 @@ def average_precision(score: Array, label: Array) -> float | None:
         return None
     _, hits, alarms = curve(score, label)
     new_hits = np.diff(hits, prepend=0)
-    return float((new_hits * hits / (hits + alarms)).sum() / hits[-1])
+    areas = new_hits * hits / (hits + alarms)
+    return float(areas.sum() / hits[-1])
 
 
 def sensitivity_at(specificity: float, score: Array, label: Array) -> float | None:
@@ -144,7 +156,10 @@ def sensitivity_at(specificity: float, score: Array, label: Array) -> float | No
 
 
 def brier(score: Array, label: Array) -> float | None:
-    return float(((score - label) ** 2).mean()) if len(score) else None
+    if not len(score):
+        return None
+    squares = (score - label) ** 2
+    return float(squares.mean())
 
 
 def reliability(score: Array, label: Array) -> list[tuple[float, float, int]]:
@@ -159,7 +174,9 @@ def reliability(score: Array, label: Array) -> list[tuple[float, float, int]]:
         inside = bin_of_image == k
         count = int(inside.sum())
         if count:
-            bins.append((float(score[inside].mean()), float(label[inside].mean()), count))
+            mean = float(score[inside].mean())
+            share = float(label[inside].mean())
+            bins.append((mean, share, count))
     return bins
 
 
@@ -176,7 +193,8 @@ def brier_parts(score: Array, label: Array) -> tuple[float, float, float] | None
     for mean, share, count in reliability(score, label):
         off += count * (mean - share) ** 2
         resolution += count * (share - base) ** 2
-    return off / len(score), resolution / len(score), base * (1 - base)
+    uncertainty = base * (1 - base)
+    return off / len(score), resolution / len(score), uncertainty
 
 
 def calibration_line(score: Array, label: Array) -> tuple[float, float] | None:
@@ -184,7 +202,8 @@ def calibration_line(score: Array, label: Array) -> tuple[float, float] | None:
 
     None where the labels or scores are all alike or are separated.
     """
-    if len(score) < 2 or len(np.unique(label)) < 2 or len(np.unique(score)) < 2:
+    labels = np.unique(label)
+    if len(score) < 2 or len(labels) < 2 or len(np.unique(score)) < 2:
         return None
     inside = score.clip(SMALLEST, 1 - SMALLEST)
     x = np.log(inside / (1 - inside))  # log odds
@@ -225,8 +244,10 @@ def smoothed(x: Array, y: Array, knots: Array, degree: int = 2) -> Array:
         distance = np.abs(x - knot)
         width = max(np.partition(distance, neighbour)[neighbour], SMALLEST**2)
         near = distance < width
-        powers = ((x[near] - knot) / width)[:, None] ** exponents  # [n, degree + 1]
-        weights = (1 - (distance[near] / width) ** 3) ** 3
+        steps = (x[near] - knot) / width
+        powers = steps[:, None] ** exponents  # [n, degree + 1]
+        cubes = (distance[near] / width) ** 3
+        weights = (1 - cubes) ** 3
         weighted = powers.T * weights
         inverse = np.linalg.pinv(weighted @ powers, hermitian=True)  # few values may lie near
         coefficients = inverse @ (weighted @ y[near])
@@ -240,7 +261,8 @@ def _newton(x: Array, y: Array, offset: Array) -> Array | None:
     for _ in range(STEPS):
         odds = (x @ beta + offset).clip(-500, 500)
         p = 1 / (1 + np.exp(-odds))
-        hessian = (x * (p * (1 - p))[:, None]).T @ x
+        weights = p * (1 - p)
+        hessian = (x * weights[:, None]).T @ x
         if not np.isfinite(hessian).all() or np.linalg.cond(hessian) > 1e12:
             return None
         step = np.linalg.solve(hessian, x.T @ (y - p))
@@ -256,10 +278,13 @@ def benefit(score: Array, label: Array, weights: Array) -> tuple[Array, Array]:
     weights: as of falling().
     """
     above = score >= BENEFITS[:, None]  # [T, n]
-    hits = (above & (label == 1)).astype(float) @ weights
-    alarms = (above & (label == 0)).astype(float) @ weights
-    odds = (BENEFITS / (1 - BENEFITS))[:, None]
-    return BENEFITS, (hits - alarms * odds) / weights.sum(0)
+    ill = above & (label == 1)
+    well = above & (label == 0)
+    hits = ill.astype(float) @ weights
+    alarms = well.astype(float) @ weights
+    odds = BENEFITS / (1 - BENEFITS)
+    benefits = hits - alarms * odds[:, None]
+    return BENEFITS, benefits / weights.sum(0)
 
 
 def net_benefit(score: Array, label: Array) -> list[tuple[float, float, float]]:
@@ -271,6 +296,7 @@ def net_benefit(score: Array, label: Array) -> list[tuple[float, float, float]]:
         return []
     base = label.mean()
     thresholds, model = benefit(score, label, np.ones((len(score), 1)))
-    everyone = base - (1 - base) * (thresholds / (1 - thresholds))
-    lines = zip(thresholds.tolist(), model[:, 0].tolist(), everyone.tolist(), strict=True)
-    return list(lines)
+    odds = thresholds / (1 - thresholds)
+    everyone = base - (1 - base) * odds
+    columns = np.stack([thresholds, model[:, 0], everyone], 1)
+    return [tuple(line) for line in columns.tolist()]

@@ -13,5 +13,8 @@ def wilson(count: int, total: int) -> tuple[float | None, float | None]:
     p = count / total
     z = Z * Z / total
     centre = (p + z / 2) / (1 + z)
-    half = Z / (1 + z) * (p * (1 - p) / total + z / (4 * total)) ** 0.5
-    return max(0.0, centre - half), min(1.0, centre + half)
+    variance = p * (1 - p) / total + z / (4 * total)
+    half = Z / (1 + z) * variance**0.5
+    low = centre - half
+    high = centre + half
+    return max(0.0, low), min(1.0, high)
