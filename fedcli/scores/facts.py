@@ -19,7 +19,7 @@ from ..metrics.parity import decided_labels, parity, parity_of_labels, undefined
 from . import views
 from .groups import JOIN, NAMED, Patients
 from .parts import Grouped
-from .scores import Edges, Part
+from .scores import Part
 from .table import Number, Score, Table, Where
 
 Array = np.ndarray
@@ -268,7 +268,7 @@ def _measured(where: Where, tables: Sequence[Table]) -> Table:
     return measured
 
 
-def _ends(key: Where, worst: Score, edges: Sequence[Edges | None]) -> Table:
+def _ends(key: Where, worst: Score, edges: Sequence[views.Edges | None]) -> Table:
     """The worst group's line and, where every model has one, the best group's."""
     table = {key._replace(group=_agreed(edges, 0)): worst}
     ends = [edge for edge in edges if edge]
@@ -279,7 +279,7 @@ def _ends(key: Where, worst: Score, edges: Sequence[Edges | None]) -> Table:
     return table
 
 
-def _agreed(edges: Sequence[Edges | None], end: int) -> str:
+def _agreed(edges: Sequence[views.Edges | None], end: int) -> str:
     """The name of the worst (0) or best (1) group; "" where models differ in it."""
     names = set()
     for edge in edges:

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import views
 from .parts import PATCHED, SUCCESS
-from .scores import GLOBAL, Grouped, Part, Scores, groups_of, with_average
+from .scores import GLOBAL, ByMetric, Grouped, Part, Scores, groups_of, with_average
 from .statistics.bootstrap import BCA, LEVEL
 from .statistics.intervals import RESAMPLES
 from .table import BEST, Score
@@ -192,7 +192,7 @@ def _groups(part: Part, attribute: str, version: str, grouped: Grouped | None) -
     columns = part.groups[attribute][version]
     grouped = grouped or Grouped()
     single: dict[str, Score] = {"es_auc_ovo_macro": Score([None])}  # of all groups together
-    between: dict[str, dict[str, Score]] = {}
+    between: ByMetric = {}
     across: Nested = {}
     for where, score in part.between(attribute, version).items():
         if where.measure in OVER:
@@ -222,9 +222,9 @@ def _groups(part: Part, attribute: str, version: str, grouped: Grouped | None) -
     return groups
 
 
-def _by_group(columns: Mapping[str, Metrics]) -> dict[str, dict[str, Score]]:
+def _by_group(columns: Mapping[str, Metrics]) -> ByMetric:
     """Group -> metric -> score. columns: metric -> group -> score."""
-    by_group: dict[str, dict[str, Score]] = {}
+    by_group: ByMetric = {}
     for metric, column in columns.items():
         for group, score in column.items():
             by_group.setdefault(group, {})[metric] = score

@@ -42,9 +42,11 @@ RECALL = "recall"  # of the classes of a label: head, medium, tail
 GLOBAL = "global"  # beside a client's own model
 OWN_MODELS = ("mean_personal", "personal")  # clients' own models on the whole test sets
 EQUITY_SCALED = "es_"  # begins the names of metrics of all groups together
-Columns = dict[str, dict[str, Score]]  # metric -> group -> score
+Facts = dict[str, Any]  # of the body of scores.json
+ByMetric = dict[str, dict[str, Score]]  # metric -> group, or measure, -> score
+Columns = ByMetric  # metric -> group -> score
 Versions = dict[str, dict[str, Score]]  # version -> metric -> score of all images
-Edges = tuple[tuple[str, float], tuple[str, float]]
+Groups = dict[str, dict[str, Columns]]  # attribute -> version -> metric -> group -> score
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Part:
 
     where: Where
     overall: Versions = field(default_factory=dict)
-    groups: dict[str, dict[str, Columns]] = field(default_factory=dict)
+    groups: Groups = field(default_factory=dict)
     differences: dict[str, Versions] = field(default_factory=dict)
     measured: dict[str, dict[str, Table]] = field(default_factory=dict)
     _between: dict[tuple[str, str], Table] = field(default_factory=dict, repr=False, compare=False)
@@ -116,7 +118,7 @@ class Part:
         key = where._replace(metric=metric, measure=measure)
         return self.between(attribute, version).get(key)
 
-    def edges(self, attribute: str, version: str, metric: str) -> Edges | None:
+    def edges(self, attribute: str, version: str, metric: str) -> views.Edges | None:
         """Name and score of the worst and of the best group of the last round."""
         column = self.columns(attribute, version).get(metric, {})
         if column:
@@ -151,14 +153,14 @@ class Scores:
     method: str
     label: str
     rule: str
-    settings: dict[str, Any]
-    options: dict[str, Any]
+    settings: Facts
+    options: Facts
     dataset: str
     data: dict[str, Stage | None]
     rounds: int
     roster_size: int
-    model: dict[str, Any] = field(default_factory=dict)
-    corruption: dict[str, Any] | None = None
+    model: Facts = field(default_factory=dict)
+    corruption: Facts | None = None
     warning: str = ""
     kept_rounds: list[int] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
@@ -174,11 +176,11 @@ class Scores:
     best: Chosen | None = None
     candidates: list[Candidate] = field(default_factory=list)
     external: External | None = None
-    clinical: dict[str, Any] | None = None  # of the shape in clinical_shape.py
+    clinical: Facts | None = None  # of the shape in clinical_shape.py
     adapted: Adapted | None = None
     shots: Shots | None = None
     train_images: int = 0
-    shared_patients: dict[str, Any] | None = None
+    shared_patients: Facts | None = None
     clients: dict[str, Client] = field(default_factory=dict)
     table: Table = field(default_factory=dict, repr=False, compare=False)
 
@@ -196,7 +198,7 @@ class Scores:
         return cls.of(manifest.verify(path, "scores").body, path)
 
     @classmethod
-    def of(cls, facts: dict[str, Any], path: Path) -> "Scores":
+    def of(cls, facts: Facts, path: Path) -> "Scores":
         """The scores of the body of the scores.json at this path, with the table beside it.
 
         Raises FedcliError.
@@ -215,12 +217,12 @@ class Scores:
             raise FedcliError(f"{file} holds no score of all clean test images", table.AGAIN)
         return scores
 
-    def write(self, folder: Path) -> dict[str, Any]:
+    def write(self, folder: Path) -> Facts:
         """Write the table into a folder; gives the facts for its manifest."""
         table.write(folder / table.FILE, self.table)
         return self.facts()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """The body of scores.json."""
         facts = asdict(replace(self, table={}))
         facts["legend"] = json.loads(LEGEND.read_text(encoding="utf-8"))
@@ -292,7 +294,7 @@ class Scores:
         return next(iter(self.versions["clean"].values())).count
 
     @cached_property
-    def groups(self) -> dict[str, dict[str, Columns]]:
+    def groups(self) -> Groups:
         """Attribute -> clean or corrupted -> metric -> group -> score, by the run's model."""
         return groups_of(self.part())
 
@@ -326,7 +328,7 @@ class Scores:
         return self._labelled(recall=False)
 
     @cached_property
-    def recalls(self) -> dict[str, dict[str, Score]]:
+    def recalls(self) -> Versions:
         """Version -> head, medium, tail, all or balanced_accuracy -> mean recall of the classes."""
         overall: Versions = {}
         for version, parts in self._labelled(recall=True).items():
@@ -345,7 +347,7 @@ class Scores:
         return labels
 
     @cached_property
-    def among_clients(self) -> dict[str, dict[str, Score]]:
+    def among_clients(self) -> ByMetric:
         """Metric -> what varies among clients, by each one's own model or the global one."""
         measures: tuple[str, ...] = views.AMONG
         if self._share_images and not self._own_models:
@@ -353,14 +355,14 @@ class Scores:
         return self._among("", measures)
 
     @cached_property
-    def among_clients_global(self) -> dict[str, dict[str, Score]]:
+    def among_clients_global(self) -> ByMetric:
         """Metric -> what varies among clients by the global model, where they have their own too.
 
         On shared images it has a mean alone.
         """
         return self._among(GLOBAL, views.AMONG[:1] if self._share_images else views.AMONG)
 
-    def _among(self, model: str, measures: tuple[str, ...]) -> dict[str, dict[str, Score]]:
+    def _among(self, model: str, measures: tuple[str, ...]) -> ByMetric:
         by_client = {}
         for name, client in self.clients.items():
             overall = self.part(model=model, client=name).overall
@@ -405,7 +407,7 @@ def with_average(overall: Versions) -> Versions:
     return {AVERAGE: average, **both}
 
 
-def groups_of(part: Part) -> dict[str, dict[str, Columns]]:
+def groups_of(part: Part) -> Groups:
     """Attribute -> clean or corrupted -> metric -> group -> score."""
     groups = {}
     for attribute, versions in part.groups.items():

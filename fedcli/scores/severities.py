@@ -39,31 +39,34 @@ def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
     if not kinds and not severities:
         return []
     data = manifest.read(manifest.above(run, "corruption", "partition", "sites"))
-    if kinds:
-        names = dict.fromkeys(full_kind(kind) for kind in kinds)
-    else:
-        names = dict.fromkeys(kind for kind, _ in mixture.of_body(data.body).values())
-        names = {kind: None for kind in names if kind in KINDS}
+    names = [full_kind(kind) for kind in kinds] or _own_kinds(data)
     if not names:
         fault = "--severity is about a corruption, and the run has none"
         raise UsageError(fault, "add --corrupt KIND")
-    for kind in names:
+    distinct = list(dict.fromkeys(names))
+    for kind in distinct:
         check_images(kind, data.body)
     steps: set[int] = set()
     for text in severities:
         steps |= set(_severities(text))
-    return list(product(names, sorted(steps) or SEVERITIES))
+    return list(product(distinct, sorted(steps) or SEVERITIES))
+
+
+def _own_kinds(data: manifest.Manifest) -> list[str]:
+    """The corruptions of a run's own data."""
+    return [kind for kind, _ in mixture.of_body(data.body).values() if kind in KINDS]
 
 
 def _severities(text: str) -> range:
     """The severities that "3", "1..5" or "1-5" mean. Raises UsageError."""
     match = re.fullmatch(r"([1-5])(?:(?:\.\.|-)([1-5]))?", text.strip())
-    if match is None or int(match[2] or 5) < int(match[1]):
-        hint = "write --severity 3, or --severity 1..5 for all"
-        raise UsageError(f"--severity {text} is none of 1 to 5", hint)
-    lowest = int(match[1])
-    highest = int(match[2] or match[1])
-    return range(lowest, highest + 1)
+    if match:
+        lowest = int(match[1])
+        highest = int(match[2] or lowest)
+        if lowest <= highest:
+            return range(lowest, highest + 1)
+    hint = "write --severity 3, or --severity 1..5 for all"
+    raise UsageError(f"--severity {text} is none of 1 to 5", hint)
 
 
 def test_set(run: Run, kind: str, severity: int, version: str) -> Run:

@@ -37,6 +37,9 @@ from .table import Number, Score, Table, Where
 Array = np.ndarray
 Column = Mapping[str, Score]  # group or client -> score
 Edge = tuple[str, float]  # a group and its score
+Edges = tuple[Edge, Edge]  # the worst and the best group
+Numbers = Mapping[str, Number]  # of groups
+ByMeasure = dict[str, Score]
 AREAS = ("auc_ovo_macro", "auc_macro")  # of which there is an equity-scaled one
 WORST = "worst group"
 BEST = "best group"
@@ -71,7 +74,7 @@ class OfMeans(Score):
     def mean(self) -> Number:
         return self.of({name: score.mean for name, score in self.column.items()})
 
-    def of(self, numbers: Mapping[str, Number]) -> Number:
+    def of(self, numbers: Numbers) -> Number:
         """The worst of the groups' numbers, or the distance of the best from it.
 
         None of fewer than two.
@@ -118,7 +121,7 @@ def average(clean: Score, corrupted: Score, measured: Score | None = None) -> Sc
     return both
 
 
-def between(column: Column, *, low: bool) -> dict[str, Score]:
+def between(column: Column, *, low: bool) -> ByMeasure:
     """Worst group and gap of the groups' means; worst group, gap, std and mean in each round.
 
     low: the metric is better when low.
@@ -139,12 +142,12 @@ def between(column: Column, *, low: bool) -> dict[str, Score]:
         STD: std(scored, axis=0),
         MEAN: middle(scored, axis=0),
     }
-    in_rounds: dict[str, Score] = {}
+    in_rounds: ByMeasure = {}
     for name, values in numbers.items():
         spread = np.full(len(has_two), np.nan)
         spread[has_two] = values
         in_rounds[name] = _rounds(spread, any_score)
-    of_means: dict[str, Score] = {}
+    of_means: ByMeasure = {}
     for name, in_each_round in OF_MEANS.items():
         of_means[name] = _of_means(in_rounds[in_each_round], column, name, low)
     return of_means | in_rounds
@@ -177,7 +180,7 @@ def _of_means(score: Score, column: Column, measure: str, low: bool) -> OfMeans:
     )
 
 
-def worst_and_best(numbers: Mapping[str, Number], *, low: bool) -> tuple[Edge, Edge] | None:
+def worst_and_best(numbers: Numbers, *, low: bool) -> Edges | None:
     """The worst and the best group with their numbers; None where fewer than two groups have one.
 
     Numbers that rounding alone sets apart are the same: the first group of them is named. low: low
@@ -191,7 +194,7 @@ def worst_and_best(numbers: Mapping[str, Number], *, low: bool) -> tuple[Edge, E
     return (highest, lowest) if low else (lowest, highest)
 
 
-def edges(column: Column, *, low: bool) -> tuple[Edge, Edge] | None:
+def edges(column: Column, *, low: bool) -> Edges | None:
     """The worst and the best group of the last round; None of fewer than two with a score."""
     numbers = {name: score.last for name, score in comparable(column).items()}
     return worst_and_best(numbers, low=low)
@@ -210,7 +213,7 @@ def comparable(column: Column) -> Column:
     return without_values
 
 
-def worst_of(values: Mapping[str, Number], metric: str) -> str:
+def worst_of(values: Numbers, metric: str) -> str:
     """The one of these groups that fares worst; "" where none has a number."""
     scored = known_of(values)
     if not scored:
@@ -220,7 +223,7 @@ def worst_of(values: Mapping[str, Number], metric: str) -> str:
     return name
 
 
-def known_of(values: Mapping[str, Number]) -> dict[str, float]:
+def known_of(values: Numbers) -> dict[str, float]:
     """The groups that have a number."""
     return {name: x for name, x in values.items() if x is not None and not math.isnan(x)}
 
@@ -231,7 +234,7 @@ def _first_near(numbers: Mapping[str, float], limit: float) -> Edge:
     return near[0]
 
 
-def across(column: Column) -> dict[str, Score]:
+def across(column: Column) -> ByMeasure:
     """Mean and sample std over groups of each group's mean over the rounds."""
     means = [score.mean for score in column.values()]
     numbers = [number for number in means if number is not None]
@@ -253,7 +256,7 @@ def equity_scaled(overall: Score, column: Column) -> Score:
     return _rounds(scaled, overall)
 
 
-def among(column: Column, measures: Iterable[str], *, low: bool) -> dict[str, Score]:
+def among(column: Column, measures: Iterable[str], *, low: bool) -> ByMeasure:
     """Mean, population std and worst over the clients that have a score, in each round.
 
     There are no rounds where nothing varies. measures: of the three, those that can vary.

@@ -89,26 +89,21 @@ def _one_or_two_deep(groupings: Mapping[str, Grouping]) -> dict[str, Grouping]:
 def _tested(right: Array, units: Array, attribute: str, grouping: Grouping) -> list[dict[str, Any]]:
     """A line for each group of the attribute that is large enough to be tested."""
     codes, names = grouping
-    total = int((codes >= 0).sum())
-    sizes = [int((codes == code).sum()) for code in range(len(names))]
+    sizes = np.bincount(codes[codes >= 0], minlength=len(names)).tolist()
+    total = sum(sizes)
     tested = [code for code, size in enumerate(sizes) if SMALL <= size < total]
     if not tested:
         return []
     parts = [_differences(right, dealt, tested) for dealt in _deals(codes, units)]
     columns = np.concatenate(parts, 1)  # [T, B]
-    observed = _differences(right, codes[:, None], tested)[:, 0].tolist()
+    observed = _differences(right, codes[:, None], tested).ravel().tolist()
     lines = []
     for code, difference, column in zip(tested, observed, columns, strict=True):
-        lines.append(
-            {
-                "attribute": attribute,
-                "group": names[code],
-                "images": sizes[code],
-                "accuracy": float(right[codes == code].mean()),
-                "difference": difference,
-                "p": _p(np.abs(column), abs(difference)),
-            }
-        )
+        line = {"attribute": attribute, "group": names[code], "images": sizes[code]}
+        line["accuracy"] = float(right[codes == code].mean())
+        line["difference"] = difference
+        line["p"] = _p(np.abs(column), abs(difference))
+        lines.append(line)
     return lines
 
 
@@ -126,10 +121,11 @@ def _differences(right: Array, dealt: Array, groups: Sequence[int]) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         for code in groups:
             inside = (dealt == code).astype(float)
-            hits_inside = score @ inside
             count = inside.sum(0)
-            others = (hits - hits_inside) / (images - count)
-            rows.append(hits_inside / count - others)
+            hits_inside = score @ inside
+            hits_outside = hits - hits_inside
+            difference = hits_inside / count - hits_outside / (images - count)
+            rows.append(difference)
     return np.stack(rows)
 
 
@@ -152,10 +148,12 @@ def _deals(codes: Array, units: Array) -> Iterator[Array]:
             columns = np.repeat(group_of_unit[:, None], count, 1)
             dealt[images] = generator.permuted(columns, axis=0)[unit]
         for rows in blocks:
-            columns = np.repeat(np.arange(len(rows))[:, None], count, 1)
+            patients = np.arange(len(rows))
+            columns = np.repeat(patients[:, None], count, 1)
             order = generator.permuted(columns, axis=0)  # [U, b]
             whole = codes[rows][order]  # [U, b, n]
-            dealt[rows] = generator.permuted(whole, axis=2).transpose(0, 2, 1)
+            exchanged = generator.permuted(whole, axis=2)
+            dealt[rows] = exchanged.transpose(0, 2, 1)
         yield dealt
 
 

@@ -35,18 +35,22 @@ def widths(
         members = codes == code
         if not members.any():
             continue
-        positives = len(np.unique(units[members & (label == 1)]))
-        negatives = len(np.unique(units[members & (label == 0)]))
+        positives = _patients(units, members & (label == 1))
+        negatives = _patients(units, members & (label == 0))
         yield {
             "group": name,
             "images": int(members.sum()),
-            "patients": len(np.unique(units[members])),
+            "patients": _patients(units, members),
             "positives": positives,
             "negatives": negatives,
             "sensitivity": half_width(positives, share),
             "specificity": half_width(negatives, share),
             "auc": half_area(positives, negatives, AREA),
         }
+
+
+def _patients(units: Array, members: Array) -> int:
+    return len(np.unique(units[members]))
 
 
 def detectable(groups: list[Facts], share: float) -> Iterator[Facts]:
@@ -63,7 +67,9 @@ def detectable(groups: list[Facts], share: float) -> Iterator[Facts]:
 def half_width(count: int, share: float) -> float | None:
     """Half of Wilson's interval of a share of `count`."""
     low, high = wilson(round(count * share), count)
-    return None if low is None or high is None else (high - low) / 2
+    if low is None or high is None:
+        return None
+    return (high - low) / 2
 
 
 def half_area(positives: int, negatives: int, area: float) -> float | None:
@@ -72,10 +78,12 @@ def half_area(positives: int, negatives: int, area: float) -> float | None:
         return None
     q1 = area / (2 - area)
     q2 = 2 * area * area / (1 + area)
-    of_positives = (positives - 1) * (q1 - area**2)
-    of_negatives = (negatives - 1) * (q2 - area**2)
+    square = area**2
+    of_positives = (positives - 1) * (q1 - square)
+    of_negatives = (negatives - 1) * (q2 - square)
     variance = area * (1 - area) + of_positives + of_negatives
-    return Z * sqrt(variance / (positives * negatives))
+    pairs = positives * negatives
+    return Z * sqrt(variance / pairs)
 
 
 def smallest_gap(count: int, other: int, share: float) -> float | None:
@@ -85,5 +93,6 @@ def smallest_gap(count: int, other: int, share: float) -> float | None:
     """
     if not count or not other:
         return None
-    gap = (Z + POWER) * sqrt(share * (1 - share) * (1 / count + 1 / other))
+    variance = share * (1 - share) * (1 / count + 1 / other)
+    gap = (Z + POWER) * sqrt(variance)
     return gap if gap < 1 else None

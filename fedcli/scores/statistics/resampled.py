@@ -35,6 +35,7 @@ MANY = 2000  # test images, from which on drawing takes longer than reading
 LAST = "last"
 GROUPS = "groups"
 HINT = "evaluate the run again"
+ByVersion = dict[str, Columns]  # version -> metric -> [B]
 Array = np.ndarray
 
 
@@ -90,7 +91,7 @@ def _members(groupings: Groupings, order: Array) -> Iterator[tuple[str, Array]]:
                 yield f"{GROUPS}/{row}/{code}", images
 
 
-def read(folder: Path, *, last: bool = False) -> dict[str, Columns]:
+def read(folder: Path, *, last: bool = False) -> ByVersion:
     """version -> metric -> [B], over the kept rounds or of the last; {} where none are kept.
 
     Raises FedcliError.
@@ -109,7 +110,7 @@ def _has_all(columns: Columns, needs: str) -> bool:
     return columns.keys() >= set(metrics.names(needs, resampled=True))
 
 
-def read_group(folder: Path, attribute: int, group: int) -> dict[str, Columns]:
+def read_group(folder: Path, attribute: int, group: int) -> ByVersion:
     """version -> metric -> [B] of the last round, of one group: its place, and its attribute's.
 
     Raises FedcliError.
@@ -117,13 +118,13 @@ def read_group(folder: Path, attribute: int, group: int) -> dict[str, Columns]:
     return _columns_below(folder, [GROUPS, str(attribute), str(group)], intervals.RESAMPLES)
 
 
-def _columns_below(folder: Path, prefix: list[str], count: int) -> dict[str, Columns]:
+def _columns_below(folder: Path, prefix: list[str], count: int) -> ByVersion:
     """version -> metric -> [B] of the columns whose names begin so.
 
     Raises FedcliError where they are not [count].
     """
     path = folder / FILE
-    columns_by_version: dict[str, Columns] = {}
+    columns_by_version: ByVersion = {}
     if not path.exists():
         return columns_by_version
     for name, column in _columns(path).items():

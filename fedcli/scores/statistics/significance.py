@@ -66,9 +66,7 @@ def delong(score_a: Array, score_b: Array, y: Array) -> DeLong:
     auc_a, auc_b = tens.mean(1)
     difference = float(apart(auc_b, auc_a))
     # Eq. 5 and 6 of DeLong et al., of a, of b, and of their difference
-    of_positives = np.var([*tens, tens[1] - tens[0]], axis=1, ddof=1) / tens.shape[1]
-    of_negatives = np.var([*ones, ones[1] - ones[0]], axis=1, ddof=1) / ones.shape[1]
-    se_a, se_b, se = np.sqrt(of_positives + of_negatives).tolist()
+    se_a, se_b, se = np.sqrt(_variances(tens) + _variances(ones)).tolist()
     if se <= CLOSE:
         se = 0.0  # rounding of components that are alike
     z = None
@@ -78,6 +76,12 @@ def delong(score_a: Array, score_b: Array, y: Array) -> DeLong:
         z = 0.0
     p = None if z is None else min(1.0, float(2 * ndtr(-abs(z))))
     return DeLong(float(auc_a), float(auc_b), se_a, se_b, difference, se, z, p)
+
+
+def _variances(components: Array) -> Array:
+    """The variances of the means of both models' components [2, n] and of their difference: [3]."""
+    a, b = components
+    return np.var([a, b, b - a], axis=1, ddof=1) / len(a)
 
 
 def _check_scores(score_a: Array, score_b: Array, truth: Array) -> None:

@@ -80,15 +80,20 @@ def standard_weights(side: Array, stratum: Array, counts: Array) -> Array:
     side: [N], 0 and 1 of the two, 2 of any other known group, -1 of none. counts: [N, B], of each
     image.
     """
-    inside = np.eye(stratum.max(initial=0) + 1)[stratum].T  # [S, N]
-    sides = [_counts_where(side == 0, counts), _counts_where(side == 1, counts)]
-    cells = np.stack(sides)  # [2, N, B]
+    count = stratum.max(initial=0) + 1
+    inside = np.eye(count)[stratum].T  # [S, N]
+    better = _counts_where(side == 0, counts)
+    worse = _counts_where(side == 1, counts)
+    cells = np.stack([better, worse])  # [2, N, B]
     n_gs = inside @ cells  # [2, S, B]
-    n_s = inside @ _counts_where(side >= 0, counts) * (n_gs > 0).all(0)  # [S, B], of what both have
-    share = n_s / np.maximum(n_s.sum(0), 1)  # n_s / n
+    is_shared = (n_gs > 0).all(0)
+    n_s = inside @ _counts_where(side >= 0, counts) * is_shared  # [S, B]
+    n = n_s.sum(0)
+    share = n_s / np.maximum(n, 1)  # n_s / n
     n_g = n_gs.sum(1, keepdims=True)
     factor = share * n_g / np.maximum(n_gs, 1)  # (n_s / n) / (n_gs / n_g), [2, S, B]
-    return cells[0] * factor[0][stratum] + cells[1] * factor[1][stratum]
+    factors = factor[:, stratum]  # [2, N, B]
+    return better * factors[0] + worse * factors[1]
 
 
 def _counts_where(members: Array, counts: Array) -> Array:
@@ -122,7 +127,7 @@ def explained(
     if not len(shared):
         return None
     of_two = (side == 0) | (side == 1)
-    left_out = int((of_two & ~np.isin(stratum, shared)).sum())
+    lone = of_two & ~np.isin(stratum, shared)
     pair = _Pair(answers, y, side, stratum, metric)
     gap, standardised = pair.gaps(np.ones((len(y), 1)))[:, 0].tolist()
     times = draw(units, RESAMPLES, seed).T.astype(np.float64)  # [N, B]
@@ -134,7 +139,7 @@ def explained(
         (gap, *interval(gaps)),
         (standardised, *interval(standardised_gaps)),
         (gap - standardised, *interval(gaps - standardised_gaps)),
-        left_out,
+        int(lone.sum()),
     )
 
 
