@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fedcli.scores.clinical.shape import SHAPE
+from fedcli.scores.clinical_shape import SHAPE
 
 MEANING = {
     "validation": "images of the clients' validation parts, on which alone thresholds, temperature and quantiles are "

@@ -17,7 +17,7 @@ from ..errors import UsageError, nearest
 from ..labels import counts
 from ..metrics import Task, chances
 from ..scores import predictions
-from ..scores.clinical.shape import CLIENT, positives
+from ..scores.clinical_shape import CLIENT, positives
 from ..scores.groups import grouping
 from ..scores.parts import MODELS
 from ..scores.predictions import Predictions

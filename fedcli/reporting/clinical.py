@@ -10,7 +10,7 @@ from ..comparison.verdict import p_text
 from ..errors import UsageError
 from ..metrics import PARITY, title
 from ..scores import numbers
-from ..scores.clinical.shape import BEFORE_AFTER, CLIENT, POOLED, select
+from ..scores.clinical_shape import BEFORE_AFTER, CLIENT, POOLED, select
 from ..scores.scores import Scores
 from .evidence import card_of
 from .row import Row

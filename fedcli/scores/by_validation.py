@@ -1,4 +1,4 @@
-"""The models that a run keeps, on its clients' validation images, and which of them a rule takes."""
+"""The models that a run keeps, on its clients' validation images, and a rule's choice of one."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from .clinical.points import Seen, validation
 from .facts import Images, facts
 from .parts import Chosen
 from .table import BEST as OF_BEST
-from .table import Table, Where
+from .table import Number, Table, Where
 
 NONE = "partition with --val 0.2 and train again"
 
@@ -30,50 +30,67 @@ def candidates(run: Run, groupings: Groupings) -> list[Candidate]:
     """Every kept model by its round, rising, of a run that check() has passed."""
     best = run.manifest.body["best"]
     names = {name: values for name, (_, values) in groupings.items()}
-    kept: dict[int, int | str] = {best["round"]: BEST} | {round: round for round in run.rounds}
-    return [
-        _candidate(r, validation(run, names, round=kept[r]), best["metric"]) for r in sorted(kept)
-    ]
+    models: dict[int, int | str] = {best["round"]: BEST}
+    for number in run.rounds:
+        models[number] = number
+    rising = []
+    for number in sorted(models):
+        images = validation(run, names, kept_round=models[number])
+        rising.append(_candidate(number, images, best["metric"]))
+    return rising
 
 
-def _candidate(round: int, images: Seen, metric: str) -> Candidate:
-    def score(at: Any) -> float | None:
-        return curve(images.logits[at], images.y[at])[metric] if len(images.y[at]) else None
+def _candidate(number: int, images: Seen, metric: str) -> Candidate:
+    def score(members: Any) -> float | None:
+        y = images.y[members]
+        return curve(images.logits[members], y)[metric] if len(y) else None
 
-    members = {
-        name: {value: place == k for k, value in enumerate(names) if (place == k).any()}
-        for name, (place, names) in images.groupings.items()
-    }
-    return Candidate(
-        round,
-        score(slice(None)),
-        {name: {value: score(at) for value, at in each.items()} for name, each in members.items()},
-        {
-            name: {value: int(at.sum()) for value, at in each.items()}
-            for name, each in members.items()
-        },
-    )
+    scores: dict[str, dict[str, Number]] = {}
+    sizes: dict[str, dict[str, int]] = {}
+    for attribute, (codes, names) in images.groupings.items():
+        scores[attribute] = {}
+        sizes[attribute] = {}
+        for code, group in enumerate(names):
+            members = codes == code
+            size = int(members.sum())
+            if size:
+                scores[attribute][group] = score(members)
+                sizes[attribute][group] = size
+    return Candidate(number, score(slice(None)), scores, sizes)
 
 
 def best(
-    run: Run, images: Images, known: list[Candidate], rule: str | None
+    run: Run, images: Images, models: list[Candidate], rule: str | None
 ) -> tuple[Chosen | None, Table]:
-    """The round that was best on the clients' validation parts, by the rule if there is one, and its test scores; None
-    where nothing was validated. Raises FedcliError where the rule has no meaning."""
-    chosen = run.manifest.body.get("best")
-    if not chosen:
+    """The round that was best on the clients' validation parts, and its test scores.
+
+    The rule chooses it, if there is one. None where nothing was validated. Raises FedcliError where
+    the rule has no meaning.
+    """
+    body = run.manifest.body.get("best")
+    if not body:
         return None, {}
-    taken: int | str = BEST
+    chosen = Chosen(body["round"], body["metric"], body["score"])
+    model: int | str = BEST
     if rule:
-        place, metric = chosen_of(known, rule), chosen["metric"]
-        if place is None:
-            what = f"--choose {rule} has no meaning: no validation image belongs to a group with a {metric}"
-            raise FedcliError(what, f"ask for groups with --by, or use --choose {RULES[0]}")
-        value = values(known, rule)[place]
-        chosen = {"round": known[place].round, "metric": WORDS[rule].format(metric), "score": value}
-        taken = chosen["round"] if chosen["round"] in run.rounds else BEST
+        chosen = _by_rule(models, rule, chosen.metric)
+        if chosen.round in run.rounds:
+            model = chosen.round
     table: Table = {}
     for version in run.data.test:
-        rounds = [(chosen["round"], answers_of(run, taken, version))]
+        rounds = [(chosen.round, answers_of(run, model, version))]
         table |= facts(Where(version, model=OF_BEST), images, rounds, images.groupings)
-    return Chosen(chosen["round"], chosen["metric"], chosen["score"]), table
+    return chosen, table
+
+
+def _by_rule(models: list[Candidate], rule: str, metric: str) -> Chosen:
+    index = chosen_of(models, rule)
+    if index is None:
+        raise FedcliError(
+            f"--choose {rule} has no meaning: no validation image belongs to a group with a "
+            f"{metric}",
+            f"ask for groups with --by, or use --choose {RULES[0]}",
+        )
+    value = values(models, rule)[index]
+    assert value is not None  # a rule takes only such a model
+    return Chosen(models[index].round, WORDS[rule].format(metric), value)

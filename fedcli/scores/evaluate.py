@@ -1,16 +1,16 @@
-"""The evaluate stage: predictions of a run's last models on its test sets, and every score made from them.
+"""The evaluate stage: predictions of a run's last models on its test sets, and their scores.
 
     predictions.h5   logits of every image, see predictions.py
     resamples.h5     of many images, scores in resamples of them, see resampled.py
     scores.csv       a line for each number, made in facts.py
     scores.json      the manifest; its body's `legend` says what each number is
 
-Clients follow FedISM+ (arXiv 2503.09587, Table IV): a client is scored on its own test part where the
-partition gives it one, else on the whole test set, corrupted as its own images are. The spread among
-clients is taken in each round and then averaged.
+Clients follow FedISM+ (arXiv 2503.09587, Table IV): a client is scored on its own test part where
+the partition gives it one, else on the whole test set, corrupted as its own images are. The spread
+among clients is taken in each round and then averaged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,24 +28,24 @@ from ..options import path_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
 from ..runs.initial import is_at_sites
-from . import by_validation, cross_site, external, severities
-from .answering import Panel, panel, predictions, who_answers
+from . import by_validation, external, severities
+from .answering import Panel, check_cross_site, cross_site, panel, predictions, who_answers
 from .clinical import points as clinical
-from .clinical.shape import positives
+from .clinical_shape import positives
 from .deploy import adaptation
 from .evaluation_options import EvaluateOptions
 from .existing import asked
 from .facts import Images, facts, label_facts, of_round, over_rounds
 from .groups import grouping
-from .parts import MODELS, Client, Stage, Traffic
+from .parts import MODELS, Client, External, Stage, Traffic
 from .predictions import Logits, write
 from .scores import GLOBAL, Scores
-from .shots import shot_facts, shots, thresholds
+from .shots import Limits, shot_facts, shots, thresholds
 from .statistics import resampled
 from .statistics.intervals import Answered, add_group_intervals, add_intervals
 from .table import Table, Where
 
-COPIED = (
+COPIED = (  # of the run's body
     "method",
     "label",
     "rule",
@@ -54,49 +54,51 @@ COPIED = (
     "rounds",
     "model",
     "corruption",
-)  # of the run's body
-UNCOPIED = (
-    *COPIED,
-    "eval_every",
-    "single_site",
-)  # of its options: said elsewhere, or of no meaning for its scores
+)
+# of its options: in another place, or of no meaning for its scores
+UNCOPIED = (*COPIED, "eval_every", "single_site")
+DATA = ("corruption", "partition", "sites")  # manifests of a run's data
 PLAIN = EvaluateOptions()
 
 
 def evaluate(run_path: Path, options: EvaluateOptions = PLAIN) -> Path:
     """Score a run and return the path of scores.json. Raises FedcliError, UsageError, HashError."""
-    limits, path = thresholds(options.shots), manifest.find(run_path, "run")
-    manifest.verify(
-        path, "run"
-    )  # first, so that a damaged run does not cost the scores that were made of it
-    on, classes = path_of(options.on), path_of(options.map_classes)
+    limits = thresholds(options.shots)
+    path = manifest.find(run_path, "run")
+    # first, so that a damaged run does not cost the scores that were made of it
+    manifest.verify(path, "run")
+    on = path_of(options.on)
+    classes = path_of(options.map_classes)
     tests = external.asked(path, on, classes, everything=options.all_images)
-    wanted = severities.asked(options.corrupt, options.severity, path)
+    corruptions = severities.asked(options.corrupt, options.severity, path)
     if options.cross_site:
-        cross_site.check(path)
+        check_cross_site(path)
     if options.choose:
         by_validation.check(path)
-    recorded, default = asked(path, options, wanted, tests)
+    recorded, folder = asked(path, options, corruptions, tests)
     return manifest.stage(
         "scores",
-        folder=path_of(options.out) or default,
+        folder=path_of(options.out) or folder,
         made_by=options.made_by(),
         options=recorded,
         parents=[path, *tests.parents],
-        build=partial(_build, path, options, recorded["by"], limits, wanted, tests),
+        build=partial(_build, path, options, recorded["by"], limits, corruptions, tests),
     )
 
 
 def _build(
     path: Path,
     options: EvaluateOptions,
-    by: list[str],
-    limits: tuple[int, int],
+    attributes: list[str],
+    limits: Limits,
     corruptions: severities.Asked,
     tests: external.Asked,
     folder: Path,
 ) -> dict[str, Any]:
-    """limits: thresholds of head and tail. corruptions: under which the test images are scored too."""
+    """Write the files of scores into a folder and return the facts for their manifest.
+
+    limits: thresholds of head and tail. corruptions: under which the test images are scored too.
+    """
     other = tests.path if is_at_sites(path) else None
     run = open_run(path, options.device, other)
     if not run.rounds:
@@ -104,45 +106,39 @@ def _build(
     run, tested_on = external.with_tests(run, tests)
     adaptation.check(run, options.adapt)
     logits = predictions(run)
-    views = {"": logits} | {view: predictions(run, view) for view in views_of(run.method.local)[1:]}
+    views = {"": logits}
+    for view in views_of(run.method.local)[1:]:
+        views[view] = predictions(run, view)
     write(folder / "predictions.h5", run, views)
-    images = _images(run, by)
-    resampled.write(
-        folder, logits, images.y, run.data.test["clean"].ids, images.units, images.groupings
-    )
+    images = _images(run, attributes)
+    ids = run.data.test["clean"].ids
+    resampled.write(folder, logits, images.y, ids, images.units, images.groupings)
     clients, table = _clients(run, images, logits)
-    for view, shown in views.items():
-        table |= _quality(Where(view=view), images, run.rounds, shown, options.interval)
-    if corruptions:
-        sets = console.counted(len(corruptions), "more test set", "more test sets")
-        console.say(
-            f"scoring {sets}: {', '.join(f'{kind} {severity}' for kind, severity in corruptions)}"
-        )
-    for kind, severity in corruptions:
-        corrupted = severities.test_set(run, kind, severity)
-        table |= _quality(Where(), images, run.rounds, predictions(corrupted), options.interval)
+    for view, answers in views.items():
+        table |= _quality(Where(view=view), images, run.rounds, answers, options.interval)
+    table |= _corrupted(run, images, corruptions, options.interval)
     table |= severities.backdoor(run, logits)
     if has_personal_models(run) and not trains_alone(run):
         table |= _personal(run, images)
     if options.cross_site:
-        table |= cross_site.lines(run, images)
+        table |= cross_site(run, images)
     several = images.y.ndim == 2
     trained_on = _trained_on(run)
-    with_shots = not (other or several)
-    for version, answers in logits.items():
-        rounds, where = list(zip(run.rounds, answers, strict=True)), Where(version)
-        table |= label_facts(where, images, rounds) if several else {}
-        table |= shot_facts(where, images.y, rounds, trained_on, limits) if with_shots else {}
+    counted_shots = None
+    if several:
+        table |= _of_labels(run, images, logits)
+    elif not other:
+        table |= _of_shots(run, images, logits, trained_on, limits)
+        counted_shots = shots(images.y, run.data.classes, trained_on, limits)
     candidates = by_validation.candidates(run, images.groupings) if options.choose else []
     best, lines = by_validation.best(run, images, candidates, options.choose)
-    warnings = [
-        run.manifest.body.get("warning"),
-        who_answers(run),
-        tested_on.sentence if tested_on else "",
-    ]
+    clinical_facts = _clinical(run, logits, images, options)
+    adapted = None
+    if options.adapt:
+        adapted = adaptation.adapted(run, images, options.more["adapt"])
     return Scores(
         **about(run.path, run.manifest, run.method.local, run.rounds),
-        warning="; ".join(filter(None, warnings)),
+        warning=_warning(run, tested_on),
         classes=run.data.classes,
         attributes=run.data.attributes,
         personal_models=has_personal_models(run),
@@ -152,9 +148,9 @@ def _build(
         best=best,
         candidates=candidates,
         external=tested_on,
-        clinical=_clinical(run, logits, images, options),
-        adapted=adaptation.adapted(run, images, options.more["adapt"]) if options.adapt else None,
-        shots=shots(images.y, run.data.classes, trained_on, limits) if with_shots else None,
+        clinical=clinical_facts,
+        adapted=adapted,
+        shots=counted_shots,
         shared_patients=_shared_patients(run, tests),
         train_images=sum(map(len, run.data.train.values())) if several else 0,
         clients=clients,
@@ -162,144 +158,223 @@ def _build(
     ).write(folder)
 
 
+def _warning(run: Run, tested_on: External | None) -> str:
+    sentences = [run.manifest.body.get("warning"), who_answers(run)]
+    if tested_on:
+        sentences.append(tested_on.sentence)
+    return "; ".join(sentence for sentence in sentences if sentence)
+
+
+def _corrupted(run: Run, images: Images, corruptions: severities.Asked, method: str) -> Table:
+    """Lines of the test images under other corruptions."""
+    names = [severities.name_of(kind, severity) for kind, severity in corruptions]
+    if names:
+        sets = console.counted(len(names), "more test set", "more test sets")
+        listed = ", ".join(names)
+        console.say(f"scoring {sets}: {listed}")
+    table: Table = {}
+    for name, (kind, severity) in zip(names, corruptions, strict=True):
+        answers = predictions(severities.test_set(run, kind, severity, name))
+        table |= _quality(Where(), images, run.rounds, answers, method)
+    return table
+
+
+def _of_labels(run: Run, images: Images, logits: Logits) -> Table:
+    """Lines of each of several labels per image by itself."""
+    table: Table = {}
+    for version, answers in logits.items():
+        rounds = list(zip(run.rounds, answers, strict=True))
+        table |= label_facts(Where(version), images, rounds)
+    return table
+
+
+def _of_shots(
+    run: Run, images: Images, logits: Logits, trained_on: np.ndarray, limits: Limits
+) -> Table:
+    """Lines of the recalls of classes with many, some and few training images."""
+    table: Table = {}
+    for version, answers in logits.items():
+        rounds = zip(run.rounds, answers, strict=True)
+        table |= shot_facts(Where(version), images.y, rounds, trained_on, limits)
+    return table
+
+
 def _shared_patients(run: Run, tests: external.Asked) -> dict[str, Any] | None:
-    """The patients of the test images who have training images too, as shared_patients counts them; None of none."""
+    """The patients of the test images who have training images too; None of none."""
     data = external.data_of(run)
     if tests.path is None:
         return manifest.read(data).body.get(shared_patients.KEY)
     if not external.is_of_same_dataset(run, tests.path) or run.data.test_patients is None:
         return None
-    unit = manifest.read(manifest.above(data, "dataset")).body["unit"]
-    counted = shared_patients.with_tests(unit, holdings(data), run.data.test_patients)
+    dataset = manifest.read(manifest.above(data, "dataset"))
+    patients = run.data.test_patients
+    counted = shared_patients.with_tests(dataset.body["unit"], holdings(data), patients)
     return counted.get(shared_patients.KEY)
 
 
-def _images(run: Run, by: list[str]) -> Images:
+def _images(run: Run, attributes: list[str]) -> Images:
     """The test images, and their groups by these attributes, some of which are crossed."""
     test = run.data.test["clean"]
-    places = {name: column.cpu().numpy() for name, column in test.groups.items()}
-    groupings = {name: grouping(name, places, run.data.attributes) for name in by}
+    codes = {name: column.cpu().numpy() for name, column in test.groups.items()}
+    groupings = {name: grouping(name, codes, run.data.attributes) for name in attributes}
     return Images(test.y.cpu().numpy(), run.data.classes, groupings, run.data.test_patients)
 
 
 def _quality(
-    where: Where, images: Images, rounds: Sequence[int], logits: Logits, how: str
+    where: Where, images: Images, rounds: Sequence[int], logits: Logits, method: str
 ) -> Table:
-    """Lines of all test images and of each group, with intervals made as `how` says. where: whose, but for versions."""
+    """Lines of all test images and of each group, with intervals.
+
+    where: whose, but for versions. method: of the intervals.
+    """
     table: Table = {}
-    last = {
-        v: Answered(answers[-1], images.y, images.units, images.groupings)
-        for v, answers in logits.items()
-    }
+    last = {}
     for version, answers in logits.items():
-        here = where._replace(version=version)
-        table |= facts(here, images, zip(rounds, answers, strict=True), images.groupings)
-        add_group_intervals(table, here, last[version], how)
-    add_intervals(table, where, last, how)
+        answered = Answered(answers[-1], images.y, images.units, images.groupings)
+        last[version] = answered
+        key = where._replace(version=version)
+        table |= facts(key, images, zip(rounds, answers, strict=True), images.groupings)
+        add_group_intervals(table, key, answered, method)
+    add_intervals(table, where, last, method)
     return table
 
 
 def _clients(run: Run, images: Images, logits: Logits) -> tuple[dict[str, Client], Table]:
-    """Every client's test images and lines; where clients are corrupted differently, on images corrupted as its own."""
-    each = severities.differing(run)
+    """Every client's test images and lines.
+
+    Where clients are corrupted differently, they are on images corrupted as its own.
+    """
+    corruptions = severities.differing(run)
     clients: dict[str, Client] = {}
     table: Table = {}
     of_panel: dict[Any, tuple[Client, Table]] = {}
-    for how in (None, *dict.fromkeys(each.values())):
-        shown = severities.test_set(run, *how, version=MODELS[1]) if how else run
-        answers = predictions(shown) if how else logits
-        for client in (client for client in run.data.roster if each.get(client) == how):
-            asked = panel(run, client)
-            key = client if asked.alone else (how, asked.version)
+    for corruption in (None, *dict.fromkeys(corruptions.values())):
+        tested = run
+        answers = logits
+        if corruption:
+            tested = severities.test_set(run, *corruption, version=MODELS[1])
+            answers = predictions(tested)
+        for name in run.data.roster:
+            if corruptions.get(name) != corruption:
+                continue
+            models = panel(run, name)
+            key = name if models.alone else (corruption, models.version)
             if key not in of_panel:
-                of_panel[key] = _client(shown, images, answers, asked)
-            about, lines = of_panel[key]
-            clients[client] = replace(about, corruption=" ".join(map(str, how or ())))
-            table |= {where._replace(client=client): score for where, score in lines.items()}
-    return {client: clients[client] for client in run.data.roster}, table
+                of_panel[key] = _client(tested, images, answers, models)
+            client, lines = of_panel[key]
+            if corruption:
+                client = replace(client, corruption=severities.name_of(*corruption))
+            clients[name] = client
+            for where, score in lines.items():
+                table[where._replace(client=name)] = score
+    return {name: clients[name] for name in run.data.roster}, table
 
 
-def _client(run: Run, images: Images, logits: Logits, asked: Panel) -> tuple[Client, Table]:
-    """A client's own model, where it has one, and the global one; groups are those of its own test part."""
-    own = asked.places is not None
-    here = images.at(asked.places) if asked.places is not None else images
-    table: Table = {}
-    for model, tables in asked.answers(run, logits):
-        where = Where(asked.version, client=asked.client, model=model)
-        by = here.groupings if own and model != GLOBAL else ()
-        table |= facts(where, here, zip(run.rounds, ([table] for table in tables), strict=True), by)
-    return Client(
-        asked.version, "own" if own else "whole", groups=here.grouped() if own else {}
-    ), table
+def _client(run: Run, images: Images, logits: Logits, models: Panel) -> tuple[Client, Table]:
+    """A client's own model, where it has one, and the global one.
+
+    Groups are those of its own test part.
+    """
+    client = Client(models.version, "whole")
+    if models.places is not None:
+        images = images.at(models.places)
+        client = Client(models.version, "own", groups=images.grouped())
+    lines: Table = {}
+    for model, tables in models.answers(run, logits):
+        where = Where(models.version, client=models.client, model=model)
+        attributes: Iterable[str] = ()
+        if client.part == "own" and model != GLOBAL:
+            attributes = images.groupings
+        rounds = [(number, [table]) for number, table in zip(run.rounds, tables, strict=True)]
+        lines |= facts(where, images, rounds, attributes)
+    return client, lines
 
 
 def _personal(run: Run, images: Images) -> Table:
-    """Lines of the clients' own models on the whole test sets, and of their mean where they are whole models."""
-    turns = [(version, round) for version in run.data.test for round in run.rounds]
+    """Lines of the clients' own models on the whole test sets.
+
+    Where they are whole models, their mean is scored too.
+    """
     rounds: dict[Where, list[Table]] = {}
-    for version, round in console.progress(
-        turns, label="evaluate personal models", total=len(turns)
-    ):
+    turns = [(version, number) for version in run.data.test for number in run.rounds]
+    label = "evaluate personal models"
+    for version, number in console.progress(turns, label=label, total=len(turns)):
         shard = run.data.test[version]
-        models = {
-            "personal": [runs.predict(run, round, shard, client) for client in run.data.roster]
-        }
-        if runs.load_mean_personal(run, round):
+        personal = [runs.predict(run, number, shard, client) for client in run.data.roster]
+        models = {"personal": personal}
+        if runs.load_mean_personal(run, number):
             models["mean_personal"] = [runs.logits(run.net, shard, run.method.local)]
         for model, tables in models.items():
             where = Where(version, model=model)
-            rounds.setdefault(where, []).append(
-                of_round(where, images, round, tables, images.groupings)
-            )
-    return {
-        where: score for tables in rounds.values() for where, score in over_rounds(tables).items()
-    }
+            lines = of_round(where, images, number, tables, images.groupings)
+            rounds.setdefault(where, []).append(lines)
+    table: Table = {}
+    for of_model in rounds.values():
+        table |= over_rounds(of_model)
+    return table
 
 
 def _clinical(
     run: Run, logits: Logits, images: Images, options: EvaluateOptions
 ) -> dict[str, Any] | None:
-    """Operating points and calibration, where they were asked for and one model answers."""
+    """Operating points and calibration; None without --clinical.
+
+    Raises FedcliError where several models answer.
+    """
     if not options.clinical:
         return None
-    last = {version: answers[-1][0] for version, answers in logits.items()}
-    if any(len(answers[-1]) > 1 for answers in logits.values()):
-        what = "--clinical needs one answer for an image: every client trained alone and has no test part of its own"
-        raise FedcliError(what, "partition by sites, so that each client has a test part")
+    last = {}
+    for version, rounds in logits.items():
+        models = rounds[-1]
+        if len(models) > 1:
+            raise FedcliError(
+                "--clinical needs one answer for an image: every client trained alone and has no "
+                "test part of its own",
+                "partition by sites, so that each client has a test part",
+            )
+        last[version] = models[0]
     names = positives(run.data.classes, options.positive, several=images.y.ndim == 2)
     if not any(len(shard) for shard in run.data.val.values()):
         console.warn(
-            "no validation images, so no thresholds, temperature or conformal sets: partition with --val 0.2"
+            "no validation images, so no thresholds, temperature or conformal sets: "
+            "partition with --val 0.2"
         )
-    return clinical.scores(run, last, images, names, clinical.rules(options.rule, options.cost))
+    rules = clinical.rules(options.rule, options.cost)
+    return clinical.scores(run, last, images, names, rules)
 
 
 def about(path: Path, run: manifest.Manifest, local: Local, rounds: list[int]) -> dict[str, Any]:
-    """Facts that a report needs about the run at this path, so that it reads its scores alone. rounds: those kept."""
-    return {
-        **{key: run.body[key] for key in COPIED},
-        "options": {key: value for key, value in run.options.items() if key not in UNCOPIED},
-        "data": {kind: _stage(path, kind) for kind in ("dataset", "partition", "corruption")},
-        "roster_size": len(run.body["roster"]),
-        "kept_rounds": rounds,
-        "view": views_of(local)[0],
-        "bytes": Traffic(run.body.get("bytes_down"), run.body.get("bytes_up")),
-    }
+    """Facts that a report needs about the run at this path, so that it reads its scores alone.
+
+    rounds: those kept.
+    """
+    facts = {key: run.body[key] for key in COPIED}
+    facts["options"] = {key: value for key, value in run.options.items() if key not in UNCOPIED}
+    facts["data"] = {kind: _stage(path, kind) for kind in ("dataset", "partition", "corruption")}
+    facts["roster_size"] = len(run.body["roster"])
+    facts["kept_rounds"] = rounds
+    facts["view"] = views_of(local)[0]
+    facts["bytes"] = Traffic(run.body.get("bytes_down"), run.body.get("bytes_up"))
+    return facts
 
 
 def _stage(path: Path, kind: str) -> Stage | None:
-    data = manifest.parent(
-        path, "corruption", "partition", "sites"
-    )  # not that of a run that this one started from
+    data = manifest.parent(path, *DATA)  # not that of a run that this one started from
     if data is None:
         return None
-    if manifest.read(data).kind == "sites":  # which stand for a partition
-        above = data if kind == "partition" else None
-    else:
-        above = data if manifest.read(data).kind == kind else manifest.parent(data, kind)
+    data_kind = manifest.read(data).kind
+    above: Path | None = data
+    if data_kind == "sites":  # which stand for a partition
+        if kind != "partition":
+            return None
+    elif data_kind != kind:
+        above = manifest.parent(data, kind)
     return Stage(manifest.sha256(above), manifest.read(above).options) if above else None
 
 
 def _trained_on(run: Run) -> np.ndarray:
-    counts = [shard.class_counts.cpu().numpy() for shard in run.data.train.values()]
-    return np.sum([np.zeros(len(run.data.classes), int), *counts], axis=0)
+    """The training images of each class [C]."""
+    counts = np.zeros(len(run.data.classes), int)
+    for shard in run.data.train.values():
+        counts = counts + shard.class_counts.cpu().numpy()
+    return counts

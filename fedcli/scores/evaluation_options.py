@@ -39,24 +39,26 @@ class EvaluateOptions(Options):
     shots: Shots = None
     corrupt: Annotated[
         Sequence[str],
-        "also score the test images under this corruption, which needs no training; may be repeated",
+        "also score the test images under this corruption, which needs no training; may be "
+        "repeated",
         Flag("KIND"),
     ] = ()
     severity: Annotated[
         Sequence[str],
-        "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all five",
+        "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all "
+        "five",
         Flag("N"),
     ] = ()
     on: Annotated[
         Source | None,
-        "score the test images of this dataset, partition or corruption manifest in place of the run's own: another "
-        "hospital, another dataset",
+        "score the test images of this dataset, partition or corruption manifest in place of the "
+        "run's own: another hospital, another dataset",
         Flag("MANIFEST", access="reads"),
     ] = None
     map_classes: Annotated[
         Source | None,
-        "with --on: CSV with the columns theirs and ours, a line for each of its classes; an empty cell leaves a class "
-        "out; default: classes of equal names",
+        "with --on: CSV with the columns theirs and ours, a line for each of its classes; an "
+        "empty cell leaves a class out; default: classes of equal names",
         Flag("FILE", access="reads"),
     ] = None
     all_images: Annotated[bool, "with --on DATASET: all of its images, not its test part alone"] = (
@@ -64,8 +66,9 @@ class EvaluateOptions(Options):
     )
     adapt: Annotated[
         Sequence[str],
-        "also the last round's model adapted to the test images without their labels: bn, by their batch-norm "
-        "statistics, prior, by EM of their class prior, temperature, by validation images; may be repeated",
+        "also the last round's model adapted to the test images without their labels: bn, by "
+        "their batch-norm statistics, prior, by EM of their class prior, temperature, by "
+        "validation images; may be repeated",
         Flag("NAME"),
     ] = ()
     cross_site: Annotated[
@@ -73,35 +76,37 @@ class EvaluateOptions(Options):
     ] = False
     clinical: Annotated[
         bool,
-        "also operating points with thresholds chosen on validation images, calibration, decision curves and conformal "
-        "sets",
+        "also operating points with thresholds chosen on validation images, calibration, decision "
+        "curves and conformal sets",
     ] = False
     positive: Annotated[
         Sequence[str],
-        "with --clinical: a class to describe; may be repeated; default: the second of two, of more each",
+        "with --clinical: a class to describe; may be repeated; default: the second of two, of "
+        "more each",
         Flag("CLASS"),
     ] = ()
     rule: Annotated[
         Sequence[str],
-        "with --clinical: what a threshold is chosen for: youden, sensitivity=S or specificity=S; may be repeated; "
-        "default: youden, sensitivity 0.9 and 0.95, specificity 0.8, 0.9 and 0.95",
+        "with --clinical: what a threshold is chosen for: youden, sensitivity=S or specificity=S; "
+        "may be repeated; default: youden, sensitivity 0.9 and 0.95, specificity 0.8, 0.9 and 0.95",
         Flag("RULE"),
     ] = ()
     cost: Annotated[
         float | None,
-        "with --clinical: also the threshold of least cost, where a missed image costs N false alarms, > 0",
+        "with --clinical: also the threshold of least cost, where a missed image costs N false "
+        "alarms, > 0",
     ] = None
     interval: Annotated[
         Literal["percentile", "bca"],
-        "95 % intervals of bootstrap resamples: their percentiles, or bca, corrected for bias and skewness, which "
-        "takes longer",
+        "95 % intervals of bootstrap resamples: their percentiles, or bca, corrected for bias and "
+        "skewness, which takes longer",
         TO_REPORT,
     ] = "percentile"
     choose: Annotated[
         str | None,
-        "what best_on_validation is chosen by, on the clients' validation images: the overall score, that of the "
-        "worst-group (min-max) or dto, the distance to the best score of every group; needs `partition --val 0.2`; "
-        "default: overall, of all rounds",
+        "what best_on_validation is chosen by, on the clients' validation images: the overall "
+        "score, that of the worst-group (min-max) or dto, the distance to the best score of every "
+        "group; needs `partition --val 0.2`; default: overall, of all rounds",
         Flag("RULE", panel=OUTPUT),
     ] = None
     export: Annotated[
@@ -128,19 +133,22 @@ class EvaluateOptions(Options):
     @property
     def more(self) -> dict[str, Any]:
         """Options that scores.json records as they are, where they are given."""
-        made: dict[str, Any] = {"cross_site": True} if self.cross_site else {}
-        made |= {"choose": self.choose} if self.choose else {}
-        made |= {"adapt": sorted({*self.adapt})} if self.adapt else {}
-        made |= {"interval": self.interval} if self.interval != "percentile" else {}
+        options: dict[str, Any] = {}
+        if self.cross_site:
+            options["cross_site"] = True
+        if self.choose:
+            options["choose"] = self.choose
+        if self.adapt:
+            options["adapt"] = sorted(set(self.adapt))
+        if self.interval != "percentile":
+            options["interval"] = self.interval
         if self.clinical:
-            made |= {
-                "clinical": {
-                    "positive": sorted(self.positive),
-                    "cost": self.cost,
-                    "rules": list(self.rule),
-                }
+            options["clinical"] = {
+                "positive": sorted(self.positive),
+                "cost": self.cost,
+                "rules": list(self.rule),
             }
-        return made
+        return options
 
 
 @dataclass(frozen=True)
@@ -162,20 +170,20 @@ class PredictOptions(Options):
     ] = None
     data: Annotated[
         Source | None,
-        "of a run that was trained at sites: the partition of one of them, by which files are prepared and whose "
-        "validation images choose thresholds",
+        "of a run that was trained at sites: the partition of one of them, by which files are "
+        "prepared and whose validation images choose thresholds",
         Flag("MANIFEST", access="reads"),
     ] = None
     positive: Annotated[
         Sequence[str],
-        "also decide for this class at a threshold chosen on the run's validation images; may be repeated; default: "
-        "the operating points of its evaluate --clinical, if there are any",
+        "also decide for this class at a threshold chosen on the run's validation images; may be "
+        "repeated; default: the operating points of its evaluate --clinical, if there are any",
         Flag("CLASS"),
     ] = ()
     rule: Annotated[
         Sequence[str],
-        "what the threshold is chosen for: youden, sensitivity=S or specificity=S; may be repeated; default: as "
-        "evaluate --clinical has it",
+        "what the threshold is chosen for: youden, sensitivity=S or specificity=S; may be "
+        "repeated; default: as evaluate --clinical has it",
         Flag("RULE"),
     ] = ()
     cost: Annotated[
@@ -199,8 +207,8 @@ class AuditOptions(Options):
     _: KW_ONLY
     shadow: Annotated[
         Sequence[Source],
-        "a run of the same settings that left some of the images out, for LiRA; may be repeated: each image should be "
-        "left out by two or more, as `partition --val 0.5 --seed N` does",
+        "a run of the same settings that left some of the images out, for LiRA; may be repeated: "
+        "each image should be left out by two or more, as `partition --val 0.5 --seed N` does",
         Flag("RUN", local=True, access="reads"),
     ] = ()
     batch: Annotated[int, "images of the gradient that is inverted, in [1, 8]"] = 1
@@ -239,9 +247,9 @@ class ReportOptions(Options):
     ] = "last5"
     choose: Annotated[
         str | None,
-        "which kept model of each run is shown, and which run of several, by a score on the clients' validation "
-        "images, which `partition --val 0.2` keeps: overall, worst-group (min-max) or dto, the distance to the best "
-        "score of every group",
+        "which kept model of each run is shown, and which run of several, by a score on the "
+        "clients' validation images, which `partition --val 0.2` keeps: overall, worst-group "
+        "(min-max) or dto, the distance to the best score of every group",
         Flag("RULE"),
     ] = None
     interval: Annotated[
@@ -250,7 +258,8 @@ class ReportOptions(Options):
     ] = "percentile"
     spread: Annotated[
         Literal["pooled", "runs"],
-        "± of runs that differ in the seed alone: pooled over the rounds of all runs, or over the runs' means",
+        "± of runs that differ in the seed alone: pooled over the rounds of all runs, or over the "
+        "runs' means",
     ] = "pooled"
     separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
     against: Annotated[
@@ -260,8 +269,9 @@ class ReportOptions(Options):
     bytes: Annotated[bool, "also the MB that a client receives and sends in a round"] = False
     quality: Annotated[
         str | None,
-        "also scores by quarters of this measure of the test images: noise, snr, sharpness, contrast, brightness, "
-        "entropy or blockiness, and how much of each gap between groups it explains",
+        "also scores by quarters of this measure of the test images: noise, snr, sharpness, "
+        "contrast, brightness, entropy or blockiness, and how much of each gap between groups it "
+        "explains",
         Flag("MEASURE"),
     ] = None
     work: Work = WORK
@@ -274,8 +284,9 @@ class CompareOptions(Options):
     stage: ClassVar[str] = "compare"
     runs: Annotated[
         Sequence[Source],
-        "two names or methods, of which the newest runs that can be compared are taken; or runs, scores or folders of "
-        "runs, of two systems: a method in one setting, with one seed or several; default: all runs under --work",
+        "two names or methods, of which the newest runs that can be compared are taken; or runs, "
+        "scores or folders of runs, of two systems: a method in one setting, with one seed or "
+        "several; default: all runs under --work",
         RUNS,
     ] = ()
     _: KW_ONLY
@@ -288,7 +299,8 @@ class CompareOptions(Options):
     resamples: Annotated[int, "bootstrap resamples of the test patients, >= 100"] = 2000
     interval: Annotated[
         Literal["percentile", "bca"],
-        "95 % intervals of bootstrap resamples of the test patients: percentile, or bca, which takes longer",
+        "95 % intervals of bootstrap resamples of the test patients: percentile, or bca, which "
+        "takes longer",
     ] = "percentile"
     seed: Seed = 0
     work: Work = WORK

@@ -1,4 +1,4 @@
-"""Scores that a run has already, by what evaluate is asked for; all that is possible without its models."""
+"""Looks up scores computed before, so that evaluate and report need not import torch."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,8 +10,8 @@ from ..errors import FedcliError, HashError, UsageError, nearest
 from ..io.locks import remove_abandoned
 from ..labels import is_multi_label
 from . import own_metrics
-from .clinical.shape import check as check_clinical
-from .clinical.shape import select
+from .clinical_shape import check as check_clinical
+from .clinical_shape import select
 from .evaluation_options import EvaluateOptions
 from .groups import CROSS
 from .shots import thresholds
@@ -33,92 +33,106 @@ QUESTIONS = (
 )
 
 
+DATA = ("corruption", "partition")  # manifests of a run's data that are at hand
+
+
 def check(run_path: Path, options: EvaluateOptions) -> None:
-    """Refuse attributes that a run's data do not have, and other thresholds than two numbers. Raises FedcliError."""
+    """Refuse attributes that a run's data do not have, and other thresholds than two numbers.
+
+    Raises FedcliError.
+    """
     path = manifest.find(run_path, "run")
-    if sites := _sites(path):
+    sites = _sites(path)
+    if sites:
         _attributes(options.by, sites)
     else:
         asked(path, options)
 
 
 def existing(run_path: Path, options: EvaluateOptions) -> Path | None:
-    """The scores that evaluate would make, if they lie there whole; None where they are to be made."""
+    """The scores that evaluate would make, if they are there whole; None where they are not."""
     path = manifest.find(run_path, "run")
-    if sites := _sites(path):
+    sites = _sites(path)
+    if sites:
         return _from_sites(path, _attributes(options.by, sites), others=not options.by)
     recorded, folder = asked(path, options)
     target = folder / "scores.json"
     if not target.is_file():
         return None
-    known = manifest.read(target, "scores")
-    if known.options != recorded or list(known.parents.values()) != [manifest.sha256(path)]:
+    finished = manifest.read(target, "scores")
+    parents = list(finished.parents.values())
+    if finished.options != recorded or parents != [manifest.sha256(path)]:
         return None
     try:
         manifest.verify(target, "scores")
-    except (
-        FedcliError
-    ):  # evaluate says what is wrong, and makes them again where only they are damaged
+    except FedcliError:
+        # evaluate says what is wrong, and makes them again where only they are damaged
         return None
     remove_abandoned(folder)
     return target
 
 
 def evaluations(folder: Path) -> Iterator[tuple[Path, manifest.Manifest]]:
-    """Every scores.json that lies in a folder of evaluations; one that cannot be read is named and left out."""
+    """Every scores.json in a folder of evaluations; one that cannot be read is left out."""
     for path in sorted(folder.glob("*/scores.json")):
         try:
-            known = manifest.read(path, "scores")
+            scores = manifest.read(path, "scores")
         except FedcliError as error:
             console.warn(f"left out: {error}; remove {path.parent}")
             continue
-        yield path, known
+        yield path, scores
 
 
 def with_operating_points(scores: Path) -> Path | None:
-    """The scores of the same run on the same test images that `evaluate --clinical` made: these, or others beside them.
+    """The scores of the same run on the same test images that `evaluate --clinical` made.
 
-    Of several those by the same attributes, then those with most classes and rules.
+    They are these, or others beside them: those by the same attributes, then those with most
+    classes and rules.
     """
-    own = manifest.read(scores, "scores")
-    tests = {key: value for key, value in own.options.items() if key not in QUESTIONS}
-    made: dict[tuple, Path] = {}
-    for path, known in [(scores, own), *evaluations(scores.parent.parent)]:
-        same = tests == {key: value for key, value in known.options.items() if key not in QUESTIONS}
-        if "clinical" in known.options and same and known.parents == own.parents:
-            points = len(
-                [
-                    *select(
-                        check_clinical(known.body.get("clinical"), path), "classes/*/*/operating/*"
-                    )
-                ]
-            )
-            made.setdefault(
-                (path == scores, known.options["by"] == own.options["by"], points), path
-            )
-    return made[max(made)] if made else None
+    this = manifest.read(scores, "scores")
+    tests = _tests(this)
+    best = None
+    highest: tuple[bool, bool, int] = (False, False, -1)
+    for path, other in [(scores, this), *evaluations(scores.parent.parent)]:
+        is_same = _tests(other) == tests and other.parents == this.parents
+        if is_same and "clinical" in other.options:
+            clinical = check_clinical(other.body.get("clinical"), path)
+            count = len(list(select(clinical, "classes/*/*/operating/*")))
+            rank = (path == scores, other.options["by"] == this.options["by"], count)
+            if rank > highest:
+                best = path
+                highest = rank
+    return best
+
+
+def _tests(scores: manifest.Manifest) -> dict[str, Any]:
+    """The options that decide on the test images."""
+    return {key: value for key, value in scores.options.items() if key not in QUESTIONS}
 
 
 def _sites(run: Path) -> Path | None:
     """The manifest of the sites that hold a run's images; None where they are at hand."""
-    data = manifest.parent(run, "corruption", "partition", "sites")
+    data = manifest.parent(run, *DATA, "sites")
     return data if data and manifest.read(data).kind == "sites" else None
 
 
-def _from_sites(run: Path, by: list[str], *, others: bool) -> Path | None:
+def _from_sites(run: Path, attributes: list[str], *, others: bool) -> Path | None:
     """The scores that sites have given of a run by these attributes; None where there are none.
 
     others: else those by other ones that were made last, since a report cannot ask the sites.
     """
-    made = []
+    candidates = []
     for path in sorted((run.parent / "scores").glob("*/scores.json")):
-        known = manifest.read(path, "scores")
-        asked = known.options.get("federated")
-        if asked and list(known.parents.values()) == [
-            manifest.sha256(run)
-        ]:  # else of the run before it went on
-            made.append((known.options["by"] == by, last_used.age(path), path))
-    return max(made)[-1] if made and (others or max(made)[0]) else None
+        scores = manifest.read(path, "scores")
+        is_federated = scores.options.get("federated")
+        # else of the run before it went on
+        if is_federated and list(scores.parents.values()) == [manifest.sha256(run)]:
+            has_attributes = scores.options["by"] == attributes
+            candidates.append((has_attributes, last_used.age(path), path))
+    if not candidates:
+        return None
+    has_attributes, _, path = max(candidates)
+    return path if others or has_attributes else None
 
 
 def asked(
@@ -127,73 +141,91 @@ def asked(
     severities: Sequence[tuple[str, int]] = (),
     tests: "external.Asked | None" = None,
 ) -> tuple[dict[str, Any], Path]:
-    """The options that scores record, and the folder they go to. severities: kinds and severities of other test
-    sets."""
-    others, shots = tests.parents if tests else [], options.shots
-    if not others and _sites(run):
-        what = f"the test images of {run.parent} are at its sites"
-        raise FedcliError(
-            what, f"fedcli evaluate {run.parent} --engine socket:DIR, nvflare:DIR or flower:DIR"
-        )
-    if (shots or severities) and _sites(run):
-        raise UsageError(
-            f"what classes and corruptions {run.parent} was trained on is at its sites",
-            "leave --shots and --corrupt out",
-        )
+    """The options that scores record, and the folder they go to.
+
+    severities: kinds and severities of other test sets.
+    """
+    others = tests.parents if tests else []
+    if not others:
+        _check_at_hand(run)
+    if (options.shots or severities) and _sites(run):
+        fault = f"what classes and corruptions {run.parent} was trained on is at its sites"
+        raise UsageError(fault, "leave --shots and --corrupt out")
     refuse_changed(run)
-    data = others[0] if others else manifest.parent(run, "corruption", "partition")
+    data = others[0] if others else manifest.parent(run, *DATA)
     if data is None:
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
-    if shots and is_multi_label(manifest.read(data).body):
-        raise UsageError(
-            "--shots is about the recall of classes, and images have several labels", "leave it out"
-        )
+    if options.shots and is_multi_label(manifest.read(data).body):
+        fault = "--shots is about the recall of classes, and images have several labels"
+        raise UsageError(fault, "leave it out")
     recorded: dict[str, Any] = {"by": _attributes(options.by, data)}
-    recorded |= {"shots": list(thresholds(shots))} if shots else {}
-    recorded |= {"severities": [list(pair) for pair in severities]} if severities else {}
-    recorded |= own_metrics.recorded() | (tests.options if tests else {}) | options.more
+    if options.shots:
+        recorded["shots"] = list(thresholds(options.shots))
+    if severities:
+        recorded["severities"] = [list(pair) for pair in severities]
+    recorded |= own_metrics.recorded()
+    if tests:
+        recorded |= tests.options
+    recorded |= options.more
     return recorded, run.parent / "scores" / manifest.identity(recorded, [run, *others])
 
 
+def _check_at_hand(run: Path) -> None:
+    """Refuse a run whose test images are at sites."""
+    if _sites(run):
+        fault = f"the test images of {run.parent} are at its sites"
+        command = f"fedcli evaluate {run.parent} --engine"
+        raise FedcliError(fault, f"{command} socket:DIR, nvflare:DIR or flower:DIR")
+
+
 def refuse_changed(run: Path) -> None:
-    """Refuse a run whose manifest is not the one that its scores were made from. Raises HashError."""
-    now = manifest.sha256(run)
-    for path, known in evaluations(run.parent / "scores"):
-        if now not in known.parents.values():
+    """Refuse a run whose manifest is not the one that its scores were made from.
+
+    Raises HashError.
+    """
+    digest = manifest.sha256(run)
+    for path, scores in evaluations(run.parent / "scores"):
+        if digest not in scores.parents.values():
             hint = f"restore it; or, where the run was trained again, remove {path.parent}"
             raise HashError(f"{run} has changed since {path} was made from it", hint)
 
 
-def _attributes(by: Sequence[str], data: Path) -> list[str]:
-    """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none are named."""
-    made = manifest.read(data)
-    body = made.body
-    known, crossed, dataset = (
-        body["attributes"],
-        [],
-        body["name" if made.kind == "dataset" else "dataset"],
-    )
-    for name in by:
+def _attributes(requested: Sequence[str], data: Path) -> list[str]:
+    """The requested attributes in the dataset's order, then the crossed ones.
+
+    All attributes where none are requested. Raises UsageError.
+    """
+    source = manifest.read(data)
+    attributes = source.body["attributes"]
+    dataset = source.body["name" if source.kind == "dataset" else "dataset"]
+    crossed = set()
+    for name in requested:
         parts = [part.strip() for part in name.split(CROSS)]
         for part in parts:
-            if part not in known:
-                raise UsageError(
-                    f"{dataset} has no attribute {part!r}", _where(part, known, dataset)
-                )
+            if part not in attributes:
+                hint = _where(part, attributes, dataset)
+                raise UsageError(f"{dataset} has no attribute {part!r}", hint)
         if len(set(parts)) < len(parts):
-            raise UsageError(
-                f"--by {name!r} crosses an attribute with itself",
-                "give each once, such as race*sex",
-            )
-        crossed += [CROSS.join(parts)] if len(parts) > 1 else []
-    return [name for name in known if name in by or not by] + sorted(set(crossed))
+            hint = "give each once, such as race*sex"
+            raise UsageError(f"--by {name!r} crosses an attribute with itself", hint)
+        if len(parts) > 1:
+            crossed.add(CROSS.join(parts))
+    if not requested:
+        return list(attributes)
+    single = [name for name in attributes if name in requested]
+    return single + sorted(crossed)
 
 
-def _where(attribute: str, known: Iterable[str], dataset: str) -> str:
-    """A hint: the attribute that was meant, else which datasets have it and how this one could."""
-    if (meant := nearest(attribute, known)).startswith("did you mean"):
-        return meant
-    having = sources.having(attribute)
-    others = f"datasets that have it: {', '.join(having)}; " if having else ""
-    own = f"to give it to {dataset}, prepare with --attributes FILE, a CSV with image or patient ids and {attribute}"
-    return f"{meant}; {others}{own}"
+def _where(attribute: str, attributes: Iterable[str], dataset: str) -> str:
+    """A hint: the attribute that was meant, else the datasets that have it and a way to add it."""
+    hint = nearest(attribute, attributes)
+    if hint.startswith("did you mean"):
+        return hint
+    datasets = sources.having(attribute)
+    if datasets:
+        listed = ", ".join(datasets)
+        hint += f"; datasets that have it: {listed}"
+    return (
+        f"{hint}; to give it to {dataset}, prepare with --attributes FILE, a CSV with image or "
+        f"patient ids and {attribute}"
+    )

@@ -1,7 +1,8 @@
 """Lines of the table of scores, made of what models answer: whatever has a line gets it here.
 
-Mostly one model answers for an image. Where clients trained alone there are several: a line is then the mean over them,
-and what lies between groups is measured of each model and averaged too, since it does not follow from mean scores.
+Mostly one model answers for an image. Where clients trained alone there are several: a line is then
+the mean over them, and what lies between groups is measured of each model and averaged too, since
+it does not follow from mean scores.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,16 +19,15 @@ from ..metrics.parity import decided_labels, parity, parity_of_labels, undefined
 from . import views
 from .groups import JOIN, NAMED, Patients
 from .parts import Grouped
-from .scores import Edges, Part
+from .scores import Part
 from .table import Number, Score, Table, Where
 
-Rounds = Iterable[
-    tuple[int, Sequence[np.ndarray]]
-]  # number of a kept round, logits [N, C] of each model that answers
-Scored = Mapping[
-    str, Any
-]  # one model on some images: metric -> score, and "count", "classes_missing" and "patients" of the images
-NOT_SCORES = "count", "classes_missing", "patients"
+Array = np.ndarray
+# number of a kept round, logits [N, C] of each model that answers
+Rounds = Iterable[tuple[int, Sequence[Array]]]
+# one model on some images: metric -> score, and NOT_SCORES of the images
+Scored = Mapping[str, Any]
+NOT_SCORES = ("count", "classes_missing", "patients")
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,21 @@ class Images:
 
     Attributes:
         y: labels, [N] or [N, L]. classes: their names.
-        groupings: attribute -> the place of each image's group [N], -1 unknown, and the groups' names.
+        groupings: attribute -> the index of each image's group [N], -1 unknown, and the groups'
+            names.
         units: [N], the patient or lesion of each image; None where the dataset names none.
     """
 
-    y: np.ndarray
+    y: Array
     classes: list[str]
     groupings: Groupings = field(default_factory=dict)
-    units: np.ndarray | None = None
+    units: Array | None = None
 
-    def at(self, places: np.ndarray | slice) -> "Images":
+    def at(self, places: Array | slice) -> "Images":
         """Some of the images."""
+        groupings = groupings_at(self.groupings, places)
         units = None if self.units is None else self.units[places]
-        return replace(
-            self, y=self.y[places], groupings=groupings_at(self.groupings, places), units=units
-        )
+        return replace(self, y=self.y[places], groupings=groupings, units=units)
 
     @cached_property
     def patients(self) -> Patients:
@@ -60,208 +60,260 @@ class Images:
     @cached_property
     def patients_by_group(self) -> dict[str, list[Patients]]:
         """Attribute -> the patients of each of its groups."""
-        by_group = {}
-        for name, (places, values) in self.groupings.items():
-            by_group[name] = [self.at(places == g).patients for g in range(len(values))]
+        by_group: dict[str, list[Patients]] = {}
+        for name, (codes, values) in self.groupings.items():
+            by_group[name] = []
+            for code in range(len(values)):
+                members = self.at(codes == code)
+                by_group[name].append(members.patients)
         return by_group
 
     def grouped(self) -> dict[str, Grouped]:
         """Attribute -> images in no group, and rates that no decision could give."""
-        task, about = Task.of(self.y), {}
-        for name, (places, values) in self.groupings.items():
-            decisions = task.decided(
-                task.perfect(self.y, len(self.classes)), self.y, places, len(values)
-            )
-            about[name] = Grouped(
-                int((places < 0).sum()), undefined_rates(decisions, values, self.classes)
-            )
-        return about
+        task = Task.of(self.y)
+        perfect = task.perfect(self.y, len(self.classes))
+        by_attribute = {}
+        for name, (codes, values) in self.groupings.items():
+            decisions = task.decided(perfect, self.y, codes, len(values))
+            undefined = undefined_rates(decisions, values, self.classes)
+            by_attribute[name] = Grouped(int((codes < 0).sum()), undefined)
+        return by_attribute
 
 
 def of_model(
     where: Where,
-    round: int,
+    number: int,
     whole: Scored,
     groups: Mapping[str, Mapping[str, Scored]],
     differences: Mapping[str, Mapping[str, Number]],
     classes: Sequence[str] | None = None,
 ) -> Table:
-    """The lines of one model in one round: of all images, of each group, and of differences between groups.
+    """The lines of one model in one round: all images, each group, and differences between groups.
 
-    groups: attribute -> group -> scores, as by metrics.score(), with the patients. differences: attribute -> name ->
-    difference in decisions. classes: their names, for why images are too few to be reliable; None where that is not
-    known.
+    number: of the round. groups: attribute -> group -> scores, as by metrics.score(), with the
+    patients. differences: attribute -> name -> difference in decisions. classes: their names, for
+    why images are too few to be reliable; None where that is not known.
     """
-    table = _lines(where, round, whole, whole, classes)
-    for name, of_values in groups.items():
-        here = where._replace(attribute=name)
-        for group, scored in of_values.items():
-            table |= _lines(here._replace(group=group), round, scored, whole, classes)
-        for difference, value in differences[name].items():
-            table[here._replace(metric=difference)] = Score([value], [round])
+    table = _lines(where, number, whole, whole, classes)
+    for attribute, by_group in groups.items():
+        key = where._replace(attribute=attribute)
+        for group, scored in by_group.items():
+            table |= _lines(key._replace(group=group), number, scored, whole, classes)
+        for name, value in differences[attribute].items():
+            table[key._replace(metric=name)] = Score([value], [number])
     return table
 
 
 def _lines(
-    where: Where, round: int, scored: Scored, whole: Scored, classes: Sequence[str] | None
+    where: Where, number: int, scored: Scored, whole: Scored, classes: Sequence[str] | None
 ) -> Table:
-    """The lines of some images, each with the reason for which they are too few; whole: the scores of all images."""
-    count, missing = scored.get("count", 0), tuple(scored.get("classes_missing", ()))
+    """The lines of some images, each with the reason for which they are too few.
+
+    whole: the scores of all images.
+    """
+    count = scored.get("count", 0)
+    missing = tuple(scored.get("classes_missing", ()))
     reasons = {True: "", False: ""}  # by needs_every_class()
     if classes is not None:
-        reasons = {every: _reasons(scored, whole, classes, every) for every in reasons}
+        for every_class in reasons:
+            reasons[every_class] = _reasons(scored, whole, classes, every_class)
     table: Table = {}
     for name, value in scored.items():
         if name not in NOT_SCORES:
             small = reasons[needs_every_class(name)]
-            table[where._replace(metric=name)] = Score([value], [round], count, missing, small)
+            table[where._replace(metric=name)] = Score([value], [number], count, missing, small)
     return table
 
 
-def facts(where: Where, images: Images, rounds: Rounds, by: Iterable[str] = ()) -> Table:
-    """The lines of all images, and of each group of the attributes `by`, over kept rounds.
+def facts(where: Where, images: Images, rounds: Rounds, attributes: Iterable[str] = ()) -> Table:
+    """The lines of all images, and of each group of the attributes, over kept rounds.
 
     Raises FedcliError for logits that are not finite.
     """
-    return over_rounds([of_round(where, images, round, models, by) for round, models in rounds])
+    tables = []
+    for number, models in rounds:
+        tables.append(of_round(where, images, number, models, attributes))
+    return over_rounds(tables)
 
 
 def of_round(
-    where: Where, images: Images, round: int, models: Sequence[np.ndarray], by: Iterable[str] = ()
+    where: Where,
+    images: Images,
+    number: int,
+    models: Sequence[Array],
+    attributes: Iterable[str] = (),
 ) -> Table:
-    """facts() of one round."""
-    return of_models(where, [_answer(where, round, images, logits, by) for logits in models])
+    """The lines of facts() of one round."""
+    tables = [_answer(where, number, images, logits, attributes) for logits in models]
+    return of_models(where, tables)
 
 
 def _answer(
-    where: Where, round: int, images: Images, logits: np.ndarray, by: Iterable[str]
+    where: Where, number: int, images: Images, logits: Array, attributes: Iterable[str]
 ) -> Table:
-    def scored(at: np.ndarray | slice, patients: Patients) -> Scored:
-        of_groups = groupings_at(images.groupings, at)
-        return metrics.score(logits[at], images.y[at], of_groups) | {"patients": patients}
+    def scored(members: Array | slice, patients: Patients) -> Scored:
+        groupings = groupings_at(images.groupings, members)
+        scores = metrics.score(logits[members], images.y[members], groupings)
+        return scores | {"patients": patients}
 
-    groups, differences = {}, {}
-    for name in by:
-        places, values = images.groupings[name]
-        patients = images.patients_by_group[name]
-        groups[name] = {value: scored(places == g, patients[g]) for g, value in enumerate(values)}
-        differences[name] = parity(Task.of(images.y).decided(logits, images.y, places, len(values)))
-    return of_model(
-        where, round, scored(slice(None), images.patients), groups, differences, images.classes
-    )
+    task = Task.of(images.y)
+    groups: dict[str, dict[str, Scored]] = {}
+    differences = {}
+    for name in attributes:
+        codes, values = images.groupings[name]
+        groups[name] = {}
+        for code, value in enumerate(values):
+            groups[name][value] = scored(codes == code, images.patients_by_group[name][code])
+        differences[name] = parity(task.decided(logits, images.y, codes, len(values)))
+    whole = scored(slice(None), images.patients)
+    return of_model(where, number, whole, groups, differences, images.classes)
 
 
 def label_facts(
-    where: Where, images: Images, rounds: Sequence[tuple[int, Sequence[np.ndarray]]]
+    where: Where, images: Images, rounds: Sequence[tuple[int, Sequence[Array]]]
 ) -> Table:
-    """The lines of each of several labels by itself, over kept rounds; of its groups by the last round's model."""
-    last = rounds[-1][0]
-    tables: dict[Where, list[Table]] = {where._replace(label=label): [] for label in images.classes}
-    for round, models in rounds:
-        groupings = images.groupings if round == last else {}
-        answers = [
-            _of_each_label([*tables], round, images.y, logits, groupings) for logits in models
-        ]
-        for here, of_label in zip(tables, zip(*answers, strict=True), strict=True):
-            tables[here].append(of_models(here, of_label))
-    made: Table = {}
-    for each_round in tables.values():
-        made |= over_rounds(each_round)
-    _give_reasons(made, images)
-    return made
+    """The lines of each of several labels by itself, over kept rounds.
+
+    The lines of its groups are by the last round's model.
+    """
+    keys = [where._replace(label=label) for label in images.classes]
+    tables: dict[Where, list[Table]] = {key: [] for key in keys}
+    last, _ = rounds[-1]
+    for number, models in rounds:
+        groupings = images.groupings if number == last else {}
+        answers = [_of_each_label(keys, number, images.y, logits, groupings) for logits in models]
+        for key, of_label in zip(keys, zip(*answers, strict=True), strict=True):
+            tables[key].append(of_models(key, of_label))
+    table: Table = {}
+    for of_rounds in tables.values():
+        table |= over_rounds(of_rounds)
+    _give_reasons(table, images)
+    return table
 
 
 def _give_reasons(table: Table, images: Images) -> None:
-    """Say of scores of single labels why they are unreliable: few patients with the label, or without it."""
+    """Add the reasons for which scores of single labels are unreliable.
+
+    They are few patients with the label, or without it.
+    """
     for key, score in table.items():
+        if not needs_every_class(key.metric) or key.measure:
+            continue
         patients = images.patients
         if key.group:
-            values = images.groupings[key.attribute][1]
+            _, values = images.groupings[key.attribute]
             patients = images.patients_by_group[key.attribute][values.index(key.group)]
-        if needs_every_class(key.metric) and not key.measure:
-            score.small = patients.of_label(images.classes.index(key.label)).rare([key.label])
+        of_label = patients.of_label(images.classes.index(key.label))
+        score.small = of_label.rare([key.label])
 
 
 def _of_each_label(
-    wheres: Sequence[Where], round: int, y: np.ndarray, logits: np.ndarray, groupings: Groupings
+    keys: Sequence[Where], number: int, y: Array, logits: Array, groupings: Groupings
 ) -> list[Table]:
-    """Lines of one model. wheres: of each label."""
-    having = (y == YES).sum(0).tolist()
-    groups, differences = {}, {}
-    for name, (places, values) in groupings.items():
-        groups[name] = {
-            v: metrics.of_labels(logits[places == g], y[places == g]) for g, v in enumerate(values)
-        }
-        differences[name] = parity_of_labels(decided_labels(logits >= 0, y, places, len(values)))
-    return [
-        of_model(
-            where,
-            round,
-            scores | {"count": having[k]},
-            {
-                name: {v: {"auc": each[k]["auc"]} for v, each in of.items()}
-                for name, of in groups.items()
-            },
-            {name: of[k] for name, of in differences.items()},
-        )
-        for k, (where, scores) in enumerate(zip(wheres, metrics.of_labels(logits, y), strict=True))
-    ]
+    """Lines of one model. keys: of each label."""
+    counts = (y == YES).sum(0).tolist()
+    scores_of_groups: dict[str, dict[str, Sequence[Scored]]] = {}
+    parities = {}
+    for name, (codes, values) in groupings.items():
+        scores_of_groups[name] = {}
+        for code, value in enumerate(values):
+            members = codes == code
+            scores_of_groups[name][value] = metrics.of_labels(logits[members], y[members])
+        parities[name] = parity_of_labels(decided_labels(logits >= 0, y, codes, len(values)))
+    tables = []
+    for k, (key, scores) in enumerate(zip(keys, metrics.of_labels(logits, y), strict=True)):
+        groups = {}
+        for name, by_value in scores_of_groups.items():
+            groups[name] = {value: {"auc": labels[k]["auc"]} for value, labels in by_value.items()}
+        differences = {name: of_labels[k] for name, of_labels in parities.items()}
+        scored = scores | {"count": counts[k]}
+        tables.append(of_model(key, number, scored, groups, differences))
+    return tables
 
 
 def of_models(where: Where, tables: Sequence[Table]) -> Table:
-    """The lines of one round: of the one model that answers, or of several their mean and what lies between groups."""
-    return tables[0] if len(tables) == 1 else mean(tables) | _measured(where, tables)
+    """The lines of one round, of the one model that answers.
+
+    Of several models they are their mean and what lies between groups.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    return mean(tables) | _measured(where, tables)
 
 
 def mean(tables: Sequence[Table]) -> Table:
-    """Of several models on the same images."""
-    return {key: views.mean([table[key] for table in tables]) for key in tables[0]}
+    """The mean over several models on the same images."""
+    means = {}
+    for key in tables[0]:
+        means[key] = views.mean([table[key] for table in tables])
+    return means
 
 
 def _measured(where: Where, tables: Sequence[Table]) -> Table:
-    """All that lies between groups, each number the mean over models. A worst group is named where all agree on it."""
+    """All that lies between groups, each number the mean over models.
+
+    A worst group is named where all agree on it.
+    """
     parts = [Part.of(where._replace(version=""), table) for table in tables]
     measured: Table = {}
-    for name in parts[0].groups:
-        between = mean([part.between(name, where.version) for part in parts])
-        for key, lies in between.items():
-            score = Score(lies.values, lies.rounds)
+    for attribute in parts[0].groups:
+        between = mean([part.between(attribute, where.version) for part in parts])
+        for key, number in between.items():
+            score = Score(number.values, number.rounds)
             if key.measure == views.WORST:
-                edges = [part.edges(name, where.version, key.metric) for part in parts]
-                measured[key._replace(group=_agreed(edges, 0))] = score
-                if all(edges):
-                    best = views.mean([Score([edge[1][1]], lies.rounds) for edge in edges if edge])
-                    measured[key._replace(measure=views.BEST, group=_agreed(edges, 1))] = best
+                edges = [part.edges(attribute, where.version, key.metric) for part in parts]
+                measured |= _ends(key, score, edges)
             elif key.measure in views.MEASURED or (not key.measure and score.last is not None):
                 measured[key] = score
     return measured
 
 
-def _agreed(edges: Sequence[Edges | None], place: int) -> str:
+def _ends(key: Where, worst: Score, edges: Sequence[views.Edges | None]) -> Table:
+    """The worst group's line and, where every model has one, the best group's."""
+    table = {key._replace(group=_agreed(edges, 0)): worst}
+    ends = [edge for edge in edges if edge]
+    if len(ends) == len(edges):
+        scores = [Score([number], worst.rounds) for _, (_, number) in ends]
+        best_key = key._replace(measure=views.BEST, group=_agreed(edges, 1))
+        table[best_key] = views.mean(scores)
+    return table
+
+
+def _agreed(edges: Sequence[views.Edges | None], end: int) -> str:
     """The name of the worst (0) or best (1) group; "" where models differ in it."""
-    names = {edge[place][0] if edge else "" for edge in edges}
+    names = set()
+    for edge in edges:
+        name, _ = edge[end] if edge else ("", None)
+        names.add(name)
     return names.pop() if len(names) == 1 else ""
 
 
 def over_rounds(rounds: Sequence[Table]) -> Table:
-    """Lines of one round each as lines over rounds. A line that only the last round needs is of that alone."""
-    last, earlier = (
-        rounds[-1],
-        [{_whose(key): score for key, score in table.items()} for table in rounds[:-1]],
-    )
+    """Lines of one round each as lines over rounds.
+
+    A line that only the last round needs is of that alone.
+    """
+    earlier = []
+    for of_round in rounds[:-1]:
+        earlier.append({_whose(key): score for key, score in of_round.items()})
     table: Table = {}
-    for key, score in last.items():
-        alone = key.measure == views.BEST or (
-            key.group and not key.measure and not views.compared(key.metric)
-        )
-        scores = [
-            of_round[_whose(key)] for of_round in earlier if not alone and _whose(key) in of_round
-        ]
-        values = [value for each in [*scores, score] for value in each.values]
-        table[key] = replace(
-            score, values=values, rounds=[r for each in [*scores, score] for r in each.rounds]
-        )
+    for key, score in rounds[-1].items():
+        whose = _whose(key)
+        values = []
+        numbers = []
+        if not _is_of_last_alone(key):
+            for of_round in earlier:
+                if whose in of_round:
+                    values += of_round[whose].values
+                    numbers += of_round[whose].rounds
+        table[key] = replace(score, values=values + score.values, rounds=numbers + score.rounds)
     return table
+
+
+def _is_of_last_alone(key: Where) -> bool:
+    if key.measure:
+        return key.measure == views.BEST
+    return key.group != "" and not views.compared(key.metric)
 
 
 def _whose(key: Where) -> Where:
@@ -272,18 +324,25 @@ def _whose(key: Where) -> Where:
 def _reasons(part: Scored, overall: Scored, classes: Sequence[str], every_class: bool) -> str:
     """Why images are too few to be reliable; a class that the whole test set lacks is no reason.
 
-    every_class: whether the score needs every class, so that few images of one of them are a reason.
+    every_class: whether the score needs every class, so that few images of one of them are a
+    reason.
     """
     if not part["count"]:
         return "no test image"
-    lacking = [classes[c] for c in part["classes_missing"] if c not in overall["classes_missing"]]
+    overall_missing = overall["classes_missing"]
+    lacking = [classes[c] for c in part["classes_missing"] if c not in overall_missing]
     patients: Patients = part["patients"]
-    reasons = [patients.few] if patients.few else []
+    reasons = []
+    if patients.few:
+        reasons.append(patients.few)
     if lacking and "auc_macro" in part:
-        more = f" and {len(lacking) - NAMED} more" * (len(lacking) > NAMED)
-        reasons.append(f"no AUC of {', '.join(lacking[:NAMED])}{more}")
+        listed = ", ".join(lacking[:NAMED])
+        if len(lacking) > NAMED:
+            listed += f" and {len(lacking) - NAMED} more"
+        reasons.append(f"no AUC of {listed}")
     elif lacking:
-        reasons.append(f"no image of {', '.join(lacking)}")
+        listed = ", ".join(lacking)
+        reasons.append(f"no image of {listed}")
     rare = patients.rare(classes)
     if every_class and rare:
         reasons.append(rare)

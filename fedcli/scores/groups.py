@@ -1,8 +1,9 @@
-"""Groups of patients: those of several attributes crossed; and how many patients a reliable score needs.
+"""Groups of patients, of several attributes crossed too; patients that a reliable score needs.
 
-A score that needs every class is as uncertain as its rarest class makes it. By simulation (two classes, AUC and balanced
-accuracy) 95 % bootstrap intervals hold the truth in about 30 % of cases with one patient of the rarer class, 66 % with
-two, 79 % with five, 87 % with ten and 93 % with twenty, however many other patients there are.
+A score that needs every class is as uncertain as its rarest class makes it. By simulation (two
+classes, AUC and balanced accuracy) 95 % bootstrap intervals hold the truth in about 30 % of cases
+with one patient of the rarer class, 66 % with two, 79 % with five, 87 % with ten and 93 % with
+twenty, however many other patients there are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 from ..labels import NO, YES
 from ..metrics import Grouping
 
+Array = np.ndarray
 CROSS = "*"  # between the names of attributes whose groups are crossed
 SMALL = 30  # images; below it one image moves a score by more than three points
 FEW = 10  # patients of a class; a score that needs the class is unreliable with fewer
@@ -29,17 +31,21 @@ class Patients:
 
     Attributes:
         count: all of them.
-        by_class: those with an image of each class [C]; of several labels, with each label and without it [L, 2].
+        by_class: those with an image of each class [C]; of several labels, with each label and
+            without it [L, 2].
         unit: "patient", or "image" where no patient has several.
     """
 
     count: int
-    by_class: np.ndarray
+    by_class: Array
     unit: str = "image"
 
     @classmethod
-    def of(cls, y: np.ndarray, units: np.ndarray | None = None) -> "Patients":
-        """By labels, [N] or [N, L], and the patient of each image [N]; None counts images."""
+    def of(cls, y: Array, units: Array | None = None) -> "Patients":
+        """The patients by labels, [N] or [N, L], and the patient of each image [N].
+
+        units: None counts images.
+        """
         codes = np.arange(len(y)) if units is None else np.unique(units, return_inverse=True)[1]
         count = int(codes.max(initial=-1)) + 1
         unit = "image" if count == len(y) else "patient"
@@ -47,24 +53,30 @@ class Patients:
             classes = int(y.max(initial=0)) + 1
             pairs = np.unique(codes * classes + y)
             return cls(count, np.bincount(pairs % classes), unit)
-        columns = [
-            [len(np.unique(codes[column == answer])) for answer in (YES, NO)] for column in y.T
-        ]
+        columns = []
+        for column in y.T:
+            with_label = np.unique(codes[column == YES])
+            without = np.unique(codes[column == NO])
+            columns.append([len(with_label), len(without)])
         return cls(count, np.array(columns), unit)
 
     @cached_property
-    def smallest(self) -> np.ndarray:
-        """Patients of each class [C]; of each label that some have and some have not, the smaller number [L]. Else 0."""
+    def smallest(self) -> Array:
+        """The patients of each class [C].
+
+        Of each label that some have and some have not it is the smaller number [L], else 0.
+        """
         return self.by_class if self.by_class.ndim == 1 else self.by_class.min(1)
 
-    def of_label(self, place: int) -> "Patients":
-        """The patients with and without one of several labels."""
-        return Patients(self.count, self.by_class[place : place + 1], self.unit)
+    def of_label(self, label: int) -> "Patients":
+        """The patients with and without one of several labels, by its index."""
+        return Patients(self.count, self.by_class[[label]], self.unit)
 
     def __add__(self, other: "Patients") -> "Patients":
         """The patients of two test sets."""
         classes = max(len(self.by_class), len(other.by_class))
-        by_class = np.zeros((classes, *self.by_class.shape[1:]), int)
+        rest = self.by_class.shape[1:]
+        by_class = np.zeros((classes, *rest), int)
         for patients in (self, other):
             by_class[: len(patients.by_class)] += patients.by_class
         unit = "image" if self.unit == other.unit == "image" else "patient"
@@ -75,7 +87,10 @@ class Patients:
         """Their number where it is below SMALL, else ""."""
         if self.count >= SMALL:
             return ""
-        return f"{self.count} {self.unit}{'' if self.count == 1 else 's'}, fewer than {SMALL}"
+        return f"{self._counted(self.count)}, fewer than {SMALL}"
+
+    def _counted(self, count: int) -> str:
+        return f"{count} {self.unit}" if count == 1 else f"{count} {self.unit}s"
 
     @property
     def has_interval(self) -> bool:
@@ -87,60 +102,68 @@ class Patients:
         """Tell whether a score that needs every class is unreliable."""
         return bool(self._below(FEW).any())
 
-    def _below(self, count: int) -> np.ndarray:
+    def _below(self, count: int) -> Array:
         """The classes or labels with patients, but with fewer than these: bool [C]."""
         return (self.smallest > 0) & (self.smallest < count)
 
     def rare(self, names: Sequence[str]) -> str:
-        """The classes or labels with few patients, the rarest first, such as "2 images of ill"; "" where none is.
+        """The classes or labels with few patients, the rarest first, such as "2 images of ill".
 
+        "" where none is rare.
         Of so few patients that `few` says enough, only those for which there is no interval.
         """
-        places = np.flatnonzero(self._below(FEWEST if self.few else FEW))
-        places = places[np.argsort(self.smallest[places], kind="stable")]
-        texts = [self._words(place, names[place]) for place in places[:NAMED].tolist()]
-        if len(places) > NAMED:
-            texts.append(f"few of {len(places) - NAMED} more")
+        limit = FEWEST if self.few else FEW
+        rare = np.flatnonzero(self._below(limit))
+        rising = rare[np.argsort(self.smallest[rare], kind="stable")].tolist()
+        texts = [self._words(c, names[c]) for c in rising[:NAMED]]
+        if len(rising) > NAMED:
+            texts.append(f"few of {len(rising) - NAMED} more")
         return ", ".join(texts)
 
-    def _words(self, place: int, name: str) -> str:
-        count = int(self.smallest[place])
+    def _words(self, c: int, name: str) -> str:
+        """The number of patients of a class, or with or without a label, in words."""
+        count = int(self.smallest[c])
         relation = "of"
         if self.by_class.ndim == 2:
-            relation = "with" if self.by_class[place, 0] == count else "without"
-        return f"{count} {self.unit}{'' if count == 1 else 's'} {relation} {name}"
+            relation = "with" if self.by_class[c, 0] == count else "without"
+        return f"{self._counted(count)} {relation} {name}"
 
 
-def grouping(
-    name: str, places: Mapping[str, np.ndarray], values: Mapping[str, list[str]]
-) -> Grouping:
-    """The groups of an attribute, or of several crossed, such as race*sex; places: of each image's value [N]."""
-    parts = {part: (places[part], values[part]) for part in name.split(CROSS)}
+def grouping(name: str, codes: Mapping[str, Array], values: Mapping[str, list[str]]) -> Grouping:
+    """The groups of an attribute, or of several crossed, such as race*sex.
+
+    codes: attribute -> the index of each image's value [N].
+    """
+    parts = {part: (codes[part], values[part]) for part in name.split(CROSS)}
     return cross(parts) if len(parts) > 1 else parts[name]
 
 
 def cross(parts: dict[str, Grouping]) -> Grouping:
-    """Several attributes as one: each image's group, int64 [N], and the names, such as "asian x female".
+    """Several attributes as one: each image's group, int64 [N], and the names.
 
-    parts: attribute -> (groups [N], values). An image of which one attribute is unknown has no group (-1), and a
-    combination that no image has is none either.
+    A name is such as "asian x female". parts: attribute -> (groups [N], values). An image of which
+    one attribute is unknown has no group (-1), and a combination that no image has is none either.
     """
-    columns = np.stack([groups for groups, _ in parts.values()])  # [A, N]
-    known = (columns >= 0).all(0)
-    sizes = [len(values) for _, values in parts.values()]
-    place = np.ravel_multi_index(tuple(columns[:, known]), sizes)
-    there, places = np.unique(place, return_inverse=True)
-    names = [
-        " x ".join(combination)
-        for combination in product(*(values for _, values in parts.values()))
-    ]
-    groups = np.full(columns.shape[1], -1)
-    groups[known] = places
-    return groups, [names[at] for at in there]
+    columns = np.stack([codes for codes, _ in parts.values()])  # [A, N]
+    lists = [values for _, values in parts.values()]
+    complete = (columns >= 0).all(0)
+    sizes = [len(values) for values in lists]
+    combined = np.ravel_multi_index(tuple(columns[:, complete]), sizes)
+    occurring, codes_of_complete = np.unique(combined, return_inverse=True)
+    codes = np.full(columns.shape[1], -1)
+    codes[complete] = codes_of_complete
+    names = [" x ".join(combination) for combination in product(*lists)]
+    return codes, [names[index] for index in occurring]
 
 
 def unknown_note(attribute: str, unknown: int | None, images: int) -> str:
-    """A note on test images whose group is not known; "" where there are none, or where sites hide how many."""
+    """A note on test images whose group is not known.
+
+    "" where there are none, or where sites hide how many.
+    """
     if not unknown:
         return ""
-    return f"{attribute} is unknown of {unknown} of {images} test images: they are in no group, but in the other scores"
+    return (
+        f"{attribute} is unknown of {unknown} of {images} test images: "
+        "they are in no group, but in the other scores"
+    )

@@ -1,4 +1,4 @@
-"""Every number of a run, measured or following from what was: whose it is, and its name as a column."""
+"""Every number of a run, measured or derived: whose it is, and its name as a column."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -6,11 +6,10 @@ from dataclasses import replace
 from ..metrics import better_low, title
 from . import views
 from .parts import AVERAGE, MODELS, PATCHED, SHOT_GROUPS
-from .scores import GLOBAL, RECALL, Part, Scores, groups_of, with_average
+from .scores import EQUITY_SCALED, GLOBAL, RECALL, Part, Scores, groups_of, with_average
 from .table import BEST, Score, Where
 
-LOW = "gap", "std"  # measures that are better when low
-SCALED = "es_"  # begins the name of an equity-scaled AUC
+LOW = ("gap", "std")  # measures that are better when low
 MEASURES = {  # in words
     views.WORST: "worst",
     views.AMONG[0]: "mean of clients",
@@ -22,13 +21,18 @@ Number = tuple[Where, Score]
 
 def metric(where: Where) -> str:
     """The metric with the label that it is of."""
-    if where.metric == RECALL and where.label:
+    if not where.label:
+        return where.metric
+    if where.metric == RECALL:
         return f"{where.label} {RECALL}"
-    return f"{where.metric} of label {where.label}" if where.label else where.metric
+    return f"{where.metric} of label {where.label}"
 
 
 def model(where: Where) -> str:
-    """Whose predictions: "" for the model that is reported, else such as personal, global or a view's name."""
+    """The model or view whose predictions they are: "" for the model that is reported.
+
+    Others are such as personal, global or a view's name.
+    """
     return where.view or where.model.replace("_", " ")
 
 
@@ -38,94 +42,122 @@ def is_lower(where: Where) -> bool:
 
 
 def name(where: Where) -> str:
-    """The column's name: version, measure and metric, then whose; unique among all numbers of a run."""
-    whose = f"by {where.attribute}" if where.attribute else ""
-    whose = f"of {where.attribute} {where.group}" if where.group else whose
-    client, shown = (
-        f"of client {where.client}" if where.client else "",
-        f"({model(where)})" if model(where) else "",
-    )
-    return " ".join(
-        filter(None, [where.version, where.measure, metric(where), whose, client, shown])
-    )
+    """The column's name: version, measure and metric, then whose.
+
+    It is unique among all numbers of a run.
+    """
+    words = [where.version, where.measure, metric(where)]
+    if where.group:
+        words.append(f"of {where.attribute} {where.group}")
+    elif where.attribute:
+        words.append(f"by {where.attribute}")
+    if where.client:
+        words.append(f"of client {where.client}")
+    whose = model(where)
+    if whose:
+        words.append(f"({whose})")
+    return " ".join(word for word in words if word)
 
 
 def versions(runs: Iterable[Scores]) -> dict[str, str]:
-    """The words for the versions of the test images: corrupted ones are called noisy where all of them are."""
-    kinds = [
-        str((scores.corruption or {}).get("kind", ""))
-        for scores in runs
-        if MODELS[1] in scores.versions
-    ]
-    noisy = bool(kinds) and all("noise" in kind for kind in kinds)
-    return {MODELS[1]: "noisy" if noisy else MODELS[1], AVERAGE: "both"}
+    """The words for the versions of the test images.
+
+    Corrupted ones are called noisy where all of them are.
+    """
+    kinds = []
+    for scores in runs:
+        if MODELS[1] in scores.versions:
+            corruption = scores.corruption or {}
+            kinds.append(str(corruption.get("kind", "")))
+    is_noisy = bool(kinds) and all("noise" in kind for kind in kinds)
+    return {MODELS[1]: "noisy" if is_noisy else MODELS[1], AVERAGE: "both"}
 
 
 def words(where: Where, versions: Mapping[str, str] = {}) -> tuple[str, str]:
-    """A number's heading in words: its metric and whose it is, then of which images or between whom.
+    """A number's heading in words: its metric and whose it is, then the images or the measure.
 
     versions: words for versions of the test images.
     """
-    metric = title(where.metric.removeprefix(SCALED)) if where.metric != RECALL else "recall"
-    label = f"{where.label} classes" if where.label in SHOT_GROUPS else where.label
-    group = f"{where.attribute} {where.group}" if where.group else ""
-    shared = ", ".join(filter(None, [metric, label, group, where.client, model(where)]))
+    version = versions.get(where.version, where.version)
+    measure = MEASURES.get(where.measure, where.measure)
+    if where.metric.startswith(EQUITY_SCALED):
+        measure = "ES-AUC"
+    if not measure:
+        return _shared(where), version
+    if where.version in ("", "clean"):
+        return _shared(where), measure
+    return _shared(where), f"{measure}, {version}"
+
+
+def _shared(where: Where) -> str:
+    """The metric and whose it is, in words."""
+    words = ["recall"]
+    if where.metric != RECALL:
+        words = [title(where.metric.removeprefix(EQUITY_SCALED))]
+    words.append(f"{where.label} classes" if where.label in SHOT_GROUPS else where.label)
+    if where.group:
+        words.append(f"{where.attribute} {where.group}")
+    words += [where.client, model(where)]
+    shared = ", ".join(word for word in words if word)
     if where.attribute and not where.group:
-        shared = f"by {where.attribute}: {shared}"
-    measure = (
-        "ES-AUC" if where.metric.startswith(SCALED) else MEASURES.get(where.measure, where.measure)
-    )
-    of = versions.get(where.version, where.version)
-    return shared, f"{measure}, {of}" if measure and where.version not in (
-        "",
-        "clean",
-    ) else measure or of
+        return f"by {where.attribute}: {shared}"
+    return shared
 
 
 def numbers(scores: Scores, *, best: bool = False) -> Iterator[Number]:
     """All numbers of a run; best: those of the round that was best on validation instead."""
     if best:
-        if scores.best:
-            for where, score in _of_part(scores.part(model=BEST)):
-                if where.measure not in (*views.OF_ROUNDS, *views.ACROSS):
-                    yield where._replace(model=""), score
+        return _of_best(scores)
+    return _of_run(scores)
+
+
+def _of_best(scores: Scores) -> Iterator[Number]:
+    if not scores.best:
         return
-    yield from _of_part(scores.part())
+    for where, score in _of_part(scores.part(model=BEST)):
+        if where.measure not in (*views.OF_ROUNDS, *views.ACROSS):
+            yield where._replace(model=""), score
+
+
+def _of_run(scores: Scores) -> Iterator[Number]:
+    part = scores.part()
+    yield from _of_part(part)
     for version in PATCHED:
-        yield from (
-            (Where(version, metric=name), x)
-            for name, x in scores.part().overall.get(version, {}).items()
-        )
+        yield from _of_images(Where(version), part.overall.get(version, {}))
     for view in scores.views:
         yield from _of_part(scores.part(view))
-    for own in scores.personal:
-        yield from _of_part(scores.part(model=own), average=False)
-    for version, of in scores.recalls.items():
-        yield from (
-            (Where(version, label=label, metric=RECALL), score) for label, score in of.items()
-        )
+    for model in scores.personal:
+        yield from _of_part(scores.part(model=model), average=False)
+    for version, recalls in scores.recalls.items():
+        for label, score in recalls.items():
+            yield Where(version, label=label, metric=RECALL), score
     for version, labels in scores.labels.items():
-        for part in labels.values():
-            yield from _of_label(part, version)
-    for client, about in scores.clients.items():
-        yield from _of_client(scores, client, about.version)
-    for among, whose in ((scores.among_clients, ""), (scores.among_clients_global, GLOBAL)):
-        for metric, measures in among.items():
-            yield from (
-                (Where(metric=metric, measure=what, model=whose), score)
-                for what, score in measures.items()
-            )
-    for way in ("down", "up"):
-        yield Where(metric=f"bytes {way}"), Score([getattr(scores.bytes, way)])
+        for of_label in labels.values():
+            yield from _of_label(of_label, version)
+    for name, client in scores.clients.items():
+        yield from _of_client(scores, name, client.version)
+    yield from _among(scores.among_clients, "")
+    yield from _among(scores.among_clients_global, GLOBAL)
+    yield Where(metric="bytes down"), Score([scores.bytes.down])
+    yield Where(metric="bytes up"), Score([scores.bytes.up])
+
+
+def _of_images(where: Where, metrics: Mapping[str, Score]) -> Iterator[Number]:
+    for metric, score in metrics.items():
+        yield where._replace(metric=metric), score
+
+
+def _among(among: Mapping[str, Mapping[str, Score]], model: str) -> Iterator[Number]:
+    """The numbers that vary among clients, by their models or by the global one."""
+    for metric, measures in among.items():
+        for measure, score in measures.items():
+            yield Where(metric=metric, measure=measure, model=model), score
 
 
 def _of_part(part: Part, *, average: bool = True) -> Iterator[Number]:
     overall = with_average(part.overall) if average else part.overall
     for version, metrics in overall.items():
-        yield from (
-            (part.where._replace(version=version, metric=metric), x)
-            for metric, x in metrics.items()
-        )
+        yield from _of_images(part.where._replace(version=version), metrics)
     for attribute, versions in groups_of(part).items():
         for version in versions:
             yield from _of_groups(part, attribute, version)
@@ -134,23 +166,19 @@ def _of_part(part: Part, *, average: bool = True) -> Iterator[Number]:
 def _of_groups(part: Part, attribute: str, version: str) -> Iterator[Number]:
     """Numbers between the groups of an attribute, then each group."""
     where = part.where._replace(version=version, attribute=attribute)
-    for name, score in part.differences.get(attribute, {}).get(version, {}).items():
-        yield where._replace(metric=name), score
-    yield from (
-        item for item in part.between(attribute, version).items() if item[0].measure != views.BEST
-    )
+    yield from _of_images(where, part.differences.get(attribute, {}).get(version, {}))
+    for between, score in part.between(attribute, version).items():
+        if between.measure != views.BEST:
+            yield between, score
     for metric, column in part.groups[attribute][version].items():
         if views.compared(metric):
-            yield from (
-                (where._replace(metric=metric, group=group), score)
-                for group, score in column.items()
-            )
+            for group, score in column.items():
+                yield where._replace(metric=metric, group=group), score
 
 
 def _of_label(part: Part, version: str) -> Iterator[Number]:
     """One of several labels per image; between its groups the gap alone, of the last round."""
-    for metric, score in part.overall[version].items():
-        yield part.where._replace(version=version, metric=metric), score
+    yield from _of_images(part.where._replace(version=version), part.overall[version])
     for attribute in part.groups:
         for where, score in _of_groups(part, attribute, version):
             if where.measure in ("", views.GAP):
@@ -158,9 +186,9 @@ def _of_label(part: Part, version: str) -> Iterator[Number]:
 
 
 def _of_client(scores: Scores, client: str, version: str) -> Iterator[Number]:
-    for part in (scores.part(client=client), scores.part(model=GLOBAL, client=client)):
-        for metric, score in part.overall.get(version, {}).items():
-            yield part.where._replace(version=version, metric=metric), score
     part = scores.part(client=client)
+    for of_model in (part, scores.part(model=GLOBAL, client=client)):
+        metrics = of_model.overall.get(version, {})
+        yield from _of_images(of_model.where._replace(version=version), metrics)
     for attribute in part.groups:
         yield from _of_groups(part, attribute, version)

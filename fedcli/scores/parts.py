@@ -1,4 +1,4 @@
-"""The parts of scores.json: all that is known of a run beside its numbers, and what those numbers are of."""
+"""The parts of scores.json: the facts about a run beside its numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -8,14 +8,12 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .table import Number
 
-SHOT_GROUPS = "head", "medium", "tail"  # classes with many, some and few training images
-MODELS = "clean", "corrupted"  # versions of the test images that models are shown
+SHOT_GROUPS = ("head", "medium", "tail")  # classes with many, some and few training images
+MODELS = ("clean", "corrupted")  # versions of the test images that models are shown
 AVERAGE = "average"  # of both
-VERSIONS = *MODELS, AVERAGE
-PATCHED = (
-    "patched",
-    "unpatched",
-)  # test images of other classes than a backdoor's target, with its patch and without
+VERSIONS = (*MODELS, AVERAGE)
+# test images of other classes than a backdoor's target, with its patch and without
+PATCHED = ("patched", "unpatched")
 SUCCESS = "attack_success"  # the share of them that are called the target
 AS_TRAINED = "none"  # in place of an adaptation
 
@@ -40,8 +38,8 @@ class Traffic:
 class Grouped:
     """Test images by an attribute.
 
-    unknown: in no group; None where sites hide that. undefined_rates: what differences of decisions leave out. hidden:
-    group -> how many of its images sites hide, in words.
+    unknown: in no group; None where sites hide that. undefined_rates: what differences of decisions
+    leave out. hidden: group -> how many of its images sites hide, in words.
     """
 
     unknown: int | None = 0
@@ -51,7 +49,7 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Client:
-    """One client's test images: of which version; part: "own" test part or "whole" test set.
+    """One client's test images, with their version and part: "own" test part or "whole" test set.
 
     corruption: kind and severity of a corrupted client's images, where clients differ in it.
     """
@@ -64,7 +62,10 @@ class Client:
 
 @dataclass(frozen=True)
 class Severity:
-    """Test images under one corruption: whether clients trained on images of this kind, and of this severity too."""
+    """Test images under one corruption.
+
+    Clients may have trained on images of this kind, and of this severity too.
+    """
 
     kind_in_training: bool
     severity_in_training: bool
@@ -81,7 +82,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Shots:
-    """Classes by their training images; classes: group -> class -> training images; skipped: without a test image."""
+    """Classes by their training images.
+
+    classes: group -> class -> training images. skipped: classes without a test image.
+    """
 
     upper: int
     lower: int
@@ -97,7 +101,8 @@ class External:
         part: "test", or "all" images of a dataset.
         left_out: images of classes that the run does not have.
         classes: class there -> class of the run, "" for none.
-        held_out: attribute and value of the site that a partition keeps for testing; {} where there is none.
+        held_out: attribute and value of the site that a partition keeps for testing; {} where there
+            is none.
     """
 
     kind: str
@@ -111,10 +116,14 @@ class External:
 
     @property
     def sentence(self) -> str:
-        every = "all " if self.part == "all" else ""
-        images = f"{'' if every else 'test '}image{'s' * (self.images != 1)}"
-        left_out = f" ({self.left_out} of other classes left out)" if self.left_out else ""
-        return f"scored on {every}{self.images} {images} of the dataset {self.dataset!r}{left_out}, not on the run's own"
+        noun = "image" if self.images == 1 else "images"
+        images = f"{self.images} test {noun}"
+        if self.part == "all":
+            images = f"all {self.images} {noun}"
+        source = f"the dataset {self.dataset!r}"
+        if self.left_out:
+            source += f" ({self.left_out} of other classes left out)"
+        return f"scored on {images} of {source}, not on the run's own"
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,10 @@ class AdaptedScore:
 
 @dataclass(frozen=True)
 class Adapted:
-    """The last round's model adapted to the test images; prior: version of them, or validation -> class -> share."""
+    """The last round's model adapted to the test images.
+
+    prior: version of them, or validation -> class -> share.
+    """
 
     temperature: Number
     prior: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -165,7 +177,10 @@ class ReliabilityBin:
 
 @dataclass(frozen=True)
 class Curve:
-    """Of the last round's model on some images; at_false_positives: largest false positive rate -> point."""
+    """The curves of the last round's model on some images.
+
+    at_false_positives: largest false positive rate -> point.
+    """
 
     at_false_positives: dict[str, RocPoint]
     reliability: list[ReliabilityBin]
@@ -173,7 +188,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """On one version of the test images."""
+    """The curves on one version of the test images."""
 
     overall: Curve
     groups: dict[str, dict[str, Curve]] = field(default_factory=dict)

@@ -1,7 +1,8 @@
-"""The scores of a run: its manifest scores.json says what the run was, and scores.csv beside it holds the numbers.
+"""The scores of a run: what the run was, from scores.json, and the numbers of scores.csv beside it.
 
-The table's lines are facts, see table.py; what follows from them is a view, see views.py. `nested()` in nested.py is
-all of it as one object, for `--json` and for recipes' places such as versions/clean/accuracy.
+The table's lines are facts, see table.py; what follows from them is a view, see views.py.
+`nested()` in nested.py is all of it as one object, for `--json` and for recipes' places such as
+versions/clean/accuracy.
 """
 
 import json
@@ -16,9 +17,8 @@ from ..errors import FedcliError
 from ..metrics import PARITY, better_low
 from ..metrics.task import ONE, SEVERAL
 from ..natural import by_size
-from . import table, views
+from . import clinical_shape, table, views
 from .choice import Candidate
-from .clinical import shape
 from .parts import (
     AVERAGE,
     MODELS,
@@ -36,13 +36,17 @@ from .parts import (
 )
 from .table import TRAINED_AT, Score, Table, Where
 
-LEGEND = (
-    Path(__file__).parent / "legend.json"
-)  # the numbers of a run explained, in the words of scores.json
+# the numbers of a run explained, in the words of scores.json
+LEGEND = Path(__file__).parent / "legend.json"
 RECALL = "recall"  # of the classes of a label: head, medium, tail
 GLOBAL = "global"  # beside a client's own model
-OWN_MODELS = "mean_personal", "personal"  # clients' own models on the whole test sets
-Columns = dict[str, dict[str, Score]]  # metric -> group -> score
+OWN_MODELS = ("mean_personal", "personal")  # clients' own models on the whole test sets
+EQUITY_SCALED = "es_"  # begins the names of metrics of all groups together
+Facts = dict[str, Any]  # of the body of scores.json
+ByMetric = dict[str, dict[str, Score]]  # metric -> group, or measure, -> score
+Columns = ByMetric  # metric -> group -> score
+Versions = dict[str, dict[str, Score]]  # version -> metric -> score of all images
+Groups = dict[str, dict[str, Columns]]  # attribute -> version -> metric -> group -> score
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,9 @@ class Part:
     """
 
     where: Where
-    overall: dict[str, dict[str, Score]] = field(default_factory=dict)
-    groups: dict[str, dict[str, Columns]] = field(default_factory=dict)
-    differences: dict[str, dict[str, dict[str, Score]]] = field(default_factory=dict)
+    overall: Versions = field(default_factory=dict)
+    groups: Groups = field(default_factory=dict)
+    differences: dict[str, Versions] = field(default_factory=dict)
     measured: dict[str, dict[str, Table]] = field(default_factory=dict)
     _between: dict[tuple[str, str], Table] = field(default_factory=dict, repr=False, compare=False)
 
@@ -72,90 +76,91 @@ class Part:
         return part
 
     def add(self, where: Where, score: Score) -> None:
+        """Add a line, which is of these models."""
         if not where.attribute:
             self.overall.setdefault(where.version, {})[where.metric] = score
-            return
-        whose: Any = self.groups
-        whose = self.measured if where.measure or where.metric.startswith("es_") else whose
-        whose = self.differences if where.metric.startswith(PARITY) else whose
-        by = whose.setdefault(where.attribute, {}).setdefault(where.version, {})
-        if whose is self.measured:
-            by[where] = score
-        elif whose is self.differences:
-            by[where.metric] = score
+        elif where.metric.startswith(PARITY):
+            versions = self.differences.setdefault(where.attribute, {})
+            versions.setdefault(where.version, {})[where.metric] = score
+        elif where.measure or where.metric.startswith(EQUITY_SCALED):
+            tables = self.measured.setdefault(where.attribute, {})
+            tables.setdefault(where.version, {})[where] = score
         else:
-            by.setdefault(where.metric, {})[where.group] = score
+            groups = self.groups.setdefault(where.attribute, {})
+            columns = groups.setdefault(where.version, {})
+            columns.setdefault(where.metric, {})[where.group] = score
+
+    def columns(self, attribute: str, version: str) -> Columns:
+        """Metric -> group -> score of an attribute on one version of the test images."""
+        return self.groups.get(attribute, {}).get(version, {})
+
+    def _measured(self, attribute: str, version: str) -> Table:
+        return self.measured.get(attribute, {}).get(version, {})
 
     def between(self, attribute: str, version: str) -> Table:
         """All that lies between the groups of an attribute; worked out once."""
-        if (attribute, version) not in self._between:
-            where = self.where._replace(version=version, attribute=attribute)
-            measured = self.measured.get(attribute, {}).get(version, {})
-            metrics = self.groups.get(attribute, {}).get(version, {})
-            self._between[attribute, version] = views.of_groups(
-                where, self.overall.get(version, {}), metrics, measured
+        key = (attribute, version)
+        if key not in self._between:
+            self._between[key] = views.of_groups(
+                self.where._replace(version=version, attribute=attribute),
+                self.overall.get(version, {}),
+                self.columns(attribute, version),
+                self._measured(attribute, version),
             )
-        return self._between[attribute, version]
+        return self._between[key]
 
     def lies(self, attribute: str, version: str, metric: str, measure: str) -> Score | None:
-        """One of the numbers between the groups; None where fewer than two groups are scored by the metric."""
-        where = self.where._replace(
-            version=version, attribute=attribute, metric=metric, measure=measure
-        )
-        return self.between(attribute, version).get(where)
+        """One of the numbers between the groups.
 
-    def edges(self, attribute: str, version: str, metric: str) -> "Edges | None":
+        None where fewer than two groups are scored by the metric.
+        """
+        where = self.where._replace(version=version, attribute=attribute)
+        key = where._replace(metric=metric, measure=measure)
+        return self.between(attribute, version).get(key)
+
+    def edges(self, attribute: str, version: str, metric: str) -> views.Edges | None:
         """Name and score of the worst and of the best group of the last round."""
-        column = self.groups.get(attribute, {}).get(version, {}).get(metric, {})
+        column = self.columns(attribute, version).get(metric, {})
         if column:
             return views.edges(column, low=better_low(metric))
-        measured = self.measured.get(attribute, {}).get(version, {})
-        of_metric = {
-            where.measure: (where.group, score)
-            for where, score in measured.items()
-            if where.metric == metric
-        }
-        if of_metric:
-            ends = [
-                (group, score.last)
-                for group, score in (
-                    of_metric[name] for name in (views.WORST, views.BEST) if name in of_metric
-                )
-                if score.last is not None
-            ]
-            return (ends[0], ends[1]) if len(ends) == 2 else None
+        edges = {}
+        for where, score in self._measured(attribute, version).items():
+            if where.metric == metric and score.last is not None:
+                edges[where.measure] = (where.group, score.last)
+        if views.WORST in edges and views.BEST in edges:
+            return edges[views.WORST], edges[views.BEST]
         return None
 
 
-OPTIONAL = "adapted", "shared_patients"  # left out of scores.json where there are none
+OPTIONAL = ("adapted", "shared_patients")  # left out of scores.json where there are none
 MADE_UP = "SYNTHETIC data"  # in the label of a run
 SYNTHETIC = f"{MADE_UP}: of a made-up sample, whose numbers say nothing about patients"
-Edges = tuple[tuple[str, float], tuple[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """All that is known of a run: what it was, and its scores.
+    """A run: what it was, and its scores.
 
     Attributes:
         data: "dataset", "partition" and "corruption"; None for a stage that is not there.
         view: the name of the first way in which the method is shown images.
         grouped: attribute -> test images in no group. severities: kind -> severity.
-        shared_patients: those of test images who have training images, of the shape in data/shared_patients.py.
+        shared_patients: those of test images who have training images, of the shape in
+            data/shared_patients.py.
         table: the lines of scores.csv.
     """
 
     method: str
     label: str
     rule: str
-    settings: dict[str, Any]
-    options: dict[str, Any]
+    settings: Facts
+    options: Facts
     dataset: str
     data: dict[str, Stage | None]
     rounds: int
     roster_size: int
-    model: dict[str, Any] = field(default_factory=dict)
-    corruption: dict[str, Any] | None = None
+    model: Facts = field(default_factory=dict)
+    corruption: Facts | None = None
     warning: str = ""
     kept_rounds: list[int] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
@@ -171,11 +176,11 @@ class Scores:
     best: Chosen | None = None
     candidates: list[Candidate] = field(default_factory=list)
     external: External | None = None
-    clinical: dict[str, Any] | None = None  # of the shape in clinical/shape.py
+    clinical: Facts | None = None  # of the shape in clinical_shape.py
     adapted: Adapted | None = None
     shots: Shots | None = None
     train_images: int = 0
-    shared_patients: dict[str, Any] | None = None
+    shared_patients: Facts | None = None
     clients: dict[str, Client] = field(default_factory=dict)
     table: Table = field(default_factory=dict, repr=False, compare=False)
 
@@ -186,41 +191,46 @@ class Scores:
 
     @classmethod
     def read(cls, path: Path) -> "Scores":
-        """Of a scores.json, every hash above it checked. Raises FedcliError, HashError."""
+        """The scores of a scores.json, every hash above it checked.
+
+        Raises FedcliError, HashError.
+        """
         return cls.of(manifest.verify(path, "scores").body, path)
 
     @classmethod
-    def of(cls, facts: dict[str, Any], path: Path) -> "Scores":
-        """From the body of the scores.json at this path and the table beside it. Raises FedcliError."""
-        try:
-            known = decode(cls, {key: value for key, value in facts.items() if key != "legend"})
-        except (KeyError, TypeError, AttributeError) as error:
-            what = f"{path} does not have the shape of scores that this version writes ({error})"
-            raise FedcliError(what, f"remove {path.parent} and evaluate the run again") from None
-        if known.clinical:
-            shape.check(known.clinical, path)
-        known.table.update(_in_reading_order(table.read(path.parent / table.FILE)))
-        if not any(where == Where("clean", metric=where.metric) for where in known.table):
-            raise FedcliError(
-                f"{path.parent / table.FILE} holds no score of all clean test images", table.AGAIN
-            )
-        return known
+    def of(cls, facts: Facts, path: Path) -> "Scores":
+        """The scores of the body of the scores.json at this path, with the table beside it.
 
-    def write(self, folder: Path) -> dict[str, Any]:
+        Raises FedcliError.
+        """
+        parts = {key: value for key, value in facts.items() if key != "legend"}
+        try:
+            scores = decode(cls, parts)
+        except (KeyError, TypeError, AttributeError) as error:
+            fault = f"{path} does not have the shape of scores that this version writes ({error})"
+            raise FedcliError(fault, f"remove {path.parent} and evaluate the run again") from None
+        if scores.clinical:
+            clinical_shape.check(scores.clinical, path)
+        file = path.parent / table.FILE
+        scores.table.update(_in_reading_order(table.read(file)))
+        if not any(where == Where("clean", metric=where.metric) for where in scores.table):
+            raise FedcliError(f"{file} holds no score of all clean test images", table.AGAIN)
+        return scores
+
+    def write(self, folder: Path) -> Facts:
         """Write the table into a folder; gives the facts for its manifest."""
         table.write(folder / table.FILE, self.table)
         return self.facts()
 
-    def facts(self) -> dict[str, Any]:
-        """As the body of scores.json holds them."""
-        facts = asdict(replace(self, table={})) | {
-            "legend": json.loads(LEGEND.read_text(encoding="utf-8"))
-        }
-        return {
-            key: value
-            for key, value in facts.items()
-            if key != "table" and (value or key not in OPTIONAL)
-        }
+    def facts(self) -> Facts:
+        """The body of scores.json."""
+        facts = asdict(replace(self, table={}))
+        facts["legend"] = json.loads(LEGEND.read_text(encoding="utf-8"))
+        del facts["table"]
+        for key in OPTIONAL:
+            if not facts[key]:
+                del facts[key]
+        return facts
 
     @property
     def several_labels(self) -> bool:
@@ -229,33 +239,36 @@ class Scores:
 
     @cached_property
     def usual(self) -> tuple[str, str]:
-        """The metrics that are shown where none are asked for: one of decisions, and an area under the curve."""
-        return (SEVERAL if SEVERAL.area in self.versions["clean"] else ONE).usual
+        """The metrics of a table by default: one of decisions, and an area under the curve."""
+        task = SEVERAL if SEVERAL.area in self.versions["clean"] else ONE
+        return task.usual
 
     def answers(self, version: str = "clean") -> int:
-        """Among how many answers a model chooses: the classes that the test images have, of each label two."""
-        missing = next(iter(self.versions[version].values())).missing
-        return 2 if self.several_labels else len(self.classes) - len(missing)
+        """The number of answers a model chooses among.
+
+        They are the classes that the test images have, of each label two.
+        """
+        if self.several_labels:
+            return 2
+        any_score = next(iter(self.versions[version].values()))
+        return len(self.classes) - len(any_score.missing)
 
     @cached_property
     def parts(self) -> dict[tuple[str, str, str], Part]:
         """View, model and client -> scores."""
         parts: dict[tuple[str, str, str], Part] = {}
         for where, score in self.table.items():
-            if not where.label:
-                key = where.view, where.model, where.client
-                if key not in parts:
-                    parts[key] = Part(
-                        Where(view=where.view, model=where.model, client=where.client)
-                    )
-                parts[key].add(where, score)
+            if where.label:
+                continue
+            key = (where.view, where.model, where.client)
+            if key not in parts:
+                parts[key] = _empty(*key)
+            parts[key].add(where, score)
         return parts
 
     def part(self, view: str = "", model: str = "", client: str = "") -> Part:
         """Scores of these models; empty where there are none."""
-        return self.parts.get((view, model, client)) or Part(
-            Where(view=view, model=model, client=client)
-        )
+        return self.parts.get((view, model, client)) or _empty(view, model, client)
 
     @cached_property
     def views(self) -> list[str]:
@@ -264,12 +277,15 @@ class Scores:
 
     @cached_property
     def personal(self) -> list[str]:
-        """Whose models beside the global one are scored on the whole test sets: personal, mean_personal."""
+        """The models beside the global one that are scored on the whole test sets.
+
+        personal, mean_personal.
+        """
         return [model for model in OWN_MODELS if ("", model, "") in self.parts]
 
     @cached_property
-    def versions(self) -> dict[str, dict[str, Score]]:
-        """Version of the test images -> metric -> score of all images, with the average of clean and corrupted."""
+    def versions(self) -> Versions:
+        """Version of the test images -> metric -> score of all images, with the average of both."""
         return with_average(self.part().overall)
 
     @property
@@ -278,7 +294,7 @@ class Scores:
         return next(iter(self.versions["clean"].values())).count
 
     @cached_property
-    def groups(self) -> dict[str, dict[str, Columns]]:
+    def groups(self) -> Groups:
         """Attribute -> clean or corrupted -> metric -> group -> score, by the run's model."""
         return groups_of(self.part())
 
@@ -287,25 +303,23 @@ class Scores:
 
         metrics: those of which one may need more images; none where any may.
         """
-        columns = self.groups.get(attribute, {}).get("clean", {})
+        by_metric = self.groups.get(attribute, {}).get("clean", {})
+        columns = [by_metric[metric] for metric in metrics if metric in by_metric]
         members: dict[str, Score] = {}
-        for column in [
-            columns[metric] for metric in metrics if metric in columns
-        ] or columns.values():
+        for column in columns or by_metric.values():
             for group, score in column.items():
                 if group not in members or len(score.small) > len(members[group].small):
                     members[group] = score
         return members
 
     @cached_property
-    def cross_site(self) -> dict[str, dict[str, dict[str, Score]]]:
+    def cross_site(self) -> dict[str, Versions]:
         """Whose model -> whose own clean test images -> metric -> score of the last round."""
-        tested: dict[str, dict[str, dict[str, Score]]] = {}
+        tested: dict[str, Versions] = {}
         for (_, model, client), part in self.parts.items():
             if model.startswith(TRAINED_AT):
-                tested.setdefault(model.removeprefix(TRAINED_AT), {})[client] = part.overall[
-                    "clean"
-                ]
+                trained_at = model.removeprefix(TRAINED_AT)
+                tested.setdefault(trained_at, {})[client] = part.overall["clean"]
         return tested
 
     @cached_property
@@ -314,90 +328,100 @@ class Scores:
         return self._labelled(recall=False)
 
     @cached_property
-    def recalls(self) -> dict[str, dict[str, Score]]:
-        """Version -> head, medium, tail, all or balanced_accuracy -> mean recall of these classes."""
-        by_version = self._labelled(recall=True)
-        overall = {
-            v: {name: part.overall[v][RECALL] for name, part in of.items()}
-            for v, of in by_version.items()
-        }
+    def recalls(self) -> Versions:
+        """Version -> head, medium, tail, all or balanced_accuracy -> mean recall of the classes."""
+        overall: Versions = {}
+        for version, parts in self._labelled(recall=True).items():
+            overall[version] = {}
+            for name, part in parts.items():
+                overall[version][name] = part.overall[version][RECALL]
         return with_average(overall)
 
     def _labelled(self, *, recall: bool) -> dict[str, dict[str, Part]]:
         labels: dict[str, dict[str, Part]] = {}
         for where, score in self.table.items():
             if where.label and (where.metric == RECALL) == recall:
-                by = labels.setdefault(where.version, {})
-                by.setdefault(where.label, Part(Where(label=where.label))).add(where, score)
+                parts = labels.setdefault(where.version, {})
+                part = parts.setdefault(where.label, Part(Where(label=where.label)))
+                part.add(where, score)
         return labels
 
     @cached_property
-    def among_clients(self) -> dict[str, dict[str, Score]]:
+    def among_clients(self) -> ByMetric:
         """Metric -> what varies among clients, by each one's own model or the global one."""
-        clients = {name: self.part(client=name).overall for name in self.clients}
-        names = views.AMONG if not self._share_images or self._own_models else ()
-        return self._among(clients, names)
+        measures: tuple[str, ...] = views.AMONG
+        if self._share_images and not self._own_models:
+            measures = ()
+        return self._among("", measures)
 
     @cached_property
-    def among_clients_global(self) -> dict[str, dict[str, Score]]:
-        """The same of the global model where clients have models of their own; on shared images it has a mean alone."""
-        clients = {name: self.part(model=GLOBAL, client=name).overall for name in self.clients}
-        return self._among(clients, views.AMONG[:1] if self._share_images else views.AMONG)
+    def among_clients_global(self) -> ByMetric:
+        """Metric -> what varies among clients by the global model, where they have their own too.
 
-    def _among(
-        self, clients: dict[str, dict[str, dict[str, Score]]], names: tuple[str, ...]
-    ) -> dict[str, dict[str, Score]]:
-        shown = {
-            name: overall[v]
-            for name, overall in clients.items()
-            if (v := self.clients[name].version) in overall
-        }
-        having = next(iter(shown.values()), {})
-        return {
-            metric: views.among(
-                {name: scores[metric] for name, scores in shown.items()},
-                names,
-                low=better_low(metric),
-            )
-            for metric in views.headlines(having)
-        }
+        On shared images it has a mean alone.
+        """
+        return self._among(GLOBAL, views.AMONG[:1] if self._share_images else views.AMONG)
+
+    def _among(self, model: str, measures: tuple[str, ...]) -> ByMetric:
+        by_client = {}
+        for name, client in self.clients.items():
+            overall = self.part(model=model, client=name).overall
+            if client.version in overall:
+                by_client[name] = overall[client.version]
+        metrics = next(iter(by_client.values()), {})
+        among = {}
+        for metric in views.headlines(metrics):
+            column = {name: scores[metric] for name, scores in by_client.items()}
+            among[metric] = views.among(column, measures, low=better_low(metric))
+        return among
 
     @property
     def _share_images(self) -> bool:
-        tests = [
+        tests = {
             (client.version, client.part, client.corruption) for client in self.clients.values()
-        ]
-        return len({*tests}) == 1 and "whole" in tests[0]
+        }
+        return len(tests) == 1 and "whole" in tests.pop()
 
     @property
     def _own_models(self) -> bool:
         return self.personal_models or self.options.get("bn") == "local"
 
 
-def with_average(shown: dict[str, dict[str, Score]]) -> dict[str, dict[str, Score]]:
-    """Scores of the clean and the corrupted test images with the average of both, whose intervals were measured."""
-    both = {version: shown[version] for version in MODELS if version in shown}
+def _empty(view: str, model: str, client: str) -> Part:
+    return Part(Where(view=view, model=model, client=client))
+
+
+def with_average(overall: Versions) -> Versions:
+    """Scores of the clean and the corrupted test images with the average of both.
+
+    The average's intervals were measured.
+    """
+    both = {version: overall[version] for version in MODELS if version in overall}
     if len(both) < 2:
         return both
     clean, corrupted = both.values()
-    drawn = shown.get(AVERAGE, {})
-    return {
-        AVERAGE: {m: views.average(clean[m], corrupted[m], drawn.get(m)) for m in clean},
-        **both,
-    }
+    measured = overall.get(AVERAGE, {})
+    average = {}
+    for metric, score in clean.items():
+        average[metric] = views.average(score, corrupted[metric], measured.get(metric))
+    return {AVERAGE: average, **both}
 
 
-def groups_of(part: Part) -> dict[str, dict[str, Columns]]:
+def groups_of(part: Part) -> Groups:
     """Attribute -> clean or corrupted -> metric -> group -> score."""
-    return {name: {v: by[v] for v in MODELS if v in by} for name, by in part.groups.items()}
+    groups = {}
+    for attribute, versions in part.groups.items():
+        groups[attribute] = {v: versions[v] for v in MODELS if v in versions}
+    return groups
 
 
 def _in_reading_order(lines: Table) -> Table:
-    """The scores of a file, in which groups and labels are sorted as texts, with 3-9 before 10-19."""
+    """The scores of a file with 3-9 before 10-19; the file sorts groups and labels as texts."""
     order = sorted(lines, key=_reading_order)  # stable: all else stays as it is in the file
     return {where: lines[where] for where in order}
 
 
 def _reading_order(where: Where) -> tuple[object, ...]:
-    group, label = by_size(where.group), by_size(where.label)
+    group = by_size(where.group)
+    label = by_size(where.label)
     return where.version, where.view, where.attribute, group, where.client, label

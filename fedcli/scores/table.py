@@ -1,25 +1,29 @@
-"""The scores of a run as one long table, scores.csv: a line for each number that evaluation measured.
+"""The scores of a run as one long table, scores.csv: a line for each measured number.
 
-    version    of the test images: clean, corrupted, average of both, or a kind and severity of `evaluate --corrupt`
+    version    of the test images: clean, corrupted, average of both, or a kind and severity of
+               `evaluate --corrupt`
     view       how the method was shown the images, "" for its first way
-    attribute  and group: whose images; an attribute without a group is a difference between its groups
+    attribute  and group: whose images; an attribute without a group is a difference between its
+               groups
     client     whose images, or "" for all
     label      one of several labels per image; of recalls the group of classes
-    model      "" for the run's; personal, mean_personal, global, best on validation, or whose of a cross-site test
+    model      "" for the run's; personal, mean_personal, global, best on validation, or whose of a
+               cross-site test
     metric     as in docs/metrics.md
-    measure    "" for a score. Where several models answer, what lies between groups is measured too: its mean over
-               the models does not follow from their mean scores
+    measure    "" for a score. Where several models answer, what lies between groups is measured
+               too: its mean over the models does not follow from their mean scores
     round      of the model
     value      from 0 to 1, empty where it has no meaning
-    low, high  95 % interval of the last round's score; `interval` says how it was drawn, such as percentile by image,
-               and `units` from how many
-    count      images; `missing`: places of the classes without one; `small`: why these are too few to be reliable
+    low, high  95 % interval of the last round's score; `interval` says how it was drawn, such as
+               percentile by image, and `units` from how many
+    count      images; `missing`: places of the classes without one; `small`: why these are too few
+               to be reliable
 
-Lines of a group of metrics that groups are not compared by are of the last round alone. What follows from these lines
-is no part of the file: see views.py.
+Lines of a group of metrics that groups are not compared by are of the last round alone. What
+follows from these lines is no part of the file: see views.py.
 
-The container is CSV, as every tool opens it. A run of 10,000 clients has 750,000 lines of 45 MB, which are collected by
-whose they are in one pass.
+The container is CSV, as every tool opens it. A run of 10,000 clients has 750,000 lines of 45 MB,
+which are collected by whose they are in one pass.
 """
 
 import csv
@@ -37,9 +41,8 @@ from ..io.files import read_text
 FILE = "scores.csv"
 AGAIN = "remove its folder and evaluate the run again"
 HIDDEN = "hidden"  # in place of a number that a site does not say
-BY_POLICIES = (
-    f"{HIDDEN} by the sites' policies"  # in the words on a group whose images it does not count
-)
+# in the words on a group whose images it does not count
+BY_POLICIES = f"{HIDDEN} by the sites' policies"
 BEST = "best on validation"  # the model of the round that validation chose
 TRAINED_AT = "trained at "  # before a client's name: whose model was tested at another's
 Number = float | None
@@ -65,9 +68,11 @@ class Score:
 
     Attributes:
         values: of each round, None where it has no meaning.
-        missing: places of the classes without an image. small: why these are too few images to be reliable, or that
-            sites hide some of them; then there is no score, and count is 0 where the number of images is hidden too.
-        low, high: 95 % interval of the last value, of so many units; interval: how it was drawn, "" for none.
+        missing: places of the classes without an image. small: why these are too few images to be
+            reliable, or that sites hide some of them; then there is no score, and count is 0 where
+            the number of images is hidden too.
+        low, high: 95 % interval of the last value, of so many units; interval: how it was drawn, ""
+            for none.
     """
 
     values: list[Number] = field(default_factory=list)
@@ -106,22 +111,32 @@ class Score:
 
     @property
     def mean(self) -> Number:
-        """Over the rounds. Labels do not change, so that a metric is defined in all rounds or in none."""
+        """The mean over the rounds.
+
+        Labels do not change, so that a metric is defined in all rounds or in none.
+        """
         return self.mean_of_rounds
 
     @property
     def mean_of_rounds(self) -> Number:
         """The mean of the rounds' values, of whatever kind the score is."""
-        known = [value for value in self.values if value is not None]
-        return _mean(known) if known and len(known) == len(self.values) else None
+        numbers = self._numbers
+        return _mean(numbers) if numbers else None
+
+    @property
+    def _numbers(self) -> list[float]:
+        """The values of the rounds; none where one of them has no meaning."""
+        numbers = [value for value in self.values if value is not None]
+        return numbers if len(numbers) == len(self.values) else []
 
     @property
     def std(self) -> Number:
         """Population standard deviation (ddof 0) over the rounds; None of a single one."""
-        mean = self.mean_of_rounds
-        if mean is None or len(self.values) < 2:
+        numbers = self._numbers
+        if len(numbers) < 2:
             return None
-        return math.sqrt(_mean([(value - mean) ** 2 for value in self.values if value is not None]))
+        mean = _mean(numbers)
+        return math.sqrt(_mean([(value - mean) ** 2 for value in numbers]))
 
     def alone(self) -> "Score":
         """The last round as the only one."""
@@ -129,7 +144,7 @@ class Score:
 
 
 def _mean(numbers: list[float]) -> float:
-    """Of a few numbers, for which NumPy takes ten times as long."""
+    """The mean of a few numbers, for which NumPy takes ten times as long."""
     return sum(numbers) / len(numbers)
 
 
@@ -139,7 +154,7 @@ COLUMNS = *KEYS, "round", "value", "low", "high", "interval", "units", "count", 
 
 
 def write(path: Path, table: Mapping[Where, Score]) -> None:
-    """Sorted by whose the numbers are: the same scores, the same bytes."""
+    """Write a table, sorted by whose the numbers are: the same scores, the same bytes."""
     with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(COLUMNS)
@@ -149,19 +164,18 @@ def write(path: Path, table: Mapping[Where, Score]) -> None:
 
 def _lines(where: Where, score: Score) -> Iterator[Iterable[object]]:
     whose = [_shielded(text) for text in where]
-    images = score.count, " ".join(map(str, score.missing)), _shielded(score.small)
+    missing = " ".join(map(str, score.missing))
+    images = (score.count, missing, _shielded(score.small))
     for number, value in zip(score.rounds[:-1], score.values, strict=False):
         yield *whose, number, _text(value), "", "", "", "", *images
-    drawn = (
-        (_text(score.low), _text(score.high), score.interval, score.units)
-        if score.interval
-        else ("",) * 4
-    )
-    yield *whose, score.rounds[-1], _text(score.values[-1]), *drawn, *images
+    interval: tuple[object, ...] = ("", "", "", "")
+    if score.interval:
+        interval = (_text(score.low), _text(score.high), score.interval, score.units)
+    yield *whose, score.rounds[-1], _text(score.values[-1]), *interval, *images
 
 
 def _text(value: Number) -> str:
-    """A score as it is written; "" of none, and of what is no number or infinite, which no reader takes."""
+    """A score as it is written; "" of none and of what is not finite, which no reader takes."""
     return "" if value is None or not math.isfinite(value) else repr(float(value))
 
 
@@ -176,45 +190,49 @@ def read(path: Path) -> Table:
     lines = csv.reader(io.StringIO(text, newline=""))
     try:
         if tuple(next(lines, [])) != COLUMNS:
-            raise ValueError(f"its columns are not {', '.join(COLUMNS)}")
+            names = ", ".join(COLUMNS)
+            raise ValueError(f"its columns are not {names}")
         return _collected(lines, shielded="'" in text)
     except (ValueError, csv.Error) as error:
-        place = f"line {lines.line_num}: " if lines.line_num > 1 else ""
-        raise FedcliError(f"{path} is no table of scores: {place}{error}", AGAIN) from None
+        position = f"line {lines.line_num}: " if lines.line_num > 1 else ""
+        raise FedcliError(f"{path} is no table of scores: {position}{error}", AGAIN) from None
 
 
 def _collected(lines: Iterable[list[str]], *, shielded: bool) -> Table:
-    """The lines of each score together; the next line mostly is of the same score, so that it need not be looked for.
+    """The lines of each score together.
 
-    A report reads a hundred tables of two thousand lines, so nothing here is called for each line that can be done once
-    for all. shielded: whether a text may begin with a '.
+    The next line mostly is of the same score, so that it need not be looked for. A report reads a
+    hundred tables of two thousand lines, so nothing here is called for each line that can be done
+    once for all. shielded: whether a text may begin with a '.
     """
     table: Table = {}
-    before: list[str] = []
+    last_whose: list[str] = []
     score = Score()
     for *whose, number, value, low, high, interval, units, count, missing, small in lines:
-        if whose != before:
-            before = whose
-            if len(whose) != len(KEYS):
-                raise ValueError(
-                    f"{len(whose) + len(COLUMNS) - len(KEYS)} cells, not {len(COLUMNS)}"
-                )
-            where = (
-                Where._make(text.removeprefix("'") for text in whose)
-                if shielded
-                else Where._make(whose)
-            )
-            if where in table:
-                score = table[where]
-            else:
+        if whose != last_whose:
+            last_whose = whose
+            where = _where(whose, shielded)
+            if where not in table:
                 places = tuple(map(int, missing.split())) if missing else ()
-                score = table[where] = Score([], [], int(count), places, small.removeprefix("'"))
+                table[where] = Score([], [], int(count), places, small.removeprefix("'"))
+            score = table[where]
         score.values.append(_number(value) if value else None)
         score.rounds.append(int(number))
         if interval:
-            score.interval, score.units = interval, int(units)
-            score.low, score.high = (_number(bound) if bound else None for bound in (low, high))
+            score.interval = interval
+            score.units = int(units)
+            score.low = _number(low) if low else None
+            score.high = _number(high) if high else None
     return table
+
+
+def _where(cells: list[str], shielded: bool) -> Where:
+    if len(cells) != len(KEYS):
+        count = len(cells) + len(COLUMNS) - len(KEYS)
+        raise ValueError(f"{count} cells, not {len(COLUMNS)}")
+    if shielded:
+        return Where._make(text.removeprefix("'") for text in cells)
+    return Where._make(cells)
 
 
 def _number(text: str) -> float:

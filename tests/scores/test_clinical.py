@@ -24,10 +24,10 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics import probabilities
 from fedcli.reporting import clinical as shown
 from fedcli.reporting import page
+from fedcli.scores import clinical_shape as clinical_parts
 from fedcli.scores import predictions
 from fedcli.scores.clinical import binary
 from fedcli.scores.clinical import points as clinical
-from fedcli.scores.clinical import shape as clinical_parts
 from fedcli.scores.scores import Scores
 
 

@@ -1,1 +1,1 @@
-"""The questions of a clinic beside how well a model ranks: operating points, calibration, sets of classes."""
+"""Operating points, calibration and sets of classes, beside how well a model ranks."""

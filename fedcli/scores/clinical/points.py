@@ -1,13 +1,14 @@
-"""Operating points, calibration and conformal sets: what a clinic asks of a model beside how well it ranks.
+"""Operating points, calibration and conformal sets, beside how well a model ranks.
 
-Thresholds, temperature and quantiles are chosen on the clients' validation images, never on test images, and carried to
-the test images: from all clients together (pooled), from each client for its own test part, or from each group of an
-attribute for its members.
+Thresholds, temperature and quantiles are chosen on the clients' validation images, never on test
+images, and carried to the test images: from all clients together (pooled), from each client for its
+own test part, or from each group of an attribute for its members.
 
-Sources: temperature scaling: Guo et al., ICML 2017, arXiv 1706.04599. Split conformal sets with the score 1 - p of the
-true class: Sadinle, Lei and Wasserman, JASA 114, 2019; by group: Mondrian sets, Vovk et al., Algorithmic Learning in a
-Random World, 2005, chapter 4. Quadratic kappa: Cohen, Psychol. Bull. 70, 1968. Matthews correlation of several classes:
-Gorodkin, Comput. Biol. Chem. 28, 2004.
+Sources: temperature scaling: Guo et al., ICML 2017, arXiv 1706.04599. Split conformal sets with the
+score 1 - p of the true class: Sadinle, Lei and Wasserman, JASA 114, 2019; by group: Mondrian sets,
+Vovk et al., Algorithmic Learning in a Random World, 2005, chapter 4. Quadratic kappa: Cohen,
+Psychol. Bull. 70, 1968. Matthews correlation of several classes: Gorodkin, Comput. Biol. Chem. 28,
+2004.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,10 +32,10 @@ from ...metrics import (
 from ...metrics.parity import decided, parity
 from ...runs import finished as runs
 from ...runs.finished import Run
+from ..clinical_shape import BEFORE_AFTER, CLIENT, POOLED
 from ..facts import Images
 from ..statistics import permutation
 from . import binary
-from .shape import BEFORE_AFTER, CLIENT, POOLED
 
 RULES = (
     ("youden", None),
@@ -44,15 +45,18 @@ RULES = (
     ("specificity", 0.9),
     ("specificity", 0.95),
 )
-TESTED = (
+TESTED = (  # metrics whose gaps are tested
     "balanced_accuracy",
     "auc_ovo_macro",
     "balanced_accuracy_macro",
     "auc_macro",
-)  # gaps in them
+)
 LEVEL = 0.9  # of conformal sets
+Array = np.ndarray
 Rule = tuple[str, float | None]
-Facts = dict[str, Any]  # numbers by name, of one of the shapes in shape.py
+Limits = dict[str, float | None]  # member of a choice, "" of all together -> its limit
+Facts = dict[str, Any]  # numbers by name, of one of the shapes in clinical_shape.py
+Measure = Callable[[Array, str, str], Any]  # of marked images [N], their attribute and group
 
 
 @dataclass(frozen=True)
@@ -61,44 +65,56 @@ class Seen:
 
     Attributes:
         logits: [N, C]. y: [N], or [N, L] of several labels per image.
-        groupings: attribute -> place of each image's group [N], -1 unknown, and the groups' names.
-        client: [N], place in the roster of the client whose image it is, -1 of none. roster: the clients' names.
+        groupings: attribute -> index of each image's group [N], -1 unknown, and the groups' names.
+        client: [N], index in the roster of the client whose image it is, -1 of none.
+        roster: the clients' names.
     """
 
-    logits: np.ndarray
-    y: np.ndarray
+    logits: Array
+    y: Array
     groupings: Groupings
-    client: np.ndarray
+    client: Array
     roster: Sequence[str] = ()
 
     @property
-    def chances(self) -> np.ndarray:
+    def chances(self) -> Array:
         return chances(self.logits, self.y)
 
+    @property
+    def images(self) -> Array:
+        """The index of each image [N]."""
+        return np.arange(len(self.y))
+
     def of(self, c: int) -> "Seen":
-        """The same for one class: y is 1 for it and logits are its probability [n]; without images of which a label
-        is not known."""
-        at, label = Task.of(self.y).of_class(self.y, c)
-        return Seen(
-            self.chances[at, c],
-            label,
-            groupings_at(self.groupings, at),
-            self.client[at],
-            self.roster,
-        )
+        """The images whose label of one class is known, for that class alone.
+
+        y is 1 for the class, and logits are its probability [n].
+        """
+        members, label = Task.of(self.y).of_class(self.y, c)
+        groupings = groupings_at(self.groupings, members)
+        chance = self.chances[members, c]
+        return Seen(chance, label, groupings, self.client[members], self.roster)
 
     def divided(self, choice: str) -> Grouping:
-        """The place of each image in the division that a choice of thresholds makes [N], and the parts' names."""
-        return (self.client, list(self.roster)) if choice == CLIENT else self.groupings[choice]
+        """The division that a choice of thresholds makes: each image's part [N], and the names."""
+        if choice == CLIENT:
+            return self.client, list(self.roster)
+        return self.groupings[choice]
 
 
-def rules(asked: Sequence[str], cost: float | None) -> list[Rule]:
-    """The rules asked for, such as "sensitivity=0.95", else all, and that of a cost. Raises UsageError."""
+def rules(texts: Sequence[str], cost: float | None) -> list[Rule]:
+    """The rules of texts such as "sensitivity=0.95", else all, and that of a cost.
+
+    Raises UsageError.
+    """
     if cost is not None and not 0 < cost < inf:
         hint = "give how many false alarms a missed image of the class costs"
         raise UsageError(f"--cost {cost} is not above 0", hint)
-    chosen = [rule_of(text) for text in asked] or list(RULES)
-    return [*dict.fromkeys(chosen), *([("cost", cost)] if cost else [])]
+    chosen = [rule_of(text) for text in texts] or list(RULES)
+    distinct: list[Rule] = list(dict.fromkeys(chosen))
+    if cost is not None:
+        distinct.append(("cost", cost))
+    return distinct
 
 
 def titled(rule: Rule) -> str:
@@ -108,7 +124,10 @@ def titled(rule: Rule) -> str:
 
 
 def rule_of(text: str, *, recorded: bool = False) -> Rule:
-    """The inverse of titled(). recorded: it may be of a cost too, which is not typed as a rule. Raises UsageError."""
+    """The inverse of titled().
+
+    recorded: it may be of a cost too, which is not typed as a rule. Raises UsageError.
+    """
     name, _, value = text.partition("=")
     if text == "youden":
         return text, None
@@ -116,180 +135,211 @@ def rule_of(text: str, *, recorded: bool = False) -> Rule:
         number = float(value)
     except ValueError:
         number = 0.0
-    most = {"sensitivity": 1.0, "specificity": 1.0, "cost": inf if recorded else 0.0}.get(name, 0.0)
-    if not 0 < number < most:
-        raise UsageError(
-            f"--rule {text!r} is none", "write youden, sensitivity=0.95 or specificity=0.9"
-        )
+    limits = {"sensitivity": 1.0, "specificity": 1.0}
+    if recorded:
+        limits["cost"] = inf
+    if not 0 < number < limits.get(name, 0.0):
+        hint = "write youden, sensitivity=0.95 or specificity=0.9"
+        raise UsageError(f"--rule {text!r} is none", hint)
     return name, number
 
 
 def scores(
     run: Run,
-    tables: Mapping[str, np.ndarray],
+    tables: Mapping[str, Array],
     tested: Images,
     names: Sequence[str],
-    wanted: Sequence[Rule],
+    chosen_rules: Sequence[Rule],
 ) -> Facts:
-    """Everything about the last round's logits [N, C] of each version of the test images, as shape.SHAPE."""
-    y, groupings, classes, roster = tested.y, tested.groupings, tested.classes, run.data.roster
+    """Everything about the last round's logits [N, C] of each version of the test images, as SHAPE.
+
+    names: the classes that are described.
+    """
+    y = tested.y
+    groupings = tested.groupings
+    units = tested.units
+    if units is None:
+        units = np.arange(len(y))
     owner = np.full(len(y), -1)
-    for place, client in enumerate(roster):
-        owner[run.data.client_test[client]] = place
-    tests = {version: Seen(table, y, groupings, owner, roster) for version, table in tables.items()}
-    chosen = validation(run, {name: values for name, (_, values) in groupings.items()})
-    single = tests if y.ndim == 1 else {}  # of several labels per image there is no one decision
-    both = single if len(chosen.y) and len(y) else {}
-    units = np.arange(len(y)) if tested.units is None else tested.units
-    return {
-        "validation": len(chosen.y),
-        "classes": {
-            name: {
-                v: _class(classes.index(name), seen, chosen, wanted) for v, seen in tests.items()
-            }
-            for name in names
-        },
-        "agreement": {
-            v: agreement(seen.logits.argmax(1), y, len(classes)) for v, seen in single.items()
-        },
-        "temperature": {v: scaled(chosen, seen) for v, seen in both.items()},
-        "conformal": {v: list(conformal(chosen, seen)) for v, seen in both.items()},
-        "gaps": {
-            name: {
-                v: permutation.gaps(table, y, units, grouping, TESTED)
-                for v, table in tables.items()
-            }
-            for name, grouping in groupings.items()
-        },
-        "subgroups": {
-            v: permutation.subgroups(seen.logits.argmax(1) == y, units, groupings)
-            for v, seen in single.items()
-        },
-    }
+    for row, client in enumerate(run.data.roster):
+        owner[run.data.client_test[client]] = row
+    tests = {}
+    for version, logits in tables.items():
+        tests[version] = Seen(logits, y, groupings, owner, run.data.roster)
+    values = {name: groups for name, (_, groups) in groupings.items()}
+    chosen = validation(run, values)
+    facts: Facts = {"validation": len(chosen.y), "classes": {}, "agreement": {}}
+    facts |= {"temperature": {}, "conformal": {}, "gaps": {}, "subgroups": {}}
+    for name in names:
+        c = tested.classes.index(name)
+        described = {v: _class(c, images, chosen, chosen_rules) for v, images in tests.items()}
+        facts["classes"][name] = described
+    for version, images in tests.items():
+        if y.ndim == 2:  # of several labels per image there is no one decision
+            break
+        guess = images.logits.argmax(1)
+        facts["agreement"][version] = agreement(guess, y, len(tested.classes))
+        facts["subgroups"][version] = permutation.subgroups(guess == y, units, groupings)
+        if len(chosen.y) and len(y):
+            facts["temperature"][version] = scaled(chosen, images)
+            facts["conformal"][version] = list(conformal(chosen, images))
+    for name, grouping in groupings.items():
+        gaps = {}
+        for version, logits in tables.items():
+            gaps[version] = permutation.gaps(logits, y, units, grouping, TESTED)
+        facts["gaps"][name] = gaps
+    return facts
 
 
 def validation(
     run: Run,
     values: dict[str, list[str]],
     client: str | None = None,
-    round: int | str | None = None,
+    kept_round: int | str | None = None,
 ) -> Seen:
-    """The clients' validation images, by the global model, or each client's own where all trained alone.
+    """The clients' validation images by the global model.
 
-    values: attribute -> its groups; of the attributes that these images have. client: its images by its own model.
-    round: a kept one; default: the last.
+    Where all trained alone they are by each client's own model. values: attribute -> its groups; of
+    the attributes that these images have. client: its images by its own model. kept_round: default:
+    the last.
     """
-    whose = run.data.roster if client is None else [client]
-    parts = {name: run.data.val[name] for name in whose if len(run.data.val.get(name, ()))}
-    if not parts:
+    clients = run.data.roster if client is None else [client]
+    shards = {}
+    for name in clients:
+        shard = run.data.val.get(name)
+        if shard is not None and len(shard):
+            shards[name] = shard
+    if not shards:
         y = run.data.test["clean"].y.cpu().numpy()[:0]
         return Seen(np.zeros((0, len(run.data.classes))), y, {}, np.zeros(0, np.int64))
-    alone, last = runs.trains_alone(run), run.rounds[-1] if round is None else round
-    logits = [
-        runs.predict(run, last, shard, name if alone or client else None)
-        for name, shard in parts.items()
-    ]
-    known = [name for name in values if all(name in shard.groups for shard in parts.values())]
-    columns = {
-        name: np.concatenate([shard.groups[name].cpu().numpy() for shard in parts.values()])
-        for name in known
-    }
-    owner = [np.full(len(shard), run.data.roster.index(name)) for name, shard in parts.items()]
-    y = np.concatenate([shard.y.cpu().numpy() for shard in parts.values()])
-    groupings = {name: (columns[name], values[name]) for name in known}
-    return Seen(np.concatenate(logits), y, groupings, np.concatenate(owner), run.data.roster)
+    if kept_round is None:
+        kept_round = run.rounds[-1]
+    by_own_model = runs.trains_alone(run) or client
+    logits = []
+    owners = []
+    for name, shard in shards.items():
+        logits.append(runs.predict(run, kept_round, shard, name if by_own_model else None))
+        owners.append(np.full(len(shard), run.data.roster.index(name)))
+    labels = [shard.y.cpu().numpy() for shard in shards.values()]
+    groupings = {}
+    for name, groups in values.items():
+        if all(name in shard.groups for shard in shards.values()):
+            columns = [shard.groups[name].cpu().numpy() for shard in shards.values()]
+            groupings[name] = (np.concatenate(columns), groups)
+    y = np.concatenate(labels)
+    return Seen(np.concatenate(logits), y, groupings, np.concatenate(owners), run.data.roster)
 
 
-def _class(c: int, images: Seen, chosen: Seen, wanted: Sequence[Rule]) -> Facts:
+def _class(c: int, images: Seen, chosen: Seen, chosen_rules: Sequence[Rule]) -> Facts:
     """One class against all others on one version of the test images."""
-    images, chosen = images.of(c), chosen.of(c)
-    described = _by_part(lambda at, *_: describe(images.logits[at], images.y[at]), images)
-    return described | {
-        "operating": list(_operating(images, chosen, wanted)) if len(chosen.y) else []
-    }
+    images = images.of(c)
+    chosen = chosen.of(c)
+
+    def measure(members: Array, *_: str) -> Facts:
+        return describe(images.logits[members], images.y[members])
+
+    facts = _by_part(measure, images)
+    facts["operating"] = []
+    if len(chosen.y):
+        facts["operating"] = list(_operating(images, chosen, chosen_rules))
+    return facts
 
 
-def _by_part(of: Callable[[np.ndarray, str, str], Any], images: Seen) -> Facts:
-    """Of all images, of those of each group, and of those of each client that has any.
+def _by_part(measure: Measure, images: Seen) -> Facts:
+    """A measure of all images, of those of each group, and of those of each client that has any.
 
-    of: called with the images' marks [N], the attribute or CLIENT and the group's or client's name, "" for all.
+    measure: called with the images' marks [N], the attribute or CLIENT and the group's or client's
+    name, "" for all.
     """
-    groups = {
-        attribute: {name: of(place == k, attribute, name) for k, name in enumerate(names)}
-        for attribute, (place, names) in images.groupings.items()
-    }
-    owners = {name: images.client == k for k, name in enumerate(images.roster)}
-    clients = {name: of(at, CLIENT, name) for name, at in owners.items() if at.any()}
-    return {
-        "overall": of(np.ones(len(images.y), bool), "", ""),
-        "groups": groups,
-        "clients": clients,
-    }
+    everything = np.ones(len(images.y), bool)
+    facts: Facts = {"overall": measure(everything, "", ""), "groups": {}, "clients": {}}
+    for attribute, (codes, names) in images.groupings.items():
+        groups = {}
+        for code, name in enumerate(names):
+            groups[name] = measure(codes == code, attribute, name)
+        facts["groups"][attribute] = groups
+    for row, name in enumerate(images.roster):
+        members = images.client == row
+        if members.any():
+            facts["clients"][name] = measure(members, CLIENT, name)
+    return facts
 
 
 def _carried(
     choose: Callable[[Any], float | None], pooled: float, choice: str, chosen: Seen, images: Seen
-) -> tuple[dict[str, float | None], np.ndarray]:
+) -> tuple[Limits, Array]:
     """The limits of a choice by member, "" of all together, and that of each test image [N].
 
-    choose: the limit for marked validation images; where there is none, the pooled one, which is of all, stands in.
+    choose: the limit for marked validation images; where there is none, the pooled one, which is of
+    all, stands in.
     """
-    limits: dict[str, float | None]
-    limits, limit = {"": pooled}, np.full(len(images.y), pooled)
-    if choice != POOLED:
-        (place, names), (where, _) = chosen.divided(choice), images.divided(choice)
-        for k, name in enumerate(names):
-            limits[name] = own = choose(place == k)
-            limit[where == k] = pooled if own is None else own
-    return limits, limit
+    limits: Limits = {"": pooled}
+    limit_of_image = np.full(len(images.y), pooled)
+    if choice == POOLED:
+        return limits, limit_of_image
+    chosen_codes, names = chosen.divided(choice)
+    codes, _ = images.divided(choice)
+    for code, name in enumerate(names):
+        limit = choose(chosen_codes == code)
+        limits[name] = limit
+        if limit is not None:
+            limit_of_image[codes == code] = limit
+    return limits, limit_of_image
 
 
-def _operating(images: Seen, chosen: Seen, wanted: Sequence[Rule]) -> Iterator[Facts]:
-    """images, chosen: Seen.of() one class."""
-    by_client = [CLIENT] if (images.client >= 0).any() else []
-    for rule in wanted:
+def _operating(images: Seen, chosen: Seen, chosen_rules: Sequence[Rule]) -> Iterator[Facts]:
+    """The decisions by each rule and choice; images, chosen: Seen.of() one class."""
+    choices = [POOLED, *chosen.groupings]
+    if (images.client >= 0).any():
+        choices.insert(1, CLIENT)
+    for rule in chosen_rules:
         choose = partial(threshold, rule, chosen)
-        if (
-            pooled := threshold(rule, chosen)
-        ) is None:  # the validation images are all of this class, or none is
+        pooled = choose()
+        if pooled is None:  # the validation images are all of this class, or none is
             continue
-        for choice in (POOLED, *by_client, *chosen.groupings):
-            limits, limit = _carried(choose, pooled, choice, chosen, images)
-            yield {"rule": titled(rule), "choice": choice} | _at(
-                choice, limits, images.logits >= limit, images
-            )
+        for choice in choices:
+            limits, limit_of_image = _carried(choose, pooled, choice, chosen, images)
+            called = images.logits >= limit_of_image
+            decisions = _decisions(choice, limits, called, images)
+            yield {"rule": titled(rule), "choice": choice} | decisions
 
 
-def threshold(rule: Rule, images: Seen, at: Any = slice(None)) -> float | None:
+def threshold(rule: Rule, images: Seen, members: Any = slice(None)) -> float | None:
     """The threshold that a rule chooses on marked images, which are Seen.of() one class."""
-    return binary.threshold_of(*rule, images.logits[at], images.y[at])
+    name, value = rule
+    return binary.threshold_of(name, value, images.logits[members], images.y[members])
 
 
-def _at(choice: str, limits: dict[str, float | None], called: np.ndarray, images: Seen) -> Facts:
-    """Rates of all images and of each part at the limits of a choice, above which images are called positive [N]."""
+def _decisions(choice: str, limits: Limits, called: Array, images: Seen) -> Facts:
+    """Rates of all images and of each part at the limits of a choice.
 
-    def point(at: np.ndarray, attribute: str, name: str) -> Facts:
-        return binary.point(
-            called[at],
-            images.y[at] == 1,
-            limits.get(name if attribute == choice else "", limits[""]),
-        )
+    called: [N], the images that are called positive.
+    """
+    ill = images.y == 1
 
-    differences = {
-        attribute: parity(decided(called.astype(np.int64), images.y, place, 2, len(names)))
-        for attribute, (place, names) in images.groupings.items()
-    }
-    return {"thresholds": limits, **_by_part(point, images), "differences": differences}
+    def measure(members: Array, attribute: str, name: str) -> Facts:
+        limit = limits[""]
+        if attribute == choice:
+            limit = limits.get(name, limit)
+        return binary.point(called[members], ill[members], limit)
+
+    facts = {"thresholds": limits, **_by_part(measure, images), "differences": {}}
+    guess = called.astype(np.int64)
+    for attribute, (codes, names) in images.groupings.items():
+        decisions = decided(guess, images.y, codes, 2, len(names))
+        facts["differences"][attribute] = parity(decisions)
+    return facts
 
 
-def describe(score: np.ndarray, label: np.ndarray) -> Facts:
+def describe(score: Array, label: Array) -> Facts:
     """Quality and honesty of probabilities [N] of one class; labels [N] are 1 for it."""
     off, resolution, uncertainty = binary.brier_parts(score, label) or (None, None, None)
     slope, intercept = binary.calibration_line(score, label) or (None, None)
+    prevalence = float(label.mean()) if len(label) else None
     return {
         "count": len(score),
         "positives": int(label.sum()),
-        "prevalence": float(label.mean()) if len(label) else None,
+        "prevalence": prevalence,
         "average_precision": binary.average_precision(score, label),
         "sensitivity_at_specificity_95": binary.sensitivity_at(0.95, score, label),
         "brier": binary.brier(score, label),
@@ -307,57 +357,70 @@ def describe(score: np.ndarray, label: np.ndarray) -> Facts:
 def scaled(chosen: Seen, images: Seen) -> Facts:
     """Temperature, and test scores before and after logits are divided by it."""
     divisor = temperature(chosen)
-    right, at = images.logits.argmax(1) == images.y, np.arange(len(images.y))
-    truth = np.eye(images.logits.shape[1])[images.y]
+    before = _calibration(images.logits.astype(np.float64), images)
+    after = _calibration(images.logits / divisor, images)
+    facts: Facts = {"temperature": divisor}
+    for name, first_value, second_value in zip(BEFORE_AFTER, before, after, strict=True):
+        facts[name] = [first_value, second_value]
+    return facts
 
-    def measured(logits: np.ndarray) -> tuple[float, float | None, float]:
-        p = probabilities(logits)
-        error = calibration_error(p[at, p.argmax(1)], right)
-        return _likelihood(logits, images.y), error, float(((p - truth) ** 2).sum(1).mean())
 
-    both = measured(images.logits.astype(np.float64)), measured(images.logits / divisor)
-    return {
-        "temperature": divisor,
-        **dict(zip(BEFORE_AFTER, map(list, zip(*both, strict=True)), strict=True)),
-    }
+def _calibration(logits: Array, images: Seen) -> tuple[float, float | None, float]:
+    """The scores of BEFORE_AFTER by these logits [N, C]."""
+    p = probabilities(logits)
+    right = images.logits.argmax(1) == images.y
+    truth = np.eye(logits.shape[1])[images.y]
+    error = calibration_error(p[images.images, p.argmax(1)], right)
+    brier = ((p - truth) ** 2).sum(1).mean()
+    return _likelihood(logits, images), error, float(brier)
 
 
 def temperature(chosen: Seen) -> float:
-    """The number by which logits are divided so that the labels of validation images are most likely."""
+    """The divisor of logits that makes the labels of validation images most likely."""
     from scipy.optimize import minimize_scalar
 
     def loss(log_temperature: float) -> float:
-        return _likelihood(chosen.logits / np.exp(log_temperature), chosen.y)
+        return _likelihood(chosen.logits / np.exp(log_temperature), chosen)
 
-    return float(
-        np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-8}).x)
-    )
+    options = {"xatol": 1e-8}
+    minimum = minimize_scalar(loss, bounds=(-3, 3), method="bounded", options=options)
+    return float(np.exp(minimum.x))
 
 
-def _likelihood(logits: np.ndarray, y: np.ndarray) -> float:
-    chance = probabilities(logits)[np.arange(len(y)), y]
+def _likelihood(logits: Array, images: Seen) -> float:
+    """The negative log likelihood of the images' labels."""
+    chance = probabilities(logits)[images.images, images.y]
     return float(-np.log(np.maximum(chance, np.finfo(float).tiny)).mean())
 
 
 def conformal(chosen: Seen, images: Seen) -> Iterator[Facts]:
     """Sets by one quantile, and by one for each group of an attribute."""
-    score, images = (
-        1 - chosen.chances[np.arange(len(chosen.y)), chosen.y],
-        replace(images, roster=()),
-    )
+    score = 1 - chosen.chances[chosen.images, chosen.y]
+    images = replace(images, roster=())
+
+    def choose(members: Array) -> float:
+        return quantile(score[members])
+
     for choice in (POOLED, *chosen.groupings):
-        limits, limit = _carried(
-            lambda at: quantile(score[at]), quantile(score), choice, chosen, images
-        )
-        covered = _covered(1 - images.chances <= limit[:, None], images)
-        yield {"level": LEVEL, "choice": choice, "quantiles": limits} | covered
+        limits, limit_of_image = _carried(choose, quantile(score), choice, chosen, images)
+        in_set = 1 - images.chances <= limit_of_image[:, None]
+        facts = {"level": LEVEL, "choice": choice, "quantiles": limits}
+        yield facts | _covered(in_set, images)
 
 
-def _covered(inside: np.ndarray, images: Seen) -> Facts:
-    """inside: [N, C], the classes in each image's set."""
-    covered, size = inside[np.arange(len(images.y)), images.y], inside.sum(1)
-    coverage = _by_part(lambda at, *_: binary.rate(int(covered[at].sum()), int(at.sum())), images)
-    sizes = _by_part(lambda at, *_: float(size[at].mean()) if at.any() else None, images)
+def _covered(in_set: Array, images: Seen) -> Facts:
+    """Coverage and size of sets; in_set: [N, C], the classes in each image's set."""
+    covered = in_set[images.images, images.y]
+    size = in_set.sum(1)
+
+    def share(members: Array, *_: str) -> Facts:
+        return binary.rate(int(covered[members].sum()), int(members.sum()))
+
+    def mean_size(members: Array, *_: str) -> float | None:
+        return float(size[members].mean()) if members.any() else None
+
+    coverage = _by_part(share, images)
+    sizes = _by_part(mean_size, images)
     return {
         "coverage": coverage["overall"],
         "groups": coverage["groups"],
@@ -366,26 +429,34 @@ def _covered(inside: np.ndarray, images: Seen) -> Facts:
     }
 
 
-def quantile(score: np.ndarray) -> float:
-    """The ceil((n + 1) LEVEL)-th smallest score; 1, which lets every class into a set, where there are too few."""
+def quantile(score: Array) -> float:
+    """The ceil((n + 1) LEVEL)-th smallest score.
+
+    1, which lets every class into a set, where there are too few.
+    """
     k = ceil((len(score) + 1) * LEVEL)
     return float(np.sort(score)[k - 1]) if k <= len(score) else 1.0
 
 
-def agreement(guess: np.ndarray, y: np.ndarray, classes: int) -> Facts:
-    """Matthews correlation and quadratic kappa of decisions [N] against labels [N]; None where one is constant."""
-    table = (
-        np.bincount(y * classes + guess, minlength=classes**2)
-        .reshape(classes, classes)
-        .astype(float)
-    )
-    true, predicted, n = table.sum(1), table.sum(0), table.sum()
-    spread = (n * n - (true**2).sum()) * (n * n - (predicted**2).sum())
-    weight = (np.arange(classes)[:, None] - np.arange(classes)) ** 2
+def agreement(guess: Array, y: Array, classes: int) -> Facts:
+    """Matthews correlation and quadratic kappa of decisions [N] against labels [N].
+
+    None where one is constant.
+    """
+    cells = np.bincount(y * classes + guess, minlength=classes**2)
+    table = cells.reshape(classes, classes).astype(float)
+    true = table.sum(1)
+    predicted = table.sum(0)
+    n = table.sum()
+    variance_of_true = n * n - (true**2).sum()
+    spread = variance_of_true * (n * n - (predicted**2).sum())
+    correlation = None
+    if spread > 0:
+        correlation = float((table.trace() * n - true @ predicted) / spread**0.5)
+    numbers = np.arange(classes)
+    weight = (numbers[:, None] - numbers) ** 2
     expected = (weight * np.outer(true, predicted)).sum() / n if n else 0.0
-    return {
-        "matthews_correlation": float((table.trace() * n - true @ predicted) / spread**0.5)
-        if spread > 0
-        else None,
-        "quadratic_kappa": float(1 - (weight * table).sum() / expected) if expected else None,
-    }
+    kappa = None
+    if expected:
+        kappa = float(1 - (weight * table).sum() / expected)
+    return {"matthews_correlation": correlation, "quadratic_kappa": kappa}

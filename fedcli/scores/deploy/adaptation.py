@@ -1,15 +1,17 @@
 """The last round's model adapted to new test images without training, each adaptation beside none.
 
-bn           batch-norm statistics of the new images. Source: AdaBN, Li, Wang, Shi, Liu and Hou, ICLR workshop 2017,
-             arXiv 1603.04779, Algorithm 1, which takes layer after layer over all images; as in Nado et al., arXiv
-             2006.10963, section 3, batches (seeded, up to 512 images) are normalised by themselves, in one pass, and
-             the mean over them is kept.
-prior        the class prior of the new images by EM on the model's answers. Source: Saerens, Latinne and Decaestecker,
-             Neural Computation 14(1), 2002, section 2. EM needs calibrated answers (Alexandari, Kundaje and Shrikumar,
-             ICML 2020, arXiv 1901.06852): a slope and a bias for each class are fitted to validation images first, and
-             the old prior is the mean answer there. A normal prior of variance 1 on each bias is ours: a class without
-             a validation image is not ruled out.
-temperature  logits divided by a number fitted to validation images. Source: Guo et al., ICML 2017, arXiv 1706.04599.
+bn           batch-norm statistics of the new images. Source: AdaBN, Li, Wang, Shi, Liu and Hou,
+             ICLR workshop 2017, arXiv 1603.04779, Algorithm 1, which takes layer after layer over
+             all images; as in Nado et al., arXiv 2006.10963, section 3, batches (seeded, up to 512
+             images) are normalised by themselves, in one pass, and the mean over them is kept.
+prior        the class prior of the new images by EM on the model's answers. Source: Saerens,
+             Latinne and Decaestecker, Neural Computation 14(1), 2002, section 2. EM needs
+             calibrated answers (Alexandari, Kundaje and Shrikumar, ICML 2020, arXiv 1901.06852): a
+             slope and a bias for each class are fitted to validation images first, and the old
+             prior is the mean answer there. A normal prior of variance 1 on each bias is ours: a
+             class without a validation image is not ruled out.
+temperature  logits divided by a number fitted to validation images. Source: Guo et al., ICML 2017,
+             arXiv 1706.04599.
 
 Of the new images pixels are used, no label; validation images are those of the clients of training.
 """
@@ -17,6 +19,7 @@ Of the new images pixels are used, no label; validation images are those of the 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +30,7 @@ from ...data.shard import EVALUATION_BATCH, Shard
 from ...errors import FedcliError, UsageError
 from ...methods.contract import Local
 from ...methods.mixins import GroupViews, views_of
-from ...metrics import Task, probabilities
+from ...metrics import Grouping, Task, probabilities
 from ...metrics.of_images import number
 from ...models.network import Network, has_batch_norm
 from ...runs.finished import Run
@@ -39,21 +42,25 @@ from ..parts import AS_TRAINED, Adapted, AdaptedScore
 from ..statistics.bootstrap import draws, interval
 from ..statistics.intervals import RESAMPLES, SEED
 
-BN, PRIOR, TEMPERATURE = ADAPTATIONS = "bn", "prior", "temperature"
-CALIBRATION = (
-    "calibration_error_top_label",
-    "calibration_error_macro",
-)  # of one label per image, of several
+BN = "bn"
+PRIOR = "prior"
+TEMPERATURE = "temperature"
+ADAPTATIONS = (BN, PRIOR, TEMPERATURE)
 GAP = ""  # in place of a group of an attribute: between the best and the worst
-ROUNDS, CLOSE = 10_000, 1e-9  # of EM: at most so many, and until no prior moves further
+ROUNDS = 10_000  # of EM, at most
+CLOSE = 1e-9  # EM ends where no prior moves further
+Array = np.ndarray
+Scored = dict[str, Array]  # attribute, "" of all images -> scores [M, G + 1, 1 + B]
 
 
 def check(run: Run, names: Sequence[str]) -> None:
     """Refuse an adaptation that a run cannot have. Raises FedcliError, UsageError."""
     if BN in names and not has_batch_norm(run.net):
-        what = f"the network {run.manifest.body['model']['name']} of {run.path} has no batch norm to adapt"
-        raise UsageError(what, "leave --adapt bn out")
-    if not (needing := [name for name in (PRIOR, TEMPERATURE) if name in names]):
+        network = run.manifest.body["model"]["name"]
+        fault = f"the network {network} of {run.path} has no batch norm to adapt"
+        raise UsageError(fault, "leave --adapt bn out")
+    needing = [name for name in (PRIOR, TEMPERATURE) if name in names]
+    if not needing:
         return
     if run.data.test["clean"].multi_label:
         raise UsageError(
@@ -61,54 +68,75 @@ def check(run: Run, names: Sequence[str]) -> None:
             "leave it out",
         )
     if not any(len(shard) for shard in run.data.val.values()):
-        what = f"--adapt {needing[0]} is fitted to the clients' validation images, and {run.path} has none"
-        raise FedcliError(what, "partition with --val 0.2 and train again")
+        raise FedcliError(
+            f"--adapt {needing[0]} is fitted to the clients' validation images, and {run.path} has "
+            "none",
+            "partition with --val 0.2 and train again",
+        )
 
 
 def adapted(run: Run, images: Images, names: Sequence[str]) -> Adapted:
-    """Scores after each adaptation with their differences from none, of all images and of each group."""
-    chosen = validation(run, {}) if {PRIOR, TEMPERATURE} & {*names} else None
-    calibration = Calibration.of(chosen) if chosen and PRIOR in names else None
-    divisor = temperature(chosen) if chosen and TEMPERATURE in names else None
-    made = Adapted(
-        divisor, {"validation": _by_class(calibration.prior, images)} if calibration else {}
-    )
+    """Scores after each adaptation with their differences from none.
+
+    They are of all images and of each group.
+    """
+    calibration = None
+    divisor = None
+    if PRIOR in names or TEMPERATURE in names:
+        chosen = validation(run, {})
+        if PRIOR in names:
+            calibration = Calibration.of(chosen)
+        if TEMPERATURE in names:
+            divisor = temperature(chosen)
+    result = Adapted(divisor)
+    if calibration:
+        result.prior["validation"] = _by_class(calibration.prior, images)
     turns = [(version, name) for version in run.data.test for name in (AS_TRAINED, *names)]
-    before: dict[str, np.ndarray] = {}
-    plain: list[np.ndarray] = []
+    as_trained: list[Array] = []
+    before: Scored = {}
     for version, name in console.progress(turns, label="adapt", total=len(turns)):
         if name == PRIOR and calibration:
-            tables, priors = map(list, zip(*map(calibration.carried, plain), strict=True))
-            made.prior[version] = _by_class(np.mean(priors, 0), images)
+            tables, prior = _under_prior(calibration, as_trained)
+            result.prior[version] = _by_class(prior, images)
         elif name == TEMPERATURE and divisor:
-            tables = [table / divisor for table in plain]
+            tables = [logits / divisor for logits in as_trained]
         else:
-            tables = answers_of(
-                replace(run, adapt=statistics_of if name == BN else None), run.rounds[-1], version
-            )
-        plain = tables if name == AS_TRAINED else plain
-        scored = {
-            attribute: _scored(tables, images, attribute) for attribute in ("", *images.groupings)
-        }
-        before = scored if name == AS_TRAINED else before
-        made.scores.extend(_lines(name, version, scored, before, images))
-    return made
+            opened = replace(run, adapt=statistics_of if name == BN else None)
+            tables = answers_of(opened, run.rounds[-1], version)
+        scored = {}
+        for attribute in ("", *images.groupings):
+            scored[attribute] = _scored(tables, images, attribute)
+        if name == AS_TRAINED:
+            as_trained = tables
+            before = scored
+        result.scores.extend(_lines(name, version, scored, before, images))
+    return result
 
 
-def _by_class(prior: np.ndarray, images: Images) -> dict[str, float]:
+def _under_prior(
+    calibration: "Calibration", as_trained: Sequence[Array]
+) -> tuple[list[Array], Array]:
+    """The logits of each model under the new images' prior, and the mean of the priors [C]."""
+    tables = []
+    priors = []
+    for logits in as_trained:
+        carried, prior = calibration.carried(logits)
+        tables.append(carried)
+        priors.append(prior)
+    return tables, np.mean(priors, 0)
+
+
+def _by_class(prior: Array, images: Images) -> dict[str, float]:
     return dict(zip(images.classes, prior.tolist(), strict=True))
 
 
 def statistics_of(net: Network, shard: Shard, local: Local) -> None:
     """Put the batch-norm statistics of a shard's images into a network that is in eval mode."""
     if len(shard) < 2:
-        raise FedcliError(
-            "one test image has no batch-norm statistics",
-            "leave --adapt bn out, or give more images",
-        )
-    norms = [
-        module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)
-    ]
+        hint = "leave --adapt bn out, or give more images"
+        raise FedcliError("one test image has no batch-norm statistics", hint)
+    kind = nn.modules.batchnorm._BatchNorm
+    norms = [module for module in net.modules() if isinstance(module, kind)]
     net.eval()
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
@@ -117,10 +145,9 @@ def statistics_of(net: Network, shard: Shard, local: Local) -> None:
         norm.train()
     stream = torch.Generator().manual_seed(derive("batch-norm statistics", 0))
     order = torch.randperm(len(shard), generator=stream).to(shard.rows.device)
-    for at in order.tensor_split(
-        -(-len(shard) // EVALUATION_BATCH)
-    ):  # of equal size, so that none counts for more
-        batch = shard.batch(at)
+    batches = -(-len(shard) // EVALUATION_BATCH)
+    for rows in order.tensor_split(batches):  # of equal size, so that none counts for more
+        batch = shard.batch(rows)
         if isinstance(local, GroupViews):
             local.set_groups(net, shard, batch.at, views_of(local)[0])
         net(batch.x)
@@ -131,11 +158,14 @@ def statistics_of(net: Network, shard: Shard, local: Local) -> None:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Chances that hold on validation images, softmax(slope * logits + bias); prior: their mean there."""
+    """Chances that hold on validation images, softmax(slope * logits + bias).
+
+    prior: their mean there.
+    """
 
     slope: float
-    bias: np.ndarray  # [C]
-    prior: np.ndarray  # [C]
+    bias: Array  # [C]
+    prior: Array  # [C]
 
     @classmethod
     def of(cls, chosen: Seen) -> "Calibration":
@@ -143,116 +173,126 @@ class Calibration:
         from scipy.optimize import minimize
 
         z = chosen.logits.astype(np.float64)  # [N, C]
-        truth = np.eye(z.shape[1])[chosen.y]  # [N, C]
+        classes = z.shape[1]
+        truth = np.eye(classes)[chosen.y]  # [N, C]
+        tiny = np.finfo(float).tiny
 
-        def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        def loss(x: Array) -> tuple[float, Array]:
             p = probabilities(x[0] * z + x[1:])
             off = p - truth
-            likelihood = np.log(np.maximum(p, np.finfo(float).tiny))[truth == 1].sum()
-            return (x[1:] ** 2).sum() / 2 - likelihood, np.array(
-                [(off * z).sum(), *(off.sum(0) + x[1:])]
-            )
+            likelihood = np.log(np.maximum(p, tiny))[truth == 1].sum()
+            slope_gradient = (off * z).sum()
+            bias_gradient = off.sum(0) + x[1:]
+            penalty = (x[1:] ** 2).sum() / 2
+            return penalty - likelihood, np.array([slope_gradient, *bias_gradient])
 
-        bounds = [(np.exp(-3), np.exp(3)), *[(None, None)] * z.shape[1]]
-        x = minimize(
-            loss, np.array([1.0, *np.zeros(z.shape[1])]), jac=True, method="L-BFGS-B", bounds=bounds
-        ).x
+        start = np.array([1.0, *np.zeros(classes)])
+        free = (None, None)
+        bounds = [(np.exp(-3), np.exp(3)), *[free for _ in range(classes)]]
+        x = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
         prior = probabilities(x[0] * z + x[1:]).mean(0)
-        return cls(
-            float(x[0]), x[1:], np.maximum(prior, np.finfo(float).tiny)
-        )  # 0 where logits are very large
+        # 0 where logits are very large
+        return cls(float(x[0]), x[1:], np.maximum(prior, tiny))
 
-    def carried(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def carried(self, logits: Array) -> tuple[Array, Array]:
         """Logits [N, C] of new images under their own prior, and that prior [C]."""
-        made = self.slope * logits.astype(np.float64) + self.bias
-        prior = new_prior(probabilities(made), self.prior)
-        return made + np.log(
-            prior / self.prior
-        ), prior  # Eq. 2.4, of which softmax is the right side
+        calibrated = self.slope * logits.astype(np.float64) + self.bias
+        prior = new_prior(probabilities(calibrated), self.prior)
+        # Eq. 2.4, of which softmax is the right side
+        return calibrated + np.log(prior / self.prior), prior
 
 
-def new_prior(chances: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """The class prior [C] of new images, of whose chances [N, C] under another prior [C] it makes most likely ones."""
+def new_prior(chances: Array, prior: Array) -> Array:
+    """The class prior [C] of new images that makes their chances most likely.
+
+    chances: [N, C], under another prior [C].
+    """
     now = prior
     for _ in range(ROUNDS):
         weighted = chances * (now / prior)  # [N, C]
-        before, now = now, (weighted / weighted.sum(1, keepdims=True)).mean(0)  # Eq. 2.9
+        before = now
+        now = (weighted / weighted.sum(1, keepdims=True)).mean(0)  # Eq. 2.9
         if np.abs(now - before).max() < CLOSE:
             break
     return np.maximum(now, np.finfo(float).tiny)
 
 
-def _scored(tables: Sequence[np.ndarray], images: Images, attribute: str) -> np.ndarray:
-    """Of all images, or of each group and of the gap between them: [M, G + 1, 1 + B], as the images are and then in the
-    resamples that every run on them has; by one model or in the mean over several."""
-    places, names = (
-        images.groupings[attribute] if attribute else (np.zeros(len(images.y), np.int64), [""])
-    )
-    members = [places == g for g in range(len(names))]
-    plans = [[metrics.plan(table[at], images.y[at]) for at in members] for table in tables]
+def _grouping(images: Images, attribute: str) -> Grouping:
+    """The groups of an attribute; of "" one group of all images."""
+    if attribute:
+        return images.groupings[attribute]
+    return np.zeros(len(images.y), np.int64), [""]
+
+
+def _scored(tables: Sequence[Array], images: Images, attribute: str) -> Array:
+    """The scores of all images, or of each group and of the gap between them: [M, G + 1, 1 + B].
+
+    They are of the images as they are and then of the resamples that every run on them has; by one
+    model or in the mean over several.
+    """
+    codes, names = _grouping(images, attribute)
+    members = [codes == code for code in range(len(names))]
     units = len(images.y) if images.units is None else images.units
+    once = np.ones((len(images.y), 1), np.int64)
+    plans = []
+    for logits in tables:
+        plans.append([metrics.plan(logits[rows], images.y[rows]) for rows in members])
     parts = []
-    for weights in chain(
-        [np.ones((len(images.y), 1), np.int64)], draws(units, RESAMPLES, SEED)
-    ):  # [N, b]
-        sums = [
-            [plan.sums(weights[at]) for plan, at in zip(of, members, strict=True)] for of in plans
-        ]
-        with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
-            parts.append(
-                np.array(
-                    [
-                        [[metrics.get(name).of(of) for of in each] for each in sums]
-                        for name in _shown(images)
-                    ]
-                )
-            )
+    for weights in chain([once], draws(units, RESAMPLES, SEED)):  # [N, b]
+        models = []
+        for of_groups in plans:
+            groups = zip(of_groups, members, strict=True)
+            models.append([plan.sums(weights[rows]) for plan, rows in groups])
+        parts.append(_values(models, images))
     scores = np.concatenate(parts, -1)  # [M, T, G, 1 + B]
     flat = scores.transpose(0, 1, 3, 2)  # [M, T, 1 + B, G]
     gaps = metrics.gap(flat.reshape(-1, len(names))).reshape(flat.shape[:-1])  # [M, T, 1 + B]
     return np.concatenate([scores, gaps[:, :, None]], 2).mean(1)
 
 
+def _values(models: Sequence[Sequence[Any]], images: Images) -> Array:
+    """The metrics [M, T, G, b] of sums of each model and group."""
+    values = []
+    with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
+        for name in _shown(images):
+            metric = metrics.get(name)
+            of_models = []
+            for groups in models:
+                of_models.append([metric.of(sums) for sums in groups])
+            values.append(of_models)
+    return np.array(values)
+
+
 def _lines(
-    name: str,
-    version: str,
-    scored: dict[str, np.ndarray],
-    before: dict[str, np.ndarray],
-    images: Images,
+    name: str, version: str, scored: Scored, before: Scored, images: Images
 ) -> Iterator[AdaptedScore]:
     units = np.arange(len(images.y)) if images.units is None else images.units
     for attribute, scores in scored.items():
-        places, names = (
-            images.groupings[attribute] if attribute else (np.zeros(len(units), np.int64), [""])
-        )
-        for g, group in enumerate([*names, GAP] if attribute else names):
-            at = places == g if g < len(names) else places >= 0
+        codes, names = _grouping(images, attribute)
+        groups = [*names, GAP] if attribute else names
+        for g, group in enumerate(groups):
+            members = codes == g if g < len(names) else codes >= 0
+            has_interval = name != AS_TRAINED and len(np.unique(units[members])) > 1
             for m, metric in enumerate(_shown(images)):
                 off = scores[m, g] - before[attribute][m, g]  # [1 + B], in equal resamples
-                low, high = (
-                    interval(off[1:])
-                    if name != AS_TRAINED and len(np.unique(units[at])) > 1
-                    else (None, None)
-                )
-                value, difference = (
-                    number(scores[m, g, 0]),
-                    None if name == AS_TRAINED else number(off[0]),
-                )
+                low, high = interval(off[1:]) if has_interval else (None, None)
                 yield AdaptedScore(
-                    name,
-                    version,
-                    attribute,
-                    group,
-                    metric,
-                    int(at.sum()),
-                    value,
-                    difference,
-                    low,
-                    high,
+                    adaptation=name,
+                    version=version,
+                    attribute=attribute,
+                    group=group,
+                    metric=metric,
+                    images=int(members.sum()),
+                    value=number(scores[m, g, 0]),
+                    difference=None if name == AS_TRAINED else number(off[0]),
+                    low=low,
+                    high=high,
                 )
 
 
 def _shown(images: Images) -> list[str]:
     """The usual metrics of the task, and how far off its chances are."""
-    several = images.y.ndim == 2
-    return [*([] if several else ["accuracy"]), *Task.of(images.y).usual, CALIBRATION[several]]
+    usual = Task.of(images.y).usual
+    if images.y.ndim == 2:
+        return [*usual, "calibration_error_macro"]
+    return ["accuracy", *usual, "calibration_error_top_label"]

@@ -1,8 +1,9 @@
-"""A run's model as a file that other programs load, with a sidecar that says how its images are prepared.
+"""A run's model as a file that other programs load, with a sidecar on preparing its images.
 
-The file takes prepared pixels divided by 255, float32 [B, C, S, S], and gives logits [B, classes]; normalisation is
-inside, but for safetensors, which hold the network's weights alone. What was written is loaded again and compared with
-`fedcli predict`: a difference above TOLERANCE is an error, and nothing is kept.
+The file takes prepared pixels divided by 255, float32 [B, C, S, S], and gives logits [B, classes];
+normalisation is inside, but for safetensors, which hold the network's weights alone. What was
+written is loaded again and compared with `fedcli predict`: a difference above TOLERANCE is an
+error, and nothing is kept.
 """
 
 import io
@@ -35,11 +36,14 @@ from .operating import points
 TOLERANCE = 1e-5  # between probabilities
 CHECKED = 16  # test images that are compared
 DECIDED = {
-    True: "at an operating point, `positive` where its probability is at least the threshold; for the data alone "
-    "whose validation images chose it",
-    False: "no threshold was chosen for these data: `fedcli evaluate RUN --clinical` chooses one before an export",
+    True: "at an operating point, `positive` where its probability is at least the threshold; for "
+    "the data alone whose validation images chose it",
+    False: "no threshold was chosen for these data: `fedcli evaluate RUN --clinical` chooses one "
+    "before an export",
 }
-INPUT, OUTPUT = "pixels", "logits"
+INPUT = "pixels"
+OUTPUT = "logits"
+WRITTEN_BY_TORCH = ("version", ".data/serialization_id")  # records of a TorchScript file
 NEEDS = "pip install 'fedcli[export]'"
 Scorer = Callable[[np.ndarray], np.ndarray]  # float32 [B, C, S, S] in 0 to 1 -> logits [B, classes]
 
@@ -54,9 +58,11 @@ class Prepared(nn.Module):
         super().__init__()
         mean, std = _mean_and_std(channels)
         scale = 1 / torch.tensor(std).reshape(1, -1, 1, 1)
-        self.net, self.channels = net, channels
+        offset = -torch.tensor(mean).reshape(1, -1, 1, 1) * scale
+        self.net = net
+        self.channels = channels
         self.register_buffer("scale", scale)
-        self.register_buffer("offset", -torch.tensor(mean).reshape(1, -1, 1, 1) * scale)
+        self.register_buffer("offset", offset)
 
     def forward(self, pixels: Tensor) -> Tensor:
         x = pixels.expand(-1, self.channels, -1, -1)
@@ -69,39 +75,40 @@ def _mean_and_std(channels: int) -> tuple[Sequence[float], Sequence[float]]:
     return transforms.GREY_MEAN, transforms.GREY_STD
 
 
-def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
+def export(run: Run, kind: str, out: Path, client: str | None = None) -> Path:
     """Write a run's model and its sidecar and return the model's path.
 
-    out: a new folder for model.onnx, model.pt2, model.pt or model.safetensors and model.json; where its name ends as
-    such a file's, the file, with NAME.json beside it. Raises FedcliError, UsageError.
+    kind: one of FORMATS. out: a new folder for model.onnx, model.pt2, model.pt or model.safetensors
+    and model.json; where its name ends as such a file's, the file, with NAME.json beside it. Raises
+    FedcliError, UsageError.
     """
-    is_file = out.suffix == f".{SUFFIXES[format]}"
+    suffix = f".{SUFFIXES[kind]}"
+    is_file = out.suffix == suffix
     if os.path.lexists(out):
         remove_abandoned(out)
-        raise _taken(out)
+        raise _exists(out)
     predict.check_client(run, client)
     preprocessing = predict.Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
-    size, channels = preprocessing.choices.size, preprocessing.channels
-    module = (
-        Prepared(merged(run.net.float()), run.manifest.body["model"]["channels"]).to("cpu").eval()
-    )
+    module = Prepared(merged(run.net.float()), run.manifest.body["model"]["channels"])
+    module = module.to("cpu").eval()
     one_by_one = isinstance(run.net, ClipNetwork)  # its attention fixes the batch
-    example = torch.rand(1 if one_by_one else 2, channels, size, size)
+    size = preprocessing.choices.size
+    example = torch.rand(1 if one_by_one else 2, preprocessing.channels, size, size)
     with scratch(out) as temporary:
-        path = temporary / (out.name if is_file else f"model.{SUFFIXES[format]}")
+        path = temporary / (out.name if is_file else f"model{suffix}")
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # of exporters that are to be replaced
             with slow_attention():
-                scorer = _written(format, module, example, path, not one_by_one)
+                scorer = _written(kind, module, example, path, not one_by_one)
             difference = _checked(run, scorer, one_by_one)
-        sidecar = _sidecar(run, preprocessing, path, format, client, one_by_one, difference)
+        sidecar = _sidecar(run, preprocessing, path, kind, client, one_by_one, difference)
         text = json.dumps(sidecar, indent=1, sort_keys=True, ensure_ascii=False)
         manifest.write_text(path.with_suffix(".json"), text + "\n")
         sync(temporary)
         with renaming(out):
             if out.exists():  # another process was faster
-                raise _taken(out)
+                raise _exists(out)
             if not is_file:
                 temporary.rename(out)
                 return out / path.name
@@ -110,20 +117,26 @@ def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
     return out
 
 
-def _beside(made: Path, sidecar: Path) -> None:
-    """Put a sidecar where it belongs; one of a process that was killed before its model came says the same."""
-    if sidecar.exists() and sidecar.read_bytes() != made.read_bytes():
-        raise _taken(sidecar)
-    made.rename(sidecar)
+def _beside(written: Path, sidecar: Path) -> None:
+    """Put a sidecar where it belongs.
+
+    One of a process that was killed before its model came has the same content.
+    """
+    if sidecar.exists() and sidecar.read_bytes() != written.read_bytes():
+        raise _exists(sidecar)
+    written.rename(sidecar)
 
 
-def _taken(path: Path) -> FedcliError:
+def _exists(path: Path) -> FedcliError:
     return FedcliError(f"{path} is there already", "give another --out, or remove it")
 
 
-def _written(format: str, module: Prepared, example: Tensor, path: Path, any_batch: bool) -> Scorer:
-    """Write the file and load it again. Raises FedcliError where the network has a part that the format lacks."""
-    write, load = FORMATS[format]
+def _written(kind: str, module: Prepared, example: Tensor, path: Path, any_batch: bool) -> Scorer:
+    """Write the file and load it again.
+
+    Raises FedcliError where the network has a part that the format lacks.
+    """
+    write, load = FORMATS[kind]
     try:
         with redirect_stdout(io.StringIO()):  # PyTorch prints the whole graph where it fails
             write(module, example, path, any_batch)
@@ -131,27 +144,32 @@ def _written(format: str, module: Prepared, example: Tensor, path: Path, any_bat
     except FedcliError:
         raise
     except Exception as error:  # exporters and runtimes raise a dozen unrelated types
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise FedcliError(
-            f"this network cannot be written as {format}: {why}"[:300], "try another --format"
-        ) from error
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        fault = f"this network cannot be written as {kind}: {lines[0]}"
+        raise FedcliError(fault[:300], "try another --format") from error
 
 
 def _checked(run: Run, scorer: Scorer, one_by_one: bool) -> float:
-    """The largest difference of a probability from predict's on test images. Raises FedcliError above TOLERANCE."""
+    """The largest difference of a probability from predict's on test images.
+
+    Raises FedcliError above TOLERANCE.
+    """
     test = run.data.test["clean"]
-    at = test.rows[:CHECKED].to(test.images.device)
-    images = test.images[at].permute(0, 2, 3, 1).cpu().numpy()
-    expected = probabilities(runs.logits(run.net, predict.shard_of(images, run), run.method.local))
+    rows = test.rows[:CHECKED].to(test.images.device)
+    images = test.images[rows].permute(0, 2, 3, 1).cpu().numpy()
+    logits = runs.logits(run.net, predict.shard_of(images, run), run.method.local)
     pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
-    parts = [pixels[k : k + 1] for k in range(len(pixels))] if one_by_one else [pixels]
-    got = probabilities(np.concatenate([scorer(part) for part in parts]))
-    difference = float(np.abs(got - expected).max())
+    parts = [pixels]
+    if one_by_one:
+        parts = [pixels[k : k + 1] for k in range(len(pixels))]
+    scored = np.concatenate([scorer(part) for part in parts])
+    distances = np.abs(probabilities(scored) - probabilities(logits))
+    difference = float(distances.max())
     if not difference <= TOLERANCE:
-        what = (
-            f"the exported model differs from fedcli predict by {difference:.2g} in a probability"
+        raise FedcliError(
+            f"the exported model differs from fedcli predict by {difference:.2g} in a probability",
+            "nothing was written; try another --format",
         )
-        raise FedcliError(what, "nothing was written; try another --format")
     return difference
 
 
@@ -159,22 +177,20 @@ def _sidecar(
     run: Run,
     preprocessing: predict.Preprocessing,
     path: Path,
-    format: str,
+    kind: str,
     client: str | None,
     one_by_one: bool,
     difference: float,
 ) -> dict[str, Any]:
+    """The JSON that lets another program use the file."""
     chosen = points(run, client)
-    model, size, channels = (
-        run.manifest.body["model"],
-        preprocessing.choices.size,
-        preprocessing.channels,
-    )
-    inside = format != "safetensors"
-    mean, std = _mean_and_std(model["channels"])
-    function = "sigmoid" if run.data.test["clean"].y.ndim == 2 else "softmax"
+    model = run.manifest.body["model"]
+    test = run.data.test["clean"]
+    function = "sigmoid" if test.y.ndim == 2 else "softmax"
+    pixels = _input(preprocessing, model["channels"], 1 if one_by_one else "batch")
+    pixels["normalised_inside"] = kind != "safetensors"
     return {
-        "format": format,
+        "format": kind,
         "file": path.name,
         "sha256": manifest.sha256(path),
         "run": manifest.sha256(run.path),
@@ -185,18 +201,7 @@ def _sidecar(
         "classes": run.data.classes,
         "dataset": preprocessing.dataset,
         "preprocessing": preprocessing.recorded,
-        "input": {
-            "name": INPUT,
-            "dtype": "float32",
-            "shape": [1 if one_by_one else "batch", channels, size, size],
-            "layout": "NCHW",
-            "colour_order": {1: "grey", 3: "RGB"}.get(channels, "windows or slices, as prepared"),
-            "values": "prepared pixels / 255",
-            "range": [0, 1],
-            "normalised_inside": inside,
-            "mean": mean,
-            "std": std,
-        },
+        "input": pixels,
         "output": {
             "name": OUTPUT,
             "meaning": f"logits; {function} gives the probability of each class",
@@ -204,13 +209,39 @@ def _sidecar(
         "operating_points": [point.recorded for point in chosen] or None,
         "decision": DECIDED[bool(chosen)],
         "largest_difference_from_predict": difference,
-        "checked_images": min(CHECKED, len(run.data.test["clean"])),
+        "checked_images": min(CHECKED, len(test)),
+    }
+
+
+def _input(
+    preprocessing: predict.Preprocessing, net_channels: int, batch: int | str
+) -> dict[str, Any]:
+    """The pixels that the file takes.
+
+    net_channels: of the network's input, which are normalised.
+    """
+    size = preprocessing.choices.size
+    channels = preprocessing.channels
+    mean, std = _mean_and_std(net_channels)
+    colours = {1: "grey", 3: "RGB"}
+    return {
+        "name": INPUT,
+        "dtype": "float32",
+        "shape": [batch, channels, size, size],
+        "layout": "NCHW",
+        "colour_order": colours.get(channels, "windows or slices, as prepared"),
+        "values": "prepared pixels / 255",
+        "range": [0, 1],
+        "mean": mean,
+        "std": std,
     }
 
 
 def _onnx(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
     _needed("onnx")
-    axes = {INPUT: {0: "batch"}, OUTPUT: {0: "batch"}} if any_batch else {}
+    axes = {}
+    if any_batch:
+        axes = {INPUT: {0: "batch"}, OUTPUT: {0: "batch"}}
     torch.onnx.export(
         module,
         (example,),
@@ -228,20 +259,21 @@ def _load_onnx(path: Path, module: Prepared) -> Scorer:
 
 
 def _torchscript(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
-    """Without what says where on this machine the code of each operation lies."""
+    """Write without the places on this machine of the code of each operation."""
     torch.jit.save(torch.jit.trace(module, example), str(path))
     whole = torch._C.PyTorchFileReader(io.BytesIO(path.read_bytes()))
-    writer = torch._C.PyTorchFileWriter(
-        str(path)
-    )  # keeps tensors aligned, as no zip file of Python's does
+    # keeps tensors aligned, as no zip file of Python's does
+    writer = torch._C.PyTorchFileWriter(str(path))
     for name in whole.get_all_records():
-        if not name.endswith(".debug_pkl") and name not in (
-            "version",
-            ".data/serialization_id",
-        ):  # which it writes
-            record = whole.get_record(name)
-            writer.write_record(name, record, len(record))
+        if name.endswith(".debug_pkl") or name in WRITTEN_BY_TORCH:
+            continue
+        record = whole.get_record(name)
+        writer.write_record(name, record, len(record))
     writer.write_end_of_file()
+
+
+def _load_torchscript(path: Path, module: Prepared) -> Scorer:
+    return _scorer(torch.jit.load(str(path)))
 
 
 def _torch_export(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
@@ -252,10 +284,14 @@ def _torch_export(module: Prepared, example: Tensor, path: Path, any_batch: bool
     torch.export.save(program, path)
 
 
+def _load_torch_export(path: Path, module: Prepared) -> Scorer:
+    return _scorer(torch.export.load(path).module())
+
+
 def _safetensors(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
-    tensors = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in module.net.state_dict().items()
-    }
+    tensors = {}
+    for name, tensor in module.net.state_dict().items():
+        tensors[name] = tensor.detach().cpu().contiguous()
     _needed("safetensors.torch").save_file(tensors, str(path))
 
 
@@ -273,18 +309,16 @@ def _needed(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError:
-        raise FedcliError(
-            f"this format needs the Python module {name.partition('.')[0]}", NEEDS
-        ) from None
+        package = name.partition(".")[0]
+        raise FedcliError(f"this format needs the Python module {package}", NEEDS) from None
 
 
-FORMATS: dict[
-    str, tuple[Callable[..., None], Callable[..., Scorer]]
-] = {  # how a file is written, and loaded again
+# how a file is written, and loaded again
+FORMATS: dict[str, tuple[Callable[..., None], Callable[..., Scorer]]] = {
     "safetensors": (_safetensors, _load_safetensors),
     "onnx": (_onnx, _load_onnx),
-    "torchscript": (_torchscript, lambda path, module: _scorer(torch.jit.load(str(path)))),
-    "torch.export": (_torch_export, lambda path, module: _scorer(torch.export.load(path).module())),
+    "torchscript": (_torchscript, _load_torchscript),
+    "torch.export": (_torch_export, _load_torch_export),
 }
 SUFFIXES = {
     "safetensors": "safetensors",

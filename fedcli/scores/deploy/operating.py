@@ -1,7 +1,8 @@
 """Decisions for new images: thresholds that were chosen on a run's validation images.
 
-They are those of its finished `evaluate --clinical` on the data at hand, or are chosen at once where a class or a rule
-is asked for. The threshold of a client's own model is chosen on that client's validation images.
+They are those of its finished `evaluate --clinical` on the data at hand, or are chosen at once
+where a class or a rule is asked for. The threshold of a client's own model is chosen on that
+client's validation images.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from ...runs.finished import Run
 from ...runs.initial import data_of
 from ..clinical import points as clinical
 from ..clinical.chosen import OperatingPoint, chosen_here, chosen_points
-from ..clinical.shape import positives
+from ..clinical_shape import positives
 
 
 def points(
@@ -23,55 +24,75 @@ def points(
     rule: Sequence[str] = (),
     cost: float | None = None,
 ) -> list[OperatingPoint]:
-    """The operating points of a run, or of a client's own model, for these classes and rules, and for the cost of a
-    missed image in false alarms; else those that were evaluated, if any.
+    """The operating points of a run, or of a client's own model, for these classes and rules.
 
-    Raises FedcliError, UsageError.
+    cost: of a missed image in false alarms. Without any of them the points are those that were
+    evaluated, if any. Raises FedcliError, UsageError.
     """
-    if asked := bool(positive or rule or cost is not None):
-        names = positives(run.data.classes, positive, several=run.data.test["clean"].y.ndim == 2)
-        wanted = [*product(names, clinical.rules(rule, cost))]
+    is_requested = bool(positive or rule or cost is not None)
+    if is_requested:
+        several = run.data.test["clean"].y.ndim == 2
+        names = positives(run.data.classes, positive, several=several)
+        choices = list(product(names, clinical.rules(rule, cost)))
     else:
         evaluated = _evaluated(run)
         if client is None or not evaluated:
             return evaluated
-        wanted = [
-            (point.positive, clinical.rule_of(point.rule, recorded=True)) for point in evaluated
-        ]
+        choices = []
+        for point in evaluated:
+            choices.append((point.positive, clinical.rule_of(point.rule, recorded=True)))
     images = clinical.validation(run, {}, client)
-    if not len(images.y) and asked:
-        whose = f"{client} has" if client else "the clients have"
-        hint = "make the partition again with fedcli partition --val 0.2 and train, or leave --positive and --rule out"
-        raise UsageError(f"{whose} no validation images, so no threshold can be chosen", hint)
     if not len(images.y):
-        console.warn(
-            f"no operating points: {client} has no validation images that could choose its thresholds"
-        )
+        _no_validation(client, is_requested)
         return []
-    chosen, without = [], dict[str, None]()
-    for name, way in wanted:
+    chosen = []
+    without = []
+    for name, way in choices:
         threshold = clinical.threshold(way, images.of(run.data.classes.index(name)))
         if threshold is None:
-            without[name] = None
+            without.append(name)
         else:
-            rule_text = clinical.titled(way)
-            chosen.append(OperatingPoint(name, rule_text, threshold, len(images.y), *_data(run)))
-    for name in without:
+            title = clinical.titled(way)
+            chosen.append(OperatingPoint(name, title, threshold, len(images.y), *_data(run)))
+    for name in dict.fromkeys(without):
         console.warn(f"no threshold for {name}: the validation images are all of it, or none is")
     return chosen
 
 
+def _no_validation(client: str | None, is_requested: bool) -> None:
+    """Refuse a threshold that was requested, without images to choose it on; else warn."""
+    if is_requested:
+        whose = f"{client} has" if client else "the clients have"
+        raise UsageError(
+            f"{whose} no validation images, so no threshold can be chosen",
+            "make the partition again with fedcli partition --val 0.2 and train, or leave "
+            "--positive and --rule out",
+        )
+    console.warn(
+        f"no operating points: {client} has no validation images that could choose its thresholds"
+    )
+
+
 def _evaluated(run: Run) -> list[OperatingPoint]:
-    """The thresholds that finished evaluations chose on the data at hand; those of other data are named and left out."""
-    _, here = _data(run)
-    known = [point for point in chosen_points(run.path) if point.positive in run.data.classes]
-    usable = [point for point in known if point.sha256 == here]
-    others = dict.fromkeys(point.source for point in known if point.sha256 != here)
+    """The thresholds that finished evaluations chose on the data at hand.
+
+    Those of other data are named and left out.
+    """
+    _, sha256 = _data(run)
+    usable = []
+    others = []
+    for point in chosen_points(run.path):
+        if point.positive not in run.data.classes:
+            continue
+        if point.sha256 == sha256:
+            usable.append(point)
+        else:
+            others.append(point.source)
     if others and not usable:
-        whose = console.listed(list(others))
+        sources = console.listed(list(dict.fromkeys(others)))
         console.warn(
-            f"no decision: thresholds were chosen on validation images of {whose} and are for these data "
-            "alone; --positive and --rule choose one for the data at hand"
+            f"no decision: thresholds were chosen on validation images of {sources} and are for "
+            "these data alone; --positive and --rule choose one for the data at hand"
         )
     return usable
 

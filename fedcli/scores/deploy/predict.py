@@ -1,14 +1,15 @@
-"""A run's model on image files that are in no dataset: read, prepared and scored as the run's own images were.
+"""A run's model on image files that are in no dataset.
 
-What prepare did is taken from the manifest of the dataset that the run was trained on: the reader, the window of a CT,
-the fit, the size. A dataset whose images are no single files has no reader for them; files are then read as those of
-one's own images are.
+They are read, prepared and scored as the run's own images were. What prepare did is taken from the
+manifest of the dataset that the run was trained on: the reader, the window of a CT, the fit, the
+size. A dataset whose images are no single files has no reader for them; files are then read as
+those of one's own images are.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,14 +34,16 @@ from .operating import points
 
 BATCH = 64  # images in memory at a time
 AREA = "INTER_AREA where {} more than {}, else INTER_CUBIC (OpenCV)"  # as fit_image() does
+STRETCH = AREA.format("the image has", "size x size pixels")
+PAD = AREA.format("it is", "size")
 RESIZE = {
-    "stretch": f"to size x size by {AREA.format('the image has', 'size x size pixels')}",
-    "pad": f"its longer side to size by {AREA.format('it is', 'size')}, then black around it",
+    "stretch": f"to size x size by {STRETCH}",
+    "pad": f"its longer side to size by {PAD}, then black around it",
 }
-OWN = {
-    "channels": "auto",
-    "white": "auto",
-}  # options of one's own images, for datasets that have none
+# options of one's own images, for datasets that have none
+OWN = {"channels": "auto", "white": "auto"}
+Array = np.ndarray
+Unread = tuple[str, str]  # a file and why it was not read
 
 
 @dataclass(frozen=True)
@@ -60,140 +63,168 @@ class Preprocessing:
 
     @classmethod
     def of(cls, run: Run) -> "Preprocessing":
-        """From the chain of manifests above a run's images. Raises FedcliError."""
+        """The steps by the chain of manifests above a run's images. Raises FedcliError."""
         path = manifest.above(run.images or data_of(run.path), "dataset")
         dataset = manifest.read(path)
         if "merged" in dataset.options:
-            what = f"{path} was merged of datasets that were prepared in ways of their own"
-            raise FedcliError(
-                what, "prepare the new files as one of them, then fedcli evaluate --on"
-            )
-        known = {each.name for each in fields(Choices)}
-        choices = Choices(**{key: value for key, value in dataset.options.items() if key in known})
-        name, code = dataset.options["dataset"], dataset.options.get("code", {})
+            fault = f"{path} was merged of datasets that were prepared in ways of their own"
+            hint = "prepare the new files as one of them, then fedcli evaluate --on"
+            raise FedcliError(fault, hint)
+        names = {choice.name for choice in fields(Choices)}
+        options = {key: value for key, value in dataset.options.items() if key in names}
+        choices = Choices(**options)
+        name = dataset.options["dataset"]
+        code = dataset.options.get("code", {})
+        source = f"{file_of(name, code)}:{name}" if "file" in code else name
         with extensions.named_by(path):
-            reader = sources.source(f"{file_of(name, code)}:{name}" if "file" in code else name)
+            reader = sources.source(source)
         if not reader.per_file:
             reader = own_images.SOURCE
-            choices = Choices(**{**vars(choices), "own": {**OWN, **choices.own}})
+            choices = replace(choices, own={**OWN, **choices.own})
         return cls(name, reader, choices, dataset.body["channels"], originals.read(path.parent))
 
-    def read(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
-        """uint8 [S, S, C] of one file, and pixel_facts() [3] of its own colours at that size. Raises Unreadable."""
+    def read(self, path: Path) -> tuple[Array, Array]:
+        """uint8 [S, S, C] of one file, and pixel_facts() [3] of its own colours at that size.
+
+        Raises Unreadable.
+        """
+        if not path.exists():
+            raise Unreadable("no such file")
         if not path.is_file():
-            raise Unreadable("no such file" if not path.exists() else "not a regular file")
+            raise Unreadable("not a regular file")
         with scaled_decoding(self.choices):
             image = self.source.decode(path.parent, Row(path.name, 0, path.name), self.choices)
         fitted = self._fitted(match_channels(image, self.channels))
-        own = (
-            self._fitted(image) if image.shape[2] > self.channels else fitted
-        )  # colours that a grey model loses
-        return fitted, pixel_facts(own[None])[0]
+        in_colour = fitted
+        if image.shape[2] > self.channels:  # colours that a grey model loses
+            in_colour = self._fitted(image)
+        return fitted, pixel_facts(in_colour[None])[0]
 
     def differences(self, path: Path) -> list[str]:
-        """Those of a file from the training images' files, in words. Raises Unreadable."""
-        return self.originals.differences(originals.original(path)) if self.originals else []
+        """The differences of a file from the training images' files, in words.
 
-    def _fitted(self, image: np.ndarray) -> np.ndarray:
+        Raises Unreadable.
+        """
+        if not self.originals:
+            return []
+        return self.originals.differences(originals.original(path))
+
+    def _fitted(self, image: Array) -> Array:
         return fit_image(image, self.choices.size, self.choices.fit, self.choices.clahe)
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """For whoever has to do the same without fedcli."""
+        """The steps for whoever has to do the same without fedcli."""
         chosen = self.choices
-        return {
+        steps = {
             "size": chosen.size,
             "channels": self.channels,
             "fit": chosen.fit,
             "clahe": chosen.clahe,
             "window": chosen.window,
             "resize": RESIZE[chosen.fit],
-            **({"scaled_decoding": True} if chosen.scaled_decoding else {}),
         }
+        if chosen.scaled_decoding:
+            steps["scaled_decoding"] = True
+        return steps
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """Chances [N, C] of N files, in the order in which they were named; unreadable: (file, why).
+    """Chances [N, C] of N files, in the order in which they were named.
 
-    foreign: of each file its differences from the training images in words, "" where there are none.
-
-    several: an image may have several labels, each decided for where its chance is at least 1/2.
-    operating: thresholds of single classes, chosen on the run's validation images.
+    unreadable: (file, why). several: an image may have several labels, each decided for where its
+    chance is at least 1/2. operating: thresholds of single classes, chosen on the run's validation
+    images. foreign: each file's differences from the training images in words, "" where there are
+    none.
     """
 
     files: list[str]
     classes: list[str]
-    chances: np.ndarray
-    unreadable: list[tuple[str, str]]
+    chances: Array
+    unreadable: list[Unread]
     several: bool = False
     operating: list[OperatingPoint] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
     @property
     def at_points(self) -> list[list[bool | None]]:
-        """For each operating point the decision on each file; None on a file that is foreign to the training images."""
-        decided: list[list[bool | None]] = []
+        """For each operating point the decision on each file.
+
+        None on a file that is foreign to the training images.
+        """
+        decisions: list[list[bool | None]] = []
         for point in self.operating:
-            calls = point.decide(self.chances, self.classes)
-            pairs = zip(calls, self.foreign, strict=True)
-            decided.append([None if foreign else positive for positive, foreign in pairs])
-        return decided
+            calls = zip(point.decide(self.chances, self.classes), self.foreign, strict=True)
+            decisions.append([None if foreign else positive for positive, foreign in calls])
+        return decisions
 
     @property
     def decisions(self) -> list[str]:
         """The most likely class of each, or its labels with | between them."""
-        if self.several:
-            named = [zip(self.classes, row, strict=True) for row in self.chances]
-            return ["|".join(name for name, chance in row if chance >= 0.5) for row in named]
-        return [self.classes[place] for place in self.chances.argmax(1)] if self.files else []
+        if not self.files:
+            return []
+        if not self.several:
+            return [self.classes[c] for c in self.chances.argmax(1)]
+        decisions = []
+        for row in self.chances:
+            chances = zip(self.classes, row, strict=True)
+            decisions.append("|".join(name for name, chance in chances if chance >= 0.5))
+        return decisions
 
 
-def named_files(paths: Iterable[Path]) -> tuple[list[Path], list[tuple[str, str]]]:
-    """The files that paths mean: themselves, and of a folder every image in it; and those in it that are left out, with
-    why. Raises FedcliError."""
+def named_files(paths: Iterable[Path]) -> tuple[list[Path], list[Unread]]:
+    """The files that paths mean: themselves, and of a folder every image in it.
+
+    The second list is of those in a folder that are left out, with why. Raises FedcliError.
+    """
     files: list[Path] = []
-    left_out: list[tuple[str, str]] = []
+    left_out: list[Unread] = []
     for path in paths:
         if not path.is_dir():
             files.append(path)
             continue
         inside, others, outside = own_images.image_files(path)
-        left_out += [(str(path / name), why) for name, why in outside]
+        for name, why in outside:
+            left_out.append((str(path / name), why))
         if others:
-            console.say(
-                f"{path}: {console.counted(len(others), 'file is', 'files are')} no image, such as {others[0]}"
-            )
+            count = console.counted(len(others), "file is", "files are")
+            console.say(f"{path}: {count} no image, such as {others[0]}")
         files += [path / name for name in inside]
     if not files and not left_out:
-        raise FedcliError(
-            "there is no image to score", f"files that are read: {', '.join(own_images.SUFFIXES)}"
-        )
+        suffixes = ", ".join(own_images.SUFFIXES)
+        raise FedcliError("there is no image to score", f"files that are read: {suffixes}")
     return list(dict.fromkeys(files)), left_out
 
 
 def check_client(run: Run, client: str | None) -> None:
-    """Raises UsageError where a client is named that has no model of its own, or none where only clients have one."""
-    if client is not None and client not in run.data.roster:
-        raise UsageError(f"the run has no client {client!r}", nearest(client, run.data.roster))
-    if client is not None and not (runs.has_personal_models(run) or runs.trains_alone(run)):
-        raise UsageError(
-            f"{run.path} keeps no models of its clients",
-            "leave --client out: the global model answers",
-        )
-    if client is None and runs.trains_alone(run):
-        hint = f"name one with --client: {', '.join(run.data.roster[:8])}"
-        raise UsageError(
-            f"in {run.path} every client trained alone, so there is no global model", hint
-        )
+    """Refuse a client without a model of its own; and none, where only clients have a model.
+
+    Raises UsageError.
+    """
+    roster = run.data.roster
+    if client is None:
+        if runs.trains_alone(run):
+            names = ", ".join(roster[:8])
+            raise UsageError(
+                f"in {run.path} every client trained alone, so there is no global model",
+                f"name one with --client: {names}",
+            )
+        return
+    if client not in roster:
+        raise UsageError(f"the run has no client {client!r}", nearest(client, roster))
+    if not (runs.has_personal_models(run) or runs.trains_alone(run)):
+        hint = "leave --client out: the global model answers"
+        raise UsageError(f"{run.path} keeps no models of its clients", hint)
 
 
-def predict(run: Run, paths: Iterable[Path], client: str | None = None, **wanted: Any) -> Predicted:
-    """Chances of each class by the last round's model, and decisions at its operating points; a file that cannot be
-    read is listed.
+def predict(
+    run: Run, paths: Iterable[Path], client: str | None = None, **requested: Any
+) -> Predicted:
+    """Chances of each class by the last round's model, and decisions at its operating points.
 
-    paths: files, and folders of them. wanted: operating points, as points() takes them. Raises FedcliError where no
-    file can be read, UsageError.
+    A file that cannot be read is listed. paths: files, and folders of them. requested: operating
+    points, as points() takes them. Raises FedcliError where no file can be read, UsageError.
     """
     files, unreadable = named_files(paths)
     check_client(run, client)
@@ -201,70 +232,105 @@ def predict(run: Run, paths: Iterable[Path], client: str | None = None, **wanted
         console.warn(
             "this run was trained on SYNTHETIC data: its probabilities say nothing about patients"
         )
-    operating = points(run, client, **wanted)
+    operating = points(run, client, **requested)
     preprocessing = Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
-    known = Known.of(run, client)
-    if not known.comparable:
+    training = Known.of(run, client)
+    _say_compared(run, training)
+    done: list[str] = []
+    foreign: list[str] = []
+    tables: list[Array] = []
+    batches = [files[start : start + BATCH] for start in range(0, len(files), BATCH)]
+    for batch in console.progress(batches, label="predict", total=len(batches)):
+        images = _read(batch, preprocessing, unreadable)
+        if not images:
+            continue
+        shard = shard_of(np.stack([image.pixels for image in images]), run)
+        tables.append(runs.logits(run.net, shard, run.method.local))
+        facts = np.stack([image.facts for image in images])
+        reasons = training.reasons(facts, features_of(run, shard))
+        for image, differences in zip(images, reasons, strict=True):
+            done.append(image.file)
+            foreign.append("; ".join(image.differences + differences))
+    if not done:
+        count = console.counted(len(unreadable), "file", "files")
+        raise FedcliError(f"none of {count} can be read", ": ".join(unreadable[0]))
+    _warn_of_foreign(done, foreign)
+    labels = run.data.test["clean"].y.cpu().numpy()[:0]
+    return Predicted(
+        files=done,
+        classes=run.data.classes,
+        chances=chances(np.concatenate(tables), labels),
+        unreadable=unreadable,
+        several=labels.ndim == 2,
+        operating=operating,
+        foreign=foreign,
+    )
+
+
+def _say_compared(run: Run, training: Known) -> None:
+    """Say which training images new ones are compared with, where it is not all of them."""
+    if not training.comparable:
         console.warn(
             "no training images are here: new images cannot be compared with the training data"
         )
-    elif not len(known.features):
+    elif not len(training.features):
         console.say(
-            f"fewer than {FEWEST} training images are here: new ones are not compared with their features"
+            f"fewer than {FEWEST} training images are here: new ones are not compared with their "
+            "features"
         )
     elif is_at_sites(run.path):
         console.say(
             "the run was trained at sites: new images are compared with those of --data alone"
         )
-    done: list[str] = []
-    foreign: list[str] = []
-    tables: list[np.ndarray] = []
-    batches = [files[start : start + BATCH] for start in range(0, len(files), BATCH)]
-    for batch in console.progress(batches, label="predict", total=len(batches)):
-        read: list[tuple] = []  # name, pixels, facts of them, and differences of the file
-        for path in batch:
-            try:
-                read.append((str(path), *preprocessing.read(path), preprocessing.differences(path)))
-            except Unreadable as error:
-                unreadable.append((str(path), str(error)))
-        if read:
-            names, images, facts, files_differ = zip(*read)
-            done += names
-            shard = shard_of(np.stack(images), run)
-            tables.append(runs.logits(run.net, shard, run.method.local))
-            images_differ = known.reasons(np.stack(facts), features_of(run, shard))
-            foreign += [
-                "; ".join([*first, *then])
-                for first, then in zip(files_differ, images_differ, strict=True)
-            ]
-    if not done:
-        what = f"none of {console.counted(len(unreadable), 'file', 'files')} can be read"
-        raise FedcliError(what, ": ".join(unreadable[0]))
-    if flagged := [(file, why) for file, why in zip(done, foreign, strict=True) if why]:
-        what = f"{len(flagged)} of {console.counted(len(done), 'image is', 'images are')} foreign to the training images"
+
+
+class _Image(NamedTuple):
+    """A file that was read; facts: of its pixels."""
+
+    file: str
+    pixels: Array
+    facts: Array
+    differences: list[str]
+
+
+def _read(
+    files: Sequence[Path], preprocessing: Preprocessing, unreadable: list[Unread]
+) -> list[_Image]:
+    """The files that can be read; the others are added to `unreadable`."""
+    images = []
+    for path in files:
+        try:
+            pixels, facts = preprocessing.read(path)
+            images.append(_Image(str(path), pixels, facts, preprocessing.differences(path)))
+        except Unreadable as error:
+            unreadable.append((str(path), str(error)))
+    return images
+
+
+def _warn_of_foreign(files: Sequence[str], foreign: Sequence[str]) -> None:
+    """Warn of files that differ from the training images."""
+    flagged = [(file, why) for file, why in zip(files, foreign, strict=True) if why]
+    if flagged:
+        file, why = flagged[0]
+        images = console.counted(len(files), "image is", "images are")
         console.warn(
-            f"{what}, such as {flagged[0][0]}: {flagged[0][1]}; do not rely on their probabilities"
+            f"{len(flagged)} of {images} foreign to the training images, such as {file}: {why}; "
+            "do not rely on their probabilities"
         )
-    labels = run.data.test["clean"].y.cpu().numpy()[:0]
-    table = chances(np.concatenate(tables), labels)
-    return Predicted(
-        done, run.data.classes, table, unreadable, labels.ndim == 2, operating, foreign
-    )
 
 
-def shard_of(images: np.ndarray, run: Run) -> Shard:
-    """Prepared images uint8 [N, S, S, C] as a test set of which neither labels nor groups are known."""
+def shard_of(images: Array, run: Run) -> Shard:
+    """Prepared images uint8 [N, S, S, C] as a test set without labels and groups."""
     count = len(images)
-    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).to(run.device)
-    groups = {name: torch.full((count,), -1, device=run.device) for name in run.data.attributes}
-    at = torch.arange(count, device=run.device)
+    rows = torch.arange(count, device=run.device)
+    unknown = torch.full((count,), -1, device=run.device)
     return Shard(
-        pixels,
-        at,
-        torch.zeros_like(at),
+        torch.from_numpy(images).permute(0, 3, 1, 2).to(run.device),
+        rows,
+        torch.zeros_like(rows),
         np.arange(count).astype(str),
-        groups,
+        {name: unknown.clone() for name in run.data.attributes},
         len(run.data.classes),
         run.manifest.body["model"]["channels"],
     )

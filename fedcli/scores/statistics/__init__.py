@@ -1,1 +1,1 @@
-"""Scores under other draws of patients, and whether differences between scores are more than chance."""
+"""Scores under other draws of patients, and tests of differences between scores."""

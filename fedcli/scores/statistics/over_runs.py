@@ -1,4 +1,7 @@
-"""A number of several runs of one system as one; the worst group and the gap are of the groups' means over the runs."""
+"""A number of several runs of one system as one.
+
+The worst group and the gap are of the groups' means over the runs.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,27 +19,32 @@ def over_runs(scores: Sequence[Score]) -> OverSeeds:
     The spread of a worst group or a gap is that of its rounds, or of what each run has by itself.
     """
     over = over_seeds([_values(score) for score in scores])
-    first = scores[0]
-    if not isinstance(first, OfMeans):
+    of_means = [score for score in scores if isinstance(score, OfMeans)]
+    if not isinstance(scores[0], OfMeans):
         return over
-    alone = [score.mean for score in scores if score.mean is not None]
-    between_runs = float(np.std(alone, ddof=1)) if len(alone) > 1 else None
-    mean = first.of(_group_means([score for score in scores if isinstance(score, OfMeans)]))
-    return replace(over, mean=mean, std_runs=between_runs)
+    mean = of_means[0].of(_group_means(of_means))
+    means = [score.mean for score in scores if score.mean is not None]
+    spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
+    return replace(over, mean=mean, std_runs=spread)
 
 
 def mean_of(scores: Sequence[Score | None]) -> Number:
     """The mean over runs; None where a run does not have the number."""
-    known = [score for score in scores if score is not None and score.mean is not None]
-    if not known or len(known) < len(scores):
-        return None
-    return over_runs(known).mean
+    numbers = []
+    for score in scores:
+        if score is None or score.mean is None:
+            return None
+        numbers.append(score)
+    return over_runs(numbers).mean if numbers else None
 
 
 def _group_means(scores: Sequence[OfMeans]) -> dict[str, Number]:
     """The mean over runs of each group, as tables print it."""
     columns = [score.column for score in scores]
-    return {group: mean_of([column.get(group) for column in columns]) for group in columns[0]}
+    means = {}
+    for group in columns[0]:
+        means[group] = mean_of([column.get(group) for column in columns])
+    return means
 
 
 def _values(score: Score) -> list[float]:

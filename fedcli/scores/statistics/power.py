@@ -1,9 +1,10 @@
-"""Power of a test set of this size, before anything is trained: widths of intervals and detectable gaps.
+"""Power of a test set before anything is trained: widths of intervals and detectable gaps.
 
-Of a share such as sensitivity: half the width of its 95 % Wilson interval, and the smallest difference between two
-groups that a two-sided test at 5 % finds with a power of 80 % (normal approximation, Fleiss, Statistical Methods for
-Rates and Proportions, 1981, chapter 3). Of an AUC: half the width by the standard error of Hanley and McNeil,
-Radiology 143, 1982. Each patient counts once: images of one patient say less than as many of different ones.
+Of a share such as sensitivity: half the width of its 95 % Wilson interval, and the smallest
+difference between two groups that a two-sided test at 5 % finds with a power of 80 % (normal
+approximation, Fleiss, Statistical Methods for Rates and Proportions, 1981, chapter 3). Of an AUC:
+half the width by the standard error of Hanley and McNeil, Radiology 143, 1982. Each patient counts
+once: images of one patient say less than as many of different ones.
 """
 
 from collections.abc import Iterator
@@ -13,39 +14,48 @@ from typing import Any
 
 import numpy as np
 
-from ..clinical.binary import Z, wilson
+from .shares import Z, wilson
 
 POWER = 0.8416212335729143  # the normal quantile of a power of 80 %
-SHARE, AREA = 0.8, 0.8  # assumed where nothing else is asked
+SHARE = 0.8  # assumed where nothing else is asked
+AREA = 0.8  # likewise
+Array = np.ndarray
 Facts = dict[str, Any]  # numbers by name
 
 
 def widths(
-    label: np.ndarray, units: np.ndarray, place: np.ndarray, names: list[str], share: float
+    label: Array, units: Array, codes: Array, names: list[str], share: float
 ) -> Iterator[Facts]:
-    """Of each group with an image: images, patients, those of the class and others, and half the widths of intervals;
-    None of none. label: [N], whether an image is of the class."""
-    for k, name in enumerate(names):
-        at = place == k
-        if at.any():
-            positives, negatives = (
-                len(np.unique(units[at & (label == value)])) for value in (1, 0)
-            )
-            yield {
-                "group": name,
-                "images": int(at.sum()),
-                "patients": len(np.unique(units[at])),
-                "positives": positives,
-                "negatives": negatives,
-                "sensitivity": half_width(positives, share),
-                "specificity": half_width(negatives, share),
-                "auc": half_area(positives, negatives, AREA),
-            }
+    """The sizes of each group with an image, and half the widths of its intervals.
+
+    A width is None where there is no patient. label: [N], whether an image is of the class. codes:
+    [N], the group of each image.
+    """
+    for code, name in enumerate(names):
+        members = codes == code
+        if not members.any():
+            continue
+        positives = _patients(units, members & (label == 1))
+        negatives = _patients(units, members & (label == 0))
+        yield {
+            "group": name,
+            "images": int(members.sum()),
+            "patients": _patients(units, members),
+            "positives": positives,
+            "negatives": negatives,
+            "sensitivity": half_width(positives, share),
+            "specificity": half_width(negatives, share),
+            "auc": half_area(positives, negatives, AREA),
+        }
 
 
-def detectable(known: list[Facts], share: float) -> Iterator[Facts]:
-    """Of two groups each, as of widths(): the smallest gaps that would be seen."""
-    for a, b in combinations(known, 2):
+def _patients(units: Array, members: Array) -> int:
+    return len(np.unique(units[members]))
+
+
+def detectable(groups: list[Facts], share: float) -> Iterator[Facts]:
+    """The smallest gaps that would be seen between any two groups, which are as of widths()."""
+    for a, b in combinations(groups, 2):
         yield {
             "first": a["group"],
             "second": b["group"],
@@ -57,23 +67,32 @@ def detectable(known: list[Facts], share: float) -> Iterator[Facts]:
 def half_width(count: int, share: float) -> float | None:
     """Half of Wilson's interval of a share of `count`."""
     low, high = wilson(round(count * share), count)
-    return None if low is None or high is None else (high - low) / 2
+    if low is None or high is None:
+        return None
+    return (high - low) / 2
 
 
 def half_area(positives: int, negatives: int, area: float) -> float | None:
     """Half the interval of an AUC."""
     if not positives or not negatives:
         return None
-    q1, q2 = area / (2 - area), 2 * area * area / (1 + area)
-    variance = (
-        area * (1 - area) + (positives - 1) * (q1 - area**2) + (negatives - 1) * (q2 - area**2)
-    )
-    return Z * sqrt(variance / (positives * negatives))
+    q1 = area / (2 - area)
+    q2 = 2 * area * area / (1 + area)
+    square = area**2
+    of_positives = (positives - 1) * (q1 - square)
+    of_negatives = (negatives - 1) * (q2 - square)
+    variance = area * (1 - area) + of_positives + of_negatives
+    pairs = positives * negatives
+    return Z * sqrt(variance / pairs)
 
 
-def smallest_gap(first: int, second: int, share: float) -> float | None:
-    """The smallest difference from a share in the first group that is seen; None where none below 1 is."""
-    if not first or not second:
+def smallest_gap(count: int, other: int, share: float) -> float | None:
+    """The smallest difference from a share that is seen; None where none below 1 is.
+
+    count: patients of the group with that share. other: patients of the other group.
+    """
+    if not count or not other:
         return None
-    gap = (Z + POWER) * sqrt(share * (1 - share) * (1 / first + 1 / second))
+    variance = share * (1 - share) * (1 / count + 1 / other)
+    gap = (Z + POWER) * sqrt(variance)
     return gap if gap < 1 else None

@@ -1,18 +1,20 @@
-"""A gap between two groups at the same distribution of something else, such as of image quality: a stratified gap.
+"""A gap between two groups at the same distribution of something else, such as of image quality.
 
-Source: direct standardisation over strata, with what a difference between two rates loses by it: Kitagawa, "Components
-of a difference between two rates", JASA 50, 1955. Images of group g in stratum s get the weight
+Source: direct standardisation over strata, with what a difference between two rates loses by it:
+Kitagawa, "Components of a difference between two rates", JASA 50, 1955. Images of group g in
+stratum s get the weight
 
-    w = (n_s / n) / (n_gs / n_g)        n: images of any group that are known, n_g: of g, n_gs: of g in s
+    w = (n_s / n) / (n_gs / n_g)        n: images of any known group, n_g: of g, n_gs: of g in s
 
-so that strata have the same shares in both groups as in all test images. Every metric is a function of weighted images
-and so has a standardised form. Strata without an image of both groups are left out. In a resample of the patients
-(bootstrap.py) weights are made anew. The gap that is left, and what it lost, have percentile intervals.
-How we differ: the two groups are the best and the worst of the metric over all kept rounds, and stay so in resamples,
-so that the interval of the gap itself lies too high: of five equal groups it excludes 0 in about a third of cases. Chosen
-anew in each resample the gap would be above 0 in all of them.
-Within a stratum quality may still differ, and what else differs between groups, such as their classes, is not held
-equal: the part that is explained is an association, no effect.
+so that strata have the same shares in both groups as in all test images. Every metric is a function
+of weighted images and so has a standardised form. Strata without an image of both groups are left
+out. In a resample of the patients (bootstrap.py) weights are made anew. The gap that is left, and
+what it lost, have percentile intervals. How we differ: the two groups are the best and the worst of
+the metric over all kept rounds, and stay so in resamples, so that the interval of the gap itself
+lies too high: of five equal groups it excludes 0 in about a third of cases. Chosen anew in each
+resample the gap would be above 0 in all of them. Within a stratum quality may still differ, and
+what else differs between groups, such as their classes, is not held equal: the part that is
+explained is an association, no effect.
 """
 
 from collections.abc import Sequence
@@ -25,15 +27,20 @@ from ...metrics import better_low
 from ..groups import SMALL
 from .bootstrap import draw, interval
 
-STRATA, RESAMPLES, STEP = 4, 1000, 100  # quarters; resamples in all, and at a time
+STRATA = 4  # quarters
+RESAMPLES = 1000
+STEP = 100  # resamples at a time
+Array = np.ndarray
 Number = tuple[float, float | None, float | None]  # a value with its interval
+Models = Sequence[metrics.Plan]  # of the images of one group
 
 
 @dataclass(frozen=True)
 class Explained:
-    """The gap between two groups as it is, at the same distribution, and the difference, on the 0..1 scale.
+    """The gap between two groups as it is, at the same distribution, and the difference of both.
 
-    left_out: images of the two in strata that one of them has no image of.
+    All are on the 0..1 scale. left_out: images of the two in strata that one of them has no image
+    of.
     """
 
     better: str
@@ -44,98 +51,132 @@ class Explained:
     left_out: int
 
 
-def strata(values: np.ndarray, count: int = STRATA) -> np.ndarray:
+def strata(values: Array, count: int = STRATA) -> Array:
     """Quantile groups 0 to count - 1 of values [N], as large as ties allow: int64 [N]."""
     edges = np.quantile(values, np.arange(1, count) / count)
     return np.searchsorted(edges, values, "left")
 
 
-def scores(answers: Sequence[np.ndarray], y: np.ndarray, members: np.ndarray, metric: str) -> float:
+def scores(answers: Sequence[Array], y: Array, members: Array, metric: str) -> float:
     """A metric of some images, the mean over answers [N, C]; NaN where it has no meaning."""
-    return float(
-        np.mean([_of(metrics.plan(table[members], y[members]), None, metric) for table in answers])
-    )
+    values = _values(_plans(answers, y, members), None, metric)
+    return float(np.mean(values))
 
 
-def _of(plan: metrics.Plan, weights: np.ndarray | None, metric: str) -> np.ndarray:
-    """[B] of weights [n, B]."""
+def _plans(answers: Sequence[Array], y: Array, members: Array) -> Models:
+    return [metrics.plan(logits[members], y[members]) for logits in answers]
+
+
+def _values(models: Models, weights: Array | None, metric: str) -> list[Array]:
+    """A metric by each model, under weights [n, B]: [B]."""
+    value = metrics.get(metric).value
     with np.errstate(invalid="ignore", divide="ignore"):
-        return metrics.get(metric).value(plan, weights)
+        return [value(plan, weights) for plan in models]
 
 
-def standard_weights(place: np.ndarray, stratum: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def standard_weights(side: Array, stratum: Array, counts: Array) -> Array:
     """Weights of the images of two groups at which both have the same strata: [N, B].
 
-    place: [N], 0 and 1 of the two, 2 of any other known group, -1 of none. counts: [N, B], of each image.
+    side: [N], 0 and 1 of the two, 2 of any other known group, -1 of none. counts: [N, B], of each
+    image.
     """
-    cell = np.stack([np.where((place == g)[:, None], counts, 0) for g in (0, 1)])  # [2, N, B]
-    inside = np.eye(stratum.max(initial=0) + 1)[stratum].T  # [S, N]
-    own = inside @ cell  # [2, S, B], n_gs
-    whole = (
-        inside @ np.where((place >= 0)[:, None], counts, 0) * (own > 0).all(0)
-    )  # [S, B], n_s of what both have
-    share = whole / np.maximum(whole.sum(0), 1)  # n_s / n
-    factor = (
-        share * own.sum(1, keepdims=True) / np.maximum(own, 1)
-    )  # (n_s / n) / (n_gs / n_g), [2, S, B]
-    return cell[0] * factor[0][stratum] + cell[1] * factor[1][stratum]
+    count = stratum.max(initial=0) + 1
+    inside = np.eye(count)[stratum].T  # [S, N]
+    better = _counts_where(side == 0, counts)
+    worse = _counts_where(side == 1, counts)
+    cells = np.stack([better, worse])  # [2, N, B]
+    n_gs = inside @ cells  # [2, S, B]
+    is_shared = (n_gs > 0).all(0)
+    n_s = inside @ _counts_where(side >= 0, counts) * is_shared  # [S, B]
+    n = n_s.sum(0)
+    share = n_s / np.maximum(n, 1)  # n_s / n
+    n_g = n_gs.sum(1, keepdims=True)
+    factor = share * n_g / np.maximum(n_gs, 1)  # (n_s / n) / (n_gs / n_g), [2, S, B]
+    factors = factor[:, stratum]  # [2, N, B]
+    return better * factors[0] + worse * factors[1]
+
+
+def _counts_where(members: Array, counts: Array) -> Array:
+    return np.where(members[:, None], counts, 0)
 
 
 def explained(
-    answers: Sequence[np.ndarray],
-    y: np.ndarray,
-    units: np.ndarray,
+    answers: Sequence[Array],
+    y: Array,
+    units: Array,
     grouping: metrics.Grouping,
-    stratum: np.ndarray,
+    stratum: Array,
     metric: str,
     seed: int,
 ) -> Explained | None:
-    """Of the best and the worst group that have SMALL images or more; None where fewer than two have the score, or no
-    stratum has images of both.
+    """The gap of the best and the worst group of SMALL images or more, and its explained part.
 
+    None where fewer than two have the score, or no stratum has images of both.
     answers: logits [N, C], over which scores are means. units: [N], patients. stratum: [N].
     """
-    groups, names = grouping
-    sizes = [int((groups == g).sum()) for g in range(len(names))]
-    known = {
-        g: scores(answers, y, groups == g, metric) for g in range(len(names)) if sizes[g] >= SMALL
-    }
-    ranked = sorted(
-        (g for g in known if np.isfinite(known[g])),
-        key=lambda g: known[g],
-        reverse=not better_low(metric),
-    )
+    codes, names = grouping
+    ranked = _ranked(answers, y, codes, len(names), metric)
     if len(ranked) < 2:
         return None
-    pair = ranked[0], ranked[-1]
-    place = np.where(groups < 0, -1, 2)
-    place[groups == pair[0]], place[groups == pair[1]] = 0, 1
-    both = np.intersect1d(stratum[place == 0], stratum[place == 1])
-    if not len(both):
+    better = ranked[0]
+    worse = ranked[-1]
+    side = np.where(codes < 0, -1, 2)
+    side[codes == better] = 0
+    side[codes == worse] = 1
+    shared = np.intersect1d(stratum[side == 0], stratum[side == 1])
+    if not len(shared):
         return None
-    left_out = int(((place < 2) & (place >= 0) & ~np.isin(stratum, both)).sum())
-    times = draw(units, RESAMPLES, seed).T  # [N, B]
-    parts = [np.ones((len(y), 1)), *np.split(times.astype(np.float64), RESAMPLES // STEP, 1)]
-    members = [np.flatnonzero(place == g) for g in (0, 1)]
-    plans = [[metrics.plan(table[at], y[at]) for table in answers] for at in members]
-    columns = []
-    for counts in parts:
-        weights = counts, standard_weights(place, stratum, counts)
-        each = [
-            [
-                np.mean([_of(plan, w[at], metric) for plan in of], 0)
-                for at, of in zip(members, plans)
-            ]
-            for w in weights
-        ]
-        columns.append([(one - other) * (-1 if better_low(metric) else 1) for one, other in each])
-    raw, left = (float(column[0]) for column in columns[0])
-    drawn = [np.concatenate([some[k] for some in columns[1:]]) for k in (0, 1)]
+    of_two = (side == 0) | (side == 1)
+    lone = of_two & ~np.isin(stratum, shared)
+    pair = _Pair(answers, y, side, stratum, metric)
+    gap, standardised = pair.gaps(np.ones((len(y), 1)))[:, 0].tolist()
+    times = draw(units, RESAMPLES, seed).T.astype(np.float64)  # [N, B]
+    parts = [pair.gaps(counts) for counts in np.split(times, RESAMPLES // STEP, 1)]
+    gaps, standardised_gaps = np.concatenate(parts, 1)  # each [B]
     return Explained(
-        names[pair[0]],
-        names[pair[1]],
-        (raw, *interval(drawn[0])),
-        (left, *interval(drawn[1])),
-        (raw - left, *interval(drawn[0] - drawn[1])),
-        left_out,
+        names[better],
+        names[worse],
+        (gap, *interval(gaps)),
+        (standardised, *interval(standardised_gaps)),
+        (gap - standardised, *interval(gaps - standardised_gaps)),
+        int(lone.sum()),
     )
+
+
+def _ranked(answers: Sequence[Array], y: Array, codes: Array, count: int, metric: str) -> list[int]:
+    """The groups of SMALL images or more that have the score, the best first."""
+    values = {}
+    for code in range(count):
+        members = codes == code
+        if members.sum() >= SMALL:
+            value = scores(answers, y, members, metric)
+            if np.isfinite(value):
+                values[code] = value
+    return sorted(values, key=lambda code: values[code], reverse=not better_low(metric))
+
+
+class _Pair:
+    """Two groups of images that a metric compares, as they are and at the same distribution."""
+
+    def __init__(
+        self, answers: Sequence[Array], y: Array, side: Array, stratum: Array, metric: str
+    ):
+        self.side = side
+        self.stratum = stratum
+        self.metric = metric
+        self.better = np.flatnonzero(side == 0)
+        self.worse = np.flatnonzero(side == 1)
+        self.models_of_better = _plans(answers, y, self.better)
+        self.models_of_worse = _plans(answers, y, self.worse)
+
+    def gaps(self, counts: Array) -> Array:
+        """The gap under counts [N, B] of the images, and the standardised one: [2, B]."""
+        standardised = standard_weights(self.side, self.stratum, counts)
+        return np.stack([self._gap(counts), self._gap(standardised)])
+
+    def _gap(self, weights: Array) -> Array:
+        """The better group's score less the worse one's, above 0 for any metric: [B]."""
+        of_better = _values(self.models_of_better, weights[self.better], self.metric)
+        of_worse = _values(self.models_of_worse, weights[self.worse], self.metric)
+        sign = -1 if better_low(self.metric) else 1
+        return (np.mean(of_better, 0) - np.mean(of_worse, 0)) * sign
