@@ -96,7 +96,7 @@ def read_task3(raw: Path) -> tuple[DataFrame, list[str]]:
 def _checked(table: DataFrame, path: Path) -> DataFrame:
     """Each image once. Raises FedcliError for one with two labels or an unknown one."""
     table = table.drop_duplicates(["image_id", "dx"])
-    check_values(path, table.image_id, table.dx, CLASSES, what="unknown class")
+    check_values(path, table.image_id, table.dx, CLASSES, noun="unknown class")
     if (twice := table.image_id.duplicated()).any():
         id = table.image_id[twice].iloc[0]
         labels = " and ".join(table.dx[table.image_id == id].astype(str))

@@ -86,7 +86,7 @@ def _read_types(raw: Path, name: str, rows: list[Row]) -> list[int]:
         table.type,
         [-1, *TYPES],
         "expected 1 to 6, or -1 for unknown",
-        what="skin type",
+        noun="skin type",
     )
     types = isic2019.by_key(table, name).type.astype(int).to_dict()
     listed = [types.get(isic2019.key(row.id)) for row in rows]
