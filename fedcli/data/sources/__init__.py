@@ -1,4 +1,4 @@
-"""The datasets fedcli can prepare: a reader and a synthetic sample each, and a card that tells a person about it.
+"""The datasets fedcli can prepare, each with a reader, a synthetic sample and a card.
 
 A file, a package or a notebook registers others.
 """
@@ -75,7 +75,10 @@ USUAL = {
 
 @dataclass(frozen=True)
 class Dataset:
-    """A reader and its card. code: where they come from; None of fedcli's own, and of a session that cannot say."""
+    """A reader and its card.
+
+    code: where they come from; None of fedcli's own, and of a session that cannot say.
+    """
 
     name: str
     source: Source
@@ -86,10 +89,12 @@ class Dataset:
 REGISTERED: dict[str, Dataset] = {}  # by a notebook
 
 SAMPLE_MARK = "SYNTHETIC_SAMPLE.txt"  # in the folder of a synthetic sample
-SAMPLE_WORDS = "Made-up files in the layout of {name}: no number made from them says anything about patients.\n"
-SAMPLE_ATTRIBUTES = (
-    "attributes.csv"  # what a sample's patients are, as `prepare --attributes` reads it
+SAMPLE_WORDS = (
+    "Made-up files in the layout of {name}: "
+    "no number made from them says anything about patients.\n"
 )
+# what a sample's patients are, as `prepare --attributes` reads it
+SAMPLE_ATTRIBUTES = "attributes.csv"
 
 ALIASES = {  # other names in use, written as folded() writes them
     "ham10000": "isic2018",
@@ -103,37 +108,46 @@ ALIASES = {  # other names in use, written as folded() writes them
 
 
 def register(name: str, source: Source, card: dict[str, Any]) -> None:
-    """Put a dataset into the table. card: at least its title and classes. Raises ValueError, FedcliError."""
+    """Put a dataset into the table. card: at least its title and classes.
+
+    Raises ValueError, FedcliError.
+    """
     extensions.check_name(name)
-    table, filled = extensions.table("datasets", REGISTERED), {**USUAL, **card}
-    shapes.check({"task": "", **filled}, cards.SHAPE, f"the card of {name}", cards.HINT)
-    if extensions.origin() and name in table:
+    table = extensions.table("datasets", REGISTERED)
+    card = {**USUAL, **card}
+    shapes.check({"task": "", **card}, cards.SHAPE, f"the card of {name}", cards.HINT)
+    origin = extensions.origin()
+    if origin and name in table:
         raise ValueError(f"dataset {name!r} is registered twice")
-    if not filled["classes"] or not isinstance(source, Source):
-        raise ValueError(
-            f"{name} has no classes" if not filled["classes"] else f"{source!r} is no Source"
-        )
-    if filled["split"] not in filled["splits"]:
-        raise ValueError(
-            f"the split {filled['split']!r} of {name} is none of {', '.join(filled['splits'])}"
-        )
-    filled.setdefault("task", "binary" if len(filled["classes"]) == 2 else "multiclass")
-    code = extensions.origin() or of_functions(source.rows, source.decode)
-    table[name] = Dataset(name, source, filled, code)
+    if not card["classes"]:
+        raise ValueError(f"{name} has no classes")
+    if not isinstance(source, Source):
+        raise ValueError(f"{source!r} is no Source")
+    if card["split"] not in card["splits"]:
+        splits = ", ".join(card["splits"])
+        raise ValueError(f"the split {card['split']!r} of {name} is none of {splits}")
+    card.setdefault("task", "binary" if len(card["classes"]) == 2 else "multiclass")
+    code = origin or of_functions(source.rows, source.decode)
+    table[name] = Dataset(name, source, card, code)
 
 
 def named(name: str) -> str:
-    """The name of a dataset that may be written in other letters, such as HAM10000. Raises UsageError."""
-    if known := means(name):
-        return known
+    """The name of a dataset that may be written in other letters, such as HAM10000.
+
+    Raises UsageError.
+    """
+    dataset = means(name)
+    if dataset:
+        return dataset
     find(name)
     return name
 
 
 def find(name: str) -> Dataset:
-    """A dataset by its name, or one from outside by PATH.py, PATH.py:NAME or the name that was registered.
+    """A dataset by its name, or one from outside.
 
-    Raises FedcliError for a file that cannot be run, UsageError for a name that nobody registered.
+    One from outside is PATH.py, PATH.py:NAME or the name that was registered. Raises FedcliError
+    for a file that cannot be run, UsageError for a name that nobody registered.
     """
     if name in SOURCES:
         return Dataset(name, SOURCES[name], cards.read(name), None)
@@ -141,10 +155,11 @@ def find(name: str) -> Dataset:
         return extensions.pick(name, "datasets")
     if name in REGISTERED:
         return REGISTERED[name]
-    if offered := extensions.offered("datasets", name):
+    offered = extensions.offered("datasets", name)
+    if offered:
         return offered[0]
-    known = [*SOURCES, *REGISTERED, *extensions.packages("datasets")]
-    raise UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*known, *ALIASES], known))
+    names = [*SOURCES, *REGISTERED, *extensions.packages("datasets")]
+    raise UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*names, *ALIASES], names))
 
 
 def plain(name: str) -> str:
@@ -154,7 +169,8 @@ def plain(name: str) -> str:
 
 def means(name: str) -> str | None:
     """The dataset that a name in any letters stands for; None where it stands for none."""
-    return ({folded(known): known for known in SOURCES} | ALIASES).get(folded(name))
+    datasets = {folded(dataset): dataset for dataset in SOURCES} | ALIASES
+    return datasets.get(folded(name))
 
 
 def folded(name: str) -> str:
@@ -173,7 +189,10 @@ def card(name: str) -> dict[str, Any]:
 
 
 def shows_people(name: str) -> bool:
-    """Tell whether a dataset's images may show patients; of one whose card is not at hand, too."""
+    """Tell whether a dataset's images may show patients.
+
+    Those of one whose card is not at hand may.
+    """
     return name not in SOURCES or cards.read(name).get("people", True)
 
 
@@ -191,31 +210,37 @@ def make_sample(name: str, folder: Path, *, usual: bool = False) -> Path:
     """Write a dataset's synthetic sample into an empty or new folder and return that folder.
 
     usual: of as many images as the dataset's usual number of clients needs.
-    Raises UsageError for an unknown dataset, FedcliError for one that reads no files and for a folder that is in use.
+    Raises UsageError for an unknown dataset, FedcliError for one that reads no files and for a
+    folder that is in use.
     """
     reader = source(name)
-    make = (usual and reader.usual_sample) or reader.sample
+    make = reader.sample
+    if usual and reader.usual_sample:
+        make = reader.usual_sample
     if make is None:
-        why = (
-            "has no synthetic sample"
-            if reader.files
-            else "reads no files, so it has no synthetic sample"
-        )
-        raise FedcliError(f"{name} {why}", f"fedcli prepare {name}{' --raw DIR' * reader.files}")
+        raise _without_sample(name, reader)
     if folder.is_dir():
         remove_abandoned(folder / "sample")
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise FedcliError(
-            f"{folder} is not an empty folder", "name a new one; a sample overwrites nothing"
-        )
-    there = folder.exists()
-    with scratch(
-        folder / "sample" if there else folder
-    ) as made:  # a folder that is there may be a mount, or at hand
-        make(made)
-        (made / SAMPLE_MARK).write_text(SAMPLE_WORDS.format(name=plain(name)), encoding="utf-8")
-        for each in made.iterdir() if there else ():
-            each.rename(folder / each.name)
-        if not there:
-            made.rename(folder)
+    exists = folder.exists()
+    is_empty = folder.is_dir() and not any(folder.iterdir())
+    if exists and not is_empty:
+        hint = "name a new one; a sample overwrites nothing"
+        raise FedcliError(f"{folder} is not an empty folder", hint)
+    target = folder / "sample" if exists else folder  # a folder that exists may be a mount
+    with scratch(target) as written:
+        make(written)
+        words = SAMPLE_WORDS.format(name=plain(name))
+        (written / SAMPLE_MARK).write_text(words, encoding="utf-8")
+        if exists:
+            for path in written.iterdir():
+                path.rename(folder / path.name)
+        else:
+            written.rename(folder)
     return folder
+
+
+def _without_sample(name: str, reader: Source) -> FedcliError:
+    command = f"fedcli prepare {name}"
+    if reader.files:
+        return FedcliError(f"{name} has no synthetic sample", f"{command} --raw DIR")
+    return FedcliError(f"{name} reads no files, so it has no synthetic sample", command)

@@ -1,4 +1,7 @@
-"""Rows of a dataset whose images tables describe, and a declaration of one whose table has a column for everything."""
+"""Rows of a dataset whose images tables describe.
+
+Also a declaration of one whose table has a column for everything.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +20,7 @@ OWN = defaults(read("images"))
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV beside images, as `fedcli prepare images` reads it; spellings, gaps and damage are met as there."""
+    """A CSV beside images, read as by `fedcli prepare images`: its spellings, gaps and damage too."""
 
     file: str  # the table, relative to the raw folder
     image: str = "image"  # the column of files: a path, a name, or a name without suffix
@@ -33,15 +36,23 @@ class Table:
         return Source(partial(_rows, self), partial(_decode, self), sample, per_file=True)
 
     def options(self, choices: Choices) -> Choices:
-        own = OWN | {"table": self.file, "image-column": self.image, "label-column": self.label}
-        own |= {"group": ",".join(self.groups), "site": self.site, "patient": self.patient}
-        return replace(choices, own=own | {"classes": ",".join(self.classes or ())})
+        options = {
+            "table": self.file,
+            "image-column": self.image,
+            "label-column": self.label,
+            "group": ",".join(self.groups),
+            "site": self.site,
+            "patient": self.patient,
+            "classes": ",".join(self.classes or ()),
+        }
+        return replace(choices, own=OWN | options)
 
 
 def _rows(table: Table, raw: Path, choices: Choices) -> Listing:
     listing = own_images.rows(raw, table.options(choices))
-    names = [(table.classes or {}).get(name, name) for name in listing.classes or []]
-    return replace(listing, classes=names)
+    spellings = table.classes or {}
+    classes = [spellings.get(name, name) for name in listing.classes or []]
+    return replace(listing, classes=classes)
 
 
 def _decode(table: Table, raw: Path, row: Row, choices: Choices) -> Any:
@@ -57,31 +68,38 @@ def listed(
     absent: str = "listed in the table, in none of the image folders",
     skipped: Iterable[tuple[str, str]] = (),
 ) -> Listing:
-    """Facts of tables on images, as a listing whose rows are all in train unless they say otherwise.
+    """A listing of the facts of tables on images; rows are in train unless they say otherwise.
 
     Args:
-        facts: a line per image with the columns id, label (its index), file (missing where there is none), one for each
-            attribute, and perhaps patient, test, why (it is skipped) and name (what it is called then).
+        facts: a line per image with the columns id, label (its index), file (missing where there is
+            none), one for each attribute, and perhaps patient, test, why (it is skipped) and name
+            (what it is called then).
         patient: what `patient` names.
         absent: why an image without a file is skipped.
         skipped: (file, why) of others.
     """
-    images, left_out, columns = [], list(skipped), list(facts)
-    for values in zip(
-        *(facts[name].tolist() for name in columns), strict=True
-    ):  # pandas' own ways take twice as long
-        fact = dict(zip(columns, values, strict=True))
+    images = []
+    left_out = list(skipped)
+    columns = list(facts)
+    texts = [facts[name].tolist() for name in columns]  # pandas' own ways take twice as long
+    for cells in zip(*texts, strict=True):
+        fact = dict(zip(columns, cells, strict=True))
         file = _text(fact["file"])
-        if why := _text(fact.get("why")) or ("" if file else absent):
-            left_out.append((fact.get("name") or file or f"{fact['id']}.jpg", why))
+        reason = _text(fact.get("why"))
+        if not file and not reason:
+            reason = absent
+        if reason:
+            name = fact.get("name") or file or f"{fact['id']}.jpg"
+            left_out.append((name, reason))
             continue
-        groups = {name: place(fact[name], known) for name, known in attributes.items()}
+        groups = {name: place(fact[name], values) for name, values in attributes.items()}
         test = bool(fact.get("test", False))
         images.append(
             Row(fact["id"], fact["label"], file, test, groups, _text(fact.get("patient")))
         )
-    named = patient if any(row.patient for row in images) else None
-    return Listing(images, dict(attributes), named, list(tables), sorted(left_out))
+    has_patients = any(row.patient for row in images)
+    names = patient if has_patients else None
+    return Listing(images, dict(attributes), names, list(tables), sorted(left_out))
 
 
 def _text(cell: object) -> str:

@@ -1,4 +1,7 @@
-"""The choice of test images: by the seed, by fold or by class, with a patient's or lesion's images kept together."""
+"""The choice of test images: by the seed, by fold or by class.
+
+A patient's or lesion's images are kept together.
+"""
 
 import math
 from collections import Counter
@@ -15,124 +18,141 @@ from ...seeds import derive
 from ..pool import Row
 from .source import Choices, Listing
 
-AS_LISTED = (
-    "official",
-    "paper",
-    "fedheal",
-    "folder",
-)  # splits that the files say, and the rows already have
+# splits that the files say, and the rows already have
+AS_LISTED = "official", "paper", "fedheal", "folder"
+
+ByClass = list[tuple[int, np.ndarray]]  # each class with its patients
 
 
 def divided(listing: Listing, choices: Choices, unit: str = "") -> Listing:
-    """A listing with its test part by the split that was chosen; where no patient is known, images stand alone.
+    """A listing with its test part by the split that was chosen.
 
-    unit: a patient or lesion, where it is said how many images name none.
+    Where no patient is known, images stand alone.
+    unit: a patient or lesion, for a note on how many images name none; "" for no note.
     """
-    if (
-        unit
-        and choices.split != "image"
-        and (alone := sum(not row.patient for row in listing.rows))
-    ):
-        console.say(
-            f"{alone} of {len(listing.rows)} images name no {unit}; each of them stands alone in the split"
-        )
+    by_patient = choices.split != "image"
+    if unit and by_patient:
+        _note_alone(listing.rows, unit)
     if choices.split in AS_LISTED:
         return listing
     split = fold_rows if choices.split == "folds" else split_rows
-    return replace(listing, rows=split(listing.rows, choices, by_patient=choices.split != "image"))
+    return replace(listing, rows=split(listing.rows, choices, by_patient=by_patient))
+
+
+def _note_alone(rows: list[Row], unit: str) -> None:
+    alone = [row for row in rows if not row.patient]
+    if alone:
+        count = f"{len(alone)} of {len(rows)} images name no {unit}"
+        console.say(f"{count}; each of them stands alone in the split")
 
 
 def sample_rows(rows: list[Row], choices: Choices) -> list[Row]:
-    """The images that --sample-images draws by the seed, in their order; all where no number is given.
+    """The images that --sample-images draws by the seed, in their order.
 
-    stratified draws each class in proportion, the largest remainders first. Raises FedcliError where there are fewer.
+    All where no number is given; stratified draws each class in proportion. Raises FedcliError
+    where there are fewer.
     """
     count = choices.sample_images
     if count is None or count == len(rows):
         return rows
     if count > len(rows):
-        there = counted(len(rows), "usable image", "usable images")
-        raise FedcliError(
-            f"--sample-images {count}, but there are only {there}", "lower it, or leave it out"
-        )
-    labels = single_of([row.label for row in rows]) if choices.stratified else [0] * len(rows)
-    label_of = {row.id: label for row, label in zip(rows, labels, strict=True)}
-    sizes = Counter(label_of.values())
-    exact = {label: Fraction(count * size, len(rows)) for label, size in sorted(sizes.items())}
-    quota = {label: math.floor(share) for label, share in exact.items()}
-    for label in sorted(exact, key=lambda label: (quota[label] - exact[label], label))[
-        : count - sum(quota.values())
-    ]:
-        quota[label] += 1
-    kept: set[str] = set()
-    for label, wanted in quota.items():
-        ids = sorted(id for id, its in label_of.items() if its == label)
+        usable = counted(len(rows), "usable image", "usable images")
+        sentence = f"--sample-images {count}, but there are only {usable}"
+        raise FedcliError(sentence, "lower it, or leave it out")
+    labels = [0] * len(rows)
+    if choices.stratified:
+        labels = single_of([row.label for row in rows])
+    ids_by_label: dict[int, list[str]] = {}
+    for row, label in zip(rows, labels, strict=True):
+        ids_by_label.setdefault(label, []).append(row.id)
+    sampled: set[str] = set()
+    for label, quota in _quotas(Counter(labels), count).items():
+        ids = sorted(ids_by_label[label])
         np.random.default_rng(derive("sample-images", choices.seed, label)).shuffle(ids)
-        kept.update(ids[:wanted])
-    return [row for row in rows if row.id in kept]
+        sampled.update(ids[:quota])
+    return [row for row in rows if row.id in sampled]
+
+
+def _quotas(sizes: Counter[int], count: int) -> dict[int, int]:
+    """The number of images of each class, in proportion, the largest remainders first."""
+    quotas = {}
+    remainders = {}
+    for label in sorted(sizes):
+        share = Fraction(count * sizes[label], sizes.total())
+        quotas[label] = math.floor(share)
+        remainders[label] = share - quotas[label]
+    rest = count - sum(quotas.values())
+    by_remainder = sorted(remainders, key=lambda label: (-remainders[label], label))
+    for label in by_remainder[:rest]:
+        quotas[label] += 1
+    return quotas
 
 
 def split_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[Row]:
-    """Mark the test part: per class, all but floor((1 - test) * n) images, drawn by the seed, of those sampled.
+    """Mark the test part: per class, all but floor((1 - test) * n) images of those sampled.
 
-    A patient that would overfill the test part stays in train, so the floor is met as closely as it can be.
+    They are drawn by the seed. A patient that would overfill the test part stays in train, so the
+    floor is met as closely as it can be.
     """
     rows = sample_rows(rows, choices)
     patient, images, by_class = _patients(rows, by_patient)
+    train_share = 1 - Fraction(str(choices.test))
     test = np.zeros(len(images), bool)  # [P]
     for label, members in by_class:
         np.random.default_rng(derive("split", choices.seed, label)).shuffle(members)
-        room = images[members].sum() - math.floor(
-            (1 - Fraction(str(choices.test))) * int(images[members].sum())
-        )
+        total = int(images[members].sum())
+        room = total - math.floor(train_share * total)
         for member in members:
             if images[member] <= room:
                 test[member] = True
                 room -= images[member]
-    return [replace(row, test=bool(test[p])) for row, p in zip(rows, patient, strict=True)]
+    return _marked(rows, test[patient])
 
 
 def fold_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[Row]:
-    """Mark fold `choices.fold` of `choices.folds` as the test part: stratified folds of those sampled, by the seed.
+    """Mark fold `choices.fold` of `choices.folds` as the test part, of those sampled.
 
-    Rarest class first, each patient goes to the fold that has the fewest images of its class, then the fewest in all.
+    The folds are stratified, by the seed. Rarest class first, each patient goes to the fold that
+    has the fewest images of its class, then the fewest in all.
     """
     rows = sample_rows(rows, choices)
     patient, images, by_class = _patients(rows, by_patient)
-    fold_of, total = np.zeros(len(images), int), [0] * choices.folds  # [P]
+    folds = range(choices.folds)
+    fold_of = np.zeros(len(images), int)  # [P]
+    totals = [0] * choices.folds
     for label, members in by_class:
         np.random.default_rng(derive("folds", choices.seed, label)).shuffle(members)
-        own = [0] * choices.folds
+        counts = [0] * choices.folds  # of images of this class
         for member in members:
-            fold = min(range(choices.folds), key=lambda k: (own[k], total[k]))
-            own[fold] += images[member]
-            total[fold] += images[member]
+            _, _, fold = min(zip(counts, totals, folds, strict=True))
+            counts[fold] += images[member]
+            totals[fold] += images[member]
             fold_of[member] = fold
-    return [
-        replace(row, test=bool(fold_of[p] == choices.fold - 1))
-        for row, p in zip(rows, patient, strict=True)
-    ]
+    return _marked(rows, fold_of[patient] == choices.fold - 1)
 
 
-def _patients(
-    rows: list[Row], by_patient: bool
-) -> tuple[np.ndarray, np.ndarray, list[tuple[int, np.ndarray]]]:
-    """The patient of each image [N], the images of each patient [P], and each class's patients, rarest class first.
+def _marked(rows: list[Row], test: np.ndarray) -> list[Row]:
+    """The images with their part. test: bool [N]."""
+    return [replace(row, test=tests) for row, tests in zip(rows, test.tolist(), strict=True)]
 
-    by_patient keeps the images of a patient or lesion together, else each stands alone. A patient with several classes
-    counts for the rarest of them.
+
+def _patients(rows: list[Row], by_patient: bool) -> tuple[np.ndarray, np.ndarray, ByClass]:
+    """The patient of each image [N], the images of each patient [P], and each class's patients.
+
+    The rarest class is first. by_patient keeps the images of a patient or lesion together, else
+    each stands alone. A patient with several classes counts for the rarest of them.
     """
     if not rows:
         return np.zeros(0, int), np.zeros(0, int), []
-    patients, patient = np.unique(
-        [by_patient and row.patient or row.id for row in rows], return_inverse=True
-    )
+    names = [row.id for row in rows]
+    if by_patient:
+        names = [row.patient or row.id for row in rows]
+    patients, patient = np.unique(names, return_inverse=True)
     labels = single_of([row.label for row in rows])
     rarest_first = np.argsort(np.bincount(labels), kind="stable")  # [C]
     rank = np.full(len(patients), len(rarest_first))  # [P]
     np.minimum.at(rank, patient, np.argsort(rarest_first)[labels])
-    return (
-        patient,
-        np.bincount(patient),
-        [(label, np.flatnonzero(rank == k)) for k, label in enumerate(rarest_first)],
-    )
+    by_class = []
+    for k, label in enumerate(rarest_first):
+        by_class.append((label, np.flatnonzero(rank == k)))
+    return patient, np.bincount(patient), by_class

@@ -1,7 +1,8 @@
 """Office-Caltech-10: ten kinds of object in four domains, from a folder per domain and class.
 
-Source: Gong, Shi, Sha, Grauman, CVPR 2012. The split is FedHEAL's (arXiv 2405.16585), whose code is its only
-description: within a domain, in the order of class and file name, images 0 to 7 of every ten train, the rest test.
+Source: Gong, Shi, Sha, Grauman, CVPR 2012. The split is FedHEAL's (arXiv 2405.16585), whose code is
+its only description: within a domain, in the order of class and file name, images 0 to 7 of every
+ten train, the rest test.
 """
 
 from pathlib import Path
@@ -14,20 +15,14 @@ from .drawing import picture, save
 from .formats.photographs import photograph, photographs_in
 from .source import Choices, Listing, Source
 
-DOMAINS = {
-    "amazon": ["amazon"],
-    "caltech": ["caltech", "caltech10"],
-    "dslr": ["dslr"],
-    "webcam": ["webcam"],
-}
+DOMAINS = ["amazon", "caltech", "dslr", "webcam"]
+FOLDERS = {"caltech": ["caltech", "caltech10"]}  # of a domain that may be called otherwise
 CLASSES = cards.read("office-caltech")["classes"]
 SPELLINGS = {
     "back_pack": "backpack",
     "laptop_computer": "laptop",
     "computer_mouse": "mouse",
     "coffee-mug": "mug",
-}
-SPELLINGS |= {
     "touring-bike": "bike",
     "computer-keyboard": "keyboard",
     "computer-monitor": "monitor",
@@ -39,21 +34,24 @@ TEN_TRAIN = 7  # of every ten images, places 0 to 7 train
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every image of every domain folder that is there."""
     home = raw / HOME if (raw / HOME).is_dir() else raw
-    folders = {
-        domain: [home / name for name in names if (home / name).is_dir()]
-        for domain, names in DOMAINS.items()
-    }
-    if absent := [domain for domain, present in folders.items() if not present]:
-        raise FedcliError(
-            f"{home} has no folder {absent[0]!r}", f"it needs one for each of {', '.join(DOMAINS)}"
-        )
+    folders = [_folder(home, domain) for domain in DOMAINS]
     images: list[Row] = []
-    for place, (domain, (folder, *_)) in enumerate(folders.items()):
-        for i, file in enumerate(photographs_in(folder)):
-            id, test = f"{domain}/{file.parent.name}/{file.stem}", i % 10 > TEN_TRAIN
+    for position, domain in enumerate(DOMAINS):
+        groups = {"domain": position}
+        for i, file in enumerate(photographs_in(folders[position])):
+            row_id = f"{domain}/{file.parent.name}/{file.stem}"
             label = CLASSES.index(_class(file.parent))
-            images.append(Row(id, label, file.relative_to(raw).as_posix(), test, {"domain": place}))
-    return divided(Listing(images, {"domain": list(DOMAINS)}), choices)
+            source = file.relative_to(raw).as_posix()
+            images.append(Row(row_id, label, source, i % 10 > TEN_TRAIN, groups))
+    return divided(Listing(images, {"domain": DOMAINS}), choices)
+
+
+def _folder(home: Path, domain: str) -> Path:
+    for name in FOLDERS.get(domain, [domain]):
+        if (home / name).is_dir():
+            return home / name
+    hint = f"it needs one for each of {', '.join(DOMAINS)}"
+    raise FedcliError(f"{home} has no folder {domain!r}", hint)
 
 
 def _class(folder: Path) -> str:
@@ -66,31 +64,26 @@ def _class(folder: Path) -> str:
 
 # the synthetic sample
 
-SIDES = {
-    "amazon": (32, 32),
-    "caltech10": (24, 32),
-    "dslr": (40, 40),
-    "webcam": (28, 28),
-}  # height, width
-FIRST = {
-    "amazon": 3,
-    "caltech10": 7,
-    "dslr": 11,
-    "webcam": 5,
-}  # backpacks; so FedHEAL's test part has every class
+SIDES = {"amazon": (32, 32), "caltech10": (24, 32), "dslr": (40, 40), "webcam": (28, 28)}  # H, W
+BACKPACKS = {"amazon": 3, "caltech10": 7, "dslr": 11, "webcam": 5}  # so all classes are tested
+EACH = 2  # images of another class
+GREY = {("amazon", 3, 1), ("caltech10", 3, 1)}  # as four of the real ones are
 
 
 def sample(folder: Path) -> None:
-    """Four domains with ten classes, 98 photographs in all, of which two are grey, as four of the real ones are."""
-    for d, (domain, (height, width)) in enumerate(SIDES.items()):
-        for c, label in enumerate(CLASSES):
-            for i in range(1, 1 + (2 if c else FIRST[domain])):
-                name = f"{c + 3:03d}_{i:04d}" if domain == "caltech10" else f"frame_{i:04d}"
-                image = picture(
-                    f"{domain}/{label}/{name}", c, height=height, width=width, tint=d / 4
-                )
-                grey = d < 2 and c == 3 and i == 1
-                save(folder / domain / label / f"{name}.jpg", image[..., 0] if grey else image)
+    """Four domains with ten classes, 98 photographs in all, of which two are grey."""
+    for k, (domain, (height, width)) in enumerate(SIDES.items()):
+        for label, name in enumerate(CLASSES):
+            count = EACH if label else BACKPACKS[domain]
+            for i in range(1, count + 1):
+                stem = f"frame_{i:04d}"
+                if domain == "caltech10":
+                    stem = f"{label + 3:03d}_{i:04d}"
+                seed = f"{domain}/{name}/{stem}"
+                image = picture(seed, label, height=height, width=width, tint=k / 4)
+                if (domain, label, i) in GREY:
+                    image = image[..., 0]
+                save(folder / domain / name / f"{stem}.jpg", image)
 
 
 SOURCE = Source(rows, photograph, sample, per_file=True)

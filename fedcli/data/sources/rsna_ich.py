@@ -1,8 +1,9 @@
-"""RSNA intracranial haemorrhage: head CT slices with exactly one of five subtypes, from Kaggle's files.
+"""RSNA intracranial haemorrhage: head CT slices with exactly one of five subtypes.
 
-The selection is FedISM's (arXiv 2503.09587): single-label slices, no normal ones, 8:2 split per class. They drew
-25,000 of those slices with an unpublished seed; here all that are in the folder are taken. They also split slice by
-slice, as --split image does; by default a patient's slices stay together.
+They come from Kaggle's files. The selection is FedISM's (arXiv 2503.09587): single-label slices, no
+normal ones, 8:2 split per class. They drew 25,000 of those slices with an unpublished seed; here
+all that are in the folder are taken. They also split slice by slice, as --split image does; by
+default a patient's slices stay together.
 """
 
 import os
@@ -25,7 +26,8 @@ from .source import Choices, Listing, Source, Unreadable
 from .tables import AGE_BANDS, age_band, read_table
 
 if TYPE_CHECKING:
-    from pandas import Series
+    from pandas import DataFrame, Series
+    from pydicom import Dataset
 
 CLASSES = ["epidural", "intraparenchymal", "intraventricular", "subarachnoid", "subdural"]
 SEXES = {"F": "female", "M": "male"}
@@ -35,29 +37,37 @@ STAGES = "stage_2_train", "stage_1_train"
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
-    """Single-label slices whose files are there, with what their headers say about the patient."""
-    from pandas import DataFrame
-
+    """Single-label slices whose files are there, with the facts of their headers on the patient."""
     name, folder = locate(raw)
     labels = single_labels(raw / name)
-    there = (labels.index + ".dcm").isin([entry.name for entry in os.scandir(raw / folder)])
-    skipped = [
-        (f"{folder}/{id}.dcm", f"listed in {name}, not in the folder")
-        for id in labels.index[~there]
-    ]
-    labels = labels[there]
-    files = [f"{folder}/{id}.dcm" for id in labels.index]
-    jobs = choices.jobs if len(files) > FEW else 1
-    headers = processes.in_order(partial(_about, raw), files, label="reading headers", jobs=jobs)
-    columns = ["why", "sex", "age", "patient"]
-    facts = DataFrame(list(headers), columns=columns).assign(
-        id=labels.index, label=labels.to_numpy(), file=files
-    )
-    known = {key: values for key, values in ATTRIBUTES.items() if facts[key].isin(values).any()}
-    listing = listed(facts, known, [name], patient="patient_id", skipped=skipped)
+    present = {entry.name for entry in os.scandir(raw / folder)}
+    is_present = (labels.index + ".dcm").isin(present)
+    skipped = []
+    for slice_id in labels.index[~is_present]:
+        skipped.append((f"{folder}/{slice_id}.dcm", f"listed in {name}, not in the folder"))
+    facts = _facts(raw, folder, labels[is_present], choices.jobs)
+    attributes = {}
+    for key, values in ATTRIBUTES.items():
+        if facts[key].isin(values).any():
+            attributes[key] = values
+    listing = listed(facts, attributes, [name], patient="patient_id", skipped=skipped)
     if choices.split == "patient" and listing.rows and not listing.patient:
         raise FedcliError(f"no file in {raw / folder} names its patient", "use --split image")
     return replace(divided(listing, choices), channels=len(dicom.windows_of(choices)))
+
+
+def _facts(raw: Path, folder: str, labels: "Series", jobs: int) -> "DataFrame":
+    """A line per slice, with the facts of its header."""
+    from pandas import DataFrame
+
+    files = [f"{folder}/{slice_id}.dcm" for slice_id in labels.index]
+    if len(files) <= FEW:
+        jobs = 1
+    headers = processes.in_order(
+        partial(_header_facts, raw), files, label="reading headers", jobs=jobs
+    )
+    facts = DataFrame(list(headers), columns=["why", "sex", "age", "patient"])
+    return facts.assign(id=labels.index, label=labels.to_numpy(), file=files)
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -77,40 +87,46 @@ def locate(raw: Path) -> tuple[str, str]:
 def single_labels(path: Path) -> "Series":
     """Class of every slice with exactly one subtype, indexed by slice id, sorted.
 
-    The table has a row ID_<x>_<subtype> for each slice and subtype, and one for "any". Only those that are
-    positive, 3 % of Kaggle's 4.5 million, are split into id and subtype.
+    The table has a row ID_<x>_<subtype> for each slice and subtype, and one for "any". Only those
+    that are positive, 3 % of Kaggle's 4.5 million, are split into id and subtype.
     """
     from pandas import DataFrame
 
     table = read_table(path, ["ID", "Label"])
-    if not table.Label.isin([0, 1]).all():
-        odd = table[~table.Label.isin([0, 1])].iloc[0]
-        raise FedcliError(
-            f"{path}: {odd.ID} has the label {odd.Label}, expected 0 or 1",
-            "download the file again",
-        )
-    repeated = table[table.ID.duplicated(keep=False)].drop_duplicates(
-        ["ID", "Label"]
-    )  # Kaggle's file repeats a few
-    if (twice := repeated.ID.duplicated()).any():
-        id = repeated.ID[twice].iloc[0]
-        raise FedcliError(
-            f"{path}: {id} has two labels, 0 and 1", "keep the right one of the two rows"
-        )
+    _check_labels(table, path)
     names = table.ID[table.Label == 1].drop_duplicates()
-    positive = DataFrame([name.rpartition("_") for name in names], columns=["id", "_", "subtype"])
+    parts = [name.rpartition("_") for name in names]
+    positive = DataFrame(parts, columns=["id", "_", "subtype"])
     positive = positive[positive.subtype != "any"]
-    label = positive.subtype.map({name: i for i, name in enumerate(CLASSES)})
-    if label.isna().any():
-        wrong = positive[label.isna()].iloc[0]
-        known = f"known: {', '.join(CLASSES)}, any"
-        raise FedcliError(f"{path}: {wrong.id} has the unknown class {wrong.subtype!r}", known)
+    codes = {name: code for code, name in enumerate(CLASSES)}
+    label = positive.subtype.map(codes)
+    unknown = positive[label.isna()]
+    if len(unknown):
+        odd = unknown.iloc[0]
+        hint = f"known: {', '.join(CLASSES)}, any"
+        raise FedcliError(f"{path}: {odd.id} has the unknown class {odd.subtype!r}", hint)
     single = ~positive.id.duplicated(keep=False)
-    return label[single].astype(int).set_axis(positive.id[single]).sort_index()
+    labels = label[single].astype(int)
+    return labels.set_axis(positive.id[single]).sort_index()
 
 
-def _about(raw: Path, file: str) -> tuple[str, str, str, str]:
-    """The reason why a slice cannot be used, or "" and what its header says: sex, band of age and patient."""
+def _check_labels(table: "DataFrame", path: Path) -> None:
+    """Refuse labels other than 0 and 1, and both for one row."""
+    wrong = table[~table.Label.isin([0, 1])]
+    if len(wrong):
+        odd = wrong.iloc[0]
+        sentence = f"{path}: {odd.ID} has the label {odd.Label}, expected 0 or 1"
+        raise FedcliError(sentence, "download the file again")
+    repeated = table[table.ID.duplicated(keep=False)]  # Kaggle's file repeats a few
+    repeated = repeated.drop_duplicates(["ID", "Label"])
+    twice = repeated.ID[repeated.ID.duplicated()]
+    if len(twice):
+        sentence = f"{path}: {twice.iloc[0]} has two labels, 0 and 1"
+        raise FedcliError(sentence, "keep the right one of the two rows")
+
+
+def _header_facts(raw: Path, file: str) -> tuple[str, str, str, str]:
+    """The reason why a slice cannot be used, or "" and sex, band of age and patient by its header."""
     try:
         header = read_header(raw / file)
     except Unreadable as error:
@@ -120,102 +136,120 @@ def _about(raw: Path, file: str) -> tuple[str, str, str, str]:
 
 # the synthetic sample
 
-SINGLE, SEVERAL, NONE = 50, 5, 5  # slices with one subtype, with two, without a bleed
+SINGLE = 50  # slices with one subtype
+SEVERAL = 5  # with two
+TOTAL = 60  # the rest has no bleed
 SIDE = 32
 AIR = -1000  # Hounsfield units
-PERSON = "sex", "age", "race"
 RACES = "asian", "black", "white"
+KINDS: list[dict[str, Any]] = [  # of headers: signed, unsigned, wrapped, several windows, none
+    {"signed": 1, "bits": 16, "intercept": -1024},
+    {"signed": 0, "bits": 12, "intercept": -1024},
+    {"signed": 0, "bits": 12, "intercept": 0},  # air is 4096 - 1000
+    {"signed": 1, "bits": 16, "intercept": 0, "windows": ([40, 600], [80, 2800])},
+    {"signed": 0, "bits": 16, "intercept": -1024, "windows": None},
+]
 
 
 def sample(folder: Path, times: int = 1) -> None:
     """60 slices, as many times, each time others, with every oddity of headers that matters to pixels.
 
-    Beside Kaggle's files attributes.csv says what the made-up patients are: their headers, as Kaggle's, do not.
+    Beside Kaggle's files attributes.csv has the made-up patients: their headers, as Kaggle's, do
+    not describe them.
     """
-    (folder / "stage_2_train").mkdir()
+    slices = folder / STAGES[0]
+    slices.mkdir()
     lines: list[list] = []
     people: dict[str, list] = {}
-    for i in range(times * (SINGLE + SEVERAL + NONE)):
-        id = f"ID_{(i + 1) * 2654435761 % 2**32:08x}{i % 16:x}"
-        first, within = i % 5, i % (SINGLE + SEVERAL + NONE)
-        subtypes = (
-            {first}
-            if within < SINGLE
-            else {first, (first + 2) % 5}
-            if within < SINGLE + SEVERAL
-            else set()
-        )
-        lines += [[f"{id}_{name}", int(k in subtypes)] for k, name in enumerate(CLASSES)]
-        lines.append([f"{id}_any", int(bool(subtypes))])
-        patient = f"ID_{1000 + i // 10 * 5 + first:08x}"
-        k = len(people)  # of every twelfth patient nobody knows the age
-        age = "" if k % 12 == 11 else 25 + 7 * k % 60
-        people.setdefault(patient, [ATTRIBUTES["sex"][k % 2], age, RACES[k // 2 % len(RACES)]])
-        _write(folder / "stage_2_train" / f"{id}.dcm", id, patient, _head(id, first), i)
-    table(
-        folder / "attributes.csv",
-        ["patient_id", *PERSON],
-        [[id, *person] for id, person in people.items()],
-    )
-    table(
-        folder / "stage_2_train.csv", ["ID", "Label"], [*lines, *lines[:6]]
-    )  # Kaggle's table repeats some rows
+    for i in range(times * TOTAL):
+        slice_id = f"ID_{(i + 1) * 2654435761 % 2**32:08x}{i % 16:x}"
+        label = i % 5
+        subtypes = _subtypes(i % TOTAL, label)
+        for k, name in enumerate(CLASSES):
+            lines.append([f"{slice_id}_{name}", int(k in subtypes)])
+        lines.append([f"{slice_id}_any", int(bool(subtypes))])
+        patient = f"ID_{1000 + i // 10 * 5 + label:08x}"
+        if patient not in people:
+            people[patient] = _person(len(people))
+        _write(slices / f"{slice_id}.dcm", patient, _head(slice_id, label), i)
+    head = ["patient_id", "sex", "age", "race"]
+    table(folder / "attributes.csv", head, [[name, *person] for name, person in people.items()])
+    repeated = lines[:6]  # Kaggle's table repeats some rows
+    table(folder / f"{STAGES[0]}.csv", ["ID", "Label"], [*lines, *repeated])
     if times > 1:  # what stands in for the real data has no oddity of its own
         return
-    whole = folder / "stage_2_train" / f"{lines[6][0].removesuffix('_epidural')}.dcm"
+    name = lines[6][0].removesuffix("_epidural")
+    whole = slices / f"{name}.dcm"
     whole.write_bytes(whole.read_bytes()[:-400])  # one of Kaggle's slices is cut off
 
 
-def _head(id: str, label: int) -> np.ndarray:
+def _subtypes(number: int, label: int) -> set[int]:
+    if number < SINGLE:
+        return {label}
+    if number < SINGLE + SEVERAL:
+        return {label, (label + 2) % 5}
+    return set()
+
+
+def _person(k: int) -> list:
+    """Sex, age and race of the k-th patient; of every twelfth nobody knows the age."""
+    age = "" if k % 12 == 11 else 25 + 7 * k % 60
+    return [ATTRIBUTES["sex"][k % 2], age, RACES[k // 2 % len(RACES)]]
+
+
+def _head(slice_id: str, label: int) -> np.ndarray:
     """Hounsfield units, int [SIDE, SIDE]: air around a brain of 0 to 80."""
-    head = scan(id, label, height=SIDE, width=SIDE).astype(int) * 80 // 255
-    head[:4], head[-4:], head[:, :4], head[:, -4:] = AIR, AIR, AIR, AIR
+    head = np.full((SIDE, SIDE), AIR)
+    brain = scan(slice_id, label, height=SIDE, width=SIDE).astype(int) * 80 // 255
+    head[4:-4, 4:-4] = brain[4:-4, 4:-4]
     return head
 
 
-def _write(path: Path, id: str, patient: str, hounsfield: np.ndarray, i: int) -> None:
-    """One of five kinds of header: signed, unsigned, wrapped, with several windows, with none."""
+def _write(path: Path, patient: str, hounsfield: np.ndarray, i: int) -> None:
+    """Write a slice with one of five kinds of header."""
+    kind = KINDS[(i + i // 5) % 5]  # each class has every kind
+    bits = kind["bits"]
+    stored = hounsfield - kind["intercept"]
+    if not kind["signed"]:
+        stored = stored % 2**bits
+    file = _file(_uid(path.stem))
+    file.PatientID = patient
+    file.StudyInstanceUID = _uid(patient)
+    file.SeriesInstanceUID = _uid(patient, 1)
+    file.StudyID = ""
+    file.BitsStored = bits
+    file.HighBit = bits - 1
+    file.PixelRepresentation = kind["signed"]
+    file.RescaleIntercept = kind["intercept"]
+    file.RescaleSlope = 1
+    file.PixelData = stored.astype("<u2").tobytes()
+    windows = kind.get("windows", (40, 80))
+    if windows:
+        file.WindowCenter, file.WindowWidth = windows
+    file.save_as(path, enforce_file_format=True)
+
+
+def _file(number: str) -> "Dataset":
+    """The fields that all slices have in common. number: of the slice."""
     from pydicom import Dataset
     from pydicom.dataset import FileMetaDataset
     from pydicom.uid import UID, CTImageStorage, ExplicitVRLittleEndian
 
-    kinds: list[dict[str, Any]] = [
-        dict(signed=1, bits=16, intercept=-1024),
-        dict(signed=0, bits=12, intercept=-1024),
-        dict(signed=0, bits=12, intercept=0),  # air is 4096 - 1000
-        dict(signed=1, bits=16, intercept=0, windows=([40, 600], [80, 2800])),
-        dict(signed=0, bits=16, intercept=-1024, windows=None),
-    ]
-    kind = {"windows": (40, 80), **kinds[(i + i // 5) % 5]}  # each class has every kind
-    stored = hounsfield - kind["intercept"]
-    if not kind["signed"]:
-        stored = stored % 2 ** kind["bits"]
-    fields: dict[str, Any] = dict(
-        PatientID=patient,
-        StudyInstanceUID=_uid(patient),
-        SeriesInstanceUID=_uid(patient, 1),
-        Modality="CT",
-    )
-    fields |= dict(
-        Rows=SIDE, Columns=SIDE, SamplesPerPixel=1, PhotometricInterpretation="MONOCHROME2"
-    )
-    fields |= dict(BitsAllocated=16, BitsStored=kind["bits"], HighBit=kind["bits"] - 1)
-    fields |= dict(
-        PixelRepresentation=kind["signed"], RescaleIntercept=kind["intercept"], RescaleSlope=1
-    )
-    fields |= dict(
-        PixelSpacing=[0.488281, 0.488281], StudyID="", PixelData=stored.astype("<u2").tobytes()
-    )
-    if kind["windows"]:
-        fields |= dict(zip(("WindowCenter", "WindowWidth"), kind["windows"], strict=True))
     file = Dataset()
     file.file_meta = FileMetaDataset()
     file.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    file.file_meta.MediaStorageSOPClassUID = file.SOPClassUID = CTImageStorage
-    file.file_meta.MediaStorageSOPInstanceUID = file.SOPInstanceUID = UID(_uid(id))
-    for name, value in fields.items():
-        setattr(file, name, value)
-    file.save_as(path, enforce_file_format=True)
+    file.file_meta.MediaStorageSOPClassUID = CTImageStorage
+    file.file_meta.MediaStorageSOPInstanceUID = UID(number)
+    file.SOPClassUID = CTImageStorage
+    file.SOPInstanceUID = UID(number)
+    file.Modality = "CT"
+    file.Rows = SIDE
+    file.Columns = SIDE
+    file.SamplesPerPixel = 1
+    file.PhotometricInterpretation = "MONOCHROME2"
+    file.BitsAllocated = 16
+    file.PixelSpacing = [0.488281, 0.488281]
+    return file
 
 
 def _uid(name: str, series: int = 0) -> str:

@@ -18,11 +18,15 @@ class Unreadable(Exception):
 
 
 def unreadable(error: Exception, path: Path) -> Unreadable:
-    """The reason why a library could not read path, without the folders above it. Raises an error that may pass."""
+    """The reason why a library could not read path, without the folders above it.
+
+    Raises an error that may pass.
+    """
     if may_pass(error):
         raise error
     text = str(error).replace(str(path), path.name).strip().rstrip(".")
-    return Unreadable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    name = type(error).__name__
+    return Unreadable(f"{name}: {text}" if text else name)
 
 
 def check_regular(path: Path) -> None:
@@ -32,13 +36,16 @@ def check_regular(path: Path) -> None:
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Time and size of a file that is kept open or in memory, which differ where it was written anew."""
-    about = path.stat()
-    return about.st_mtime_ns, about.st_size
+    """Time and size of a file that stays open or in memory.
+
+    They differ where it was written anew.
+    """
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 def middles(depth: int, count: int) -> np.ndarray:
-    """Slices [count] of a volume that become channels: the middles of as many parts of equal depth."""
+    """Slices [count] of a volume that become channels: the middles of parts of equal depth."""
     return (np.arange(count) * 2 + 1) * depth // (2 * count)
 
 
@@ -59,19 +66,17 @@ class Choices:
     own: dict[str, str] = field(default_factory=dict)
     fold: int = 1  # which of the folds is the test part, from 1, for a split that has folds
     folds: int = 5  # how many folds there are
-    sample_images: int | None = (
-        None  # images drawn by the seed before they are divided into parts; None keeps all
-    )
+    # images drawn by the seed before they are divided into parts; None keeps all
+    sample_images: int | None = None
     stratified: bool = False  # draw each class in proportion
     scaled_decoding: bool = False  # let libjpeg shrink photographs, to no less than twice the size
 
 
-def checked_channels(count: int, choices: Choices, what: str = "slices") -> int:
+def checked_channels(count: int, choices: Choices, noun: str = "slices") -> int:
     """A number of channels itself. Raises UsageError where that are more than --clahe takes."""
     if choices.clahe and count > 3:
-        raise UsageError(
-            f"--clahe takes grey or colour images, not {count} {what}", "leave --clahe out"
-        )
+        sentence = f"--clahe takes grey or colour images, not {count} {noun}"
+        raise UsageError(sentence, "leave --clahe out")
     return count
 
 
@@ -83,18 +88,14 @@ class Listing:
     # name -> values; Row.groups holds places in these lists
     attributes: dict[str, list[str]] = field(default_factory=dict)
     patient: str | None = None  # what Row.patient names: the column or kind of id, None if nothing
-    tables: list[str] = field(
-        default_factory=list
-    )  # files, relative to raw, whose contents decided the rows
+    # files, relative to raw, whose contents decided the rows
+    tables: list[str] = field(default_factory=list)
     # (file relative to raw, why), for files already known to be unusable
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    classes: list[str] | None = (
-        None  # names of the classes where the card cannot know them; else None
-    )
+    classes: list[str] | None = None  # their names where the card cannot know them; else None
     channels: int | None = None  # 1 or 3 where the card cannot know; else None
-    sites: str | None = (
-        None  # the attribute whose values are the hospitals where the card cannot know; else None
-    )
+    # the attribute whose values are the hospitals where the card cannot know; else None
+    sites: str | None = None
     # labels.MULTI_LABEL where the files say that images have several labels; None for the card's
     task: str | None = None
 
@@ -106,10 +107,13 @@ class Source:
     Attributes:
         rows: (raw, choices) -> Listing. Raises FedcliError where the folder is not as the card says.
         decode: (raw, row, choices) -> uint8 [H, W, C] in the file's own size. Raises Unreadable.
-        sample: writes a tiny synthetic raw folder; None for data made or embedded here, which has no raw folder.
-        usual_sample: the same of as many images as the usual number of clients needs, where `sample` has too few.
+        sample: writes a tiny synthetic raw folder; None for data made or embedded here, which has
+            no raw folder.
+        usual_sample: the same of as many images as the usual number of clients needs, where
+            `sample` has too few.
         reads: it reads a raw folder although it has no sample.
-        per_file: every image is a file of its own, named by Row.source, so that decode() reads any file of that kind.
+        per_file: every image is a file of its own, named by Row.source, so that decode() reads any
+            file of that kind.
     """
 
     rows: Callable[[Any, Choices], Listing]  # raw is a Path where there is a sample, else None

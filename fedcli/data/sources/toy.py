@@ -1,4 +1,4 @@
-"""scikit-learn's 1,797 scanned digits: real images that need no download, for a first look and for tests."""
+"""scikit-learn's 1,797 scanned digits: real images without a download, to try fedcli and for tests."""
 
 from functools import cache
 from pathlib import Path
@@ -11,8 +11,9 @@ from .source import Choices, Listing, Source
 
 
 def rows(raw: Path | None, choices: Choices) -> Listing:
-    _, labels = digits()
-    images = [Row(f"digit-{i:04d}", int(label), i) for i, label in enumerate(labels)]
+    images = []
+    for i, label in enumerate(digits()[1]):
+        images.append(Row(f"digit-{i:04d}", int(label), i))
     return divided(Listing(images), choices)
 
 
@@ -26,7 +27,8 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
-    return np.rint(images * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1), labels
+    greys = np.rint(images * (255 / 16)).astype(np.uint8)
+    return greys.reshape(-1, 8, 8, 1), labels
 
 
 SOURCE = Source(rows, decode)

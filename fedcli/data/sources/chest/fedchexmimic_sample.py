@@ -1,17 +1,27 @@
-"""FairFedMed-Chest's two hospitals in little: CheXpert-v1.0-small, MIMIC-CXR-JPG, MIMIC-IV, the paper's tables."""
+"""FairFedMed-Chest's two hospitals in little.
+
+They are CheXpert-v1.0-small, MIMIC-CXR-JPG, MIMIC-IV and the paper's tables.
+"""
 
 import csv
 import gzip
 import io
 from pathlib import Path
+from typing import NamedTuple
 
 from ....seeds import derive
 from .. import cards
 from ..drawing import save, scan, table
 
+EFFUSION = "Pleural Effusion"
 FINDINGS = cards.read("chexpert")["classes"]  # in the order of CheXpert's columns
+CHEXPERT = "CheXpert-v1.0-small"  # the folder of the archive, which begins the names in its tables
+CHEXPERT_HEAD = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *FINDINGS]
+DEMO = "CHEXPERT DEMO.csv"
+DEMO_HEAD = ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"]
+
 PATIENTS = 42  # of each hospital
-EFFUSION = ["1.0", "", "0.0", "1.0", "", "1.0", "-1.0", ""]
+LABELS = "1.0", "", "0.0", "1.0", "", "1.0", "-1.0", ""  # of effusion, patient by patient
 DEMO_RACES = [
     "White",
     "Asian",
@@ -19,182 +29,179 @@ DEMO_RACES = [
     "White, non-Hispanic",
     "Black, non-Hispanic",
     "Unknown",
+    "Asian, non-Hispanic",
 ]
-DEMO_RACES += ["Asian, non-Hispanic"]
 MIMIC_RACES = [
     "WHITE",
     "ASIAN - CHINESE",
     "BLACK/AFRICAN AMERICAN",
     "HISPANIC/LATINO - PUERTO RICAN",
+    "WHITE - RUSSIAN",
+    "ASIAN",
+    "BLACK/CAPE VERDEAN",
 ]
-MIMIC_RACES += ["WHITE - RUSSIAN", "ASIAN", "BLACK/CAPE VERDEAN"]
-ATTRIBUTES = "race", "gender", "age"
+OTHER_RACES = {0: ["OTHER"], 4: ["WHITE"]}  # of a second admission, by the patient's number mod 8
+VIEWS = "AP", "PA", "PA", "AP", "LATERAL", "AP", "LL"
+SPLIT = "train", "train", "test", "train", "validate", "test"
+UNREAD = 13  # the patient whose report could not be read
+UNKNOWN = 4  # the patient whose sex and age CheXpert's tables do not know
+PAPER_HEAD = ["filename", "disease_label", "race_label", "gender_label", "age_label"]
 
 
 def make(folder: Path) -> None:
     root = folder / "fedchexmimic"
-    papers = {"chexpert": _chexpert(root), "mimic": _mimic(root)}
-    head = ["filename", "disease_label", *(f"{attribute}_label" for attribute in ATTRIBUTES)]
-    for site, lines in papers.items():
-        for k, attribute in enumerate(ATTRIBUTES):
-            test = [line for n, line in enumerate(lines) if n % 3 == k]
+    lines_by_site = {"chexpert": _chexpert(root), "mimic": _mimic(root)}
+    for site, lines in lines_by_site.items():
+        for k, attribute in enumerate(("race", "gender", "age")):
+            test = lines[k::3]
             train = [line for line in lines if line not in test]
-            for part, listed in ("_train", train), ("_test", test), ("", lines):
-                table(root / f"meta_{site}_{attribute}{part}.csv", head, listed)
+            path = f"meta_{site}_{attribute}"
+            table(root / f"{path}.csv", PAPER_HEAD, lines)
+            table(root / f"{path}_train.csv", PAPER_HEAD, train)
+            table(root / f"{path}_test.csv", PAPER_HEAD, test)
+
+
+def chexpert_line(name: str, sex: str, age: int, cells: list[str]) -> list:
+    """A line of CheXpert's tables. name: of the image, from the archive's folder. cells: FINDINGS."""
+    view = ["Frontal", "AP"] if "frontal" in name else ["Lateral", ""]
+    return [f"{CHEXPERT}/{name}", sex, age, *view, *cells]
 
 
 def _chexpert(root: Path) -> list[list]:
-    """Patients with a frontal image each, some with a lateral one or another study; returns the paper's lines."""
-    home, demo, paper = root / "CheXpert-v1.0-small", [], []
+    """Patients with a frontal image each, some with others; returns the paper's lines."""
+    home = root / CHEXPERT
+    people: list[list] = []
+    paper: list[list] = []
     lines: dict[str, list[list]] = {"train": [], "valid": []}
     for n in range(PATIENTS):
-        part, patient = (
-            ("valid", f"patient{64541 + n}") if n % 3 == 2 else ("train", f"patient{n + 1:05d}")
-        )
-        sex, age, effusion = (
-            ["Male", "Female"][n // 2 % 2],
-            18 + 31 * n % 73,
-            EFFUSION[n % len(EFFUSION)],
-        )
-        if n == 4:
-            sex, age = "Unknown", 0
-        views = ["study1/view1_frontal", *["study1/view2_lateral"] * (n % 5 == 0)]
-        views += ["study2/view1_frontal"] * (n % 4 == 0)
-        for view in views:
+        part = "valid" if n % 3 == 2 else "train"
+        patient = f"patient{64541 + n}" if part == "valid" else f"patient{n + 1:05d}"
+        sex = ("Male", "Female")[n // 2 % 2]
+        demo_sex = sex
+        age = _age(n, 31)
+        if n == UNKNOWN:
+            sex = "Unknown"
+            demo_sex = "Female"
+            age = 0
+        effusion = LABELS[n % len(LABELS)]
+        for view in _views(n):
             name = f"{part}/{patient}/{view}.jpg"
-            label = "" if part == "train" else "0.0"  # the valid part has no blanks
-            findings = [
-                effusion or label if finding == "Pleural Effusion" else label
-                for finding in FINDINGS
-            ]
-            side = "Frontal" if "frontal" in view else "Lateral"
-            lines[part].append(
-                [
-                    f"CheXpert-v1.0-small/{name}",
-                    sex,
-                    age,
-                    side,
-                    "AP" * ("frontal" in view),
-                    *findings,
-                ]
-            )
-            _save(home / name, effusion == "1.0")
+            cells = _chexpert_cells(part, effusion)
+            lines[part].append(chexpert_line(name, sex, age, cells))
+            _save(home / name, effusion)
         if n % 10 != 9:  # not everybody is in the demographic table
-            demo.append(
-                [
-                    patient,
-                    sex if n != 4 else "Female",
-                    age,
-                    DEMO_RACES[n % 7],
-                    "Not Hispanic/Latino",
-                ]
-            )
-        paper.append(
-            _paper_line(
-                f"CheXpert-v1.0-small/{part}/{patient}/study1/view1_frontal.jpg", n, effusion, age
-            )
-        )
-    for part, listed in lines.items():
-        table(
-            home / f"{part}.csv",
-            ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *FINDINGS],
-            listed,
-        )
-    table(
-        root / "CHEXPERT DEMO.csv",
-        ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"],
-        demo,
-    )
-    return [line for line in paper if line]
+            people.append([patient, demo_sex, age, DEMO_RACES[n % 7], "Not Hispanic/Latino"])
+        name = f"{CHEXPERT}/{part}/{patient}/study1/view1_frontal.jpg"
+        _add_paper_line(paper, name, n, effusion, age)
+    for part, images in lines.items():
+        table(home / f"{part}.csv", CHEXPERT_HEAD, images)
+    table(root / DEMO, DEMO_HEAD, people)
+    return paper
+
+
+def _views(n: int) -> list[str]:
+    views = ["study1/view1_frontal"]
+    if n % 5 == 0:
+        views.append("study1/view2_lateral")
+    if n % 4 == 0:
+        views.append("study2/view1_frontal")
+    return views
+
+
+def _chexpert_cells(part: str, effusion: str) -> list[str]:
+    """The cells of FINDINGS, of which the valid part leaves none blank."""
+    absent = "" if part == "train" else "0.0"
+    cells = dict.fromkeys(FINDINGS, absent)
+    cells[EFFUSION] = effusion or absent
+    return list(cells.values())
+
+
+class Study(NamedTuple):
+    """A study of one image."""
+
+    subject: int
+    study: int
+    dicom: str
+
+    @property
+    def file(self) -> str:
+        folder = f"files/p{self.subject // 1_000_000}/p{self.subject}"
+        return f"{folder}/s{self.study}/{self.dicom}.jpg"
 
 
 def _mimic(root: Path) -> list[list]:
     """Studies of one image, some of them lateral; returns the paper's lines."""
-    home, people = root / "mimic-cxr-jpg", root / "mimic-iv/hosp"
-    chexpert, metadata, split, patients, admissions, paper = [], [], [], [], [], []
+    findings = sorted(FINDINGS)
+    labels: list[list] = []
+    images: list[list] = []
+    split: list[list] = []
+    paper: list[list] = []
     for n in range(PATIENTS):
-        subject, study, age = 10_000_032 + 300_001 * n, 50_000_000 + 1_013 * n, 18 + 29 * n % 73
-        dicom = "-".join(f"{derive('dicom', n, k) % 2**32:08x}" for k in range(5))
-        effusion, view = (
-            EFFUSION[n % len(EFFUSION)],
-            ["AP", "PA", "PA", "AP", "LATERAL", "AP", "LL"][n % 7],
-        )
-        part = ["train", "train", "test", "train", "validate", "test"][n % 6]
-        name = f"p{subject // 1_000_000}/p{subject}/s{study}/{dicom}.jpg"
-        findings = [
-            effusion if finding == "Pleural Effusion" else "" for finding in sorted(FINDINGS)
-        ]
-        if n != 13:  # a study whose report could not be read
-            chexpert.append([subject, study, *findings])
-        metadata.append(
-            [
-                dicom,
-                subject,
-                study,
-                "CHEST (PA AND LAT)",
-                view,
-                28,
-                32,
-                21_800_506 + 10_000 * (n % 3),
-            ]
-        )
-        split.append([dicom, study, subject, part])
-        patients.append([subject, "FM"[n // 3 % 2], age, 2180, "2014 - 2016", ""])
-        races = [
-            MIMIC_RACES[n // 2 % 7],
-            *(["OTHER"] if n % 8 == 0 else ["WHITE"] if n % 8 == 4 else []),
-        ]
-        admissions += [
-            [subject, 20_000_000 + 10 * n + k, "EMERGENCY", race] for k, race in enumerate(races)
-        ]
-        _save(home / "files" / name, effusion == "1.0")
+        study = _study(n)
+        subject, number, dicom = study
+        effusion = LABELS[n % len(LABELS)]
+        if n != UNREAD:
+            cells = dict.fromkeys(findings, "") | {EFFUSION: effusion}
+            labels.append([subject, number, *cells.values()])
+        view = VIEWS[n % len(VIEWS)]
+        date = 21_800_506 + 10_000 * (n % 3)
+        images.append([dicom, subject, number, "CHEST (PA AND LAT)", view, 28, 32, date])
+        split.append([dicom, number, subject, SPLIT[n % len(SPLIT)]])
+        _save(root / "mimic-cxr-jpg" / study.file, effusion)
         if view in ("AP", "PA"):
-            paper.append(_paper_line(f"files/{name}", n, effusion, age))
-    meta = [
-        "dicom_id",
-        "subject_id",
-        "study_id",
-        "PerformedProcedureStepDescription",
-        "ViewPosition",
-    ]
-    _packed(
-        home / "mimic-cxr-2.0.0-chexpert.csv.gz",
-        ["subject_id", "study_id", *sorted(FINDINGS)],
-        chexpert,
+            _add_paper_line(paper, study.file, n, effusion, _age(n, 29))
+    prefix = "mimic-cxr-jpg/mimic-cxr-2.0.0"
+    _packed(root / f"{prefix}-chexpert.csv.gz", ["subject_id", "study_id", *findings], labels)
+    head = (
+        "dicom_id,subject_id,study_id,PerformedProcedureStepDescription,ViewPosition,Rows,Columns,"
+        "StudyDate"
     )
-    _packed(
-        home / "mimic-cxr-2.0.0-metadata.csv.gz", [*meta, "Rows", "Columns", "StudyDate"], metadata
-    )
-    _packed(
-        home / "mimic-cxr-2.0.0-split.csv.gz",
-        ["dicom_id", "study_id", "subject_id", "split"],
-        split,
-    )
-    person = ["subject_id", "gender", "anchor_age", "anchor_year", "anchor_year_group", "dod"]
-    _packed(people / "patients.csv.gz", person, patients)
-    _packed(
-        people / "admissions.csv.gz",
-        ["subject_id", "hadm_id", "admission_type", "race"],
-        admissions,
-    )
-    return [line for line in paper if line]
+    _packed(root / f"{prefix}-metadata.csv.gz", head.split(","), images)
+    head = "dicom_id,study_id,subject_id,split"
+    _packed(root / f"{prefix}-split.csv.gz", head.split(","), split)
+    _write_people(root / "mimic-iv/hosp")
+    return paper
 
 
-def _paper_line(name: str, n: int, effusion: str, age: int) -> list:
-    """A line of the paper's tables, which hold no uncertain labels."""
-    return (
-        []
-        if effusion == "-1.0"
-        else [name, int(effusion == "1.0"), n % 3, n // 2 % 2, int(age >= 60)]
-    )
+def _study(n: int) -> Study:
+    words = [f"{derive('dicom', n, k) % 2**32:08x}" for k in range(5)]
+    return Study(10_000_032 + 300_001 * n, 50_000_000 + 1_013 * n, "-".join(words))
 
 
-def _save(path: Path, effusion: bool) -> None:
-    save(path, scan("/".join(path.parts[-3:]), int(effusion), height=28, width=32))
+def _write_people(folder: Path) -> None:
+    """MIMIC-IV's patients and admissions."""
+    patients: list[list] = []
+    admissions: list[list] = []
+    for n in range(PATIENTS):
+        subject = _study(n).subject
+        sex = "FM"[n // 3 % 2]
+        patients.append([subject, sex, _age(n, 29), 2180, "2014 - 2016", ""])
+        races = [MIMIC_RACES[n // 2 % 7], *OTHER_RACES.get(n % 8, [])]
+        for k, race in enumerate(races):
+            admissions.append([subject, 20_000_000 + 10 * n + k, "EMERGENCY", race])
+    head = "subject_id,gender,anchor_age,anchor_year,anchor_year_group,dod"
+    _packed(folder / "patients.csv.gz", head.split(","), patients)
+    head = "subject_id,hadm_id,admission_type,race"
+    _packed(folder / "admissions.csv.gz", head.split(","), admissions)
+
+
+def _age(n: int, step: int) -> int:
+    return 18 + step * n % 73
+
+
+def _add_paper_line(lines: list[list], name: str, n: int, effusion: str, age: int) -> None:
+    """Add a line of the paper's tables, which hold no uncertain labels."""
+    if effusion != "-1.0":
+        lines.append([name, int(effusion == "1.0"), n % 3, n // 2 % 2, int(age >= 60)])
+
+
+def _save(path: Path, effusion: str) -> None:
+    name = "/".join(path.parts[-3:])
+    save(path, scan(name, int(effusion == "1.0"), height=28, width=32))
 
 
 def _packed(path: Path, head: list[str], lines: list[list]) -> None:
-    """A CSV in gzip, which tells the time, without the time."""
+    """Write a CSV in gzip, which tells the time, without the time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([head, *lines])

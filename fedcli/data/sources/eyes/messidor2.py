@@ -1,9 +1,10 @@
-"""Messidor-2: photographs of the retina with the graders' consensus on diabetic retinopathy and macular oedema.
+"""Messidor-2: photographs of the retina, graded for diabetic retinopathy and macular oedema.
 
-Source: Decenciere et al., Image Analysis & Stereology 33, 2014; grades by Krause et al., Ophthalmology 125, 2018.
-Folder and table are those of Kaggle's mariaherrerot/messidor2preprocess, which FedMRL (arXiv 2407.05800) took, or
-ADCIS' images beside the table of google-brain/messidor2-dr-grades. The ids do not tell which two eyes belong to one
-patient; ADCIS' list of pairs, messidor-2.csv, does where it lies beside.
+The grades are the graders' consensus. Source: Decenciere et al., Image Analysis & Stereology 33,
+2014; grades by Krause et al., Ophthalmology 125, 2018. Folder and table are those of Kaggle's
+mariaherrerot/messidor2preprocess, which FedMRL (arXiv 2407.05800) took, or ADCIS' images beside the
+table of google-brain/messidor2-dr-grades. The ids do not tell which two eyes belong to one patient;
+ADCIS' list of pairs, messidor-2.csv, does where it lies beside.
 """
 
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 from ....errors import FedcliError
 from ..described import listed
 from ..division import divided
-from ..drawing import picture, save, table
+from ..drawing import save_picture, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph, within
 from ..source import Choices, Listing, Source
 from ..tables import DataFrame, check_values, first_of, read_table
@@ -22,69 +23,79 @@ TARGETS = {  # option -> column, classes
     "dr": ("diagnosis", ["no-dr", "mild", "moderate", "severe", "proliferative"]),
     "dme": ("adjudicated_dme", ["no-dme", "dme"]),
 }
-TABLE, PAIRS = "messidor_data.csv", "messidor-2.csv"
+TABLE = "messidor_data.csv"
+PAIRS = "messidor-2.csv"
 COLUMNS = ["id_code", "diagnosis", "adjudicated_dme", "adjudicated_gradable"]
 GOOGLES = ["image_id", "adjudicated_dr_grade", *COLUMNS[2:]]  # the same, as first published
-FOLDERS = (
+FOLDERS = [
     "messidor-2/messidor-2/preprocess",
     "messidor-2/preprocess",
     "preprocess",
     "IMAGES",
     "images",
     ".",
-)
+]
 SUFFIXES = *PHOTOGRAPHS, ".tif"
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every gradable image that is there."""
     column, classes = TARGETS[choices.own["target"]]
-    grades, keys = read_grades(raw), files_of(raw, FOLDERS, SUFFIXES, lambda path: _key(path.name))
-    grades["file"] = grades.id_code.map(_key).map(keys)
+    grades = read_grades(raw)
+    keys = grades.id_code.map(_key)
+    files = files_of(raw, FOLDERS, SUFFIXES, lambda path: _key(path.name))
+    grades["file"] = keys.map(files)
     grades["why"] = [_unusable(record, column) for record in grades.to_dict("records")]
-    grade = (
-        grades[column].str.strip().str.removesuffix(".0")
-    )  # pandas writes 2.0 where some rows are empty
-    usable, known = grades.why == "", [str(number) for number in range(len(classes))]
-    hint = f"expected 0 to {known[-1]}"
-    check_values(raw / TABLE, grades.id_code[usable], grade[usable], known, hint, "grade")
+    grade = grades[column].str.strip()
+    grade = grade.str.removesuffix(".0")  # pandas writes 2.0 where some rows are empty
+    labels = {str(label): label for label in range(len(classes))}
+    usable = grades.why == ""
+    hint = f"expected 0 to {len(classes) - 1}"
+    check_values(raw / TABLE, grades.id_code[usable], grade[usable], list(labels), hint, "grade")
     facts = grades.assign(
-        label=[known.index(text) if text in known else -1 for text in grade],
-        patient=grades.id_code.map(_key).map(_patients(raw / PAIRS)),
+        label=[labels.get(text, -1) for text in grade],
+        patient=keys.map(_patients(raw / PAIRS)),
         id=[Path(name).stem for name in grades.id_code],
         name=grades.file.fillna(grades.id_code),
     )
     tables = [name for name in (TABLE, PAIRS) if (raw / name).is_file()]
     listing = replace(listed(facts, {}, tables, patient="patient"), classes=classes)
-    alone = next((row.id for row in listing.rows if not row.patient), None)
-    if alone and choices.split == "patient":
-        hint = f"put ADCIS' {PAIRS} beside the table, or use --split image"
-        raise FedcliError(f"{raw} does not say whose eye {alone} shows", hint)
+    if choices.split == "patient":
+        _check_patients(listing, raw)
     return divided(listing, choices)
 
 
+def _check_patients(listing: Listing, raw: Path) -> None:
+    """Refuse an image whose patient the list of pairs does not name."""
+    for row in listing.rows:
+        if not row.patient:
+            hint = f"put ADCIS' {PAIRS} beside the table, or use --split image"
+            raise FedcliError(f"{raw} does not say whose eye {row.id} shows", hint)
+
+
 def read_grades(raw: Path) -> DataFrame:
-    """The table with Kaggle's column names, all text, "" where nothing is said, in order of the ids."""
+    """The table with Kaggle's column names, all texts, in order of the ids.
+
+    A cell is "" where nothing is said.
+    """
     path = first_of(raw, [TABLE], "give the folder with the table; see fedcli datasets messidor2")
     spelling = GOOGLES if GOOGLES[0] in read_table(path, []) else COLUMNS
     columns = dict(zip(spelling, COLUMNS, strict=True))
     table = read_table(path, columns, dtype=str, keep_default_na=False).sort_values("id_code")
     for name in table.id_code:
         within(raw, name, path)
-    if (
-        twice := table.id_code.map(_key).duplicated()
-    ).any():  # of one image in two spellings the second is named
-        raise FedcliError(
-            f"{path} lists {table.id_code[twice].iloc[0]} twice",
-            "keep the right one of the two rows",
-        )
+    repeated = table.id_code[table.id_code.map(_key).duplicated()]
+    if len(repeated):  # of one image in two spellings the second is named
+        sentence = f"{path} lists {repeated.iloc[0]} twice"
+        raise FedcliError(sentence, "keep the right one of the two rows")
     return table
 
 
 def _key(name: str) -> str:
-    """The part that a table's name and a file's have in common: the table says .jpg where the file is .JPG."""
+    """The part that a table's name and a file's have in common: a table may say .jpg for a .JPG."""
     path = Path(name)
-    return (path.stem if path.suffix.lower() in SUFFIXES else path.name).casefold()
+    stem = path.stem if path.suffix.lower() in SUFFIXES else path.name
+    return stem.casefold()
 
 
 def _unusable(record: dict[str, Any], column: str) -> str:
@@ -93,16 +104,25 @@ def _unusable(record: dict[str, Any], column: str) -> str:
         return f"listed in {TABLE}, in none of the image folders"
     if record["adjudicated_gradable"].strip() in ("0", "0.0"):
         return "not gradable, say the graders"
-    return "" if record[column].strip() else f"no {column} in {TABLE}"
+    if not record[column].strip():
+        return f"no {column} in {TABLE}"
+    return ""
 
 
 def _patients(path: Path) -> dict[str, str]:
-    """Key of a name -> its patient, named after the left eye's image; empty without the list of pairs."""
+    """Key of a name -> its patient, named after the left eye's image.
+
+    Empty without the list of pairs.
+    """
     if not path.is_file():
         return {}
     pairs = read_table(path, ["left", "right"], sep=";", dtype=str, keep_default_na=False)
-    names = zip(pairs["left"], pairs["right"], strict=True)
-    return {_key(name): Path(eyes[0] or eyes[1]).stem for eyes in names for name in eyes if name}
+    patients = {}
+    for eyes in zip(pairs["left"], pairs["right"], strict=True):
+        names = [name for name in eyes if name]
+        for name in names:
+            patients[_key(name)] = Path(names[0]).stem
+    return patients
 
 
 # the synthetic sample
@@ -111,21 +131,25 @@ SIZES = [16, 12, 12, 10, 10]  # images of grade 0 to 4
 
 
 def sample(folder: Path) -> None:
-    """Kaggle's messidor2preprocess in little: a table, and a folder of .png and .JPG; one cannot be graded."""
-    rows = []
+    """Kaggle's messidor2preprocess in little: a table, and a folder of .png and .JPG.
+
+    One image cannot be graded.
+    """
+    images = folder / FOLDERS[0]
+    lines: list[list] = []
     for grade, count in enumerate(SIZES):
         for k in range(count):
-            place = 100 * grade + k
-            old = k % 3 == 2  # names of the first Messidor: .jpg in the table, .JPG on disk
-            stem = f"IM{place:06d}" if old else f"20051020_{43000 + place}_0100_PP"
-            rows.append([f"{stem}.{'jpg' if old else 'png'}", grade, int(grade > 1 and k % 2), 1])
-            save(
-                folder / FOLDERS[0] / f"{stem}.{'JPG' if old else 'png'}",
-                picture(stem, grade, height=32),
-            )
-    ungradable = "20060411_58550_0200_PP"
-    save(folder / FOLDERS[0] / f"{ungradable}.png", picture(ungradable, 0, height=32, tint=1))
-    table(folder / TABLE, COLUMNS, [*rows, [f"{ungradable}.png", "", "", 0]])
+            number = 100 * grade + k
+            name = file = f"20051020_{43000 + number}_0100_PP.png"
+            if k % 3 == 2:  # names of the first Messidor: .jpg in the table, .JPG on disk
+                name = f"IM{number:06d}.jpg"
+                file = f"IM{number:06d}.JPG"
+            lines.append([name, grade, int(grade > 1 and k % 2), 1])
+            save_picture(images / file, grade, height=32)
+    ungradable = "20060411_58550_0200_PP.png"
+    lines.append([ungradable, "", "", 0])
+    save_picture(images / ungradable, 0, height=32, tint=1)
+    table(folder / TABLE, COLUMNS, lines)
 
 
 SOURCE = Source(rows, photograph, sample, per_file=True)

@@ -1,20 +1,21 @@
-"""CT slices from DICOM files: stored values -> Hounsfield units -> eight bits of one window, or of three as channels.
+"""CT slices from DICOM files: stored values -> Hounsfield units -> eight bits of a window.
 
-FedISM's images came from a Kaggle notebook (guiferviz, prepare-dataset-resizing-and-saving-as-png) that
-clips to the file's window and then stretches every slice between its own smallest and largest value. Here
-the window's bounds are always 0 and 255, so a tissue has the same grey in every slice; a slice with
-both air and bone, which is nearly all of them, comes out alike either way.
+There may also be three windows, as channels. FedISM's images came from a Kaggle notebook (guiferviz,
+prepare-dataset-resizing-and-saving-as-png) that clips to the file's window and then stretches every
+slice between its own smallest and largest value. Here the window's bounds are always 0 and 255, so
+a tissue has the same grey in every slice; a slice with both air and bone, which is nearly all of
+them, comes out alike either way.
 
-Of a file with several frames the middle one counts, number n // 2 from 0: a row of a table is one image. Where files
-keep slope, intercept and window for each frame, that frame's are used. What else a file may say of its display (lookup
-tables, a sigmoid window, padding, palettes, values in high bits) is followed where no window is asked for.
+Of a file with several frames the middle one counts, number n // 2 from 0: a row of a table is one
+image. Where files keep slope, intercept and window for each frame, that frame's are used. What else
+a file may say of its display (lookup tables, a sigmoid window, padding, palettes, values in high
+bits) is followed where no window is asked for.
 
-RLE, JPEG and JPEG 2000 are read by pydicom and Pillow. Lossless JPEG and JPEG-LS need a decoder more, which
-`pip install "fedcli[dicom]"` brings; without it such a file stops prepare, for leaving it out would make the
-images depend on what is installed.
+RLE, JPEG and JPEG 2000 are read by pydicom and Pillow. Lossless JPEG and JPEG-LS need a decoder
+more, which `pip install "fedcli[dicom]"` brings; without it such a file stops prepare, for leaving
+it out would make the images depend on what is installed.
 """
 
-import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,40 +29,39 @@ import numpy as np
 from ....errors import FedcliError, UsageError, nearest
 from ..source import Choices, Unreadable, unreadable
 from . import dicom_display, dicom_header
-from .dicom_display import first as _first
+from .dicom_display import LARGEST, number
 
 if TYPE_CHECKING:
     from pydicom import Dataset
 
-WINDOWS = {
-    "brain": (40.0, 80.0),
-    "subdural": (80.0, 200.0),
-    "bone": (600.0, 2800.0),
-}  # centre, width in HU
-WRAPPED_FROM = {
-    12: 3096,
-    16: 32768,
-}  # bits stored -> smallest stored value that stands for a negative one
-COLOURS = (
-    "RGB",
-    "YBR_FULL",
-    "YBR_FULL_422",
-    "YBR_RCT",
-    "YBR_ICT",
-)  # pydicom turns the others into RGB
+WINDOWS = {"brain": (40.0, 80.0), "subdural": (80.0, 200.0), "bone": (600.0, 2800.0)}  # HU
+# bits stored -> smallest stored value that stands for a negative one
+WRAPPED_FROM = {12: 3096, 16: 32768}
+# pydicom turns the others into RGB
+COLOURS = "RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT"
 PALETTE = "PALETTE COLOR"
 GROUPS = "PixelValueTransformationSequence", "FrameVOILUTSequence"
 PIXELS = "PixelData", "FloatPixelData", "DoubleFloatPixelData"
+HEADER = [
+    "SamplesPerPixel",
+    "PhotometricInterpretation",
+    "Modality",
+    "Rows",
+    "Columns",
+    "BitsStored",
+]
+LONGEST_MODALITY = 16  # letters and digits
 
 Window = tuple[float, float] | None  # centre and width in HU, None for the file's own
+Windows = tuple[Window, ...]
 
 
 @dataclass(frozen=True)
 class Scale:
     """The scale from stored values to Hounsfield units.
 
-    Scanners exist that store signed values and call them unsigned: air, which must lie near -1000 HU,
-    then wraps around to large values although the intercept is near 0. Those are turned back.
+    Scanners exist that store signed values and call them unsigned: air, which must lie near -1000
+    HU, then wraps around to large values although the intercept is near 0. Those are turned back.
     """
 
     slope: float
@@ -72,28 +72,32 @@ class Scale:
     def hounsfield(self, stored: np.ndarray) -> np.ndarray:
         """float32, of the same shape."""
         if stored.dtype.kind == "f":
-            return stored.astype(np.float32) * np.float32(self.slope) + np.float32(self.intercept)
+            return self.scaled(stored)
         stored = stored.astype(np.int32 if stored.itemsize <= 2 else np.int64)
         if not self.signed and self.intercept > -100 and self.bits in WRAPPED_FROM:
-            stored[stored >= WRAPPED_FROM[self.bits]] -= 1 << self.bits
+            is_negative = stored >= WRAPPED_FROM[self.bits]
+            stored[is_negative] -= 1 << self.bits
+        return self.scaled(stored)
+
+    def scaled(self, stored: np.ndarray) -> np.ndarray:
+        """float32, of the same shape: slope and intercept alone."""
         return stored.astype(np.float32) * np.float32(self.slope) + np.float32(self.intercept)
 
 
-def parse_window(text: str) -> tuple[Window, ...]:
-    """One window, or the three of an image's channels with commas between them. Raises UsageError.
+def parse_window(text: str) -> Windows:
+    """One window, or the three of an image's channels with commas between them.
 
-    A window is "brain", "subdural", "bone", "C/W" (centre and width in HU), or "file", which gives None.
+    A window is "brain", "subdural", "bone", "C/W" (centre and width in HU), or "file", which gives
+    None. Raises UsageError.
     """
     windows = tuple(_parse_one(part.strip()) for part in text.split(","))
     if len(windows) not in (1, 3):
-        raise UsageError(
-            f"{text!r} are {len(windows)} windows",
-            "give one, or three as channels: brain,subdural,bone",
-        )
+        hint = "give one, or three as channels: brain,subdural,bone"
+        raise UsageError(f"{text!r} are {len(windows)} windows", hint)
     return windows
 
 
-def windows_of(choices: Choices) -> tuple[Window, ...]:
+def windows_of(choices: Choices) -> Windows:
     return parse_window(choices.window or "file")
 
 
@@ -105,23 +109,27 @@ def _parse_one(text: str) -> Window:
     try:
         centre, width = map(float, text.split("/"))
     except ValueError:
-        hint = f"{nearest(text, ['file', *WINDOWS])}, or centre/width in HU such as 40/80"
+        names = nearest(text, ["file", *WINDOWS])
+        hint = f"{names}, or centre/width in HU such as 40/80"
         raise UsageError(f"unknown window {text!r}", hint) from None
     if not (np.isfinite(centre) and 0 < width < np.inf):
-        raise UsageError(
-            f"window {text!r} has no width above 0", "give centre/width in HU such as 40/80"
-        )
+        hint = "give centre/width in HU such as 40/80"
+        raise UsageError(f"window {text!r} has no width above 0", hint)
     return centre, width
 
 
-def read_slice(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarray:
-    """uint8 [H, W, one channel per window]; a file without a window of its own has the brain's. Raises Unreadable."""
-    with _told(path):
+def read_slice(path: Path, windows: Windows = (None,)) -> np.ndarray:
+    """uint8 [H, W, one channel per window]. Raises Unreadable.
+
+    A file without a window of its own has the brain's.
+    """
+    with _readable(path):
         return _grey(_read(path), windows)
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _readable(path: Path) -> Iterator[None]:
+    """Raises Unreadable for what goes wrong within."""
     try:
         yield
     except (Unreadable, FedcliError):
@@ -130,81 +138,85 @@ def _told(path: Path) -> Iterator[None]:
         raise unreadable(error, path) from error
 
 
-def _grey(slice_: "Dataset", windows: tuple[Window, ...]) -> np.ndarray:
+def _grey(slice_: "Dataset", windows: Windows) -> np.ndarray:
     if slice_.get("PhotometricInterpretation") == PALETTE:
         raise Unreadable("holds places in a palette of colours, not one grey slice")
-    own = None in windows and not dicom_display.is_linear(_group_of(slice_))
-    if own or _is_shifted(slice_) or slice_.get("ModalityLUTSequence"):
+    follows_display = None in windows and not dicom_display.is_linear(_group_of(slice_))
+    if follows_display or _is_shifted(slice_) or slice_.get("ModalityLUTSequence"):
         return _displayed(slice_, windows)
-    stored, scale = _plain(slice_), scale_of(slice_)
-    stored = _pixels(slice_) if stored is None else stored
+    stored = _plain(slice_)
+    scale = scale_of(slice_)
+    if stored is None:
+        stored = _pixels(slice_)
     stored = stored.astype(stored.dtype.newbyteorder("="), copy=False)
-    known = tuple(window or own_window(slice_) for window in windows)
+    bounds = [window or own_window(slice_) for window in windows]
+    is_inverted = _is_inverted(slice_)
     if stored.dtype.kind == "f" or stored.itemsize > 2:
-        return _windowed(scale.hounsfield(stored), known, _is_inverted(slice_))
-    bits = np.dtype(f"u{stored.itemsize}")
-    channels = [_table(stored.dtype.str, scale, window, _is_inverted(slice_)) for window in known]
-    greys = [np.take(table, stored.view(bits), mode="clip") for table in channels]
+        values = scale.hounsfield(stored)
+        greys = [_windowed(values, window, is_inverted) for window in bounds]
+    else:
+        positions = stored.view(f"u{stored.itemsize}")
+        kind = stored.dtype.str
+        tables = [_table(kind, scale, window, is_inverted) for window in bounds]
+        greys = [np.take(table, positions, mode="clip") for table in tables]
     return greys[0][..., None] if len(greys) == 1 else np.stack(greys, -1)
 
 
 @lru_cache(maxsize=64)
-def _table(kind: str, scale: Scale, window: tuple[float, float], inverted: bool) -> np.ndarray:
-    """uint8 [2^bits]: the grey of every value that can be stored, which takes a tenth of computing each pixel's."""
+def _table(kind: str, scale: Scale, window: tuple[float, float], is_inverted: bool) -> np.ndarray:
+    """uint8 [2^bits]: the grey of every value that can be stored.
+
+    It takes a tenth of computing each pixel's.
+    """
     dtype = np.dtype(kind)
     width = 8 * dtype.itemsize
     values = np.arange(1 << width, dtype=f"u{dtype.itemsize}").view(dtype)
-    unused = (
-        width - scale.bits if 0 < scale.bits < width else 0
-    )  # high bits, in which anything may stand
-    values = (values << unused) >> unused
-    return _windowed(scale.hounsfield(values), (window,), inverted)[..., 0]
+    if 0 < scale.bits < width:
+        unused = width - scale.bits  # high bits, in which anything may stand
+        values = (values << unused) >> unused
+    return _windowed(scale.hounsfield(values), window, is_inverted)
 
 
-def _windowed(
-    hounsfield: np.ndarray, windows: tuple[tuple[float, float], ...], inverted: bool
-) -> np.ndarray:
-    grey = np.stack([dicom_display.linear(hounsfield, *window) for window in windows], -1)
-    return 255 - grey if inverted else grey
+def _windowed(hounsfield: np.ndarray, window: tuple[float, float], is_inverted: bool) -> np.ndarray:
+    grey = dicom_display.linear(hounsfield, *window)
+    return 255 - grey if is_inverted else grey
 
 
-def read_picture(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarray:
+def read_picture(path: Path, windows: Windows = (None,)) -> np.ndarray:
     """Like read_slice of any kind of image, [H, W, 3] of a coloured one. Raises Unreadable.
 
-    Other kinds have no Hounsfield units: window None takes the file's own, or the range of its values.
+    Other kinds have no Hounsfield units: window None takes the file's own, or the range of its
+    values.
     """
-    with _told(path):
+    with _readable(path):
         slice_ = _read(path)
         if _has_colours(slice_):
             return _colours(slice_)
-        return (_grey if slice_.get("Modality") == "CT" else _displayed)(slice_, windows)
+        if slice_.get("Modality") == "CT":
+            return _grey(slice_, windows)
+        return _displayed(slice_, windows)
 
 
 def header(path: Path) -> tuple[str, bool, int, int]:
-    """A slice's modality ("" where unknown), colours or none, pixels of its shorter side, and bits stored for each
-    colour, 0 where unknown. Raises Unreadable."""
-    with _told(path):
-        wanted = [
-            "SamplesPerPixel",
-            "PhotometricInterpretation",
-            "Modality",
-            "Rows",
-            "Columns",
-            "BitsStored",
-        ]
-        slice_ = _read(path, stop_before_pixels=True, specific_tags=wanted)
+    """A slice's modality, colours or none, pixels of its shorter side, and bits for each colour.
+
+    "" and 0 are unknown. Raises Unreadable.
+    """
+    with _readable(path):
+        slice_ = _read(path, stop_before_pixels=True, specific_tags=HEADER)
         modality = str(slice_.get("Modality") or "")
-        known = (
-            modality if modality.isalnum() and modality.isascii() and len(modality) <= 16 else ""
-        )
-        side = min(int(slice_.get("Rows") or 0), int(slice_.get("Columns") or 0))
-        return known, _has_colours(slice_), side, int(slice_.get("BitsStored") or 0)
+        is_word = modality.isalnum() and modality.isascii()
+        if not is_word or len(modality) > LONGEST_MODALITY:
+            modality = ""
+        height = int(slice_.get("Rows") or 0)
+        width = int(slice_.get("Columns") or 0)
+        bits = int(slice_.get("BitsStored") or 0)
+        return modality, _has_colours(slice_), min(height, width), bits
 
 
 def _has_colours(slice_: "Dataset") -> bool:
-    return (
-        slice_.get("SamplesPerPixel", 1) > 1 or slice_.get("PhotometricInterpretation") == PALETTE
-    )
+    samples = slice_.get("SamplesPerPixel", 1)
+    return samples > 1 or slice_.get("PhotometricInterpretation") == PALETTE
 
 
 def _colours(slice_: "Dataset") -> np.ndarray:
@@ -213,38 +225,48 @@ def _colours(slice_: "Dataset") -> np.ndarray:
         from pydicom.pixels import apply_color_lut
 
         colours = apply_color_lut(_pixels(slice_), slice_)[..., :3]
-        return colours if colours.itemsize == 1 else (colours >> 8).astype(np.uint8)
-    if kind not in COLOURS or slice_.BitsAllocated != 8:
-        raise Unreadable(f"holds {slice_.BitsAllocated}-bit colours as {kind}, not 8-bit RGB")
+        if colours.itemsize == 1:
+            return colours
+        return (colours >> 8).astype(np.uint8)
+    bits = slice_.BitsAllocated
+    if kind not in COLOURS or bits != 8:
+        raise Unreadable(f"holds {bits}-bit colours as {kind}, not 8-bit RGB")
     colours = _frame(slice_)
     if colours.ndim != 3:
         raise Unreadable(f"holds an array of shape {colours.shape}, not one image")
     return colours
 
 
-def _displayed(slice_: "Dataset", windows: tuple[Window, ...]) -> np.ndarray:
+def _displayed(slice_: "Dataset", windows: Windows) -> np.ndarray:
     """uint8 [H, W, one channel per window] by all that a file may say of its display."""
-    stored, scale, is_ct = _aligned(slice_), scale_of(slice_), slice_.get("Modality") == "CT"
-    if tables := slice_.get("ModalityLUTSequence"):
+    stored = _aligned(slice_)
+    scale = scale_of(slice_)
+    is_ct = slice_.get("Modality") == "CT"
+    tables = slice_.get("ModalityLUTSequence")
+    if tables:
         values = dicom_display.looked_up(stored, tables[0])[0].astype(np.float32)
     elif is_ct:
         values = scale.hounsfield(stored)
     else:
-        values = stored.astype(np.float32) * np.float32(scale.slope) + np.float32(scale.intercept)
+        values = scale.scaled(stored)
     padding = None if is_ct else dicom_display.padding(stored, slice_)
-    own = dicom_display.own(values, _group_of(slice_), padding, WINDOWS["brain"] if is_ct else None)
-    greys = [own if window is None else dicom_display.linear(values, *window) for window in windows]
-    grey = np.stack([255 - grey if _is_inverted(slice_) else grey for grey in greys], -1)
+    otherwise = WINDOWS["brain"] if is_ct else None
+    display = dicom_display.own(values, _group_of(slice_), padding, otherwise)
+    greys = []
+    for window in windows:
+        grey = display if window is None else dicom_display.linear(values, *window)
+        greys.append(255 - grey if _is_inverted(slice_) else grey)
+    channels = np.stack(greys, -1)
     if padding is not None:
-        grey[padding] = 0
-    return grey
+        channels[padding] = 0
+    return channels
 
 
 def _is_inverted(slice_: "Dataset") -> bool:
     return slice_.get("PhotometricInterpretation") == "MONOCHROME1"
 
 
-def _read(path: Path, **options) -> "Dataset":
+def _read(path: Path, **options: Any) -> "Dataset":
     import pydicom
 
     with warnings.catch_warnings():
@@ -256,10 +278,10 @@ def _read(path: Path, **options) -> "Dataset":
             raise Unreadable("is no DICOM file: it does not begin as one") from None
         if not options and not any(name in file for name in PIXELS):
             raise Unreadable("holds no pixel data")
-        if (frame := _bytes(file, frames=1)) > dicom_header.MOST:
-            raise Unreadable(
-                f"claims an image of {file.get('Rows')} x {file.get('Columns')} pixels, {frame:,} bytes"
-            )
+        size = _bytes(file, frames=1)
+        if size > dicom_header.MOST:
+            sides = f"{file.get('Rows')} x {file.get('Columns')}"
+            raise Unreadable(f"claims an image of {sides} pixels, {size:,} bytes")
         return file
 
 
@@ -268,32 +290,33 @@ def _pixels(slice_: "Dataset") -> np.ndarray:
     stored = _frame(slice_)
     if stored.ndim != 2:
         raise Unreadable(f"holds an array of shape {stored.shape}, not one grey slice")
-    if stored.dtype.kind == "f" and not (abs(stored) < dicom_display.LARGEST**2).all():
+    if stored.dtype.kind == "f" and not (abs(stored) < LARGEST**2).all():
         raise Unreadable("holds values that are not finite, or beyond all measured ones")
     return stored
 
 
 def _plain(slice_: "Dataset") -> np.ndarray | None:
-    """The 16-bit words [H, W] of a grey, uncompressed frame as they lie in the file, None of any other kind.
+    """The 16-bit words [H, W] of a grey, uncompressed frame as they lie in the file.
 
-    It saves pydicom's own way, which takes longer than all else that is done to a slice; the unused bits of a word
-    are still in it.
+    None of any other kind. It saves pydicom's own way, which takes longer than all else that is
+    done to a slice; the unused bits of a word are still in it.
     """
     from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
-    little = slice_.file_meta.get("TransferSyntaxUID") in (
-        ExplicitVRLittleEndian,
-        ImplicitVRLittleEndian,
-    )
-    data, shape = slice_.get("PixelData"), (slice_.get("Rows"), slice_.get("Columns"))
-    grey = (slice_.get("SamplesPerPixel"), slice_.get("BitsAllocated")) == (1, 16)
-    if not (little and grey and _middle(slice_) is None and all(shape) and isinstance(data, bytes)):
+    little_endian = ExplicitVRLittleEndian, ImplicitVRLittleEndian
+    if slice_.file_meta.get("TransferSyntaxUID") not in little_endian:
         return None
-    if len(data) != 2 * shape[0] * shape[1]:
+    if slice_.get("SamplesPerPixel") != 1 or slice_.get("BitsAllocated") != 16:
         return None
-    return np.frombuffer(data, "<i2" if slice_.get("PixelRepresentation") == 1 else "<u2").reshape(
-        shape
-    )
+    height = slice_.get("Rows")
+    width = slice_.get("Columns")
+    if _middle(slice_) is not None or not height or not width:
+        return None
+    data = slice_.get("PixelData")
+    if not isinstance(data, bytes) or len(data) != 2 * height * width:
+        return None
+    kind = "<i2" if slice_.get("PixelRepresentation") == 1 else "<u2"
+    return np.frombuffer(data, kind).reshape(height, width)
 
 
 def _frame(slice_: "Dataset") -> np.ndarray:
@@ -301,93 +324,107 @@ def _frame(slice_: "Dataset") -> np.ndarray:
 
     syntax = slice_.file_meta.TransferSyntaxUID
     if syntax.is_encapsulated and not get_decoder(syntax).is_available:
-        hint = 'pip install "fedcli[dicom]", or: pip install python-gdcm'
         name = Path(slice_.filename).name
-        raise FedcliError(
-            f"{name} is compressed as {syntax.name}, for which no decoder is installed", hint
-        )
+        sentence = f"{name} is compressed as {syntax.name}, for which no decoder is installed"
+        raise FedcliError(sentence, 'pip install "fedcli[dicom]", or: pip install python-gdcm')
+    middle = _middle(slice_)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return (
-                pixel_array(slice_, index=_middle(slice_))
-                if _middle(slice_)
-                else slice_.pixel_array
-            )
+            if middle:
+                return pixel_array(slice_, index=middle)
+            return slice_.pixel_array
     except Exception as error:  # pydicom: as above
-        if not syntax.is_encapsulated and (there := len(slice_.get("PixelData", b""))) < (
-            wanted := _bytes(slice_)
-        ):
-            raise Unreadable(f"pixel data cut short ({there} of {wanted} bytes)") from error
+        if syntax.is_encapsulated:
+            raise
+        size = len(slice_.get("PixelData", b""))
+        expected = _bytes(slice_)
+        if size < expected:
+            raise Unreadable(f"pixel data cut short ({size} of {expected} bytes)") from error
         raise
 
 
 def _bytes(slice_: "Dataset", frames: int | None = None) -> int:
-    """Bytes that the pixels of all frames take in a file without compression; 0 where its header does not say."""
-    sides = [
-        slice_.get(name) or 0 for name in ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated")
-    ]
+    """Bytes that the pixels of all frames take in a file without compression.
+
+    0 where its header does not say.
+    """
     if slice_.get("PhotometricInterpretation") == "YBR_FULL_422":  # two pixels share their colours
         return 0
-    return math.prod(sides) * (frames or int(slice_.get("NumberOfFrames") or 1)) // 8
+    bits = frames or _frame_count(slice_)
+    for name in ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated"):
+        bits *= slice_.get(name) or 0
+    return bits // 8
+
+
+def _frame_count(slice_: "Dataset") -> int:
+    return int(slice_.get("NumberOfFrames") or 1)
 
 
 def _middle(slice_: "Dataset") -> int | None:
     """Number of the middle frame from 0, None of a file that has but one."""
-    frames = int(slice_.get("NumberOfFrames") or 1)
+    frames = _frame_count(slice_)
     return frames // 2 if frames > 1 else None
 
 
 def _aligned(slice_: "Dataset") -> np.ndarray:
-    """The stored values [H, W], from the lowest bit up even where the file keeps them in higher bits."""
+    """The stored values [H, W], from the lowest bit up even where the file keeps higher bits."""
     if not _is_shifted(slice_):
         return _pixels(slice_)
-    words, high, bits = _plain(slice_), int(slice_.HighBit), int(slice_.BitsStored)
+    words = _plain(slice_)
+    high = int(slice_.HighBit)
+    bits = int(slice_.BitsStored)
     if words is None or not 0 < bits <= high + 1 <= 16:
-        raise Unreadable(
-            f"keeps {bits} bits from bit {high} down, in a kind of file where these are not read"
-        )
+        sentence = f"keeps {bits} bits from bit {high} down"
+        raise Unreadable(f"{sentence}, in a kind of file where these are not read")
     return (words << (15 - high)) >> (16 - bits)
 
 
 def _is_shifted(slice_: "Dataset") -> bool:
     """Tell whether values lie in other bits than the lowest; those of compressed files never do."""
-    high, bits = slice_.get("HighBit"), slice_.get("BitsStored")
-    return (
-        None not in (high, bits)
-        and high + 1 != bits
-        and not slice_.file_meta.TransferSyntaxUID.is_encapsulated
-    )
+    high = slice_.get("HighBit")
+    bits = slice_.get("BitsStored")
+    if high is None or bits is None or high + 1 == bits:
+        return False
+    return not slice_.file_meta.TransferSyntaxUID.is_encapsulated
 
 
 def scale_of(slice_: "Dataset") -> Scale:
     group = _group_of(slice_)
-    slope, intercept = _first(group("RescaleSlope"), 1.0), _first(group("RescaleIntercept"), 0.0)
-    if not (0 < abs(slope) < dicom_display.LARGEST and abs(intercept) < dicom_display.LARGEST):
-        raise Unreadable(
-            f"its values cannot be scaled by RescaleSlope {slope:g} and RescaleIntercept {intercept:g}"
-        )
+    slope = number(group("RescaleSlope"), 1.0)
+    intercept = number(group("RescaleIntercept"), 0.0)
+    if not (0 < abs(slope) < LARGEST and abs(intercept) < LARGEST):
+        fields = f"RescaleSlope {slope:g} and RescaleIntercept {intercept:g}"
+        raise Unreadable(f"its values cannot be scaled by {fields}")
     signed = slice_.get("PixelRepresentation", 0) == 1
     return Scale(slope, intercept, int(slice_.get("BitsStored", 0)), signed)
 
 
 def own_window(slice_: "Dataset") -> tuple[float, float]:
-    """(centre, width): the first that the file gives, the brain's where it gives none or one without width."""
+    """(centre, width): the first that the file gives.
+
+    The brain's where it gives none or one without width.
+    """
     return dicom_display.window(_group_of(slice_)) or WINDOWS["brain"]
 
 
 def _group_of(slice_: "Dataset") -> dicom_display.Field:
-    """A reader of a field that enhanced files keep in a sequence, for each frame (of which the middle one counts) or
-    for all."""
-    frames, shared = (
-        slice_.get("PerFrameFunctionalGroupsSequence"),
-        slice_.get("SharedFunctionalGroupsSequence"),
-    )
+    """A reader of a field that enhanced files keep in a sequence.
+
+    There is one for each frame (of which the middle one counts) or one for all.
+    """
     middle = _middle(slice_) or 0
-    groups = [*(frames or [])[middle : middle + 1], *(shared or [])]
-    items = [item for group in groups for name in GROUPS for item in group.get(name) or []]
+    frames = slice_.get("PerFrameFunctionalGroupsSequence") or []
+    shared = slice_.get("SharedFunctionalGroupsSequence") or []
+    items = []
+    for group in [*frames[middle : middle + 1], *shared]:
+        for name in GROUPS:
+            items += group.get(name) or []
 
     def field(name: str) -> Any:
-        return next((item.get(name) for item in items if name in item), slice_.get(name))
+        for item in items:
+            if name in item:
+                return item.get(name)
+        return slice_.get(name)
 
     return field

@@ -1,11 +1,13 @@
-"""Volumes in NIfTI files (.nii, .nii.gz): slices along an axis of the body, as the channels of one image.
+"""Volumes in NIfTI files (.nii, .nii.gz): slices along an axis of the body, as channels of one image.
 
-Slices are shown as radiologists do, whatever order the file keeps: axial ones with the patient's right at the left and
-the front above, coronal ones from the front, sagittal ones with the front at the left; the head is above in both.
-nibabel reads them slice by slice, so a process holds no more than those that are taken.
+Slices are shown as radiologists do, whatever order the file keeps: axial ones with the patient's
+right at the left and the front above, coronal ones from the front, sagittal ones with the front at
+the left; the head is above in both. nibabel reads them slice by slice, so a process holds no more
+than those that are taken.
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,12 @@ from ..source import Choices, Unreadable, check_regular, checked_channels, middl
 from .dicom import Window
 
 SUFFIXES = ".nii", ".nii.gz"
-AXES = {
-    "sagittal": 0,
-    "coronal": 1,
-    "axial": 2,
-}  # axis of the body that slices follow: right, front, up
+AXES = {"sagittal": 0, "coronal": 1, "axial": 2}  # axis of the body: to the right, front, up
 LARGEST = 2**31  # bytes of a volume, of which nibabel reads all where slices lie across the file
 MOST = 2**28  # voxels of the slices taken
-LOW, HIGH = 0.5, 99.5  # percentiles of the slices that are black and white where no window is given
+LOW = 0.5  # percentile of the slices that is black where no window is given
+HIGH = 99.5  # likewise white
+MOST_SLICES = 512
 
 
 def is_nifti(file: str) -> bool:
@@ -33,12 +33,13 @@ def is_nifti(file: str) -> bool:
 def slices(choices: Choices) -> int:
     """The number of slices that become channels. Raises UsageError."""
     text = choices.own["slices"] or "1"
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 512):
-        raise UsageError(
-            f"slices is {text!r}", "give how many of a volume become channels, from 1 to 512"
-        )
-    if (axis := choices.own["axis"]) not in AXES:
-        raise UsageError(f"axis is {axis!r}", nearest(axis, [*AXES]))
+    axis = choices.own["axis"]
+    is_number = text.isascii() and text.isdigit()
+    if not is_number or not 1 <= int(text) <= MOST_SLICES:
+        hint = f"give how many of a volume become channels, from 1 to {MOST_SLICES}"
+        raise UsageError(f"slices is {text!r}", hint)
+    if axis not in AXES:
+        raise UsageError(f"axis is {axis!r}", nearest(axis, AXES))
     return checked_channels(int(text), choices)
 
 
@@ -47,49 +48,41 @@ def library() -> Any:
     try:
         import nibabel
     except ImportError:
-        raise FedcliError(
-            "NIfTI files need the package nibabel", "pip install 'fedcli[nifti]'"
-        ) from None
+        hint = "pip install 'fedcli[nifti]'"
+        raise FedcliError("NIfTI files need the package nibabel", hint) from None
     return nibabel
 
 
 def read_slices(path: Path, choices: Choices, window: Window) -> np.ndarray:
-    """uint8 [H, W, K]: K slices, the middles of as many parts of equal depth. Raises Unreadable, FedcliError."""
-    nibabel, count, body = library(), slices(choices), AXES[choices.own["axis"]]
+    """uint8 [H, W, K]: K slices, the middles of as many parts of equal depth.
+
+    Raises Unreadable, FedcliError.
+    """
+    nibabel = library()
+    count = slices(choices)
+    axis_name = choices.own["axis"]
     check_regular(path)
     try:
         volume = nibabel.load(path)
-        shape = volume.shape
-        while len(shape) > 3 and shape[-1] == 1:
-            shape = shape[:-1]
-        if len(shape) != 3 or min(shape) < 1:
-            raise Unreadable(
-                f"holds numbers of shape {' x '.join(map(str, volume.shape))}, not one volume"
-            )
-        size = math.prod(shape) * volume.get_data_dtype().itemsize
-        if size > LARGEST:
-            raise Unreadable(f"holds {size:,} bytes, more than {LARGEST:,}")
-        orientation = nibabel.io_orientation(
-            volume.affine
-        )  # voxel axis -> axis of the body, and 1 or -1
+        shape = _shape(volume)
+        # voxel axis -> axis of the body, and 1 or -1
+        orientation = nibabel.io_orientation(volume.affine)
         if not np.isfinite(orientation).all():
             raise Unreadable("does not say how its axes lie in the body")
-        axis = int(np.flatnonzero(orientation[:, 0] == body)[0])
-        if count > shape[axis]:
-            raise Unreadable(f"has {shape[axis]} {choices.own['axis']} slices, fewer than {count}")
-        voxels = math.prod(shape) // shape[axis] * count
+        axis = int(np.flatnonzero(orientation[:, 0] == AXES[axis_name])[0])
+        depth = shape[axis]
+        if count > depth:
+            raise Unreadable(f"has {depth} {axis_name} slices, fewer than {count}")
+        voxels = math.prod(shape) // depth * count
         if voxels > MOST:
             raise Unreadable(f"its {count} slices hold {voxels:,} voxels, more than {MOST:,}")
-        taken = middles(shape[axis], count)
+        positions = middles(depth, count)
         if orientation[axis, 1] < 0:
-            taken = shape[axis] - 1 - taken
-        at: list[Any] = [slice(None)] * 3 + [0] * (len(volume.shape) - 3)
+            positions = depth - 1 - positions
         planes = []
-        for place in taken.tolist():
-            at[axis] = place
-            planes.append(
-                _shown(np.asarray(volume.dataobj[tuple(at)], np.float32), orientation, axis)
-            )
+        for position in positions.tolist():
+            plane = _plane(volume, axis, position)
+            planes.append(_turned(plane, np.delete(orientation, axis, axis=0)))
     except (Unreadable, FedcliError, MemoryError):
         raise
     except Exception as error:  # a damaged file: a dozen unrelated types of nibabel, zlib and numpy
@@ -97,18 +90,42 @@ def read_slices(path: Path, choices: Choices, window: Window) -> np.ndarray:
     return _grey(np.stack(planes, -1), window)
 
 
-def _shown(plane: np.ndarray, orientation: np.ndarray, axis: int) -> np.ndarray:
-    """A slice [two voxel axes] as people look at it [H, W]."""
-    first, second = (row for place, row in enumerate(orientation) if place != axis)
-    if first[1] < 0:
+def _shape(volume: Any) -> Sequence[int]:
+    """The three sides of a volume. Raises Unreadable for anything else, and for one too large."""
+    shape = volume.shape
+    while len(shape) > 3 and shape[-1] == 1:
+        shape = shape[:-1]
+    if len(shape) != 3 or min(shape) < 1:
+        sides = " x ".join(map(str, volume.shape))
+        raise Unreadable(f"holds numbers of shape {sides}, not one volume")
+    size = math.prod(shape) * volume.get_data_dtype().itemsize
+    if size > LARGEST:
+        raise Unreadable(f"holds {size:,} bytes, more than {LARGEST:,}")
+    return shape
+
+
+def _plane(volume: Any, axis: int, position: int) -> np.ndarray:
+    """A slice [two voxel axes]."""
+    further_axes = len(volume.shape) - 3
+    index: list[Any] = [slice(None)] * 3 + [0] * further_axes
+    index[axis] = position
+    return np.asarray(volume.dataobj[tuple(index)], np.float32)
+
+
+def _turned(plane: np.ndarray, orientation: np.ndarray) -> np.ndarray:
+    """A slice [two voxel axes] as people look at it [H, W].
+
+    orientation: of the two axes.
+    """
+    (body_0, sign_0), (body_1, sign_1) = orientation
+    if sign_0 < 0:
         plane = plane[::-1]
-    if second[1] < 0:
+    if sign_1 < 0:
         plane = plane[:, ::-1]
-    if first[0] > second[0]:
+    if body_0 > body_1:
         plane = plane.T
-    return plane[
-        ::-1, ::-1
-    ].T  # the body's axes lead right, front and up; columns and rows begin at the other end
+    # the body's axes lead right, front and up; columns and rows begin at the other end
+    return plane[::-1, ::-1].T
 
 
 def _grey(values: np.ndarray, window: Window) -> np.ndarray:
@@ -118,7 +135,10 @@ def _grey(values: np.ndarray, window: Window) -> np.ndarray:
     if window is None:
         low, high = np.percentile(values, (LOW, HIGH))
     else:
-        low, high = window[0] - window[1] / 2, window[0] + window[1] / 2
+        centre, width = window
+        low = centre - width / 2
+        high = centre + width / 2
     if not high > low:
         raise Unreadable("holds the same value everywhere")
-    return np.rint((values.clip(low, high) - low) * (255 / (high - low))).astype(np.uint8)
+    grey = (values.clip(low, high) - low) * (255 / (high - low))
+    return np.rint(grey).astype(np.uint8)

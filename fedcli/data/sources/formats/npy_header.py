@@ -23,4 +23,5 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     count = int.from_bytes(length, "little")
     if count > LONGEST:
         raise ValueError(f"its header claims {count:,} bytes")
-    return npy.read_array_header_2_0(io.BytesIO(length + stream.read(count)))
+    header = length + stream.read(count)
+    return npy.read_array_header_2_0(io.BytesIO(header))

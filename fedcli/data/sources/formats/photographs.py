@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -17,32 +17,34 @@ from ....errors import FedcliError
 from ...pool import Row
 from ..source import Choices, Unreadable, check_regular, unreadable
 
-WHITE, DARK = 65535, 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below the second
+WHITE = 65535  # of 16 bits
+DARK = 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below
 ORIENTATION = 0x0112  # of EXIF
 BLOCKS = 4  # of memory that Pillow keeps
-PROFILE = (
-    2**26
-)  # bytes of a PNG's colour profile or text, unpacked; Pillow's own bound, 1 MiB, refuses profiles of printers
-_least: ContextVar[int] = ContextVar(
-    "least", default=0
-)  # pixels of a side that JPEG files may be decoded to; 0: all
+# bytes of a PNG's colour profile or text, unpacked; Pillow's own bound, 1 MiB, refuses profiles of
+# printers
+PROFILE = 2**26
+# pixels of a side that JPEG files may be decoded to; 0: all
+_least: ContextVar[int] = ContextVar("least", default=0)
 PHOTOGRAPHS = ".jpg", ".jpeg", ".png"
 GREY = "1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F"  # Pillow's modes without colours
+BITS = {"1": 1, "I": 32, "F": 32}  # of Pillow's modes with others than 8
+EYE = np.array([0.299, 0.587, 0.114])  # weights of colours as the eye sees them (BT.601)
 
 
 @cache
 def import_cv2() -> ModuleType:
-    """The cv2 module, confined to one thread. Raises FedcliError with the fix for a machine it cannot be loaded on.
+    """The cv2 module, confined to one thread.
 
+    Raises FedcliError with the fix for a machine it cannot be loaded on.
     imagecorruptions brings opencv-python and albumentations its headless build; both own the folder
     cv2, and the one installed last may want libGL, which bare containers lack.
     """
     try:
         import cv2
 
-        cv2.setNumThreads(
-            1
-        )  # one process per core already; an OpenCV whose other package was removed lacks it
+        # one process per core already; an OpenCV whose other package was removed lacks it
+        cv2.setNumThreads(1)
     except (ImportError, AttributeError) as error:
         raise FedcliError(
             f"OpenCV cannot be loaded: {error}",
@@ -53,7 +55,10 @@ def import_cv2() -> ModuleType:
 
 
 def import_albumentations() -> ModuleType:
-    """The albumentations module, with the OpenCV that it needs; it does not ask the network for a newer version."""
+    """The albumentations module, with the OpenCV that it needs.
+
+    It does not ask the network for a newer version.
+    """
     import_cv2()
     os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"
     import albumentations
@@ -61,23 +66,19 @@ def import_albumentations() -> ModuleType:
     return albumentations
 
 
-def within(raw: Path, name: str, by: Path | str = "", *, links: bool = False) -> Path:
-    """raw/name for a name that a table gives. Raises FedcliError for one that leads out of raw, also through a link.
+def within(raw: Path, name: str, source: Path | str = "", *, links: bool = False) -> Path:
+    """raw/name for a name that a table gives.
 
-    by: the table or flag that names it, if any. links: whoever reads it sees to where links lead.
+    Raises FedcliError for one that leads out of raw, also through a link.
+    source: the table or flag that names it, if any. links: whoever reads it sees to where links
+    lead.
     """
     path = Path(name)
-    if (
-        "\0" in name
-        or path.is_absolute()
-        or ".." in path.parts
-        or not links
-        and leads_out(raw, path)
-    ):
-        named = f"{by}: {name!r}" if by else repr(name)
-        raise FedcliError(
-            f"{named} leads out of {raw}", "name files relative to it, without '..' and links"
-        )
+    is_inside = "\0" not in name and not path.is_absolute() and ".." not in path.parts
+    if not is_inside or (not links and leads_out(raw, path)):
+        quoted = f"{source}: {name!r}" if source else repr(name)
+        hint = "name files relative to it, without '..' and links"
+        raise FedcliError(f"{quoted} leads out of {raw}", hint)
     return raw / path
 
 
@@ -92,8 +93,8 @@ def leads_out(raw: Path, path: Path | str) -> bool:
 def scaled_decoding(choices: Choices) -> Iterator[None]:
     """Within it, where that is chosen, JPEG files are decoded at 1/2, 1/4 or 1/8 of their sides.
 
-    No side is then below twice the pool's size, so that areas are still averaged: of HAM10000's photographs, no grey
-    level moved by more than 9 of 255, and by 0.3 in the mean.
+    No side is then below twice the pool's size, so that areas are still averaged: of HAM10000's
+    photographs, no grey level moved by more than 9 of 255, and by 0.3 in the mean.
     """
     token = _least.set(2 * choices.size if choices.scaled_decoding else 0)
     try:
@@ -113,29 +114,38 @@ def photograph(raw: Path, row: Row, choices: Choices) -> np.ndarray:
 
 
 def radiograph(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    """uint8 [H, W, 1] of the same. Raises Unreadable."""
+    """uint8 [H, W, 1] of a row that is a file of its own. Raises Unreadable."""
     return match_channels(read_grey_or_rgb(raw / row.source, 255.0), 1)
 
 
 def photographs_in(folder: Path) -> list[Path]:
-    """Those that lie in the folders of a folder, sorted; a name that begins with a dot is a system's own file."""
-    return sorted(path for path in folder.glob("[!.]*/[!.]*") if path.suffix.lower() in PHOTOGRAPHS)
+    """The photographs in the folders of a folder, sorted.
+
+    A name that begins with a dot is a system's own file.
+    """
+    files = sorted(folder.glob("[!.]*/[!.]*"))
+    return [path for path in files if path.suffix.lower() in PHOTOGRAPHS]
 
 
 def _rgb(image: Any) -> np.ndarray:
     """uint8 [H, W, 3] of an opened picture."""
     if image.mode != "RGB":
         return np.asarray(image.convert("RGB"))  # which would copy one that is RGB
-    pixels = _jpeg(image) if image.format == "JPEG" and not _least.get() else None
-    return np.asarray(image) if pixels is None else pixels
+    if image.format == "JPEG" and not _least.get():
+        pixels = _jpeg(image)
+        if pixels is not None:
+            return pixels
+    return np.asarray(image)
 
 
 def _jpeg(image: Any) -> np.ndarray | None:
-    """uint8 [H, W, 3] of a JPEG file in colours, by simplejpeg; None where anything is odd, which is left to Pillow.
+    """uint8 [H, W, 3] of a JPEG file in colours, by simplejpeg.
 
-    Both use libjpeg-turbo and give the same bits; Pillow takes 1.5 times as long, as it copies more.
+    None where anything is odd, which is left to Pillow. Both use libjpeg-turbo and give the same
+    bits; Pillow takes 1.5 times as long, as it copies more.
     """
-    if (simplejpeg := _simplejpeg()) is None:
+    simplejpeg = _simplejpeg()
+    if simplejpeg is None:
         return None
     image.fp.seek(0)
     try:
@@ -156,34 +166,34 @@ def _simplejpeg() -> Any:
 
 
 def header(file: Path | bytes) -> tuple[bool, int, int]:
-    """Tell whether a file's header says that it has colours; the pixels of its shorter side, and its bits for each
-    colour. Raises Unreadable."""
+    """Tell whether a file's header says that it has colours; also its shorter side and its bits.
 
-    def told(image: Any) -> tuple[bool, int, int]:
-        bits = (
-            16
-            if ";16" in f"{image.mode}{image.tile}"
-            else {"1": 1, "I": 32, "F": 32}.get(image.mode, 8)
-        )
-        return image.mode not in GREY, min(image.size), bits
+    The side is in pixels, the bits are of each colour. Raises Unreadable.
+    """
+    return _opened(file, _facts)
 
-    return _opened(file, told)
+
+def _facts(image: Any) -> tuple[bool, int, int]:
+    bits = BITS.get(image.mode, 8)
+    if ";16" in f"{image.mode}{image.tile}":
+        bits = 16
+    return image.mode not in GREY, min(image.size), bits
 
 
 def read_grey_or_rgb(file: Path | bytes, white: float | None) -> np.ndarray:
     """uint8 [H, W, 1] of a grey file, or of the bytes of one, else [H, W, 3]. Raises Unreadable.
 
-    white: what is 255 beyond eight bits; None for 1 in fractions up to 1 and 65535 in all else. Without it a file that
-    stays below a sixteenth of that is unreadable.
+    white: what is 255 beyond eight bits; None for 1 in fractions up to 1 and 65535 in all else.
+    Without it a file that stays below a sixteenth of that is unreadable.
     """
     return _opened(file, lambda image: _pixels(image, white))
 
 
 def _upright(image: Any) -> Any:
     """The picture as every viewer shows it: turned or mirrored where its EXIF data say so."""
-    if (
-        image.format == "TIFF" or image.getexif().get(ORIENTATION, 1) == 1
-    ):  # Pillow turns a TIFF itself
+    if image.format == "TIFF":  # which Pillow turns itself
+        return image
+    if image.getexif().get(ORIENTATION, 1) == 1:
         return image
     from PIL import ImageOps
 
@@ -202,13 +212,12 @@ def _pixels(image: Any, white: float | None) -> np.ndarray:
     values = np.asarray(image, np.float32)
     if not np.isfinite(values).all():
         raise Unreadable("holds values that are not finite")
-    if values.min() < 0:
-        raise Unreadable(
-            f"holds values below 0, down to {values.min():g}, and black is 0: store it from 0 up"
-        )
-    grey = values * np.float32(
-        255 / (white or _white(image.mode, values))
-    )  # Pillow's own way cuts off at 255
+    darkest = values.min()
+    if darkest < 0:
+        sentence = f"holds values below 0, down to {darkest:g}"
+        raise Unreadable(f"{sentence}, and black is 0: store it from 0 up")
+    factor = 255 / (white or _white(image.mode, values))
+    grey = values * np.float32(factor)  # Pillow's own way cuts off at 255
     return np.rint(grey.clip(0, 255)).astype(np.uint8)[..., None]
 
 
@@ -221,7 +230,10 @@ def _colours(image: Any, deep: bool) -> np.ndarray:
 
 
 def _white(mode: str, values: np.ndarray) -> float:
-    """The value that is white where nobody says so. Raises Unreadable where that would leave the image nearly black."""
+    """The value that is white where nobody says so.
+
+    Raises Unreadable where that would leave the image nearly black.
+    """
     brightest = float(values.max())
     if mode == "F" and brightest <= 1:
         if 0 < brightest < DARK / WHITE:
@@ -229,9 +241,9 @@ def _white(mode: str, values: np.ndarray) -> float:
             raise Unreadable(f"its brightest value is {brightest:.3g} of 1: {hint}")
         return 1.0
     if brightest > WHITE:
-        raise Unreadable(
-            f"its brightest value is {brightest:g}, above the {WHITE} of 16 bits: store it in 16 bits"
-        )
+        limit = f"the {WHITE} of 16 bits"
+        sentence = f"its brightest value is {brightest:g}, above {limit}"
+        raise Unreadable(f"{sentence}: store it in 16 bits")
     if 0 < brightest < DARK:
         hint = "give --set white=N, such as 4095 of 12 bits"
         raise Unreadable(f"its brightest value is {brightest:g} of {WHITE}: {hint}")
@@ -239,7 +251,7 @@ def _white(mode: str, values: np.ndarray) -> float:
 
 
 def is_dicom(file: Path | bytes) -> bool:
-    """By the letters behind the preamble of 128 bytes. Raises Unreadable."""
+    """Tell it by the letters behind the preamble of 128 bytes. Raises Unreadable."""
     if isinstance(file, bytes):
         return file[128:132] == b"DICM"
     check_regular(file)
@@ -262,29 +274,23 @@ def _set_up_pillow() -> None:
 def _opened(source: Path | bytes, read: Callable[[Any], Any]) -> Any:
     from PIL import Image, UnidentifiedImageError
 
-    path, data = (Path("picture"), source) if isinstance(source, bytes) else (source, None)
     _set_up_pillow()
-    if data is None:
-        check_regular(path)
+    path = Path("picture") if isinstance(source, bytes) else source
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # large or odd but readable; what matters raises
-            # not by its name: Pillow 13 maps such a file, and scrambles a TIFF that it has to turn
-            opened = path.open("rb") if data is None else io.BytesIO(data)  # noqa: SIM115
-            with opened as file, Image.open(file) as image:
-                if (least := _least.get()) and image.format == "JPEG":
+            with _stream(source) as file, Image.open(file) as image:
+                least = _least.get()
+                if least and image.format == "JPEG":
                     image.draft(None, (least, least))
                 return read(image)
-    except (
-        Unreadable,
-        MemoryError,
-    ):  # Pillow has refused a header of too many pixels: what is short is memory
+    # Pillow has refused a header of too many pixels: what is short is memory
+    except (Unreadable, MemoryError):
         raise
     except UnidentifiedImageError:
-        if is_dicom(path if data is None else data):
-            raise Unreadable(
-                "a DICOM file, but images of this dataset are read as photographs, PNG or JPEG"
-            ) from None
+        if is_dicom(source):
+            sentence = "a DICOM file, but images of this dataset are read as photographs"
+            raise Unreadable(f"{sentence}, PNG or JPEG") from None
         raise Unreadable("in no image format that is known here, or damaged") from None
     except OSError as error:
         if str(error).startswith("image file is truncated"):
@@ -294,61 +300,72 @@ def _opened(source: Path | bytes, read: Callable[[Any], Any]) -> Any:
         raise unreadable(error, path) from error
 
 
+def _stream(source: Path | bytes) -> IO[bytes]:
+    """A file or bytes, open; Pillow 13 maps a file that it opens itself by its name.
+
+    It then scrambles a TIFF that it has to turn.
+    """
+    if isinstance(source, bytes):
+        return io.BytesIO(source)
+    check_regular(source)
+    return source.open("rb")
+
+
 def match_channels(image: np.ndarray, channels: int) -> np.ndarray:
-    """uint8 [H, W, 1 or 3] -> [H, W, channels]: grey repeated, or colours weighted as the eye sees them (BT.601)."""
+    """uint8 [H, W, 1 or 3] -> [H, W, channels]: grey repeated, or colours weighted."""
     if image.shape[2] == channels:
         return image
     if channels == 3:
         return image.repeat(3, 2)
-    return np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)[..., None]
+    return np.rint(image @ EYE).astype(np.uint8)[..., None]
 
 
 def fit_image(image: np.ndarray, size: int, fit: str, clahe: bool) -> np.ndarray:
     """uint8 [H, W, C] -> [size, size, C]: areas are averaged when shrinking, cubics fitted when enlarging."""
-    height, width = image.shape[:2]
-    shrink = max(height, width) > size if fit == "pad" else height * width > size * size
-    if (
-        fit == "stretch" and not clahe and image.shape[2] <= 4
-    ):  # the pipeline's one step, 0.1 ms faster
+    height, width, channels = image.shape
+    shrink = height * width > size * size
+    if fit == "pad":
+        shrink = max(height, width) > size
+    if fit == "stretch" and not clahe and channels <= 4:  # the pipeline's one step, 0.1 ms faster
         cv2 = import_cv2()
-        out = cv2.resize(
-            image, (size, size), interpolation=cv2.INTER_AREA if shrink else cv2.INTER_CUBIC
-        )
-        return out.reshape(size, size, image.shape[2])
+        interpolation = cv2.INTER_AREA if shrink else cv2.INTER_CUBIC
+        resized = cv2.resize(image, (size, size), interpolation=interpolation)
+        return resized.reshape(size, size, channels)
     return pipeline(size, fit, clahe, shrink)(image=image)["image"]
 
 
 @cache
 def pipeline(size: int, fit: str, clahe: bool, shrink: bool) -> Any:
     """albumentations' steps, built once per process."""
-    cv2, albumentations = import_cv2(), import_albumentations()
-    how = cv2.INTER_AREA if shrink else cv2.INTER_CUBIC
-    contrast = (
-        [albumentations.CLAHE(clip_limit=(2, 2), tile_grid_size=(8, 8), p=1)] if clahe else []
-    )
+    cv2 = import_cv2()
+    albumentations = import_albumentations()
+    interpolation = cv2.INTER_AREA if shrink else cv2.INTER_CUBIC
+    steps = []
+    if clahe:
+        steps.append(albumentations.CLAHE(clip_limit=(2, 2), tile_grid_size=(8, 8), p=1))
     if fit == "pad":
-        longest = albumentations.LongestMaxSize(size, interpolation=how, p=1)
-        border = albumentations.PadIfNeeded(
-            size, size, border_mode=cv2.BORDER_CONSTANT, fill=0, p=1
-        )
-        return albumentations.Compose([*contrast, longest, border])
-    return albumentations.Compose(
-        [*contrast, albumentations.Resize(size, size, interpolation=how, p=1)]
-    )
+        black = {"border_mode": cv2.BORDER_CONSTANT, "fill": 0}
+        steps.append(albumentations.LongestMaxSize(size, interpolation=interpolation, p=1))
+        steps.append(albumentations.PadIfNeeded(size, size, **black, p=1))
+    else:
+        steps.append(albumentations.Resize(size, size, interpolation=interpolation, p=1))
+    return albumentations.Compose(steps)
 
 
 def files_of(
     raw: Path, folders: Sequence[str], suffixes: tuple[str, ...], key: Callable[[Path], str]
 ) -> dict[str, str]:
-    """key(file) -> path relative to raw, of images in the folders that are there; the first folder and name win.
+    """key(file) -> path relative to raw, of images in the folders that are there.
 
+    The first folder and name win.
     suffixes: of images; none takes every file for one.
     """
     paths: dict[str, str] = {}
     for folder in folders:
-        if (raw / folder).is_dir():
-            for name in sorted(entry.name for entry in os.scandir(raw / folder)):
-                path = Path(folder, name)
-                if not suffixes or path.suffix.lower() in suffixes:
-                    paths.setdefault(key(path), path.as_posix())
+        if not (raw / folder).is_dir():
+            continue
+        for name in sorted(entry.name for entry in os.scandir(raw / folder)):
+            path = Path(folder, name)
+            if not suffixes or path.suffix.lower() in suffixes:
+                paths.setdefault(key(path), path.as_posix())
     return paths

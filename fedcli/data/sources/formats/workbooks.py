@@ -1,7 +1,7 @@
 """Excel workbooks as tables of texts, where openpyxl is installed: pip install 'fedcli[excel]'.
 
-A workbook is a zip file of XML, which a small file can make huge: its unpacked size and its cells are counted before
-they are kept.
+A workbook is a zip file of XML, which a small file can make huge: its unpacked size and its cells
+are counted before they are kept.
 """
 
 import datetime
@@ -62,7 +62,10 @@ def read(path: Path) -> list[list[str]]:
 
 
 def check_size(path: Path) -> None:
-    """Raises FedcliError for a zip file that is too large when it is unpacked; of any other file its reader says so."""
+    """Raises FedcliError for a zip file that is too large when it is unpacked.
+
+    Of any other file its reader says so.
+    """
     if not zipfile.is_zipfile(regular(path)):
         return
     with zipfile.ZipFile(path) as archive:
@@ -73,8 +76,12 @@ def check_size(path: Path) -> None:
 
 
 def _texts(path: Path, rows: Iterable[tuple[Any, ...]]) -> list[list[str]]:
-    """The cells of each row that is not empty, all rows as wide as the widest. Raises FedcliError for too many."""
-    lines, cells = list[list[str]](), 0
+    """The cells of each row that is not empty, all rows as wide as the widest.
+
+    Raises FedcliError for too many.
+    """
+    lines = list[list[str]]()
+    cells = 0
     for row in rows:
         cells += len(row) + 1
         if cells > MOST_CELLS:
@@ -85,7 +92,9 @@ def _texts(path: Path, rows: Iterable[tuple[Any, ...]]) -> list[list[str]]:
         if line:
             lines.append(line)
     width = max(map(len, lines), default=0)
-    return [line + [""] * (width - len(line)) for line in lines]
+    for line in lines:
+        line += [""] * (width - len(line))
+    return lines
 
 
 def _text(value: Any) -> str:

@@ -1,12 +1,12 @@
-"""A folder per class and no table: which folders are classes, which are parts of a split, and which hold masks.
+"""A folder per class and no table: folders of classes, of parts of a split, and of masks.
 
-Published sets lay masks next to their images, a second copy of themselves into a folder of their own name, and images
-without a class into a folder called pred. None of these may become a class unnoticed: masks and images without a class
-are left out, listed and counted; a layout that allows two readings is refused.
+Published sets lay masks next to their images, a second copy of themselves into a folder of their
+own name, and images without a class into a folder called pred. None of these may become a class
+unnoticed: masks and images without a class are left out, listed and counted; a layout that allows
+two readings is refused.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -63,14 +63,13 @@ class Layout(NamedTuple):
 
 
 def listed(raw: Path, files: list[str], others: list[str], choices: Choices) -> Listing:
-    """Classes from the folders in raw, or from those in its folders train, val and test. Raises FedcliError."""
+    """Classes from the folders in raw, or from those in its folders train, val and test.
+
+    Raises FedcliError.
+    """
     _refuse_columns(raw, choices)
     layout = _layout(raw, files)
-    outside = [file for file in layout.files if len(_parts(file)) < layout.level + 2]
-    if outside:
-        hint = "put a CSV with a row per image beside them, or each image into a folder named after its class"
-        raise FedcliError(f"{raw} has no CSV, and {outside[0]} {INNER}", hint)
-    labels = [_parts(file)[layout.level] for file in layout.files]
+    labels = _labels(raw, layout)
     _refuse_parts_among_classes(raw, labels, layout)
     classes = classes_of(labels, raw)
     _note_classes(raw, classes)
@@ -78,25 +77,45 @@ def listed(raw: Path, files: list[str], others: list[str], choices: Choices) -> 
     for file, label in zip(layout.files, labels, strict=True):
         row = Row(file, classes.index(label), file)
         if layout.split:
-            row = replace(row, test=PARTS[_parts(file)[0].lower()])
+            row = replace(row, test=PARTS[_top(file).lower()])
         rows.append(row)
     if layout.split:
         _warn_of_one_part(rows, classes)
     else:
         _note_inner_folders(layout.files)
     _note_split(raw, layout, choices)
-    indexes = [(file, "holds no image") for file in others if Path(file).name.upper() == INDEX]
-    return Listing(rows, skipped=[*layout.skipped, *indexes], classes=classes)
+    skipped = list(layout.skipped)
+    for file in others:
+        if PurePosixPath(file).name.upper() == INDEX:
+            skipped.append((file, "holds no image"))
+    return Listing(rows, skipped=skipped, classes=classes)
+
+
+def _labels(raw: Path, layout: Layout) -> list[str]:
+    """The folder of a class around each image. Raises FedcliError for an image in none."""
+    labels = []
+    for file in layout.files:
+        *folders, _ = _parts(file)
+        if len(folders) <= layout.level:
+            hint = (
+                "put a CSV with a row per image beside them, "
+                "or each image into a folder named after its class"
+            )
+            raise FedcliError(f"{raw} has no CSV, and {file} {INNER}", hint)
+        labels.append(folders[layout.level])
+    return labels
 
 
 def deeper(raw: Path, rows: Sequence[Row]) -> str:
-    """A hint for one folder around everything: the folder in it, where that holds several; else nothing."""
-    folders = {PurePosixPath(str(row.source)).parts[:-1] for row in rows}
-    above = {parts[0] for parts in folders if parts}
-    below = {parts[1] for parts in folders if len(parts) > 1}
-    if len(above) == 1 and len(below) > 1:
-        return f"go one folder down: --raw {raw / above.pop()}; else "
-    return ""
+    """A hint for one folder around everything: the folder in it, where that holds several.
+
+    "" where it does not.
+    """
+    inner = _inner_folders(str(row.source) for row in rows)
+    if len(inner) != 1:
+        return ""
+    name, folders = inner.popitem()
+    return f"go one folder down: --raw {raw / name}; else " if len(folders) > 1 else ""
 
 
 def _refuse_columns(raw: Path, choices: Choices) -> None:
@@ -114,33 +133,47 @@ def _parts(file: str) -> tuple[str, ...]:
     return PurePosixPath(file).parts
 
 
+def _top(file: str) -> str:
+    return _parts(file)[0]
+
+
 # masks, parts, images without a class
 
 
 def _layout(raw: Path, files: list[str]) -> Layout:
-    """The images of classes. Raises FedcliError for a layout that allows two readings, or without such an image."""
-    images, skipped = list[str](), Skipped()
+    """The images of classes.
+
+    Raises FedcliError for a layout that allows two readings, or without such an image.
+    """
+    images = list[str]()
+    skipped = Skipped()
     stems = {(PurePosixPath(file).parent, _stem(file)) for file in files}
     for file in files:
-        if reason := _reason(file, stems):
+        reason = _reason(file, stems)
+        if reason:
             skipped.append((file, reason))
         else:
             images.append(file)
     if not images:
-        sentence = f"{raw} holds only masks or images without a class, such as {skipped[0][0]}"
-        raise FedcliError(sentence, f"{skipped[0][0]} {skipped[0][1]}; {RENAME}")
+        example, reason = skipped[0]
+        sentence = f"{raw} holds only masks or images without a class, such as {example}"
+        raise FedcliError(sentence, f"{example} {reason}; {RENAME}")
     if skipped:
         _warn_of_skipped(skipped)
-    top = sorted({_parts(file)[0] for file in images if len(_parts(file)) > 1})
-    parts = [name for name in top if name.lower() in PARTS]
-    if parts and len(parts) < len(top):
-        _refuse_mixture(raw, images, parts, top)
+    folders = sorted(_inner_folders(images))
+    parts = [name for name in folders if name.lower() in PARTS]
+    if parts and len(parts) < len(folders):
+        _refuse_mixture(raw, images, parts, folders)
     return Layout(images, skipped, split=len(parts) > 1)
 
 
 def _reason(file: str, stems: set[tuple[PurePosixPath, str]]) -> str:
-    """The reason why a file is no image of a class; "" for one that is. stems: of all files, by folder."""
-    for folder in _parts(file)[:-1]:
+    """The reason why a file is no image of a class; "" for one that is.
+
+    stems: of all files, by folder.
+    """
+    *folders, _ = _parts(file)
+    for folder in folders:
         if is_of_masks(folder):
             return IN_MASKS
         if folder.lower() in UNLABELLED:
@@ -152,12 +185,16 @@ def _reason(file: str, stems: set[tuple[PurePosixPath, str]]) -> str:
 
 
 def is_of_masks(folder: str) -> bool:
-    """Tell whether the name of a folder says that it holds masks: masks, Lung Masks, labelsTr, Part1_GroundTruth."""
+    """Tell whether the name of a folder says that it holds masks.
+
+    Such are masks, Lung Masks, labelsTr, Part1_GroundTruth.
+    """
     if folder.lower() in LABELS:
         return True
-    words = " ".join(WORD.findall(folder)).lower().replace("ground truth", "groundtruth").split()
+    text = " ".join(WORD.findall(folder)).lower()
+    words = set(text.replace("ground truth", "groundtruth").split())
     names_masks = not MASK_WORDS.isdisjoint(words)
-    return names_masks and set(words) <= MASK_WORDS | OTHER_WORDS
+    return names_masks and words <= MASK_WORDS | OTHER_WORDS
 
 
 def _stem(file: str) -> str:
@@ -166,10 +203,13 @@ def _stem(file: str) -> str:
 
 def _warn_of_skipped(skipped: Skipped) -> None:
     """Say how many files are left out for each reason, with the first."""
-    for reason, count in sorted(Counter(reason for _, reason in skipped).items()):
-        example = next(file for file, why in skipped if why == reason)
-        files = console.counted(count, "file", "files")
-        console.warn(f"left out {files}, such as {example}, which {reason}; {RENAME}")
+    files_by_reason: dict[str, list[str]] = {}
+    for file, reason in skipped:
+        files_by_reason.setdefault(reason, []).append(file)
+    for reason in sorted(files_by_reason):
+        files = files_by_reason[reason]
+        count = console.counted(len(files), "file", "files")
+        console.warn(f"left out {count}, such as {files[0]}, which {reason}; {RENAME}")
 
 
 def _refuse_mixture(raw: Path, files: list[str], parts: list[str], top: list[str]) -> None:
@@ -179,25 +219,33 @@ def _refuse_mixture(raw: Path, files: list[str], parts: list[str], top: list[str
     hint = MIXED
     inner = _inner_folders(files)
     for name in others:
-        if _are_parts(inner.get(name, set())):
-            hint = f"{raw / name} has folders {_listed(sorted(inner[name]))} too: give --raw {raw / name}, or move it away"
+        folders = inner.get(name, set())
+        if _are_parts(folders):
+            path = raw / name
+            names = _listed(sorted(folders))
+            hint = f"{path} has folders {names} too: give --raw {path}, or move it away"
     raise FedcliError(f"{sentence}: {parts[0]} is a part of a split, not a class", hint)
 
 
 def _refuse_parts_among_classes(raw: Path, labels: list[str], layout: Layout) -> None:
-    """Raises FedcliError where the folders of classes have names of parts, or hold folders of parts in only some."""
-    parts = sorted({label for label in labels if label.lower() in PARTS})
-    if parts and layout.split:
-        sentence = f"{raw}: {_parts(layout.files[0])[0]} and others hold a folder {parts[0]}, which is no class"
-        raise FedcliError(sentence, MIXED)
+    """Raises FedcliError where the folders of classes have names of parts.
+
+    Also where only some of them hold folders of parts.
+    """
+    parts = {label for label in labels if label.lower() in PARTS}
     if layout.split:
+        if parts:
+            holders = f"{_top(layout.files[0])} and others"
+            sentence = f"{raw}: {holders} hold a folder {min(parts)}, which is no class"
+            raise FedcliError(sentence, MIXED)
         return
     inner = _inner_folders(layout.files)
-    holders = sorted(name for name, folders in inner.items() if _are_parts(folders))
-    if holders and len(holders) < len(set(labels)):
-        folders = _listed(sorted(inner[holders[0]]))
-        sentence = f"{raw / holders[0]} has the folders {folders}, so it is no class"
-        hint = f"go one folder down: --raw {raw / holders[0]}, or move it away"
+    holders_of_parts = [name for name, folders in inner.items() if _are_parts(folders)]
+    if holders_of_parts and len(holders_of_parts) < len(set(labels)):
+        name = min(holders_of_parts)
+        folders = _listed(sorted(inner[name]))
+        sentence = f"{raw / name} has the folders {folders}, so it is no class"
+        hint = f"go one folder down: --raw {raw / name}, or move it away"
         raise FedcliError(sentence, hint)
 
 
@@ -205,14 +253,16 @@ def _inner_folders(files: Iterable[str]) -> dict[str, set[str]]:
     """The names of the folders in each of the outermost folders."""
     inner: dict[str, set[str]] = {}
     for file in files:
-        folders = _parts(file)[:-1]
+        *folders, _ = _parts(file)
         if folders:
-            inner.setdefault(folders[0], set()).update(folders[1:2])
+            names = inner.setdefault(folders[0], set())
+            names.update(folders[1:2])
     return inner
 
 
 def _are_parts(folders: set[str]) -> bool:
-    return bool(folders) and {folder.lower() for folder in folders} <= PARTS.keys()
+    names = {folder.lower() for folder in folders}
+    return bool(names) and names <= PARTS.keys()
 
 
 # what is said
@@ -220,9 +270,10 @@ def _are_parts(folders: set[str]) -> bool:
 
 def _listed(names: Sequence[str]) -> str:
     """Names for a sentence, only the first few of many."""
+    text = ", ".join(names[:NAMED])
     if len(names) > NAMED:
-        return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
-    return ", ".join(names)
+        text += f" and {len(names) - NAMED} more"
+    return text
 
 
 def _note_classes(raw: Path, classes: list[str]) -> None:
@@ -236,23 +287,22 @@ def _note_split(raw: Path, layout: Layout, choices: Choices) -> None:
         sentence = f"{raw} has no folders train and test"
         raise FedcliError(sentence, "leave --split out, or use --split-file")
     if layout.split and choices.split != "folder":
-        parts = sorted({_parts(file)[0].lower() for file in layout.files})
+        parts = sorted({_top(file).lower() for file in layout.files})
         console.say(f"the folders {', '.join(parts)} are split anew; --split folder keeps them")
 
 
 def _note_inner_folders(files: list[str]) -> None:
     """A note where every class holds folders of the same names, which may be the classes themselves."""
-    inner = list(_inner_folders(files).values())
-    alike = sorted(inner[0])
-    if len(inner) < 2 or any(folders != inner[0] for folders in inner):
+    example, *others = _inner_folders(files).values()
+    if not others or any(folders != example for folders in others):
         return
-    if _are_parts(inner[0]):
-        console.say(
-            f"the folders {_listed(alike)} in the classes are ignored; images are split anew"
-        )
-    elif len(alike) > 1 and not any(name.isdecimal() for name in alike):
+    names = _listed(sorted(example))
+    has_numbers = any(name.isdecimal() for name in example)
+    if _are_parts(example):
+        console.say(f"the folders {names} in the classes are ignored; images are split anew")
+    elif len(example) > 1 and not has_numbers:
         hint = "if these are the classes, put a CSV with a row per image there"
-        console.warn(f"each class has the same folders {_listed(alike)}: {hint}")
+        console.warn(f"each class has the same folders {names}: {hint}")
 
 
 def _warn_of_one_part(rows: list[Row], classes: list[str]) -> None:

@@ -1,8 +1,9 @@
-"""Cells that hold several labels: A|B, A;B, ['A', 'B'] as pandas writes it, and A, B where A and B are labels.
+"""Cells that hold several labels: A|B, A;B, ['A', 'B'] as pandas writes it, and A, B.
 
-Bars and semicolons always separate labels, and so do brackets with quotes or commas in them. A comma, slash or plus sign
-may also be part of a name. It separates labels only in a cell of which each part is a label by itself: another cell of
-the column names it alone, or between bars, semicolons or brackets.
+Bars and semicolons always separate labels, and so do brackets with quotes or commas in them. A
+comma, slash or plus sign may also be part of a name. It separates labels only in a cell of which
+each part is a label by itself: another cell of the column names it alone, or between bars,
+semicolons or brackets.
 """
 
 import re
@@ -43,9 +44,11 @@ def is_list(cell: str, labels: Set[str]) -> bool:
 
 def doubtful(cell: str, labels: Set[str]) -> list[str]:
     """The parts of a cell that names one label, of which some are labels and others are not; else nothing."""
+    if is_list(cell, labels):
+        return []
     for separator in PERHAPS:
         words = _divided(cell, separator)
-        if len(words) > 1 and not labels.isdisjoint(words) and not is_list(cell, labels):
+        if len(words) > 1 and not labels.isdisjoint(words):
             return words
     return []
 
@@ -53,12 +56,14 @@ def doubtful(cell: str, labels: Set[str]) -> list[str]:
 def _certain_parts(cell: str) -> list[str]:
     """The labels between bars, semicolons or brackets; a cell without them is one label."""
     text = cell.strip()
-    inner = text[1:-1].strip() if text[:1] + text[-1:] in BRACKETS else text
+    inner = text
+    if text[:1] + text[-1:] in BRACKETS:
+        inner = text[1:-1].strip()
     if ALL_QUOTED.fullmatch(inner):
         return [(single or double).strip() for single, double in QUOTED.findall(inner)]
-    if inner != text:
-        return _divided(inner, IN_BRACKETS) if inner else []
-    return _divided(text, CERTAIN)
+    if inner == text:
+        return _divided(text, CERTAIN)
+    return _divided(inner, IN_BRACKETS) if inner else []
 
 
 def _divided(text: str, separator: re.Pattern[str]) -> list[str]:
