@@ -47,7 +47,8 @@ class Manifest:
         )
 
 
-Build = Callable[[Path], dict[str, Any]]
+Body = dict[str, Any]  # of a manifest
+Build = Callable[[Path], Body]
 KEYS = {f.name for f in fields(Manifest)}
 
 
