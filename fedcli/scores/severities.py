@@ -113,7 +113,7 @@ def _data(run: Run) -> manifest.Manifest:
     return manifest.read(run.images or manifest.above(run.path, "corruption", "partition"))
 
 
-def differing(run: Run) -> mixture.Each:
+def differing(run: Run) -> mixture.HowByClient:
     """The corruption of each corrupted client, where they do not all have the same kind and severity; else {}."""
     each = {
         client: how

@@ -39,9 +39,8 @@ def functions() -> ModuleType:
 
 
 def _missing(package: str) -> FedcliError:
-    return FedcliError(
-        f"corrupting images needs the Python module {package}", "pip install imagecorruptions"
-    )
+    sentence = f"corrupting images needs the Python module {package}"
+    return FedcliError(sentence, "pip install imagecorruptions")
 
 
 def _loaded(file: Path) -> ModuleType:
@@ -57,14 +56,14 @@ def _loaded(file: Path) -> ModuleType:
 
 
 @contextmanager
-def _modules(known: dict[str, Any]) -> Iterator[None]:
+def _modules(modules: dict[str, Any]) -> Iterator[None]:
     """Have these modules by these names for as long as it lasts."""
-    before = {name: sys.modules[name] for name in known if name in sys.modules}
-    sys.modules.update(known)
+    before = {name: sys.modules[name] for name in modules if name in sys.modules}
+    sys.modules.update(modules)
     try:
         yield
     finally:
-        for name in known:
+        for name in modules:
             del sys.modules[name]
         sys.modules.update(before)
 
@@ -75,9 +74,9 @@ def _adapted(corruptions: Any) -> ModuleType:
     def gaussian(
         image: np.ndarray, sigma: float, multichannel: bool = False, **options: Any
     ) -> np.ndarray:
-        return filters.gaussian(
-            image, sigma, channel_axis=-1 if multichannel and image.ndim == 3 else None, **options
-        )
+        has_channels = multichannel and image.ndim == 3
+        axis = -1 if has_channels else None
+        return filters.gaussian(image, sigma, channel_axis=axis, **options)
 
     def random_noise(image: np.ndarray, **options: Any) -> np.ndarray:
         return util.random_noise(image, rng=np.random.randint(2**31), **options)
