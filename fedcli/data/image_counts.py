@@ -12,7 +12,7 @@ import numpy as np
 from .. import labels
 from ..errors import FedcliError
 from . import manifest, skew
-from .pool import ALL, Pool, holdings
+from .pool import ALL, Pool, Rows, holdings
 
 CLASS, UNKNOWN = "class", "unknown"
 MOST_IMAGES = 10_000_000  # of a part that a site describes: more take memory at whoever reads them
@@ -20,7 +20,6 @@ SKEWED = 0.2  # total variation of an attribute between two clients from which a
 ByClient = dict[str, dict[str, dict[str, int]]]  # client -> part -> value -> images
 Counts = dict[str, ByClient]  # by class or attribute
 Values = Mapping[str, list[str]]  # by attribute
-Rows = Mapping[str, Mapping[str, np.ndarray]]  # client -> part -> rows of the pool
 
 
 def of_manifest(path: Path) -> Counts:
@@ -35,7 +34,7 @@ def of_manifest(path: Path) -> Counts:
         if column is None or column.max(initial=-1) >= len(values):
             sentence = f"{path}: its values of {name!r} are not those of the pool's images"
             raise FedcliError(sentence, "make it again")
-    rows: dict[str, dict[str, np.ndarray]] = dict(rows_by_client)
+    rows = dict(rows_by_client)
     rows[ALL] = {**rows.get(ALL, {}), "test": test_rows}
     return counted(pool, rows, body)
 

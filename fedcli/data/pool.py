@@ -32,6 +32,7 @@ from . import manifest
 
 TRAIN, TEST = 0, 1
 Shape = tuple[int, int, int, int]  # N, H, W, C
+Rows = dict[str, dict[str, np.ndarray]]  # client -> part -> rows of the pool
 PARTS = "train", "val", "test"  # of a client
 ALL = "all"  # a dataset's images, which no client holds yet, and a partition's test images
 HINT = "make the pool again with fedcli prepare"
@@ -177,10 +178,15 @@ def _check_ranges(pool: Pool, body: manifest.Body, dataset: str) -> None:
 def _check_range(
     path: Path, dataset: str, name: str, values: np.ndarray, low: int, high: int
 ) -> None:
-    if len(values) and not low <= values.min() <= values.max() <= high:
+    if not in_range(values, low, high):
         occurring = f"{values.min()} to {values.max()}"
         sentence = f"{path}: {name} holds {occurring}, where {dataset} has {low} to {high}"
         raise FedcliError(sentence, HINT)
+
+
+def in_range(values: np.ndarray, low: int, high: int) -> bool:
+    """Tell whether all values, or none, are from low to high."""
+    return not len(values) or bool(low <= values.min() and values.max() <= high)
 
 
 def texts(path: Path, column: np.ndarray) -> np.ndarray:
@@ -309,7 +315,7 @@ class Holdings(NamedTuple):
     """Data opened: the pool, client -> part -> rows of the pool in roster order, and all test rows."""
 
     pool: Pool
-    rows: dict[str, dict[str, np.ndarray]]
+    rows: Rows
     test: np.ndarray
 
 
@@ -349,7 +355,7 @@ def _check_rows(path: Path, rows: Mapping[str, np.ndarray], count: int) -> None:
     test = rows["test/all"]
     trained = [test[:0]]
     for name, numbers in rows.items():
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < count:
+        if not in_range(numbers, 0, count - 1):
             sentence = f"{path}: {name} names rows the pool does not have"
             raise FedcliError(sentence, "partition again")
         if not name.startswith("test/"):

@@ -22,11 +22,9 @@ from ...io.hdf5 import create_hdf5
 from ...seeds import derive
 from .. import image_counts, manifest, manifest_bodies, shared_patients, skew
 from ..manifest import Body, Destination
-from ..pool import PARTS, TEST, TRAIN, Pool, copy_pool, pool_of
+from ..pool import PARTS, TEST, TRAIN, Pool, Rows, copy_pool, pool_of
 from .held_out import ALL_STAY, Leaving, dropped, held_out, left_out, only_tested, within
 from .scheme import IMAGES, Division, Scheme, even_steps, patients
-
-Rows = dict[str, dict[str, np.ndarray]]  # client -> part -> rows of the pool
 
 
 def make_partition(

@@ -6,13 +6,14 @@ images of the other sites are in no part; `fedcli evaluate RUN --on DATASET` sco
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ... import console
 from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
+from ..manifest import Body
 from ..pool import TEST, TRAIN, Pool
 from .scheme import IMAGES, Dataset, Division, Scheme
 
@@ -75,7 +76,7 @@ def _is_of_attribute(text: str, dataset: Dataset) -> bool:
 
 def dropped(
     pool: Pool, division: Division | None, dataset: Dataset, sites: Sequence[Site]
-) -> tuple[Pool, list[dict[str, Any]]]:
+) -> tuple[Pool, list[Body]]:
     """The pool whose images of these sites are in no part, and how many each had.
 
     division: whose clients a site may be, where it has no attribute. Raises FedcliError, UsageError.
@@ -87,8 +88,10 @@ def dropped(
         images = int((leaves & (split != UNUSED)).sum())
         if not images:
             raise FedcliError(f"--without {site.value}: it has no image", "leave it out")
-        train = counted(int((leaves & (split == TRAIN)).sum()), *IMAGES)
-        test = counted(int((leaves & (split == TEST)).sum()), "test image", "test images")
+        train_count = int((leaves & (split == TRAIN)).sum())
+        test_count = int((leaves & (split == TEST)).sum())
+        train = counted(train_count, *IMAGES)
+        test = counted(test_count, "test image", "test images")
         console.say(f"without {site.value}: {train}, {test} left out")
         split[leaves] = UNUSED
         counts.append({**site.recorded, "images": images})

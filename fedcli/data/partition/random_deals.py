@@ -46,7 +46,8 @@ class Iid(Random):
 
     def owners(self, images: Images) -> np.ndarray:
         owner = np.empty(len(images), np.int64)
-        owner[images.rng.permutation(len(images))] = np.arange(len(images)) % self.clients
+        order = images.rng.permutation(len(images))
+        owner[order] = np.arange(len(images)) % self.clients
         return owner
 
 
@@ -65,7 +66,8 @@ class Quantity(Random):
         return rng.permutation(cut(q, len(images), rng))
 
     def advice(self) -> str:
-        return f"--set beta={max(10, 10 * self.beta):g}, fewer --clients, or another --seed"
+        beta = max(10, 10 * self.beta)
+        return f"--set beta={beta:g}, fewer --clients, or another --seed"
 
 
 @register("shards")
@@ -79,13 +81,14 @@ class Shards(Random):
         return self.shards
 
     def owners(self, images: Images) -> np.ndarray:
-        count, rng = self.clients * self.shards, images.rng
+        count = self.clients * self.shards
+        rng = images.rng
         order = rng.permutation(len(images))
         order = order[np.argsort(images.y[order], kind="stable")]
+        shard = np.arange(len(images)) * count // len(images)
+        client_of_shard = rng.permutation(count) // self.shards
         owner = np.empty(len(images), np.int64)
-        owner[order] = (rng.permutation(count) // self.shards)[
-            np.arange(len(images)) * count // len(images)
-        ]
+        owner[order] = client_of_shard[shard]
         return owner
 
 
@@ -99,14 +102,17 @@ class Dirichlet(Random):
     )
 
     def owners(self, images: Images) -> np.ndarray:
-        owner, rng = np.empty(len(images), np.int64), images.rng
+        owner = np.empty(len(images), np.int64)
+        rng = images.rng
         for label in np.unique(images.y):
             rows = rng.permutation(np.flatnonzero(images.y == label))
-            owner[rows] = cut(rng.dirichlet(np.full(self.clients, self.alpha)), len(rows), rng)
+            shares = rng.dirichlet(np.full(self.clients, self.alpha))
+            owner[rows] = cut(shares, len(rows), rng)
         return owner
 
     def advice(self) -> str:
-        return f"--dirichlet {max(10, 10 * self.alpha):g}, fewer --clients, another --seed, or --balanced"
+        alpha = max(10, 10 * self.alpha)
+        return f"--dirichlet {alpha:g}, fewer --clients, another --seed, or --balanced"
 
 
 @register("dirichlet-balanced")
@@ -118,21 +124,22 @@ class DirichletBalanced(Dirichlet):
         return images.minimum
 
     def owners(self, images: Images) -> np.ndarray:
-        y, rng = images.y, images.rng
+        y = images.y
+        rng = images.rng
         labels, counts = np.unique(y, return_counts=True)  # [C]
-        plain = (
-            rng.dirichlet(np.full(self.clients, self.alpha), len(labels)).T * counts
-        )  # [K, C] images expected
+        shares = rng.dirichlet(np.full(self.clients, self.alpha), len(labels))  # [C, K]
+        plain = shares.T * counts  # [K, C] images expected
         sizes = _sizes(plain.sum(1), len(y), images.minimum or None)  # [K]
         table = np.maximum(plain, 1e-9)  # a zero could never be scaled up
         for _ in range(SCALINGS):
             table *= counts / table.sum(0)
             table *= (sizes / table.sum(1))[:, None]
+        whole_table = _whole_table(table, sizes, counts)
+        clients = np.arange(self.clients)
         owner = np.empty(len(y), np.int64)
-        for label, given in zip(labels, _whole_table(table, sizes, counts).T, strict=True):
-            owner[rng.permutation(np.flatnonzero(y == label))] = np.repeat(
-                np.arange(self.clients), given
-            )
+        for label, column in zip(labels, whole_table.T, strict=True):
+            rows = rng.permutation(np.flatnonzero(y == label))
+            owner[rows] = np.repeat(clients, column)
         return owner
 
     def advice(self) -> str:
@@ -141,20 +148,23 @@ class DirichletBalanced(Dirichlet):
 
 def _sizes(plain: np.ndarray, total: int, minimum: int | None) -> np.ndarray:
     """Client sizes [K]: the plain ones, shrunk to lift each to the minimum; all even for None."""
-    least = total / len(plain) if minimum is None else minimum
-    spare = np.maximum(plain - least, 0)
-    spare = spare if spare.any() else np.ones(len(plain))
-    wanted = least + spare * (total - len(plain) * least) / spare.sum()
-    return _whole(wanted, total, np.full(len(plain), total))
+    count = len(plain)
+    smallest = total / count if minimum is None else minimum
+    spare = np.maximum(plain - smallest, 0)
+    if not spare.any():
+        spare = np.ones(count)
+    sizes = smallest + spare * (total - count * smallest) / spare.sum()
+    return _whole(sizes, total, np.full(count, total))
 
 
-def _whole(wanted: np.ndarray, total: int, limit: np.ndarray) -> np.ndarray:
-    """Whole numbers [K] in proportion to wanted, none above its limit, that sum to total; largest remainders first."""
-    exact = wanted * (total / wanted.sum())
+def _whole(numbers: np.ndarray, total: int, limit: np.ndarray) -> np.ndarray:
+    """Whole numbers [K] in proportion to others, none above its limit, that sum to total; largest remainders first."""
+    exact = numbers * (total / numbers.sum())
     whole = np.minimum(np.floor(exact + 1e-9).astype(np.int64), limit)
-    while left := total - whole.sum():
+    while lacking := total - whole.sum():
         free = np.flatnonzero(whole < limit)
-        whole[free[np.argsort((whole - exact)[free], kind="stable")][:left]] += 1
+        by_remainder = np.argsort((whole - exact)[free], kind="stable")
+        whole[free[by_remainder][:lacking]] += 1
     return whole
 
 
@@ -163,10 +173,11 @@ def _whole_table(table: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> np
 
     Class by class, a client is given what its running total lacks, so that rounding errors do not add up.
     """
-    until = np.cumsum(table, axis=1)
-    until[:, -1] = sizes
-    out = np.zeros(table.shape, np.int64)
+    running_total = np.cumsum(table, axis=1)
+    running_total[:, -1] = sizes
+    whole = np.zeros(table.shape, np.int64)
     for c, count in enumerate(counts):
-        given = out.sum(1)
-        out[:, c] = _whole(np.maximum(until[:, c] - given, 1e-9), count, sizes - given)
-    return out
+        dealt = whole.sum(1)
+        lacking = np.maximum(running_total[:, c] - dealt, 1e-9)
+        whole[:, c] = _whole(lacking, count, sizes - dealt)
+    return whole

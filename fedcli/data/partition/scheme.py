@@ -24,7 +24,7 @@ from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
 from ...provenance import Code, OwnCodeError, of_functions
 from ...seeds import derive
-from ..pool import TRAIN, Pool
+from ..pool import TRAIN, Pool, in_range
 
 IMAGES = "training image", "training images"
 PATIENTS = "training patient", "training patients"
@@ -213,10 +213,7 @@ def _are_indices(rows: np.ndarray, count: int) -> bool:
     """Tell whether these are whole numbers in [0, count), each once."""
     if rows.ndim != 1 or rows.dtype.kind not in "iu":
         return False
-    if not len(rows):
-        return True
-    in_range = 0 <= rows.min() <= rows.max() < count
-    return bool(in_range) and len(np.unique(rows)) == len(rows)
+    return in_range(rows, 0, count - 1) and len(np.unique(rows)) == len(rows)
 
 
 def images_of(
