@@ -186,7 +186,9 @@ def _check_range(
 
 def in_range(values: np.ndarray, low: int, high: int) -> bool:
     """Tell whether all values, or none, are from low to high."""
-    return not len(values) or bool(low <= values.min() and values.max() <= high)
+    if not len(values):
+        return True
+    return bool(low <= values.min() and values.max() <= high)
 
 
 def texts(path: Path, column: np.ndarray) -> np.ndarray:

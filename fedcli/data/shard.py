@@ -378,20 +378,19 @@ def read_labels(
     body: of the partition; sizes: training images of each client.
     """
     clients = [client["client"] for client in body["roster"]]
-    columns = {}
-    for name in body.get("label_noise", {}):
-        if name in clients:
-            columns[f"train/{clients.index(name)}"] = Column(WHOLE)
-    if not columns:
+    noisy = [name for name in body.get("label_noise", {}) if name in clients]
+    if not noisy:
         return {}
+    datasets = {name: f"train/{clients.index(name)}" for name in noisy}
     path = partition.parent / LABELS
+    columns = dict.fromkeys(datasets.values(), Column(WHOLE))
     labels = {}
     with open_hdf5(path, columns, hint="corrupt the labels again") as file:
-        for column in columns:
-            client = clients[int(column.removeprefix("train/"))]
-            labels[client] = file[column][()].astype(np.int64)
+        for name, dataset in datasets.items():
+            labels[name] = file[dataset][()].astype(np.int64)
+    highest_class = len(body["classes"]) - 1
     for name, y in labels.items():
-        if len(y) != sizes.get(name) or not in_range(y, 0, len(body["classes"]) - 1):
+        if len(y) != sizes.get(name) or not in_range(y, 0, highest_class):
             sentence = f"{path}: {name} is not the labels of that client's images"
             raise FedcliError(sentence, "corrupt the labels again")
     return labels
