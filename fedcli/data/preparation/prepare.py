@@ -265,8 +265,8 @@ def refuse_changed(
     changed = []
     for row in rows:
         name = str(row.source)
-        # FILE#IMAGE: one of many in it
-        if contents[name] == ABSENT and not (raw / name.rpartition("#")[0]).is_file():
+        file, _, _ = name.rpartition("#")  # FILE#IMAGE: one of many in it
+        if contents[name] == ABSENT and not (raw / file).is_file():
             changed.append(name)
     for name, _ in skipped:
         if name in contents and _seen(f"{raw}/{name}") != contents[name]:
@@ -365,21 +365,21 @@ def fill(
     work = list(enumerate(listing.rows))
     run = max(1, min(RUN, RUN_BYTES // (size * size * channels)))
     reasons: Iterator[str] = in_order(reader, work, label="preparing", jobs=choices.jobs, run=run)
-    places = []
+    positions = []
     rows = []
     skipped = list(listing.skipped)
-    for (place, row), reason in zip(work, reasons, strict=True):
+    for (position, row), reason in zip(work, reasons, strict=True):
         if reason:
             skipped.append((str(row.source), reason))
             refuse(skipped[-1:], choices.strict)
         else:
-            places.append(place)
+            positions.append(position)
             rows.append(row)
     if not rows:
         file, reason = skipped[-1]
         sentence = f"none of the {len(work)} images can be read"
         raise FedcliError(sentence, f"the last one, {file}: {reason}")
-    pool.finish(rows, places, listing.attributes)
+    pool.finish(rows, positions, listing.attributes)
     return rows, skipped
 
 
@@ -444,9 +444,9 @@ def describe(
         "skipped": [{"file": file, "why": reason} for file, reason in skipped],
         **shared_patients.of_rows(listing.patient, rows),
     }
-    for attribute in (card["sites"], listing.sites):
-        if attribute in listing.attributes:
-            body["sites"] = attribute
+    sites = listing.sites if listing.sites in listing.attributes else card["sites"]
+    if sites in listing.attributes:
+        body["sites"] = sites
     if name not in sources.SOURCES and not card.get("people", True):
         body["people"] = False
     body["unknown"] = {}
