@@ -60,8 +60,10 @@ def is_blank(image: np.ndarray) -> bool:
 def of_manifest(path: Path) -> dict[str, Any]:
     """Blank images by part and class, and images by part that are equal to another one of it; without empty parts."""
     pool, rows_by_client, test = holdings(path)
-    training = [rows[part] for rows in rows_by_client.values() for part in ("train", "val")]
-    train = np.unique(np.concatenate([test[:0], *training]))
+    training = [test[:0]]
+    for parts in rows_by_client.values():
+        training += [parts["train"], parts["val"]]
+    train = np.unique(np.concatenate(training))
     contents = of_pool(pool.path)
     body = manifest.read(path).body
     blank: dict[str, dict[str, int]] = {}
@@ -79,5 +81,6 @@ def of_manifest(path: Path) -> dict[str, Any]:
 
 def _by_class(pool: Pool, rows: np.ndarray, body: Mapping[str, Any]) -> dict[str, int]:
     classes = {"classes": body["classes"], "attributes": {}}
-    counts = image_counts.counted(pool, {ALL: {"": rows}}, classes)[image_counts.CLASS][ALL][""]
+    by_client = image_counts.counted(pool, {ALL: {"": rows}}, classes)[image_counts.CLASS]
+    counts = by_client[ALL][""]
     return {name: count for name, count in counts.items() if count}
