@@ -1,4 +1,5 @@
-"""A dataset or partition in a few lines for a person: images, classes, groups and patients, each with its count."""
+"""A dataset or partition in a few lines for a person: images, classes, groups and patients, each
+with its count."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,8 @@ def say(made_path: Path) -> None:
 
 
 def of_dataset(path: Path, counts: Counts) -> list[str]:
-    """At most eight lines about a dataset, of which the counts were taken, and up to three about odd images."""
+    """At most eight lines about a dataset, of which the counts were taken, and up to three about
+    odd images."""
     body = manifest.read(path, "dataset").body
     names = list(body["attributes"])
     lines = [_images(body)]
@@ -68,7 +70,8 @@ def _left_out(skipped: Sequence[Mapping[str, str]]) -> str:
 
 
 def of_contents(contents: Mapping[str, Any]) -> list[str]:
-    """Lines about images that show next to nothing, and about those that are equal to another one of their part."""
+    """Lines about images that show next to nothing, and about those that are equal to another one
+    of their part."""
     lines = []
     for part, images in contents["nearly_one_colour"].items():
         names = [f"{_short(name)} {count:,}" for name, count in images.items()]
@@ -80,7 +83,7 @@ def of_contents(contents: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def how_split(body: Mapping[str, Any]) -> str:
+def how_split(body: Body) -> str:
     """The way in which a dataset was divided into training and test images, in words."""
     how = body.get("split", {}).get("by", "")
     if how in SPLITS:
@@ -104,7 +107,7 @@ def _of_patients(path: Path, body: Body) -> list[str]:
     return [line]
 
 
-def of_partition(body: Mapping[str, Any]) -> list[str]:
+def of_partition(body: Body) -> list[str]:
     """Lines about how a partition's clients differ, and which images are in none of them."""
     lines = []
     if body.get("skew"):
@@ -129,7 +132,8 @@ def of_partition(body: Mapping[str, Any]) -> list[str]:
 
 
 def groups(counts: Counts, attributes: Any) -> Counts:
-    """Images by client and value, without the attributes that divide the clients: training, and all test images.
+    """Images by client and value, without the attributes that divide the clients: training, and all
+    test images.
 
     attributes: these, as a manifest records them; a list where there are any.
     """

@@ -1,11 +1,11 @@
 """Counts of images: of every class and of every value of every attribute, by client and part.
 
-Counted from the pool and the rows of a partition whenever they are asked for, so no manifest repeats them.
+Counted from the pool and the rows of a partition whenever they are asked for, so no manifest
+repeats them.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,11 @@ Values = Mapping[str, list[str]]  # by attribute
 
 
 def of_manifest(path: Path) -> Counts:
-    """Counts of a dataset, partition or corruption, without empty parts; the caller verified its hashes.
+    """Counts of a dataset, partition or corruption, without empty parts; the caller verified its
+    hashes.
 
-    A client's `train` leaves out what is held out as `val`; `all` has the whole test part, of every hospital.
+    A client's `train` leaves out what is held out as `val`; `all` has the whole test part, of every
+    hospital.
     """
     body = manifest.read(path).body
     pool, rows_by_client, test_rows = holdings(path)
@@ -39,7 +41,7 @@ def of_manifest(path: Path) -> Counts:
     return counted(pool, rows, body)
 
 
-def counted(pool: Pool, rows: Rows, body: Mapping[str, Any]) -> Counts:
+def counted(pool: Pool, rows: Rows, body: manifest.Body) -> Counts:
     """The counts of these rows, without empty parts. body: has classes and attributes."""
     # of several labels per image, the number of images that have each
     counts = {CLASS: _by_client(pool.y, body["classes"], rows)}
@@ -86,7 +88,8 @@ def lines(clients: ByClient) -> tuple[list[str], list[list[str]]]:
 
 
 def skewed(pool: Pool, parts: list[np.ndarray], attributes: Values) -> dict[str, float]:
-    """Attribute -> largest distance (total variation) between two clients, where that is SKEWED or more.
+    """Attribute -> largest distance (total variation) between two clients, where that is SKEWED or
+    more.
 
     parts: rows of the pool of each client. Images whose value is unknown do not count.
     """

@@ -1,4 +1,5 @@
-"""The result of a kind that was made or used last, which a command takes where it is given no path."""
+"""The result of a kind that was made or used last, which a command takes where it is given no
+path."""
 
 import os
 import time
@@ -21,8 +22,9 @@ SLACK = 60 * 10**9  # nanoseconds by which the clock of a file server may be ahe
 
 
 def every(folder: Path, kind: str) -> list[Path]:
-    """The manifests of a kind in the folders of this one; one that is a broken link is among them, so that it is read
-    and complained of, where Path.glob() would leave it out. One that may not be entered is named."""
+    """The manifests of a kind in the folders of this one; one that is a broken link is among them,
+    so that it is read and complained of, where Path.glob() would leave it out. One that may not be
+    entered is named."""
     folders = sorted(folder.glob("*"))
     for path in closed(folder, *folders):
         console.warn(f"left out {path}: Permission denied")
@@ -31,7 +33,8 @@ def every(folder: Path, kind: str) -> list[Path]:
 
 
 def closed(*paths: Path) -> list[Path]:
-    """The folders among paths that this process may not enter: Path.glob() passes over them in silence."""
+    """The folders among paths that this process may not enter: Path.glob() passes over them in
+    silence."""
     closed_folders = []
     for path in paths:
         try:
@@ -44,7 +47,8 @@ def closed(*paths: Path) -> list[Path]:
 
 
 def newest(work: Path, *kinds: str) -> Path:
-    """The manifest of these kinds that was made or used last under the work folder; a link counts wherever it leads."""
+    """The manifest of these kinds that was made or used last under the work folder; a link counts
+    wherever it leads."""
     paths = []
     for path in work.glob("**/*.json"):
         if path.stem in kinds and ".tmp" not in str(path.relative_to(work)):
@@ -63,17 +67,21 @@ def newest(work: Path, *kinds: str) -> Path:
 
 
 def check_open(work: Path) -> None:
-    """Raises FedcliError where what is missed may lie in a folder that this process may not enter."""
+    """Raises FedcliError where what is missed may lie in a folder that this process may not
+    enter."""
     closed_folders = closed(work, *work.glob("*"), *work.glob("*/*"))
     if closed_folders:
         raise FedcliError(f"Permission denied: {closed_folders[0]}", ACCESS)
 
 
 def age(path: Path) -> tuple[int, int, str]:
-    """A key that sorts results by when they were made or used last: a link by its own time, as it may lead anywhere.
+    """A key that sorts results by when they were made or used last: a link by its own time, as it
+    may lead anywhere.
 
-    What another process has just removed comes first, and so does a time in the future, which a wrong clock left. Where
-    file times are whole seconds, a chain may be made within one: what is made from the other comes later.
+    What another process has just removed comes first, and so does a time in the future, which a
+    wrong clock left. Where
+    file times are whole seconds, a chain may be made within one: what is made from the other comes
+        later.
     """
     try:
         changed = path.lstat().st_mtime_ns

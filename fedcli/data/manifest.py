@@ -22,6 +22,8 @@ from ..io.locks import remove_abandoned, renaming, scratch
 from ..provenance import other_code
 from . import manifest_bodies
 
+Body = dict[str, Any]  # of a manifest
+Options = dict[str, Any]  # of a manifest
 KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores", "audit")
 AGAIN = "run the stage again that wrote it"
 FORMAT = 1  # raised when a reader of an older format would misread a newer one
@@ -47,8 +49,6 @@ class Manifest:
         return f"{text}\n"
 
 
-Body = dict[str, Any]  # of a manifest
-Options = dict[str, Any]  # of a manifest
 Build = Callable[[Path], Body]
 KEYS = {f.name for f in fields(Manifest)}
 
@@ -64,7 +64,8 @@ class Destination:
 
 
 def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:
-    """Read a manifest (or the one in a folder), hashes unchecked; whole: no key may be absent. Raises FedcliError."""
+    """Read a manifest (or the one in a folder), hashes unchecked; whole: no key may be absent.
+    Raises FedcliError."""
     return _read(find(path, *kinds), kinds, whole)
 
 
@@ -208,7 +209,8 @@ def parent(path: Path, *kinds: str) -> Path | None:
 
 
 def above(path: Path, *kinds: str) -> Path:
-    """The manifest itself where it is of one of these kinds, else as parent() finds it. Raises FedcliError for none."""
+    """The manifest itself where it is of one of these kinds, else as parent() finds it. Raises
+    FedcliError for none."""
     path = find(path)
     if read(path).kind in kinds:
         return path
@@ -229,7 +231,8 @@ def identity(options: Options, parents: list[Path]) -> str:
 def place(
     work: Path, out: Path | None, kind: str, slug: str, options: Options, parents: list[Path]
 ) -> Path:
-    """The folder of a stage's result: --out, or a name under --work that its options and parents give."""
+    """The folder of a stage's result: --out, or a name under --work that its options and parents
+    give."""
     if of_sample(parents):
         slug = f"{slug[:70]}-SYNTHETIC"
     slug = re.sub(r"[^\w+-]+", "_", slug)  # it may come from a manifest: no path in it
@@ -302,7 +305,8 @@ def stage(
 
 
 def damaged(target: Path, options: Options, parents: list[Path]) -> str:
-    """The file that was lost or changed, where the result at target is the one asked for; "" where none was."""
+    """The file that was lost or changed, where the result at target is the one asked for; "" where
+    none was."""
     if not target.is_file() or _differences(read(target), options, parents):
         return ""
     try:
@@ -313,9 +317,11 @@ def damaged(target: Path, options: Options, parents: list[Path]) -> str:
 
 
 def _move(temporary: Path, folder: Path, target: Path) -> None:
-    """Put a result where it belongs, in place of a damaged one, whose folder may hold files that are not ours.
+    """Put a result where it belongs, in place of a damaged one, whose folder may hold files that
+    are not ours.
 
-    The manifest comes last: until then the one before it is there, and says that the result is damaged.
+    The manifest comes last: until then the one before it is there, and says that the result is
+        damaged.
     """
     if not folder.exists():
         os.rename(temporary, folder)
@@ -377,8 +383,8 @@ def links(folder: Path, parents: list[Path]) -> dict[str, str]:
 
 
 def seal(folder: Path, manifest: Manifest, outside: tuple[str, ...] = ()) -> Path:
-    """Hash every file in folder into the manifest and write it there; `outside`, locks and half-written files are no
-    part of the result."""
+    """Hash every file in folder into the manifest and write it there; `outside`, locks and
+    half-written files are no part of the result."""
     target = folder / f"{manifest.kind}.json"
     files = {}
     for path in sorted(folder.rglob("*")):

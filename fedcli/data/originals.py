@@ -1,7 +1,8 @@
 """Image files as they come, before prepare resizes them: their kind, colours, size and bit depth.
 
-prepare keeps those of a sample of the training images in a file beside the pool, and predict compares new files with
-them. No manifest lists that file, as it decides no number: a pool without it gets it where prepare is called again.
+prepare keeps those of a sample of the training images in a file beside the pool, and predict
+compares new files with them. No manifest lists that file, as it decides no number: a pool without
+it gets it where prepare is called again.
 """
 
 import json
@@ -47,8 +48,8 @@ class Original:
 
 @dataclass(frozen=True)
 class Originals:
-    """The training images' files: their kinds, grey or coloured or both, the shortest of their shorter sides, and bits
-    for each colour."""
+    """The training images' files: their kinds, grey or coloured or both, the shortest of their
+    shorter sides, and bits for each colour."""
 
     kinds: list[str]
     coloured: list[bool]
@@ -94,7 +95,8 @@ def original(path: Path) -> Original:
 
 
 def keep(folder: Path, raw: Path, rows: Iterable[Row]) -> None:
-    """Write facts of a sample of a dataset's training images beside its pool, once; of packed files none."""
+    """Write facts of a sample of a dataset's training images beside its pool, once; of packed files
+    none."""
     path = folder / FILE
     if path.exists():
         return

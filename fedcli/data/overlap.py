@@ -1,7 +1,9 @@
-"""Overlap between the sides of a split: patients or lesions, and images that are equal to the last pixel.
+"""Overlap between the sides of a split: patients or lesions, and images that are equal to the last
+pixel.
 
-A test score counts what a model has learnt about others only if neither is in both parts. Images are compared as they
-are in the pool, so a copy that was stored anew, or under another name, is found where it comes out the same.
+A test score counts what a model has learnt about others only if neither is in both parts. Images
+are compared as they are in the pool, so a copy that was stored anew, or under another name, is
+found where it comes out the same.
 """
 
 import re
@@ -16,15 +18,17 @@ from . import image_contents, manifest, shared_patients, sources
 from .pool import Pool, holdings
 
 EXAMPLES = 3
+Overlap = dict[str, Any]  # of a dataset, or one kind of it
 ZEROS = re.compile(r"^([^\d]*)0+(?=\d)")
 UNKNOWN = "nobody can tell whether train and test share a patient: the dataset names no patients"
 
 
-def find(path: Path) -> dict[str, Any]:
-    """Overlap of a dataset's or partition's training (with validation) and test images: counts and a few examples.
+def find(path: Path) -> Overlap:
+    """Overlap of a dataset's or partition's training (with validation) and test images: counts and
+    a few examples.
 
-    "patients" is None where the dataset names no patient or lesion; "nobody" then says that its images show no people.
-    "alike" has patient ids that may mean one patient.
+    "patients" is None where the dataset names no patient or lesion; "nobody" then says that its
+    images show no people. "alike" has patient ids that may mean one patient.
     """
     pool, rows_by_client, test = holdings(path)
     rows_by_part = {"test": test}
@@ -51,7 +55,8 @@ def find(path: Path) -> dict[str, Any]:
 
 
 def alike(ids: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs of ids that differ only in leading zeros, blanks or case, and so may be one patient's."""
+    """Pairs of ids that differ only in leading zeros, blanks or case, and so may be one
+    patient's."""
     id_by_key: dict[str, str] = {}
     pairs = []
     for id in sorted(set(ids) - {""}):
@@ -71,7 +76,7 @@ def alike_sentence(pairs: Sequence[Sequence[str]], count: int) -> str:
     return f"{ids} count as different patients: {examples}{others}"
 
 
-def sentence(overlap: dict[str, Any]) -> str:
+def sentence(overlap: Overlap) -> str:
     """One sentence, or "" where nothing overlaps."""
     parts = []
     shared = shared_patients.of_body(overlap)
@@ -89,7 +94,7 @@ def sentence(overlap: dict[str, Any]) -> str:
     return ", and ".join(parts)
 
 
-def remedy(overlap: dict[str, Any]) -> str:
+def remedy(overlap: Overlap) -> str:
     """A hint on how an overlap is mended; of identical images it names a pair."""
     patients = overlap["patients"]
     if patients and patients["count"]:
@@ -99,11 +104,12 @@ def remedy(overlap: dict[str, Any]) -> str:
     if overlap["pixels"]["count"]:
         return _remedy_of_pixels(overlap["pixels"])
     if overlap.get("alike"):
-        return "write each patient's id in one way and prepare again; leave --strict out where they are several"
+        remedy = "write each patient's id in one way and prepare again"
+        return f"{remedy}; leave --strict out where they are several"
     return "prepare again and say which column names patients, or leave --strict out"
 
 
-def _remedy_of_pixels(pixels: dict[str, Any]) -> str:
+def _remedy_of_pixels(pixels: Overlap) -> str:
     pair = pixels["examples"][0].replace(" = ", " (train) and ")
     others = ""
     if pixels["count"] > 1:
@@ -114,7 +120,7 @@ def _remedy_of_pixels(pixels: dict[str, Any]) -> str:
 
 def _patients(
     ids: np.ndarray | None, train: np.ndarray, test: np.ndarray, unit: str | None
-) -> dict[str, Any] | None:
+) -> Overlap | None:
     if ids is None:
         return None
     in_both = np.setdiff1d(np.intersect1d(ids[train], ids[test]), [""])
@@ -123,7 +129,7 @@ def _patients(
     return {"name": unit or "patient", **counts, "examples": examples}
 
 
-def _pixels(pool: Pool, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
+def _pixels(pool: Pool, train: np.ndarray, test: np.ndarray) -> Overlap:
     """Pictures that are in both parts; an example is "training id = test id"."""
     digests = image_contents.of_pool(pool.path).digests
     train_digests = digests[train]  # [N]

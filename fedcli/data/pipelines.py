@@ -1,9 +1,10 @@
 """Training augmentation by an albumentations pipeline, as `A.save(pipeline, FILE)` writes it.
 
-Source: albumentations 2, whose transforms run on the CPU, image by image. Each image has a seed of its own, made of
-the numbers that decide its augmentation in this epoch, so neither batches, engines nor threads change a byte. Batches
-are made by threads ahead of the training step. Nothing in a file is executed: it may name albumentations' own classes
-only, and a run records the pipeline itself, so that it goes on without the file.
+Source: albumentations 2, whose transforms run on the CPU, image by image. Each image has a seed of
+its own, made of the numbers that decide its augmentation in this epoch, so neither batches, engines
+nor threads change a byte. Batches are made by threads ahead of the training step. Nothing in a file
+is executed: it may name albumentations' own classes only, and a run records the pipeline itself, so
+that it goes on without the file.
 """
 
 import json
@@ -77,7 +78,8 @@ def _yaml(text: str) -> Any:
 
 
 def _size(node: Any, sizes: dict[Any, float]) -> float:
-    """The number of nodes in a node of YAML, aliases written out. sizes: those that are known by now."""
+    """The number of nodes in a node of YAML, aliases written out. sizes: those that are known by
+    now."""
     import yaml
 
     if node in sizes:
@@ -95,7 +97,8 @@ def _size(node: Any, sizes: dict[Any, float]) -> float:
 
 
 def pipeline(kind: str) -> Any:
-    """The pipeline, ready for one thread. Raises FedcliError for one that is none, or not albumentations' own."""
+    """The pipeline, ready for one thread. Raises FedcliError for one that is none, or not
+    albumentations' own."""
     from .sources.formats.photographs import import_albumentations
 
     albumentations = import_albumentations()
@@ -133,7 +136,8 @@ def _parts(value: Any, deepest: int) -> Iterator[dict[str, Any]]:
 
 
 def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:
-    """uint8 [B, C, H, W] augmented image by image, by the seed that chance [B, 4] makes; on the CPU."""
+    """uint8 [B, C, H, W] augmented image by image, by the seed that chance [B, 4] makes; on the
+    CPU."""
     if not len(x):
         return x
     pipelines = getattr(_local, "pipelines", None)

@@ -3,7 +3,8 @@
 `pool.h5` (one per dataset, or one per client after --materialize):
 
     x      uint8  [N, H, W, C]   pixels
-    y      int16  [N]            class index; or uint8 [N, L], for each label 0, 1, or 2 where it is not known
+    y      int16  [N]            class index; or uint8 [N, L], for each label 0, 1, or 2 where it is
+           not known
     id     bytes  [N]            utf-8, unique
     split  uint8  [N]            0 train, 1 test
     unit   bytes  [N]            patient or lesion id, where the source has one
@@ -59,7 +60,8 @@ class Row:
 
     Attributes:
         id: unique name.
-        label: index into the dataset's classes; of several labels per image, for each 0, 1, or 2 where it is not known.
+        label: index into the dataset's classes; of several labels per image, for each 0, 1, or 2
+            where it is not known.
         source: what the reader needs to decode it (a path relative to --raw, or an index).
         test: True for the test part.
         groups: attribute -> index of its value, -1 unknown.
@@ -133,7 +135,8 @@ def read_pool(path: Path) -> Pool:
 
 
 def pool_of(dataset: Path) -> Pool:
-    """The pool of a dataset's manifest. Raises FedcliError where it is not what the manifest describes."""
+    """The pool of a dataset's manifest. Raises FedcliError where it is not what the manifest
+    describes."""
     pool = read_pool(dataset.parent / "pool.h5")
     body = manifest.read(dataset, "dataset").body
     _check_labels(pool, body, dataset.name)
@@ -208,7 +211,8 @@ def _decoded(column: bytes, dtype: np.dtype) -> np.ndarray:
 
 @dataclass(frozen=True)
 class BlankPool:
-    """A pool whose pixels are still to be written, by many processes at once, each image at its own place.
+    """A pool whose pixels are still to be written, by many processes at once, each image at its own
+    place.
 
     Pixels bypass HDF5, which allows one writer only and on a full disk crashes instead of raising.
     """
@@ -260,7 +264,8 @@ class BlankPool:
             _write_columns(file, y, id, split, patient, groups)
 
     def _drop_others(self, places: list[int]) -> None:
-        """Move what stays to a smaller file: x lies in one piece, which is fast to read but cannot shrink."""
+        """Move what stays to a smaller file: x lies in one piece, which is fast to read but cannot
+        shrink."""
         whole = self.path.rename(self.path.with_name(self.path.name + ".whole"))
         images = np.memmap(whole, np.uint8, "r", self.start, self.shape)
         smaller = BlankPool.make(self.path, (len(places), *self.shape[1:]))
@@ -314,7 +319,8 @@ def contents(path: Path) -> dict[str, Any]:
 
 
 class Holdings(NamedTuple):
-    """Data opened: the pool, client -> part -> rows of the pool in roster order, and all test rows."""
+    """Data opened: the pool, client -> part -> rows of the pool in roster order, and all test
+    rows."""
 
     pool: Pool
     rows: Rows
@@ -322,7 +328,8 @@ class Holdings(NamedTuple):
 
 
 def holdings(path: Path) -> Holdings:
-    """The images that each client of a partition, or of the one below a corruption, holds; a dataset's are held by ALL.
+    """The images that each client of a partition, or of the one below a corruption, holds; a
+    dataset's are held by ALL.
 
     Raises FedcliError for rows that the pool does not have, and where a test image is in training.
     """

@@ -1,19 +1,24 @@
-"""Image quality: numbers of each image by its pixels alone, and their histograms, whose bins no image decides.
+"""Image quality: numbers of each image by its pixels alone, and their histograms, whose bins no
+image decides.
 
-Every number is of the prepared image, uint8, as it is trained on: of three channels the luma (ITU-R BT.601), of a
-volume the mean over its slices. Sources:
+Every number is of the prepared image, uint8, as it is trained on: of three channels the luma (ITU-R
+BT.601), of a volume the mean over its slices. Sources:
 
-    noise       Immerkaer, "Fast noise variance estimation", CVIU 64, 1996: the mean absolute response to a mask that
-                constant and linear grey levels do not pass, times sqrt(pi / 2) / 6; exact for Gaussian noise
-    snr         20 log10 of brightness over noise, neither below the noise of rounding to whole grey levels, 1/sqrt(12)
+    noise       Immerkaer, "Fast noise variance estimation", CVIU 64, 1996: the mean absolute
+                response to a mask that constant and linear grey levels do not pass, times sqrt(pi /
+                2) / 6; exact for Gaussian noise
+    snr         20 log10 of brightness over noise, neither below the noise of rounding to whole grey
+                levels, 1/sqrt(12)
     sharpness   variance of the Laplacian: Pech-Pacheco et al., ICPR 2000. Noise raises it too
     contrast    standard deviation of the grey levels (RMS contrast: Peli, JOSA A 7, 1990)
     entropy     Shannon's, of the histogram of the 256 grey levels
-    blockiness  mean step over the borders of JPEG's 8x8 blocks over that inside them, 1 without blocks: B and A of
-                Wang, Sheikh and Bovik, ICIP 2002, without the exponents that they fitted to both and to a third factor.
-                Resizing blurs blocks: seen are those of files in the size of the prepared images, and of corruption
+    blockiness  mean step over the borders of JPEG's 8x8 blocks over that inside them, 1 without
+                blocks: B and A of Wang, Sheikh and Bovik, ICIP 2002, without the exponents that
+                they fitted to both and to a third factor. Resizing blurs blocks: seen are those of
+                files in the size of the prepared images, and of corruption
 
-A histogram has BINS bins on a fixed scale, so that the histograms of several sites add up; see quality_by_site.py.
+A histogram has BINS bins on a fixed scale, so that the histograms of several sites add up; see
+quality_by_site.py.
 """
 
 from collections.abc import Sequence
@@ -104,7 +109,8 @@ def measure(images: np.ndarray) -> np.ndarray:
 
 
 def greys(images: np.ndarray) -> np.ndarray:
-    """Grey levels of images uint8 [N, H, W, C]: float32 [N, S, H, W], S the slices of a volume and else 1."""
+    """Grey levels of images uint8 [N, H, W, C]: float32 [N, S, H, W], S the slices of a volume and
+    else 1."""
     x = images.astype(np.float32)
     if x.shape[3] == 3:
         return (x @ LUMA)[:, None]
@@ -124,7 +130,8 @@ def _entropy(grey: np.ndarray) -> np.ndarray:
 
 
 def _blockiness(grey: np.ndarray, axis: int) -> np.ndarray:
-    """Mean absolute step over the borders of blocks along an axis, over that of all other steps: [N, S]."""
+    """Mean absolute step over the borders of blocks along an axis, over that of all other steps:
+    [N, S]."""
     steps = np.moveaxis(np.abs(np.diff(grey, axis=axis)), axis, 0)  # [L - 1, N, S, ...]
     is_border = np.arange(1, len(steps) + 1) % BLOCK == 0
     if not is_border.any():
@@ -145,10 +152,12 @@ def histograms(values: np.ndarray) -> np.ndarray:
 
 
 def cells(counts: np.ndarray, smallest: int) -> list[list[int]]:
-    """A histogram [BINS] as it may leave a hospital: cells [first bin, last bin, images] of at least `smallest` images.
+    """A histogram [BINS] as it may leave a hospital: cells [first bin, last bin, images] of at
+    least `smallest` images.
 
-    Neighbouring bins are taken together until there are as many. A cell begins at a bin with an image; the outermost
-    two reach to the ends, so that no cell shows the smallest or the largest value. [] of too few images.
+    Neighbouring bins are taken together until there are as many. A cell begins at a bin with an
+    image; the outermost two reach to the ends, so that no cell shows the smallest or the largest
+    value. [] of too few images.
     """
     cells: list[list[int]] = []
     start = 0
@@ -171,8 +180,8 @@ def cells(counts: np.ndarray, smallest: int) -> list[list[int]]:
 def spread(cells: Sequence[Sequence[int]]) -> np.ndarray:
     """The histogram float64 [BINS] that cells() stand for.
 
-    Images lie evenly over a cell, and at the inner edge of the outermost two. It is the histogram itself where
-    `smallest` was 1.
+    Images lie evenly over a cell, and at the inner edge of the outermost two. It is the histogram
+    itself where `smallest` was 1.
     """
     counts = np.zeros(BINS)
     outermost = len(cells) - 1

@@ -1,10 +1,12 @@
-"""Image quality of each hospital, or of each class or group: its histograms beside those of all others.
+"""Image quality of each hospital, or of each class or group: its histograms beside those of all
+others.
 
-All is computed from histograms (quality.py), so that a coordinator, who has counts alone, gets the same table. The
-distance of a site is the Wasserstein-1 distance of its histogram to that of all others together: the mean way that an
-image's value would have to move. It is given in standard deviations within the sites, pooled over them as in Cohen's d
-(Statistical Power Analysis, 1988, section 2.2, whose "large" effect of 0.8 is LARGE here); an image lies anywhere in
-its bin. Images are the training and validation images, as they are trained on: corrupted ones where they are.
+All is computed from histograms (quality.py), so that a coordinator, who has counts alone, gets the
+same table. The distance of a site is the Wasserstein-1 distance of its histogram to that of all
+others together: the mean way that an image's value would have to move. It is given in standard
+deviations within the sites, pooled over them as in Cohen's d (Statistical Power Analysis, 1988,
+section 2.2, whose "large" effect of 0.8 is LARGE here); an image lies anywhere in its bin. Images
+are the training and validation images, as they are trained on: corrupted ones where they are.
 """
 
 import json
@@ -37,6 +39,7 @@ SAID = {
 AGAIN = "ask the site for `fedcli site describe --quality` again"
 Place = tuple[Path, str, int]  # of an image's pixels: file, dataset in it, and row there
 Histograms = dict[str, np.ndarray]  # site, class or group -> [M, BINS]
+Rows = dict[str, np.ndarray]  # of each client, class or group
 Facts = Mapping[str, Any]  # of a site, class or group, see facts()
 Cells = tuple[list[str], list[list[str]]]  # heads and rows of a table
 
@@ -47,11 +50,12 @@ class Measured:
 
     Attributes:
         members: site, class or group -> places of its images among the rows.
-        rows: of the pool [N]. values: of MEASURES [N, M]. files: of each image, where its pixels are.
+        rows: of the pool [N]. values: of MEASURES [N, M]. files: of each image, where its pixels
+            are.
     """
 
     pool: Pool
-    members: dict[str, np.ndarray]
+    members: Rows
     rows: np.ndarray
     values: np.ndarray
     files: list[Place]
@@ -64,7 +68,8 @@ class Measured:
 def of_manifest(
     path: Path, grouping: str = "", *, client: str | None = None, jobs: int = 0
 ) -> Measured:
-    """Measure a dataset, partition or corruption, whose hashes the caller has verified. Raises FedcliError, UsageError.
+    """Measure a dataset, partition or corruption, whose hashes the caller has verified. Raises
+    FedcliError, UsageError.
 
     grouping: an attribute or "class"; "" for clients. client: this one's images alone.
     """
@@ -95,7 +100,7 @@ def _check(path: Path, body: manifest.Body, grouping: str) -> None:
         raise FedcliError(sentence, "prepare larger ones")
 
 
-def _members_by_client(rows_by_client: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _members_by_client(rows_by_client: Rows) -> Rows:
     """Client -> places of its images among the rows of all clients, one client after another."""
     members = {}
     start = 0
@@ -105,9 +110,7 @@ def _members_by_client(rows_by_client: Mapping[str, np.ndarray]) -> dict[str, np
     return members
 
 
-def _members_by(
-    grouping: str, pool: Pool, rows: np.ndarray, body: manifest.Body
-) -> dict[str, np.ndarray]:
+def _members_by(grouping: str, pool: Pool, rows: np.ndarray, body: manifest.Body) -> Rows:
     """Class or group -> places of its images among the rows."""
     if grouping == CLASS:
         names = body["classes"]
@@ -129,8 +132,9 @@ def measured(files: list[Place], jobs: int = 0) -> np.ndarray:
     return np.concatenate([np.zeros((0, len(MEASURES))), *values])
 
 
-def held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
-    """The pool, and client -> rows that it trains and validates on; of a dataset ALL -> its training part."""
+def held(path: Path) -> tuple[Pool, Rows]:
+    """The pool, and client -> rows that it trains and validates on; of a dataset ALL -> its
+    training part."""
     pool, parts_by_client, _ = holdings(path)
     rows_by_client = {}
     for client, parts in parts_by_client.items():
@@ -139,7 +143,8 @@ def held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
 
 
 def places(path: Path, pool: Pool, client: str, rows: np.ndarray) -> list[Place]:
-    """Files and rows of the pixels of a client's images: in the pool, or among those that corrupt changed."""
+    """Files and rows of the pixels of a client's images: in the pool, or among those that corrupt
+    changed."""
     body = manifest.read(path).body
     if "kind" not in body or client not in body["clients"]:  # a dataset's clients are a number
         return [(pool.path, "x", row) for row in rows.tolist()]
@@ -173,7 +178,8 @@ def _measured(files: list[Place]) -> np.ndarray:
 
 
 def of_descriptions(folder: Path) -> Histograms:
-    """Histograms that sites said of themselves, from their descriptions in a folder. Raises FedcliError."""
+    """Histograms that sites said of themselves, from their descriptions in a folder. Raises
+    FedcliError."""
     by_site: Histograms = {}
     described: set[str] = set()
     for file in sorted(folder.glob("*.json")):
@@ -197,14 +203,15 @@ def of_descriptions(folder: Path) -> Histograms:
             continue
         by_site[client] = np.stack([spread(quality[name]) for name in NAMES])
     if not by_site:
-        hint = "`fedcli site describe --quality` writes one; it takes twice as many images as a policy's smallest_cell"
         sentence = f"{folder} has no description of a site that says something of its images"
-        raise FedcliError(sentence, hint)
+        takes = "it takes twice as many images as a policy's smallest_cell"
+        raise FedcliError(sentence, f"`fedcli site describe --quality` writes one; {takes}")
     return by_site
 
 
 def _description(file: Path) -> dict[str, Any] | None:
-    """A site's description; None for another file, as the manifest beside them. Raises FedcliError."""
+    """A site's description; None for another file, as the manifest beside them. Raises
+    FedcliError."""
     try:
         description = json.loads(read_text(file, AGAIN))
     except (ValueError, RecursionError):
@@ -229,8 +236,8 @@ def _is_one_wide_cell(cells: list[list[int]]) -> bool:
 
 
 def facts(by_site: Histograms) -> dict[str, Facts]:
-    """Site -> its images, and its numbers by measure: the counts, the medians of its images and of all others (None of
-    none), and the distance to all others (None of one site alone)."""
+    """Site -> its images, and its numbers by measure: the counts, the medians of its images and of
+    all others (None of none), and the distance to all others (None of one site alone)."""
     counts = np.stack(list(by_site.values())).astype(np.float64)  # [K, M, BINS]
     images = counts.sum(2)  # [K, M]
     others = counts.sum(0) - counts  # [K, M, BINS]
@@ -251,7 +258,8 @@ def facts(by_site: Histograms) -> dict[str, Facts]:
 
 
 def _variances(counts: np.ndarray) -> np.ndarray:
-    """Variance [K, M] of each histogram [K, M, BINS], in bins; an image lies anywhere in its bin."""
+    """Variance [K, M] of each histogram [K, M, BINS], in bins; an image lies anywhere in its
+    bin."""
     images = counts.sum(2)
     shares = counts / np.maximum(images, 1)[..., None]
     middle = np.arange(BINS) + 0.5
@@ -261,7 +269,8 @@ def _variances(counts: np.ndarray) -> np.ndarray:
 
 
 def _distances(counts: np.ndarray, variances: np.ndarray) -> np.ndarray:
-    """Distance [K, M] of each histogram [K, M, BINS] to all others together, in pooled standard deviations."""
+    """Distance [K, M] of each histogram [K, M, BINS] to all others together, in pooled standard
+    deviations."""
     images = counts.sum(2)  # [K, M]
     total_images = np.maximum(images.sum(0), 1)  # [M]
     pooled = np.sqrt((variances * images).sum(0) / total_images)  # [M]
@@ -284,7 +293,8 @@ def median(counts: np.ndarray, m: int) -> float | None:
 
 
 def findings(by_site: Histograms, unit: str = SITES) -> list[str]:
-    """Sentences on who stands out and in what, the furthest first; each is compared with those that do not yet."""
+    """Sentences on who stands out and in what, the furthest first; each is compared with those that
+    do not yet."""
     names = list(by_site)
     counts = np.stack(list(by_site.values())).astype(np.float64)  # [K, M, BINS]
     variances = _variances(counts)

@@ -1,4 +1,5 @@
-"""From manifests to shards in memory: the pool once as uint8 where the net lives, a client as an index into it."""
+"""From manifests to shards in memory: the pool once as uint8 where the net lives, a client as an
+index into it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -38,14 +39,16 @@ class Shard:
     """Some images of the pool: one client's training part, or a test set.
 
     Attributes:
-        images: uint8 [M, C, H, W], shared by every shard of the run; where y is, or on the host for lack of room.
+        images: uint8 [M, C, H, W], shared by every shard of the run; where y is, or on the host for
+            lack of room.
         rows: int64 [N], which of them are this shard's; where they are.
         channels: what the net takes; grey images are repeated to three.
         kind: training augmentation, a key of transforms.AUGMENTS.
         derived: what was computed once from the fixed view, by name; never saved.
         attack: of a client whose update is not that of its training.
 
-    A net whose backbone is frozen is fed the features of the images, float32 [M, D], in their place.
+    A net whose backbone is frozen is fed the features of the images, float32 [M, D], in their
+    place.
     """
 
     images: Tensor
@@ -88,11 +91,12 @@ class Shard:
     def turns(
         self, size: int, *, shuffle: int, augment: int, strata: Tensor | None = None
     ) -> Iterator[Turn]:
-        """One pass in the order of seed `shuffle`: places [B], and the random numbers [B, 4] from seed `augment` that
-        decide their augmentation; the last batch may be smaller.
+        """One pass in the order of seed `shuffle`: places [B], and the random numbers [B, 4] from
+        seed `augment` that decide their augmentation; the last batch may be smaller.
 
-        strata: [N] of each image, such as its class. As many draws as there are images, with replacement, every stratum
-            that is there equally likely; images of stratum -1 as likely as if all were drawn alike.
+        strata: [N] of each image, such as its class. As many draws as there are images, with
+            replacement, every stratum that is there equally likely; images of stratum -1 as likely
+            as if all were drawn alike.
         """
         stream = torch.Generator().manual_seed(shuffle)
         device = self.rows.device
@@ -123,7 +127,8 @@ class Shard:
         return self.kind.startswith(pipelines.PREFIX)
 
     def batches(self, turns: Iterable[Turn]) -> Iterator[Batch]:
-        """The batches of these turns; those of an albumentations pipeline are made by threads ahead of their use."""
+        """The batches of these turns; those of an albumentations pipeline are made by threads ahead
+        of their use."""
         if not self.on_cpu:
             for indices, chance in turns:
                 yield self.batch(indices, chance)
@@ -134,7 +139,8 @@ class Shard:
             yield Batch(self._input(x.to(device)), self.y[indices], indices)
 
     def _piped(self, turn: Turn) -> tuple[Tensor, Tensor]:
-        """Places, and their images uint8 [B, C, H, W]; all of it on the CPU, as no GPU waits for a thread's work."""
+        """Places, and their images uint8 [B, C, H, W]; all of it on the CPU, as no GPU waits for a
+        thread's work."""
         indices, chance = turn
         assert chance is not None
         images = self.images[self.rows[indices]]
@@ -149,7 +155,8 @@ class Shard:
         return self._input(x)
 
     def _streamed(self, rows: Tensor) -> Tensor:
-        """Pixels that did not fit beside the network, gathered on the host and copied while it computes."""
+        """Pixels that did not fit beside the network, gathered on the host and copied while it
+        computes."""
         # as it lies in memory, on which a convolution's choice may depend
         pool = self.images.permute(0, 2, 3, 1)
         staged = torch.empty(len(rows), *pool.shape[1:], dtype=pool.dtype, pin_memory=True)
@@ -157,7 +164,8 @@ class Shard:
         return staged.to(self.y.device, non_blocking=True).permute(0, 3, 1, 2)
 
     def in_order(self, size: int = EVALUATION_BATCH) -> Iterator[Batch]:
-        """One pass without shuffling or augmentation: the fixed view that indicators and scores use."""
+        """One pass without shuffling or augmentation: the fixed view that indicators and scores
+        use."""
         order = torch.arange(len(self), device=self.rows.device)
         for indices in order.split(size):
             yield self.batch(indices)
@@ -169,7 +177,8 @@ class Shard:
 
 
 def _draws(strata: Tensor, stream: torch.Generator) -> Tensor:
-    """int64 [N] places: a stratum at random, then one of its images. strata: int64 [N], -1 for none."""
+    """int64 [N] places: a stratum at random, then one of its images. strata: int64 [N], -1 for
+    none."""
     count = len(strata)
     counts = (strata + 1).bincount()  # [S + 1]; the first is of none
     by_stratum = strata.argsort(stable=True)  # [N]
@@ -195,12 +204,13 @@ class Shards:
     Attributes:
         roster: client names; a client's row is its place here.
         test: "clean" and, after fedcli corrupt, "corrupted": the same images in the same order.
-        client_test: client -> places in the test set that are its own; empty where the partition gives it none.
+        client_test: client -> places in the test set that are its own; empty where the partition
+            gives it none.
         corrupted: names of the clients whose images are corrupted.
         body: the manifest's body: dataset, sizes, corruption.
         here: whether the images are; else a shard has a length and nothing more.
-        test_patients: str [N], the patient or lesion of each test image, or the image where that is unknown; None
-            where the dataset names none.
+        test_patients: str [N], the patient or lesion of each test image, or the image where that is
+            unknown; None where the dataset names none.
     """
 
     classes: list[str]
@@ -297,7 +307,8 @@ def _change_training(
     body: manifest.Body,
     device: str,
 ) -> None:
-    """Hide groups of training images, change their labels, and have clients attack, as the manifest says.
+    """Hide groups of training images, change their labels, and have clients attack, as the manifest
+    says.
 
     Raises FedcliError where a client has no training images.
     """
@@ -320,8 +331,8 @@ def _change_training(
 def load_tests(
     path: Path, *, channels: int, device: str = "cpu", everything: bool = False
 ) -> Shards:
-    """The test images of a dataset, partition or corruption manifest, whose hashes the caller has verified, without
-    its clients.
+    """The test images of a dataset, partition or corruption manifest, whose hashes the caller has
+    verified, without its clients.
 
     everything: of a dataset, all images instead of its test part.
     """
@@ -371,7 +382,7 @@ def _placed(images: Tensor, device: str, sharing: int = 1) -> Tensor:
 
 
 def read_labels(
-    partition: Path, body: Mapping[str, Any], sizes: Mapping[str, int]
+    partition: Path, body: manifest.Body, sizes: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
     """The training labels of each client whose labels were changed, int64 [N]. Raises FedcliError.
 
@@ -399,10 +410,11 @@ def read_labels(
 def _overlay(
     path: Path, images: Tensor, clean_rows: list[np.ndarray]
 ) -> tuple[Tensor, np.ndarray, Tensor]:
-    """Lay the corrupted training images over the pool, but for those that clean clients hold too, which are added.
+    """Lay the corrupted training images over the pool, but for those that clean clients hold too,
+    which are added.
 
-    Returns all images [M, C, H, W], where the corrupted clients find each row of the pool [N], and the corrupted test
-    images.
+    Returns all images [M, C, H, W], where the corrupted clients find each row of the pool [N], and
+    the corrupted test images.
     """
     with open_hdf5(path, CHANGED, hint="corrupt again") as file:
         for part in ("train", "test"):

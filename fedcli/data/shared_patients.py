@@ -1,6 +1,8 @@
-"""Patients or lesions on both sides of a split: their count, made here alone, and the sentence that tells a person.
+"""Patients or lesions on both sides of a split: their count, made here alone, and the sentence that
+tells a person.
 
-A manifest's body has the count of its own images under KEY, where there is any. Validation images are a part of the
+A manifest's body has the count of its own images under KEY, where there is any. Validation images
+are a part of the
 training images: a patient of a test image who has validation images is counted too.
 """
 
@@ -63,7 +65,8 @@ def of_parts(unit: str | None, pool: Pool, rows: Mapping[str, Any]) -> Entry:
 
 
 def with_tests(unit: str | None, holdings: Holdings, tested: Ids) -> Entry:
-    """The entry of images that clients hold and other test images. tested: the patient of each of the latter."""
+    """The entry of images that clients hold and other test images. tested: the patient of each of
+    the latter."""
     patient = holdings.pool.patient
     if patient is None:
         return {}
@@ -95,13 +98,14 @@ def sentence(shared: Shared | None) -> str:
     return f"{console.listed(texts)} also {verb} training images"
 
 
-def of_body(body: Mapping[str, Any]) -> str:
+def of_body(body: manifest.Body) -> str:
     """The sentence about a manifest's body; "" where no patient is on both sides."""
     return sentence(body.get(KEY))
 
 
 def warn(path: Path, remedy: str = "") -> None:
-    """Say the sentence about the manifest at this path, and behind it what would help; nothing without shared patients."""
+    """Say the sentence about the manifest at this path, and behind it what would help; nothing
+    without shared patients."""
     text = of_body(manifest.read(path).body)
     if text:
         console.warn(text + remedy)

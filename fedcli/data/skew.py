@@ -1,9 +1,11 @@
-"""Differences between the clients of a partition: labels, sizes, and which images are in more than one of them.
+"""Differences between the clients of a partition: labels, sizes, and which images are in more than
+one of them.
 
-The distance of two label distributions p and q is TV(p, q) = sum_c |p_c - q_c| / 2: 0 where they are equal, 1 where no
-class is in both. Of several labels per image p is the share of each label among all labels that images have. All that
-a client got counts, also what is held out for validation later. Numbers are rounded to six digits, so that the manifest
-has the same bytes on every machine.
+The distance of two label distributions p and q is TV(p, q) = sum_c |p_c - q_c| / 2: 0 where they
+are equal, 1 where no class is in both. Of several labels per image p is the share of each label
+among all labels that images have. All that a client got counts, also what is held out for
+validation later. Numbers are rounded to six digits, so that the manifest has the same bytes on
+every machine.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +27,8 @@ def describe(
     classes: int,
     patients: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """The entry "skew" of a manifest; the distances between clients are null where there is only one.
+    """The entry "skew" of a manifest; the distances between clients are null where there is only
+    one.
 
     parts: each client's rows of y [N], at least one; a row may be in several clients.
     patients: a number [N] for each image's patient or lesion, None where the dataset knows none.
@@ -56,7 +59,8 @@ def _sizes(parts: Sequence[np.ndarray]) -> dict[str, float]:
 
 
 def distances(mix: np.ndarray) -> Iterator[np.ndarray]:
-    """Distances between all pairs of label distributions [K, C], in roster order, some million at a time."""
+    """Distances between all pairs of label distributions [K, C], in roster order, some million at a
+    time."""
     piece: list[np.ndarray] = []
     pairs = 0
     for k in range(len(mix) - 1):
@@ -78,7 +82,8 @@ def entropies(mix: np.ndarray) -> np.ndarray:
 
 
 def shared(parts: Sequence[np.ndarray], numbers: np.ndarray) -> int:
-    """The number of patients (or images), by their number for each row [N], that have rows in more than one client."""
+    """The number of patients (or images), by their number for each row [N], that have rows in more
+    than one client."""
     client = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     patient = numbers[np.concatenate(parts)]
     pairs = np.unique(np.stack([patient, client]), axis=1)

@@ -42,7 +42,8 @@ def check_augment(kind: str) -> str:
 
 
 def to_input(x: Tensor, *, channels: int) -> Tensor:
-    """uint8 or unit-range float [B, C, H, W] -> normalised float32 [B, channels, H, W]; grey may become three."""
+    """uint8 or unit-range float [B, C, H, W] -> normalised float32 [B, channels, H, W]; grey may
+    become three."""
     x = to_unit(x)
     if x.shape[1] != channels:
         x = x.expand(-1, channels, -1, -1)
@@ -99,7 +100,8 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:
-    """Augment uint8 [B, C, H, W] with chance [B, 4]; returns uint8 or unit-range float of the same shape.
+    """Augment uint8 [B, C, H, W] with chance [B, 4]; returns uint8 or unit-range float of the same
+    shape.
 
     A step of DP-SGD may draw no image: B is then 0.
     """

@@ -1,35 +1,38 @@
 """Attacks: clients whose data are poisoned, or who send another update than that of their training.
 
-Attacks on data change training images of a client, each with the chance `strength`; validation and test images stay:
+Attacks on data change training images of a client, each with the chance `strength`; validation and
+test images stay:
 
     label-flip    the label becomes the next class, of the last one the first; or as --flip says
     image-swap    the image is another one of the client, whose label it does not get
-    backdoor      the image gets a chequered square in its lower right corner, and the label of the target class
+    backdoor      the image gets a chequered square in its lower right corner, and the label of the
+                  target class
 
-Attacks on updates change what a client sends at the end of its round. D [T] is the update of the trained numbers; s is
-`strength`, and rms the root of the mean of D^2, so that s has no unit:
+Attacks on updates change what a client sends at the end of its round. D [T] is the update of the
+trained numbers; s is `strength`, and rms the root of the mean of D^2, so that s has no unit:
 
     scale         s D
     sign-flip     -s D
     noise         D + s rms N, with standard normal numbers N
     constant      s rms, the same for every number
 
-Sources: label-flip: Tolpegin, Truex, Gursoy and Liu, ESORICS 2020, arXiv 2007.08432. backdoor: Gu, Dolan-Gavitt and
-Garg, "BadNets", 2017, arXiv 1708.06733. scale: Bagdasaryan, Veit, Hua, Estrin and Shmatikov, AISTATS 2020, arXiv
-1807.00459, which multiplies the update of a backdoor. sign-flip, noise and constant: Li, Xu, Chen, Giannakis and Ling,
-"RSA", AAAI 2019, arXiv 1811.03761, of models and without rms; image-swap is ours, a hospital whose table lost its
-order. The papers' texts were not at hand.
+Sources: label-flip: Tolpegin, Truex, Gursoy and Liu, ESORICS 2020, arXiv 2007.08432. backdoor: Gu,
+Dolan-Gavitt and Garg, "BadNets", 2017, arXiv 1708.06733. scale: Bagdasaryan, Veit, Hua, Estrin and
+Shmatikov, AISTATS 2020, arXiv 1807.00459, which multiplies the update of a backdoor. sign-flip,
+noise and constant: Li, Xu, Chen, Giannakis and Ling, "RSA", AAAI 2019, arXiv 1811.03761, of models
+and without rms; image-swap is ours, a hospital whose table lost its order. The papers' texts were
+not at hand.
 
-What is written is a partition: the files of the one it was made from, labels.h5 where labels change, and in its
-manifest who attacks how. Pixels are changed where images are loaded and updates where a client's round ends; random
-numbers follow from the seed, the client, and the image's id or the round. An attacker is honest in all else: its
-batch-norm statistics, and what its method reports beside the model.
+What is written is a partition: the files of the one it was made from, labels.h5 where labels
+change, and in its manifest who attacks how. Pixels are changed where images are loaded and updates
+where a client's round ends; random numbers follow from the seed, the client, and the image's id or
+the round. An attacker is honest in all else: its batch-norm statistics, and what its method reports
+beside the model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -51,7 +54,8 @@ class Attack:
     """The attack of one client, or of all.
 
     Attributes:
-        target: class of a backdoor. patch: side of its square in pixels. flip: class -> class, of label-flip.
+        target: class of a backdoor. patch: side of its square in pixels. flip: class -> class, of
+            label-flip.
         client: whose it is.
     """
 
@@ -179,7 +183,8 @@ def make_attack(
 ) -> Path:
     """Have clients of a partition attack; returns the path of the new partition.json.
 
-    clients: their number, the last in the roster; on: their names instead. Raises FedcliError, UsageError.
+    clients: their number, the last in the roster; on: their names instead. Raises FedcliError,
+        UsageError.
     """
     source, body = mixture.partition_of(source, "have clients attack", "clients attack")
     kind = KINDS[attack.kind]
@@ -239,8 +244,9 @@ def checked(attack: Attack, classes: list[str], size: int) -> Attack:
     return replace(attack, patch=patch)
 
 
-def of_body(body: Mapping[str, Any]) -> dict[str, Attack]:
-    """Client -> its attack, as a manifest's body says; {} where nobody attacks. Raises FedcliError, UsageError."""
+def of_body(body: manifest.Body) -> dict[str, Attack]:
+    """Client -> its attack, as a manifest's body says; {} where nobody attacks. Raises FedcliError,
+    UsageError."""
     facts = dict(body.get(KEY, {}))
     clients = facts.pop("clients", [])
     if not clients:

@@ -1,21 +1,24 @@
 """Image corruptions of the ImageNet-C family, one random stream per image.
 
-Source: Hendrycks & Dietterich, ICLR 2019, arXiv 1903.12261, in the package imagecorruptions: all 19 kinds, severity
-1 to 5. Who is corrupted follows the FedISM authors (arXiv 2503.09587): the last clients of the roster, and a copy of
-the whole test set.
+Source: Hendrycks & Dietterich, ICLR 2019, arXiv 1903.12261, in the package imagecorruptions: all 19
+kinds, severity 1 to 5. Who is corrupted follows the FedISM authors (arXiv 2503.09587): the last
+clients of the roster, and a copy of the whole test set.
 
 What differs from imagecorruptions.corrupt():
-    * the stream depends on (seed, image id, kind, severity) only, so order and number of processes change nothing;
-    * a grey image stays grey, with one draw, by the functions' own two-dimensional path (corrupt() makes three
-      channels with a draw each). Motion blur's grey path fails, so one of three equal channels is taken. Saturate
+    * the stream depends on (seed, image id, kind, severity) only, so order and number of processes
+      change nothing;
+    * a grey image stays grey, with one draw, by the functions' own two-dimensional path (corrupt()
+      makes three channels with a draw each). Motion blur's grey path fails, so one of three equal
+      channels is taken. Saturate
       is refused: grey has no colour to change;
-    * pointwise kinds (noise, brightness, contrast, saturate) work at any size; the others need 32 px as in corrupt().
+    * pointwise kinds (noise, brightness, contrast, saturate) work at any size; the others need 32
+      px as in corrupt().
 
 Spatter divides by zero where no drop falls; the image then stays as it is.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -88,9 +91,11 @@ def full_kind(word: str) -> str:
 
 
 def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed: int) -> np.ndarray:
-    """A corrupted copy of an image: uint8 [H, W, C] in and out; fractions are cut off, as in the package.
+    """A corrupted copy of an image: uint8 [H, W, C] in and out; fractions are cut off, as in the
+    package.
 
-    C is 1 or 3, or the slices of a volume, each of which is corrupted as a grey image with a draw of its own.
+    C is 1 or 3, or the slices of a volume, each of which is corrupted as a grey image with a draw
+    of its own.
     """
     from PIL import Image
 
@@ -156,11 +161,14 @@ def make_corruption(
     jobs: int = 0,
     match: str | None = None,
 ) -> Path:
-    """Corrupt some clients' images and a copy of the whole test set; returns the path of corruption.json.
+    """Corrupt some clients' images and a copy of the whole test set; returns the path of
+    corruption.json.
 
     Args:
-        source: a partition, or a corruption, whose clients stay as they are and to which others are added.
-        kind: of the clients that `who` chooses by ratio or name; None where it says the kind of each.
+        source: a partition, or a corruption, whose clients stay as they are and to which others are
+            added.
+        kind: of the clients that `who` chooses by ratio or name; None where it says the kind of
+            each.
         severity: 1 to 5.
         jobs: processes, 0 for one per core; changes no byte.
         match: a client that the chosen ones become as noisy as, in place of a kind and severity.
@@ -233,8 +241,9 @@ def check_images(kind: str, body: Body) -> None:
         raise FedcliError(sentence, "use another kind, such as contrast")
 
 
-def _check_last(body: Mapping[str, Any], clients: list[str], *, several: bool) -> None:
-    """Refuse other clients than a scheme means to be corrupted. several: they are chosen one by one."""
+def _check_last(body: Body, clients: list[str], *, several: bool) -> None:
+    """Refuse other clients than a scheme means to be corrupted. several: they are chosen one by
+    one."""
     last = body["corrupted_last"]
     if last is None:
         return
@@ -253,7 +262,8 @@ def _check_last(body: Mapping[str, Any], clients: list[str], *, several: bool) -
 
 
 def _write(path: Path, partition: Path, hows: mixture.HowByClient, *, seed: int, jobs: int) -> None:
-    """Stream the changed images of the clients and of the test set into an HDF5 file; of client "" there are none."""
+    """Stream the changed images of the clients and of the test set into an HDF5 file; of client ""
+    there are none."""
     pool, by_client, test_rows = holdings(partition)
     rows_by_client = {}
     how_by_client = {}

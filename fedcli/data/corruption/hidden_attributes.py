@@ -1,10 +1,12 @@
-"""Missing attributes: the group of some patients is unknown in training, as where a hospital does not always record it.
+"""Missing attributes: the group of some patients is unknown in training, as where a hospital does
+not always record it.
 
-Each patient of a client is drawn by itself, with the chance `share`, and loses the named attributes in all of its
-training images together; an image without a patient is drawn alone. The draw depends on the seed, the client, the
-attribute and the patient alone, so it is not written down but drawn again where the images are loaded. Validation and
-test images keep their groups: what is unknown in training can still be measured. What is written is a partition: the
-files of the one it was made from, and in its manifest who lost how much.
+Each patient of a client is drawn by itself, with the chance `share`, and loses the named attributes
+in all of its training images together; an image without a patient is drawn alone. The draw depends
+on the seed, the client, the attribute and the patient alone, so it is not written down but drawn
+again where the images are loaded. Validation and
+test images keep their groups: what is unknown in training can still be measured. What is written is
+a partition: the files of the one it was made from, and in its manifest who lost how much.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +37,8 @@ def make_hidden(
     *,
     seed: int = 0,
 ) -> Path:
-    """Hide attributes of a share of the patients of a partition's clients; returns the path of the new partition.json.
+    """Hide attributes of a share of the patients of a partition's clients; returns the path of the
+    new partition.json.
 
     on: names of the clients; by default all. Raises FedcliError, UsageError.
     """
@@ -70,7 +73,8 @@ def _check(source: Path, body: Body, hide: Sequence[str]) -> None:
 
 
 def hidden(pool: Pool, rows: np.ndarray, name: str, options: Options, client: str) -> np.ndarray:
-    """Marks of a client's training images that lose the attribute, bool [N]; rows: of the pool, int64 [N]."""
+    """Marks of a client's training images that lose the attribute, bool [N]; rows: of the pool,
+    int64 [N]."""
     patients = pool.id[rows]
     if pool.patient is not None:
         ids = pool.patient[rows]
@@ -83,10 +87,9 @@ def hidden(pool: Pool, rows: np.ndarray, name: str, options: Options, client: st
     return np.array([loses[patient] for patient in patients.tolist()], dtype=bool)
 
 
-def groups_without(
-    pool: Pool, rows: np.ndarray, body: Mapping[str, Any], client: str
-) -> dict[str, np.ndarray]:
-    """Attribute -> the groups of a client's training images [N], -1 where hidden; of those that it lost in part."""
+def groups_without(pool: Pool, rows: np.ndarray, body: Body, client: str) -> dict[str, np.ndarray]:
+    """Attribute -> the groups of a client's training images [N], -1 where hidden; of those that it
+    lost in part."""
     options = body.get(KEY)
     if not options or client not in options["images"]:
         return {}

@@ -1,15 +1,18 @@
-"""Wrong labels: some training labels of some clients are changed. Validation and test images keep theirs.
+"""Wrong labels: some training labels of some clients are changed. Validation and test images keep
+theirs.
 
-Source: symmetric and pair flips are those of Han, Yao, Yu, Niu, Xu, Hu, Tsang and Sugiyama, "Co-teaching: robust
-training of deep neural networks with extremely noisy labels", NeurIPS 2018, arXiv 1804.06872; the paper's text was not
-at hand. Each training image of a client is changed by itself, with the chance `rate`:
+Source: symmetric and pair flips are those of Han, Yao, Yu, Niu, Xu, Hu, Tsang and Sugiyama,
+"Co-teaching: robust training of deep neural networks with extremely noisy labels", NeurIPS 2018,
+arXiv 1804.06872; the paper's text was not at hand. Each training image of a client is changed by
+itself, with the chance `rate`:
 
     symmetric     to any other class, all equally likely
     pair          to the next class in the dataset's order, of the last one to the first
     asymmetric    only images of the classes that are named, each to the class named for it
 
-The draw depends on the seed, the client and the image's id alone. What is written is a partition: the rows of the one
-it was made from, and labels.h5 beside them with the labels of each changed client.
+The draw depends on the seed, the client and the image's id alone. What is written is a partition:
+the rows of the one it was made from, and labels.h5 beside them with the labels of each changed
+client.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,8 +49,9 @@ def make_label_noise(
 ) -> Path:
     """Change labels of some clients of a partition; returns the path of the new partition.json.
 
-    how: for the clients that `who` chooses by ratio or name; None where only those are changed that it names with a
-        kind and rate of their own, "NAME=KIND:RATE". flip: class -> class, of asymmetric noise.
+    how: for the clients that `who` chooses by ratio or name; None where only those are changed that
+        it names with a kind and rate of their own, "NAME=KIND:RATE". flip: class -> class, of
+        asymmetric noise.
     Raises FedcliError, UsageError.
     """
     source, body = mixture.partition_of(source, "change labels", "labels are changed")
@@ -139,11 +143,12 @@ def _how(flip: Mapping[str, str], classes: Sequence[str], kind: str, rate: str) 
 def write_labels(
     path: Path,
     source: Path,
-    body: Mapping[str, Any],
+    body: manifest.Body,
     how_by_client: Mapping[str, How],
     change: Change,
 ) -> manifest.Body:
-    """Write labels.h5; returns the manifest's body. how_by_client: the change of its labels, for the body."""
+    """Write labels.h5; returns the manifest's body. how_by_client: the change of its labels, for
+    the body."""
     pool, rows_by_client, _ = holdings(source)
     roster = [dict(client) for client in body["roster"]]
     noise: dict[str, dict[str, Any]] = {}

@@ -1,9 +1,11 @@
 """The 19 functions of the package imagecorruptions, which is older than the libraries it uses.
 
-Source: Hendrycks & Dietterich, ICLR 2019, arXiv 1903.12261. Its file corruptions.py is loaded on its own, with what
-these libraries no longer have: pkg_resources (which says where its pictures of frost lie), scipy.ndimage.interpolation
-(now scipy.ndimage), np.float_ (fog), `multichannel` of skimage's gaussian (now `channel_axis`; gaussian and glass
-blur), and a random_noise of skimage that draws from NumPy's global stream (impulse noise). No other module is changed.
+Source: Hendrycks & Dietterich, ICLR 2019, arXiv 1903.12261. Its file corruptions.py is loaded on
+its own, with what
+these libraries no longer have: pkg_resources (which says where its pictures of frost lie),
+scipy.ndimage.interpolation (now scipy.ndimage), np.float_ (fog), `multichannel` of skimage's
+gaussian (now `channel_axis`; gaussian and glass blur), and a random_noise of skimage that draws
+from NumPy's global stream (impulse noise). No other module is changed.
 """
 
 import functools
@@ -47,9 +49,10 @@ def _loaded(file: Path) -> ModuleType:
     from scipy import ndimage
 
     spec = importlib.util.spec_from_file_location(f"{__name__}.{PACKAGE}", file)
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
-    frost = SimpleNamespace(resource_filename=lambda package, name: str(file.parent / name))
+    frost = SimpleNamespace(resource_filename=lambda _, name: str(file.parent / name))
     with _modules({"pkg_resources": frost, "scipy.ndimage.interpolation": ndimage}):
         spec.loader.exec_module(module)
     return module

@@ -1,9 +1,11 @@
-"""Gaussian noise that makes the images of some clients as noisy as those of another: `fedcli corrupt --match SITE`.
+"""Gaussian noise that makes the images of some clients as noisy as those of another: `fedcli
+corrupt --match SITE`.
 
-The noise of an image is Immerkaer's estimate (data/quality.py). Its median over a sample of the clients' training and
-validation images, with noise of standard deviation sigma added to each channel and then rounded and cut to 0..255, is
-brought to the median over SITE's images by bisection over sigma, in steps of a hundredth of a grey level, which are the
-severity of this kind. Images keep their own draw for every sigma, so the estimate rises with it. Noise can only be
+The noise of an image is Immerkaer's estimate (data/quality.py). Its median over a sample of the
+clients' training and validation images, with noise of standard deviation sigma added to each
+channel and then rounded and cut to 0..255, is brought to the median over SITE's images by bisection
+over sigma, in steps of a hundredth of a grey level, which are the severity of this kind. Images
+keep their own draw for every sigma, so the estimate rises with it. Noise can only be
 added: clients that are noisier than SITE already are refused.
 """
 

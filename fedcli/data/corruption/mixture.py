@@ -1,4 +1,5 @@
-"""Changes of a partition: the clients whose data are changed, and how, one way for all or another for each."""
+"""Changes of a partition: the clients whose data are changed, and how, one way for all or another
+for each."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 from ...errors import FedcliError, UsageError, nearest
 from ...seeds import derive
 from .. import manifest
+from ..manifest import Body
 
 MIXED = "mixed"  # the kind of a corruption whose clients do not all have the same one
 How = tuple[str, Any]  # kind and severity, or rate
@@ -21,7 +23,8 @@ class Who:
     """The choice of clients that are corrupted.
 
     Attributes:
-        ratio: share of the clients, in [0, 1]; the last in the roster. Rounded half up, but above 0 at least one.
+        ratio: share of the clients, in [0, 1]; the last in the roster. Rounded half up, but above 0
+            at least one.
         on: names of the clients, instead of a ratio.
         client: "NAME=KIND:SEVERITY", each for one client.
     """
@@ -38,13 +41,15 @@ def make_changed(
     to: manifest.Destination,
     write: manifest.Build,
 ) -> Path:
-    """A partition made from another one, whose files it takes over; returns the path of its partition.json.
+    """A partition made from another one, whose files it takes over; returns the path of its
+    partition.json.
 
-    change: the options that differ from those of the other. write(folder) adds files and returns the manifest's body.
+    change: the options that differ from those of the other. write(folder) adds files and returns
+        the manifest's body.
     """
     partition = manifest.read(source)
 
-    def build(folder: Path) -> manifest.Body:
+    def build(folder: Path) -> Body:
         for name in partition.files:
             if "/" not in name:  # files of single sites hold labels and groups
                 content = (source.parent / name).read_bytes()
@@ -56,7 +61,7 @@ def make_changed(
     return manifest.make("partition", slug, to, options, [source], build)
 
 
-def partition_of(source: Path, change: str, changed: str) -> tuple[Path, manifest.Body]:
+def partition_of(source: Path, change: str, changed: str) -> tuple[Path, Body]:
     """A verified partition's path and body. Raises FedcliError for a corruption.
 
     change, changed: the change in words, as "change labels" and "labels are changed".
@@ -69,8 +74,9 @@ def partition_of(source: Path, change: str, changed: str) -> tuple[Path, manifes
     return source, verified.body
 
 
-def clients_of(body: Mapping[str, Any], requested: Iterable[str] = ()) -> list[str]:
-    """The clients of a partition, in roster order. Raises UsageError for a requested one that is not among them."""
+def clients_of(body: Body, requested: Iterable[str] = ()) -> list[str]:
+    """The clients of a partition, in roster order. Raises UsageError for a requested one that is
+    not among them."""
     roster = [client["client"] for client in body["roster"]]
     for name in requested:
         if name not in roster:
@@ -78,8 +84,9 @@ def clients_of(body: Mapping[str, Any], requested: Iterable[str] = ()) -> list[s
     return roster
 
 
-def chosen(body: Mapping[str, Any], who: Who, changed: Collection[str] = ()) -> list[str]:
-    """Names of the clients that a ratio or names choose, in roster order; none of those that are changed already.
+def chosen(body: Body, who: Who, changed: Collection[str] = ()) -> list[str]:
+    """Names of the clients that a ratio or names choose, in roster order; none of those that are
+    changed already.
 
     Raises UsageError.
     """
@@ -99,7 +106,7 @@ def chosen(body: Mapping[str, Any], who: Who, changed: Collection[str] = ()) -> 
 
 
 def each_client(
-    body: Mapping[str, Any],
+    body: Body,
     who: Who,
     default: How | None,
     read: Callable[[str, str], How],
@@ -110,8 +117,8 @@ def each_client(
 ) -> HowByClient:
     """The change of each changed client, in roster order. Raises UsageError.
 
-    These are the clients before, those named with a way of their own, and, where there is a default, those that a ratio
-    or names choose.
+    These are the clients before, those named with a way of their own, and, where there is a
+    default, those that a ratio or names choose.
 
     read: (kind, strength) as typed -> what they mean. strength: where none is typed.
     """
@@ -138,7 +145,7 @@ def each_client(
     return {name: changes[name] for name in clients_of(body) if name in changes}
 
 
-def of_body(body: Mapping[str, Any]) -> HowByClient:
+def of_body(body: Body) -> HowByClient:
     """Kind and severity of each client, as the body of a corruption says; {} of a partition."""
     if "kind" not in body:
         return {}
@@ -149,8 +156,9 @@ def of_body(body: Mapping[str, Any]) -> HowByClient:
     return {client: hows[client] for client in body["clients"]}
 
 
-def described(how_by_client: HowByClient) -> dict[str, Any]:
-    """Facts in options and body of a corruption: kind, severity, clients; where they differ, those of each kind."""
+def described(how_by_client: HowByClient) -> Body:
+    """Facts in options and body of a corruption: kind, severity, clients; where they differ, those
+    of each kind."""
     clients_by_how: dict[How, list[str]] = {}
     for client, how in how_by_client.items():
         clients_by_how.setdefault(how, []).append(client)
@@ -163,7 +171,7 @@ def described(how_by_client: HowByClient) -> dict[str, Any]:
     return {"kind": MIXED, "severity": highest, "clients": list(how_by_client), "each": parts}
 
 
-def spoken(body: Mapping[str, Any]) -> str:
+def spoken(body: Body) -> str:
     """The kinds and severities in words."""
     hows = list(dict.fromkeys(of_body(body).values()))
     if not hows:
@@ -175,7 +183,8 @@ def spoken(body: Mapping[str, Any]) -> str:
 def train_hows(
     rows: Mapping[str, np.ndarray], how_by_client: HowByClient
 ) -> tuple[np.ndarray, list[How]]:
-    """Rising rows of the pool that clients train on or validate with, and the corruption of each. Raises FedcliError."""
+    """Rising rows of the pool that clients train on or validate with, and the corruption of each.
+    Raises FedcliError."""
     how_by_row: dict[int, How] = {}
     for client, how in how_by_client.items():
         for row in rows[client].tolist():
@@ -188,7 +197,8 @@ def train_hows(
 
 
 def test_hows(ids: Sequence[str], how_by_client: HowByClient, seed: int) -> list[How]:
-    """The corruption of each test image: that of the images of a corrupted client, which its id and the seed draw."""
+    """The corruption of each test image: that of the images of a corrupted client, which its id and
+    the seed draw."""
     hows = list(how_by_client.values())
     if len(set(hows)) == 1:
         return [hows[0]] * len(ids)

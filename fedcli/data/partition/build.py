@@ -1,13 +1,14 @@
 """Division of training images among clients: labels and attributes in, row numbers out.
 
-No pixel is copied unless `materialize` asks for one file per site. Test images stay together; only natural sites
-(schemes "by" and "domains") and clients of a file also get a test part of their own.
+No pixel is copied unless `materialize` asks for one file per site. Test images stay together; only
+natural sites (schemes "by" and "domains") and clients of a file also get a test part of their own.
 
-Validation images leave a client's training part by whole patients or lesions where the pool has them. The random
-schemes deal out images, not patients, as the papers do; the manifest says how many patients lie in several clients.
+Validation images leave a client's training part by whole patients or lesions where the pool has
+them. The random schemes deal out images, not patients, as the papers do; the manifest says how many
+patients lie in several clients.
 
-Clients may share images where the authors' do (fedmrl-authors, domains, a file of clients). With a validation part an
-image may then train one client and validate another; how many do is said.
+Clients may share images where the authors' do (fedmrl-authors, domains, a file of clients). With a
+validation part an image may then train one client and validate another; how many do is said.
 """
 
 import re
@@ -43,9 +44,11 @@ def make_partition(
     Args:
         dataset: a dataset's manifest, or its folder.
         val: share of each client's patients kept for validation, in [0, 1).
-        minimum: images each client must have, else it is refused; dirichlet-balanced sees to it (0: even sizes).
+        minimum: images each client must have, else it is refused; dirichlet-balanced sees to it (0:
+            even sizes).
         leaving: sites that train nothing.
-        materialize: also write sites/<client>.h5, rows in the order train, val, test; one site in memory at a time.
+        materialize: also write sites/<client>.h5, rows in the order train, val, test; one site in
+            memory at a time.
 
     Raises FedcliError, UsageError.
     """
@@ -178,7 +181,8 @@ def _write(
 def _rows_by_client(
     pool: Pool, numbers: np.ndarray, division: Division, test_rows: np.ndarray, options: Body
 ) -> Rows:
-    """The rows of each client, with its validation part drawn. numbers: [N] the patient of each image."""
+    """The rows of each client, with its validation part drawn. numbers: [N] the patient of each
+    image."""
     single = pool.single
     # then test images are its own
     is_alone = len(division.train) == 1 and not division.test and "hold_out" not in options
@@ -201,10 +205,11 @@ def _roster_entry(pool: Pool, client: str, parts: dict[str, np.ndarray], classes
 def hold_out(
     y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """bool [N]: the validation images, a share of the patients, whole, from every class in proportion.
+    """bool [N]: the validation images, a share of the patients, whole, from every class in
+    proportion.
 
-    Patients stand in line, class by class, and are drawn at even steps from a random start. Their number is
-    rounded half up, but one is always left to train on.
+    Patients stand in line, class by class, and are drawn at even steps from a random start. Their
+    number is rounded half up, but one is always left to train on.
     """
     _, first_images, patient_of_image = np.unique(patient, return_index=True, return_inverse=True)
     order = rng.permutation(len(first_images))
@@ -265,7 +270,8 @@ def _report(
 
 
 def _overlap(count: int, patient: str | None) -> str:
-    """A sentence on the patients or lesions whose images lie in several clients. patient: the unit."""
+    """A sentence on the patients or lesions whose images lie in several clients. patient: the
+    unit."""
     unit = "patient or lesion"
     units = "patients or lesions"
     if patient and "patient" in patient:

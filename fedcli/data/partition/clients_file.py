@@ -1,18 +1,21 @@
-"""A partition that somebody published or made: a CSV, JSON or .npy file that says which client holds which image.
+"""A partition that somebody published or made: a CSV, JSON or .npy file that says which client
+holds which image.
 
     .csv    a column of images and one of clients
     .json   {client: [image, ...]}
-    .npy    what FedISM's authors publish (arXiv 2503.09587): {client: [row of their train.csv, counted from 0, ...]}
+    .npy    what FedISM's authors publish (arXiv 2503.09587): {client: [row of their train.csv,
+            counted from 0, ...]}
 
-An image is named by its id, or by its file's name or path. One that several clients hold is allowed, since published
-partitions have such, and counted; named twice for one client it counts once.
+An image is named by its id, or by its file's name or path. One that several clients hold is
+allowed, since published partitions have such, and counted; named twice for one client it counts
+once.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -21,10 +24,11 @@ from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
 from ...io.files import read_text, regular
 from .. import manifest
+from ..manifest import Body
 from ..pool import TEST, TRAIN, Pool
 from ..sources.tables import naming_column, number, read_cells, spellings
 from .integer_pickle import read_npy
-from .scheme import Dataset, Division, Scheme, register
+from .scheme import Dataset, Division, Parts, Scheme, register
 
 # of clients in a CSV; the first that is there counts
 COLUMNS = "client", "client_id", "center", "centre", "site", "hospital", "node"
@@ -34,7 +38,6 @@ LARGEST = 2**28  # bytes of a file
 NO_CLIENT = "give a file with a client for each image"
 CSV_HINT = "give a CSV in UTF-8 with a header"
 Images = dict[str, list[str]]  # names of images, by client
-Rows = dict[str, np.ndarray]  # of the pool, by client
 
 
 def read(
@@ -44,14 +47,17 @@ def read(
     *,
     column: str | None = None,
     order: Path | None = None,
-) -> tuple[Rows, list[str]]:
-    """Read a file of clients: each one's rising rows of the pool, and images that the pool does not have.
+) -> tuple[Parts, list[str]]:
+    """Read a file of clients: each one's rising rows of the pool, and images that the pool does not
+    have.
 
-    Clients are in the order of the file; those of a CSV sorted, numbers by size. Raises FedcliError.
+    Clients are in the order of the file; those of a CSV sorted, numbers by size. Raises
+    FedcliError.
 
     Args:
         ids: of the pool's images, in its order.
-        training: the rows of the pool that an .npy counts in where `order` is None, in the order of that counting.
+        training: the rows of the pool that an .npy counts in where `order` is None, in the order of
+            that counting.
         column: of the clients in a CSV; None takes the first of COLUMNS that is there.
         order: the train.csv (a column id) whose rows an .npy means.
     """
@@ -80,7 +86,8 @@ def read(
 
 
 def rows_in_order(path: Path, ids: Sequence[str]) -> np.ndarray:
-    """Rows of the pool in the order in which the column id of a train.csv names them. Raises FedcliError."""
+    """Parts of the pool in the order in which the column id of a train.csv names them. Raises
+    FedcliError."""
     rows, unknown = _find_rows(path, {"": _order(path)}, ids)
     if unknown:
         images = counted(len(unknown), "image", "images")
@@ -89,7 +96,7 @@ def rows_in_order(path: Path, ids: Sequence[str]) -> np.ndarray:
     return rows[""]
 
 
-def _read_training_rows(path: Path, training: np.ndarray) -> Rows:
+def _read_training_rows(path: Path, training: np.ndarray) -> Parts:
     """Client -> rows of the pool, by an .npy that counts in its training images."""
     numbers = read_npy(path)
     count = len(training)
@@ -124,14 +131,14 @@ def _check_numbers(path: Path, numbers: dict[str, list[int]], count: int, limit:
                 raise FedcliError(sentence, hint)
 
 
-def _find_rows(path: Path, images: Images, ids: Sequence[str]) -> tuple[Rows, list[str]]:
+def _find_rows(path: Path, images: Images, ids: Sequence[str]) -> tuple[Parts, list[str]]:
     """Client -> rows of the pool that its list names, and names that the pool does not have."""
     rows_by_id = {id: [row] for row, id in enumerate(ids)}
     rows_by_spelling: dict[str, list[int]] = {}
     for row, id in enumerate(ids):
         for spelling in spellings(id):
             rows_by_spelling.setdefault(spelling, []).append(row)
-    rows: Rows = {}
+    rows: Parts = {}
     unknown: list[str] = []
     for client, names in images.items():
         client_rows: list[int] = []
@@ -231,7 +238,8 @@ def _read_json(path: Path) -> Images:
 @register("file")
 @dataclass(frozen=True, kw_only=True)
 class FromFile(Scheme):
-    """Clients as a CSV, a JSON or FedISM's .npy says; test images that it names are the clients' own tests."""
+    """Clients as a CSV, a JSON or FedISM's .npy says; test images that it names are the clients'
+    own tests."""
 
     whole: ClassVar[bool] = True
     clients_file: Annotated[Path, "a CSV, {client: [id, ...]} as JSON, or FedISM's .npy"]
@@ -254,7 +262,7 @@ class FromFile(Scheme):
             if path:
                 regular(path, "give the file of clients, and the order file of an .npy")
 
-    def recorded(self, dataset: Dataset) -> dict[str, Any]:
+    def recorded(self, dataset: Dataset) -> Body:
         recorded = {}
         for key, value in super().recorded(dataset).items():
             if isinstance(value, Path):
@@ -288,7 +296,8 @@ class FromFile(Scheme):
     def _report(self, unknown: list[str], absent: list[str], tested: int) -> None:
         """Say what of the file is not trained on.
 
-        unknown: images that the dataset does not have; absent: clients without an image; tested: test images.
+        unknown: images that the dataset does not have; absent: clients without an image; tested:
+            test images.
         """
         name = self.clients_file.name
         if unknown:

@@ -1,18 +1,19 @@
 """The FedISM authors' two groups of clients, clean and corrupted.
 
-Source: Wu et al., arXiv 2503.09587, as their released code draws it: the clean group and the corrupted group (the last
-clients) get the same part of every class, Dirichlet within a group, all from numpy's RandomState(2024). Without
-validation images the class counts give their 20 clients.
+Source: Wu et al., arXiv 2503.09587, as their released code draws it: the clean group and the
+corrupted group (the last clients) get the same part of every class, Dirichlet within a group, all
+from numpy's RandomState(2024). Without validation images the class counts give their 20 clients.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
 from ...errors import FedcliError, UsageError
 from .. import manifest
+from ..manifest import Body
 from ..pool import TRAIN, Pool
 from .clients_file import rows_in_order
 from .scheme import Counted, Dataset, Division, Images, images_of, register
@@ -23,9 +24,11 @@ SEED = 2024  # of the authors' released partitions
 @register("fedism")
 @dataclass(frozen=True, kw_only=True)
 class Fedism(Counted):
-    """Two groups with the same part of every class, Dirichlet within each; the last clients are to be corrupted.
+    """Two groups with the same part of every class, Dirichlet within each; the last clients are to
+    be corrupted.
 
-    The partition's seed 0 gives the authors' own assignment, since they draw with 2024 and we with 2024 + seed.
+    The partition's seed 0 gives the authors' own assignment, since they draw with 2024 and we with
+    2024 + seed.
     """
 
     corrupted: Annotated[
@@ -63,7 +66,7 @@ class Fedism(Counted):
             owner[rows[clean_count:]] = clean + corrupted_owners
         return owner
 
-    def recorded(self, dataset: Dataset) -> dict[str, Any]:
+    def recorded(self, dataset: Dataset) -> Body:
         recorded = super().recorded(dataset)
         del recorded["order_file"]
         if self.order_file:

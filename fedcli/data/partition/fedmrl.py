@@ -1,13 +1,15 @@
 """FedMRL's clients: as the paper says, and as the released code draws them.
 
 Source: arXiv 2407.05800.
-fedmrl          Eq. 11: each class in 200 shards, each given to a client with odds of eta for the client's own class and
-                a number from N(0.5, 1) for any other. The paper does not say which class is a client's own; here they
-                take turns, in random order. Odds are cut to [0, 1] and drawn once per client and class, and every shard
-                goes to exactly one client.
-fedmrl-authors  Each client, from each class, 200 times five images (in a class of n < 200, n times). No class is a
-                client's own and clients share images, so that a client has n (1 - (1 - 5/n)^min(200, n)) of n images,
-                and all clients have nearly the same class shares.
+fedmrl          Eq. 11: each class in 200 shards, each given to a client with odds of eta for the
+                client's own class and a number from N(0.5, 1) for any other. The paper does not say
+                which class is a client's own; here they take turns, in random order. Odds are cut
+                to [0, 1] and drawn once per client and class, and every shard goes to exactly one
+                client.
+fedmrl-authors  Each client, from each class, 200 times five images (in a class of n < 200, n
+                times). No class is a client's own and clients share images, so that a client has n
+                (1 - (1 - 5/n)^min(200, n)) of n images, and all clients have nearly the same class
+                shares.
 """
 
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from typing import Annotated
 
 import numpy as np
 
-from .scheme import Counted, Images, Random, register
+from .scheme import Counted, Images, Parts, Random, register
 
 SHARDS = 200
 DRAW = 5  # images
@@ -28,7 +30,8 @@ class Fedmrl(Random):
 
     eta: Annotated[
         float,
-        "odds of a client's own class against at most 1 for any other, in [0, 1]; the authors have 1",
+        "odds of a client's own class against at most 1 for any other, in [0, 1]; the authors "
+        "have 1",
     ] = 1.0
 
     def owners(self, images: Images) -> np.ndarray:
@@ -60,7 +63,7 @@ class Fedmrl(Random):
 class FedmrlAuthors(Counted):
     """Nearly identical clients that share images, as FedMRL's authors draw them."""
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
+    def assign(self, images: Images) -> Parts:
         self.check_room(images)
         rng = images.rng
         rows_by_class = [np.flatnonzero(images.y == label) for label in np.unique(images.y)]

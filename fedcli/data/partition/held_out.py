@@ -1,7 +1,9 @@
-"""A site that trains nothing and is tested on, leave-one-site-out; and sites that are left out altogether.
+"""A site that trains nothing and is tested on, leave-one-site-out; and sites that are left out
+altogether.
 
-All images of the site, those of the dataset's training and of its test part, are the partition's test images. The test
-images of the other sites are in no part; `fedcli evaluate RUN --on DATASET` scores them.
+All images of the site, those of the dataset's training and of its test part, are the partition's
+test images. The test images of the other sites are in no part; `fedcli evaluate RUN --on DATASET`
+scores them.
 """
 
 from collections.abc import Sequence
@@ -46,7 +48,8 @@ ALL_STAY = Leaving()
 def held_out(
     text: str, dividing: tuple[str, ...], dataset: Dataset, flag: str = "--hold-out"
 ) -> Site:
-    """The meaning of `--hold-out SITE` or ATTRIBUTE=VALUE. dividing: attributes that clients are made of.
+    """The meaning of `--hold-out SITE` or ATTRIBUTE=VALUE. dividing: attributes that clients are
+    made of.
 
     Raises UsageError.
     """
@@ -79,7 +82,8 @@ def dropped(
 ) -> tuple[Pool, list[Body]]:
     """The pool whose images of these sites are in no part, and how many each had.
 
-    division: whose clients a site may be, where it has no attribute. Raises FedcliError, UsageError.
+    division: whose clients a site may be, where it has no attribute. Raises FedcliError,
+        UsageError.
     """
     split = pool.split.copy()
     counts = []
@@ -112,7 +116,8 @@ def _images_of_site(
 
 
 def _only_of(client: str, division: Division, count: int) -> np.ndarray:
-    """bool [N]: images that this client alone holds. Raises UsageError where there is no such client."""
+    """bool [N]: images that this client alone holds. Raises UsageError where there is no such
+    client."""
     if client not in division.train:
         sentence = f"--without: no site or client is called {client!r}"
         raise UsageError(sentence, nearest(client, division.train))
@@ -147,7 +152,8 @@ def within(division: Division, pool: Pool, sites: Sequence[Site]) -> Division:
 
 
 def sites(text: str, dividing: tuple[str, ...], dataset: Dataset) -> list[Site]:
-    """The meaning of `hold-out=all`, `hold-out=ATTRIBUTE=all` or a site in a sweep. Raises UsageError."""
+    """The meaning of `hold-out=all`, `hold-out=ATTRIBUTE=all` or a site in a sweep. Raises
+    UsageError."""
     attribute, value = _parts(text, dividing, dataset)
     values = dataset["attributes"][attribute] if value == EVERY else [value]
     return [held_out(f"{attribute}={name}", dividing, dataset) for name in values]
@@ -156,7 +162,8 @@ def sites(text: str, dividing: tuple[str, ...], dataset: Dataset) -> list[Site]:
 def _parts(
     text: str, dividing: tuple[str, ...], dataset: Dataset, flag: str = "--hold-out"
 ) -> tuple[str, str]:
-    """Attribute and value, which is one of what clients are made of, of the dataset's sites, or of any attribute."""
+    """Attribute and value, which is one of what clients are made of, of the dataset's sites, or of
+    any attribute."""
     attributes = dataset["attributes"]
     name, equals, value = text.partition("=")
     if equals and name in attributes:

@@ -1,8 +1,8 @@
 """The .npy file that FedISM's authors publish, {client: [row, ...]}, read without trusting it.
 
-It holds a pickle, which can run any program. Of the names that a pickle may call only the four by which numpy pickles
-integers are known, as Python's manual advises, and each stands for a class here that keeps what it is given and does
-nothing.
+It holds a pickle, which can run any program. Of the names that a pickle may call only the four by
+which numpy pickles integers are known, as Python's manual advises, and each stands for a class here
+that keeps what it is given and does nothing.
 """
 
 import io
@@ -21,7 +21,8 @@ INTEGERS = "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"
 
 
 def read_npy(path: Path) -> dict[str, list[int]]:
-    """{client: rows} of an .npy with one pickled dict in it. Raises FedcliError for anything else."""
+    """{client: rows} of an .npy with one pickled dict in it. Raises FedcliError for anything
+    else."""
     loaded = _integers(path, _unpickled(path, _pickle_in(path)))
     if not isinstance(loaded, dict):
         raise FedcliError(f"{path} holds no dict but a {type(loaded).__name__}", SHAPE)
@@ -58,7 +59,8 @@ def _pickle_in(path: Path) -> bytes:
         if np.lib.format.read_magic(stream) == (1, 0):
             read_header = np.lib.format.read_array_header_1_0
         shape, _, dtype = read_header(stream)
-    except Exception as error:  # numpy parses the header as Python text: ValueError, SyntaxError, TokenError and more
+    # numpy parses the header as Python text: ValueError, SyntaxError, TokenError and more
+    except Exception as error:
         sentence = f"{path} is not a readable .npy file: {error}"
         raise FedcliError(sentence, "download it again") from None
     if not dtype.hasobject or shape != ():
@@ -84,7 +86,8 @@ class _Kind:
 
 
 class _Array:
-    """Stands for a numpy integer, made by scalar(kind, data), or for an array, whose parts come with BUILD."""
+    """Stands for a numpy integer, made by scalar(kind, data), or for an array, whose parts come
+    with BUILD."""
 
     __slots__ = "data", "kind", "shape"
 
@@ -115,8 +118,8 @@ class _OnlyIntegers(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.KNOWN:
-            sentence = f"{self.path} holds a pickle that calls {module}.{name}, not only integers, lists and dicts"
-            raise FedcliError(sentence, UNTRUSTED)
+            calls = f"calls {module}.{name}, not only integers, lists and dicts"
+            raise FedcliError(f"{self.path} holds a pickle that {calls}", UNTRUSTED)
         return self.KNOWN[module, name]
 
 
@@ -143,7 +146,8 @@ def _check_operation(path: Path, operation: str, argument: Any, size: int) -> No
 
 
 def _integers(path: Path, value: Any) -> Any:
-    """An array as the list that it holds, or as its only value if it has no shape; anything else as it is."""
+    """An array as the list that it holds, or as its only value if it has no shape; anything else as
+    it is."""
     if not isinstance(value, _Array):
         return value
     try:

@@ -1,19 +1,23 @@
-"""Random deals: even samples, uneven sizes, label shards, and label skew by Dirichlet draws; and all to one client.
+"""Random deals: even samples, uneven sizes, label shards, and label skew by Dirichlet draws; and
+all to one client.
 
 all         One client has every image, as a hospital that prepares its own; nothing is drawn.
 iid         Every client a random share.
-quantity    Li, Diao, Chen and He, ICDE 2022, arXiv 2102.02079, section IV.D: q ~ Dir(beta), client j gets a share q_j
-            of all images at random, so that classes are on average as in the whole. Their code draws q again until
-            each client has ten images, which need not end; here q is drawn once, and the partition's own minimum
-            refuses a client that is too small.
-shards      McMahan et al. 2017, arXiv 1602.05629, section 3: the images sorted by class, cut into equal pieces, a few
-            for each client; here the pieces are even up to one image.
-dirichlet   Yurochkin et al. 2019, arXiv 1905.12022, class by class. A class is cut by systematic sampling: a client
-            gets its share rounded up or down (the usual floor gives the last client the rest).
-dirichlet-balanced  The usual recipe closes clients that hold N/K images and redraws until each has ten, which need not
-            end. We draw the plain [K, C] table once, scale its rows and columns in turn (Sinkhorn) to the wanted client
-            sizes and the class counts, and round it so that both hold exactly. The sizes are even up to one image or,
-            with a minimum, the plain ones shrunk to lift the small ones to it.
+quantity    Li, Diao, Chen and He, ICDE 2022, arXiv 2102.02079, section IV.D: q ~ Dir(beta), client
+            j gets a share q_j of all images at random, so that classes are on average as in the
+            whole. Their code draws q again until each client has ten images, which need not end;
+            here q is drawn once, and the partition's own minimum refuses a client that is too
+            small.
+shards      McMahan et al. 2017, arXiv 1602.05629, section 3: the images sorted by class, cut into
+            equal pieces, a few for each client; here the pieces are even up to one image.
+dirichlet   Yurochkin et al. 2019, arXiv 1905.12022, class by class. A class is cut by systematic
+            sampling: a client gets its share rounded up or down (the usual floor gives the last
+            client the rest).
+dirichlet-balanced  The usual recipe closes clients that hold N/K images and redraws until each has
+            ten, which need not end. We draw the plain [K, C] table once, scale its rows and columns
+            in turn (Sinkhorn) to the wanted client sizes and the class counts, and round it so that
+            both hold exactly. The sizes are even up to one image or, with a minimum, the plain ones
+            shrunk to lift the small ones to it.
 """
 
 from dataclasses import dataclass
@@ -21,7 +25,7 @@ from typing import Annotated
 
 import numpy as np
 
-from .scheme import Images, Random, Scheme, client_names, cut, register
+from .scheme import Images, Parts, Random, Scheme, client_names, cut, register
 
 SCALINGS = 100  # Sinkhorn rounds; what is left after them, the rounding mends
 
@@ -31,7 +35,7 @@ SCALINGS = 100  # Sinkhorn rounds; what is left after them, the rounding mends
 class All(Scheme):
     """One client with all images, such as a hospital with its own."""
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
+    def assign(self, images: Images) -> Parts:
         (client,) = client_names(1)
         return {client: np.arange(len(images))}
 
@@ -158,7 +162,8 @@ def _sizes(plain: np.ndarray, total: int, minimum: int | None) -> np.ndarray:
 
 
 def _whole(numbers: np.ndarray, total: int, limit: np.ndarray) -> np.ndarray:
-    """Whole numbers [K] in proportion to others, none above its limit, that sum to total; largest remainders first."""
+    """Whole numbers [K] in proportion to others, none above its limit, that sum to total; largest
+    remainders first."""
     exact = numbers * (total / numbers.sum())
     whole = np.minimum(np.floor(exact + 1e-9).astype(np.int64), limit)
     while lacking := total - whole.sum():
@@ -171,7 +176,8 @@ def _whole(numbers: np.ndarray, total: int, limit: np.ndarray) -> np.ndarray:
 def _whole_table(table: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Whole numbers [K, C] near table with row sums `sizes` and column sums `counts`.
 
-    Class by class, a client is given what its running total lacks, so that rounding errors do not add up.
+    Class by class, a client is given what its running total lacks, so that rounding errors do not
+    add up.
     """
     running_total = np.cumsum(table, axis=1)
     running_total[:, -1] = sizes

@@ -1,14 +1,16 @@
 """Partition schemes, and their registry.
 
-A scheme is a frozen dataclass: its fields are its options, `Annotated[type, "meaning, range"]` as methods have them,
-and its assign() says which client gets which of the training images. A new scheme is one file with
+A scheme is a frozen dataclass: its fields are its options, `Annotated[type, "meaning, range"]` as
+methods have them, and its assign() says which client gets which of the training images. A new
+scheme is one file with
 
     @register("by-brightness")
     @dataclass(frozen=True, kw_only=True)
     class ByBrightness(Counted):
         ...
 
-and one import line in __init__.py; `fedcli partition --scheme by-brightness --set key=value` reaches it.
+and one import line in __init__.py; `fedcli partition --scheme by-brightness --set key=value`
+reaches it.
 """
 
 import re
@@ -24,19 +26,23 @@ from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
 from ...provenance import Code, OwnCodeError, of_functions
 from ...seeds import derive
+from ..manifest import Body
 from ..pool import TRAIN, Pool, in_range
 
 IMAGES = "training image", "training images"
 PATIENTS = "training patient", "training patients"
 Dataset = Mapping[str, Any]  # its manifest's body
+Parts = dict[str, np.ndarray]  # client -> rows of the pool, or indices
 PLAIN = re.compile(r"(?!\.\.?$)[^/\\\x00-\x1f]{1,200}")  # a client's name, which names files too
 
 
 @dataclass(frozen=True)
 class Images:
-    """The N training images that assign() divides, or with keep_units the N patients, each by its first image."""
+    """The N training images that assign() divides, or with keep_units the N patients, each by its
+    first image."""
 
-    # int64 [N], the class of each; of several labels per image the rarest that it has, see labels.single()
+    # int64 [N], the class of each; of several labels per image the rarest that it has, see
+    # labels.single()
     y: np.ndarray
     # attribute -> int64 [N], the index of each one's value, -1 where it is unknown
     groups: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -61,18 +67,19 @@ class Images:
 class Division:
     """The images of each client."""
 
-    train: dict[str, np.ndarray]  # client -> rising rows of the pool, for training and validation
+    train: Parts  # client -> rising rows of the pool, for training and validation
     # client -> rows of the pool that are the client's own test part; a client may be absent
-    test: dict[str, np.ndarray] = field(default_factory=dict)
+    test: Parts = field(default_factory=dict)
     # what the manifest says of it beside what it says of every partition
-    body: dict[str, Any] = field(default_factory=dict)
+    body: Body = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scheme:
     """One way to divide a dataset's training images among clients.
 
-    Options are checked when a scheme is built, against the ranges in their meanings. Raises UsageError.
+    Options are checked when a scheme is built, against the ranges in their meanings. Raises
+    UsageError.
     """
 
     name: ClassVar[str]
@@ -87,28 +94,31 @@ class Scheme:
             object.__setattr__(self, key, option.read(getattr(self, key)))
 
     def check(self, dataset: Dataset) -> None:
-        """Refuse options that a dataset, given as its manifest's body, cannot have. Raises FedcliError, UsageError."""
+        """Refuse options that a dataset, given as its manifest's body, cannot have. Raises
+        FedcliError, UsageError."""
 
-    def recorded(self, dataset: Dataset) -> dict[str, Any]:
+    def recorded(self, dataset: Dataset) -> Body:
         """The options as the manifest records them; equal ones give equal partitions."""
         recorded = {}
         for key, value in options.values(self).items():
             recorded[key] = list(value) if isinstance(value, tuple) else value
         return recorded
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
+    def assign(self, images: Images) -> Parts:
         """Client -> rising indices into images. Raises FedcliError."""
         raise NotImplementedError(f"{type(self).__name__} has no assign()")
 
-    def _assigned(self, images: Images) -> dict[str, np.ndarray]:
-        """The result of assign(), which is checked where it is somebody else's. Raises OwnCodeError."""
+    def _assigned(self, images: Images) -> Parts:
+        """The result of assign(), which is checked where it is somebody else's. Raises
+        OwnCodeError."""
         parts = self.assign(images)
         if self.code is None:
             return parts
         return _checked(f"{self.code}: assign of {self.name}", parts, len(images))
 
     def divide(self, pool: Pool, dataset: Dataset, seed: int, minimum: int) -> Division:
-        """Rows of the pool for each client; a scheme that needs more than assign() is given overrides this."""
+        """Rows of the pool for each client; a scheme that needs more than assign() is given
+        overrides this."""
         rows = np.flatnonzero(pool.split == TRAIN)
         assigned = self._assigned(images_of(pool, rows, dataset, seed, minimum))
         return Division({name: rows[part] for name, part in assigned.items()})
@@ -124,19 +134,20 @@ class Counted(Scheme):
 
     clients: Annotated[int, "number of clients, >= 1"] = 20
 
-    def named(self, parts: list[np.ndarray]) -> dict[str, np.ndarray]:
+    def named(self, parts: list[np.ndarray]) -> Parts:
         """The parts by the clients' names."""
         return dict(zip(client_names(self.clients), parts, strict=True))
 
     def owners(self, images: Images) -> np.ndarray:
-        """The client of each image, int64 [N] from 0, -1 for nobody; where clients share images, assign() says it."""
+        """The client of each image, int64 [N] from 0, -1 for nobody; where clients share images,
+        assign() says it."""
         raise NotImplementedError(f"{type(self).__name__} has neither owners() nor assign()")
 
     def least(self, images: Images) -> int:
         """Images that each client needs."""
         return 1
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
+    def assign(self, images: Images) -> Parts:
         self.check_room(images)
         return self.named(by_owner(self.owners(images), self.clients))
 
@@ -154,10 +165,11 @@ class Counted(Scheme):
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Counted):
-    """A scheme that deals out images at random, as the papers do, or with keep_units whole patients.
+    """A scheme that deals out images at random, as the papers do, or with keep_units whole
+    patients.
 
-    A patient then counts for the class of its first image; clients that are even in patients are uneven in images, by
-    as much as patients are. An image without a patient is its own.
+    A patient then counts for the class of its first image; clients that are even in patients are
+    uneven in images, by as much as patients are. An image without a patient is its own.
     """
 
     keep_units: Annotated[bool, "give whole patients or lesions to a client"] = False
@@ -167,7 +179,7 @@ class Random(Counted):
             sentence = "the dataset does not say which patient or lesion an image shows"
             raise FedcliError(sentence, "leave --keep-units out")
 
-    def recorded(self, dataset: Dataset) -> dict[str, Any]:
+    def recorded(self, dataset: Dataset) -> Body:
         recorded = super().recorded(dataset)
         if not self.keep_units:
             recorded.pop("keep_units", None)
@@ -184,7 +196,7 @@ class Random(Counted):
         return Division({name: rows[np.isin(patient, part)] for name, part in assigned.items()})
 
 
-def _checked(code: str, parts: Any, count: int) -> dict[str, np.ndarray]:
+def _checked(code: str, parts: Any, count: int) -> Parts:
     """client -> indices in [0, count), each once. code: for the sentence."""
     if not isinstance(parts, dict) or not parts:
         returned = "no client" if isinstance(parts, dict) else f"a {type(parts).__name__}"
@@ -258,7 +270,8 @@ def even_steps(count: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def cut(shares: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Rising owners [count]; each client's number is its share of count, rounded up or down at random."""
+    """Rising owners [count]; each client's number is its share of count, rounded up or down at
+    random."""
     edges = np.cumsum(shares)
     return np.searchsorted(edges / edges[-1], even_steps(count, rng), side="right")
 
@@ -314,7 +327,8 @@ def named(name: str) -> type[Scheme]:
 
 
 def resolve(name: str, settings: Mapping[str, Any] | None = None) -> Scheme:
-    """Build a scheme by its name and options. Raises UsageError for an unknown name or option, or a missing one."""
+    """Build a scheme by its name and options. Raises UsageError for an unknown name or option, or a
+    missing one."""
     scheme = named(name)
     settings = settings or {}
     declared = options.describe(scheme)

@@ -1,12 +1,15 @@
-"""Clients made from an attribute of the images: natural sites, shares of each value, and FedHEAL's domains.
+"""Clients made from an attribute of the images: natural sites, shares of each value, and FedHEAL's
+domains.
 
 by       One client per value, or per pair of values.
-shares   A table of which part of each attribute value's images a client gets, class by class: how we read the skin-tone
-         clients of Fed-MAS, whose files are not public.
-domains  FedHEAL (arXiv 2405.16585): clients divided evenly among the domains, each with the same portion of its domain
-         and no image twice. From its released code: a client that misses a class gets one image of it from the whole
-         domain, perhaps another client's too, in place of a spare one.
-of-each  Each dataset of a merged one divided among clients of its own, who train and are tested on images of no other.
+shares   A table of which part of each attribute value's images a client gets, class by class: how
+         we read the skin-tone clients of Fed-MAS, whose files are not public.
+domains  FedHEAL (arXiv 2405.16585): clients divided evenly among the domains, each with the same
+         portion of its domain and no image twice. From its released code: a client that misses a
+         class gets one image of it from the whole domain, perhaps another client's too, in place of
+         a spare one.
+of-each  Each dataset of a merged one divided among clients of its own, who train and are tested on
+         images of no other.
 """
 
 from collections.abc import Mapping
@@ -20,7 +23,7 @@ from ...errors import FedcliError, UsageError, nearest
 from ..manifest import Body
 from ..pool import TEST, TRAIN, Pool
 from .held_out import UNUSED
-from .scheme import Counted, Dataset, Division, Images, Scheme, by_owner, cut, register
+from .scheme import Counted, Dataset, Division, Images, Parts, Scheme, by_owner, cut, register
 
 UNKNOWN = "has an unknown attribute", "have an unknown attribute"
 Attributes = tuple[str, ...]  # whose values name the sites
@@ -28,7 +31,8 @@ Values = Mapping[str, list[str]]  # of each attribute of the dataset
 
 
 def check_attributes(attributes: Attributes, values: Values, *, only_one: bool) -> None:
-    """Raises UsageError for attributes that the dataset does not have, or for too few or too many of them."""
+    """Raises UsageError for attributes that the dataset does not have, or for too few or too many
+    of them."""
     if not attributes or (only_one and len(attributes) > 1):
         needed = "exactly one attribute" if only_one else "an attribute"
         example = next(iter(values), "sex")
@@ -41,7 +45,8 @@ def check_attributes(attributes: Attributes, values: Values, *, only_one: bool) 
 def sites_of(
     groups: Mapping[str, np.ndarray], values: Values, attributes: Attributes
 ) -> tuple[np.ndarray, list[str]]:
-    """Each image's site [N], -1 where an attribute is unknown, and the names of all possible sites."""
+    """Each image's site [N], -1 where an attribute is unknown, and the names of all possible
+    sites."""
     sites = np.zeros(1, np.int64)
     names = [""]
     for attribute in attributes:
@@ -73,7 +78,8 @@ def known_sites(images: Images, attributes: Attributes) -> tuple[np.ndarray, lis
 @register("by")
 @dataclass(frozen=True, kw_only=True)
 class By(Scheme):
-    """One client per value of an attribute, such as its hospital; sites without training images are left out."""
+    """One client per value of an attribute, such as its hospital; sites without training images are
+    left out."""
 
     left_over: ClassVar[tuple[str, str]] = UNKNOWN
     by: Annotated[tuple[str, ...], "attributes whose values name the sites"]
@@ -81,7 +87,7 @@ class By(Scheme):
     def check(self, dataset: Dataset) -> None:
         check_attributes(self.by, dataset["attributes"], only_one=False)
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
+    def assign(self, images: Images) -> Parts:
         sites, names = known_sites(images, self.by)
         parts = by_owner(sites, len(names))
         return {name: part for name, part in zip(names, parts, strict=True) if len(part)}
@@ -105,8 +111,9 @@ class Shares(Counted):
     by: Annotated[tuple[str, ...], "the one attribute that the shares are about"]
     shares: Annotated[
         str,
-        "rows such as 0.9,0.1;0.1,0.9: which part of each value's images the row's clients get together, so columns "
-        "sum to 1; clients are divided evenly among the rows; a single row stands for all its rotations",
+        "rows such as 0.9,0.1;0.1,0.9: which part of each value's images the row's clients get "
+        "together, so columns sum to 1; clients are divided evenly among the rows; a single row "
+        "stands for all its rotations",
     ] = ""
 
     def check(self, dataset: Dataset) -> None:
@@ -203,7 +210,7 @@ class Domains(Counted):
             hint = f"at most {1 / of_domain:g}, since {share} a domain"
             raise UsageError(f"the portion {self.portion} is out of range", hint)
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
+    def assign(self, images: Images) -> Parts:
         self.check_room(images)
         sites, _ = known_sites(images, self.by)
         parts = domain_clients(sites, images.y, self.clients, self.portion, images.rng)
@@ -248,8 +255,8 @@ class OfEach(Scheme):
         return {"attribute": self.attribute, "each": recorded}
 
     def divide(self, pool: Pool, dataset: Dataset, seed: int, minimum: int) -> Division:
-        train: dict[str, np.ndarray] = {}
-        test: dict[str, np.ndarray] = {}
+        train: Parts = {}
+        test: Parts = {}
         column = pool.groups[self.attribute]
         for index, value in enumerate(dataset["attributes"][self.attribute]):
             pool_of_value = replace(pool, split=np.where(column == index, pool.split, UNUSED))
@@ -275,7 +282,7 @@ def _name(value: str, client: str) -> str:
 
 def _test_rows(
     pool: Pool, dataset: Dataset, attributes: Attributes, site_by_client: Mapping[str, str]
-) -> dict[str, np.ndarray]:
+) -> Parts:
     """The test rows of each client: those of its site."""
     test = np.flatnonzero(pool.split == TEST)
     groups = {name: column[test] for name, column in pool.groups.items()}
@@ -289,7 +296,8 @@ def _test_rows(
 def domain_clients(
     domains: np.ndarray, y: np.ndarray, clients: int, portion: float, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """clients / D clients per domain, in the domains' order, each with int(portion * images of the domain).
+    """clients / D clients per domain, in the domains' order, each with int(portion * images of the
+    domain).
 
     domains: int [N], -1 (unknown) goes to nobody.
     """
@@ -307,7 +315,8 @@ def domain_clients(
 def _cover(
     part: np.ndarray, rows: np.ndarray, y: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """part with one image of each class it misses, in place of an image whose class it has twice."""
+    """part with one image of each class it misses, in place of an image whose class it has
+    twice."""
     part = part.copy()
     for label in np.setdiff1d(y[rows], y[part]):
         same_class = np.bincount(y[part])[y[part]]  # images of its class, of each

@@ -1,10 +1,12 @@
-"""Files of a dataset from where its card says they are: said how much, agreed to, then each fetched and checked.
+"""Files of a dataset from where its card says they are: said how much, agreed to, then each fetched
+and checked.
 
-A file is written beside its name and renamed when it is whole; an archive is unpacked beside the folder that it becomes
-and removed, but for one that was there before: plain files alone, none outside of it, no more than is declared.
-download.json in the folder says what was received. A card's hash is the one that its source publishes, or, where the
-card says so, that of copies which others received. Where nobody publishes one, the hash in download.json stands for it:
-what is received later must be the same.
+A file is written beside its name and renamed when it is whole; an archive is unpacked beside the
+folder that it becomes and removed, but for one that was there before: plain files alone, none
+outside of it, no more than is declared. download.json in the folder says what was received. A
+card's hash is the one that its source publishes, or, where the card says so, that of copies which
+others received. Where nobody publishes one, the hash in download.json stands for it: what is
+received later must be the same.
 """
 
 import hashlib
@@ -47,7 +49,8 @@ class Wanted:
 
 
 def wanted(card: Fetching, folder: Path, paths: Sequence[str] = ()) -> Wanted:
-    """Files of a card by their paths and what belongs with them; none for all. Raises FedcliError, UsageError."""
+    """Files of a card by their paths and what belongs with them; none for all. Raises FedcliError,
+    UsageError."""
     name = card.name
     if not card.needed:
         raise UsageError(
@@ -80,8 +83,8 @@ def by_hand(card: Fetching, last_step: str = "") -> str:
 def download(requests: Sequence[Wanted], *, accepted: bool) -> None:
     """Put files into their folders; those that are there and whole are kept.
 
-    accepted: the licences are; on a terminal a person is asked. Raises FedcliError, HashError, UsageError; of a file
-    that cannot be had after all others are there.
+    accepted: the licences are; on a terminal a person is asked. Raises FedcliError, HashError,
+    UsageError; of a file that cannot be had after all others are there.
     """
     for request in requests:
         if request.known.rest:
@@ -136,7 +139,8 @@ def _fault_of_all(faults: dict[str, FedcliError], count: int) -> FedcliError:
 
 
 def received(folder: Path) -> dict[str, Any]:
-    """Files received by the folder's record, path -> url, bytes, sha256; nothing where there is no record."""
+    """Files received by the folder's record, path -> url, bytes, sha256; nothing where there is no
+    record."""
     path = folder / RECORD
     if not path.exists():
         return {}
@@ -274,7 +278,8 @@ def _check_existing(path: Path, hashes: dict[str, str]) -> str:
 
 
 def _check_received(file: File, part: Path, hashes: dict[str, str]) -> str:
-    """The SHA-256 of a file that was downloaded. Raises HashError, and removes it, where it is another one."""
+    """The SHA-256 of a file that was downloaded. Raises HashError, and removes it, where it is
+    another one."""
     digest, differing = _digest(part, hashes)
     if differing:
         part.unlink()
@@ -285,7 +290,8 @@ def _check_received(file: File, part: Path, hashes: dict[str, str]) -> str:
 
 
 def _unpack_once(archive: Path, part: Path, target: Path, most_bytes: int) -> None:
-    """Unpack an archive and remove it where it was downloaded; also a broken one, which would be so the next time too."""
+    """Unpack an archive and remove it where it was downloaded; also a broken one, which would be so
+    the next time too."""
     try:
         unpack(archive, target, most_bytes)
     except OSError as error:
@@ -301,7 +307,8 @@ def _unpack_once(archive: Path, part: Path, target: Path, most_bytes: int) -> No
 def _digest(path: Path, hashes: dict[str, str]) -> tuple[str, str]:
     """The SHA-256 of a file, and the kind of hash that is not the known one, "" for none.
 
-    MD5, where a source publishes it, finds damage and not malice. Of a hash some makers publish the first digits.
+    MD5, where a source publishes it, finds damage and not malice. Of a hash some makers publish the
+    first digits.
     """
     digests = {"sha256": _hashed(path, "sha256")}
     if "md5" in hashes:

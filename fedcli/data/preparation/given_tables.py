@@ -1,5 +1,5 @@
-"""Tables that a person gives beside a raw folder: the part that each image belongs to, as somebody published it or made
-it, and attributes of images or patients, such as age, sex, race or scanner.
+"""Tables that a person gives beside a raw folder: the part that each image belongs to, as somebody
+published it or made it, and attributes of images or patients, such as age, sex, race or scanner.
 """
 
 from collections import Counter
@@ -31,9 +31,9 @@ Value = TypeVar("Value")
 def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], Skipped]:
     """Rows with the split of a CSV, and (file, why) for those it does not name.
 
-    An image is named by its id, its path under --raw, or its file's name with or without suffix. The split column
-    holds train, val or test, or fold numbers of which `fold` is the test part. A train.csv and a test.csv side by side
-    need no such column. Raises FedcliError, UsageError.
+    An image is named by its id, its path under --raw, or its file's name with or without suffix.
+    The split column holds train, val or test, or fold numbers of which `fold` is the test part. A
+    train.csv and a test.csv side by side need no such column. Raises FedcliError, UsageError.
     """
     head, records = _table(path)
     split_column = _split_column(head)
@@ -110,7 +110,8 @@ def _split_column(head: list[str]) -> int | None:
 
 
 def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> None:
-    """Refuse a name that means several images, or an image in two parts; report names that mean none."""
+    """Refuse a name that means several images, or an image in two parts; report names that mean
+    none."""
     image_counts: Counter[str] = Counter()
     for row_names in names:
         image_counts.update(name for name in row_names if name in parts)
@@ -163,10 +164,11 @@ def _meaning(path: Path, parts: dict[str, str], fold: int | None) -> dict[str, b
 
 
 def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing:
-    """A listing whose images have the attributes of a CSV, joined by image or, where more fit, by patient id.
+    """A listing whose images have the attributes of a CSV, joined by image or, where more fit, by
+    patient id.
 
-    An attribute that the listing has already is replaced; an image that the table does not name has it unknown. A
-    column of more than GROUPS values is left out and said. Raises FedcliError.
+    An attribute that the listing has already is replaced; an image that the table does not name has
+    it unknown. A column of more than GROUPS values is left out and said. Raises FedcliError.
     """
     head, records = read_cells(path, ATTRIBUTES_HINT, encoding)
     _check_head(path, head)

@@ -1,16 +1,17 @@
-"""Several datasets joined into one pool: the attribute `dataset` says where an image is from, classes are those of
-equal names or of a table, and the parts for training and testing stay as they are.
+"""Several datasets joined into one pool: the attribute `dataset` says where an image is from,
+classes are those of equal names or of a table, and the parts for training and testing stay as they
+are.
 
-Images are brought to the largest size, areas averaged or cubics fitted as `prepare` does. Where numbers of channels
-differ, images of more than three become grey by their mean; then grey is repeated where some dataset has colours.
-Attributes of one name are one attribute, of unknown value where a dataset lacks it.
+Images are brought to the largest size, areas averaged or cubics fitted as `prepare` does. Where
+numbers of channels differ, images of more than three become grey by their mean; then grey is
+repeated where some dataset has colours. Attributes of one name are one attribute, of unknown value
+where a dataset lacks it.
 """
 
 import hashlib
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,8 @@ def merge(datasets: Mapping[str, Path], table: Path | None, to: manifest.Destina
 
 
 def _classes(pairs: Classes) -> list[str]:
-    """The joined classes, in the order in which they occur. Raises FedcliError where datasets share none."""
+    """The joined classes, in the order in which they occur. Raises FedcliError where datasets share
+    none."""
     owners: dict[str, set[str]] = {}  # class -> datasets that have it
     for dataset, joined_classes in pairs.items():
         for joined_class in joined_classes.values():
@@ -84,7 +86,7 @@ def _channels(bodies: Bodies) -> int:
     return 3 if 3 in channels else 1
 
 
-def _prepared_alike(datasets: Mapping[str, Path]) -> dict[str, Any]:
+def _prepared_alike(datasets: Mapping[str, Path]) -> manifest.Options:
     """The options of prepare that are equal in all datasets; a warning of each that is not."""
     options_by_dataset = [manifest.read(path).options for path in datasets.values()]
     equal = {}
@@ -209,7 +211,8 @@ def _joined_labels(
 def _write_pixels(
     blank: BlankPool, pools: Mapping[str, Pool], merged_rows: Mapping[str, np.ndarray]
 ) -> None:
-    """Write the images of all pools, fitted. Raises FedcliError for an image that two datasets have."""
+    """Write the images of all pools, fitted. Raises FedcliError for an image that two datasets
+    have."""
     _, side, _, channels = blank.shape
     owners: dict[bytes, str] = {}  # digest of the pixels -> dataset
     written = 0

@@ -1,7 +1,8 @@
 """The prepare stage: a raw folder -> pool.h5 and dataset.json, each image decoded and resized once.
 
-Worker processes write each image to its own place in the pool, so none ever holds more than a few. A
-file that turns out unreadable is left out and listed; the others stay in train or test as they were.
+Worker processes write each image to its own place in the pool, so none ever holds more than a few.
+A file that turns out unreadable is left out and listed; the others stay in train or test as they
+were.
 """
 
 import hashlib
@@ -38,7 +39,7 @@ from ..sources.formats.photographs import (
 from ..sources.own_files import column_notes, own_columns
 from ..sources.source import Choices, Listing, Source, Unreadable
 from . import given_tables
-from .request import Request, command, recorded, resolved
+from .request import Card, Request, command, recorded, resolved
 
 MANY = 1000  # images of a raw folder, which are announced before they are prepared
 ABSENT = "-1"  # stands for the contents of a file that cannot be read
@@ -48,7 +49,6 @@ TURN = 16  # files of a thread at a time
 RUN = 32  # images that a worker holds before it writes them
 RUN_BYTES = 2**22  # bytes of these
 MOST_KEPT = 2**27  # bytes of images that a process has let go of
-Card = dict[str, Any]  # of a dataset
 Skipped = list[tuple[str, str]]  # file and reason
 
 
@@ -56,7 +56,8 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     """Make a dataset's pool and return its manifest's path.
 
     Args:
-        name: one of sources.SOURCES, or of a dataset from outside: registered, PATH.py or PATH.py:NAME.
+        name: one of sources.SOURCES, or of a dataset from outside: registered, PATH.py or
+            PATH.py:NAME.
         work: folder of all results.
         out: folder of this one; None for a name under work.
 
@@ -109,9 +110,9 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     return path
 
 
-def _recorded_files(request: Request) -> dict[str, Any]:
+def _recorded_files(request: Request) -> manifest.Options:
     """The options that name the tables of a request."""
-    options: dict[str, Any] = {}
+    options: manifest.Options = {}
     if request.split_file:
         files = [manifest.named(file) for file in given_tables.files(request.split_file)]
         options["split_file"] = files[0]
@@ -186,12 +187,13 @@ def checked(name: str, listing: Listing) -> Listing:
             raise FedcliError(sentence, "rename them, or list each once")
     for file in ids + [file for file, _ in listing.skipped]:
         if not file.isascii() and any("\ud800" <= letter <= "\udfff" for letter in file):
-            raise FedcliError(f"the name of {ascii(file)} is not UTF-8", "rename the file")
+            raise FedcliError(f"the name of {file!a} is not UTF-8", "rename the file")
     return listing
 
 
 def _check_own_listing(code: str, card: Card, listing: Listing, raw: Path | None) -> None:
-    """Refuse a label or a file of somebody's reader that cannot be. Raises FedcliError, OwnCodeError."""
+    """Refuse a label or a file of somebody's reader that cannot be. Raises FedcliError,
+    OwnCodeError."""
     check_labels(code, card, listing)
     if raw:
         for row in listing.rows:
@@ -261,7 +263,8 @@ def fingerprint(raw: Path, listing: Listing, contents: Mapping[str, str]) -> str
 def refuse_changed(
     raw: Path, contents: Mapping[str, str], rows: list[Row], skipped: Skipped
 ) -> None:
-    """Raises FedcliError for a file that could be read at one time and not at the other: the fingerprint is wrong."""
+    """Raises FedcliError for a file that could be read at one time and not at the other: the
+    fingerprint is wrong."""
     changed = []
     for row in rows:
         name = str(row.source)
@@ -301,7 +304,8 @@ def refuse(skipped: Skipped, strict: bool) -> None:
 
 @dataclass(frozen=True)
 class Reader:
-    """Work of a process: decode some rows that follow one another, fit them, write them to their places."""
+    """Work of a process: decode some rows that follow one another, fit them, write them to their
+    places."""
 
     source: Source
     raw: Path | None
@@ -334,7 +338,8 @@ class Reader:
         return ""
 
     def _check(self, image: Any, row: Row, channels: int) -> None:
-        """Check an image that decode() returned. Raises OwnCodeError where it is none that can be written."""
+        """Check an image that decode() returned. Raises OwnCodeError where it is none that can be
+        written."""
         allowed = {1, 3} if channels in (1, 3) else {channels}
         if isinstance(image, np.ndarray):
             is_image = image.dtype == np.uint8 and image.ndim == 3 and image.size > 0
@@ -355,7 +360,8 @@ class Reader:
 def fill(
     path: Path, source: Source, raw: Path | None, choices: Choices, listing: Listing, channels: int
 ) -> tuple[list[Row], Skipped]:
-    """Write a listing's images and columns as a pool; returns the rows kept and the files skipped."""
+    """Write a listing's images and columns as a pool; returns the rows kept and the files
+    skipped."""
     size = choices.size
     if choices.fit != "stretch" or choices.clahe:
         # the slow import, once for all workers to inherit

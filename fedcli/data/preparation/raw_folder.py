@@ -1,10 +1,13 @@
-"""The raw folder of a dataset where none is named: by an environment variable, in the folder at hand, or made up.
+"""The raw folder of a dataset where none is named: by an environment variable, in the folder at
+hand, or made up.
 
-A synthetic sample holds SYNTHETIC_SAMPLE.txt, by which prepare knows it; everything made from it says `sample: true`.
+A synthetic sample holds SYNTHETIC_SAMPLE.txt, by which prepare knows it; everything made from it
+says `sample: true`.
 """
 
 import os
 from pathlib import Path
+from typing import Any
 
 from ... import console
 from ...errors import UsageError
@@ -25,7 +28,8 @@ def _parents() -> list[Path]:
 
 
 def search(name: str) -> Path | None:
-    """The first folder that bears a dataset's name, or another way to write it, such as HAM10000; said in a line."""
+    """The first folder that bears a dataset's name, or another way to write it, such as HAM10000;
+    said in a line."""
     name = sources.plain(name)
     for parent in _parents():
         folder = _folder_in(parent, name)
@@ -52,8 +56,8 @@ def folder_of(
 ) -> Path | None:
     """The raw folder to prepare; None for a dataset that reads no files.
 
-    Without one, a synthetic sample under the work folder, after a warning that `sample` leaves out. Raises
-    UsageError where there is none and no sample is wanted.
+    Without one, a synthetic sample under the work folder, after a warning that `sample` leaves out.
+    Raises UsageError where there is none and no sample is wanted.
     """
     if sample and (raw or no_sample):
         flag = "--raw" if raw else "--no-sample"
@@ -70,18 +74,23 @@ def folder_of(
     if no_sample or os.environ.get(VARIABLE) or not card["classes"] or source.sample is None:
         hint = f"give --raw DIR; the files come from {card['where']}"
         raise UsageError(f"{name} needs the folder of its files: {_places(name)}", hint)
-    side = min(SAMPLE_SIZE, card["size"])
-    console.warn(
-        f"no files of {name}: {_places(name)}. Going on with a SYNTHETIC sample in its layout: no number made from it "
-        f"says anything about patients; pictures are {side} pixels wide. The real data: "
-        f"{card['title']}; licence: {card['licence']}; from {card['where']}; `fedcli datasets {name}` "
-        "shows the layout; give their folder with --raw DIR"
-    )
+    console.warn(f"no files of {name}: {_places(name)}. {_about_sample(name, card)}")
     return usual_sample(name, work)
 
 
+def _about_sample(name: str, card: dict[str, Any]) -> str:
+    side = min(SAMPLE_SIZE, card["size"])
+    real_data = f"{card['title']}; licence: {card['licence']}; from {card['where']}"
+    return (
+        "Going on with a SYNTHETIC sample in its layout: no number made from it says anything "
+        f"about patients; pictures are {side} pixels wide. The real data: {real_data}; "
+        f"`fedcli datasets {name}` shows the layout; give their folder with --raw DIR"
+    )
+
+
 def usual_sample(name: str, work: Path) -> Path:
-    """A synthetic sample of as many images as the default clients need, made once under the work folder."""
+    """A synthetic sample of as many images as the default clients need, made once under the work
+    folder."""
     code = sources.find(name).code  # two files, or two versions of one, may use the same name
     version = f"-{code.sha256[:12]}" if code and code.sha256 else ""
     folder = work / "samples" / f"{sources.plain(name)}{version}-usual"
@@ -101,8 +110,8 @@ def sample_in(name: str, folder: Path, *, usual: bool = False) -> bool:
 
 
 def of_sample(name: str, folder: Path | None) -> tuple[int | None, Path | None]:
-    """The side at which a synthetic sample is prepared, whose pictures are small, and the table of patients' attributes
-    that it brings; None for what is no sample, or brings none."""
+    """The side at which a synthetic sample is prepared, whose pictures are small, and the table of
+    patients' attributes that it brings; None for what is no sample, or brings none."""
     if folder is None or not sources.is_sample(folder):
         return None, None
     side = min(SAMPLE_SIZE, sources.card(name)["size"])

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError, nearest
+from ..manifest import Options
 from ..sources.formats.dicom import parse_window
 from ..sources.source import Choices
 
 # options in the order of a recorded command
 VALUES = ("size", "fit", "window", "test", "split", "fold", "folds", "sample_images", "seed")
+Card = dict[str, Any]  # of a dataset
 SWITCHES = ("stratified", "clahe", "scaled_decoding", "strict")
 
 
@@ -21,15 +23,16 @@ class Request:
     raw: Path | None = None  # folder of its files; None for data made or embedded here
     # fields of Choices; what is absent or None is the dataset's own
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    # a CSV that says which image trains and which tests, instead of a split; `fold` is then one of its own numbers
+    # a CSV that says which image trains and which tests, instead of a split; `fold` is then one of
+    # its own numbers
     split_file: Path | None = None
     attributes: Path | None = None  # a CSV with attributes of images or patients
 
 
-def resolved(name: str, card: dict[str, Any], request: Request) -> Choices:
+def resolved(name: str, card: Card, request: Request) -> Choices:
     """A request with the card's defaults filled in. Raises FedcliError, UsageError."""
     chosen = {key: value for key, value in request.chosen.items() if value is not None}
-    split = chosen.get("split", card["split"])
+    split = chosen["split"] if "split" in chosen else card["split"]
     chosen["own"] = check_own(name, card, chosen.get("own", {}))
     check_folds(card, split, request.split_file, chosen.get("fold"), chosen.get("folds"))
     if request.split_file:
@@ -55,7 +58,7 @@ def resolved(name: str, card: dict[str, Any], request: Request) -> Choices:
     return choices
 
 
-def check_own(name: str, card: dict[str, Any], typed: Mapping[str, str]) -> dict[str, str]:
+def check_own(name: str, card: Card, typed: Mapping[str, str]) -> dict[str, str]:
     """A dataset's own options with its defaults filled in."""
     options = card.get("options", {})
     for key, value in typed.items():
@@ -70,13 +73,13 @@ def check_own(name: str, card: dict[str, Any], typed: Mapping[str, str]) -> dict
     return {key: typed.get(key, option["default"]) for key, option in sorted(options.items())}
 
 
-def has_folds(card: dict[str, Any], split: str) -> bool:
+def has_folds(card: Card, split: str) -> bool:
     """Tell whether a split of a dataset has folds, which its card's words then say."""
     return "--fold" in card["splits"].get(split, "")
 
 
 def check_folds(
-    card: dict[str, Any], split: str, split_file: Path | None, fold: int | None, folds: int | None
+    card: Card, split: str, split_file: Path | None, fold: int | None, folds: int | None
 ) -> None:
     """Refuse folds that no split asks for, or that cannot be."""
     if split_file and folds is not None:
@@ -93,7 +96,7 @@ def check_folds(
         raise UsageError(f"fold {fold} is not one of 1 to {count}", f"--fold 1 to --fold {count}")
 
 
-def recorded(name: str, card: dict[str, Any], choices: Choices) -> dict[str, Any]:
+def recorded(name: str, card: Card, choices: Choices) -> Options:
     """The choices that decide this dataset's bytes; those it does not have are left out."""
     recorded = asdict(choices)
     recorded["dataset"] = name
@@ -113,7 +116,7 @@ def recorded(name: str, card: dict[str, Any], choices: Choices) -> dict[str, Any
     return recorded
 
 
-def _recorded_own(card: dict[str, Any], choices: Choices) -> dict[str, str]:
+def _recorded_own(card: Card, choices: Choices) -> dict[str, str]:
     """A dataset's own options; one that came later does not change what it is not used for."""
     recorded = {}
     for key, value in choices.own.items():
@@ -124,7 +127,7 @@ def _recorded_own(card: dict[str, Any], choices: Choices) -> dict[str, str]:
     return recorded
 
 
-def command(options: dict[str, Any]) -> list[str]:
+def command(options: Options) -> list[str]:
     """The command that gives these options, without locations."""
     dataset = options["dataset"]
     code_file = options.get("code", {}).get("file")

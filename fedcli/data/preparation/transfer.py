@@ -1,4 +1,5 @@
-"""One file over HTTP: resumed where a download broke off, no longer than declared, and from declared hosts alone."""
+"""One file over HTTP: resumed where a download broke off, no longer than declared, and from
+declared hosts alone."""
 
 import itertools
 import math
@@ -45,7 +46,8 @@ class Remaining:
     received: int = 0
 
     def show(self, part: Path, missing: int, received: int) -> None:
-        """Say how much is left, and the minutes at the speed so far; received: bytes since the last call."""
+        """Say how much is left, and the minutes at the speed so far; received: bytes since the last
+        call."""
         self.bytes_by_part[str(part)] = max(missing, 0)
         self.received += received
         total = sum(self.bytes_by_part.values())
@@ -64,7 +66,8 @@ class Pace:
     received: int = 0  # bytes in this window
 
     def count(self, received: int, total: int) -> None:
-        """Say how much came where that is slow. Raises FedcliError where less than LEAST bytes came in WINDOW seconds."""
+        """Say how much came where that is slow. Raises FedcliError where less than LEAST bytes came
+        in WINDOW seconds."""
         now = time.monotonic()
         self.received += received
         if now - self.last_word > QUIET:
@@ -88,15 +91,16 @@ def in_words(size: int) -> str:
 
 
 def most(file: File) -> int:
-    """Bytes that a declared file may have: exactly so many, or up to twice what is said about it."""
+    """Bytes that a declared file may have: exactly so many, or up to twice what is said about
+    it."""
     return file.get("bytes") or 2 * file["about_bytes"]
 
 
 def transfer(file: File, part: Path, redirects: tuple[str, ...], remaining: Remaining) -> None:
     """Fetch what is missing of a file, from its start where the server cannot go on in the middle.
 
-    A connection that breaks is taken up again for as long as each try brings more, and enough. Raises FedcliError, HashError,
-    UsageError, OSError of this machine's disk.
+    A connection that breaks is taken up again for as long as each try brings more, and enough.
+    Raises FedcliError, HashError, UsageError, OSError of this machine's disk.
     """
     url = file["url"]
     _check_address(url, hashed="sha256" in file or "md5" in file)
@@ -133,7 +137,8 @@ def _failure(url: str, error: Exception, received: int) -> FedcliError:
 
 
 def _check_address(url: str, *, hashed: bool) -> None:
-    """Refuse all but https; plain http is sound for a file whose hash is known, and on this machine."""
+    """Refuse all but https; plain http is sound for a file whose hash is known, and on this
+    machine."""
     parts = urlsplit(url)
     hint = "mend the dataset's card"
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -242,7 +247,8 @@ def _length(answer: HTTPResponse) -> int:
 
 
 def _steps(length: int, name: str) -> Iterable[int]:
-    """Bytes of each step of the bar of progress; without end, and without a bar, where nobody says how many come."""
+    """Bytes of each step of the bar of progress; without end, and without a bar, where nobody says
+    how many come."""
     if not length:
         return itertools.repeat(PIECE)
     steps = [min(PIECE, length - start) for start in range(0, length, PIECE)]
