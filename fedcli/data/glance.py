@@ -1,4 +1,5 @@
-"""A dataset or partition in a few lines for a person: images, classes, groups and patients, each with its count."""
+"""A dataset or partition in a few lines for a person: images, classes, groups and patients, each
+with its count."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,56 +10,72 @@ from .. import console, labels
 from ..console import counted
 from . import image_contents, manifest, sources
 from .image_counts import CLASS, Counts, of_manifest
+from .manifest import Body
 from .pool import ALL, pool_of
 
-WIDTH, NAMES, ATTRIBUTES, REASONS = (
-    100,
-    30,
-    3,
-    2,
-)  # characters of a line and of a name; what is shown in full
+WIDTH = 100  # characters of a line
+NAMES = 30  # characters of a name
+ATTRIBUTES = 3  # with a line of their own
+REASONS = 2  # for which files are left out, by name
 SPLITS = {"image": "image by image", "official": "as published", "file": "as the split file says"}
 
 
-def say(made: Path) -> None:
+def say(made_path: Path) -> None:
     """Tell a person of a dataset, or of the one that a partition or corruption is of."""
-    dataset = manifest.above(made, "dataset")
+    dataset = manifest.above(made_path, "dataset")
     for line in of_dataset(dataset, of_manifest(dataset)):
         console.say(line)
 
 
 def of_dataset(path: Path, counts: Counts) -> list[str]:
-    """At most eight lines about a dataset, of which the counts were taken, and up to three about odd images."""
+    """At most eight lines about a dataset, of which the counts were taken, and up to three about
+    odd images."""
     body = manifest.read(path, "dataset").body
-    parts = counts[CLASS][ALL]
-    train, test = (body.get("split", {}).get(part, 0) for part in ("train", "test"))
-    how, size = how_split(body), "x".join(map(str, body["size"]))
-    lines = [
-        f"images: {body.get('count', train + test):,} ({train:,} train, {test:,} test, {how}), {size} pixels"
-    ]
-    lines.append(_of_values("labels" if labels.is_multi_label(body) else "classes", _total(parts)))
     names = list(body["attributes"])
-    lines += [_of_values(name, _total(counts[name][ALL])) for name in names[:ATTRIBUTES]]
-    if more := names[ATTRIBUTES:]:
-        lines.append(fitted("also known: ", more))
+    lines = [_images(body)]
+    labelled = "labels" if labels.is_multi_label(body) else "classes"
+    lines.append(_of_values(labelled, _total(counts[CLASS][ALL])))
+    for name in names[:ATTRIBUTES]:
+        lines.append(_of_values(name, _total(counts[name][ALL])))
+    if len(names) > ATTRIBUTES:
+        lines.append(fitted("also known: ", names[ATTRIBUTES:]))
     lines += _of_patients(path, body)
-    if skipped := body.get("skipped"):
-        reasons = Counter(each["why"] for each in skipped).most_common()
-        rest = sum(count for _, count in reasons[REASONS:])
-        named = [f"{_short(why, 2 * NAMES)} ({count:,})" for why, count in reasons[:REASONS]]
-        named += [f"other reasons ({rest:,})"] if rest else []
-        lines.append(
-            fitted(f"left out: {counted(len(skipped), 'file', 'files')}: ", named, 3 * NAMES)
-        )
+    if body.get("skipped"):
+        lines.append(_left_out(body["skipped"]))
     return lines + of_contents(image_contents.of_manifest(path))
 
 
+def _images(body: Body) -> str:
+    split = body.get("split", {})
+    train = split.get("train", 0)
+    test = split.get("test", 0)
+    count = body.get("count", train + test)
+    parts = f"{train:,} train, {test:,} test, {how_split(body)}"
+    size = "x".join(map(str, body["size"]))
+    return f"images: {count:,} ({parts}), {size} pixels"
+
+
+def _left_out(skipped: Sequence[Mapping[str, str]]) -> str:
+    """A line on the files that were left out, by reason, the most frequent first."""
+    counts = Counter(file["why"] for file in skipped)
+    texts = []
+    rest = len(skipped)
+    for reason, count in counts.most_common(REASONS):
+        texts.append(f"{_short(reason, 2 * NAMES)} ({count:,})")
+        rest -= count
+    if rest:
+        texts.append(f"other reasons ({rest:,})")
+    files = counted(len(skipped), "file", "files")
+    return fitted(f"left out: {files}: ", texts, 3 * NAMES)
+
+
 def of_contents(contents: Mapping[str, Any]) -> list[str]:
-    """Lines about images that show next to nothing, and about those that are equal to another one of their part."""
+    """Lines about images that show next to nothing, and about those that are equal to another one
+    of their part."""
     lines = []
     for part, images in contents["nearly_one_colour"].items():
-        head = f"{image_contents.PARTS[part]} of nearly one colour: "
-        lines.append(fitted(head, [f"{_short(name)} {count:,}" for name, count in images.items()]))
+        names = [f"{_short(name)} {count:,}" for name, count in images.items()]
+        lines.append(fitted(f"{image_contents.PARTS[part]} of nearly one colour: ", names))
     identical = contents["identical_within_part"]
     if identical:
         counts = [f"{count:,} {image_contents.PARTS[part]}" for part, count in identical.items()]
@@ -66,69 +83,70 @@ def of_contents(contents: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def how_split(body: Mapping[str, Any]) -> str:
+def how_split(body: Body) -> str:
     """The way in which a dataset was divided into training and test images, in words."""
     how = body.get("split", {}).get("by", "")
-    return SPLITS.get(
-        how,
-        "patients kept together" if body["unit"] else "image by image" if how == "unit" else how,
-    )
+    if how in SPLITS:
+        return SPLITS[how]
+    if body["unit"]:
+        return "patients kept together"
+    return "image by image" if how == "unit" else how
 
 
-def _of_patients(path: Path, body: Mapping[str, Any]) -> list[str]:
+def _of_patients(path: Path, body: Body) -> list[str]:
     pool = pool_of(path)
     if pool.patient is None:
-        return (
-            ["patients: not known"]
-            if body.get("people", sources.shows_people(body["name"]))
-            else []
-        )
-    known = set(pool.patient.tolist()) - {""}
-    alone = int((pool.patient == "").sum())
-    return [
-        f"patients or lesions: {len(known):,} ({body['unit']})"
-        + f", {alone:,} images of unknown ones" * bool(alone)
-    ]
+        shows_people = body.get("people", sources.shows_people(body["name"]))
+        return ["patients: not known"] if shows_people else []
+    ids = pool.patient.tolist()
+    patients = set(ids) - {""}
+    line = f"patients or lesions: {len(patients):,} ({body['unit']})"
+    without = ids.count("")
+    if without:
+        line += f", {without:,} images of unknown ones"
+    return [line]
 
 
-def of_partition(body: Mapping[str, Any]) -> list[str]:
+def of_partition(body: Body) -> list[str]:
     """Lines about how a partition's clients differ, and which images are in none of them."""
     lines = []
-    if (skew := body.get("skew")) and (between := skew["total_variation"]["between"]):
-        distance = 100 * skew["total_variation"]["max"]
-        lines.append(
-            f"labels: {' and '.join(between)} differ most; {distance:.0f} % would have to change to match"
-        )
+    if body.get("skew"):
+        variation = body["skew"]["total_variation"]
+        if variation["between"]:
+            pair = " and ".join(variation["between"])
+            share = f"{100 * variation['max']:.0f} % would have to change to match"
+            lines.append(f"labels: {pair} differ most; {share}")
     for site in body.get("left_out", []):
         lines.append(f"left out: {counted(site['images'], 'image', 'images')} of {site['value']}")
-    if held := body.get("held_out"):
-        lines.append(
-            f"tested on {held['value']}, which trains nothing: {counted(held['images'], 'image', 'images')}"
-        )
-    if dropped := body.get("dropped"):
-        lines.append(f"in no client: {counted(dropped, 'training image', 'training images')}")
-    if several := body.get("unit_overlap"):
-        lines.append(
-            f"in several clients: {counted(several, 'patient or lesion', 'patients or lesions')}"
-        )
+    held_out = body.get("held_out")
+    if held_out:
+        images = counted(held_out["images"], "image", "images")
+        lines.append(f"tested on {held_out['value']}, which trains nothing: {images}")
+    if body.get("dropped"):
+        images = counted(body["dropped"], "training image", "training images")
+        lines.append(f"in no client: {images}")
+    if body.get("unit_overlap"):
+        patients = counted(body["unit_overlap"], "patient or lesion", "patients or lesions")
+        lines.append(f"in several clients: {patients}")
     return lines
 
 
-def groups(counts: Counts, by: Any) -> Counts:
-    """Images by client and value, without the attributes that divide the clients: training, and all test images."""
-    by = by if isinstance(by, list) else []  # as a manifest says it
-    return {
-        name: {
-            client: {
-                part: images
-                for part, images in parts.items()
-                if part == ("test" if client == ALL else "train")
-            }
-            for client, parts in clients.items()
-        }
-        for name, clients in counts.items()
-        if name != CLASS and name not in by
-    }
+def groups(counts: Counts, attributes: Any) -> Counts:
+    """Images by client and value, without the attributes that divide the clients: training, and all
+    test images.
+
+    attributes: these, as a manifest records them; a list where there are any.
+    """
+    dividing = attributes if isinstance(attributes, list) else []
+    groups: Counts = {}
+    for name, clients in counts.items():
+        if name == CLASS or name in dividing:
+            continue
+        groups[name] = {}
+        for client, parts in clients.items():
+            part = "test" if client == ALL else "train"
+            groups[name][client] = {part: parts[part]} if part in parts else {}
+    return groups
 
 
 def _total(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
@@ -138,29 +156,37 @@ def _total(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     return dict(total)
 
 
-def _of_values(name: str, values: Mapping[str, int]) -> str:
-    head, each = (
-        f"{_short(name)}: ",
-        [f"{_short(value)} {count:,}" for value, count in values.items()],
-    )
-    if len(head + ", ".join(each)) <= WIDTH or not values:
-        return head + ", ".join(each)
-    by_size = sorted(values, key=lambda value: values[value])
-    least, most = by_size[0], by_size[-1]
-    return f"{head}{len(values)}, from {values[least]:,} ({_short(least)}) to {values[most]:,} ({_short(most)})"
+def _of_values(name: str, counts: Mapping[str, int]) -> str:
+    head = f"{_short(name)}: "
+    texts = [f"{_short(value)} {count:,}" for value, count in counts.items()]
+    line = head + ", ".join(texts)
+    if len(line) <= WIDTH or not counts:
+        return line
+    by_count = sorted(counts, key=lambda value: counts[value])
+    rarest = by_count[0]
+    commonest = by_count[-1]
+    lowest = f"{counts[rarest]:,} ({_short(rarest)})"
+    highest = f"{counts[commonest]:,} ({_short(commonest)})"
+    return f"{head}{len(counts)}, from {lowest} to {highest}"
 
 
 def fitted(head: str, names: Sequence[str], longest: int = NAMES) -> str:
-    """As many names as fit a line, and how many more there are."""
-    line, names = head, [_short(name, longest) for name in names]
+    """A line of as many names as fit, and of how many more there are."""
+    line = head
     for k, name in enumerate(names):
-        more = f" and {len(names) - k} more"
-        if k and len(line) + len(name) + 2 + len(more) > WIDTH:
-            return line + more
-        line += f"{', ' if k else ''}{name}"
+        name = _short(name, longest)
+        others = f" and {len(names) - k} more"
+        is_full = len(line) + len(name) + 2 + len(others) > WIDTH
+        if k and is_full:
+            return line + others
+        if k:
+            line += ", "
+        line += name
     return line
 
 
 def _short(text: str, longest: int = NAMES) -> str:
     text = console.printable(text.replace("\n", " "))
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    if len(text) <= longest:
+        return text
+    return text[: longest - 1] + "…"

@@ -1,11 +1,11 @@
-"""Images that show next to nothing, and images that are equal to another one of their part, whatever reader they had.
+"""Images that show next to nothing, and images that are equal to another one of their part,
+whatever reader they had.
 
-They are counted in the pool, as they are trained and tested on, so that an image that its reader or a resize made flat
-counts too. Nothing is left out for it: a mask or an empty slice may be meant.
+They are counted in the pool, as they are trained and tested on, so that an image that its reader or
+a resize made flat counts too. Nothing is left out for it: a mask or an empty slice may be meant.
 """
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ class Contents:
     """Facts of each image of a pool.
 
     Attributes:
-        digests: bytes [N], equal where all pixels are; of 16 bytes, so that chance makes no two equal.
+        digests: bytes [N], equal where all pixels are; of 16 bytes, so that chance makes no two
+            equal.
         blank: bool [N]: fewer than FEWEST values in every channel.
     """
 
@@ -48,7 +49,8 @@ def of_pool(path: Path) -> Contents:
 def is_blank(image: np.ndarray) -> bool:
     """Tell whether an image uint8 [H, W, C] has fewer than FEWEST values in every channel.
 
-    One colour with black added at its borders is blank, and so is a mask that no resize has smoothed.
+    One colour with black added at its borders is blank, and so is a mask that no resize has
+    smoothed.
     """
     for channel in range(image.shape[2]):
         counts = np.bincount(image[..., channel].ravel(), minlength=256)
@@ -58,10 +60,13 @@ def is_blank(image: np.ndarray) -> bool:
 
 
 def of_manifest(path: Path) -> dict[str, Any]:
-    """Blank images by part and class, and images by part that are equal to another one of it; without empty parts."""
+    """Blank images by part and class, and images by part that are equal to another one of it;
+    without empty parts."""
     pool, rows_by_client, test = holdings(path)
-    training = [rows[part] for rows in rows_by_client.values() for part in ("train", "val")]
-    train = np.unique(np.concatenate([test[:0], *training]))
+    training = [test[:0]]
+    for parts in rows_by_client.values():
+        training += [parts["train"], parts["val"]]
+    train = np.unique(np.concatenate(training))
     contents = of_pool(pool.path)
     body = manifest.read(path).body
     blank: dict[str, dict[str, int]] = {}
@@ -77,7 +82,8 @@ def of_manifest(path: Path) -> dict[str, Any]:
     return {"nearly_one_colour": blank, "identical_within_part": equal}
 
 
-def _by_class(pool: Pool, rows: np.ndarray, body: Mapping[str, Any]) -> dict[str, int]:
+def _by_class(pool: Pool, rows: np.ndarray, body: manifest.Body) -> dict[str, int]:
     classes = {"classes": body["classes"], "attributes": {}}
-    counts = image_counts.counted(pool, {ALL: {"": rows}}, classes)[image_counts.CLASS][ALL][""]
+    by_client = image_counts.counted(pool, {ALL: {"": rows}}, classes)[image_counts.CLASS]
+    counts = by_client[ALL][""]
     return {name: count for name, count in counts.items() if count}

@@ -1,4 +1,5 @@
-"""The result of a kind that was made or used last, which a command takes where it is given no path."""
+"""The result of a kind that was made or used last, which a command takes where it is given no
+path."""
 
 import os
 import time
@@ -21,66 +22,72 @@ SLACK = 60 * 10**9  # nanoseconds by which the clock of a file server may be ahe
 
 
 def every(folder: Path, kind: str) -> list[Path]:
-    """The manifests of a kind in the folders of this one; one that is a broken link is among them, so that it is read
-    and complained of, where Path.glob() would leave it out. One that may not be entered is named."""
+    """The manifests of a kind in the folders of this one; one that is a broken link is among them,
+    so that it is read and complained of, where Path.glob() would leave it out. One that may not be
+    entered is named."""
     folders = sorted(folder.glob("*"))
     for path in closed(folder, *folders):
         console.warn(f"left out {path}: Permission denied")
-    return [path / f"{kind}.json" for path in folders if os.path.lexists(path / f"{kind}.json")]
+    manifests = [path / f"{kind}.json" for path in folders]
+    return [path for path in manifests if os.path.lexists(path)]
 
 
 def closed(*paths: Path) -> list[Path]:
-    """Those that are folders which this process may not enter: Path.glob() passes over them in silence."""
-    found = []
+    """The folders among paths that this process may not enter: Path.glob() passes over them in
+    silence."""
+    closed_folders = []
     for path in paths:
         try:
             if path.is_dir():
                 os.scandir(path).close()
                 (path / ".").stat()
         except PermissionError:
-            found.append(path)
-    return found
+            closed_folders.append(path)
+    return closed_folders
 
 
 def newest(work: Path, *kinds: str) -> Path:
-    """The manifest of these kinds that was made or used last under the work folder; a link counts wherever it leads."""
-    paths = [
-        p
-        for p in work.glob("**/*.json")
-        if p.stem in kinds and ".tmp" not in str(p.relative_to(work))
-    ]
-    if not paths:
-        check_open(work)
-    if not paths and "run" in kinds and (begun := sorted(work.glob("runs/*/settings.json"))):
-        raise FedcliError(
-            f"no run under {work} is finished",
-            f"go on with: fedcli train --resume --out {begun[-1].parent}",
-        )
-    if not paths and set(kinds) >= {"dataset", "run"}:
+    """The manifest of these kinds that was made or used last under the work folder; a link counts
+    wherever it leads."""
+    paths = []
+    for path in work.glob("**/*.json"):
+        if path.stem in kinds and ".tmp" not in str(path.relative_to(work)):
+            paths.append(path)
+    if paths:
+        return max(paths, key=age)
+    check_open(work)
+    unfinished = sorted(work.glob("runs/*/settings.json"))
+    if "run" in kinds and unfinished:
+        hint = f"go on with: fedcli train --resume --out {unfinished[-1].parent}"
+        raise FedcliError(f"no run under {work} is finished", hint)
+    if set(kinds) >= {"dataset", "run"}:
         raise FedcliError(f"nothing is under {work}", f"make a dataset with {MADE_BY['dataset']}")
-    if not paths:
-        raise FedcliError(
-            f"no {' or '.join(kinds)} manifest under {work}",
-            f"make one with {MADE_BY[kinds[-1]]}, or give its path",
-        )
-    return max(paths, key=age)
+    hint = f"make one with {MADE_BY[kinds[-1]]}, or give its path"
+    raise FedcliError(f"no {' or '.join(kinds)} manifest under {work}", hint)
 
 
 def check_open(work: Path) -> None:
-    """Raises FedcliError where what is missed may lie in a folder that this process may not enter."""
-    if shut := closed(work, *work.glob("*"), *work.glob("*/*")):
-        raise FedcliError(f"Permission denied: {shut[0]}", ACCESS)
+    """Raises FedcliError where what is missed may lie in a folder that this process may not
+    enter."""
+    closed_folders = closed(work, *work.glob("*"), *work.glob("*/*"))
+    if closed_folders:
+        raise FedcliError(f"Permission denied: {closed_folders[0]}", ACCESS)
 
 
 def age(path: Path) -> tuple[int, int, str]:
-    """A key that sorts results by when they were made or used last: a link by its own time, as it may lead anywhere.
+    """A key that sorts results by when they were made or used last: a link by its own time, as it
+    may lead anywhere.
 
-    What another process has just removed comes first, and so does a time in the future, which a wrong clock left. Where
-    file times are whole seconds, a chain may be made within one: what is made from the other comes later.
+    What another process has just removed comes first, and so does a time in the future, which a
+    wrong clock left. Where
+    file times are whole seconds, a chain may be made within one: what is made from the other comes
+        later.
     """
     try:
         changed = path.lstat().st_mtime_ns
     except FileNotFoundError:
         changed = -1
+    if changed > time.time_ns() + SLACK:
+        changed = 0
     step = STEPS.index(path.stem) if path.stem in STEPS else -1
-    return (changed if changed <= time.time_ns() + SLACK else 0, step, str(path))
+    return changed, step, str(path)

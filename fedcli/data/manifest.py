@@ -22,9 +22,12 @@ from ..io.locks import remove_abandoned, renaming, scratch
 from ..provenance import other_code
 from . import manifest_bodies
 
+Body = dict[str, Any]  # of a manifest
+Options = dict[str, Any]  # of a manifest
 KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores", "audit")
 AGAIN = "run the stage again that wrote it"
 FORMAT = 1  # raised when a reader of an older format would misread a newer one
+UNTRUSTED = "do not use a manifest from a source you do not trust"
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,12 @@ class Manifest:
 
     @property
     def text(self) -> str:
-        return (
-            json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-            + "\n"
-        )
+        entries = asdict(self)
+        text = json.dumps(entries, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        return f"{text}\n"
 
 
-Build = Callable[[Path], dict[str, Any]]
+Build = Callable[[Path], Body]
 KEYS = {f.name for f in fields(Manifest)}
 
 
@@ -56,14 +58,14 @@ class Destination:
     """The place of a stage's result."""
 
     work: Path  # folder of all results
-    out: Path | None = (
-        None  # folder of this one; None for a name under work that its options and parents give
-    )
+    # folder of this one; None for a name under work that its options and parents give
+    out: Path | None = None
     made_by: list[str] = field(default_factory=list)  # the command, without locations
 
 
 def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:
-    """Read a manifest (or the one in a folder), hashes unchecked; whole: no key may be absent. Raises FedcliError."""
+    """Read a manifest (or the one in a folder), hashes unchecked; whole: no key may be absent.
+    Raises FedcliError."""
     return _read(find(path, *kinds), kinds, whole)
 
 
@@ -72,94 +74,93 @@ def _read(path: Path, kinds: tuple[str, ...], whole: bool) -> Manifest:
     """A manifest, not to be written into."""
     hint = "give the .json that a fedcli command printed"
     try:
-        raw = json.loads(text := read_text(path, hint))
-        if not isinstance(raw, dict) or raw.keys() != KEYS:
-            raise ValueError(f"its keys are not {', '.join(sorted(KEYS))}")
-        if "\\u" in text:
-            if "\\u0000" in json.dumps(
-                raw, ensure_ascii=False
-            ):  # which no name of a file has, and no text
-                raise ValueError("it holds zero bytes")
-            json.dumps(
-                raw, ensure_ascii=False
-            ).encode()  # half of a character cannot be written again
-        known = Manifest(**raw)
+        manifest = _parsed(read_text(path, hint))
     except (FedcliError, ValueError, RecursionError) as error:
         if isinstance(error.__context__, OSError):  # what it holds is not known
             raise
         raise FedcliError(f"{path} is not a fedcli manifest: {error}"[:300], hint) from None
-    if known.kind not in KINDS:
-        what = f"{path} is not a fedcli manifest: its kind is {known.kind!r}"
-        raise FedcliError(what, f"known kinds: {', '.join(KINDS)}")
-    if known.format != FORMAT:
-        what = f"{path} has manifest format {known.format}; this fedcli reads {FORMAT}"
-        raise FedcliError(what, "make it again with this version")
-    if kinds and known.kind not in kinds:
-        what = f"{path} is a {known.kind} manifest; this command reads {' or '.join(kinds)}"
-        raise FedcliError(what, "give another path, or none to use the newest")
-    shapes.check(vars(known), manifest_bodies.shape(known.kind), path, AGAIN, whole=whole)
-    return known
+    kind = manifest.kind
+    if kind not in KINDS:
+        sentence = f"{path} is not a fedcli manifest: its kind is {kind!r}"
+        raise FedcliError(sentence, f"known kinds: {', '.join(KINDS)}")
+    if manifest.format != FORMAT:
+        sentence = f"{path} has manifest format {manifest.format}; this fedcli reads {FORMAT}"
+        raise FedcliError(sentence, "make it again with this version")
+    if kinds and kind not in kinds:
+        sentence = f"{path} is a {kind} manifest; this command reads {' or '.join(kinds)}"
+        raise FedcliError(sentence, "give another path, or none to use the newest")
+    shapes.check(vars(manifest), manifest_bodies.shape(kind), path, AGAIN, whole=whole)
+    return manifest
+
+
+def _parsed(text: str) -> Manifest:
+    """Raises ValueError, RecursionError."""
+    entries = json.loads(text)
+    if not isinstance(entries, dict) or entries.keys() != KEYS:
+        raise ValueError(f"its keys are not {', '.join(sorted(KEYS))}")
+    if "\\u" in text:
+        unescaped = json.dumps(entries, ensure_ascii=False)
+        if "\\u0000" in unescaped:  # which no name of a file has, and no text
+            raise ValueError("it holds zero bytes")
+        unescaped.encode()  # half of a character cannot be written again
+    return Manifest(**entries)
 
 
 def find(path: Path, *kinds: str) -> Path:
     """The manifest file a path stands for: itself, or the one in a folder."""
     if path.is_dir():
-        known = [path / f"{kind}.json" for kind in (kinds or KINDS)]
-        inside = [file for file in known if file.is_file() or file.is_symlink()]
-        if len(inside) == 1:
-            return find(inside[0])
-        if (path / "settings.json").is_file() and not inside:
-            raise FedcliError(
-                f"{path} holds an unfinished run", f"go on with: fedcli train --resume --out {path}"
-            )
-        names = ", ".join(p.name for p in inside) or "none"
-        raise FedcliError(
-            f"{path} is a folder with no single manifest in it (found: {names})",
-            "give the path of the .json itself",
-        )
+        return _find_in(path, kinds or KINDS)
     if path.is_symlink() and not path.exists():
-        raise FedcliError(
-            f"{path} is a link to {path.readlink()}, which is not there",
-            "restore it, or mount its disk",
-        )
+        sentence = f"{path} is a link to {path.readlink()}, which is not there"
+        raise FedcliError(sentence, "restore it, or mount its disk")
     if not path.is_file():
-        raise FedcliError(
-            f"no such manifest: {path}",
-            "give the path of a file or folder; `fedcli ls` lists what there is",
-        )
+        hint = "give the path of a file or folder; `fedcli ls` lists what there is"
+        raise FedcliError(f"no such manifest: {path}", hint)
     return path
+
+
+def _find_in(folder: Path, kinds: tuple[str, ...]) -> Path:
+    paths = [folder / f"{kind}.json" for kind in kinds]
+    manifests = [path for path in paths if path.is_file() or path.is_symlink()]
+    if len(manifests) == 1:
+        return find(manifests[0])
+    if (folder / "settings.json").is_file() and not manifests:
+        hint = f"go on with: fedcli train --resume --out {folder}"
+        raise FedcliError(f"{folder} holds an unfinished run", hint)
+    names = ", ".join(path.name for path in manifests) or "none"
+    sentence = f"{folder} is a folder with no single manifest in it (found: {names})"
+    raise FedcliError(sentence, "give the path of the .json itself")
 
 
 def verify(path: Path, *kinds: str) -> Manifest:
     """Read a manifest and check every hash in its chain. Raises HashError (exit code 3)."""
     path = find(path, *kinds)
     manifest = read(path, *kinds, whole=True)
-    if absent := [
-        name for name in manifest_bodies.FILES.get(manifest.kind, []) if name not in manifest.files
-    ]:
-        raise FedcliError(f"{path} does not list {absent[0]}", AGAIN)
+    for name in manifest_bodies.FILES.get(manifest.kind, []):
+        if name not in manifest.files:
+            raise FedcliError(f"{path} does not list {name}", AGAIN)
     if path.name in manifest.files:
         raise FedcliError(f"{path} lists itself", AGAIN)
     for name, digest in manifest.files.items():
-        file = inside(path.parent, name)
-        if not file.is_file():
-            raise FedcliError(
-                f"{path.name} lists {name}, which is not there ({file})",
-                "restore the file or run the stage again",
-            )
-        if sha256(file) != digest:
-            raise HashError(
-                f"{file} is not the file {path} was written for: its sha256 differs",
-                "restore it, or run the stage again",
-            )
+        _verify_file(path, name, digest)
     for name, digest in manifest.parents.items():
         parent = _parent(path, name)
         if sha256(parent) != digest:
-            raise HashError(
-                f"{parent} has changed since {path} was made from it", "run the later stages again"
-            )
+            sentence = f"{parent} has changed since {path} was made from it"
+            raise HashError(sentence, "run the later stages again")
         verify(parent)
     return manifest
+
+
+def _verify_file(path: Path, name: str, digest: str) -> None:
+    """Check a file that the manifest at path lists."""
+    file = inside(path.parent, name)
+    if not file.is_file():
+        sentence = f"{path.name} lists {name}, which is not there ({file})"
+        raise FedcliError(sentence, "restore the file or run the stage again")
+    if sha256(file) != digest:
+        sentence = f"{file} is not the file {path} was written for: its sha256 differs"
+        raise HashError(sentence, "restore it, or run the stage again")
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -170,70 +171,73 @@ def inside(folder: Path, name: str) -> Path:
             folder.resolve()
         )
     except (OSError, RuntimeError):
-        raise FedcliError(
-            f"{target} is a link to itself", "put the file back, or run the stage again"
-        ) from None
+        hint = "put the file back, or run the stage again"
+        raise FedcliError(f"{target} is a link to itself", hint) from None
     if leads_out:
-        raise FedcliError(
-            f"the manifest in {folder} names a file outside its folder: {name!r}",
-            "do not use a manifest from a source you do not trust",
-        )
+        sentence = f"the manifest in {folder} names a file outside its folder: {name!r}"
+        raise FedcliError(sentence, UNTRUSTED)
     return target
 
 
 def _parent(path: Path, name: str) -> Path:
     parent = Path(os.path.normpath(path.parent / name))
-    if Path(name).is_absolute() or parent.name not in {f"{kind}.json" for kind in KINDS}:
-        raise FedcliError(
-            f"{path} names a parent that is no manifest: {name!r}",
-            "do not use a manifest from a source you do not trust",
-        )
+    names = [f"{kind}.json" for kind in KINDS]
+    if Path(name).is_absolute() or parent.name not in names:
+        raise FedcliError(f"{path} names a parent that is no manifest: {name!r}", UNTRUSTED)
     if not parent.is_file():
-        raise FedcliError(
-            f"{path} was made from {parent}, which is not there",
-            "keep the folders of a chain together when moving them",
-        )
+        sentence = f"{path} was made from {parent}, which is not there"
+        raise FedcliError(sentence, "keep the folders of a chain together when moving them")
     return parent
 
 
 def parent(path: Path, *kinds: str) -> Path | None:
     """Path of the nearest ancestor manifest of one of these kinds, or None."""
     path = find(path)
-    parents = [(read(p), p) for p in (_parent(path, name) for name in read(path).parents)]
-    for manifest, p in parents:
-        if manifest.kind in kinds:
-            return p
-    for _, p in sorted(
-        parents, key=lambda pair: pair[0].kind == "run"
-    ):  # a run's own data before its first run's
-        if further := parent(p, *kinds):
-            return further
+    kind_by_path = {}
+    for name in read(path).parents:
+        parent_path = _parent(path, name)
+        kind_by_path[parent_path] = read(parent_path).kind
+    for parent_path, kind in kind_by_path.items():
+        if kind in kinds:
+            return parent_path
+    # a run's own data before its first run's
+    for parent_path in sorted(kind_by_path, key=lambda path: kind_by_path[path] == "run"):
+        ancestor = parent(parent_path, *kinds)
+        if ancestor:
+            return ancestor
     return None
 
 
 def above(path: Path, *kinds: str) -> Path:
-    """The manifest itself where it is of one of these kinds, else as parent() finds it. Raises FedcliError for none."""
+    """The manifest itself where it is of one of these kinds, else as parent() finds it. Raises
+    FedcliError for none."""
     path = find(path)
-    nearest = path if read(path).kind in kinds else parent(path, *kinds)
+    if read(path).kind in kinds:
+        return path
+    nearest = parent(path, *kinds)
     if nearest is None:
         hint = "make the chain again: prepare, partition, corrupt"
         raise FedcliError(f"{path} has no {' or '.join(kinds)} manifest above it", hint)
     return nearest
 
 
-def identity(options: dict[str, Any], parents: list[Path]) -> str:
+def identity(options: Options, parents: list[Path]) -> str:
     """Eight hex digits that name a stage's result: its options and its parents' bytes."""
-    text = json.dumps([options, [sha256(p) for p in parents]], sort_keys=True)
+    hashes = [sha256(path) for path in parents]
+    text = json.dumps([options, hashes], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def place(
-    work: Path, out: Path | None, kind: str, slug: str, options: dict[str, Any], parents: list[Path]
+    work: Path, out: Path | None, kind: str, slug: str, options: Options, parents: list[Path]
 ) -> Path:
-    """The folder of a stage's result: --out, or a name under --work that its options and parents give."""
-    slug = f"{slug[:70]}-SYNTHETIC" if of_sample(parents) else slug
+    """The folder of a stage's result: --out, or a name under --work that its options and parents
+    give."""
+    if of_sample(parents):
+        slug = f"{slug[:70]}-SYNTHETIC"
     slug = re.sub(r"[^\w+-]+", "_", slug)  # it may come from a manifest: no path in it
-    return on_one_line(out or work / f"{kind}s" / f"{slug[:80]}-{identity(options, parents)}")
+    name = f"{slug[:80]}-{identity(options, parents)}"
+    return on_one_line(out or work / f"{kind}s" / name)
 
 
 def of_sample(parents: list[Path]) -> bool:
@@ -241,16 +245,18 @@ def of_sample(parents: list[Path]) -> bool:
     return any(read(path).body.get("sample") for path in parents)
 
 
-def marked(body: dict[str, Any], parents: list[Path]) -> dict[str, Any]:
+def marked(body: Body, parents: list[Path]) -> Body:
     """A body that says where it was made from a synthetic sample."""
-    return body | ({"sample": True} if of_sample(parents) else {})
+    if of_sample(parents):
+        return {**body, "sample": True}
+    return body
 
 
 def make(
     kind: str,
     slug: str,
     to: Destination,
-    options: dict[str, Any],
+    options: Options,
     parents: list[Path],
     build: Build,
 ) -> Path:
@@ -266,7 +272,7 @@ def stage(
     *,
     folder: Path,
     made_by: list[str],
-    options: dict[str, Any],
+    options: Options,
     parents: list[Path],
     build: Build,
 ) -> Path:
@@ -279,28 +285,29 @@ def stage(
         hint = "give another folder, or remove the link"
         raise FedcliError(f"{folder} is a link that leads nowhere", hint)
     if folder.exists():
-        if not (why := damaged(target, options, parents)):
-            made = reuse(target, options, parents)
+        damage = damaged(target, options, parents)
+        if not damage:
+            reuse(target, options, parents)
             remove_abandoned(folder)
-            return made
-        console.say(f"{why}; making it again")
+            return target
+        console.say(f"{damage}; making it again")
     with scratch(folder) as temporary:
         body = marked(build(temporary), parents)
         with flushing(temporary):
             seal(temporary, Manifest(kind, made_by, options, links(folder, parents), {}, body))
         with renaming(folder):
             if folder.exists() and not damaged(target, options, parents):
-                return reuse(
-                    target, options, parents
-                )  # another process finished the same stage first
+                # another process finished the same stage first
+                return reuse(target, options, parents)
             _move(temporary, folder, target)
     flush(folder.parent)
     return target
 
 
-def damaged(target: Path, options: dict[str, Any], parents: list[Path]) -> str:
-    """The file that was lost or changed, where the result at target is the one asked for; "" where none was."""
-    if not target.is_file() or _other(read(target), options, parents):
+def damaged(target: Path, options: Options, parents: list[Path]) -> str:
+    """The file that was lost or changed, where the result at target is the one asked for; "" where
+    none was."""
+    if not target.is_file() or _differences(read(target), options, parents):
         return ""
     try:
         verify(target)
@@ -309,47 +316,52 @@ def damaged(target: Path, options: dict[str, Any], parents: list[Path]) -> str:
     return ""
 
 
-def _move(made: Path, folder: Path, target: Path) -> None:
-    """Put a result where it belongs, in place of a damaged one, whose folder may hold files that are not ours.
+def _move(temporary: Path, folder: Path, target: Path) -> None:
+    """Put a result where it belongs, in place of a damaged one, whose folder may hold files that
+    are not ours.
 
-    The manifest comes last: until then the one before it is there, and says that the result is damaged.
+    The manifest comes last: until then the one before it is there, and says that the result is
+        damaged.
     """
     if not folder.exists():
-        os.rename(made, folder)
+        os.rename(temporary, folder)
         return
-    before, now = read(target).files, read(made / target.name).files
-    for name in now:
+    old_files = read(target).files
+    new_files = read(temporary / target.name).files
+    for name in new_files:
         inside(folder, name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(made / name, inside(folder, name))
-    for name in before.keys() - now.keys():
+        os.replace(temporary / name, inside(folder, name))
+    for name in old_files.keys() - new_files.keys():
         inside(folder, name).unlink(missing_ok=True)
-    os.replace(made / target.name, target)
+    os.replace(temporary / target.name, target)
     sync(folder)
 
 
-def _other(old: Manifest, options: dict[str, Any], parents: list[Path]) -> list[str]:
-    """In what a result differs from the one asked for."""
-    keys = [
-        k
-        for k in sorted({*old.options, *options})
-        if k != "code" and old.options.get(k) != options.get(k)
-    ]
-    named = [f"{k} {old.options.get(k)!r}, now {options.get(k)!r}" for k in keys]
-    named += other_code(old.options.get("code", {}), options.get("code", {}))
-    same_parents = sorted(old.parents.values()) == sorted(sha256(p) for p in parents)
-    return named + ([] if same_parents else ["the data it was made from"])
+def _differences(old: Manifest, options: Options, parents: list[Path]) -> list[str]:
+    """The options, code and parents in which a result differs from the requested one."""
+    differences = []
+    for name in sorted({*old.options, *options} - {"code"}):
+        old_value = old.options.get(name)
+        value = options.get(name)
+        if old_value != value:
+            differences.append(f"{name} {old_value!r}, now {value!r}")
+    differences += other_code(old.options.get("code", {}), options.get("code", {}))
+    hashes = [sha256(path) for path in parents]
+    if sorted(old.parents.values()) != sorted(hashes):
+        differences.append("the data it was made from")
+    return differences
 
 
-def reuse(target: Path, options: dict[str, Any], parents: list[Path]) -> Path:
+def reuse(target: Path, options: Options, parents: list[Path]) -> Path:
     """The finished result at target if it is the one asked for, else an error."""
     if not target.is_file():
         hint = "give another --out, a folder that is not there yet"
         raise FedcliError(f"{target.parent} is in use and holds no {target.name}", hint)
-    if differing := _other(verify(target), options, parents):
-        raise FedcliError(
-            f"{target.parent} already holds another result ({'; '.join(differing)})",
-            f"give another {'--name or ' * (target.name == 'run.json')}--out, or remove that folder",
-        )
+    differences = _differences(verify(target), options, parents)
+    if differences:
+        sentence = f"{target.parent} already holds another result ({'; '.join(differences)})"
+        flags = "--name or --out" if target.name == "run.json" else "--out"
+        raise FedcliError(sentence, f"give another {flags}, or remove that folder")
     console.say(f"already made: {target.parent}")
     with contextlib.suppress(OSError):  # a folder we may only read
         os.utime(target)  # the newest manifest is the one used last
@@ -363,23 +375,24 @@ def named(path: Path) -> dict[str, str]:
 
 def links(folder: Path, parents: list[Path]) -> dict[str, str]:
     """Parents as a manifest in folder names them."""
-    return {
-        Path(os.path.relpath(p.resolve(), folder.resolve())).as_posix(): sha256(p) for p in parents
-    }
+    links = {}
+    for path in parents:
+        relative = os.path.relpath(path.resolve(), folder.resolve())
+        links[Path(relative).as_posix()] = sha256(path)
+    return links
 
 
 def seal(folder: Path, manifest: Manifest, outside: tuple[str, ...] = ()) -> Path:
-    """Hash every file in folder into the manifest and write it there; `outside`, locks and half-written files are no
-    part of the result."""
-    path = folder / f"{manifest.kind}.json"
-    files = {
-        p.relative_to(folder).as_posix(): sha256(p)
-        for p in sorted(folder.rglob("*"))
-        if p.is_file()
-        and p != path
-        and not p.name.startswith(".")
-        and p.suffix != ".tmp"
-        and not {*outside}.intersection(p.relative_to(folder).parts)
-    }
-    write_text(path, replace(manifest, files=files).text)
-    return path
+    """Hash every file in folder into the manifest and write it there; `outside`, locks and
+    half-written files are no part of the result."""
+    target = folder / f"{manifest.kind}.json"
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path == target or not path.is_file():
+            continue
+        name = path.relative_to(folder)
+        is_unfinished = path.name.startswith(".") or path.suffix == ".tmp"
+        if not is_unfinished and not set(outside).intersection(name.parts):
+            files[name.as_posix()] = sha256(path)
+    write_text(target, replace(manifest, files=files).text)
+    return target

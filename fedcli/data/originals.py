@@ -1,10 +1,12 @@
 """Image files as they come, before prepare resizes them: their kind, colours, size and bit depth.
 
-prepare keeps those of a sample of the training images in a file beside the pool, and predict compares new files with
-them. No manifest lists that file, as it decides no number: a pool without it gets it where prepare is called again.
+prepare keeps those of a sample of the training images in a file beside the pool, and predict
+compares new files with them. No manifest lists that file, as it decides no number: a pool without
+it gets it where prepare is called again.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,9 +19,13 @@ from .pool import Row
 from .sources.formats import dicom, nifti, photographs
 from .sources.source import Unreadable
 
-FILE, SAMPLE = "originals.json", 200
+FILE = "originals.json"
+SAMPLE = 200  # images
+SHAPE = {"kinds": [str], "coloured": [bool], "side": int, "bits?": [int]}
 AGAIN = "remove it, and call fedcli prepare again"
-PICTURE, DICOM, VOLUME = "PNG or JPEG", "DICOM", "NIfTI"
+PICTURE = "PNG or JPEG"
+DICOM = "DICOM"
+VOLUME = "NIfTI"
 SMALLER = 2  # times, than the smallest of the training images
 
 
@@ -42,8 +48,8 @@ class Original:
 
 @dataclass(frozen=True)
 class Originals:
-    """The training images' files: their kinds, grey or coloured or both, the shortest of their shorter sides, and bits
-    for each colour."""
+    """The training images' files: their kinds, grey or coloured or both, the shortest of their
+    shorter sides, and bits for each colour."""
 
     kinds: list[str]
     coloured: list[bool]
@@ -52,32 +58,34 @@ class Originals:
 
     @property
     def said(self) -> str:
-        """In words."""
-        colours = " and ".join("colour" if each else "grey" for each in self.coloured)
-        side = f", shorter side {self.side} pixels or more" * bool(self.side)
-        bits = f", {' and '.join(map(str, self.bits))} bits for each colour" * bool(self.bits)
-        return f"original files: {' and '.join(self.kinds)}, {colours}{side}{bits}"
+        """The facts in words."""
+        colours = " and ".join("colour" if coloured else "grey" for coloured in self.coloured)
+        words = f"original files: {' and '.join(self.kinds)}, {colours}"
+        if self.side:
+            words += f", shorter side {self.side} pixels or more"
+        if self.bits:
+            bits = " and ".join(map(str, self.bits))
+            words += f", {bits} bits for each colour"
+        return words
 
     def differences(self, new: Original) -> list[str]:
-        """In words, for the column of predict."""
-        said = []
+        """The differences of a new file in words, for the column of predict."""
+        words = []
         some_dicom = any(kind.startswith(DICOM) for kind in self.kinds)
         if new.kind not in self.kinds and not (new.kind == DICOM and some_dicom):
-            said.append(
-                f"a {new.kind} file, where the training images are {' and '.join(self.kinds)} files"
-            )
+            kinds = " and ".join(self.kinds)
+            words.append(f"a {new.kind} file, where the training images are {kinds} files")
         if new.coloured not in self.coloured:
-            ours, theirs = ("coloured", "grey") if new.coloured else ("grey", "coloured")
-            said.append(f"{ours}, where every training image is {theirs}")
+            colour, other = ("coloured", "grey") if new.coloured else ("grey", "coloured")
+            words.append(f"{colour}, where every training image is {other}")
         if 0 < new.side * SMALLER < self.side:
-            said.append(
-                f"its shorter side has {new.side} pixels, of the training images {self.side} or more"
-            )
-        return said
+            training = f"of the training images {self.side} or more"
+            words.append(f"its shorter side has {new.side} pixels, {training}")
+        return words
 
 
 def original(path: Path) -> Original:
-    """By a file's header alone. Raises Unreadable."""
+    """The facts that a file's header alone gives. Raises Unreadable."""
     if nifti.is_nifti(path.name):
         return Original(VOLUME, False, 0)
     if photographs.is_dicom(path):
@@ -87,37 +95,40 @@ def original(path: Path) -> Original:
 
 
 def keep(folder: Path, raw: Path, rows: Iterable[Row]) -> None:
-    """Write facts of a sample of a dataset's training images beside its pool, once; of packed files none."""
-    if (folder / FILE).exists():
+    """Write facts of a sample of a dataset's training images beside its pool, once; of packed files
+    none."""
+    path = folder / FILE
+    if path.exists():
         return
     train = [row for row in rows if not row.test]
-    known = []
-    for row in train[:: -(-len(train) // SAMPLE)]:
+    step = math.ceil(len(train) / SAMPLE)
+    sample = []
+    for row in train[::step]:
         with suppress(Unreadable, OSError):
-            known.append(original(raw / row.source))
-    if known:
-        kinds, coloured = (
-            sorted({each.kind for each in known}),
-            sorted({each.coloured for each in known}),
-        )
-        bits = sorted({each.bits for each in known} - {0})
-        written = Originals(kinds, coloured, min(each.side for each in known), bits)
-        with suppress(
-            OSError
-        ):  # a finished dataset of somebody else, on a disk that may not be written to
-            write_text(folder / FILE, json.dumps(asdict(written), indent=1) + "\n")
+            sample.append(original(raw / row.source))
+    if not sample:
+        return
+    facts = Originals(
+        kinds=sorted({file.kind for file in sample}),
+        coloured=sorted({file.coloured for file in sample}),
+        side=min(file.side for file in sample),
+        bits=sorted({file.bits for file in sample} - {0}),
+    )
+    text = json.dumps(asdict(facts), indent=1)
+    # a finished dataset of somebody else, on a disk that may not be written to
+    with suppress(OSError):
+        write_text(path, f"{text}\n")
 
 
 def read(folder: Path) -> Originals | None:
-    """Those beside a pool, None where there are none. Raises FedcliError."""
-    if not (path := folder / FILE).is_file():
+    """The facts beside a pool, None where there are none. Raises FedcliError."""
+    path = folder / FILE
+    if not path.is_file():
         return None
     try:
-        known = json.loads(read_text(path, AGAIN))
+        facts = json.loads(read_text(path, AGAIN))
     except (ValueError, RecursionError):
-        known = None
-    shapes.check(
-        known, {"kinds": [str], "coloured": [bool], "side": int, "bits?": [int]}, path, AGAIN
-    )
-    kinds = [re.sub(r"[^\w -]", "", kind)[:40] for kind in known["kinds"]]
-    return Originals(kinds, known["coloured"], known["side"], known.get("bits", []))
+        facts = None
+    shapes.check(facts, SHAPE, path, AGAIN)
+    kinds = [re.sub(r"[^\w -]", "", kind)[:40] for kind in facts["kinds"]]
+    return Originals(kinds, facts["coloured"], facts["side"], facts.get("bits", []))

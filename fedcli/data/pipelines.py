@@ -1,9 +1,10 @@
 """Training augmentation by an albumentations pipeline, as `A.save(pipeline, FILE)` writes it.
 
-Source: albumentations 2, whose transforms run on the CPU, image by image. Each image has a seed of its own, made of
-the numbers that decide its augmentation in this epoch, so neither batches, engines nor threads change a byte. Batches
-are made by threads ahead of the training step. Nothing in a file is executed: it may name albumentations' own classes
-only, and a run records the pipeline itself, so that it goes on without the file.
+Source: albumentations 2, whose transforms run on the CPU, image by image. Each image has a seed of
+its own, made of the numbers that decide its augmentation in this epoch, so neither batches, engines
+nor threads change a byte. Batches are made by threads ahead of the training step. Nothing in a file
+is executed: it may name albumentations' own classes only, and a run records the pipeline itself, so
+that it goes on without the file.
 """
 
 import json
@@ -67,29 +68,37 @@ def _yaml(text: str) -> Any:
     """Raises ValueError where aliases of aliases make much of little text."""
     import yaml
 
-    sizes: dict[Any, float] = {}
-
-    def size(node: yaml.Node) -> float:
-        if node not in sizes:
-            sizes[node] = math.inf  # where it holds itself
-            inside = node.value if isinstance(node, yaml.CollectionNode) else ()
-            parts = (
-                part for each in inside for part in (each if isinstance(each, tuple) else (each,))
-            )
-            sizes[node] = 1 + sum(map(size, parts))
-        return sizes[node]
-
     loader = yaml.SafeLoader(text)
     root = loader.get_single_node()
     if root is None:
         return None
-    if size(root) > LARGEST:
+    if _size(root, {}) > LARGEST:
         raise ValueError(f"with its aliases written out it has more than {LARGEST} parts")
     return loader.construct_document(root)
 
 
+def _size(node: Any, sizes: dict[Any, float]) -> float:
+    """The number of nodes in a node of YAML, aliases written out. sizes: those that are known by
+    now."""
+    import yaml
+
+    if node in sizes:
+        return sizes[node]
+    sizes[node] = math.inf  # where it holds itself
+    size = 1.0
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            size += _size(key, sizes) + _size(value, sizes)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            size += _size(item, sizes)
+    sizes[node] = size
+    return size
+
+
 def pipeline(kind: str) -> Any:
-    """The pipeline, ready for one thread. Raises FedcliError for one that is none, or not albumentations' own."""
+    """The pipeline, ready for one thread. Raises FedcliError for one that is none, or not
+    albumentations' own."""
     from .sources.formats.photographs import import_albumentations
 
     albumentations = import_albumentations()
@@ -102,58 +111,63 @@ def pipeline(kind: str) -> Any:
         if NAME in part and str(part[NAME]) not in SERIALIZABLE_REGISTRY:
             raise FedcliError(f"{str(part[NAME])[:80]} is no transform of albumentations", HINT)
         if part.get("__type__") == "Lambda":
-            raise FedcliError(
-                "a Lambda holds code, which a file cannot bring",
-                "use albumentations' own transforms",
-            )
+            hint = "use albumentations' own transforms"
+            raise FedcliError("a Lambda holds code, which a file cannot bring", hint)
     try:
-        made = albumentations.from_dict(body)
+        transform = albumentations.from_dict(body)
     except Exception as error:  # each transform checks its own options, with errors of many kinds
         raise FedcliError(f"the pipeline cannot be built: {message_of(error)}", HINT) from None
-    return made if isinstance(made, albumentations.Compose) else albumentations.Compose([made])
+    if isinstance(transform, albumentations.Compose):
+        return transform
+    return albumentations.Compose([transform])
 
 
 def _parts(value: Any, deepest: int) -> Iterator[dict[str, Any]]:
     if not deepest:
         raise FedcliError(f"the pipeline nests more than {DEEPEST} deep", HINT)
+    items: Iterable[Any] = ()
     if isinstance(value, dict):
         yield value
-    for item in (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    ):
+        items = value.values()
+    elif isinstance(value, list):
+        items = value
+    for item in items:
         yield from _parts(item, deepest - 1)
 
 
 def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:
-    """uint8 [B, C, H, W] augmented image by image, by the seed that chance [B, 4] makes; on the CPU."""
+    """uint8 [B, C, H, W] augmented image by image, by the seed that chance [B, 4] makes; on the
+    CPU."""
     if not len(x):
         return x
-    known = getattr(_local, "pipelines", None)
-    if known is None:
-        known = _local.pipelines = {}
-    if kind not in known:
-        known[kind] = pipeline(kind)
+    pipelines = getattr(_local, "pipelines", None)
+    if pipelines is None:
+        pipelines = _local.pipelines = {}
+    if kind not in pipelines:
+        pipelines[kind] = pipeline(kind)
+    transform = pipelines[kind]
     images = x.permute(0, 2, 3, 1).cpu().numpy()
-    changed = [
-        _changed(known[kind], image, row)
-        for image, row in zip(images, chance.cpu().numpy(), strict=True)
-    ]
+    chances = chance.cpu().numpy()
+    changed = [_changed(transform, image, row) for image, row in zip(images, chances, strict=True)]
     return torch.from_numpy(np.stack(changed)).permute(0, 3, 1, 2)
 
 
-def _changed(made: Any, image: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    made.set_random_seed(int.from_bytes(chance.astype("<f4").tobytes()[:8], "little") % 2**32)
+def _changed(transform: Any, image: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    content = chance.astype("<f4").tobytes()
+    transform.set_random_seed(int.from_bytes(content[:8], "little") % 2**32)
     try:
-        out = made(image=np.ascontiguousarray(image))["image"]
+        changed = transform(image=np.ascontiguousarray(image))["image"]
     except Exception as error:  # a transform that does not suit these images
         hint = "change the pipeline; some transforms need three channels, or a size of their own"
-        what = f"the augmentation pipeline fails on images {image.shape}: {message_of(error)}"
-        raise FedcliError(what, hint) from None
-    if not isinstance(out, np.ndarray) or out.shape != image.shape or out.dtype != np.uint8:
-        what = f"{getattr(out, 'dtype', type(out).__name__)} {getattr(out, 'shape', '')}"
+        fails = f"fails on images {image.shape}: {message_of(error)}"
+        raise FedcliError(f"the augmentation pipeline {fails}", hint) from None
+    is_like = isinstance(changed, np.ndarray) and changed.shape == image.shape
+    if not is_like or changed.dtype != np.uint8:
+        kind = getattr(changed, "dtype", type(changed).__name__)
+        result = f"{kind} {getattr(changed, 'shape', '')}"
         hint = "leave out transforms that resize, normalise or make tensors: fedcli does so itself"
-        raise FedcliError(f"the augmentation pipeline makes {what} of uint8 {image.shape}", hint)
-    return out
+        raise FedcliError(f"the augmentation pipeline makes {result} of uint8 {image.shape}", hint)
+    return changed
 
 
 def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:

@@ -3,7 +3,8 @@
 `pool.h5` (one per dataset, or one per client after --materialize):
 
     x      uint8  [N, H, W, C]   pixels
-    y      int16  [N]            class index; or uint8 [N, L], for each label 0, 1, or 2 where it is not known
+    y      int16  [N]            class index; or uint8 [N, L], for each label 0, 1, or 2 where it is
+           not known
     id     bytes  [N]            utf-8, unique
     split  uint8  [N]            0 train, 1 test
     unit   bytes  [N]            patient or lesion id, where the source has one
@@ -17,7 +18,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ from ..labels import Label
 from . import manifest
 
 TRAIN, TEST = 0, 1
+Shape = tuple[int, int, int, int]  # N, H, W, C
+Rows = dict[str, dict[str, np.ndarray]]  # client -> part -> rows of the pool
 PARTS = "train", "val", "test"  # of a client
 ALL = "all"  # a dataset's images, which no client holds yet, and a partition's test images
 HINT = "make the pool again with fedcli prepare"
@@ -42,9 +45,12 @@ POOL = {
     "unit": Column(TEXT, needed=False),
     "group/*": Column(WHOLE),
 }
-CHANGED = {f"{part}/x": Column("u", 4, size=1) for part in ("train", "test")} | {
-    f"{part}/rows": Column(WHOLE) for part in ("train", "test")
-}  # what corrupt writes
+CHANGED = {  # the file that corrupt writes
+    "train/x": Column("u", 4, size=1),
+    "train/rows": Column(WHOLE),
+    "test/x": Column("u", 4, size=1),
+    "test/rows": Column(WHOLE),
+}
 LABELS = "labels.h5"  # of a partition with changed labels, beside its rows
 
 
@@ -54,7 +60,8 @@ class Row:
 
     Attributes:
         id: unique name.
-        label: index into the dataset's classes; of several labels per image, for each 0, 1, or 2 where it is not known.
+        label: index into the dataset's classes; of several labels per image, for each 0, 1, or 2
+            where it is not known.
         source: what the reader needs to decode it (a path relative to --raw, or an index).
         test: True for the test part.
         groups: attribute -> index of its value, -1 unknown.
@@ -74,7 +81,7 @@ class Pool:
     """A pool's columns; pixels stay on disk until asked for."""
 
     path: Path
-    shape: tuple[int, int, int, int]  # N, H, W, C
+    shape: Shape
     y: np.ndarray  # int64 [N], or uint8 [N, L]
     id: np.ndarray  # str [N]
     split: np.ndarray  # uint8 [N]
@@ -92,74 +99,99 @@ class Pool:
             if rows is None:
                 return file["x"][()]
             order = np.argsort(rows, kind="stable")  # HDF5 reads rising, distinct row numbers only
-            unique, back = np.unique(np.asarray(rows)[order], return_inverse=True)
-            out = np.empty((len(rows), *self.shape[1:]), np.uint8)
-            out[order] = file["x"][unique][back] if len(rows) else out
-            return out
+            rising = np.asarray(rows)[order]
+            distinct, positions = np.unique(rising, return_inverse=True)
+            images = np.empty((len(rows), *self.shape[1:]), np.uint8)
+            if len(rows):
+                images[order] = file["x"][distinct][positions]
+            return images
 
 
 def read_pool(path: Path) -> Pool:
     """Read a pool's columns. Raises FedcliError where a dataset is missing or has another shape."""
     with open_hdf5(path, POOL, hint=HINT) as file:
-        x = file["x"]
+        shape = file["x"].shape
         columns = {name: data[()] for name, data in file.items() if name != "x"}
-        for name, column in columns.items():
-            if len(column) != len(x):
-                raise FedcliError(
-                    f"{path}: {name} has {len(column)} values for {len(x)} images", HINT
-                )
-        return Pool(
-            path,
-            x.shape,
-            columns["y"].astype(np.int64 if columns["y"].ndim == 1 else np.uint8),
-            texts(path, columns["id"]),
-            columns["split"],
-            texts(path, columns["unit"]) if "unit" in columns else None,
-            {name: column.astype(np.int64) for name, column in below(columns, "group").items()},
-        )
+    count = shape[0]
+    for name, column in columns.items():
+        if len(column) != count:
+            raise FedcliError(f"{path}: {name} has {len(column)} values for {count} images", HINT)
+    y = columns["y"]
+    groups = {}
+    for name, column in below(columns, "group").items():
+        groups[name] = column.astype(np.int64)
+    patient = None
+    if "unit" in columns:
+        patient = texts(path, columns["unit"])
+    return Pool(
+        path,
+        shape,
+        y.astype(np.int64 if y.ndim == 1 else np.uint8),
+        texts(path, columns["id"]),
+        columns["split"],
+        patient,
+        groups,
+    )
 
 
 def pool_of(dataset: Path) -> Pool:
-    """The pool of a dataset's manifest. Raises FedcliError where it is not what the manifest describes."""
-    pool, body = read_pool(dataset.parent / "pool.h5"), manifest.read(dataset, "dataset").body
-    if (pool.y.ndim == 2) != labels.is_multi_label(body) or pool.y.shape[1:] not in (
-        (),
-        (len(body["classes"]),),
-    ):
-        raise FedcliError(
-            f"{pool.path}: y is {list(pool.y.shape)}, which are not the labels of {dataset.name}",
-            HINT,
-        )
-    in_range = [
-        ("y", pool.y, 0, len(body["classes"]) - 1 if pool.y.ndim == 1 else labels.UNKNOWN),
-        ("split", pool.split, TRAIN, TEST),
-        *(
-            (f"group/{name}", pool.groups.get(name), -1, len(known) - 1)
-            for name, known in body["attributes"].items()
-        ),
-    ]
-    if more := [name for name in pool.groups if name not in body["attributes"]]:
-        raise FedcliError(
-            f"{pool.path} holds {more[0]!r} of each image, which is no attribute of {dataset.name}",
-            HINT,
-        )
-    for name, values, least, most in in_range:
-        if values is None:
-            raise FedcliError(f"{pool.path} has no dataset {name!r}", HINT)
-        if len(values) and not least <= values.min() <= values.max() <= most:
-            there = f"{values.min()} to {values.max()}"
-            raise FedcliError(
-                f"{pool.path}: {name} holds {there}, where {dataset.name} has {least} to {most}",
-                HINT,
-            )
-    if pool.shape[1:] != (*body["size"], body["channels"]):
-        expected = [*body["size"], body["channels"]]
-        raise FedcliError(
-            f"{pool.path}: images are {list(pool.shape[1:])}, in {dataset.name} {expected}", HINT
-        )
+    """The pool of a dataset's manifest. Raises FedcliError where it is not what the manifest
+    describes."""
+    pool = read_pool(dataset.parent / "pool.h5")
+    body = manifest.read(dataset, "dataset").body
+    _check_labels(pool, body, dataset.name)
+    _check_ranges(pool, body, dataset.name)
+    shape = list(pool.shape[1:])
+    expected = [*body["size"], body["channels"]]
+    if shape != expected:
+        sentence = f"{pool.path}: images are {shape}, in {dataset.name} {expected}"
+        raise FedcliError(sentence, HINT)
     if len(set(pool.id.tolist())) < len(pool.id):
         raise FedcliError(f"{pool.path}: two images have the same id", HINT)
     return pool
+
+
+def _check_labels(pool: Pool, body: manifest.Body, dataset: str) -> None:
+    shape = list(pool.y.shape)
+    expected = [len(pool.y)]
+    if labels.is_multi_label(body):
+        expected.append(len(body["classes"]))
+    if shape != expected:
+        sentence = f"{pool.path}: y is {shape}, which are not the labels of {dataset}"
+        raise FedcliError(sentence, HINT)
+
+
+def _check_ranges(pool: Pool, body: manifest.Body, dataset: str) -> None:
+    """Refuse columns that are missing, of no attribute, or out of range."""
+    highest_label = len(body["classes"]) - 1 if pool.y.ndim == 1 else labels.UNKNOWN
+    for name in pool.groups:
+        if name not in body["attributes"]:
+            column = f"{name!r} of each image, which is no attribute of {dataset}"
+            raise FedcliError(f"{pool.path} holds {column}", HINT)
+    check = partial(_check_range, pool.path, dataset)
+    check("y", pool.y, 0, highest_label)
+    check("split", pool.split, TRAIN, TEST)
+    for name, values in body["attributes"].items():
+        column = f"group/{name}"
+        if name not in pool.groups:
+            raise FedcliError(f"{pool.path} has no dataset {column!r}", HINT)
+        check(column, pool.groups[name], -1, len(values) - 1)
+
+
+def _check_range(
+    path: Path, dataset: str, name: str, values: np.ndarray, low: int, high: int
+) -> None:
+    if not in_range(values, low, high):
+        occurring = f"{values.min()} to {values.max()}"
+        sentence = f"{path}: {name} holds {occurring}, where {dataset} has {low} to {high}"
+        raise FedcliError(sentence, HINT)
+
+
+def in_range(values: np.ndarray, low: int, high: int) -> bool:
+    """Tell whether all values, or none, are from low to high."""
+    if not len(values):
+        return True
+    return bool(low <= values.min() and values.max() <= high)
 
 
 def texts(path: Path, column: np.ndarray) -> np.ndarray:
@@ -179,37 +211,39 @@ def _decoded(column: bytes, dtype: np.dtype) -> np.ndarray:
 
 @dataclass(frozen=True)
 class BlankPool:
-    """A pool whose pixels are still to be written, by many processes at once, each image at its own place.
+    """A pool whose pixels are still to be written, by many processes at once, each image at its own
+    place.
 
     Pixels bypass HDF5, which allows one writer only and on a full disk crashes instead of raising.
     """
 
     path: Path
-    shape: tuple[int, int, int, int]  # N, H, W, C
+    shape: Shape
     start: int  # byte of the file at which x begins
 
     @staticmethod
-    def make(path: Path, shape: tuple[int, int, int, int]) -> "BlankPool":
+    def make(path: Path, shape: Shape) -> "BlankPool":
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         plan.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
         with create_hdf5(path, math.prod(shape)) as file:
-            return BlankPool(
-                path, shape, file.create_dataset("x", shape, np.uint8, dcpl=plan).id.get_offset()
-            )
+            pixels = file.create_dataset("x", shape, np.uint8, dcpl=plan)
+            return BlankPool(path, shape, pixels.id.get_offset())
 
-    def put(self, place: int, images: np.ndarray) -> None:
-        """Write images that follow one another, uint8 [n, H, W, C], from this place on."""
-        if images.shape[1:] != self.shape[1:] or images.dtype != np.uint8:
-            raise ValueError(
-                f"images are {images.dtype} {images.shape}, expected uint8 [n, {self.shape[1:]}]"
-            )
+    def put(self, start: int, images: np.ndarray) -> None:
+        """Write images that follow one another, uint8 [n, H, W, C], from this position on."""
+        shape = self.shape[1:]
+        if images.shape[1:] != shape or images.dtype != np.uint8:
+            images_are = f"images are {images.dtype} {images.shape}"
+            raise ValueError(f"{images_are}, expected uint8 [n, {shape}]")
         pixels = np.ascontiguousarray(images).reshape(-1).data
-        at, handle = self.start + place * math.prod(self.shape[1:]), os.open(self.path, os.O_WRONLY)
+        offset = self.start + start * math.prod(shape)
+        handle = os.open(self.path, os.O_WRONLY)
         try:
             while len(pixels):  # a nearly full disk takes a part before it raises
-                written = os.pwrite(handle, pixels, at)
-                pixels, at = pixels[written:], at + written
+                written = os.pwrite(handle, pixels, offset)
+                pixels = pixels[written:]
+                offset += written
         finally:
             os.close(handle)
 
@@ -217,23 +251,21 @@ class BlankPool:
         """Keep the images at these rising places and add the columns of their rows."""
         if len(places) < self.shape[0]:
             self._drop_others(places)
-        patient = (
-            np.array([row.patient for row in rows]) if any(row.patient for row in rows) else None
-        )
-        groups = {name: np.array([row.groups.get(name, -1) for row in rows]) for name in attributes}
+        y = np.array([row.label for row in rows])
+        id = np.array([row.id for row in rows])
         split = np.array([TEST if row.test else TRAIN for row in rows])
+        patient = None
+        if any(row.patient for row in rows):
+            patient = np.array([row.patient for row in rows])
+        groups = {}
+        for name in attributes:
+            groups[name] = np.array([row.groups.get(name, -1) for row in rows])
         with extend_hdf5(self.path) as file:
-            _columns(
-                file,
-                np.array([r.label for r in rows]),
-                np.array([r.id for r in rows]),
-                split,
-                patient,
-                groups,
-            )
+            _write_columns(file, y, id, split, patient, groups)
 
     def _drop_others(self, places: list[int]) -> None:
-        """Move what stays to a smaller file: x lies in one piece, which is fast to read but cannot shrink."""
+        """Move what stays to a smaller file: x lies in one piece, which is fast to read but cannot
+        shrink."""
         whole = self.path.rename(self.path.with_name(self.path.name + ".whole"))
         images = np.memmap(whole, np.uint8, "r", self.start, self.shape)
         smaller = BlankPool.make(self.path, (len(places), *self.shape[1:]))
@@ -242,7 +274,7 @@ class BlankPool:
         whole.unlink()
 
 
-def _columns(
+def _write_columns(
     file: h5py.File,
     y: np.ndarray,
     id: np.ndarray,
@@ -262,10 +294,10 @@ def _columns(
 def copy_pool(pool: Pool, rows: np.ndarray, path: Path, pixels: np.ndarray) -> None:
     """Write some rows of a pool, with these pixels [n, H, W, C], as a pool of their own."""
     groups = {name: values[rows] for name, values in pool.groups.items()}
+    patient = None if pool.patient is None else pool.patient[rows]
     with create_hdf5(path, pixels.nbytes) as file:
         file["x"] = pixels
-        patient = None if pool.patient is None else pool.patient[rows]
-        _columns(file, pool.y[rows], pool.id[rows], pool.split[rows], patient, groups)
+        _write_columns(file, pool.y[rows], pool.id[rows], pool.split[rows], patient, groups)
 
 
 def iterate(
@@ -279,48 +311,63 @@ def iterate(
 
 def contents(path: Path) -> dict[str, Any]:
     """Name, type and shape of every dataset in an HDF5 file, in order of name."""
+    datasets = {}
     with open_hdf5(path) as file:
-        return {
-            "datasets": {
-                name: f"{data.dtype} {list(data.shape)}" for name, data in sorted(file.items())
-            }
-        }
+        for name, data in sorted(file.items()):
+            datasets[name] = f"{data.dtype} {list(data.shape)}"
+    return {"datasets": datasets}
 
 
 class Holdings(NamedTuple):
-    """Data opened: the pool, client -> part -> rows of the pool in roster order, and all test rows."""
+    """Data opened: the pool, client -> part -> rows of the pool in roster order, and all test
+    rows."""
 
     pool: Pool
-    rows: dict[str, dict[str, np.ndarray]]
+    rows: Rows
     test: np.ndarray
 
 
 def holdings(path: Path) -> Holdings:
-    """The images that each client of a partition, or of the one below a corruption, holds; a dataset's are held by ALL.
+    """The images that each client of a partition, or of the one below a corruption, holds; a
+    dataset's are held by ALL.
 
     Raises FedcliError for rows that the pool does not have, and where a test image is in training.
     """
-    given, pool = (
-        manifest.read(path, "dataset", "partition", "corruption"),
-        pool_of(manifest.above(path, "dataset")),
-    )
-    if given.kind == "dataset":
-        train, test = (np.flatnonzero(pool.split == part) for part in (TRAIN, TEST))
-        return Holdings(pool, {ALL: {"train": train, "val": train[:0], "test": test}}, test)
-    clients = [client["client"] for client in given.body["roster"]]
-    names = ["test/all", *(f"{part}/{k}" for part in PARTS for k in range(len(clients)))]
+    record = manifest.read(path, "dataset", "partition", "corruption")
+    pool = pool_of(manifest.above(path, "dataset"))
+    if record.kind == "dataset":
+        train = np.flatnonzero(pool.split == TRAIN)
+        test = np.flatnonzero(pool.split == TEST)
+        parts = {"train": train, "val": train[:0], "test": test}
+        return Holdings(pool, {ALL: parts}, test)
     path = manifest.above(path, "partition").parent / "rows.h5"
-    with open_hdf5(path, {name: Column(WHOLE) for name in names}, hint="partition again") as file:
-        rows = {name: data[()] for name, data in file.items()}
-    for name, numbers in rows.items():
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(pool.y):
-            raise FedcliError(
-                f"{path}: {name} names rows the pool does not have", "partition again"
-            )
-    trained = [numbers for name, numbers in rows.items() if not name.startswith("test/")]
-    if np.isin(np.concatenate([rows["test/all"][:0], *trained]), rows["test/all"]).any():
-        raise FedcliError(f"{path} trains on test images", "partition again")
-    by_client = {
-        client: {part: rows[f"{part}/{k}"] for part in PARTS} for k, client in enumerate(clients)
-    }
+    clients = [client["client"] for client in record.body["roster"]]
+    rows = _read_rows(path, len(clients))
+    _check_rows(path, rows, len(pool.y))
+    by_client = {}
+    for k, client in enumerate(clients):
+        by_client[client] = {part: rows[f"{part}/{k}"] for part in PARTS}
     return Holdings(pool, by_client, rows["test/all"])
+
+
+def _read_rows(path: Path, clients: int) -> dict[str, np.ndarray]:
+    """The datasets of rows.h5, by name."""
+    columns = {"test/all": Column(WHOLE)}
+    for part in PARTS:
+        for k in range(clients):
+            columns[f"{part}/{k}"] = Column(WHOLE)
+    with open_hdf5(path, columns, hint="partition again") as file:
+        return {name: data[()] for name, data in file.items()}
+
+
+def _check_rows(path: Path, rows: Mapping[str, np.ndarray], count: int) -> None:
+    test = rows["test/all"]
+    trained = [test[:0]]
+    for name, numbers in rows.items():
+        if not in_range(numbers, 0, count - 1):
+            sentence = f"{path}: {name} names rows the pool does not have"
+            raise FedcliError(sentence, "partition again")
+        if not name.startswith("test/"):
+            trained.append(numbers)
+    if np.isin(np.concatenate(trained), test).any():
+        raise FedcliError(f"{path} trains on test images", "partition again")

@@ -13,8 +13,10 @@ from torch import Tensor
 from ..errors import UsageError, nearest
 from . import pipelines
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-GREY_MEAN, GREY_STD = (0.449,), (0.226,)  # ImageNet's averaged over its channels
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+GREY_MEAN = (0.449,)  # ImageNet's averaged over its channels
+GREY_STD = (0.226,)
 
 ROTATION = 10.0  # degrees either way, specs of FedISM+
 SHIFT = 0.02  # share of the side either way
@@ -40,13 +42,13 @@ def check_augment(kind: str) -> str:
 
 
 def to_input(x: Tensor, *, channels: int) -> Tensor:
-    """uint8 or unit-range float [B, C, H, W] -> normalised float32 [B, channels, H, W]; grey may become three."""
+    """uint8 or unit-range float [B, C, H, W] -> normalised float32 [B, channels, H, W]; grey may
+    become three."""
     x = to_unit(x)
     if x.shape[1] != channels:
         x = x.expand(-1, channels, -1, -1)
-    return normalised(x).contiguous(
-        memory_format=torch.channels_last
-    )  # what convolutions like best
+    x = normalised(x)
+    return x.contiguous(memory_format=torch.channels_last)  # what convolutions like best
 
 
 def normalised(x: Tensor) -> Tensor:
@@ -62,16 +64,14 @@ def to_pixels(x: Tensor) -> Tensor:
 
 
 @cache
-@torch.inference_mode(
-    False
-)  # a tensor made for scoring could not be part of a training step that follows
+# a tensor made for scoring could not be part of a training step that follows
+@torch.inference_mode(False)
 def _normal(colour: bool, device: torch.device) -> tuple[Tensor, Tensor]:
     """The factor of pixels, and what is then added: [1, C, 1, 1] each."""
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if colour else (GREY_MEAN, GREY_STD)
     scale = 1 / by_channel(std, CPU)
-    return scale.to(device), (-by_channel(mean, CPU) * scale).to(
-        device
-    )  # finished, for every stream of a GPU
+    offset = -by_channel(mean, CPU) * scale
+    return scale.to(device), offset.to(device)  # finished, for every stream of a GPU
 
 
 @cache
@@ -88,8 +88,8 @@ def to_unit(x: Tensor) -> Tensor:
 
 def draw(count: int, seed: int, device: torch.device) -> Tensor:
     """Uniform numbers in [0, 1) that decide each image's augmentation: [count, 4]."""
-    table = torch.rand(count, 4, generator=torch.Generator().manual_seed(seed))
-    return sent(table, device)
+    stream = torch.Generator().manual_seed(seed)
+    return sent(torch.rand(count, 4, generator=stream), device)
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
@@ -100,7 +100,8 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:
-    """Augment uint8 [B, C, H, W] with chance [B, 4]; returns uint8 or unit-range float of the same shape.
+    """Augment uint8 [B, C, H, W] with chance [B, 4]; returns uint8 or unit-range float of the same
+    shape.
 
     A step of DP-SGD may draw no image: B is then 0.
     """
@@ -109,37 +110,34 @@ def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:
     if kind.startswith(pipelines.PREFIX):
         return pipelines.augment(x, kind, chance)
     if kind == "flip":
-        return torch.where(chance[:, 3, None, None, None] < 0.5, x.flip(3), x)
+        is_mirrored = chance[:, 3, None, None, None] < 0.5
+        return torch.where(is_mirrored, x.flip(3), x)
     if kind == "crop":
         return _crop(x, chance)
     return _affine(to_unit(x), chance)
 
 
 def _crop(x: Tensor, chance: Tensor) -> Tensor:
-    b, _, h, w = x.shape
-    padded = F.pad(x, (PADDING,) * 4)
-    top, left = (chance[:, :2] * (2 * PADDING + 1)).long().unbind(1)  # [B], 0..2*PADDING
-    rows = top[:, None] + torch.arange(h, device=x.device)  # [B, H]
-    columns = left[:, None] + torch.arange(w, device=x.device)  # [B, W]
-    image = torch.arange(b, device=x.device)[:, None, None]
-    return padded.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None, :]].permute(
-        0, 3, 1, 2
-    )
+    count, _, height, width = x.shape
+    padded = F.pad(x, (PADDING,) * 4).permute(0, 2, 3, 1)
+    corner = (chance[:, :2] * (2 * PADDING + 1)).long()  # [B, 2], 0..2*PADDING
+    rows = corner[:, 0, None] + torch.arange(height, device=x.device)  # [B, H]
+    columns = corner[:, 1, None] + torch.arange(width, device=x.device)  # [B, W]
+    image = torch.arange(count, device=x.device)[:, None, None]
+    cropped = padded[image, rows[:, :, None], columns[:, None, :]]
+    return cropped.permute(0, 3, 1, 2)
 
 
 def _affine(x: Tensor, chance: Tensor) -> Tensor:
     """Rotation, shift and mirror as one resampling to the nearest pixel; outside is black."""
     angle = torch.deg2rad((chance[:, 0] * 2 - 1) * ROTATION)
-    cos, sin = angle.cos(), angle.sin()
+    cos = angle.cos()
+    sin = angle.sin()
     shift = (chance[:, 1:3] * 2 - 1) * SHIFT * 2  # affine_grid measures a side as 2
     mirror = torch.where(chance[:, 3] < 0.5, -1.0, 1.0)
     ratio = x.shape[2] / x.shape[3]  # keeps angles true where the image is not square
-    matrix = torch.stack(
-        [
-            torch.stack([cos * mirror, -sin * ratio, shift[:, 0]], 1),
-            torch.stack([sin / ratio * mirror, cos, shift[:, 1]], 1),
-        ],
-        1,
-    )  # [B, 2, 3]
+    upper_row = torch.stack([cos * mirror, -sin * ratio, shift[:, 0]], 1)
+    lower_row = torch.stack([sin / ratio * mirror, cos, shift[:, 1]], 1)
+    matrix = torch.stack([upper_row, lower_row], 1)  # [B, 2, 3]
     grid = F.affine_grid(matrix, list(x.shape), align_corners=False)  # [B, H, W, 2]
     return F.grid_sample(x, grid, mode="nearest", align_corners=False)

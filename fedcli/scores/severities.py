@@ -134,7 +134,7 @@ def _data(run: Run) -> manifest.Manifest:
     return manifest.read(run.images or manifest.above(run.path, "corruption", "partition"))
 
 
-def differing(run: Run) -> mixture.Each:
+def differing(run: Run) -> mixture.HowByClient:
     """The corruption of each corrupted client; {} where all have the same kind and severity."""
     by_client = mixture.of_body(_data(run).body)
     corruptions = {c: how for c, how in by_client.items() if c in run.data.corrupted}

@@ -1,1 +1,2 @@
-"""Images, labels and attributes made worse on purpose: images, labels and attributes of some clients."""
+"""Images, labels and attributes made worse on purpose: images, labels and attributes of some
+clients."""

@@ -1,21 +1,24 @@
 """Image corruptions of the ImageNet-C family, one random stream per image.
 
-Source: Hendrycks & Dietterich, ICLR 2019, arXiv 1903.12261, in the package imagecorruptions: all 19 kinds, severity
-1 to 5. Who is corrupted follows the FedISM authors (arXiv 2503.09587): the last clients of the roster, and a copy of
-the whole test set.
+Source: Hendrycks & Dietterich, ICLR 2019, arXiv 1903.12261, in the package imagecorruptions: all 19
+kinds, severity 1 to 5. Who is corrupted follows the FedISM authors (arXiv 2503.09587): the last
+clients of the roster, and a copy of the whole test set.
 
 What differs from imagecorruptions.corrupt():
-    * the stream depends on (seed, image id, kind, severity) only, so order and number of processes change nothing;
-    * a grey image stays grey, with one draw, by the functions' own two-dimensional path (corrupt() makes three
-      channels with a draw each). Motion blur's grey path fails, so one of three equal channels is taken. Saturate
+    * the stream depends on (seed, image id, kind, severity) only, so order and number of processes
+      change nothing;
+    * a grey image stays grey, with one draw, by the functions' own two-dimensional path (corrupt()
+      makes three channels with a draw each). Motion blur's grey path fails, so one of three equal
+      channels is taken. Saturate
       is refused: grey has no colour to change;
-    * pointwise kinds (noise, brightness, contrast, saturate) work at any size; the others need 32 px as in corrupt().
+    * pointwise kinds (noise, brightness, contrast, saturate) work at any size; the others need 32
+      px as in corrupt().
 
 Spatter divides by zero where no drop falls; the image then stays as it is.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,7 +32,8 @@ from ...io.hdf5 import create_hdf5, open_hdf5
 from ...seeds import derive
 from ...system.processes import in_order
 from .. import manifest, manifest_bodies, shared_patients
-from ..pool import POOL, holdings
+from ..manifest import Body
+from ..pool import POOL, Pool, holdings
 from . import library, matched, mixture
 
 POINTWISE = {  # kind -> what it does to an image
@@ -56,18 +60,25 @@ SPATIAL = {
     "jpeg-compression": "stored as JPEG of low quality",
 }
 KINDS = POINTWISE | SPATIAL
-ALIASES = {
-    kind.rpartition("-")[0]: kind for kind in reversed(KINDS) if "-" in kind
-}  # gaussian is the noise
-ALIASES |= {"poisson": "shot-noise", "salt-and-pepper": "impulse-noise"}
+ALIASES = {"poisson": "shot-noise", "salt-and-pepper": "impulse-noise"}
+# reversed, so that gaussian is the noise
+ALIASES |= {kind.rpartition("-")[0]: kind for kind in reversed(KINDS) if "-" in kind}
 SEVERITIES = range(1, 6)
 SMALLEST = 32  # px, for the spatial kinds
 PIECE = 8  # images a process reads, changes and sends back at a time
 COPIED = (
     *manifest_bodies.POOLED,
-    *("dataset", "task", "roster", "label_noise", "hidden_attributes", "attack"),
+    "dataset",
+    "task",
+    "roster",
+    "label_noise",
+    "hidden_attributes",
+    "attack",
     shared_patients.KEY,
 )
+
+
+Piece = tuple[Path, np.ndarray, np.ndarray, list[mixture.How]]  # pool, rows, ids, hows
 
 
 def full_kind(word: str) -> str:
@@ -80,45 +91,52 @@ def full_kind(word: str) -> str:
 
 
 def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed: int) -> np.ndarray:
-    """A corrupted copy of an image: uint8 [H, W, C] in and out; fractions are cut off, as in the package.
+    """A corrupted copy of an image: uint8 [H, W, C] in and out; fractions are cut off, as in the
+    package.
 
-    C is 1 or 3, or the slices of a volume, each of which is corrupted as a grey image with a draw of its own.
+    C is 1 or 3, or the slices of a volume, each of which is corrupted as a grey image with a draw
+    of its own.
     """
     from PIL import Image
 
     if kind == matched.KIND:
         return matched.add(image, id, severity, seed)
-    if image.shape[2] not in (1, 3):
+    channels = image.shape[2]
+    if channels not in (1, 3):
         change = partial(corrupt_image, kind=kind, severity=severity, seed=seed)
-        slices = [change(image[..., [k]], f"{id}/{k}") for k in range(image.shape[2])]
+        slices = []
+        for k in range(channels):
+            slices.append(change(image[..., [k]], f"{id}/{k}"))
         return np.concatenate(slices, -1)
     library_change = getattr(library.functions(), kind.replace("-", "_"))
-    grey = image.shape[2] == 1
-    flat = image[..., 0] if grey else image
-    lift = grey and kind == "motion-blur"
+    flat = image[..., 0] if channels == 1 else image
+    needs_colours = channels == 1 and kind == "motion-blur"
+    source = np.stack([flat] * 3, -1) if needs_colours else flat
     with _seeded(derive("corrupt", seed, id, kind, severity)), np.errstate(invalid="ignore"):
-        out = np.asarray(
-            library_change(Image.fromarray(np.stack([flat] * 3, -1) if lift else flat), severity)
-        )
-    out = out[..., 0] if lift else out
+        changed = np.asarray(library_change(Image.fromarray(source), severity))
+    if needs_colours:
+        changed = changed[..., 0]
     if kind == "spatter":
-        out = np.where(np.isnan(out), flat, out)
-    return out.astype(np.uint8).reshape(image.shape)
+        changed = np.where(np.isnan(changed), flat, changed)
+    return changed.astype(np.uint8).reshape(image.shape)
 
 
 def corrupt_images(images: np.ndarray, ids: Sequence[str], **how: Any) -> np.ndarray:
     """Corrupted copies of images in memory, uint8 [N, H, W, C]; how: as corrupt_image takes it."""
     library.functions()  # once, for all processes to inherit
-    pieces = [
-        (images[i : i + PIECE], list(ids[i : i + PIECE])) for i in range(0, len(images), PIECE)
-    ]
+    pieces = []
+    for i in range(0, len(images), PIECE):
+        piece_ids = list(ids[i : i + PIECE])
+        pieces.append((images[i : i + PIECE], piece_ids))
     label = f"{how['kind']} {how['severity']}, {PIECE} images at a time"
     changed = list(in_order(partial(_piece, **how), pieces, label=label))
     return np.concatenate([images[:0], *changed])
 
 
 def _piece(piece: tuple[np.ndarray, list[str]], **how: Any) -> np.ndarray:
-    return np.stack([corrupt_image(image, id, **how) for image, id in zip(*piece, strict=True)])
+    images, ids = piece
+    changed = [corrupt_image(image, id, **how) for image, id in zip(images, ids, strict=True)]
+    return np.stack(changed)
 
 
 @contextmanager
@@ -143,61 +161,68 @@ def make_corruption(
     jobs: int = 0,
     match: str | None = None,
 ) -> Path:
-    """Corrupt some clients' images and a copy of the whole test set; returns the path of corruption.json.
+    """Corrupt some clients' images and a copy of the whole test set; returns the path of
+    corruption.json.
 
     Args:
-        source: a partition, or a corruption, whose clients stay as they are and to which others are added.
-        kind: of the clients that `who` chooses by ratio or name; None where it says the kind of each.
+        source: a partition, or a corruption, whose clients stay as they are and to which others are
+            added.
+        kind: of the clients that `who` chooses by ratio or name; None where it says the kind of
+            each.
         severity: 1 to 5.
         jobs: processes, 0 for one per core; changes no byte.
         match: a client that the chosen ones become as noisy as, in place of a kind and severity.
     """
     source = manifest.find(source, "partition", "corruption")
-    given = manifest.verify(source, "partition", "corruption")
+    verified = manifest.verify(source, "partition", "corruption")
+    _check_seed(source, verified, seed)
     partition = manifest.above(source, "partition")
     body = manifest.read(partition, "partition").body
-    if given.kind == "corruption" and given.options["seed"] != seed:
-        before = given.options["seed"]
-        raise UsageError(
-            f"--seed {seed}, but {source} was made with seed {before}", f"give --seed {before}"
-        )
-    if kind is None and match is None and not who.client:
-        raise UsageError(
-            "no kind of corruption is given",
-            "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY",
-        )
-    before, default, found = mixture.of_body(given.body), None, {}
-    if kind is not None or match is not None:
-        default = _how(body, kind, str(severity)) if kind is not None else (matched.KIND, severity)
-    each = mixture.each_client(body, who, default, partial(_how, body), before)
-    _check_last(body, list(each), several=bool(before or who.client))
+    default = None
+    if kind is not None:
+        default = _how(body, kind, str(severity))
+    elif match is not None:
+        default = (matched.KIND, severity)
+    elif not who.client:
+        hint = "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY"
+        raise UsageError("no kind of corruption is given", hint)
+    before = mixture.of_body(verified.body)
+    hows = mixture.each_client(body, who, default, partial(_how, body), before)
+    _check_last(body, list(hows), several=bool(before or who.client))
+    facts: Body = {"ratio": len(hows) / len(body["roster"])}
     if match is not None:
-        noisy = [client for client in each if client not in before]
-        severity, found["match"] = matched.found(source, noisy, match, seed)
-        each |= dict.fromkeys(noisy, (matched.KIND, severity))
-    options = (
-        mixture.described(each)
-        if each
-        else dict(kind=full_kind(kind or ""), severity=severity, clients=[])
-    )
-    about, options = options, options | {"seed": seed} | ({"match": match} if match else {})
-    slug = f"{body['dataset']}-{about['kind']}-{about['severity']}"
+        noisy = [client for client in hows if client not in before]
+        severity, facts["match"] = matched.matched(source, noisy, match, seed)
+        hows.update(dict.fromkeys(noisy, (matched.KIND, severity)))
+    if hows:
+        described = mixture.described(hows)
+    else:
+        described = {"kind": full_kind(kind or ""), "severity": severity, "clients": []}
+    options = {**described, "seed": seed}
+    if match:
+        options["match"] = match
+    for key in COPIED:
+        if key in body:
+            facts[key] = body[key]
 
-    def build(target: Path) -> dict[str, Any]:
-        _write(
-            target / "changed.h5",
-            partition,
-            each or {"": (str(about["kind"]), severity)},
-            seed=seed,
-            jobs=jobs,
-        )
-        shares = {"ratio": len(each) / len(body["roster"])}
-        return {name: body[name] for name in COPIED if name in body} | about | shares | found
+    def build(target: Path) -> Body:
+        hows_of_test = hows or {"": (str(described["kind"]), severity)}
+        _write(target / "changed.h5", partition, hows_of_test, seed=seed, jobs=jobs)
+        return {**facts, **described}
 
+    slug = f"{body['dataset']}-{described['kind']}-{described['severity']}"
     return manifest.make("corruption", slug, to, options, [partition], build)
 
 
-def _how(body: dict[str, Any], word: str, severity: str) -> mixture.How:
+def _check_seed(source: Path, verified: manifest.Manifest, seed: int) -> None:
+    if verified.kind != "corruption" or verified.options["seed"] == seed:
+        return
+    before = verified.options["seed"]
+    sentence = f"--seed {seed}, but {source} was made with seed {before}"
+    raise UsageError(sentence, f"give --seed {before}")
+
+
+def _how(body: Body, word: str, severity: str) -> mixture.How:
     """Kind and severity as typed, for these images. Raises FedcliError, UsageError."""
     if not (severity.isascii() and severity.isdigit() and int(severity) in SEVERITIES):
         raise UsageError(f"severity is {severity}, but there are 1 to 5", "3 is what FedISM uses")
@@ -206,81 +231,91 @@ def _how(body: dict[str, Any], word: str, severity: str) -> mixture.How:
     return kind, int(severity)
 
 
-def check_images(kind: str, body: dict[str, Any]) -> None:
+def check_images(kind: str, body: Body) -> None:
     if min(body["size"]) < SMALLEST and kind in SPATIAL:
         size = "x".join(map(str, body["size"]))
         hint = f"prepare with a larger --size, or use {', '.join(POINTWISE)}"
         raise FedcliError(f"{kind} needs images of at least {SMALLEST} px; these are {size}", hint)
     if body["channels"] != 3 and kind == "saturate":
-        raise FedcliError(
-            "saturate changes colours, and these images are grey",
-            "use another kind, such as contrast",
-        )
+        sentence = "saturate changes colours, and these images are grey"
+        raise FedcliError(sentence, "use another kind, such as contrast")
 
 
-def _check_last(body: Mapping[str, Any], clients: list[str], *, several: bool) -> None:
-    """Refuse other clients than a scheme means to be corrupted. several: whether they are chosen one by one."""
-    if (last := body["corrupted_last"]) is None:
+def _check_last(body: Body, clients: list[str], *, several: bool) -> None:
+    """Refuse other clients than a scheme means to be corrupted. several: they are chosen one by
+    one."""
+    last = body["corrupted_last"]
+    if last is None:
         return
-    meant = mixture.clients_of(body)[-last:]
-    drawn = f"the partition was drawn to have its last {last} clients corrupted"
-    if several and (odd := [name for name in clients if name not in meant]):
-        raise FedcliError(f"{drawn}, not {odd[0]}", "choose among them, or make another partition")
-    if not several and clients != meant:
-        hint = f"give --ratio {last / len(body['roster']):g}, or make another partition"
-        raise FedcliError(f"{drawn}, not {', '.join(clients) or 'none'}", hint)
+    corruptible = mixture.clients_of(body)[-last:]
+    scheme = f"the partition was drawn to have its last {last} clients corrupted"
+    if several:
+        for client in clients:
+            if client not in corruptible:
+                hint = "choose among them, or make another partition"
+                raise FedcliError(f"{scheme}, not {client}", hint)
+    elif clients != corruptible:
+        ratio = last / len(body["roster"])
+        names = ", ".join(clients) or "none"
+        hint = f"give --ratio {ratio:g}, or make another partition"
+        raise FedcliError(f"{scheme}, not {names}", hint)
 
 
-def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: int) -> None:
-    """Stream the changed images of the clients and of the test set into an HDF5 file; of client "" there are none."""
-    pool, by_client, test = holdings(partition)
-    rows_of = {
-        name: np.concatenate([by_client[name][part] for part in ("train", "val")])
-        for name in each
-        if name
-    }
-    train, hows = mixture.train_hows(
-        rows_of, {client: how for client, how in each.items() if client}
-    )
+def _write(path: Path, partition: Path, hows: mixture.HowByClient, *, seed: int, jobs: int) -> None:
+    """Stream the changed images of the clients and of the test set into an HDF5 file; of client ""
+    there are none."""
+    pool, by_client, test_rows = holdings(partition)
+    rows_by_client = {}
+    how_by_client = {}
+    for client, how in hows.items():
+        if client:
+            parts = by_client[client]
+            rows_by_client[client] = np.concatenate([parts["train"], parts["val"]])
+            how_by_client[client] = how
+    train_rows, hows_of_train = mixture.train_hows(rows_by_client, how_by_client)
+    hows_of_test = mixture.test_hows(pool.id[test_rows], hows, seed)
     library.functions()  # a missing package is an error before any process starts
-    console.say(
-        f"corrupting {', '.join(rows_of)} ({len(train)} images) and the test set ({len(test)})"
-    )
+    names = ", ".join(rows_by_client)
+    train_count = len(train_rows)
+    test_count = len(test_rows)
+    console.say(f"corrupting {names} ({train_count} images) and the test set ({test_count})")
+    write_part = partial(_write_part, pool, seed=seed, jobs=jobs)
+    with create_hdf5(path, (train_count + test_count) * math.prod(pool.shape[1:])) as file:
+        write_part(file, "train", train_rows, hows_of_train)
+        write_part(file, "test", test_rows, hows_of_test)
+
+
+def _write_part(
+    pool: Pool,
+    file: Any,
+    part: str,
+    rows: np.ndarray,
+    hows: list[mixture.How],
+    *,
+    seed: int,
+    jobs: int,
+) -> None:
+    file[f"{part}/rows"] = rows
+    shape = (len(rows), *pool.shape[1:])
+    x = file.create_dataset(f"{part}/x", shape, np.uint8)
+    starts = range(0, len(rows), PIECE)
+    pieces = []
+    for i in starts:
+        piece_rows = rows[i : i + PIECE]
+        pieces.append((pool.path, piece_rows, pool.id[piece_rows], hows[i : i + PIECE]))
     change = partial(_changed, seed=seed)
-    with create_hdf5(path, (len(train) + len(test)) * math.prod(pool.shape[1:])) as file:
-        for name, chosen, how in (
-            ("train", train, hows),
-            ("test", test, mixture.test_hows(pool.id[test], each, seed)),
-        ):
-            file[f"{name}/rows"] = chosen
-            x = file.create_dataset(f"{name}/x", (len(chosen), *pool.shape[1:]), np.uint8)
-            starts = range(0, len(chosen), PIECE)
-            pieces = [
-                (
-                    pool.path,
-                    chosen[i : i + PIECE],
-                    pool.id[chosen[i : i + PIECE]],
-                    how[i : i + PIECE],
-                )
-                for i in starts
-            ]
-            label = f"{name} images, {PIECE} at a time"
-            changed: Iterator[np.ndarray] = in_order(change, pieces, label=label, jobs=jobs)
-            for i, images in zip(starts, changed, strict=True):
-                x[i : i + len(images)] = images
+    label = f"{part} images, {PIECE} at a time"
+    changed: Iterator[np.ndarray] = in_order(change, pieces, label=label, jobs=jobs)
+    for i, images in zip(starts, changed, strict=True):
+        x[i : i + len(images)] = images
 
 
-def _changed(
-    piece: tuple[Path, np.ndarray, np.ndarray, list[mixture.How]], *, seed: int
-) -> np.ndarray:
+def _changed(piece: Piece, *, seed: int) -> np.ndarray:
     """Read some rising rows of a pool and corrupt them: uint8 [n, H, W, C]."""
     path, rows, ids, hows = piece
     with open_hdf5(path, POOL) as file:
         images = file["x"][rows]
-    each = zip(images, ids, hows, strict=True)
-    return np.stack(
-        [
-            corrupt_image(image, id, kind=kind, severity=how, seed=seed)
-            for image, id, (kind, how) in each
-        ]
-    )
+    changed = []
+    for image, id, (kind, severity) in zip(images, ids, hows, strict=True):
+        changed.append(corrupt_image(image, id, kind=kind, severity=severity, seed=seed))
+    return np.stack(changed)

@@ -1,15 +1,18 @@
-"""Wrong labels: some training labels of some clients are changed. Validation and test images keep theirs.
+"""Wrong labels: some training labels of some clients are changed. Validation and test images keep
+theirs.
 
-Source: symmetric and pair flips are those of Han, Yao, Yu, Niu, Xu, Hu, Tsang and Sugiyama, "Co-teaching: robust
-training of deep neural networks with extremely noisy labels", NeurIPS 2018, arXiv 1804.06872; the paper's text was not
-at hand. Each training image of a client is changed by itself, with the chance `rate`:
+Source: symmetric and pair flips are those of Han, Yao, Yu, Niu, Xu, Hu, Tsang and Sugiyama,
+"Co-teaching: robust training of deep neural networks with extremely noisy labels", NeurIPS 2018,
+arXiv 1804.06872; the paper's text was not at hand. Each training image of a client is changed by
+itself, with the chance `rate`:
 
     symmetric     to any other class, all equally likely
     pair          to the next class in the dataset's order, of the last one to the first
     asymmetric    only images of the classes that are named, each to the class named for it
 
-The draw depends on the seed, the client and the image's id alone. What is written is a partition: the rows of the one
-it was made from, and labels.h5 beside them with the labels of each changed client.
+The draw depends on the seed, the client and the image's id alone. What is written is a partition:
+the rows of the one it was made from, and labels.h5 beside them with the labels of each changed
+client.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +34,8 @@ from .mixture import How, Who
 KINDS = "symmetric", "asymmetric", "pair"
 RATE = 0.2  # where none is given
 WORD = "labels"  # in place of a kind of image corruption
+# (client, labels [N], ids [N]) -> labels [N]
+Change = Callable[[str, np.ndarray, np.ndarray], np.ndarray]
 
 
 def make_label_noise(
@@ -44,44 +49,56 @@ def make_label_noise(
 ) -> Path:
     """Change labels of some clients of a partition; returns the path of the new partition.json.
 
-    how: for the clients that `who` chooses by ratio or name; None where only those are changed that it names with a
-        kind and rate of their own, "NAME=KIND:RATE". flip: class -> class, of asymmetric noise.
+    how: for the clients that `who` chooses by ratio or name; None where only those are changed that
+        it names with a kind and rate of their own, "NAME=KIND:RATE". flip: class -> class, of
+        asymmetric noise.
     Raises FedcliError, UsageError.
     """
     source, body = mixture.partition_of(source, "change labels", "labels are changed")
-    if labels.is_multi_label(body):
-        raise FedcliError(
-            f"{source} has several labels per image", "label noise is for one label per image"
-        )
-    if "label_noise" in body:
-        hint = "start from the partition above it; --client NAME=KIND:RATE gives clients different noise"
-        raise FedcliError(f"{source} has noisy labels already", hint)
-    for name in (*flip, *flip.values()):
-        if name not in body["classes"]:
-            raise UsageError(
-                f"--flip names {name!r}, which is no class", nearest(name, body["classes"])
-            )
-    classes, rate = body["classes"], str(how[1] if how else RATE)
+    _check(source, body, flip)
+    classes = body["classes"]
     read = partial(_how, flip, classes)
-    default = read(how[0], rate) if how else None
-    each = mixture.each_client(
-        body, who, default, read, strength=rate, example="north=symmetric:0.3"
-    )
+    rate = str(RATE)
+    default = None
+    if how:
+        kind, strength = how
+        rate = str(strength)
+        default = read(kind, rate)
+    example = "north=symmetric:0.3"
+    how_by_client = mixture.each_client(body, who, default, read, strength=rate, example=example)
     noise = {
-        "each": {name: list(own) for name, own in each.items()},
+        "each": {client: list(client_how) for client, client_how in how_by_client.items()},
         "flip": dict(flip),
         "seed": seed,
     }
 
     def change(client: str, y: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        return flipped(
-            y, ids.tolist(), each[client], targets(each[client][0], classes, flip), seed, client
-        )
+        kind, _ = how_by_client[client]
+        new_classes = targets(kind, classes, flip)
+        return flipped(y, ids.tolist(), how_by_client[client], new_classes, seed, client)
 
-    def write(target: Path) -> dict[str, Any]:
-        return write_labels(target / LABELS, source, body, each, change)
+    def write(target: Path) -> manifest.Body:
+        return write_labels(target / LABELS, source, body, how_by_client, change)
 
     return mixture.make_changed(source, "noisy-labels", {"label_noise": noise}, to, write)
+
+
+def _check(source: Path, body: manifest.Body, flip: Mapping[str, str]) -> None:
+    if labels.is_multi_label(body):
+        sentence = f"{source} has several labels per image"
+        raise FedcliError(sentence, "label noise is for one label per image")
+    if "label_noise" in body:
+        per_client = "--client NAME=KIND:RATE gives clients different noise"
+        hint = f"start from the partition above it; {per_client}"
+        raise FedcliError(f"{source} has noisy labels already", hint)
+    check_flip(flip, body["classes"])
+
+
+def check_flip(flip: Mapping[str, str], classes: Sequence[str]) -> None:
+    """Raises UsageError where --flip names no class."""
+    for name in (*flip, *flip.values()):
+        if name not in classes:
+            raise UsageError(f"--flip names {name!r}, which is no class", nearest(name, classes))
 
 
 def flipped(
@@ -92,16 +109,18 @@ def flipped(
     to: class -> class of pair and asymmetric noise, where -1 leaves it.
     """
     kind, rate = how
-    out, classes = y.copy(), len(to)
-    for place, (own, id) in enumerate(zip(y.tolist(), ids, strict=True)):
+    new_labels = y.copy()
+    classes = len(to)
+    for k, (label, id) in enumerate(zip(y.tolist(), ids, strict=True)):
         draw = np.random.default_rng(derive("label noise", seed, client, id))
         if draw.random() >= rate:
             continue
         if kind == "symmetric":
-            out[place] = (own + 1 + draw.integers(classes - 1)) % classes  # any class but its own
-        elif to[own] >= 0:
-            out[place] = to[own]
-    return out
+            step = 1 + draw.integers(classes - 1)  # to any other class
+            new_labels[k] = (label + step) % classes
+        elif to[label] >= 0:
+            new_labels[k] = to[label]
+    return new_labels
 
 
 def _how(flip: Mapping[str, str], classes: Sequence[str], kind: str, rate: str) -> How:
@@ -112,49 +131,52 @@ def _how(flip: Mapping[str, str], classes: Sequence[str], kind: str, rate: str) 
     except ValueError:
         number = -1.0
     if not 0 <= number <= 1:
-        raise UsageError(
-            f"the rate of label noise is {rate}, not in [0, 1]", "0.2 changes one label in five"
-        )
+        sentence = f"the rate of label noise is {rate}, not in [0, 1]"
+        raise UsageError(sentence, "0.2 changes one label in five")
     if kind == "asymmetric" and not flip:
-        raise UsageError(
-            "asymmetric label noise needs the classes it changes",
-            f"for example --flip {'='.join(classes[:2])}",
-        )
+        example = "=".join(classes[:2])
+        sentence = "asymmetric label noise needs the classes it changes"
+        raise UsageError(sentence, f"for example --flip {example}")
     return kind, number
 
 
 def write_labels(
     path: Path,
     source: Path,
-    body: Mapping[str, Any],
-    each: Mapping[str, How],
-    change: Callable[[str, np.ndarray, np.ndarray], np.ndarray],
-) -> dict[str, Any]:
-    """Write labels.h5; returns the manifest's body.
-
-    each: client -> how its labels are changed, for the body; change: (client, labels [N], ids [N]) -> labels [N].
-    """
-    pool, rows, _ = holdings(source)
+    body: manifest.Body,
+    how_by_client: Mapping[str, How],
+    change: Change,
+) -> manifest.Body:
+    """Write labels.h5; returns the manifest's body. how_by_client: the change of its labels, for
+    the body."""
+    pool, rows_by_client, _ = holdings(source)
     roster = [dict(client) for client in body["roster"]]
     noise: dict[str, dict[str, Any]] = {}
-    said: list[str] = []
+    parts: list[str] = []
     with create_hdf5(path) as file:
         for k, client in enumerate(roster):
-            if (name := client["client"]) not in each:
+            name = client["client"]
+            if name not in how_by_client:
                 continue
-            at, how = rows[name]["train"], each[name]
-            y = change(name, pool.y[at], pool.id[at])
+            rows = rows_by_client[name]["train"]
+            y = change(name, pool.y[rows], pool.id[rows])
             file[f"train/{k}"] = y.astype(np.int16)
             client["class_counts"] = labels.counts(y, len(body["classes"])).tolist()
-            noise[name] = {"kind": how[0], "rate": how[1], "changed": int((y != pool.y[at]).sum())}
-            said.append(f"{name} {noise[name]['changed']} of {len(y)}")
-    listed = ", ".join(said) or "none"
+            kind, rate = how_by_client[name]
+            changed = int((y != pool.y[rows]).sum())
+            noise[name] = {"kind": kind, "rate": rate, "changed": changed}
+            parts.append(f"{name} {changed} of {len(y)}")
+    listed = ", ".join(parts) or "none"
     console.say(f"training labels changed: {listed}; validation and test images keep theirs")
     return {**body, "roster": roster, "label_noise": noise}
 
 
 def targets(kind: str, classes: Sequence[str], flip: Mapping[str, str]) -> list[int]:
     """The class that each class becomes under pair and asymmetric noise, -1 for what stays."""
+    count = len(classes)
     if kind == "pair":
-        return [(c + 1) % len(classes) for c in range(len(classes))]
-    return [classes.index(flip[name]) if name in flip else -1 for name in classes]
+        return [(c + 1) % count for c in range(count)]
+    new_classes = [-1] * count
+    for name, new_name in flip.items():
+        new_classes[classes.index(name)] = classes.index(new_name)
+    return new_classes

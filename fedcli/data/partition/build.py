@@ -1,18 +1,18 @@
 """Division of training images among clients: labels and attributes in, row numbers out.
 
-No pixel is copied unless `materialize` asks for one file per site. Test images stay together; only natural sites
-(schemes "by" and "domains") and clients of a file also get a test part of their own.
+No pixel is copied unless `materialize` asks for one file per site. Test images stay together; only
+natural sites (schemes "by" and "domains") and clients of a file also get a test part of their own.
 
-Validation images leave a client's training part by whole patients or lesions where the pool has them. The random
-schemes deal out images, not patients, as the papers do; the manifest says how many patients lie in several clients.
+Validation images leave a client's training part by whole patients or lesions where the pool has
+them. The random schemes deal out images, not patients, as the papers do; the manifest says how many
+patients lie in several clients.
 
-Clients may share images where the authors' do (fedmrl-authors, domains, a file of clients). With a validation part an
-image may then train one client and validate another; how many do is said.
+Clients may share images where the authors' do (fedmrl-authors, domains, a file of clients). With a
+validation part an image may then train one client and validate another; how many do is said.
 """
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from ...errors import FedcliError
 from ...io.hdf5 import create_hdf5
 from ...seeds import derive
 from .. import image_counts, manifest, manifest_bodies, shared_patients, skew
-from ..manifest import Destination
-from ..pool import PARTS, TEST, TRAIN, Pool, copy_pool, pool_of
+from ..manifest import Body, Destination
+from ..pool import PARTS, TEST, TRAIN, Pool, Rows, copy_pool, pool_of
 from .held_out import ALL_STAY, Leaving, dropped, held_out, left_out, only_tested, within
 from .scheme import IMAGES, Division, Scheme, even_steps, patients
 
@@ -44,223 +44,266 @@ def make_partition(
     Args:
         dataset: a dataset's manifest, or its folder.
         val: share of each client's patients kept for validation, in [0, 1).
-        minimum: images each client must have, else it is refused; dirichlet-balanced sees to it (0: even sizes).
+        minimum: images each client must have, else it is refused; dirichlet-balanced sees to it (0:
+            even sizes).
         leaving: sites that train nothing.
-        materialize: also write sites/<client>.h5, rows in the order train, val, test; one site in memory at a time.
+        materialize: also write sites/<client>.h5, rows in the order train, val, test; one site in
+            memory at a time.
 
     Raises FedcliError, UsageError.
     """
     dataset = manifest.find(dataset, "dataset")
     body = manifest.verify(dataset, "dataset").body
     scheme.check(body)
-    options = {"scheme": scheme.name, **scheme.recorded(body)}
-    options |= {"code": scheme.code.recorded} if scheme.code else {}
-    options |= dict(val=val, minimum=minimum, seed=seed, materialize=materialize)
-    site = held_out(leaving.hold_out, getattr(scheme, "by", ()), body) if leaving.hold_out else None
-    options |= {"hold_out": site.recorded} if site else {}
-    gone = left_out(leaving.without, scheme, body)
-    options |= {"without": [each.recorded for each in gone]} if gone else {}
+    options = {
+        "scheme": scheme.name,
+        **scheme.recorded(body),
+        "val": val,
+        "minimum": minimum,
+        "seed": seed,
+        "materialize": materialize,
+    }
+    if scheme.code:
+        options["code"] = scheme.code.recorded
+    held_out_site = None
+    absent = []
+    if leaving.hold_out:
+        held_out_site = held_out(leaving.hold_out, _by(scheme), body)
+        options["hold_out"] = held_out_site.recorded
+        absent.append(held_out_site.value)
+    left_out_sites = left_out(leaving.without, scheme, body)
+    if left_out_sites:
+        options["without"] = [site.recorded for site in left_out_sites]
+        absent += [site.value for site in left_out_sites]
 
-    def build(folder: Path) -> dict[str, Any]:
-        whole = pool_of(dataset)
-        pool = whole if site is None else only_tested(whole, body, site)
-        division = scheme.divide(whole, body, seed, minimum) if scheme.whole else None
-        counts: list[dict[str, Any]] = []
-        if gone:
-            pool, counts = dropped(pool, division, body, gone)
-        division = (
-            scheme.divide(pool, body, seed, minimum)
-            if division is None
-            else within(division, pool, gone)
-        )
+    def build(folder: Path) -> Body:
+        whole_pool = pool_of(dataset)
+        pool = whole_pool
+        if held_out_site:
+            pool = only_tested(whole_pool, body, held_out_site)
+        division = None
+        if scheme.whole:
+            division = scheme.divide(whole_pool, body, seed, minimum)
+        entries: Body = {}
+        if left_out_sites:
+            pool, entries["left_out"] = dropped(pool, division, body, left_out_sites)
+        if held_out_site:
+            images = int((pool.split == TEST).sum())
+            entries["held_out"] = {**held_out_site.recorded, "images": images}
+        if division is None:
+            division = scheme.divide(pool, body, seed, minimum)
+        else:
+            division = within(division, pool, left_out_sites)
         _check_sizes(division, minimum, scheme)
-        made = _write(folder, pool, body, scheme, division, options)
-        kept = (
-            {"held_out": site.recorded | {"images": int((pool.split == TEST).sum())}}
-            if site
-            else {}
-        )
-        return made | kept | ({"left_out": counts} if counts else {})
+        return {**_write(folder, pool, body, scheme, division, options), **entries}
 
-    absent = [*([site.value] if site else []), *(each.value for each in gone)]
-    slug = f"{body['name']}-{scheme.name}{''.join(f'-without-{name}' for name in absent)}"
+    without = "".join(f"-without-{name}" for name in absent)
+    slug = f"{body['name']}-{scheme.name}{without}"
     return manifest.make("partition", slug, to, options, [dataset], build)
 
 
+def _by(scheme: Scheme) -> tuple[str, ...]:
+    """The attributes whose values are the scheme's clients."""
+    return getattr(scheme, "by", ())
+
+
 def _check_sizes(division: Division, minimum: int, scheme: Scheme) -> None:
-    least = max(1, minimum)
-    small = [(name, len(part)) for name, part in division.train.items() if len(part) < least]
+    smallest = max(1, minimum)
+    sizes = {name: len(rows) for name, rows in division.train.items()}
+    small = [name for name, size in sizes.items() if size < smallest]
     if not small:
         return
-    (name, size), more = small[0], len(small) - 1
+    size = sizes[small[0]]
     gets = counted(size, *IMAGES) if size else "no training images"
-    others = f" (and so {'does' if more == 1 else 'do'} {more} more)" if more else ""
-    hint = f"try {'a lower --minimum, ' if minimum > 1 else ''}{scheme.advice()}"
-    raise FedcliError(f"client {name} gets {gets}{others}; each needs at least {least}", hint)
+    others = ""
+    if len(small) > 1:
+        do = "does" if len(small) == 2 else "do"
+        others = f" (and so {do} {len(small) - 1} more)"
+    hint = f"try {scheme.advice()}"
+    if minimum > 1:
+        hint = f"try a lower --minimum, {scheme.advice()}"
+    sentence = f"client {small[0]} gets {gets}{others}; each needs at least {smallest}"
+    raise FedcliError(sentence, hint)
 
 
 def _write(
     folder: Path,
     pool: Pool,
-    dataset: dict[str, Any],
+    dataset: Body,
     scheme: Scheme,
     division: Division,
-    options: dict[str, Any],
-) -> dict[str, Any]:
+    options: Body,
+) -> Body:
     """Write rows.h5 (and the sites) into folder; returns the manifest's body."""
-    numbers, single, everyone = patients(pool), pool.single, np.flatnonzero(pool.split == TEST)
-    alone = (
-        len(division.train) == 1 and not division.test and "hold_out" not in options
-    )  # test images are its own
-    rows: dict[str, dict[str, np.ndarray]] = {}  # client -> part -> rows of the pool
-    for name, own in division.train.items():
-        rng = np.random.default_rng(derive("validation", options["seed"], name))
-        kept = hold_out(single[own], numbers[own], options["val"], rng)
-        test = everyone if alone else division.test.get(name, own[:0])
-        rows[name] = {"train": own[~kept], "val": own[kept], "test": test}
+    test_rows = np.flatnonzero(pool.split == TEST)
+    numbers = patients(pool)
+    rows = _rows_by_client(pool, numbers, division, test_rows, options)
     with create_hdf5(folder / "rows.h5") as file:
         for part in PARTS:
-            for k, of in enumerate(rows.values()):
-                file[f"{part}/{k}"] = of[part]
-        file["test/all"] = everyone
+            for k, parts in enumerate(rows.values()):
+                file[f"{part}/{k}"] = parts[part]
+        file["test/all"] = test_rows
     if options["materialize"]:
         _write_sites(folder / "sites", pool, rows)
-    names, parts, classes = (
-        list(division.train),
-        list(division.train.values()),
-        len(dataset["classes"]),
-    )
-    counts = {
-        client: labels.counts(pool.y[of["train"]], classes).tolist() for client, of in rows.items()
-    }
+    names = list(division.train)
+    owned = list(division.train.values())
+    classes = len(dataset["classes"])
     described = skew.describe(
-        names, parts, pool.y, classes, None if pool.patient is None else numbers
+        names, owned, pool.y, classes, None if pool.patient is None else numbers
     )
-    train, val = (np.concatenate([of[part] for of in rows.values()]) for part in ("train", "val"))
-    body = {
-        **{name: dataset[name] for name in manifest_bodies.POOLED},
-        **({"task": labels.MULTI_LABEL} if labels.is_multi_label(dataset) else {}),
-        "dataset": dataset["name"],
-        "scheme": scheme.name,
-        "roster": [
-            {
-                "client": client,
-                **{part: len(at) for part, at in of.items()},
-                "class_counts": counts[client],
-            }
-            for client, of in rows.items()
-        ],
-        "corrupted_last": None,
-        "dropped": int((pool.split == TRAIN).sum()) - len(np.unique(np.concatenate(parts))),
-        "unit_overlap": described["units_in_several"],
-        "skew": described,
-        **shared_patients.of_parts(
-            dataset["unit"], pool, {"train": train, "val": val, "test": everyone}
-        ),
-        **division.body,
-    }
-    others = {
-        name: at
-        for name, at in dataset["attributes"].items()
-        if name not in getattr(scheme, "by", ())
-    }
-    attributes = image_counts.skewed(pool, parts, others)
-    by_site = getattr(scheme, "by", ()) == (dataset["sites"],)
-    clients_called = "hospitals" if by_site else "clients"
+    train = np.concatenate([parts["train"] for parts in rows.values()])
+    val = np.concatenate([parts["val"] for parts in rows.values()])
+    all_parts = {"train": train, "val": val, "test": test_rows}
+    body = {name: dataset[name] for name in manifest_bodies.POOLED}
+    if labels.is_multi_label(dataset):
+        body["task"] = labels.MULTI_LABEL
+    body["dataset"] = dataset["name"]
+    body["scheme"] = scheme.name
+    body["roster"] = [_roster_entry(pool, name, parts, classes) for name, parts in rows.items()]
+    body["corrupted_last"] = None
+    train_count = int((pool.split == TRAIN).sum())
+    body["dropped"] = train_count - len(np.unique(np.concatenate(owned)))
+    body["unit_overlap"] = described["units_in_several"]
+    body["skew"] = described
+    body.update(shared_patients.of_parts(dataset["unit"], pool, all_parts))
+    body.update(division.body)
+    attributes = {}
+    for name, values in dataset["attributes"].items():
+        if name not in _by(scheme):
+            attributes[name] = values
+    distances = image_counts.skewed(pool, owned, attributes)
     in_both = len(np.intersect1d(train, val))
-    _report(body, dataset["unit"], in_both, scheme, attributes, clients_called)
-    validating = [client["val"] for client in body["roster"]]
-    if any(validating):
-        least = "" if min(validating) == max(validating) else f"{min(validating)} to "
-        each = f", {least}{max(validating)} of each client" if len(validating) > 1 else ""
-        images = counted(sum(validating), "training image is", "training images are")
-        console.say(f"{images} kept for validation{each}")
-    elif options["val"]:
-        console.warn(
-            f"--val {options['val']:g} keeps no image for validation: the clients have too few"
-        )
+    _report(body, dataset, in_both, scheme, distances)
+    _report_validation(body, options)
     return body
+
+
+def _rows_by_client(
+    pool: Pool, numbers: np.ndarray, division: Division, test_rows: np.ndarray, options: Body
+) -> Rows:
+    """The rows of each client, with its validation part drawn. numbers: [N] the patient of each
+    image."""
+    single = pool.single
+    # then test images are its own
+    is_alone = len(division.train) == 1 and not division.test and "hold_out" not in options
+    rows: Rows = {}
+    for name, owned in division.train.items():
+        rng = np.random.default_rng(derive("validation", options["seed"], name))
+        validates = hold_out(single[owned], numbers[owned], options["val"], rng)
+        test = test_rows if is_alone else division.test.get(name, owned[:0])
+        rows[name] = {"train": owned[~validates], "val": owned[validates], "test": test}
+    return rows
+
+
+def _roster_entry(pool: Pool, client: str, parts: dict[str, np.ndarray], classes: int) -> Body:
+    entry: Body = {part: len(rows) for part, rows in parts.items()}
+    entry["client"] = client
+    entry["class_counts"] = labels.counts(pool.y[parts["train"]], classes).tolist()
+    return entry
 
 
 def hold_out(
     y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """bool [N]: the validation images, a share of the patients, whole, from every class in proportion.
+    """bool [N]: the validation images, a share of the patients, whole, from every class in
+    proportion.
 
-    Patients stand in line, class by class, and are drawn at even steps from a random start. Their number is
-    rounded half up, but one is always left to train on.
+    Patients stand in line, class by class, and are drawn at even steps from a random start. Their
+    number is rounded half up, but one is always left to train on.
     """
-    _, first, back = np.unique(patient, return_index=True, return_inverse=True)
-    order = rng.permutation(len(first))
-    order = order[
-        np.argsort(y[first][order], kind="stable")
-    ]  # a patient counts for the class of its first image
+    _, first_images, patient_of_image = np.unique(patient, return_index=True, return_inverse=True)
+    order = rng.permutation(len(first_images))
+    # a patient counts for the class of its first image
+    order = order[np.argsort(y[first_images][order], kind="stable")]
     count = min(int(share * len(order) + 0.5), len(order) - 1)
+    steps = even_steps(count, rng) * len(order)
     chosen = np.zeros(len(order), bool)
-    chosen[order[(even_steps(count, rng) * len(order)).astype(np.int64)]] = True
-    return chosen[back]
+    chosen[order[steps.astype(np.int64)]] = True
+    return chosen[patient_of_image]
 
 
-def _write_sites(folder: Path, pool: Pool, rows: dict[str, dict[str, np.ndarray]]) -> None:
+def _write_sites(folder: Path, pool: Pool, rows: Rows) -> None:
     folder.mkdir()
     files = {client: re.sub(r"[^\w-]+", "_", client)[:80] for client in rows}
-    if len({file.casefold() for file in files.values()}) < len(
-        files
-    ):  # two names differ only in what was replaced
-        files = {client: f"{file}-{k}" for k, (client, file) in enumerate(files.items())}
+    distinct = {file.casefold() for file in files.values()}
+    if len(distinct) < len(files):  # two names differ only in what was replaced
+        for k, client in enumerate(rows):
+            files[client] += f"-{k}"
     for client, file in console.progress(list(files.items()), label="site files", total=len(files)):
-        own_rows = np.concatenate(list(rows[client].values()))
-        copy_pool(pool, own_rows, folder / f"{file}.h5", pool.pixels(own_rows))
+        site_rows = np.concatenate(list(rows[client].values()))
+        copy_pool(pool, site_rows, folder / f"{file}.h5", pool.pixels(site_rows))
 
 
 def _report(
-    body: dict[str, Any],
-    patient: str | None,
+    body: Body,
+    dataset: Body,
     shared: int,
     scheme: Scheme,
-    attributes: dict[str, float],
-    clients_called: str,
+    distances: dict[str, float],
 ) -> None:
     """Say how the clients differ. shared: images that validate one client and train another."""
-    images, distance = body["skew"]["images"], body["skew"]["total_variation"]["max"]
-    clients = counted(len(body["roster"]), "client", "clients")
-    least = "" if images["min"] == images["max"] else f"{images['min']} to "
-    console.say(f"{clients} with {least}{counted(images['max'], 'image', 'images')}")
+    images = body["skew"]["images"]
+    count = len(body["roster"])
+    clients = counted(count, "client", "clients")
+    lowest = "" if images["min"] == images["max"] else f"{images['min']} to "
+    highest = counted(images["max"], "image", "images")
+    console.say(f"{clients} with {lowest}{highest}")
+    distance = body["skew"]["total_variation"]["max"]
     if distance is not None:
-        console.say(_differences(clients_called, len(body["roster"]), distance, attributes))
+        by_site = _by(scheme) == (dataset["sites"],)
+        clients_called = "hospitals" if by_site else "clients"
+        console.say(_differences(clients_called, count, distance, distances))
     if body["dropped"]:
         singular, plural = scheme.left_over
-        dropped = counted(
-            body["dropped"],
-            f"training image {singular} and goes",
-            f"training images {plural} and go",
-        )
-        console.say(f"{dropped} to no client")
-    if several := body["skew"]["images_in_several"]["count"]:
-        validate = counted(
-            shared, "validates one and trains another", "validate one and train another"
-        )
-        console.say(
-            f"{counted(several, 'image is', 'images are')} in more than one client"
-            + f", {validate}" * bool(shared)
-        )
-    if count := body["unit_overlap"]:
-        unit = next(
-            (name for name in ("lesion", "patient") if patient and name in patient),
-            "patient or lesion",
-        )
-        overlap = counted(
-            count, unit, unit.replace("patient", "patients").replace("lesion", "lesions")
-        )
-        console.say(f"{overlap} {'lies' if count == 1 else 'lie'} in more than one client's data.")
+        one_image = f"training image {singular} and goes"
+        images_dropped = counted(body["dropped"], one_image, f"training images {plural} and go")
+        console.say(f"{images_dropped} to no client")
+    in_several = body["skew"]["images_in_several"]["count"]
+    if in_several:
+        say = f"{counted(in_several, 'image is', 'images are')} in more than one client"
+        if shared:
+            validate = "validate one and train another"
+            say += ", " + counted(shared, "validates one and trains another", validate)
+        console.say(say)
+    if body["unit_overlap"]:
+        console.say(_overlap(body["unit_overlap"], dataset["unit"]))
+
+
+def _overlap(count: int, patient: str | None) -> str:
+    """A sentence on the patients or lesions whose images lie in several clients. patient: the
+    unit."""
+    unit = "patient or lesion"
+    units = "patients or lesions"
+    if patient and "patient" in patient:
+        unit = "patient"
+        units = "patients"
+    if patient and "lesion" in patient:
+        unit = "lesion"
+        units = "lesions"
+    lies = "lies" if count == 1 else "lie"
+    return f"{counted(count, unit, units)} {lies} in more than one client's data."
+
+
+def _report_validation(body: Body, options: Body) -> None:
+    sizes = [client["val"] for client in body["roster"]]
+    if any(sizes):
+        of_each = ""
+        if len(sizes) > 1:
+            lowest = "" if min(sizes) == max(sizes) else f"{min(sizes)} to "
+            of_each = f", {lowest}{max(sizes)} of each client"
+        images = counted(sum(sizes), "training image is", "training images are")
+        console.say(f"{images} kept for validation{of_each}")
+    elif options["val"]:
+        share = f"--val {options['val']:g}"
+        console.warn(f"{share} keeps no image for validation: the clients have too few")
 
 
 def _differences(
-    clients_called: str, count: int, distance: float, attributes: dict[str, float]
+    clients_called: str, count: int, distance: float, distances: dict[str, float]
 ) -> str:
     """A sentence on the largest distance of labels, and of each attribute, between two clients."""
     shares = [f"{100 * distance:.0f} % of their labels"]
-    for name, share in attributes.items():
+    for name, share in distances.items():
         shares.append(f"{100 * share:.0f} % of their {_plural(name)}")
     who = f"two most different {clients_called}" if count > 2 else f"two {clients_called}"
     return f"The {who} differ in {console.listed(shares)}."

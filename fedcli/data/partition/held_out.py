@@ -1,20 +1,23 @@
-"""A site that trains nothing and is tested on, leave-one-site-out; and sites that are left out altogether.
+"""A site that trains nothing and is tested on, leave-one-site-out; and sites that are left out
+altogether.
 
-All images of the site, those of the dataset's training and of its test part, are the partition's test images. The test
-images of the other sites are in no part; `fedcli evaluate RUN --on DATASET` scores them.
+All images of the site, those of the dataset's training and of its test part, are the partition's
+test images. The test images of the other sites are in no part; `fedcli evaluate RUN --on DATASET`
+scores them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ... import console
 from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
+from ..manifest import Body
 from ..pool import TEST, TRAIN, Pool
-from .scheme import IMAGES, Division, Scheme
+from .scheme import IMAGES, Dataset, Division, Scheme
 
 UNUSED = 255  # in place of a part of the split
 EVERY = "all"  # in a sweep: each site in turn
@@ -43,77 +46,89 @@ ALL_STAY = Leaving()
 
 
 def held_out(
-    text: str, by: tuple[str, ...], dataset: dict[str, Any], flag: str = "--hold-out"
+    text: str, dividing: tuple[str, ...], dataset: Dataset, flag: str = "--hold-out"
 ) -> Site:
-    """The meaning of `--hold-out SITE` or ATTRIBUTE=VALUE. by: attributes that clients are made of.
+    """The meaning of `--hold-out SITE` or ATTRIBUTE=VALUE. dividing: attributes that clients are
+    made of.
 
     Raises UsageError.
     """
-    attribute, value = _parts(text, by, dataset, flag)
-    if value not in dataset["attributes"][attribute]:
-        raise UsageError(
-            f"{flag}: {attribute} is never {value!r}",
-            nearest(value, dataset["attributes"][attribute]),
-        )
+    attribute, value = _parts(text, dividing, dataset, flag)
+    values = dataset["attributes"][attribute]
+    if value not in values:
+        raise UsageError(f"{flag}: {attribute} is never {value!r}", nearest(value, values))
     return Site(attribute, value)
 
 
-def left_out(texts: Sequence[str], scheme: Scheme, dataset: dict[str, Any]) -> list[Site]:
+def left_out(texts: Sequence[str], scheme: Scheme, dataset: Dataset) -> list[Site]:
     """The meaning of each `--without SITE`. Raises UsageError."""
-    attributes, found = dataset["attributes"], []
+    sites = []
     for text in texts:
-        known = text.partition("=")[0] in attributes or any(
-            text in values for values in attributes.values()
-        )
-        of_file, by = scheme.whole and not known, getattr(scheme, "by", ())
-        found.append(Site("", text) if of_file else held_out(text, by, dataset, "--without"))
-    return found
+        if scheme.whole and not _is_of_attribute(text, dataset):
+            sites.append(Site("", text))  # a client of a file
+        else:
+            sites.append(held_out(text, getattr(scheme, "by", ()), dataset, "--without"))
+    return sites
+
+
+def _is_of_attribute(text: str, dataset: Dataset) -> bool:
+    attributes = dataset["attributes"]
+    name = text.partition("=")[0]
+    return name in attributes or any(text in values for values in attributes.values())
 
 
 def dropped(
-    pool: Pool, division: Division | None, dataset: dict[str, Any], sites: Sequence[Site]
-) -> tuple[Pool, list[dict[str, Any]]]:
+    pool: Pool, division: Division | None, dataset: Dataset, sites: Sequence[Site]
+) -> tuple[Pool, list[Body]]:
     """The pool whose images of these sites are in no part, and how many each had.
 
-    division: whose clients a site may be, where it has no attribute. Raises FedcliError, UsageError.
+    division: whose clients a site may be, where it has no attribute. Raises FedcliError,
+        UsageError.
     """
-    split, counts = pool.split.copy(), []
+    split = pool.split.copy()
+    counts = []
     for site in sites:
-        attribute, value = site
-        if attribute:
-            there = pool.groups[attribute] == dataset["attributes"][attribute].index(value)  # [N]
-        else:
-            assert (
-                division
-            )  # left_out() finds such a site for a scheme that divides the whole pool first
-            there = _only_of(value, division, len(split))
-        images = int((there & (split != UNUSED)).sum())
+        leaves = _images_of_site(pool, division, dataset, site)
+        images = int((leaves & (split != UNUSED)).sum())
         if not images:
-            raise FedcliError(f"--without {value}: it has no image", "leave it out")
-        train, test = (int((there & (split == part)).sum()) for part in (TRAIN, TEST))
-        console.say(
-            f"without {value}: {counted(train, *IMAGES)}, {counted(test, 'test image', 'test images')} left out"
-        )
-        split[there] = UNUSED
+            raise FedcliError(f"--without {site.value}: it has no image", "leave it out")
+        train_count = int((leaves & (split == TRAIN)).sum())
+        test_count = int((leaves & (split == TEST)).sum())
+        train = counted(train_count, *IMAGES)
+        test = counted(test_count, "test image", "test images")
+        console.say(f"without {site.value}: {train}, {test} left out")
+        split[leaves] = UNUSED
         counts.append({**site.recorded, "images": images})
     if not (split == TRAIN).any():
         raise FedcliError("--without leaves no training image", "leave fewer sites out")
     return replace(pool, split=split), counts
 
 
+def _images_of_site(
+    pool: Pool, division: Division | None, dataset: Dataset, site: Site
+) -> np.ndarray:
+    """bool [N]: the images of one site. Raises UsageError where there is no such client."""
+    if site.attribute:
+        index = dataset["attributes"][site.attribute].index(site.value)
+        return pool.groups[site.attribute] == index
+    assert division  # left_out() makes such a site for a scheme that divides the whole pool first
+    return _only_of(site.value, division, len(pool.split))
+
+
 def _only_of(client: str, division: Division, count: int) -> np.ndarray:
-    """bool [N]: images that this client alone holds. Raises UsageError where there is no such client."""
+    """bool [N]: images that this client alone holds. Raises UsageError where there is no such
+    client."""
     if client not in division.train:
-        raise UsageError(
-            f"--without: no site or client is called {client!r}", nearest(client, division.train)
-        )
-    there = np.zeros(count, bool)
+        sentence = f"--without: no site or client is called {client!r}"
+        raise UsageError(sentence, nearest(client, division.train))
+    is_alone = np.zeros(count, bool)
     for parts in (division.train, division.test):
-        there[parts.get(client, [])] = True
+        is_alone[parts.get(client, [])] = True
     for parts in (division.train, division.test):
         for name, rows in parts.items():
-            there[rows] &= name == client
-    return there
+            if name != client:
+                is_alone[rows] = False
+    return is_alone
 
 
 def within(division: Division, pool: Pool, sites: Sequence[Site]) -> Division:
@@ -121,53 +136,60 @@ def within(division: Division, pool: Pool, sites: Sequence[Site]) -> Division:
 
     A client that had training images and has none left is no client.
     """
-    train = {name: rows[pool.split[rows] == TRAIN] for name, rows in division.train.items()}
-    every = {name: np.union1d(rows, division.train[name]) for name, rows in division.test.items()}
-    test = {name: rows[pool.split[rows] == TEST] for name, rows in every.items()}
-    gone = {name for name, rows in train.items() if not len(rows) and len(division.train[name])}
-    gone |= {value for attribute, value in sites if not attribute}
-    train = {name: rows for name, rows in train.items() if name not in gone}
-    return replace(
-        division, train=train, test={name: rows for name, rows in test.items() if name not in gone}
-    )
+    clients_left_out = [site.value for site in sites if not site.attribute]
+    train = {}
+    test = {}
+    for name, rows in division.train.items():
+        train_rows = rows[pool.split[rows] == TRAIN]
+        is_emptied = len(rows) and not len(train_rows)
+        if is_emptied or name in clients_left_out:
+            continue
+        train[name] = train_rows
+        if name in division.test:
+            all_rows = np.union1d(division.test[name], rows)
+            test[name] = all_rows[pool.split[all_rows] == TEST]
+    return replace(division, train=train, test=test)
 
 
-def sites(text: str, by: tuple[str, ...], dataset: dict[str, Any]) -> list[Site]:
-    """The meaning of `hold-out=all`, `hold-out=ATTRIBUTE=all` or a site in a sweep. Raises UsageError."""
-    attribute, value = _parts(text, by, dataset)
+def sites(text: str, dividing: tuple[str, ...], dataset: Dataset) -> list[Site]:
+    """The meaning of `hold-out=all`, `hold-out=ATTRIBUTE=all` or a site in a sweep. Raises
+    UsageError."""
+    attribute, value = _parts(text, dividing, dataset)
     values = dataset["attributes"][attribute] if value == EVERY else [value]
-    return [held_out(f"{attribute}={each}", by, dataset) for each in values]
+    return [held_out(f"{attribute}={name}", dividing, dataset) for name in values]
 
 
 def _parts(
-    text: str, by: tuple[str, ...], dataset: dict[str, Any], flag: str = "--hold-out"
+    text: str, dividing: tuple[str, ...], dataset: Dataset, flag: str = "--hold-out"
 ) -> tuple[str, str]:
-    """Attribute and value, which is one of what clients are made of, of the dataset's sites, or of any attribute."""
+    """Attribute and value, which is one of what clients are made of, of the dataset's sites, or of
+    any attribute."""
     attributes = dataset["attributes"]
     name, equals, value = text.partition("=")
     if equals and name in attributes:
         return name, value
-    likely = [name for name in (*by, dataset["sites"]) if name in attributes]
+    likely = [name for name in (*dividing, dataset["sites"]) if name in attributes]
     having = [name for name in (*likely, *attributes) if text in attributes[name]]
-    if not (likely or having):
-        hint = f"write ATTRIBUTE=VALUE; its attributes: {', '.join(attributes) or 'none'}"
+    if not likely and not having:
+        names = ", ".join(attributes) or "none"
+        hint = f"write ATTRIBUTE=VALUE; its attributes: {names}"
         raise UsageError(f"{flag} {text}: {dataset['name']} names no sites", hint)
-    return (likely if text == EVERY else [*having, *likely])[0], text
+    candidates = likely if text == EVERY else [*having, *likely]
+    return candidates[0], text
 
 
-def only_tested(pool: Pool, dataset: dict[str, Any], site: Site) -> Pool:
+def only_tested(pool: Pool, dataset: Dataset, site: Site) -> Pool:
     """The pool with the site's images as its test part, and the other test images in none.
 
     Raises FedcliError where the site has no image, or no other image is left to train on.
     """
-    there = pool.groups[site.attribute] == dataset["attributes"][site.attribute].index(
-        site.value
-    )  # [N]
-    if not there.any():
+    index = dataset["attributes"][site.attribute].index(site.value)
+    is_of_site = pool.groups[site.attribute] == index  # [N]
+    if not is_of_site.any():
         raise FedcliError(f"no image has {site.attribute} {site.value!r}", "hold out another site")
-    split = np.where(there, TEST, np.where(pool.split == TEST, UNUSED, pool.split)).astype(np.uint8)
+    split = np.where(pool.split == TEST, UNUSED, pool.split)
+    split = np.where(is_of_site, TEST, split).astype(np.uint8)
     if not (split == TRAIN).any():
-        raise FedcliError(
-            f"without {site.value!r} there is no training image", "hold out another site"
-        )
+        sentence = f"without {site.value!r} there is no training image"
+        raise FedcliError(sentence, "hold out another site")
     return replace(pool, split=split)

@@ -1,8 +1,8 @@
 """The .npy file that FedISM's authors publish, {client: [row, ...]}, read without trusting it.
 
-It holds a pickle, which can run any program. Of the names that a pickle may call only the four by which numpy pickles
-integers are known, as Python's manual advises, and each stands for a class here that keeps what it is given and does
-nothing.
+It holds a pickle, which can run any program. Of the names that a pickle may call only the four by
+which numpy pickles integers are known, as Python's manual advises, and each stands for a class here
+that keeps what it is given and does nothing.
 """
 
 import io
@@ -21,42 +21,48 @@ INTEGERS = "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"
 
 
 def read_npy(path: Path) -> dict[str, list[int]]:
-    """{client: rows} of an .npy with one pickled dict in it. Raises FedcliError for anything else."""
+    """{client: rows} of an .npy with one pickled dict in it. Raises FedcliError for anything
+    else."""
     loaded = _integers(path, _unpickled(path, _pickle_in(path)))
     if not isinstance(loaded, dict):
         raise FedcliError(f"{path} holds no dict but a {type(loaded).__name__}", SHAPE)
     clients: dict[str, list[int]] = {}
     for key, value in loaded.items():
-        key, rows = _integers(path, key), _integers(path, value)
-        if not (_is_whole(key) or isinstance(key, str)):
+        client = _integers(path, key)
+        rows = _integers(path, value)
+        if not (_is_whole(client) or isinstance(client, str)):
             raise FedcliError(f"{path} has a client that is neither a number nor a name", SHAPE)
-        rows = [_integers(path, row) for row in rows] if isinstance(rows, list) else None
-        if rows is None or not all(map(_is_whole, rows)):
-            raise FedcliError(f"{path}: client {key} holds no list of row numbers", SHAPE)
-        name = f"client-{key:02d}" if type(key) is int else str(key).strip()
+        rows = _whole_rows(path, rows)
+        if rows is None:
+            raise FedcliError(f"{path}: client {client} holds no list of row numbers", SHAPE)
+        name = f"client-{client:02d}" if type(client) is int else str(client).strip()
         if name in clients:
-            raise FedcliError(
-                f"{path} names the client {name!r} twice", "put its rows into one list"
-            )
+            sentence = f"{path} names the client {name!r} twice"
+            raise FedcliError(sentence, "put its rows into one list")
         clients[name] = rows
     return clients
+
+
+def _whole_rows(path: Path, value: Any) -> list[int] | None:
+    """The row numbers that a client holds; None where these are none."""
+    if not isinstance(value, list):
+        return None
+    rows = [_integers(path, row) for row in value]
+    return rows if all(map(_is_whole, rows)) else None
 
 
 def _pickle_in(path: Path) -> bytes:
     """The bytes behind the header of an .npy file with one object in it."""
     stream = io.BytesIO(path.read_bytes())
     try:
-        version = np.lib.format.read_magic(stream)
-        header = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
-        shape, _, dtype = header(stream)
-    except Exception as error:  # numpy parses the header as Python text: ValueError, SyntaxError, TokenError and more
-        raise FedcliError(
-            f"{path} is not a readable .npy file: {error}", "download it again"
-        ) from None
+        read_header = np.lib.format.read_array_header_2_0
+        if np.lib.format.read_magic(stream) == (1, 0):
+            read_header = np.lib.format.read_array_header_1_0
+        shape, _, dtype = read_header(stream)
+    # numpy parses the header as Python text: ValueError, SyntaxError, TokenError and more
+    except Exception as error:
+        sentence = f"{path} is not a readable .npy file: {error}"
+        raise FedcliError(sentence, "download it again") from None
     if not dtype.hasobject or shape != ():
         raise FedcliError(f"{path} holds an array of {dtype} {list(shape)}, not one dict", SHAPE)
     return stream.read()
@@ -72,19 +78,23 @@ class _Kind:
     __slots__ = "order", "text"
 
     def __init__(self, text: Any, *_: Any):
-        self.text, self.order = text, "<"
+        self.text = text
+        self.order = "<"
 
     def __setstate__(self, state: Any) -> None:
         self.order = state[1]
 
 
 class _Array:
-    """Stands for a numpy integer, made by scalar(kind, data), or for an array, whose parts come with BUILD."""
+    """Stands for a numpy integer, made by scalar(kind, data), or for an array, whose parts come
+    with BUILD."""
 
     __slots__ = "data", "kind", "shape"
 
     def __init__(self, kind: Any, data: Any, *_: Any):
-        self.shape, self.kind, self.data = (), kind, data
+        self.shape: tuple[int, ...] = ()
+        self.kind = kind
+        self.data = data
 
     def __setstate__(self, state: Any) -> None:
         _, self.shape, self.kind, _, self.data = state
@@ -96,11 +106,10 @@ class _OnlyIntegers(pickle.Unpickler):
     KNOWN: ClassVar[dict[tuple[str, str], Any]] = {
         ("numpy", "dtype"): _Kind,
         ("numpy", "ndarray"): None,
-    }
-    KNOWN |= {
-        (f"numpy.{core}.multiarray", name): _Array
-        for core in ("core", "_core")
-        for name in ("_reconstruct", "scalar")
+        ("numpy.core.multiarray", "_reconstruct"): _Array,
+        ("numpy.core.multiarray", "scalar"): _Array,
+        ("numpy._core.multiarray", "_reconstruct"): _Array,
+        ("numpy._core.multiarray", "scalar"): _Array,
     }
 
     def __init__(self, path: Path, data: bytes):
@@ -109,46 +118,47 @@ class _OnlyIntegers(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.KNOWN:
-            sentence = f"{self.path} holds a pickle that calls {module}.{name}, not only integers, lists and dicts"
-            raise FedcliError(sentence, UNTRUSTED)
+            calls = f"calls {module}.{name}, not only integers, lists and dicts"
+            raise FedcliError(f"{self.path} holds a pickle that {calls}", UNTRUSTED)
         return self.KNOWN[module, name]
 
 
 def _unpickled(path: Path, data: bytes) -> Any:
     try:
         for operation, argument, _ in pickletools.genops(data):
-            if "PUT" in operation.name and not 0 <= int(argument or 0) <= len(
-                data
-            ):  # it would take that much memory
-                what = f"{path} holds a pickle that counts {argument} values in {len(data)} bytes"
-                raise FedcliError(what, UNTRUSTED)
-            if operation.name.startswith("EXT"):  # may be looked up elsewhere than in find_class
-                raise FedcliError(
-                    f"{path} holds a pickle with the operation {operation.name}", UNTRUSTED
-                )
+            _check_operation(path, operation.name, argument, len(data))
         return _OnlyIntegers(path, data).load()
     except FedcliError:
         raise
     except Exception as error:  # a damaged pickle: a dozen unrelated types
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FedcliError(
-            f"{path} is truncated or damaged: {reason}", "download it again"
-        ) from None
+        sentence = f"{path} is truncated or damaged: {reason}"
+        raise FedcliError(sentence, "download it again") from None
+
+
+def _check_operation(path: Path, operation: str, argument: Any, size: int) -> None:
+    # PUT would take that much memory
+    if "PUT" in operation and not 0 <= int(argument or 0) <= size:
+        sentence = f"{path} holds a pickle that counts {argument} values in {size} bytes"
+        raise FedcliError(sentence, UNTRUSTED)
+    if operation.startswith("EXT"):  # may be looked up elsewhere than in find_class
+        raise FedcliError(f"{path} holds a pickle with the operation {operation}", UNTRUSTED)
 
 
 def _integers(path: Path, value: Any) -> Any:
-    """An array as the list that it holds, or as its only value if it has no shape; anything else as it is."""
+    """An array as the list that it holds, or as its only value if it has no shape; anything else as
+    it is."""
     if not isinstance(value, _Array):
         return value
     try:
         values = value.data
         if isinstance(values, bytes):
-            if value.kind.text not in INTEGERS:
-                what = f"numbers of type {value.kind.text}, not only integers, lists and dicts"
-                raise FedcliError(f"{path} holds {what}", "save the row numbers as integers")
-            values = np.frombuffer(
-                values, np.dtype(value.kind.text).newbyteorder(value.kind.order)
-            ).tolist()
+            kind = value.kind
+            if kind.text not in INTEGERS:
+                numbers = f"numbers of type {kind.text}, not only integers, lists and dicts"
+                raise FedcliError(f"{path} holds {numbers}", "save the row numbers as integers")
+            dtype = np.dtype(kind.text).newbyteorder(kind.order)
+            values = np.frombuffer(values, dtype).tolist()
         return values[0] if value.shape == () else values
     except (AttributeError, TypeError, IndexError, ValueError):
         sentence = f"{path} is truncated or damaged: it holds an array without values"

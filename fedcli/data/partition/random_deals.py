@@ -1,19 +1,23 @@
-"""Random deals: even samples, uneven sizes, label shards, and label skew by Dirichlet draws; and all to one client.
+"""Random deals: even samples, uneven sizes, label shards, and label skew by Dirichlet draws; and
+all to one client.
 
 all         One client has every image, as a hospital that prepares its own; nothing is drawn.
 iid         Every client a random share.
-quantity    Li, Diao, Chen and He, ICDE 2022, arXiv 2102.02079, section IV.D: q ~ Dir(beta), client j gets a share q_j
-            of all images at random, so that classes are on average as in the whole. Their code draws q again until
-            each client has ten images, which need not end; here q is drawn once, and the partition's own minimum
-            refuses a client that is too small.
-shards      McMahan et al. 2017, arXiv 1602.05629, section 3: the images sorted by class, cut into equal pieces, a few
-            for each client; here the pieces are even up to one image.
-dirichlet   Yurochkin et al. 2019, arXiv 1905.12022, class by class. A class is cut by systematic sampling: a client
-            gets its share rounded up or down (the usual floor gives the last client the rest).
-dirichlet-balanced  The usual recipe closes clients that hold N/K images and redraws until each has ten, which need not
-            end. We draw the plain [K, C] table once, scale its rows and columns in turn (Sinkhorn) to the wanted client
-            sizes and the class counts, and round it so that both hold exactly. The sizes are even up to one image or,
-            with a minimum, the plain ones shrunk to lift the small ones to it.
+quantity    Li, Diao, Chen and He, ICDE 2022, arXiv 2102.02079, section IV.D: q ~ Dir(beta), client
+            j gets a share q_j of all images at random, so that classes are on average as in the
+            whole. Their code draws q again until each client has ten images, which need not end;
+            here q is drawn once, and the partition's own minimum refuses a client that is too
+            small.
+shards      McMahan et al. 2017, arXiv 1602.05629, section 3: the images sorted by class, cut into
+            equal pieces, a few for each client; here the pieces are even up to one image.
+dirichlet   Yurochkin et al. 2019, arXiv 1905.12022, class by class. A class is cut by systematic
+            sampling: a client gets its share rounded up or down (the usual floor gives the last
+            client the rest).
+dirichlet-balanced  The usual recipe closes clients that hold N/K images and redraws until each has
+            ten, which need not end. We draw the plain [K, C] table once, scale its rows and columns
+            in turn (Sinkhorn) to the wanted client sizes and the class counts, and round it so that
+            both hold exactly. The sizes are even up to one image or, with a minimum, the plain ones
+            shrunk to lift the small ones to it.
 """
 
 from dataclasses import dataclass
@@ -21,7 +25,7 @@ from typing import Annotated
 
 import numpy as np
 
-from .scheme import Images, Random, Scheme, client_names, cut, register
+from .scheme import Images, Parts, Random, Scheme, client_names, cut, register
 
 SCALINGS = 100  # Sinkhorn rounds; what is left after them, the rounding mends
 
@@ -31,7 +35,7 @@ SCALINGS = 100  # Sinkhorn rounds; what is left after them, the rounding mends
 class All(Scheme):
     """One client with all images, such as a hospital with its own."""
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
+    def assign(self, images: Images) -> Parts:
         (client,) = client_names(1)
         return {client: np.arange(len(images))}
 
@@ -46,7 +50,8 @@ class Iid(Random):
 
     def owners(self, images: Images) -> np.ndarray:
         owner = np.empty(len(images), np.int64)
-        owner[images.rng.permutation(len(images))] = np.arange(len(images)) % self.clients
+        order = images.rng.permutation(len(images))
+        owner[order] = np.arange(len(images)) % self.clients
         return owner
 
 
@@ -65,7 +70,8 @@ class Quantity(Random):
         return rng.permutation(cut(q, len(images), rng))
 
     def advice(self) -> str:
-        return f"--set beta={max(10, 10 * self.beta):g}, fewer --clients, or another --seed"
+        beta = max(10, 10 * self.beta)
+        return f"--set beta={beta:g}, fewer --clients, or another --seed"
 
 
 @register("shards")
@@ -79,13 +85,14 @@ class Shards(Random):
         return self.shards
 
     def owners(self, images: Images) -> np.ndarray:
-        count, rng = self.clients * self.shards, images.rng
+        count = self.clients * self.shards
+        rng = images.rng
         order = rng.permutation(len(images))
         order = order[np.argsort(images.y[order], kind="stable")]
+        shard = np.arange(len(images)) * count // len(images)
+        client_of_shard = rng.permutation(count) // self.shards
         owner = np.empty(len(images), np.int64)
-        owner[order] = (rng.permutation(count) // self.shards)[
-            np.arange(len(images)) * count // len(images)
-        ]
+        owner[order] = client_of_shard[shard]
         return owner
 
 
@@ -99,14 +106,17 @@ class Dirichlet(Random):
     )
 
     def owners(self, images: Images) -> np.ndarray:
-        owner, rng = np.empty(len(images), np.int64), images.rng
+        owner = np.empty(len(images), np.int64)
+        rng = images.rng
         for label in np.unique(images.y):
             rows = rng.permutation(np.flatnonzero(images.y == label))
-            owner[rows] = cut(rng.dirichlet(np.full(self.clients, self.alpha)), len(rows), rng)
+            shares = rng.dirichlet(np.full(self.clients, self.alpha))
+            owner[rows] = cut(shares, len(rows), rng)
         return owner
 
     def advice(self) -> str:
-        return f"--dirichlet {max(10, 10 * self.alpha):g}, fewer --clients, another --seed, or --balanced"
+        alpha = max(10, 10 * self.alpha)
+        return f"--dirichlet {alpha:g}, fewer --clients, another --seed, or --balanced"
 
 
 @register("dirichlet-balanced")
@@ -118,21 +128,22 @@ class DirichletBalanced(Dirichlet):
         return images.minimum
 
     def owners(self, images: Images) -> np.ndarray:
-        y, rng = images.y, images.rng
+        y = images.y
+        rng = images.rng
         labels, counts = np.unique(y, return_counts=True)  # [C]
-        plain = (
-            rng.dirichlet(np.full(self.clients, self.alpha), len(labels)).T * counts
-        )  # [K, C] images expected
+        shares = rng.dirichlet(np.full(self.clients, self.alpha), len(labels))  # [C, K]
+        plain = shares.T * counts  # [K, C] images expected
         sizes = _sizes(plain.sum(1), len(y), images.minimum or None)  # [K]
         table = np.maximum(plain, 1e-9)  # a zero could never be scaled up
         for _ in range(SCALINGS):
             table *= counts / table.sum(0)
             table *= (sizes / table.sum(1))[:, None]
+        whole_table = _whole_table(table, sizes, counts)
+        clients = np.arange(self.clients)
         owner = np.empty(len(y), np.int64)
-        for label, given in zip(labels, _whole_table(table, sizes, counts).T, strict=True):
-            owner[rng.permutation(np.flatnonzero(y == label))] = np.repeat(
-                np.arange(self.clients), given
-            )
+        for label, column in zip(labels, whole_table.T, strict=True):
+            rows = rng.permutation(np.flatnonzero(y == label))
+            owner[rows] = np.repeat(clients, column)
         return owner
 
     def advice(self) -> str:
@@ -141,32 +152,38 @@ class DirichletBalanced(Dirichlet):
 
 def _sizes(plain: np.ndarray, total: int, minimum: int | None) -> np.ndarray:
     """Client sizes [K]: the plain ones, shrunk to lift each to the minimum; all even for None."""
-    least = total / len(plain) if minimum is None else minimum
-    spare = np.maximum(plain - least, 0)
-    spare = spare if spare.any() else np.ones(len(plain))
-    wanted = least + spare * (total - len(plain) * least) / spare.sum()
-    return _whole(wanted, total, np.full(len(plain), total))
+    count = len(plain)
+    smallest = total / count if minimum is None else minimum
+    spare = np.maximum(plain - smallest, 0)
+    if not spare.any():
+        spare = np.ones(count)
+    sizes = smallest + spare * (total - count * smallest) / spare.sum()
+    return _whole(sizes, total, np.full(count, total))
 
 
-def _whole(wanted: np.ndarray, total: int, limit: np.ndarray) -> np.ndarray:
-    """Whole numbers [K] in proportion to wanted, none above its limit, that sum to total; largest remainders first."""
-    exact = wanted * (total / wanted.sum())
+def _whole(numbers: np.ndarray, total: int, limit: np.ndarray) -> np.ndarray:
+    """Whole numbers [K] in proportion to others, none above its limit, that sum to total; largest
+    remainders first."""
+    exact = numbers * (total / numbers.sum())
     whole = np.minimum(np.floor(exact + 1e-9).astype(np.int64), limit)
-    while left := total - whole.sum():
+    while lacking := total - whole.sum():
         free = np.flatnonzero(whole < limit)
-        whole[free[np.argsort((whole - exact)[free], kind="stable")][:left]] += 1
+        by_remainder = np.argsort((whole - exact)[free], kind="stable")
+        whole[free[by_remainder][:lacking]] += 1
     return whole
 
 
 def _whole_table(table: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Whole numbers [K, C] near table with row sums `sizes` and column sums `counts`.
 
-    Class by class, a client is given what its running total lacks, so that rounding errors do not add up.
+    Class by class, a client is given what its running total lacks, so that rounding errors do not
+    add up.
     """
-    until = np.cumsum(table, axis=1)
-    until[:, -1] = sizes
-    out = np.zeros(table.shape, np.int64)
+    running_total = np.cumsum(table, axis=1)
+    running_total[:, -1] = sizes
+    whole = np.zeros(table.shape, np.int64)
     for c, count in enumerate(counts):
-        given = out.sum(1)
-        out[:, c] = _whole(np.maximum(until[:, c] - given, 1e-9), count, sizes - given)
-    return out
+        dealt = whole.sum(1)
+        lacking = np.maximum(running_total[:, c] - dealt, 1e-9)
+        whole[:, c] = _whole(lacking, count, sizes - dealt)
+    return whole

@@ -1,14 +1,16 @@
 """Partition schemes, and their registry.
 
-A scheme is a frozen dataclass: its fields are its options, `Annotated[type, "meaning, range"]` as methods have them,
-and its assign() says which client gets which of the training images. A new scheme is one file with
+A scheme is a frozen dataclass: its fields are its options, `Annotated[type, "meaning, range"]` as
+methods have them, and its assign() says which client gets which of the training images. A new
+scheme is one file with
 
     @register("by-brightness")
     @dataclass(frozen=True, kw_only=True)
     class ByBrightness(Counted):
         ...
 
-and one import line in __init__.py; `fedcli partition --scheme by-brightness --set key=value` reaches it.
+and one import line in __init__.py; `fedcli partition --scheme by-brightness --set key=value`
+reaches it.
 """
 
 import re
@@ -24,18 +26,23 @@ from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
 from ...provenance import Code, OwnCodeError, of_functions
 from ...seeds import derive
-from ..pool import TRAIN, Pool
+from ..manifest import Body
+from ..pool import TRAIN, Pool, in_range
 
 IMAGES = "training image", "training images"
 PATIENTS = "training patient", "training patients"
+Dataset = Mapping[str, Any]  # its manifest's body
+Parts = dict[str, np.ndarray]  # client -> rows of the pool, or indices
 PLAIN = re.compile(r"(?!\.\.?$)[^/\\\x00-\x1f]{1,200}")  # a client's name, which names files too
 
 
 @dataclass(frozen=True)
 class Images:
-    """The N training images that assign() divides, or with keep_units the N patients, each by its first image."""
+    """The N training images that assign() divides, or with keep_units the N patients, each by its
+    first image."""
 
-    # int64 [N], the class of each; of several labels per image the rarest that it has, see labels.single()
+    # int64 [N], the class of each; of several labels per image the rarest that it has, see
+    # labels.single()
     y: np.ndarray
     # attribute -> int64 [N], the index of each one's value, -1 where it is unknown
     groups: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -60,67 +67,61 @@ class Images:
 class Division:
     """The images of each client."""
 
-    train: dict[str, np.ndarray]  # client -> rising rows of the pool, for training and validation
+    train: Parts  # client -> rising rows of the pool, for training and validation
     # client -> rows of the pool that are the client's own test part; a client may be absent
-    test: dict[str, np.ndarray] = field(default_factory=dict)
+    test: Parts = field(default_factory=dict)
     # what the manifest says of it beside what it says of every partition
-    body: dict[str, Any] = field(default_factory=dict)
+    body: Body = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scheme:
     """One way to divide a dataset's training images among clients.
 
-    Options are checked when a scheme is built, against the ranges in their meanings. Raises UsageError.
+    Options are checked when a scheme is built, against the ranges in their meanings. Raises
+    UsageError.
     """
 
     name: ClassVar[str]
     code: ClassVar[Code | None] = None  # where it comes from, if it is not fedcli's own
-    whole: ClassVar[bool] = (
-        False  # it divides the dataset before sites leave it, as its numbers count all images
-    )
-    left_over: ClassVar[tuple[str, str]] = (
-        "is left over",
-        "are left over",
-    )  # why an image may go to no client
+    # it divides the dataset before sites leave it, as its numbers count all images
+    whole: ClassVar[bool] = False
+    # why an image may go to no client
+    left_over: ClassVar[tuple[str, str]] = ("is left over", "are left over")
 
     def __post_init__(self) -> None:
         for key, option in options.describe(type(self)).items():
             object.__setattr__(self, key, option.read(getattr(self, key)))
 
-    def check(self, dataset: Mapping[str, Any]) -> None:
-        """Refuse options that a dataset, given as its manifest's body, cannot have. Raises FedcliError, UsageError."""
+    def check(self, dataset: Dataset) -> None:
+        """Refuse options that a dataset, given as its manifest's body, cannot have. Raises
+        FedcliError, UsageError."""
 
-    def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    def recorded(self, dataset: Dataset) -> Body:
         """The options as the manifest records them; equal ones give equal partitions."""
-        return {
-            key: list(v) if isinstance(v, tuple) else v for key, v in options.values(self).items()
-        }
+        recorded = {}
+        for key, value in options.values(self).items():
+            recorded[key] = list(value) if isinstance(value, tuple) else value
+        return recorded
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
+    def assign(self, images: Images) -> Parts:
         """Client -> rising indices into images. Raises FedcliError."""
         raise NotImplementedError(f"{type(self).__name__} has no assign()")
 
-    def _assigned(self, images: Images) -> dict[str, np.ndarray]:
-        """The result of assign(), which is checked where it is somebody else's. Raises OwnCodeError."""
+    def _assigned(self, images: Images) -> Parts:
+        """The result of assign(), which is checked where it is somebody else's. Raises
+        OwnCodeError."""
         parts = self.assign(images)
-        return (
-            parts
-            if self.code is None
-            else _checked(f"{self.code}: assign of {self.name}", parts, len(images))
-        )
+        if self.code is None:
+            return parts
+        return _checked(f"{self.code}: assign of {self.name}", parts, len(images))
 
-    def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
-        """Rows of the pool for each client; a scheme that needs more than assign() is given overrides this."""
+    def divide(self, pool: Pool, dataset: Dataset, seed: int, minimum: int) -> Division:
+        """Rows of the pool for each client; a scheme that needs more than assign() is given
+        overrides this."""
         rows = np.flatnonzero(pool.split == TRAIN)
-        return Division(
-            {
-                name: rows[part]
-                for name, part in self._assigned(
-                    images_of(pool, rows, dataset, seed, minimum)
-                ).items()
-            }
-        )
+        assigned = self._assigned(images_of(pool, rows, dataset, seed, minimum))
+        return Division({name: rows[part] for name, part in assigned.items()})
 
     def advice(self) -> str:
         """Advice that gives the smallest client more images, after "try"."""
@@ -133,112 +134,111 @@ class Counted(Scheme):
 
     clients: Annotated[int, "number of clients, >= 1"] = 20
 
-    def named(self, parts: list[np.ndarray]) -> dict[str, np.ndarray]:
+    def named(self, parts: list[np.ndarray]) -> Parts:
         """The parts by the clients' names."""
         return dict(zip(client_names(self.clients), parts, strict=True))
 
     def owners(self, images: Images) -> np.ndarray:
-        """The client of each image, int64 [N] from 0, -1 for nobody; where clients share images, assign() says it."""
+        """The client of each image, int64 [N] from 0, -1 for nobody; where clients share images,
+        assign() says it."""
         raise NotImplementedError(f"{type(self).__name__} has neither owners() nor assign()")
 
     def least(self, images: Images) -> int:
         """Images that each client needs."""
         return 1
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
+    def assign(self, images: Images) -> Parts:
         self.check_room(images)
         return self.named(by_owner(self.owners(images), self.clients))
 
     def check_room(self, images: Images) -> None:
         """Refuse more clients than there are images for. Raises FedcliError."""
         if self.clients > len(images):
-            raise FedcliError(
-                f"{images} cannot be divided among {self.clients} clients", "give fewer --clients"
-            )
-        if self.clients * (each := self.least(images)) > len(images):
+            sentence = f"{images} cannot be divided among {self.clients} clients"
+            raise FedcliError(sentence, "give fewer --clients")
+        needed = self.least(images)
+        if self.clients * needed > len(images):
             hint = "lower that number or give fewer --clients"
-            raise FedcliError(
-                f"{images} cannot give {counted(self.clients, 'client', 'clients')} {each} each",
-                hint,
-            )
+            clients = counted(self.clients, "client", "clients")
+            raise FedcliError(f"{images} cannot give {clients} {needed} each", hint)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Counted):
-    """A scheme that deals out images at random, as the papers do, or with keep_units whole patients.
+    """A scheme that deals out images at random, as the papers do, or with keep_units whole
+    patients.
 
-    A patient then counts for the class of its first image; clients that are even in patients are uneven in images, by
-    as much as patients are. An image without a patient is its own.
+    A patient then counts for the class of its first image; clients that are even in patients are
+    uneven in images, by as much as patients are. An image without a patient is its own.
     """
 
     keep_units: Annotated[bool, "give whole patients or lesions to a client"] = False
 
-    def check(self, dataset: Mapping[str, Any]) -> None:
+    def check(self, dataset: Dataset) -> None:
         if self.keep_units and dataset["unit"] is None:
-            hint = "leave --keep-units out"
-            raise FedcliError(
-                "the dataset does not say which patient or lesion an image shows", hint
-            )
+            sentence = "the dataset does not say which patient or lesion an image shows"
+            raise FedcliError(sentence, "leave --keep-units out")
 
-    def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    def recorded(self, dataset: Dataset) -> Body:
         recorded = super().recorded(dataset)
-        return (
-            recorded
-            if self.keep_units
-            else {key: v for key, v in recorded.items() if key != "keep_units"}
-        )
+        if not self.keep_units:
+            recorded.pop("keep_units", None)
+        return recorded
 
-    def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
+    def divide(self, pool: Pool, dataset: Dataset, seed: int, minimum: int) -> Division:
         if not self.keep_units:
             return super().divide(pool, dataset, seed, minimum)
         rows = np.flatnonzero(pool.split == TRAIN)
-        _, first, patient = np.unique(patients(pool)[rows], return_index=True, return_inverse=True)
-        assigned = self._assigned(images_of(pool, rows[first], dataset, seed, minimum, PATIENTS))
+        ids = patients(pool)[rows]
+        _, first_images, patient = np.unique(ids, return_index=True, return_inverse=True)
+        images = images_of(pool, rows[first_images], dataset, seed, minimum, PATIENTS)
+        assigned = self._assigned(images)
         return Division({name: rows[np.isin(patient, part)] for name, part in assigned.items()})
 
 
-def _checked(what: str, parts: Any, count: int) -> dict[str, np.ndarray]:
-    """client -> indices in [0, count), each once. what: for the sentence."""
+def _checked(code: str, parts: Any, count: int) -> Parts:
+    """client -> indices in [0, count), each once. code: for the sentence."""
     if not isinstance(parts, dict) or not parts:
-        made = "no client" if isinstance(parts, dict) else f"a {type(parts).__name__}"
-        raise OwnCodeError(
-            f"{what} returned {made}", "return a dict: client -> indices of its images"
-        )
+        returned = "no client" if isinstance(parts, dict) else f"a {type(parts).__name__}"
+        hint = "return a dict: client -> indices of its images"
+        raise OwnCodeError(f"{code} returned {returned}", hint)
     checked = {}
     for client, part in parts.items():
         if not isinstance(client, str) or not PLAIN.fullmatch(client):
             hint = "a client is called by a text without / and \\, such as client-00"
-            raise OwnCodeError(f"{what} named a client {str(client)[:80]!r}", hint)
+            raise OwnCodeError(f"{code} named a client {str(client)[:80]!r}", hint)
         try:
             rows = np.asarray(part)
         except ValueError:  # a list of lists that are not of one length
             rows = np.asarray(None)
-        rows = rows.astype(np.int64) if rows.shape == (0,) else rows
-        whole = rows.ndim == 1 and rows.dtype.kind in "iu"
-        if (
-            not whole
-            or len(np.unique(rows)) < len(rows)
-            or (len(rows) and not 0 <= rows.min() <= rows.max() < count)
-        ):
+        if rows.shape == (0,):
+            rows = rows.astype(np.int64)
+        if not _are_indices(rows, count):
             hint = f"whole numbers from 0 to {count - 1}, each once, in one dimension"
-            raise OwnCodeError(
-                f"{what} gave client {client!r} what are no indices of its images", hint
-            )
+            sentence = f"{code} gave client {client!r} what are no indices of its images"
+            raise OwnCodeError(sentence, hint)
         checked[client] = rows
     return checked
+
+
+def _are_indices(rows: np.ndarray, count: int) -> bool:
+    """Tell whether these are whole numbers in [0, count), each once."""
+    if rows.ndim != 1 or rows.dtype.kind not in "iu":
+        return False
+    return in_range(rows, 0, count - 1) and len(np.unique(rows)) == len(rows)
 
 
 def images_of(
     pool: Pool,
     rows: np.ndarray,
-    dataset: Mapping[str, Any],
+    dataset: Dataset,
     seed: int,
     minimum: int,
-    what: tuple[str, str] = IMAGES,
+    words: tuple[str, str] = IMAGES,
 ) -> Images:
     """Some rows of a pool as what a scheme divides."""
     groups = {name: column[rows] for name, column in pool.groups.items()}
-    return Images(pool.single[rows], groups, dataset["attributes"], seed, minimum, what)
+    return Images(pool.single[rows], groups, dataset["attributes"], seed, minimum, words)
 
 
 def patients(pool: Pool) -> np.ndarray:
@@ -246,12 +246,14 @@ def patients(pool: Pool) -> np.ndarray:
     if pool.patient is None:
         return np.arange(len(pool.y))
     _, numbers = np.unique(pool.patient, return_inverse=True)
-    return np.where(pool.patient == "", len(numbers) + np.arange(len(numbers)), numbers)
+    numbers_alone = len(numbers) + np.arange(len(numbers))
+    return np.where(pool.patient == "", numbers_alone, numbers)
 
 
 def client_names(count: int) -> list[str]:
     """Names of clients that no site or file names."""
-    return [f"client-{k:0{max(2, len(str(count - 1)))}d}" for k in range(count)]
+    digits = max(2, len(str(count - 1)))
+    return [f"client-{k:0{digits}d}" for k in range(count)]
 
 
 def by_owner(owner: np.ndarray, clients: int) -> list[np.ndarray]:
@@ -268,7 +270,8 @@ def even_steps(count: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def cut(shares: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Rising owners [count]; each client's number is its share of count, rounded up or down at random."""
+    """Rising owners [count]; each client's number is its share of count, rounded up or down at
+    random."""
     edges = np.cumsum(shares)
     return np.searchsorted(edges / edges[-1], even_steps(count, rng), side="right")
 
@@ -282,20 +285,16 @@ def register(name: str) -> Callable[[SchemeType], SchemeType]:
 
     def add(scheme: SchemeType) -> SchemeType:
         table = extensions.table("partitions", SCHEMES)
-        outside = not scheme.__module__.startswith("fedcli.")
-        if name in table and not (
-            extensions.origin() is None and table[name].__module__ == scheme.__module__ and outside
-        ):
-            raise ValueError(f"partition scheme {name!r} is registered twice")
-        if outside:
+        is_outside = not scheme.__module__.startswith("fedcli.")
+        if name in table:
+            same_module = table[name].__module__ == scheme.__module__
+            is_again = is_outside and same_module and extensions.origin() is None
+            if not is_again:
+                raise ValueError(f"partition scheme {name!r} is registered twice")
+        if is_outside:
             extensions.check_name(name)
             options.describe(scheme)  # refuses an annotation that is no type of an option
-            no_owners = scheme.assign is Counted.assign and vars(Counted)["owners"] is getattr(
-                scheme, "owners", None
-            )
-            if (
-                no_owners or scheme.assign is Scheme.assign
-            ) and scheme.divide.__module__ == __name__:
+            if not _divides(scheme):
                 raise TypeError(f"{scheme.__name__} has no assign()")
             scheme.code = extensions.origin() or of_functions(scheme)
         scheme.name = name
@@ -305,40 +304,54 @@ def register(name: str) -> Callable[[SchemeType], SchemeType]:
     return add
 
 
+def _divides(scheme: type[Scheme]) -> bool:
+    """Tell whether a scheme from outside has a method that says which client gets an image."""
+    if scheme.divide.__module__ != __name__:
+        return True
+    if scheme.assign is Counted.assign:
+        return getattr(scheme, "owners", None) is not Counted.owners
+    return scheme.assign is not Scheme.assign
+
+
 def named(name: str) -> type[Scheme]:
     """A scheme by its name, or by PATH.py or PATH.py:NAME. Raises FedcliError, UsageError."""
     if extensions.is_file(name):
         return extensions.pick(name, "partitions")
     if name in SCHEMES:
         return SCHEMES[name]
-    if offered := extensions.offered("partitions", name):
+    offered = extensions.offered("partitions", name)
+    if offered:
         return offered[0]
-    known = [*SCHEMES, *extensions.packages("partitions")]
-    raise UsageError(f"unknown partition scheme {name!r}", nearest(name, known))
+    names = [*SCHEMES, *extensions.packages("partitions")]
+    raise UsageError(f"unknown partition scheme {name!r}", nearest(name, names))
 
 
 def resolve(name: str, settings: Mapping[str, Any] | None = None) -> Scheme:
-    """Build a scheme by its name and options. Raises UsageError for an unknown name or option, or a missing one."""
+    """Build a scheme by its name and options. Raises UsageError for an unknown name or option, or a
+    missing one."""
     scheme = named(name)
-    name, settings, known = scheme.name, settings or {}, options.describe(scheme)
+    settings = settings or {}
+    declared = options.describe(scheme)
+    of_scheme = f"the partition scheme {scheme.name}"
     for key in settings:
-        if key not in known:
-            hint = nearest(key, known) if known else f"{name} has no options at all"
-            raise UsageError(f"the partition scheme {name} has no option {key!r}", hint)
-    for key, option in known.items():
+        if key not in declared:
+            hint = f"{scheme.name} has no options at all"
+            if declared:
+                hint = nearest(key, declared)
+            raise UsageError(f"{of_scheme} has no option {key!r}", hint)
+    for key, option in declared.items():
         if option.default is MISSING and key not in settings:
-            raise UsageError(
-                f"the partition scheme {name} needs {key}: {option.meaning}", f"--set {key}=VALUE"
-            )
+            raise UsageError(f"{of_scheme} needs {key}: {option.meaning}", f"--set {key}=VALUE")
     return scheme(**settings)
 
 
 def listing() -> dict[str, list[options.Option]]:
     """Every scheme's options, with "required" as the default of those that must be given."""
-    return {
-        name: [
-            replace(o, default="required") if o.default is MISSING else o
-            for o in options.describe(scheme).values()
-        ]
-        for name, scheme in SCHEMES.items()
-    }
+    listing: dict[str, list[options.Option]] = {}
+    for name, scheme in SCHEMES.items():
+        listing[name] = []
+        for option in options.describe(scheme).values():
+            if option.default is MISSING:
+                option = replace(option, default="required")
+            listing[name].append(option)
+    return listing

@@ -1,7 +1,8 @@
-"""Archives from elsewhere, unpacked beside the folder that they become: plain files alone, none outside of it.
+"""Archives from elsewhere, unpacked beside the folder that they become: plain files alone, none
+outside of it.
 
-All that an archive claims is bounded before it takes memory or disk: its files, their bytes, the directory of a zip and
-the headers of a tar, which may be compressed a thousandfold.
+All that an archive claims is bounded before it takes memory or disk: its files, their bytes, the
+directory of a zip and the headers of a tar, which may be compressed a thousandfold.
 """
 
 import bz2
@@ -57,8 +58,8 @@ class Member(NamedTuple):
 def unpack(archive: Path, target: Path, most_bytes: int) -> None:
     """The files of a zip or tar as a folder, without the one folder that holds them all.
 
-    most_bytes: bytes that they may have together. Raises FedcliError for a broken or empty archive, for more, for a link, and
-    for a name that leads out of the folder; then there is no folder.
+    most_bytes: bytes that they may have together. Raises FedcliError for a broken or empty archive,
+    for more, for a link, and for a name that leads out of the folder; then there is no folder.
     """
     with scratch(target) as folder:
         try:
@@ -181,7 +182,8 @@ def _check_count(archive: Path, count: int) -> None:
 
 
 class _ShortReads:
-    """A file of which no more is read at a time: the length of a header is whatever an archive says."""
+    """A file of which no more is read at a time: the length of a header is whatever an archive
+    says."""
 
     def __init__(self, file: IO[bytes], longest: int):
         self.file = file

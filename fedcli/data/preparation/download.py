@@ -1,10 +1,12 @@
-"""Files of a dataset from where its card says they are: said how much, agreed to, then each fetched and checked.
+"""Files of a dataset from where its card says they are: said how much, agreed to, then each fetched
+and checked.
 
-A file is written beside its name and renamed when it is whole; an archive is unpacked beside the folder that it becomes
-and removed, but for one that was there before: plain files alone, none outside of it, no more than is declared.
-download.json in the folder says what was received. A card's hash is the one that its source publishes, or, where the
-card says so, that of copies which others received. Where nobody publishes one, the hash in download.json stands for it:
-what is received later must be the same.
+A file is written beside its name and renamed when it is whole; an archive is unpacked beside the
+folder that it becomes and removed, but for one that was there before: plain files alone, none
+outside of it, no more than is declared. download.json in the folder says what was received. A
+card's hash is the one that its source publishes, or, where the card says so, that of copies which
+others received. Where nobody publishes one, the hash in download.json stands for it: what is
+received later must be the same.
 """
 
 import hashlib
@@ -27,6 +29,9 @@ from .archives import unpack
 from .transfer import Remaining, in_words, transfer
 
 RECORD = "download.json"
+OVERWRITTEN = "move it away, or give another folder: nothing is overwritten"
+KINDS = {"md5": "MD5", "sha256": "SHA-256"}  # of hashes
+File = dict[str, Any]  # as a card declares it
 
 
 @dataclass(frozen=True)
@@ -35,105 +40,121 @@ class Wanted:
 
     known: Fetching
     folder: Path
-    files: tuple[dict[str, Any], ...]
+    files: tuple[File, ...]
 
     @property
-    def missing(self) -> list[dict[str, Any]]:
+    def missing(self) -> list[File]:
         """Files that are not there yet, whole or not."""
         return [file for file in self.files if not _place(self.folder, file).exists()]
 
 
-def wanted(known: Fetching, folder: Path, paths: Sequence[str] = ()) -> Wanted:
-    """Files of a card by their paths and what belongs with them; none for all. Raises FedcliError, UsageError."""
-    files = {file["path"]: file for file in known.files}
-    if not known.needed:
+def wanted(card: Fetching, folder: Path, paths: Sequence[str] = ()) -> Wanted:
+    """Files of a card by their paths and what belongs with them; none for all. Raises FedcliError,
+    UsageError."""
+    name = card.name
+    if not card.needed:
         raise UsageError(
-            f"{known.name} has nothing to download", f"where its images are from: {known.where}"
+            f"{name} has nothing to download", f"where its images are from: {card.where}"
         )
+    files = {file["path"]: file for file in card.files}
     if not files:
-        raise FedcliError(
-            f"a command cannot download {known.name}, a person has to ask for it", by_hand(known)
-        )
-    if odd := [path for path in paths if path not in files]:
-        raise UsageError(f"{known.name} has no file {odd[0]!r} to download", nearest(odd[0], files))
-    chosen = dict.fromkeys(
-        name for path in paths or files for name in (path, *files[path].get("beside", ()))
-    )
-    return Wanted(known, folder, tuple(files[path] for path in chosen))
+        sentence = f"a command cannot download {name}, a person has to ask for it"
+        raise FedcliError(sentence, by_hand(card))
+    chosen: dict[str, File] = {}
+    for path in paths or files:
+        if path not in files:
+            sentence = f"{name} has no file {path!r} to download"
+            raise UsageError(sentence, nearest(path, files))
+        chosen[path] = files[path]
+        for beside in files[path].get("beside", ()):
+            chosen[beside] = files[beside]
+    return Wanted(card, folder, tuple(chosen.values()))
 
 
-def by_hand(known: Fetching, then: str = "") -> str:
-    """Steps for a person; then: the last."""
-    about = f", about {in_words(known.download_bytes)}" if known.download_bytes else ""
-    return (
-        f"1. get it from {known.where} (licence: {known.licence}{about}); "
-        f"2. unpack it into a folder; 3. {then or f'fedcli prepare {known.name} --raw that folder'}"
-    )
+def by_hand(card: Fetching, last_step: str = "") -> str:
+    """Steps for a person."""
+    licence = f"licence: {card.licence}"
+    if card.download_bytes:
+        licence += f", about {in_words(card.download_bytes)}"
+    last_step = last_step or f"fedcli prepare {card.name} --raw that folder"
+    return f"1. get it from {card.where} ({licence}); 2. unpack it into a folder; 3. {last_step}"
 
 
-def download(every: Sequence[Wanted], *, accepted: bool) -> None:
+def download(requests: Sequence[Wanted], *, accepted: bool) -> None:
     """Put files into their folders; those that are there and whole are kept.
 
-    accepted: the licences are; on a terminal a person is asked. Raises FedcliError, HashError, UsageError; of a file
-    that cannot be had after all others are there.
+    accepted: the licences are; on a terminal a person is asked. Raises FedcliError, HashError,
+    UsageError; of a file that cannot be had after all others are there.
     """
-    for each in every:
-        if each.known.rest:
-            console.warn(f"{each.known.name}: {each.known.rest.format(folder=each.folder)}")
-    once = {_place(each.folder, file): (each, file) for each in every for file in each.missing}
-    missing = list(once.values())  # two datasets may share their images
+    for request in requests:
+        if request.known.rest:
+            rest = request.known.rest.format(folder=request.folder)
+            console.warn(f"{request.known.name}: {rest}")
+    missing = _missing(requests)
     if missing:
         _say_and_check_space(missing)
-        _agree([each.known for each in every if each.missing], accepted)
-    faults: dict[str, FedcliError] = {}
+        _agree([request.known for request in requests if request.missing], accepted)
     remaining = Remaining()
-    for each, file in missing:
-        part = _part(each.folder / file["path"])
-        remaining.bytes_by_part[str(part)] = size(file) - _kept(each.folder, file)
-    for each in every:
-        each.folder.mkdir(parents=True, exist_ok=True)
-        with held(
-            each.folder / ".download.lock",
-            f"{each.folder} is being filled",
-            "wait for it",
-            told=console.say,
-        ):
-            for file in each.files:
+    for folder, file in missing:
+        part = _part(folder / file["path"])
+        remaining.bytes_by_part[str(part)] = size(file) - _bytes_of_part(folder, file)
+    faults: dict[str, FedcliError] = {}
+    for request in requests:
+        folder = request.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = folder / ".download.lock"
+        with held(lock, f"{folder} is being filled", "wait for it", told=console.say):
+            for file in request.files:
                 try:
-                    _get(file, each, remaining)
+                    _get(file, request, remaining)
                 except FedcliError as fault:  # of one host, which need not be that of the next file
-                    faults[f"{file['path']} of {each.known.name}"] = fault
-    if not faults:
-        return
-    first = next(iter(faults.values()))
-    if sum(len(each.files) for each in every) == 1:
-        raise first
-    for each_fault in faults.values():
-        console.fail(each_fault.sentence, each_fault.hint)
-    missing_of_all = f"{console.counted(len(faults), 'file is', 'files are')} missing: {console.listed([*faults])}"
-    raise type(first)(
-        missing_of_all,
-        "the reason stands above; the same command fetches what is missing, nothing twice",
-    )
+                    faults[f"{file['path']} of {request.known.name}"] = fault
+    if faults:
+        count = sum(len(request.files) for request in requests)
+        raise _fault_of_all(faults, count)
+
+
+def _missing(requests: Sequence[Wanted]) -> list[tuple[Path, File]]:
+    """Folders and files that are not there yet; two datasets may share their images."""
+    missing: dict[Path, tuple[Path, File]] = {}
+    for request in requests:
+        for file in request.missing:
+            missing[_place(request.folder, file)] = (request.folder, file)
+    return list(missing.values())
+
+
+def _fault_of_all(faults: dict[str, FedcliError], count: int) -> FedcliError:
+    """The only fault of the only file; of more files one about all, whose reasons are said before.
+
+    count: files in all.
+    """
+    fault = next(iter(faults.values()))
+    if count == 1:
+        return fault
+    for fault_of_file in faults.values():
+        console.fail(fault_of_file.sentence, fault_of_file.hint)
+    files = console.counted(len(faults), "file is", "files are")
+    hint = "the reason stands above; the same command fetches what is missing, nothing twice"
+    return type(fault)(f"{files} missing: {console.listed([*faults])}", hint)
 
 
 def received(folder: Path) -> dict[str, Any]:
-    """Files received by the folder's record, path -> url, bytes, sha256; nothing where there is no record."""
-    hint, path = "remove it: files that are whole are not fetched again", folder / RECORD
-    return (
-        read_json(path, {str: {"url": str, "bytes": int, "sha256": str}}, hint)
-        if path.exists()
-        else {}
-    )
+    """Files received by the folder's record, path -> url, bytes, sha256; nothing where there is no
+    record."""
+    path = folder / RECORD
+    if not path.exists():
+        return {}
+    shape = {str: {"url": str, "bytes": int, "sha256": str}}
+    return read_json(path, shape, "remove it: files that are whole are not fetched again")
 
 
-def _agree(every: Sequence[Fetching], accepted: bool) -> None:
+def _agree(cards: Sequence[Fetching], accepted: bool) -> None:
     """Show licences and have them accepted. Raises UsageError."""
-    for known in every:
-        console.say(f"licence of {known.name}: {known.licence}; cite: {known.citation}")
+    for card in cards:
+        console.say(f"licence of {card.name}: {card.licence}; cite: {card.citation}")
     if accepted:
         return
-    names = console.listed([known.name for known in every])
+    names = console.listed([card.name for card in cards])
     if sys.stdin.isatty() and sys.stderr.isatty():
         print(f"Do you accept the licence of {names}? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
@@ -142,28 +163,43 @@ def _agree(every: Sequence[Fetching], accepted: bool) -> None:
     raise UsageError(f"the licence of {names} has to be accepted", hint)
 
 
-def _say_and_check_space(missing: list[tuple[Wanted, dict[str, Any]]]) -> None:
+def _say_and_check_space(missing: list[tuple[Path, File]]) -> None:
     """Say how much comes, before it does. Raises FedcliError where the disk has no room for it."""
-    archives = max((size(file) for _, file in missing if "unpack" in file), default=0)
-    kept = sum(_kept(each.folder, file) for each, file in missing)
-    coming = sum(size(file) for _, file in missing) - kept
-    need = sum(on_disk(file) for _, file in missing) + archives - kept
-    place = next(
-        p for p in (missing[0][0].folder, *missing[0][0].folder.absolute().parents) if p.is_dir()
-    )
-    free = shutil.disk_usage(place).free
-    console.say(
-        f"{in_words(coming)} to download, {in_words(need)} on disk at most; {in_words(free)} are free"
-    )
-    if need > free:
+    largest_archive = 0
+    coming = 0
+    needed = 0
+    for folder, file in missing:
+        received_bytes = _bytes_of_part(folder, file)
+        coming += size(file) - received_bytes
+        needed += on_disk(file) - received_bytes
+        if "unpack" in file:
+            largest_archive = max(largest_archive, size(file))
+    needed += largest_archive
+    folder, _ = missing[0]
+    existing = _existing(folder)
+    need = in_words(needed)
+    free_bytes = shutil.disk_usage(existing).free
+    free = in_words(free_bytes)
+    console.say(f"{in_words(coming)} to download, {need} on disk at most; {free} are free")
+    if needed > free_bytes:
         hint = "free some space, or give a folder on another disk"
-        raise FedcliError(
-            f"{in_words(need)} are needed in {place}, where {in_words(free)} are free", hint
-        )
+        raise FedcliError(f"{need} are needed in {existing}, where {free} are free", hint)
 
 
-def _place(folder: Path, file: dict[str, Any]) -> Path:
-    return folder / file.get("unpack", file["path"])
+def _existing(folder: Path) -> Path:
+    """A folder, or the nearest one above it that is there."""
+    if folder.is_dir():
+        return folder
+    folder = folder.absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    return folder
+
+
+def _place(folder: Path, file: File) -> Path:
+    if "unpack" in file:
+        return folder / file["unpack"]
+    return folder / file["path"]
 
 
 def _part(path: Path) -> Path:
@@ -171,71 +207,91 @@ def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
-def _kept(folder: Path, file: dict[str, Any]) -> int:
+def _bytes_of_part(folder: Path, file: File) -> int:
+    """Bytes of a file that an earlier download received."""
     part = _part(folder / file["path"])
     return min(part.stat().st_size, size(file)) if part.is_file() else 0
 
 
-def _get(file: dict[str, Any], each: Wanted, remaining: Remaining) -> None:
-    path, record, target = (
-        each.folder / file["path"],
-        received(each.folder),
-        _place(each.folder, file),
-    )
-    before, part = record.get(file["path"], {}), _part(path)
-    known = {key: value for key, value in {**before, **file}.items() if key in ("md5", "sha256")}
-    if target != path and not target.is_dir() and (target.exists() or target.is_symlink()):
-        kind = "a link that leads to no folder" if target.is_symlink() else "no folder"
-        raise FedcliError(
-            f"{target} is {kind}, and the archive becomes a folder of that name",
-            "move it away, or give another folder: nothing is overwritten",
-        )
-    if target != path and target.is_dir():
-        checked = "" if before else "; it was not checked, as it was not downloaded by this command"
-        console.say(f"already there: {target}{checked}")
-        part.unlink(missing_ok=True)
-        return
-    if there := path.exists():
-        digests, odd = _digests(path, known) if path.is_file() else ({}, "")
-        if odd or not digests:
-            what = f"its {odd} differs" if odd else "it is no plain file"
-            raise FedcliError(
-                f"{path} is there and is not the file that was published: {what}",
-                "move it away, or give another folder: nothing is overwritten",
-            )
-        console.say(
-            f"already there: {path}{'' if known else '; nobody publishes a hash to check it by'}"
-        )
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if (
-            not known and "unpack" not in file
-        ):  # its end may be of another version than its beginning
+def _get(file: File, request: Wanted, remaining: Remaining) -> None:
+    path = request.folder / file["path"]
+    target = _place(request.folder, file)
+    record = received(request.folder)
+    before = record.get(file["path"], {})
+    hashes = {}
+    for kind, value in {**before, **file}.items():
+        if kind in ("md5", "sha256"):
+            hashes[kind] = value
+    part = _part(path)
+    if target != path:
+        _check_target(target)
+        if target.is_dir():
+            unchecked = "; it was not checked, as it was not downloaded by this command"
+            console.say(f"already there: {target}{'' if before else unchecked}")
             part.unlink(missing_ok=True)
-        transfer(file, part, each.known.redirects, remaining)
-        digests, odd = _digests(part, known)
-        if odd:
-            part.unlink()
-            was = "published" if "md5" in file or "sha256" in file else "received before"
-            raise HashError(
-                f"{file['url']} is not the file that was {was}: its {odd} differs",
-                "try again later",
-            )
+            return
+    if path.exists():
+        archive = path
+        digest = _check_existing(path, hashes)
+    else:
+        archive = part
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # its end may be of another version than its beginning
+        if not hashes and "unpack" not in file:
+            part.unlink(missing_ok=True)
+        transfer(file, part, request.known.redirects, remaining)
+        digest = _check_received(file, part, hashes)
         if target == path:
             os.rename(part, path)
-    at = path if there or target == path else part
-    entry = {"url": file["url"], "bytes": at.stat().st_size, "sha256": digests["sha256"]}
+            archive = path
+    entry = {"url": file["url"], "bytes": archive.stat().st_size, "sha256": digest}
     if target != path:
-        _unpack_once(at, part, target, 2 * on_disk(file))
+        _unpack_once(archive, part, target, 2 * on_disk(file))
     if before != entry:
-        write_text(
-            each.folder / RECORD,
-            json.dumps(record | {file["path"]: entry}, indent=1, sort_keys=True) + "\n",
-        )
+        record[file["path"]] = entry
+        text = json.dumps(record, indent=1, sort_keys=True)
+        write_text(request.folder / RECORD, f"{text}\n")
+
+
+def _check_target(target: Path) -> None:
+    """Refuse to unpack an archive to what is no folder."""
+    if target.is_dir() or not (target.exists() or target.is_symlink()):
+        return
+    kind = "a link that leads to no folder" if target.is_symlink() else "no folder"
+    sentence = f"{target} is {kind}, and the archive becomes a folder of that name"
+    raise FedcliError(sentence, OVERWRITTEN)
+
+
+def _check_existing(path: Path, hashes: dict[str, str]) -> str:
+    """The SHA-256 of a file that was there before. Raises FedcliError where it is another one."""
+    problem = "it is no plain file"
+    digest = ""
+    if path.is_file():
+        digest, differing = _digest(path, hashes)
+        problem = f"its {differing} differs" if differing else ""
+    if problem:
+        sentence = f"{path} is there and is not the file that was published: {problem}"
+        raise FedcliError(sentence, OVERWRITTEN)
+    unchecked = "" if hashes else "; nobody publishes a hash to check it by"
+    console.say(f"already there: {path}{unchecked}")
+    return digest
+
+
+def _check_received(file: File, part: Path, hashes: dict[str, str]) -> str:
+    """The SHA-256 of a file that was downloaded. Raises HashError, and removes it, where it is
+    another one."""
+    digest, differing = _digest(part, hashes)
+    if differing:
+        part.unlink()
+        earlier = "published" if "md5" in file or "sha256" in file else "received before"
+        sentence = f"{file['url']} is not the file that was {earlier}: its {differing} differs"
+        raise HashError(sentence, "try again later")
+    return digest
 
 
 def _unpack_once(archive: Path, part: Path, target: Path, most_bytes: int) -> None:
-    """Unpack an archive and remove it where it was downloaded; also a broken one, which would be so the next time too."""
+    """Unpack an archive and remove it where it was downloaded; also a broken one, which would be so
+    the next time too."""
     try:
         unpack(archive, target, most_bytes)
     except OSError as error:
@@ -248,14 +304,21 @@ def _unpack_once(archive: Path, part: Path, target: Path, most_bytes: int) -> No
     part.unlink(missing_ok=True)
 
 
-def _digests(path: Path, known: dict[str, str]) -> tuple[dict[str, str], str]:
-    """SHA-256, and where a source publishes it MD5, which finds damage and not malice; and the kind of hash that is not
-    as known, of which some makers publish the first digits, "" for none."""
-    digests = {}
-    for kind in ("sha256", *(["md5"] if "md5" in known else [])):
-        with path.open("rb") as file:
-            digests[kind] = hashlib.file_digest(file, kind).hexdigest()
-    kinds = {"md5": "MD5", "sha256": "SHA-256"}
-    return digests, next(
-        (kinds[kind] for kind, value in known.items() if not digests[kind].startswith(value)), ""
-    )
+def _digest(path: Path, hashes: dict[str, str]) -> tuple[str, str]:
+    """The SHA-256 of a file, and the kind of hash that is not the known one, "" for none.
+
+    MD5, where a source publishes it, finds damage and not malice. Of a hash some makers publish the
+    first digits.
+    """
+    digests = {"sha256": _hashed(path, "sha256")}
+    if "md5" in hashes:
+        digests["md5"] = _hashed(path, "md5")
+    for kind, value in hashes.items():
+        if not digests[kind].startswith(value):
+            return digests["sha256"], KINDS[kind]
+    return digests["sha256"], ""
+
+
+def _hashed(path: Path, kind: str) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, kind).hexdigest()

@@ -1,10 +1,13 @@
-"""Tables that a person gives beside a raw folder: the part that each image belongs to, as somebody published it or made
-it, and attributes of images or patients, such as age, sex, race or scanner.
+"""Tables that a person gives beside a raw folder: the part that each image belongs to, as somebody
+published it or made it, and attributes of images or patients, such as age, sex, race or scanner.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from ... import console
 from ...errors import FedcliError, UsageError
@@ -14,29 +17,23 @@ from ..sources.own_files.own_table import GROUPS, MISSING, attribute
 from ..sources.source import Listing
 from ..sources.tables import PARTS, image_column, names_of, naming_column, read_cells
 
-COLUMNS = (
-    "split",
-    "fold",
-    "set",
-    "subset",
-    "part",
-    "split-index",
-    "split_index",
-)  # the first that is there counts
+# the first that is there counts
+COLUMNS = "split", "fold", "set", "subset", "part", "split-index", "split_index"
 PAIR = "train.csv", "test.csv"  # as FedISM's authors publish a split
 SPLIT_HINT = "give a CSV with image ids and parts"
 ATTRIBUTES_HINT = "give a CSV with a column of image or patient ids and a column for each attribute"
 VALIDATION = "val", "valid", "validation"
+Records = list[list[str]]  # cells of each line
+Skipped = list[tuple[str, str]]  # file and reason
+Value = TypeVar("Value")
 
 
-def by_file(
-    rows: list[Row], path: Path, fold: int | None
-) -> tuple[list[Row], list[tuple[str, str]]]:
+def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], Skipped]:
     """Rows with the split of a CSV, and (file, why) for those it does not name.
 
-    An image is named by its id, its path under --raw, or its file's name with or without suffix. The split column
-    holds train, val or test, or fold numbers of which `fold` is the test part. A train.csv and a test.csv side by side
-    need no such column. Raises FedcliError, UsageError.
+    An image is named by its id, its path under --raw, or its file's name with or without suffix.
+    The split column holds train, val or test, or fold numbers of which `fold` is the test part. A
+    train.csv and a test.csv side by side need no such column. Raises FedcliError, UsageError.
     """
     head, records = _table(path)
     split_column = _split_column(head)
@@ -46,169 +43,194 @@ def by_file(
     names = [names_of(row) for row in rows]
     id_column = naming_column(path, records, names, other=split_column)
     parts = _parts(path, records, id_column, split_column)
-    test = _meaning(path, parts, fold)
+    is_test = _meaning(path, parts, fold)
     _check_names(path, parts, names)
-    kept, left, validation = [], [], 0
-    for row, known in zip(rows, names, strict=True):
-        part = next((parts[name] for name in known if name in parts), None)
+    with_part = []
+    skipped = []
+    validation = 0
+    for row, row_names in zip(rows, names, strict=True):
+        part = _first_of(parts, row_names)
         if part is None:
-            left.append((str(row.source or row.id), f"not in {path.name}"))
+            skipped.append((str(row.source or row.id), f"not in {path.name}"))
             continue
-        kept.append(replace(row, test=test[part]))
+        with_part.append(replace(row, test=is_test[part]))
         validation += part in VALIDATION
     if validation:
         images = console.counted(validation, "validation image", "validation images")
-        console.say(
-            f"{images} of {path.name} {'trains' if validation == 1 else 'train'}; fedcli partition --val holds some out"
-        )
-    return kept, left
+        trains = "trains" if validation == 1 else "train"
+        hint = "fedcli partition --val holds some out"
+        console.say(f"{images} of {path.name} {trains}; {hint}")
+    return with_part, skipped
+
+
+def _first_of(values: Mapping[str, Value], names: list[str]) -> Value | None:
+    """The value of the first of these names that has one."""
+    for name in names:
+        if name in values:
+            return values[name]
+    return None
 
 
 def files(path: Path) -> list[Path]:
     """The file of a split, and the one beside it that holds the other part."""
-    names = {file: path.with_name(file) for file in PAIR}
-    if path.name not in PAIR or not all(file.is_file() for file in names.values()):
+    if path.name not in PAIR:
         return [path]
-    if _split_column([name.lower() for name in read_cells(path, SPLIT_HINT)[0]]) is not None:
+    other_name = PAIR[1] if path.name == PAIR[0] else PAIR[0]
+    other = path.with_name(other_name)
+    if not path.is_file() or not other.is_file():
         return [path]
-    return [path, next(file for name, file in names.items() if name != path.name)]
+    head, _ = read_cells(path, SPLIT_HINT)
+    if _split_column([name.lower() for name in head]) is not None:
+        return [path]
+    return [path, other]
 
 
-def _table(path: Path) -> tuple[list[str], list[list[str]]]:
+def _table(path: Path) -> tuple[list[str], Records]:
     """Header in small letters and lines of a split, of both files where there are two."""
     tables = {file.stem: read_cells(file, SPLIT_HINT) for file in files(path)}
-    head = [name.lower() for name in tables[path.stem][0]]
+    head, records = tables[path.stem]
+    head = [name.lower() for name in head]
     if len(tables) == 1:
-        return head, tables[path.stem][1]
-    if len({len(columns) for columns, _ in tables.values()}) > 1:
+        return head, records
+    widths = {len(columns) for columns, _ in tables.values()}
+    if len(widths) > 1:
         hint = "both need the same columns"
         raise FedcliError(f"{path} and the file beside it have different columns", hint)
-    return [*head, "split"], [
-        [*record, part] for part, (_, records) in tables.items() for record in records
-    ]
+    records_with_part = []
+    for part, (_, part_records) in tables.items():
+        records_with_part += [[*record, part] for record in part_records]
+    return [*head, "split"], records_with_part
 
 
 def _split_column(head: list[str]) -> int | None:
-    return next((head.index(name) for name in COLUMNS if name in head), None)
+    for name in COLUMNS:
+        if name in head:
+            return head.index(name)
+    return None
 
 
 def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> None:
-    """Refuse a name that means several images, or an image in two parts; report names that mean none."""
-    meant = Counter(name for known in names for name in known if name in parts)
-    if twice := [name for name, images in meant.items() if images > 1]:
-        raise FedcliError(
-            f"{path}: {twice[0]!r} names {meant[twice[0]]} images", "name each by its path"
-        )
-    for known in names:
-        name_of = {parts[name]: name for name in known if name in parts}
-        if len(name_of) > 1:
-            (part, name), (other_part, again) = list(name_of.items())[:2]
-            raise FedcliError(
-                f"{path}: {name} is in {part!r} and, as {again}, in {other_part!r}",
-                "keep the right row",
-            )
-    if strange := len(parts) - len(meant):
-        console.say(
-            f"{path.name} names {console.counted(strange, 'image', 'images')} that are not here"
-        )
+    """Refuse a name that means several images, or an image in two parts; report names that mean
+    none."""
+    image_counts: Counter[str] = Counter()
+    for row_names in names:
+        image_counts.update(name for name in row_names if name in parts)
+    for name, count in image_counts.items():
+        if count > 1:
+            raise FedcliError(f"{path}: {name!r} names {count} images", "name each by its path")
+    for row_names in names:
+        name_by_part = {parts[name]: name for name in row_names if name in parts}
+        if len(name_by_part) > 1:
+            (part, name), (other_part, other_name) = list(name_by_part.items())[:2]
+            both = f"{name} is in {part!r} and, as {other_name}, in {other_part!r}"
+            raise FedcliError(f"{path}: {both}", "keep the right row")
+    unmatched = len(parts) - len(image_counts)
+    if unmatched:
+        images = console.counted(unmatched, "image", "images")
+        console.say(f"{path.name} names {images} that are not here")
 
 
-def _parts(
-    path: Path, records: list[list[str]], id_column: int, split_column: int
-) -> dict[str, str]:
+def _parts(path: Path, records: Records, id_column: int, split_column: int) -> dict[str, str]:
     """Name -> part. Raises FedcliError for an image in two parts."""
     parts: dict[str, str] = {}
     for record in records:
-        name, part = record[id_column], record[split_column].lower()
+        name = record[id_column]
+        part = record[split_column].lower()
         if parts.setdefault(name, part) != part:
-            raise FedcliError(
-                f"{path}: {name} is in {parts[name]!r} and in {part!r}",
-                "keep the right one of the rows",
-            )
+            sentence = f"{path}: {name} is in {parts[name]!r} and in {part!r}"
+            raise FedcliError(sentence, "keep the right one of the rows")
     return parts
 
 
 def _meaning(path: Path, parts: dict[str, str], fold: int | None) -> dict[str, bool]:
-    named = sorted(set(parts.values()))
-    if all(part in PARTS for part in named):
+    """Part -> marks of the test part."""
+    names = sorted(set(parts.values()))
+    if all(name in PARTS for name in names):
         if fold is not None:
-            raise UsageError(
-                f"{path.name} has the parts {', '.join(named)}, no folds", "leave --fold out"
-            )
+            sentence = f"{path.name} has the parts {', '.join(names)}, no folds"
+            raise UsageError(sentence, "leave --fold out")
         return PARTS
-    if odd := [part for part in named if not part.isdecimal()]:
-        raise FedcliError(
-            f"{path} has the unknown part {odd[0]!r}",
-            "expected train, val and test, or fold numbers",
-        )
-    numbers = ", ".join(sorted(named, key=int))
-    if fold is None or fold not in map(int, named):
-        asked = "no --fold is given" if fold is None else f"--fold is {fold}"
-        raise UsageError(
-            f"{path.name} has the folds {numbers}, and {asked}", "--fold names the test part"
-        )
+    for name in names:
+        if not name.isdecimal():
+            sentence = f"{path} has the unknown part {name!r}"
+            raise FedcliError(sentence, "expected train, val and test, or fold numbers")
+    numbers = ", ".join(sorted(names, key=int))
+    if fold is None or fold not in map(int, names):
+        flag = "no --fold is given" if fold is None else f"--fold is {fold}"
+        sentence = f"{path.name} has the folds {numbers}, and {flag}"
+        raise UsageError(sentence, "--fold names the test part")
     console.say(f"testing fold {fold} of {numbers} ({path.name}'s own numbers)")
-    return {part: int(part) == fold for part in named}
+    return {name: int(name) == fold for name in names}
 
 
 def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing:
-    """A listing whose images have the attributes of a CSV, joined by image or, where more fit, by patient id.
+    """A listing whose images have the attributes of a CSV, joined by image or, where more fit, by
+    patient id.
 
-    An attribute that the listing has already is replaced; an image that the table does not name has it unknown. A
-    column of more than GROUPS values is left out and said. Raises FedcliError.
+    An attribute that the listing has already is replaced; an image that the table does not name has
+    it unknown. A column of more than GROUPS values is left out and said. Raises FedcliError.
     """
     head, records = read_cells(path, ATTRIBUTES_HINT, encoding)
-    if odd := [
-        name for name in head if not name or "/" in name or "*" in name or head.count(name) > 1
-    ]:
-        what = f"{path}: the column {odd[0]!r} has a slash or star in its name, or is there twice"
-        raise FedcliError(what, ATTRIBUTES_HINT)
-    key, spelt = _key(listing.rows, head, records, path)
-    lines: dict[str, list[str]] = {}
+    _check_head(path, head)
+    key, names = _key(listing.rows, head, records, path)
+    records_by_name: dict[str, list[str]] = {}
     for record in records:
-        if lines.setdefault(record[key], record) != record:
-            raise FedcliError(
-                f"{path}: {record[key]!r} has two lines that differ", "keep the right one of them"
-            )
-    matches = [next((lines[name] for name in names if name in lines), None) for names in spelt]
-    console.say(
-        f"{path.name}: joined by {head[key]}, attributes of {sum(map(bool, matches))} of {len(matches)} images"
-    )
-    values, columns = dict[str, list[str]](), dict[str, list[int]]()
+        if records_by_name.setdefault(record[key], record) != record:
+            sentence = f"{path}: {record[key]!r} has two lines that differ"
+            raise FedcliError(sentence, "keep the right one of them")
+    matches = [_first_of(records_by_name, row_names) for row_names in names]
+    matched = len(matches) - matches.count(None)
+    images = f"{matched} of {len(matches)} images"
+    console.say(f"{path.name}: joined by {head[key]}, attributes of {images}")
+    values: dict[str, list[str]] = {}
+    columns: dict[str, list[int]] = {}
     for k, name in enumerate(head):
-        cells = [line[k] if line else "" for line in matches]
-        known = {cell for cell in cells if cell.lower() not in MISSING}
         if k == key:
             continue
-        if not known or (len(known) > GROUPS and name.lower() != "age"):
-            there = f"{name!r}, which has {len(known)} values"
-            console.say(f"{path.name}: left out {there}; an attribute has 1 to {GROUPS}")
+        cells = [record[k] if record else "" for record in matches]
+        distinct = {cell for cell in cells if cell.lower() not in MISSING}
+        if not distinct or (len(distinct) > GROUPS and name.lower() != "age"):
+            column = f"{name!r}, which has {len(distinct)} values"
+            console.say(f"{path.name}: left out {column}; an attribute has 1 to {GROUPS}")
             continue
         values[name], columns[name] = attribute(cells, name, path)
         column_notes.warn_of_dates(name, values[name])
     if not values:
         raise FedcliError(f"{path} has no column that can be an attribute", ATTRIBUTES_HINT)
-    rows = [
-        replace(row, groups={**row.groups, **{name: column[i] for name, column in columns.items()}})
-        for i, row in enumerate(listing.rows)
-    ]
+    rows = []
+    for i, row in enumerate(listing.rows):
+        groups = {name: column[i] for name, column in columns.items()}
+        rows.append(replace(row, groups={**row.groups, **groups}))
     return replace(listing, rows=rows, attributes={**listing.attributes, **values})
 
 
+def _check_head(path: Path, head: list[str]) -> None:
+    for name in head:
+        if not name or "/" in name or "*" in name or head.count(name) > 1:
+            column = f"{name!r} has a slash or star in its name, or is there twice"
+            raise FedcliError(f"{path}: the column {column}", ATTRIBUTES_HINT)
+
+
 def _key(
-    rows: list[Row], head: list[str], records: list[list[str]], path: Path
+    rows: list[Row], head: list[str], records: Records, path: Path
 ) -> tuple[int, list[list[str]]]:
     """The column that names images or patients, and the names that each row has in it."""
-    found = []
-    for spelt in (
-        [names_of(row) for row in rows],
-        [[row.patient] if row.patient else [] for row in rows],
-    ):
-        known = {name for names in spelt for name in names}
-        if (column := image_column(records, known, other=-1)) is not None:
-            found.append((len({record[column] for record in records} & known), column, spelt))
-    if not found:
-        what = f"{path}: no column of {', '.join(head)} names an image or patient of this dataset"
-        raise FedcliError(what, ATTRIBUTES_HINT)
-    _, column, spelt = max(found, key=lambda each: each[0])
-    return column, spelt
+    images = [names_of(row) for row in rows]
+    patients = [[row.patient] if row.patient else [] for row in rows]
+    most_matches = -1
+    key = -1
+    names: list[list[str]] = []
+    for candidates in (images, patients):
+        candidate_names = set(chain.from_iterable(candidates))
+        column = image_column(records, candidate_names, other=-1)
+        if column is None:
+            continue
+        matches = len({record[column] for record in records} & candidate_names)
+        if matches > most_matches:
+            most_matches = matches
+            key = column
+            names = candidates
+    if key < 0:
+        columns = f"no column of {', '.join(head)} names an image or patient of this dataset"
+        raise FedcliError(f"{path}: {columns}", ATTRIBUTES_HINT)
+    return key, names

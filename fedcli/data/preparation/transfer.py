@@ -1,4 +1,5 @@
-"""One file over HTTP: resumed where a download broke off, no longer than declared, and from declared hosts alone."""
+"""One file over HTTP: resumed where a download broke off, no longer than declared, and from
+declared hosts alone."""
 
 import itertools
 import math
@@ -20,13 +21,15 @@ from ..sources.cards import size
 
 PIECE = 2**20  # bytes
 PATIENCE = 60  # seconds without an answer
-WINDOW, LEAST = 300.0, 10**6  # seconds, and the bytes that have to come in them
+WINDOW = 300.0  # seconds
+LEAST = 10**6  # bytes that have to come in a window
 QUIET = 10.0  # seconds of a slow transfer without a word
 LONGEST_NUMBER = 15  # digits of a length that a server says
 PAUSE = 2.0  # seconds before a download that broke off goes on by itself
 RANGE_REFUSED = 416  # all bytes are there, or more than all
 UNANSWERED = OSError, HTTPException, ValueError  # URLError is among them; ValueError: no address
 THIS_MACHINE = "127.0.0.1", "localhost"  # needs no encryption
+File = dict[str, Any]  # as a card declares it
 
 
 @dataclass
@@ -43,7 +46,8 @@ class Remaining:
     received: int = 0
 
     def show(self, part: Path, missing: int, received: int) -> None:
-        """Say how much is left, and the minutes at the speed so far; received: bytes since the last call."""
+        """Say how much is left, and the minutes at the speed so far; received: bytes since the last
+        call."""
         self.bytes_by_part[str(part)] = max(missing, 0)
         self.received += received
         total = sum(self.bytes_by_part.values())
@@ -62,7 +66,8 @@ class Pace:
     received: int = 0  # bytes in this window
 
     def count(self, received: int, total: int) -> None:
-        """Say how much came where that is slow. Raises FedcliError where less than LEAST bytes came in WINDOW seconds."""
+        """Say how much came where that is slow. Raises FedcliError where less than LEAST bytes came
+        in WINDOW seconds."""
         now = time.monotonic()
         self.received += received
         if now - self.last_word > QUIET:
@@ -72,74 +77,82 @@ class Pace:
             return
         if self.received < LEAST:
             sentence = f"{self.url} sent fewer than {in_words(LEAST)} in {WINDOW / 60:.0f} minutes"
-            raise FedcliError(
-                sentence, f"{in_words(total)} are kept: give the same command again later"
-            )
+            hint = f"{in_words(total)} are kept: give the same command again later"
+            raise FedcliError(sentence, hint)
         self.start = now
         self.received = 0
 
 
 def in_words(size: int) -> str:
     """Bytes as people say them."""
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+    if size >= 1e9:
+        return f"{size / 1e9:,.1f} GB"
+    return f"{size / 1e6:,.1f} MB"
 
 
-def most(file: dict[str, Any]) -> int:
-    """Bytes that a declared file may have: exactly so many, or up to twice what is said about it."""
+def most(file: File) -> int:
+    """Bytes that a declared file may have: exactly so many, or up to twice what is said about
+    it."""
     return file.get("bytes") or 2 * file["about_bytes"]
 
 
-def transfer(
-    file: dict[str, Any], part: Path, redirects: tuple[str, ...], remaining: Remaining
-) -> None:
+def transfer(file: File, part: Path, redirects: tuple[str, ...], remaining: Remaining) -> None:
     """Fetch what is missing of a file, from its start where the server cannot go on in the middle.
 
-    A connection that breaks is taken up again for as long as each try brings more, and enough. Raises FedcliError, HashError,
-    UsageError, OSError of this machine's disk.
+    A connection that breaks is taken up again for as long as each try brings more, and enough.
+    Raises FedcliError, HashError, UsageError, OSError of this machine's disk.
     """
     url = file["url"]
     _check_address(url, hashed="sha256" in file or "md5" in file)
     pace = Pace(url)
     while True:
-        before = part.stat().st_size if part.exists() else 0
+        bytes_before = _bytes_of(part)
         try:
             return _append(file, part, redirects, remaining, pace)
         except UNANSWERED as error:
             if isinstance(error, OSError) and error.errno in (*NO_ROOM, *REFUSED):
                 error.filename = error.filename or str(part)
                 raise
-            got = part.stat().st_size if part.exists() else 0
-            if got > before and not isinstance(error, HTTPError):
-                console.say(f"{url}: the connection broke off after {in_words(got)}, going on")
+            bytes_now = _bytes_of(part)
+            if bytes_now > bytes_before and not isinstance(error, HTTPError):
+                broke_off = f"the connection broke off after {in_words(bytes_now)}, going on"
+                console.say(f"{url}: {broke_off}")
                 time.sleep(PAUSE)
                 continue
-            kept = (
-                f"{in_words(got)} are kept: "
-                if got
-                else "if this machine is connected to the internet, "
-            )
-            cause = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
-            raise FedcliError(
-                f"{url} cannot be downloaded: {cause}", f"{kept}give the same command again"
-            ) from None
+            raise _failure(url, error, bytes_now) from None
+
+
+def _bytes_of(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
+
+
+def _failure(url: str, error: Exception, received: int) -> FedcliError:
+    cause = error
+    if not isinstance(error, HTTPError):
+        cause = getattr(error, "reason", error)
+    hint = "if this machine is connected to the internet, give the same command again"
+    if received:
+        hint = f"{in_words(received)} are kept: give the same command again"
+    return FedcliError(f"{url} cannot be downloaded: {cause}", hint)
 
 
 def _check_address(url: str, *, hashed: bool) -> None:
-    """Refuse all but https; plain http is sound for a file whose hash is known, and on this machine."""
+    """Refuse all but https; plain http is sound for a file whose hash is known, and on this
+    machine."""
     parts = urlsplit(url)
+    hint = "mend the dataset's card"
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{url} is no web address", "mend the dataset's card")
+        raise UsageError(f"{url} is no web address", hint)
     if parts.scheme == "http" and not hashed and parts.hostname not in THIS_MACHINE:
-        raise UsageError(
-            f"{url} is neither encrypted nor checked by a hash", "mend the dataset's card"
-        )
+        raise UsageError(f"{url} is neither encrypted nor checked by a hash", hint)
 
 
 class _Redirects(HTTPRedirectHandler):
     """Follows an address to declared hosts alone."""
 
     def __init__(self, url: str, hosts: tuple[str, ...]):
-        self.url, self.hosts = url, (urlsplit(url).hostname, *hosts)
+        self.url = url
+        self.hosts = (urlsplit(url).hostname, *hosts)
 
     def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
         try:
@@ -154,31 +167,28 @@ class _Redirects(HTTPRedirectHandler):
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Request | None:
         parts = urlsplit(newurl)
-        secure = parts.scheme == "https" or (
-            parts.scheme == "http" and parts.hostname in THIS_MACHINE
-        )
-        if not secure or parts.hostname not in self.hosts:
+        is_local = parts.scheme == "http" and parts.hostname in THIS_MACHINE
+        is_secure = parts.scheme == "https" or is_local
+        if not is_secure or parts.hostname not in self.hosts:
             fp.close()
-            to = f"{parts.scheme}://{parts.hostname or ''}"
-            sentence = f"{self.url} leads on to {to}, which the dataset's card does not name"
+            host = f"{parts.scheme}://{parts.hostname or ''}"
+            sentence = f"{self.url} leads on to {host}, which the dataset's card does not name"
             raise FedcliError(sentence, "nothing was fetched from there; get the file by hand")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _append(
-    file: dict[str, Any], part: Path, redirects: tuple[str, ...], remaining: Remaining, pace: Pace
+    file: File, part: Path, redirects: tuple[str, ...], remaining: Remaining, pace: Pace
 ) -> None:
     not_a_link(part, "remove it")
-    start = part.stat().st_size if part.exists() else 0
+    start = _bytes_of(part)
     if start > most(file):
         part.unlink()
         start = 0
     if start == file.get("bytes"):
         return
-    asked = {"User-Agent": "fedcli", **({"Range": f"bytes={start}-"} if start else {})}
-    opener = build_opener(_Redirects(file["url"], redirects))
     try:
-        answer: HTTPResponse = opener.open(Request(file["url"], headers=asked), timeout=PATIENCE)  # noqa: S310
+        answer = _answer(file["url"], redirects, start)
     except HTTPError as error:
         error.close()
         if error.code == RANGE_REFUSED and start:
@@ -186,8 +196,9 @@ def _append(
             return
         raise
     with answer:
-        start = start if answer.status == 206 else 0
-        if start and not (answer.headers.get("Content-Range") or "").startswith(f"bytes {start}-"):
+        if answer.status != 206:
+            start = 0
+        if start and not _begins_at(answer, start):
             part.unlink()
             raise ConnectionError("the server sent another part than was asked for; it begins anew")
         length = _length(answer)
@@ -198,20 +209,33 @@ def _append(
         received = start
         with part.open("ab" if start else "wb") as opened:
             for step in _steps(length, Path(file["path"]).name):
-                before = received
+                step_start = received
                 for piece in _pieces(answer, step):
                     received += len(piece)
                     _check_length(file, part, received, whole=False)
                     opened.write(piece)
                     remaining.show(part, expected - received, len(piece))
                     pace.count(len(piece), received)
-                if received - before < step:
+                if received - step_start < step:
                     break
             opened.flush()
             os.fsync(opened.fileno())
     if end > received:
         raise ConnectionError(f"the connection broke off {end - received:,} bytes before the end")
     remaining.show(part, 0, 0)
+
+
+def _answer(url: str, redirects: tuple[str, ...], start: int) -> HTTPResponse:
+    headers = {"User-Agent": "fedcli"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    opener = build_opener(_Redirects(url, redirects))
+    return opener.open(Request(url, headers=headers), timeout=PATIENCE)  # noqa: S310
+
+
+def _begins_at(answer: HTTPResponse, start: int) -> bool:
+    content_range = answer.headers.get("Content-Range") or ""
+    return content_range.startswith(f"bytes {start}-")
 
 
 def _length(answer: HTTPResponse) -> int:
@@ -223,11 +247,12 @@ def _length(answer: HTTPResponse) -> int:
 
 
 def _steps(length: int, name: str) -> Iterable[int]:
-    """Bytes of each step of the bar of progress; without end, and without a bar, where nobody says how many come."""
+    """Bytes of each step of the bar of progress; without end, and without a bar, where nobody says
+    how many come."""
     if not length:
         return itertools.repeat(PIECE)
-    steps = (min(PIECE, length - start) for start in range(0, length, PIECE))
-    return console.progress(steps, label=f"{name}, MiB", total=-(-length // PIECE))
+    steps = [min(PIECE, length - start) for start in range(0, length, PIECE)]
+    return console.progress(steps, label=f"{name}, MiB", total=len(steps))
 
 
 def _pieces(answer: HTTPResponse, count: int) -> Iterator[bytes]:
@@ -237,9 +262,13 @@ def _pieces(answer: HTTPResponse, count: int) -> Iterator[bytes]:
         count -= len(piece)
 
 
-def _check_length(file: dict[str, Any], part: Path, size: int, *, whole: bool = True) -> None:
-    if size > most(file) or (whole and "bytes" in file and size != file["bytes"]):
-        part.unlink(missing_ok=True)
-        declared = f"{file['bytes']:,}" if "bytes" in file else f"at most {most(file):,}"
-        sentence = f"{file['url']} has {size:,} bytes{'' if whole else ' and more'}, where {declared} are declared"
-        raise HashError(sentence, "try again later, or get it by hand")
+def _check_length(file: File, part: Path, size: int, *, whole: bool = True) -> None:
+    exact = file.get("bytes")
+    is_short = whole and exact is not None and size != exact
+    if size <= most(file) and not is_short:
+        return
+    part.unlink(missing_ok=True)
+    declared = f"at most {most(file):,}" if exact is None else f"{exact:,}"
+    received = f"{size:,} bytes" if whole else f"{size:,} bytes and more"
+    sentence = f"{file['url']} has {received}, where {declared} are declared"
+    raise HashError(sentence, "try again later, or get it by hand")
