@@ -416,7 +416,7 @@ def _group_of(slice_: "Dataset") -> dicom_display.Field:
     middle = _middle(slice_) or 0
     frames = slice_.get("PerFrameFunctionalGroupsSequence") or []
     shared = slice_.get("SharedFunctionalGroupsSequence") or []
-    items = []
+    items: list[Any] = []
     for group in [*frames[middle : middle + 1], *shared]:
         for name in GROUPS:
             items += group.get(name) or []

@@ -37,8 +37,11 @@ def own(
         return sigmoid(values, *bounds)
     bounds = bounds or otherwise
     if bounds is None:
-        is_empty = padding is None or padding.all()
-        bounds = value_range(values if is_empty else values[~padding])
+        if padding is not None and not padding.all():
+            values_of_image = values[~padding]
+        else:
+            values_of_image = values
+        bounds = value_range(values_of_image)
     return linear(values, *bounds)
 
 
