@@ -7,7 +7,7 @@ authors' code has it; -1, an uncertain one, is what --set uncertain says: zero (
 observations.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..described import listed
@@ -80,7 +80,7 @@ def sample(folder: Path) -> None:
     table(folder / DEMO, DEMO_HEAD, people)
 
 
-def _cells(labels: np.ndarray, absent: Sequence[str], n: int) -> list[str]:
+def _cells(labels: Iterable[int], absent: Sequence[str], n: int) -> list[str]:
     """The cells of the n-th patient's observations."""
     cells = []
     for k, has in enumerate(labels):
