@@ -9,10 +9,20 @@ import pytest
 import fedcli
 
 ROOT = Path(fedcli.__file__).parent
-DONE: list[str] = []  # rooms that keep to the measures
-NODES_PER_STATEMENT = 9.0
-SHARE_OF_LARGE = 0.05
-NODES_PER_LINE = 7.0
+DONE = [  # rooms that keep to the measures
+    "bench",
+    "comparison",
+    "data",
+    "federation",
+    "figures",
+    "methods",
+    "metrics",
+    "reproduction",
+    "runs",
+]
+NODES_PER_STATEMENT = 9.5
+SHARE_OF_LARGE = 0.04
+NODES_PER_LINE = 7.7
 SHARE_OF_VAGUE = 0.03
 NEVER = (
     "walrus in a comprehension",
