@@ -38,8 +38,8 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 700, 110, 8, 130
 BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised only on purpose
     "bench": 7500,
     "commands": 19300,
-    "comparison": 11000,
-    "data": 83800,
+    "comparison": 11900,
+    "data": 88000,
     "federation": 14900,
     "figures": 21500,
     "io": 4300,
@@ -55,7 +55,7 @@ BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised onl
     "system": 4600,
     "the ground floor": 8000,
 }
-MOST_FILES = 20  # on one floor of a room
+MOST_FILES = 21  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method
 MOST_ROOMS = 2  # that have a file of one name
 QUESTIONS = (

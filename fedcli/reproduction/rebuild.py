@@ -11,11 +11,11 @@ from ..stages.call import called_with
 from . import expand, jobs, output, raw
 from .expand import RecipeCell
 from .flags import files_in
+from .played import PlayedTable
 from .recipe import Recipe, find, paper_of, recipes_of
 from .record import Results
 from .reproduce_options import ReproduceOptions
 from .shared import Shared, part_of
-from .tables.played import PlayedTable
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,11 @@ from ..stages.train import DATA, resolved
 from . import flags, output, shape
 from .expand import RecipeCell, try_training
 from .jobs import Place, devices
+from .played import PlayedTable
 from .recipe import ON_VALIDATION, Recipe, RecipeColumn, RecipeRow
 from .record import Results
 from .several import OF_ONE, settings_of
 from .shared import Outcome, Shared, Sources
-from .tables.played import PlayedTable
 
 KEY, METHOD = "hold-out", "method"
 EXAMPLES = {KEY: "all", METHOD: "fedavg,fedheal"}  # values of the axes that are no options

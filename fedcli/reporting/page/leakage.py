@@ -21,12 +21,13 @@ NUMBERS = {
     "advantage": "advantage",
 }
 LEGEND = (
-    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. AUC at equal class mix: held-out images "
-    "are weighted until each class weighs as much as in training, so that the mix of classes plays no part. AUC by class alone: the same attack with "
-    "the mean of the held-out images of a class for each image. TPR at 1 % FPR: the share of training images that are "
-    "found where one held-out image in a hundred is taken for one; - with fewer held-out images than that. The "
-    "advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 training or held-out "
-    "images."
+    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. AUC at equal class mix: "
+    "held-out images are weighted until each class weighs as much as in training, so that the mix of "
+    "classes plays no part. AUC by class alone: the same attack with the mean of the held-out images "
+    "of a class for each image. TPR at 1 % FPR: the share of training images that are found where one "
+    "held-out image in a hundred is taken for one; - with fewer held-out images than that. The "
+    "advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 "
+    "training or held-out images."
 )
 SHARED = (
     " A client without held-out images of its own is compared with all test images: that those are of other classes or "

@@ -6,12 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...reporting.table import Table
-from ...stages import shown
-from .. import output
-from ..record import ResultRow, Results
-from ..shared import Outcome
-from . import beside
+from ..reporting.table import Table
+from ..stages import shown
+from . import output
+from .record import ResultRow, Results
+from .shared import Outcome
+from .tables import beside
 
 if TYPE_CHECKING:
     import pandas
