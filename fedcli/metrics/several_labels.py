@@ -202,7 +202,7 @@ def balanced_accuracy(sums: LabelSums) -> np.ndarray:
 
 
 def f1(sums: LabelSums) -> np.ndarray:
-    """F1 of each label [L, B]; its mean over labels is f1_macro, which is the mean over classes."""
+    """F1 of each label [L, B]; its mean over labels is the mean over classes of decisions.py."""
     return np.where(sums.some, sums.f1, np.nan)
 
 
