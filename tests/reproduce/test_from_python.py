@@ -6,9 +6,9 @@ from made_results import a_cell, made
 
 import fedcli
 from fedcli.errors import UsageError
+from fedcli.reproduction.played import PlayedTable
 from fedcli.reproduction.recipe import RecipeColumn
 from fedcli.reproduction.shape import Printed
-from fedcli.reproduction.tables.played import PlayedTable
 
 
 def test_a_table_has_our_numbers_beside_the_published_ones(tmp_path, no_page):
