@@ -202,11 +202,7 @@ def balanced_accuracy(sums: LabelSums) -> np.ndarray:
 
 
 def f1(sums: LabelSums) -> np.ndarray:
-<<<<<<< HEAD
-    """F1 of each label [L, B]; its mean over labels is the macro F1, as the mean over classes is."""
-=======
     """F1 of each label [L, B]; its mean over labels is the mean over classes of decisions.py."""
->>>>>>> methods
     return np.where(sums.some, sums.f1, np.nan)
 
 
