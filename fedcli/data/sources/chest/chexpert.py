@@ -10,6 +10,8 @@ observations.
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from ..described import listed
 from ..division import divided
 from ..drawing import labels_of, save, spots, table
@@ -80,7 +82,7 @@ def sample(folder: Path) -> None:
     table(folder / DEMO, DEMO_HEAD, people)
 
 
-def _cells(labels: Sequence[int], absent: Sequence[str], n: int) -> list[str]:
+def _cells(labels: np.ndarray, absent: Sequence[str], n: int) -> list[str]:
     """The cells of the n-th patient's observations."""
     cells = []
     for k, has in enumerate(labels):
