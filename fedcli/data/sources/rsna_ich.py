@@ -154,8 +154,8 @@ KINDS: list[dict[str, Any]] = [  # of headers: signed, unsigned, wrapped, severa
 def sample(folder: Path, times: int = 1) -> None:
     """60 slices, as many times, each time others.
 
-    They have every oddity of headers that matters to pixels. Beside Kaggle's files attributes.csv has the made-up patients: their headers, as Kaggle's, do
-    not describe them.
+    They have every oddity of headers that matters to pixels. Beside Kaggle's files attributes.csv
+    has the made-up patients: their headers, as Kaggle's, do not describe them.
     """
     slices = folder / STAGES[0]
     slices.mkdir()

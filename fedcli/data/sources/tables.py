@@ -206,8 +206,9 @@ def read_cells(
 ) -> tuple[list[str], list[list[str]]]:
     """Header and other lines of a CSV file or Excel workbook that a person made.
 
-    Cells are texts without spaces around them. Commas, semicolons or tabs stand between its cells, whichever divides all lines alike, or else
-    the header most. Raises FedcliError with this hint for a file that is neither.
+    Cells are texts without spaces around them. Commas, semicolons or tabs stand between its cells,
+    whichever divides all lines alike, or else the header most. Raises FedcliError with this hint
+    for a file that is neither.
     """
     workbooks.refuse_others(path)
     if workbooks.is_workbook(path):

@@ -1,6 +1,8 @@
 """BCN20000 and HAM10000, benign or malignant, as collections of the ISIC archive.
 
-Each is of a hospital. Source: Hernandez-Perez, Combalia, Podlipnik et al., "BCN20000: dermoscopic lesions in the wild",
+Each is of a hospital.
+
+Source: Hernandez-Perez, Combalia, Podlipnik et al., "BCN20000: dermoscopic lesions in the wild",
 Scientific Data 2024, doi 10.1038/s41597-024-03387-w (arXiv 1908.02288); HAM10000 (Tschandl et al.,
 Scientific Data 5:180161, 2018). FlexFair (Nature Communications 2025) trains on both so: its code
 (MaksimXing/FlexFair) reads the archive's tables, takes benign_malignant as the class, sex, the age

@@ -1,6 +1,8 @@
 """Fed-ISIC2019: ISIC 2019 by the six hospitals it came from.
 
-FLamby's table names hospitals and folds. Source: Ogier du Terrail et al., FLamby, NeurIPS 2022 (arXiv 2210.04620). Its 23,247 images are
+FLamby's table names hospitals and folds.
+
+Source: Ogier du Terrail et al., FLamby, NeurIPS 2022 (arXiv 2210.04620). Its 23,247 images are
 those of ISIC 2019 that name a lesion. By default a lesion's images stay together. The split
 "official" is FLamby's, drawn image by image within a hospital, so that a lesion may have images on
 both sides; published results can be compared with no other.
