@@ -123,7 +123,10 @@ class Fetching:
 
     @property
     def by_command(self) -> bool:
-        """`datasets --download` and `reproduce --fetch` get them; if not, a person, from `where`."""
+        """Tell whether `datasets --download` and `reproduce --fetch` get them.
+
+        If not, a person does, from `where`.
+        """
         return bool(self.files)
 
 

@@ -20,7 +20,10 @@ OWN = defaults(read("images"))
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV beside images, read as by `fedcli prepare images`: its spellings, gaps and damage too."""
+    """A CSV beside images, as `fedcli prepare images` reads it.
+
+    Spellings, gaps and damage are met as there.
+    """
 
     file: str  # the table, relative to the raw folder
     image: str = "image"  # the column of files: a path, a name, or a name without suffix

@@ -70,7 +70,10 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
 
 def _files_by_domain(raw: Path) -> dict[str, tuple[str, str]]:
-    """The train and test file of each domain that is there. Raises FedcliError for fewer than two."""
+    """The train and test file of each domain that is there.
+
+    Raises FedcliError for fewer than two.
+    """
     files = {}
     absent = []
     for domain in DOMAINS:

@@ -97,7 +97,10 @@ def class_of(name: str | Path) -> str:
 
 
 def read_labels(path: Path) -> dict[str, str]:
-    """Image id -> class, from image-labels.csv, whose "Video file" names an image without suffix."""
+    """Image id -> class, from image-labels.csv.
+
+    Its "Video file" names an image without suffix.
+    """
     table = read_table(path, COLUMNS, dtype=str, keep_default_na=False)
     files, labels = COLUMNS
     return _each_once(path, zip(table[files], table[labels], strict=True))

@@ -126,7 +126,7 @@ def _check_labels(table: "DataFrame", path: Path) -> None:
 
 
 def _header_facts(raw: Path, file: str) -> tuple[str, str, str, str]:
-    """The reason why a slice cannot be used, or "" and sex, band of age and patient by its header."""
+    """The reason why a slice cannot be used, else "", sex, band of age and patient."""
     try:
         header = read_header(raw / file)
     except Unreadable as error:
@@ -152,10 +152,10 @@ KINDS: list[dict[str, Any]] = [  # of headers: signed, unsigned, wrapped, severa
 
 
 def sample(folder: Path, times: int = 1) -> None:
-    """60 slices, as many times, each time others, with every oddity of headers that matters to pixels.
+    """60 slices, as many times, each time others.
 
-    Beside Kaggle's files attributes.csv has the made-up patients: their headers, as Kaggle's, do
-    not describe them.
+    They have every oddity of headers that matters to pixels. Beside Kaggle's files attributes.csv
+    has the made-up patients: their headers, as Kaggle's, do not describe them.
     """
     slices = folder / STAGES[0]
     slices.mkdir()

@@ -105,7 +105,8 @@ class Source:
     """One dataset: functions of modules, so that worker processes can receive them.
 
     Attributes:
-        rows: (raw, choices) -> Listing. Raises FedcliError where the folder is not as the card says.
+        rows: (raw, choices) -> Listing. Raises FedcliError where the folder is not as the card
+            says.
         decode: (raw, row, choices) -> uint8 [H, W, C] in the file's own size. Raises Unreadable.
         sample: writes a tiny synthetic raw folder; None for data made or embedded here, which has
             no raw folder.

@@ -204,10 +204,11 @@ def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:
 def read_cells(
     path: Path, hint: str, encoding: str = "utf-8-sig"
 ) -> tuple[list[str], list[list[str]]]:
-    """Header and other lines of a person's CSV file or Excel workbook, as texts without spaces around.
+    """Header and other lines of a CSV file or Excel workbook that a person made.
 
-    Commas, semicolons or tabs stand between its cells, whichever divides all lines alike, or else
-    the header most. Raises FedcliError with this hint for a file that is neither.
+    Cells are texts without spaces around them. Commas, semicolons or tabs stand between its cells,
+    whichever divides all lines alike, or else the header most. Raises FedcliError with this hint
+    for a file that is neither.
     """
     workbooks.refuse_others(path)
     if workbooks.is_workbook(path):

@@ -1,4 +1,4 @@
-"""scikit-learn's 1,797 scanned digits: real images without a download, to try fedcli and for tests."""
+"""scikit-learn's 1,797 scanned digits: real images without a download, for tests."""
 
 from functools import cache
 from pathlib import Path

@@ -7,8 +7,10 @@ authors' code has it; -1, an uncertain one, is what --set uncertain says: zero (
 observations.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from ..described import listed
 from ..division import divided
@@ -80,7 +82,7 @@ def sample(folder: Path) -> None:
     table(folder / DEMO, DEMO_HEAD, people)
 
 
-def _cells(labels: Iterable[int], absent: Sequence[str], n: int) -> list[str]:
+def _cells(labels: np.ndarray, absent: Sequence[str], n: int) -> list[str]:
     """The cells of the n-th patient's observations."""
     cells = []
     for k, has in enumerate(labels):

@@ -278,7 +278,10 @@ def _joined(home: Path, root: Path, name: str) -> str:
 
 
 def _paper_file(root: Path, name: str) -> str:
-    """The place of a file of the authors' tables, relative to root; its first one if it is nowhere."""
+    """The place of a file of the authors' tables, relative to root.
+
+    Its first one if it is nowhere.
+    """
     top, _, inside = name.partition("/")
     homes = [home for home in HOMES["paper"] if (root / home).is_dir()]
     files = []

@@ -62,7 +62,10 @@ def make(folder: Path) -> None:
 
 
 def chexpert_line(name: str, sex: str, age: int, cells: list[str]) -> list:
-    """A line of CheXpert's tables. name: of the image, from the archive's folder. cells: FINDINGS."""
+    """A line of CheXpert's tables.
+
+    name: of the image, from the archive's folder. cells: of FINDINGS.
+    """
     view = ["Frontal", "AP"] if "frontal" in name else ["Lateral", ""]
     return [f"{CHEXPERT}/{name}", sex, age, *view, *cells]
 

@@ -243,7 +243,10 @@ def _read(folder: Path, member: str, file: str) -> Codes | str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[NpzFile]:
-    """An npz file whose members are read when asked for. Raises Unreadable for all faults inside."""
+    """An npz file whose members are read when asked for.
+
+    Raises Unreadable for all faults inside.
+    """
     check_regular(path)
     try:
         with path.open("rb") as file:  # opened here, since numpy leaves a broken archive open

@@ -1,10 +1,10 @@
 """CT slices from DICOM files: stored values -> Hounsfield units -> eight bits of a window.
 
-There may also be three windows, as channels. FedISM's images came from a Kaggle notebook (guiferviz,
-prepare-dataset-resizing-and-saving-as-png) that clips to the file's window and then stretches every
-slice between its own smallest and largest value. Here the window's bounds are always 0 and 255, so
-a tissue has the same grey in every slice; a slice with both air and bone, which is nearly all of
-them, comes out alike either way.
+There may also be three windows, as channels. FedISM's images came from a Kaggle notebook
+(guiferviz, prepare-dataset-resizing-and-saving-as-png) that clips to the file's window and then
+stretches every slice between its own smallest and largest value. Here the window's bounds are
+always 0 and 255, so a tissue has the same grey in every slice; a slice with both air and bone,
+which is nearly all of them, comes out alike either way.
 
 Of a file with several frames the middle one counts, number n // 2 from 0: a row of a table is one
 image. Where files keep slope, intercept and window for each frame, that frame's are used. What else

@@ -1,4 +1,7 @@
-"""The display that a DICOM file asks for: windows, lookup tables, padding (PS3.3, C.11.1, C.11.2, C.7.5.1)."""
+"""The display that a DICOM file asks for: windows, lookup tables, padding.
+
+Source: PS3.3, C.11.1, C.11.2, C.7.5.1.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -23,8 +26,9 @@ def own(
     padding: np.ndarray | None,
     otherwise: tuple[float, float] | None,
 ) -> np.ndarray:
-    """uint8 [H, W] by the file's own table or window; else by another window, or the range of its values.
+    """uint8 [H, W] by the file's own table or window.
 
+    Where it has neither, by another window, or the range of its values.
     values: float32 [H, W]. padding: bool [H, W], what is no image and counts for no range.
     """
     tables = field("VOILUTSequence")
@@ -38,10 +42,9 @@ def own(
     bounds = bounds or otherwise
     if bounds is None:
         if padding is not None and not padding.all():
-            values_of_image = values[~padding]
+            bounds = value_range(values[~padding])
         else:
-            values_of_image = values
-        bounds = value_range(values_of_image)
+            bounds = value_range(values)
     return linear(values, *bounds)
 
 

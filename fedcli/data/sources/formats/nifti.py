@@ -1,9 +1,9 @@
-"""Volumes in NIfTI files (.nii, .nii.gz): slices along an axis of the body, as channels of one image.
+"""Volumes in NIfTI files (.nii, .nii.gz): slices along an axis of the body.
 
-Slices are shown as radiologists do, whatever order the file keeps: axial ones with the patient's
-right at the left and the front above, coronal ones from the front, sagittal ones with the front at
-the left; the head is above in both. nibabel reads them slice by slice, so a process holds no more
-than those that are taken.
+They are the channels of one image. Slices are shown as radiologists do, whatever order the file
+keeps: axial ones with the patient's right at the left and the front above, coronal ones from the
+front, sagittal ones with the front at the left; the head is above in both. nibabel reads them slice
+by slice, so a process holds no more than those that are taken.
 """
 
 import math

@@ -10,8 +10,9 @@ LONGEST = 2**16  # bytes of a header; the later versions allow 4 GB, and NumPy r
 
 
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """(shape, stored column by column, type of its numbers); the stream then stands at the first number.
+    """(shape, stored column by column, type of its numbers).
 
+    The stream then stands at its numbers.
     Raises ValueError for a header that is broken or too long.
     """
     version = npy.read_magic(stream)

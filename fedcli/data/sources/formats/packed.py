@@ -168,7 +168,7 @@ def _stream(arrow: Any, path: Path) -> Any:
 
 
 def _class_names(schema: Any) -> dict[str, list[str]]:
-    """Column -> names of its classes, as a Hugging Face dataset describes them beside its columns."""
+    """Column -> names of its classes, as a Hugging Face dataset describes them."""
     classes = {}
     try:
         text = (schema.metadata or {}).get(b"huggingface", b"{}")

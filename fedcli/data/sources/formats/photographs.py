@@ -1,4 +1,7 @@
-"""Photographs from files, and any image brought to the pool's size, by Pillow, OpenCV and albumentations."""
+"""Photographs from files, and any image brought to the pool's size.
+
+Pillow, OpenCV and albumentations do it.
+"""
 
 import io
 import os
@@ -222,7 +225,10 @@ def _pixels(image: Any, white: float | None) -> np.ndarray:
 
 
 def _colours(image: Any, deep: bool) -> np.ndarray:
-    """uint8 [H, W, 3]; Pillow keeps the upper eight of 16 bits. Raises Unreadable where these hold nothing."""
+    """uint8 [H, W, 3]; Pillow keeps the upper eight of 16 bits.
+
+    Raises Unreadable where these hold nothing.
+    """
     colours = _rgb(image)
     if deep and colours.max() < DARK >> 8:
         raise Unreadable(f"its 16-bit colours stay below {DARK} of {WHITE}: store them in 8 bits")
@@ -261,9 +267,9 @@ def is_dicom(file: Path | bytes) -> bool:
 
 @cache
 def _set_up_pillow() -> None:
-    """Have Pillow keep an image's memory for the next one and read long colour profiles; once per process.
+    """Have Pillow keep an image's memory for the next one and read long colour profiles.
 
-    Its blocks have 16 MB at most.
+    Once per process. Its blocks have 16 MB at most.
     """
     from PIL import Image, PngImagePlugin
 
@@ -321,7 +327,10 @@ def match_channels(image: np.ndarray, channels: int) -> np.ndarray:
 
 
 def fit_image(image: np.ndarray, size: int, fit: str, clahe: bool) -> np.ndarray:
-    """uint8 [H, W, C] -> [size, size, C]: areas are averaged when shrinking, cubics fitted when enlarging."""
+    """uint8 [H, W, C] -> [size, size, C].
+
+    Areas are averaged when shrinking, cubics fitted when enlarging.
+    """
     height, width, channels = image.shape
     shrink = height * width > size * size
     if fit == "pad":

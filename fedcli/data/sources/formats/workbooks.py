@@ -35,9 +35,10 @@ def refuse_others(path: Path) -> None:
 
 
 def read(path: Path) -> list[list[str]]:
-    """The rows of the first sheet as texts, without empty rows, and without empty columns at the end.
+    """The rows of the first sheet as texts.
 
-    Raises FedcliError where openpyxl is not installed, and for a file that is no workbook or too large.
+    They are without empty rows, and without empty columns at the end. Raises FedcliError where
+    openpyxl is not installed, and for a file that is no workbook or too large.
     """
     check_size(path)
     try:

@@ -50,7 +50,7 @@ Skipped = list[tuple[str, str]]
 
 
 class Layout(NamedTuple):
-    """The images of classes, those that are left out with the reason, and where the folders of classes are."""
+    """The images of classes, those that are left out, and where the folders of classes are."""
 
     files: list[str]
     skipped: Skipped
@@ -282,7 +282,10 @@ def _note_classes(raw: Path, classes: list[str]) -> None:
 
 
 def _note_split(raw: Path, layout: Layout, choices: Choices) -> None:
-    """A note where folders of parts are not used. Raises FedcliError where --split folder finds none."""
+    """A note where folders of parts are not used.
+
+    Raises FedcliError where --split folder finds none.
+    """
     if choices.split == "folder" and not layout.split:
         sentence = f"{raw} has no folders train and test"
         raise FedcliError(sentence, "leave --split out, or use --split-file")
@@ -292,7 +295,7 @@ def _note_split(raw: Path, layout: Layout, choices: Choices) -> None:
 
 
 def _note_inner_folders(files: list[str]) -> None:
-    """A note where every class holds folders of the same names, which may be the classes themselves."""
+    """A note where every class holds folders of the same names, which may be the classes."""
     example, *others = _inner_folders(files).values()
     if not others or any(folders != example for folders in others):
         return

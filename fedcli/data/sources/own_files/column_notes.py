@@ -91,7 +91,10 @@ def warn_of_dates(column: str, values: Iterable[str]) -> None:
 
 
 def note_people(rows: Sequence[Row], attributes: Mapping[str, Sequence[str]]) -> None:
-    """A note on patients whose sex or race differs between their images; an age may differ by visit."""
+    """A note on patients whose sex or race differs between their images.
+
+    An age may differ by visit.
+    """
     for name, values in attributes.items():
         words = re.split(r"[^a-z]+", name.lower())
         if not OF_PEOPLE.isdisjoint(words):

@@ -43,7 +43,10 @@ def is_list(cell: str, labels: Set[str]) -> bool:
 
 
 def doubtful(cell: str, labels: Set[str]) -> list[str]:
-    """The parts of a cell that names one label, of which some are labels and others are not; else nothing."""
+    """The parts of a cell that names one label, where some are labels and others are not.
+
+    Else nothing.
+    """
     if is_list(cell, labels):
         return []
     for separator in PERHAPS:

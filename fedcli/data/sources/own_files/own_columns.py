@@ -78,7 +78,7 @@ def renamed(table: DataFrame, options: Options) -> DataFrame:
 
 def _warn_of_absent(name: str, mapping: Mapping[str, str], lists: Sequence[Sequence[str]]) -> None:
     """A warning where --map names a word that no image has."""
-    used: set[str] = set()
+    used = set[str]()
     for parts in lists:
         used.update(part.strip() for part in parts)
     for word in mapping:

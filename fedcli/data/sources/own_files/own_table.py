@@ -185,7 +185,10 @@ def table_name(raw: Path, named_table: str, files: Sequence[str]) -> str | None:
 
 
 def _within_raw(raw: Path, named_table: str) -> str:
-    """A path to a file in raw, as a shell completes it, relative to raw; any other text as it is."""
+    """A path to a file in raw, as a shell completes it, relative to raw.
+
+    Any other text as it is.
+    """
     path = Path(os.path.abspath(named_table))  # noqa: PTH100 - links stay
     folder = Path(os.path.abspath(raw))  # noqa: PTH100
     relative = (raw / named_table).is_file() and not Path(named_table).is_absolute()
@@ -393,7 +396,10 @@ def _as_number(cell: str) -> str:
 
 
 def _spelt_alike(column: list[str], name: str) -> list[str]:
-    """The cells of a column, whole numbers in one spelling, with a note where there were several."""
+    """The cells of a column, whole numbers in one spelling.
+
+    A note tells where there were several.
+    """
     spellings = set(column)
     alike = [whole_number(cell) for cell in column]
     for cell, whole in zip(column, alike, strict=True):

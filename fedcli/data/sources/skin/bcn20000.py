@@ -1,4 +1,6 @@
-"""BCN20000 and HAM10000 as the ISIC archive gives out collections: benign or malignant, two hospitals.
+"""BCN20000 and HAM10000, benign or malignant, as collections of the ISIC archive.
+
+Each is of a hospital.
 
 Source: Hernandez-Perez, Combalia, Podlipnik et al., "BCN20000: dermoscopic lesions in the wild",
 Scientific Data 2024, doi 10.1038/s41597-024-03387-w (arXiv 1908.02288); HAM10000 (Tschandl et al.,
@@ -80,7 +82,10 @@ def _folders(paths: list[Path]) -> list[str]:
 
 
 def _read(raw: Path, paths: list[Path]) -> DataFrame:
-    """One line per image: image, kind of lesion, sex, age (one of AGES), site and lesion ("patient")."""
+    """One line per image: image, kind of lesion, sex, age (one of AGES), site, patient.
+
+    The patient is the lesion.
+    """
     import pandas
 
     tables = []

@@ -1,4 +1,6 @@
-"""Fed-ISIC2019: ISIC 2019 by the six hospitals it came from, with FLamby's table of them and of folds.
+"""Fed-ISIC2019: ISIC 2019 by the six hospitals it came from.
+
+FLamby's table names hospitals and folds.
 
 Source: Ogier du Terrail et al., FLamby, NeurIPS 2022 (arXiv 2210.04620). Its 23,247 images are
 those of ISIC 2019 that name a lesion. By default a lesion's images stay together. The split
@@ -75,7 +77,10 @@ def locate(raw: Path) -> Path:
 
 
 def read_hospitals(path: Path) -> DataFrame:
-    """One line per image, indexed as ISIC's tables are: image, target, center (a category), fold."""
+    """One line per image, indexed as ISIC's tables are.
+
+    Its columns are image, target, center (a category) and fold.
+    """
     from pandas import Categorical
 
     columns = ["image", *FACTS]
