@@ -27,12 +27,12 @@ def models(name: One = None, json: Json = False) -> None:
     from ..models import MODELS
 
     about = {}
-    for name, model in MODELS.items():
-        about[name] = f"{model.about}; images of {model.smallest} pixels or more"
+    for network, model in MODELS.items():
+        about[network] = f"{model.about}; images of {model.smallest} pixels or more"
         if model.published:
-            about[name] += f"; {model.published}"
-    for name, (build, code) in extensions.installed("models").items():
-        about[name] = f"{first_line(build)}; from {code}"
+            about[network] += f"; {model.published}"
+    for network, (build, code) in extensions.installed("models").items():
+        about[network] = f"{first_line(build)}; from {code}"
     about |= {
         "torchvision:NAME": "any classifier of torchvision, such as torchvision:convnext_tiny; "
         "--weights pretrained is downloaded",

@@ -219,11 +219,17 @@ def test_where_test_images_are_divided_each_is_scored_by_its_own_clients_model(t
             expected[at] = predict(opened, 3, shard, client)[at]
         with h5py.File(path.parent / "predictions.h5") as file:
             stored = file[f"logits/{version}/3"][()]
+            patients = np.unique(file["unit"][()], return_inverse=True)[1]
         np.testing.assert_allclose(stored, expected, atol=1e-5)
         scores = score(stored, shard.y.numpy())
         assert body["versions"][version]["auc_ovo_macro"]["last"] == scores["auc_ovo_macro"]
         groups = group_scores(
-            stored, shard.y.numpy(), shard.groups["sex"].numpy(), ["f", "m"], classes=list("abc")
+            stored,
+            shard.y.numpy(),
+            shard.groups["sex"].numpy(),
+            ["f", "m"],
+            classes=list("abc"),
+            units=patients,
         )
         assert body["groups"]["sex"][version]["last_round"] == groups
         own = opened.data.client_test["west"]

@@ -131,7 +131,7 @@ def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site)
         ({"method": "moon+/tmp/mine.py:rule"}, "opens no file"),
         ({"model": "./net.py:build"}, "opens no file"),
         ({"model": "timm:hf-hub:somebody/net"}, "opens no file"),
-        ({"lr": "fast"}, "--lr='fast' is not a number"),
+        ({"lr": "fast"}, "options received with lr 'fast', which is a text"),
         ({"lr": None}, "without a value of lr"),
         ({"new": 1}, "with an unknown 'new'"),
         ({"settings": None}, "with settings None"),

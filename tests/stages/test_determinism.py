@@ -84,9 +84,9 @@ def test_the_hash_seed_the_threads_and_the_time_zone_change_no_byte(expected, tm
     folder = with_images(tmp_path)
     code = "import sys; from test_determinism import *; type_in(Path(sys.argv[1]), *stages(1))"
     environment = os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "2", "TZ": "Asia/Tokyo"}
-    environment["PYTHONPATH"] = os.pathsep.join(
-        [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    )
+    tests = Path(__file__).parents[1]
+    folders = [Path(__file__).parent, tests, tests / "support"]
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
     subprocess.run(
         [sys.executable, "-c", code, str(folder)], env=environment, check=True, timeout=120
     )
