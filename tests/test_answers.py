@@ -4,7 +4,7 @@ Scores are compared by their path, such as `versions/clean/accuracy/last`, table
 exactly. Models are trained to other last bits on other processors: where predictions differ there from the recorded
 ones, nothing else is compared. On the processor of the record every bit must be there.
 
-After an intended change of numbers, `python tests/test_answers.py [SESSION...]` records them anew.
+After an intended change of numbers, `PYTHONPATH=tests:tests/support python tests/test_answers.py [SESSION...]` records them anew.
 """
 
 import contextlib

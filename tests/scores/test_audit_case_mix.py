@@ -319,3 +319,8 @@ def test_true_positives_are_at_the_lowest_threshold_with_so_few_false_ones():
     rates = roc(score, member, ones(205), None)
     assert rates["tpr 0.01"] == [4 / 5]
     assert "tpr 0.001" not in rates  # 200 held-out images say nothing of one in a thousand
+
+
+def test_without_a_batch_of_one_class_there_is_no_probe_within_classes():
+    nothing = np.zeros(0, np.int64)
+    assert within_classes(np.zeros((0, 2)), nothing, nothing, nothing, 0) is None

@@ -50,6 +50,8 @@ def within_classes(
     classes: int [N]. A class counts by its images, at hospitals with LEAST patients of it; None where no class has two
     such hospitals.
     """
+    if not len(units):
+        return None
     weights = _weights(units, seed)
     accuracies = []
     chances = []
