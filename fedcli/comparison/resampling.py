@@ -16,7 +16,6 @@ from .. import metrics
 from ..errors import FedcliError
 from ..io.files import sha256
 from ..metrics import gap
-from ..scores.groups import Patients
 from ..scores.parts import AVERAGE, MODELS
 from ..scores.statistics import intervals, resampled
 from ..scores.statistics.bootstrap import bootstrap_all, without_each
@@ -75,13 +74,7 @@ def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: 
         columns = bootstrap_all(
             answers, images.y, images.units, resamples=count, seed=seed, groups=group_index
         )
-        of_version = _named(columns, version, attribute, names)
-        if group_index is not None:
-            for metric in _without_interval(images, answers[0], group_index, len(names)):
-                where = Where(version, attribute=attribute, metric=metric, measure=GAP)
-                if where in of_version:  # one group alone with a score has no gap
-                    of_version[where].fill(np.nan)
-        table |= of_version
+        table |= _named(columns, version, attribute, names)
     return _with_average(table)
 
 
@@ -91,21 +84,6 @@ def _of_stored(columns_by_version: Mapping[str, Columns]) -> Table:
         for metric, column in columns.items():
             table[Where(version, metric=metric)] = column
     return table
-
-
-def _without_interval(
-    images: Predicted, logits: np.ndarray, group_index: np.ndarray, group_count: int
-) -> set[str]:
-    """The metrics of which some group has a score but no interval, so that the gap has no interval either."""
-    without: set[str] = set()
-    for group in range(group_count):
-        members = group_index == group
-        if Patients.of(images.y[members], images.units[members]).has_interval:
-            continue
-        for metric, value in _whole(images, logits, members).items():
-            if metrics.needs_every_class(metric) and not np.isnan(value):
-                without.add(metric)
-    return without
 
 
 def _whole(images: Predicted, logits: np.ndarray, members: np.ndarray) -> dict[str, float]:
@@ -203,9 +181,19 @@ def drawn_difference(pairs: Pairs, where: Where, resamples: Resamples) -> np.nda
     means_a: list[np.ndarray] = []
     means_b: list[np.ndarray] = []
     for group in _groups(pairs, where):
-        means_a.append(np.mean([resamples.drawn(a, group) for a, _ in pairs], axis=0))
-        means_b.append(np.mean([resamples.drawn(b, group) for _, b in pairs], axis=0))
+        mean_a = np.mean([resamples.drawn(a, group) for a, _ in pairs], axis=0)
+        mean_b = np.mean([resamples.drawn(b, group) for _, b in pairs], axis=0)
+        if np.isnan(mean_a).all() and _have_score(pairs, group):
+            # the group has one patient of a class: a score without an interval, and so has the gap
+            return mean_a
+        means_a.append(mean_a)
+        means_b.append(mean_b)
     return gap(np.stack(means_b, 1)) - gap(np.stack(means_a, 1))
+
+
+def _have_score(pairs: Pairs, where: Where) -> bool:
+    """Tell whether every run has a score."""
+    return all(run.number(where) is not None for pair in pairs for run in pair)
 
 
 def left_difference(

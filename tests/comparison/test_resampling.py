@@ -1,9 +1,12 @@
 """Intervals of a difference, and of a mean over runs whose test sets differ: folds, and splits drawn anew."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scored_runs import PATIENTS_OF, SEX, N, Y, fold, heal, model, scored
 
+from fedcli.comparison import resampling
 from fedcli.comparison.resampling import (
     Resamples,
     bounds_of_mean,
@@ -146,3 +149,15 @@ def test_patients_of_two_test_sets_of_one_size_are_not_drawn_as_one(tmp_path, me
         for each in (alone * 2, both)
     ]
     assert groups[1][1] - groups[1][0] < 0.9 * (groups[0][1] - groups[0][0])
+
+
+@pytest.mark.parametrize(("score", "expected"), [(0.4, [np.nan, np.nan]), (None, [0.2, 0.3])])
+def test_a_gap_has_no_interval_where_a_group_has_a_score_and_none(score, expected, monkeypatch):
+    columns = {"a": np.array([0.5, 0.6]), "b": np.array([0.7, 0.9]), "c": np.full(2, np.nan)}
+    first, second = [SimpleNamespace(factor=factor, number=lambda _: score) for factor in (1, 2)]
+    resamples = SimpleNamespace(drawn=lambda run, where: run.factor * columns[where.group])
+    groups = [Where("clean", attribute="sex", group=group) for group in columns]
+    monkeypatch.setattr(resampling, "_groups", lambda pairs, where: groups)
+    gap = Where("clean", attribute="sex", measure="gap")
+    drawn = resampling.drawn_difference([(first, second)], gap, resamples)
+    np.testing.assert_allclose(drawn, expected)
