@@ -82,7 +82,11 @@ def reach(tree: Any, parts: list[str], depth: int = 0) -> Reached:
     return Reached(values, furthest.depth, furthest.names)
 
 
-def _all_ways(below: dict[str, Any], parts: list[str], depth: int) -> list[Reached]:
+def _all_ways(
+    below: dict[str, Any],
+    parts: list[str],
+    depth: int,
+) -> list[Reached]:
     """The ways through every name, between two other parts."""
     if not depth or len(parts) == 1:
         return []
@@ -154,7 +158,12 @@ def _by_round(value: Any, moment: str) -> list[Any]:
 
 
 def check(
-    score: str, dataset: str, evaluated: Iterable[str], *, corrupted: bool, best: bool
+    score: str,
+    dataset: str,
+    evaluated: Iterable[str],
+    *,
+    corrupted: bool,
+    best: bool,
 ) -> None:
     """Raise UsageError for a place at which no scores.json has a number.
 
@@ -191,7 +200,17 @@ def _hint(parts: list[str], reached: Reached, *, corrupted: bool) -> str:
 def _whole(attributes: tuple[str, ...], versions: tuple[str, ...]) -> dict[str, Any]:
     """The numbers of a run that has every number, in their nested form."""
     client = scores.Client(versions[0], "own")
-    score = table.Score([0.5, 0.5], [1, 2], 1, (), "", 0.4, 0.6, "bca by image", 1)
+    score = table.Score(
+        [0.5, 0.5],
+        [1, 2],
+        1,
+        (),
+        "",
+        0.4,
+        0.6,
+        "bca by image",
+        1,
+    )
     whole = scores.Scores(
         method="",
         label="",

@@ -98,7 +98,11 @@ def each_its_own(methods: Sequence[str], options: TrainOptions) -> dict[str, Tra
     return {name: replace(options, method=name, set=settings[name], jobs=None) for name in methods}
 
 
-def cells(plans: Mapping[str, TrainOptions], seeds: Sequence[int], data: Path) -> list[RecipeCell]:
+def cells(
+    plans: Mapping[str, TrainOptions],
+    seeds: Sequence[int],
+    data: Path,
+) -> list[RecipeCell]:
     """A cell for each seed and method, which trains as `train METHOD` does by itself and is not
     scored.
 

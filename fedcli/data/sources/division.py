@@ -88,7 +88,12 @@ def _quotas(sizes: Counter[int], count: int) -> dict[int, int]:
     return quotas
 
 
-def split_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[Row]:
+def split_rows(
+    rows: list[Row],
+    choices: Choices,
+    *,
+    by_patient: bool,
+) -> list[Row]:
     """Mark the test part: per class, all but floor((1 - test) * n) images of those sampled.
 
     They are drawn by the seed. A patient that would overfill the test part stays in train, so the
@@ -109,7 +114,12 @@ def split_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[R
     return _marked(rows, test[patient])
 
 
-def fold_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[Row]:
+def fold_rows(
+    rows: list[Row],
+    choices: Choices,
+    *,
+    by_patient: bool,
+) -> list[Row]:
     """Mark fold `choices.fold` of `choices.folds` as the test part, of those sampled.
 
     The folds are stratified, by the seed. Rarest class first, each patient goes to the fold that

@@ -75,7 +75,13 @@ def rows(raw: Path, choices: Choices) -> Listing:
                 label = tuple(label)
             row_id = f"{part}-{i:06d}"
             images.append(Row(row_id, label, f"{name}#{part}-{i}", part == "test"))
-    listing = Listing(images, tables=[name], classes=classes, channels=channels, task=task)
+    listing = Listing(
+        images,
+        tables=[name],
+        classes=classes,
+        channels=channels,
+        task=task,
+    )
     return divided(listing, choices)
 
 
@@ -228,7 +234,11 @@ def _check_images(path: Path, part: str, count: int) -> Shape:
     return shape
 
 
-def _classes(path: Path, labels: dict[str, np.ndarray], task: str | None) -> list[str]:
+def _classes(
+    path: Path,
+    labels: dict[str, np.ndarray],
+    task: str | None,
+) -> list[str]:
     """The names of the classes, or of the labels. Raises FedcliError for more than the set has."""
     if task:
         count = labels["train"].shape[1]
@@ -247,7 +257,12 @@ def _classes(path: Path, labels: dict[str, np.ndarray], task: str | None) -> lis
 
 
 @lru_cache(maxsize=3)
-def _pixels(path: Path, name: str, process: int, stamp: tuple[int, int]) -> Pixels:
+def _pixels(
+    path: Path,
+    name: str,
+    process: int,
+    stamp: tuple[int, int],
+) -> Pixels:
     """An array that stays open, one per process.
 
     Forked processes would move each other's place in the file.
@@ -277,7 +292,11 @@ def _open(path: Path, name: str) -> tuple[Pixels, np.dtype]:
         raise
 
 
-def _header(array: str, stream: IO[bytes], length: int) -> tuple[Shape, np.dtype]:
+def _header(
+    array: str,
+    stream: IO[bytes],
+    length: int,
+) -> tuple[Shape, np.dtype]:
     """Shape of an array and the type of its numbers, at which the stream then stands.
 
     Raises FedcliError.

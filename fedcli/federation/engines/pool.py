@@ -62,7 +62,14 @@ class Pool(AbstractContextManager["Pool"]):
         memory = anonymous(at_most * 4 * numbers)
         if memory is not None:
             self.table = torch.frombuffer(memory, dtype=torch.float32).view(at_most, numbers)
-        self.workers = Workers(jobs, _begin, clients, self.received, self.table, block=block)
+        self.workers = Workers(
+            jobs,
+            _begin,
+            clients,
+            self.received,
+            self.table,
+            block=block,
+        )
         self._calls = 0
         self._waiting = deque[Future[Any]]()
 
