@@ -39,7 +39,7 @@ from .shell.shown import dumped, show, show_json, show_rows, show_tables
 
 if TYPE_CHECKING:
     from ..reporting.clinical import Topic
-    from ..reporting.row import Row
+    from ..reporting.rows import Row
 
 NAMED = 10  # unreadable files that are listed
 FILE, FOLDER = Flag("FILE", access="writes"), Flag("DIR", access="writes")

@@ -16,7 +16,7 @@ from . import by_group, clinical, evidence, further
 from .clinical import rule_in_words
 from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
-from .row import Row
+from .rows import Row
 from .rows import compared
 from .table import Column, Heads, Section, Table
 from .tables import Report, report

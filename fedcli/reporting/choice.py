@@ -6,7 +6,7 @@ import numpy as np
 
 from ..comparison.systems import grouped
 from ..scores.choice import RULES, Candidate, chosen, distances
-from .row import Row
+from .rows import Row
 from .table import Column, Heads, Table
 
 LEGEND = (

@@ -26,7 +26,7 @@ from ..scores.groups import SMALL, unknown_note
 from ..scores.numbers import is_lower
 from ..scores.statistics.bootstrap import BCA
 from ..scores.table import Where
-from .row import Row
+from .rows import Row
 from .table import Column, Heads, Table
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ

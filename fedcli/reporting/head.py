@@ -15,7 +15,7 @@ from ..scores.parts import AVERAGE, MODELS
 from ..scores.scores import Scores
 from ..scores.table import Where
 from .columns import POOLED, STD_AMONG
-from .row import Row
+from .rows import Row
 from .rows import has_two_rules, shared_parts
 
 SPREADS = {

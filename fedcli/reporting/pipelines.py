@@ -32,7 +32,7 @@ from ..scores.table import Where
 from . import comparison as texts
 from .columns import shown
 from .quantities import VERSION_NAMES, Quantity, between_groups
-from .row import Row
+from .rows import Row
 
 Brief = dict[str, Any]
 SIGNS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}

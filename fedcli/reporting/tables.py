@@ -20,7 +20,7 @@ from ..scores.parts import AVERAGE, MODELS
 from ..scores.table import Where
 from . import by_group, comparison, head, writers
 from .columns import Value
-from .row import Row
+from .rows import Row
 from .rows import has_two_rules, notes, shortened
 from .table import Cell, Column, Table, mark, number, percent
 

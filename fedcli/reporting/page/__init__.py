@@ -25,7 +25,7 @@ from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
 from .. import choice, clinical, comparison, further, writers
 from ..columns import POOLED, SHOWN, shown
-from ..row import Row
+from ..rows import Row
 from ..rows import compared, rows, shortened
 from ..table import Section, Table
 from ..tables import Report, report

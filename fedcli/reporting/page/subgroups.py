@@ -25,7 +25,7 @@ from ...scores.views import ACROSS
 from ...scores.views import compared as is_compared
 from ..by_group import unreliable
 from ..columns import Names, group_columns, joined, shown
-from ..row import Row
+from ..rows import Row
 from ..table import DAGGER, Cell, Column, Section, Table, mark, percent
 from . import provenance
 
