@@ -40,13 +40,13 @@ def shown(scores: Scores, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
     return metrics
 
 
-def all_numbers(scores: Scores, at: str) -> dict[Where, Score]:
-    """Every score of a run, over the rounds that `at` names."""
+def all_numbers(scores: Scores, rounds: str) -> dict[Where, Score]:
+    """Every score of a run, over the rounds of that name: LAST5, LAST or BEST."""
     table = {}
-    for where, score in numbers.numbers(scores, best=at == BEST):
+    for where, score in numbers.numbers(scores, best=rounds == BEST):
         if where.metric.startswith("bytes"):
             continue
-        if at != LAST:
+        if rounds != LAST:
             table[where] = score
         elif where.measure in views.ACROSS:
             # groups are averaged over the rounds first: none of one round alone
@@ -67,10 +67,10 @@ def joined(scores: Sequence[Score | None], spread: str) -> Value:
     return Value(several.mean, several.std(spread))
 
 
-def columns(known: Numbers, run: Scored, metrics: Sequence[str], view: str = "") -> Names:
+def columns(table: Numbers, run: Scored, metrics: Sequence[str], view: str = "") -> Names:
     """The columns of one run, or of a view of its models, in the order in which they are shown.
 
-    known: all numbers of the run. metrics: of all images, such as accuracy, or names of single columns, which are those
+    table: all numbers of the run. metrics: of all images, such as accuracy, or names of single columns, which are those
         of numbers in full or without the version of the images. Raises UsageError for an unknown one.
     """
     scores = run.scores
@@ -80,9 +80,9 @@ def columns(known: Numbers, run: Scored, metrics: Sequence[str], view: str = "")
     further = {} if view else _of_models(run, overall)
     for attribute in scores.groups:
         further |= _of_attribute(Where("clean", view, attribute), overall)
-    names |= {name: where for name, where in further.items() if where in known}
+    names |= {name: where for name, where in further.items() if where in table}
     if not view:
-        names |= _named(known, scores, [name for name in metrics if name not in overall])
+        names |= _named(table, scores, [name for name in metrics if name not in overall])
     return names
 
 
@@ -121,19 +121,19 @@ def _of_models(run: Scored, overall: Sequence[str]) -> Names:
     for metric, measure in product(own_metrics, (STD_AMONG, WORST_AMONG)):
         names[f"{measure} {metric}"] = Where(metric=metric, measure=measure)
     if scores.among_clients_global:
-        first = shown(scores)[0]
-        where = Where(metric=first, measure=MEAN_AMONG)
-        names[f"{MEAN_AMONG} {first} own model"] = where
-        names[f"{MEAN_AMONG} {first} {GLOBAL} model"] = where._replace(model=GLOBAL)
+        metric = shown(scores)[0]
+        where = Where(metric=metric, measure=MEAN_AMONG)
+        names[f"{MEAN_AMONG} {metric} own model"] = where
+        names[f"{MEAN_AMONG} {metric} {GLOBAL} model"] = where._replace(model=GLOBAL)
     return names
 
 
-def check_names(metrics: Sequence[str], own: Sequence[str] = ()) -> None:
+def check_names(metrics: Sequence[str], further: Sequence[str] = ()) -> None:
     """Refuse a metric that no scores have; a name with a blank in it depends on the data. Raises UsageError.
 
-    own: names of metrics from outside the package that are asked for.
+    further: names of metrics from outside the package that are asked for.
     """
-    names = [*METRICS, *own, *PARITY, *(f"{name}{BY_CLASS}" for name in PARITY)]
+    names = [*METRICS, *further, *PARITY, *(f"{name}{BY_CLASS}" for name in PARITY)]
     for name in metrics:
         if " " not in name and name not in names and not between_groups(name):
             raise UsageError(f"the scores have no metric {name!r}", nearest(name, names))
@@ -167,11 +167,11 @@ def _as_column(name: str, scores: Scores) -> str:
     return numbers.name(where)
 
 
-def _named(known: Numbers, scores: Scores, names: Sequence[str]) -> Names:
+def _named(table: Numbers, scores: Scores, names: Sequence[str]) -> Names:
     """The columns that these names mean. Raises UsageError for a name that means none."""
     if not names:
         return {}
-    wheres = {numbers.name(where): where for where in known}
+    wheres = {numbers.name(where): where for where in table}
     spellings = {column: list(_spellings(column)) for column in wheres}
     columns: Names = {}
     for name in names:

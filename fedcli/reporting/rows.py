@@ -67,7 +67,7 @@ class Row(System):
 
     over: str = POOLED
     cells: dict[str, Value] = field(default_factory=dict)
-    heads: Mapping[str, Where] = field(default_factory=dict)
+    heads: Names = field(default_factory=dict)
     doubtful: Sequence[str] = ()
     view: str = ""
     is_view: bool = False
@@ -218,7 +218,7 @@ def systems_of(rows: Iterable[Row]) -> list[Row]:
 
 def compared(rows: Iterable[Row]) -> list[Row]:
     """The systems, in the order of their colours, without the word that tells them from their views."""
-    return [replace(row, view="", place=place) for place, row in enumerate(systems_of(rows))]
+    return [replace(row, view="", place=k) for k, row in enumerate(systems_of(rows))]
 
 
 def rows(
