@@ -108,7 +108,7 @@ class Row(System):
     def options(self) -> dict[str, Any]:
         """Options of the run and its data, but for the method's settings."""
         scores = self.scores
-        options = {"dataset": scores.dataset}
+        options: dict[str, Any] = {"dataset": scores.dataset}
         if scores.model:
             options["model"] = scores.model["name"]
         if scores.external:
@@ -299,9 +299,7 @@ def _traffic(run: Scored) -> dict[str, float] | None:
 def _with_views(row: Row, metrics: Sequence[str]) -> Iterator[Row]:
     """The row with its cells, and one for each view below it; what it cost to train is in the first alone."""
     heads = _heads(row, metrics)
-    by_small_group = [
-        name for name in heads if small_groups(row.scores, name.partition(" by ")[2])
-    ]
+    by_small_group = [name for name in heads if small_groups(row.scores, name.partition(" by ")[2])]
     yield replace(
         row,
         cells={name: row.value(where) for name, where in heads.items()},

@@ -23,7 +23,7 @@ from ..scores.table import Where
 from . import comparison, head, writers
 from .columns import Value
 from .rows import Row, has_two_rules, notes, shortened, systems_of
-from .by_group import unreliable
+from .single_runs import unreliable
 from .table import Cell, Column, Heads, Table, mark, number, percent
 
 FORMATS = "markdown", "latex", "csv", "json"
@@ -271,9 +271,7 @@ def _levelled(rows: Sequence[Row], leads: Leads) -> list[str]:
         if not row.is_view and row.data == rows[0].data:
             indices.append(index)
             systems.append((row.name, row.scored))
-    return list(
-        levelling_down(systems, lambda where, k: leads.row(indices[0], indices[k], where))
-    )
+    return list(levelling_down(systems, lambda where, k: leads.row(indices[0], indices[k], where)))
 
 
 def _costs(rows: list[Row]) -> list[_Filled]:
@@ -372,9 +370,7 @@ def _with_worst(filled: _Filled, rows: Sequence[Row]) -> _Filled:
     if len(names) == 1:
         column = replace(filled.column, name=f"{filled.column.name}: {names.pop()}")
         return replace(filled, column=column)
-    cells = [
-        replace(cell, whose=group) for cell, group in zip(filled.cells, groups, strict=True)
-    ]
+    cells = [replace(cell, whose=group) for cell, group in zip(filled.cells, groups, strict=True)]
     return replace(filled, cells=cells)
 
 

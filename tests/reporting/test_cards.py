@@ -13,7 +13,7 @@ from fedcli.data import manifest
 from fedcli.federation.client import Training
 from fedcli.figures.kinds import flow
 from fedcli.reporting import cards, evidence
-from fedcli.reporting.further import by_severity_and_group
+from fedcli.reporting.single_runs import by_severity_and_group
 from fedcli.reporting.page import lead, provenance
 from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.table import DAGGER, Cell, Column, Table, number
