@@ -16,8 +16,7 @@ from . import clinical, evidence, single_runs
 from .clinical import rule_in_words
 from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
-from .rows import Row
-from .rows import compared
+from .rows import Row, compared
 from .table import Column, Heads, Section, Table
 from .tables import Report, report
 

@@ -25,8 +25,7 @@ from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
 from .. import choice, clinical, comparison, single_runs, writers
 from ..columns import POOLED, SHOWN, shown
-from ..rows import Row
-from ..rows import compared, rows, shortened
+from ..rows import Row, compared, rows, shortened
 from ..table import Section, Table
 from ..tables import Report, report
 from . import images, lead, leakage, provenance, subgroups
