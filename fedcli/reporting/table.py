@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress, product
 from typing import TYPE_CHECKING, Any
 
 from ..printed import fixed, percents
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 DAGGER = "†"
 NONE = "-"  # what stands where there is no number
 SHARES = "%", "points"  # units of numbers that are kept as shares from 0 to 1
-NUMBER = re.compile(
-    r"[!*+−<\s-]*\d[^_]*"
-)  # text that starts as a number does; names of metrics hold an underscore
+OWN_UNITS = tuple(f"({unit})" for unit in SHARES)
+# text that starts as a number does; names of metrics hold an underscore
+NUMBER = re.compile(r"[!*+−<\s-]*\d[^_]*")
 
 
 @dataclass(frozen=True)
@@ -48,24 +49,33 @@ class Column:
 
     @property
     def heading(self) -> str:
-        named = self.name.endswith(
-            tuple(f"({unit})" for unit in SHARES)
-        )  # a unit of its own below a common one
-        return f"{self.title} ({self.unit})" if self.unit and not named else self.title
+        """The heading in one part, with its unit if the name does not have one of its own below a common one."""
+        if not self.unit or self.name.endswith(OWN_UNITS):
+            return self.title
+        return f"{self.title} ({self.unit})"
 
     @property
     def levels(self) -> tuple[str, str]:
         """The heading in two parts, of which the first has the unit where there are two."""
-        if self.over:
-            return f"{self.over}, {self.unit}" if self.unit else self.over, self.name
-        return "", self.heading
+        if not self.over:
+            return "", self.heading
+        return f"{self.over}, {self.unit}" if self.unit else self.over, self.name
+
+    @property
+    def is_share(self) -> bool:
+        """Tell whether its numbers are shares, with digits as the spreads in the table ask for."""
+        return self.unit in SHARES and self.digits is None
 
     def cell(self, value: Any) -> "Cell":
         """A value as the column shows it: text as it is, a share in percent, a mean with its std, None as a dash."""
-        if value is None or isinstance(value, Cell):
-            return value or Cell()
-        if isinstance(value, str | int):
-            return Cell(value if isinstance(value, str) else f"{value:,}")
+        if value is None:
+            return Cell()
+        if isinstance(value, Cell):
+            return value
+        if isinstance(value, str):
+            return Cell(value)
+        if isinstance(value, int):
+            return Cell(f"{value:,}")
         mean, std = (value, None) if isinstance(value, float) else (value.mean, value.std)
         if self.unit in SHARES:
             return percent(mean, std)
@@ -92,25 +102,23 @@ class Cell:
     @property
     def plain(self) -> str:
         """The cell in one line of text, without the mark of the best."""
-        doubt = DAGGER if self.doubtful and self.text != NONE else ""
-        parts = f"{self.text}{doubt}", f"±{self.spread}" if self.spread else "", self.whose
-        return " ".join(filter(None, parts))
+        text = self.text
+        if self.doubtful and text != NONE:
+            text += DAGGER
+        spread = f"±{self.spread}" if self.spread else ""
+        return " ".join(filter(None, [text, spread, self.whose]))
+
+    @property
+    def looks_numeric(self) -> bool:
+        """Tell whether the text is a number, or in place of one, such as a hidden count."""
+        return self.text in ("", NONE, HIDDEN) or bool(NUMBER.match(self.text))
 
     def rounded(self, digits: int) -> "Cell":
-        """With so many digits behind the point."""
+        """The cell with so many digits behind the point."""
         if self.number is None:
             return self
-        return replace(
-            self,
-            text=fixed(self.number, digits),
-            spread=fixed(self.std or 0.0, digits) if self.spread else "",
-        )
-
-
-def _is_numeric(cells: Sequence[Cell]) -> bool:
-    if any(cell.number is not None for cell in cells):
-        return True
-    return all(cell.text in ("", NONE, HIDDEN) or NUMBER.match(cell.text) for cell in cells)
+        spread = fixed(self.std or 0.0, digits) if self.spread else ""
+        return replace(self, text=fixed(self.number, digits), spread=spread)
 
 
 Heads = list[Column | str]  # those of text or counts by name alone
@@ -135,40 +143,47 @@ class Table:
     ) -> "Table":
         """A table of plain values, each as its column shows it."""
         heads = [Column(column) if isinstance(column, str) else column for column in columns]
-        rows = [
-            [column.cell(value) for column, value in zip(heads, line, strict=True)]
-            for line in lines
-        ]
+        rows = []
+        for line in lines:
+            rows.append([column.cell(value) for column, value in zip(heads, line, strict=True)])
         return cls(title, heads, rows, legend).rounded()
 
     def rounded(self) -> "Table":
-        """With two digits behind the point of shares where every spread is below a point, else with one."""
-        shares = [column.unit in SHARES and column.digits is None for column in self.columns]
-        cells = [cell for row in self.rows for cell, share in zip(row, shares) if share]
-        digits = (
-            2
-            if any(cell.spread for cell in cells) and all((cell.std or 0) < 1 for cell in cells)
-            else 1
-        )
-        rows = [
-            [cell.rounded(digits) if share else cell for cell, share in zip(row, shares)]
-            for row in self.rows
-        ]
+        """The table with two digits behind the point of shares if every spread is below a point, else with one."""
+        is_share = [column.is_share for column in self.columns]
+        shares: list[Cell] = []
+        for row in self.rows:
+            shares += compress(row, is_share)
+        has_spread = any(cell.spread for cell in shares)
+        digits = 2 if has_spread and all((cell.std or 0) < 1 for cell in shares) else 1
+        rows = []
+        for row in self.rows:
+            cells = zip(row, is_share, strict=True)
+            rows.append([cell.rounded(digits) if share else cell for cell, share in cells])
         return replace(self, rows=rows)
 
     @property
     def digits(self) -> int:
-        """Behind the point of its shares."""
-        texts = (
-            cell.text
-            for row in self.rows
-            for cell, column in zip(row, self.columns)
-            if column.unit in SHARES
-        )
-        return max((len(text.partition(".")[2]) for text in texts), default=1)
+        """The digits behind the point of its shares."""
+        lengths = [1]
+        for column, cells in zip(self.columns, self.cells, strict=True):
+            if column.unit in SHARES:
+                lengths += [len(cell.text.partition(".")[2]) for cell in cells]
+        return max(lengths)
+
+    @cached_property
+    def cells(self) -> list[tuple[Cell, ...]]:
+        """The cells of each column."""
+        return list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
+
+    def part(self, indices: Sequence[int]) -> "Table":
+        """The columns at these indices alone."""
+        columns = [self.columns[k] for k in indices]
+        cells = [self.cells[k] for k in indices]
+        return replace(self, columns=columns, rows=list(zip(*cells, strict=True)))
 
     def unfolded(self) -> "Table":
-        """With the second lines of cells as rows of their own, for what has one line to a row."""
+        """The table with the second lines of cells as rows of their own, for what has one line to a row."""
         rows: list[Sequence[Cell]] = []
         for row in self.rows:
             rows.append([replace(cell, below=None) for cell in row])
@@ -178,9 +193,12 @@ class Table:
 
     @cached_property
     def numeric(self) -> list[bool]:
-        """A truth value for each column: all its cells are numbers, or text in place of one, such as a hidden count."""
-        columns = [[row[place] for row in self.rows] for place in range(len(self.columns))]
-        return [_is_numeric(column) for column in columns]
+        """A truth value for each column: some of its cells are numbers, or all could be."""
+        columns = []
+        for cells in self.cells:
+            has_number = any(cell.number is not None for cell in cells)
+            columns.append(has_number or all(cell.looks_numeric for cell in cells))
+        return columns
 
 
 @dataclass(frozen=True)
@@ -247,9 +265,10 @@ def bounded(
     """A cell of a share from 0 to 1 with its interval, in percent. sign: as in number()."""
     if value is None:
         return Cell()
-    bounds = "" if low is None or high is None else f" ({percents(low)} to {percents(high)})"
     text = percents(value, sign=sign)
-    return Cell(f"{text}{bounds}", number=100 * value, doubtful=doubtful)
+    if low is not None and high is not None:
+        text += f" ({percents(low)} to {percents(high)})"
+    return Cell(text, number=100 * value, doubtful=doubtful)
 
 
 def mark(
@@ -257,20 +276,24 @@ def mark(
 ) -> list[Cell]:
     """The cells of a column with `best` set where it may stand.
 
-    among: of each row what it shares with those it competes with; a row alone has beaten nobody. Where a small group
+    among: of each row what it shares with those it competes with; a row alone has beaten nobody. If a small group
         decides the best number, none is marked.
-    leads: whether the row at the first place is significantly better than that at the second, or no test can be made.
+    leads: whether the row of the first index is significantly better than that of the second, or no test can be made.
         The best has to lead all others. Where no test can be made, values that print the same share the mark, unless
         all print the same.
     """
     best: set[int] = set()
     for key in dict.fromkeys(among):
-        known = [
-            at for at, cell in enumerate(cells) if among[at] == key and cell.number is not None
-        ]
-        order = sorted(known, key=lambda at: float(cells[at].text), reverse=not column.lower)
-        first = [at for at in order if cells[at].text == cells[order[0]].text]
-        beaten = len(first) < len(order) and not any(cells[at].doubtful for at in first)
-        if beaten and all(leads(at, other) for at in first for other in known if other != at):
-            best |= {*first}
-    return [replace(cell, best=at in best) for at, cell in enumerate(cells)]
+        rivals = []
+        for index, cell in enumerate(cells):
+            if among[index] == key and cell.number is not None:
+                rivals.append(index)
+        numbers = [float(cells[index].text) for index in rivals]
+        extreme = min(numbers, default=0.0) if column.lower else max(numbers, default=0.0)
+        leaders = [k for k, value in zip(rivals, numbers, strict=True) if value == extreme]
+        if len(leaders) == len(rivals) or any(cells[index].doubtful for index in leaders):
+            continue
+        pairs = [pair for pair in product(leaders, rivals) if pair[0] != pair[1]]
+        if all(leads(*pair) for pair in pairs):
+            best.update(leaders)
+    return [replace(cell, best=index in best) for index, cell in enumerate(cells)]
