@@ -7,7 +7,7 @@ import numpy as np
 from ..comparison.systems import grouped
 from ..scores.choice import DTO, RULES, Candidate, chosen, values
 from ..scores.parts import Number
-from .rows import Row, systems_of
+from .rows import Row, Rows, systems_of
 from .table import Column, Heads, Table
 
 TITLE = "Model choice on validation images"
@@ -23,7 +23,7 @@ SEVERAL = (
 )
 
 
-def tables(rows: Sequence[Row]) -> Iterator[Table]:
+def tables(rows: Rows) -> Iterator[Table]:
     """The kept rounds of a system alone, else the systems that share data and rounds, each with the round taken."""
     systems = []
     for row in systems_of(rows):

@@ -26,8 +26,8 @@ from ..printed import percents
 from ..scores.groups import SMALL, unknown_note
 from ..scores.numbers import is_lower
 from ..scores.statistics.bootstrap import BCA
-from ..scores.table import Where
-from .rows import Row, systems_of
+from ..scores.table import Number, Where
+from .rows import Row, Rows, systems_of
 from .table import NONE, Column, Heads, Table
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
@@ -158,7 +158,7 @@ def heading(comparison: Comparison) -> str:
 
 
 def _tests(
-    row: Difference, difference: float | None, digits: int = 2, *, has_seeds: bool = True
+    row: Difference, difference: Number, digits: int = 2, *, has_seeds: bool = True
 ) -> list[str]:
     """The difference, its interval and p; has_seeds: whether there is a p over seeds."""
     tests = [
@@ -311,7 +311,7 @@ def _no_difference(names: Sequence[str], reference: str, scores: str) -> str:
 
 
 def _sentence(
-    name: str, row: Difference, difference: float | None, base_score: str, digits: int = 1
+    name: str, row: Difference, difference: Number, base_score: str, digits: int = 1
 ) -> str:
     """A sentence on a significant difference. base_score: the other system and the score, in words."""
     points = difference or 0.0
@@ -321,8 +321,8 @@ def _sentence(
 
 
 def _as_printed(
-    row: Difference, mean: float | None, reference: float | None, digits: int
-) -> float | None:
+    row: Difference, mean: Number, reference: Number, digits: int
+) -> Number:
     """The difference of two scores as they are printed, so that a reader finds it in the table."""
     if row.difference is None or mean is None or reference is None:
         return row.difference
@@ -380,7 +380,7 @@ def in_words(score: str) -> str:
     return re.sub(r"\w+", lambda word: spoken(word[0]) if word[0] in METRICS else word[0], score)
 
 
-def rank_tests(rows: Sequence[Row]) -> list[Ranks]:
+def rank_tests(rows: Rows) -> list[Ranks]:
     """Friedman's test in each usual metric of clean images, of the methods that every dataset has one row of; none of
     fewer than two datasets or three methods."""
     systems = systems_of(rows)

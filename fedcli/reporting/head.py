@@ -15,7 +15,7 @@ from ..scores.scores import Scores
 from ..scores.table import Where
 from .columns import POOLED, STD_AMONG
 from .comparison import spoken
-from .rows import Row, differ, has_two_rules, shared_parts, systems_of, unique
+from .rows import Row, Rows, differ, has_two_rules, shared_parts, systems_of, unique
 
 SPREADS = {
     POOLED: " and over {runs} ± standard deviation over all of them",
@@ -30,7 +30,7 @@ RULES = {  # of one method, of several
 ON_VALIDATION = "on the clients' validation images"
 
 
-def about(rows: Sequence[Row]) -> list[str]:
+def about(rows: Rows) -> list[str]:
     """The data and whether they are real, the test images, what was asked of all runs alike, and chance."""
     systems = systems_of(rows)
     scores = [scores for row in systems for scores in row.each]
@@ -38,7 +38,7 @@ def about(rows: Sequence[Row]) -> list[str]:
     return [" ".join(filter(None, texts))]
 
 
-def _shared(systems: Sequence[Row]) -> str:
+def _shared(systems: Rows) -> str:
     """The parts of the label and the number of runs, or the seed, that all systems share."""
     parts = shared_parts(systems)
     if not differ([row.runs for row in systems]):
@@ -53,7 +53,7 @@ def _shared(systems: Sequence[Row]) -> str:
     return f"All rows: {sentence}" if len(systems) > 1 else console.capital(sentence)
 
 
-def columns_in_words(rows: Sequence[Row], wheres: Sequence[Where]) -> list[str]:
+def columns_in_words(rows: Rows, wheres: Sequence[Where]) -> list[str]:
     """The rounds that are averaged, and the meaning of less usual columns. wheres: whose numbers these have."""
     words = numbers.versions(scores for row in rows for scores in row.each)
     versions = {where.version for where in wheres if where.metric and not where.attribute}
@@ -76,7 +76,7 @@ def columns_in_words(rows: Sequence[Row], wheres: Sequence[Where]) -> list[str]:
     return [f"{text} {'; '.join(meanings)}." if meanings else text]
 
 
-def measured(rows: Sequence[Row]) -> str:
+def measured(rows: Rows) -> str:
     """The rounds whose models the numbers are of, and over what they spread."""
     spread = ""
     for row in rows:
@@ -94,7 +94,7 @@ def measured(rows: Sequence[Row]) -> str:
     return f"of the model from the round that was best {ON_VALIDATION}{spread}"
 
 
-def _of_kept_rounds(rows: Sequence[Row], spread: str) -> str:
+def _of_kept_rounds(rows: Rows, spread: str) -> str:
     kept_rounds = [list(scores.kept_rounds) for row in rows for scores in row.each]
     words = "the last five rounds (all of a shorter run)"
     if not differ(kept_rounds):
@@ -107,7 +107,7 @@ def _of_kept_rounds(rows: Sequence[Row], spread: str) -> str:
     return f"mean of {words}{spread or OF_ROUNDS}"
 
 
-def rules(rows: Sequence[Row]) -> str:
+def rules(rows: Rows) -> str:
     """Whose formula each method follows, where they differ and no column says so."""
     systems = systems_of(rows)
     methods_by_rule: dict[str, list[str]] = {}
@@ -138,7 +138,7 @@ def chance(every: Sequence[Scores]) -> str:
     return f"Chance {answers}: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
 
 
-def _data(systems: Sequence[Row]) -> str:
+def _data(systems: Rows) -> str:
     """The datasets, clients, rounds, corruption and attack; without those in which systems differ."""
     datasets = unique(row.scores.dataset for row in systems)
     names = " and ".join(datasets)
@@ -180,7 +180,7 @@ def _clients(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) < 4 else f"{len(names)} clients"
 
 
-def _test_images(systems: Sequence[Row]) -> str:
+def _test_images(systems: Rows) -> str:
     """The number of test images and of their patients; "" where it differs."""
     texts = []
     for row in systems:

@@ -29,11 +29,11 @@ from ..printed import fixed
 from ..scores import numbers, views
 from ..scores.parts import MODELS, VERSIONS
 from ..scores.scores import Scores
-from ..scores.table import Where
+from ..scores.table import Number, Where
 from . import comparison as texts
 from .columns import shown
 from .quantities import VERSION_NAMES, Quantity, quantity
-from .rows import Row, systems_of
+from .rows import Row, Rows, systems_of
 
 Brief = dict[str, Any]
 SIGNS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
@@ -41,6 +41,7 @@ LIMIT = re.compile(r"(.+?)\s*(<=|>=|<|>)\s*([-+]?\d+(?:\.\d+)?)\s*%?")
 IN_POINTS = views.GAP, views.GAP_IN_EACH, views.AMONG[1]
 COMPARED = re.compile(r"(change|p)\s*\((.*)\)(.*)")
 VERSION_WORDS = {version: word for word, version in VERSION_NAMES.items()} | {MODELS[1]: "noisy"}
+BY_GROUP, ON_IMAGES = "groups are by", "scores are on images that are"
 GRAMMAR = "write for example 'gap(sex) > 5', 'worst(age) of balanced_accuracy on noisy < 40' or 'accuracy < 80'"
 CHANGES = (
     "write for example 'change(auc_ovo_macro) < -1', 'change(gap(sex)) > 2' or 'p(accuracy) < 0.05'"
@@ -48,7 +49,7 @@ CHANGES = (
 OF_RUN = "run", "method", "label", "rule", "dataset", "seed", "fold"
 OF_NUMBER = "version", "model", "attribute", "group", "client", "metric", "measure", "statistic"
 FIELDS = (*OF_RUN, *OF_NUMBER, "value")
-Line = tuple[str | int | float | None, ...]
+Line = tuple[str | int | Number, ...]
 
 
 def of_row(row: Row) -> Brief:
@@ -131,7 +132,7 @@ class Limit:
     sign: str
     bound: float
 
-    def broken_by(self, system: str, value: float | None) -> Iterator[str]:
+    def broken_by(self, system: str, value: Number) -> Iterator[str]:
         """A sentence on a number that is beyond the limit; one that is not there cannot be shown to be within."""
         limit = f"--fail-if {self.text!r}"
         if value is None:
@@ -160,13 +161,7 @@ class Limit:
             )
         return by_word[typed]
 
-    def check_attribute(self, attributes: Iterable[str]) -> None:
-        self._check(self.quantity.attribute, attributes, "groups are by")
-
-    def check_version(self, versions: Iterable[str]) -> None:
-        self._check(self.quantity.version, versions, "scores are on images that are")
-
-    def _check(self, name: str, names: Iterable[str], fact: str) -> None:
+    def check(self, name: str, names: Iterable[str], fact: str) -> None:
         """Raises UsageError for a name that is none of these."""
         names = list(names)
         if name not in names:
@@ -202,7 +197,7 @@ def _limit(text: str, compares: bool) -> Limit:
     return Limit(text, kind, replace(typed, version=VERSION_NAMES[version]), sign, float(bound))
 
 
-def broken(limits: Sequence[Limit], rows: Sequence[Row]) -> list[str]:
+def broken(limits: Sequence[Limit], rows: Rows) -> list[str]:
     """A sentence for each limit that a row is beyond. Raises UsageError for a quantity that the scores do not have."""
     sentences: list[str] = []
     for limit in limits:
@@ -214,14 +209,15 @@ def broken(limits: Sequence[Limit], rows: Sequence[Row]) -> list[str]:
 
 def _where(limit: Limit, scores: Scores) -> Where:
     metric = limit.metric(scores.versions[MODELS[0]], scores.usual[1])
-    measure, attribute = limit.quantity.measure, limit.quantity.attribute
+    measure = limit.quantity.measure
+    attribute = limit.quantity.attribute
     if measure in views.AMONG:
         return Where(metric=metric, measure=measure)
     versions: Mapping[str, Any] = scores.versions
     if attribute:
-        limit.check_attribute(scores.groups)
+        limit.check(attribute, scores.groups, BY_GROUP)
         versions = scores.groups[attribute]
-    limit.check_version(versions)
+    limit.check(limit.quantity.version, versions, ON_IMAGES)
     return Where(limit.quantity.version, attribute=attribute, metric=metric, measure=measure)
 
 
@@ -234,12 +230,13 @@ def broken_by(limits: Sequence[Limit], comparison: Comparison) -> list[str]:
                 f"--fail-if {limit.text!r}: compare has scores of all images and gaps", CHANGES
             )
         rows = comparison.rows
-        if limit.quantity.attribute:
-            limit.check_attribute(comparison.groups)
-            rows = comparison.groups[limit.quantity.attribute].gaps
+        attribute = limit.quantity.attribute
+        if attribute:
+            limit.check(attribute, comparison.groups, BY_GROUP)
+            rows = comparison.groups[attribute].gaps
         metric = limit.metric([row.metric for row in rows], rows[-1].metric if rows else "")
         by_version = {row.version: row for row in rows if row.metric == metric}
-        limit.check_version(by_version)
+        limit.check(limit.quantity.version, by_version, ON_IMAGES)
         row = by_version[limit.quantity.version]
         number = row.p_holm
         if limit.compares == "change" and row.difference is not None:
@@ -275,7 +272,7 @@ def _facts(run: Scored) -> Line:
     return folder.name, scores.method, scores.label, scores.rule, scores.dataset, run.seed, run.fold
 
 
-def _statistics(scores: Scores) -> Iterator[tuple[Where, dict[str, float | None]]]:
+def _statistics(scores: Scores) -> Iterator[tuple[Where, dict[str, Number]]]:
     """The statistics of each number of a run, by name."""
     for where, score in numbers.numbers(scores):
         if score.rounds:

@@ -35,7 +35,7 @@ from ..figures.system import System
 from ..options import OWN
 from ..scores import shots
 from ..scores.scores import SYNTHETIC
-from ..scores.table import Where
+from ..scores.table import Number, Where
 from . import timing
 from .columns import POOLED, SHOWN, Names, Value, all_numbers, columns, joined
 from .table import Cell, percent
@@ -71,7 +71,7 @@ class Row(System):
     doubtful: Sequence[str] = ()
     view: str = ""
     is_view: bool = False
-    minutes: float | None = None
+    minutes: Number = None
     bytes: dict[str, float] | None = None
     left_out: Sequence[str] = ()
     names_runs: bool = True
@@ -211,6 +211,9 @@ class Row(System):
         return manifest.parent(data, kind)
 
 
+Rows = Sequence[Row]
+
+
 def systems_of(rows: Iterable[Row]) -> list[Row]:
     """The rows that are no further view of a system."""
     return [row for row in rows if not row.is_view]
@@ -283,7 +286,7 @@ def _systems(scored: list[Scored], spread: str | None) -> list[list[Scored]]:
     return systems
 
 
-def _minutes(runs: Sequence[Scored]) -> float | None:
+def _minutes(runs: Sequence[Scored]) -> Number:
     clocks = timing.of_runs([run.path for run in runs])
     return clocks.minutes if clocks else None
 
@@ -338,7 +341,7 @@ def _left_out(row: Row, metrics: Sequence[str], heads: Names) -> list[str]:
     return names
 
 
-def notes(rows: Sequence[Row]) -> list[str]:
+def notes(rows: Rows) -> list[str]:
     """Notes for a reader before comparing: runs that differ in more than the method, small groups."""
     systems = systems_of(rows)
     texts = []
@@ -362,7 +365,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
     return unique(texts)
 
 
-def _unshared(rows: Sequence[Row]) -> list[str]:
+def _unshared(rows: Rows) -> list[str]:
     """The stages of the data, the rounds and the shot groups that some rows have otherwise than others."""
     unshared = [stage for stage in STAGES if differ([row.data.get(stage) for row in rows])]
     if differ([row.scores.rounds for row in rows]):
@@ -392,7 +395,7 @@ def _chosen_round(choice: Mapping[str, Any], runs: int) -> str:
     return f"round {choice['round']}{which} ({100 * choice['validation']:.2f})"
 
 
-def _differences(row: Row, systems: list[Row]) -> list[str]:
+def _differences(row: Row, systems: Rows) -> list[str]:
     """The settings and options, as key=value, in which a row differs from the other systems."""
     scores = row.scores
     same_method = [other for other in systems if other.scores.method == scores.method]
@@ -457,7 +460,7 @@ def differ(values: list[Any]) -> bool:
     return any(value != values[0] for value in values)
 
 
-def shortened(rows: Sequence[Row]) -> list[Row]:
+def shortened(rows: Rows) -> list[Row]:
     """Rows whose names hold only what differs: no part of the label, and no number of seeds, that all have."""
     shared = shared_parts(rows)
     has_unequal_runs = differ([row.runs for row in rows])
@@ -468,7 +471,7 @@ def shortened(rows: Sequence[Row]) -> list[Row]:
     return short_rows
 
 
-def shared_parts(rows: Sequence[Row]) -> list[str]:
+def shared_parts(rows: Rows) -> list[str]:
     """Parts behind the method's own name that the labels of several systems share."""
     parts, *others = [row.scores.name.split(", ")[1:] for row in systems_of(rows)]
     if not others:
@@ -478,7 +481,7 @@ def shared_parts(rows: Sequence[Row]) -> list[str]:
     return parts
 
 
-def has_two_rules(rows: Sequence[Row]) -> bool:
+def has_two_rules(rows: Rows) -> bool:
     """Tell whether one method is shown by the paper's rule and by that of released code."""
     rules = {(row.scores.method, row.scores.rule) for row in rows}
     return len(rules) > len({row.scores.method for row in rows})

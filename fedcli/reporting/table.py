@@ -13,7 +13,7 @@ from itertools import compress, product
 from typing import TYPE_CHECKING, Any
 
 from ..printed import fixed, percents
-from ..scores.table import HIDDEN
+from ..scores.table import HIDDEN, Number
 
 if TYPE_CHECKING:
     from ..figures.inline import Panels  # which draws
@@ -92,8 +92,8 @@ class Cell:
 
     text: str = NONE
     spread: str = ""
-    number: float | None = None
-    std: float | None = None
+    number: Number = None
+    std: Number = None
     best: bool = False
     doubtful: bool = False
     whose: str = ""
@@ -238,7 +238,7 @@ def heads(*names: str, unit: str = "", over: str = "", lower: bool = False) -> l
 
 
 def number(
-    value: float | None, std: float | None = None, *, digits: int = 2, sign: str = ""
+    value: Number, std: Number = None, *, digits: int = 2, sign: str = ""
 ) -> Cell:
     """A cell of a number. sign: "+" shows that of a positive one too."""
     if value is None:
@@ -247,7 +247,7 @@ def number(
     return Cell(fixed(value, digits, sign=sign), spread, value, std)
 
 
-def percent(mean: float | None, std: float | None = None, *, doubtful: bool = False) -> Cell:
+def percent(mean: Number, std: Number = None, *, doubtful: bool = False) -> Cell:
     """A cell of a share from 0 to 1, in percent. doubtful: a group too small to be reliable decides it."""
     if mean is None:
         return Cell()
@@ -255,9 +255,9 @@ def percent(mean: float | None, std: float | None = None, *, doubtful: bool = Fa
 
 
 def bounded(
-    value: float | None,
-    low: float | None,
-    high: float | None,
+    value: Number,
+    low: Number,
+    high: Number,
     *,
     doubtful: bool = False,
     sign: str = "",

@@ -19,10 +19,10 @@ from ..errors import UsageError, nearest
 from ..metrics import RESAMPLED
 from ..scores import numbers, views
 from ..scores.parts import AVERAGE, MODELS
-from ..scores.table import Where
+from ..scores.table import Number, Where
 from . import comparison, head, writers
 from .columns import Value
-from .rows import Row, has_two_rules, notes, shortened, systems_of
+from .rows import Row, Rows, has_two_rules, notes, shortened, systems_of, unique
 from .single_runs import unreliable
 from .table import Cell, Column, Heads, Table, mark, number, percent
 
@@ -85,7 +85,7 @@ class Report:
     has not said.
     """
 
-    rows: Sequence[Row]
+    rows: Rows
     whole: Table
     tables: Sequence[Table]
     about: Sequence[str]
@@ -102,7 +102,7 @@ class _Filled:
     """A column with a cell of each row, and whose numbers these are."""
 
     column: Column
-    cells: Sequence[Cell]
+    cells: Sequence[Cell] = ()
     where: Where = Where()
 
     @property
@@ -111,19 +111,18 @@ class _Filled:
         return bool(self.where.attribute and not self.where.group)
 
 
-def report(rows: list[Row], *, long_names: bool = False, best: str = "*") -> Report:
+def report(rows: Rows, *, long_names: bool = False, best: str = "*") -> Report:
     """Tables of rows with their marks; the tests that a mark needs are made here. best: how the best is marked."""
-    wheres = _wheres(rows)
-    columns = _columns(rows, wheres)
-    metrics = dict.fromkeys(wheres.get(column.key, Where()).metric for column in columns)
-    leads = Leads([row.scored for row in rows], list(metrics))
-    scores = _marked(rows, columns, wheres, leads)
+    columns = _columns(rows)
+    leads = Leads([row.scored for row in rows], unique(column.where.metric for column in columns))
+    # the first pass makes the tests: if there are any, marks mean one thing in all columns
+    for column in columns:
+        _cells(rows, column, leads)
+    scores = [replace(column, cells=_cells(rows, column, leads)) for column in columns]
     short_rows = shortened(rows)
+    names = [row.name for row in rows]
     if long_names:
-        full_rows = [replace(row, short=row.scores.label) for row in rows]
-        names = [row.named(row.differs) for row in full_rows]
-    else:
-        names = [row.name for row in rows]
+        names = [replace(row, short=row.scores.label).named(row.differs) for row in rows]
     filled = [*scores, *_costs(rows)]
     whole = _table("", names, [row.scores.rule for row in rows], filled)
     tables = _parts(short_rows, filled)
@@ -157,7 +156,7 @@ def report(rows: list[Row], *, long_names: bool = False, best: str = "*") -> Rep
     )
 
 
-def render(rows: list[Row], format: str) -> str:
+def render(rows: Rows, format: str) -> str:
     """The rows as markdown, latex, csv or json. Raises UsageError for another format."""
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}", nearest(format, FORMATS))
@@ -184,8 +183,9 @@ def _wheres(rows: Iterable[Row]) -> Mapping[str, Where]:
     return ChainMap(*(row.heads for row in rows))
 
 
-def _columns(rows: list[Row], wheres: Mapping[str, Where]) -> list[Column]:
-    """The columns of which some row has a number, in the order of the rows' cells."""
+def _columns(rows: Rows) -> list[_Filled]:
+    """The columns of which some row has a number, in the order of the rows' cells, still without cells."""
+    wheres = _wheres(rows)
     has_number: dict[str, bool] = {}
     for row in rows:
         for key, value in row.cells.items():
@@ -196,26 +196,15 @@ def _columns(rows: list[Row], wheres: Mapping[str, Where]) -> list[Column]:
         if has_number[key]:
             where = wheres.get(key, Where())
             over, name = numbers.words(where, versions)
-            columns.append(Column(name, "%", over, numbers.is_lower(where), 2, key))
+            column = Column(name, "%", over, numbers.is_lower(where), 2, key)
+            columns.append(_Filled(column, where=where))
     return columns
 
 
-def _marked(
-    rows: list[Row], columns: list[Column], wheres: Mapping[str, Where], leads: Leads
-) -> list[_Filled]:
-    """The columns with their cells and marks.
-
-    The first pass makes the tests. If there are any, a mark means one thing in all columns: significantly better.
-    """
-    filled = []
-    for column in columns * 2:
-        where = wheres.get(column.key, Where())
-        filled.append(_Filled(column, _cells(rows, column, where, leads), where))
-    return filled[len(columns) :]
-
-
-def _cells(rows: list[Row], column: Column, where: Where, leads: Leads) -> list[Cell]:
+def _cells(rows: Rows, filled: _Filled, leads: Leads) -> list[Cell]:
     """The cells of a column with the best marked: significantly better; if nothing in the table has a test, best."""
+    column = filled.column
+    has_test = _has_test(filled.where)
     cells = []
     for row in rows:
         value = row.cells.get(column.key, Value(None))
@@ -225,11 +214,11 @@ def _cells(rows: list[Row], column: Column, where: Where, leads: Leads) -> list[
     def is_better(index: int, other: int) -> bool:
         better = None
         has_view = rows[index].is_view or rows[other].is_view
-        if not has_view and rows[index].at == LAST5 and _has_test(where):
-            better = leads.test(where, index, other, others)
+        if has_test and not has_view and rows[index].at == LAST5:
+            better = leads.test(filled.where, index, other, others)
         return leads.samples is None if better is None else better
 
-    if leads.samples is not None and not _has_test(where):
+    if leads.samples is not None and not has_test:
         return cells
     return mark(column, cells, [row.comparable for row in rows], is_better)
 
@@ -240,7 +229,7 @@ def _has_test(where: Where) -> bool:
     return is_overall and bool(where.version) and where.metric in RESAMPLED
 
 
-def _verdicts(rows: Sequence[Row], leads: Leads, digits: int) -> list[str]:
+def _verdicts(rows: Rows, leads: Leads, digits: int) -> list[str]:
     """Sentences on the metrics shown by default, of each row against the first of the same data and rounds.
 
     digits: behind the point of the scores in the table.
@@ -263,7 +252,7 @@ def _verdicts(rows: Sequence[Row], leads: Leads, digits: int) -> list[str]:
     return sentences
 
 
-def _levelled(rows: Sequence[Row], leads: Leads) -> list[str]:
+def _levelled(rows: Rows, leads: Leads) -> list[str]:
     """Sentences on the systems that level down compared with the first, of the rows of the same data."""
     indices = []
     systems = []
@@ -274,7 +263,7 @@ def _levelled(rows: Sequence[Row], leads: Leads) -> list[str]:
     return list(levelling_down(systems, lambda where, k: leads.row(indices[0], indices[k], where)))
 
 
-def _costs(rows: list[Row]) -> list[_Filled]:
+def _costs(rows: Rows) -> list[_Filled]:
     """Costs of training in time and bytes, where it was asked for: no score, so no best is marked."""
     costs = []
     if any(row.bytes for row in rows):
@@ -286,7 +275,7 @@ def _costs(rows: list[Row]) -> list[_Filled]:
     return costs
 
 
-def megabytes(count: float | None) -> Cell:
+def megabytes(count: Number) -> Cell:
     """Bytes in MB with three digits, of prompts of some thousand bytes as of models of hundreds of megabytes."""
     if count is None:
         return Cell()
@@ -311,7 +300,7 @@ def _table(
     return Table.of(title, heads, zip(*values, strict=True), legend)
 
 
-def _parts(rows: list[Row], columns: list[_Filled]) -> list[Table]:
+def _parts(rows: Rows, columns: list[_Filled]) -> list[Table]:
     """The table of all images, then one of what lies between groups; `rule` is shown if one method has two."""
     names = [row.name for row in rows]
     rules = [row.scores.rule for row in rows] if has_two_rules(rows) else []
@@ -361,7 +350,7 @@ def _by_metric(columns: list[_Filled]) -> tuple[str, list[_Filled]]:
     return words.pop(), without
 
 
-def _with_worst(filled: _Filled, rows: Sequence[Row]) -> _Filled:
+def _with_worst(filled: _Filled, rows: Rows) -> _Filled:
     """A column of worst groups with the group's name: in the head if all rows have the same, else in the cells."""
     if filled.where.measure != views.WORST:
         return filled
@@ -385,7 +374,7 @@ def _lowest(row: Row, where: Where) -> str:
     return views.worst_of(means, where.metric)
 
 
-def _legend(rows: list[Row], whole: Table, leads: Leads, best: str, *, tested: bool) -> list[str]:
+def _legend(rows: Rows, whole: Table, leads: Leads, best: str, *, tested: bool) -> list[str]:
     """A legend of the marks, of columns that not every table has, of tests and of methods.
 
     best: how the best is marked. tested: whether sentences say what is significant.
@@ -408,11 +397,11 @@ def _legend(rows: list[Row], whole: Table, leads: Leads, best: str, *, tested: b
     return [line for line, needed in is_needed.items() if needed and line]
 
 
-def _small_groups(rows: list[Row]) -> str:
+def _small_groups(rows: Rows) -> str:
     return unreliable((scores for row in rows for scores in row.each), clients=True)
 
 
-def _marks(rows: list[Row], leads: Leads, best: str) -> str:
+def _marks(rows: Rows, leads: Leads, best: str) -> str:
     facts = {row.comparable for row in systems_of(rows)}
     among = AMONG if len(facts) > 1 else ""
     if leads.samples is None:

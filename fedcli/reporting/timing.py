@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data import manifest
+from ..scores.table import Number
 
 KINDS = "flops", "bytes"  # with a limit each, see bench.limits
 Line = dict[str, float]  # numbers by name
@@ -41,14 +42,14 @@ class Clocks(NamedTuple):
         gpu_watt_hours: likewise of the GPU's board.
     """
 
-    minutes: float | None
-    images_per_second: float | None
-    evaluation: float | None
-    peak_bytes: float | None
-    compute: float | None
-    traffic: float | None
-    watt_hours: float | None = None
-    gpu_watt_hours: float | None = None
+    minutes: Number
+    images_per_second: Number
+    evaluation: Number
+    peak_bytes: Number
+    compute: Number
+    traffic: Number
+    watt_hours: Number = None
+    gpu_watt_hours: Number = None
 
 
 def of_runs(scores: Sequence[Path]) -> Clocks | None:
@@ -149,7 +150,7 @@ def _images(lines: Lines) -> float:
     return float((_column(lines, "images_per_second") * training).sum())
 
 
-def _watt_hours(lines: Lines, key: str) -> float | None:
+def _watt_hours(lines: Lines, key: str) -> Number:
     return _number(_sum(lines, key) / 3600)
 
 
@@ -161,11 +162,11 @@ def _column(lines: Lines, name: str) -> np.ndarray:
     return np.array([line.get(name, np.nan) for line in lines])
 
 
-def _ratio(part: float, total: float) -> float | None:
+def _ratio(part: float, total: float) -> Number:
     return _number(part / total) if total else None
 
 
-def _number(value: float) -> float | None:
+def _number(value: float) -> Number:
     return None if np.isnan(value) else float(value)
 
 
