@@ -27,7 +27,7 @@ from ..scores.groups import SMALL, unknown_note
 from ..scores.numbers import is_lower
 from ..scores.statistics.bootstrap import BCA
 from ..scores.table import Number, Where
-from .rows import Row, Rows, systems_of
+from .rows import Row, Rows, shared_parts, systems_of
 from .table import NONE, Column, Heads, Table
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
@@ -88,11 +88,9 @@ def names(comparison: Comparison) -> dict[str, str]:
 
 def _shared(comparison: Comparison) -> list[str]:
     """The parts of the labels of two methods that both have: the heading says them once."""
-    method_a, *parts_a = comparison.systems["a"]["label"].split(", ")
-    method_b, *parts_b = comparison.systems["b"]["label"].split(", ")
-    if method_a == method_b:
-        return []
-    return [part for part in parts_a if part in parts_b]
+    labels = [system["label"] for system in comparison.systems.values()]
+    methods = {label.partition(", ")[0] for label in labels}
+    return shared_parts(labels) if len(methods) > 1 else []
 
 
 def spoken(metric: str) -> str:
@@ -320,9 +318,7 @@ def _sentence(
     return f"{name}: {size} than {base_score}{_certainty(row)}."
 
 
-def _as_printed(
-    row: Difference, mean: Number, reference: Number, digits: int
-) -> Number:
+def _as_printed(row: Difference, mean: Number, reference: Number, digits: int) -> Number:
     """The difference of two scores as they are printed, so that a reader finds it in the table."""
     if row.difference is None or mean is None or reference is None:
         return row.difference
@@ -384,12 +380,9 @@ def rank_tests(rows: Rows) -> list[Ranks]:
     """Friedman's test in each usual metric of clean images, of the methods that every dataset has one row of; none of
     fewer than two datasets or three methods."""
     systems = systems_of(rows)
-    datasets = list(dict.fromkeys(row.scores.dataset for row in systems))
+    datasets = list(dict.fromkeys(_datasets(systems)))
     systems.sort(key=lambda row: datasets.index(row.scores.dataset))
-    methods = []
-    for alike in grouped(systems, _method):
-        if [row.scores.dataset for row in alike] == datasets:
-            methods.append(alike)
+    methods = [alike for alike in grouped(systems, _method) if _datasets(alike) == datasets]
     if len(datasets) < 2 or len(methods) < 3:
         return []
     labels = [alike[0].scores.label for alike in methods]
@@ -404,6 +397,10 @@ def rank_tests(rows: Rows) -> list[Ranks]:
         if all(len(means) == len(datasets) for means in scores.values()):
             tests.append(friedman(metric, scores, lower=is_lower(where)))
     return tests
+
+
+def _datasets(rows: Rows) -> list[str]:
+    return [row.scores.dataset for row in rows]
 
 
 def _method(row: Row) -> str:

@@ -15,7 +15,7 @@ from ..scores.scores import Scores
 from ..scores.table import Where
 from .columns import POOLED, STD_AMONG
 from .comparison import spoken
-from .rows import Row, Rows, differ, has_two_rules, shared_parts, systems_of, unique
+from .rows import Row, Rows, differ, has_two_rules, scores_of, shared_parts, systems_of, unique
 
 SPREADS = {
     POOLED: " and over {runs} ± standard deviation over all of them",
@@ -33,14 +33,14 @@ ON_VALIDATION = "on the clients' validation images"
 def about(rows: Rows) -> list[str]:
     """The data and whether they are real, the test images, what was asked of all runs alike, and chance."""
     systems = systems_of(rows)
-    scores = [scores for row in systems for scores in row.each]
-    texts = [_data(systems), _test_images(systems), _shared(systems), chance(scores)]
+    guessing = chance(scores_of(systems))
+    texts = [_data(systems), _test_images(systems), _shared(systems), guessing]
     return [" ".join(filter(None, texts))]
 
 
 def _shared(systems: Rows) -> str:
     """The parts of the label and the number of runs, or the seed, that all systems share."""
-    parts = shared_parts(systems)
+    parts = shared_parts([row.scores.name for row in systems])
     if not differ([row.runs for row in systems]):
         seeds = [row.seeds[0] for row in systems]
         if systems[0].runs > 1:
@@ -55,7 +55,7 @@ def _shared(systems: Rows) -> str:
 
 def columns_in_words(rows: Rows, wheres: Sequence[Where]) -> list[str]:
     """The rounds that are averaged, and the meaning of less usual columns. wheres: whose numbers these have."""
-    words = numbers.versions(scores for row in rows for scores in row.each)
+    words = numbers.versions(scores_of(rows))
     versions = {where.version for where in wheres if where.metric and not where.attribute}
     corruptions = unique(
         corruption_in_words(row.scores.corruption) for row in rows if row.scores.corruption
@@ -95,7 +95,7 @@ def measured(rows: Rows) -> str:
 
 
 def _of_kept_rounds(rows: Rows, spread: str) -> str:
-    kept_rounds = [list(scores.kept_rounds) for row in rows for scores in row.each]
+    kept_rounds = [list(scores.kept_rounds) for scores in scores_of(rows)]
     words = "the last five rounds (all of a shorter run)"
     if not differ(kept_rounds):
         rounds = kept_rounds[0]

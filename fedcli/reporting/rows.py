@@ -34,7 +34,7 @@ from ..errors import UsageError
 from ..figures.system import System
 from ..options import OWN
 from ..scores import shots
-from ..scores.scores import SYNTHETIC
+from ..scores.scores import SYNTHETIC, Scores
 from ..scores.table import Number, Where
 from . import timing
 from .columns import POOLED, SHOWN, Names, Value, all_numbers, columns, joined
@@ -217,6 +217,11 @@ Rows = Sequence[Row]
 def systems_of(rows: Iterable[Row]) -> list[Row]:
     """The rows that are no further view of a system."""
     return [row for row in rows if not row.is_view]
+
+
+def scores_of(rows: Iterable[Row]) -> list[Scores]:
+    """The scores of all runs of these rows."""
+    return list(chain.from_iterable(row.each for row in rows))
 
 
 def compared(rows: Iterable[Row]) -> list[Row]:
@@ -462,7 +467,7 @@ def differ(values: list[Any]) -> bool:
 
 def shortened(rows: Rows) -> list[Row]:
     """Rows whose names hold only what differs: no part of the label, and no number of seeds, that all have."""
-    shared = shared_parts(rows)
+    shared = shared_parts([row.scores.name for row in systems_of(rows)])
     has_unequal_runs = differ([row.runs for row in rows])
     short_rows = []
     for row in rows:
@@ -471,9 +476,9 @@ def shortened(rows: Rows) -> list[Row]:
     return short_rows
 
 
-def shared_parts(rows: Rows) -> list[str]:
+def shared_parts(labels: Sequence[str]) -> list[str]:
     """Parts behind the method's own name that the labels of several systems share."""
-    parts, *others = [row.scores.name.split(", ")[1:] for row in systems_of(rows)]
+    parts, *others = [label.split(", ")[1:] for label in labels]
     if not others:
         return []
     for other in others:

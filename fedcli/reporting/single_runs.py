@@ -20,6 +20,7 @@ from ..scores.table import Score, Where
 from .columns import SHOWN, shown
 from .table import DAGGER, NONE, Cell, Table, bounded, heads, percent
 
+Runs = Sequence[tuple[str, Scores]]  # name and scores of each
 UNRELIABLE = f"{DAGGER} not reliable: "
 LONGEST_REASON = 64  # characters of a small group's name with its reason
 SEVERITIES = (
@@ -236,19 +237,17 @@ def unreliable(
     return f"{fitted(UNRELIABLE, list(texts), LONGEST_REASON)}." if texts else ""
 
 
-def by_severity(
-    systems: Sequence[tuple[str, Scores]], metrics: Sequence[str] = SHOWN
-) -> Iterator[Table]:
-    """A table of each run whose scores hold other corruptions. systems: name and scores of each run."""
+def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
+    """A table of each run whose scores hold other corruptions."""
     lines = []
-    for name, scores in systems:
+    for name, scores in runs:
         overall = scores.part().overall
         if PATCHED[0] in overall:
             lines.append([name, *[_cell(overall[version].get(SUCCESS)) for version in PATCHED]])
     if lines:
         columns = heads("") + heads(*PATCHED, unit="%", lower=True)
         yield Table.of("Success of the backdoor", columns, lines, BACKDOOR)
-    corrupted = [(name, scores) for name, scores in systems if scores.severities]
+    corrupted = [(name, scores) for name, scores in runs if scores.severities]
     for name, scores in corrupted:
         overall = scores.part().overall
         lines = []
@@ -261,9 +260,9 @@ def by_severity(
         yield Table.of(caption, columns, lines, SEVERITIES)
 
 
-def by_severity_and_group(systems: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
+def by_severity_and_group(runs: Runs) -> Iterator[Table]:
     """A table for each run and attribute: a line for each kind and severity, a column for each group."""
-    for name, scores in systems:
+    for name, scores in runs:
         if not scores.severities:
             continue
         metric = scores.usual[1]
@@ -301,9 +300,9 @@ def _cell(score: Score | None) -> Cell:
     return percent(score.last if score.mean is None else score.mean, score.std)
 
 
-def cross_site(systems: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
-    """Tables of each run whose scores hold them. systems: name and scores of each run."""
-    for name, scores in systems:
+def cross_site(runs: Runs) -> Iterator[Table]:
+    """Tables of each run whose scores hold them."""
+    for name, scores in runs:
         if not scores.cross_site:
             continue
         clients = next(iter(scores.cross_site.values()))
@@ -322,12 +321,9 @@ def cross_site(systems: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
             yield Table.of(caption, columns, lines, CROSS_SITE)
 
 
-def adapted(systems: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
-    """A table of all images and one for each attribute, of each version of them, of each run that has such scores.
-
-    systems: name and scores of each run.
-    """
-    for name, scores in systems:
+def adapted(runs: Runs) -> Iterator[Table]:
+    """A table of all images and one for each attribute, of each version of them, of each run that has such scores."""
+    for name, scores in runs:
         if not scores.adapted:
             continue
         words = numbers.versions([scores])

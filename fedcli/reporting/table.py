@@ -72,10 +72,8 @@ class Column:
             return Cell()
         if isinstance(value, Cell):
             return value
-        if isinstance(value, str):
-            return Cell(value)
-        if isinstance(value, int):
-            return Cell(f"{value:,}")
+        if isinstance(value, str | int):
+            return Cell(value if isinstance(value, str) else f"{value:,}")
         mean, std = (value, None) if isinstance(value, float) else (value.mean, value.std)
         if self.unit in SHARES:
             return percent(mean, std)
@@ -141,26 +139,25 @@ class Table:
         lines: Iterable[Iterable[Any]],
         legend: str = "",
     ) -> "Table":
-        """A table of plain values, each as its column shows it."""
-        heads = [Column(column) if isinstance(column, str) else column for column in columns]
-        rows = []
-        for line in lines:
-            rows.append([column.cell(value) for column, value in zip(heads, line, strict=True)])
-        return cls(title, heads, rows, legend).rounded()
+        """A table of plain values, each as its column shows it.
 
-    def rounded(self) -> "Table":
-        """The table with two digits behind the point of shares if every spread is below a point, else with one."""
-        is_share = [column.is_share for column in self.columns]
+        Shares have two digits behind the point if every spread of them is below a point, else one.
+        """
+        heads = [Column(column) if isinstance(column, str) else column for column in columns]
+        is_share = [column.is_share for column in heads]
+        rows = []
         shares: list[Cell] = []
-        for row in self.rows:
+        for line in lines:
+            row = [column.cell(value) for column, value in zip(heads, line, strict=True)]
+            rows.append(row)
             shares += compress(row, is_share)
         has_spread = any(cell.spread for cell in shares)
         digits = 2 if has_spread and all((cell.std or 0) < 1 for cell in shares) else 1
-        rows = []
-        for row in self.rows:
-            cells = zip(row, is_share, strict=True)
-            rows.append([cell.rounded(digits) if share else cell for cell, share in cells])
-        return replace(self, rows=rows)
+        for row in rows:
+            for k in range(len(heads)):
+                if is_share[k]:
+                    row[k] = row[k].rounded(digits)
+        return cls(title, heads, rows, legend)
 
     @property
     def digits(self) -> int:
@@ -232,14 +229,12 @@ class Section:
         )
 
 
-def heads(*names: str, unit: str = "", over: str = "", lower: bool = False) -> list[Column]:
+def heads(*names: str, unit: str = "", lower: bool = False) -> list[Column]:
     """Columns that are alike but for their names."""
-    return [Column(name, unit, over, lower) for name in names]
+    return [Column(name, unit, lower=lower) for name in names]
 
 
-def number(
-    value: Number, std: Number = None, *, digits: int = 2, sign: str = ""
-) -> Cell:
+def number(value: Number, std: Number = None, *, digits: int = 2, sign: str = "") -> Cell:
     """A cell of a number. sign: "+" shows that of a positive one too."""
     if value is None:
         return Cell()
@@ -283,14 +278,15 @@ def mark(
         all print the same.
     """
     best: set[int] = set()
+    best_of = min if column.lower else max
     for key in dict.fromkeys(among):
         rivals = []
         for index, cell in enumerate(cells):
             if among[index] == key and cell.number is not None:
                 rivals.append(index)
-        numbers = [float(cells[index].text) for index in rivals]
-        extreme = min(numbers, default=0.0) if column.lower else max(numbers, default=0.0)
-        leaders = [k for k, value in zip(rivals, numbers, strict=True) if value == extreme]
+        numbers = {index: float(cells[index].text) for index in rivals}
+        extreme = best_of(numbers.values(), default=0.0)
+        leaders = [index for index in rivals if numbers[index] == extreme]
         if len(leaders) == len(rivals) or any(cells[index].doubtful for index in leaders):
             continue
         pairs = [pair for pair in product(leaders, rivals) if pair[0] != pair[1]]

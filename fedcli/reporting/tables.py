@@ -22,7 +22,7 @@ from ..scores.parts import AVERAGE, MODELS
 from ..scores.table import Number, Where
 from . import comparison, head, writers
 from .columns import Value
-from .rows import Row, Rows, has_two_rules, notes, shortened, systems_of, unique
+from .rows import Row, Rows, has_two_rules, notes, scores_of, shortened, systems_of, unique
 from .single_runs import unreliable
 from .table import Cell, Column, Heads, Table, mark, number, percent
 
@@ -190,7 +190,7 @@ def _columns(rows: Rows) -> list[_Filled]:
     for row in rows:
         for key, value in row.cells.items():
             has_number[key] = has_number.get(key, False) or value.mean is not None
-    versions = numbers.versions(scores for row in rows for scores in row.each)
+    versions = numbers.versions(scores_of(rows))
     columns = []
     for key in has_number:
         if has_number[key]:
@@ -239,11 +239,10 @@ def _verdicts(rows: Rows, leads: Leads, digits: int) -> list[str]:
     systems = {row.name: row.scored for row in rows if row.comparable == reference.comparable}
     if len(systems) < 2 or leads.samples is None or reference.at != LAST5:
         return []
-    version = MODELS[0]
-    images = f"on {version} images"
-    if all(MODELS[1] in row.scores.versions for row in rows):
-        version = AVERAGE
-        images = f"({numbers.versions(())[version]})"
+    clean, corrupted = MODELS
+    has_both = all(corrupted in row.scores.versions for row in rows)
+    version = AVERAGE if has_both else clean
+    images = "(both)" if has_both else "on clean images"
     sentences = []
     for metric in reference.scores.usual:
         tests = order(systems, reference.name, metric, version)
@@ -385,7 +384,7 @@ def _legend(rows: Rows, whole: Table, leads: Leads, best: str, *, tested: bool) 
         LOWER: any(column.lower for column in whole.columns),
         _marks(rows, leads, best): any(cell.best for cell in cells),
         UNRANKED: len(rows) > 1 and len({row.comparable for row in rows}) == len(rows),
-        _small_groups(rows): any(cell.doubtful for cell in cells),
+        unreliable(scores_of(rows), clients=True): any(cell.doubtful for cell in cells),
         CALIBRATION: "calibration_error" in keys,
         SHOTS: " recall" in keys,
         OWN: "own model" in keys,
@@ -395,10 +394,6 @@ def _legend(rows: Rows, whole: Table, leads: Leads, best: str, *, tested: bool) 
         head.rules(rows): True,
     }
     return [line for line, needed in is_needed.items() if needed and line]
-
-
-def _small_groups(rows: Rows) -> str:
-    return unreliable((scores for row in rows for scores in row.each), clients=True)
 
 
 def _marks(rows: Rows, leads: Leads, best: str) -> str:
@@ -429,9 +424,7 @@ def _json(tabled: Report) -> str:
         line["cells"] = {}
         for key, value in row.cells.items():
             cell = cell_by_key.get(key, Cell())
-            line["cells"][key] = {
-                "mean": value.mean,
-                "std": value.std,
+            line["cells"][key] = vars(value) | {
                 "lower_is_better": numbers.is_lower(wheres.get(key, Where())),
                 "best": cell.best,
                 "small_group_decides": cell.doubtful,

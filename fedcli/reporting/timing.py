@@ -132,8 +132,8 @@ def _of_run(scores: Path) -> Clocks | None:
 
 def _shares(lines: Lines, limits: Line) -> dict[str, float]:
     """The share of each limit while clients trained; {} where it was not measured."""
-    names = [f"{kind}_per_{unit}" for kind, unit in product(KINDS, ("image", "second"))]
-    has_limits = all(limits.get(name) for name in names)
+    units = ("image", "second")
+    has_limits = all(limits.get(f"{kind}_per_{unit}") for kind, unit in product(KINDS, units))
     has_times = all(line.keys() >= set(PARTS.values()) for line in lines)
     pace = _ratio(_images(lines), _sum(lines, CLIENTS))
     if not has_limits or not has_times or pace is None:
