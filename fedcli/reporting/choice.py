@@ -8,7 +8,7 @@ from ..comparison.systems import grouped
 from ..scores.choice import DTO, RULES, Candidate, chosen, values
 from ..scores.parts import Number
 from .rows import Row, Rows, systems_of
-from .table import Column, Heads, Table
+from .table import Table, heads
 
 TITLE = "Model choice on validation images"
 LEGEND = (
@@ -77,6 +77,7 @@ def _table(title: str, models: Mapping[str, Candidate], legend: str) -> Table:
         size = model.smallest if model.known else None
         line = [name, model.score, model.worst, distances[index], size, rules or None]
         lines.append(line)
-    heads: Heads = ["model", Column("all images", "%"), Column("worst group", "%")]
-    heads += [Column("distance", "points", lower=True), "images of the smallest group", "taken by"]
-    return Table.of(title, heads, lines, legend)
+    columns = heads("model") + heads("all images", "worst group", unit="%")
+    columns += heads("distance", unit="points", lower=True)
+    columns += heads("images of the smallest group", "taken by")
+    return Table.of(title, columns, lines, legend)

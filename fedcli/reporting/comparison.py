@@ -28,7 +28,7 @@ from ..scores.numbers import is_lower
 from ..scores.statistics.bootstrap import BCA
 from ..scores.table import Number, Where
 from .rows import Row, Rows, shared_parts, systems_of
-from .table import NONE, Column, Heads, Table
+from .table import NONE, Column, Table, heads
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
 SHORT = 30  # characters of settings that fit behind a name
@@ -109,10 +109,10 @@ def table(comparison: Comparison) -> Table:
         means = [None if side.mean is None else percents(side.mean) for side in (row.a, row.b)]
         tests = _tests(row, _as_printed(row, row.b.mean, row.a.mean, 1), 1, has_seeds=has_seeds)
         lines.append([name, *means, *tests, letters.get(_remark(row), "")])
-    heads = ["", sides["a"], sides["b"], "change", "95 % interval", f"p {_units(comparison)}"]
+    columns = ["", sides["a"], sides["b"], "change", "95 % interval", f"p {_units(comparison)}"]
     if has_seeds:
-        heads.append(f"p {sample.over}")
-    return Table.of("", [*heads, ""], lines)
+        columns.append(f"p {sample.over}")
+    return Table.of("", [*columns, ""], lines)
 
 
 def _units(comparison: Comparison) -> str:
@@ -138,10 +138,7 @@ def heading(comparison: Comparison) -> str:
     sample = comparison.sample
     sides = names(comparison)
     runs = console.counted(sample.count, sample.over[:-1], sample.over)
-    if sample.count == comparison.pairs:
-        runs += " each"
-    else:
-        runs += f", {comparison.pairs} runs each"
+    runs += " each" if sample.count == comparison.pairs else f", {comparison.pairs} runs each"
     shared = _shared(comparison)
     if shared:
         runs += f", both with {console.listed(shared)}"
@@ -239,15 +236,12 @@ def legend(comparison: Comparison) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """Notes for a reader: models of another kind or that learned nothing, few seeds, patients or images of a group."""
     sample = comparison.sample
-    warnings = []
-    one_class = []
-    for side, name in names(comparison).items():
-        system = comparison.systems[side]
-        if system["warning"]:
-            warnings.append(f"{name}: {system['warning']}")
-        if system["one_class"]:
-            one_class.append(f"{name} {system['one_class']}")
-    notes = [*comparison.remarks, *warnings, *one_class]
+    systems = {name: comparison.systems[side] for side, name in names(comparison).items()}
+    notes = [*comparison.remarks]
+    for separator, key in ((": ", "warning"), (" ", "one_class")):
+        notes += [
+            f"{name}{separator}{system[key]}" for name, system in systems.items() if system[key]
+        ]
     if sample.units < SMALL:
         few = console.counted(sample.units, sample.unit, UNITS[sample.unit])
         notes.append(f"{few} in the test set, fewer than {SMALL}: the intervals may be too narrow")
@@ -272,11 +266,11 @@ def table_against(rows: Sequence[Against], score: str, reference: str) -> Table:
             reason = "reference" if row.is_reference else f"not tested: {row.note}"
             tests = [*[NONE] * 4, reason]
         lines.append([row.name, row.mean, *tests])
-    heads: Heads = ["method", Column(score, "%"), "difference", "95 % interval"]
-    heads += ["p over patients", f"p over {over}", "verdict"]
+    columns = heads("method") + heads(score, unit="%") + heads("difference", "95 % interval")
+    columns += heads("p over patients", f"p over {over}", "verdict")
     tests_in_words = verdict.legend(rows, verdict.enough(len(rows) - 1))
     legend = SCORE.format(over=over, reference=reference) + tests_in_words
-    return Table.of(f"Against {reference}: {score}", heads, lines, legend)
+    return Table.of(f"Against {reference}: {score}", columns, lines, legend)
 
 
 def said_against(
@@ -413,14 +407,14 @@ def rank_tables(tests: Sequence[Ranks]) -> list[Table]:
     """The mean ranks of every method, and below them what the tests say."""
     if not tests:
         return []
-    heads: Heads = ["method"]
+    columns = heads("method")
     legend = [RANKS]
     for test in tests:
-        heads.append(Column("mean rank", "", title(test.metric), lower=True, digits=2))
+        columns.append(Column("mean rank", "", title(test.metric), lower=True, digits=2))
         legend.append(f"{title(test.metric)}: {test.said}")
     legend.append(tests[0].caution)
     lines = []
     for name in tests[0].ranks:
         lines.append([name, *[test.ranks[name] for test in tests]])
     heading = f"Methods ranked over {tests[0].datasets} datasets"
-    return [Table.of(heading, heads, lines, " ".join(legend).strip())]
+    return [Table.of(heading, columns, lines, " ".join(legend).strip())]

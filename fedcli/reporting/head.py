@@ -4,8 +4,8 @@ rounds that numbers are of and the meaning of their columns; and, for the last l
 from collections.abc import Sequence
 from typing import Any
 
-from .. import console
 from ..comparison.systems import LAST, LAST5
+from ..console import capital, counted, listed
 from ..data.corruption.mixture import spoken as corruption_in_words
 from ..data.sources import cards
 from ..scores import numbers
@@ -27,6 +27,7 @@ RULES = {  # of one method, of several
     "original": ("as in its own first paper", "as in their own first papers"),
     "paper": ("as in its paper", "as in their papers"),
 }
+SEVERAL_CORRUPTIONS = "the corruption that a row was trained with"
 ON_VALIDATION = "on the clients' validation images"
 
 
@@ -50,7 +51,7 @@ def _shared(systems: Rows) -> str:
     if not parts:
         return ""
     sentence = f"{', '.join(parts)}."
-    return f"All rows: {sentence}" if len(systems) > 1 else console.capital(sentence)
+    return f"All rows: {sentence}" if len(systems) > 1 else capital(sentence)
 
 
 def columns_in_words(rows: Rows, wheres: Sequence[Where]) -> list[str]:
@@ -62,9 +63,7 @@ def columns_in_words(rows: Rows, wheres: Sequence[Where]) -> list[str]:
     )
     meanings = []
     if MODELS[1] in versions and corruptions:
-        corruption = "the corruption that a row was trained with"
-        if len(corruptions) == 1:
-            corruption = corruptions[0]
+        corruption = corruptions[0] if len(corruptions) == 1 else SEVERAL_CORRUPTIONS
         meanings.append(f"{words[MODELS[1]]}: the same test images with {corruption}")
     if AVERAGE in versions:
         meanings.append(f"{words[AVERAGE]}: the mean of clean and {words[MODELS[1]]}")
@@ -125,7 +124,7 @@ def rules(rows: Rows) -> str:
             of_one, of_several = RULES[rule]
             words = of_one if len(names) == 1 else of_several
         are_rest = rule == "paper" and len(names) > 1
-        parts.append(f"{'the others' if are_rest else console.listed(names)} {words}")
+        parts.append(f"{'the others' if are_rest else listed(names)} {words}")
     return f"Methods: {'; '.join(parts)}."
 
 
@@ -148,16 +147,12 @@ def _data(systems: Rows) -> str:
         names += " (generated images, not of patients)"
     parts = [
         names,
-        _common([_counted(row.scores.roster_size, "client") for row in systems]),
-        _common([_counted(row.scores.rounds, "round") for row in systems]),
+        _common([counted(row.scores.roster_size, "client", "clients") for row in systems]),
+        _common([counted(row.scores.rounds, "round", "rounds") for row in systems]),
         _common([_corruption(row) for row in systems]),
         _common([_attack(row) for row in systems]),
     ]
     return f"{', '.join(filter(None, parts))}."
-
-
-def _counted(count: int, word: str) -> str:
-    return console.counted(count, word, f"{word}s")
 
 
 def _corruption(row: Row) -> str:

@@ -16,10 +16,11 @@ import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..comparison.systems import Scored, read
+from ..comparison.systems import read
 from ..comparison.tested import Comparison
 from ..comparison.verdict import Compared
 from ..errors import UsageError
@@ -46,9 +47,9 @@ GRAMMAR = "write for example 'gap(sex) > 5', 'worst(age) of balanced_accuracy on
 CHANGES = (
     "write for example 'change(auc_ovo_macro) < -1', 'change(gap(sex)) > 2' or 'p(accuracy) < 0.05'"
 )
-OF_RUN = "run", "method", "label", "rule", "dataset", "seed", "fold"
+OF_SCORES = "method", "label", "rule", "dataset"
 OF_NUMBER = "version", "model", "attribute", "group", "client", "metric", "measure", "statistic"
-FIELDS = (*OF_RUN, *OF_NUMBER, "value")
+FIELDS = ("run", *OF_SCORES, "seed", "fold", *OF_NUMBER, "value")
 Line = tuple[str | int | Number, ...]
 
 
@@ -132,18 +133,19 @@ class Limit:
     sign: str
     bound: float
 
-    def broken_by(self, system: str, value: Number) -> Iterator[str]:
-        """A sentence on a number that is beyond the limit; one that is not there cannot be shown to be within."""
+    def broken_by(self, system: str, value: Number) -> str:
+        """A sentence on a number that is beyond the limit, or is not there, which cannot be shown to be within; or ""."""
         limit = f"--fail-if {self.text!r}"
         if value is None:
-            yield f"{system}: {limit} cannot be checked, as there is no such number"
-        elif SIGNS[self.sign](value, self.bound):
-            in_points = self.compares == "change" or self.quantity.measure in IN_POINTS
-            number = f"{fixed(value, 2)} {'points' if in_points else '%'}"
-            if self.compares == "p":
-                number = f"{value:.4f}"
-            name = self.text[: self.text.rindex(self.sign)].strip()
-            yield f"{system}: {name} is {number}, beyond {limit}"
+            return f"{system}: {limit} cannot be checked, as there is no such number"
+        if not SIGNS[self.sign](value, self.bound):
+            return ""
+        in_points = self.compares == "change" or self.quantity.measure in IN_POINTS
+        number = f"{fixed(value, 2)} {'points' if in_points else '%'}"
+        if self.compares == "p":
+            number = f"{value:.4f}"
+        name = self.text[: self.text.rindex(self.sign)].strip()
+        return f"{system}: {name} is {number}, beyond {limit}"
 
     def metric(self, names: Iterable[str], default: str) -> str:
         """The one of these metrics that is meant. Raises UsageError."""
@@ -199,12 +201,12 @@ def _limit(text: str, compares: bool) -> Limit:
 
 def broken(limits: Sequence[Limit], rows: Rows) -> list[str]:
     """A sentence for each limit that a row is beyond. Raises UsageError for a quantity that the scores do not have."""
-    sentences: list[str] = []
-    for limit in limits:
-        for row in systems_of(rows):
-            share = row.value(_where(limit, row.scores)).mean
-            sentences += limit.broken_by(row.name, None if share is None else 100 * share)
-    return sentences
+    sentences = []
+    for limit, row in product(limits, systems_of(rows)):
+        share = row.value(_where(limit, row.scores)).mean
+        number = None if share is None else 100 * share
+        sentences.append(limit.broken_by(row.name, number))
+    return list(filter(None, sentences))
 
 
 def _where(limit: Limit, scores: Scores) -> Where:
@@ -223,7 +225,7 @@ def _where(limit: Limit, scores: Scores) -> Where:
 
 def broken_by(limits: Sequence[Limit], comparison: Comparison) -> list[str]:
     """A sentence for each limit that the difference of two systems is beyond. Raises UsageError."""
-    sentences: list[str] = []
+    sentences = []
     for limit in limits:
         if limit.quantity.measure not in ("", views.GAP):
             raise UsageError(
@@ -241,8 +243,8 @@ def broken_by(limits: Sequence[Limit], comparison: Comparison) -> list[str]:
         number = row.p_holm
         if limit.compares == "change" and row.difference is not None:
             number = 100 * row.difference
-        sentences += limit.broken_by(f"{limit.compares} from A to B", number)
-    return sentences
+        sentences.append(limit.broken_by(f"{limit.compares} from A to B", number))
+    return list(filter(None, sentences))
 
 
 def tidy(scores: Sequence[Path]) -> list[Line]:
@@ -252,24 +254,19 @@ def tidy(scores: Sequence[Path]) -> list[Line]:
         round that validation chose, else "value". Scores are shares from 0 to 1, None where they have no meaning.
     Raises FedcliError, HashError.
     """
-    lines: list[Line] = []
+    lines = []
     for run in read(scores):
-        facts = _facts(run)
+        folder = run.path.parent
+        if folder.parent.name == "scores":
+            folder = folder.parent.parent
+        about_run = [getattr(run.scores, name) for name in OF_SCORES]
+        facts = folder.name, *about_run, run.seed, run.fold
         for where, statistics in _statistics(run.scores):
             of_images = where.version, numbers.model(where), where.attribute, where.group
             of_score = where.client, numbers.metric(where), where.measure or "score"
             for statistic, value in statistics.items():
                 lines.append((*facts, *of_images, *of_score, statistic, value))
     return lines
-
-
-def _facts(run: Scored) -> Line:
-    """The name and settings of a run, in the order of OF_RUN."""
-    folder = run.path.parent
-    if folder.parent.name == "scores":
-        folder = folder.parent.parent
-    scores = run.scores
-    return folder.name, scores.method, scores.label, scores.rule, scores.dataset, run.seed, run.fold
 
 
 def _statistics(scores: Scores) -> Iterator[tuple[Where, dict[str, Number]]]:

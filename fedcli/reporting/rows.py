@@ -59,14 +59,13 @@ class Row(System):
 
     Attributes:
         over: over what runs spread: "pooled" over all rounds, or "runs".
-        cells: column -> value. heads: column -> whose number it is. doubtful: the columns that a small group decides.
+        heads: column -> whose number it is. doubtful: the columns that a small group decides.
         view: "" where the method is shown images in one way only.
         minutes: how long each run trained on average. left_out: columns that are not known of the best round.
         names_runs: whether the name says of how many runs it is. short: the label without what all rows share.
     """
 
     over: str = POOLED
-    cells: dict[str, Value] = field(default_factory=dict)
     heads: Names = field(default_factory=dict)
     doubtful: Sequence[str] = ()
     view: str = ""
@@ -76,6 +75,11 @@ class Row(System):
     left_out: Sequence[str] = ()
     names_runs: bool = True
     short: str = ""
+
+    @cached_property
+    def cells(self) -> dict[str, Value]:
+        """Column -> value."""
+        return {name: self.value(where) for name, where in self.heads.items()}
 
     def value(self, where: Where) -> Value:
         """A number of its runs as one."""
@@ -257,14 +261,16 @@ def rows(
         )
     systems = []
     for runs in _systems(scored, spread):
+        clocks = timing.of_runs([run.path for run in runs]) if minutes else None
+        sent = vars(runs[0].scores.bytes)
         row = Row(
             scored=runs,
             known=[all_numbers(run.scores, at) for run in runs],
             at=at,
             over=spread or POOLED,
             view=WITH_GROUP if runs[0].scores.views else "",
-            minutes=_minutes(runs) if minutes else None,
-            bytes=_traffic(runs[0]) if traffic else None,
+            minutes=clocks.minutes if clocks else None,
+            bytes=sent if traffic and None not in sent.values() else None,
         )
         systems.append(row)
     table: list[Row] = []
@@ -282,7 +288,7 @@ def _systems(scored: list[Scored], spread: str | None) -> list[list[Scored]]:
     """The runs of each system; runs of equal seeds differ in something unknown and stay separate."""
     if spread is None:
         return [[run] for run in scored]
-    systems: list[list[Scored]] = []
+    systems = []
     for runs in grouped(scored, lambda run: (run.identity, json.dumps(run.options))):
         if len({run.draw for run in runs}) == len(runs):
             systems.append(sorted(runs, key=lambda run: (run.seed or 0, run.draw)))
@@ -291,36 +297,21 @@ def _systems(scored: list[Scored], spread: str | None) -> list[list[Scored]]:
     return systems
 
 
-def _minutes(runs: Sequence[Scored]) -> Number:
-    clocks = timing.of_runs([run.path for run in runs])
-    return clocks.minutes if clocks else None
-
-
-def _traffic(run: Scored) -> dict[str, float] | None:
-    """The bytes that travel to and from a client; None if the run did not record them."""
-    traffic = run.scores.bytes
-    if traffic.down is None or traffic.up is None:
-        return None
-    return {"down": traffic.down, "up": traffic.up}
-
-
 def _with_views(row: Row, metrics: Sequence[str]) -> Iterator[Row]:
     """The row with its cells, and one for each view below it; what it cost to train is in the first alone."""
     heads = _heads(row, metrics)
     by_small_group = [name for name in heads if small_groups(row.scores, name.partition(" by ")[2])]
     yield replace(
         row,
-        cells={name: row.value(where) for name, where in heads.items()},
         heads=heads,
         doubtful=[*doubtful(row.each, metrics, row.at), *by_small_group],
         left_out=_left_out(row, metrics, heads) if row.chosen else (),
     )
     for view in row.scores.views:
         # the best round is scored in one view alone
-        heads = {} if row.at == BEST else _heads(row, metrics, view)
         yield replace(
             row,
-            cells={name: row.value(where) for name, where in heads.items()},
+            heads={} if row.at == BEST else _heads(row, metrics, view),
             doubtful=doubtful(row.each, metrics, row.at, view),
             view=f"{BLIND}: {view.replace('-', ' ')}",
             is_view=True,

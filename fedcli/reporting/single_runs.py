@@ -2,6 +2,7 @@
 clients, and of the last round's model adapted to the test images."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from ..comparison.cautions import hidden_note, small_clients, small_decides, small_groups
 from ..comparison.predicted import can_resample, predicted
@@ -18,6 +19,7 @@ from ..scores.scores import Scores
 from ..scores.statistics.intervals import RESAMPLES, bounds
 from ..scores.table import Score, Where
 from .columns import SHOWN, shown
+from .rows import unique
 from .table import DAGGER, NONE, Cell, Table, bounded, heads, percent
 
 Runs = Sequence[tuple[str, Scores]]  # name and scores of each
@@ -223,18 +225,16 @@ def unreliable(
 
     attribute: of this one alone. metrics: those that are shown; none where any may be. clients: name small ones too.
     """
-    texts: dict[str, None] = {}
+    texts = []
     for scores in runs:
-        small = {}
         for name in scores.groups:
             if attribute in ("", name):
-                for group, reason in small_groups(scores, name, *metrics).items():
-                    small[f"{name} {group}"] = reason
+                small = small_groups(scores, name, *metrics)
+                texts += [f"{name} {group} ({reason})" for group, reason in small.items()]
         if clients:
-            for client, reason in small_clients(scores, scores.usual[1]).items():
-                small[f"client {client}"] = reason
-        texts |= dict.fromkeys(f"{name} ({reason})" for name, reason in small.items())
-    return f"{fitted(UNRELIABLE, list(texts), LONGEST_REASON)}." if texts else ""
+            small = small_clients(scores, scores.usual[1])
+            texts += [f"client {client} ({reason})" for client, reason in small.items()]
+    return f"{fitted(UNRELIABLE, unique(texts), LONGEST_REASON)}." if texts else ""
 
 
 def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
@@ -327,13 +327,7 @@ def adapted(runs: Runs) -> Iterator[Table]:
         if not scores.adapted:
             continue
         words = numbers.versions([scores])
-        # accuracy of groups finds no room
-        shown_scores = [
-            score
-            for score in scores.adapted.scores
-            if not score.attribute or score.metric != "accuracy"
-        ]
-        parts = grouped(shown_scores, lambda score: (score.version, score.attribute))
+        parts = grouped(scores.adapted.scores, lambda score: (score.version, score.attribute))
         for part in parts:
             version = words.get(part[0].version, part[0].version)
             caption = f"Adapted to the {version} test images: {name or scores.name}"
@@ -357,23 +351,19 @@ def _adapted_table(
     attribute = part[0].attribute
     if attribute:
         caption = f"{caption}, by {attribute}"
-    lines: list[list[str | Cell]] = []
+        part = [score for score in part if score.metric != "accuracy"]  # which finds no room
+    lines = []
     changes = []
     for of_group in grouped(part, lambda score: score.group):
-        adaptations = grouped(of_group, lambda score: score.adaptation)
-        as_trained = [score for score in of_group if score.adaptation == AS_TRAINED]
-        if all(score.value is None for score in as_trained):
+        as_trained = [score.value for score in of_group if score.adaptation == AS_TRAINED]
+        if all(value is None for value in as_trained):
             continue
-        for of_adaptation in adaptations:
+        for of_adaptation in grouped(of_group, lambda score: score.adaptation):
             name = _adapted_name(of_adaptation[0], scores)
             lines.append([name, *_adapted_cells(of_adaptation)])
-            changed = []
-            for score in of_adaptation:
-                direction = _direction(score)
-                if direction:
-                    changed.append(f"{direction} {title(score.metric)}")
+            changed = ", ".join(filter(None, map(_change, of_adaptation)))
             if changed:
-                changes.append(f"{name}: {', '.join(changed)}")
+                changes.append(f"{name}: {changed}")
     metrics = dict.fromkeys(score.metric for score in part)
     columns = heads(f"{attribute}, adapted" if attribute else "adapted", "images")
     columns += heads(*map(title, metrics), unit="%")
@@ -390,7 +380,7 @@ def _adapted_name(score: AdaptedScore, scores: Scores) -> str:
     return f"{score.group or 'gap'}{dagger}, {score.adaptation}"
 
 
-def _adapted_cells(adaptation: Sequence[AdaptedScore]) -> list[str | Cell]:
+def _adapted_cells(adaptation: Sequence[AdaptedScore]) -> list[Any]:
     """The number of images and each score; of an adapted model each change with its interval."""
     score = adaptation[0]
     if score.adaptation == AS_TRAINED:
@@ -399,17 +389,17 @@ def _adapted_cells(adaptation: Sequence[AdaptedScore]) -> list[str | Cell]:
             "" if is_gap else f"{score.images:,}",
             *[percent(score.value) for score in adaptation],
         ]
-    cells: list[str | Cell] = [""]
+    cells: list[Any] = [""]
     for score in adaptation:
         change = bounded(score.difference, score.low, score.high, sign="+")
         cells.append(Cell(change.text))
     return cells
 
 
-def _direction(score: AdaptedScore) -> str:
-    """The side of zero on which the interval of a change lies, in words; "" if it holds zero or there is none."""
+def _change(score: AdaptedScore) -> str:
+    """The metric, and the side of zero on which the change's interval lies; "" if it holds zero or there is none."""
     if score.low is None or score.high is None:
         return ""
     if apart(score.low, 0.0) > 0:
-        return "higher"
-    return "lower" if apart(score.high, 0.0) < 0 else ""
+        return f"higher {title(score.metric)}"
+    return f"lower {title(score.metric)}" if apart(score.high, 0.0) < 0 else ""

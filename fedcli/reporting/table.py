@@ -277,7 +277,7 @@ def mark(
         The best has to lead all others. Where no test can be made, values that print the same share the mark, unless
         all print the same.
     """
-    best: set[int] = set()
+    best = set()
     best_of = min if column.lower else max
     for key in dict.fromkeys(among):
         rivals = []

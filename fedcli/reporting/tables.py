@@ -24,7 +24,7 @@ from . import comparison, head, writers
 from .columns import Value
 from .rows import Row, Rows, has_two_rules, notes, scores_of, shortened, systems_of, unique
 from .single_runs import unreliable
-from .table import Cell, Column, Heads, Table, mark, number, percent
+from .table import Cell, Column, Table, mark, number, percent
 
 FORMATS = "markdown", "latex", "csv", "json"
 AMONG = " among rows of the same data and rounds"
@@ -99,10 +99,10 @@ class Report:
 
 @dataclass(frozen=True)
 class _Filled:
-    """A column with a cell of each row, and whose numbers these are."""
+    """A column with a cell or text of each row, and whose numbers these are."""
 
     column: Column
-    cells: Sequence[Cell] = ()
+    cells: Sequence[Any] = ()
     where: Where = Where()
 
     @property
@@ -131,16 +131,13 @@ def report(rows: Rows, *, long_names: bool = False, best: str = "*") -> Report:
         verdicts = _verdicts(short_rows, leads, tables[0].digits if tables else 1)
     data = head.about(rows)
     measured = head.columns_in_words(rows, [column.where for column in scores])
-    captions: list[list[str]] = []
+    captions = []
     shared = [*data, *measured, *verdicts]
     for table in tables:
         legend = _legend(rows, table, leads, best, tested=bool(verdicts))
-        further = [line for line in legend if line not in shared]
-        if captions:
-            captions.append(further)
-        else:
-            shared += further
-            captions.append(shared)
+        captions.append([line for line in legend if line not in shared])
+        if table is tables[0]:
+            captions[0] = shared = shared + captions[0]
     levelled = _levelled(short_rows, leads)
     return Report(
         rows=rows,
@@ -204,7 +201,10 @@ def _columns(rows: Rows) -> list[_Filled]:
 def _cells(rows: Rows, filled: _Filled, leads: Leads) -> list[Cell]:
     """The cells of a column with the best marked: significantly better; if nothing in the table has a test, best."""
     column = filled.column
-    has_test = _has_test(filled.where)
+    where = filled.where
+    # the paired tests are of scores of all images of a version
+    is_overall = bool(where.version) and where == Where(where.version, metric=where.metric)
+    has_test = is_overall and where.metric in RESAMPLED
     cells = []
     for row in rows:
         value = row.cells.get(column.key, Value(None))
@@ -215,18 +215,12 @@ def _cells(rows: Rows, filled: _Filled, leads: Leads) -> list[Cell]:
         better = None
         has_view = rows[index].is_view or rows[other].is_view
         if has_test and not has_view and rows[index].at == LAST5:
-            better = leads.test(filled.where, index, other, others)
+            better = leads.test(where, index, other, others)
         return leads.samples is None if better is None else better
 
     if leads.samples is not None and not has_test:
         return cells
     return mark(column, cells, [row.comparable for row in rows], is_better)
-
-
-def _has_test(where: Where) -> bool:
-    """Tell whether the paired tests are of this quantity: a score of all images of a version."""
-    is_overall = where == Where(where.version, metric=where.metric)
-    return is_overall and bool(where.version) and where.metric in RESAMPLED
 
 
 def _verdicts(rows: Rows, leads: Leads, digits: int) -> list[str]:
@@ -291,12 +285,10 @@ def _table(
     legend: str = "",
 ) -> Table:
     """A table of these columns behind the rows' names and their rules, if there are any."""
-    heads: Heads = ["method", *(["rule"] if rules else [])]
-    values: list[Sequence[Any]] = [names, *([rules] if rules else [])]
-    for filled in columns:
-        heads.append(filled.column)
-        values.append(filled.cells)
-    return Table.of(title, heads, zip(*values, strict=True), legend)
+    columns = [_Filled(Column("rule"), rules), *columns] if rules else columns
+    columns = [_Filled(Column("method"), names), *columns]
+    lines = zip(*[filled.cells for filled in columns], strict=True)
+    return Table.of(title, [filled.column for filled in columns], lines, legend)
 
 
 def _parts(rows: Rows, columns: list[_Filled]) -> list[Table]:

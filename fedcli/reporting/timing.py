@@ -75,13 +75,17 @@ def speed(run: Path) -> str:
     shares = _shares(lines, limits)
     if not shares:
         return ""
+    total = _sum(lines, "seconds")
+    seconds_of = {part: _sum(lines, key) for part, key in PARTS.items()}
+    seconds_of["server"] = total - sum(seconds_of.values())
+    times = [f"{part} {100 * max(time, 0) / total:.0f} %" for part, time in seconds_of.items()]
     products = f"({limits['flops_per_second'] / 1e9:,.0f} GFLOP/s)"
     traffic = f"({limits['bytes_per_second'] / 1e9:,.0f} GB/s)"
     sentences = [
         f"Speed: {_images(lines) / _sum(lines, CLIENTS):,.0f} images a second while clients train.",
         f"This uses {100 * shares['flops']:.0f} % of the arithmetic that a large matrix product reaches here {products}",
         f"and {100 * shares['bytes']:.0f} % of the bandwidth of a large copy {traffic}.",
-        f"Time: {_shares_of_time(lines)}.",
+        f"Time: {', '.join(times)}.",
     ]
     energies = []
     for consumer, key in ENERGIES.items():
@@ -91,15 +95,6 @@ def speed(run: Path) -> str:
     if energies:
         sentences.append(f"Energy: {' and '.join(energies)}, including all other programs.")
     return " ".join(sentences)
-
-
-def _shares_of_time(lines: Lines) -> str:
-    """The share of the rounds' time that each part takes, in words; the rest is the server's."""
-    total = _sum(lines, "seconds")
-    times = {part: _sum(lines, key) for part, key in PARTS.items()}
-    times["server"] = total - sum(times.values())
-    texts = [f"{part} {100 * max(time, 0) / total:.0f} %" for part, time in times.items()]
-    return ", ".join(texts)
 
 
 def _of_run(scores: Path) -> Clocks | None:

@@ -1,6 +1,7 @@
 """A table as text: for a terminal, Markdown, LaTeX and CSV. Each writes the marks that the model holds."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TextIO
@@ -97,12 +98,11 @@ def latex(
     """
     lines = ["% needs \\usepackage{booktabs}"]
     labels: list[str] = []
-    kinds = []
+    counts = Counter[str]()
     for table, texts in zip(tables, captions, strict=True):
         kind = "groups" if table.title else "scores"
-        kinds.append(kind)
-        number = kinds.count(kind)
-        label = f"{kind}-{number}" if number > 1 else kind
+        counts[kind] += 1
+        label = f"{kind}-{counts[kind]}" if counts[kind] > 1 else kind
         caption = _caption([table.title, *texts, table.legend])
         if labels:
             caption += f" Runs, numbers and signs as in Table~\\ref{{tab:{labels[0]}}}."
