@@ -367,7 +367,8 @@ def tests_against(
 
 def in_words(score: str) -> str:
     """The name of a score or column, such as "clean balanced_accuracy", with the metric in words."""
-    return re.sub(r"\w+", lambda word: spoken(word[0]) if word[0] in METRICS else word[0], score)
+    words = re.split(r"(\w+)", score)
+    return "".join(spoken(word) if word in METRICS else word for word in words)
 
 
 def rank_tests(rows: Rows) -> list[Ranks]:

@@ -109,21 +109,19 @@ class Row(System):
         return "folds" if self.runs > 1 and len(folds) == self.runs else "seeds"
 
     @cached_property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         """Options of the run and its data, but for the method's settings."""
         scores = self.scores
-        options: dict[str, Any] = {"dataset": scores.dataset}
+        options = {"dataset": scores.dataset}
         if scores.model:
             options["model"] = scores.model["name"]
         if scores.external:
             options["tested on"] = scores.external.dataset
-        options |= data_options(scores) | scores.options
-        if self.runs > 1:
-            options["seed"] = self.seeds
-        return options
+        seeds = {"seed": self.seeds} if self.runs > 1 else {}
+        return options | data_options(scores) | scores.options | seeds
 
     @cached_property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Options:
         """Stage -> its hash; several if the runs' data were drawn anew, None if no run has the stage."""
         hashes: dict[str, Any] = {}
         for kind in self.scores.data:
@@ -167,7 +165,7 @@ class Row(System):
         return unique(texts)
 
     @cached_property
-    def chosen(self) -> list[dict[str, Any]]:
+    def chosen(self) -> Sequence[Options]:
         """The round that validation chose of each run that kept one, if rows are of these rounds."""
         if self.at != BEST or self.is_view:
             return []
@@ -379,16 +377,13 @@ def _warnings(row: Row) -> list[str]:
         if row.at == BEST and not has_score:
             texts.append(NOT_CHOSEN)
         elif row.chosen:
-            rounds = ", ".join(_chosen_round(choice, len(row.chosen)) for choice in row.chosen)
+            rounds = []
+            for choice in row.chosen:
+                which = f" of {choice['which']}" if len(row.chosen) > 1 else ""
+                rounds.append(f"round {choice['round']}{which} ({100 * choice['validation']:.2f})")
             metric = row.chosen[0]["metric"]
-            texts.append(f"chosen by validation {metric} (%): {rounds}")
+            texts.append(f"chosen by validation {metric} (%): {', '.join(rounds)}")
     return [f"{row.name}: {text}" for text in texts if text]
-
-
-def _chosen_round(choice: Mapping[str, Any], runs: int) -> str:
-    """A chosen round in words, with its run if there are several."""
-    which = f" of {choice['which']}" if runs > 1 else ""
-    return f"round {choice['round']}{which} ({100 * choice['validation']:.2f})"
 
 
 def _differences(row: Row, systems: Rows) -> list[str]:
@@ -431,18 +426,15 @@ def unlike(
     for key, value in options.items():
         name = last(key)
         rows = same_label if name in DRAWN else same_method
-        if name == "rule" or value == OWN or rows is None or _in_label(name, value, label):
+        words = name.replace("_", " ")
+        # prior bsm, balanced class weights, on qkv
+        spellings = (f", {words} {value}", f", {value} {words}", f", on {value}")
+        in_label = any(spelling in label for spelling in spellings)
+        if name == "rule" or value == OWN or rows is None or in_label:
             continue
         if is_named(value, [row.get(key) for row in rows], [row.get(key) for row in systems]):
             differences.append(f"{key}={brief(value)}")
     return differences
-
-
-def _in_label(name: str, value: Any, label: str) -> bool:
-    """Tell whether a label has an option already: prior bsm, balanced class weights, on qkv."""
-    words = name.replace("_", " ")
-    spellings = (f"{words} {value}", f"{value} {words}", f"on {value}")
-    return any(f", {spelling}" in label for spelling in spellings)
 
 
 def is_named(value: Any, same_method: list[Any], systems: list[Any]) -> bool:

@@ -61,11 +61,6 @@ class Column:
             return "", self.heading
         return f"{self.over}, {self.unit}" if self.unit else self.over, self.name
 
-    @property
-    def is_share(self) -> bool:
-        """Tell whether its numbers are shares, with digits as the spreads in the table ask for."""
-        return self.unit in SHARES and self.digits is None
-
     def cell(self, value: Any) -> "Cell":
         """A value as the column shows it: text as it is, a share in percent, a mean with its std, None as a dash."""
         if value is None:
@@ -144,11 +139,11 @@ class Table:
         Shares have two digits behind the point if every spread of them is below a point, else one.
         """
         heads = [Column(column) if isinstance(column, str) else column for column in columns]
-        is_share = [column.is_share for column in heads]
+        is_share = [column.unit in SHARES and column.digits is None for column in heads]
         rows = []
         shares: list[Cell] = []
         for line in lines:
-            row = [column.cell(value) for column, value in zip(heads, line, strict=True)]
+            row = [column.cell(value) for column, value in zip(heads, line)]
             rows.append(row)
             shares += compress(row, is_share)
         has_spread = any(cell.spread for cell in shares)
@@ -163,7 +158,7 @@ class Table:
     def digits(self) -> int:
         """The digits behind the point of its shares."""
         lengths = [1]
-        for column, cells in zip(self.columns, self.cells, strict=True):
+        for column, cells in zip(self.columns, self.cells):
             if column.unit in SHARES:
                 lengths += [len(cell.text.partition(".")[2]) for cell in cells]
         return max(lengths)
@@ -171,13 +166,13 @@ class Table:
     @cached_property
     def cells(self) -> list[tuple[Cell, ...]]:
         """The cells of each column."""
-        return list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
+        return list(zip(*self.rows)) or [()] * len(self.columns)
 
     def part(self, indices: Sequence[int]) -> "Table":
         """The columns at these indices alone."""
         columns = [self.columns[k] for k in indices]
         cells = [self.cells[k] for k in indices]
-        return replace(self, columns=columns, rows=list(zip(*cells, strict=True)))
+        return replace(self, columns=columns, rows=list(zip(*cells)))
 
     def unfolded(self) -> "Table":
         """The table with the second lines of cells as rows of their own, for what has one line to a row."""

@@ -247,12 +247,9 @@ def _verdicts(rows: Rows, leads: Leads, digits: int) -> list[str]:
 
 def _levelled(rows: Rows, leads: Leads) -> list[str]:
     """Sentences on the systems that level down compared with the first, of the rows of the same data."""
-    indices = []
-    systems = []
-    for index, row in enumerate(rows):
-        if not row.is_view and row.data == rows[0].data:
-            indices.append(index)
-            systems.append((row.name, row.scored))
+    data = rows[0].data
+    indices = [k for k, row in enumerate(rows) if not row.is_view and row.data == data]
+    systems = [(rows[k].name, rows[k].scored) for k in indices]
     return list(levelling_down(systems, lambda where, k: leads.row(indices[0], indices[k], where)))
 
 
@@ -287,7 +284,7 @@ def _table(
     """A table of these columns behind the rows' names and their rules, if there are any."""
     columns = [_Filled(Column("rule"), rules), *columns] if rules else columns
     columns = [_Filled(Column("method"), names), *columns]
-    lines = zip(*[filled.cells for filled in columns], strict=True)
+    lines = zip(*[filled.cells for filled in columns])
     return Table.of(title, [filled.column for filled in columns], lines, legend)
 
 
@@ -350,7 +347,7 @@ def _with_worst(filled: _Filled, rows: Rows) -> _Filled:
     if len(names) == 1:
         column = replace(filled.column, name=f"{filled.column.name}: {names.pop()}")
         return replace(filled, column=column)
-    cells = [replace(cell, whose=group) for cell, group in zip(filled.cells, groups, strict=True)]
+    cells = [replace(cell, whose=group) for cell, group in zip(filled.cells, groups)]
     return replace(filled, cells=cells)
 
 
@@ -407,12 +404,12 @@ def _json(tabled: Report) -> str:
     wheres = _wheres(tabled.rows)
     columns = [column.key for column in tabled.whole.columns]
     lines = []
-    for row, cells in zip(tabled.rows, tabled.whole.rows, strict=True):
+    for row, cells in zip(tabled.rows, tabled.whole.rows):
         line = {key: getattr(row.scores, key) for key in OF_RUN}
         line |= {key: getattr(row, key) for key in OF_ROW}
         if row.at == BEST:
             line |= {"chosen": row.chosen, "left_out": row.left_out}
-        cell_by_key = dict(zip(columns, cells, strict=True))
+        cell_by_key = dict(zip(columns, cells))
         line["cells"] = {}
         for key, value in row.cells.items():
             cell = cell_by_key.get(key, Cell())

@@ -8,7 +8,6 @@ of equal bytes.
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,15 +126,17 @@ def _of_run(scores: Path) -> Clocks | None:
 
 def _shares(lines: Lines, limits: Line) -> dict[str, float]:
     """The share of each limit while clients trained; {} where it was not measured."""
-    units = ("image", "second")
-    has_limits = all(limits.get(f"{kind}_per_{unit}") for kind, unit in product(KINDS, units))
     has_times = all(line.keys() >= set(PARTS.values()) for line in lines)
     pace = _ratio(_images(lines), _sum(lines, CLIENTS))
-    if not has_limits or not has_times or pace is None:
+    if not has_times or pace is None:
         return {}
     shares = {}
     for kind in KINDS:
-        shares[kind] = pace * limits[f"{kind}_per_image"] / limits[f"{kind}_per_second"]
+        per_image = limits.get(f"{kind}_per_image")
+        per_second = limits.get(f"{kind}_per_second")
+        if not per_image or not per_second:
+            return {}
+        shares[kind] = pace * per_image / per_second
     return shares
 
 

@@ -40,8 +40,8 @@ def show(table: Table, file: TextIO | None = None) -> None:
     for cells in table.cells:
         has_best = any(cell.best for cell in cells)
         columns.append([_aligned(cell, has_best) for cell in cells])
-    over, names = zip(*(column.levels for column in table.columns), strict=True)
-    lines = list(zip(*columns, strict=True))
+    over, names = zip(*(column.levels for column in table.columns))
+    lines = list(zip(*columns))
     terminal.table(names, lines, title=table.title, over=over, file=file)
 
 
@@ -76,7 +76,7 @@ def _parts(table: Table) -> list[Table]:
     """The table, or if that is too wide for a page its columns in several, those under one head together."""
     table = table.unfolded()
     widths = []
-    for column, cells in zip(table.columns, table.cells, strict=True):
+    for column, cells in zip(table.columns, table.cells):
         texts = [*column.name.split(), *column.over.split(), column.unit, *map(starred, cells)]
         widths.append(max(map(len, texts)))
     heads = [column.over for column in table.columns]
@@ -99,7 +99,7 @@ def latex(
     lines = ["% needs \\usepackage{booktabs}"]
     labels: list[str] = []
     counts = Counter[str]()
-    for table, texts in zip(tables, captions, strict=True):
+    for table, texts in zip(tables, captions):
         kind = "groups" if table.title else "scores"
         counts[kind] += 1
         label = f"{kind}-{counts[kind]}" if counts[kind] > 1 else kind
@@ -172,7 +172,7 @@ def comma_separated(table: Table) -> str:
     """Bare numbers, the spread of each in a column of its own; marks are left out."""
     table = table.unfolded()
     columns = []
-    for column, cells in zip(table.columns, table.cells, strict=True):
+    for column, cells in zip(table.columns, table.cells):
         name = column.key or column.title
         unit = f" ({column.unit})" if column.unit else ""
         texts = ["" if cell == Cell() else cell.text for cell in cells]
@@ -182,7 +182,7 @@ def comma_separated(table: Table) -> str:
             columns.append([f"{name} std{unit}", *spreads])
         else:
             columns.append([f"{name}{unit}", *texts])
-    return csv_text(zip(*columns, strict=True))
+    return csv_text(zip(*columns))
 
 
 def _escaped(words: str) -> str:
