@@ -32,7 +32,9 @@ def tables(rows: Rows) -> Iterator[Table]:
     for alike in grouped(systems, lambda row: row.comparable):
         row = alike[0]
         if len(alike) > 1:
-            legend = LEGEND + SEVERAL if any(row.runs > 1 for row in alike) else LEGEND
+            legend = LEGEND
+            if any(row.runs > 1 for row in alike):
+                legend += SEVERAL
             yield _table(TITLE, {row.name: _taken(row) for row in alike}, legend)
             continue
         for run in row.scored:

@@ -143,13 +143,16 @@ def heading(comparison: Comparison) -> str:
     if shared:
         runs += f", both with {console.listed(shared)}"
     has_two_methods = comparison.systems["a"]["method"] != comparison.systems["b"]["method"]
-    parts = ["the method"] if has_two_methods else []
+    parts = []
+    if has_two_methods:
+        parts.append("the method")
     for row in comparison.settings:
         if not has_two_methods or row["what"] not in OF_METHOD:
             parts.append(f"{row['what']} ({row['a']}, {row['b']})")
-    alone = " alone" if len(parts) == 1 else ""
     differences = console.listed(parts)
-    return f"{sides['b']} against {sides['a']}, {runs}; they differ in {differences}{alone}."
+    if len(parts) == 1:
+        differences += " alone"
+    return f"{sides['b']} against {sides['a']}, {runs}; they differ in {differences}."
 
 
 def _tests(

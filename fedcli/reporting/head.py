@@ -72,7 +72,9 @@ def columns_in_words(rows: Rows, wheres: Sequence[Where]) -> list[str]:
         std = numbers.MEASURES[STD_AMONG]
         meanings.append(f"{std}: standard deviation of {' and '.join(metrics)} over clients")
     text = f"Scores in %: {measured(rows)}."
-    return [f"{text} {'; '.join(meanings)}." if meanings else text]
+    if meanings:
+        text += f" {'; '.join(meanings)}."
+    return [text]
 
 
 def measured(rows: Rows) -> str:
@@ -186,7 +188,9 @@ def _test_images(systems: Rows) -> str:
             text = f"{score.count:,} test images"
             if score.unit.startswith("patient"):
                 text += f" of {score.units:,} patients"
-            text = " ".join([f"{text}.", *[f"{sentence}." for sentence in row.shared_patients]])
+            text += "."
+            for sentence in row.shared_patients:
+                text += f" {sentence}."
         texts.append(text)
     return _common(texts)
 

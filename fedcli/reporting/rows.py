@@ -183,7 +183,9 @@ class Row(System):
 
     def named(self, differs: str) -> str:
         """The label, and in brackets the view, the number of seeds and these options."""
-        runs = f"{self.runs} {self.drawn}" if self.runs > 1 and self.names_runs else ""
+        runs = ""
+        if self.runs > 1 and self.names_runs:
+            runs = f"{self.runs} {self.drawn}"
         details = ", ".join(filter(None, [self.view, runs, differs]))
         return f"{self.label} ({details})" if details else self.label
 

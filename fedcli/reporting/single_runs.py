@@ -62,8 +62,8 @@ def by_group(run: Scored, metric: str = "") -> Iterator[Table]:
     for attribute, versions in scores.groups.items():
         columns = [attribute, "images", *[words.get(version, version) for version in versions]]
         if len(versions) > 1:
-            is_noise = words[MODELS[1]] == "noisy"
-            columns.append("lost to noise" if is_noise else "lost to corruption")
+            cause = "noise" if words[MODELS[1]] == "noisy" else "corruption"
+            columns.append(f"lost to {cause}")
         where = Where(attribute=attribute, metric=metric)
         lines = []
         for group, size in scores.members(attribute, [metric]).items():
@@ -194,10 +194,12 @@ def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
     lines = []
     intervals = list(_intervals(scores, metrics))
     if intervals:
-        is_bca = any(score.is_bca for score in intervals)
-        by_patient = any(score.unit.startswith("patient") for score in intervals)
-        kind = "BCa intervals" if is_bca else "Intervals"
-        units = "patients" if by_patient else "images"
+        kind = "Intervals"
+        units = "images"
+        if any(score.is_bca for score in intervals):
+            kind = "BCa intervals"
+        if any(score.unit.startswith("patient") for score in intervals):
+            units = "patients"
         if scores.curves:  # sites counted, which do not say whose image is which
             units = AT_SITES
         lines.append(f"{kind}: {RESAMPLES:,} bootstrap resamples of the {units} of a group.")
@@ -256,7 +258,9 @@ def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
             lines.append([*level, *cells])
         columns = heads("test images", "severity", "in training")
         columns += heads(*map(title, metrics), unit="%")
-        caption = f"Severities: {name}" if len(corrupted) > 1 else "Severities"
+        caption = "Severities"
+        if len(corrupted) > 1:
+            caption += f": {name}"
         yield Table.of(caption, columns, lines, SEVERITIES)
 
 

@@ -146,8 +146,9 @@ class Table:
             row = [column.cell(value) for column, value in zip(heads, line)]
             rows.append(row)
             shares += compress(row, is_share)
-        has_spread = any(cell.spread for cell in shares)
-        digits = 2 if has_spread and all((cell.std or 0) < 1 for cell in shares) else 1
+        digits = 1
+        if any(cell.spread for cell in shares) and all((cell.std or 0) < 1 for cell in shares):
+            digits = 2
         for row in rows:
             for k in range(len(heads)):
                 if is_share[k]:

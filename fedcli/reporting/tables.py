@@ -233,10 +233,11 @@ def _verdicts(rows: Rows, leads: Leads, digits: int) -> list[str]:
     systems = {row.name: row.scored for row in rows if row.comparable == reference.comparable}
     if len(systems) < 2 or leads.samples is None or reference.at != LAST5:
         return []
-    clean, corrupted = MODELS
-    has_both = all(corrupted in row.scores.versions for row in rows)
-    version = AVERAGE if has_both else clean
-    images = "(both)" if has_both else "on clean images"
+    version, corrupted = MODELS
+    images = "on clean images"
+    if all(corrupted in row.scores.versions for row in rows):
+        version = AVERAGE
+        images = "(both)"
     sentences = []
     for metric in reference.scores.usual:
         tests = order(systems, reference.name, metric, version)
@@ -303,7 +304,9 @@ def _parts(rows: Rows, columns: list[_Filled]) -> list[Table]:
             if any(filled.column.name.startswith(measure) for filled in between):
                 legend.append(words)
         metric, between = _by_metric([_with_worst(filled, rows) for filled in between])
-        title = f"{BETWEEN_GROUPS}: {metric}, %" if metric else BETWEEN_GROUPS
+        title = BETWEEN_GROUPS
+        if metric:
+            title += f": {metric}, %"
         text = f"{'; '.join(legend)}." if legend else ""
         tables.append(_table(title, names, rules, _by_heading(between), text))
     return tables
@@ -386,8 +389,9 @@ def _legend(rows: Rows, whole: Table, leads: Leads, best: str, *, tested: bool) 
 
 
 def _marks(rows: Rows, leads: Leads, best: str) -> str:
-    facts = {row.comparable for row in systems_of(rows)}
-    among = AMONG if len(facts) > 1 else ""
+    among = ""
+    if len({row.comparable for row in systems_of(rows)}) > 1:
+        among = AMONG
     if leads.samples is None:
         return UNTESTED.format(mark=best, among=among)
     text = TESTED if leads.samples >= ENOUGH else MODELS_ALONE

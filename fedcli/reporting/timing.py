@@ -77,7 +77,9 @@ def speed(run: Path) -> str:
     total = _sum(lines, "seconds")
     seconds_of = {part: _sum(lines, key) for part, key in PARTS.items()}
     seconds_of["server"] = total - sum(seconds_of.values())
-    times = [f"{part} {100 * max(time, 0) / total:.0f} %" for part, time in seconds_of.items()]
+    times = []
+    for part, time in seconds_of.items():
+        times.append(f"{part} {100 * max(time, 0) / total:.0f} %")
     products = f"({limits['flops_per_second'] / 1e9:,.0f} GFLOP/s)"
     traffic = f"({limits['bytes_per_second'] / 1e9:,.0f} GB/s)"
     sentences = [

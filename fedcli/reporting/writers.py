@@ -102,7 +102,9 @@ def latex(
     for table, texts in zip(tables, captions):
         kind = "groups" if table.title else "scores"
         counts[kind] += 1
-        label = f"{kind}-{counts[kind]}" if counts[kind] > 1 else kind
+        label = kind
+        if counts[kind] > 1:
+            label += f"-{counts[kind]}"
         caption = _caption([table.title, *texts, table.legend])
         if labels:
             caption += f" Runs, numbers and signs as in Table~\\ref{{tab:{labels[0]}}}."
