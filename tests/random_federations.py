@@ -353,7 +353,9 @@ def _wrong_prints(federation, scores, truth, folder):
             lies = scores.part().lies(attribute, "clean", metric, views.GAP)
             if lies and lies.last is not None:
                 yield f"the gap by {attribute} is of some groups alone"
-            if any(f"worst group by {attribute} " in text for text in single_runs.worst_groups(mine)):
+            if any(
+                f"worst group by {attribute} " in text for text in single_runs.worst_groups(mine)
+            ):
                 yield f"a worst group by {attribute} of some groups alone"
 
 
