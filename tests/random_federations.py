@@ -15,7 +15,7 @@ from fedcli.data import manifest
 from fedcli.data.shard import Shard
 from fedcli.errors import FedcliError
 from fedcli.metrics.metric import PROBABILITIES
-from fedcli.reporting import by_group
+from fedcli.reporting import single_runs
 from fedcli.scores import views
 from fedcli.scores.facts import Images, facts
 from fedcli.scores.scores import Part, Scores
@@ -328,8 +328,8 @@ def _wrong_prints(federation, scores, truth, folder):
     """Tables by group, sentences on groups and worst groups, against those of all images together."""
     mine, other = (Scored(folder / "scores.json", {}, which) for which in (scores, truth))
     metric = scores.usual[0]
-    true = {table.title: table for table in by_group.tables(other, metric)}
-    for table in by_group.tables(mine, metric):
+    true = {table.title: table for table in single_runs.by_group(other, metric)}
+    for table in single_runs.by_group(mine, metric):
         rows = {row[0].text.rstrip("†"): row for row in true[table.title].rows}
         partial = any(row[1].text == "hidden" for row in table.rows)
         for row in table.rows:
@@ -342,7 +342,7 @@ def _wrong_prints(federation, scores, truth, folder):
                 yield f"{table.title}, {name}: {cells}, not {expected}"
             if cells[0] == "hidden" and cells[1] != "-":
                 yield f"{name} is hidden and has the score {cells[1]}"
-    said = " ".join([*unreliable_groups(scores), *by_group.legend(scores)])
+    said = " ".join([*unreliable_groups(scores), *single_runs.legend(scores)])
     for attribute in federation.attributes:
         for group in hidden_groups(scores, attribute):
             if f"{attribute} {group}: " not in said:
@@ -353,7 +353,9 @@ def _wrong_prints(federation, scores, truth, folder):
             lies = scores.part().lies(attribute, "clean", metric, views.GAP)
             if lies and lies.last is not None:
                 yield f"the gap by {attribute} is of some groups alone"
-            if any(f"worst group by {attribute} " in text for text in by_group.worst_groups(mine)):
+            if any(
+                f"worst group by {attribute} " in text for text in single_runs.worst_groups(mine)
+            ):
                 yield f"a worst group by {attribute} of some groups alone"
 
 

@@ -39,7 +39,7 @@ from .shell.shown import dumped, show, show_json, show_rows, show_tables
 
 if TYPE_CHECKING:
     from ..reporting.clinical import Topic
-    from ..reporting.row import Row
+    from ..reporting.rows import Row
 
 NAMED = 10  # unreadable files that are listed
 FILE, FOLDER = Flag("FILE", access="writes"), Flag("DIR", access="writes")
@@ -234,20 +234,20 @@ def _show_scores(lines: "list[Row]", own: list[str], topics: "list[Topic] | None
 
     topics: what --show names; None where operating points were not asked for, but another evaluation may have them.
     """
-    from ..reporting import by_group, choice, clinical, further, writers
+    from ..reporting import choice, clinical, single_runs, writers
 
     show_rows(lines, sys.stderr, between=False)
     run = lines[0].scored[0]
     show_tables(
-        (table for metric in ("", *own) for table in by_group.tables(run, metric)), sys.stderr
+        (table for metric in ("", *own) for table in single_runs.by_group(run, metric)), sys.stderr
     )
-    writers.say(by_group.legend(run.scores, own) if run.scores.groups else (), sys.stderr)
+    writers.say(single_runs.legend(run.scores, own) if run.scores.groups else (), sys.stderr)
     known = [("", lines[0].scores)]
     parts = (
         choice.tables(lines),
-        further.by_severity(known),
-        further.cross_site(known),
-        further.adapted(known),
+        single_runs.by_severity(known),
+        single_runs.cross_site(known),
+        single_runs.adapted(known),
     )
     show_tables([table for part in parts for table in part], sys.stderr)
     if topics is not None and run.scores.clinical:

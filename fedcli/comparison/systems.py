@@ -48,7 +48,7 @@ class Scored:
         front.
         """
         run = self.scores
-        return _facts(run) | run.settings | run.options | _data_options(run)
+        return _facts(run) | run.settings | run.options | data_options(run)
 
     @cached_property
     def identity(self) -> str:
@@ -81,7 +81,7 @@ class Scored:
         draws = {"seed": self.seed}
         if self.fold is not None:
             draws = {"fold": self.fold, "seed": self.seed}
-        for name, value in _data_options(self.scores).items():
+        for name, value in data_options(self.scores).items():
             if last(name) == "seed" and value:
                 draws[name] = value
         return ", ".join(f"{name} {value}" for name, value in draws.items())
@@ -196,7 +196,7 @@ def settings(a: Scores, b: Scores) -> list[dict[str, str]]:
 
 def _settings_of(run: Scores, *, same_method: bool) -> dict[str, Any]:
     """All settings of a run; the method's as one text if another method is compared."""
-    settings = _facts(run) | run.options | _data_options(run)
+    settings = _facts(run) | run.options | data_options(run)
     if same_method:
         return settings | run.settings
     of_method = [f"{name}={value}" for name, value in run.settings.items() if name != "rule"]
@@ -231,7 +231,7 @@ def _facts(run: Scores) -> dict[str, Any]:
     return facts
 
 
-def _data_options(run: Scores) -> dict[str, Any]:
+def data_options(run: Scores) -> dict[str, Any]:
     """The options of the stages of a run's data, with the stage in front of each name."""
     options = {}
     for kind, stage in run.data.items():

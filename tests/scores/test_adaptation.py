@@ -15,7 +15,7 @@ from fedcli.data.shard import Shard
 from fedcli.errors import FedcliError, UsageError
 from fedcli.methods.contract import Local
 from fedcli.metrics import probabilities
-from fedcli.reporting import further, page, writers
+from fedcli.reporting import page, single_runs, writers
 from fedcli.runs.finished import open_run
 from fedcli.scores.clinical.points import Seen, temperature
 from fedcli.scores.deploy import adaptation
@@ -164,7 +164,7 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
     scores = SimpleNamespace(
         adapted=Adapted(None, {}, lines), name="M", versions={}, members=lambda attribute: {}
     )
-    (table,) = further.adapted([("", scores)])
+    (table,) = single_runs.adapted([("", scores)])
     writers.show(table)
     parts = capsys.readouterr().out.split("\n\n")
     words = [re.split(r"\s+", part) for part in parts[:2]]
@@ -176,7 +176,7 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
     )
     assert table.legend.startswith(f"Changes whose interval excludes 0: {changed}. ")
     scores.adapted = Adapted(None, {}, [replace(line, low=line.low and -0.1) for line in lines])
-    (table,) = further.adapted([("", scores)])
+    (table,) = single_runs.adapted([("", scores)])
     assert table.legend.startswith("The interval of every change includes 0. ")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ... import console
 
 if TYPE_CHECKING:
-    from ...reporting.row import Row
+    from ...reporting.rows import Row
     from ...reporting.table import Table
 
 

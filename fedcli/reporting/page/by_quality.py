@@ -18,7 +18,7 @@ from ...printed import percents
 from ...scores.groups import FEW, SMALL, Patients
 from ...scores.statistics.resampled import SEED, seed_of
 from ...scores.statistics.stratified import Explained, explained, scores, strata
-from ..row import Row
+from ..rows import Row
 from ..table import Cell, Column, Heads, Section, Table, bounded, percent
 
 QUARTERS = "lowest quarter", "second", "third", "highest quarter"
