@@ -19,7 +19,7 @@ import yaml
 from typed_lines import fedcli
 
 from fedcli import extensions
-from fedcli.commands.app import app
+from fedcli.commands import registry
 from fedcli.data import manifest_bodies
 from fedcli.data.sources import SOURCES
 from fedcli.methods import METHODS, resolve
@@ -133,7 +133,7 @@ def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp
 
 
 def test_every_command_method_dataset_and_manifest_has_its_page(pages):
-    expected = [f"commands/{c.name or c.callback.__name__}.md" for c in app.registered_commands]
+    expected = [f"commands/{name}.md" for name in registry.COMMANDS]
     expected += [f"methods/{name}.md" for name in METHODS] + [
         f"datasets/{name}.md" for name in SOURCES
     ]
