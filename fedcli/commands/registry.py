@@ -4,7 +4,7 @@ A command is imported when it is called or listed in help, so that the others co
 entry point of the group fedcli.commands: a function whose parameters are declared as they are here, or a typer app.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module

@@ -75,7 +75,7 @@ def test_too_little_memory_is_said(error, monkeypatch, tmp_path):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(ls, "_lines", fail)
+    monkeypatch.setattr(ls, "_entries", fail)
     code, out, err = fedcli("ls", "--work", tmp_path)
     assert (
         code == 1 and not out and err.startswith("error: too little memory") and "ulimit -v" in err
