@@ -56,19 +56,20 @@ def datasets(
     """
     from ..data import sources
 
+    if name:
+        name = sources.named(name)
     refuse_together(make_sample=make_sample, download=download)
     if (file or accept_licence) and not download:
         raise UsageError("--file and --accept-licence are about a download", "add --download DIR")
     if name:
-        dataset = sources.named(name)
         if download:
-            _download(dataset, download, file, accepted=accept_licence, as_json=json)
+            _download(name, download, file, accepted=accept_licence, as_json=json)
         elif make_sample:
-            _make_sample(dataset, make_sample)
+            _make_sample(name, make_sample)
         elif json:
-            show_json(sources.card(dataset))
+            show_json(sources.card(name))
         else:
-            show_tree(_readable(sources.card(dataset)))
+            show_tree(_readable(sources.card(name)))
     elif download:
         hint = "fedcli datasets medmnist --download DIR"
         raise UsageError("--download needs a dataset", hint)
