@@ -262,8 +262,9 @@ def _score(run: Path) -> dict[str, float | None]:
 
 def _label(method: str) -> str:
     """The label that a finished run of a method of fedcli has; of another method its name."""
-    halves = []
+    methods = method_facts.by_name()
+    labels = []
     for half in method.split("+"):
-        facts = method_facts.named(half)
-        halves.append(facts["label"] if facts else half)
-    return " + ".join(halves)
+        facts = methods.get(half.lower())
+        labels.append(facts["label"] if facts else half)
+    return " + ".join(labels)
