@@ -39,7 +39,7 @@ class Commands(TyperGroup):
         super().__init__(**settings)
         self.commands = registry.CommandsByName()  # type: ignore[assignment]  # to look up alone
 
-    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # its own click's
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ARG002  # click's
         """First sentences of all commands, under headings."""
         with console.shown():  # for warnings of commands of packages
             sections = registry.sections(self.commands)
@@ -176,7 +176,7 @@ CodeFiles = Annotated[list[str] | None, typer.Option(metavar="FILE", help=ANYWHE
 @app.callback()
 def root(
     context: typer.Context,
-    shows_version: Version = False,  # its callback prints
+    shows_version: Version = False,  # noqa: ARG001  # its callback prints  # its callback prints
     log_file: LogFile = None,
     code: CodeFiles = None,
 ) -> None:
@@ -221,7 +221,7 @@ NEEDED = 4 << 30
 class BeforeTorch(MetaPathFinder):
     """Finds no module; raises MemoryError where torch is looked for under such a limit."""
 
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # of its base
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002  # of its base  # of its base
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         if fullname == "torch" and limit != resource.RLIM_INFINITY and limit < NEEDED:
             allowed = f"{limit / 2**30:.1f} GB are allowed"

@@ -13,7 +13,8 @@ from ..common_options import Seeds, Wait
 from ..errors import UsageError
 from ..options import Flag
 from ..reproduction.reproduce_options import AtOnce, Device, Jobs
-from ..stages.options import PartitionOptions, TrainOptions
+from ..runs.train_options import TrainOptions
+from ..stages.options import PartitionOptions
 from .shell import common as o
 from .shell.declare import parsed
 from .shell.shown import show_json, show_tables
@@ -186,7 +187,7 @@ def train_several(
     from ..data import shared_patients
     from ..reproduction import expand, forecast, several
     from ..reproduction import jobs as engine
-    from ..reproduction.shared import Shared
+    from ..reproduction.shared import Shared, Sources
     from ..stages.partition import for_training
     from ..stages.train import data_for, resolved
 
@@ -204,7 +205,7 @@ def train_several(
         cells = several.cells(plans, all_seeds, data)
         devices = engine.devices(options.device, options.jobs, cells)
         workplace = engine.Place(work, devices, debug)
-        sources: engine.Sources = {(): data}
+        sources: Sources = {(): data}
         if dry_run:
             needs = forecast.forecast(cells, sources, workplace, keep=False)
             if as_json:

@@ -34,7 +34,8 @@ def all_facts() -> list[Facts]:
     for path in places():
         # absent, or changed by somebody
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            return json.loads(path.read_text(encoding="utf-8"))["methods"]
+            cached: list[Facts] = json.loads(path.read_text(encoding="utf-8"))["methods"]
+            return cached
     from ..methods import METHODS
 
     methods = sorted(METHODS.values(), key=lambda method: method.module)

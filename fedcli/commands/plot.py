@@ -45,7 +45,7 @@ class Figures(TyperGroup):
         has_name = any(not word.startswith("-") for word in args)
         return super().parse_args(ctx, args if has_name else [*args, "--help"])
 
-    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # its own click's
         """The figure, to which those defaults of the whole group apply that it has a flag for."""
         name, command, words = super().resolve_command(ctx, args)
         if command and name and ctx.default_map:
@@ -54,19 +54,19 @@ class Figures(TyperGroup):
             ctx.default_map = {name: values}
         return name, command, words
 
-    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # its own click's
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ARG002  # click's
         """The questions that the figures answer, in full."""
         from ..figures.kinds import FIGURES
 
         with formatter.section("Figures"):
             formatter.write_dl([(name, figure.question) for name, figure in FIGURES.items()])
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # its own click's
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  # click's
         from ..figures.kinds import FIGURES
 
         return list(FIGURES)
 
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # noqa: ARG002  # click's
         from ..figures.kinds import FIGURES
 
         return _command(FIGURES[cmd_name]) if cmd_name in FIGURES else None

@@ -16,6 +16,7 @@ import typer
 from .. import console, extensions
 from ..provenance import Code, message_of
 from .shell import declare
+from .shell.panels import Command
 
 OF_PACKAGES = "From installed packages"  # heading in help
 
@@ -87,7 +88,7 @@ def load(name: str) -> Any:
     """A command of fedcli as typer has it, imported at the first call."""
     entry = COMMANDS[name]
     module = import_module(entry.module)
-    kind = getattr(module, entry.group) if entry.group else declare.Command
+    kind = getattr(module, entry.group) if entry.group else Command
     return declare.built(getattr(module, name), kind, name)
 
 
@@ -104,7 +105,7 @@ def of_package(name: str) -> tuple[Any, Code] | None:
             # fedcli.toml decides nothing for flags that do not declare what they open
             command.context_settings = {**command.context_settings, "default_map": {}}
         else:
-            command = declare.built(run, declare.Command, name)
+            command = declare.built(run, Command, name)
     except Exception as error:
         console.warn(f"the command {name} of {code} cannot be used: {message_of(error)}")
         return None

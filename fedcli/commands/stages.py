@@ -10,13 +10,13 @@ from .. import console
 from ..common_options import OUTPUT, Seeds
 from ..errors import FedcliError, UsageError
 from ..options import Flag
+from ..runs.train_options import TrainOptions
 from ..scores.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import (
     AttackOptions,
     CorruptOptions,
     PartitionOptions,
     PrepareOptions,
-    TrainOptions,
 )
 from .shell.common import (
     BriefJson,
@@ -282,7 +282,7 @@ PredictionFile = Annotated[Path | None, "write there; default: stdout", FILE]
 
 def predict(
     options: PredictOptions,
-    format: PredictionFormat = "csv",  # the name of its flag
+    format: PredictionFormat = "csv",  # noqa: A002  # the name of its flag  # the name of its flag
     out: PredictionFile = None,
     force: Force = False,
 ) -> None:
@@ -359,7 +359,7 @@ EvidenceFolder = Annotated[
 
 def report(
     options: ReportOptions,
-    format: ReportFormat = "table",  # the name of its flag
+    format: ReportFormat = "table",  # noqa: A002  # the name of its flag  # the name of its flag
     out: ReportFile = None,
     export: Numbers = None,
     figures: FigureFolder = None,
@@ -394,8 +394,8 @@ def report(
         raise UsageError(sentence, "give one of them")
     for file in filter(None, (out, export)):
         check_named(file, force=force)  # before anything is evaluated
-    for target in filter(None, (folder, card, evidence)):
-        refuse_sealed(target, folder=True)
+    for directory in filter(None, (folder, card, evidence)):
+        refuse_sealed(directory, folder=True)
     limits = pipelines.limits(fail_if)
     broken: list[str] = []
     with console.warnings_kept() as warnings:

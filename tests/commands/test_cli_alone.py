@@ -14,7 +14,7 @@ import pytest
 from typed_lines import fedcli, path_of
 
 from fedcli.commands import ls, registry
-from fedcli.commands.app import Commands, _open_streams, app, main
+from fedcli.commands.app import Commands, _open_streams, main
 from fedcli.commands.shell import common, declare, shown
 from fedcli.errors import UsageError
 

@@ -52,7 +52,9 @@ def command(run: Run) -> Run:
 
 
 def option_of(parameter: Parameter) -> Option:
-    """A parameter as the option that its annotation declares."""
+    """A parameter as the option that its annotation declares. Raises TypeError where it has none."""
+    if parameter.annotation is Parameter.empty:
+        raise TypeError(f"{parameter.name} is not declared as Annotated[TYPE, MEANING]")
     default = MISSING if parameter.default is Parameter.empty else parameter.default
     return Option.of(parameter.name, parameter.annotation, default)
 

@@ -12,8 +12,8 @@ from ...errors import UsageError
 def methods_and_data(words: Sequence[str]) -> tuple[list[str], str | None]:
     """The methods among words, and the data: a path or -. Raises UsageError for two of these."""
     extensions.allow(words)
-    methods = []
-    paths = []
+    methods: list[str] = []
+    paths: list[str] = []
     for position, word in enumerate(words):
         is_method = _is_method(word, is_first=position == 0)
         (methods if is_method else paths).append(word)
