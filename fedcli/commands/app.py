@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from .. import __version__, console, extensions
-from ..errors import FedcliError, of_system
+from ..errors import FedcliError, UsageError, of_system
 from ..system import interrupts
 from ..system.interrupts import INTERRUPTED
 from . import registry
@@ -37,12 +37,12 @@ class Commands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = registry.CommandsByName()  # type: ignore[assignment]  # to look up alone
+        self.commands: Any = registry.CommandsByName()
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ARG002  # click's
         """First sentences of all commands, under headings."""
         with console.shown():  # for warnings of commands of packages
-            sections = registry.sections(self.commands)
+            sections = self.commands.sections()
         for heading, lines in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(lines)
@@ -130,12 +130,9 @@ def _refuse(ctx: typer.Context, error: BaseException) -> None:
     sentence = error.format_message().rstrip(".") + "".join(getattr(error, "__notes__", []))
     command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
     line = getattr(getattr(error, "ctx", None), "command_path", None) or command
-    usage = FedcliError(
-        f"{sentence[:1].lower()}{sentence[1:]}", f"`{line} --help` lists what can be given"
-    )
-    usage.code = 2
+    hint = f"`{line} --help` lists what can be given"
     with console.shown():  # where the line of the whole program is wrong, nothing is shown yet
-        _end(ctx, usage)
+        _end(ctx, UsageError(f"{sentence[:1].lower()}{sentence[1:]}", hint))
 
 
 def _nothing_begun() -> None:

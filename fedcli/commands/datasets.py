@@ -138,21 +138,21 @@ def _readable(entry: dict[str, Any]) -> dict[str, Any]:
     for key, value in entry.items():
         if key in ("download_of", "redirects"):
             continue
-        shown = value
+        text = value
         if key == "files":
-            shown = {file["path"]: _file_line(file) for file in value}
+            text = {file["path"]: _file_line(file) for file in value}
         elif key == "download":
             files = cards.of_card("", entry).files
-            shown = {file["path"]: _download_line(file) for file in files}
+            text = {file["path"]: _download_line(file) for file in files}
         elif key == "by_hand":
-            shown = "by hand"
+            text = "by hand"
             if value["bytes"]:
-                shown += f", about {value['bytes'] / 1e9:,.0f} GB"
+                text += f", about {value['bytes'] / 1e9:,.0f} GB"
         elif key == "options":
-            shown = {name: _option_line(option) for name, option in value.items()}
+            text = {name: _option_line(option) for name, option in value.items()}
         elif key == "classes" or (key == "attributes" and _takes_columns(entry)):
-            shown = value or "any"
-        facts[TITLES.get(key, key)] = shown
+            text = value or "any"
+        facts[TITLES.get(key, key)] = text
     return facts
 
 

@@ -72,10 +72,9 @@ def inspect(
     if by and not quality:
         hint = f"add --quality, or see fedcli plot counts for images by {by}"
         raise UsageError("--by is for --quality", hint)
-    if path is None:
-        facts = _newest(work, strict=strict, needs_images=bool(power) or quality)
-    else:
-        facts = _read(path, work, quality=quality, needs_images=bool(power) or quality)
+    facts = _read(
+        path, work, _kinds(path, strict=strict, needs_images=bool(power) or quality), quality
+    )
     if strict and "overlap" not in facts:
         sentence = f"--strict is for a dataset or partition, not for {_kind(facts)}"
         raise UsageError(sentence, _instead(facts))
@@ -95,29 +94,30 @@ def inspect(
         _refuse_overlap(facts)
 
 
-def _newest(work: Path, *, strict: bool, needs_images: bool) -> Facts:
-    """Facts of the newest manifest under a folder, of a kind that is asked about."""
+def _kinds(path: Source | None, *, strict: bool, needs_images: bool) -> Sequence[str]:
+    """Kinds of manifests that can be inspected so; the newest of them is where no path is typed."""
+    from ..data import manifest
+
+    if strict and path is None:
+        return SPLITTING
+    return HOLDING if needs_images else manifest.KINDS
+
+
+def _read(source_path: Source | None, work: Path, kinds: Sequence[str], quality: bool) -> Facts:
+    """Facts of what a path names; without one of the newest manifest of these kinds."""
     from ..data import manifest
     from ..stages.call import source
 
-    kinds: Sequence[str] = HOLDING if needs_images else manifest.KINDS
-    return _manifest(source(None, work, *(SPLITTING if strict else kinds)))
-
-
-def _read(source_path: Source, work: Path, *, quality: bool, needs_images: bool) -> Facts:
-    """Facts of what a path names."""
-    from ..data import manifest
-    from ..stages.call import source
-
-    path = Path(source_path)
-    files = [f"{kind}.json" for kind in manifest.KINDS]
-    if quality and path.is_dir() and not any((path / file).is_file() for file in files):
-        return {"path": str(path), "kind": "descriptions"}
-    if path.suffix == ".h5":
-        return _h5(path)
-    if (path / "settings.json").is_file() and not (path / "run.json").is_file():
-        return _unfinished(path)
-    return _manifest(source(source_path, work, *(HOLDING if needs_images else manifest.KINDS)))
+    if source_path is not None:
+        path = Path(source_path)
+        files = [f"{kind}.json" for kind in manifest.KINDS]
+        if quality and path.is_dir() and not any((path / file).is_file() for file in files):
+            return {"path": str(path), "kind": "descriptions"}
+        if path.suffix == ".h5":
+            return _h5(path)
+        if (path / "settings.json").is_file() and not (path / "run.json").is_file():
+            return _unfinished(path)
+    return _manifest(source(source_path, work, *kinds))
 
 
 def _kind(facts: Facts) -> str:
@@ -285,7 +285,7 @@ def _print_clients(body: Facts) -> None:
 
 
 def _changes(body: Facts) -> dict[str, str]:
-    """What was done to the data of each client, of those to which something was done."""
+    """Words for the changes to the data of each client that has any."""
     changes = dict.fromkeys(body.get("clients", ()), f"{body.get('kind')} {body.get('severity')}")
     for noise in body.get("each", ()):
         changes |= dict.fromkeys(noise["clients"], f"{noise['kind']} {noise['severity']}")

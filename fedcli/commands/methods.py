@@ -132,12 +132,12 @@ def _means(facts: Facts) -> list[str]:
 
 def _line(facts: Facts, purpose: str | None = None) -> list[str]:
     """A line of the list of methods: with what it needs, or among those for privacy the means that it fits."""
-    about = facts["about"]
+    meaning = facts["about"]
     if purpose == PRIVACY:
-        about += f" ({', '.join(_means(facts))})"
+        meaning += f" ({', '.join(_means(facts))})"
     elif facts["wants"]:
-        about += f" (needs {', '.join(facts['wants'])})"
-    return [facts["name"], facts["label"], about]
+        meaning += f" (needs {', '.join(facts['wants'])})"
+    return [facts["name"], facts["label"], meaning]
 
 
 def _print(facts: Facts) -> None:

@@ -13,7 +13,8 @@ from typer.core import TyperGroup
 from ..errors import UsageError
 from ..options import Flag, Option
 from .shell import common as o
-from .shell.declare import figure_command, option_of, piped
+from .shell.declare import built, option_of, piped, with_flags
+from .shell.panels import Command
 from .shell.shown import show_json
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ def _command(figure: "Figure") -> Any:
             options.append(option)
     parameters = signature(draw).parameters
     options += [option_of(parameters[name]) for name in OF_EVERY_FIGURE]
-    return figure_command(called, options, figure.name, figure.question)
+    run = with_flags(called, options)
+    return built(run, cls=Command, name=figure.name, help=figure.question)
 
 
 def draw(

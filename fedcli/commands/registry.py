@@ -14,11 +14,9 @@ from typing import Any
 import typer
 
 from .. import console, extensions
-from ..provenance import Code, message_of
+from ..provenance import message_of
 from .shell import declare
 from .shell.panels import Command
-
-OF_PACKAGES = "From installed packages"  # heading in help
 
 
 @dataclass(frozen=True)
@@ -88,28 +86,38 @@ def load(name: str) -> Any:
     """A command of fedcli as typer has it, imported at the first call."""
     entry = COMMANDS[name]
     module = import_module(entry.module)
-    kind = getattr(module, entry.group) if entry.group else Command
-    return declare.built(getattr(module, name), kind, name)
+    kind = getattr(module, entry.group, Command)
+    return _command(getattr(module, name), name, entry.heading, kind)
+
+
+def _command(run: declare.Run, name: str, heading: str, kind: type = Command) -> Any:
+    return declare.built(declare.command(run), cls=kind, name=name, rich_help_panel=heading)
 
 
 @cache
-def of_package(name: str) -> tuple[Any, Code] | None:
-    """A command of an installed package and that package; None, and a warning, where it cannot be used."""
+def of_package(name: str) -> Any:
+    """A command of an installed package; None, and a warning, where it cannot be used."""
     offered = extensions.installed("commands").get(name)
     if offered is None:
         return None
     run, code = offered
+    heading = f"From {code}"
     try:
-        if isinstance(run, typer.Typer):
-            command = typer.main.get_command(run)
-            # fedcli.toml decides nothing for flags that do not declare what they open
-            command.context_settings = {**command.context_settings, "default_map": {}}
-        else:
-            command = declare.built(run, Command, name)
+        if not isinstance(run, typer.Typer):
+            return _command(run, name, heading)
+        command: Any = typer.main.get_command(run)
     except Exception as error:
         console.warn(f"the command {name} of {code} cannot be used: {message_of(error)}")
         return None
-    return command, code
+    command.rich_help_panel = heading
+    # fedcli.toml decides nothing for flags that do not declare what they open
+    command.context_settings = {**command.context_settings, "default_map": {}}
+    return command
+
+
+def names() -> list[str]:
+    """The commands of fedcli that are complete, in the order of help."""
+    return [name for name, entry in COMMANDS.items() if entry.is_complete()]
 
 
 class CommandsByName(Mapping[str, Any]):
@@ -119,39 +127,27 @@ class CommandsByName(Mapping[str, Any]):
     """
 
     def __getitem__(self, name: str) -> Any:
+        command = None
         if name not in COMMANDS:
-            offered = of_package(name)
-            if offered:
-                return offered[0]
+            command = of_package(name)
         elif COMMANDS[name].is_complete():
-            return load(name)
-        raise KeyError(name)
+            command = load(name)
+        if command is None:
+            raise KeyError(name)
+        return command
 
     def __iter__(self) -> Iterator[str]:
-        packages = [name for name in extensions.packages("commands") if name not in COMMANDS]
-        return iter([*names(), *packages])
+        return iter(dict.fromkeys([*names(), *extensions.packages("commands")]))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-
-def names() -> list[str]:
-    """The commands of fedcli that are complete, in the order of help."""
-    return [name for name, entry in COMMANDS.items() if entry.is_complete()]
-
-
-def sections(commands: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
-    """Heading -> lines of help: the name of a command and its first sentence, of a package's also where it is from."""
-    lines: dict[str, list[tuple[str, str]]] = {}
-    for name in commands:
-        command = commands.get(name)
-        if command is None:
-            continue
-        sentence = " ".join((command.help or "").split("\n\n")[0].split())
-        heading = OF_PACKAGES
-        if name in COMMANDS:
-            heading = COMMANDS[name].heading
-        elif offered := of_package(name):
-            sentence = f"{sentence.removesuffix('.')}; from {offered[1]}."
-        lines.setdefault(heading, []).append((name, sentence))
-    return lines
+    def sections(self) -> dict[str, list[tuple[str, str]]]:
+        """Heading -> lines of help: the name of a command and its first sentence."""
+        lines: dict[str, list[tuple[str, str]]] = {}
+        for name in self:
+            command = self.get(name)
+            if command:
+                sentence = " ".join((command.help or "").split("\n\n")[0].split())
+                lines.setdefault(command.rich_help_panel, []).append((name, sentence))
+        return lines

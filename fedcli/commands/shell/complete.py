@@ -11,6 +11,7 @@ from ...common_options import WORK
 from ...errors import FedcliError
 from ...options import Option
 from .. import method_facts
+from .common import DRAWN, FORMATS
 
 Completer = Callable[..., list[str]]
 
@@ -134,9 +135,7 @@ OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what complet
     ("report", "runs"): runs,
     ("report", "by"): attributes,
     ("report", "metric"): metrics,
-    ("report", "format"): one_of(
-        "table", "markdown", "latex", "csv", "json", "html", "svg", "pdf", "png"
-    ),
+    ("report", "format"): one_of(*FORMATS, *DRAWN),
     ("compare", "runs"): runs,
     ("predict", "run"): runs,
     ("compare", "metric"): metrics,

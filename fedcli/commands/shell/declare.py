@@ -20,19 +20,14 @@ from ...common_options import OUTPUT
 from ...errors import UsageError
 from ...options import FLAG, Option, Options
 from . import complete, defaults
-from .panels import Command
 
 DEBUG = "fedcli.debug"  # key of the context's notes that all commands of a call share
 LONGEST_PATH = 65536  # characters that are read of a stream, which may have no end
 Run = Callable[..., None]
 
 
-def built(run: Run, kind: type, name: str) -> Any:
-    """The command of this name that calls a function, as typer has it."""
-    return _built(command(run), cls=kind, name=name)
-
-
-def _built(run: Run, **settings: Any) -> Any:
+def built(run: Run, **settings: Any) -> Any:
+    """The command that calls a function which typer takes. settings: as typer has them."""
     line = typer.Typer(add_completion=False, rich_markup_mode=None)
     line.command(**settings)(run)
     return typer.main.get_command(line)
@@ -57,11 +52,6 @@ def option_of(parameter: Parameter) -> Option:
         raise TypeError(f"{parameter.name} is not declared as Annotated[TYPE, MEANING]")
     default = MISSING if parameter.default is Parameter.empty else parameter.default
     return Option.of(parameter.name, parameter.annotation, default)
-
-
-def figure_command(run: Run, options: Iterable[Option], name: str, text: str) -> Any:
-    """A command that calls run() with these options by name, as typer has it. text: its help."""
-    return _built(with_flags(run, options), cls=Command, name=name, help=text)
 
 
 def with_flags(run: Run, options: Iterable[Option], stage: type[Options] | None = None) -> Run:
@@ -112,7 +102,7 @@ def _options_of(stage: type[Options], options: Sequence[Option]) -> list[Option]
 def parsed(stage: type[Options], words: Sequence[str]) -> Any:
     """The options that the flags of a stage mean, typed behind another command. Raises UsageError."""
     parsed_options: list[Options] = []
-    command = _built(with_flags(parsed_options.append, (), stage))
+    command = built(with_flags(parsed_options.append, (), stage))
     try:
         command.main(list(words), standalone_mode=False)
     except Exception as error:
@@ -217,21 +207,13 @@ def _switch(name: str, meaning: str, switched: Callable[[typer.Context], object]
     return _keyword(name, Annotated[bool, declared], False)
 
 
-def _be_quiet(_context: typer.Context) -> None:
-    console.be_quiet()
-
-
-def _be_verbose(_context: typer.Context) -> None:
-    console.be_verbose()
-
-
 def _debug(context: typer.Context) -> None:
     context.meta[DEBUG] = True
 
 
 VERBOSE = "details besides, such as how fast a training was"
 EVERYWHERE = {
-    "quiet": _switch("quiet", "no progress and no notes on stderr", _be_quiet),
-    "verbose": _switch("verbose", VERBOSE, _be_verbose),
+    "quiet": _switch("quiet", "no progress and no notes on stderr", lambda _: console.be_quiet()),
+    "verbose": _switch("verbose", VERBOSE, lambda _: console.be_verbose()),
     "debug": _switch("debug", "show the traceback of an error", _debug),
 }
