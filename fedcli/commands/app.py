@@ -173,7 +173,7 @@ CodeFiles = Annotated[list[str] | None, typer.Option(metavar="FILE", help=ANYWHE
 @app.callback()
 def root(
     context: typer.Context,
-    shows_version: Version = False,  # noqa: ARG001  # its callback prints  # its callback prints
+    shows_version: Version = False,  # noqa: ARG001  # its callback prints
     log_file: LogFile = None,
     code: CodeFiles = None,
 ) -> None:
@@ -218,7 +218,7 @@ NEEDED = 4 << 30
 class BeforeTorch(MetaPathFinder):
     """Finds no module; raises MemoryError where torch is looked for under such a limit."""
 
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002  # of its base  # of its base
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002  # of its base
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         if fullname == "torch" and limit != resource.RLIM_INFINITY and limit < NEEDED:
             allowed = f"{limit / 2**30:.1f} GB are allowed"

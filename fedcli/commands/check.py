@@ -24,7 +24,7 @@ Pairs = Annotated[bool, "also check it as a base and as an add-on", Flag(typed="
 
 def check(
     method: Method,
-    set: Settings = EMPTY,  # noqa: A002  # the name of its flag  # the name of its flag
+    set: Settings = EMPTY,  # noqa: A002  # the name of its flag
     pairs: Pairs = True,
     json: Json = False,
 ) -> None:

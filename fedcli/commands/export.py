@@ -49,7 +49,7 @@ Attach = Annotated[Path, "folder at a hospital in which NVFlare and `fedcli site
 def export(
     what: Kind,
     sites: Sites = (),
-    format: ModelFormat = None,  # noqa: A002  # the name of its flag  # the name of its flag
+    format: ModelFormat = None,  # noqa: A002  # the name of its flag
     client: Client = None,
     data: Data = None,
     out: Out = None,

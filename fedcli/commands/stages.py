@@ -282,7 +282,7 @@ PredictionFile = Annotated[Path | None, "write there; default: stdout", FILE]
 
 def predict(
     options: PredictOptions,
-    format: PredictionFormat = "csv",  # noqa: A002  # the name of its flag  # the name of its flag
+    format: PredictionFormat = "csv",  # noqa: A002  # the name of its flag
     out: PredictionFile = None,
     force: Force = False,
 ) -> None:
@@ -359,7 +359,7 @@ EvidenceFolder = Annotated[
 
 def report(
     options: ReportOptions,
-    format: ReportFormat = "table",  # noqa: A002  # the name of its flag  # the name of its flag
+    format: ReportFormat = "table",  # noqa: A002  # the name of its flag
     out: ReportFile = None,
     export: Numbers = None,
     figures: FigureFolder = None,
