@@ -276,7 +276,11 @@ def test_a_typer_app_of_a_package_is_a_command_and_gets_nothing_from_a_file(
     (tmp_path / "fedcli.toml").write_text('work = "/"\n', encoding="utf-8")
     assert fedcli("count", "things")[:2] == (0, "things in none\n")
     code, _, err = fedcli("count", "people")
-    assert code == 1 and "unexpected ValueError: nobody" in err and "Traceback" not in err
+    assert (
+        code == 1
+        and "error: ValueError: nobody, in count, a command of a package" in err
+        and "Traceback" not in err
+    )
 
 
 def test_commands_of_fedcli_come_first_and_load_no_package(package, tmp_path, monkeypatch):

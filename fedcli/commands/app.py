@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 
 from .. import __version__, console, extensions
 from ..errors import FedcliError, UsageError, of_system
+from ..provenance import OwnCodeError, message_of
 from ..system import interrupts
 from ..system.interrupts import INTERRUPTED
 from . import registry
@@ -29,6 +30,7 @@ from .shell.panels import ANYWHERE
 
 AGAIN = "run the same command again (train: with --resume); finished stages are not made twice"
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
+MEND = "mend it, or tell its authors; --debug shows the traceback"
 UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
 
 
@@ -87,7 +89,7 @@ class Commands(TyperGroup):
             if isinstance(error, SystemExit | GeneratorExit) and not extensions.fault(error):
                 raise
             _refuse(ctx, error)
-            _end(ctx, _in_words(error))
+            _end(ctx, _in_words(error, ctx.invoked_subcommand))
 
     def _result(self, ctx: typer.Context) -> object:
         """The result of the command. Raises KeyboardInterrupt also where a library made another error of it."""
@@ -102,8 +104,8 @@ class Commands(TyperGroup):
             raise
 
 
-def _in_words(error: BaseException) -> FedcliError:
-    """An error as a sentence, a hint and an exit code."""
+def _in_words(error: BaseException, command: str | None) -> FedcliError:
+    """An error of a command as a sentence, a hint and an exit code."""
     if isinstance(error, FedcliError):
         return error
     if isinstance(error, KeyboardInterrupt):
@@ -119,6 +121,8 @@ def _in_words(error: BaseException) -> FedcliError:
     system_error = of_system(error)
     if system_error:
         return system_error
+    if command and command not in registry.COMMANDS:
+        return OwnCodeError(f"{message_of(error)}, in {command}, a command of a package", MEND)
     notes = "".join(f", {note}" for note in getattr(error, "__notes__", []))
     return FedcliError(f"unexpected {type(error).__name__}: {error}{notes}", UNEXPECTED)
 
