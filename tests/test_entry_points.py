@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+import typer
 from own_files import RULE
 from typed_lines import fedcli
 
@@ -289,6 +290,14 @@ def test_commands_of_fedcli_come_first_and_load_no_package(package, tmp_path, mo
     code, _, err = fedcli("ls", "--work", tmp_path)
     assert code == 1 and "nothing is under" in err and "warning" not in err
     assert not {"somebodys.commands", "somebodys.broken"} & sys.modules.keys()
+
+
+def test_completion_offers_commands_of_packages_that_can_be_used(package):
+    group = typer.main.get_command(app)
+    context = group.make_context("fedcli", [], resilient_parsing=True)
+    offered = [item.value for item in group.shell_complete(context, "")]
+    assert {"train", "count", "shout"} <= set(offered)
+    assert not {"absent", "undeclared", "number"} & set(offered)
 
 
 def test_a_broken_command_of_a_package_ends_in_a_sentence(package):

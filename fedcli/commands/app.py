@@ -41,6 +41,10 @@ class Commands(TyperGroup):
         super().__init__(**settings)
         self.commands: Any = registry.CommandsByName()
 
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  # click's
+        """Names alone, so that no command is imported for them."""
+        return list(self.commands)
+
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ARG002  # click's
         """First sentences of all commands, under headings."""
         with console.shown():  # for warnings of commands of packages
