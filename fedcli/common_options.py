@@ -29,6 +29,11 @@ FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
 Work = Annotated[Source, "folder of all results", RESULTS]
 Out = Annotated[Source | None, "folder of this result; default: a name under --work", WRITTEN]
 Seed = Annotated[int, "seed of every random number of this stage"]
+Seeds = Annotated[
+    str | None,
+    "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0",
+    Flag("N|SEED,..."),
+]
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", ON_MACHINE]
 Device = Annotated[str, "cpu, cuda or cuda:N", ON_MACHINE]
 Timeout = Annotated[

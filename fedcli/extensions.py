@@ -51,6 +51,7 @@ KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, 
     ),
     "engines": ("engine", "call register(NAME, ENGINE) of fedcli.federation.engines in it"),
     "metrics": ("metric", "write a function (probabilities, labels, groups) that returns a number"),
+    "commands": ("command", "name a function with declared parameters, or a typer app"),
 }
 FILE = re.compile(r"(?P<path>.*\.py)(?::(?P<name>[^/:+]*))?", re.S)
 RETURNED = "it may return or register something of another form than fedcli expects; --debug shows where it was used"
@@ -286,6 +287,9 @@ def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
             )
             continue
         registered = tables.get(kind, {}) or ({entry.name: made} if callable(made) else {})
+        if not registered:
+            what, how = KINDS[kind]
+            console.warn(f"{entry.name} of {code} offers no {what}: {how}")
         offered |= {name: (made, code) for name, made in registered.items()}
     return offered
 

@@ -11,6 +11,7 @@ import fedcli
 ROOT = Path(fedcli.__file__).parent
 DONE = [  # rooms that keep to the measures
     "bench",
+    "commands",
     "comparison",
     "data",
     "federation",

@@ -28,11 +28,11 @@ class Listing(Shown):
 
     def tables(self) -> list[Table]:
         """A table for each kind that is there."""
-        return [
-            Table.of("", command.COLUMNS[kind], map(command._cells, listed))
-            for kind, listed in self.entries.items()
-            if listed
-        ]
+        tables = []
+        for kind, rows in self.entries.items():
+            if rows:
+                tables.append(Table.of("", command.COLUMNS[kind], map(command.cells, rows)))
+        return tables
 
 
 def ls(work: Source = WORK) -> Listing:
