@@ -226,7 +226,7 @@ def _groups(part: Part, attribute: str, version: str, grouped: Grouped) -> Neste
             "undefined_rates": grouped.undefined_rates,
         },
         "over_rounds": over_rounds,
-        "each": {name: _over_all(of) for name, of in columns.items() if views.compared(name)},
+        "each": {m: _over_all(column) for m, column in columns.items() if views.compared(m)},
         "across": across,
     }
     intervals = _intervals_of_all(columns)

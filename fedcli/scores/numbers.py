@@ -124,10 +124,10 @@ def numbers(scores: Scores, *, best: bool = False) -> Iterator[Number]:
 
 
 def _of_run(scores: Scores) -> Iterator[Number]:
-    part = scores.part()
-    yield from _of_part(part)
+    reported = scores.part()
+    yield from _of_part(reported)
     for version in PATCHED:
-        yield from _of_images(part, version, part.overall)
+        yield from _of_images(reported, version, reported.overall)
     for view in scores.views:
         yield from _of_part(scores.part(view))
     for model in scores.personal:
@@ -139,11 +139,11 @@ def _of_run(scores: Scores) -> Iterator[Number]:
         for of_label in labels.values():
             yield from _of_label(of_label, version)
     for name, client in scores.clients.items():
-        own = scores.part(client=name)
-        for of_model in (own, scores.part(model=GLOBAL, client=name)):
+        part = scores.part(client=name)
+        for of_model in (part, scores.part(model=GLOBAL, client=name)):
             yield from _of_images(of_model, client.version, of_model.overall)
-        for attribute in own.groups:
-            yield from _of_groups(own, attribute, client.version)
+        for attribute in part.groups:
+            yield from _of_groups(part, attribute, client.version)
     for model, among in (("", scores.among_clients), (GLOBAL, scores.among_clients_global)):
         for metric, measures in among.items():
             for measure, score in measures.items():

@@ -8,7 +8,7 @@ An image is a member where a client trained on it, and held out where it is in a
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -488,7 +488,7 @@ def _inversion(run: Run, options: AuditOptions, folder: Path) -> Facts:
     }
 
 
-def _psnr(originals: Array, others: Sequence[Array]) -> list[float]:
+def _psnr(originals: Array, others: Iterable[Array]) -> list[float]:
     """The peak signal to noise ratio of each image to its original."""
     pairs = zip(originals, others, strict=True)
     return [inversion.psnr(original, other) for original, other in pairs]

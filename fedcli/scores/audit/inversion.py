@@ -46,7 +46,7 @@ def sent(run: Run, net: Network, shard: Shard, places: Tensor, seed: int) -> Ten
         least_norm = 1e-12
     gradients = []
     for loss in losses:
-        gradient = _gradient(run, net, loss, retain_graph=True)
+        gradient = _gradient(run, net, loss)
         gradients.append(clip / max(gradient.norm().item(), least_norm) * gradient)
     total = torch.stack(gradients).sum(0)
     random = np.random.Generator(np.random.PCG64(derive("audit noise", seed)))
@@ -61,10 +61,12 @@ def _losses(run: Run, net: Network, shard: Shard, places: Tensor, x: Tensor) -> 
     return each_loss(net(x), shard.y[places.to(shard.y.device)])
 
 
-def _gradient(run: Run, net: Network, loss: Tensor, **graph: bool) -> Tensor:
-    """The gradient [T] of the weights that travel. graph: as of torch.autograd.grad."""
+def _gradient(run: Run, net: Network, loss: Tensor, *, is_derived: bool = False) -> Tensor:
+    """The gradient [T] of the weights that travel. is_derived: it is derived once more."""
     weights = [p for name, p in net.named_parameters() if name in run.layout.weights]
-    gradients = torch.autograd.grad(loss, weights, materialize_grads=True, **graph)
+    gradients = torch.autograd.grad(
+        loss, weights, retain_graph=True, create_graph=is_derived, materialize_grads=True
+    )
     return torch.cat([gradient.reshape(-1) for gradient in gradients])
 
 
@@ -77,7 +79,7 @@ def reconstructed(
 
     def gradient(x: Tensor) -> Tensor:
         loss = _losses(run, net, shard, places, x).mean()
-        return _gradient(run, net, loss, create_graph=True)
+        return _gradient(run, net, loss, is_derived=True)
 
     target = sent(run, net, shard, places, seed)
     shape = shard.batch(places).x.shape
