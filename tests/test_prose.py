@@ -20,6 +20,7 @@ DONE = [  # rooms that keep to the measures
     "metrics",
     "reproduction",
     "runs",
+    "scores",
 ]
 NODES_PER_STATEMENT = 9.5
 SHARE_OF_LARGE = 0.04

@@ -159,7 +159,7 @@ LOWEST = Topic(
     | _columns("%", accuracy="accuracy")
     | _columns("points", difference="difference")
     | _columns(p="p", p_holm="p (Holm)"),
-    "Of all subgroups of at least 30 images by one attribute or two crossed, the ten of lowest accuracy; difference: "
+    "Of all subgroups of at least 30 patients by one attribute or two crossed, the ten of lowest accuracy; difference: "
     "from all other images. p: permutation test as for gaps; Holm: adjusted for all subgroups that were tested.",
 )
 UNORDERED = replace(

@@ -20,6 +20,7 @@ from fedcli.runs.finished import open_run
 from fedcli.scores.clinical.points import Seen, temperature
 from fedcli.scores.deploy import adaptation
 from fedcli.scores.evaluate import _images
+from fedcli.scores.facts import Images
 from fedcli.scores.parts import Adapted, AdaptedScore
 from fedcli.scores.scores import Scores
 
@@ -135,6 +136,24 @@ def test_each_stands_beside_none_with_an_interval_for_all_and_by_group(run, data
         tmp_path / "page.html", [scored.path]
     ).read_text(encoding="utf-8")
     assert "adapted" not in fedcli.evaluate(run, on=dataset).manifest.body
+
+
+def test_a_class_of_one_patient_has_no_interval_and_nor_has_the_gap_of_its_group():
+    """All ill images of group m are of one patient."""
+    y = np.array([0, 1] * 10 + [0] * 8 + [1] * 4)
+    units = np.array([f"patient {min(image, 28)}" for image in range(32)])
+    sex = (np.repeat([0, 1], [20, 12]), ["f", "m"])
+    images = Images(y, ["well", "ill"], {"sex": sex}, units)
+    draw = np.random.default_rng(0)
+    before, after = (
+        {name: adaptation._scored([logits], images, name) for name in ("", "sex")}
+        for logits in draw.normal(size=(2, 32, 2))
+    )
+    lines = list(adaptation._lines("bn", "clean", after, before, images))
+    without = {(line.attribute, line.group, line.metric) for line in lines if line.low is None}
+    needing = ("balanced_accuracy", "auc_ovo_macro")
+    assert without == {("sex", group, metric) for group in ("m", "") for metric in needing}
+    assert len(lines) == 4 * 4  # of all images, of two groups and of the gap
 
 
 def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands_below(

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...seeds import derive
-from ..statistics.bootstrap import draw
-from .membership import RESAMPLES, Interval, with_interval
+from .membership import Interval, weights_of, with_interval
 
 FOLDS = 5
 LEAST = FOLDS  # patients of a class at a hospital, so that each fold has one
@@ -52,7 +51,7 @@ def within_classes(
     """
     if not len(units):
         return None
-    weights = _weights(units, seed)
+    weights = weights_of(units, seed)
     accuracies = []
     chances = []
     sizes = []
@@ -88,20 +87,20 @@ def _linear() -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    return make_pipeline(
-        StandardScaler(), LogisticRegression(max_iter=2000, class_weight="balanced")
-    )
+    regression = LogisticRegression(max_iter=2000, class_weight="balanced")
+    return make_pipeline(StandardScaler(), regression)
 
 
 def _measured(
     classifier: Any, table: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int
 ) -> Interval | None:
     hospitals = np.unique(hospital)
-    folds = min([FOLDS, *(len(np.unique(units[hospital == k])) for k in hospitals)])
+    patients = [len(np.unique(units[hospital == k])) for k in hospitals]
+    folds = min([FOLDS, *patients])
     if folds < 2 or len(hospitals) < 2:
         return None
     right = _right(classifier, folds, table, hospital, units, seed)
-    return with_interval(_balanced(right, hospital, _weights(units, seed)))
+    return with_interval(_balanced(right, hospital, weights_of(units, seed)))
 
 
 def _right(
@@ -115,23 +114,16 @@ def _right(
     """Hospitals that are named rightly by a classifier that saw none of the patient's images: bool [N]."""
     from sklearn.model_selection import StratifiedGroupKFold, cross_val_predict
 
-    split = StratifiedGroupKFold(
-        folds, shuffle=True, random_state=derive("which hospital", seed) % 2**32
-    )
+    state = derive("which hospital", seed) % 2**32
+    split = StratifiedGroupKFold(folds, shuffle=True, random_state=state)
     return cross_val_predict(classifier, table, hospital, groups=units, cv=split) == hospital
-
-
-def _weights(units: np.ndarray, seed: int) -> np.ndarray:
-    """The weight of each image: one, then its count in each resample of the patients: int16 [B + 1, N]."""
-    once = np.ones((1, len(units)), np.int16)
-    return np.concatenate([once, draw(units, RESAMPLES, seed)])
 
 
 def _balanced(right: np.ndarray, hospital: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The mean share of right ones over hospitals, under each set of weights: [B + 1]."""
     recalls = []
     for k in np.unique(hospital):
-        images = weights @ (hospital == k)
+        is_there = hospital == k
         with np.errstate(invalid="ignore"):
-            recalls.append(weights @ (right & (hospital == k)) / images)
+            recalls.append(weights @ (right & is_there) / (weights @ is_there))
     return np.mean(recalls, axis=0)

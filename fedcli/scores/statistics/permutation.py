@@ -64,9 +64,9 @@ def _gaps(plan: Plan, dealt: Array, count: int, names: Sequence[str]) -> dict[st
 def subgroups(
     right: Array, units: Array, groupings: Mapping[str, Grouping]
 ) -> list[dict[str, Any]]:
-    """Subgroups of at least 30 images, one attribute deep or two, the least accurate first.
+    """Subgroups of at least SMALL patients, one attribute deep or two, the least accurate first.
 
-    right: [N], whether each image is answered correctly.
+    right: [N], whether each image is answered correctly. units: [N], the patient of each image.
     """
     lines = []
     for attribute, grouping in _one_or_two_deep(groupings).items():
@@ -90,8 +90,11 @@ def _tested(right: Array, units: Array, attribute: str, grouping: Grouping) -> l
     """A line for each group of the attribute that is large enough to be tested."""
     codes, names = grouping
     sizes = np.bincount(codes[codes >= 0], minlength=len(names)).tolist()
-    total = sum(sizes)
-    tested = [code for code, size in enumerate(sizes) if SMALL <= size < total]
+    tested = []
+    for code, size in enumerate(sizes):
+        patients = np.unique(units[codes == code])
+        if len(patients) >= SMALL and size < sum(sizes):
+            tested.append(code)
     if not tested:
         return []
     parts = [_differences(right, dealt, tested) for dealt in _deals(codes, units)]

@@ -17,7 +17,7 @@ what else differs between groups, such as their classes, is not held equal: the 
 explained is an association, no effect.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,13 +109,14 @@ def explained(
     metric: str,
     seed: int,
 ) -> Explained | None:
-    """The gap of the best and the worst group of SMALL images or more, and its explained part.
+    """The gap of the best and the worst group of SMALL patients or more, and its explained part.
 
     None where fewer than two have the score, or no stratum has images of both.
     answers: logits [N, C], over which scores are means. units: [N], patients. stratum: [N].
     """
     codes, names = grouping
-    ranked = _ranked(answers, y, codes, len(names), metric)
+    large = _large(codes, units, len(names))
+    ranked = _ranked(answers, y, large, metric)
     if len(ranked) < 2:
         return None
     better = ranked[0]
@@ -143,15 +144,25 @@ def explained(
     )
 
 
-def _ranked(answers: Sequence[Array], y: Array, codes: Array, count: int, metric: str) -> list[int]:
-    """The groups of SMALL images or more that have the score, the best first."""
-    values = {}
+def _large(codes: Array, units: Array, count: int) -> dict[int, Array]:
+    """Group -> its images, bool [N], of the groups of SMALL patients or more."""
+    groups = {}
     for code in range(count):
         members = codes == code
-        if members.sum() >= SMALL:
-            value = scores(answers, y, members, metric)
-            if np.isfinite(value):
-                values[code] = value
+        if len(np.unique(units[members])) >= SMALL:
+            groups[code] = members
+    return groups
+
+
+def _ranked(
+    answers: Sequence[Array], y: Array, groups: Mapping[int, Array], metric: str
+) -> list[int]:
+    """The groups that have the score, the best first."""
+    values = {}
+    for code, members in groups.items():
+        value = scores(answers, y, members, metric)
+        if np.isfinite(value):
+            values[code] = value
     return sorted(values, key=lambda code: values[code], reverse=not better_low(metric))
 
 
