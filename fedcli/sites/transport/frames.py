@@ -113,6 +113,11 @@ def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
         ) from None
 
 
+def bytes_of(arrays: Arrays) -> int:
+    """The bytes of some arrays together."""
+    return sum(array.nbytes for array in arrays.values())
+
+
 def plain(text: object, most: int) -> str:
     """Another side's text, as it may be shown: on one line, without control characters, at most so long."""
     words = "".join(char if char.isprintable() else " " for char in str(text)[: 4 * most]).split()
