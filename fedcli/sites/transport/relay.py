@@ -24,10 +24,10 @@ from ...errors import FedcliError
 from .frames import SAME_VERSION, Arrays, FrameError, Message, Scalars, check
 from .sockets import PATIENCE, Closed, Silent, ask, connected, listening, talk, tell
 
-MASKED = (
-    "masked"  # scalar, said at the site: over how many sites the sum is that a report is masked for
-)
-SUM = "sum"  # scalar of a task whose report is only wanted within a sum: the clients, and the most images of one
+# scalar of a task, said at the site: over how many sites the sum is that a report is masked for
+MASKED = "masked"
+# scalar of a task whose report is only wanted within a sum: the clients, and the most images of one
+SUM = "sum"
 LOOK = 0.2  # seconds between two looks whether to go on listening
 LIFE = 10.0  # seconds between two notices
 MOST = 64  # connections to a site at once
@@ -53,12 +53,12 @@ class Question:
             message = read(carried)
             check(message)
         except FrameError as error:
-            return self.fail(f"it answered with what no site sends: {error.sentence}", SAME_VERSION)
+            self.fail(f"it answered with what no site sends: {error.sentence}", SAME_VERSION)
         except Exception as error:  # whatever a site has put there
-            return self.fail(
-                f"it answered with no message of fedcli ({type(error).__name__})", SAME_VERSION
-            )
-        return self.answer(message)
+            sentence = f"it answered with no message of fedcli ({type(error).__name__})"
+            self.fail(sentence, SAME_VERSION)
+        else:
+            self.answer(message)
 
     def fail(self, sentence: str, hint: str = "") -> None:
         """Answer that there is no answer, as a site does."""
@@ -86,20 +86,17 @@ class _Turn:
             self._take_from_silent()
             seconds = LIFE
         self._heard = time.monotonic()
-        self._since, self.connection = (
-            time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-            connection,
-        )
+        self._since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        self.connection = connection
 
     def _take_from_silent(self) -> None:
         """End the connection that has the site where nothing was heard of it for too long."""
-        if (
-            (silent := self.connection)
-            and not self.busy
-            and time.monotonic() - self._heard > PATIENCE
-        ):
-            what = f"the coordinator that was served since {self._since} is silent; another one is waiting"
-            console.warn(f"{self.client}: {what}")
+        silent = self.connection
+        if silent and not self.busy and time.monotonic() - self._heard > PATIENCE:
+            console.warn(
+                f"{self.client}: the coordinator that was served since {self._since} is silent; "
+                "another one is waiting"
+            )
             with suppress(OSError):
                 silent.shutdown(socket.SHUT_RDWR)
 
@@ -163,10 +160,8 @@ class Relay:
         with ExitStack() as opened:
             for client, path in self._paths.items():
                 listener = opened.enter_context(listening(path))
-                listening_to = threading.Thread(
-                    target=self._listen, args=(client, listener), daemon=True
-                )
-                self._listeners.append(listening_to)
+                thread = threading.Thread(target=self._listen, args=(client, listener), daemon=True)
+                self._listeners.append(thread)
             self._sockets = opened.pop_all()
         for thread in self._listeners:
             thread.start()
@@ -223,9 +218,8 @@ class Relay:
         finally:
             turn.leave(connection)
             with self._lock:
-                self._last = (
-                    time.monotonic()
-                )  # first: else `over` could see no connection and the time before it
+                # first: else `over` could see no connection and the time before it
+                self._last = time.monotonic()
                 del self._open[connection]
 
     def _answer(self, question: Question, connection: socket.socket) -> Message:
@@ -234,15 +228,12 @@ class Relay:
         if self._stop.is_set():
             question.fail(*self.ended)
         self._asked.put(question)
+        notice = "it is at work" if self.alive else "the job waits for it"
         try:
             while True:
                 with suppress(TimeoutError):
                     return question.reply.result(LIFE)
-                tell(
-                    connection,
-                    "it is at work" if self.alive else "the job waits for it",
-                    alive=self.alive,
-                )
+                tell(connection, notice, alive=self.alive)
         finally:
             question.reply.cancel()  # where nobody waits any more
             with self._lock:
@@ -254,30 +245,21 @@ def answered(client: str, path: Path, question: Message, *, masked: int = 0) -> 
 
     masked: over how many sites the sum is for which the caller, on the site's machine, masks the answer; 0: none.
     """
-    scalars = {
-        key: value for key, value in question[0].items() if key != MASKED
-    }  # nobody else may say so
+    scalars, arrays = question
+    scalars = {key: value for key, value in scalars.items() if key != MASKED}
+    if masked:  # nobody else may say so
+        scalars[MASKED] = masked
     try:
         with connected(path) as connection:
-            return ask(
-                connection,
-                ({**scalars, MASKED: masked} if masked else scalars, question[1]),
-                PATIENCE,
-            )
+            return ask(connection, (scalars, arrays), PATIENCE)
     except (FileNotFoundError, ConnectionRefusedError):
-        return failed(
-            client,
-            f"no process of fedcli listens at {path}",
-            "start `fedcli site` there, then use --resume",
-        )
+        sentence = f"no process of fedcli listens at {path}"
+        return failed(client, sentence, "start `fedcli site` there, then use --resume")
     except Silent as error:
         return failed(client, str(error), "look at `fedcli site` there, then use --resume")
     except (OSError, Closed):
-        return failed(
-            client,
-            "its process ended before it answered",
-            "start `fedcli site` again, then use --resume",
-        )
+        sentence = "its process ended before it answered"
+        return failed(client, sentence, "start `fedcli site` again, then use --resume")
     except FedcliError as error:
         return failed(client, error.sentence, error.hint)
 
