@@ -21,7 +21,7 @@ from ..federation.engines.wire import Arrays, Message, Scalars, unpack
 from ..runs.assembly import PlannedFederation
 from .description import PARTS, SHAPE, SiteError, check_against, check_bounds, check_numbers
 from .site import BEGIN, TRAIN
-from .tallies import ALL, CLEAN, CORRUPTED, Answer, Tallies, Tally, keys
+from .tallies import ALL, CLEAN, CORRUPTED, Answer, Attributes, Tallies, Tally, keys
 from .transport.frames import bytes_of
 
 # of a number of a model or a column: its square, and sums over sites, are within float32
@@ -199,9 +199,9 @@ def _agree(described: list[int | None], values: np.ndarray) -> bool:
     return all(count in (None, value) for count, value in pairs)
 
 
-def _adds_up(values: np.ndarray, most: int) -> bool:
+def _adds_up(values: np.ndarray, at_most: int) -> bool:
     """Tell whether these are numbers of at most so many images; none may make the sum run over."""
-    return bool((values >= 0).all() and (values <= most).all() and values.sum() <= most)
+    return bool((values >= 0).all() and (values <= at_most).all() and values.sum() <= at_most)
 
 
 def odd_ones(reports: Mapping[str, Report], agreed: dict[str, Any]) -> dict[str, SiteError]:
@@ -393,7 +393,7 @@ def _check_classes(versions: Mapping[str, Tallies], left_out: int, site: Describ
             raise SiteError(sentence[:300], DESCRIBE_AGAIN)
 
 
-def _hidden_groups(scalars: Scalars, attributes: dict[str, list[str]]) -> frozenset[str]:
+def _hidden_groups(scalars: Scalars, attributes: Attributes) -> frozenset[str]:
     """Keys of the groups that an answer says are not complete. Raises SiteError."""
     hidden = scalars.get("hidden", [])
     is_list = isinstance(hidden, list) and all(isinstance(key, str) for key in hidden)

@@ -30,6 +30,8 @@ AFTER = "after"  # in what the server keeps for a client: the round whose memory
 NO_ANSWER = "it did not answer"
 CHANGING = "rounds", "eval_every"  # options that may differ when a run is gone on with
 LOSS, UPDATE = "loss", "update"  # in the answer of a sum
+Reply = Message | str  # or a sentence on why there is no answer
+Errors = dict[str, SiteError]  # site -> why it is left out
 
 
 class Transport(Protocol):
@@ -37,7 +39,7 @@ class Transport(Protocol):
 
     def __call__(
         self, messages: Sequence[tuple[str, Message]], timeout: float | None, /
-    ) -> Iterable[tuple[str, Message | str]]:
+    ) -> Iterable[tuple[str, Reply]]:
         """(client, its answer), or (client, a sentence on why there is none), in any order.
 
         Each client comes once.
@@ -94,9 +96,7 @@ class Sites:
             else:
                 yield reports.pop(client)
 
-    def _answers(
-        self, tasks: Sequence[Task]
-    ) -> tuple[dict[str, SiteError], dict[str, Message | str]]:
+    def _answers(self, tasks: Sequence[Task]) -> tuple[Errors, dict[str, Reply]]:
         """Errors on the sites that did not begin the run, and answers of the others to their tasks.
 
         A site that was started again has to begin the run once more, and is asked again.
@@ -132,19 +132,19 @@ class Sites:
         )
         reports[client] = replace(reports[client], memory={})
 
-    def _give_up(self, failed: dict[str, SiteError], wrong: Mapping[str, SiteError]) -> None:
+    def _give_up(self, failed: Errors, wrong: Mapping[str, SiteError]) -> None:
         """Add sites to those that are left out. Raises SiteError where none may be."""
         failed |= wrong
         if wrong and not self.federation.min_clients:
             raise next(iter(wrong.values()))
 
-    def _send(self, clients: Sequence[str], message: Message) -> dict[str, Message | str]:
+    def _send(self, clients: Sequence[str], message: Message) -> dict[str, Reply]:
         """The answers of these sites to one message, which gets the name of each."""
         scalars, arrays = message
         messages = [(client, ({**scalars, "client": client}, arrays)) for client in clients]
         return dict(self.transport(messages, self.timeout))
 
-    def _begin(self, clients: Sequence[str]) -> dict[str, SiteError]:
+    def _begin(self, clients: Sequence[str]) -> Errors:
         """Begin the run at these sites; returns errors on those that did not."""
         if not clients:
             return {}
@@ -152,7 +152,7 @@ class Sites:
         body = self.federation.data.body
         expected = {key: body[key] for key in SAME if key in body} | {"versions": versions()}
         entries = {entry["client"]: entry for entry in body["roster"]}
-        failed: dict[str, SiteError] = {}
+        failed: Errors = {}
         for client in clients:
             self.descriptions.pop(client, None)
             entry = {**entries[client], "train": self.federation.counts[client]}
@@ -188,7 +188,7 @@ class Sites:
         if (scalars.get("run"), scalars.get("round")) != (self.run, round):
             raise SiteError(f"site {client} answered another question than that of round {round}")
 
-    def _asked(self, tasks: Sequence[Task]) -> dict[str, Message | str]:
+    def _asked(self, tasks: Sequence[Task]) -> dict[str, Reply]:
         """The answers of the sites to these tasks."""
         messages = [(task.client, self._message(task)) for task in tasks]
         return dict(self.transport(messages, self.timeout))
@@ -198,7 +198,7 @@ class Sites:
         after = int(task.memory[AFTER]) if AFTER in task.memory else 0
         return {**scalars, "ask": TRAIN, "run": self.run, "after": after}, arrays
 
-    def _report(self, task: Task, answer: Message | str) -> Report:
+    def _report(self, task: Task, answer: Reply) -> Report:
         """The report in an answer. Raises SiteError for what is no report on this task."""
         client = task.client
         message = _answered(client, answer)
@@ -231,7 +231,7 @@ class SummedSites(Sites):
         scalars, arrays = super()._message(task)
         return {**scalars, SUM: self.sum}, arrays
 
-    def _report(self, task: Task, answer: Message | str) -> Report:
+    def _report(self, task: Task, answer: Reply) -> Report:
         if not isinstance(answer, str) and "error" not in answer[0]:
             scalars, arrays = answer
             answer = scalars, _of_sum(task, arrays)
@@ -268,7 +268,7 @@ def _beginning(federation: PlannedFederation) -> Message:
     }, arrays
 
 
-def _answered(client: str, answer: Message | str) -> Message:
+def _answered(client: str, answer: Reply) -> Message:
     """The answer itself. Raises SiteError where it is a sentence on why there is no other."""
     if isinstance(answer, str):
         raise SiteError(

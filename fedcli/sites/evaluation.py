@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
 from .. import console
 from ..data import manifest
@@ -24,16 +23,15 @@ from ..federation.state import read_tensors
 from ..io.hdf5 import create_hdf5
 from ..methods.registry import resolve
 from ..metrics.parity import parity, undefined_rates
-from ..models.layout import Layout
 from ..options import path_of
 from ..runs.assembly import assemble, open_parent
 from ..runs.chosen_engine import opened
-from ..runs.finished import model_file
+from ..runs.finished import joined, model_file
 from ..runs.resources import be_deterministic
 from ..runs.rules import check
 from ..runs.settings import begun
 from ..scores import predictions
-from ..scores.evaluate import about
+from ..scores.evaluate import DATA, about
 from ..scores.evaluation_options import EvaluateOptions
 from ..scores.facts import of_model, over_rounds
 from ..scores.groups import Patients
@@ -41,10 +39,9 @@ from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPo
 from ..scores.scores import Scores
 from ..scores.statistics.intervals import Answered
 from ..scores.table import BY_POLICIES, Score, Table, Where
-from .tallies import ALL, CLEAN, CORRUPTED, FINE, RATES, Answer, Tallies, Tally, keys
+from .tallies import ALL, CLEAN, CORRUPTED, FINE, RATES, Answer, Attributes, Tallies, Tally, keys
 
 Result = TypeVar("Result")
-DATA = "corruption", "partition", "sites"
 NEED_IMAGES = "shots", "corrupt", "severity", "export", "metric"  # options
 
 
@@ -76,7 +73,8 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
         def build(folder: Path) -> dict[str, Any]:
             by_round = []
             for number in rounds:
-                model = _model(model_file(path.parent, number), federation.layout)
+                file = model_file(path.parent, number)
+                model = joined(file, read_tensors(file), federation.layout.shapes)
                 answers = sites.tallies(number, model, federation.data.roster)  # type: ignore[attr-defined]
                 by_round.append(answers)
             return _scored(path, _Answers(rounds, by_round, data["classes"], attributes), folder)
@@ -91,7 +89,7 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
         )
 
 
-def _attributes(data: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[str]]:
+def _attributes(data: Mapping[str, Any], names: Sequence[str]) -> Attributes:
     """The attributes of these names with their values; all of them where there is no name.
 
     Raises UsageError.
@@ -102,18 +100,6 @@ def _attributes(data: Mapping[str, Any], names: Sequence[str]) -> dict[str, list
             sentence = f"{data['dataset']} has no attribute {name!r}"
             raise UsageError(sentence, nearest(name, attributes))
     return {name: values for name, values in attributes.items() if name in names or not names}
-
-
-def _model(path: Path, layout: Layout) -> torch.Tensor:
-    """The model of a round [P] from its file. Raises FedcliError where it is of another network."""
-    tensors = read_tensors(path)
-    parts = []
-    for name, shape in layout.shapes.items():
-        tensor = tensors.get(f"model/{name}")
-        if tensor is None or tensor.shape != shape:
-            raise FedcliError(f"{path} lacks {name}", "train the run again")
-        parts.append(tensor.reshape(-1))
-    return torch.cat(parts)
 
 
 @dataclass(frozen=True)
@@ -128,7 +114,7 @@ class _Answers:
     rounds: list[int]  # those with a model, rising
     by_round: list[Mapping[str, Answer]]  # each client's, in the order of the rounds
     classes: list[str]
-    attributes: dict[str, list[str]]
+    attributes: Attributes
 
     @property
     def last(self) -> Mapping[str, Answer]:

@@ -26,7 +26,9 @@ from .description import hidden
 FINE = 2048  # bins of a chance
 HALF = FINE // 2  # the bin that begins at one half
 NOTHING = 1e-30  # by which a logit is larger and no chance is
-Arrays = dict[str, np.ndarray]
+Array = np.ndarray
+Arrays = dict[str, Array]
+Attributes = dict[str, list[str]]  # name -> values
 ALL = "all"
 CLEAN, CORRUPTED = "clean", "corrupted"  # versions of the test images
 RATES = 0.01, 0.05, 0.1, 0.2  # false positive rates at which the true positive rate is wanted
@@ -36,16 +38,16 @@ RATES = 0.01, 0.05, 0.1, 0.2  # false positive rates at which the true positive 
 class Tally:
     """The counts of one model's answers on some images; all int64."""
 
-    table: np.ndarray  # [C, C] images by true and predicted class
+    table: Array  # [C, C] images by true and predicted class
     # [C, C, FINE] images by true class, the class whose chance it is, and the bin of that chance
-    chances: np.ndarray
+    chances: Array
     # [C, BINS, 3] by true class, of the most likely class: images, those it is right of, sum of
     # chances in 1/FINE
-    top: np.ndarray
-    positive: np.ndarray  # [C, BINS, 3] the same of class 1
+    top: Array
+    positive: Array  # [C, BINS, 3] the same of class 1
 
     @classmethod
-    def of(cls, logits: np.ndarray, y: np.ndarray) -> "Tally":
+    def of(cls, logits: Array, y: Array) -> "Tally":
         """The counts of logits [N, C] with labels [N].
 
         Raises FedcliError for logits that are not finite.
@@ -72,7 +74,7 @@ class Tally:
         return cls(table, chances, top, positive)
 
     @classmethod
-    def of_arrays(cls, arrays: Arrays, classes: int, most: int) -> "Tally | None":
+    def of_arrays(cls, arrays: Arrays, classes: int, at_most: int) -> "Tally | None":
         """The tally with these arrays, of at most so many images; None where it cannot be that."""
         empty = vars(cls.nothing(classes))
         if arrays.keys() != empty.keys():
@@ -80,11 +82,11 @@ class Tally:
         for name, array in arrays.items():
             if array.shape != empty[name].shape or array.dtype != empty[name].dtype:
                 return None
-            if (array < 0).any() or (array > most * FINE).any():  # else sums run over
+            if (array < 0).any() or (array > at_most * FINE).any():  # else sums run over
                 return None
         tally = cls(**arrays)
         images = tally.table.sum(1)  # [C]
-        if images.sum() > most or (tally.chances.sum(2) != images[:, None]).any():
+        if images.sum() > at_most or (tally.chances.sum(2) != images[:, None]).any():
             return None
         right = tally.table.diagonal()
         of_class_1 = np.where(np.arange(classes) == 1, images, 0)
@@ -121,7 +123,7 @@ class Tally:
         pairs = np.outer(images, images)
         return float((ties / np.maximum(2 * pairs, 1)).max())
 
-    def wins(self) -> tuple[np.ndarray, np.ndarray]:
+    def wins(self) -> tuple[Array, Array]:
         """The wins of metrics.sums.Sums [C, C], and the pairs of images that tie [C, C]."""
         wins = np.zeros(self.table.shape)
         ties = np.zeros(self.table.shape)
@@ -133,7 +135,7 @@ class Tally:
             wins[a, b] = images @ others_below + ties[a, b] / 2
         return wins, ties
 
-    def rebuilt(self) -> tuple[np.ndarray, np.ndarray]:
+    def rebuilt(self) -> tuple[Array, Array]:
         """Logits [N, C] and labels [N] of as many images, class by class, with the same decisions.
 
         Of two classes they have the same chances too, up to their bins. Of more, counts do not say
@@ -144,7 +146,7 @@ class Tally:
         y, guess = _rows_and_columns(self.table)
         return np.eye(len(self.table))[guess], y
 
-    def _rebuilt_of_two_classes(self) -> tuple[np.ndarray, np.ndarray]:
+    def _rebuilt_of_two_classes(self) -> tuple[Array, Array]:
         """rebuilt(), where images at exactly one half, in the bin HALF, are decided for class 0."""
         y, bins = _rows_and_columns(self.chances[:, 1])
         chance = (bins + 0.5) / FINE
@@ -181,19 +183,19 @@ class Tally:
         return k / FINE, float(rates[k]), float(true_positives)
 
 
-def _rows_and_columns(counts: np.ndarray) -> np.ndarray:
+def _rows_and_columns(counts: Array) -> Array:
     """The row and the column of each image that a table counts: int64 [2, N]."""
     return np.indices(counts.shape).reshape(2, -1).repeat(counts.ravel(), axis=1)
 
 
-def _calibrate(bins: np.ndarray, chance: np.ndarray, right: np.ndarray, y: np.ndarray) -> None:
+def _calibrate(bins: Array, chance: Array, right: Array, y: Array) -> None:
     """Count images in bins [C, BINS, 3] by chances [N], whether they are right [N], labels [N]."""
     places = np.searchsorted(UPPER, chance).clip(max=BINS - 1)
     summands = np.stack([np.ones(len(chance)), right, np.rint(chance * FINE)], 1)  # [N, 3]
     np.add.at(bins, (y, places), summands.astype(np.int64))
 
 
-def _fits(bins: np.ndarray, images: np.ndarray, right: np.ndarray) -> bool:
+def _fits(bins: Array, images: Array, right: Array) -> bool:
     """Tell whether bins [C, BINS, 3] can be those of so many images [C], so many right [C]."""
     count, hits, chance = np.moveaxis(bins, 2, 0)  # [C, BINS] each
     if (count.sum(1) != images).any() or (hits.sum(1) != right).any() or (hits > count).any():
@@ -214,7 +216,7 @@ class _TallySums(Sums):
         self.distance_positive = _distance(tally.positive)
 
 
-def _distance(bins: np.ndarray) -> np.ndarray:
+def _distance(bins: Array) -> Array:
     """The sum of chances minus the images that are right in each bin [BINS, 1]."""
     _, right, chances = bins.sum(0).T
     return (chances / FINE - right)[:, None]
@@ -238,7 +240,7 @@ class Answer:
 
 
 def tallied(
-    logits: np.ndarray, shard: Shard, attributes: dict[str, list[str]], smallest: int
+    logits: Array, shard: Shard, attributes: Attributes, smallest: int
 ) -> tuple[Tallies, list[str]]:
     """The counts of logits [N, C] on a shard that may leave, and the keys of incomplete groups."""
     y = shard.y.cpu().numpy()
@@ -261,14 +263,14 @@ def tallied(
     return tallies, hidden_groups
 
 
-def _hidden_classes(y: np.ndarray, classes: int, smallest: int) -> np.ndarray:
+def _hidden_classes(y: Array, classes: int, smallest: int) -> Array:
     """Marks of the classes whose number of images a description hides: bool [C]."""
     images = np.bincount(y, minlength=classes).tolist()
     cells = {str(c): count for c, count in enumerate(images)}
     return np.array([count is None for count in hidden(cells, smallest).values()])
 
 
-def hidden_cells(images: np.ndarray, smallest: int, hidden_classes: np.ndarray) -> np.ndarray:
+def hidden_cells(images: Array, smallest: int, hidden_classes: Array) -> Array:
     """Marks of the cells that may not leave: bool [C, G + 1].
 
     Those are the small ones, those of hidden classes, and others, until the hidden cells of each
@@ -291,7 +293,7 @@ def hidden_cells(images: np.ndarray, smallest: int, hidden_classes: np.ndarray) 
             return secret
 
 
-def _safe(secret: np.ndarray, hidden_classes: np.ndarray) -> np.ndarray:
+def _safe(secret: Array, hidden_classes: Array) -> Array:
     """Marks of the hidden cells that nobody can derive.
 
     A cell is derived where it is the only hidden one of a class or group, or becomes so as others
@@ -308,10 +310,10 @@ def _safe(secret: np.ndarray, hidden_classes: np.ndarray) -> np.ndarray:
 
 
 def _hide_more(
-    images: np.ndarray,
-    secret: np.ndarray,
-    safe: np.ndarray,
-    is_incomplete: np.ndarray,
+    images: Array,
+    secret: Array,
+    safe: Array,
+    is_incomplete: Array,
     smallest: int,
 ) -> None:
     """Mark one more cell of a class or group, where its hidden cells do not protect one another.
@@ -336,7 +338,7 @@ def to_arrays(versions: dict[str, Tallies]) -> Arrays:
     return arrays
 
 
-def keys(attributes: dict[str, list[str]]) -> list[str]:
+def keys(attributes: Attributes) -> list[str]:
     """The keys of the tallies of all images, and of each group of these attributes."""
     tally_keys = [ALL]
     for name, values in attributes.items():
