@@ -42,6 +42,7 @@ from ..scores.table import BY_POLICIES, Score, Table, Where
 from .tallies import ALL, CLEAN, CORRUPTED, FINE, RATES, Answer, Attributes, Tallies, Tally, keys
 
 Result = TypeVar("Result")
+_Hidden = dict[tuple[str, str], tuple[int, str]]  # attribute and group -> its images, and words
 NEED_IMAGES = "shots", "corrupt", "severity", "export", "metric"  # options
 
 
@@ -159,15 +160,17 @@ class _Answers:
         for answer in answers.values():
             for key, tally in self.tallies(answer, version).items():
                 pooled[key] += tally
-        return pooled | dict.fromkeys(self.hidden_groups(answers), nothing)
+        for answer in self.last.values():
+            pooled |= dict.fromkeys(answer.hidden_groups & pooled.keys(), nothing)
+        return pooled
 
-    def hidden_groups(self, clients: Iterable[str]) -> dict[str, tuple[int, str]]:
-        """Key of each group of which some of these clients hide images -> what hidden_images says."""
+    def hidden_groups(self, clients: Iterable[str]) -> _Hidden:
+        """Each group of which some of these clients hide images -> what _hidden_images() says."""
         answers = [self.last[client] for client in clients]
         hidden = {}
         for key, (attribute, group) in self.group_names.items():
             if any(key in answer.hidden_groups for answer in answers):
-                hidden[key] = _hidden_images(key, attribute, group, answers)
+                hidden[attribute, group] = _hidden_images(key, attribute, group, answers)
         return hidden
 
     def by_group(
@@ -181,9 +184,7 @@ class _Answers:
 
     def lines(self, where: Where, tallies: list[Tallies], clients: Iterable[str]) -> Table:
         """All images and every group over rounds. clients: whose images they are."""
-        hidden = {}
-        for key, images in self.hidden_groups(clients).items():
-            hidden[self.group_names[key]] = images
+        hidden = self.hidden_groups(clients)
         tables = []
         for round, of_round in zip(self.rounds, tallies, strict=True):
             table = self._lines(where, round, of_round)
@@ -205,8 +206,7 @@ class _Answers:
     def grouped(self, tallies: Tallies, clients: Iterable[str]) -> dict[str, Grouped]:
         """Attribute -> images in no group, rates that are not defined, and groups that sites hide."""
         hidden: dict[str, dict[str, str]] = {}
-        for key, (_, words) in self.hidden_groups(clients).items():
-            attribute, group = self.group_names[key]
+        for (attribute, group), (_, words) in self.hidden_groups(clients).items():
             hidden.setdefault(attribute, {})[group] = words
         by_attribute = {}
         for name, tables in self._decisions(tallies).items():
@@ -229,8 +229,7 @@ class _Answers:
         for client, answer in self.last.items():
             by_client[client] = _curve(self.tallies(answer, version)[ALL])
         by_group = self.by_group(pooled, _curve)
-        for key in self.hidden_groups(self.last):
-            attribute, group = self.group_names[key]
+        for attribute, group in self.hidden_groups(self.last):
             del by_group[attribute][group]
         return Curves(_curve(pooled[ALL]), by_group, by_client)
 
@@ -263,7 +262,7 @@ def _smallest(answers: Iterable[Answer]) -> str:
     return " or ".join(map(str, sorted({answer.smallest for answer in answers})))
 
 
-def _hide(table: Table, round: int, hidden: Mapping[tuple[str, str], tuple[int, str]]) -> None:
+def _hide(table: Table, round: int, hidden: _Hidden) -> None:
     """Take the scores of hidden groups, and of attributes with one, out of a table."""
     attributes = {attribute for attribute, _ in hidden}
     for line, score in table.items():

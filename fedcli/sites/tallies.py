@@ -281,14 +281,13 @@ def hidden_cells(images: Array, smallest: int, hidden_classes: Array) -> Array:
     images: of each class in each group [C, G + 1], the last: in no group. hidden_classes: bool [C].
     """
     secret = (images > 0) & ((images < smallest) | hidden_classes[:, None])
+    lines = [(np.s_[c, :], 0) for c in np.flatnonzero(~hidden_classes)]
+    lines += [(np.s_[:, g], 1) for g in range(images.shape[1])]
     while True:
         before = secret.copy()
-        for c in np.flatnonzero(~hidden_classes):
+        for line, axis in lines:
             safe = _safe(secret, hidden_classes)
-            _hide_more(images[c], secret[c], safe[c], secret.any(0), smallest)
-        for g in range(images.shape[1]):
-            safe = _safe(secret, hidden_classes)
-            _hide_more(images[:, g], secret[:, g], safe[:, g], secret.any(1), smallest)
+            _hide_more(images[line], secret[line], safe[line], secret.any(axis), smallest)
         if (secret == before).all():
             return secret
 
