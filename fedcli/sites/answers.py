@@ -21,7 +21,7 @@ from ..federation.engines.wire import Arrays, Message, Scalars, unpack
 from ..runs.assembly import PlannedFederation
 from .description import PARTS, SHAPE, SiteError, check_against, check_bounds, check_numbers
 from .site import BEGIN, TRAIN
-from .tallies import ALL, CLEAN, CORRUPTED, Answer, Attributes, Tallies, Tally, keys
+from .tallies import ALL, CLEAN, CORRUPTED, Answer, Attributes, Tallies, Tally, groups_of
 from .transport.frames import bytes_of
 
 # of a number of a model or a column: its square, and sums over sites, are within float32
@@ -329,9 +329,8 @@ def counts(message: Message, site: Described) -> Answer:
         {name: _test_counts(name, site) for name in site["attributes"]},
         _smallest(scalars),
     )
-    for name, values in site["attributes"].items():
-        for g, value in enumerate(values):
-            _check_group(answer, name, g, value)
+    for key, (attribute, value) in groups_of(site["attributes"]).items():
+        _check_group(answer, key, attribute, value)
     return answer
 
 
@@ -344,7 +343,7 @@ def _tallies(version: str, arrays: Arrays, site: Described) -> Tallies:
     """The tallies of a version of the test images. Raises SiteError for what cannot be."""
     tallies: Tallies = {}
     classes = len(site["classes"])
-    for key in keys(site["attributes"]):
+    for key in (ALL, *groups_of(site["attributes"])):
         prefix = f"{version}/{key}/"
         of_key = {}
         for name, array in arrays.items():
@@ -397,8 +396,7 @@ def _hidden_groups(scalars: Scalars, attributes: Attributes) -> frozenset[str]:
     """Keys of the groups that an answer says are not complete. Raises SiteError."""
     hidden = scalars.get("hidden", [])
     is_list = isinstance(hidden, list) and all(isinstance(key, str) for key in hidden)
-    _, *groups = keys(attributes)
-    if not is_list or not set(groups).issuperset(hidden):
+    if not is_list or not groups_of(attributes).keys() >= set(hidden):
         raise SiteError(f"it hides {str(hidden)[:40]!r}, which are no groups", ANOTHER)
     return frozenset(hidden)
 
@@ -411,9 +409,8 @@ def _smallest(scalars: Scalars) -> int:
     return smallest
 
 
-def _check_group(answer: Answer, attribute: str, g: int, value: str) -> None:
+def _check_group(answer: Answer, key: str, attribute: str, value: str) -> None:
     """Raises SiteError where a group has more images than described, or lacks some unhidden."""
-    key = f"{attribute}/{g}"
     images = answer.groups[attribute].get(value, 0)
     if images is None:
         return

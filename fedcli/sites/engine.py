@@ -6,9 +6,9 @@ answers as they come. To add one: a file here, and a line in engines.py.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,21 +32,10 @@ CHANGING = "rounds", "eval_every"  # options that may differ when a run is gone 
 LOSS, UPDATE = "loss", "update"  # in the answer of a sum
 Reply = Message | str  # or a sentence on why there is no answer
 Errors = dict[str, SiteError]  # site -> why it is left out
-
-
-class Transport(Protocol):
-    """Carries messages to sites and their answers back."""
-
-    def __call__(
-        self, messages: Sequence[tuple[str, Message]], timeout: float | None, /
-    ) -> Iterable[tuple[str, Reply]]:
-        """(client, its answer), or (client, a sentence on why there is none), in any order.
-
-        Each client comes once.
-        messages: (client, message) of different clients. timeout: seconds without a sign of life;
-        None waits.
-        """
-        ...
+# Carries messages to sites and their answers back.
+# messages: (client, message) of different clients. timeout: seconds without a sign of life; None waits.
+# Yields (client, its answer), or (client, a sentence on why there is none), in any order; each client once.
+Transport = Callable[[Sequence[tuple[str, Message]], float | None], Iterable[tuple[str, Reply]]]
 
 
 class Sites:

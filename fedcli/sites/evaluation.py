@@ -39,7 +39,18 @@ from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPo
 from ..scores.scores import Scores
 from ..scores.statistics.intervals import Answered
 from ..scores.table import BY_POLICIES, Score, Table, Where
-from .tallies import ALL, CLEAN, CORRUPTED, FINE, RATES, Answer, Attributes, Tallies, Tally, keys
+from .tallies import (
+    ALL,
+    CLEAN,
+    CORRUPTED,
+    FINE,
+    RATES,
+    Answer,
+    Attributes,
+    Tallies,
+    Tally,
+    groups_of,
+)
 
 Result = TypeVar("Result")
 _Hidden = dict[tuple[str, str], tuple[int, str]]  # attribute and group -> its images, and words
@@ -123,12 +134,8 @@ class _Answers:
 
     @cached_property
     def group_names(self) -> dict[str, tuple[str, str]]:
-        """Key of a group's tallies -> its attribute and its value."""
-        names = {}
-        for attribute, values in self.attributes.items():
-            for g, value in enumerate(values):
-                names[f"{attribute}/{g}"] = attribute, value
-        return names
+        """Key of each group's tally -> its attribute and value."""
+        return groups_of(self.attributes)
 
     @cached_property
     def hidden_classes(self) -> list[int]:
@@ -138,7 +145,7 @@ class _Answers:
     def tallies(self, answer: Answer, version: str) -> Tallies:
         """The tallies of a site in a round; of no image for a group of which it hides some."""
         tallies = {}
-        for key in keys(self.attributes):
+        for key in (ALL, *self.group_names):
             tallies[key] = answer.versions[version][key].without(self.hidden_classes)
             if key in answer.hidden_groups:
                 tallies[key] = Tally.nothing(len(self.classes))
@@ -156,7 +163,7 @@ class _Answers:
     def _pooled(self, answers: Mapping[str, Answer], version: str) -> Tallies:
         """The tallies of all sites together in a round."""
         nothing = Tally.nothing(len(self.classes))
-        pooled = dict.fromkeys(keys(self.attributes), nothing)
+        pooled = dict.fromkeys((ALL, *self.group_names), nothing)
         for answer in answers.values():
             for key, tally in self.tallies(answer, version).items():
                 pooled[key] += tally

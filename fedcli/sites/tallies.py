@@ -337,9 +337,10 @@ def to_arrays(versions: dict[str, Tallies]) -> Arrays:
     return arrays
 
 
-def keys(attributes: Attributes) -> list[str]:
-    """The keys of the tallies of all images, and of each group of these attributes."""
-    tally_keys = [ALL]
+def groups_of(attributes: Attributes) -> dict[str, tuple[str, str]]:
+    """Key of each group's tally -> its attribute and value."""
+    groups = {}
     for name, values in attributes.items():
-        tally_keys += [f"{name}/{g}" for g in range(len(values))]
-    return tally_keys
+        for g, value in enumerate(values):
+            groups[f"{name}/{g}"] = name, value
+    return groups

@@ -201,7 +201,9 @@ class _SumRound:
         self.questions = questions
         self.mean: list[np.ndarray] | None = None
         self.scalars: dict[int, dict[str, Any]] = {}  # of each site's answer, by node
-        self.errors: dict[str, str] = {}  # site -> a sentence on the answer that its node did not give
+        self.errors: dict[
+            str, str
+        ] = {}  # site -> a sentence on the answer that its node did not give
 
     def configure_fit(self, *_: Any) -> list[tuple[Any, Any]]:
         tasks = []
