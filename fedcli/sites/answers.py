@@ -19,7 +19,15 @@ from ..errors import FedcliError
 from ..federation.client import Report, Task
 from ..federation.engines.wire import Arrays, Message, Scalars, unpack
 from ..runs.assembly import PlannedFederation
-from .description import PARTS, SHAPE, SiteError, check_against, check_bounds, check_numbers
+from .description import (
+    PARTS,
+    SHAPE,
+    Described,
+    SiteError,
+    check_against,
+    check_bounds,
+    check_numbers,
+)
 from .site import BEGIN, TRAIN
 from .tallies import ALL, CLEAN, CORRUPTED, Answer, Attributes, Tallies, Tally, groups_of
 from .transport.frames import bytes_of
@@ -46,7 +54,6 @@ ASK = (
 DIVERGED = "lower --lr if its training diverged"
 DESCRIBE_AGAIN = "describe the site again"
 IMAGES_OF = {"train": "training", "val": "validation", "test": "test"}
-Described = Mapping[str, Any]  # a description
 
 
 @contextmanager

@@ -48,6 +48,7 @@ SHAPE = {
     "quality?": {str: [[int]]},
 }
 NAME = r"\w[\w.+-]{0,79}"  # of a client, which names a file
+Described = Mapping[str, Any]  # a description
 
 
 class SiteError(FedcliError):
@@ -161,7 +162,7 @@ def read(path: Path) -> dict[str, Any]:
     return description
 
 
-def check_bounds(description: Mapping[str, Any]) -> None:
+def check_bounds(description: Described) -> None:
     """Raises SiteError for numbers that cannot be, before anything is made of them."""
     for part in PARTS:
         _check_bound(description["images"][part], f"images of the part {part!r}")
@@ -179,7 +180,7 @@ def _check_bound(number: int, unit: str, least: int = 0) -> None:
         raise SiteError(f"it describes {str(number)[:40]} {unit}")
 
 
-def check_numbers(description: Mapping[str, Any]) -> None:
+def check_numbers(description: Described) -> None:
     """Raises SiteError for numbers of images that do not add up."""
     for column in ("class", *description["attributes"]):
         parts = description["counts"].get(column, {})
@@ -203,7 +204,7 @@ def check_name(client: str) -> None:
         raise SiteError(f"{client[:80]!r} is no name for a site", hint)
 
 
-def check_same(descriptions: Sequence[Mapping[str, Any]]) -> None:
+def check_same(descriptions: Sequence[Described]) -> None:
     """Raises SiteError where sites differ in what must be the same, or have one name.
 
     It names the first site that differs from the first of all.
@@ -219,7 +220,7 @@ def check_same(descriptions: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def check_against(expected: Mapping[str, Any], description: Mapping[str, Any], whose: str) -> None:
+def check_against(expected: Described, description: Described, whose: str) -> None:
     """Raises SiteError where a site differs from what is expected.
 
     whose: the expectation, for the sentence.

@@ -18,9 +18,9 @@ from .. import console
 from ..federation.client import Absent, Report, Task
 from ..federation.engines.wire import Arrays, Message, pack, to_arrays
 from ..runs.assembly import PlannedFederation
-from .answers import Described, Lengths, counts, description, odd_ones, of_site
+from .answers import Lengths, counts, description, odd_ones, of_site
 from .answers import report as report_of
-from .description import SAME, SiteError, versions
+from .description import SAME, Described, SiteError, versions
 from .site import BEGIN, SCORE, START, TRAIN
 from .tallies import Answer
 from .transport.frames import digest, plain

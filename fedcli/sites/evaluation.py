@@ -53,7 +53,8 @@ from .tallies import (
 )
 
 Result = TypeVar("Result")
-_Hidden = dict[tuple[str, str], tuple[int, str]]  # attribute and group -> its images, and words
+# attribute and group -> its images, and a sentence on those that are hidden
+_Hidden = dict[tuple[str, str], tuple[int, str]]
 NEED_IMAGES = "shots", "corrupt", "severity", "export", "metric"  # options
 
 
@@ -101,7 +102,7 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
         )
 
 
-def _attributes(data: Mapping[str, Any], names: Sequence[str]) -> Attributes:
+def _attributes(data: dict[str, Any], names: Sequence[str]) -> Attributes:
     """The attributes of these names with their values; all of them where there is no name.
 
     Raises UsageError.
@@ -194,16 +195,14 @@ class _Answers:
         hidden = self.hidden_groups(clients)
         tables = []
         for round, of_round in zip(self.rounds, tallies, strict=True):
-            table = self._lines(where, round, of_round)
+            decisions = self._decisions(of_round)
+            differences = {name: parity(counts) for name, counts in decisions.items()}
+            groups = self.by_group(of_round, _score)
+            scores = _score(of_round[ALL])
+            table = of_model(where, round, scores, groups, differences, self.classes)
             _hide(table, round, hidden)
             tables.append(table)
         return over_rounds(tables)
-
-    def _lines(self, where: Where, round: int, tallies: Tallies) -> Table:
-        """All images and every group in a round."""
-        groups = self.by_group(tallies, _score)
-        differences = {name: parity(tables) for name, tables in self._decisions(tallies).items()}
-        return of_model(where, round, _score(tallies[ALL]), groups, differences, self.classes)
 
     def _decisions(self, tallies: Tallies) -> dict[str, np.ndarray]:
         """Attribute -> images of each group by true and predicted class [G, C, C]."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 
@@ -281,7 +282,7 @@ def hidden_cells(images: Array, smallest: int, hidden_classes: Array) -> Array:
     images: of each class in each group [C, G + 1], the last: in no group. hidden_classes: bool [C].
     """
     secret = (images > 0) & ((images < smallest) | hidden_classes[:, None])
-    lines = [(np.s_[c, :], 0) for c in np.flatnonzero(~hidden_classes)]
+    lines: list[tuple[Any, int]] = [(np.s_[c, :], 0) for c in np.flatnonzero(~hidden_classes)]
     lines += [(np.s_[:, g], 1) for g in range(images.shape[1])]
     while True:
         before = secret.copy()
