@@ -1,7 +1,10 @@
-"""Checks that a site's words can be true: each of its answers against what it described, and against the other sites'.
+"""Checks that a site's words can be true.
 
-No number of a site is trusted before it is bounded: none of them decides how much memory is taken. What is wrong is a
-SiteError that names the site. What a site that lies within these bounds can do stands in docs/sites.md.
+Each of its answers is held against its description, and against the other sites' answers.
+
+No number of a site is trusted before it is bounded: none of them decides how much memory is taken.
+What is wrong is a SiteError that names the site. What a site that lies within these bounds can do
+is in docs/sites.md.
 """
 
 import math
@@ -149,7 +152,7 @@ def most_bytes(question: Message) -> int | None:
 
 
 def _check_names(arrays: Arrays) -> None:
-    """Raises SiteError for arrays that are no part of a report, and for more columns than any has."""
+    """Raises SiteError for arrays that are no part of a report, and for too many columns."""
     columns = [name for name in arrays if name.startswith(COLUMN)]
     if len(columns) > MOST_COLUMNS:
         sentence = f"it answered with {len(columns)} columns, and no method has over {MOST_COLUMNS}"

@@ -1,4 +1,6 @@
-"""A site's description of itself: who it is, the form and the number of its images, by class and by group; never an id.
+"""A site's description of itself: who it is, the form of its images and their number.
+
+The number is by class and by group; no id is ever part of it.
 
 A cell of a table with few images is hidden, and with it others, so that no sum gives it away.
 """

@@ -1,7 +1,7 @@
-"""The engine of a coordinator whose clients are sites: tasks out, reports in, whatever carries them.
+"""The engine of a coordinator whose clients are sites: tasks out, reports in.
 
-What carries them is a Transport, such as sockets.py: it takes one message for each of some clients and yields their
-answers as they come. To add one: a file here, and a line in engines.py.
+What carries them is a Transport, such as sockets.py: it takes one message for each of some clients
+and yields their answers as they come. To add one: a file here, and a line in engines.py.
 """
 
 import hashlib
@@ -32,9 +32,8 @@ CHANGING = "rounds", "eval_every"  # options that may differ when a run is gone 
 LOSS, UPDATE = "loss", "update"  # in the answer of a sum
 Reply = Message | str  # or a sentence on why there is no answer
 Errors = dict[str, SiteError]  # site -> why it is left out
-# Carries messages to sites and their answers back.
-# messages: (client, message) of different clients. timeout: seconds without a sign of life; None waits.
-# Yields (client, its answer), or (client, a sentence on why there is none), in any order; each client once.
+# Carries messages (client, message) of different clients, and yields (client, reply) in any order,
+# each client once. The number is seconds without a sign of life; None waits.
 Transport = Callable[[Sequence[tuple[str, Message]], float | None], Iterable[tuple[str, Reply]]]
 
 

@@ -1,8 +1,9 @@
-"""Scores of a run whose test images are at its sites: from tallies that each site sends, and that can be added.
+"""Scores of a run whose test images are at its sites, from tallies that each site sends.
 
-The scores.json is as that of evaluate(), of the test images that are some client's own; without what needs single
-images. AUCs and calibration errors are those of chances in steps of 1/2048, see tallies.py. Intervals resample images,
-which is exact for counts by true and predicted class, and for two classes also for the bins of a chance.
+The scores.json is as that of evaluate(), of the test images that are some client's own; without
+what needs single images. AUCs and calibration errors are those of chances in steps of 1/2048, see
+tallies.py. Intervals resample images, which is exact for counts by true and predicted class, and
+for two classes also for the bins of a chance.
 """
 
 import math
@@ -210,7 +211,7 @@ class _Answers:
         return {name: np.stack([*of_groups.values()]) for name, of_groups in tables.items()}
 
     def grouped(self, tallies: Tallies, clients: Iterable[str]) -> dict[str, Grouped]:
-        """Attribute -> images in no group, rates that are not defined, and groups that sites hide."""
+        """Attribute -> images in no group, undefined rates, and groups that sites hide."""
         hidden: dict[str, dict[str, str]] = {}
         for (attribute, group), (_, words) in self.hidden_groups(clients).items():
             hidden.setdefault(attribute, {})[group] = words
@@ -224,7 +225,7 @@ class _Answers:
         return by_attribute
 
     def _unknown(self, attribute: str, clients: Iterable[str]) -> int | None:
-        """Images of these clients in no group, as they described them; None where one hides that."""
+        """Images of these clients in no group, as described; None where one hides that."""
         images = [self.last[client].groups[attribute].get(UNKNOWN, 0) for client in clients]
         return None if self.hidden_classes else _total(images)
 

@@ -1,6 +1,9 @@
-"""Permissions of a site, from its policy.toml, whose lines are the fields below; docs/sites.md shows one.
+"""Permissions of a site, from its policy.toml, whose lines are the fields below.
 
-A site without one allows all but what no site would. Every refusal is a sentence that the coordinator shows.
+docs/sites.md shows one.
+
+A site without one allows all but what no site would. Every refusal is a sentence that the
+coordinator shows.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Sites of a federation, from their descriptions; and its data as far as it is known without images."""
+"""Sites of a federation, from their descriptions; and its data as far as known without images."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,18 +1,25 @@
-"""A site: a client's images, network, memory and policy, in a process that its hospital owns. It knows no engine.
+"""A site: a client's images, network, memory and policy, in a process that its hospital owns.
 
-    <folder>/audit.jsonl                  a line for every answer: when, to what, sha256 and bytes, names and shapes
-    <folder>/memory/<run>/<round>.h5      what the client kept after that round
-    <folder>/privacy.json, noise.key      answers that were noised, and the secret that their noise is from
+It knows no engine.
+
+    <folder>/audit.jsonl              a line for every answer: when, to what, sha256 and bytes,
+                                      names and shapes
+    <folder>/memory/<run>/<round>.h5  what the client kept after that round
+    <folder>/privacy.json, noise.key  answers that were noised, and the secret that their noise is
+                                      from
 
 A question is a message whose scalar "ask" is one of
 
     describe    who it is, see description.py
-    begin       the plan of a run, and as arrays start/NAME the network's first tensors, where no seed makes them
-    train       a task; "after" is the round after which the client's memory is meant, an earlier one after a resume
-    score       a model of a round: counts of its answers on the client's test images, and of each group, see tallies.py
+    begin       the plan of a run, and as arrays start/NAME the network's first tensors, where no
+                seed makes them
+    train       a task; "after" is the round after which the client's memory is meant, an earlier
+                one after a resume
+    score       a model of a round: counts of its answers on the client's test images, and of each
+                group, see tallies.py
 
-and names the "run" and the "client". Its answer is a message too; one with the scalar "error" says in a sentence why
-there is no other. A site never raises at whoever asks.
+and names the "run" and the "client". Its answer is a message too; one with the scalar "error" says
+in a sentence why there is no other. A site never raises at whoever asks.
 """
 
 import logging
@@ -237,7 +244,7 @@ class Site:
         }, to_arrays(counts)
 
     def _failed_unexpectedly(self, line: Scalars, error: Exception) -> Message:
-        """An answer about an error that is none of ours, whose text may hold what must not leave."""
+        """An answer about another error, whose text may hold what must not leave."""
         refusal = of_system(error)
         if not isinstance(error, OSError) or not error.strerror or not refusal:
             _log.exception("%s failed", line["ask"])

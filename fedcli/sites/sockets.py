@@ -1,7 +1,9 @@
-"""Messages over sockets in a folder, one for each site of this machine: the reference that needs no other package.
+"""Messages over sockets in a folder, one for each site of this machine.
 
-A site listens at DIR/CLIENT.sock, which only its owner may open. Where sites are on other machines, something that
-authenticates both sides has to carry the messages.
+It is the reference, and needs no other package.
+
+A site listens at DIR/CLIENT.sock, which only its owner may open. Where sites are on other machines,
+something that authenticates both sides has to carry the messages.
 """
 
 import math
@@ -27,7 +29,8 @@ JOB_WAIT = 120.0  # the same, where a job of NVFlare or Flower listens in their 
 LOCK = ".lock"
 SILENT = 1.0  # seconds of waiting before it is said
 EVERY = 30.0  # seconds between two sentences on which answers are waited for
-NOTICES = 10.0  # seconds between two notices to sites that listen, while others do not; less than HANDSHAKE
+# seconds between two notices to sites that listen, while others do not; less than HANDSHAKE
+NOTICES = 10.0
 MOST_NAMED = 5  # sites in such a sentence
 STOPPED = "the site was stopped", "start it again; training goes on with --resume"
 
@@ -159,9 +162,10 @@ class Connections(AbstractContextManager["Connections"]):
 
 
 def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> None:
-    """Answer whoever connects, one coordinator after another, until the process is interrupted or it is over.
+    """Answer one coordinator after another until the process is interrupted or it is over.
 
-    Raises FedcliError, also where another process has the site's folder, whose epsilon only one can count; UsageError.
+    Raises FedcliError, also where another process has the site's folder, whose epsilon only one can
+    count; UsageError.
     """
     busy = (
         f"another process is a site that keeps its memory in {site.folder}",
@@ -180,7 +184,9 @@ def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> N
 
 
 def serve_nvflare(site: Site, profile: Path) -> None:
-    """Answer what NVFlare brings, job after job, until the process is interrupted. Raises FedcliError.
+    """Answer what NVFlare brings, job after job, until the process is interrupted.
+
+    Raises FedcliError.
 
     profile: the JSON file that says where NVFlare's client of this hospital publishes its jobs.
     """

@@ -1,13 +1,17 @@
-"""Counts that a site may say of a model instead of its logits: they can be added, and every score follows from them.
+"""Counts that a site may say of a model instead of its logits.
 
-A tally counts images by true and predicted class, and by true class and the chance that the model gives to a class, in
-2,048 bins. An AUC counts two images in one bin as a tie: it is off by at most half of the share of such pairs, which
-resolution() gives. The calibration error takes chances in steps of 1/2048.
+They can be added, and every score follows from them.
 
-A site leaves out small cells: the images of a class with fewer than `smallest` of them from all tallies, and those of a
-class in a group from that group's tally. Others are left out with them, so that no sum over the classes of a group or
-over the groups of a class gives a small cell away; see hidden_cells(). The site names the groups that lack a cell, and
-not which: their scores are hidden, not scores of few images.
+A tally counts images by true and predicted class, and by true class and the chance that the model
+gives to a class, in 2,048 bins. An AUC counts two images in one bin as a tie: it is off by at most
+half of the share of such pairs, which resolution() gives. The calibration error takes chances in
+steps of 1/2048.
+
+A site leaves out small cells: the images of a class with fewer than `smallest` of them from all
+tallies, and those of a class in a group from that group's tally. Others are left out with them, so
+that no sum over the classes of a group or over the groups of a class gives a small cell away; see
+hidden_cells(). The site names the groups that lack a cell, and not which: their scores are hidden,
+not scores of few images.
 """
 
 from collections.abc import Iterable

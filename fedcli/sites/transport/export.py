@@ -1,9 +1,10 @@
-"""The files that NVFlare or Flower is given: which sites there are, and where the coordinator listens.
+"""The files for NVFlare or Flower: which sites there are, and where the coordinator listens.
 
-Written without either package, in the form that nvflare 2.9 and flwr 1.41 read, from those in jobs/. Neither names a
-method: what is trained comes with each message, and the policy of a site decides on it. In NVFlare's, attach_id is the
-name under which job and site find each other, and heartbeat_timeout is in seconds without a sign of a site's process,
-after which a question waits for it to attach again.
+Written without either package, in the form that nvflare 2.9 and flwr 1.41 read, from those in
+jobs/. Neither names a method: what is trained comes with each message, and the policy of a site
+decides on it. In NVFlare's, attach_id is the name under which job and site find each other, and
+heartbeat_timeout is in seconds without a sign of a site's process, after which a question waits for
+it to attach again.
 """
 
 import json
@@ -103,7 +104,8 @@ ALLOW = {  # what has to be allowed by hand, for people
         f"at every site, add {EXECUTOR} there, and put its comm_config.json into local",
     ],
     "flower": [
-        "start the SuperLink and the SuperNodes where fedcli is installed: the app holds no code of its own"
+        "start the SuperLink and the SuperNodes where fedcli is installed: the app holds no code of "
+        "its own"
     ],
 }
 ENGINES: dict[str, Callable[[Job], dict[str, str]]] = {"nvflare": nvflare, "flower": flower}

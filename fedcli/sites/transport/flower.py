@@ -1,7 +1,10 @@
-"""Flower: an app for the server that passes questions on, and one for a site that brings them to the site's process.
+"""Flower: an app for the server that passes questions on, and one for a site.
 
-Flower starts a new process for every message to a site, which therefore imports no torch and holds nothing: the site's
-own process, `fedcli site --socket PATH`, has the images, the network and the memory.
+The latter brings them to the site's process.
+
+Flower starts a new process for every message to a site, which therefore imports no torch and holds
+nothing: the site's own process, `fedcli site --socket PATH`, has the images, the network and the
+memory.
 """
 
 import json
@@ -30,8 +33,8 @@ WHO = "query.fedcli"
 ANSWER = "train.fedcli"
 PATIENCE = 60.0  # seconds for a node to say whose it is
 IMPOSTOR = (
-    "find out whose the nodes are (`flwr supernode list`), and unregister the one that is not the hospital's "
-    "(`flwr supernode unregister`)"
+    "find out whose the nodes are (`flwr supernode list`), and unregister the one that is not the "
+    "hospital's (`flwr supernode unregister`)"
 )
 LOST = "start the site's SuperNode and its process again, then go on with --resume"
 
@@ -64,7 +67,10 @@ def message_of(record: Any) -> Message:
 
 
 def client() -> Any:
-    """The app of a site. Its SuperNode's --node-config has `client`, the site's name, and `socket`, the path."""
+    """The app of a site.
+
+    Its SuperNode's --node-config has `client`, the site's name, and `socket`, the path.
+    """
     check()
     secagg.use_own_masks()
     app = ClientApp()
@@ -121,7 +127,10 @@ class Nodes:
         return node
 
     def node(self, client: str) -> int | None:
-        """The node of a site; None while it is not connected. Raises FedcliError where several say they are."""
+        """The node of a site; None while it is not connected.
+
+        Raises FedcliError where several say they are.
+        """
         present = set(self.grid.get_node_ids())
         self._ask(present - self.names.keys() - self.silent)
         if not self._claiming(client, present):

@@ -1,6 +1,10 @@
-"""A message as bytes: a head, a JSON text, then the numbers of the arrays one after another. Nothing in it is code.
+"""A message as bytes: a head, a JSON text, then the numbers of the arrays one after another.
 
-    b"FCLI"  bytes of the text (8, big endian)  text: {"scalars": {...}, "arrays": [[name, type, shape], ...]}  numbers
+Nothing in it is code.
+
+    b"FCLI"  bytes of the text (8, big endian)  text  numbers
+
+where the text is {"scalars": {...}, "arrays": [[name, type, shape], ...]}.
 
 What arrives was written by somebody else, so sizes are bounded before anything is allocated.
 """
@@ -36,7 +40,10 @@ class FrameError(FedcliError):
 
 
 def encoded(message: Message) -> Iterator[bytes | memoryview]:
-    """The bytes of a message in pieces; equal messages have equal bytes. Raises FrameError for what it cannot hold."""
+    """The bytes of a message in pieces; equal messages have equal bytes.
+
+    Raises FrameError for what it cannot hold.
+    """
     scalars, arrays = message
     check(message)
     ordered = {name: np.asarray(arrays[name], order="C") for name in sorted(arrays)}

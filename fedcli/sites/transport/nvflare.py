@@ -1,7 +1,10 @@
-"""NVFlare: at the server a controller that passes questions on, at a site a process that takes them to the site's own.
+"""NVFlare: at the server a controller that passes questions on, at a site a process.
 
-No code travels: a job is two JSON files that name the Controller here and NVFlare's own ClientAPIExecutor, see
-export.py. The process attaches to the latter (execution mode "attach"): NVFlare neither starts nor stops it.
+The process takes the questions to the site's own.
+
+No code travels: a job is two JSON files that name the Controller here and NVFlare's own
+ClientAPIExecutor, see export.py. The process attaches to the latter (execution mode "attach"):
+NVFlare neither starts nor stops it.
 """
 
 import json
@@ -64,8 +67,10 @@ def message_of(model: Any) -> Message:
 class Controller(Base):
     """The server's side of a job; its arguments are those of the job's JSON.
 
-    folder: of the sockets that a coordinator connects to. clients: the sites, by their names in NVFlare.
-    idle: seconds without a coordinator after which the job ends. timeout: seconds for one answer, 0 for any time.
+    folder: of the sockets that a coordinator connects to.
+    clients: the sites, by their names in NVFlare.
+    idle: seconds without a coordinator after which the job ends.
+    timeout: seconds for one answer, 0 for any time.
     """
 
     def __init__(self, folder: str, clients: list[str], idle: float = 600, timeout: int = 0):
@@ -131,13 +136,17 @@ def _shared_message(result: Any) -> Message:
 
 
 class Attached:
-    """Keeps a process attached to NVFlare's client of this hospital, which asks whoever listens at a socket.
+    """Keeps a process attached to NVFlare's client, which asks whoever listens at a socket.
 
-    A process for each job, as NVFlare attaches one only once. A context manager: it owns the process.
+    A process for each job, as NVFlare attaches one only once. A context manager: it owns the
+    process.
     """
 
     def __init__(self, profile: Path, socket: Path):
-        """profile: the JSON file that says where NVFlare's client publishes its jobs. Raises FedcliError."""
+        """profile: the JSON file that says where NVFlare's client publishes its jobs.
+
+        Raises FedcliError.
+        """
         check()
         read_json(
             profile,
@@ -182,7 +191,7 @@ class Attached:
 
 
 def attach(profile: Path, socket: Path) -> None:
-    """Wait for a job, and pass its questions to the process that listens at the socket until the job ends."""
+    """Wait for a job, and pass its questions to the process at the socket until the job ends."""
     with APIContext(config_file=str(profile)) as context:
         site = context.api.get_site_name()
         print(f"{site}: attached to a job of NVFlare", file=sys.stderr, flush=True)

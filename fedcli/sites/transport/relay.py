@@ -1,11 +1,13 @@
-"""Between sockets and whatever carries messages further: questions at the coordinator, and their answers at a site.
+"""Between sockets and whatever carries messages further: questions, and their answers.
 
-`fedcli train --engine nvflare:DIR` connects to DIR/CLIENT.sock as if the site itself listened there. What runs inside
-NVFlare or Flower takes the questions from here, sends each to its site, and brings back the answer. It knows no method
-and no run, so that one job serves every run of a federation. A site's own socket is served in the same way.
+`fedcli train --engine nvflare:DIR` connects to DIR/CLIENT.sock as if the site itself listened
+there. What runs inside NVFlare or Flower takes the questions from here, sends each to its site, and
+brings back the answer. It knows no method and no run, so that one job serves every run of a
+federation. A site's own socket is served in the same way.
 
-Each connection has a thread, so that one that is silent keeps nobody waiting. The first that asks something has the
-site until it ends; others are told so, and one of them gets it where that one is silent for too long.
+Each connection has a thread, so that one that is silent keeps nobody waiting. The first that asks
+something has the site until it ends; others are told so, and one of them gets it where that one is
+silent for too long.
 """
 
 import socket
@@ -48,7 +50,7 @@ class Question:
             self.reply.set_result(message)
 
     def answer_of(self, read: Callable[[Any], Message], carried: Any) -> None:
-        """Give the answer that read() finds in what was carried here; a site that sent nonsense ends no job."""
+        """Give the answer that read() makes of `carried`; a site that sent nonsense ends no job."""
         try:
             message = read(carried)
             check(message)
@@ -77,7 +79,10 @@ class _Turn:
         self.busy = False
 
     def take(self, connection: socket.socket, over: threading.Event) -> None:
-        """Wait until no other has it. Raises Closed where the relay is over, OSError where nobody waits any more."""
+        """Wait until no other has it.
+
+        Raises Closed where the relay is over, OSError where nobody waits any more.
+        """
         seconds = min(1.0, LIFE)  # one that has just been left is free in a moment
         while not self._lock.acquire(timeout=seconds):
             if over.is_set():
@@ -111,7 +116,10 @@ class _Turn:
 
 
 class Relay:
-    """Questions of a coordinator, whoever brings them to the sites. A context manager: it owns sockets and threads."""
+    """Questions of a coordinator, whoever brings them to the sites.
+
+    A context manager: it owns sockets and threads.
+    """
 
     def __init__(
         self,
@@ -121,9 +129,13 @@ class Relay:
         alive: bool = False,
         ended: tuple[str, str] = JOB_ENDED,
     ):
-        """paths: client -> its socket. idle: seconds without a coordinator after which the relay is over.
+        """Hold no socket yet, see __enter__().
 
-        alive: whether a question that waits is a sign of life: what carries it then says by itself that a site is lost.
+        paths: client -> its socket.
+        idle: seconds without a coordinator after which the relay is over.
+
+        alive: whether a question that waits is a sign of life: what carries it then says by itself
+        that a site is lost.
         ended: sentence and hint for questions that are not answered when it ends.
         """
         self.idle, self.alive, self.ended = idle, alive, ended
@@ -141,13 +153,16 @@ class Relay:
 
     @property
     def over(self) -> bool:
-        """Tell whether no coordinator was connected for too long. Raises what a socket failed with."""
+        """Tell whether no coordinator was connected for too long.
+
+        Raises what a socket failed with.
+        """
         if self._failed:
             raise self._failed[0]
         return not self._open and time.monotonic() - self._last > self.idle
 
     def questions(self, wait: float) -> Iterator[Question]:
-        """The questions that arrived, after at most so many seconds; without those that nobody waits for any more."""
+        """The questions that arrived after at most so many seconds, and that somebody waits for."""
         with suppress(Empty):
             question = self._asked.get(timeout=wait)
             while True:
@@ -241,9 +256,10 @@ class Relay:
 
 
 def answered(client: str, path: Path, question: Message, *, masked: int = 0) -> Message:
-    """The answer of a site's own process, which listens at path; an answer that says why where there is none.
+    """The answer of a site's own process, which listens at path, or one that says why it has none.
 
-    masked: over how many sites the sum is for which the caller, on the site's machine, masks the answer; 0: none.
+    masked: over how many sites the sum is for which the caller, on the site's machine, masks the
+    answer; 0: none.
     """
     scalars, arrays = question
     scalars = {key: value for key, value in scalars.items() if key != MASKED}

@@ -1,14 +1,19 @@
-"""Secure aggregation by Flower's SecAgg+: the server learns the weighted mean of the sites' updates, and none of them.
+"""Secure aggregation by Flower's SecAgg+.
 
-Source: SecAgg+ is Bell, Bonawitz, Gascon, Lepoint and Raykova, Secure Single-Server Aggregation with (Poly)Logarithmic
-Overhead, CCS 2020, as flwr implements it (SecAggPlusWorkflow, secaggplus_mod). Masks are made where a site's SuperNode
-runs, so that an update leaves the hospital masked; those of all sites cancel in the sum. It protects against a server
-that reads what it receives, not against one that hands out keys of its own, which flwr does not sign, or that asks for
-sums over different sites and subtracts. How we differ: flwr draws masks from a generator whose seed has 32 bits, which
-can be searched; here they are AES-256 in counter mode under the whole key, see masks().
+The server learns the weighted mean of the sites' updates, and none of them.
 
-What is added are updates, quantized to RANGE at a step of about 16 / 2^30 before they are weighted by training images,
-with noise of a step from the rounding: no seed makes the same bits again. Every site of a round is needed.
+Source: SecAgg+ is Bell, Bonawitz, Gascon, Lepoint and Raykova, Secure Single-Server Aggregation
+with (Poly)Logarithmic Overhead, CCS 2020, as flwr implements it (SecAggPlusWorkflow,
+secaggplus_mod). Masks are made where a site's SuperNode runs, so that an update leaves the hospital
+masked; those of all sites cancel in the sum. It protects against a server that reads what it
+receives, not against one that hands out keys of its own, which flwr does not sign, or that asks for
+sums over different sites and subtracts. How we differ: flwr draws masks from a generator whose seed
+has 32 bits, which can be searched; here they are AES-256 in counter mode under the whole key, see
+masks().
+
+What is added are updates, quantized to RANGE at a step of about 16 / 2^30 before they are weighted
+by training images, with noise of a step from the rounding: no seed makes the same bits again. Every
+site of a round is needed.
 """
 
 import hashlib

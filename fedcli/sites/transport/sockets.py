@@ -1,7 +1,7 @@
-"""Messages through sockets of this machine, which have a name in a folder: one side asks, the other answers.
+"""Messages through sockets with a name in a folder: one side asks, the other answers.
 
-Whoever answers may send notices before the answer, see tell(): they say that it is alive, or why there is no answer
-yet. Whoever has asked may send them too, between two questions.
+Whoever answers may send notices before the answer, see tell(): they say that it is alive, or why
+there is no answer yet. Whoever has asked may send them too, between two questions.
 """
 
 import os
@@ -37,7 +37,7 @@ class Silent(TimeoutError):
 
 @contextmanager
 def listening(path: Path) -> Iterator[socket.socket]:
-    """A socket at path that only its owner may open; one that nobody listens at any more is replaced.
+    """A socket at path that only its owner may open; one without a listener is replaced.
 
     Raises FedcliError, UsageError.
     """
@@ -133,7 +133,7 @@ def connected(path: Path) -> socket.socket:
 
 
 def send(connection: socket.socket, message: Message, patience: float | None = None) -> None:
-    """Send a message. Raises OSError, TimeoutError where none of it was taken for so many seconds."""
+    """Send a message. Raises OSError, TimeoutError where none of it was taken for that long."""
     connection.settimeout(patience)
     for piece in encoded(message):
         for start in range(0, len(piece), PIECE):
@@ -193,7 +193,10 @@ def short(path: Path) -> Path:
 
 @contextmanager
 def named(path: Path) -> Iterator[str]:
-    """The path as a socket takes it, also in a folder whose own is too long. Raises UsageError, OSError."""
+    """The path as a socket takes it, also in a folder whose own is too long.
+
+    Raises UsageError, OSError.
+    """
     is_short = len(os.fsencode(path)) <= LONGEST_PATH
     if is_short or len(os.fsencode(path.name)) > LONGEST_NAME or not OPEN_FILES.is_dir():
         yield str(short(path))
