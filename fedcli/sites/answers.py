@@ -355,10 +355,8 @@ def _tallies(version: str, arrays: Arrays, site: Described) -> Tallies:
     classes = len(site["classes"])
     for key in (ALL, *groups_of(site["attributes"])):
         prefix = f"{version}/{key}/"
-        of_key = {}
-        for name, array in arrays.items():
-            if name.startswith(prefix):
-                of_key[name.removeprefix(prefix)] = array
+        names = [name for name in arrays if name.startswith(prefix)]
+        of_key = {name.removeprefix(prefix): arrays[name] for name in names}
         tally = Tally.of_arrays(of_key, classes, site["images"]["test"])
         if tally is None:
             sentence = f"site {site['client']} answered with counts of {key!r} that cannot be"

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import __version__
 from ..data import image_counts, manifest, manifest_bodies, quality_by_site
@@ -50,6 +50,7 @@ SHAPE = {
     "quality?": {str: [[int]]},
 }
 NAME = r"\w[\w.+-]{0,79}"  # of a client, which names a file
+Value = TypeVar("Value")
 Described = Mapping[str, Any]  # a description
 
 
@@ -133,7 +134,7 @@ def quality(data: Path, client: str, smallest: int) -> dict[str, list[list[int]]
     return {name: in_cells(counts, smallest) for name, counts in histograms}
 
 
-def hidden(cells: Mapping[str, int], smallest: int) -> dict[str, int | None]:
+def hidden(cells: Mapping[Value, int], smallest: int) -> dict[Value, int | None]:
     """Counts by value, with None for those that may not be shown.
 
     They are those from 1 to below smallest, and others until the hidden sum is as large. The sum of

@@ -271,8 +271,8 @@ def tallied(
 def _hidden_classes(y: Array, classes: int, smallest: int) -> Array:
     """Marks of the classes whose number of images a description hides: bool [C]."""
     images = np.bincount(y, minlength=classes).tolist()
-    cells = {str(c): count for c, count in enumerate(images)}
-    return np.array([count is None for count in hidden(cells, smallest).values()])
+    counts = hidden(dict(enumerate(images)), smallest)
+    return np.array([count is None for count in counts.values()])
 
 
 def hidden_cells(images: Array, smallest: int, hidden_classes: Array) -> Array:
