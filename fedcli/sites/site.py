@@ -306,12 +306,17 @@ def _check_task(task: Task, size: int) -> None:
 def remember(folder: Path, round: int, memory: Tensors, after: int = 0) -> None:
     """Keep what a client has after this round, and drop what is older than the last KEPT.
 
+    Memories of later rounds are dropped too: a run that begins again, or goes on from an earlier
+    round, has not played them.
+
     after: the round that the coordinator meant, which it will mean again if this answer comes too
     late.
     """
     folder.mkdir(parents=True, exist_ok=True)
     states.write_tensors(folder / f"{round:05d}.h5", memory)
-    for path in states.saved(folder)[:-KEPT]:
+    saved = states.saved(folder)
+    played = [path for path in saved if int(path.stem) <= round]
+    for path in set(saved) - set(played[-KEPT:]):
         if int(path.stem) != after:
             path.unlink()
 

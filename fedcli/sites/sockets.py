@@ -41,8 +41,10 @@ class Connections(AbstractContextManager["Connections"]):
     A context manager: it closes them.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *, of_job: bool = False):
+        """of_job: whether a job of NVFlare or Flower listens in place of every site."""
         self.folder = folder
+        self.of_job = of_job
         self.open: dict[str, socket.socket] = {}
         # of the sites that are waited for: the sentence of the last notice, and when it was heard
         self._notices: dict[str, str] = {}
@@ -145,14 +147,16 @@ class Connections(AbstractContextManager["Connections"]):
         if connection:
             connection.close()
         if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-            return f"no site listens at {self._path(client)}"
+            listener = "job" if self.of_job else "site"
+            return f"no {listener} listens at {self._path(client)}"
         if isinstance(error, PermissionError):
             return f"this account may not open {self._path(client)}"
         if isinstance(error, sockets.Silent):
             return str(error)
         if isinstance(error, FedcliError):
             return error.sentence
-        return "its process ended or closed the connection"
+        other_end = "the job that carries its messages" if self.of_job else "its process"
+        return f"{other_end} ended or closed the connection"
 
     def __exit__(self, *_: object) -> None:
         for connection in self.open.values():
