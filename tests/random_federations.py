@@ -138,14 +138,14 @@ def known(federation, client):
 
 
 def _answer(federation, client, hospital, r):
-    shown = shown_by(federation, hospital, r)
+    tallies, hidden_groups = shown_by(federation, hospital, r)
     scalars = {
-        "left_out": shown.left_out,
-        "hidden": shown.hidden_groups,
+        "left_out": len(hospital.y) - tallies["all"].images,
+        "hidden": hidden_groups,
         "smallest_cell": hospital.smallest,
         "corrupted": False,
     }
-    arrays = to_arrays({"clean": shown.tallies})
+    arrays = to_arrays({"clean": tallies})
     return answers.counts((scalars, arrays), known(federation, client))
 
 
@@ -271,7 +271,8 @@ def _wrong_words(federation, clients, line, score):
     for client in clients:
         hospital = federation.hospitals[client]
         total += int((hospital.groups[line.attribute] == place).sum())
-        sent += shown_by(federation, hospital).tallies[f"{line.attribute}/{place}"].images
+        tallies, _ = shown_by(federation, hospital)
+        sent += tallies[f"{line.attribute}/{place}"].images
     counts = IN_GROUP.search(score.small)
     if counts and [int(n.replace(",", "")) for n in counts.groups()] != [total - sent, total]:
         yield f"{line} says {score.small!r}, which are {total - sent} of {total}"
@@ -376,13 +377,14 @@ def revealed(federation) -> list[str]:
 def _determined(federation, hospital, counts, shown, name, values):
     """Class and group of each small cell whose number follows from the shown cells and the described sums."""
     shape = len(federation.classes), len(values)
+    tallies, hidden_groups = shown
     cells = np.zeros(shape, int)
     np.add.at(cells, (hospital.y, hospital.groups[name]), 1)
     is_hidden = np.ones(shape, bool)  # of a group that lacks a cell nobody knows which
     for g in range(len(values) - 1):
         key = f"{name}/{g}"
-        is_hidden[:, g] = shown.tallies[key].table.sum(1) == 0
-        if key not in shown.hidden_groups:
+        is_hidden[:, g] = tallies[key].table.sum(1) == 0
+        if key not in hidden_groups:
             is_hidden[:, g] &= [counts["class"][value] is None for value in federation.classes]
     places = np.flatnonzero(is_hidden)
     sums = [c for c, value in enumerate(federation.classes) if counts["class"][value] is not None]

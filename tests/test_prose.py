@@ -21,6 +21,7 @@ DONE = [  # rooms that keep to the measures
     "reproduction",
     "runs",
     "scores",
+    "sites",
 ]
 NODES_PER_STATEMENT = 9.5
 SHARE_OF_LARGE = 0.04

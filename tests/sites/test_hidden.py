@@ -160,9 +160,9 @@ def test_a_class_that_one_site_hides_is_in_no_score(run, tmp_path):
 def test_an_answer_that_hides_what_is_no_group_or_lacks_images_without_a_word_is_refused():
     federation = two_hospitals()
     skin_a = federation.hospitals["skin-a"]
-    shown = federations.shown_by(federation, skin_a)
-    whole = {"left_out": 0, "hidden": shown.hidden_groups, "smallest_cell": 10}
-    arrays = to_arrays({"clean": shown.tallies})
+    tallies, hidden_groups = federations.shown_by(federation, skin_a)
+    whole = {"left_out": 0, "hidden": hidden_groups, "smallest_cell": 10}
+    arrays = to_arrays({"clean": tallies})
     known = federations.known(federation, "skin-a")
     assert answers.counts((whole, arrays), known).hidden_groups == {"sex/0", "sex/1"}
     for change, sentence in (
