@@ -22,7 +22,7 @@ def test_a_client_depends_on_its_task_and_nothing_else():
             toy_shard("north"),
             task,
             Training(lr=0.01, batch_size=8),
-        )  # noqa: E731
+        )
 
     first = run()
     torch.manual_seed(999)
