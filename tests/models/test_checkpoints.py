@@ -142,7 +142,7 @@ def test_a_file_of_two_networks_is_refused(tmp_path):
 
 def test_another_network_is_refused_with_what_differs(tmp_path):
     torch.save(trained("timm:test_vit2@32"), tmp_path / "w.pth")
-    with pytest.raises(FedcliError, match="does not fit timm:test_vit@32: .* tensors missing"):
+    with pytest.raises(FedcliError, match=r"does not fit timm:test_vit@32: .* tensors missing"):
         build(weights=tmp_path / "w.pth")
 
 

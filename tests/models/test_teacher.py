@@ -156,7 +156,7 @@ def test_a_file_of_another_network_is_refused_by_the_tensor(change, said, tmp_pa
 
 def test_a_file_that_fits_nothing_is_refused_with_what_would(tmp_path):
     with pytest.raises(
-        FedcliError, match="no network that can be a teacher .*features.0.weight"
+        FedcliError, match=r"no network that can be a teacher .*features.0.weight"
     ) as error:
         load_teacher(saved(tmp_path, {"features.0.weight": torch.ones(2)}))
     assert "MoCo-v2" in error.value.hint and "CLIP" in error.value.hint

@@ -212,7 +212,7 @@ def test_labels_of_the_images_choose_nothing(run):
 def test_what_a_run_cannot_have_is_refused(dataset, work):
     whole = fedcli.partition(dataset, by=["hospital"], work=work)
     plain = fedcli.train("fedavg", whole, model="cnn-gn", rounds=1, work=work)
-    with pytest.raises(UsageError, match="the network cnn-gn of .* has no batch norm"):
+    with pytest.raises(UsageError, match=r"the network cnn-gn of .* has no batch norm"):
         fedcli.evaluate(plain, adapt=["bn"])
     with pytest.raises(
         FedcliError, match="--adapt prior is fitted to the clients' validation images"

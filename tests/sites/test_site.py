@@ -343,7 +343,7 @@ def test_the_accountant_agrees_with_the_integral_and_stays_below_renyi(noise, an
     s = noise / 2 / math.sqrt(answers)  # of a normal density whose mean differs by 1
 
     def excess(x):
-        density = lambda at: math.exp(-((x - at) ** 2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))  # noqa: E731
+        density = lambda at: math.exp(-((x - at) ** 2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))
         return max(0.0, density(1) - math.exp(spent) * density(0))
 
     crossing = spent * s * s + 0.5
@@ -419,7 +419,7 @@ def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
 )
 def test_a_damaged_ledger_is_refused(tmp_path, text):
     (tmp_path / "privacy.json").write_text(text)
-    with pytest.raises(FedcliError, match="privacy.json"):
+    with pytest.raises(FedcliError, match=r"privacy.json"):
         policy.read_ledger(tmp_path / "privacy.json")
 
 

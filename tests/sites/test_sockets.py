@@ -69,7 +69,7 @@ def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process
         return play(federation, state, *rest, **named)
 
     monkeypatch.setattr(Federation, "play", killed)
-    with pytest.raises(SiteError, match="site south: (no site listens|its process ended)"):
+    with pytest.raises(SiteError, match=r"site south: (no site listens|its process ended)"):
         train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", **at(tmp_path))
     monkeypatch.undo()
     start(data, "south")
@@ -114,7 +114,7 @@ def test_sites_that_listen_hear_of_a_coordinator_that_waits_for_others(
 
 def test_a_site_that_is_not_there_is_named(data, tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "WAIT", 0.0)
-    with pytest.raises(SiteError, match="site north: no site listens at .*north.sock"):
+    with pytest.raises(SiteError, match=r"site north: no site listens at .*north.sock"):
         train(data, plan(), work=tmp_path, **at(tmp_path))
 
 
@@ -219,7 +219,7 @@ def test_two_processes_cannot_be_one_site_since_each_would_count_its_own_epsilon
     with held(tmp_path / "state" / sockets.LOCK, "", ""):
         site = Site(data, tmp_path / "state", client=ROSTER[0])
         with pytest.raises(
-            FedcliError, match="another process is a site that keeps its memory in .*state"
+            FedcliError, match=r"another process is a site that keeps its memory in .*state"
         ):
             sockets.serve(site, tmp_path / "b.sock", over=lambda: True)
         sockets.serve(
