@@ -21,7 +21,7 @@ HINT = "give another name, or --force to replace it"
 
 def user_cache() -> Path | None:
     """The folder of fedcli's in the user's cache, be it there or not; None for an account without a home."""
-    home = os.path.expanduser("~")
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path's raises where an account has no home
     cache = Path(os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache")
     return cache / "fedcli" if cache.is_absolute() else None
 

@@ -43,7 +43,7 @@ class Prepared(Network):
 
 def behind(
     name: str, net: nn.Module, inputs: Inputs, fed: Fed = Fed(), *, whole: bool = True
-) -> Network:
+) -> Network:  # noqa: B008
     """A network behind features() and a head. whole: its last layer is the classifier, which is taken off."""
     if whole:
         _behead(name, net, inputs, fed.side or inputs.size)

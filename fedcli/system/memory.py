@@ -18,6 +18,6 @@ def keep_freed(most: int = ALL) -> None:
     """
     with contextlib.suppress(AttributeError, OSError):  # another C library
         library = ctypes.CDLL(None)
-        library.gnu_get_libc_version
+        library.gnu_get_libc_version  # noqa: B018
         library.mallopt(M_MMAP_MAX, 0)
         library.mallopt(M_TRIM_THRESHOLD, most)

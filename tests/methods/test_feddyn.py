@@ -21,7 +21,7 @@ def test_two_steps_are_the_papers_loss_written_out():
     )
 
     batch, params = next(toy_shard("north").in_order()), list(other.parameters())
-    flat = lambda: torch.cat([p.reshape(-1) for p in params])
+    flat = lambda: torch.cat([p.reshape(-1) for p in params])  # noqa: E731
     start, h = flat().detach().clone(), -0.8 * moved
     for _ in range(2):
         loss = (
