@@ -1,6 +1,6 @@
 """A backbone and a linear head, with precision and batch norm on a single value handled once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,6 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
+
+
+Make = Callable[["Inputs"], "Network"]  # builds a network with random weights
 
 
 class Groups:
