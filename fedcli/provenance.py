@@ -101,6 +101,16 @@ def in_line(number: int | None) -> str:
     return f", line {number}" if number else ""
 
 
+def words_of(error: BaseException, most: int = LONG) -> str:
+    """The first words of an error in one line of at most so many characters."""
+    return " ".join(str(error).split())[:most]
+
+
+def kind_and_words(error: BaseException) -> str:
+    """Type and first words of a library's error, for the end of a sentence."""
+    return f"{type(error).__name__}: {words_of(error, LONG // 2)}"
+
+
 def message_of(error: BaseException) -> str:
     """Type and words of an error in one line."""
     words = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())

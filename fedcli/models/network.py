@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
 
-
 Make = Callable[["Inputs"], "Network"]  # builds a network with random weights
 
 
