@@ -11,9 +11,8 @@ from torch import nn
 from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
 from ..seeds import derive, seed_torch
-from . import lite, outside
+from . import clip, lite, outside
 from .backbones import Backbone, grouped, headless, resnet10, small_cnn
-from .clip import ClipNetwork, load_clip
 from .network import Inputs, Make, Network, make_lone_safe
 from .network import frozen_parts as frozen_parts
 from .teacher import Absent as Absent
@@ -46,11 +45,6 @@ def _plain(backbone: Backbone, inputs: Inputs) -> Network:
     return Network(*backbone(inputs.channels), inputs.classes, inputs.precision)
 
 
-def _clip(name: str, inputs: Inputs) -> Network:
-    names = list(inputs.names) or [f"class {k}" for k in range(inputs.classes)]
-    return ClipNetwork(name, inputs.channels, names, inputs.precision)
-
-
 MODELS: dict[str, Model] = {}
 
 
@@ -67,7 +61,7 @@ def _add_lite(name: str, about: str) -> None:
 
 
 def _add_clip(name: str, about: str, **facts: Any) -> None:
-    MODELS[name] = Model(partial(_clip, name), about, load=load_clip, kind="clip", **facts)
+    MODELS[name] = Model(partial(clip.make, name), about, load=clip.load_clip, kind="clip", **facts)
 
 
 _add(
