@@ -48,20 +48,22 @@ def _plain(backbone: Backbone, inputs: Inputs) -> Network:
 MODELS: dict[str, Model] = {}
 
 
-def _add(name: str, backbone: Backbone, about: str, **facts: Any) -> None:
-    MODELS[name] = Model(partial(_plain, backbone), about, **facts)
+def _add(name: str, backbone: Backbone, summary: str, **facts: Any) -> None:
+    MODELS[name] = Model(partial(_plain, backbone), summary, **facts)
 
 
-def _add_torchvisions(name: str, about: str) -> None:
-    _add(name, headless(name), about, channels=3, smallest=32, published=DOWNLOADED)
+def _add_torchvisions(name: str, summary: str) -> None:
+    _add(name, headless(name), summary, channels=3, smallest=32, published=DOWNLOADED)
 
 
-def _add_lite(name: str, about: str) -> None:
-    MODELS[name] = Model(partial(lite.make, name), about, 3, 32, published=INSTALLED)
+def _add_lite(name: str, summary: str) -> None:
+    MODELS[name] = Model(partial(lite.make, name), summary, 3, 32, published=INSTALLED)
 
 
-def _add_clip(name: str, about: str, **facts: Any) -> None:
-    MODELS[name] = Model(partial(clip.make, name), about, load=clip.load_clip, kind="clip", **facts)
+def _add_clip(name: str, summary: str, **facts: Any) -> None:
+    MODELS[name] = Model(
+        partial(clip.make, name), summary, load=clip.load_clip, kind="clip", **facts
+    )
 
 
 _add(

@@ -142,7 +142,7 @@ def adaptable(net: Network) -> dict[str, list[str]]:
     """
     rows_of_one = _rows(net, 1)
     rows_of_two = _rows(net, 2)
-    first = next(iter(rows_of_one), "")
+    sees_pixels = next(iter(rows_of_one), "")
     kinds: dict[str, list[str]] = {"mlp": [], "conv": [], "attention": [], "norms": []}
     for name, module in net.backbone.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -151,7 +151,7 @@ def adaptable(net: Network) -> dict[str, list[str]]:
             continue
         if not isinstance(module, nn.Conv2d):
             kinds["mlp"].append(name)
-        elif name != first or module.in_channels != net.channels:
+        elif name != sees_pixels or module.in_channels != net.channels:
             kinds["conv"].append(name)
     return kinds
 
@@ -213,8 +213,8 @@ def beside_layers(
     net.head.requires_grad_(True)
     start = singular(rank)
     for name in chosen:
-        own = start if name in beside else plain(rank)
-        exchange(body, name, Adapted(body.get_submodule(name), rank, alpha, *own))
+        values = start if name in beside else plain(rank)
+        exchange(body, name, Adapted(body.get_submodule(name), rank, alpha, *values))
     for name in parts["norms"]:
         body.get_submodule(name).requires_grad_(True)
     if clip and body.slices is not None:
@@ -260,8 +260,8 @@ class Adapters:
                 alpha = float(numbers[1])
         except ValueError:
             raise UsageError(f"{flag} has no number where one belongs", EXAMPLE) from None
-        most = 1 if kind == "prompt" else 2
-        if len(numbers) > most or (numbers and not 1 <= rank <= MOST_RANK):
+        limit = 1 if kind == "prompt" else 2
+        if len(numbers) > limit or (numbers and not 1 <= rank <= MOST_RANK):
             raise UsageError(f"{flag} is not a rank from 1 to {MOST_RANK} and an alpha", EXAMPLE)
         if numbers[1:] and not 0 < alpha < math.inf:
             raise UsageError(f"{flag}: alpha is not above 0", EXAMPLE)

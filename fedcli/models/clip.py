@@ -246,11 +246,11 @@ def load_clip(net: ClipNetwork, name: str, weights: str) -> None:
     image = part(of_run or tensors, "visual.")
     if not image:
         raise FedcliError(f"{weights} is no CLIP: it has no tensor visual.*", KINDS)
-    what = f"{weights} does not fit {name}: tensor "
-    fill(net.backbone.visual, image, f"{what}visual.", KINDS)
+    misfit = f"{weights} does not fit {name}: tensor "
+    fill(net.backbone.visual, image, f"{misfit}visual.", KINDS)
     slices = part(of_run, "slices.")
     if slices and net.backbone.slices is not None:
-        fill(net.backbone.slices, slices, f"{what}slices.", KINDS)
+        fill(net.backbone.slices, slices, f"{misfit}slices.", KINDS)
     text = {}
     for key, tensor in tensors.items():
         if not key.startswith(("visual.", *BESIDE)):
@@ -258,15 +258,15 @@ def load_clip(net: ClipNetwork, name: str, weights: str) -> None:
     if of_run or TABLE not in text:
         net.spare = ()
     else:
-        _fill_text(net.spare[0], text, what)
+        _fill_text(net.spare[0], text, misfit)
 
 
-def _fill_text(tower: TextTower, tensors: Tensors, what: str) -> None:
+def _fill_text(tower: TextTower, tensors: Tensors, misfit: str) -> None:
     table = tensors.pop(TABLE)
     shape = VOCABULARY, len(tower.start)
     if table.shape != shape:
-        raise FedcliError(f"{what}{TABLE} has shape {tuple(table.shape)}, not {shape}", KINDS)
-    fill(tower, tensors, what, KINDS, elsewhere=("start", "words"))
+        raise FedcliError(f"{misfit}{TABLE} has shape {tuple(table.shape)}, not {shape}", KINDS)
+    fill(tower, tensors, misfit, KINDS, elsewhere=("start", "words"))
     tower.embed(table)
 
 

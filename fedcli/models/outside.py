@@ -103,9 +103,9 @@ def published(name: str) -> dict[str, Tensor] | Path | None:
     versions = list(zoo.get_model_weights(name.removeprefix(TORCHVISION)))
     if not versions:
         return None
-    names = [version.name for version in versions]
-    first = names.index("IMAGENET1K_V1") if "IMAGENET1K_V1" in names else 0
-    return versions[first].get_state_dict(progress=False, check_hash=True)
+    names = [entry.name for entry in versions]
+    version = names.index("IMAGENET1K_V1") if "IMAGENET1K_V1" in names else 0
+    return versions[version].get_state_dict(progress=False, check_hash=True)
 
 
 def _torchvision(name: str) -> Make:
@@ -145,11 +145,11 @@ def _by(name: str, build: Callable[..., Any], inputs: Inputs) -> Network:
 
 def _called(build: Callable[..., Any], inputs: Inputs) -> Any:
     """The result of somebody's function, which gets channels and classes by name, or else in this order."""
-    named = set()
+    names = set()
     for parameter in inspect.signature(build).parameters.values():
         if parameter.kind is not parameter.POSITIONAL_ONLY:
-            named.add(parameter.name)
-    size = {"size": inputs.size} if "size" in named else {}
-    if {"channels", "classes"} <= named:
+            names.add(parameter.name)
+    size = {"size": inputs.size} if "size" in names else {}
+    if {"channels", "classes"} <= names:
         return build(channels=inputs.channels, classes=inputs.classes, **size)
     return build(inputs.channels, inputs.classes, **size)

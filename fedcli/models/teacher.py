@@ -107,8 +107,8 @@ def _resnet(path: str, tensors: Tensors) -> Teacher:
         if match:
             convolutions.add(match[1])
     if not convolutions:
-        first = f" (its first tensor: {names[0]})" if names else ""
-        raise FedcliError(f"{path} holds no network that can be a teacher{first}", KINDS)
+        example = f" (its first tensor: {names[0]})" if names else ""
+        raise FedcliError(f"{path} holds no network that can be a teacher{example}", KINDS)
     layers = 50 if "conv3" in convolutions else 18
     body, width = headless(f"resnet{layers}")(3)
     backbone = {name: tensors[name] for name in names}

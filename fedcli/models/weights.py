@@ -67,7 +67,7 @@ def load_weights(net: Network, name: str, weights: str) -> None:
     expected = net.backbone.state_dict()
     tensors = of_backbone(net.backbone, in_timms_names(tensors, expected), weights)
     backbone: Tensors = {}
-    unknown, wrong = [], []
+    unknown = []
     for tensor_name, tensor in tensors.items():
         key = tensor_name
         if key not in expected and key.startswith(BESIDE):
@@ -78,6 +78,7 @@ def load_weights(net: Network, name: str, weights: str) -> None:
             unknown.append(key)
             continue
         backbone[key] = _for_grey(tensor, expected[key])
+    wrong = []
     for key in expected:
         if key in backbone and backbone[key].shape != expected[key].shape:
             wrong.append(key)
@@ -141,9 +142,9 @@ def _without_prefix(expected: Collection[str], tensors: Tensors, file: str) -> T
         for depth in range(len(parts)):
             if ".".join(parts[depth:]) in expected:
                 counts["".join(f"{part}." for part in parts[:depth])] += 1
-    most = max(counts.values(), default=0)
-    prefixes = [prefix for prefix, count in counts.items() if count == most]
-    if 2 * most < len(expected) or "" in prefixes:
+    highest = max(counts.values(), default=0)
+    prefixes = [prefix for prefix, count in counts.items() if count == highest]
+    if 2 * highest < len(expected) or "" in prefixes:
         return tensors
     if len(prefixes) > 1:
         sentence = f"{file} holds several networks, such as {prefixes[0]} and {prefixes[1]}"
@@ -173,27 +174,27 @@ def part(tensors: Tensors, prefix: str) -> Tensors:
 
 
 def fill(
-    module: nn.Module, tensors: Tensors, what: str, hint: str, elsewhere: tuple[str, ...] = ()
+    module: nn.Module, tensors: Tensors, sentence: str, hint: str, elsewhere: tuple[str, ...] = ()
 ) -> None:
-    """Put tensors into a module, all but those that come from elsewhere. Raises FedcliError with `what` in front."""
+    """Put tensors into a module, all but those that come from elsewhere. Raises FedcliError whose sentence begins so."""
     expected = module.state_dict()
     for name in elsewhere:
         del expected[name]
     filled = {}
-    for name, own in expected.items():
+    for name, placeholder in expected.items():
         tensor = tensors.get(name)
         if tensor is None:
             if not name.endswith(COUNTER):
-                raise FedcliError(f"{what}{name} is missing", hint)
+                raise FedcliError(f"{sentence}{name} is missing", hint)
             continue
         # logit_scale: [] or [1]
-        if tensor.shape != own.shape and not tensor.numel() == own.numel() == 1:
-            shapes = f"{tuple(tensor.shape)}, not {tuple(own.shape)}"
-            raise FedcliError(f"{what}{name} has shape {shapes}", hint)
-        filled[name] = tensor.view_as(own)
+        if tensor.shape != placeholder.shape and not tensor.numel() == placeholder.numel() == 1:
+            shapes = f"{tuple(tensor.shape)}, not {tuple(placeholder.shape)}"
+            raise FedcliError(f"{sentence}{name} has shape {shapes}", hint)
+        filled[name] = tensor.view_as(placeholder)
     for name in tensors:
         if name not in expected:
-            raise FedcliError(f"{what}{name} is unknown", hint)
+            raise FedcliError(f"{sentence}{name} is unknown", hint)
     module.load_state_dict(filled, strict=False)
 
 
