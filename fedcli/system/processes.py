@@ -20,11 +20,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from .. import console, extensions
 from ..errors import FedcliError
@@ -36,7 +37,8 @@ T = TypeVar("T", bound=tuple)
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 Answer = tuple[Any, Exception | None, str]  # value, or error with its traceback
 
-SHORT_TEMPORARY, LONGEST_TEMPORARY = "/tmp", 70  # bytes; Python adds 32, and the system takes 107
+SHORT_TEMPORARY = "/tmp"
+LONGEST_TEMPORARY = 70  # bytes; Python adds 32, and the system takes 107
 END = ("end",)  # of tasks
 RUN = 32  # items that a worker is given at once by in_order(), at most
 
@@ -73,23 +75,20 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         self.processes = []
         for _ in range(count):  # all of them before the first thread
             end, far_end = channels(context, block)
-            process = context.Process(
-                target=_work, args=(far_end, [*ends, end], setup, arguments), daemon=True
-            )
-            with (
-                interrupts.held_back()
-            ):  # until it leaves Ctrl-C to this process: it would print a traceback
+            ends.append(end)
+            work = far_end, list(ends), setup, arguments
+            process = context.Process(target=_work, args=work, daemon=True)
+            # until it leaves Ctrl-C to this process: it would print a traceback
+            with interrupts.held_back():
                 process.start()
             far_end.close()
-            ends.append(end)
             self.processes.append(process)
-        groups = [ends] if shared else [[end] for end in ends]
-        self._served = [
-            (ThreadPoolExecutor(len(group)), queue.SimpleQueue[Channel]()) for group in groups
-        ]
-        for group, (_, free) in zip(groups, self._served, strict=True):
+        self._served = []
+        for group in [ends] if shared else [[end] for end in ends]:
+            free = queue.SimpleQueue[Channel]()
             for end in group:
                 free.put(end)
+            self._served.append((ThreadPoolExecutor(len(group)), free))
 
     def submit(self, worker: int, function: Callable[..., B], *arguments: Any) -> "Future[B]":
         """Have this worker, or where they are shared any, call function(*arguments).
@@ -106,8 +105,10 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         for thread, free in self._served:
             thread.shutdown(cancel_futures=kind is not None)
             while not free.empty():
-                with contextlib.closing(free.get()) as end, contextlib.suppress(OSError):
+                end = free.get()
+                with contextlib.suppress(OSError):
                     end.send(None)
+                end.close()
         for process in self.processes:
             process.join()
 
@@ -135,7 +136,10 @@ def _work(
         other.close()
     follow_parent()
     setup(*arguments)
-    while (answer := _answer(pipe)) is not None:
+    while True:
+        answer = _answer(pipe)
+        if answer is None:
+            return
         try:
             pipe.send(answer)
         except (BrokenPipeError, ConnectionResetError):
@@ -162,11 +166,8 @@ def _answer(pipe: Channel) -> Answer | None:
 
 
 def _failed(error: Exception) -> Answer:
-    return (
-        None,
-        portable(extensions.fault(error) or error),
-        "".join(traceback.format_exception(error)),
-    )
+    trace = "".join(traceback.format_exception(error))
+    return None, portable(extensions.fault(error) or error), trace
 
 
 def portable(error: Exception) -> Exception:
@@ -226,46 +227,61 @@ def one_each(
         forkserver.ensure_running()
     waiting: Iterator[Any] = iter(tasks)
     free = deque(slots)
-    running: dict[
-        Any, tuple[Any, Any, Any]
-    ] = {}  # by this process's end of its pipe: task, slot and process
+    running: dict[Any, _Running] = {}  # by this process's end of its pipe
     try:
         while True:
             task: Any = None
-            while free and (task := next(waiting, END)) is not None and task is not END:
+            while free:
+                task = next(waiting, END)
+                if task is None or task is END:
+                    break
                 slot = free.popleft()
                 end, far_end = context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_alone, args=(far_end, function, (*task, slot), extensions.words())
-                )
+                work = far_end, function, (*task, slot), extensions.words()
+                process = context.Process(target=_alone, args=work)
                 with _not_the_main_script():
                     process.start()
                 far_end.close()
-                running[end] = task, slot, process
-            if task is END and not running:
-                return
+                running[end] = _Running(task, slot, process)
             if not running:
+                if task is END:
+                    return
                 time.sleep(pause)
-            ready: list[Any] = (
-                wait(list(running), pause if free and task is None else None) if running else []
-            )
-            for pipe in ready:
-                task, slot, process = running[pipe]
-                try:
-                    message = pipe.recv()
-                except EOFError:
-                    process.join()
-                    message = Ended(code=process.exitcode)
+                continue
+            asks_again = free and task is None
+            ready: list[Any] = wait(list(running), pause if asks_again else None)
+            for end in ready:
+                message = _message(end, running[end].process)
+                done = running[end]
                 if isinstance(message, Ended):
-                    process.join()
-                    free.append(slot)
-                    del running[pipe]
-                yield task, message
+                    free.append(done.slot)
+                    del running[end]
+                yield done.task, message
     finally:
-        for _, _, process in running.values():
-            process.terminate()
-        for _, _, process in running.values():
-            process.join()  # it saves its state first
+        for left in running.values():
+            left.process.terminate()
+        for left in running.values():
+            left.process.join()  # it saves its state first
+
+
+class _Running(NamedTuple):
+    """A process of one_each()."""
+
+    task: Any
+    slot: Any
+    process: Any
+
+
+def _message(end: Connection, process: Any) -> Any:
+    """The next message of a process, or its end, after which it is gone."""
+    try:
+        message = end.recv()
+    except EOFError:
+        process.join()
+        return Ended(code=process.exitcode)
+    if isinstance(message, Ended):
+        process.join()
+    return message
 
 
 @contextlib.contextmanager
@@ -283,9 +299,8 @@ def _not_the_main_script() -> Iterator[None]:
 def _short_temporary_folder() -> Iterator[None]:
     """Python's socket to that process lies in the temporary folder, whose path may be too long for one."""
     before = tempfile.tempdir
-    if len(os.fsencode(tempfile.gettempdir())) > LONGEST_TEMPORARY and os.access(
-        SHORT_TEMPORARY, os.W_OK | os.X_OK
-    ):
+    deep = len(os.fsencode(tempfile.gettempdir())) > LONGEST_TEMPORARY
+    if deep and os.access(SHORT_TEMPORARY, os.W_OK | os.X_OK):
         tempfile.tempdir = SHORT_TEMPORARY
     try:
         yield
@@ -315,13 +330,8 @@ def _alone(
 
 def cores() -> int:
     """The number of cores this process may use, also in a container that may keep only some of them busy."""
-    known = len(os.sched_getaffinity(0))
-    return min(known, container.cores() or known)
-
-
-_items: tuple[Callable[[Any], list], Sequence] | None = (
-    None  # of a worker of in_order(), set once as it starts
-)
+    schedulable = len(os.sched_getaffinity(0))
+    return min(schedulable, container.cores() or schedulable)
 
 
 def in_order(
@@ -335,32 +345,35 @@ def in_order(
     """Yield function(item) for each item, in order, under a progress bar.
 
     function must be picklable and depend on its item only, so the number of jobs changes no result. What it raises
-    reaches the caller.
+    reaches the caller; FedcliError where a worker was killed.
 
     Args:
         jobs: processes, 0 for one per core, never more than four per core.
         run: function takes a sequence of up to so many consecutive items, and returns as many results.
     """
     jobs = min(jobs or cores(), 4 * cores(), len(items))
-    of_run = function if run else lambda part: list(map(function, part))
-    most = run or (RUN if jobs > 1 else 1)
-    size = max(1, min(most, len(items) // (4 * max(jobs, 1))))
+    of_run = function if run else partial(_one_by_one, function)
+    limit = run or (RUN if jobs > 1 else 1)
+    size = max(1, min(limit, len(items) // (4 * max(jobs, 1))))
     runs = [slice(start, start + size) for start in range(0, len(items), size)]
     if jobs <= 1:
-        results = chain.from_iterable(of_run(items[part]) for part in runs)
+        results: Iterator[Any] = chain.from_iterable(of_run(items[part]) for part in runs)
         yield from console.progress(results, label=label, total=len(items))
         return
-    with Workers(
-        jobs, _keep_items, of_run, items, shared=True
-    ) as workers:  # before the bar, which has a thread
+    # before the bar, which has a thread
+    with Workers(jobs, _keep_items, of_run, items, shared=True) as workers:
         ahead = (workers.submit(0, _work_on, part) for part in runs)
-        waiting = deque(islice(ahead, 3 * jobs))  # so far may the workers run ahead of the reader
+        # so far may the workers run ahead of the reader
+        results = _drained(deque(islice(ahead, 3 * jobs)), ahead)
         try:
-            yield from console.progress(_drained(waiting, ahead), label=label, total=len(items))
+            yield from console.progress(results, label=label, total=len(items))
         except WorkerKilled:
-            raise FedcliError(
-                "a worker process was killed", "it may have run out of memory; try fewer --jobs"
-            ) from None
+            hint = "it may have run out of memory; try fewer --jobs"
+            raise FedcliError("a worker process was killed", hint) from None
+
+
+def _one_by_one(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    return [function(item) for item in items]
 
 
 def _drained(waiting: "deque[Future]", ahead: "Iterator[Future]") -> Iterator[Any]:
@@ -369,12 +382,12 @@ def _drained(waiting: "deque[Future]", ahead: "Iterator[Future]") -> Iterator[An
         waiting.extend(islice(ahead, 1))
 
 
+_kept: dict[str, Any] = {}  # of a worker of in_order(): the function and the items, as it starts
+
+
 def _keep_items(of_run: Callable[[Any], list], items: Sequence) -> None:
-    global _items
-    _items = of_run, items
+    _kept.update(of_run=of_run, items=items)
 
 
 def _work_on(part: slice) -> list:
-    assert _items is not None
-    of_run, items = _items
-    return of_run(items[part])
+    return _kept["of_run"](_kept["items"][part])
