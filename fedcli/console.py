@@ -268,7 +268,7 @@ class _Stderr(logging.Handler):
         for count, item in enumerate(items, done + 1):
             yield item
             now = time.monotonic()
-            if now - last <= pause and count < total:
+            if now - last <= pause and count != total:
                 continue
             show = self._pass if in_notebook() and count < total else self._line
             words = f", {self.beside}" if self.in_lines else ""
