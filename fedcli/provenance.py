@@ -97,9 +97,9 @@ def in_line(number: int | None) -> str:
     return f", line {number}" if number else ""
 
 
-def words_of(error: BaseException, most: int = LONG) -> str:
+def words_of(error: BaseException, length: int = LONG) -> str:
     """The first words of an error in one line of at most so many characters."""
-    return " ".join(str(error).split())[:most]
+    return " ".join(str(error).split())[:length]
 
 
 def kind_and_words(error: BaseException) -> str:

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from multiprocessing import forkserver
-from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -40,6 +39,9 @@ Answer = tuple[Any, Exception | None, str]  # value, or error with its traceback
 SHORT_TEMPORARY = "/tmp"
 LONGEST_TEMPORARY = 70  # bytes; Python adds 32, and the system takes 107
 END = ("end",)  # of tasks
+_own: dict[
+    str, Any
+] = {}  # of a worker, as it starts: its pipe; the function and the items of in_order()
 RUN = 32  # items that a worker is given at once by in_order(), at most
 
 
@@ -51,10 +53,16 @@ class WorkerError(Exception):
     """The message of a worker's exception that cannot be pickled."""
 
 
+class Note(NamedTuple):
+    """A message that a worker sends before the answer to a call."""
+
+    message: tuple[Any, ...]
+
+
 class Workers(contextlib.AbstractContextManager["Workers"]):
     """A few processes that are started once; each does its calls in order. To be used as a context.
 
-    They are forked, so that they share what is in memory.
+    They are forked, so that they share what is in memory, unless they are fresh.
     """
 
     def __init__(
@@ -64,20 +72,22 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         *arguments: Any,
         shared: bool = False,
         block: int = 0,
+        fresh: bool = False,
     ):
         """setup(*arguments) is called once in each worker.
 
         shared: any free worker does the next call.
         block: bytes of arrays that a worker is sent at once, and returns at once, without passing the pipe.
+        fresh: they are of Python's fork server, share nothing, and may have processes of their own.
         """
-        context: Any = multiprocessing.get_context("fork")
+        context: Any = multiprocessing.get_context("forkserver" if fresh else "fork")
         ends: list[Channel] = []
         self.processes = []
         for _ in range(count):  # all of them before the first thread
             end, far_end = channels(context, block)
             ends.append(end)
-            work = far_end, list(ends), setup, arguments
-            process = context.Process(target=_work, args=work, daemon=True)
+            work = far_end, [] if fresh else list(ends), setup, arguments
+            process = context.Process(target=_work, args=work, daemon=not fresh)
             # until it leaves Ctrl-C to this process: it would print a traceback
             with interrupts.held_back():
                 process.start()
@@ -90,13 +100,20 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
                 free.put(end)
             self._served.append((ThreadPoolExecutor(len(group)), free))
 
-    def submit(self, worker: int, function: Callable[..., B], *arguments: Any) -> "Future[B]":
+    def submit(
+        self,
+        worker: int,
+        function: Callable[..., B],
+        *arguments: Any,
+        note: Callable[[tuple[Any, ...]], None] | None = None,
+    ) -> "Future[B]":
         """Have this worker, or where they are shared any, call function(*arguments).
 
+        note: is called with what the function sends before it returns, see _with_send().
         The result raises what the function raised, and WorkerKilled.
         """
         thread, free = self._served[worker % len(self._served)]
-        return thread.submit(_ask, free, (function, arguments))
+        return thread.submit(_ask, free, (function, arguments), note)
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         if kind is not None:  # their results are no longer needed
@@ -113,16 +130,20 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             process.join()
 
 
-def _ask(free: "queue.SimpleQueue[Channel]", call: Call) -> Any:
+def _ask(free: "queue.SimpleQueue[Channel]", call: Call, note: Any) -> Any:
     """The value that a free worker returns of a call. Raises its error, and WorkerKilled."""
     end = free.get()
     try:
         end.send(call)
-        value, error, trace = end.receive()
+        answer = end.receive()
+        while isinstance(answer, Note):
+            note(answer.message)
+            answer = end.receive()
     except (EOFError, OSError):
         raise WorkerKilled from None
     finally:
         free.put(end)
+    value, error, trace = answer
     if error is not None:
         raise error from RuntimeError(trace)  # which --debug shows
     return value
@@ -131,22 +152,31 @@ def _ask(free: "queue.SimpleQueue[Channel]", call: Call) -> Any:
 def _work(
     pipe: Channel, inherited: list[Channel], setup: Callable[..., None], arguments: tuple
 ) -> None:
-    """The life of a worker. inherited: this process's ends of pipes, which came with the fork."""
+    """The life of a worker. inherited: the parent's ends of pipes, which came with the fork."""
     for other in inherited:
         other.close()
     follow_parent()
-    setup(*arguments)
-    while True:
-        answer = _answer(pipe)
-        if answer is None:
-            return
-        try:
-            pipe.send(answer)
-        except (BrokenPipeError, ConnectionResetError):
-            return
-        except Exception as error:  # it cannot be pickled, or memory is short
-            pipe.send(_failed(error))
-        del answer
+    _own["pipe"] = pipe
+    try:
+        setup(*arguments)
+        while _answered(pipe):
+            pass
+    except KeyboardInterrupt:  # of a fresh one, which has saved its state
+        os._exit(interrupts.INTERRUPTED)
+
+
+def _answered(pipe: Channel) -> bool:
+    """Answer the next call; False where there is none, or nobody to answer."""
+    answer = _answer(pipe)
+    if answer is None:
+        return False
+    try:
+        pipe.send(answer)
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    except Exception as error:  # it cannot be pickled, or memory is short
+        pipe.send(_failed(error))
+    return True
 
 
 def _answer(pipe: Channel) -> Answer | None:
@@ -220,14 +250,14 @@ def one_each(
         slots: as many processes at once; each has one of them, such as a device, for itself.
         preload: module that is imported once for all processes.
     """
-    context: Any = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([preload])
+    multiprocessing.get_context("forkserver").set_forkserver_preload([preload])
     # Python's own process, which imports that module, would print a traceback
     with interrupts.left_to_parent(), _short_temporary_folder():
         forkserver.ensure_running()
     waiting: Iterator[Any] = iter(tasks)
     free = deque(slots)
-    running: dict[Any, _Running] = {}  # by this process's end of its pipe
+    running: dict[Workers, tuple[Any, Any]] = {}  # by the process of each: task and slot
+    messages = queue.SimpleQueue[tuple[Workers, Any]]()
     try:
         while True:
             task: Any = None
@@ -236,52 +266,63 @@ def one_each(
                 if task is None or task is END:
                     break
                 slot = free.popleft()
-                end, far_end = context.Pipe(duplex=False)
-                work = far_end, function, (*task, slot), extensions.words()
-                process = context.Process(target=_alone, args=work)
                 with _not_the_main_script():
-                    process.start()
-                far_end.close()
-                running[end] = _Running(task, slot, process)
+                    worker = Workers(1, _save_at_end, extensions.words(), fresh=True)
+                running[worker] = task, slot
+                pass_on = partial(_pass_on, messages, worker)
+                answer = worker.submit(0, _with_send, function, *task, slot, note=pass_on)
+                answer.add_done_callback(pass_on)
             if not running:
                 if task is END:
                     return
                 time.sleep(pause)
                 continue
-            asks_again = free and task is None
-            ready: list[Any] = wait(list(running), pause if asks_again else None)
-            for end in ready:
-                message = _message(end, running[end].process)
-                done = running[end]
-                if isinstance(message, Ended):
-                    free.append(done.slot)
-                    del running[end]
-                yield done.task, message
+            try:
+                worker, message = messages.get(timeout=pause if free and task is None else None)
+            except queue.Empty:
+                continue
+            task, slot = running[worker]
+            if isinstance(message, Future):
+                message = _ended(worker, message)
+                free.append(slot)
+                del running[worker]
+            yield task, message
     finally:
-        for left in running.values():
-            left.process.terminate()
-        for left in running.values():
-            left.process.join()  # it saves its state first
+        for worker in running:
+            worker.processes[0].terminate()
+        for worker in running:
+            worker.__exit__(KeyboardInterrupt)  # it saves its state first
 
 
-class _Running(NamedTuple):
-    """A process of one_each()."""
-
-    task: Any
-    slot: Any
-    process: Any
+def _pass_on(
+    messages: "queue.SimpleQueue[tuple[Workers, Any]]", worker: Workers, message: Any
+) -> None:
+    messages.put((worker, message))
 
 
-def _message(end: Connection, process: Any) -> Any:
-    """The next message of a process, or its end, after which it is gone."""
+def _ended(worker: Workers, answer: "Future[Any]") -> Ended:
+    """The end of a process of one_each(), which is gone then."""
+    with worker, contextlib.suppress(WorkerKilled):
+        return Ended(answer.result())
+    return Ended(code=worker.processes[0].exitcode)
+
+
+def _with_send(function: Callable[..., Any], *values: Any) -> Any:
+    """In a worker, function(*values, send)."""
+    return function(*values, _send)
+
+
+def _send(*message: Any) -> None:
     try:
-        message = end.recv()
-    except EOFError:
-        process.join()
-        return Ended(code=process.exitcode)
-    if isinstance(message, Ended):
-        process.join()
-    return message
+        _own["pipe"].send(Note(message))
+    except BrokenPipeError:
+        raise KeyboardInterrupt from None
+
+
+def _save_at_end(words: frozenset[str]) -> None:
+    """In a process of one_each(): code that the command names may run, and a signal to end is a KeyboardInterrupt."""
+    signal.signal(signal.SIGTERM, interrupts.end)
+    extensions.allow(words)
 
 
 @contextlib.contextmanager
@@ -306,26 +347,6 @@ def _short_temporary_folder() -> Iterator[None]:
         yield
     finally:
         tempfile.tempdir = before
-
-
-def _alone(
-    pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...], words: frozenset[str]
-) -> None:
-    """The life of a process of one_each(); it ends when there is no parent to send to."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    signal.signal(signal.SIGTERM, interrupts.end)
-    extensions.allow(words)
-
-    def send(*message: Any) -> None:
-        try:
-            pipe.send(message)
-        except BrokenPipeError:
-            raise KeyboardInterrupt from None
-
-    try:
-        pipe.send(Ended(function(*values, send)))
-    except (KeyboardInterrupt, BrokenPipeError):
-        os._exit(130)
 
 
 def cores() -> int:
@@ -382,12 +403,9 @@ def _drained(waiting: "deque[Future]", ahead: "Iterator[Future]") -> Iterator[An
         waiting.extend(islice(ahead, 1))
 
 
-_kept: dict[str, Any] = {}  # of a worker of in_order(): the function and the items, as it starts
-
-
 def _keep_items(of_run: Callable[[Any], list], items: Sequence) -> None:
-    _kept.update(of_run=of_run, items=items)
+    _own.update(of_run=of_run, items=items)
 
 
 def _work_on(part: slice) -> list:
-    return _kept["of_run"](_kept["items"][part])
+    return _own["of_run"](_own["items"][part])

@@ -265,10 +265,10 @@ def _listed(columns: list[_Column], width: int) -> list[str]:
     for row, name in enumerate(names.cells):
         out += _folded(name, width)
         for column in others:
-            text, *more = _folded(f"{column.head}: {column.cells[row]}", width - 2 * len(INDENT))
-            out.append(INDENT + text)
-            for line in more:
-                out.append(2 * INDENT + line)
+            indent = INDENT
+            for text in _folded(f"{column.head}: {column.cells[row]}", width - 2 * len(INDENT)):
+                out.append(indent + text)
+                indent = 2 * INDENT
     return out
 
 
