@@ -15,7 +15,7 @@ from . import clip, lite, outside
 from .backbones import Backbone, grouped, headless, resnet10, small_cnn
 from .network import Inputs, Make, Network, make_lone_safe
 from .network import frozen_parts as frozen_parts
-from .teacher import Absent as Absent
+from .teacher import AbsentTeacher as AbsentTeacher
 from .teacher import load_teacher as load_teacher
 from .weights import load_weights
 

@@ -110,11 +110,11 @@ class Layout:
         """Copy what never leaves the client into a fresh vector [Q]."""
         return torch.cat(self._own)
 
-    def load_own(self, own: Tensor) -> None:
+    def load_own(self, numbers: Tensor) -> None:
         """Copy a client's own numbers [Q] into the network."""
         sizes = [len(vector) for vector in self._own]
-        for vector, numbers in zip(self._own, own.split(sizes), strict=True):
-            vector.copy_(numbers)
+        for vector, part in zip(self._own, numbers.split(sizes), strict=True):
+            vector.copy_(part)
 
     @property
     def all_tensors(self) -> tuple[Tensor, Tensor]:
@@ -126,10 +126,10 @@ class Layout:
         """[Q + T] live, all that an optimizer moves, a client's own weights among it, and its gradient."""
         return self._all[: len(self._all_grad)], self._all_grad
 
-    def named(self, theta: Tensor, own: Tensor | None = None) -> dict[str, Tensor]:
-        """theta [P], and own [Q] where given, as named tensors of their own shapes."""
+    def named(self, theta: Tensor, personal: Tensor | None = None) -> dict[str, Tensor]:
+        """theta [P], and personal numbers [Q] where given, as named tensors of their own shapes."""
         tensors = _named(theta, self.shapes)
-        return tensors if own is None else tensors | _named(own, self.own_shapes)
+        return tensors if personal is None else tensors | _named(personal, self.own_shapes)
 
 
 def _numbers(tensors: Mapping[str, Tensor]) -> int:

@@ -35,7 +35,7 @@ TRAINED_AT = 224  # pixels; torchvision's ResNets and MoCo-v2
 KINDS = "give a MoCo-v2 checkpoint, a torchvision ResNet-18 or -50, or a CLIP checkpoint"
 
 
-class Absent(nn.Module):
+class AbsentTeacher(nn.Module):
     """Replaces a teacher where it is not needed: when a run is scored."""
 
     def __init__(self, width: int):

@@ -15,15 +15,15 @@ MEMORY = {  # by version: what a group may take, what it takes, and how much of 
 
 def memory_left() -> list[int]:
     """Bytes that this process, and all that run in a group with it, can still take: one number for each limit."""
-    left = []
+    free = []
     for version, folder in _groups("memory"):
         with contextlib.suppress(OSError, ValueError):  # no limit: no such file, or "max"
             limit, usage, files = MEMORY[version]
             lines = (folder / "memory.stat").read_text().splitlines()
             statistics = dict(line.split() for line in lines)
             in_use = _number(folder / usage) - int(statistics.get(files, 0))
-            left.append(_number(folder / limit) - in_use)
-    return left
+            free.append(_number(folder / limit) - in_use)
+    return free
 
 
 def cores() -> int | None:

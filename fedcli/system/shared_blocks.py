@@ -30,7 +30,7 @@ class Stored(NamedTuple):
     pickled: bytes  # the rest
 
 
-class Block:
+class SharedBlock:
     """One message at a time in shared memory; without memory, all of it is pickled."""
 
     def __init__(self, memory: mmap.mmap | None):
@@ -72,7 +72,7 @@ class Channel:
 
     def __init__(self, pipe: Connection, memory: mmap.mmap | None):
         self._pipe = pipe
-        self._block = Block(memory)
+        self._block = SharedBlock(memory)
 
     def send(self, message: Any) -> None:
         """Raises OSError where the other end is gone, and what pickle raises."""

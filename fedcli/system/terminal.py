@@ -141,10 +141,10 @@ class _Column:
 
 def _columns(heads: Line, rows: Sequence[Line], over: Line) -> list[_Column]:
     columns = []
-    for place, head in enumerate(heads):
-        shared = over[place] if over else ""
+    for column, head in enumerate(heads):
+        shared = over[column] if over else ""
         title = printable((head or shared).replace("\n", " "))
-        cells = [printable(row[place].replace("\n", " ")) for row in rows]
+        cells = [printable(row[column].replace("\n", " ")) for row in rows]
         above = printable(shared) if head else ""
         columns.append(_Column(above, title, cells, all(map(_is_number, cells))))
     return columns
@@ -176,8 +176,8 @@ def _bounds(columns: list[_Column]) -> list[tuple[int, int]]:
 def _gaps(columns: list[_Column]) -> list[int]:
     """Blanks before each column."""
     gaps = [0]
-    for left, right in zip(columns, columns[1:]):
-        gaps.append(GAP if left.over == right.over else GROUP_GAP)
+    for before, after in zip(columns, columns[1:]):
+        gaps.append(GAP if before.over == after.over else GROUP_GAP)
     return gaps
 
 

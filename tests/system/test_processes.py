@@ -71,7 +71,7 @@ def test_a_call_for_which_a_worker_has_no_memory_is_an_error_of_that_call(monkey
     def refused(*_):
         raise MemoryError
 
-    monkeypatch.setattr(shared_blocks.Block, "get", refused)
+    monkeypatch.setattr(shared_blocks.SharedBlock, "get", refused)
     with Workers(1) as workers:  # which keeps this in place of the method
         monkeypatch.undo()
         with pytest.raises(MemoryError):
@@ -176,7 +176,7 @@ def test_what_fits_into_the_block_does_not_pass_the_pipe():
 
 
 def test_arrays_in_place_are_those_of_the_block():
-    block = shared_blocks.Block(shared_blocks.anonymous(2**20))
+    block = shared_blocks.SharedBlock(shared_blocks.anonymous(2**20))
     stored = block.put({"large": np.arange(10_000), "small": np.arange(3)})
     seen, own = block.get(stored, in_place=True), block.get(stored)
     assert len(stored.places) == 1 and len(stored.pickled) < 1000
