@@ -23,16 +23,16 @@ from ..errors import FedcliError
 
 UNTRUSTED = "do not use a file from a source you do not trust; nothing of it was run"
 STORAGES = {
-    "Float": torch.float32,
-    "Half": torch.float16,
-    "BFloat16": torch.bfloat16,
-    "Double": torch.float64,
-    "Long": torch.int64,
-    "Int": torch.int32,
-    "Short": torch.int16,
-    "Char": torch.int8,
-    "Byte": torch.uint8,
-    "Bool": torch.bool,
+    "FloatStorage": torch.float32,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "DoubleStorage": torch.float64,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
 }
 DEEPEST = 100  # modules within modules
 TABLE = "data.pkl"
@@ -83,7 +83,7 @@ class _OnlyTensors(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if f"{module}.".startswith("__torch__."):
             return _Module
-        dtype = STORAGES.get(name.removesuffix("Storage"))
+        dtype = STORAGES.get(name)
         if module == "torch" and dtype:
             return dtype
         if module == "torch.jit._pickle" and name.startswith("build_"):

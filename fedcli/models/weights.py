@@ -34,18 +34,9 @@ from .network import Network
 
 # how a file of torch.save began before it was a zip
 OLD = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)
-NUMBERS = (  # torch can do little with the others, such as float8
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-)
+NUMBERS = tuple(
+    torchscript.STORAGES.values()
+)  # torch can do little with the others, such as float8
 PUBLISHED = "imagenet", "pretrained"  # words for the weights that are published with a network
 # they are for other classes
 HEADS = "fc.", "classifier.", "head.", "heads.", "AuxLogits.", "aux1.", "aux2."

@@ -9,7 +9,7 @@ from multiprocessing import forkserver
 
 import numpy as np
 import pytest
-from in_a_process import half_or_die
+from in_a_process import half_or_die, saves_when_ended
 
 from fedcli.errors import FedcliError
 from fedcli.system import memory, processes, shared_blocks
@@ -134,6 +134,15 @@ def test_a_killed_process_takes_no_other_with_it_and_says_its_code():
     sent = {number: message for (number,), message in messages if not isinstance(message, Ended)}
     assert {number: half for number, (half, _) in sent.items()} == {1: 0.5, 2: 1.0, 4: 2.0, 5: 2.5}
     assert {slot for _, slot in sent.values()} <= {"a", "b"}
+
+
+def test_a_process_that_is_ended_early_saves_its_state(tmp_path, capfd):
+    tasks = [(tmp_path / "one",), (tmp_path / "two",)]
+    messages = one_each(saves_when_ended, tasks, ["a", "b"], preload="fedcli.system.processes")
+    assert [next(messages)[1] for _ in tasks] == [("begun",), ("begun",)]
+    messages.close()
+    assert {path.read_text(): path.name for (path,) in tasks} == {"a": "one", "b": "two"}
+    assert capfd.readouterr().err == ""
 
 
 def halved(arrays):
