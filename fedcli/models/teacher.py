@@ -26,12 +26,14 @@ from .backbones import headless
 from .clip_text import open_clip
 from .network import in_pixels, normalised
 from .weights import HEADS, Tensors, fill, part, read_unwrapped
+from .wrapped import Fed
 
 CLIP_MEAN = 0.48145466, 0.4578275, 0.40821073
 CLIP_STD = 0.26862954, 0.26130258, 0.27577711
 # width of one attention head by that of the tower; 64 in all others
 CLIP_HEADS = {1280: 80, 1408: 88, 1664: 104}
 TRAINED_AT = 224  # pixels; torchvision's ResNets and MoCo-v2
+LIKE_MODELS = Fed(0, IMAGENET_MEAN, IMAGENET_STD)  # as the models' own images
 KINDS = "give a MoCo-v2 checkpoint, a torchvision ResNet-18 or -50, or a CLIP checkpoint"
 
 
@@ -51,37 +53,25 @@ class Teacher(nn.Module):
     Args:
         body: the network.
         width: of its features.
-        mean, std: what its three channels are normalised by.
-        side: of the square in pixels that images are resized to; 0 leaves them as they are.
+        fed: the form in which the network wants its three channels; of side 0 they are as large as the model's.
     """
 
-    def __init__(
-        self,
-        body: nn.Module,
-        width: int,
-        *,
-        mean: tuple = IMAGENET_MEAN,
-        std: tuple = IMAGENET_STD,
-        side: int = 0,
-    ):
+    def __init__(self, body: nn.Module, width: int, fed: Fed):
         super().__init__()
         self.body = body
         self.width = width
-        self.mean = mean
-        self.std = std
-        self.side = side
+        self.fed = fed
         # pixels; where side is 0 the images' own size may be another
-        self.trained_at = side or TRAINED_AT
+        self.trained_at = fed.side or TRAINED_AT
 
     def forward(self, x: Tensor) -> Tensor:
-        imagenet = (self.mean, self.std) == (IMAGENET_MEAN, IMAGENET_STD)
-        if x.shape[1] == 3 and imagenet and not self.side:
+        if x.shape[1] == 3 and self.fed == LIKE_MODELS:
             return self.body(x)
         unit = in_pixels(x)  # [B, 1 or 3, H, W]
-        square = self.side, self.side
-        if self.side and unit.shape[2:] != square:
+        square = self.fed.side, self.fed.side
+        if self.fed.side and unit.shape[2:] != square:
             unit = F.interpolate(unit, square, mode="bicubic", antialias=True).clamp(0, 1)
-        return self.body(normalised(unit, self.mean, self.std))  # [B, 3, H, W]
+        return self.body(normalised(unit, self.fed.mean, self.fed.std))  # [B, 3, H, W]
 
 
 def load_teacher(path: str) -> nn.Module:
@@ -113,7 +103,7 @@ def _resnet(path: str, tensors: Tensors) -> Teacher:
     body, width = headless(f"resnet{layers}")(3)
     backbone = {name: tensors[name] for name in names}
     fill(body, backbone, f"{path} is not a ResNet-{layers}: tensor ", KINDS)
-    return Teacher(body, width)
+    return Teacher(body, width, LIKE_MODELS)
 
 
 def _clip(path: str, tensors: Tensors) -> Teacher:
@@ -130,7 +120,7 @@ def _clip(path: str, tensors: Tensors) -> Teacher:
     quick = "input_resolution" in tensors
     body = library.CLIP(width, library.CLIPVisionCfg(**shape), text, quick_gelu=quick).visual
     fill(body, tower, f"{path} is not an image tower of CLIP: tensor ", KINDS)
-    return Teacher(body, width, mean=CLIP_MEAN, std=CLIP_STD, side=shape["image_size"])
+    return Teacher(body, width, Fed(shape["image_size"], CLIP_MEAN, CLIP_STD))
 
 
 def _transformer(tower: Tensors) -> tuple[dict, int]:

@@ -291,7 +291,9 @@ def one_each(
         for worker in running:
             worker.processes[0].terminate()
         for worker in running:
-            worker.__exit__(KeyboardInterrupt)  # it saves its state first
+            worker.__exit__(
+                None
+            )  # waits until it has saved its state: a second signal would disturb it
 
 
 def _pass_on(

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 
 def half_or_die(number, slot, send):
@@ -18,6 +19,7 @@ def saves_when_ended(path, slot, send):
         send("begun")
         signal.pause()
     except KeyboardInterrupt:
+        time.sleep(0.3)  # a second signal would come now
         with open(path, "w", encoding="ascii") as file:
             file.write(slot)
         raise
