@@ -97,8 +97,8 @@ def in_line(number: int | None) -> str:
     return f", line {number}" if number else ""
 
 
-def words_of(error: BaseException, length: int = LONG) -> str:
-    """The first words of an error in one line of at most so many characters."""
+def words_of(error: object, length: int = LONG) -> str:
+    """The first words of an error, or of its text, in one line of at most so many characters."""
     return " ".join(str(error).split())[:length]
 
 
@@ -109,8 +109,7 @@ def kind_and_words(error: BaseException) -> str:
 
 def message_of(error: BaseException) -> str:
     """Type and words of an error in one line."""
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    words = " ".join(text.split())
+    words = words_of(error.msg if isinstance(error, SyntaxError) else error, LONG + 1)
     if len(words) > LONG:
         words = f"{words[:LONG]}..."
     return f"{type(error).__name__}: {words}"

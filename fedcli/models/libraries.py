@@ -217,8 +217,14 @@ def asked_once() -> Iterator[None]:
     Raises ConnectionError where the hub does not answer and the cache lacks a file.
     """
     from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
 
-    silence = "" if constants.HF_HUB_OFFLINE else _silence()
+    silence = ""
+    if not constants.HF_HUB_OFFLINE:
+        try:
+            get_session().head(constants.ENDPOINT, timeout=ANSWER)
+        except Exception as error:  # of requests or httpx, by the version of the library
+            silence = f"{constants.ENDPOINT} does not answer: {kind_and_words(error)}"
     if not silence:
         yield
         return
@@ -229,15 +235,3 @@ def asked_once() -> Iterator[None]:
         raise ConnectionError(silence) from error
     finally:
         constants.HF_HUB_OFFLINE = False
-
-
-def _silence() -> str:
-    """The reason why the hub does not answer; "" where it does."""
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
-
-    try:
-        get_session().head(constants.ENDPOINT, timeout=ANSWER)
-    except Exception as error:  # of requests or httpx, by the version of the library
-        return f"{constants.ENDPOINT} does not answer: {kind_and_words(error)}"
-    return ""
