@@ -6,13 +6,16 @@ from typing import Annotated
 from .options import Flag, Source
 
 MACHINE, OUTPUT = "Machine", "Output"  # headings in help
-NAME, LOCAL = Flag(argument=True), Flag(local=True)
+NAME = Flag(argument=True)
+LOCAL = Flag(local=True)
 INPUT = Flag(argument=True, local=True, access="reads")
-ON_MACHINE, TO_OUTPUT = Flag(local=True, panel=MACHINE), Flag(local=True, panel=OUTPUT)
+ON_MACHINE = Flag(local=True, panel=MACHINE)
+TO_OUTPUT = Flag(local=True, panel=OUTPUT)
 RESULTS = Flag(local=True, panel=OUTPUT, access="results")
 WRITTEN = Flag(local=True, panel=OUTPUT, access="writes")
 RUNS = Flag("RUN", argument=True, local=True, access="reads")
-COLUMN, ATTRIBUTE = Flag("COLUMN"), Flag("ATTRIBUTE")
+COLUMN = Flag("COLUMN")
+ATTRIBUTE = Flag("ATTRIBUTE")
 WORK = "fedcli-work"
 FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
     "hospital": "hospitals that the shared model serves badly",

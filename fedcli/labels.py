@@ -38,17 +38,18 @@ def counts(labels: np.ndarray, classes: int) -> np.ndarray:
     return np.bincount(labels, minlength=classes) if labels.ndim == 1 else (labels == YES).sum(0)
 
 
-def joined(labels: np.ndarray, place: np.ndarray, count: int) -> np.ndarray:
-    """Labels among `count` other classes: int64 [N] -> [N], -1 of a class without a place; uint8 [N, L] -> [N, count].
+def joined(labels: np.ndarray, target: np.ndarray, count: int) -> np.ndarray:
+    """Labels among `count` other classes: int64 [N] -> [N], -1 of a class without a target; uint8 [N, L] -> [N, count].
 
-    place: [L] of each class among the others, -1 for none. Whether an image has one that none of its labels is, is not
-    known.
+    target: [L] of each class its index among the others, -1 for none. Whether an image has one that none of its labels
+    is, is not known.
     """
     if labels.ndim == 1:
-        return place[labels]
-    made = np.full((len(labels), count), UNKNOWN, np.uint8)
-    for at in range(count):
-        same = labels[:, place == at]
-        made[(same == YES).any(1), at] = YES
-        made[(same == NO).all(1) & (place == at).any(), at] = NO
-    return made
+        return target[labels]
+    result = np.full((len(labels), count), UNKNOWN, np.uint8)
+    for index in range(count):
+        sources = labels[:, target == index]
+        result[(sources == YES).any(1), index] = YES
+        if sources.shape[1]:
+            result[(sources == NO).all(1), index] = NO
+    return result

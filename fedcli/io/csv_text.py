@@ -15,7 +15,9 @@ def csv_text(lines: Iterable[Iterable[object]]) -> str:
     Numbers stay as they are, also where they are given as text.
     """
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([_cell(cell) for cell in line] for line in lines)
+    writer = csv.writer(out, lineterminator="\n")
+    for line in lines:
+        writer.writerow(map(_cell, line))
     return out.getvalue()
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import BinaryIO, TextIO, TypeVar
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 from ..errors import FedcliError, UsageError
 from ..system import interrupts
@@ -28,23 +28,30 @@ T = TypeVar("T")
 def settled(path: Path) -> tuple[int, ...] | None:
     """A stamp that differs once a file was changed; None where a clock tick may hide a change right after another."""
     try:
-        at = path.stat()
+        status = path.stat()
     except OSError:  # whoever reads the file says what is wrong
         return None
-    if time.time_ns() - max(at.st_mtime_ns, at.st_ctime_ns) < SETTLED:
+    changed = status.st_mtime_ns, status.st_ctime_ns
+    if time.time_ns() - max(changed) < SETTLED:
         return None
     # ctime: a program that copies may put mtime back
-    return at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *changed
 
 
-def remembered(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """A decorator: what is read of a file is read again once it may have changed. most: answers that are remembered."""
+def remembered(count: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """A decorator: what is read of a file is read again once it may have changed. count: answers that are remembered."""
 
     def once(read: Callable[..., T]) -> Callable[..., T]:
-        known = lru_cache(most)(lambda _, *asked: read(*asked))
-        return wraps(read)(
-            lambda path, *how: known(at, path, *how) if (at := settled(path)) else read(path, *how)
-        )
+        @lru_cache(count)
+        def of_stamp(stamp: tuple[int, ...], path: Path, *how: Any) -> T:
+            return read(path, *how)
+
+        @wraps(read)
+        def of_file(path: Path, *how: Any) -> T:
+            stamp = settled(path)
+            return of_stamp(stamp, path, *how) if stamp else read(path, *how)
+
+        return of_file
 
     return once
 
@@ -68,9 +75,8 @@ def regular(path: Path, hint: str = "") -> Path:
     except FileNotFoundError:
         raise FedcliError(f"no such file: {path}", hint) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise FedcliError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", hint
-        ) from None
+        reason = getattr(error, "strerror", None) or error
+        raise FedcliError(f"{path} cannot be read: {reason}", hint) from None
     if not stat.S_ISREG(mode):
         raise FedcliError(f"{path} is not a regular file", hint)
     return path

@@ -26,18 +26,18 @@ _disks_without_locks: set[int] = set()  # device numbers of those that were warn
 
 @contextmanager
 def held(
-    path: Path, sentence: str, hint: str, *, told: Callable[[str], object] | None = None
+    path: Path, sentence: str, hint: str, *, tell: Callable[[str], object] | None = None
 ) -> Iterator[None]:
-    """Hold a lock file. Where another process holds it, raises FedcliError with these words, or with `told` tells
+    """Hold a lock file. Where another process holds it, raises FedcliError with these words, or with `tell` tells
     them and waits."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
             stack.enter_context(_locked(path, timeout=0))
         except Timeout:
-            if told is None:
+            if tell is None:
                 raise FedcliError(sentence, hint) from None
-            told(f"{sentence}: waiting for it")
+            tell(f"{sentence}: waiting for it")
             stack.enter_context(_locked(path))
         yield
 

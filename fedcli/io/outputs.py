@@ -65,8 +65,8 @@ def _check_file(path: Path) -> None:
     if not path.stat().st_mode & stat.S_IWUSR:
         raise FedcliError(f"{path} is there already, and is read-only", HINT)
     if sha256(path) not in _written():
-        what = "is there already, and is not as fedcli wrote it, if it ever did"
-        raise FedcliError(f"{path} {what}", HINT)
+        changed = "is not as fedcli wrote it, if it ever did"
+        raise FedcliError(f"{path} is there already, and {changed}", HINT)
 
 
 def _holds(path: Path, result: bytes) -> bool:

@@ -82,10 +82,9 @@ def in_timms_names(tensors: dict[str, Tensor], timms_names: Iterable[str]) -> di
     if FIRST not in tensors:
         return tensors
     names = [name for name in tensors if not name.startswith(CLASSIFIER)]
-    renamed = dict(zip(names, timms_names))
-    for name, timms_name in renamed.items():
+    renamed = {}
+    for name, timms_name in zip(names, timms_names):
         if name.rpartition(".")[2] != timms_name.rpartition(".")[2]:  # another network
             return tensors
-    if len(renamed) != len(names):
-        return tensors
-    return {renamed[name]: tensors[name] for name in names}
+        renamed[timms_name] = tensors[name]
+    return renamed if len(renamed) == len(names) else tensors

@@ -1,6 +1,6 @@
 """A backbone and a linear head, with precision and batch norm on a single value handled once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
+
+Make = Callable[["Inputs"], "Network"]  # builds a network with random weights
 
 
 class Groups:
@@ -35,7 +37,7 @@ class Inputs:
 
     @classmethod
     def of(cls, dataset: dict[str, Any], channels: int) -> "Inputs":
-        """Those of a manifest's body with these channels."""
+        """The facts in the body of a dataset's manifest, with so many channels."""
         classes = dataset["classes"]
         return cls(channels, len(classes), min(dataset["size"]), classes, dataset["attributes"])
 
@@ -52,9 +54,8 @@ class Network(nn.Module):
     channels: int = 0  # of the images it is built for
     side: int = 0  # theirs in pixels
     resized: int = 0  # the side to which features() resizes images, in pixels; 0 leaves theirs
-    tokens: bool = (
-        False  # True: features() gives what a head of tokens reads, not one vector per image
-    )
+    # True: features() gives what a head of tokens reads, not one vector per image
+    tokens: bool = False
     backbone: Any  # modules, whose own attributes a method may read
     head: Any
     teacher: Any  # frozen, images -> [B, teacher.width], that a method may learn from; never sent or scored
@@ -66,7 +67,8 @@ class Network(nn.Module):
 
     def __init__(self, backbone: nn.Module, width: int, classes: int, precision: str = "fp32"):
         super().__init__()
-        self.backbone, self.head = backbone, nn.Linear(width, classes)
+        self.backbone = backbone
+        self.head = nn.Linear(width, classes)
         self.bf16 = precision == "bf16"
         self.teacher = None
         self.groups = Groups()  # read by parts that differ by group
@@ -159,12 +161,13 @@ def normalised(unit: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) ->
 
 
 def exchange(net: nn.Module, name: str, layer: nn.Module) -> None:
-    """Put a layer in the place of another."""
-    above, _, own = name.rpartition(".")
-    setattr(net.get_submodule(above), own, layer)
+    """Put a layer in the place of the one of this name."""
+    parent, _, attribute = name.rpartition(".")
+    setattr(net.get_submodule(parent), attribute, layer)
 
 
 def has_batch_norm(net: nn.Module) -> bool:
+    """Tell whether a network has batch norm."""
     return any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in net.modules())
 
 
@@ -172,8 +175,8 @@ def frozen_parts(net: nn.Module) -> dict[str, nn.Module]:
     """The largest modules in which nothing trains, by name: they stay in eval mode and are never sent."""
     parts: dict[str, nn.Module] = {}
     for name, module in net.named_modules():
-        parameters = list(module.parameters())
-        inside = any(name.startswith(f"{outer}.") for outer in parts)
-        if name and parameters and not inside and not any(p.requires_grad for p in parameters):
+        trains = [parameter.requires_grad for parameter in module.parameters()]
+        inside = name.startswith(tuple(f"{outer}." for outer in parts))
+        if name and trains and not inside and not any(trains):
             parts[name] = module
     return parts

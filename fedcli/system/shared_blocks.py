@@ -30,7 +30,7 @@ class Stored(NamedTuple):
     pickled: bytes  # the rest
 
 
-class Block:
+class SharedBlock:
     """One message at a time in shared memory; without memory, all of it is pickled."""
 
     def __init__(self, memory: mmap.mmap | None):
@@ -44,13 +44,10 @@ class Block:
             """Tell whether an array has to be pickled; else it is put into the block."""
             with buffer.raw() as raw:
                 begin = -(-sum(places[-1]) // ALIGNED) * ALIGNED if places else 0
-                if (
-                    self.memory is None
-                    or raw.nbytes < SMALL
-                    or begin + raw.nbytes > len(self.memory)
-                ):
+                end = begin + raw.nbytes
+                if self.memory is None or raw.nbytes < SMALL or end > len(self.memory):
                     return True
-                self.memory[begin : begin + raw.nbytes] = raw
+                self.memory[begin:end] = raw
                 places.append((begin, raw.nbytes))
                 return False
 
@@ -60,11 +57,11 @@ class Block:
         """The message; in_place: its arrays are those in the block, as long as no other message is put there."""
         if self.memory is None or not stored.places:
             return pickle.loads(stored.pickled)
-        whole = memoryview(self.memory)
-        parts = [whole[begin : begin + size] for begin, size in stored.places]
-        return pickle.loads(
-            stored.pickled, buffers=parts if in_place else list(map(bytearray, parts))
-        )
+        block = memoryview(self.memory)
+        parts: list[Any] = [block[begin : begin + size] for begin, size in stored.places]
+        if not in_place:
+            parts = [bytearray(part) for part in parts]
+        return pickle.loads(stored.pickled, buffers=parts)
 
 
 class Channel:
@@ -74,7 +71,8 @@ class Channel:
     """
 
     def __init__(self, pipe: Connection, memory: mmap.mmap | None):
-        self._pipe, self._block = pipe, Block(memory)
+        self._pipe = pipe
+        self._block = SharedBlock(memory)
 
     def send(self, message: Any) -> None:
         """Raises OSError where the other end is gone, and what pickle raises."""

@@ -98,8 +98,10 @@ def test_weights_without_a_text_tower_make_a_network_without_prompts(tmp_path):
 def test_openais_weights_come_through_open_clip_or_a_sentence_says_where_to_find_them(
     tmp_path, monkeypatch
 ):
+    import huggingface_hub
     import open_clip
 
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     asked = []
     path = saved(theirs("clip-tiny"), tmp_path / "clip.pt")
     monkeypatch.setitem(
