@@ -12,8 +12,9 @@
     fedcli.plot("curves", run)
     fedcli.reproduce("fedheal-table2", scale="smoke")
 
-Arguments are the flags of the commands of the same names, and `help(fedcli.train)` shows them. What a stage gives back
-is a path with its manifest; a stage whose result is already there is not run again. Results show themselves as tables.
+Arguments are the flags of the commands of the same names, and `help(fedcli.train)` shows them. What
+a stage gives back is a path with its manifest; a stage whose result is already there is not run
+again. Results show themselves as tables.
 """
 
 import logging

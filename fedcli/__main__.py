@@ -1,4 +1,6 @@
-"""The command line. Until its modules are imported, which takes part of a second, Ctrl-C ends it with a sentence."""
+"""The command line. Until its modules are imported, which takes part of a second, Ctrl-C ends it
+with a sentence.
+"""
 
 import os
 import signal

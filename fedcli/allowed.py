@@ -1,4 +1,5 @@
-"""Code that the words of a command allow: only they, or the arguments of a call from Python, may name code.
+"""Code that the words of a command allow: only they, or the arguments of a call from Python, may
+name code.
 
 What any file says beyond them is refused: a manifest, settings, a recipe, fedcli.toml, a message.
 """
@@ -29,7 +30,9 @@ def named_by(file: Path) -> Iterator[None]:
 
 
 def allow(words: Iterable[str | os.PathLike[str]]) -> None:
-    """Take these words of the command: they, and what is in them between = , and +, may name code."""
+    """Take these words of the command: they, and what is in them between = , and +, may name
+    code.
+    """
     texts = frozenset(os.fspath(word) for word in words)
     _words.set(_words.get() | texts)
     _files.set(_files.get().union(*map(_files_in, texts)))
@@ -65,7 +68,9 @@ def _real(path: str | Path) -> str:
 
 
 def check_named(name: str, kind: str) -> None:
-    """Refuse a name that the command does not say. kind: of the thing, in words. Raises UsageError."""
+    """Refuse a name that the command does not say. kind: of the thing, in words. Raises
+    UsageError.
+    """
     pattern = rf"(?:^|[=,+:]){re.escape(name)}(?:$|[=,+:@])"
     if not any(re.search(pattern, word) for word in _words.get()):
         raise _unnamed(name, f"{kind}, which is not used")

@@ -1,4 +1,6 @@
-"""Flags that several stages have, each declared once, and what stands for the value of a flag in help."""
+"""Flags that several stages have, each declared once, and what stands for the value of a flag in
+help.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -53,7 +55,8 @@ On = Annotated[
 ]
 Track = Annotated[
     str | None,
-    "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to the :DIR or :URI "
+    "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to "
+    "the :DIR or :URI "
     "that follows",
     Flag("NAME[:WHERE]", local=True, panel=OUTPUT, access="writes"),
 ]
@@ -64,8 +67,10 @@ Groups = Annotated[
 ]
 Shots = Annotated[
     str | None,
-    "show the mean recall of the head (classes with more than UPPER training images of all clients), the tail (fewer "
-    "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of images: where a group "
+    "show the mean recall of the head (classes with more than UPPER training images of all "
+    "clients), the tail (fewer "
+    "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of "
+    "images: where a group "
     "is empty, a note suggests thresholds that fill it",
     Flag("UPPER,LOWER", panel="Data"),
 ]

@@ -1,8 +1,9 @@
 """Messages to a person: those of the logger "fedcli", and how far work is.
 
-say() and warn() are that logger's info() and warning(), so a program that imports fedcli shows them where it configures
-logging. The command line shows both, and progress, on stderr, with shown(); so does a call from Python on a terminal
-or in a notebook, with watched(). The only module that knows rich.
+say() and warn() are that logger's info() and warning(), so a program that imports fedcli shows them
+where it configures logging. The command line shows both, and progress, on stderr, with shown(); so
+does a call from Python on a terminal or in a notebook, with watched(). The only module that knows
+rich.
 """
 
 import logging
@@ -32,8 +33,16 @@ RESULT = "result"  # mark of a record that is a command's result
 _reporter: ContextVar["_Stderr | _Listener | None"] = ContextVar("reporter", default=None)
 
 
-def progress(items: Iterable[T], *, label: str, total: int, done: int = 0) -> Iterator[T]:
-    """Yield items; on the command line under a bar with the time left, or a line every 10 seconds."""
+def progress(
+    items: Iterable[T],
+    *,
+    label: str,
+    total: int,
+    done: int = 0,
+) -> Iterator[T]:
+    """Yield items; on the command line under a bar with the time left, or a line every 10
+    seconds.
+    """
     reporter = _reporter.get()
     if reporter is not None:
         items = reporter.progress(items, label, total, done)
@@ -41,7 +50,9 @@ def progress(items: Iterable[T], *, label: str, total: int, done: int = 0) -> It
 
 
 def beside(text: str, *, in_lines: bool = False) -> None:
-    """Show a few words beside the bar of progress from now on, such as a loss; in_lines: also where there is no bar."""
+    """Show a few words beside the bar of progress from now on, such as a loss; in_lines: also where
+    there is no bar.
+    """
     reporter = _reporter.get()
     if isinstance(reporter, _Stderr):
         reporter.beside = text
@@ -55,7 +66,9 @@ def result(text: str) -> None:
 
 
 def status(message: str) -> None:
-    """Show one line that the next message replaces; without a terminal, one every ten seconds at most."""
+    """Show one line that the next message replaces; without a terminal, one every ten seconds at
+    most.
+    """
     _log.info(message, extra={"passing": True})
 
 
@@ -83,8 +96,9 @@ def shown() -> Iterator[None]:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Print as shown() does where a person looks on: on a terminal or in a notebook, where the program has set up no
-    logging."""
+    """Print as shown() does where a person looks on: on a terminal or in a notebook, where the
+    program has set up no logging.
+    """
     handlers = list(logging.getLogger().handlers)
     for handler in _log.handlers:
         if not isinstance(handler, logging.NullHandler):
@@ -104,7 +118,8 @@ def in_notebook() -> bool:
 def logged(path: Path) -> Iterator[None]:
     """Append messages to a file as well, each with its time.
 
-    Raises OSError where the file cannot be opened, FedcliError for a pipe, which would be waited for.
+    Raises OSError where the file cannot be opened, FedcliError for a pipe, which would be waited
+    for.
     """
     if path.is_fifo():
         sentence = f"{path} is a pipe, and messages are appended to a file"
@@ -151,7 +166,9 @@ def be_verbose() -> None:
 
 @contextmanager
 def muted(listener: Callable[[int, int], None] | None = None) -> Iterator[None]:
-    """Report progress to listener(done, total) or nowhere, and keep messages silent; status() and errors are shown."""
+    """Report progress to listener(done, total) or nowhere, and keep messages silent; status() and
+    errors are shown.
+    """
     token = _reporter.set(_Listener(listener or (lambda done, total: None)))
     try:
         yield
@@ -170,7 +187,9 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 
 
 def shortened(text: str) -> str:
-    """Text of at most LONGEST characters: a name of a thousand letters would hide what is said of it."""
+    """Text of at most LONGEST characters: a name of a thousand letters would hide what is said of
+    it.
+    """
     if len(text) <= LONGEST:
         return text
     half = LONGEST // 2 - 2
@@ -183,12 +202,16 @@ def capital(words: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Text with control characters escaped: names from files and images must not drive a person's terminal."""
+    """Text with control characters escaped: names from files and images must not drive a person's
+    terminal.
+    """
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 class _LogFile(logging.FileHandler):
-    """A file that gets no more once it cannot be written, a full disk's for example; the command goes on."""
+    """A file that gets no more once it cannot be written, a full disk's for example; the command
+    goes on.
+    """
 
     def handleError(self, record: logging.LogRecord) -> None:
         _log.removeHandler(self)
@@ -205,14 +228,22 @@ class _Listener:
     def __init__(self, listener: Callable[[int, int], None]):
         self.listener = listener
 
-    def progress(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]:
+    def progress(
+        self,
+        items: Iterable[T],
+        label: str,
+        total: int,
+        done: int,
+    ) -> Iterator[T]:
         for count, item in enumerate(items, done + 1):
             yield item
             self.listener(count, total)
 
 
 class _Stderr(logging.Handler):
-    """Plain lines on stderr, warnings and errors named as such, and a line of status that the next one replaces."""
+    """Plain lines on stderr, warnings and errors named as such, and a line of status that the next
+    one replaces.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -239,30 +270,56 @@ class _Stderr(logging.Handler):
 
     def _line(self, message: str) -> None:
         if self.open:
-            print(f"\r{' ' * NOTEBOOK}\r" if in_notebook() else "\r\x1b[K", end="", file=sys.stderr)
+            print(
+                f"\r{' ' * NOTEBOOK}\r" if in_notebook() else "\r\x1b[K",
+                end="",
+                file=sys.stderr,
+            )
             self.open = False
         print(message, file=sys.stderr, flush=True)
 
     def _pass(self, message: str) -> None:
         if in_notebook():
-            print(f"\r{message[:NOTEBOOK]:{NOTEBOOK}}", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{message[:NOTEBOOK]:{NOTEBOOK}}",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
             self.open = True
         elif sys.stderr.isatty():
             # some terminals report none
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            print(f"\r\x1b[K{message[: width - 1]}", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r\x1b[K{message[: width - 1]}",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
             self.open = True
         elif time.monotonic() - self.passed > EVERY:
             self._line(message)
             self.passed = time.monotonic()
 
-    def progress(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]:
+    def progress(
+        self,
+        items: Iterable[T],
+        label: str,
+        total: int,
+        done: int,
+    ) -> Iterator[T]:
         if self.level > logging.INFO:
             return iter(items)
         shown_by = self._bar if sys.stderr.isatty() else self._lines
         return shown_by(items, printable(label), total, done)
 
-    def _lines(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]:
+    def _lines(
+        self,
+        items: Iterable[T],
+        label: str,
+        total: int,
+        done: int,
+    ) -> Iterator[T]:
         start = last = time.monotonic()
         pause = 0.5 if in_notebook() else EVERY
         for count, item in enumerate(items, done + 1):
@@ -275,7 +332,13 @@ class _Stderr(logging.Handler):
             show(f"{label} {count}/{total} ({now - start:.0f} s){words}")
             last = now
 
-    def _bar(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]:
+    def _bar(
+        self,
+        items: Iterable[T],
+        label: str,
+        total: int,
+        done: int,
+    ) -> Iterator[T]:
         from rich import progress as rich
         from rich.console import Console
 

@@ -44,7 +44,9 @@ class LimitError(FedcliError):
 
 
 def of_system(error: BaseException) -> FedcliError | None:
-    """The system's refusal in a sentence: memory, a full disk, a limit, a folder; None for any other error."""
+    """The system's refusal in a sentence: memory, a full disk, a limit, a folder; None for any
+    other error.
+    """
     if isinstance(error, RuntimeError) and any(text in str(error) for text in SHORT):
         return FedcliError(f"too little memory: {str(error).splitlines()[0]}", MEMORY)
     if not isinstance(error, OSError):
@@ -69,8 +71,14 @@ def sentence(error: FedcliError | OSError) -> str:
     return (of_system(error) or error).args[0]
 
 
-def nearest(word: str, names: Iterable[str], listed: Iterable[str] | None = None) -> str:
-    """A hint that names the closest of some names, or all of them (where given, the listed ones) when none is close."""
+def nearest(
+    word: str,
+    names: Iterable[str],
+    listed: Iterable[str] | None = None,
+) -> str:
+    """A hint that names the closest of some names, or all of them (where given, the listed ones)
+    when none is close.
+    """
     names = sorted(names)
     close = get_close_matches(word, names, n=1, cutoff=0.6)
     if close:

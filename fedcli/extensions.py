@@ -1,8 +1,10 @@
-"""Code from outside the package: a file that a command line names, or an entry point of an installed package.
+"""Code from outside the package: a file that a command line names, or an entry point of an
+installed package.
 
-Only the words of a command, or the arguments of a call from Python, may name code: allow() takes them, and what any
-file says beyond them (a manifest, settings, a recipe, fedcli.toml, a message) is refused here. What a file of code
-registers goes into tables of its own, so that two files, or a file and fedcli, may use the same name.
+Only the words of a command, or the arguments of a call from Python, may name code: allow() takes
+them, and what any file says beyond them (a manifest, settings, a recipe, fedcli.toml, a message) is
+refused here. What a file of code registers goes into tables of its own, so that two files, or a
+file and fedcli, may use the same name.
 
     ./mine.py         the one method, dataset, ... that the file registers
     ./mine.py:NAME    the one of that name
@@ -39,7 +41,8 @@ _METHOD = "call register(NAME, LOCAL, AGGREGATOR, ...) of fedcli.methods.registr
 _SCHEME = "put @register(NAME) of fedcli.data.partition over a class in it"
 _NETWORK = "write a function build(channels, classes) that returns one, and name it: ./net.py:build"
 _METRIC = "write a function (probabilities, labels, groups) that returns a number"
-KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, and how a file offers one
+# kind, which is also the entry-point group fedcli.KIND -> in words, and how a file offers one
+KINDS = {
     "methods": ("method", _METHOD),
     "datasets": ("dataset", "call register(NAME, SOURCE, CARD) of fedcli.data.sources in it"),
     "partitions": ("partition scheme", _SCHEME),
@@ -49,10 +52,14 @@ KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, 
     "commands": ("command", "name a function with declared parameters, or a typer app"),
 }
 FILE = re.compile(r"(?P<path>.*\.py)(?::(?P<name>[^/:+]*))?", re.S)
-RETURNED = "it may return or register something of another form than fedcli expects; --debug shows where it was used"
+RETURNED = (
+    "it may return or register something of another form than fedcli expects; --debug shows where "
+    "it was used"
+)
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 CODE = (  # help of --code
-    "allow code that a run, a recipe or fedcli.toml names: this file, or this network of a package or a hub; may be "
+    "allow code that a run, a recipe or fedcli.toml names: this file, or this network of a "
+    "package or a hub; may be "
     "repeated"
 )
 
@@ -84,7 +91,9 @@ def split(text: str) -> tuple[Path, str]:
 
 
 def table(kind: str, usual: dict[str, Any]) -> dict[str, Any]:
-    """Where to register: in the tables of the file or package that is being run, else in the usual one."""
+    """Where to register: in the tables of the file or package that is being run, else in the usual
+    one.
+    """
     filling = _filling.get()
     return usual if filling is None else filling.tables.setdefault(kind, {})
 
@@ -110,7 +119,11 @@ def load(path: Path) -> Loaded:
     check_file(path)
     key = path.resolve(), sha256
     if key not in _loaded:
-        _loaded[key] = _run(path, source, Code(path.name, sha256, path=path.resolve()))
+        _loaded[key] = _run(
+            path,
+            source,
+            Code(path.name, sha256, path=path.resolve()),
+        )
     return _loaded[key]
 
 
@@ -150,7 +163,11 @@ def _run(path: Path, source: bytes, code: Code) -> Loaded:
     return loaded
 
 
-def _refused(path: Path, module: ModuleType, error: BaseException) -> BaseException:
+def _refused(
+    path: Path,
+    module: ModuleType,
+    error: BaseException,
+) -> BaseException:
     if isinstance(error, KeyboardInterrupt):
         return error
     if isinstance(error, SyntaxError):
@@ -173,9 +190,12 @@ def _collecting(code: Code, module: ModuleType) -> Iterator[Loaded]:
 
 
 def pick(
-    text: str, kind: str, spelled: Callable[[str, dict[str, Any]], str | None] | None = None
+    text: str,
+    kind: str,
+    spelled: Callable[[str, dict[str, Any]], str | None] | None = None,
 ) -> Any:
-    """The thing that PATH.py or PATH.py:NAME registered of a kind. spelled: finds the name that another spelling means.
+    """The thing that PATH.py or PATH.py:NAME registered of a kind. spelled: finds the name that
+    another spelling means.
 
     Raises FedcliError, UsageError.
     """
@@ -197,8 +217,13 @@ def pick(
     return registered[key]
 
 
-def function(text: str, kind: str, usual: str = "") -> tuple[Callable[..., Any], Code]:
-    """The function that PATH.py:NAME names, with where it comes from; usual: NAME where it is left out.
+def function(
+    text: str,
+    kind: str,
+    usual: str = "",
+) -> tuple[Callable[..., Any], Code]:
+    """The function that PATH.py:NAME names, with where it comes from; usual: NAME where it is left
+    out.
 
     Raises FedcliError, UsageError.
     """
@@ -224,7 +249,9 @@ def function(text: str, kind: str, usual: str = "") -> tuple[Callable[..., Any],
 
 @cache
 def packages(kind: str) -> dict[str, EntryPoint]:
-    """A kind's entry points by name, without loading them: reading what is installed takes milliseconds."""
+    """A kind's entry points by name, without loading them: reading what is installed takes
+    milliseconds.
+    """
     entries = entry_points(group=f"fedcli.{kind}")
     in_order = sorted(entries, key=lambda entry: (entry.name, entry.value))
     return {entry.name: entry for entry in in_order}
@@ -245,7 +272,8 @@ def loads(kind: str, name: str) -> bool:
 
 
 def offered(kind: str, name: str) -> tuple[Any, Code] | None:
-    """The thing that an installed package offers under a name that the command says; None where none does.
+    """The thing that an installed package offers under a name that the command says; None where
+    none does.
 
     Raises UsageError.
     """
@@ -256,13 +284,18 @@ def offered(kind: str, name: str) -> tuple[Any, Code] | None:
 def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
     """Everything that installed packages offer of a kind: name -> it and where it comes from.
 
-    A package whose entry point fails is named in a warning and left out, so that it stops nobody else.
+    A package whose entry point fails is named in a warning and left out, so that it stops nobody
+    else.
     """
     offered: dict[str, tuple[Any, Code]] = {}
     for entry in packages(kind).values():
         code = Code(entry.module, _digest(entry))
         if entry.dist:
-            code = replace(code, name=entry.dist.name, version=entry.dist.version)
+            code = replace(
+                code,
+                name=entry.dist.name,
+                version=entry.dist.version,
+            )
         try:
             registered = _registered_by(entry.module, code).get(kind, {})
             loaded = entry.load()
@@ -302,7 +335,9 @@ def _digest(entry: EntryPoint) -> str:
 
 
 def fault(error: BaseException) -> OwnCodeError | None:
-    """The sentence for an error of code from outside the package, or of what it returned; None for any other."""
+    """The sentence for an error of code from outside the package, or of what it returned; None for
+    any other.
+    """
     if isinstance(error, FedcliError):
         return None
     files = {loaded.module.__file__: loaded.code.name for loaded in _loaded.values()}
@@ -317,8 +352,14 @@ def fault(error: BaseException) -> OwnCodeError | None:
     return OwnCodeError(f"{message_of(error)}, while {used} was used", RETURNED)
 
 
-def _in_file(path: Path, error: BaseException, file: str | None = None) -> OwnCodeError:
-    """The sentence with the line of a file where an error was raised, or where it called what raised it."""
+def _in_file(
+    path: Path,
+    error: BaseException,
+    file: str | None = None,
+) -> OwnCodeError:
+    """The sentence with the line of a file where an error was raised, or where it called what
+    raised it.
+    """
     file = file or str(path.resolve())
     line = None
     for frame in traceback.extract_tb(error.__traceback__):

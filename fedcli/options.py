@@ -1,9 +1,11 @@
-"""Options as annotated fields of frozen dataclasses: read, described, checked, written as flags and changed.
+"""Options as annotated fields of frozen dataclasses: read, described, checked, written as flags and
+changed.
 
-`q: Annotated[float, "exponent, >= 0"] = 2.0` is help text, default, type and range at once. A range is written in the
-text as `in [0, 1)`, `>= 0`, `> 0` or `>= 1`, and is enforced as written. A field's type is bool, int, float, str, a
-path, a Literal, several of one of these, or one of these or None. The fields of `Options` are the flags of a command
-too: for the shell, for a recipe and for Python.
+`q: Annotated[float, "exponent, >= 0"] = 2.0` is help text, default, type and range at once. A range
+is written in the text as `in [0, 1)`, `>= 0`, `> 0` or `>= 1`, and is enforced as written. A
+field's type is bool, int, float, str, a path, a Literal, several of one of these, or one of these
+or None. The fields of `Options` are the flags of a command too: for the shell, for a recipe and for
+Python.
 """
 
 import math
@@ -33,15 +35,25 @@ Source = str | os.PathLike[str]  # a file or folder, or what a stage made
 INTERVAL = re.compile(r"in ([\[(])\s*([-\d.]+)\s*,\s*([-\d.]+|inf)\s*([\])])")
 BOUND = re.compile(r"(>=|>)\s*([-\d.]+)")
 MOST = 2**31  # of what is counted, which a number of 32 bits holds
-SWITCH = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+SWITCH = {
+    "true": True,
+    "false": False,
+    "1": True,
+    "0": False,
+    "yes": True,
+    "no": False,
+}
 SET = "--set {name}={value}"  # how a user writes an option of a method
 FLAG = "{name} {value}"
-OWN = "the method's own"  # recorded in place of an option for which the method has something of its own
+# recorded in place of an option for which the method has something of its own
+OWN = "the method's own"
 
 
 PATHS = re.compile("FILE|DIR|FOLDER|PATH|MANIFEST|PROFILE|WHERE|RUN$")  # in what stands for a value
-# What a command does with the path that an option names. "results" is the folder of all results, "typed" is no path
-# but a decision, such as to download. Only what is read may be named by a file in the folder at hand.
+# What a command does with the path that an option names. "results" is the folder of all results,
+# "typed" is no path
+# but a decision, such as to download. Only what is read may be named by a file in the folder at
+# hand.
 Access = Literal["", "reads", "writes", "results", "trusts", "typed"]
 
 
@@ -51,7 +63,8 @@ class Flag:
 
     metavar: str = ""  # what stands for the value in help
     argument: bool = False  # typed without the flag's name, before the flags
-    # about this call and this machine: it decides no number, so no recipe sets it and no manifest records it
+    # about this call and this machine: it decides no number, so no recipe sets it and no manifest
+    # records it
     local: bool = False
     # False where another field says it, or it decides no byte; "on": where it is not the default
     recorded: bool | Literal["on"] = True
@@ -74,7 +87,8 @@ class Option:
     default: Any
     meaning: str = ""
     choices: tuple[Any, ...] = ()  # of a Literal; () for any value
-    # list or tuple where the field holds several values of that type, typed with commas, otherwise None
+    # list or tuple where the field holds several values of that type, typed with commas, otherwise
+    # None
     many: Callable[..., Any] | None = None
     # "switch" stands alone, "one" has a value, "several" may be repeated, "table" repeats KEY=VALUE
     shape: Literal["switch", "one", "several", "table"] = "one"
@@ -84,13 +98,19 @@ class Option:
 
     @classmethod
     def of(cls, name: str, hint: Any, default: Any) -> "Option":
-        """The option that an annotated field declares. Raises TypeError for a type that is not among those above."""
+        """The option that an annotated field declares. Raises TypeError for a type that is not
+        among those above.
+        """
         origin = get_origin(hint)
         inside = get_args(hint)
         if origin is Annotated:
             inner, meaning, *flag = inside
             option = cls.of(name, inner, default)
-            return replace(option, meaning=meaning, flag=flag[0] if flag else Flag())
+            return replace(
+                option,
+                meaning=meaning,
+                flag=flag[0] if flag else Flag(),
+            )
         if origin in (Union, types.UnionType):
             kinds = [kind for kind in inside if kind is not type(None)]
             optional = len(kinds) < len(inside)
@@ -109,7 +129,12 @@ class Option:
             return cls(name, str, default, shape="several")
         if not isinstance(hint, type):
             raise TypeError(f"{hint} is no type of an option")
-        return cls(name, hint, default, shape="switch" if hint is bool else "one")
+        return cls(
+            name,
+            hint,
+            default,
+            shape="switch" if hint is bool else "one",
+        )
 
     @property
     def type(self) -> str:
@@ -133,7 +158,9 @@ class Option:
 
     @property
     def access(self) -> Access | None:
-        """The use that a command makes of a path; "" where that is not declared, None for an option that is no path."""
+        """The use that a command makes of a path; "" where that is not declared, None for an option
+        that is no path.
+        """
         is_path = self.path or self.kind is Path or PATHS.search(self.flag.metavar)
         return self.flag.access or ("" if is_path else None)
 
@@ -145,9 +172,10 @@ class Option:
     def read(self, value: Any, name: str = "", write: str = SET) -> Any:
         """A value in the field's type, checked.
 
-        value: as typed, or already of the field's type; several values as a sequence or as text with commas.
-        name: in a sentence, such as --lr. write: how a user writes this option, for the hint of an error.
-        Raises UsageError for a wrong type or a value out of range.
+        value: as typed, or already of the field's type; several values as a sequence or as text
+            with commas.
+        name: in a sentence, such as --lr. write: how a user writes this option, for the hint of an
+        error. Raises UsageError for a wrong type or a value out of range.
         """
         name = name or self.name
         # a flag is left out instead
@@ -251,7 +279,9 @@ def values(options: Any) -> dict[str, Any]:
 
 
 def describe(options: Any) -> dict[str, Option]:
-    """The options of a dataclass, or of one of its objects, whose values then are their defaults; by name, in order."""
+    """The options of a dataclass, or of one of its objects, whose values then are their defaults;
+    by name, in order.
+    """
     if isinstance(options, type):
         return dict(_options_of(options))
     described = {}
@@ -267,7 +297,11 @@ def _described(cls: Any) -> dict[str, Option]:
     described = {}
     for field in fields(cls):
         default = field.default_factory() if field.default_factory is not MISSING else field.default
-        described[field.name] = Option.of(field.name, hints[field.name], default)
+        described[field.name] = Option.of(
+            field.name,
+            hints[field.name],
+            default,
+        )
     return described
 
 
@@ -276,13 +310,17 @@ _options_of: Callable[[Any], dict[str, Option]] = cache(_described)
 
 
 def change(options: Any, key: str, value: Any, write: str = SET) -> Any:
-    """A copy with one option changed, its value checked; arguments and error as those of Option.read()."""
+    """A copy with one option changed, its value checked; arguments and error as those of
+    Option.read().
+    """
     return replace(options, **{key: _options_of(type(options))[key].read(value, write=write)})
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one stage, or a part of them; the base of them all. Values are checked when an object is made."""
+    """The options of one stage, or a part of them; the base of them all. Values are checked when an
+    object is made.
+    """
 
     stage: ClassVar[str]  # the command's name
     panel: ClassVar[str] = "Data"  # the heading of its flags in help
@@ -290,20 +328,26 @@ class Options:
 
     def __post_init__(self) -> None:
         for option in _options_of(type(self)).values():
-            value = option.read(getattr(self, option.name), f"--{option.typed}", FLAG)
+            value = option.read(
+                getattr(self, option.name),
+                f"--{option.typed}",
+                FLAG,
+            )
             object.__setattr__(self, option.name, value)
 
     @classmethod
     def declared(cls) -> tuple[Option, ...]:
-        """Its flags in the order in which they are written: first those without a flag's name, what is read last."""
+        """Its flags in the order in which they are written: first those without a flag's name, what
+        is read last.
+        """
         return tuple(sorted(_options_of(cls).values(), key=_place))
 
     @classmethod
     def from_flags(cls, flags: Mapping[str, Any]) -> Self:
         """The options that flags mean.
 
-        flags: name as typed without the dashes -> value as in a recipe: true stands alone, false leaves the flag out, a
-        list repeats it, a table is KEY=VALUE pairs.
+        flags: name as typed without the dashes -> value as in a recipe: true stands alone, false
+        leaves the flag out, a list repeats it, a table is KEY=VALUE pairs.
         Raises UsageError for a flag that the stage does not have or a value that it cannot take.
         """
         options = _options_of(cls)
@@ -343,7 +387,9 @@ class Options:
         return unusual
 
     def argv(self) -> list[str]:
-        """The command line that means these options: what differs from the defaults, in one order."""
+        """The command line that means these options: what differs from the defaults, in one
+        order.
+        """
         words = [self.stage]
         for option in self.changed():
             words += option.words(getattr(self, option.name))
@@ -380,7 +426,9 @@ Class = TypeVar("Class", bound=type["Options"])
 
 
 def left_open(cls: Class) -> Class:
-    """A decorator below @dataclass: fields whose flag is open begin as None, to be filled in before they count."""
+    """A decorator below @dataclass: fields whose flag is open begin as None, to be filled in before
+    they count.
+    """
     cls.usual = {}
     for base in cls.__mro__[:-1]:
         for name, hint in dict(base.__annotations__).items():

@@ -1,4 +1,6 @@
-"""Where something comes from that is not fedcli's own, as manifests record it, and how its errors are said."""
+"""Where something comes from that is not fedcli's own, as manifests record it, and how its errors
+are said.
+"""
 
 import hashlib
 import inspect
@@ -44,7 +46,9 @@ class Code:
 
 
 def of_source(*objects: Any) -> Code | None:
-    """Where objects come from whose classes belong neither to fedcli nor to a file that a command line named."""
+    """Where objects come from whose classes belong neither to fedcli nor to a file that a command
+    line named.
+    """
     ours = __name__.partition(".")[0] + "."
     classes = []
     for instance in objects:
@@ -74,7 +78,8 @@ def of_functions(*functions: Any) -> Code:
 def other_code(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """The files and packages whose code is another now, each in a few words.
 
-    old, new: entries by the half of a method or the network that they are of; or one of a dataset or a scheme.
+    old, new: entries by the half of a method or the network that they are of; or one of a dataset
+    or a scheme.
     """
     if "sha256" in old or "sha256" in new:
         return other_code({"": old}, {"": new})

@@ -1,7 +1,8 @@
 """Checks that JSON that somebody may have edited has the shape that its readers rely on.
 
-A shape is a type, a tuple of shapes of which one must fit, [shape] for a list, {str: shape} for any keys, or a dict of
-named keys, which must be there unless their name ends in "?"; further keys are not looked at.
+A shape is a type, a tuple of shapes of which one must fit, [shape] for a list, {str: shape} for any
+keys, or a dict of named keys, which must be there unless their name ends in "?"; further keys are
+not looked at.
 """
 
 import json
@@ -23,8 +24,17 @@ NAMED = {
 }
 
 
-def check(value: Any, shape: Any, file: object, hint: str, *, whole: bool = True) -> None:
-    """Raises FedcliError that names the file and the first key that has another shape or, if whole, is missing."""
+def check(
+    value: Any,
+    shape: Any,
+    file: object,
+    hint: str,
+    *,
+    whole: bool = True,
+) -> None:
+    """Raises FedcliError that names the file and the first key that has another shape or, if whole,
+    is missing.
+    """
     misfit = _misfit(value, shape, "", whole)
     if misfit:
         raise FedcliError(f"{file}: {misfit}", hint)
@@ -56,7 +66,12 @@ def _misfit(value: Any, shape: Any, path: str, whole: bool) -> str:
                 return misfit
     elif isinstance(shape, dict):
         if isinstance(value, dict):
-            return _misfit_of_object(value, shape, f"{path}." if path else "", whole)
+            return _misfit_of_object(
+                value,
+                shape,
+                f"{path}." if path else "",
+                whole,
+            )
         fits = False
     elif shape is None:
         fits = value is None
@@ -70,7 +85,12 @@ def _misfit_of_object(value: dict, shape: dict, path: str, whole: bool) -> str:
     for key in keys:
         name = key if str in shape else key.removesuffix("?")
         if name in value:
-            misfit = _misfit(value[name], shape[str if str in shape else key], path + name, whole)
+            misfit = _misfit(
+                value[name],
+                shape[str if str in shape else key],
+                path + name,
+                whole,
+            )
             if misfit:
                 return misfit
         elif name == key and whole:

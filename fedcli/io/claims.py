@@ -1,10 +1,12 @@
-"""Pieces of work that processes of one machine, or of several on a shared file system, take one by one.
+"""Pieces of work that processes of one machine, or of several on a shared file system, take one by
+one.
 
-A claim is a file that its process locks (flock) and touches every BEAT seconds. A process that is killed loses the lock
-at once, so others on its machine take the piece over at once. Whether a lock holds between machines depends on the file
-system (NFS 4, CephFS and GPFS: yes; BeeGFS and Lustre: as they are mounted), so a claim of another machine counts as
-given back only when nobody has touched it for SILENT seconds of the clock of whoever looks: no two clocks are compared.
-Taking over is the creation of a file with the next number, which one process alone succeeds in.
+A claim is a file that its process locks (flock) and touches every BEAT seconds. A process that is
+killed loses the lock at once, so others on its machine take the piece over at once. Whether a lock
+holds between machines depends on the file system (NFS 4, CephFS and GPFS: yes; BeeGFS and Lustre:
+as they are mounted), so a claim of another machine counts as given back only when nobody has
+touched it for SILENT seconds of the clock of whoever looks: no two clocks are compared. Taking over
+is the creation of a file with the next number, which one process alone succeeds in.
 """
 
 import json
@@ -27,7 +29,9 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Claims(AbstractContextManager["Claims"]):
-    """Pieces of work that this process has claimed in a folder; all are given back when the block ends."""
+    """Pieces of work that this process has claimed in a folder; all are given back when the block
+    ends.
+    """
 
     def __init__(self, folder: Path, purpose: str = ""):
         """purpose: what the claims of this process are for, which others can read."""
@@ -78,7 +82,9 @@ class Claims(AbstractContextManager["Claims"]):
             self._ended = threading.Event()
 
     def holder(self, name: str) -> str:
-        """The purpose of another process's claim; "" where there is none, or it has not said so yet."""
+        """The purpose of another process's claim; "" where there is none, or it has not said so
+        yet.
+        """
         with suppress(OSError, IndexError):
             return _said(self._files(name)[-1].read_bytes()[:4096], "about")
         return ""
@@ -124,7 +130,8 @@ class Claims(AbstractContextManager["Claims"]):
                         continue  # given back at this moment
                     stopped = "this process stood still, and another one has taken its work over"
                     console.warn(f"{path} is gone: {stopped}")
-                    # to the command line, which saves what there is, or to a program that calls fedcli
+                    # to the command line, which saves what there is, or to a program that calls
+                    # fedcli
                     handled = callable(signal.getsignal(signal.SIGTERM))
                     signal.pthread_kill(MAIN, signal.SIGTERM if handled else signal.SIGINT)
                     return

@@ -10,7 +10,8 @@ FORMULA = "=", "+", "-", "@", "\t", "\r"  # beginnings of what a spreadsheet com
 
 
 def csv_text(lines: Iterable[Iterable[object]]) -> str:
-    """Lines of cells as CSV. A text that a spreadsheet would compute gets a ' before it, control characters their code.
+    """Lines of cells as CSV. A text that a spreadsheet would compute gets a ' before it, control
+    characters their code.
 
     Numbers stay as they are, also where they are given as text.
     """

@@ -1,4 +1,6 @@
-"""Files that are whole or not there: hashed, read with a bound, written beside and renamed, never through a link."""
+"""Files that are whole or not there: hashed, read with a bound, written beside and renamed, never
+through a link.
+"""
 
 import errno
 import fcntl
@@ -26,7 +28,9 @@ T = TypeVar("T")
 
 
 def settled(path: Path) -> tuple[int, ...] | None:
-    """A stamp that differs once a file was changed; None where a clock tick may hide a change right after another."""
+    """A stamp that differs once a file was changed; None where a clock tick may hide a change right
+    after another.
+    """
     try:
         status = path.stat()
     except OSError:  # whoever reads the file says what is wrong
@@ -39,7 +43,9 @@ def settled(path: Path) -> tuple[int, ...] | None:
 
 
 def remembered(count: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """A decorator: what is read of a file is read again once it may have changed. count: answers that are remembered."""
+    """A decorator: what is read of a file is read again once it may have changed. count: answers
+    that are remembered.
+    """
 
     def once(read: Callable[..., T]) -> Callable[..., T]:
         @lru_cache(count)
@@ -58,18 +64,24 @@ def remembered(count: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
 @remembered(1024)
 def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes; a large file that has not been touched since is hashed once per process."""
+    """Hex digest of a file's bytes; a large file that has not been touched since is hashed once per
+    process.
+    """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def may_pass(error: Exception) -> bool:
-    """Tell whether an error says something of the system, the disk or a signal at this moment, and not of a file."""
+    """Tell whether an error says something of the system, the disk or a signal at this moment, and
+    not of a file.
+    """
     return interrupts.came() or isinstance(error, OSError) and error.errno in PASSING
 
 
 def regular(path: Path, hint: str = "") -> Path:
-    """The path itself. Raises FedcliError where it is absent or no regular file: a pipe or device may never end."""
+    """The path itself. Raises FedcliError where it is absent or no regular file: a pipe or device
+    may never end.
+    """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -91,7 +103,9 @@ def on_one_line(path: Path) -> Path:
 
 
 def read_text(path: Path, hint: str = "", encoding: str = "utf-8") -> str:
-    """The text of a regular file. Raises FedcliError where it is too large, unreadable or not in this encoding."""
+    """The text of a regular file. Raises FedcliError where it is too large, unreadable or not in
+    this encoding.
+    """
     regular(path, hint)
     try:
         with path.open("rb") as file:
@@ -112,7 +126,9 @@ def read_text(path: Path, hint: str = "", encoding: str = "utf-8") -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside, fsync, rename: path holds the old text or the new one, never half. Its folder is made too."""
+    """Write beside, fsync, rename: path holds the old text or the new one, never half. Its folder
+    is made too.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(text.encode())
@@ -120,7 +136,8 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file beside path that takes its place when the block ends without an error; its name is file.name.
+    """A new file beside path that takes its place when the block ends without an error; its name is
+    file.name.
 
     A link at path is replaced, and not what it leads to.
     """
@@ -146,7 +163,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _new(path: Path) -> tuple[Path, BinaryIO]:
-    """A file of its own, locked until it is closed, under a name that nobody could have prepared."""
+    """A file of its own, locked until it is closed, under a name that nobody could have
+    prepared.
+    """
     while True:
         temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
         file = temporary.open("x+b")
@@ -197,7 +216,9 @@ def appending(path: Path) -> TextIO:
 
 
 def not_a_link(path: Path, hint: str) -> Path:
-    """The path itself, to be written to. Raises FedcliError for a link, a pipe or a folder, which is not ours."""
+    """The path itself, to be written to. Raises FedcliError for a link, a pipe or a folder, which
+    is not ours.
+    """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise FedcliError(f"{path} is a link or no regular file", hint)
     return path
@@ -211,7 +232,9 @@ def sync(folder: Path) -> None:
 
 @contextmanager
 def flushing(folder: Path) -> Iterator[None]:
-    """Flush the files that a folder has to the disk while the block runs, such as one that hashes them."""
+    """Flush the files that a folder has to the disk while the block runs, such as one that hashes
+    them.
+    """
     files = [path for path in folder.rglob("*") if path.is_file()]
     with ThreadPoolExecutor(1) as disk:
         flushed = disk.map(flush, files)

@@ -1,7 +1,9 @@
-"""HDF5 files, read as if a stranger had written them and written so that a failed write raises instead of crashing.
+"""HDF5 files, read as if a stranger had written them and written so that a failed write raises
+instead of crashing.
 
-HDF5 can name bytes outside of its file (external data, links, virtual datasets), lead in circles, and promise more
-numbers than it holds. Nothing that fedcli writes does, so whatever does is refused before a number of it is read.
+HDF5 can name bytes outside of its file (external data, links, virtual datasets), lead in circles,
+and promise more numbers than it holds. Nothing that fedcli writes does, so whatever does is refused
+before a number of it is read.
 """
 
 import io
@@ -49,7 +51,9 @@ class Column:
 
 
 class Datasets(Mapping[str, h5py.Dataset]):
-    """Datasets by name, each opened when it is asked for: an open one takes 20 KB, and there may be many."""
+    """Datasets by name, each opened when it is asked for: an open one takes 20 KB, and there may be
+    many.
+    """
 
     def __init__(self, file: h5py.File, names: list[str]):
         self._file = file
@@ -81,7 +85,8 @@ def open_hdf5(
 ) -> Iterator[Datasets]:
     """The datasets of an HDF5 file by name, to be read in the block.
 
-    expected: a dataset's name, or a pattern such as train/*, -> what it must be; others are not looked at.
+    expected: a dataset's name, or a pattern such as train/*, -> what it must be; others are not
+    looked at.
     packed: whether datasets may be compressed, which those of fedcli are not.
     Raises FedcliError where the file is absent, damaged, or not as expected.
     """
@@ -91,7 +96,11 @@ def open_hdf5(
             # finished files do not change, so no locks, which NFS may not have
             file = stack.enter_context(h5py.File(path, "r", locking=False))
             names = _checked(
-                path, _datasets(path, file, hint), expected, PACKED if packed else 1, hint
+                path,
+                _datasets(path, file, hint),
+                expected,
+                PACKED if packed else 1,
+                hint,
             )
         except VARIED as error:
             raise _unreadable(path, error, hint) from None
@@ -102,17 +111,29 @@ def open_hdf5(
 
 
 def _unreadable(path: Path, error: Exception, hint: str) -> Exception:
-    """The error to raise for one while path was read; one of another file, which was written meanwhile, stays."""
+    """The error to raise for one while path was read; one of another file, which was written
+    meanwhile, stays.
+    """
     if isinstance(error, OSError) and error.errno and may_pass(error):
-        return OSError(error.errno, os.strerror(error.errno), error.filename or str(path))
+        return OSError(
+            error.errno,
+            os.strerror(error.errno),
+            error.filename or str(path),
+        )
     if isinstance(error, OSError) and error.filename:
         return error
     sentence = f"{path} is not a readable HDF5 file: {words_of(error, 160)}"
     return FedcliError(sentence, f"it may be damaged; {hint}")
 
 
-def _datasets(path: Path, file: h5py.File, hint: str) -> Iterator[tuple[str, h5py.Dataset]]:
-    """Every dataset that hard links lead to. Raises FedcliError for any other link, and for circles."""
+def _datasets(
+    path: Path,
+    file: h5py.File,
+    hint: str,
+) -> Iterator[tuple[str, h5py.Dataset]]:
+    """Every dataset that hard links lead to. Raises FedcliError for any other link, and for
+    circles.
+    """
     waiting = [("", file["/"], 0)]
     visited = {h5py.h5o.get_info(file.id).addr}
     while waiting:
@@ -178,7 +199,12 @@ def _checked(
 
 
 def _words(column: Column) -> str:
-    kinds = {TEXT: "texts", WHOLE: "whole numbers", "u": "whole numbers", "f": "fractions"}
+    kinds = {
+        TEXT: "texts",
+        WHOLE: "whole numbers",
+        "u": "whole numbers",
+        "f": "fractions",
+    }
     words = kinds.get(column.kinds, "numbers")
     if column.size:
         words += f" of {column.size} byte"
@@ -209,7 +235,9 @@ def below(datasets: Mapping[str, h5py.Dataset], group: str) -> dict[str, h5py.Da
 
 @contextmanager
 def create_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
-    """A new HDF5 file at path, where none may be yet. size: about how many bytes will be written."""
+    """A new HDF5 file at path, where none may be yet. size: about how many bytes will be
+    written.
+    """
     with (
         path.open("x+b") as out,
         _written(out, path, size) as file,
@@ -219,7 +247,9 @@ def create_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
 
 @contextmanager
 def replace_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
-    """An HDF5 file that takes the place of path when it is whole: written beside, fsync, renamed."""
+    """An HDF5 file that takes the place of path when it is whole: written beside, fsync,
+    renamed.
+    """
     with replacing(path) as out, _written(out, Path(out.name), size) as file:
         yield file
 
@@ -232,7 +262,12 @@ def extend_hdf5(path: Path) -> Iterator[h5py.File]:
 
 
 @contextmanager
-def _written(out: BinaryIO, path: Path, size: int = 0, mode: str = "w") -> Iterator[h5py.File]:
+def _written(
+    out: BinaryIO,
+    path: Path,
+    size: int = 0,
+    mode: str = "w",
+) -> Iterator[h5py.File]:
     """An open file as HDF5. Raises OSError, naming path, for the first write that failed."""
     output = _Output(out.fileno(), path)
     try:
@@ -247,9 +282,11 @@ def _written(out: BinaryIO, path: Path, size: int = 0, mode: str = "w") -> Itera
 
 
 class _Output(io.FileIO):
-    """The file of HDF5, which is never told that a write failed, or it would crash: the first error is kept here.
+    """The file of HDF5, which is never told that a write failed, or it would crash: the first error
+    is kept here.
 
-    It has a handle of its own: where an error or a signal stopped the closing, HDF5 closes it later.
+    It has a handle of its own: where an error or a signal stopped the closing, HDF5 closes it
+    later.
     """
 
     def __init__(self, handle: int, path: Path):

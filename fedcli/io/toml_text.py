@@ -1,4 +1,6 @@
-"""TOML files, whose size and nesting are bounded before they are parsed: the parser bounds neither."""
+"""TOML files, whose size and nesting are bounded before they are parsed: the parser bounds
+neither.
+"""
 
 import re
 import tomllib

@@ -33,12 +33,14 @@ class Model:
     about: str = ""  # one line for people
     channels: int = 0  # what it must be fed; 0 takes the images' own
     smallest: int = 8  # side of the smallest image it can take, in pixels
-    # CPU threads it trains best on, 0: torch's choice. Short steps lose more by waiting than two threads gain
+    # CPU threads it trains best on, 0: torch's choice. Short steps lose more by waiting than two
+    # threads gain
     threads: int = 0
     published: str = ""  # a sentence on --weights WORD where weights are published with it
     # puts in starting weights, by names of network and weights
     load: Callable[[Any, str, str], None] = load_weights
-    kind: str = ""  # for methods: "clip" for an image and a text tower, "" for a backbone under a linear head
+    # for methods: "clip" for an image and a text tower, "" for a backbone under a linear head
+    kind: str = ""
 
 
 def _plain(backbone: Backbone, inputs: Inputs) -> Network:
@@ -53,16 +55,33 @@ def _add(name: str, backbone: Backbone, summary: str, **facts: Any) -> None:
 
 
 def _add_torchvisions(name: str, summary: str) -> None:
-    _add(name, headless(name), summary, channels=3, smallest=32, published=DOWNLOADED)
+    _add(
+        name,
+        headless(name),
+        summary,
+        channels=3,
+        smallest=32,
+        published=DOWNLOADED,
+    )
 
 
 def _add_lite(name: str, summary: str) -> None:
-    MODELS[name] = Model(partial(lite.make, name), summary, 3, 32, published=INSTALLED)
+    MODELS[name] = Model(
+        partial(lite.make, name),
+        summary,
+        3,
+        32,
+        published=INSTALLED,
+    )
 
 
 def _add_clip(name: str, summary: str, **facts: Any) -> None:
     MODELS[name] = Model(
-        partial(clip.make, name), summary, load=clip.load_clip, kind="clip", **facts
+        partial(clip.make, name),
+        summary,
+        load=clip.load_clip,
+        kind="clip",
+        **facts,
     )
 
 
@@ -81,7 +100,13 @@ _add(
 )
 _add("resnet10-gn", grouped(resnet10), WITH_GROUP_NORM, channels=3)
 _add_torchvisions("resnet18", "torchvision's ResNet-18, 11.2 million parameters: FedISM+")
-_add("resnet18-gn", grouped(headless("resnet18")), WITH_GROUP_NORM, channels=3, smallest=32)
+_add(
+    "resnet18-gn",
+    grouped(headless("resnet18")),
+    WITH_GROUP_NORM,
+    channels=3,
+    smallest=32,
+)
 _add_torchvisions("resnet50", "torchvision's ResNet-50, 23.5 million parameters")
 _add_torchvisions("densenet121", "torchvision's DenseNet-121, 7 million parameters")
 _add_lite("efficientnet-lite0", "timm's EfficientNet-Lite 0, 3.4 million parameters")
@@ -97,8 +122,16 @@ _add_clip(
     "CLIP's ResNet-50, 38.3 million parameters and a text tower: FairLoRA",
     published=OPENAI,
 )
-_add_clip("clip-tiny", "the same transformer, tiny and random: for laptops and tests", threads=1)
-_add_clip("clip-tiny-rn", "the same ResNet, tiny and random: for laptops and tests", threads=1)
+_add_clip(
+    "clip-tiny",
+    "the same transformer, tiny and random: for laptops and tests",
+    threads=1,
+)
+_add_clip(
+    "clip-tiny-rn",
+    "the same ResNet, tiny and random: for laptops and tests",
+    threads=1,
+)
 
 
 def describe(name: str) -> Model:

@@ -1,15 +1,18 @@
-"""Adapters in a frozen network: low-rank ones beside its layers, or learned words before CLIP's class names.
+"""Adapters in a frozen network: low-rank ones beside its layers, or learned words before CLIP's
+class names.
 
-Source: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang and Chen, "LoRA: low-rank adaptation of large language models", ICLR
-2022, arXiv 2106.09685, section 4.1; singular values by group are Eq. 2 of FairLoRA, see methods/fairlora.py.
+Source: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang and Chen, "LoRA: low-rank adaptation of large
+language models", ICLR 2022, arXiv 2106.09685, section 4.1; singular values by group are Eq. 2 of
+FairLoRA, see methods/fairlora.py.
 
     y = W0 x + s ((x A) * w) B    A [in, r] = 0, B [r, out] ~ N(0, 1), s = alpha / r
 
-w is 1 (LoRA), S [r] (SVD-LoRA), or a mean of the rows of S [G, r] by an image's group shares (FairLoRA).
-The factor that starts at 0 is A, on the side of the input, as in FairLoRA's text and code. LoRA itself starts A at
-random and B at 0; with B of variance 1 the gradients of A are larger here.
-Layers are named as timm, torchvision and open_clip name them, and chosen by the end of a name as in peft's
-target_modules: `qkv` is blocks.0.attn.qkv and that of every other block.
+w is 1 (LoRA), S [r] (SVD-LoRA), or a mean of the rows of S [G, r] by an image's group shares
+(FairLoRA). The factor that starts at 0 is A, on the side of the input, as in FairLoRA's text and
+code. LoRA itself starts A at random and B at 0; with B of variance 1 the gradients of A are larger
+here.
+Layers are named as timm, torchvision and open_clip name them, and chosen by the end of a name as in
+peft's target_modules: `qkv` is blocks.0.attn.qkv and that of every other block.
 """
 
 import copy
@@ -38,10 +41,11 @@ Start = tuple[Tensor | None, Groups | None]  # singular values, and where group 
 
 
 class Adapted(nn.Module):
-    """A frozen linear layer or convolution with an adapter beside it; the layer's tensors keep their names.
+    """A frozen linear layer or convolution with an adapter beside it; the layer's tensors keep
+    their names.
 
-    In a convolution x is what the kernel sees of the image, so `in` is channels times the kernel's pixels: A is a
-    convolution like the layer's own to r channels, and B a linear layer over them.
+    In a convolution x is what the kernel sees of the image, so `in` is channels times the kernel's
+    pixels: A is a convolution like the layer's own to r channels, and B a linear layer over them.
 
     Args:
         base: nn.Linear, or an nn.Conv2d of one group that pads with zeros.
@@ -76,7 +80,12 @@ class Adapted(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if len(self.kernel) == 3:
-            low = F.conv2d(x, self.A.T.unflatten(1, self.kernel), None, *self.steps)  # [B, r, H, W]
+            low = F.conv2d(
+                x,
+                self.A.T.unflatten(1, self.kernel),
+                None,
+                *self.steps,
+            )  # [B, r, H, W]
             added = F.conv2d(self.weighed(low, 1), self.B.T[:, :, None, None])
             base = F.conv2d(x, self.weight, self.bias, *self.steps)
         else:
@@ -86,14 +95,21 @@ class Adapted(nn.Module):
 
     @torch.no_grad()
     def merged(self) -> nn.Module:
-        """A plain layer that computes the same, W = W0 + s (A diag(w) B)^T; not for singular values by group."""
+        """A plain layer that computes the same, W = W0 + s (A diag(w) B)^T; not for singular values
+        by group.
+        """
         low = self.A if self.S is None else self.A * self.S  # [in, r]
         channels, *side = self.kernel
         outputs = len(self.weight)
         with torch.device("meta"):  # its own numbers are never drawn
             layer: Any = nn.Linear(channels, outputs)
             if side:
-                layer = nn.Conv2d(channels, outputs, cast(Any, side), *self.steps)
+                layer = nn.Conv2d(
+                    channels,
+                    outputs,
+                    cast(Any, side),
+                    *self.steps,
+                )
         added = (low @ self.B).T.reshape(self.weight.shape)
         layer.weight = nn.Parameter(self.weight + self.scale * added)
         layer.bias = self.bias
@@ -109,9 +125,11 @@ class Adapted(nn.Module):
         return low * w.view(shape)
 
     def singular(self, s: Tensor, images: int) -> Tensor:
-        """The singular values s, of each of so many images [B, r], or the same for all [1, r]. FairLoRA Eq. 2.
+        """The singular values s, of each of so many images [B, r], or the same for all [1, r].
+        FairLoRA Eq. 2.
 
-        A volume comes as several images, its slabs, one after another. Raises ValueError where the counts do not fit.
+        A volume comes as several images, its slabs, one after another. Raises ValueError where the
+        counts do not fit.
         """
         if self.groups is None:
             return s[None]
@@ -134,16 +152,22 @@ def falling(rank: int) -> Start:
 
 
 def adaptable(net: Network) -> dict[str, list[str]]:
-    """Names of modules in net.backbone: "mlp" linear layers, "conv" convolutions, "norms" batch norms.
+    """Names of modules in net.backbone: "mlp" linear layers, "conv" convolutions, "norms" batch
+    norms.
 
-    A layer counts if it is called, one row or more for each image; some libraries read a layer's tensors instead, which
-    no adapter would notice. The convolution that sees the pixels stays as it is, as in CLIP's towers, and so do
-    grouped convolutions, which have few numbers.
+    A layer counts if it is called, one row or more for each image; some libraries read a layer's
+    tensors instead, which no adapter would notice. The convolution that sees the pixels stays as it
+    is, as in CLIP's towers, and so do grouped convolutions, which have few numbers.
     """
     rows_of_one = _rows(net, 1)
     rows_of_two = _rows(net, 2)
     sees_pixels = next(iter(rows_of_one), "")
-    kinds: dict[str, list[str]] = {"mlp": [], "conv": [], "attention": [], "norms": []}
+    kinds: dict[str, list[str]] = {
+        "mlp": [],
+        "conv": [],
+        "attention": [],
+        "norms": [],
+    }
     for name, module in net.backbone.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             kinds["norms"].append(name)
@@ -181,19 +205,28 @@ def _rows(net: Network, images: int) -> dict[str, int]:
 
 
 def _fits(module: nn.Module) -> bool:
-    """Tell whether a layer computes what its class says; a library's own kind may do more, such as padding."""
+    """Tell whether a layer computes what its class says; a library's own kind may do more, such as
+    padding.
+    """
     if type(module) is nn.Conv2d:
         return module.groups == 1 and module.padding_mode == "zeros"
     return type(module) is nn.Linear
 
 
 def beside_layers(
-    net: Network, rank: int, alpha: float, singular: Callable[[int], Start], layers: str = ""
+    net: Network,
+    rank: int,
+    alpha: float,
+    singular: Callable[[int], Start],
+    layers: str = "",
 ) -> None:
-    """Freeze a network but for its head and batch norms, and put low-rank adapters beside its layers.
+    """Freeze a network but for its head and batch norms, and put low-rank adapters beside its
+    layers.
 
-    rank, alpha: 0 is the default of a network whose layers are mostly linear, or mostly convolutions.
-    singular: of a rank, the singular values to start with and where group shares are read; an attention pool has none.
+    rank, alpha: 0 is the default of a network whose layers are mostly linear, or mostly
+    convolutions.
+    singular: of a rank, the singular values to start with and where group shares are read; an
+    attention pool has none.
     layers: ends of their names with commas between; "" takes all.
     Raises UsageError where the network has no such layer.
     """
@@ -214,7 +247,11 @@ def beside_layers(
     start = singular(rank)
     for name in chosen:
         values = start if name in beside else plain(rank)
-        exchange(body, name, Adapted(body.get_submodule(name), rank, alpha, *values))
+        exchange(
+            body,
+            name,
+            Adapted(body.get_submodule(name), rank, alpha, *values),
+        )
     for name in parts["norms"]:
         body.get_submodule(name).requires_grad_(True)
     if clip and body.slices is not None:
@@ -222,7 +259,9 @@ def beside_layers(
 
 
 def _chosen(names: list[str], layers: str) -> list[str]:
-    """The layers whose names end as `layers` says. Raises UsageError for an end that no name has."""
+    """The layers whose names end as `layers` says. Raises UsageError for an end that no name
+    has.
+    """
     if not layers:
         return names
     ends = [f".{end.strip()}" for end in layers.split(",")]
@@ -240,7 +279,8 @@ class Adapters:
     """The adapters that are asked for: what `--adapters` says."""
 
     kind: str  # one of KINDS
-    rank: int = 0  # of low-rank ones, 0 for the network's default; of prompts the number of their learned words
+    # of low-rank ones, 0 for the network's default; of prompts the number of their learned words
+    rank: int = 0
     alpha: float = 0.0  # 0 for the network's default
     layers: str = ""  # as of beside_layers()
     local: bool = False  # they stay at each client
@@ -291,7 +331,9 @@ class Adapters:
 
 
 def merged(net: Network) -> Network:
-    """A copy of a network with each adapter in the weights of its layer; itself where it has none to merge."""
+    """A copy of a network with each adapter in the weights of its layer; itself where it has none
+    to merge.
+    """
     layers = {}
     for name, module in net.named_modules():
         if isinstance(module, Adapted) and module.groups is None:

@@ -1,7 +1,8 @@
-"""Backbones: a small CNN, the CIFAR-style ResNet-10 of FedHEAL (specs section 2), and torchvision's networks.
+"""Backbones: a small CNN, the CIFAR-style ResNet-10 of FedHEAL (specs section 2), and torchvision's
+networks.
 
-A backbone maps images [B, channels, H, W] to features [B, width]. Importing torchvision takes a second, so that is
-done only where it is used.
+A backbone maps images [B, channels, H, W] to features [B, width]. Importing torchvision takes a
+second, so that is done only where it is used.
 """
 
 import math
@@ -38,8 +39,9 @@ def small_cnn(channels: int) -> tuple[nn.Module, int]:
 def grouped(backbone: Backbone) -> Backbone:
     """A backbone with GroupNorm, groups of at least 4 channels, where the given one has batch norm.
 
-    Source: Wu and He, "Group normalization", ECCV 2018, arXiv 1803.08494; for clients, Hsieh et al., ICML 2020,
-    arXiv 1910.00189, section 5. No statistics travel, and no image changes what the network makes of another.
+    Source: Wu and He, "Group normalization", ECCV 2018, arXiv 1803.08494; for clients, Hsieh et
+    al., ICML 2020, arXiv 1910.00189, section 5. No statistics travel, and no image changes what the
+    network makes of another.
     """
 
     def make(channels: int) -> tuple[nn.Module, int]:
@@ -86,7 +88,8 @@ def resnet10(channels: int) -> tuple[nn.Module, int]:
 
 
 def imagenet(name: str) -> Any:
-    """torchvision's entry of the ImageNet weights of a model in IMAGENET: its url, and how to get it.
+    """torchvision's entry of the ImageNet weights of a model in IMAGENET: its url, and how to get
+    it.
 
     V1, what pretrained=True meant when FedISM+ was run.
     """
@@ -96,7 +99,9 @@ def imagenet(name: str) -> Any:
 
 
 def headless(name: str) -> Backbone:
-    """A function that makes a network of torchvision for images of three channels, without its classifier."""
+    """A function that makes a network of torchvision for images of three channels, without its
+    classifier.
+    """
 
     def make(channels: int) -> tuple[nn.Module, int]:
         import torchvision.models as zoo

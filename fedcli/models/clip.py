@@ -1,17 +1,18 @@
-"""CLIP as a network whose images become tokens, under a linear head or under the prompts of clip_text.
+"""CLIP as a network whose images become tokens, under a linear head or under the prompts of
+clip_text.
 
-Source: Radford, Kim, Hallacy, Ramesh, Goh, Agarwal, Sastry, Askell, Mishkin, Clark, Krueger and Sutskever, arXiv
-2103.00020. Volumes are fed as in FairFedMed, arXiv 2508.00873.
+Source: Radford, Kim, Hallacy, Ramesh, Goh, Agarwal, Sastry, Askell, Mishkin, Clark, Krueger and
+Sutskever, arXiv 2103.00020. Volumes are fed as in FairFedMed, arXiv 2508.00873.
 The towers are open_clip's, with the quick GELU that OpenAI trained them with.
 
-Images of another size than the tower's are resized to it, bilinear with antialiasing as FairFedMed does; the tower's
-position embeddings are never resized. A volume is cut into slabs of 8 slices, each projected to three channels. The
-pooled token (ViT: CLS) is left out, except where it alone is asked for: a vision transformer gives its patches, a
-ResNet every position of its last map.
+Images of another size than the tower's are resized to it, bilinear with antialiasing as FairFedMed
+does; the tower's position embeddings are never resized. A volume is cut into slabs of 8 slices,
+each projected to three channels. The pooled token (ViT: CLS) is left out, except where it alone is
+asked for: a vision transformer gives its patches, a ResNet every position of its last map.
 
-Starting weights are OpenAI's, a file in the names of OpenAI and open_clip, or a run's model. Nothing in their tensors
-says which activation they were trained with: a file trained with the plain GELU (LAION's, DataComp's) is accepted, and
-means something a little different here.
+Starting weights are OpenAI's, a file in the names of OpenAI and open_clip, or a run's model.
+Nothing in their tensors says which activation they were trained with: a file trained with the plain
+GELU (LAION's, DataComp's) is accepted, and means something a little different here.
 """
 
 from dataclasses import dataclass, field
@@ -31,7 +32,10 @@ from .teacher import CLIP_MEAN, CLIP_STD
 from .weights import Tensors, fill, part, read_unwrapped
 
 SLICES = 8  # of a volume in one slab
-KINDS = "give a state dict in the names of OpenAI's CLIP or open_clip, or a model of a run of the same network"
+KINDS = (
+    "give a state dict in the names of OpenAI's CLIP or open_clip, or a model of a run of the "
+    "same network"
+)
 TABLE = "token_embedding.weight"
 VOCABULARY = 49408
 # in OpenAI's files, no weights
@@ -53,7 +57,13 @@ class Shape:
 
 
 TINY_TEXT = {"width": 32, "heads": 2, "layers": 2}
-TINY_VIT = {"layers": 2, "width": 32, "head_width": 16, "patch_size": 8, "image_size": 32}
+TINY_VIT = {
+    "layers": 2,
+    "width": 32,
+    "head_width": 16,
+    "patch_size": 8,
+    "image_size": 32,
+}
 SHAPES = {
     "clip-vit-b16": Shape(
         512, {"layers": 12, "width": 768, "patch_size": 16}, pretrained="ViT-B-16"
@@ -73,18 +83,32 @@ class ClipNetwork(Network):
         names: of the classes.
     """
 
-    def __init__(self, name: str, channels: int, names: list[str], precision: str = "fp32"):
+    def __init__(
+        self,
+        name: str,
+        channels: int,
+        names: list[str],
+        precision: str = "fp32",
+    ):
         width = SHAPES[name].width
         clip = _random_clip(SHAPES[name])
-        super().__init__(ImageTower(clip.visual, channels), width, len(names), precision)
+        super().__init__(
+            ImageTower(clip.visual, channels),
+            width,
+            len(names),
+            precision,
+        )
         self.name = name
         self.text: TextTower | None = None  # the frozen text tower, once prompts are made
-        # until then; empty where the starting weights have none. No submodule: a run without prompts keeps none
+        # until then; empty where the starting weights have none. No submodule: a run without
+        # prompts keeps none
         self.spare: tuple[TextTower, ...] = (TextTower(clip, names),)
 
     @property
     def tokens(self) -> bool:
-        """False: features() is the mean over an image's tokens, [B, D]; True: the tokens [B, S, M, D]."""
+        """False: features() is the mean over an image's tokens, [B, D]; True: the tokens [B, S, M,
+        D].
+        """
         return getattr(self.backbone, "tokens", False)
 
     @tokens.setter
@@ -94,7 +118,8 @@ class ClipNetwork(Network):
     def make_prompts(self, count: int, length: int = 4) -> PromptHead:
         """A head of `count` prompts with `length` learned words each; it reads tokens.
 
-        Raises FedcliError where the starting weights have no text tower, UsageError where the words are too many.
+        Raises FedcliError where the starting weights have no text tower, UsageError where the words
+        are too many.
         """
         self.text = self.text_tower()
         return PromptHead(self.text, count, length)
@@ -116,7 +141,8 @@ def make(name: str, inputs: Inputs) -> ClipNetwork:
 class ImageTower(nn.Module):
     """Images as transforms.to_input() makes them, [B, channels, H, W], to tokens [B, S, M, D].
 
-    S slabs of a volume, 1 for an image; M positions; D the width of the space images and texts share.
+    S slabs of a volume, 1 for an image; M positions; D the width of the space images and texts
+    share.
     """
 
     def __init__(self, visual: Any, channels: int):
@@ -148,7 +174,12 @@ class ImageTower(nn.Module):
 
         "mlp" of a transformer; "conv" (1x1), "attention" (pool), "norms" of a ResNet.
         """
-        parts: dict[str, list[str]] = {"mlp": [], "conv": [], "attention": [], "norms": []}
+        parts: dict[str, list[str]] = {
+            "mlp": [],
+            "conv": [],
+            "attention": [],
+            "norms": [],
+        }
         for name, module in self.named_modules():
             if name.endswith(("mlp.c_fc", "mlp.c_proj")):
                 parts["mlp"].append(name)
@@ -178,7 +209,12 @@ class ImageTower(nn.Module):
         """From the toolkit's normalisation and size to CLIP's, [B*S, 3, side, side]."""
         unit = in_pixels(x)  # [B, channels, H, W]
         if unit.shape[2:] != (self.side, self.side):
-            unit = F.interpolate(unit, (self.side, self.side), mode="bilinear", antialias=True)
+            unit = F.interpolate(
+                unit,
+                (self.side, self.side),
+                mode="bilinear",
+                antialias=True,
+            )
         if self.slices is not None:
             unit = _projected(unit, self.slices)
         return normalised(unit, CLIP_MEAN, CLIP_STD)
@@ -226,7 +262,11 @@ def _random_clip(shape: Shape) -> Any:
     """open_clip's network with random weights and no vocabulary."""
     package = open_clip()
     vision = package.CLIPVisionCfg(**shape.vision)
-    text = package.CLIPTextCfg(context_length=CONTEXT, vocab_size=1, **shape.text)
+    text = package.CLIPTextCfg(
+        context_length=CONTEXT,
+        vocab_size=1,
+        **shape.text,
+    )
     clip = package.CLIP(shape.width, vision, text, quick_gelu=True)
     for key, weight in clip.visual.named_parameters():
         if key.endswith("bn3.weight"):
@@ -238,8 +278,9 @@ def _random_clip(shape: Shape) -> Any:
 def load_clip(net: ClipNetwork, name: str, weights: str) -> None:
     """Put starting weights into both towers; the head keeps its seeded ones.
 
-    weights: "openai", a .pt/.pth/.safetensors state dict, or a model of a fedcli run (.h5). One without a text tower
-    leaves the network none, so that it can have no prompts. Raises FedcliError when it cannot be read or does not fit.
+    weights: "openai", a .pt/.pth/.safetensors state dict, or a model of a fedcli run (.h5). One
+    without a text tower leaves the network none, so that it can have no prompts. Raises FedcliError
+    when it cannot be read or does not fit.
     """
     tensors = read_unwrapped(_openai(name) if weights == "openai" else _file(name, weights))
     of_run = part(tensors, "backbone.")
@@ -277,7 +318,9 @@ def _file(name: str, weights: str) -> Path:
 
 
 def _openai(name: str) -> Path:
-    """OpenAI's weights by way of open_clip: from its cache, or downloaded. Raises FedcliError, UsageError."""
+    """OpenAI's weights by way of open_clip: from its cache, or downloaded. Raises FedcliError,
+    UsageError.
+    """
     if not SHAPES[name].pretrained:
         published = ", ".join(model for model, shape in SHAPES.items() if shape.pretrained)
         sentence = f"there are no weights of OpenAI for {name}"

@@ -1,9 +1,12 @@
-"""CLIP's text tower behind learned words: prompts before class names become the vectors that images are compared with.
+"""CLIP's text tower behind learned words: prompts before class names become the vectors that images
+are compared with.
 
-Source: CLIP as in clip.py; learned words of Zhou, Yang, Loy and Liu, "Learning to prompt for vision-language models",
-arXiv 2109.01134, Eqs. 1-2, with the class at the end and one context for all classes.
+Source: CLIP as in clip.py; learned words of Zhou, Yang, Loy and Liu, "Learning to prompt for
+vision-language models", arXiv 2109.01134, Eqs. 1-2, with the class at the end and one context for
+all classes.
 
-Only the words of the class names are kept of the vocabulary: 25 million parameters less to keep in memory and to save.
+Only the words of the class names are kept of the vocabulary: 25 million parameters less to keep in
+memory and to save.
 """
 
 from functools import cache
@@ -52,7 +55,11 @@ class TextTower(nn.Module):
         self.embed(dict(zip(used, rows, strict=True)))
         # of its own: the draws after this one stay as they are
         stream = torch.Generator().manual_seed(0)
-        prompt = torch.randn(len(tokenizer.encode(PROMPT)), width, generator=stream)
+        prompt = torch.randn(
+            len(tokenizer.encode(PROMPT)),
+            width,
+            generator=stream,
+        )
         self.register_buffer("prompt", prompt * 0.02, persistent=False)
         self.requires_grad_(False)
 
@@ -87,7 +94,8 @@ class TextTower(nn.Module):
 
 
 class PromptHead(nn.Module):
-    """Logits by the similarity of an image's tokens to texts, each a class name after learned words.
+    """Logits by the similarity of an image's tokens to texts, each a class name after learned
+    words.
 
     Args:
         text: the tower, which belongs to the network and not to this head.
@@ -119,7 +127,11 @@ class PromptHead(nn.Module):
 
     def similarity(self, tokens: Tensor) -> Tensor:
         """Cosines [B, S, C, M, N] of tokens [B, S, M, D]."""
-        return torch.einsum("bsmd,ncd->bscmn", F.normalize(tokens, dim=-1), self.texts())
+        return torch.einsum(
+            "bsmd,ncd->bscmn",
+            F.normalize(tokens, dim=-1),
+            self.texts(),
+        )
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits [B, C]: scale times the mean cosine over slabs, positions and prompts."""
@@ -143,7 +155,9 @@ class MeanDirection(nn.Module):
 
 
 class TextHead(nn.Module):
-    """scale times the mean cosine between an image's tokens and the class texts, from the tokens' mean direction."""
+    """scale times the mean cosine between an image's tokens and the class texts, from the tokens'
+    mean direction.
+    """
 
     def __init__(self, prompts: PromptHead):
         super().__init__()
@@ -154,7 +168,8 @@ class TextHead(nn.Module):
 
 
 def freeze(net: Network, *, slices: bool = True) -> None:
-    """Turn a CLIP network to tokens, of which nothing trains, or the slice projection of volumes alone.
+    """Turn a CLIP network to tokens, of which nothing trains, or the slice projection of volumes
+    alone.
 
     Raises UsageError for another network.
     """
@@ -167,14 +182,18 @@ def freeze(net: Network, *, slices: bool = True) -> None:
 
 
 def prompted(net: Network, length: int, *, slices: bool = True) -> None:
-    """Freeze a CLIP network so and give it one context of so many learned words. Raises UsageError."""
+    """Freeze a CLIP network so and give it one context of so many learned words. Raises
+    UsageError.
+    """
     freeze(net, slices=slices)
     net.backbone = MeanDirection(net.backbone)
     net.head = TextHead(net.make_prompts(1, length))
 
 
 def open_clip() -> Any:
-    """The package, imported only where it is needed because that takes seconds. Raises FedcliError without it."""
+    """The package, imported only where it is needed because that takes seconds. Raises FedcliError
+    without it.
+    """
     try:
         import open_clip as package
     except ImportError:

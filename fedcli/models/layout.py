@@ -16,8 +16,8 @@ from .network import frozen_parts
 class Layout:
     """Where each exchanged tensor sits in theta, and the live vectors behind a network.
 
-    Frozen parameters, all of a part in which nothing trains, and integer buffers stay with the network;
-    tensors named in `personal` stay with the client, in a vector of their own.
+    Frozen parameters, all of a part in which nothing trains, and integer buffers stay with the
+    network; tensors named in `personal` stay with the client, in a vector of their own.
 
     Attributes:
         spans: tensor name -> slice of theta.
@@ -29,14 +29,16 @@ class Layout:
         grad: [T] live, their gradient.
         own_shapes: tensor name -> shape of what never leaves the client, [Q] in all.
         frozen: modules in which nothing trains.
-        own_start: [Q] what a client starts with in its first round, whatever the last client left in the net.
+        own_start: [Q] what a client starts with in its first round, whatever the last client left
+            in the net.
     """
 
     def __init__(self, net: nn.Module, personal: tuple[str, ...] = ()):
         parts = frozen_parts(net)
         self.frozen = tuple(parts.values())
         frozen = tuple(f"{name}." for name in parts)
-        # own weights | weights | buffers | own buffers: what the optimizer moves and what travels are both one slice
+        # own weights | weights | buffers | own buffers: what the optimizer moves and what travels
+        # are both one slice
         own_weights: dict[str, Tensor] = {}
         weights: dict[str, Tensor] = {}
         buffers: dict[str, Tensor] = {}
@@ -118,15 +120,23 @@ class Layout:
 
     @property
     def all_tensors(self) -> tuple[Tensor, Tensor]:
-        """Live, every float of the network that is not frozen, own ones among them, and the gradient."""
+        """Live, every float of the network that is not frozen, own ones among them, and the
+        gradient.
+        """
         return self._all, self._all_grad
 
     @property
     def all_trainable(self) -> tuple[Tensor, Tensor]:
-        """[Q + T] live, all that an optimizer moves, a client's own weights among it, and its gradient."""
+        """[Q + T] live, all that an optimizer moves, a client's own weights among it, and its
+        gradient.
+        """
         return self._all[: len(self._all_grad)], self._all_grad
 
-    def named(self, theta: Tensor, personal: Tensor | None = None) -> dict[str, Tensor]:
+    def named(
+        self,
+        theta: Tensor,
+        personal: Tensor | None = None,
+    ) -> dict[str, Tensor]:
         """theta [P], and personal numbers [Q] where given, as named tensors of their own shapes."""
         tensors = _named(theta, self.shapes)
         return tensors if personal is None else tensors | _named(personal, self.own_shapes)

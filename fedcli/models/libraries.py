@@ -1,11 +1,15 @@
-"""Networks of timm and open_clip by name: theirs, or one whose description lies on the Hugging Face hub.
+"""Networks of timm and open_clip by name: theirs, or one whose description lies on the Hugging Face
+hub.
 
-    timm:NAME, timm:NAME@SIDE               a vision transformer may be built for images of another side
-    timm:hf-hub:OWNER/NAME                  config.json of the hub, from its cache on this machine or downloaded
+    timm:NAME, timm:NAME@SIDE               a vision transformer may be built for images of another
+    side
+    timm:hf-hub:OWNER/NAME                  config.json of the hub, from its cache on this machine
+    or downloaded
     open_clip:NAME, open_clip:hf-hub:...    the image tower; open_clip_config.json of the hub
     ...:hf-hub:OWNER/NAME@REVISION          a branch, tag or commit of it; the default is the newest
 
-A description is read as data: it names one of the library's own networks and no code. Runs record its commit.
+A description is read as data: it names one of the library's own networks and no code. Runs record
+its commit.
 """
 
 import json
@@ -33,7 +37,9 @@ ANSWER = 10  # seconds in which the hub answers, if it can be reached
 
 
 def timm(option: str = "--model timm:NAME", extra: str = "timm") -> Any:
-    """The library, which an extra brings. Raises UsageError where it is not installed, with the option that needs it."""
+    """The library, which an extra brings. Raises UsageError where it is not installed, with the
+    option that needs it.
+    """
     try:
         import timm as library
     except ImportError:
@@ -53,7 +59,9 @@ def _in_library(name: str) -> str:
 
 
 def check(name: str) -> None:
-    """Refuse a network that the library does not have, before anything is built. Raises FedcliError, UsageError."""
+    """Refuse a network that the library does not have, before anything is built. Raises
+    FedcliError, UsageError.
+    """
     library = library_of(name)
     network = _in_library(name)
     if network.startswith(FOLDER):
@@ -69,7 +77,11 @@ def check(name: str) -> None:
         return
     network, _ = _sided(network)
     if not timm().is_model(network.partition(".")[0]):
-        hint = nearest(network, timm().list_models(), ("see timm.list_models()",))
+        hint = nearest(
+            network,
+            timm().list_models(),
+            ("see timm.list_models()",),
+        )
         raise UsageError(f"timm has no network {network!r}", hint)
 
 
@@ -83,7 +95,12 @@ def _timm(name: str, inputs: Inputs) -> Network:
     sized: dict[str, Any] = {"img_size": side} if side else {}
     with _from_hub(name):
         try:
-            net = timm().create_model(network, num_classes=0, in_chans=inputs.channels, **sized)
+            net = timm().create_model(
+                network,
+                num_classes=0,
+                in_chans=inputs.channels,
+                **sized,
+            )
         except (TypeError, ValueError, AssertionError) as error:
             takes_no_side = isinstance(error, TypeError)
             if not side or (takes_no_side and "img_size" not in str(error)):
@@ -114,9 +131,17 @@ def _open_clip(name: str, inputs: Inputs) -> Network:
         sentence = f"{name} is described by another network of a hub"
         raise FedcliError(sentence, "name that one with timm:")
     quick_gelu = config.get("quick_gelu", False)
-    tower = _build_vision_tower(config["embed_dim"], CLIPVisionCfg(**vision), quick_gelu)
+    tower = _build_vision_tower(
+        config["embed_dim"],
+        CLIPVisionCfg(**vision),
+        quick_gelu,
+    )
     side = tower.image_size if isinstance(tower.image_size, int) else tower.image_size[0]
-    fed = Fed(side, tuple(library.OPENAI_DATASET_MEAN), tuple(library.OPENAI_DATASET_STD))
+    fed = Fed(
+        side,
+        tuple(library.OPENAI_DATASET_MEAN),
+        tuple(library.OPENAI_DATASET_STD),
+    )
     return behind(name, tower, inputs, fed, whole=False)
 
 
@@ -129,7 +154,8 @@ def _open_clip_config(name: str) -> dict[str, Any]:
 
 
 def published(name: str) -> dict[str, Tensor] | Path | None:
-    """Weights that are published with a network: its tensors, or a file of them; None where nobody names any.
+    """Weights that are published with a network: its tensors, or a file of them; None where nobody
+    names any.
 
     Raises OSError where they cannot be downloaded, FedcliError.
     """
@@ -151,7 +177,9 @@ def published(name: str) -> dict[str, Tensor] | Path | None:
 
 
 def revision(name: str) -> str:
-    """The commit of a network's description on the hub; "" for a network that is not there. Raises FedcliError."""
+    """The commit of a network's description on the hub; "" for a network that is not there. Raises
+    FedcliError.
+    """
     return _description(name).parent.name if _in_library(name).startswith(HUB) else ""
 
 
@@ -183,7 +211,8 @@ def _sided(network: str) -> tuple[str, int]:
 
 @contextmanager
 def _from_hub(name: str, *, downloads: bool = False) -> Iterator[None]:
-    """Turn the errors of a description on the hub into a sentence; those of other networks are left alone.
+    """Turn the errors of a description on the hub into a sentence; those of other networks are left
+    alone.
 
     downloads: another network asks the hub too.
     Raises UsageError for a network of the hub that the command does not name.
@@ -202,7 +231,10 @@ def _from_hub(name: str, *, downloads: bool = False) -> Iterator[None]:
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
         if not on_hub:
             raise
-        hint = "fetch it once on a machine with a network, or name the architecture and give --weights FILE"
+        hint = (
+            "fetch it once on a machine with a network, or name the architecture and give "
+            "--weights FILE"
+        )
         absent = f"{name} is not in the hub's cache on this machine"
         raise FedcliError(
             f"{absent} and cannot be fetched: {kind_and_words(error)}", hint
@@ -213,8 +245,8 @@ def _from_hub(name: str, *, downloads: bool = False) -> Iterator[None]:
 def asked_once() -> Iterator[None]:
     """Within it, only the cache on this machine is read where the hub does not answer.
 
-    Its library asks several times for each file, which takes minutes on a machine without a network.
-    Raises ConnectionError where the hub does not answer and the cache lacks a file.
+    Its library asks several times for each file, which takes minutes on a machine without a
+    network. Raises ConnectionError where the hub does not answer and the cache lacks a file.
     """
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session

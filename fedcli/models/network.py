@@ -15,9 +15,11 @@ Make = Callable[["Inputs"], "Network"]  # builds a network with random weights
 
 
 class Groups:
-    """To which groups the images of the next forward pass belong, for parts of a network that differ by group.
+    """To which groups the images of the next forward pass belong, for parts of a network that
+    differ by group.
 
-    Set before a pass by methods.mixins.GroupViews.set_groups(); parts that read it hold this object, not the network.
+    Set before a pass by methods.mixins.GroupViews.set_groups(); parts that read it hold this
+    object, not the network.
     """
 
     def __init__(self) -> None:
@@ -39,7 +41,13 @@ class Inputs:
     def of(cls, dataset: dict[str, Any], channels: int) -> "Inputs":
         """The facts in the body of a dataset's manifest, with so many channels."""
         classes = dataset["classes"]
-        return cls(channels, len(classes), min(dataset["size"]), classes, dataset["attributes"])
+        return cls(
+            channels,
+            len(classes),
+            min(dataset["size"]),
+            classes,
+            dataset["attributes"],
+        )
 
 
 class Network(nn.Module):
@@ -58,14 +66,21 @@ class Network(nn.Module):
     tokens: bool = False
     backbone: Any  # modules, whose own attributes a method may read
     head: Any
-    teacher: Any  # frozen, images -> [B, teacher.width], that a method may learn from; never sent or scored
+    # frozen, images -> [B, teacher.width], that a method may learn from; never sent or scored
+    teacher: Any
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             """Parts that a method puts beside them in extend()."""
 
-    def __init__(self, backbone: nn.Module, width: int, classes: int, precision: str = "fp32"):
+    def __init__(
+        self,
+        backbone: nn.Module,
+        width: int,
+        classes: int,
+        precision: str = "fp32",
+    ):
         super().__init__()
         self.backbone = backbone
         self.head = nn.Linear(width, classes)
@@ -86,7 +101,9 @@ class Network(nn.Module):
         return self.head(self.features(x))
 
     def take_features(self) -> None:
-        """Drop the backbone: from now on the network is fed features [B, width] in place of images."""
+        """Drop the backbone: from now on the network is fed features [B, width] in place of
+        images.
+        """
         self.backbone = nn.Identity()
         self.features = _unchanged  # type: ignore[method-assign, assignment]
 
@@ -96,7 +113,8 @@ def _unchanged(features: Tensor) -> Tensor:
 
 
 class LoneSafe(nn.modules.batchnorm._BatchNorm):
-    """Batch norm that uses its running statistics, as in eval mode, when a batch is one single value per channel.
+    """Batch norm that uses its running statistics, as in eval mode, when a batch is one single
+    value per channel.
 
     PyTorch refuses to train on such a batch: the last batch of a client can be one image, and a
     deep net may shrink it to one pixel.
@@ -140,7 +158,9 @@ def still(net: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def slow_attention() -> Iterator[None]:
-    """Attention in single steps, which exporters and torch.func know, in place of one fused operator."""
+    """Attention in single steps, which exporters and torch.func know, in place of one fused
+    operator.
+    """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -150,12 +170,18 @@ def slow_attention() -> Iterator[None]:
 
 
 def in_pixels(x: Tensor) -> Tensor:
-    """Images as a network of fedcli's is fed them, [B, 1 or more, H, W], with numbers in [0, 1] again."""
+    """Images as a network of fedcli's is fed them, [B, 1 or more, H, W], with numbers in [0, 1]
+    again.
+    """
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if x.shape[1] == 3 else (GREY_MEAN, GREY_STD)
     return x * by_channel(std, x.device) + by_channel(mean, x.device)
 
 
-def normalised(unit: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+def normalised(
+    unit: Tensor,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+) -> Tensor:
     """Numbers in [0, 1] as a network wants them that was trained with another normalisation."""
     return (unit - by_channel(mean, unit.device)) / by_channel(std, unit.device)
 
@@ -172,7 +198,9 @@ def has_batch_norm(net: nn.Module) -> bool:
 
 
 def frozen_parts(net: nn.Module) -> dict[str, nn.Module]:
-    """The largest modules in which nothing trains, by name: they stay in eval mode and are never sent."""
+    """The largest modules in which nothing trains, by name: they stay in eval mode and are never
+    sent.
+    """
     parts: dict[str, nn.Module] = {}
     for name, module in net.named_modules():
         trains = [parameter.requires_grad for parameter in module.parameters()]

@@ -2,12 +2,15 @@
 
     torchvision:NAME    any classifier of torchvision, such as torchvision:convnext_tiny
     timm:NAME           any network of timm, which is installed with fedcli[timm], see libraries.py
-    open_clip:NAME      the image tower of any CLIP of open_clip, which is installed with fedcli[clip]
-    ./net.py:build      a function build(channels, classes), or build(channels, classes, size), of a file; it is given
+    open_clip:NAME      the image tower of any CLIP of open_clip, which is installed with
+    fedcli[clip]
+    ./net.py:build      a function build(channels, classes), or build(channels, classes, size), of a
+    file; it is given
                         them by these names, or, where its own differ, in this order
 
-Such a function returns a backbone and the width of its features, or a whole classifier: its last layer of `classes`
-outputs is then taken off and a linear head put in its place, as it is for torchvision's.
+Such a function returns a backbone and the width of its features, or a whole classifier: its last
+layer of `classes` outputs is then taken off and a linear head put in its place, as it is for
+torchvision's.
 """
 
 import inspect
@@ -55,14 +58,17 @@ def make_of(name: str) -> Make | None:
 
 
 def _function(name: str) -> tuple[Callable[..., Any], Code] | None:
-    """Somebody's function for a network, and where it comes from. Raises FedcliError, UsageError."""
+    """Somebody's function for a network, and where it comes from. Raises FedcliError,
+    UsageError.
+    """
     if extensions.is_file(name):
         return extensions.function(name, "models", "build")
     return extensions.offered("models", name)
 
 
 def code_of(name: str) -> tuple[str, Code] | None:
-    """A network's name without its place, and where its code comes from; None for fedcli's own and torchvision's.
+    """A network's name without its place, and where its code comes from; None for fedcli's own and
+    torchvision's.
 
     Raises FedcliError, UsageError.
     """
@@ -90,7 +96,8 @@ def pinned(name: str, revision: str) -> str:
 
 
 def published(name: str) -> dict[str, Tensor] | Path | None:
-    """Published weights of a network by tensor name, or a file of them; None where fedcli knows of none.
+    """Published weights of a network by tensor name, or a file of them; None where fedcli knows of
+    none.
 
     Raises OSError where they cannot be downloaded.
     """
@@ -117,7 +124,12 @@ def _torchvision(name: str) -> Make:
 
     def make(inputs: Inputs) -> Network:
         training_heads: dict[str, Any] = NO_AUXILIARY.get(name, {})
-        net = zoo.get_model(name, weights=None, num_classes=inputs.classes, **training_heads)
+        net = zoo.get_model(
+            name,
+            weights=None,
+            num_classes=inputs.classes,
+            **training_heads,
+        )
         if hasattr(net, "aux_logits"):
             net.aux_logits = False
             net.AuxLogits = net.aux1 = net.aux2 = None
@@ -144,7 +156,9 @@ def _by(name: str, build: Callable[..., Any], inputs: Inputs) -> Network:
 
 
 def _called(build: Callable[..., Any], inputs: Inputs) -> Any:
-    """The result of somebody's function, which gets channels and classes by name, or else in this order."""
+    """The result of somebody's function, which gets channels and classes by name, or else in this
+    order.
+    """
     names = set()
     for parameter in inspect.signature(build).parameters.values():
         if parameter.kind is not parameter.POSITIONAL_ONLY:

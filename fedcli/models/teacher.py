@@ -1,15 +1,19 @@
-"""A frozen network beside the model, from a file: its features are a reference that all clients share.
+"""A frozen network beside the model, from a file: its features are a reference that all clients
+share.
 
 What a file may hold; no code in it is ever run:
-- a MoCo-v2 checkpoint (Chen, Fan, Girshick and He, arXiv 2003.04297): the query encoder, a ResNet-50 or -18, without
-  its projection head. The key encoder, the queue and the optimizer are left out.
+- a MoCo-v2 checkpoint (Chen, Fan, Girshick and He, arXiv 2003.04297): the query encoder, a
+  ResNet-50 or -18, without its projection head. The key encoder, the queue and the optimizer are
+  left out.
 - torchvision's ResNet-18 or -50 without its classifier, also from the .h5 of a run.
-- a CLIP checkpoint in the names of OpenAI and open_clip: the image tower with its projection, through open_clip.
-Nothing in CLIP's tensors says which activation it was trained with. OpenAI's own files, which also hold a tensor
-`input_resolution`, get the quick GELU they were trained with, all others the plain GELU.
-A ResNet sees images as large as the model's, as in the code of Fed-MAS: both are fed 224 pixels. It was trained at
-224, so at 32 its features are those of another scale; a run at the size it was trained at is the remedy. Enlarging 32
-pixels to 224 would cost 49 times as much and add no detail. CLIP's towers work at one size only and are fed that.
+- a CLIP checkpoint in the names of OpenAI and open_clip: the image tower with its projection,
+  through open_clip.
+Nothing in CLIP's tensors says which activation it was trained with. OpenAI's own files, which also
+hold a tensor `input_resolution`, get the quick GELU they were trained with, all others the plain
+GELU. A ResNet sees images as large as the model's, as in the code of Fed-MAS: both are fed 224
+pixels. It was trained at 224, so at 32 its features are those of another scale; a run at the size
+it was trained at is the remedy. Enlarging 32 pixels to 224 would cost 49 times as much and add no
+detail. CLIP's towers work at one size only and are fed that.
 """
 
 import re
@@ -53,7 +57,8 @@ class Teacher(nn.Module):
     Args:
         body: the network.
         width: of its features.
-        fed: the form in which the network wants its three channels; of side 0 they are as large as the model's.
+        fed: the form in which the network wants its three channels; of side 0 they are as large as
+            the model's.
     """
 
     def __init__(self, body: nn.Module, width: int, fed: Fed):
@@ -75,7 +80,8 @@ class Teacher(nn.Module):
 
 
 def load_teacher(path: str) -> nn.Module:
-    """A frozen network in eval mode with attribute `width`, images [B, 1 or 3, H, W] to features [B, width].
+    """A frozen network in eval mode with attribute `width`, images [B, 1 or 3, H, W] to features
+    [B, width].
 
     Raises FedcliError when the file cannot be read or fits none of the kinds above.
     """
@@ -116,7 +122,13 @@ def _clip(path: str, tensors: Tensors) -> Teacher:
         lacking = f"tensor visual.{missing.args[0]} is missing"
         raise FedcliError(f"{path} is no image tower of CLIP: {lacking}", KINDS) from None
     # built only to be dropped
-    text = library.CLIPTextCfg(context_length=1, vocab_size=1, width=64, heads=1, layers=1)
+    text = library.CLIPTextCfg(
+        context_length=1,
+        vocab_size=1,
+        width=64,
+        heads=1,
+        layers=1,
+    )
     quick = "input_resolution" in tensors
     body = library.CLIP(width, library.CLIPVisionCfg(**shape), text, quick_gelu=quick).visual
     fill(body, tower, f"{path} is not an image tower of CLIP: tensor ", KINDS)
@@ -124,7 +136,9 @@ def _clip(path: str, tensors: Tensors) -> Teacher:
 
 
 def _transformer(tower: Tensors) -> tuple[dict, int]:
-    """open_clip's description of a vision transformer, and the width of its features, from the tensors' shapes."""
+    """open_clip's description of a vision transformer, and the width of its features, from the
+    tensors' shapes.
+    """
     width, _, patch, _ = tower["conv1.weight"].shape
     hidden = len(tower["transformer.resblocks.0.mlp.c_fc.weight"])
     shape = {
@@ -139,7 +153,9 @@ def _transformer(tower: Tensors) -> tuple[dict, int]:
 
 
 def _attention_resnet(tower: Tensors) -> tuple[dict, int]:
-    """open_clip's description of CLIP's ResNets, which end in attention over 1/32 of the image's side, and the width."""
+    """open_clip's description of CLIP's ResNets, which end in attention over 1/32 of the image's
+    side, and the width.
+    """
     blocks = {tuple(name.split(".")[:2]) for name in tower}
     layers = Counter(layer for layer, *_ in blocks)
     shape = {
@@ -151,5 +167,7 @@ def _attention_resnet(tower: Tensors) -> tuple[dict, int]:
 
 
 def _side(positions: Tensor) -> int:
-    """Positions along a square image's side, from the embeddings [1 + positions, W] of all and the pooled token."""
+    """Positions along a square image's side, from the embeddings [1 + positions, W] of all and the
+    pooled token.
+    """
     return round((len(positions) - 1) ** 0.5)

@@ -1,9 +1,10 @@
-"""The tensors of a TorchScript archive, such as OpenAI's ViT-B-32.pt, without running anything in it.
+"""The tensors of a TorchScript archive, such as OpenAI's ViT-B-32.pt, without running anything in
+it.
 
-torch.jit.load would compile the code that lies beside the tensors, and torch.load(weights_only=True) refuses the
-classes of that code. Here the table of the archive (data.pkl) is read by an unpickler that knows four kinds of name
-only, each for something that keeps what it is given: a module, a tensor, its storage's type, a list or dict. The code
-is not read.
+torch.jit.load would compile the code that lies beside the tensors, and
+torch.load(weights_only=True) refuses the classes of that code. Here the table of the archive
+(data.pkl) is read by an unpickler that knows four kinds of name only, each for something that keeps
+what it is given: a module, a tensor, its storage's type, a list or dict. The code is not read.
 Tested on archives that torch.jit.save writes; OpenAI's own file was not at hand.
 """
 
@@ -52,7 +53,13 @@ class _Module:
         self.attributes = state
 
 
-def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
+def _tensor(
+    storage: Any,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    *_: Any,
+) -> Tensor:
     """A tensor over a storage. Raises ValueError where it would reach beyond it."""
     if not isinstance(storage, Tensor) or math.prod(size) > max(len(storage), 1):
         raise ValueError("a tensor is larger than what is stored of it")
@@ -98,7 +105,11 @@ class _OnlyTensors(pickle.Unpickler):
         if kind != "storage" or not isinstance(dtype, torch.dtype) or not str(key).isdecimal():
             raise ValueError("it names a storage that is none")
         if key not in self.storages:
-            content = _content(self.archive, f"{self.root}data/{key}", "its storages are packed")
+            content = _content(
+                self.archive,
+                f"{self.root}data/{key}",
+                "its storages are packed",
+            )
             self.storages[key] = bytearray(content)
         data = self.storages[key]
         return torch.frombuffer(data, dtype=dtype)[:count] if data else torch.empty(0, dtype=dtype)
@@ -128,7 +139,9 @@ def read(path: Path) -> dict[str, Tensor]:
 
 
 def _network(path: Path, archive: zipfile.ZipFile) -> Any:
-    """The object of the archive's table, with its tensors. Raises FedcliError, and what a damaged table leads to."""
+    """The object of the archive's table, with its tensors. Raises FedcliError, and what a damaged
+    table leads to.
+    """
     roots = []
     for name in archive.namelist():
         if name.endswith(f"/{TABLE}") and name.count("/") == 1:
@@ -149,7 +162,12 @@ def _check_operations(path: Path, data: bytes) -> None:
             raise FedcliError(sentence, UNTRUSTED)
 
 
-def _collect(module: Any, prefix: str, tensors: dict[str, Tensor], depth: int) -> None:
+def _collect(
+    module: Any,
+    prefix: str,
+    tensors: dict[str, Tensor],
+    depth: int,
+) -> None:
     if (
         not isinstance(module, _Module)
         or not isinstance(module.attributes, dict)

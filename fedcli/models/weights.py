@@ -1,11 +1,13 @@
 """Starting weights from a file or from torchvision, without ever running a pickle's code.
 
-torchvision's and timm's files name tensors as the network does. Others keep the network in a part of a larger one:
+torchvision's and timm's files name tensors as the network does. Others keep the network in a part
+of a larger one:
     visual.trunk.NAME       an open_clip model with timm's tower, such as BiomedCLIP
     visual.NAME             any other open_clip model, such as PubMedCLIP
     backbone.NAME           the teacher of a DINOv2 training
     module.NAME             a network that was trained on several GPUs
-timm itself translates the original names of DINOv2, CLIP and others, and resizes position embeddings to another side.
+timm itself translates the original names of DINOv2, CLIP and others, and resizes position
+embeddings to another side.
 """
 
 import argparse
@@ -50,13 +52,17 @@ Tensors = dict[str, Tensor]
 def load_weights(net: Network, name: str, weights: str) -> None:
     """Put starting weights into a network's backbone; the head keeps its seeded ones.
 
-    weights: "imagenet" or "pretrained", or a .pth/.pt/.bin/.safetensors state dict in torchvision's, timm's or
-    open_clip's names, or a model of a fedcli run (.h5). Raises FedcliError when it cannot be read
-    or does not fit.
+    weights: "imagenet" or "pretrained", or a .pth/.pt/.bin/.safetensors state dict in
+    torchvision's, timm's or open_clip's names, or a model of a fedcli run (.h5). Raises FedcliError
+    when it cannot be read or does not fit.
     """
     tensors = _published(name, weights) if weights in PUBLISHED else read(Path(weights))
     expected = net.backbone.state_dict()
-    tensors = of_backbone(net.backbone, in_timms_names(tensors, expected), weights)
+    tensors = of_backbone(
+        net.backbone,
+        in_timms_names(tensors, expected),
+        weights,
+    )
     backbone: Tensors = {}
     unknown = []
     for tensor_name, tensor in tensors.items():
@@ -85,7 +91,8 @@ def load_weights(net: Network, name: str, weights: str) -> None:
 
 
 def _for_grey(tensor: Tensor, expected: Tensor) -> Tensor:
-    """Weights [K, 3, H, W] of a layer that reads colours, summed to [K, 1, H, W] where it reads grey images.
+    """Weights [K, 3, H, W] of a layer that reads colours, summed to [K, 1, H, W] where it reads
+    grey images.
 
     The sum answers to a grey image as the three answer to the same image in each colour.
     """
@@ -95,7 +102,9 @@ def _for_grey(tensor: Tensor, expected: Tensor) -> Tensor:
 
 
 def _published(name: str, word: str) -> Tensors:
-    """Weights that are published with a network. Raises FedcliError, UsageError where there are none."""
+    """Weights that are published with a network. Raises FedcliError, UsageError where there are
+    none.
+    """
     if name in LITE:
         return read(weights_file(name))
     address = "them"
@@ -119,14 +128,23 @@ def _published(name: str, word: str) -> Tensors:
 
 
 def of_backbone(backbone: nn.Module, tensors: Tensors, file: str) -> Tensors:
-    """The tensors under the prefix that most of the backbone's own names have, in its names and sizes.
+    """The tensors under the prefix that most of the backbone's own names have, in its names and
+    sizes.
 
     Raises FedcliError where several networks are equally like it, or timm cannot translate them.
     """
-    return _translated(backbone, _without_prefix(backbone.state_dict(), tensors, file), file)
+    return _translated(
+        backbone,
+        _without_prefix(backbone.state_dict(), tensors, file),
+        file,
+    )
 
 
-def _without_prefix(expected: Collection[str], tensors: Tensors, file: str) -> Tensors:
+def _without_prefix(
+    expected: Collection[str],
+    tensors: Tensors,
+    file: str,
+) -> Tensors:
     counts: Counter[str] = Counter()
     for name in tensors:
         parts = name.split(".")
@@ -165,9 +183,15 @@ def part(tensors: Tensors, prefix: str) -> Tensors:
 
 
 def fill(
-    module: nn.Module, tensors: Tensors, sentence: str, hint: str, elsewhere: tuple[str, ...] = ()
+    module: nn.Module,
+    tensors: Tensors,
+    sentence: str,
+    hint: str,
+    elsewhere: tuple[str, ...] = (),
 ) -> None:
-    """Put tensors into a module, all but those that come from elsewhere. Raises FedcliError whose sentence begins so."""
+    """Put tensors into a module, all but those that come from elsewhere. Raises FedcliError whose
+    sentence begins so.
+    """
     expected = module.state_dict()
     for name in elsewhere:
         del expected[name]
@@ -190,12 +214,16 @@ def fill(
 
 
 def read_unwrapped(path: Path) -> Tensors:
-    """The tensors of a file, of a network trained on several GPUs without its `module.`. Raises FedcliError."""
+    """The tensors of a file, of a network trained on several GPUs without its `module.`. Raises
+    FedcliError.
+    """
     return {name.removeprefix("module."): tensor for name, tensor in read(path).items()}
 
 
 def read(path: Path) -> Tensors:
-    """The tensors of a file by name; of a checkpoint, those of its state_dict. Raises FedcliError."""
+    """The tensors of a file by name; of a checkpoint, those of its state_dict. Raises
+    FedcliError.
+    """
     if path.is_dir():
         sentence = f"{path} is a folder, not a weights file"
         raise FedcliError(sentence, "give a .pth, .safetensors or .h5 file")

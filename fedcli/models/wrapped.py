@@ -1,4 +1,6 @@
-"""A network from outside the package behind features() and a linear head, fed as it was made to be."""
+"""A network from outside the package behind features() and a linear head, fed as it was made to
+be.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +27,14 @@ class Fed:
 class Prepared(Network):
     """Brings every image to the size and the normalisation that its backbone takes."""
 
-    def __init__(self, backbone: nn.Module, width: int, classes: int, precision: str, fed: Fed):
+    def __init__(
+        self,
+        backbone: nn.Module,
+        width: int,
+        classes: int,
+        precision: str,
+        fed: Fed,
+    ):
         super().__init__(backbone, width, classes, precision)
         self.fed = fed
         self.resized = fed.side
@@ -36,7 +45,12 @@ class Prepared(Network):
     def features(self, x: Tensor) -> Tensor:
         side = self.fed.side
         if side:
-            x = F.interpolate(x, (side, side), mode="bilinear", align_corners=False)
+            x = F.interpolate(
+                x,
+                (side, side),
+                mode="bilinear",
+                align_corners=False,
+            )
         if self.fed.mean:
             x = normalised(in_pixels(x), self.fed.mean, self.fed.std)
         return super().features(x)
@@ -46,11 +60,18 @@ ANY = Fed()
 
 
 def behind(
-    name: str, net: nn.Module, inputs: Inputs, fed: Fed = ANY, *, whole: bool = True
+    name: str,
+    net: nn.Module,
+    inputs: Inputs,
+    fed: Fed = ANY,
+    *,
+    whole: bool = True,
 ) -> Network:
-    """A network behind features() and a head. whole: its last layer is the classifier, which is taken off.
+    """A network behind features() and a head. whole: its last layer is the classifier, which is
+    taken off.
 
-    Raises UsageError where it has no such layer or no features [B, width], FedcliError where it cannot take the images.
+    Raises UsageError where it has no such layer or no features [B, width], FedcliError where it
+    cannot take the images.
     """
     black = torch.zeros(2, inputs.channels, *[fed.side or inputs.size] * 2)
     if whole:
@@ -63,7 +84,9 @@ def behind(
 
 
 def _for_channels(fed: Fed, channels: int) -> Fed:
-    """The form for images of so many channels, without a normalisation that fedcli's own images have already."""
+    """The form for images of so many channels, without a normalisation that fedcli's own images
+    have already.
+    """
     if channels == 1 and fed.mean:
         grey = Fed(fed.side, _mean(fed.mean), _mean(fed.std))
         usual = Fed(fed.side, _mean(IMAGENET_MEAN), _mean(IMAGENET_STD))
@@ -94,9 +117,15 @@ def _behead(name: str, net: nn.Module, classes: int, black: Tensor) -> None:
 
 
 def _last_that_runs(
-    name: str, net: nn.Module, layers: list[nn.Module], classes: int, black: Tensor
+    name: str,
+    net: nn.Module,
+    layers: list[nn.Module],
+    classes: int,
+    black: Tensor,
 ) -> nn.Module | None:
-    """The last of the layers that an image goes through; None where the network's output is not [2, classes]."""
+    """The last of the layers that an image goes through; None where the network's output is not [2,
+    classes].
+    """
     ran: list[nn.Module] = []
     hooks = [layer.register_forward_hook(lambda layer, *_: ran.append(layer)) for layer in layers]
     output = _output(name, net, black)
@@ -126,7 +155,9 @@ def _width(name: str, backbone: nn.Module, black: Tensor) -> int:
 
 
 def _output(name: str, net: nn.Module, black: Tensor) -> Any:
-    """The output of a network for black images. Raises FedcliError where it cannot take such images."""
+    """The output of a network for black images. Raises FedcliError where it cannot take such
+    images.
+    """
     try:
         with still(net):
             return net(black)

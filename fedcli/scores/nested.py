@@ -79,7 +79,11 @@ def nested(scores: Scores) -> Nested:
 
 def _over(score: Score) -> Nested:
     """A number over the rounds; what is of the groups' means has its rounds under another name."""
-    over: Nested = {"last": score.last, "mean_last5": score.mean, "std_last5": score.std}
+    over: Nested = {
+        "last": score.last,
+        "mean_last5": score.mean,
+        "std_last5": score.std,
+    }
     if not isinstance(score, views.OfMeans):
         over["per_round"] = score.values
     return over
@@ -190,7 +194,11 @@ def _all_groups(scores: Scores, part: Part) -> Nested:
     return groups
 
 
-def _groups_on(part: Part, version: str, grouped: Mapping[str, Grouped]) -> Nested:
+def _groups_on(
+    part: Part,
+    version: str,
+    grouped: Mapping[str, Grouped],
+) -> Nested:
     """Attribute -> its groups on one version of the test images."""
     groups: Nested = {}
     for attribute, versions in part.groups.items():
@@ -200,7 +208,12 @@ def _groups_on(part: Part, version: str, grouped: Mapping[str, Grouped]) -> Nest
     return groups
 
 
-def _groups(part: Part, attribute: str, version: str, grouped: Grouped) -> Nested:
+def _groups(
+    part: Part,
+    attribute: str,
+    version: str,
+    grouped: Grouped,
+) -> Nested:
     """The groups of an attribute on one version of the test images, and what lies between them."""
     columns = part.groups[attribute][version]
     by_measure = tree(part.between(attribute, version), "metric", "measure")
@@ -240,7 +253,12 @@ def _single(by_measure: ByMetric) -> dict[str, Score]:
     return {metric: measures[""] for metric, measures in by_measure.items() if "" in measures}
 
 
-def _between(part: Part, attribute: str, version: str, by_measure: ByMetric) -> Nested:
+def _between(
+    part: Part,
+    attribute: str,
+    version: str,
+    by_measure: ByMetric,
+) -> Nested:
     """Numbers between the groups in the last round, with the worst and the best of these.
 
     by_measure: metric -> measure -> score.

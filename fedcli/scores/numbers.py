@@ -174,7 +174,11 @@ def _of_groups(part: Part, attribute: str, version: str) -> Iterator[Number]:
             yield between, score
     for metric, column in part.groups[attribute][version].items():
         if views.compared(metric):
-            where = part.where._replace(version=version, attribute=attribute, metric=metric)
+            where = part.where._replace(
+                version=version,
+                attribute=attribute,
+                metric=metric,
+            )
             for group, score in column.items():
                 yield where._replace(group=group), score
 

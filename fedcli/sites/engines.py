@@ -40,7 +40,11 @@ def reaches(
 
 
 @contextmanager
-def open_sockets(federation: PlannedFederation, where: str, timeout: float) -> Iterator[Sites]:
+def open_sockets(
+    federation: PlannedFederation,
+    where: str,
+    timeout: float,
+) -> Iterator[Sites]:
     """The engine of --engine socket:DIR."""
     with sockets.Connections(Path(where)) as connections:
         connections.wait_for(federation.data.roster, sockets.WAIT)
@@ -49,7 +53,10 @@ def open_sockets(federation: PlannedFederation, where: str, timeout: float) -> I
 
 @contextmanager
 def open_job(
-    federation: PlannedFederation, where: str, timeout: float, kind: type[Sites] = Sites
+    federation: PlannedFederation,
+    where: str,
+    timeout: float,
+    kind: type[Sites] = Sites,
 ) -> Iterator[Sites]:
     """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site.
 

@@ -1,4 +1,6 @@
-"""A container's, or a SLURM job's, share of this machine: the limits of the control groups of this process."""
+"""A container's, or a SLURM job's, share of this machine: the limits of the control groups of this
+process.
+"""
 
 import contextlib
 import math
@@ -7,14 +9,18 @@ from pathlib import Path
 
 SELF = Path("/proc/self/cgroup")  # of Linux
 GROUPS = Path("/sys/fs/cgroup")
-MEMORY = {  # by version: what a group may take, what it takes, and how much of that are files, which can be read again
+# by version: what a group may take, what it takes, and how much of that are files, which can be
+# read again
+MEMORY = {
     2: ("memory.max", "memory.current", "inactive_file"),
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
 
 
 def memory_left() -> list[int]:
-    """Bytes that this process, and all that run in a group with it, can still take: one number for each limit."""
+    """Bytes that this process, and all that run in a group with it, can still take: one number for
+    each limit.
+    """
     free = []
     for version, folder in _groups("memory"):
         with contextlib.suppress(OSError, ValueError):  # no limit: no such file, or "max"
@@ -27,7 +33,9 @@ def memory_left() -> list[int]:
 
 
 def cores() -> int | None:
-    """The number of cores this process may keep busy, a part of one counted as one; None without a limit."""
+    """The number of cores this process may keep busy, a part of one counted as one; None without a
+    limit.
+    """
     limits = []
     for version, folder in _groups("cpu"):
         with contextlib.suppress(OSError, ValueError):

@@ -1,8 +1,9 @@
 """Worker processes: the one module that starts, feeds and ends them.
 
-A worker is connected by a pipe of its own and served by a thread of this process, so a killed one is noticed by the
-call that it was on, and no other waits for it. Workers leave Ctrl-C to this process and end when it ends.
-Arrays go through memory that both ends share, where there is some (see shared_blocks.py).
+A worker is connected by a pipe of its own and served by a thread of this process, so a killed one
+is noticed by the call that it was on, and no other waits for it. Workers leave Ctrl-C to this
+process and end when it ends. Arrays go through memory that both ends share, where there is some
+(see shared_blocks.py).
 """
 
 import contextlib
@@ -77,7 +78,8 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         """setup(*arguments) is called once in each worker.
 
         shared: any free worker does the next call.
-        block: bytes of arrays that a worker is sent at once, and returns at once, without passing the pipe.
+        block: bytes of arrays that a worker is sent at once, and returns at once, without passing
+            the pipe.
         fresh: they are of Python's fork server, share nothing, and may have processes of their own.
         """
         context: Any = multiprocessing.get_context("forkserver" if fresh else "fork")
@@ -150,7 +152,10 @@ def _ask(free: "queue.SimpleQueue[Channel]", call: Call, note: Any) -> Any:
 
 
 def _work(
-    pipe: Channel, inherited: list[Channel], setup: Callable[..., None], arguments: tuple
+    pipe: Channel,
+    inherited: list[Channel],
+    setup: Callable[..., None],
+    arguments: tuple,
 ) -> None:
     """The life of a worker. inherited: the parent's ends of pipes, which came with the fork."""
     for other in inherited:
@@ -227,7 +232,9 @@ def _end_with_parent() -> None:
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a process of one_each(): with the value that its function returned, or killed with this exit code."""
+    """The end of a process of one_each(): with the value that its function returned, or killed with
+    this exit code.
+    """
 
     value: Any = None
     code: int | None = None
@@ -240,13 +247,15 @@ def one_each(
     preload: str,
     pause: float = 1.0,
 ) -> Generator[tuple[T, Any], None, None]:
-    """Call function(*task, slot, send) for each task in a process of its own, so that a crash ends no other.
+    """Call function(*task, slot, send) for each task in a process of its own, so that a crash ends
+    no other.
 
-    Yields (task, message) for each tuple that the function sends by send(...), and at last
-    (task, Ended). A process that is ended early gets a KeyboardInterrupt, so that it can save its state.
+    Yields (task, message) for each tuple that the function sends by send(...), and at last (task,
+    Ended). A process that is ended early gets a KeyboardInterrupt, so that it can save its state.
 
     Args:
-        tasks: the next is asked for when a slot is free; None says to ask again after a pause (seconds).
+        tasks: the next is asked for when a slot is free; None says to ask again after a pause
+            (seconds).
         slots: as many processes at once; each has one of them, such as a device, for itself.
         preload: module that is imported once for all processes.
     """
@@ -267,10 +276,22 @@ def one_each(
                     break
                 slot = free.popleft()
                 with _not_the_main_script():
-                    worker = Workers(1, _save_at_end, extensions.words(), fresh=True)
+                    worker = Workers(
+                        1,
+                        _save_at_end,
+                        extensions.words(),
+                        fresh=True,
+                    )
                 running[worker] = task, slot
                 pass_on = partial(_pass_on, messages, worker)
-                answer = worker.submit(0, _with_send, function, *task, slot, note=pass_on)
+                answer = worker.submit(
+                    0,
+                    _with_send,
+                    function,
+                    *task,
+                    slot,
+                    note=pass_on,
+                )
                 answer.add_done_callback(pass_on)
             if not running:
                 if task is END:
@@ -297,7 +318,9 @@ def one_each(
 
 
 def _pass_on(
-    messages: "queue.SimpleQueue[tuple[Workers, Any]]", worker: Workers, message: Any
+    messages: "queue.SimpleQueue[tuple[Workers, Any]]",
+    worker: Workers,
+    message: Any,
 ) -> None:
     messages.put((worker, message))
 
@@ -322,14 +345,18 @@ def _send(*message: Any) -> None:
 
 
 def _save_at_end(words: frozenset[str]) -> None:
-    """In a process of one_each(): code that the command names may run, and a signal to end is a KeyboardInterrupt."""
+    """In a process of one_each(): code that the command names may run, and a signal to end is a
+    KeyboardInterrupt.
+    """
     signal.signal(signal.SIGTERM, interrupts.end)
     extensions.allow(words)
 
 
 @contextlib.contextmanager
 def _not_the_main_script() -> Iterator[None]:
-    """A process that starts here does not run the script again that calls fedcli, which it needs nothing of."""
+    """A process that starts here does not run the script again that calls fedcli, which it needs
+    nothing of.
+    """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -340,7 +367,9 @@ def _not_the_main_script() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _short_temporary_folder() -> Iterator[None]:
-    """Python's socket to that process lies in the temporary folder, whose path may be too long for one."""
+    """Python's socket to that process lies in the temporary folder, whose path may be too long for
+    one.
+    """
     before = tempfile.tempdir
     deep = len(os.fsencode(tempfile.gettempdir())) > LONGEST_TEMPORARY
     if deep and os.access(SHORT_TEMPORARY, os.W_OK | os.X_OK):
@@ -352,7 +381,9 @@ def _short_temporary_folder() -> Iterator[None]:
 
 
 def cores() -> int:
-    """The number of cores this process may use, also in a container that may keep only some of them busy."""
+    """The number of cores this process may use, also in a container that may keep only some of them
+    busy.
+    """
     schedulable = len(os.sched_getaffinity(0))
     return min(schedulable, container.cores() or schedulable)
 
@@ -367,12 +398,13 @@ def in_order(
 ) -> Iterator[Any]:
     """Yield function(item) for each item, in order, under a progress bar.
 
-    function must be picklable and depend on its item only, so the number of jobs changes no result. What it raises
-    reaches the caller; FedcliError where a worker was killed.
+    function must be picklable and depend on its item only, so the number of jobs changes no result.
+    What it raises reaches the caller; FedcliError where a worker was killed.
 
     Args:
         jobs: processes, 0 for one per core, never more than four per core.
-        run: function takes a sequence of up to so many consecutive items, and returns as many results.
+        run: function takes a sequence of up to so many consecutive items, and returns as many
+            results.
     """
     jobs = min(jobs or cores(), 4 * cores(), len(items))
     of_run = function if run else partial(_one_by_one, function)

@@ -1,8 +1,8 @@
 """Memory that forked processes share, and a pipe between two of them whose arrays go through it.
 
-The memory is anonymous and comes with the fork: it has no name that a killed process could leave behind, and no part in
-/dev/shm, which containers keep small. A page of it is taken when it is first written. What does not fit goes
-through the pipe.
+The memory is anonymous and comes with the fork: it has no name that a killed process could leave
+behind, and no part in /dev/shm, which containers keep small. A page of it is taken when it is first
+written. What does not fit goes through the pipe.
 """
 
 import contextlib
@@ -54,7 +54,9 @@ class SharedBlock:
         return Stored(places, pickle.dumps(message, protocol=5, buffer_callback=in_pickle))
 
     def get(self, stored: Stored, *, in_place: bool = False) -> Any:
-        """The message; in_place: its arrays are those in the block, as long as no other message is put there."""
+        """The message; in_place: its arrays are those in the block, as long as no other message is
+        put there.
+        """
         if self.memory is None or not stored.places:
             return pickle.loads(stored.pickled)
         block = memoryview(self.memory)
@@ -65,9 +67,11 @@ class SharedBlock:
 
 
 class Channel:
-    """One end of a connection. The ends take turns: a question is answered before the next one is sent.
+    """One end of a connection. The ends take turns: a question is answered before the next one is
+    sent.
 
-    So one block serves both directions, as whoever receives a message copies its arrays out before answering.
+    So one block serves both directions, as whoever receives a message copies its arrays out before
+    answering.
     """
 
     def __init__(self, pipe: Connection, memory: mmap.mmap | None):
@@ -79,7 +83,9 @@ class Channel:
         self._pipe.send(self._block.put(message))
 
     def receive(self) -> Any:
-        """The next message, with arrays of its own. Raises EOFError or OSError where the other end is gone."""
+        """The next message, with arrays of its own. Raises EOFError or OSError where the other end
+        is gone.
+        """
         stored = self._pipe.recv()
         message = self._block.get(stored)
         memory = self._block.memory
@@ -93,9 +99,11 @@ class Channel:
 
 
 def channels(context: Any, size: int) -> tuple[Channel, Channel]:
-    """Both ends of a connection with a block of so many bytes, which a process gets by being forked; 0: without one.
+    """Both ends of a connection with a block of so many bytes, which a process gets by being
+    forked; 0: without one.
 
-    context: of multiprocessing. Where the system refuses so large a block, all goes through the pipe.
+    context: of multiprocessing. Where the system refuses so large a block, all goes through the
+    pipe.
     """
     end, far_end = context.Pipe()
     memory = anonymous(size)

@@ -1,4 +1,6 @@
-"""Tables and sentences within a width, on a terminal, in a pipe and in a log alike; no number or word is ever cut."""
+"""Tables and sentences within a width, on a terminal, in a pipe and in a log alike; no number or
+word is ever cut.
+"""
 
 import os
 import sys
@@ -21,7 +23,9 @@ Line = Sequence[str]
 
 
 def width_of(file: TextIO | None = None) -> int:
-    """Characters of a line: as COLUMNS says, else a terminal's up to 100, else 100. file: default stdout."""
+    """Characters of a line: as COLUMNS says, else a terminal's up to 100, else 100. file: default
+    stdout.
+    """
     file = file or sys.stdout
     columns = os.environ.get("COLUMNS", "")
     if columns.isdigit() and int(columns):
@@ -40,7 +44,9 @@ def table(
     over: Line = (),
     file: TextIO | None = None,
 ) -> None:
-    """Print a table and an empty line, in the shape that fits. over, file: as in lines() and width_of()."""
+    """Print a table and an empty line, in the shape that fits. over, file: as in lines() and
+    width_of().
+    """
     room = width_of(file) - 1
     out = wrapped(title, room + 1) if title else []
     for line in lines(columns, rows, width=room, over=over):
@@ -49,7 +55,9 @@ def table(
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """A sentence in lines of at most `width`, broken between words; indent: before each line but the first."""
+    """A sentence in lines of at most `width`, broken between words; indent: before each line but
+    the first.
+    """
     return textwrap.wrap(
         printable(" ".join(text.split())),
         max(width, 1),
@@ -59,12 +67,18 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     )
 
 
-def lines(columns: Line, rows: Sequence[Line], *, width: int, over: Line = ()) -> list[str]:
+def lines(
+    columns: Line,
+    rows: Sequence[Line],
+    *,
+    width: int,
+    over: Line = (),
+) -> list[str]:
     """The lines of a table within a width, in the first of these shapes that fits.
 
-    As it is, text folded between words where needed; several tables below each other, each of the columns under some
-    heads, which repeat the first column; transposed, a column for each row; several tables of some columns each; a list
-    of rows, a line for each column.
+    As it is, text folded between words where needed; several tables below each other, each of the
+    columns under some heads, which repeat the first column; transposed, a column for each row;
+    several tables of some columns each; a list of rows, a line for each column.
     over: of each column a head that it shares with its neighbours of the same one, "" for none.
     """
     grid = _columns(columns, rows, over)
@@ -83,8 +97,14 @@ def lines(columns: Line, rows: Sequence[Line], *, width: int, over: Line = ()) -
     return _stacked(grid, parts, width) if parts else _listed(grid, width)
 
 
-def packed(least: Sequence[int], over: Line, width: int, gap: int = GAP) -> list[list[int]]:
-    """The places of columns in as few tables as fit a width, the first in each, those under one head together.
+def packed(
+    least: Sequence[int],
+    over: Line,
+    width: int,
+    gap: int = GAP,
+) -> list[list[int]]:
+    """The places of columns in as few tables as fit a width, the first in each, those under one
+    head together.
 
     least: the width of each column. Empty where some columns do not fit beside the first.
     """
@@ -119,7 +139,11 @@ class _Column:
 
     def merged(self) -> "_Column":
         """The column with one head, which says both."""
-        return replace(self, over="", head=", ".join(filter(None, (self.over, self.head))))
+        return replace(
+            self,
+            over="",
+            head=", ".join(filter(None, (self.over, self.head))),
+        )
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
@@ -213,7 +237,11 @@ def _drawn(columns: list[_Column], width: int) -> list[str]:
     return out
 
 
-def _shared_heads(columns: list[_Column], gaps: list[int], widths: list[int]) -> list[str]:
+def _shared_heads(
+    columns: list[_Column],
+    gaps: list[int],
+    widths: list[int],
+) -> list[str]:
     """The heads above the heads, each with a line over the columns that share it."""
     over = [column.over for column in columns]
     if not any(over):
@@ -229,13 +257,23 @@ def _shared_heads(columns: list[_Column], gaps: list[int], widths: list[int]) ->
         texts.append(text)
         room.append(w)
     alone = [len(span) == 1 for span in spans]
-    return _side_by_side(_at_the_foot(texts), [gaps[span[0]] for span in spans], room, alone)
+    return _side_by_side(
+        _at_the_foot(texts),
+        [gaps[span[0]] for span in spans],
+        room,
+        alone,
+    )
 
 
 def _side_by_side(
-    cells: list[list[str]], gaps: list[int], widths: list[int], right: list[bool]
+    cells: list[list[str]],
+    gaps: list[int],
+    widths: list[int],
+    right: list[bool],
 ) -> list[str]:
-    """Folded cells as lines. gaps: blanks before each cell; right: whether its text ends where it does."""
+    """Folded cells as lines. gaps: blanks before each cell; right: whether its text ends where it
+    does.
+    """
     out = []
     for line in zip_longest(*cells, fillvalue=""):
         row = ""
@@ -246,7 +284,11 @@ def _side_by_side(
     return out
 
 
-def _stacked(columns: list[_Column], parts: list[list[int]], width: int) -> list[str]:
+def _stacked(
+    columns: list[_Column],
+    parts: list[list[int]],
+    width: int,
+) -> list[str]:
     out: list[str] = []
     for part in parts:
         out += ["", *_drawn([columns[column] for column in part], width)]
