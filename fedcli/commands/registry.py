@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import typer
 
 from .. import console, extensions
+from ..leaves import is_installed
 from ..provenance import message_of
 from .shell import declare
 from .shell.panels import Command
@@ -38,7 +38,7 @@ class Entry:
 
     def is_complete(self) -> bool:
         """Tell whether what the command alone needs is installed."""
-        return not self.needs or _is_installed(self.needs)
+        return not self.needs or is_installed(self.needs)
 
 
 COMMANDS = {
@@ -71,15 +71,6 @@ COMMANDS = {
     "bench": Entry("More", "fedcli.commands.bench", needs="fedcli.bench.engine"),
     "version": Entry("More", "fedcli.commands.version"),
 }
-
-
-def _is_installed(module: str) -> bool:
-    """Tell whether a module is there, without importing it."""
-    try:
-        spec = find_spec(module)
-    except ModuleNotFoundError:  # the package that holds it is not there
-        return False
-    return spec is not None and spec.origin is not None  # None: a folder without code
 
 
 @cache

@@ -14,6 +14,7 @@ from ..scores.clinical.chosen import chosen_points
 from ..scores.scores import Scores
 from . import clinical, evidence, single_runs
 from .clinical import rule_in_words
+from .dataset_card import card_of
 from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
 from .rows import Row, compared
@@ -110,7 +111,7 @@ def _dataset(system: Row) -> Document:
         (name, str(value)) for name, value in options.items() if value not in (None, "", [], {})
     ]
     missing = Table.of("", ["attribute", "images without a value"], body.get("unknown", {}).items())
-    known = evidence.card_of(scores)
+    known = card_of(scores)
     origin = [
         (name.capitalize(), known[name])
         for name in ("where", "citation", "notes")
@@ -154,7 +155,7 @@ def _dataset(system: Row) -> Document:
 def _licences(scores: Scores) -> list[tuple[str, str]]:
     weights = scores.options.get("weights")
     return [
-        ("Data", evidence.card_of(scores).get("licence") or WRITE.format("licence of the data")),
+        ("Data", card_of(scores).get("licence") or WRITE.format("licence of the data")),
         (
             "Initial weights",
             WRITE.format(f"licence of {weights}")

@@ -12,7 +12,7 @@ from ..metrics import PARITY, title
 from ..scores import numbers
 from ..scores.clinical_shape import BEFORE_AFTER, CLIENT, POOLED, select
 from ..scores.scores import Scores
-from .evidence import card_of
+from .dataset_card import card_of
 from .rows import Row
 from .table import DAGGER, NONE, Column, Table, bounded, percent
 

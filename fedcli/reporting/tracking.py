@@ -88,13 +88,11 @@ Tracker = TensorBoard | MLflow
 TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
 
-def check(asked: str | None) -> None:
+def check(asked: str) -> None:
     """Refuse a tracker that there is not, or whose package is missing, before anything is trained.
 
     Raises FedcliError, UsageError.
     """
-    if asked is None:
-        return
     kind, _, place = asked.partition(":")
     if kind not in TRACKERS:
         raise UsageError(f"--track {asked!r} is no tracker", nearest(kind, TRACKERS))
@@ -108,13 +106,11 @@ def check(asked: str | None) -> None:
         ) from None
 
 
-def training(asked: str | None, run: Path, work: Path) -> str:
-    """Give a finished run's curves to a tracker; where they are, "" where nothing was asked.
+def training(asked: str, run: Path, work: Path) -> str:
+    """Give a finished run's curves to a tracker; where they are.
 
     asked: "tensorboard" or "mlflow", with :DIR or :URI behind it. run: run.json. Raises FedcliError.
     """
-    if asked is None:
-        return ""
     record = series.read(run)
     with _opened(asked, run, work) as (tracker, place):
         tracker.about(record.asked)
@@ -125,10 +121,8 @@ def training(asked: str | None, run: Path, work: Path) -> str:
     return place
 
 
-def evaluation(asked: str | None, scores: Path, work: Path) -> str:
+def evaluation(asked: str, scores: Path, work: Path) -> str:
     """Give the last round's scores and the page of a scores.json to a tracker; where they are."""
-    if asked is None:
-        return ""
     run = manifest.parent(scores, "run")
     if run is None:
         raise FedcliError(f"{scores} names no run", "evaluate the run again")

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from .. import console
+from .. import console, leaves
 from ..errors import UsageError, nearest
 from ..federation.engines import remote
-from ..reporting import tracking
 from ..scores import own_metrics
 from ..scores.choice import check_rule
 from ..scores.deploy.adaptation import ADAPTATIONS
@@ -37,7 +36,11 @@ def run(options: EvaluateOptions) -> Scores:
         if name not in ADAPTATIONS:
             raise UsageError(f"--adapt {name!r} is unknown", nearest(name, ADAPTATIONS))
     check_rule(options.choose)
-    tracking.check(options.track)
+    if options.track is not None:
+        leaves.require("fedcli.reporting.tracking", "--track")
+        from ..reporting import tracking
+
+        tracking.check(options.track)
     if options.cross_site and options.on:
         raise UsageError("--cross-site is about the clients' own test images", "leave --on out")
     if options.engine:
@@ -50,7 +53,8 @@ def run(options: EvaluateOptions) -> Scores:
         return Scores(reached[0].evaluate(source(options.run, options.work, "run"), options))
     with own_metrics.asked_for(options.metric):
         path = score_run(source(options.run, options.work, "run"), options)
-    if place := tracking.evaluation(options.track, path, Path(options.work)):
+    if options.track is not None:
+        place = tracking.evaluation(options.track, path, Path(options.work))
         console.say(f"tracked in {place}")
     for table in to_csv(path) if options.export else []:
         console.say(f"wrote {table}")

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import console
+from .. import console, leaves
 from ..comparison.systems import BEST, LAST
 from ..data.quality import NAMES
 from ..errors import UsageError, nearest
@@ -66,6 +66,7 @@ class Report(Shown):
         """Scores by image quality, and what it explains of gaps, where --quality asked for it. Raises FedcliError."""
         if not (measure := self.options.quality):
             return None
+        leaves.require("fedcli.reporting.page.by_quality", "--quality")
         from ..reporting.page import by_quality
 
         own = [row for row in self.rows if not row.is_view]
@@ -125,6 +126,7 @@ class Report(Shown):
 
         Raises FedcliError, UsageError.
         """
+        leaves.require("fedcli.reporting.cards", "--card")
         from ..reporting.cards import cards
 
         made = cards(self._one_row("a card"))
@@ -139,6 +141,7 @@ class Report(Shown):
 
         Raises FedcliError, UsageError.
         """
+        leaves.require("fedcli.reporting.cards", "--evidence")
         from ..reporting import cards, evidence
 
         row = self._one_row("evidence")

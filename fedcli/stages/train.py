@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import console
-from ..bench import limits
+from .. import console, leaves
 from ..bench.estimate import Estimate, span
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines, shared_patients
@@ -23,7 +22,7 @@ from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from ..options import path_of
-from ..reporting import timing, tracking
+from ..reporting import timing
 from ..reporting.table import Table
 from ..runs import settings
 from ..runs import train as runs
@@ -106,7 +105,11 @@ def run(options: TrainOptions, *, typed: bool = False) -> Run:
     """
     if options.method is None:
         return _go_on(options)
-    tracking.check(options.track)
+    if options.track is not None:
+        leaves.require("fedcli.reporting.tracking", "--track")
+        from ..reporting import tracking
+
+        tracking.check(options.track)
     settled = resolved(options)  # what cannot be is refused before a dataset is partitioned
     data = for_training(data_for(settled), Path(options.work))
     shared_patients.warn(data)
@@ -261,9 +264,13 @@ def _engine(options: TrainOptions) -> str | None:
 
 def _told(folder: Path, federation: PlannedFederation, seconds: float) -> None:
     """Write down what the machine can do, which takes no time from the rounds, and say how fast the run was."""
-    if not remote(federation.plan.engine) and (line := limits.measure(federation, seconds)):
-        with appending(folder / "timing.jsonl") as file:
-            append(file, line)
+    if not remote(federation.plan.engine) and leaves.is_installed("fedcli.bench.limits"):
+        from ..bench import limits
+
+        line = limits.measure(federation, seconds)
+        if line:
+            with appending(folder / "timing.jsonl") as file:
+                append(file, line)
     if took := timing.seconds(folder):
         console.say(f"Trained in {span(took)}.")
     if sentence := timing.speed(folder):
@@ -275,7 +282,10 @@ def _train(options: TrainOptions, data: Path, *, typed: bool = False) -> Run:
     trained = runs.train(
         data, replace(options, engine=_engine(options)), typed=typed, trained=_told
     )
-    if place := tracking.training(options.track, trained, Path(options.work)):
+    if options.track is not None:
+        from ..reporting import tracking
+
+        place = tracking.training(options.track, trained, Path(options.work))
         console.say(f"tracked in {place}")
     first = Run(trained)
     if not options.then:
