@@ -499,6 +499,9 @@ def _show_report(result: "Report") -> None:
     if result.by_quality:
         tables += result.by_quality.tables
         sentences = [f"{sentence}." for sentence in result.by_quality.text]
+    for section in result.of_packages:
+        tables += section.tables
+        sentences += section.text
     show_rows(result.rows)
     show_tables(tables)
     writers.say([*sentences, clinical.elsewhere(result.rows)])

@@ -70,14 +70,14 @@ def plot(
         work: folder that results are looked for in.
         options: those of the figure, as `fedcli plot NAME --help` lists them, such as series=["loss"].
     """
-    from ..figures.kinds import FIGURES
+    from ..figures.kinds import find
 
-    if name not in FIGURES:
-        raise UsageError(f"there is no figure {name!r}", nearest(name, FIGURES))
-    figure, known = FIGURES[name], FIGURES[name].parameters
-    if odd := [option for option in options if option not in known]:
-        raise UsageError(f"{name} has no option {odd[0]!r}", nearest(odd[0], known))
     with console.watched():
+        figure = find(name)
+        for option in options:
+            if option not in figure.parameters:
+                hint = nearest(option, figure.parameters)
+                raise UsageError(f"{name} has no option {option!r}", hint)
         return drawn(
             figure, runs_of(listed(runs), Path(work), figure.every), options, given=bool(runs)
         )

@@ -12,7 +12,7 @@ from ..data.quality import NAMES
 from ..errors import UsageError, nearest
 from ..io.files import write_text
 from ..options import Source
-from ..reporting import choice, clinical, comparison
+from ..reporting import choice, clinical, comparison, sections
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.rows import Row, compared, rows
 from ..reporting.table import Table
@@ -72,6 +72,11 @@ class Report(Shown):
         own = [row for row in self.rows if not row.is_view]
         return by_quality.section(own, measure, self.options.metric)
 
+    @cached_property
+    def of_packages(self) -> "list[Section]":
+        """Sections of installed packages, which --section asked for."""
+        return list(sections.of_packages(self.options.section, compared(self.rows)))
+
     @property
     def ranks(self) -> list[Table]:
         """Mean ranks of methods that every one of several datasets has, and the tests of Friedman and Nemenyi."""
@@ -83,7 +88,10 @@ class Report(Shown):
 
     def tables(self) -> list[Table]:
         """The tables that `fedcli report` prints, in percent."""
-        return [*self._tabled.tables, *self.ranks, *self.choices, *self.operating]
+        tables = [*self._tabled.tables, *self.ranks, *self.choices, *self.operating]
+        for section in self.of_packages:
+            tables += section.tables
+        return tables
 
     def words(self) -> list[str]:
         """The legend of the numbers, and what is to be known before comparing."""
@@ -173,14 +181,23 @@ class Report(Shown):
                 reference=self.options.against,
                 figures=figures,
                 draw=draw,
-                more=[self.by_quality] if self.by_quality else [],
+                more=self.more,
                 warned="rows" in vars(self),
                 **self._shown(),  # warned of when the rows were made
             )
             return page(list(self.scores), asked)
-        tables = [*self.ranks, *self.choices, *self.operating] if format == "markdown" else []
-        tables += self.by_quality.tables if self.by_quality and format == "markdown" else []
+        tables = []
+        if format == "markdown":
+            tables += [*self.ranks, *self.choices, *self.operating]
+            for section in self.more:
+                tables += section.tables
         return "\n".join([render(self.rows, format), *map(titled, tables)])
+
+    @property
+    def more(self) -> "list[Section]":
+        """The sections that options asked for."""
+        by_quality = [self.by_quality] if self.by_quality else []
+        return [*by_quality, *self.of_packages]
 
     def _shown(self) -> dict[str, Any]:
         asked = self.options
@@ -217,6 +234,7 @@ def run(options: ReportOptions) -> Report:
     Runs that differ in nothing but the seed are one row.
     """
     check_rule(options.choose)
+    sections.check(options.section)
     if options.quality and options.quality not in NAMES:
         raise UsageError(
             f"there is no measure of image quality {options.quality!r}",

@@ -26,9 +26,10 @@ from ...metrics import title as in_words
 from .. import choice, clinical, comparison, single_runs, writers
 from ..columns import POOLED, SHOWN, shown
 from ..rows import Row, compared, rows, shortened
+from ..sections import of_leaf
 from ..table import Section, Table
 from ..tables import Report, report
-from . import images, lead, leakage, provenance, subgroups
+from . import images, lead, provenance, subgroups
 from .markup import HERE, PAGE, environment
 
 __all__ = ["Document", "PageOptions", "write"]
@@ -184,7 +185,7 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
         subgroups.of_clients(systems, asked.metrics),
         Section("cross-site", "Trained at and tested on", list(single_runs.cross_site(named))),
         Section("choice", "Model choice", list(choice.tables(systems))),
-        leakage.section(systems),
+        *of_leaf("page.leakage", systems),
         Section("training", "How training went", panels=list(_convergence(systems))),
         Section("curves", "Curves and errors", folded_panels=drawn),
         Section("data", "Data", first_images),
