@@ -37,8 +37,8 @@ class Entry:
     group: str = ""
 
     def is_complete(self) -> bool:
-        """Tell whether what the command alone needs is installed."""
-        return not self.needs or is_installed(self.needs)
+        """Tell whether the command, and what it alone needs, is installed."""
+        return is_installed(self.module) and (not self.needs or is_installed(self.needs))
 
 
 COMMANDS = {
