@@ -18,16 +18,19 @@ from fedcli.commands import registry
 
 MOST = 271_000  # syntax nodes of the core
 ALL = "all leaves"
+METHODS = "methods of papers"
+ALL_BUT_METHODS = "all leaves but methods"
+TESTS = Path(__file__).parent
+ROOMS = "comparison", "federation", "figures", "io", "metrics", "models", "reporting", "system"
 COMMANDS = {  # leaf -> commands that go with it
     "sites": ["site"],
     "recipes and sweeps": ["sweep", "run", "reproduce"],
     "audit": ["audit"],
     "speed": ["bench"],
-    "checks of methods": ["check"],
     "export": ["export"],
 }
 FIGURES = {  # leaf -> figures that go with it
-    "methods of papers": ["divergence"],
+    METHODS: ["divergence"],
     "audit": ["reconstructions"],
     "image quality": ["quality"],
     "figures": [
@@ -78,9 +81,13 @@ print("SENTENCES", json.dumps(sentences))
 
 
 def files_of(leaf: str) -> list[Path]:
-    if leaf == ALL:
-        return [path for paths in leaves.files().values() for path in paths]
-    return leaves.files()[leaf]
+    if leaf in leaves.files():
+        return leaves.files()[leaf]
+    paths = []
+    for name in leaves.files():
+        if leaf == ALL or name != METHODS:  # which tests of the core train as examples
+            paths += leaves.files()[name]
+    return paths
 
 
 def copied(folder: Path, leaf: str) -> Path:
@@ -202,3 +209,50 @@ def test_without_a_leaf_the_demo_and_the_lists_are_there(tmp_path, leaf):
     assert "FedHEAL" in printed
     page = (folder / "demo" / "report.html").read_text(encoding="utf-8")
     assert page.count("<section ") > 3
+
+
+def imports_of(path: Path) -> set[str]:
+    """Names that a test imports, and those that the helpers which it imports do."""
+    helpers = {path.stem: path for path in (TESTS / "support").glob("*.py")}
+    helpers |= {path.stem: path for path in (TESTS.parent / "benchmarks").glob("*.py")}
+    names: set[str] = set()
+    waiting = [path]
+    while waiting:
+        new = set()
+        for node in ast.walk(ast.parse(waiting.pop().read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                new |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                new |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+        waiting += [helpers[name] for name in new - names if name in helpers]
+        names |= new
+    return names
+
+
+def core_tests() -> list[str]:
+    """Files of tests that import no leaf but methods, and call no command of one."""
+    paths = files_of(ALL_BUT_METHODS)
+    gone = {test_rooms.name(path) for path in paths}
+    called = re.compile(rf"fedcli ({'|'.join(gone_with(COMMANDS, ALL))})\b")
+    tests = []
+    for room in ROOMS:
+        for path in sorted((TESTS / room).glob("test_*.py")):
+            text = path.read_text(encoding="utf-8")
+            if not gone & imports_of(path) and not called.search(text):
+                tests.append(str(path.relative_to(TESTS.parent)))
+    return tests
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_the_tests_of_the_core_pass_without_leaves(tmp_path):
+    folder = copied(tmp_path, ALL_BUT_METHODS)
+    shutil.copytree(TESTS, folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("ARCHITECTURE.md", "pyproject.toml"):
+        shutil.copy(TESTS.parent / name, folder / name)
+    for name in ("benchmarks", "docs", "recipes"):
+        (folder / name).symlink_to(TESTS.parent / name)
+    tests = core_tests()
+    assert len(tests) > 40
+    ended = played(folder, "-m", "pytest", "-n", "2", "--tb=short", *tests)
+    assert ended.returncode == 0, ended.stdout[-3000:]
