@@ -56,8 +56,7 @@ On = Annotated[
 Track = Annotated[
     str | None,
     "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to "
-    "the :DIR or :URI "
-    "that follows",
+    "the :DIR or :URI that follows",
     Flag("NAME[:WHERE]", local=True, panel=OUTPUT, access="writes"),
 ]
 Groups = Annotated[
@@ -68,9 +67,8 @@ Groups = Annotated[
 Shots = Annotated[
     str | None,
     "show the mean recall of the head (classes with more than UPPER training images of all "
-    "clients), the tail (fewer "
-    "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of "
-    "images: where a group "
-    "is empty, a note suggests thresholds that fill it",
+    "clients), the tail (fewer than LOWER) and the medium ones between; 700,70 as in the Fed-MAS "
+    "paper suits thousands of images: where a group is empty, a note suggests thresholds that "
+    "fill it",
     Flag("UPPER,LOWER", panel="Data"),
 ]

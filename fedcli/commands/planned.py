@@ -19,20 +19,17 @@ DEVICE_HEADS = ["device", "precision", "TFLOP/s", "GB/s", "share reached", "abou
 DEVICE_TITLE = "Hours of training, one after another on one device"
 HOW_SURE = (
     "Hours are about, at --scale {scale}: arithmetic at the share of the matrix speed that others "
-    "reached with "
-    "ResNet-50, bytes at the memory's speed or 1 ms a step on a GPU, whichever is longest. "
-    "Preparing images, scores "
-    "and the server are left out. GPUs train in fp32 unless --precision bf16 says so."
+    "reached with ResNet-50, bytes at the memory's speed or 1 ms a step on a GPU, whichever is "
+    "longest. Preparing images, scores and the server are left out. GPUs train in fp32 unless "
+    "--precision bf16 says so."
 )
 WEIGHTS = (
     "ImageNet weights of {sizes}: torchvision downloads them as the first training starts with "
-    "them (--weights "
-    "imagenet); it states no licence for them."
+    "them (--weights imagenet); it states no licence for them."
 )
 NOT_STATED = (
     "No formula gives the cost of {names}: counted as plain training, with a forward pass more "
-    "where there is a "
-    "teacher."
+    "where there is a teacher."
 )
 SMOKE = (
     "Without --raw, --scale smoke takes synthetic samples in place of these images, and seconds."

@@ -36,9 +36,8 @@ OF_METHOD = "method", "rule", "method settings"  # in which systems of two metho
 SHORT = 30  # characters of settings that fit behind a name
 ABOUT = (
     "Mean of the last five rounds (all of a shorter run), in %; change: {b} minus {a}. 95 % "
-    "interval{bca} and "
-    "p {units}: {resamples:,} resamples of the {count:,} {units}, with the trained models held "
-    "fixed."
+    "interval{bca} and p {units}: {resamples:,} resamples of the {count:,} {units}, with the "
+    "trained models held fixed."
 )
 SEEDS = "p seeds: paired t test."
 SPLITS = "p {over}: corrected resampled t test (Nadeau and Bengio 2003)."
@@ -50,8 +49,8 @@ REMARKS = {
 }
 RANKS = (
     "Mean of a method's ranks on the datasets, by clean images; 1 is the best, and equal scores "
-    "share a rank. "
-    "Friedman's test as of Iman and Davenport, and Nemenyi's critical difference (Demsar 2006)."
+    "share a rank. Friedman's test as of Iman and Davenport, and Nemenyi's critical difference "
+    "(Demsar 2006)."
 )
 NO_DIFFERENCE = "no significant difference, which does not show that they are equal."
 SCORE = (

@@ -28,9 +28,8 @@ UNRELIABLE = f"{DAGGER} not reliable: "
 LONGEST_REASON = 64  # characters of a small group's name with its reason
 SEVERITIES = (
     "Mean of the last five rounds ± their standard deviation, in %, on all test images. In "
-    "training: whether clients "
-    "trained on images of this kind and severity, of this kind at another severity, or of neither "
-    "(unseen)."
+    "training: whether clients trained on images of this kind and severity, of this kind at "
+    "another severity, or of neither (unseen)."
 )
 SAME = "The interval of every change includes 0."
 BACKDOOR = (
@@ -40,17 +39,15 @@ BACKDOOR = (
 BY_GROUP = "In percent, of the last round's model; the gap is between the best and the worst group."
 CROSS_SITE = (
     "In percent, last round's models on clean test images. A row is whose model it is, a column "
-    "whose test images; in "
-    "brackets their number. Where both are the same client, nothing was transferred."
+    "whose test images; in brackets their number. Where both are the same client, nothing was "
+    "transferred."
 )
 ADAPTED = (
     "In %, last round's model. none: as it was trained; below it the change in points, with a 95 "
-    "% interval over "
-    "bootstrap resamples that both share. bn: batch-norm statistics of these images. prior: their "
-    "class prior by EM. "
-    "temperature: fitted to validation images. Labels of these images choose nothing. Calibration "
-    "errors grow in "
-    "resamples, so that their intervals are rough."
+    "% interval over bootstrap resamples that both share. bn: batch-norm statistics of these "
+    "images. prior: their class prior by EM. temperature: fitted to validation images. Labels of "
+    "these images choose nothing. Calibration errors grow in resamples, so that their intervals "
+    "are rough."
 )
 AT_SITES = (
     "images, which sites count without their patients, so too narrow where patients have several"

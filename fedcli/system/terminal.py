@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby, zip_longest
+from itertools import groupby, pairwise, zip_longest
 from typing import TextIO
 
 from ..console import printable
@@ -200,7 +200,7 @@ def _bounds(columns: list[_Column]) -> list[tuple[int, int]]:
 def _gaps(columns: list[_Column]) -> list[int]:
     """Blanks before each column."""
     gaps = [0]
-    for before, after in zip(columns, columns[1:]):
+    for before, after in pairwise(columns):
         gaps.append(GAP if before.over == after.over else GROUP_GAP)
     return gaps
 

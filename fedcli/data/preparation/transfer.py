@@ -230,7 +230,7 @@ def _answer(url: str, redirects: tuple[str, ...], start: int) -> HTTPResponse:
     if start:
         headers["Range"] = f"bytes={start}-"
     opener = build_opener(_Redirects(url, redirects))
-    return opener.open(Request(url, headers=headers), timeout=PATIENCE)  # noqa: S310
+    return opener.open(Request(url, headers=headers), timeout=PATIENCE)
 
 
 def _begins_at(answer: HTTPResponse, start: int) -> bool:

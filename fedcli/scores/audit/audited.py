@@ -52,8 +52,7 @@ DIVERGED = (
 )
 CHANCE = (
     "The model may be no better than chance ({:.1f} %) on held-out images: {} {:.1f} %, its 95 % "
-    "interval begins at "
-    "{:.1f} %. What has learned little gives little away"
+    "interval begins at {:.1f} %. What has learned little gives little away"
 )
 # of the probe
 LOCAL_BATCH = 8  # images of a gradient
