@@ -6,14 +6,13 @@ Datasets, CACM 64(12), 2021. What no manifest knows is marked as a person's to w
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..comparison.cautions import at_chance
 from ..data import manifest
 from ..scores.clinical.chosen import chosen_points
 from ..scores.scores import Scores
 from . import by_group, clinical, evidence, further
-from .clinical import rule_in_words
+from .clinical import Facts, rule_in_words
 from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
 from .row import Row
@@ -120,9 +119,7 @@ def _dataset_card(system: Row) -> Document:
     )
 
 
-def _dataset_sections(
-    system: Row, body: dict[str, Any], options: dict[str, Any]
-) -> Iterator[Section]:
+def _dataset_sections(system: Row, body: Facts, options: Facts) -> Iterator[Section]:
     yield _question("motivation", "Motivation", "why the data were collected, by whom, who paid")
     yield Section("composition", "Composition", provenance.images(system))
     heads = ["attribute", "images without a value"]
@@ -136,8 +133,9 @@ def _dataset_sections(
         "how and when images were acquired, consent, who labelled them and how",
     )
     yield replace(collection, pairs=[(name.capitalize(), card[name]) for name in names])
-    empty: tuple[Any, ...] = (None, "", [], {})
-    prepared = [(name, str(value)) for name, value in options.items() if value not in empty]
+    prepared = [
+        (name, str(value)) for name, value in options.items() if value not in (None, "", [], {})
+    ]
     yield Section("preparation", "Preparation", pairs=prepared)
     yield _question("uses", "Uses", "what the data may and may not be used for")
     yield _question(
@@ -164,8 +162,8 @@ def _licences(scores: Scores) -> list[tuple[str, str]]:
 
 def evidence_page(row: Row, guidelines: Sequence[evidence.Guideline]) -> Document:
     """Every guideline as a table: item, what it asks, what is material for it."""
-    sections: list[Section] = []
-    counts: list[tuple[str, str]] = []
+    sections = []
+    counts = []
     for number, guideline in enumerate(guidelines):
         name = guideline["guideline"]
         count = f"{guideline['material']} of {len(guideline['items'])}"
@@ -180,7 +178,7 @@ def evidence_page(row: Row, guidelines: Sequence[evidence.Guideline]) -> Documen
     return Document(title, EVIDENCE_LEAD, counts, sections)
 
 
-def _evidence_line(item: dict[str, Any]) -> list[str]:
+def _evidence_line(item: Facts) -> list[str]:
     if not item["answers"]:
         return [item["item"], item["asks"], "open", evidence.PERSON]
     texts = [_answer(answer) for answer in item["answers"]]

@@ -13,10 +13,10 @@ from ..comparison.verdict import p_text
 from ..errors import UsageError
 from ..metrics import title
 from ..scores import numbers
-from ..scores.clinical_shape import BEFORE_AFTER, CLIENT, POOLED, RATES, select
+from ..scores.clinical_shape import BEFORE_AFTER, CLIENT, POOLED, select
 from ..scores.scores import Scores
 from .evidence import card_of
-from .row import Row
+from .row import Systems
 from .table import DAGGER, NONE, Column, Table, bounded, percent
 
 SUBGROUPS = 10  # of lowest accuracy
@@ -29,12 +29,13 @@ RULES = {
     "cost": "a missed one costs {} false alarms",
 }
 WITH_INTERVAL = "sensitivity", "specificity"
+PREDICTIVE = "ppv", "npv"
 USUAL = "sensitivity=0.95"  # the rule of several that is shown
 INTERVALS = "In %, with 95 % Wilson intervals, of the last round's model; a slope of 1 is ideal, below 1 overconfident."
 KAPPA = "quadratic_kappa"
 KAPPA_LEGEND = " Quadratic kappa is for classes in an order."
 Facts = dict[str, Any]  # numbers of a line by name
-Line = tuple[Any, ...]  # labels of a line, then its numbers
+Lines = Iterator[tuple[Any, ...]]  # labels of each line, then its numbers
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Topic:
     def columns(self) -> list[Column | str]:
         return [*self.labels, *self.numbers.values()]
 
-    def table(self, name: str, lines: Iterable[Line]) -> list[Table]:
+    def table(self, name: str, lines: Lines) -> list[Table]:
         """One table, or none where there is no line."""
         rows = []
         for *labels, facts in lines:
@@ -63,6 +64,9 @@ class Topic:
         if any(cell.doubtful for row in table.rows for cell in row):
             table = replace(table, legend=table.legend + UNSURE)
         return [table]
+
+
+Topics = Sequence[Topic]
 
 
 def rate(value: Any) -> Any:
@@ -91,7 +95,7 @@ OPTIONS = list(dict.fromkeys(topic.option for topic in EVERY))
 MORE = f"More: --show {', '.join(OPTIONS)}, or all."
 
 
-def tables(runs: Iterable[tuple[str, Scores]], topics: Sequence[Topic] = EVERY) -> Iterator[Table]:
+def tables(runs: Iterable[tuple[str, Scores]], topics: Topics = EVERY) -> Iterator[Table]:
     """Tables of each run whose scores hold them. runs: name and scores of each run. topics: those that are shown."""
     for name, scores in runs:
         if scores.clinical:
@@ -108,7 +112,7 @@ def read(options: Iterable[str]) -> list[Topic]:
     return [topic for topic in EVERY if topic.option in names or "all" in names]
 
 
-def elsewhere(rows: Sequence[Row]) -> str:
+def elsewhere(rows: Systems) -> str:
     """A line on how to see the operating points that some of these systems have; "" where none has."""
     if not any(scores.clinical for row in rows for scores in row.each):
         return ""
@@ -124,7 +128,7 @@ def rule_in_words(rule: str) -> str:
     return f"{100 * float(value):g} % {name}"
 
 
-def _of_classes(name: str, scores: Scores, topics: Sequence[Topic]) -> Iterator[Table]:
+def _of_classes(name: str, scores: Scores, topics: Topics) -> Iterator[Table]:
     """The tables of each class on each version of the test images."""
     words = numbers.versions([scores])
     for (label, version), described in select(scores.clinical, "classes/*/*"):
@@ -134,32 +138,32 @@ def _of_classes(name: str, scores: Scores, topics: Sequence[Topic]) -> Iterator[
                 yield from TOPICS[key].table(images, lines(described))
 
 
-def _points(described: Facts) -> Iterator[Line]:
+def _points(described: Facts) -> Lines:
     share = {"prevalence": described["overall"]["prevalence"]}
     for point in _pooled(described):
         yield rule_in_words(point["rule"]), point["overall"] | share
 
 
-def _points_by_group(described: Facts) -> Iterator[Line]:
+def _points_by_group(described: Facts) -> Lines:
     for point in _pooled(described):
         for attribute, group, facts in _groups(point):
             count = {"count": facts["selected"]["total"]}
             yield rule_in_words(point["rule"]), attribute, group, facts | count
 
 
-def _transfer(described: Facts) -> Iterator[Line]:
+def _transfer(described: Facts) -> Lines:
     for point in described["operating"]:
         for attribute, groups in point["groups"].items():
             gaps = _rate_gaps(groups) | point["differences"].get(attribute, {})
             yield rule_in_words(point["rule"]), point["choice"], attribute, gaps
 
 
-def _calibration(described: Facts) -> Iterator[Line]:
+def _calibration(described: Facts) -> Lines:
     yield "all", NONE, described["overall"]
     yield from _groups(described)
 
 
-def _net_benefit(described: Facts) -> Iterator[Line]:
+def _net_benefit(described: Facts) -> Lines:
     without_clients = described | {"clients": {}}
     for *labels, facts in [("all", "", described["overall"]), *_groups(without_clients)]:
         for column, strategy in ((1, "model"), (2, "treat all")):
@@ -167,7 +171,7 @@ def _net_benefit(described: Facts) -> Iterator[Line]:
             yield *labels, strategy, benefit
 
 
-CLASS_LINES: dict[str, Callable[[Facts], Iterator[Line]]] = {
+CLASS_LINES: dict[str, Callable[[Facts], Lines]] = {
     "points": _points,
     "points by group": _points_by_group,
     "transfer": _transfer,
@@ -181,7 +185,7 @@ def _pooled(described: Facts) -> list[Facts]:
     return [point for point in described["operating"] if point["choice"] == POOLED]
 
 
-def _groups(described: Facts) -> Iterator[Line]:
+def _groups(described: Facts) -> Lines:
     """Attribute, group and numbers of each group, and of each client where it has any."""
     for names, facts in select(described, "groups/*/*"):
         yield *names, facts
@@ -202,7 +206,7 @@ def _rate_gaps(groups: Facts) -> Facts:
     return {name: max(values) - min(values) for name, values in rates.items() if len(values) > 1}
 
 
-def _of_all(name: str, scores: Scores, topics: Sequence[Topic]) -> Iterator[Table]:
+def _of_all(name: str, scores: Scores, topics: Topics) -> Iterator[Table]:
     """The tables of all classes together."""
     clinical = scores.clinical or {}
     words = numbers.versions([scores])
@@ -228,7 +232,7 @@ def _unordered(agreement: Topic) -> Topic:
     return replace(agreement, numbers=columns, legend=legend)
 
 
-def _agreement(clinical: Facts, words: Mapping[str, str]) -> Iterator[Line]:
+def _agreement(clinical: Facts, words: Mapping[str, str]) -> Lines:
     for version, agreement in clinical["agreement"].items():
         facts = agreement | clinical["temperature"].get(version, {})
         for key in BEFORE_AFTER:
@@ -237,7 +241,7 @@ def _agreement(clinical: Facts, words: Mapping[str, str]) -> Iterator[Line]:
         yield words.get(version, version), facts
 
 
-def _conformal(sets: list[Line], words: Mapping[str, str]) -> Iterator[Line]:
+def _conformal(sets: list[Any], words: Mapping[str, str]) -> Lines:
     for (version,), covered in sets:
         quantiles = words.get(version, version), covered["choice"]
         yield *quantiles, "all", "", covered
@@ -246,7 +250,7 @@ def _conformal(sets: list[Line], words: Mapping[str, str]) -> Iterator[Line]:
             yield *quantiles, attribute, group, {"coverage": coverage, "set_size": size}
 
 
-def _gaps(scores: Scores, clinical: Facts) -> Iterator[Line]:
+def _gaps(scores: Scores, clinical: Facts) -> Lines:
     """The gaps, in doubt where the best or the worst group is too small or lacks a class, and their p."""
     for (attribute, version, metric), test in select(clinical, "gaps/*/*/*"):
         members = scores.members(attribute)
@@ -256,7 +260,7 @@ def _gaps(scores: Scores, clinical: Facts) -> Iterator[Line]:
         yield attribute, version, title(metric), {"gap": gap, "p": p_text(test["p"])}
 
 
-def _lowest(clinical: Facts) -> Iterator[Line]:
+def _lowest(clinical: Facts) -> Lines:
     for version, subgroups in clinical["subgroups"].items():
         for subgroup in subgroups[:SUBGROUPS]:
             texts = {key: p_text(subgroup[key]) for key in ("p", "p_holm")}
@@ -284,7 +288,7 @@ def _class_table(scores: Scores, label: str, version: str, described: Facts) -> 
         name = f"{attribute} {group}" if len(described["groups"]) > 1 else group
         point = operating["groups"].get(attribute, {}).get(group)
         lines.append(_class_line(name, facts, point))
-    columns = enumerate(zip(*lines, strict=True))
+    columns = enumerate(zip(*lines))
     filled = itemgetter(*[k for k, column in columns if column.count(None) < len(lines)])
     title = label
     if len(scores.versions) > 1:
@@ -306,8 +310,9 @@ def _class_table(scores: Scores, label: str, version: str, described: Facts) -> 
 def _class_line(name: str, described: Facts, point: Facts | None) -> list[Any]:
     """A line of a class's table: the rates at a threshold where there is one, and what no threshold changes."""
     facts = dict(described)
-    for key in RATES if point else ():
-        facts[key] = rate(point[key]) if key in WITH_INTERVAL else point[key]["value"]
+    if point:
+        facts |= {key: rate(point[key]) for key in WITH_INTERVAL}
+        facts |= {key: point[key]["value"] for key in PREDICTIVE}
     return [name, described["count"], *(facts.get(key) for key in BY_CLASS.numbers)]
 
 

@@ -1,9 +1,10 @@
 """A system as the row of a report: its runs, all of their numbers, and what it is called."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..comparison.systems import BEST
 from ..data import manifest, shared_patients
 from ..figures.system import System
 from ..scores import shots
+from ..scores.scores import Scores
 from ..scores.table import Where
 from .columns import POOLED, Value, joined
 from .table import Cell, percent
@@ -181,3 +183,11 @@ class Row(System):
             else None
         )
         return own if not own or manifest.read(own).kind == kind else manifest.parent(own, kind)
+
+
+Systems = Sequence[Row]
+
+
+def scores_of(rows: Systems) -> Iterator[Scores]:
+    """The scores of every run of some systems."""
+    return chain.from_iterable(row.each for row in rows)

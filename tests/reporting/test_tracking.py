@@ -95,7 +95,7 @@ def test_a_server_that_stops_answering_ends_in_a_sentence_and_the_run_is_there(
         def __init__(self, *_):
             pass
 
-        def about(self, known):
+        def options(self, known):
             raise ConnectionError("no answer")
 
     monkeypatch.setitem(tracking.TRACKERS, "tensorboard", Gone)

@@ -26,14 +26,13 @@ from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
 from .. import choice, clinical, comparison, further, writers
 from ..columns import POOLED, SHOWN, shown
-from ..row import Row
+from ..row import Row, Systems
 from ..rows import compared, rows, shortened
 from ..table import Section, Table
 from ..tables import Report, report
 from . import images, lead, leakage, provenance, subgroups
 from .markup import HERE, PAGE, environment
 
-__all__ = ["Document", "PageOptions", "write"]
 BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
 LOOKED_AT = " Test curves are for looking at: they choose nothing."
 SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
@@ -146,7 +145,7 @@ def render(scores: list[Path], options: PageOptions) -> str:
     scores_report = report(every_row, best="Bold")
     sections = [*_open_sections(scores_report, systems, options)]
     sections += [replace(section, closed=True) for section in _closed_sections(systems, options)]
-    heads = set()
+    heads: set[str] = set()
     for section in sections:
         for table in (*section.tables, *section.folded):
             heads.update(*(column.levels for column in table.columns))
@@ -161,7 +160,7 @@ def render(scores: list[Path], options: PageOptions) -> str:
 
 
 def _open_sections(
-    scores_report: Report, systems: list[Row], options: PageOptions
+    scores_report: Report, systems: Systems, options: PageOptions
 ) -> Iterator[Section]:
     """The answer, and the scores: below the tables that a page was given, which come first, they are folded."""
     notes = list(dict.fromkeys([*options.notes, *scores_report.notes]))
@@ -177,7 +176,7 @@ def _open_sections(
         yield Section("scores", "Scores", tables, panels=panels)
 
 
-def _closed_sections(systems: list[Row], options: PageOptions) -> Iterator[Section]:
+def _closed_sections(systems: Systems, options: PageOptions) -> Iterator[Section]:
     """All else by interest, in the order of the page."""
     scores_by_name = [(row.name, row.scores) for row in systems]
     certainty = lead.intervals(systems, options.metrics)
@@ -211,7 +210,7 @@ def _closed_sections(systems: list[Row], options: PageOptions) -> Iterator[Secti
     yield provenance.lineage(systems)
 
 
-def _images_by_partition(systems: list[Row]) -> Iterator[Table]:
+def _images_by_partition(systems: Systems) -> Iterator[Table]:
     """The tables of images of the first system on each partition."""
     first_rows: dict[Path | None, Row] = {}
     for row in reversed(systems):
@@ -233,7 +232,7 @@ def pictures(files: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
     return [inline.Panels("", drawings, layout="wide")] if drawings else []
 
 
-def _convergence(systems: list[Row]) -> Iterator[inline.Panels]:
+def _convergence(systems: Systems) -> Iterator[inline.Panels]:
     """Loss and test curves of all systems, and the weight that the server gave each client."""
     runs = {}
     for row in systems:

@@ -2,7 +2,7 @@
 it explains: `fedcli report --quality MEASURE`."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,12 +36,12 @@ def section(compared: Iterable[Row], name: str, metrics: Sequence[str] = ()) -> 
     FedcliError."""
     rows = list(compared)
     measure = MEASURES[NAMES.index(name)]
-    falls: list[Table] = []
-    gaps: list[Table] = []
-    text: list[str] = []
+    falls = []
+    gaps = []
+    text = []
     for row in rows:
         system = f": {row.name}" if len(rows) > 1 else ""
-        scored = _Scored.of(row, measure)
+        scored = _Scored(row, measure)
         for metric in metrics or [row.scores.usual[1]]:
             fall = scored.fall(metric)
             falls.append(replace(fall, title=f"{fall.title}{system}"))
@@ -67,32 +67,24 @@ def section(compared: Iterable[Row], name: str, metrics: Sequence[str] = ()) -> 
     return Section("quality", question, [*falls, *gaps], text=text)
 
 
-@dataclass(frozen=True)
 class _Scored:
-    """The clean test images of a system with its answers and their quality.
+    """The clean test images of a system's first run and their quality, with the answers of all its runs on the same
+    ones: of folds the first alone. Raises FedcliError where the images are not here.
 
     answers: of each model in each kept round. values: of the measure, one of each image; quarters: of these values.
     """
 
-    row: Row
-    measure: Measure
-    images: Predicted
-    answers: list[np.ndarray]
-    values: np.ndarray
-    quarters: np.ndarray
-
-    @classmethod
-    def of(cls, row: Row, measure: Measure) -> "_Scored":
-        """The images of a system's first run, and the answers of all its runs on the same ones: of folds the first
-        alone. Raises FedcliError where the images are not here."""
+    def __init__(self, row: Row, measure: Measure):
         runs = [predicted(path) for path in row.paths]
-        images = runs[0]
-        answers: list[np.ndarray] = []
+        self.row = row
+        self.measure = measure
+        self.images = runs[0]
+        self.answers: list[np.ndarray] = []
         for run in runs:
-            if np.array_equal(run.id, images.id):
-                answers += run.tables["clean"]
-        values = _values(row, images)[:, NAMES.index(measure.name)]  # [N]
-        return cls(row, measure, images, answers, values, strata(values))
+            if np.array_equal(run.id, self.images.id):
+                self.answers += run.tables["clean"]
+        self.values = _values(row, self.images)[:, NAMES.index(measure.name)]  # [N]
+        self.quarters = strata(self.values)
 
     def fall(self, metric: str) -> Table:
         """A line for each quarter: its values, the score of all its images, and of each group's."""

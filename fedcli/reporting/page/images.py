@@ -3,8 +3,7 @@ say of them, then some of each class."""
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from ...io.hdf5 import open_hdf5
 from ...labels import YES
 from ...scores.numbers import versions
 from ...scores.parts import MODELS
-from ..row import Row
+from ..row import Row, Systems, scores_of
 from ..table import Section
 
 SHOWN = 6  # images
@@ -33,7 +32,7 @@ ERRORS = (
 SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole steps
 
 
-def section(compared: Sequence[Row]) -> Section:
+def section(compared: Systems) -> Section:
     """Errors of each group, and one strip of images per corruption that some system was trained with."""
     panels = list(_errors(compared))
     for path in dict.fromkeys(row.stage("corruption") for row in compared):
@@ -42,7 +41,7 @@ def section(compared: Sequence[Row]) -> Section:
     return Section("images", "Images, and what the models say of them", panels=panels)
 
 
-def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
+def _errors(compared: Systems) -> Iterator[Panels]:
     """By the first attribute that the systems were scored by; of several labels per image there are none."""
     first_row = compared[0]
     images = first_row.versions.get("clean")
@@ -54,7 +53,7 @@ def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
         return
     sure = np.mean([_sureness(answer.chances, images.y) for answer in answers if answer], axis=0)
     attribute = next(iter(first_row.scores.groups), "")
-    words = versions(chain.from_iterable(row.each for row in compared))
+    words = versions(scores_of(compared))
     noisy = {} if first_row.scores.external else _changed(first_row.stage("corruption"))
     pool = pool_of(dataset)
     rows = {name: row for row, name in enumerate(pool.id.tolist())}
@@ -110,7 +109,7 @@ def _changed(path: Path | None) -> dict[int, np.ndarray]:
     if not path:
         return {}
     with open_hdf5(path.parent / "changed.h5", CHANGED, hint="corrupt again") as file:
-        return dict(zip(file["test/rows"][()].tolist(), file["test/x"][()], strict=True))
+        return dict(zip(file["test/rows"][()].tolist(), file["test/x"][()]))
 
 
 def _strip(path: Path) -> Iterator[Panels]:
@@ -129,7 +128,7 @@ def _strip(path: Path) -> Iterator[Panels]:
     clean = pool.pixels(rows[places])
     names = _named(pool.y[rows[places]], body["classes"])
     drawings = []
-    for name, pair in zip(names, zip(clean, changed, strict=True), strict=True):
+    for name, pair in zip(names, zip(clean, changed)):
         picture = png(_pasted(np.stack(pair), below=True))
         drawings.append(Drawing(name, image=picture, about=text))
     yield Panels(capital(kind), drawings, legend=LEGEND, layout="strip")

@@ -24,7 +24,7 @@ from ...scores.views import GAP, worst_of
 from ..comparison import said_against, spoken, tests_against
 from ..evidence import card_of
 from ..head import chance
-from ..row import Row
+from ..row import Row, Systems, scores_of
 from ..table import Column, Heads, Section, Table
 
 MADE_UP = "Generated images: a made-up sample in the layout of {}. Its numbers say nothing about patients."
@@ -39,7 +39,7 @@ INTERVALS = (
 )
 
 
-def heading(compared: Sequence[Row]) -> str:
+def heading(compared: Systems) -> str:
     """The methods and their data."""
     labels = list(dict.fromkeys(row.label for row in compared))
     methods = console.listed(labels) if len(labels) < 6 else f"{len(labels)} methods"
@@ -47,7 +47,7 @@ def heading(compared: Sequence[Row]) -> str:
     return f"{methods} on {', '.join(datasets)}"
 
 
-def generated(compared: Sequence[Row]) -> str:
+def generated(compared: Systems) -> str:
     """A sentence that says so where images are generated, as their samples and cards declare; "" of real ones."""
     sentences = []
     for row in compared:
@@ -58,7 +58,7 @@ def generated(compared: Sequence[Row]) -> str:
     return " ".join(filter(None, dict.fromkeys(sentences)))
 
 
-def sentence(compared: Sequence[Row]) -> str:
+def sentence(compared: Systems) -> str:
     """The comparison in one sentence."""
     datasets = dict.fromkeys(described(row.scores) for row in compared)
     systems = compared[0].label if len(compared) == 1 else f"{len(compared)} systems"
@@ -81,7 +81,7 @@ def described(scores: Scores) -> str:
     return title if card.get("classes") else title.partition(":")[0]
 
 
-def facts(compared: Sequence[Row]) -> list[tuple[str, str]]:
+def facts(compared: Systems) -> list[tuple[str, str]]:
     """The numbers a reader looks for first; of data and model those that all systems share."""
     facts = _facts(compared[0])
     for row in compared[1:]:
@@ -127,7 +127,7 @@ def _span(noun: str, numbers: list[int]) -> str:
     return counted if low == max(numbers) else f"{low} to {counted}"
 
 
-def _corrupted(compared: Sequence[Row]) -> str:
+def _corrupted(compared: Systems) -> str:
     kinds = [row.scores.corruption for row in compared]
     corruption = kinds[0]
     if not any(kinds):
@@ -143,7 +143,7 @@ def _corrupted(compared: Sequence[Row]) -> str:
     return f"with {kind} of severity {severity} on {clients} and on a copy of the test set"
 
 
-def _augmented(compared: Sequence[Row]) -> str:
+def _augmented(compared: Systems) -> str:
     """The training images without a corruption: as they are, or with the augmentation that the options name."""
     kinds = [row.scores.options.get("augment") or "none" for row in compared]
     if all(kind == "none" for kind in kinds):
@@ -155,7 +155,7 @@ def _augmented(compared: Sequence[Row]) -> str:
 
 
 def section(
-    compared: Sequence[Row], findings: Sequence[str], notes: Sequence[str], *, answered: bool
+    compared: Systems, findings: Sequence[str], notes: Sequence[str], *, answered: bool
 ) -> Section:
     """The question and its answer. findings: of tests between systems; answered: whether a page was given them, so that they
     come alone, under a head of their own."""
@@ -172,7 +172,7 @@ def section(
     return Section("answer", title, panels=panels, findings=sentences, notes=notes)
 
 
-def question(compared: Sequence[Row]) -> str:
+def question(compared: Systems) -> str:
     """The question that a reader has of these systems."""
     attributes = list(dict.fromkeys(chain.from_iterable(row.attributes for row in compared)))
     label = compared[0].label
@@ -209,7 +209,7 @@ def _scores_of(row: Row) -> Iterator[str]:
             yield f"{row.name} scores {' and '.join(parts)} in {title(metric)}."
 
 
-def _groups(compared: Sequence[Row]) -> Iterator[str]:
+def _groups(compared: Systems) -> Iterator[str]:
     """For each attribute the groups that fare worst, and the gap, on clean images."""
     for attribute in compared[0].scores.groups:
         lowest = []
@@ -223,7 +223,7 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
 
 def _lowest_groups(attribute: str, metric: str, lowest: list[tuple[Row, str, float]]) -> str:
     """The sentence on the groups of an attribute that fare worst. lowest: system, group and its score in percent."""
-    rows, groups, scores = zip(*lowest, strict=True)
+    rows, groups, scores = zip(*lowest)
     where = Where("clean", attribute=attribute, metric=metric, measure=GAP)
     gaps = [row.percent(where) for row in rows]
     names = list(dict.fromkeys(groups))
@@ -257,7 +257,7 @@ def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
 
 
 def tests(
-    compared: Sequence[Row], metrics: Sequence[str], reference: str
+    compared: Systems, metrics: Sequence[str], reference: str
 ) -> tuple[list[str], list[Table], list[str]]:
     """All systems against one, on the average of clean and corrupted images where there are both: what it says in
     sentences, a table per metric, and what to beware of.
@@ -272,7 +272,7 @@ def tests(
     images = "clean images"
     if all("corrupted" in row.scores.versions for row in compared):
         version = AVERAGE
-        words = versions(chain.from_iterable(row.each for row in compared))
+        words = versions(scores_of(compared))
         images = f"clean and {words['corrupted']} images"
     tested: list[tuple[str, str, list[Against]]] = []
     sentences = []
@@ -292,11 +292,11 @@ def tests(
     return sentences, tests_against(tested)[1], warnings
 
 
-def _base(compared: Sequence[Row], reference: str) -> str:
+def _base(compared: Systems, reference: str) -> str:
     """The name of the system that others are tested against."""
     if not reference:
         return compared[0].name
-    names = {}
+    names: dict[str, str] = {}
     for row in reversed(compared):
         names |= dict.fromkeys((row.scores.method, row.scores.label, row.name), row.name)
     if reference not in names:
@@ -304,7 +304,7 @@ def _base(compared: Sequence[Row], reference: str) -> str:
     return names[reference]
 
 
-def intervals(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
+def intervals(compared: Systems, metrics: Sequence[str]) -> list[Table]:
     """The scores of the report's tables with their intervals over patients; none where there are no intervals."""
     columns = {}
     for metric in metrics:
@@ -315,12 +315,12 @@ def intervals(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
                 columns[where] = column
     if not columns:
         return []
-    words = versions(chain.from_iterable(row.each for row in compared))
+    words = versions(scores_of(compared))
     heads: Heads = ["method"]
     for where in columns:
         version = words.get(where.version, where.version)
         heads.append(Column(version, "%", title(where.metric)))
-    lines = zip([row.name for row in compared], *columns.values(), strict=True)
+    lines = zip([row.name for row in compared], *columns.values())
     row, where = next(
         (row, where) for row in compared for where in columns if _interval(row, where)
     )

@@ -1,6 +1,6 @@
 """The audit of a run as tables, and as a section of the page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,13 @@ import numpy as np
 from ...data import manifest
 from ...figures.inline import Panels, of_picture
 from ...figures.kinds import reconstructions
+from ...printed import percents
 from ...scores.audit import finished
 from ...scores.audit.membership import ALONE, EQUAL_MIX, RATES
-from ..row import Row
+from ..row import Systems
 from ..table import Cell, Heads, Section, Table, bounded, number
 
+Facts = dict[str, Any]  # of an audit, as its JSON holds them
 NUMBERS = {
     "auc": "AUC",
     EQUAL_MIX: "AUC at equal class mix",
@@ -59,13 +61,13 @@ INVERSION = (
 )
 
 
-def of_run(run: Path) -> dict[str, Any]:
+def of_run(run: Path) -> Facts:
     """The newest audit of a run, {} where there is none. Raises FedcliError."""
     audit = finished.newest(manifest.find(run, "run"))
     return manifest.read(audit, "audit").body if audit else {}
 
 
-def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
+def tables(body: Facts, name: str = "") -> Iterator[Table]:
     """The tables of an audit. name: of its run, where there are several."""
     ending = f", {name}" if name else ""
     yield from _attacks(body, ending)
@@ -77,9 +79,9 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
         yield _rebuilt(body["inversion"], ending)
 
 
-def _attacks(body: dict[str, Any], ending: str) -> Iterator[Table]:
+def _attacks(body: Facts, ending: str) -> Iterator[Table]:
     """A table of each attack on membership, with the numbers that it has."""
-    rows_by_attack: dict[str, list[dict[str, Any]]] = {}
+    rows_by_attack: dict[str, list[Facts]] = {}
     for row in body["membership"]:
         rows_by_attack.setdefault(row["attack"], []).append(row)
     legend = LEGEND + SHARED if body["shared_tests"] else LEGEND
@@ -95,7 +97,7 @@ def _attacks(body: dict[str, Any], ending: str) -> Iterator[Table]:
         yield Table.of(title, heads, lines, legend)
 
 
-def _allowed(rows: list[dict[str, Any]], ending: str) -> Iterator[Table]:
+def _allowed(rows: list[Facts], ending: str) -> Iterator[Table]:
     """The most that differential privacy allows, for all images and for those of each client with a bound."""
     bounds = {}
     for row in rows:
@@ -108,13 +110,13 @@ def _allowed(rows: list[dict[str, Any]], ending: str) -> Iterator[Table]:
     keys = [key for key in NUMBERS if key in limited]
     lines = []
     for images, bound in bounds.items():
-        percents = [f"{100 * bound[key]:.1f}" for key in keys]
-        lines.append([images, f"{bound['epsilon']:.3g}", *percents])
+        cells = [percents(bound[key]) for key in keys]
+        lines.append([images, f"{bound['epsilon']:.3g}", *cells])
     heads = ["images of", "epsilon", *map(NUMBERS.__getitem__, keys)]
     yield Table.of(f"At most, by differential privacy{ending}", heads, lines, ALLOWED)
 
 
-def _rebuilt(inversion: dict[str, Any], ending: str) -> Table:
+def _rebuilt(inversion: Facts, ending: str) -> Table:
     """The nearness of the images that each model's gradient gives, and of guesses without it, to the originals."""
     count = len(inversion["blind"])
     lines = []
@@ -131,7 +133,7 @@ def _rebuilt(inversion: dict[str, Any], ending: str) -> Table:
     return Table.of(title, heads, lines, INVERSION)
 
 
-def sentences(body: dict[str, Any], name: str = "") -> Iterator[str]:
+def sentences(body: Facts, name: str = "") -> Iterator[str]:
     """Sentences on what these tables show of all images. name: of its run, where there are several."""
     run = f"{name}: " if name else ""
     caution = body.get("caution")  # which older audits lack
@@ -147,7 +149,7 @@ def sentences(body: dict[str, Any], name: str = "") -> Iterator[str]:
         yield f"{run}Gradient of the {model['model']} model: {_inversion(model['psnr'], inversion)}"
 
 
-def _membership(numbers: dict[str, Any]) -> str:
+def _membership(numbers: Facts) -> str:
     """The AUC, and the one at an equal mix of classes, which older audits lack."""
     verdict = "differ" if numbers["auc"]["low"] > 0.5 else "do not differ significantly"
     sentence = f"training images {verdict} from held-out ones, AUC {_interval(numbers['auc']).text}"
@@ -159,7 +161,7 @@ def _membership(numbers: dict[str, Any]) -> str:
     return f"{sentence}; {same_mix}, {verdict} than the mix of classes reveals"
 
 
-def _hospital(row: dict[str, Any]) -> str:
+def _hospital(row: Facts) -> str:
     """The hospital by answers or gradients: within a class, where the case mix says nothing."""
     accuracy = _interval(row["accuracy"]).text
     sentence = f"From {row['of']} the hospital is recognised in {accuracy} %"
@@ -170,12 +172,12 @@ def _hospital(row: dict[str, Any]) -> str:
         return f"{sentence}, by class alone in {_interval(row['by_class']).text} %; {TOO_FEW}"
     higher = probe["accuracy"]["low"] > probe["chance"]
     reveal = "reveal more" if higher else "do not reveal significantly more"
-    chance = f"where chance is {100 * probe['chance']:.1f} %"
+    chance = f"where chance is {percents(probe['chance'])} %"
     within_class = f"within a class in {_interval(probe['accuracy']).text} %, {chance}"
     return f"{sentence}, and {within_class}: they {reveal} than the case mix"
 
 
-def _inversion(psnr: list[float], inversion: dict[str, Any]) -> str:
+def _inversion(psnr: list[float], inversion: Facts) -> str:
     """The number of images nearer to their originals than a guess without the gradient."""
     guesses = np.array(inversion["blind"])
     guess = "than the mean image"
@@ -186,7 +188,7 @@ def _inversion(psnr: list[float], inversion: dict[str, Any]) -> str:
     return f"{nearer} of {len(psnr)} rebuilt images nearer to their originals {guess}"
 
 
-def _probe_line(row: dict[str, Any]) -> list[Any]:
+def _probe_line(row: Facts) -> list[Any]:
     probe = row.get("within") or {}
     return [
         row["of"],
@@ -194,9 +196,9 @@ def _probe_line(row: dict[str, Any]) -> list[Any]:
         row["count"],
         _interval(row["accuracy"]),
         _interval(row.get("by_class")),
-        f"{100 * row['chance']:.1f}",
+        percents(row["chance"]),
         _interval(probe.get("accuracy")),
-        f"{100 * probe['chance']:.1f}" if probe else None,
+        percents(probe["chance"]) if probe else None,
     ]
 
 
@@ -204,18 +206,18 @@ def _decibels(psnr: list[float]) -> list[Cell]:
     return [number(value, digits=1) for value in psnr]
 
 
-def _images(row: dict[str, Any]) -> str:
+def _images(row: Facts) -> str:
     """The images that a row is of: of a group, or all."""
     return f"{row['attribute']} {row['group']}".strip() or "all"
 
 
-def _interval(share: dict[str, Any] | None, *, doubtful: bool = False) -> Cell:
+def _interval(share: Facts | None, *, doubtful: bool = False) -> Cell:
     if not share:
         return Cell()
     return bounded(share["value"], share["low"], share["high"], doubtful=doubtful)
 
 
-def section(compared: Sequence[Row]) -> Section:
+def section(compared: Systems) -> Section:
     """Tables and pictures of the audits of these systems' runs, of each the first run that was audited."""
     every_table: list[Table] = []
     panels: list[Panels] = []

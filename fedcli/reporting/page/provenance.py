@@ -4,7 +4,7 @@ attributes of the images of each site and part); each method's rule, settings an
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ from ...options import recorded
 from ...runs.train_options import TrainOptions
 from ...scores.table import HIDDEN
 from .. import timing
-from ..row import Row
+from ..row import Row, Systems
 from ..table import Cell, Column, Heads, Section, Table
 from ..tables import BYTES, DOWN, UP, megabytes
 
@@ -113,7 +113,7 @@ def table_one(run: Path) -> list[Table]:
     return [Table.of("Table 1: images by site and part", heads, lines, legend)]
 
 
-def _images_by_client(run: Path) -> Mapping[str, Clients]:
+def _images_by_client(run: Path) -> Mapping[str, Any]:
     """The images of each class or attribute by client; of sites the TOTAL, too; {} where no data are there."""
     partition = manifest.parent(run, "corruption", "partition")
     if partition and manifest.parent(partition, "dataset"):
@@ -170,7 +170,7 @@ def _cell(images: Values, value: str, total: int | None) -> Cell:
     return Cell(text, number=count)
 
 
-def settings(compared: Sequence[Row], clocked: bool) -> Section:
+def settings(compared: Systems, clocked: bool) -> Section:
     """The methods that ran, and under a title of their own the options that all systems share.
 
     clocked: whether a table says how long training took.
@@ -202,7 +202,7 @@ def _method_line(row: Row) -> list[Any]:
     return [row.name, rule, ", ".join(options) or "-", seeds, *traffic]
 
 
-def _options(compared: Sequence[Row]) -> dict[str, list[str]]:
+def _options(compared: Systems) -> dict[str, list[str]]:
     """The values of each option that had an effect, one of each system, by its title."""
     titles = {
         option.name: f"{option.title} (--{option.typed})" for option in recorded(TrainOptions)
@@ -223,7 +223,7 @@ def _option_in_words(value: Any) -> str:
     return str(value)
 
 
-def _had_effect(name: str, compared: Sequence[Row]) -> bool:
+def _had_effect(name: str, compared: Systems) -> bool:
     """Tell whether an option could change some run: one that belongs to others does where one of these is on."""
     owners = BELONGS.get(name)
     if owners is None:
@@ -231,7 +231,7 @@ def _had_effect(name: str, compared: Sequence[Row]) -> bool:
     return any(row.scores.options.get(owner) for row in compared for owner in owners)
 
 
-def _times(compared: Sequence[Row]) -> list[Table]:
+def _times(compared: Systems) -> list[Table]:
     clocks = {row.name: timing.of_runs(row.paths) for row in compared}
     measured = [clock for clock in clocks.values() if clock]
     if not measured:
@@ -259,7 +259,7 @@ def _clock_text(clock: timing.Clocks | None, field: str) -> str:
     return "-" if value is None else form.format(unit * value)
 
 
-def lineage(compared: Sequence[Row]) -> Section:
+def lineage(compared: Systems) -> Section:
     """Every stage behind the numbers, once: what it is, the command that made it, its hash."""
     stages: dict[Path, manifest.Manifest] = {}
     for row in compared:

@@ -7,7 +7,6 @@ from itertools import chain
 from math import inf
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from ...scores.views import ACROSS
 from ...scores.views import compared as is_compared
 from ..by_group import unreliable
 from ..columns import Names, group_columns, joined, shown
-from ..row import Row
+from ..row import Row, Systems, scores_of
 from ..table import DAGGER, Cell, Column, Section, Table, mark, percent
 from . import provenance
 
@@ -70,7 +69,7 @@ LONG = 20  # rows from which on a table is folded
 Tables = tuple[list[Table], list[Table]]  # open and folded ones
 
 
-def of_groups(compared: Sequence[Row], metrics: Sequence[str]) -> Iterator[Section]:
+def of_groups(compared: Systems, metrics: Sequence[str]) -> Iterator[Section]:
     """A section for each attribute that some system was scored by.
 
     metrics: shown beside the usual ones, where groups are compared by them.
@@ -84,14 +83,14 @@ def _has_groups(row: Row, attribute: str) -> bool:
     return all(attribute in run.groups for run in row.each)
 
 
-def _group_section(rows: Sequence[Row], attribute: str, metrics: Sequence[str]) -> Section:
+def _group_section(rows: Systems, attribute: str, metrics: Sequence[str]) -> Section:
     """Tables of clean images, and folded those of other versions."""
     usual = [*shown(rows[0].scores), *filter(is_compared, metrics)]
     scored = {*shown(rows[0].scores)}
     for row in rows:
         scored.update(*row.scores.groups[attribute].values())
     usual = list(dict.fromkeys(metric for metric in usual if metric in scored))
-    words = numbers.versions(chain.from_iterable(row.each for row in rows))
+    words = numbers.versions(scores_of(rows))
     tables: list[Table] = []
     folded: list[Table] = []
     for version in dict.fromkeys(chain.from_iterable(row.scores.groups[attribute] for row in rows)):
@@ -104,13 +103,13 @@ def _group_section(rows: Sequence[Row], attribute: str, metrics: Sequence[str]) 
 
 
 def _group_tables(
-    rows: Sequence[Row], attribute: str, version: str, metrics: list[str], images: str
+    rows: Systems, attribute: str, version: str, metrics: list[str], images: str
 ) -> Iterator[Table]:
     """A table of each metric, the last of them first, with what the numbers mean below the first of them."""
     heads = _group_heads(rows[0], attribute)
     for metric in reversed(metrics):
         names: Names = {}
-        for scores in chain.from_iterable(row.each for row in rows):
+        for scores in scores_of(rows):
             names |= group_columns(scores, attribute, version, metric)
         unsure = [_unsure(row, attribute, version, metric) for row in rows]
         legend = ""
@@ -132,11 +131,11 @@ def _group_heads(row: Row, attribute: str) -> dict[str, str]:
     return heads
 
 
-def _groups_legend(rows: Sequence[Row], attribute: str) -> str:
+def _groups_legend(rows: Systems, attribute: str) -> str:
     """The meaning of the numbers and marks in tables of groups, and the images that have no group or are hidden."""
     scores = rows[0].scores
     sentences = [GROUPS, unreliable(rows[0].each, attribute)]
-    sentences.append(hidden_note(chain.from_iterable(row.each for row in rows), attribute))
+    sentences.append(hidden_note(scores_of(rows), attribute))
     if len(rows) > 1:
         sentences.append("Bold marks the best, without a test.")
     missing = unknown_note(attribute, scores.grouped[attribute].unknown, scores.images)
@@ -145,7 +144,7 @@ def _groups_legend(rows: Sequence[Row], attribute: str) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _decisions(rows: Sequence[Row], attribute: str, version: str, images: str) -> Iterator[Table]:
+def _decisions(rows: Systems, attribute: str, version: str, images: str) -> Iterator[Table]:
     """The differences in decisions between the groups of an attribute."""
     names: Names = {}
     heads = {}
@@ -176,7 +175,7 @@ def _unsure(row: Row, attribute: str, version: str, metric: str) -> set[str]:
     return small | small_decides(row.each, attribute, version, metric, row.at)
 
 
-def of_labels(compared: Sequence[Row]) -> Section:
+def of_labels(compared: Systems) -> Section:
     """Scores of each label, then how much it differs between the groups of each attribute."""
     scored = [row for row in compared if row.scores.several_labels]
     tables = []
@@ -197,14 +196,14 @@ def _of_label(metric: str) -> str:
     return title(metric)
 
 
-def _label_table(name: str, scored: Sequence[Row], columns: Sequence[Where], legend: str) -> Table:
+def _label_table(name: str, scored: Systems, columns: Sequence[Where], legend: str) -> Table:
     labels = scored[0].scores.labels["clean"]
     heads = ["label", "images"]
     for row in scored:
         for where in columns:
             metric = _of_label(where.metric) if len(columns) > 1 else ""
             heads.append(" ".join(filter(None, [row.name, where.measure, metric])))
-    lines: list[list[Any]] = []
+    lines = []
     for label in scored[0].scores.classes:
         if label in labels:
             count = next(iter(labels[label].overall["clean"].values())).count
@@ -222,7 +221,7 @@ def _label_cell(row: Row, where: Where) -> Cell:
 
 def _by_system(
     name: str,
-    rows: Sequence[Row],
+    rows: Systems,
     names: Names,
     heads: Mapping[str, str],
     legend: str,
@@ -236,26 +235,23 @@ def _by_system(
     columns = [Column("method")]
     cells: list[Sequence[Cell]] = [[Cell(row.name) for row in rows]]
     for key, where in names.items():
-        column = [
-            row.cell(where, doubtful=key in unsure)
-            for row, unsure in zip(rows, doubtful, strict=True)
-        ]
+        column = [row.cell(where, doubtful=key in unsure) for row, unsure in zip(rows, doubtful)]
         if any(cell.number is not None for cell in column):
             lower = numbers.is_lower(where)
             columns.append(Column(heads.get(key, key), lower=lower))
             cells.append(_with_best(rows, column, lower))
     if len(columns) == 1:
         return []
-    return [Table(name, columns, list(zip(*cells, strict=True)), legend)]
+    return [Table(name, columns, list(zip(*cells)), legend)]
 
 
-def _with_best(rows: Sequence[Row], cells: Sequence[Cell], lower: bool) -> list[Cell]:
+def _with_best(rows: Systems, cells: Sequence[Cell], lower: bool) -> list[Cell]:
     """The systems' cells with the best marked; these scores have no test."""
     among = [row.comparable for row in rows]
     return mark(Column("", lower=lower), cells, among, lambda first, second: True)
 
 
-def of_clients(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
+def of_clients(compared: Systems, metrics: Sequence[str]) -> Section:
     """Tables and words; of many clients those that fare worst, and the whole table folded."""
     pairs = list(_rosters(compared))
     text = []
@@ -275,7 +271,7 @@ def _has_own(row: Row) -> bool:
     return bool(row.scores.personal_models) or "own" in parts
 
 
-def _scores_of_clients(scored: Sequence[Row], metrics: Sequence[str]) -> Iterator[Tables]:
+def _scores_of_clients(scored: Systems, metrics: Sequence[str]) -> Iterator[Tables]:
     """Each metric of each client, then what lies between the groups of each attribute; a legend below the first."""
     legend = OWN
     for metric in metrics:
@@ -291,7 +287,7 @@ def _scores_of_clients(scored: Sequence[Row], metrics: Sequence[str]) -> Iterato
         legend = ""
 
 
-def _rosters(compared: Sequence[Row]) -> Iterator[Tables]:
+def _rosters(compared: Systems) -> Iterator[Tables]:
     """The clients of each partition: their training images by class, and their parts."""
     rows_by_partition: dict[Path, list[Row]] = {}
     for row in compared:
@@ -306,7 +302,7 @@ def _rosters(compared: Sequence[Row]) -> Iterator[Tables]:
         yield from _attributes(title, path)
 
 
-def _roster(title: str, body: manifest.Body, rows: Sequence[Row]) -> Tables:
+def _roster(title: str, body: manifest.Body, rows: Systems) -> Tables:
     roster = body["roster"]
     corrupted = set()
     for row in rows:
@@ -343,7 +339,7 @@ def _folded(table: Table, order: Sequence[float], which: str) -> Tables:
 
 
 def _client_tables(
-    scored: Sequence[Row], title: str, legend: str, metric: str, attribute: str = ""
+    scored: Systems, title: str, legend: str, metric: str, attribute: str = ""
 ) -> Iterator[Tables]:
     """The best for each client is marked, but for what lies between the groups of an attribute."""
     columns = [_column(row, metric, attribute) for row in scored]
@@ -371,7 +367,7 @@ def _client_tables(
 def _column(row: Row, metric: str, attribute: str) -> dict[str, Cell]:
     """The number of each client over rounds and seeds, in doubt where it has few images."""
     scores_by_client: dict[str, list[Score | None]] = {}
-    for run, (numbers_of_run, scores) in enumerate(zip(row.known, row.each, strict=True)):
+    for run, (numbers_of_run, scores) in enumerate(zip(row.known, row.each)):
         for name, client in scores.clients.items():
             where = Where(client.version, attribute=attribute, client=name, metric=metric)
             of_runs = scores_by_client.setdefault(name, [None] * row.runs)
