@@ -268,9 +268,9 @@ def lineage(compared: Systems) -> Section:
     lines = []
     for path, stage in sorted(stages.items(), key=lambda item: manifest.KINDS.index(item[1].kind)):
         name = path.parent.name
-        run, scores = path.parts[-4:-2]
-        if stage.kind == "scores" and scores == "scores":
-            name = f"{run}/scores/{name}"
+        above = path.parent.parent
+        if stage.kind == "scores" and above.name == "scores":
+            name = f"{above.parent.name}/scores/{name}"
         command = shlex.join(["fedcli", *stage.made_by])
         lines.append([stage.kind, name, command, manifest.sha256(path)[:DIGITS]])
     table = Table.of("", ["stage", "folder", "command", "sha256"], lines, LINEAGE)
