@@ -32,8 +32,6 @@ WITH_INTERVAL = "sensitivity", "specificity"
 PREDICTIVE = "ppv", "npv"
 USUAL = "sensitivity=0.95"  # the rule of several that is shown
 INTERVALS = "In %, with 95 % Wilson intervals, of the last round's model; a slope of 1 is ideal, below 1 overconfident."
-KAPPA = "quadratic_kappa"
-KAPPA_LEGEND = " Quadratic kappa is for classes in an order."
 Facts = dict[str, Any]  # numbers of a line by name
 Lines = Iterator[tuple[Any, ...]]  # labels of each line, then its numbers
 
@@ -210,11 +208,10 @@ def _of_all(name: str, scores: Scores, topics: Topics) -> Iterator[Table]:
     """The tables of all classes together."""
     clinical = scores.clinical or {}
     words = numbers.versions([scores])
-    agreement = TOPICS["agreement"]
-    if agreement in topics:
-        if not card_of(scores).get("ordered"):
-            agreement = _unordered(agreement)
-        yield from agreement.table(name, _agreement(clinical, words))
+    if TOPICS["agreement"] in topics:
+        ordered = card_of(scores).get("ordered")
+        topic = TOPICS["agreement" if ordered else "unordered"]
+        yield from topic.table(name, _agreement(clinical, words))
     sets = list(select(clinical, "conformal/*/*"))
     if sets and TOPICS["sets"] in topics:
         title = TOPICS["sets"].title.format(100 * sets[0][1]["level"])
@@ -223,13 +220,6 @@ def _of_all(name: str, scores: Scores, topics: Topics) -> Iterator[Table]:
         yield from TOPICS["gaps"].table(name, _gaps(scores, clinical))
     if TOPICS["subgroups"] in topics:
         yield from TOPICS["subgroups"].table(name, _lowest(clinical))
-
-
-def _unordered(agreement: Topic) -> Topic:
-    """The table of agreement for classes without an order."""
-    columns = {key: column for key, column in agreement.numbers.items() if key != KAPPA}
-    legend = agreement.legend.removesuffix(KAPPA_LEGEND)
-    return replace(agreement, numbers=columns, legend=legend)
 
 
 def _agreement(clinical: Facts, words: Mapping[str, str]) -> Lines:

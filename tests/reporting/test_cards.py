@@ -288,7 +288,7 @@ def test_a_model_card_has_its_parts_in_order(row):
 
 
 def test_a_system_without_points_and_severities_says_how_to_have_them(tmp_path):
-    run = scored(tmp_path, model(1, 0))
+    run = scored(tmp_path / "run", model(1, 0))
     (line,) = rows([run])
     (system,) = compared([line])
     sections = {section.name: section for section in cards._model_sections(system, line)}

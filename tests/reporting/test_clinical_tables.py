@@ -172,10 +172,11 @@ def test_agreement_has_the_scores_before_and_after_the_temperature():
 
 def test_classes_without_an_order_have_no_kappa():
     ordered = clinical.TOPICS["agreement"]
-    topic = clinical._unordered(ordered)
-    assert "quadratic_kappa" in ordered.numbers
-    assert "quadratic_kappa" not in topic.numbers
-    assert topic.legend.endswith("no other score here uses it.")
+    topic = clinical.TOPICS["unordered"]
+    assert topic.title == ordered.title
+    without = [name for name in ordered.numbers if name != "quadratic_kappa"]
+    assert list(topic.numbers) == without
+    assert ordered.legend == f"{topic.legend} Quadratic kappa is for classes in an order."
 
 
 def test_sets_have_a_line_of_all_images_and_of_each_group():

@@ -1,7 +1,7 @@
 """Scores by quarters of a measure of the test images' quality, within groups too, and how much of a gap between groups
 it explains: `fedcli report --quality MEASURE`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from ...printed import percents
 from ...scores.groups import FEW, SMALL, Patients
 from ...scores.statistics.resampled import SEED, seed_of
 from ...scores.statistics.stratified import Explained, explained, scores, strata
-from ..row import Row
+from ..row import Row, Systems
 from ..table import Cell, Column, Heads, Section, Table, bounded, percent
 
 QUARTERS = "lowest quarter", "second", "third", "highest quarter"
@@ -31,16 +31,15 @@ STANDARDISED = (
 )
 
 
-def section(compared: Iterable[Row], name: str, metrics: Sequence[str] = ()) -> Section:
+def section(compared: Systems, name: str, metrics: Sequence[str] = ()) -> Section:
     """Tables for each system and metric. name: of a measure; metrics: the usual one where none is given. Raises
     FedcliError."""
-    rows = list(compared)
     measure = MEASURES[NAMES.index(name)]
     falls = []
     gaps = []
     text = []
-    for row in rows:
-        system = f": {row.name}" if len(rows) > 1 else ""
+    for row in compared:
+        system = f": {row.name}" if len(compared) > 1 else ""
         scored = _Scored(row, measure)
         for metric in metrics or [row.scores.usual[1]]:
             fall = scored.fall(metric)
