@@ -107,7 +107,7 @@ def test_the_question_and_the_answer_name_groups_and_sizes(lines):
     assert (
         lead.question(lines[:1]) == "How good is FedAvg, and is it as good for every group by sex?"
     )
-    said = lead.section(lines[:1], [], [], asked=False).findings
+    said = lead.section(lines[:1], [], [], answered=False).findings
     assert (
         said[0].startswith("FedAvg scores ")
         and " % (95 % interval " in said[0]

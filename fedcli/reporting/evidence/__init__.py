@@ -32,9 +32,9 @@ OWN = "your own"  # begins what the card of one's own images has in place of fac
 NOTHING = "none", "off", ""
 Guideline = dict[str, Any]  # as evidence.json has it
 Item = dict[str, Any]
-Source = tuple[
-    str, str, Mapping[str, Any]
-]  # a manifest's folder and file, or the dataset's card; sha256; content
+# a manifest's folder and file, or the dataset's card; its sha256; its content
+Source = tuple[str, str, Mapping[str, Any]]
+Sources = dict[str, Source]  # by kind of manifest
 
 
 def guidelines(path: Path, scores: Scores) -> list[Guideline]:
@@ -62,14 +62,14 @@ def guidelines(path: Path, scores: Scores) -> list[Guideline]:
     return answered
 
 
-def _item(number: str, asks: str, fields: Sequence[Any], sources: Mapping[str, Source]) -> Item:
+def _item(number: str, asks: str, fields: Sequence[Any], sources: Sources) -> Item:
     """One item with its state. fields: of the whole item, or of each of its parts after the part's name."""
     answers: list[dict[str, str]] = []
-    without: list[str] = []
+    without = []
     for name, part in parts_of(fields):
-        known = [answer for field in part for answer in _answers(field, sources)]
-        answers += [answer for answer in known if answer not in answers]
-        if not known:
+        answers_of_part = [answer for field in part for answer in _answers(field, sources)]
+        answers += [answer for answer in answers_of_part if answer not in answers]
+        if not answers_of_part:
             without.append(name)
     state = PERSON
     if answers:
@@ -104,11 +104,11 @@ def _is_placeholder(value: Any) -> bool:
     return isinstance(value, str) and value.lower().startswith(OWN)
 
 
-def _sources(path: Path, scores: Scores) -> dict[str, Source]:
+def _sources(path: Path, scores: Scores) -> Sources:
     """By kind: those above the scores, and the dataset's card where fedcli has one."""
     above = {kind: manifest.parent(path, kind) for kind in KINDS[:-1]}
     above |= {"scores": path, CLINICAL: with_operating_points(path)}
-    sources: dict[str, Source] = {}
+    sources: Sources = {}
     for kind, file in above.items():
         if file:
             content = asdict(manifest.read(file))
@@ -123,7 +123,7 @@ def _sources(path: Path, scores: Scores) -> dict[str, Source]:
     return sources
 
 
-def _answers(field: str, sources: Mapping[str, Source]) -> Iterator[dict[str, str]]:
+def _answers(field: str, sources: Sources) -> Iterator[dict[str, str]]:
     """The answer of a field such as run:body.rounds, where it has a value that says something."""
     kind, _, path = field.partition(":")
     if path.startswith("body.clinical") and CLINICAL in sources:
@@ -168,5 +168,5 @@ def _value(content: Any, path: str) -> Any:
         return None
     if path in content:
         return content[path]
-    first, _, rest = path.partition(".")
-    return _value(content.get(first), rest) if rest else None
+    key, _, rest = path.partition(".")
+    return _value(content.get(key), rest) if rest else None
