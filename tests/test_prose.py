@@ -21,6 +21,7 @@ DONE = [  # rooms that keep to the measures
     "methods",
     "metrics",
     "models",
+    "reporting",
     "reproduction",
     "runs",
     "scores",

@@ -1,7 +1,9 @@
-"""A model card and a dataset card of one run, and the evidence for reporting guidelines, as pages and text.
+"""A model card and a dataset card of one run, and the evidence for reporting guidelines, as pages
+and text.
 
-Source of the cards' parts: Mitchell et al., Model Cards for Model Reporting, FAccT 2019; Gebru et al., Datasheets for
-Datasets, CACM 64(12), 2021. What no manifest knows is marked as a person's to write.
+Source of the cards' parts: Mitchell et al., Model Cards for Model Reporting, FAccT 2019; Gebru et
+al., Datasheets for Datasets, CACM 64(12), 2021. What no manifest knows is marked as a person's to
+write.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +25,10 @@ WRITE = "A person must write this: {}."
 NO_POINTS = (
     "No threshold was chosen: `fedcli evaluate RUN --clinical` chooses one on validation images."
 )
-NO_SEVERITIES = "Not scored under corruptions: `fedcli evaluate RUN --corrupt KIND` scores test images at each severity."
+NO_SEVERITIES = (
+    "Not scored under corruptions: `fedcli evaluate RUN --corrupt KIND` scores test images at "
+    "each severity."
+)
 POINTS_LEGEND = "From the validation images of these data, and for these data alone."
 THRESHOLD_HEADS: Heads = [
     "class",
@@ -33,8 +38,9 @@ THRESHOLD_HEADS: Heads = [
     "chosen on",
 ]
 EVIDENCE_LEAD = (
-    "Which field of which manifest is material for an item, with the manifest's sha256; whether that is enough is "
-    "for a person to judge. Items are paraphrased: read the guideline itself before you submit."
+    "Which field of which manifest is material for an item, with the manifest's sha256; whether "
+    "that is enough is for a person to judge. Items are paraphrased: read the guideline itself "
+    "before you submit."
 )
 
 
@@ -78,14 +84,18 @@ def _model_sections(system: Row, row: Row) -> Iterator[Section]:
     notes = [*filter(None, cautions), *system.small_groups]
     notes += single_runs.worst_groups(system.scored[0])
     failures = _question(
-        "failures", "Known failures", "in which cases it fails, as seen in its errors"
+        "failures",
+        "Known failures",
+        "in which cases it fails, as seen in its errors",
     )
     yield replace(failures, notes=notes)
     yield _question("ethics", "Risks and limits", "risks, limits, human oversight and monitoring")
 
 
 def _thresholds(system: Row) -> list[Table]:
-    """A line for each threshold that an evaluation of the run chose, with the data that it is for."""
+    """A line for each threshold that an evaluation of the run chose, with the data that it is
+    for.
+    """
     lines = []
     for run in system.run_files[:1]:
         for point in chosen_points(run):
@@ -118,7 +128,11 @@ def _dataset_card(system: Row) -> Document:
     )
 
 
-def _dataset_sections(system: Row, body: Facts, options: Facts) -> Iterator[Section]:
+def _dataset_sections(
+    system: Row,
+    body: Facts,
+    options: Facts,
+) -> Iterator[Section]:
     yield _question("motivation", "Motivation", "why the data were collected, by whom, who paid")
     yield Section("composition", "Composition", provenance.images(system))
     heads = ["attribute", "images without a value"]
@@ -146,7 +160,11 @@ def _dataset_sections(system: Row, body: Facts, options: Facts) -> Iterator[Sect
 
 def _last_sections(system: Row) -> list[Section]:
     """Where all numbers of a card come from, and the licences."""
-    lineage = replace(provenance.lineage([system]), name="provenance", title="Provenance")
+    lineage = replace(
+        provenance.lineage([system]),
+        name="provenance",
+        title="Provenance",
+    )
     return [lineage, Section("licences", "Licences", pairs=_licences(system.scores))]
 
 

@@ -1,5 +1,7 @@
-"""Operating points, threshold transfer, calibration, decision curves and conformal sets as tables: one of each class,
-which `evaluate --clinical` prints, and topics by name, whose columns and legends are in topics.toml."""
+"""Operating points, threshold transfer, calibration, decision curves and conformal sets as tables:
+one of each class, which `evaluate --clinical` prints, and topics by name, whose columns and legends
+are in topics.toml.
+"""
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,8 +23,8 @@ from .table import DAGGER, NONE, Column, Table, bounded, percent
 
 SUBGROUPS = 10  # of lowest accuracy
 UNSURE = (
-    f" {DAGGER} marks a gap that a group which is too small, or lacks a class or has few images of one, decides, "
-    "whatever its p."
+    f" {DAGGER} marks a gap that a group which is too small, or lacks a class or has few images "
+    "of one, decides, whatever its p."
 )
 RULES = {
     "youden": "largest sensitivity + specificity",
@@ -31,14 +33,19 @@ RULES = {
 WITH_INTERVAL = "sensitivity", "specificity"
 PREDICTIVE = "ppv", "npv"
 USUAL = "sensitivity=0.95"  # the rule of several that is shown
-INTERVALS = "In %, with 95 % Wilson intervals, of the last round's model; a slope of 1 is ideal, below 1 overconfident."
+INTERVALS = (
+    "In %, with 95 % Wilson intervals, of the last round's model; a slope of 1 is ideal, below 1 "
+    "overconfident."
+)
 Facts = dict[str, Any]  # numbers of a line by name
 Lines = Iterator[tuple[Any, ...]]  # labels of each line, then its numbers
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A table: its word for --show, its title, the columns of labels, those of numbers by name, and its legend."""
+    """A table: its word for --show, its title, the columns of labels, those of numbers by name, and
+    its legend.
+    """
 
     option: str
     title: str
@@ -58,7 +65,12 @@ class Topic:
             rows.append([*labels, *cells])
         if not rows:
             return []
-        table = Table.of(f"{self.title}: {name}", self.columns, rows, self.legend)
+        table = Table.of(
+            f"{self.title}: {name}",
+            self.columns,
+            rows,
+            self.legend,
+        )
         if any(cell.doubtful for row in table.rows for cell in row):
             table = replace(table, legend=table.legend + UNSURE)
         return [table]
@@ -94,7 +106,9 @@ MORE = f"More: --show {', '.join(OPTIONS)}, or all."
 
 
 def tables(runs: Iterable[tuple[str, Scores]], topics: Topics = EVERY) -> Iterator[Table]:
-    """Tables of each run whose scores hold them. runs: name and scores of each run. topics: those that are shown."""
+    """Tables of each run whose scores hold them. runs: name and scores of each run. topics: those
+    that are shown.
+    """
     for name, scores in runs:
         if scores.clinical:
             yield from _of_classes(name or scores.name, scores, topics)
@@ -111,7 +125,9 @@ def read(options: Iterable[str]) -> list[Topic]:
 
 
 def elsewhere(rows: Rows) -> str:
-    """A line on how to see the operating points that some of these systems have; "" where none has."""
+    """A line on how to see the operating points that some of these systems have; "" where none
+    has.
+    """
     if not any(scores.clinical for row in rows for scores in row.each):
         return ""
     how = "`fedcli evaluate RUN --clinical` or `fedcli report --format html`"
@@ -241,7 +257,9 @@ def _conformal(sets: list[Any], words: Mapping[str, str]) -> Lines:
 
 
 def _gaps(scores: Scores, clinical: Facts) -> Lines:
-    """The gaps, in doubt where the best or the worst group is too small or lacks a class, and their p."""
+    """The gaps, in doubt where the best or the worst group is too small or lacks a class, and their
+    p.
+    """
     for (attribute, version, metric), test in select(clinical, "gaps/*/*/*"):
         members = scores.members(attribute)
         edges = scores.part().edges(attribute, version, metric) or ()
@@ -258,9 +276,10 @@ def _lowest(clinical: Facts) -> Lines:
 
 
 def by_class(scores: Scores) -> Iterator[Table]:
-    """Decisions at one threshold, group by group: a table of each described class, on every version of the test images
-    of one class, of several on clean ones; with the errors of all images in numbers, and which other thresholds there
-    are."""
+    """Decisions at one threshold, group by group: a table of each described class, on every version
+    of the test images of one class, of several on clean ones; with the errors of all images in
+    numbers, and which other thresholds there are.
+    """
     clinical = scores.clinical or {"classes": {}}
     one_class = len(clinical["classes"]) == 1
     for (label, version), described in select(clinical, "classes/*/*"):
@@ -268,7 +287,12 @@ def by_class(scores: Scores) -> Iterator[Table]:
             yield _class_table(scores, label, version, described)
 
 
-def _class_table(scores: Scores, label: str, version: str, described: Facts) -> Table:
+def _class_table(
+    scores: Scores,
+    label: str,
+    version: str,
+    described: Facts,
+) -> Table:
     """The table of one class; without a threshold its columns of decisions are left out."""
     pooled = [point for point in _pooled(described) if point["overall"]["threshold"] is not None]
     usual = [point for point in pooled if point["rule"] == USUAL]
@@ -284,7 +308,11 @@ def _class_table(scores: Scores, label: str, version: str, described: Facts) -> 
     if len(scores.versions) > 1:
         title += f", {numbers.versions([scores]).get(version, version)} images"
     validation = scores.clinical["validation"] if scores.clinical else 0
-    images = console.counted(validation, "validation image", "validation images")
+    images = console.counted(
+        validation,
+        "validation image",
+        "validation images",
+    )
     legend = ""
     if pooled:
         threshold = operating["overall"]["threshold"]
@@ -298,7 +326,9 @@ def _class_table(scores: Scores, label: str, version: str, described: Facts) -> 
 
 
 def _class_line(name: str, described: Facts, point: Facts | None) -> list[Any]:
-    """A line of a class's table: the rates at a threshold where there is one, and what no threshold changes."""
+    """A line of a class's table: the rates at a threshold where there is one, and what no threshold
+    changes.
+    """
     facts = dict(described)
     if point:
         facts |= {key: rate(point[key]) for key in WITH_INTERVAL}

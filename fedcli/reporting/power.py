@@ -1,4 +1,6 @@
-"""Widths of intervals that a dataset's or partition's test images will have, and gaps that they can show."""
+"""Widths of intervals that a dataset's or partition's test images will have, and gaps that they can
+show.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,17 +19,20 @@ Facts = dict[str, Any]
 ALL = "all"
 RATES = "sensitivity", "specificity"
 WIDTHS = (
-    f"± in percentage points: half the 95 % interval of a sensitivity or specificity of {100 * power.SHARE:g} % "
-    f"(Wilson) and of an AUC of {power.AREA:g} (Hanley and McNeil), with each patient counted once."
+    "± in percentage points: half the 95 % interval of a sensitivity or specificity of "
+    f"{100 * power.SHARE:g} % (Wilson) and of an AUC of {power.AREA:g} (Hanley and McNeil), with "
+    "each patient counted once."
 )
 GAPS = (
-    f"The smallest gap, in percentage points, that a two-sided test at 5 % finds with a power of 80 % where the first "
-    f"group has {100 * power.SHARE:g} %; -: not even the largest."
+    "The smallest gap, in percentage points, that a two-sided test at 5 % finds with a power of "
+    f"80 % where the first group has {100 * power.SHARE:g} %; -: not even the largest."
 )
 
 
 def of_manifest(path: Path, name: str) -> Facts:
-    """Attribute -> widths of its groups and detectable gaps, of one class. Raises FedcliError, UsageError."""
+    """Attribute -> widths of its groups and detectable gaps, of one class. Raises FedcliError,
+    UsageError.
+    """
     body = manifest.read(path, "dataset", "partition", "corruption").body
     if name not in body["classes"]:
         raise UsageError(f"--power {name!r} is no class", nearest(name, body["classes"]))
@@ -49,7 +54,11 @@ def tables(facts: Facts, name: str) -> Iterator[Table]:
     """Two tables of what of_manifest() gives for a class."""
     heads: Heads = ["attribute", "group", "images", "patients", f"with {name}"]
     heads += [Column(f"± {rate}", "points") for rate in (*RATES, "AUC")]
-    lines = _lines(facts, "groups", ["group", "images", "patients", "positives", *RATES, "auc"])
+    lines = _lines(
+        facts,
+        "groups",
+        ["group", "images", "patients", "positives", *RATES, "auc"],
+    )
     yield Table.of(f"Expected intervals on test images: {name}", heads, lines, WIDTHS)
     lines = _lines(facts, "gaps", ["first", "second", *RATES])
     if lines:

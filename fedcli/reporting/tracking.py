@@ -1,7 +1,7 @@
 """Curves, client weights, scores and the report of a run for TensorBoard or MLflow.
 
-All of it is read from what train and evaluate have written, so tracking changes no byte of a run. Without a place the
-files are local, under the work folder. The packages come with fedcli[track].
+All of it is read from what train and evaluate have written, so tracking changes no byte of a run.
+Without a place the files are local, under the work folder. The packages come with fedcli[track].
 """
 
 import re
@@ -27,7 +27,9 @@ TAG = "fedcli.run"  # of a run in MLflow: the hash of its run.json
 
 
 class TensorBoard:
-    """A folder of event files under DIR, named after the run's folder; the page lies beside them."""
+    """A folder of event files under DIR, named after the run's folder; the page lies beside
+    them.
+    """
 
     def __init__(self, target: str, run: Path):
         from torch.utils.tensorboard import SummaryWriter
@@ -50,7 +52,9 @@ class TensorBoard:
 
 
 class MLflow:
-    """A run of the experiment `fedcli`, found again by the hash of its run.json; of a folder in its mlflow.db."""
+    """A run of the experiment `fedcli`, found again by the hash of its run.json; of a folder in its
+    mlflow.db.
+    """
 
     def __init__(self, target: str, run: Path):
         from mlflow import MlflowClient
@@ -76,11 +80,20 @@ class MLflow:
         self.id = runs[0].info.run_id
 
     def number(self, name: str, value: float, step: int) -> None:
-        self.client.log_metric(self.id, re.sub(OTHER, "_", name), value, step=step)
+        self.client.log_metric(
+            self.id,
+            re.sub(OTHER, "_", name),
+            value,
+            step=step,
+        )
 
     def options(self, options: Mapping[str, Any]) -> None:
         for key, value in options.items():
-            self.client.log_param(self.id, re.sub(OTHER, "_", key), str(value)[:500])
+            self.client.log_param(
+                self.id,
+                re.sub(OTHER, "_", key),
+                str(value)[:500],
+            )
 
     def page(self, text: str) -> None:
         self.client.log_text(self.id, text, "report.html")
@@ -116,7 +129,8 @@ def check(track: str | None) -> None:
 def training(track: str | None, run: Path, work: Path) -> str:
     """Give a finished run's curves to a tracker and return where they are, "" without a tracker.
 
-    track: "tensorboard" or "mlflow", with :DIR or :URI behind it. run: run.json. Raises FedcliError.
+    track: "tensorboard" or "mlflow", with :DIR or :URI behind it. run: run.json. Raises
+    FedcliError.
     """
     if track is None:
         return ""
@@ -132,7 +146,9 @@ def training(track: str | None, run: Path, work: Path) -> str:
 
 
 def evaluation(track: str | None, scores: Path, work: Path) -> str:
-    """Give the last round's scores and the page of a scores.json to a tracker and return where they are."""
+    """Give the last round's scores and the page of a scores.json to a tracker and return where they
+    are.
+    """
     if track is None:
         return ""
     run = manifest.parent(scores, "run")
@@ -146,14 +162,20 @@ def evaluation(track: str | None, scores: Path, work: Path) -> str:
     with _opened(track, run, work) as (tracker, target):
         for where, score in all_numbers(scored.scores, LAST).items():
             if score.last is not None and np.isfinite(score.last):
-                tracker.number(f"scores/{numbers.name(where)}", score.last, step)
+                tracker.number(
+                    f"scores/{numbers.name(where)}",
+                    score.last,
+                    step,
+                )
         tracker.page(text)
     return target
 
 
 @contextmanager
 def _opened(track: str, run: Path, work: Path) -> Iterator[tuple[Tracker, str]]:
-    """A tracker, closed at the end, and where it is. Raises FedcliError where it cannot be written, or no longer."""
+    """A tracker, closed at the end, and where it is. Raises FedcliError where it cannot be written,
+    or no longer.
+    """
     kind, _, target = track.partition(":")
     target = target or str(work / kind)
     try:

@@ -1,9 +1,10 @@
-"""A report as one HTML file that needs nothing beside it: no server, no network; its script only sorts tables.
+"""A report as one HTML file that needs nothing beside it: no server, no network; its script only
+sorts tables.
 
-The first screen says what data, asks the question, and answers it in words and one figure; scores follow, and all else
-is folded by interest. Every number is of the same rounds, the mean of the last ones unless others are asked for.
-Figures are inline SVG in the colours of the page, light or dark. Equal scores give equal bytes but for what the clocks
-of their runs say, which a page can leave out.
+The first screen says what data, asks the question, and answers it in words and one figure; scores
+follow, and all else is folded by interest. Every number is of the same rounds, the mean of the last
+ones unless others are asked for. Figures are inline SVG in the colours of the page, light or dark.
+Equal scores give equal bytes but for what the clocks of their runs say, which a page can leave out.
 """
 
 import base64
@@ -42,13 +43,16 @@ KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
 class PageOptions:
     """Options of a page: what it shows beside the tables of all scores.
 
-    title: default: the methods and the dataset. tables: stand before the tables of all scores, which are then folded.
-    findings: what the runs show, above all tables; tests: tables of tests, below the figures; both are the page's own
-    where no tables are given. notes: stand before those of the scores. pictures: (what it shows, .png or .svg file).
-    at, spread, metrics, minutes: as in rows.rows. reference: the row that the page's own tests are against; default:
-    the first. clocks: whether to say how long training took and how much memory; without it equal scores give equal
-    bytes. figures: whether those of figures/report.py stand on it too, folded; draw: only those with such a text
-    in their names. more: sections behind those by group. warned: whether what cannot be compared was said before.
+    title: default: the methods and the dataset. tables: stand before the tables of all scores,
+    which are then folded.
+    findings: what the runs show, above all tables; tests: tables of tests, below the figures; both
+    are the page's own where no tables are given. notes: stand before those of the scores. pictures:
+    (what it shows, .png or .svg file). at, spread, metrics, minutes: as in rows.rows. reference:
+    the row that the page's own tests are against; default: the first. clocks: whether to say how
+    long training took and how much memory; without it equal scores give equal bytes. figures:
+    whether those of figures/report.py stand on it too, folded; draw: only those with such a text in
+    their names. more: sections behind those by group. warned: whether what cannot be compared was
+    said before.
     """
 
     title: str = ""
@@ -73,8 +77,8 @@ class PageOptions:
 class Document:
     """Sections of any kind as a page of its own, or as text.
 
-    lead: a sentence below the title; terms: words and what they mean; generated: a sentence that says so of images that
-    are, above all else; name: of a file without its ending.
+    lead: a sentence below the title; terms: words and what they mean; generated: a sentence that
+    says so of images that are, above all else; name: of a file without its ending.
     """
 
     title: str
@@ -117,8 +121,14 @@ def _items(pairs: Sequence[tuple[str, str]]) -> list[str]:
     return [f"- {name}: {value}" for name, value in pairs]
 
 
-def write(path: Path, scores: list[Path], options: PageOptions = PageOptions()) -> Path:
-    """Write the page of these scores.json and return its path. Raises FedcliError, HashError, UsageError."""
+def write(
+    path: Path,
+    scores: list[Path],
+    options: PageOptions = PageOptions(),
+) -> Path:
+    """Write the page of these scores.json and return its path. Raises FedcliError, HashError,
+    UsageError.
+    """
     page = render(scores, options)
     manifest.write_text(path, page)
     return path
@@ -138,7 +148,11 @@ def render(scores: list[Path], options: PageOptions) -> str:
     systems = compared(every_row)
     options = replace(options, metrics=shown(systems[0].scores, options.metrics))
     if not options.tables and options.spread and options.at == LAST5:
-        findings, tests, remarks = lead.tests(systems, options.metrics, options.reference)
+        findings, tests, remarks = lead.tests(
+            systems,
+            options.metrics,
+            options.reference,
+        )
         notes = [*options.notes, *remarks]
         options = replace(options, findings=findings, tests=tests, notes=notes)
     scores_report = report(every_row, best="Bold")
@@ -158,8 +172,14 @@ def render(scores: list[Path], options: PageOptions) -> str:
     ).html
 
 
-def _open_sections(scores_report: Report, systems: Rows, options: PageOptions) -> Iterator[Section]:
-    """The answer, and the scores: below the tables that a page was given, which come first, they are folded."""
+def _open_sections(
+    scores_report: Report,
+    systems: Rows,
+    options: PageOptions,
+) -> Iterator[Section]:
+    """The answer, and the scores: below the tables that a page was given, which come first, they
+    are folded.
+    """
     notes = list(dict.fromkeys([*options.notes, *scores_report.notes]))
     legend = " ".join([*scores_report.measured, *scores_report.legends])
     title = "All scores" if options.tables else ""
@@ -218,7 +238,9 @@ def _images_by_partition(systems: Rows) -> Iterator[Table]:
 
 
 def pictures(files: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
-    """Files of pictures as the page holds them. files: (what it shows, .png or .svg). Raises FedcliError."""
+    """Files of pictures as the page holds them. files: (what it shows, .png or .svg). Raises
+    FedcliError.
+    """
     drawings = []
     for title, path in files:
         kind = KINDS.get(path.suffix.lower())

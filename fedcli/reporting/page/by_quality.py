@@ -1,5 +1,6 @@
-"""Scores by quarters of a measure of the test images' quality, within groups too, and how much of a gap between groups
-it explains: `fedcli report --quality MEASURE`."""
+"""Scores by quarters of a measure of the test images' quality, within groups too, and how much of a
+gap between groups it explains: `fedcli report --quality MEASURE`.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,18 +23,24 @@ from ..rows import Row, Rows
 from ..table import Cell, Column, Heads, Section, Table, bounded, percent
 
 QUARTERS = "lowest quarter", "second", "third", "highest quarter"
-LEGEND = f"On clean test images, mean over the kept rounds; † of fewer than {SMALL} patients, or {FEW} of a class."
+LEGEND = (
+    f"On clean test images, mean over the kept rounds; † of fewer than {SMALL} patients, or {FEW} "
+    "of a class."
+)
 STANDARDISED = (
-    "At the same quality: images are weighted so that both groups have the same share of their images in each quarter. "
-    f"With 95 % bootstrap intervals over patients. The best and the worst group of at least {SMALL} patients are compared. "
-    "They are chosen by the same images and stay the same in resamples, so the interval of a gap lies too high where there "
-    "are many groups: of five equal groups it excludes 0 in about a third of cases, of two in one of twenty."
+    "At the same quality: images are weighted so that both groups have the same share of their "
+    "images in each quarter. With 95 % bootstrap intervals over patients. The best and the worst "
+    f"group of at least {SMALL} patients are compared. They are chosen by the same images and "
+    "stay the same in resamples, so the interval of a gap lies too high where there are many "
+    "groups: of five equal groups it excludes 0 in about a third of cases, of two in one of "
+    "twenty."
 )
 
 
 def section(compared: Rows, name: str, metrics: Sequence[str] = ()) -> Section:
-    """Tables for each system and metric. name: of a measure; metrics: the usual one where none is given. Raises
-    FedcliError."""
+    """Tables for each system and metric. name: of a measure; metrics: the usual one where none is
+    given. Raises FedcliError.
+    """
     measure = MEASURES[NAMES.index(name)]
     falls = []
     gaps = []
@@ -67,10 +74,12 @@ def section(compared: Rows, name: str, metrics: Sequence[str] = ()) -> Section:
 
 
 class _Scored:
-    """The clean test images of a system's first run and their quality, with the answers of all its runs on the same
-    ones: of folds the first alone. Raises FedcliError where the images are not here.
+    """The clean test images of a system's first run and their quality, with the answers of all its
+    runs on the same ones: of folds the first alone. Raises FedcliError where the images are not
+    here.
 
-    answers: of each model in each kept round. values: of the measure, one of each image; quarters: of these values.
+    answers: of each model in each kept round. values: of the measure, one of each image; quarters:
+    of these values.
     """
 
     def __init__(self, row: Row, measure: Measure):
@@ -116,7 +125,9 @@ class _Scored:
         return percent(score, doubtful=bool(patients.few) or lacking)
 
     def gaps(self, metric: str) -> Iterator[tuple[str, Explained]]:
-        """The gap of each attribute, as it is and at the same quality; none of a metric without resamples."""
+        """The gap of each attribute, as it is and at the same quality; none of a metric without
+        resamples.
+        """
         images = self.images
         seed = seed_of(images.id, SEED)
         for attribute in self.row.scores.groups if metric in RESAMPLED else ():
@@ -125,14 +136,22 @@ class _Scored:
             )
             grouping = images.grouping(attribute)
             gap = explained(
-                self.answers, images.y, images.units, grouping, self.quarters, metric, seed
+                self.answers,
+                images.y,
+                images.units,
+                grouping,
+                self.quarters,
+                metric,
+                seed,
             )
             if gap:
                 yield attribute, gap
 
 
 def _values(row: Row, images: Predicted) -> np.ndarray:
-    """MEASURES of the test images, in their order [N, M]. Raises FedcliError where they are not here."""
+    """MEASURES of the test images, in their order [N, M]. Raises FedcliError where they are not
+    here.
+    """
     dataset = None if images.counted else dataset_of(row.paths[0], row.scores)
     if not dataset:
         raise FedcliError(
@@ -144,8 +163,15 @@ def _values(row: Row, images: Predicted) -> np.ndarray:
     return quality_by_site.measured([(pool.path, "x", rows[name]) for name in images.id.tolist()])
 
 
-def _sentence(gap: Explained, attribute: str, measure: Measure, metric: str) -> str:
-    """The share of a gap that quality explains; where the gap is wider at the same quality, by how much."""
+def _sentence(
+    gap: Explained,
+    attribute: str,
+    measure: Measure,
+    metric: str,
+) -> str:
+    """The share of a gap that quality explains; where the gap is wider at the same quality, by how
+    much.
+    """
     difference, low, high = gap.explained
     ending = ""
     if low is None or high is None or low <= 0 <= high:

@@ -1,5 +1,6 @@
-"""Test images as they are beside the same ones corrupted: those that the models are surely wrong about, with what they
-say of them, then some of each class."""
+"""Test images as they are beside the same ones corrupted: those that the models are surely wrong
+about, with what they say of them, then some of each class.
+"""
 
 import base64
 import io
@@ -23,26 +24,38 @@ from ..rows import Row, Rows, scores_of
 from ..table import Section
 
 SHOWN = 6  # images
-LEGEND = "Test images, above as they are, below the same ones corrupted; the class of each stands below it."
+LEGEND = (
+    "Test images, above as they are, below the same ones corrupted; the class of each stands "
+    "below it."
+)
 EACH = 2  # errors of each group
 ERRORS = (
-    "The test images of each group that the last round's models are most surely wrong about{noisy}, and their most "
-    "likely class for each, with its probability. Look at these images before you send them on."
+    "The test images of each group that the last round's models are most surely wrong "
+    "about{noisy}, and their most likely class for each, with its probability. Look at these "
+    "images before you send them on."
 )
 SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole steps
 
 
 def section(compared: Rows) -> Section:
-    """Errors of each group, and one strip of images per corruption that some system was trained with."""
+    """Errors of each group, and one strip of images per corruption that some system was trained
+    with.
+    """
     panels = list(_errors(compared))
     for path in dict.fromkeys(row.stage("corruption") for row in compared):
         if path:
             panels += _strip(path)
-    return Section("images", "Images, and what the models say of them", panels=panels)
+    return Section(
+        "images",
+        "Images, and what the models say of them",
+        panels=panels,
+    )
 
 
 def _errors(compared: Rows) -> Iterator[Panels]:
-    """By the first attribute that the systems were scored by; of several labels per image there are none."""
+    """By the first attribute that the systems were scored by; of several labels per image there are
+    none.
+    """
     first_row = compared[0]
     images = first_row.versions.get("clean")
     dataset = dataset_of(first_row.paths[0], first_row.scores)
@@ -91,7 +104,9 @@ def _sureness(chances: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _answers(row: Row, k: int) -> tuple[str, str, str]:
-    """A system and its most likely classes of an image as it is and corrupted, with their probabilities."""
+    """A system and its most likely classes of an image as it is and corrupted, with their
+    probabilities.
+    """
     clean, corrupted = (_guess(row.versions.get(version), k) for version in MODELS)
     return row.label, clean, corrupted
 
@@ -143,7 +158,9 @@ def _named(labels: np.ndarray, classes: list[str]) -> list[str]:
 
 
 def chosen(labels: np.ndarray) -> np.ndarray:
-    """Places of the images to show, by class: the first of each, then the second ones, until there are enough."""
+    """Places of the images to show, by class: the first of each, then the second ones, until there
+    are enough.
+    """
     nth = np.zeros(len(labels), int)
     for label in np.unique(labels):
         nth[labels == label] = np.arange((labels == label).sum())
@@ -152,12 +169,18 @@ def chosen(labels: np.ndarray) -> np.ndarray:
 
 
 def _pasted(images: np.ndarray, *, below: bool = False) -> np.ndarray:
-    """Images uint8 [n, H, W, C] beside each other, or below, with white around them: [H', W'] or [H', W', 3]."""
+    """Images uint8 [n, H, W, C] beside each other, or below, with white around them: [H', W'] or
+    [H', W', 3].
+    """
     step = max(1, -(-SIDE // images.shape[1]))
     if images.shape[3] != 3:  # of a volume the middle slice
         images = images[..., [images.shape[3] // 2]]
     images = images.repeat(step, 1).repeat(step, 2)
-    images = np.pad(images, ((0, 0), (2, 2), (2, 2), (0, 0)), constant_values=255)
+    images = np.pad(
+        images,
+        ((0, 0), (2, 2), (2, 2), (0, 0)),
+        constant_values=255,
+    )
     picture = np.concatenate(list(images), 0 if below else 1)
     return picture if picture.shape[2] == 3 else picture[..., 0]
 

@@ -1,5 +1,7 @@
-"""The first screen of a page: where its images come from, the comparison in one sentence, the numbers that a reader
-looks for first, the question, its answer in sentences with sizes and intervals, one figure, and how certain that is."""
+"""The first screen of a page: where its images come from, the comparison in one sentence, the
+numbers that a reader looks for first, the question, its answer in sentences with sizes and
+intervals, one figure, and how certain that is.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -27,15 +29,19 @@ from ..head import chance
 from ..rows import Row, Rows, scores_of
 from ..table import Column, Heads, Section, Table
 
-MADE_UP = "Generated images: a made-up sample in the layout of {}. Its numbers say nothing about patients."
+MADE_UP = (
+    "Generated images: a made-up sample in the layout of {}. Its numbers say nothing about "
+    "patients."
+)
 MOST_LISTED = 7  # classes or clients
 MOST_NAMED = 4  # systems whose numbers stand in a sentence
 
 
 INTERVALS = (
-    "In percent: the scores of the tables, each with its {level} {kind}interval over {resamples:,} bootstrap "
-    "resamples of the {units:,} {unit} of the test set. It shows how much a score depends on the test "
-    "patients, not on training again. Two methods whose intervals overlap may still differ: see the tests below."
+    "In percent: the scores of the tables, each with its {level} {kind}interval over "
+    "{resamples:,} bootstrap resamples of the {units:,} {unit} of the test set. It shows how much "
+    "a score depends on the test patients, not on training again. Two methods whose intervals "
+    "overlap may still differ: see the tests below."
 )
 
 
@@ -48,7 +54,9 @@ def heading(compared: Rows) -> str:
 
 
 def generated(compared: Rows) -> str:
-    """A sentence that says so where images are generated, as their samples and cards declare; "" of real ones."""
+    """A sentence that says so where images are generated, as their samples and cards declare; "" of
+    real ones.
+    """
     sentences = []
     for row in compared:
         sentence = card_of(row.scores).get("generated", "")
@@ -75,7 +83,9 @@ def sentence(compared: Rows) -> str:
 
 
 def described(scores: Scores) -> str:
-    """The images in words; of a card of any images, which has no classes, without what it says of their files."""
+    """The images in words; of a card of any images, which has no classes, without what it says of
+    their files.
+    """
     card = card_of(scores)
     title = card.get("title", scores.dataset)
     return title if card.get("classes") else title.partition(":")[0]
@@ -144,7 +154,9 @@ def _corrupted(compared: Rows) -> str:
 
 
 def _augmented(compared: Rows) -> str:
-    """The training images without a corruption: as they are, or with the augmentation that the options name."""
+    """The training images without a corruption: as they are, or with the augmentation that the
+    options name.
+    """
     kinds = [row.scores.options.get("augment") or "none" for row in compared]
     if all(kind == "none" for kind in kinds):
         return "on images as they are"
@@ -155,10 +167,15 @@ def _augmented(compared: Rows) -> str:
 
 
 def section(
-    compared: Rows, findings: Sequence[str], notes: Sequence[str], *, answered: bool
+    compared: Rows,
+    findings: Sequence[str],
+    notes: Sequence[str],
+    *,
+    answered: bool,
 ) -> Section:
-    """The question and its answer. findings: of tests between systems; answered: whether a page was given them, so that they
-    come alone, under a head of their own."""
+    """The question and its answer. findings: of tests between systems; answered: whether a page was
+    given them, so that they come alone, under a head of their own.
+    """
     sentences = list(findings)
     if not answered and len(compared) == 1:
         sentences += _scores_of(compared[0])
@@ -169,7 +186,13 @@ def section(
     except FedcliError:  # no score that it shows
         panels = []
     title = "What these runs show" if answered else question(compared)
-    return Section("answer", title, panels=panels, findings=sentences, notes=notes)
+    return Section(
+        "answer",
+        title,
+        panels=panels,
+        findings=sentences,
+        notes=notes,
+    )
 
 
 def question(compared: Rows) -> str:
@@ -221,8 +244,14 @@ def _groups(compared: Rows) -> Iterator[str]:
             yield _lowest_groups(attribute, compared[0].scores.usual[1], lowest)
 
 
-def _lowest_groups(attribute: str, metric: str, lowest: list[tuple[Row, str, float]]) -> str:
-    """The sentence on the groups of an attribute that fare worst. lowest: system, group and its score in percent."""
+def _lowest_groups(
+    attribute: str,
+    metric: str,
+    lowest: list[tuple[Row, str, float]],
+) -> str:
+    """The sentence on the groups of an attribute that fare worst. lowest: system, group and its
+    score in percent.
+    """
     rows, groups, scores = zip(*lowest)
     where = Where("clean", attribute=attribute, metric=metric, measure=GAP)
     gaps = [row.percent(where) for row in rows]
@@ -231,7 +260,10 @@ def _lowest_groups(attribute: str, metric: str, lowest: list[tuple[Row, str, flo
     if set(names) <= set(small_groups(rows[0].scores, attribute)):
         unreliable = " (not a reliable score)"
     if len(rows) > MOST_NAMED:
-        numbers = f"{min(scores):.1f} to {max(scores):.1f} %, up to {max(gaps):.1f} points below the best group"
+        numbers = (
+            f"{min(scores):.1f} to {max(scores):.1f} %, up to {max(gaps):.1f} points below the "
+            "best group"
+        )
     else:
         texts = [f"{score:.1f} % ({row.label})" for row, _, score in lowest]
         if len(rows) == 1:
@@ -244,7 +276,9 @@ def _lowest_groups(attribute: str, metric: str, lowest: list[tuple[Row, str, flo
 
 
 def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
-    """The group with the lowest score, and the score in percent; None where fewer than two groups have one."""
+    """The group with the lowest score, and the score in percent; None where fewer than two groups
+    have one.
+    """
     metric = row.scores.usual[1]
     values = {}
     for group, score in row.scores.members(attribute).items():
@@ -259,8 +293,8 @@ def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
 def tests(
     compared: Rows, metrics: Sequence[str], reference: str
 ) -> tuple[list[str], list[Table], list[str]]:
-    """All systems against one, on the average of clean and corrupted images where there are both: what it says in
-    sentences, a table per metric, and what to beware of.
+    """All systems against one, on the average of clean and corrupted images where there are both:
+    what it says in sentences, a table per metric, and what to beware of.
 
     reference: a name, label or method; default: the first. Raises UsageError for an unknown one.
     """
@@ -305,7 +339,9 @@ def _base(compared: Rows, reference: str) -> str:
 
 
 def intervals(compared: Rows, metrics: Sequence[str]) -> list[Table]:
-    """The scores of the report's tables with their intervals over patients; none where there are no intervals."""
+    """The scores of the report's tables with their intervals over patients; none where there are no
+    intervals.
+    """
     columns = {}
     for metric in metrics:
         for version in VERSIONS:

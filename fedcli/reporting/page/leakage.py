@@ -24,23 +24,27 @@ NUMBERS = {
     "advantage": "advantage",
 }
 LEGEND = (
-    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. AUC at equal class mix: "
-    "held-out images are weighted until each class weighs as much as in training, so that the mix of "
-    "classes plays no part. AUC by class alone: the same attack with the mean of the held-out images "
-    "of a class for each image. TPR at 1 % FPR: the share of training images that are found where one "
-    "held-out image in a hundred is taken for one; - with fewer held-out images than that. The "
-    "advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 "
-    "training or held-out images."
+    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. AUC at equal class "
+    "mix: held-out images are weighted until each class weighs as much as in training, so that "
+    "the mix of classes plays no part. AUC by class alone: the same attack with the mean of the "
+    "held-out images of a class for each image. TPR at 1 % FPR: the share of training images that "
+    "are found where one held-out image in a hundred is taken for one; - with fewer held-out "
+    "images than that. The advantage is TPR minus FPR of who guesses by the mean training loss. † "
+    "marks fewer than 30 training or held-out images."
 )
 SHARED = (
-    " A client without held-out images of its own is compared with all test images: that those are of other classes or "
-    "hospitals looks like membership."
+    " A client without held-out images of its own is compared with all test images: that those "
+    "are of other classes or hospitals looks like membership."
 )
-ALLOWED = "No attack on a single image can exceed these numbers, whatever it knows. None of them is about hospitals."
+ALLOWED = (
+    "No attack on a single image can exceed these numbers, whatever it knows. None of them is "
+    "about hospitals."
+)
 HOSPITAL = (
-    "Balanced accuracy of a linear classifier in %, cross-validated by patient, with its 95 % interval. By class alone: "
-    "a guess that knows only the class of each image. Within a class: the classifier on images of one class, the mean "
-    "over classes with 5 patients at two hospitals, where only what is above chance is more than the case mix."
+    "Balanced accuracy of a linear classifier in %, cross-validated by patient, with its 95 % "
+    "interval. By class alone: a guess that knows only the class of each image. Within a class: "
+    "the classifier on images of one class, the mean over classes with 5 patients at two "
+    "hospitals, where only what is above chance is more than the case mix."
 )
 PROBE_HEADS: Heads = [
     "from",
@@ -55,9 +59,9 @@ PROBE_HEADS: Heads = [
 TOO_FEW = "too few are of one class to tell whether they reveal more than the case mix"
 OLDER = "the audit is older than the comparison with the case mix: audit the run again"
 INVERSION = (
-    "PSNR in dB, high for similar images; below it that of the mean test image, the guess of who sees no gradient, and "
-    "that of the mean test image of its class, the guess of who also knows the label. Distance is 1 minus the cosine of "
-    "the two gradients."
+    "PSNR in dB, high for similar images; below it that of the mean test image, the guess of who "
+    "sees no gradient, and that of the mean test image of its class, the guess of who also knows "
+    "the label. Distance is 1 minus the cosine of the two gradients."
 )
 
 
@@ -98,7 +102,9 @@ def _attacks(body: Facts, ending: str) -> Iterator[Table]:
 
 
 def _allowed(rows: list[Facts], ending: str) -> Iterator[Table]:
-    """The most that differential privacy allows, for all images and for those of each client with a bound."""
+    """The most that differential privacy allows, for all images and for those of each client with a
+    bound.
+    """
     bounds = {}
     for row in rows:
         if row["attribute"] in ("", "client") and "epsilon" in (row["allowed"] or {}):
@@ -117,7 +123,9 @@ def _allowed(rows: list[Facts], ending: str) -> Iterator[Table]:
 
 
 def _rebuilt(inversion: Facts, ending: str) -> Table:
-    """The nearness of the images that each model's gradient gives, and of guesses without it, to the originals."""
+    """The nearness of the images that each model's gradient gives, and of guesses without it, to
+    the originals.
+    """
     count = len(inversion["blind"])
     lines = []
     for model in inversion["models"]:
@@ -134,7 +142,9 @@ def _rebuilt(inversion: Facts, ending: str) -> Table:
 
 
 def sentences(body: Facts, name: str = "") -> Iterator[str]:
-    """Sentences on what these tables show of all images. name: of its run, where there are several."""
+    """Sentences on what these tables show of all images. name: of its run, where there are
+    several.
+    """
     run = f"{name}: " if name else ""
     caution = body.get("caution")  # which older audits lack
     if caution:
@@ -214,11 +224,18 @@ def _images(row: Facts) -> str:
 def _interval(share: Facts | None, *, doubtful: bool = False) -> Cell:
     if not share:
         return Cell()
-    return bounded(share["value"], share["low"], share["high"], doubtful=doubtful)
+    return bounded(
+        share["value"],
+        share["low"],
+        share["high"],
+        doubtful=doubtful,
+    )
 
 
 def section(compared: Rows) -> Section:
-    """Tables and pictures of the audits of these systems' runs, of each the first run that was audited."""
+    """Tables and pictures of the audits of these systems' runs, of each the first run that was
+    audited.
+    """
     every_table: list[Table] = []
     panels: list[Panels] = []
     text: list[str] = []
@@ -231,4 +248,10 @@ def section(compared: Rows) -> Section:
             text += sentences(body, name)
             if body["inversion"]:
                 panels.append(of_picture(reconstructions.draw(reconstructions.frame(run))))
-    return Section("leakage", "What the models give away", every_table, panels, text=text)
+    return Section(
+        "leakage",
+        "What the models give away",
+        every_table,
+        panels,
+        text=text,
+    )

@@ -1,4 +1,6 @@
-"""Text as the page shows it: escaped, spreads quiet, the best in bold, long names free to break, heads in two lines."""
+"""Text as the page shows it: escaped, spreads quiet, the best in bold, long names free to break,
+heads in two lines.
+"""
 
 import re
 from collections.abc import Sequence
@@ -95,6 +97,8 @@ def _command(text: str) -> Markup:
 
 
 def breakable(text: str) -> Markup:
-    """Text that may break behind an underscore, and beside the signs within paths; a flag behind words is small."""
+    """Text that may break behind an underscore, and beside the signs within paths; a flag behind
+    words is small.
+    """
     with_breaks = re.sub(r"([_/])(?=\w)", r"\1<wbr>", str(escape(text)))
     return Markup(re.sub(r" \((--[\w-]+)\)$", r' <small class="pm nb">\1</small>', with_breaks))

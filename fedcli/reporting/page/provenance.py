@@ -1,5 +1,6 @@
-"""Origin of the numbers: the images that a run was trained and tested on, as their flow and as Table 1 (classes and
-attributes of the images of each site and part); each method's rule, settings and traffic; the stages with their hashes.
+"""Origin of the numbers: the images that a run was trained and tested on, as their flow and as
+Table 1 (classes and attributes of the images of each site and part); each method's rule, settings
+and traffic; the stages with their hashes.
 """
 
 import json
@@ -23,8 +24,8 @@ from ..table import Cell, Column, Heads, Section, Table
 from ..tables import BYTES, DOWN, UP, megabytes
 
 TABLE_ONE = (
-    "Images, and their share of the column in percent. Columns: training, validation and test images of each client, "
-    "and all test images; unknown: images without a value."
+    "Images, and their share of the column in percent. Columns: training, validation and test "
+    "images of each client, and all test images; unknown: images without a value."
 )
 HIDING = f" {HIDDEN}: few images, or a count that would reveal few images, by the policy of a site."
 FLOW = "From the manifests of the run's data; what was left out of a step stands beside it."
@@ -48,7 +49,8 @@ BELONGS = {  # options that have no effect unless one of others is on
     "adapter_layers": ("adapters",),
     "local_adapters": ("adapters",),
 }
-CLOCKS = {  # field of timing.Clocks -> head of the column, how it is written, in which unit of the field's
+# field of timing.Clocks -> head of the column, how it is written, in which unit of the field's
+CLOCKS = {
     "minutes": ("minutes", "{:.2f}", 1),
     "images_per_second": ("images per second", "{:,.0f}", 1),
     "evaluation": ("scoring (%)", "{:.1f}", 100),
@@ -59,15 +61,17 @@ CLOCKS = {  # field of timing.Clocks -> head of the column, how it is written, i
     "gpu_watt_hours": ("energy of the GPU (Wh)", "{:.2f}", 1),
 }
 CLOCKS_LEGEND = (
-    "Images per second: during training. Scoring: share of the time spent on test curves and validation. Peak memory: "
-    "of the process, or on the GPU (10^9 bytes). Of matrix speed: the rate of products and convolutions while clients "
-    "trained, as a share of that of one large matrix product. Of memory speed: the rate at which operations read and "
-    "wrote bytes, as a share of that of a large copy. Both are measured after runs of 5 seconds or more. Times vary "
+    "Images per second: during training. Scoring: share of the time spent on test curves and "
+    "validation. Peak memory: of the process, or on the GPU (10^9 bytes). Of matrix speed: the "
+    "rate of products and convolutions while clients trained, as a share of that of one large "
+    "matrix product. Of memory speed: the rate at which operations read and wrote bytes, as a "
+    "share of that of a large copy. Both are measured after runs of 5 seconds or more. Times vary "
     "from run to run."
 )
 LINEAGE = (
-    "Every stage's manifest lists the hashes of its files and of the stages before it; shown are the first "
-    f"{DIGITS} digits of each manifest's own sha256. Commands are shown as recorded, without paths."
+    "Every stage's manifest lists the hashes of its files and of the stages before it; shown are "
+    f"the first {DIGITS} digits of each manifest's own sha256. Commands are shown as recorded, "
+    "without paths."
 )
 ENERGIES = {  # shown where some run knows it
     "watt_hours": " Energy: of the machine's processors and their memory, with all that ran there.",
@@ -88,7 +92,9 @@ def images(row: Row) -> list[Table]:
 
 
 def table_one(run: Path) -> list[Table]:
-    """The images that a run was trained on by site and part; of images at sites, as the sites described them."""
+    """The images that a run was trained on by site and part; of images at sites, as the sites
+    described them.
+    """
     counts = {name: _columns(clients) for name, clients in _images_by_client(run).items()}
     if not counts:
         return []
@@ -114,7 +120,9 @@ def table_one(run: Path) -> list[Table]:
 
 
 def _images_by_client(run: Path) -> Mapping[str, Any]:
-    """The images of each class or attribute by client; of sites the TOTAL, too; {} where no data are there."""
+    """The images of each class or attribute by client; of sites the TOTAL, too; {} where no data
+    are there.
+    """
     partition = manifest.parent(run, "corruption", "partition")
     if partition and manifest.parent(partition, "dataset"):
         return image_counts.of_manifest(partition)
@@ -133,7 +141,9 @@ def _images_by_client(run: Path) -> Mapping[str, Any]:
 
 
 def _is_client(by_column: Columns) -> bool:
-    """Tell whether every client holds images of a single value, as sites do: a table of it would be of zeros."""
+    """Tell whether every client holds images of a single value, as sites do: a table of it would be
+    of zeros.
+    """
     values = set()
     for (client, _), images in by_column.items():
         present = {value for value, count in images.items() if count != 0}
@@ -146,7 +156,9 @@ def _is_client(by_column: Columns) -> bool:
 
 
 def _columns(clients: Clients) -> Columns:
-    """The images of each value in a column; of many clients together, None where one of them hides its images."""
+    """The images of each value in a column; of many clients together, None where one of them hides
+    its images.
+    """
     columns: Columns = {}
     for client, parts in clients.items():
         together = len(clients) > CLIENTS and client != image_counts.ALL
@@ -160,7 +172,9 @@ def _columns(clients: Clients) -> Columns:
 
 
 def _cell(images: Values, value: str, total: int | None) -> Cell:
-    """Images of a value, with their share. total: the images of the column; None: those of its values."""
+    """Images of a value, with their share. total: the images of the column; None: those of its
+    values.
+    """
     count = images.get(value, 0)
     if count is None:
         return Cell(HIDDEN)
@@ -188,7 +202,13 @@ def settings(compared: Rows, clocked: bool) -> Section:
     if clocked:
         tables += _times(compared)
     pairs = list(same.items())
-    return Section("settings", "Methods and settings", tables, pairs=pairs, pairs_title=title)
+    return Section(
+        "settings",
+        "Methods and settings",
+        tables,
+        pairs=pairs,
+        pairs_title=title,
+    )
 
 
 def _method_line(row: Row) -> list[Any]:
@@ -224,7 +244,9 @@ def _option_in_words(value: Any) -> str:
 
 
 def _had_effect(name: str, compared: Rows) -> bool:
-    """Tell whether an option could change some run: one that belongs to others does where one of these is on."""
+    """Tell whether an option could change some run: one that belongs to others does where one of
+    these is on.
+    """
     owners = BELONGS.get(name)
     if owners is None:
         return True
@@ -273,12 +295,19 @@ def lineage(compared: Rows) -> Section:
             name = f"{above.parent.name}/scores/{name}"
         command = shlex.join(["fedcli", *stage.made_by])
         lines.append([stage.kind, name, command, manifest.sha256(path)[:DIGITS]])
-    table = Table.of("", ["stage", "folder", "command", "sha256"], lines, LINEAGE)
+    table = Table.of(
+        "",
+        ["stage", "folder", "command", "sha256"],
+        lines,
+        LINEAGE,
+    )
     return Section("lineage", "From data to scores", [table])
 
 
 def _stages(path: Path) -> list[Path]:
-    """A scores.json and all that it was made from, the first first; a run may have begun with another."""
+    """A scores.json and all that it was made from, the first first; a run may have begun with
+    another.
+    """
     runs: list[Path] = []
     run = manifest.parent(path, "run")
     while run:

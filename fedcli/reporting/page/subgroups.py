@@ -1,5 +1,6 @@
-"""The parts of the page about groups, about each of several labels per image, and about clients: how many images each
-has, how good the models are for each, and how much they differ."""
+"""The parts of the page about groups, about each of several labels per image, and about clients:
+how many images each has, how good the models are for each, and how much they differ.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
@@ -40,25 +41,27 @@ UNSURE = " †: one group is too small, so the whole column is unreliable."
 MACRO = "_ovr_macro"  # each class against all others
 OF_LABELS = "auc", "average_precision", "balanced_accuracy", "f1"
 LABELS = (
-    "In percent, on the clean test images; ± as in the table of scores. Images: test images that have the label. A "
-    "label is decided for at a probability of 1/2. No best is marked, as no test is made for single labels."
+    "In percent, on the clean test images; ± as in the table of scores. Images: test images that "
+    "have the label. A label is decided for at a probability of 1/2. No best is marked, as no "
+    "test is made for single labels."
 )
 LABEL_GROUPS = (
-    "In percent, of the last round's model on the clean test images: the gap of the AUC between the best and the worst "
-    "group, and the differences in decisions, all better when low."
+    "In percent, of the last round's model on the clean test images: the gap of the AUC between "
+    "the best and the worst group, and the differences in decisions, all better when low."
 )
 SHARED = (
-    "No client has test images of its own, so the scores are the same for all: on the clean test images for clean "
-    "clients and on the corrupted ones for corrupted clients, as in the table of scores."
+    "No client has test images of its own, so the scores are the same for all: on the clean test "
+    "images for clean clients and on the corrupted ones for corrupted clients, as in the table of "
+    "scores."
 )
 OWN = (
-    "In percent: each client's own model if it has one, otherwise the global model, on the client's own test images if "
-    "it has any, otherwise on all; ± as in the table of scores. † marks a client with too few test images, or too few "
-    "of a class."
+    "In percent: each client's own model if it has one, otherwise the global model, on the "
+    "client's own test images if it has any, otherwise on all; ± as in the table of scores. † "
+    "marks a client with too few test images, or too few of a class."
 )
 EQUITY = (
-    "In percent, on the client's own test images; ± as in the table of scores. The groups of one client are often too "
-    "small for a reliable score, so no best is marked."
+    "In percent, on the client's own test images; ± as in the table of scores. The groups of one "
+    "client are often too small for a reliable score, so no best is marked."
 )
 ROSTER = "Images of each of the client's own parts, then its training images by class."
 BEST_OF = " Bold marks the best for a client, without a test."
@@ -83,7 +86,11 @@ def _has_groups(row: Row, attribute: str) -> bool:
     return all(attribute in run.groups for run in row.each)
 
 
-def _group_section(rows: Rows, attribute: str, metrics: Sequence[str]) -> Section:
+def _group_section(
+    rows: Rows,
+    attribute: str,
+    metrics: Sequence[str],
+) -> Section:
     """Tables of clean images, and folded those of other versions."""
     usual = [*shown(rows[0].scores), *filter(is_compared, metrics)]
     scored = {*shown(rows[0].scores)}
@@ -105,7 +112,9 @@ def _group_section(rows: Rows, attribute: str, metrics: Sequence[str]) -> Sectio
 def _group_tables(
     rows: Rows, attribute: str, version: str, metrics: list[str], images: str
 ) -> Iterator[Table]:
-    """A table of each metric, the last of them first, with what the numbers mean below the first of them."""
+    """A table of each metric, the last of them first, with what the numbers mean below the first of
+    them.
+    """
     heads = _group_heads(rows[0], attribute)
     for metric in reversed(metrics):
         names: Names = {}
@@ -132,19 +141,30 @@ def _group_heads(row: Row, attribute: str) -> dict[str, str]:
 
 
 def _groups_legend(rows: Rows, attribute: str) -> str:
-    """The meaning of the numbers and marks in tables of groups, and the images that have no group or are hidden."""
+    """The meaning of the numbers and marks in tables of groups, and the images that have no group
+    or are hidden.
+    """
     scores = rows[0].scores
     sentences = [GROUPS, unreliable(rows[0].each, attribute)]
     sentences.append(hidden_note(scores_of(rows), attribute))
     if len(rows) > 1:
         sentences.append("Bold marks the best, without a test.")
-    missing = unknown_note(attribute, scores.grouped[attribute].unknown, scores.images)
+    missing = unknown_note(
+        attribute,
+        scores.grouped[attribute].unknown,
+        scores.images,
+    )
     if missing:
         sentences.append(f"{capital(missing)}.")
     return " ".join(filter(None, sentences))
 
 
-def _decisions(rows: Rows, attribute: str, version: str, images: str) -> Iterator[Table]:
+def _decisions(
+    rows: Rows,
+    attribute: str,
+    version: str,
+    images: str,
+) -> Iterator[Table]:
     """The differences in decisions between the groups of an attribute."""
     names: Names = {}
     heads = {}
@@ -196,7 +216,12 @@ def _of_label(metric: str) -> str:
     return title(metric)
 
 
-def _label_table(name: str, scored: Rows, columns: Sequence[Where], legend: str) -> Table:
+def _label_table(
+    name: str,
+    scored: Rows,
+    columns: Sequence[Where],
+    legend: str,
+) -> Table:
     labels = scored[0].scores.labels["clean"]
     heads = ["label", "images"]
     for row in scored:
@@ -214,7 +239,9 @@ def _label_table(name: str, scored: Rows, columns: Sequence[Where], legend: str)
 
 
 def _label_cell(row: Row, where: Where) -> Cell:
-    """The score of a label, in doubt where few patients have it or few have it not; or what lies between groups."""
+    """The score of a label, in doubt where few patients have it or few have it not; or what lies
+    between groups.
+    """
     score = row.known[0].get(where)
     return row.cell(where, doubtful=bool(score and score.small))
 
@@ -227,10 +254,11 @@ def _by_system(
     legend: str,
     doubtful: Sequence[Set[str]],
 ) -> list[Table]:
-    """A table with a row per system and a column for each number that some system has; none without one.
+    """A table with a row per system and a column for each number that some system has; none without
+    one.
 
-    heads: of columns that are not called by their name. doubtful: of each system, the columns whose number a small
-    group decides.
+    heads: of columns that are not called by their name. doubtful: of each system, the columns whose
+    number a small group decides.
     """
     columns = [Column("method")]
     cells: list[Sequence[Cell]] = [[Cell(row.name) for row in rows]]
@@ -248,7 +276,12 @@ def _by_system(
 def _with_best(rows: Rows, cells: Sequence[Cell], lower: bool) -> list[Cell]:
     """The systems' cells with the best marked; these scores have no test."""
     among = [row.comparable for row in rows]
-    return mark(Column("", lower=lower), cells, among, lambda first, second: True)
+    return mark(
+        Column("", lower=lower),
+        cells,
+        among,
+        lambda first, second: True,
+    )
 
 
 def of_clients(compared: Rows, metrics: Sequence[str]) -> Section:
@@ -262,7 +295,13 @@ def of_clients(compared: Rows, metrics: Sequence[str]) -> Section:
         text.append(SHARED)
     tables = list(chain.from_iterable(tables for tables, _ in pairs))
     folded = list(chain.from_iterable(folded for _, folded in pairs))
-    return Section("clients", "Clients", tables=tables, folded=folded, text=text)
+    return Section(
+        "clients",
+        "Clients",
+        tables=tables,
+        folded=folded,
+        text=text,
+    )
 
 
 def _has_own(row: Row) -> bool:
@@ -272,7 +311,9 @@ def _has_own(row: Row) -> bool:
 
 
 def _scores_of_clients(scored: Rows, metrics: Sequence[str]) -> Iterator[Tables]:
-    """Each metric of each client, then what lies between the groups of each attribute; a legend below the first."""
+    """Each metric of each client, then what lies between the groups of each attribute; a legend
+    below the first.
+    """
     legend = OWN
     for metric in metrics:
         name = f"{capital(title(metric))} of each client"
@@ -314,22 +355,39 @@ def _roster(title: str, body: manifest.Body, rows: Rows) -> Tables:
         images = "corrupted" if client["client"] in corrupted else "clean"
         counts = [client[part] for part in parts] + client["class_counts"][: len(classes)]
         lines.append([client["client"], images, *counts])
-    table = Table.of(title, ["client", "images", *parts, *classes], lines, ROSTER)
-    return _folded(table, [client["train"] for client in roster], "with the fewest training images")
+    table = Table.of(
+        title,
+        ["client", "images", *parts, *classes],
+        lines,
+        ROSTER,
+    )
+    return _folded(
+        table,
+        [client["train"] for client in roster],
+        "with the fewest training images",
+    )
 
 
 def _attributes(title: str, path: Path) -> Iterator[Tables]:
-    """The images of each client by the values of each attribute, where Table 1 has not all clients."""
+    """The images of each client by the values of each attribute, where Table 1 has not all
+    clients.
+    """
     if len(manifest.read(path).body["roster"]) <= provenance.CLIENTS:
         return
     for name, counts in image_counts.of_manifest(path).items():
         if name != image_counts.CLASS:
-            table = Table.of(f"{title}: {name}", *image_counts.lines(counts), OF_ATTRIBUTE)
+            table = Table.of(
+                f"{title}: {name}",
+                *image_counts.lines(counts),
+                OF_ATTRIBUTE,
+            )
             yield ([], [table]) if len(table.rows) > LONG else ([table], [])
 
 
 def _folded(table: Table, order: Sequence[float], which: str) -> Tables:
-    """The table itself, or, where it is long, the clients that come first in this order, and all of them folded."""
+    """The table itself, or, where it is long, the clients that come first in this order, and all of
+    them folded.
+    """
     if len(table.rows) <= LONG:
         return [table], []
     rows = [table.rows[row] for row in np.argsort(order, kind="stable")[:OPEN]]
@@ -369,7 +427,12 @@ def _column(row: Row, metric: str, attribute: str) -> dict[str, Cell]:
     scores_by_client: dict[str, list[Score | None]] = {}
     for run, (numbers_of_run, scores) in enumerate(zip(row.known, row.each)):
         for name, client in scores.clients.items():
-            where = Where(client.version, attribute=attribute, client=name, metric=metric)
+            where = Where(
+                client.version,
+                attribute=attribute,
+                client=name,
+                metric=metric,
+            )
             of_runs = scores_by_client.setdefault(name, [None] * row.runs)
             of_runs[run] = numbers_of_run.get(where)
     small = () if attribute else small_clients(row.scores, metric)
