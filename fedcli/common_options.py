@@ -9,8 +9,9 @@ MACHINE, OUTPUT = "Machine", "Output"  # headings in help
 NAME, LOCAL = Flag(argument=True), Flag(local=True)
 INPUT = Flag(argument=True, local=True, access="reads")
 ON_MACHINE, TO_OUTPUT = Flag(local=True, panel=MACHINE), Flag(local=True, panel=OUTPUT)
-RESULTS = Flag(local=True, panel=OUTPUT, access="results")
-WRITTEN = Flag(local=True, panel=OUTPUT, access="writes")
+EXECUTION = Flag(local=True, panel=MACHINE, marks=("again", "second"))
+RESULTS = Flag(local=True, panel=OUTPUT, access="results", marks=("again", "second"))
+WRITTEN = Flag(local=True, panel=OUTPUT, access="writes", marks=("again",))
 RUNS = Flag("RUN", argument=True, local=True, access="reads")
 COLUMN, ATTRIBUTE = Flag("COLUMN"), Flag("ATTRIBUTE")
 WORK = "fedcli-work"
@@ -30,24 +31,40 @@ Work = Annotated[Source, "folder of all results", RESULTS]
 Out = Annotated[Source | None, "folder of this result; default: a name under --work", WRITTEN]
 Seed = Annotated[int, "seed of every random number of this stage"]
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", ON_MACHINE]
-Device = Annotated[str, "cpu, cuda or cuda:N", ON_MACHINE]
+Device = Annotated[str, "cpu, cuda or cuda:N", Flag(local=True, panel=MACHINE, marks=("second",))]
 Timeout = Annotated[
-    float, "seconds to wait for a site that gives no sign of life, >= 0; 0: no limit", ON_MACHINE
+    float, "seconds to wait for a site that gives no sign of life, >= 0; 0: no limit", EXECUTION
 ]
 Wait = Annotated[
-    bool, "wait if another process makes the same result, instead of failing", ON_MACHINE
+    bool, "wait if another process makes the same result, instead of failing", EXECUTION
 ]
-Clients = Annotated[int | None, "number of clients, >= 1"]
-Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
-Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]
+Clients = Annotated[int | None, "number of clients, >= 1", Flag(marks=("later", "scheme"))]
+Dirichlet = Annotated[
+    float | None,
+    "label skew: a Dirichlet(ALPHA) draw per class",
+    Flag("ALPHA", marks=("later", "scheme")),
+]
+Val = Annotated[
+    float,
+    "share of each client's training images kept for validation, in [0, 0.9]",
+    Flag(marks=("later",)),
+]
 On = Annotated[
-    Sequence[str], "corrupt this client instead of a share; may be repeated", Flag("CLIENT")
+    Sequence[str],
+    "corrupt this client instead of a share; may be repeated",
+    Flag("CLIENT", marks=("later",)),
 ]
 Track = Annotated[
     str | None,
     "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to the :DIR or :URI "
     "that follows",
-    Flag("NAME[:WHERE]", local=True, panel=OUTPUT, access="writes"),
+    Flag(
+        "NAME[:WHERE]",
+        local=True,
+        panel=OUTPUT,
+        access="writes",
+        marks=("again", "second", "at_hand"),
+    ),
 ]
 Groups = Annotated[
     Sequence[str],

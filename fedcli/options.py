@@ -44,6 +44,21 @@ OWN = "the method's own"  # recorded in place of an option for which the method 
 Access = Literal["", "reads", "writes", "results", "trusts", "typed"]
 
 
+# Facts about options that rules ask for, so that no rule has a list of names, see marked().
+Mark = Literal[
+    "pool",  # of prepare: recorded in dataset.json
+    "pixels",  # of prepare: decides, beside --size, what becomes of an image
+    "own",  # of prepare: an option of some datasets, as those of --set are
+    "later",  # of prepare: about the partition or the corruption of the dataset
+    "scheme",  # of partition: about the scheme
+    "again",  # of train: may have another value when a run goes on
+    "second",  # of train: a second stage has the value of the first
+    "watching",  # of train: measures on the way and changes nothing that is learned
+    "tests",  # of evaluate: chooses the test images
+    "at_hand",  # of evaluate: needs the images, so not with --engine
+]
+
+
 PATHS = re.compile("FILE|DIR|FOLDER|PATH|MANIFEST|PROFILE|WHERE|RUN$")  # in what stands for a value
 
 
@@ -67,6 +82,7 @@ class Flag:
     )
     alone: str = ""  # its value where the flag stands alone; another is typed behind =
     access: Access = ""  # of a path or an address; also of what only a person decides
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -340,6 +356,15 @@ class Options:
             for o in self.changed(*names)
             if getattr(self, o.name) != self.usual.get(o.name, MISSING)
         ]
+
+    @classmethod
+    def marked(cls, mark: Mark) -> list[Option]:
+        """The flags that have a mark, in the order in which they are written."""
+        return [option for option in cls.declared() if mark in option.flag.marks]
+
+    def of_mark(self, mark: Mark) -> dict[str, Any]:
+        """The values of the flags that have a mark, by name."""
+        return {option.name: getattr(self, option.name) for option in self.marked(mark)}
 
     def argv(self) -> list[str]:
         """The command line that means these options: what differs from the defaults, in one order."""

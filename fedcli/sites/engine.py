@@ -28,7 +28,6 @@ from .transport.relay import SUM
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
 NOTHING = "it did not answer"
-CHANGING = "rounds", "eval_every"  # what may differ when a run is gone on with
 LOSS, UPDATE = "loss", "update"  # in the answer of a sum
 
 
@@ -232,7 +231,8 @@ def _beginning(federation: PlannedFederation) -> Message:
             for name, array in to_arrays(federation.net.state_dict()).items()
         }
     plan: dict[str, Any] = federation.plan.decided() | {"weights": None, "teacher": None}
-    same = {key: value for key, value in plan.items() if key not in CHANGING}
+    changing = {"rounds", *federation.plan.of_mark("watching")}  # when a run is gone on with
+    same = {key: value for key, value in plan.items() if key not in changing}
     scalars: Scalars = {"plan": plan, "threads": torch.get_num_threads(), "versions": versions()}
     text = json.dumps(
         [same, scalars["threads"], federation.data.roster, digest(({}, arrays))], sort_keys=True
