@@ -189,7 +189,7 @@ class PrepareOptions(Options):
                 recorded[option.name] = value
         return recorded
 
-    def completed(self, own: Mapping[str, Any], **values: Any) -> "PrepareOptions":
+    def completed(self, own: Mapping[str, Any], **values: Any) -> Self:
         """These options with all options of the dataset, and with other values of these fields."""
         typed = {option.name: option.default for option in self.marked("own")}
         completed = replace(self, **{**typed, **values}, set=own)

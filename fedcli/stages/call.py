@@ -37,8 +37,8 @@ def called_with(
         except TypeError as error:
             form = _form(name, options)
             raise TypeError(f"fedcli.{name}() {error}; call it as {form}") from None
-        named = _texts([code, *arguments.arguments.values()])
-        with console.watched(), extensions.allowed(named):
+        texts = _texts([code, *arguments.arguments.values()])
+        with console.watched(), extensions.allowed(texts):
             return run(options(*arguments.args, **arguments.kwargs))
 
     call.__name__ = name

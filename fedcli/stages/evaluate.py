@@ -23,9 +23,9 @@ def run(options: EvaluateOptions) -> Scores:
         return _by_sites(options, options.engine)
     with own_metrics.asked_for(options.metric):
         path = score_run(source(options.run, options.work, "run"), options)
-    place = tracking.evaluation(options.track, path, Path(options.work))
-    if place:
-        console.say(f"tracked in {place}")
+    tracked_in = tracking.evaluation(options.track, path, Path(options.work))
+    if tracked_in:
+        console.say(f"tracked in {tracked_in}")
     if options.export:
         for table in to_csv(path):
             console.say(f"wrote {table}")

@@ -50,9 +50,9 @@ def run(options: PartitionOptions) -> Partition:
     Without a scheme the dataset's own sites are the clients if it has them, else it is dirichlet=1 over its usual
     number of clients. Raises FedcliError, UsageError.
     """
-    made = divided(options)
-    shared_patients.warn(made.path)
-    return made
+    result = divided(options)
+    shared_patients.warn(result.path)
+    return result
 
 
 partition = called_with("partition", PartitionOptions, run)
@@ -211,76 +211,78 @@ def scheme_from_flags(flags: Mapping[str, Any], dataset: Mapping[str, Any]) -> S
     dataset: the manifest's body, whose usual number of clients counts where none is given. `scheme` and `set` (its
     options as a dict) reach every registered scheme. Raises UsageError for flags that exclude each other.
     """
-    given = {name: value for name, value in flags.items() if _is_given(value)}
-    _check(given)
-    name = _name(given)
+    flags = {name: value for name, value in flags.items() if _is_given(value)}
+    _check(flags)
+    name = _name(flags)
     fields = named(name).__dataclass_fields__
     settings: dict[str, Any] = {}
     if "clients" in fields:
         settings["clients"] = dataset["clients"]
-    for flag, value in given.items():
+    for flag, value in flags.items():
         option = OPTION_OF.get(flag, flag)
         if option in fields:
             settings[option] = ";".join(value) if flag == "shares" else value
-    if given.get("keep_units") and "keep_units" not in fields:
+    if flags.get("keep_units") and "keep_units" not in fields:
         hint = "leave --keep-units out, or divide by --iid, --dirichlet, --balanced, --shards or --fedmrl"
         raise UsageError(f"the scheme {name} deals out images, not patients", hint)
-    return resolve(name, {**settings, **given.get("set", {})})
+    return resolve(name, {**settings, **flags.get("set", {})})
 
 
 def _is_given(value: Any) -> bool:
     return value is not None and value is not False and value not in ([], (), {})
 
 
-def _name(given: Mapping[str, Any]) -> str:
+def _name(flags: Mapping[str, Any]) -> str:
     """The name of the scheme."""
-    if "scheme" in given:
-        name: str = given["scheme"]
+    if "scheme" in flags:
+        name: str = flags["scheme"]
         return name
-    if "shares" in given:
+    if "shares" in flags:
         return "shares"
-    if "portion" in given:
+    if "portion" in flags:
         return "domains"
-    if "clients_file" in given:
+    if "clients_file" in flags:
         return "file"
     for flag in NAMING:
-        if flag in given:
+        if flag in flags:
             return "dirichlet-balanced" if flag == "balanced" else flag.replace("_", "-")
-    if given.get("clients") == 1 and not given.keys() & {"dirichlet", "keep_units"}:
+    if flags.get("clients") == 1 and not flags.keys() & {"dirichlet", "keep_units"}:
         return ALL
     return "dirichlet"
 
 
-def _check(given: Mapping[str, Any]) -> None:
+def _check(flags: Mapping[str, Any]) -> None:
     """Raise UsageError for flags of which one makes another meaningless."""
-    _exclude(given, *NAMING)
+    _exclude(flags, *NAMING)
     for flag in NAMING:
-        if flag in given and "dirichlet" in given and flag not in BESIDE_DIRICHLET:
+        if flag in flags and "dirichlet" in flags and flag not in BESIDE_DIRICHLET:
             sentence = f"--dirichlet and {_flag(flag)} are different schemes"
             raise UsageError(sentence, "give one of them")
-    if given.get("scheme") == ALL and given.get("clients", 1) != 1:
-        sentence = f"the scheme {ALL} makes one client, not {given['clients']}"
+    if flags.get("scheme") == ALL and flags.get("clients", 1) != 1:
+        sentence = f"the scheme {ALL} makes one client, not {flags['clients']}"
         raise UsageError(sentence, "leave --clients out")
-    if "set" in given and "scheme" not in given:
+    if "set" in flags and "scheme" not in flags:
         raise UsageError("--set is about the options of a scheme", "add --scheme NAME")
     for flag, needed, typed, reason in NEEDED:
-        if flag in given and needed not in given:
+        if flag in flags and needed not in flags:
             raise UsageError(f"{_flag(flag)} {reason}", f"add {typed}")
-    if "order_file" in given and not given.keys() & {"clients_file", "fedism"}:
+    if "order_file" in flags and not flags.keys() & {"clients_file", "fedism"}:
         sentence = "--order-file is about a file of clients or --fedism"
         raise UsageError(sentence, "add --clients-file FILE or --fedism N")
-    _exclude(given, "clients_file", "clients")
-    _exclude(given, "shares", "portion")
-    divides_values = "shares" in given or "portion" in given
-    if "by" in given and "clients" in given and not divides_values:
+    _exclude(flags, "clients_file", "clients")
+    _exclude(flags, "shares", "portion")
+    divides_values = "shares" in flags or "portion" in flags
+    if "by" in flags and "clients" in flags and not divides_values:
         hint = "leave it out, or add --portion or --shares"
         raise UsageError("--by makes one client per value, so --clients has no effect", hint)
 
 
-def _exclude(given: Mapping[str, Any], *flags: str) -> None:
-    both = [_flag(flag) for flag in flags if flag in given]
-    if len(both) > 1:
-        raise UsageError(f"{both[0]} and {both[1]} exclude each other", "give one of them")
+def _exclude(flags: Mapping[str, Any], *names: str) -> None:
+    """Raise UsageError where two of these flags are given."""
+    excluding = [_flag(name) for name in names if name in flags]
+    if len(excluding) > 1:
+        sentence = f"{excluding[0]} and {excluding[1]} exclude each other"
+        raise UsageError(sentence, "give one of them")
 
 
 def _flag(name: str) -> str:
