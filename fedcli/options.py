@@ -366,6 +366,15 @@ class Options:
         """The values of the flags that have a mark, by name."""
         return {option.name: getattr(self, option.name) for option in self.marked(mark)}
 
+    def record(self, options: Iterable[Option]) -> dict[str, Any]:
+        """The values of these options as a manifest has them, by name."""
+        recorded = {}
+        for option in options:
+            value = getattr(self, option.name)
+            if value != option.default or option.flag.recorded != "on":
+                recorded[option.name] = value
+        return recorded
+
     def argv(self) -> list[str]:
         """The command line that means these options: what differs from the defaults, in one order."""
         return [

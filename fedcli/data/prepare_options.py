@@ -19,7 +19,7 @@ from ..common_options import (
     Work,
 )
 from ..errors import UsageError
-from ..options import Flag, Mark, Options, Source, left_open
+from ..options import Flag, Options, Source, left_open
 
 POOL = Flag(marks=("pool",))
 PIXELS = Flag(marks=("pool", "pixels"))
@@ -179,15 +179,6 @@ class PrepareOptions(Options):
         pool = [option.name for option in cls.marked("pool")]
         values = {key: recorded[key] for key in pool if key in recorded}
         return cls(name).completed(recorded.get("own", {}), **values)
-
-    def recorded(self, mark: Mark) -> dict[str, Any]:
-        """The values of the options that have a mark, as a manifest records them, by name."""
-        recorded = {}
-        for option in self.marked(mark):
-            value = getattr(self, option.name)
-            if value != option.default or option.flag.recorded != "on":
-                recorded[option.name] = value
-        return recorded
 
     def completed(self, own: Mapping[str, Any], **values: Any) -> Self:
         """These options with all options of the dataset, and with other values of these fields."""

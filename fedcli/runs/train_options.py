@@ -182,11 +182,7 @@ class TrainOptions(Training):
 
     def decided(self) -> dict[str, Any]:
         """Every option that decides the bytes of a run, as a record or a message holds it."""
-        changed = {option.name for option in self.changed()}
-        values = {}
-        for option in recorded(TrainOptions):
-            if option.name in changed or option.flag.recorded != "on":
-                values[option.name] = getattr(self, option.name)
+        values = self.record(recorded(TrainOptions))
         values["settings"] = dict(values.pop("set"))
         return values
 

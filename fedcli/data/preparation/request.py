@@ -87,7 +87,7 @@ def check_folds(card: Card, split: str, options: PrepareOptions) -> None:
 
 def recorded(name: str, card: Card, options: PrepareOptions) -> Options:
     """The completed options that decide this dataset's bytes, without those it does not have."""
-    recorded: Options = {"dataset": name, **options.recorded("pool")}
+    recorded: Options = {"dataset": name, **options.record(options.marked("pool"))}
     if not has_folds(card, options.split):
         del recorded["fold"]
         del recorded["folds"]

@@ -120,7 +120,7 @@ class Preprocessing:
             "channels": self.channels,
             "resize": RESIZE[chosen.fit],
         }
-        return steps | chosen.recorded("pixels")
+        return steps | chosen.record(chosen.marked("pixels"))
 
 
 @dataclass(frozen=True)
