@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast, get_origin, get_type_hints
+from typing import Any, ParamSpec, TypeVar, cast, get_type_hints
 
 from .. import console, extensions
 from ..data import last_used, manifest
 from ..errors import UsageError
 from ..extensions import CODE
-from ..options import Options, Source, path_of
+from ..options import Options, Source, describe, path_of
 
 Arguments = ParamSpec("Arguments")
 OptionsOfStage = TypeVar("OptionsOfStage", bound=Options)
@@ -28,6 +28,7 @@ def called_with(
     It also takes code=, and may run what its arguments name, as the command line may.
     """
     fields = signature(options)
+    options_of_stage = cast(type[Options], options)
 
     @wraps(run)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> ResultOfStage:
@@ -35,7 +36,7 @@ def called_with(
         try:
             arguments = fields.bind(*args, **kwargs)
         except TypeError as error:
-            form = _form(name, options)
+            form = _form(name, options_of_stage)
             raise TypeError(f"fedcli.{name}() {error}; call it as {form}") from None
         texts = _texts([code, *arguments.arguments.values()])
         with console.watched(), extensions.allowed(texts):
@@ -43,25 +44,22 @@ def called_with(
 
     call.__name__ = name
     call.__qualname__ = name
-    _describe(call, cast(type[Options], options), get_type_hints(run)["return"])
+    _describe(call, options_of_stage, get_type_hints(run)["return"])
     return call
 
 
-def _form(name: str, options: Callable[..., Any]) -> str:
+def _form(name: str, options: type[Options]) -> str:
     """The form of a call, such as "fedcli.compare([runs, ...], by=...)"; where a list is taken, as one."""
-    types = get_type_hints(options)
     arguments = []
-    by_name = []
-    for parameter in signature(options).parameters.values():
-        field = parameter.name
-        if parameter.kind is Parameter.KEYWORD_ONLY:
-            by_name.append(f"{field}=...")
-        elif get_origin(types[field]) is Sequence:
-            arguments.append(f"[{field}, ...]")
+    keywords = []
+    for option in describe(options).values():
+        if not option.flag.argument:
+            keywords.append(f"{option.name}=...")
+        elif option.shape == "several":
+            arguments.append(f"[{option.name}, ...]")
         else:
-            arguments.append(field)
-    arguments += by_name[:1]
-    return f"fedcli.{name}({', '.join(arguments)})"
+            arguments.append(option.name)
+    return f"fedcli.{name}({', '.join(arguments + keywords[:1])})"
 
 
 def _texts(values: Iterable[Any]) -> Iterator[str]:
@@ -110,8 +108,9 @@ def source(path: Source | None, work: Source, *kinds: str) -> Path:
     if path is None:
         newest = last_used.newest(work, *kinds)
         console.say(f"using {newest}")
-        if "run" in kinds:
-            _warn_of_unfinished(work, newest)
+        unfinished = last_used.unfinished(work / "runs")
+        if "run" in kinds and unfinished:
+            _warn_of_unfinished(unfinished[-1], newest)
         return newest
     if not os.fspath(path):
         hint = "leave it out to use the newest under --work"
@@ -123,15 +122,10 @@ def source(path: Source | None, work: Source, *kinds: str) -> Path:
     return manifest.find(Path(path), *kinds)
 
 
-def _warn_of_unfinished(work: Path, run: Path) -> None:
-    """Warn of the newest run that has begun later than this one and has not finished."""
-    later = []
-    for path in work.glob("runs/*/settings.json"):
-        is_finished = (path.parent / "run.json").exists()
-        if not is_finished and last_used.age(path) > last_used.age(run):
-            later.append(path)
-    if later:
-        folder = max(later, key=last_used.age).parent
+def _warn_of_unfinished(settings: Path, run: Path) -> None:
+    """Warn of a run that has begun later than this one and has not finished."""
+    if last_used.age(settings) > last_used.age(run):
+        folder = settings.parent
         command = f"fedcli train --resume --out {folder}"
         console.warn(f"{folder} has not finished and is left out; {command} goes on")
 

@@ -54,6 +54,7 @@ class FinishedRun(NamedTuple):
 
 
 Key = Callable[[FinishedRun], str]
+Groups = dict[str, list[FinishedRun]]  # the newest first, by key
 ALIKE: tuple[Key, ...] = (  # of runs that can be compared, the closest first
     lambda run: run.data + run.options(*OF_METHOD),
     lambda run: run.data,
@@ -63,17 +64,14 @@ ALIKE: tuple[Key, ...] = (  # of runs that can be compared, the closest first
 def is_name(source: Source) -> bool:
     """Tell whether a text is no path: a word, and nothing of that name is here."""
     word = os.fspath(source)
-    if word in ("", "-") or os.sep in word or word.endswith(".json"):
-        return False
-    return not os.path.lexists(word)
+    is_path = word in ("", "-") or os.sep in word or word.endswith(".json")
+    return not is_path and not os.path.lexists(word)
 
 
 def is_known(word: str, work: Path) -> bool:
     """Tell whether a word is the name of a run."""
-    if not is_name(word):
-        return False
     with suppress(FedcliError):
-        return bool(_named(word, work))
+        return is_name(word) and bool(_named(word, work))
     return False
 
 
@@ -104,12 +102,15 @@ def every(sources: Sequence[Source], work: Path) -> list[Path]:
 def _comparable(names: Sequence[str], work: Path) -> dict[str, list[Path]]:
     """The runs of each name that can be compared with those of the others. Raises FedcliError."""
     runs_by_name = {name: _named(name, work) for name in names}
-    for key in ALIKE:
+    for key in ALIKE if names else ():
         groups_by_name = {name: _groups(runs, key) for name, runs in runs_by_name.items()}
-        newest_key = _newest_shared(list(groups_by_name.values()))
-        if newest_key is not None:
+        groups_of_names = list(groups_by_name.values())
+        shared = set.intersection(*map(set, groups_of_names))
+        if shared:
+            # of a key's newest runs the oldest counts
+            newest = max(shared, key=lambda shared_key: _age(shared_key, groups_of_names))
             return {
-                name: _system(name, groups[newest_key], len(runs_by_name[name]))
+                name: _system(name, groups[newest], len(runs_by_name[name]))
                 for name, groups in groups_by_name.items()
             }
     if any(len(runs) > 1 for runs in runs_by_name.values()):
@@ -118,24 +119,14 @@ def _comparable(names: Sequence[str], work: Path) -> dict[str, list[Path]]:
     return {name: [runs[0].path] for name, runs in runs_by_name.items()}
 
 
-def _groups(runs: list[FinishedRun], key: Key) -> dict[str, list[FinishedRun]]:
+def _groups(runs: list[FinishedRun], key: Key) -> Groups:
     """The runs of equal keys together, by key."""
     return {key(group[0]): group for group in grouped(runs, key)}
 
 
-def _newest_shared(groups_by_key: list[dict[str, list[FinishedRun]]]) -> str | None:
-    """The key that all names have a group of; of several that of the newest runs."""
-    if not groups_by_key:
-        return None
-    shared = list(groups_by_key[0])
-    for groups in groups_by_key:
-        shared = [key for key in shared if key in groups]
-
-    def oldest(key: str) -> tuple[int, int, str]:
-        """The age of the run of the name that has none newer."""
-        return min(groups[key][0].age for groups in groups_by_key)
-
-    return max(shared, key=oldest, default=None)
+def _age(key: str, groups_of_names: list[Groups]) -> tuple[int, int, str]:
+    """The age of the oldest of the newest runs that each name has of this key."""
+    return min(groups[key][0].age for groups in groups_of_names)
 
 
 def _system(name: str, runs: list[FinishedRun], count: int) -> list[Path]:
@@ -143,19 +134,17 @@ def _system(name: str, runs: list[FinishedRun], count: int) -> list[Path]:
 
     count: of all runs of the name.
     """
-    newest_run = runs[0]
-    run_by_seed = {}
-    for run in reversed(runs):
-        if run.options() == newest_run.options():
-            run_by_seed[run.seed] = run
-    seeds = sorted(run_by_seed, key=str)
+    options = runs[0].options()
+    system = [run for run in reversed(runs) if run.options() == options]
+    path_by_seed = {run.seed: run.path for run in system}
+    seeds = sorted(path_by_seed, key=str)
     word = "seed" if len(seeds) == 1 else "seeds"
-    sentence = f"{name}: {newest_run.path.parent}, {word} {', '.join(map(str, seeds))}"
+    sentence = f"{name}: {runs[0].path.parent}, {word} {', '.join(map(str, seeds))}"
     others = count - len(seeds)
     if others > 0:
         sentence += f"; {console.counted(others, 'other run', 'other runs')} left out"
     console.say(sentence)
-    return [run_by_seed[seed].path for seed in seeds]
+    return [path_by_seed[seed] for seed in seeds]
 
 
 def _named(word: str, work: Path) -> list[FinishedRun]:
@@ -165,15 +154,15 @@ def _named(word: str, work: Path) -> list[FinishedRun]:
     folded = _folded(word)
     in_folder = [run for run in runs if run.path.parent.name == word]
     of_name = [run for run in runs if folded in map(_folded, run.names)]
-    runs_of_word = in_folder or of_name or _of_method(word, runs)
-    if runs_of_word:
-        return runs_of_word
+    named = in_folder or of_name or _of_method(word, runs)
+    if named:
+        return named
     hint = "train one with `fedcli train METHOD`"
     if runs:
-        names = {run.path.parent.name for run in runs}
-        for run in runs:
-            names.update(run.names)
-        hint = nearest(word, names, {run.names[0] for run in runs})
+        methods = {run.names[0] for run in runs}
+        labels = {run.names[1] for run in runs}
+        folders = {run.path.parent.name for run in runs}
+        hint = nearest(word, methods | labels | folders, methods)
     raise FedcliError(f"no such manifest: {word}, and no run under {work} is called so", hint)
 
 

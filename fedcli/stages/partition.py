@@ -161,44 +161,39 @@ def _merged_datasets(options: PartitionOptions) -> dict[str, Path]:
     return datasets
 
 
-def by_default(
-    options: PartitionOptions, *, clients: int | None = None, alpha: float | None = None
-) -> PartitionOptions:
+def by_default(options: PartitionOptions) -> PartitionOptions:
     """The options with the dataset's own sites if it has them, else with Dirichlet or one client; said in a line."""
     body = _body(options)
+    alpha = options.dirichlet
+    clients = options.clients
     if body["sites"] and clients is None and alpha is None:
         console.say(f"partition: the sites in {body['sites']!r}")
         return replace(options, by=[body["sites"]])
     dirichlet = 1.0 if alpha is None else alpha
-    count = clients or body["clients"]
-    options = replace(options, dirichlet=dirichlet, clients=count)
-    if clients is None:
-        count = _fitting_clients(options, body, count)
-    if count == 1 and alpha is None:
+    if not clients:
+        clients = _fitting_clients(replace(options, dirichlet=dirichlet), body)
+    if clients == 1 and alpha is None:
         console.say("partition: 1 client with all images")
-        return replace(options, dirichlet=None, clients=count)
-    counted = console.counted(count, "client", "clients")
+        return replace(options, clients=clients)
+    counted = console.counted(clients, "client", "clients")
     console.say(f"partition: {counted}, Dirichlet({dirichlet:g})")
-    return replace(options, clients=count)
+    return replace(options, dirichlet=dirichlet, clients=clients)
 
 
-def _fitting_clients(options: PartitionOptions, body: manifest.Body, usual: int) -> int:
+def _fitting_clients(options: PartitionOptions, body: manifest.Body) -> int:
     """The usual number of clients, or fewer where some of them would get no image, which is said."""
+    usual: int = body["clients"]
     pool = pool_of(Path(options.dataset or ""))
     images = int((pool.split == TRAIN).sum())
-    clients = min(usual, images)
-    while clients > 1:
-        flags = {
-            "dirichlet": options.dirichlet,
-            "clients": clients,
-            "keep_units": options.keep_units,
-        }
-        division = scheme_from_flags(flags, body).divide(pool, body, options.seed, options.minimum)
+    flags = {"dirichlet": options.dirichlet, "keep_units": options.keep_units}
+    for clients in range(min(usual, images), 1, -1):
+        scheme = scheme_from_flags({**flags, "clients": clients}, body)
+        division = scheme.divide(pool, body, options.seed, options.minimum)
         smallest = min(len(part) for part in division.train.values())
         if smallest >= max(1, options.minimum):
             break
-        clients -= 1
-    clients = max(clients, 1)
+    else:
+        clients = 1
     if clients < usual:
         counted = console.counted(images, "training image", "training images")
         console.say(f"{clients} clients, not {usual}: {counted} are too few for more.")

@@ -38,10 +38,10 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
         shared_patients.warn(dataset.path, remedy)
         return dataset
     common: dict[str, Any] = {"seed": options.seed, "work": options.work}
-    division_options = PartitionOptions(dataset, val=options.val, **common)
-    partition = division.divided(
-        division.by_default(division_options, clients=options.clients, alpha=options.dirichlet)
+    division_options = PartitionOptions(
+        dataset, clients=options.clients, dirichlet=options.dirichlet, val=options.val, **common
     )
+    partition = division.divided(division.by_default(division_options))
     shared_patients.warn(partition.path, remedy)
     if options.corrupt is None:
         return partition
