@@ -76,5 +76,5 @@ Shots = Annotated[
     "show the mean recall of the head (classes with more than UPPER training images of all clients), the tail (fewer "
     "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of images: where a group "
     "is empty, a note suggests thresholds that fill it",
-    Flag("UPPER,LOWER", panel="Data"),
+    Flag("UPPER,LOWER", panel="Data", marks=("images",)),
 ]

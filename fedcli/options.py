@@ -55,7 +55,8 @@ Mark = Literal[
     "second",  # of train: a second stage has the value of the first
     "watching",  # of train: measures on the way and changes nothing that is learned
     "tests",  # of evaluate: chooses the test images
-    "at_hand",  # of evaluate: needs the images, so not with --engine
+    "at_hand",  # of evaluate: sites score with what they have, so not with --engine
+    "images",  # of evaluate: needs the test images, so not with --engine
 ]
 
 

@@ -176,7 +176,11 @@ class TrainOptions(Training):
         "go on with an unfinished run; without METHOD: the newest one, or the one in --out",
         AGAIN,
     ] = False
-    force: Annotated[bool, "resume although options differ, and record that they do", AGAIN] = False
+    force: Annotated[
+        bool,
+        "resume although options differ, and record that they do",
+        AGAIN,
+    ] = False
     wait: Wait = False
     track: Track = None
 

@@ -41,13 +41,13 @@ class EvaluateOptions(Options):
         Sequence[str],
         "also score the test images under this corruption, which needs no training; may be "
         "repeated",
-        Flag("KIND"),
+        Flag("KIND", marks=("images",)),
     ] = ()
     severity: Annotated[
         Sequence[str],
         "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all "
         "five",
-        Flag("N"),
+        Flag("N", marks=("images",)),
     ] = ()
     on: Annotated[
         Source | None,
@@ -117,12 +117,12 @@ class EvaluateOptions(Options):
     export: Annotated[
         str | None,
         "also write the last round's predictions beside the scores, a row per image",
-        Flag("csv", local=True, panel=OUTPUT),
+        Flag("csv", local=True, panel=OUTPUT, marks=("images",)),
     ] = None
     metric: Annotated[
         Sequence[str],
         "a metric of your own: ./mine.py:NAME, or a package's; may be repeated",
-        Flag("FILE", local=True, panel=OUTPUT, access="reads", marks=("at_hand",)),
+        Flag("FILE", local=True, panel=OUTPUT, access="reads", marks=("at_hand", "images")),
     ] = ()
     engine: Annotated[
         str | None,

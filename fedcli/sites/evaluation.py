@@ -44,20 +44,20 @@ from .tallies import ALL, CLEAN, CORRUPTED, FINE, RATES, Answer, Tallies, Tally,
 
 Made = TypeVar("Made")
 DATA = "corruption", "partition", "sites"
-NEED_IMAGES = "shots", "corrupt", "severity", "export", "metric"  # options
 
 
 def evaluate(run: Path, options: EvaluateOptions) -> Path:
     """Score a run by what its sites answer and return the path of scores.json. Raises FedcliError, UsageError."""
-    for name in NEED_IMAGES:
-        if getattr(options, name):
+    for name, value in options.of_mark("images").items():
+        if value:
             raise UsageError(
                 f"--{name} needs the test images, which are at their sites", f"leave --{name} out"
             )
     path = manifest.find(run, "run")
     body = manifest.verify(path, "run").body
-    changed = {name: getattr(options, name) for name in ("device", "engine", "timeout")}
-    plan = replace(begun(path.parent), **changed)
+    plan = replace(
+        begun(path.parent), device=options.device, engine=options.engine, timeout=options.timeout
+    )
     be_deterministic(plan.device, plan.threads, plan.precision)  # it names the run at its sites
     method = check(plan)
     federation = assemble(Path(plan.data or ""), plan, method, open_parent(plan, method))
