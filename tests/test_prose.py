@@ -19,6 +19,7 @@ DONE = [  # rooms that keep to the measures
     "metrics",
     "reproduction",
     "runs",
+    "stages",
 ]
 NODES_PER_STATEMENT = 9.5
 SHARE_OF_LARGE = 0.04

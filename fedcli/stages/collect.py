@@ -1,7 +1,6 @@
 """The runs that report, compare and plot are given, and the scores of each."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from .. import console
@@ -11,8 +10,6 @@ from ..scores.evaluation_options import EvaluateOptions
 from ..scores.existing import check, existing
 from ..scores.scores import Scores
 from ..scores.shots import thresholds
-
-Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
 
 
 def every_run(work: Path) -> list[Path]:
@@ -55,14 +52,7 @@ def scores_under(work: Path, options: EvaluateOptions) -> list[Path]:
     Raises FedcliError, of the last of them, where no run is left.
     """
     thresholds(options.shots)  # one mistake, not one of every run
-
-    def evaluate(path: Path) -> Evaluated:
-        scores, is_existing = scores_of(path, options)
-        # read now, so that scores that cannot be read are those of one run
-        Scores.of(manifest.read(scores).body, scores)
-        return scores, is_existing
-
-    return _collected(every_run(work), evaluate, skip=True)
+    return _collected(every_run(work), options, skip=True)
 
 
 def scores_of_all(paths: list[Path], options: EvaluateOptions) -> list[Path]:
@@ -71,11 +61,11 @@ def scores_of_all(paths: list[Path], options: EvaluateOptions) -> list[Path]:
     for path in runs:
         if _is_run(path) or path.name == "run.json":
             check(path, options)
-    return _collected(runs, lambda path: scores_of(path, options), skip=False)
+    return _collected(runs, options, skip=False)
 
 
-def scores_of(path: Path, options: EvaluateOptions) -> Evaluated:
-    """The scores of a run that these options ask for: those that exist, or else made now."""
+def scores_of(path: Path, options: EvaluateOptions) -> tuple[Path, bool]:
+    """The scores.json of a run that these options ask for, and whether it was there before."""
     if _is_run(path):
         path = path / "run.json"
     kinds = () if path.is_file() else ("scores",)
@@ -95,16 +85,19 @@ def _is_run(folder: Path) -> bool:
     return folder.is_dir() and os.path.lexists(folder / "run.json")
 
 
-def _collected(runs: list[Path], evaluate: Callable[[Path], Evaluated], skip: bool) -> list[Path]:
+def _collected(runs: list[Path], options: EvaluateOptions, *, skip: bool) -> list[Path]:
     """The scores of all runs; those that were there before are counted rather than listed.
 
-    skip: leave out a run that cannot be evaluated, unless no other is left.
+    skip: leave out a run that cannot be evaluated, or whose scores cannot be read, unless no other
+        is left.
     """
     every: list[Path] = []
     existing_before = []
     for path in runs:
         try:
-            scores, is_existing = evaluate(path)
+            scores, is_existing = scores_of(path, options)
+            if skip:
+                Scores.of(manifest.read(scores).body, scores)
         except (FedcliError, OSError) as error:
             # others' runs may be read, not scored
             is_skipped = isinstance(error, FedcliError) or error.errno in REFUSED

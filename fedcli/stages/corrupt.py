@@ -100,15 +100,13 @@ def _who(options: CorruptOptions) -> Who:
 
 def _labels(options: CorruptOptions) -> Path:
     """Noisy labels: the clients that --ratio or --on choose, or, where there is only --client, those alone."""
-    noise = options.noise or "symmetric", label_noise.RATE
-    if options.rate is not None:
-        noise = noise[0], options.rate
+    rate = label_noise.RATE if options.rate is None else options.rate
     is_default = options.noise is None and options.rate is None
     clients_alone = bool(options.client) and not options.on and is_default
     always = () if clients_alone or options.on else ("ratio",)
     return label_noise.make_label_noise(
         _before(options, "label_noise"),
-        None if clients_alone else noise,
+        None if clients_alone else (options.noise or "symmetric", rate),
         _texts(options.flip),
         destination(options, always),
         _who(options),

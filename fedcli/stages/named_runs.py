@@ -34,14 +34,6 @@ class FinishedRun(NamedTuple):
         return self.manifest.body["method"], self.manifest.body["label"]
 
     @property
-    def age(self) -> tuple[int, int, str]:
-        return last_used.age(self.path)
-
-    @property
-    def seed(self) -> object:
-        return self.manifest.options.get("seed")
-
-    @property
     def data(self) -> str:
         """The hash of the data that it was trained on; of a run that continues another, that one's too."""
         return " ".join(sorted(self.manifest.parents.values()))
@@ -126,7 +118,7 @@ def _groups(runs: list[FinishedRun], key: Key) -> Groups:
 
 def _age(key: str, groups_of_names: list[Groups]) -> tuple[int, int, str]:
     """The age of the oldest of the newest runs that each name has of this key."""
-    return min(groups[key][0].age for groups in groups_of_names)
+    return min(last_used.age(groups[key][0].path) for groups in groups_of_names)
 
 
 def _system(name: str, runs: list[FinishedRun], count: int) -> list[Path]:
@@ -136,7 +128,7 @@ def _system(name: str, runs: list[FinishedRun], count: int) -> list[Path]:
     """
     options = runs[0].options()
     system = [run for run in reversed(runs) if run.options() == options]
-    path_by_seed = {run.seed: run.path for run in system}
+    path_by_seed = {run.manifest.options.get("seed"): run.path for run in system}
     seeds = sorted(path_by_seed, key=str)
     word = "seed" if len(seeds) == 1 else "seeds"
     sentence = f"{name}: {runs[0].path.parent}, {word} {', '.join(map(str, seeds))}"
@@ -154,9 +146,9 @@ def _named(word: str, work: Path) -> list[FinishedRun]:
     folded = _folded(word)
     in_folder = [run for run in runs if run.path.parent.name == word]
     of_name = [run for run in runs if folded in map(_folded, run.names)]
-    named = in_folder or of_name or _of_method(word, runs)
-    if named:
-        return named
+    runs_of_word = in_folder or of_name or _of_method(word, runs)
+    if runs_of_word:
+        return runs_of_word
     hint = "train one with `fedcli train METHOD`"
     if runs:
         methods = {run.names[0] for run in runs}

@@ -135,10 +135,9 @@ def _subject(figure: Figure, paths: Sequence[Path]) -> Any:
 
     if figure.of == "path":
         return paths[0]
-    if figure.of == "runs":
-        return names.labels([series.read(path) for path in paths])
-    if figure.of == "methods":
-        return names.systems([series.read(path) for path in paths])
+    if figure.of in ("runs", "methods"):
+        records = [series.read(path) for path in paths]
+        return names.labels(records) if figure.of == "runs" else names.systems(records)
     from ..reporting.columns import POOLED
     from ..reporting.rows import compared, rows
 

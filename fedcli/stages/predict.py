@@ -60,7 +60,7 @@ class Prediction(Shown):
         return pandas.DataFrame(self._lines(), columns=self._columns())
 
     def to(self, format: str) -> str:
-        """As csv or json text; json lists the unreadable files too."""
+        """The text of csv or json, which lists the unreadable files too."""
         if format == "csv":
             return csv_text([self._columns(), *self._lines()])
         predicted = self.predicted

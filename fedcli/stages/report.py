@@ -242,7 +242,8 @@ def run(options: ReportOptions) -> Report:
         check_names(metrics, user_metrics)
         report = Report(_scores(options), replace(options, metric=metrics))
         for name in user_metrics:
-            if not _has_number(report, name):
+            scores = [row.scores.versions["clean"].get(name) for row in report.rows]
+            if all(score is None or score.mean is None for score in scores):
                 console.warn(f"{name} has no number for any run, so it has no column")
         return report
 
@@ -260,12 +261,3 @@ def _scores(options: ReportOptions) -> list[Path]:
     if paths:
         return scores_of_all(paths, evaluate_options)
     return scores_under(work, evaluate_options)
-
-
-def _has_number(report: Report, metric: str) -> bool:
-    """Tell whether some run has a score by this metric."""
-    for row in report.rows:
-        number = row.scores.versions["clean"].get(metric)
-        if number and number.mean is not None:
-            return True
-    return False

@@ -75,7 +75,7 @@ class Dataset(Result):
             "classes": ", ".join(body["classes"]),
             "attributes": ", ".join(body["attributes"]),
         }
-        return [Table.of("", list(line), [list(line.values())])]
+        return [_table("", [line])]
 
 
 class Partition(Result):
@@ -87,16 +87,14 @@ class Partition(Result):
         """A line for each client."""
         body = self.body
         corrupted = body.get("clients", [])
-        columns = ["client", *(f"{part} images" for part in PARTS)]
-        if corrupted:
-            columns.append("corrupted")
         lines = []
         for client in body["roster"]:
-            line = [client["client"], *(client[part] for part in PARTS)]
+            line = {"client": client["client"]}
+            line |= {f"{part} images": client[part] for part in PARTS}
             if corrupted:
-                line.append(body["kind"] if client["client"] in corrupted else "")
+                line["corrupted"] = body["kind"] if client["client"] in corrupted else ""
             lines.append(line)
-        return [Table.of(body["dataset"], columns, lines)]
+        return [_table(body["dataset"], lines)]
 
 
 class Corruption(Partition):
@@ -121,7 +119,7 @@ class Run(Result):
             "seed": self.manifest.options.get("seed"),
             "network": body["model"]["name"],
         }
-        return [Table.of("", list(line), [list(line.values())])]
+        return [_table("", [line])]
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each round and client that took part: round, client, weight, loss, and what the client reported."""
@@ -172,6 +170,11 @@ class Scores(Result):
         frame = pandas.DataFrame(_lines(self._recorded()), columns=columns)
         frame["unit"] = "%" if percent else "share"
         return in_unit(frame, STATISTICS, percent)
+
+
+def _table(title: str, lines: list[dict[str, Any]]) -> Table:
+    """A table of lines that have the same columns."""
+    return Table.of(title, list(lines[0]), [list(line.values()) for line in lines])
 
 
 def _of_clients(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, Any]]:

@@ -210,10 +210,8 @@ def _fitting_prior(data: Path) -> str:
     if is_multi_label(body) or not counts_are_known:
         return "none"
     counts = np.sum([client["class_counts"] for client in roster], axis=0)
-    images: dict[str, int] = {}
-    for name, count in zip(body["classes"], counts.tolist(), strict=True):
-        if count:
-            images[name] = count
+    counts_by_class = zip(body["classes"], counts.tolist(), strict=True)
+    images: dict[str, int] = {name: count for name, count in counts_by_class if count}
     rare = min(images, key=images.__getitem__)
     common = max(images, key=images.__getitem__)
     if RARE * images[rare] >= images[common]:
