@@ -121,10 +121,9 @@ def _of_merged(options: PartitionOptions) -> Partition:
         if name not in datasets:
             sentence = f"--clients-of: no dataset is called {name!r}"
             raise UsageError(sentence, nearest(name, datasets))
-    classes_table = options.classes_table
-    command = PartitionOptions(merge=list(datasets), classes_table=classes_table).made_by()
-    to = manifest.Destination(Path(options.work), made_by=command)
-    merged = merge(datasets, path_of(classes_table), to)
+    table = options.classes_table
+    merging = PartitionOptions(merge=list(datasets), classes_table=table, work=options.work)
+    merged = merge(datasets, path_of(table), destination(merging))
     schemes = {}
     for name, path in datasets.items():
         attributes = manifest.read(path).body["attributes"]
