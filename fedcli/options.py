@@ -387,15 +387,15 @@ class Options:
             ),
         ]
 
-    def made_by(self, always: Sequence[str] | None = ()) -> list[str]:
+    def made_by(self, always: Sequence[str] = ()) -> list[str]:
         """The command line as a manifest records it: without locations, of a file its name.
 
-        always: flags that are written even where they have their default; None: all.
+        always: flags that are written even where they have their default.
         """
         words = [self.stage]
         for option in recorded(type(self)):
             value = getattr(self, option.name)
-            if always is None or value != option.default or option.name in always:
+            if value != option.default or option.name in always:
                 words += option.words(Path(value).name if option.path and value else value)
         return words
 

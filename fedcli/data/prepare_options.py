@@ -180,11 +180,13 @@ class PrepareOptions(Options):
         values = {key: recorded[key] for key in pool if key in recorded}
         return cls(name).completed(recorded.get("own", {}), **values)
 
-    def completed(self, own: Mapping[str, Any], **values: Any) -> Self:
+    def completed(self, dataset_options: Mapping[str, Any], **values: Any) -> Self:
         """These options with all options of the dataset, and with other values of these fields."""
         typed = {option.name: option.default for option in self.marked("own")}
-        completed = replace(self, **{**typed, **values}, set=own)
-        vars(completed)["own"] = dict(own)  # not as texts: a card's defaults may be numbers
+        completed = replace(self, **{**typed, **values}, set=dataset_options)
+        vars(completed)["own"] = dict(
+            dataset_options
+        )  # not as texts: a card's defaults may be numbers
         return completed
 
 

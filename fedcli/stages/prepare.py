@@ -32,7 +32,7 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
         raise UsageError(
             f"--{next(iter(of_corruption))} is about a corruption", "add --corrupt KIND"
         )
-    dataset = Dataset(prepare_dataset(raw_folder.found(options)))
+    dataset = Dataset(prepare_dataset(raw_folder.with_raw_folder(options)))
     remedy = _remedy(options.name)
     if not (options.clients or options.dirichlet is not None or options.corrupt):
         shared_patients.warn(dataset.path, remedy)

@@ -53,7 +53,7 @@ def _folder_in(parent: Path, name: str) -> Path | None:
     return None
 
 
-def found(options: PrepareOptions) -> PrepareOptions:
+def with_raw_folder(options: PrepareOptions) -> PrepareOptions:
     """The options with the raw folder to prepare; without one for a dataset that reads no files.
 
     Where no folder is named or found, it is a synthetic sample under the work folder, after a

@@ -16,7 +16,7 @@ def completed(name: str, card: Card, options: PrepareOptions) -> PrepareOptions:
 
     name: of the dataset, without the file of its reader.
     """
-    own = check_own(name, card, options.own)
+    dataset_options = check_own(name, card, options.own)
     split = card["split"] if options.split is None else options.split
     fold = options.fold
     check_folds(card, split, options)
@@ -38,7 +38,7 @@ def completed(name: str, card: Card, options: PrepareOptions) -> PrepareOptions:
             raise UsageError(sentence, "leave --window out")
         parse_window(window)
     return options.completed(
-        own,
+        dataset_options,
         split=split,
         window=window,
         size=card["size"] if options.size is None else options.size,

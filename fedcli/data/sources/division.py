@@ -111,18 +111,18 @@ def split_rows(rows: list[Row], choices: PrepareOptions, *, by_patient: bool) ->
 
 
 def fold_rows(
-    rows: list[Row], choices: PrepareOptions, *, by_patient: bool, taken: int = 0
+    rows: list[Row], choices: PrepareOptions, *, by_patient: bool, other_folds: int = 0
 ) -> list[Row]:
     """Mark fold `choices.fold` of `choices.folds` as the test part, of those sampled.
 
-    taken: of the folds that others hold already; the rows are divided among those that remain.
+    other_folds: those that have other rows; these are divided among the folds that remain.
 
     The folds are stratified, by the seed. Rarest class first, each patient goes to the fold that
     has the fewest images of its class, then the fewest in all.
     """
     rows = sample_rows(rows, choices)
     patient, images, by_class = _patients(rows, by_patient)
-    folds = range(choices.folds - taken)
+    folds = range(choices.folds - other_folds)
     fold_of = np.zeros(len(images), int)  # [P]
     totals = [0] * len(folds)
     for label, members in by_class:
@@ -133,7 +133,7 @@ def fold_rows(
             counts[fold] += images[member]
             totals[fold] += images[member]
             fold_of[member] = fold
-    return _marked(rows, fold_of[patient] == choices.fold - 1 - taken)
+    return _marked(rows, fold_of[patient] == choices.fold - 1 - other_folds)
 
 
 def _marked(rows: list[Row], test: np.ndarray) -> list[Row]:

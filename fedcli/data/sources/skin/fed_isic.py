@@ -118,7 +118,7 @@ def _later_fold(images: list[Row], choices: PrepareOptions) -> list[Row]:
     test = set()
     for center in range(len(CENTERS)):
         train = [row for row in images if row.groups["center"] == center and not row.test]
-        for row in fold_rows(train, whole, by_patient=False, taken=1):
+        for row in fold_rows(train, whole, by_patient=False, other_folds=1):
             if row.test:
                 test.add(row.id)
     return [replace(row, test=row.id in test) for row in images]
