@@ -367,6 +367,11 @@ class Options:
         """The values of the flags that have a mark, by name."""
         return {option.name: getattr(self, option.name) for option in self.marked(mark)}
 
+    def filled(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of fields: these, but for what these options do not leave open."""
+        given = {name: getattr(self, name) for name in values}
+        return {**values, **{name: value for name, value in given.items() if value is not None}}
+
     def record(self, options: Iterable[Option]) -> dict[str, Any]:
         """The values of these options as a manifest has them, by name."""
         recorded = {}

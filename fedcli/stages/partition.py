@@ -184,9 +184,8 @@ def _fitting_clients(options: PartitionOptions, body: manifest.Body) -> int:
     usual: int = body["clients"]
     pool = pool_of(Path(options.dataset or ""))
     images = int((pool.split == TRAIN).sum())
-    flags = {"dirichlet": options.dirichlet, "keep_units": options.keep_units}
     for clients in range(min(usual, images), 1, -1):
-        scheme = scheme_from_flags({**flags, "clients": clients}, body)
+        scheme = _scheme(replace(options, clients=clients))
         division = scheme.divide(pool, body, options.seed, options.minimum)
         smallest = min(len(part) for part in division.train.values())
         if smallest >= max(1, options.minimum):

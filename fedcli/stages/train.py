@@ -59,9 +59,8 @@ class Estimated(Shown, Estimate):
     def tables(self) -> list[Table]:
         """Seconds by what takes them, and memory."""
         total = self.total_seconds
-        times = []
-        for name, seconds in {**self.seconds, "total": total}.items():
-            times.append([name, f"{seconds:,.2f}", f"{100 * seconds / total:.0f} %"])
+        parts = {**self.seconds, "total": total}.items()
+        times = [[name, f"{part:,.2f}", f"{100 * part / total:.0f} %"] for name, part in parts]
         times.append(["one round", f"{self.seconds_per_round:,.2f}", ""])
         sizes = {**self.bytes, "peak": self.peak_bytes, "free": self.free_bytes}
         memory = [[name, f"{size / 1e6:,.1f}" if size else "-"] for name, size in sizes.items()]
@@ -127,11 +126,7 @@ def resolved(options: TrainOptions, data: Path | None = None) -> TrainOptions:
     name = _with_server_optimizer(options)
     method = resolve(name, dict(options.set))
     plan = _continuing(options, method)
-    values = _usual(options, method)
-    for field in values:
-        value = getattr(plan, field)
-        if value is not None:
-            values[field] = value
+    values = plan.filled(_usual(options, method))
     if options.augment and pipelines.is_file(str(options.augment)):
         values["augment"] = pipelines.read(Path(options.augment))
     plan = replace(plan, **values, method=name, server_optimizer="none")

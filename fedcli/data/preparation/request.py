@@ -17,34 +17,28 @@ def completed(name: str, card: Card, options: PrepareOptions) -> PrepareOptions:
     name: of the dataset, without the file of its reader.
     """
     dataset_options = check_own(name, card, options.own)
-    split = card["split"] if options.split is None else options.split
-    fold = options.fold
-    check_folds(card, split, options)
+    of_card = {"size": card["size"], "split": card["split"], "window": card.get("window")}
+    values = options.filled({**options.usual, **of_card})
+    check_folds(card, values["split"], options)
     if options.split_file:
         if options.split is not None:
-            sentence = f"--split {split} and --split-file exclude each other"
+            sentence = f"--split {options.split} and --split-file exclude each other"
             raise UsageError(sentence, "give one of them")
         if "image" in card["splits"]:  # the one that asks least of the tables
-            split = "image"
-        fold = 1
+            values["split"] = "image"
+        values["fold"] = 1
     if options.stratified and options.sample_images is None:
         raise UsageError("--stratified is about a sample of the images", "add --sample-images N")
-    if split not in card["splits"]:
-        raise UsageError(f"{name} has no split {split!r}", nearest(split, card["splits"]))
-    window = card.get("window") if options.window is None else options.window
+    if values["split"] not in card["splits"]:
+        sentence = f"{name} has no split {values['split']!r}"
+        raise UsageError(sentence, nearest(values["split"], card["splits"]))
+    window = values["window"]
     if window is not None:
         if "window" not in card:
             sentence = f"{name} is no CT, but --window is {window!r}"
             raise UsageError(sentence, "leave --window out")
         parse_window(window)
-    return options.completed(
-        dataset_options,
-        split=split,
-        window=window,
-        size=card["size"] if options.size is None else options.size,
-        fold=1 if fold is None else fold,
-        folds=5 if options.folds is None else options.folds,
-    )
+    return options.completed(dataset_options, **values)
 
 
 def check_own(name: str, card: Card, typed: Mapping[str, str]) -> dict[str, str]:
