@@ -52,7 +52,7 @@ Val = Annotated[
 On = Annotated[
     Sequence[str],
     "corrupt this client instead of a share; may be repeated",
-    Flag("CLIENT", marks=("later",)),
+    Flag("CLIENT", marks=("later", "corruption")),
 ]
 Track = Annotated[
     str | None,

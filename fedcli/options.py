@@ -50,6 +50,7 @@ Mark = Literal[
     "pixels",  # of prepare: decides, beside --size, what becomes of an image
     "own",  # of prepare: an option of some datasets, as those of --set are
     "later",  # of prepare: about the partition or the corruption of the dataset
+    "corruption",  # of prepare: an option of corrupt too, so with --corrupt alone
     "scheme",  # of partition: about the scheme
     "again",  # of train: may have another value when a run goes on
     "second",  # of train: a second stage has the value of the first
@@ -366,6 +367,11 @@ class Options:
     def of_mark(self, mark: Mark) -> dict[str, Any]:
         """The values of the flags that have a mark, by name."""
         return {option.name: getattr(self, option.name) for option in self.marked(mark)}
+
+    def given(self, mark: Mark) -> dict[str, Any]:
+        """The values of the flags that have a mark and are not left at their default, by name."""
+        changed = [option.name for option in self.changed()]
+        return {name: value for name, value in self.of_mark(mark).items() if name in changed}
 
     def filled(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Values of fields: these, but for what these options do not leave open."""

@@ -25,7 +25,7 @@ POOL = Flag(marks=("pool",))
 PIXELS = Flag(marks=("pool", "pixels"))
 OWN = Flag(marks=("own",))
 OWN_COLUMN = Flag("COLUMN", marks=("own",))
-CORRUPTION = Flag(marks=("later",))
+CORRUPTION = Flag(marks=("later", "corruption"))
 
 
 @dataclass(frozen=True)

@@ -48,11 +48,10 @@ DATA = "corruption", "partition", "sites"
 
 def evaluate(run: Path, options: EvaluateOptions) -> Path:
     """Score a run by what its sites answer and return the path of scores.json. Raises FedcliError, UsageError."""
-    for name, value in options.of_mark("images").items():
-        if value:
-            raise UsageError(
-                f"--{name} needs the test images, which are at their sites", f"leave --{name} out"
-            )
+    for name in options.given("images"):
+        raise UsageError(
+            f"--{name} needs the test images, which are at their sites", f"leave --{name} out"
+        )
     path = manifest.find(run, "run")
     body = manifest.verify(path, "run").body
     plan = replace(

@@ -40,10 +40,9 @@ def _check(options: EvaluateOptions) -> None:
     if options.export not in (None, "csv"):
         raise UsageError(f"--export {options.export!r} is unknown", "there is one: --export csv")
     if options.engine:
-        for option in options.marked("at_hand"):
-            if getattr(options, option.name):
-                sentence = f"--{option.typed} and --engine exclude each other"
-                raise UsageError(sentence, "sites score their own images with what they have")
+        for name in options.given("at_hand"):
+            sentence = f"--{name.replace('_', '-')} and --engine exclude each other"
+            raise UsageError(sentence, "sites score their own images with what they have")
     chooses_points = options.positive or options.rule or options.cost is not None
     if chooses_points and not options.clinical:
         sentence = "--positive, --rule and --cost choose operating points"

@@ -87,14 +87,11 @@ def _body(options: PartitionOptions) -> manifest.Body:
 
 def _with_scheme(options: PartitionOptions) -> PartitionOptions:
     """The options; with the dataset's sites or Dirichlet where they name no scheme."""
-    for option in options.changed():
-        if "scheme" in option.flag.marks:
-            return options
-    return by_default(options)
+    return options if options.given("scheme") else by_default(options)
 
 
 def _scheme(options: PartitionOptions) -> Scheme:
-    return scheme_from_flags(options.of_mark("scheme"), _body(options))
+    return scheme_of(options, _body(options))
 
 
 def _divided(options: PartitionOptions, dataset: Path, scheme: Scheme) -> Partition:
@@ -198,13 +195,13 @@ def _fitting_clients(options: PartitionOptions, body: manifest.Body) -> int:
     return clients
 
 
-def scheme_from_flags(flags: Mapping[str, Any], dataset: Mapping[str, Any]) -> Scheme:
-    """The scheme that flags ask for, by their names with underscores; those not given are absent, None, False or empty.
+def scheme_of(options: PartitionOptions, dataset: Mapping[str, Any]) -> Scheme:
+    """The scheme that options ask for. Raises UsageError for options that exclude each other.
 
     dataset: the manifest's body, whose usual number of clients counts where none is given. `scheme` and `set` (its
-    options as a dict) reach every registered scheme. Raises UsageError for flags that exclude each other.
+    options as a dict) reach every registered scheme.
     """
-    flags = {name: value for name, value in flags.items() if _is_given(value)}
+    flags = options.given("scheme")
     _check(flags)
     name = _name(flags)
     fields = named(name).__dataclass_fields__
@@ -219,10 +216,6 @@ def scheme_from_flags(flags: Mapping[str, Any], dataset: Mapping[str, Any]) -> S
         hint = "leave --keep-units out, or divide by --iid, --dirichlet, --balanced, --shards or --fedmrl"
         raise UsageError(f"the scheme {name} deals out images, not patients", hint)
     return resolve(name, {**settings, **flags.get("set", {})})
-
-
-def _is_given(value: Any) -> bool:
-    return value is not None and value is not False and value not in ([], (), {})
 
 
 def _name(flags: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
     Returns the last thing made. Raises FedcliError, UsageError.
     """
     options = replace(options, name=sources.named(options.name))
-    of_corruption = _of_corruption(options)
+    of_corruption = options.given("corruption")
     if options.corrupt is not None:
         _check_corruption(options, options.corrupt)
     elif of_corruption:
@@ -51,15 +51,6 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
 
 
 prepare = called_with("prepare", PrepareOptions, run)
-
-
-def _of_corruption(options: PrepareOptions) -> dict[str, Any]:
-    """The given options that are the corruption's too, by name."""
-    values = {}
-    for name, value in options.of_mark("later").items():
-        if name in CorruptOptions.__dataclass_fields__ and value not in (None, ()):
-            values[name] = value
-    return values
 
 
 def _remedy(name: str) -> str:

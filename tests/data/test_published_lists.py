@@ -193,7 +193,8 @@ def test_an_order_of_other_images_is_refused(tmp_path, ids, sentence):
 
 
 def test_an_order_file_needs_a_scheme_that_reads_it():
-    from fedcli.stages.partition import scheme_from_flags
+    from fedcli.stages.options import PartitionOptions
+    from fedcli.stages.partition import scheme_of
 
     with pytest.raises(UsageError, match="--order-file is about a file of clients or --fedism"):
-        scheme_from_flags({"order_file": Path("train.csv"), "iid": True}, DATASET)
+        scheme_of(PartitionOptions(order_file="train.csv", iid=True), DATASET)
