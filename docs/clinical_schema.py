@@ -33,7 +33,7 @@ MEANING = {
     "set_size": "mean number of classes in a set; by group under set_sizes",
     "gaps": "attribute -> version -> metric: the gap between best and worst group, and its p over deals of the groups "
     "among patients and their images",
-    "subgroups": "of at least 30 images and one value of an attribute, or two crossed, the least accurate first",
+    "subgroups": "of at least 30 patients and one value of an attribute, or two crossed, the least accurate first",
     "difference": "accuracy of the subgroup minus that of all others",
     "p_holm": "adjusted for all subgroups that were tested",
 }

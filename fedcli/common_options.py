@@ -1,4 +1,6 @@
-"""Flags that several stages have, each declared once, and what stands for the value of a flag in help."""
+"""Flags that several stages have, each declared once, and what stands for the value of a flag in
+help.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -6,14 +8,17 @@ from typing import Annotated
 from .options import Flag, Source
 
 MACHINE, OUTPUT = "Machine", "Output"  # headings in help
-NAME, LOCAL = Flag(argument=True), Flag(local=True)
+NAME = Flag(argument=True)
+LOCAL = Flag(local=True)
 INPUT = Flag(argument=True, local=True, access="reads")
-ON_MACHINE, TO_OUTPUT = Flag(local=True, panel=MACHINE), Flag(local=True, panel=OUTPUT)
+ON_MACHINE = Flag(local=True, panel=MACHINE)
+TO_OUTPUT = Flag(local=True, panel=OUTPUT)
 EXECUTION = Flag(local=True, panel=MACHINE, marks=("again", "second"))
 RESULTS = Flag(local=True, panel=OUTPUT, access="results", marks=("again", "second"))
 WRITTEN = Flag(local=True, panel=OUTPUT, access="writes", marks=("again",))
 RUNS = Flag("RUN", argument=True, local=True, access="reads")
-COLUMN, ATTRIBUTE = Flag("COLUMN"), Flag("ATTRIBUTE")
+COLUMN = Flag("COLUMN")
+ATTRIBUTE = Flag("ATTRIBUTE")
 WORK = "fedcli-work"
 FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
     "hospital": "hospitals that the shared model serves badly",
@@ -30,6 +35,11 @@ FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
 Work = Annotated[Source, "folder of all results", RESULTS]
 Out = Annotated[Source | None, "folder of this result; default: a name under --work", WRITTEN]
 Seed = Annotated[int, "seed of every random number of this stage"]
+Seeds = Annotated[
+    str | None,
+    "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0",
+    Flag("N|SEED,..."),
+]
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", ON_MACHINE]
 Device = Annotated[str, "cpu, cuda or cuda:N", Flag(local=True, panel=MACHINE, marks=("second",))]
 Timeout = Annotated[
@@ -56,7 +66,8 @@ On = Annotated[
 ]
 Track = Annotated[
     str | None,
-    "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to the :DIR or :URI "
+    "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to "
+    "the :DIR or :URI "
     "that follows",
     Flag(
         "NAME[:WHERE]",
@@ -73,8 +84,10 @@ Groups = Annotated[
 ]
 Shots = Annotated[
     str | None,
-    "show the mean recall of the head (classes with more than UPPER training images of all clients), the tail (fewer "
-    "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of images: where a group "
+    "show the mean recall of the head (classes with more than UPPER training images of all "
+    "clients), the tail (fewer "
+    "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of "
+    "images: where a group "
     "is empty, a note suggests thresholds that fill it",
     Flag("UPPER,LOWER", panel="Data", marks=("images",)),
 ]

@@ -15,7 +15,7 @@ from fedcli.data import manifest
 from fedcli.data.shard import Shard
 from fedcli.errors import FedcliError
 from fedcli.metrics.metric import PROBABILITIES
-from fedcli.reporting import by_group
+from fedcli.reporting import single_runs
 from fedcli.scores import views
 from fedcli.scores.facts import Images, facts
 from fedcli.scores.scores import Part, Scores
@@ -138,14 +138,14 @@ def known(federation, client):
 
 
 def _answer(federation, client, hospital, r):
-    shown = shown_by(federation, hospital, r)
+    tallies, hidden_groups = shown_by(federation, hospital, r)
     scalars = {
-        "left_out": shown.left_out,
-        "hidden": shown.hidden_groups,
+        "left_out": len(hospital.y) - tallies["all"].images,
+        "hidden": hidden_groups,
         "smallest_cell": hospital.smallest,
         "corrupted": False,
     }
-    arrays = to_arrays({"clean": shown.tallies})
+    arrays = to_arrays({"clean": tallies})
     return answers.counts((scalars, arrays), known(federation, client))
 
 
@@ -271,7 +271,8 @@ def _wrong_words(federation, clients, line, score):
     for client in clients:
         hospital = federation.hospitals[client]
         total += int((hospital.groups[line.attribute] == place).sum())
-        sent += shown_by(federation, hospital).tallies[f"{line.attribute}/{place}"].images
+        tallies, _ = shown_by(federation, hospital)
+        sent += tallies[f"{line.attribute}/{place}"].images
     counts = IN_GROUP.search(score.small)
     if counts and [int(n.replace(",", "")) for n in counts.groups()] != [total - sent, total]:
         yield f"{line} says {score.small!r}, which are {total - sent} of {total}"
@@ -328,8 +329,8 @@ def _wrong_prints(federation, scores, truth, folder):
     """Tables by group, sentences on groups and worst groups, against those of all images together."""
     mine, other = (Scored(folder / "scores.json", {}, which) for which in (scores, truth))
     metric = scores.usual[0]
-    true = {table.title: table for table in by_group.tables(other, metric)}
-    for table in by_group.tables(mine, metric):
+    true = {table.title: table for table in single_runs.by_group(other, metric)}
+    for table in single_runs.by_group(mine, metric):
         rows = {row[0].text.rstrip("†"): row for row in true[table.title].rows}
         partial = any(row[1].text == "hidden" for row in table.rows)
         for row in table.rows:
@@ -342,7 +343,7 @@ def _wrong_prints(federation, scores, truth, folder):
                 yield f"{table.title}, {name}: {cells}, not {expected}"
             if cells[0] == "hidden" and cells[1] != "-":
                 yield f"{name} is hidden and has the score {cells[1]}"
-    said = " ".join([*unreliable_groups(scores), *by_group.legend(scores)])
+    said = " ".join([*unreliable_groups(scores), *single_runs.legend(scores)])
     for attribute in federation.attributes:
         for group in hidden_groups(scores, attribute):
             if f"{attribute} {group}: " not in said:
@@ -353,7 +354,9 @@ def _wrong_prints(federation, scores, truth, folder):
             lies = scores.part().lies(attribute, "clean", metric, views.GAP)
             if lies and lies.last is not None:
                 yield f"the gap by {attribute} is of some groups alone"
-            if any(f"worst group by {attribute} " in text for text in by_group.worst_groups(mine)):
+            if any(
+                f"worst group by {attribute} " in text for text in single_runs.worst_groups(mine)
+            ):
                 yield f"a worst group by {attribute} of some groups alone"
 
 
@@ -374,13 +377,14 @@ def revealed(federation) -> list[str]:
 def _determined(federation, hospital, counts, shown, name, values):
     """Class and group of each small cell whose number follows from the shown cells and the described sums."""
     shape = len(federation.classes), len(values)
+    tallies, hidden_groups = shown
     cells = np.zeros(shape, int)
     np.add.at(cells, (hospital.y, hospital.groups[name]), 1)
     is_hidden = np.ones(shape, bool)  # of a group that lacks a cell nobody knows which
     for g in range(len(values) - 1):
         key = f"{name}/{g}"
-        is_hidden[:, g] = shown.tallies[key].table.sum(1) == 0
-        if key not in shown.hidden_groups:
+        is_hidden[:, g] = tallies[key].table.sum(1) == 0
+        if key not in hidden_groups:
             is_hidden[:, g] &= [counts["class"][value] is None for value in federation.classes]
     places = np.flatnonzero(is_hidden)
     sums = [c for c, value in enumerate(federation.classes) if counts["class"][value] is not None]

@@ -19,7 +19,7 @@ import yaml
 from typed_lines import fedcli
 
 from fedcli import extensions
-from fedcli.commands.app import app
+from fedcli.commands import registry
 from fedcli.data import manifest_bodies
 from fedcli.data.sources import SOURCES
 from fedcli.methods import METHODS, resolve
@@ -128,12 +128,14 @@ def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp
     assert "FedHEAL" in session.output(
         "fedcli methods fedheal"
     )  # a mistake in the file would end any command
-    points = tomllib.loads(block("extend.md", "toml"))["project"]["entry-points"]
-    assert set(points) == {f"fedcli.{kind}" for kind in extensions.KINDS}
+    text = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
+    points = "\n".join(re.findall(r"```toml\n(.*?)```", text, re.S))
+    groups = tomllib.loads(points)["project"]["entry-points"]
+    assert set(groups) == {f"fedcli.{kind}" for kind in extensions.KINDS}
 
 
 def test_every_command_method_dataset_and_manifest_has_its_page(pages):
-    expected = [f"commands/{c.name or c.callback.__name__}.md" for c in app.registered_commands]
+    expected = [f"commands/{name}.md" for name in registry.COMMANDS]
     expected += [f"methods/{name}.md" for name in METHODS] + [
         f"datasets/{name}.md" for name in SOURCES
     ]

@@ -4,9 +4,12 @@ import json
 import sys
 
 import pytest
+import typer
 from own_files import RULE
+from typed_lines import fedcli
 
 from fedcli import extensions, models
+from fedcli.commands import registry
 from fedcli.commands.app import app
 from fedcli.data import sources
 from fedcli.data.partition import resolve as scheme
@@ -31,6 +34,14 @@ halves = somebodys.other
 
 [fedcli.engines]
 backwards = somebodys.engine
+
+[fedcli.commands]
+shout = somebodys.commands:shout
+count = somebodys.commands:app
+ls = somebodys.commands:shout
+absent = somebodys.broken
+undeclared = somebodys.commands:undeclared
+number = somebodys.commands:number
 """
 OTHER = '''
 from dataclasses import dataclass
@@ -74,6 +85,43 @@ from fedcli.federation.engines import Kind, register
 
 register("backwards", Kind(lambda clients, count, at_most: nullcontext(lambda tasks: list(clients(tasks)))))
 """
+COMMANDS = '''
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcli.common_options import NAME, RESULTS
+
+app = typer.Typer(help="Count things. Or people.")
+number = 3
+
+
+@app.command()
+def things(work: Path = Path("none")):
+    print("things in", work)
+
+
+@app.command()
+def people():
+    raise ValueError("nobody")
+
+
+def shout(
+    word: Annotated[str, "what is said", NAME],
+    times: Annotated[int, "how often, >= 1"] = 1,
+    work: Annotated[Path, "folder of all results", RESULTS] = Path("fedcli-work"),
+) -> None:
+    """Say a word in capitals.
+
+    It is said several times.
+    """
+    print(*[word.upper()] * times, work)
+
+
+def undeclared(word):
+    print(word)
+'''
 BROKEN, ENDS = "import no_such_package", "import sys; sys.exit(3)"
 
 
@@ -81,6 +129,7 @@ def forget():
     extensions.packages.cache_clear()
     extensions.installed.cache_clear()
     extensions._registered_by.cache_clear()
+    registry.of_package.cache_clear()
 
 
 @pytest.fixture
@@ -95,6 +144,7 @@ def package(tmp_path, monkeypatch):
         "rules": rules,
         "other": OTHER,
         "engine": ENGINE,
+        "commands": COMMANDS,
         "broken": BROKEN,
         "ends": ENDS,
     }
@@ -188,3 +238,70 @@ def test_without_packages_lists_are_as_they_were(capsys):
         "it",
         "does",
     ]
+
+
+def test_commands_of_a_package_are_in_the_list_of_help(package):
+    code, out, err = fedcli("--help")
+    own, _, of_packages = out.partition("\nFrom somebodys-things 1.2:\n")
+    assert code == 0 and "  ls " in own and "shout" not in own
+    assert of_packages.splitlines() == [
+        "  count  Count things. Or people.",
+        "  shout  Say a word in capitals.",
+    ]
+    warnings = sorted(line for line in err.splitlines() if line.startswith("warning: "))
+    assert len(warnings) == len(err.splitlines()) == 3
+    assert warnings[0].startswith("warning: number of somebodys-things 1.2 offers no command: ")
+    assert warnings[1].startswith(
+        "warning: the command absent of somebodys-things 1.2 cannot be loaded: ModuleNotFoundError"
+    )
+    assert warnings[2].startswith(
+        "warning: the command undeclared of somebodys-things 1.2 cannot be used: TypeError: word is not"
+    )
+
+
+def test_a_function_of_a_package_is_a_command_as_those_of_fedcli(package, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDCLI_WORK", raising=False)
+    assert fedcli("shout", "ho", "--times", 2)[:2] == (0, "HO HO fedcli-work\n")
+    code, _, err = fedcli("shout", "ho", "--times", 0)
+    assert code == 2 and "--times=0 is out of range" in err
+    (tmp_path / "fedcli.toml").write_text('work = "here"\n[shout]\ntimes = 3\n', encoding="utf-8")
+    code, out, err = fedcli("shout", "ho")
+    assert (code, out) == (0, "HO HO HO here\n") and "--times 3 from fedcli.toml" in err
+
+
+def test_a_typer_app_of_a_package_is_a_command_and_gets_nothing_from_a_file(
+    package, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fedcli.toml").write_text('work = "/"\n', encoding="utf-8")
+    assert fedcli("count", "things")[:2] == (0, "things in none\n")
+    code, _, err = fedcli("count", "people")
+    assert (
+        code == 1
+        and "error: ValueError: nobody, in count, a command of a package" in err
+        and "Traceback" not in err
+    )
+
+
+def test_commands_of_fedcli_come_first_and_load_no_package(package, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fedcli.toml").write_text("[shout]\ntimes = 3\n", encoding="utf-8")
+    code, _, err = fedcli("ls", "--work", tmp_path)
+    assert code == 1 and "nothing is under" in err and "warning" not in err
+    assert not {"somebodys.commands", "somebodys.broken"} & sys.modules.keys()
+
+
+def test_completion_offers_commands_of_packages_that_can_be_used(package):
+    group = typer.main.get_command(app)
+    context = group.make_context("fedcli", [], resilient_parsing=True)
+    offered = [item.value for item in group.shell_complete(context, "")]
+    assert {"train", "count", "shout"} <= set(offered)
+    assert not {"absent", "undeclared", "number"} & set(offered)
+
+
+def test_a_broken_command_of_a_package_ends_in_a_sentence(package):
+    code, out, err = fedcli("absent")
+    assert code == 2 and not out and "Traceback" not in err
+    assert "warning: the command absent of somebodys-things 1.2 cannot be loaded" in err
+    assert "error: no such command 'absent'" in err

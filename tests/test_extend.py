@@ -1,11 +1,17 @@
 """docs/extend.md, carried out as it stands: its files, its command lines and its notebook."""
 
+import json
 import re
 import shlex
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from typed_lines import fedcli
 
+from fedcli import extensions
+from fedcli.commands import registry
 from fedcli.commands.app import app
 from fedcli.methods import METHODS
 
@@ -45,3 +51,30 @@ def test_the_notebook_registers_trains_and_may_be_run_again(tmp_path, monkeypatc
     finally:
         METHODS.pop("small-logits")
     assert "Small logits + FedHEAL" in capsys.readouterr().out
+
+
+def test_the_command_of_the_page_is_a_command_of_its_package(tmp_path, monkeypatch):
+    groups = [tomllib.loads(toml) for toml in re.findall(r"```toml\n(.*?)```", TEXT, re.S)]
+    ((name, function),) = groups[-1]["project"]["entry-points"]["fedcli.commands"].items()
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "losses.py").write_text(FILES["my_package/losses.py"])
+    info = tmp_path / "my_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[fedcli.commands]\n{name} = {function}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rounds = [{"loss": [3.0, None]}, {"loss": [2.0, 1.0]}, {"loss": [0.5, 0.5]}]
+    lines = [json.dumps(line) for line in rounds]
+    (tmp_path / "rounds.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    caches = extensions.packages, extensions.installed, registry.of_package
+    try:
+        for cached in caches:
+            cached.cache_clear()
+        assert "From my-package 1.0:\n  losses  Print the mean loss" in fedcli("--help")[1]
+        assert fedcli("losses", tmp_path, "--last", 2)[:2] == (0, "1.5\n0.5\n")
+        assert fedcli("losses", tmp_path)[:2] == (0, "3.0\n1.5\n0.5\n")
+    finally:
+        for cached in caches:
+            cached.cache_clear()
+        for module in [name for name in sys.modules if name.startswith("my_package")]:
+            del sys.modules[module]

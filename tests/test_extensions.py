@@ -124,7 +124,7 @@ def test_a_scheme_without_assign_is_refused_where_it_is_registered(base, tmp_pat
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     for path in (tmp_path / "none.py", tmp_path):
-        with pytest.raises(FedcliError, match="no such file|unknown method"):
+        with pytest.raises(FedcliError, match=r"no such file|unknown method"):
             resolve(f"{path}")
     with pytest.raises(UsageError, match="registers no method 'part-wya'") as caught:
         resolve(f"{written(tmp_path, RULE)}:part-wya")

@@ -76,7 +76,7 @@ def test_a_value_of_the_wrong_type_or_out_of_range_is_refused(key, value, senten
 def test_an_empty_choice_is_not_listed():
     from fedcli.commands.shell.common import BriefJson
 
-    with pytest.raises(UsageError, match="--json='foo' is not one of short, full$"):
+    with pytest.raises(UsageError, match=r"--json='foo' is not one of short, full$"):
         options.Option.of("--json", BriefJson, "").read("foo", name="--json")
 
 

@@ -10,7 +10,7 @@ import pytest
 import session
 from nested_scores import body_of
 
-from fedcli.commands.app import app
+from fedcli.commands import registry
 from fedcli.data.sources import SOURCES, card
 from fedcli.methods import METHODS
 from fedcli.reproduction import recipe
@@ -23,8 +23,8 @@ DOCS = sorted(ROOT.glob("docs/*.md"))
 
 
 def test_the_readme_names_every_command_and_counts_no_more_than_there_is():
-    for command in app.registered_commands:
-        assert f"`{command.name or command.callback.__name__}`" in README
+    for name in registry.COMMANDS:
+        assert f"`{name}`" in README
     for word, known in (("Methods", METHODS), ("Datasets", SOURCES), ("Recipes", recipe.names())):
         count = int(re.search(rf"- \*\*{word}\*\*: more than (\d+)", README)[1])
         assert count < len(known) <= count + 10, f"{word}: there are {len(known)}"
@@ -75,7 +75,7 @@ def test_the_two_commands_come_first():
 
 def test_options_named_in_the_guides_exist():
     known = {
-        flag for c in app.registered_commands for flag in re.findall(r"--[a-z][a-z-]+", _help(c))
+        flag for name in registry.COMMANDS for flag in re.findall(r"--[a-z][a-z-]+", _help(name))
     }
     text = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *DOCS])
     flag = re.compile(r"(?<=\s)--[a-z][a-z-]*[a-z]\b(?!-)")  # no arrow such as --socket-->
@@ -86,7 +86,7 @@ def test_options_named_in_the_guides_exist():
 
 
 def _help(command) -> str:
-    return session.run(f"fedcli {command.name or command.callback.__name__} --help")
+    return session.run(f"fedcli {command} --help")
 
 
 def test_the_changelog_names_this_version():

@@ -44,7 +44,7 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 700, 110, 8, 130
 BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised only on purpose
     "bench": 7500,
-    "commands": 19300,
+    "commands": 21200,
     "comparison": 11900,
     "data": 88000,
     "federation": 14900,
@@ -63,7 +63,7 @@ BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised onl
     "the ground floor": 8000,
 }
 MOST_FILES = 21  # on one floor of a room
-ONE_EACH = "fedcli/methods"  # a file for each method
+ONE_EACH = "fedcli/methods", "fedcli/commands"  # a file for each method and command
 MOST_ROOMS = 2  # that have a file of one name
 QUESTIONS = (
     "What",
@@ -224,7 +224,7 @@ def test_sites_have_one_door():
         if path.startswith("fedcli/") and "fedcli.sites" in "".join(lines)
     }
     outside = {path for path in naming if not path.startswith("fedcli/sites/")}
-    assert outside == {"fedcli/federation/engines/__init__.py", "fedcli/commands/app.py"}
+    assert outside == {"fedcli/federation/engines/__init__.py", "fedcli/commands/registry.py"}
     assert not {
         module
         for module, others in graph().items()
@@ -317,7 +317,9 @@ def test_a_floor_has_few_files():
         for floor, count in floors.items()
     }
     assert not {
-        floor: count for floor, count in files.items() if count > MOST_FILES and floor != ONE_EACH
+        floor: count
+        for floor, count in files.items()
+        if count > MOST_FILES and floor not in ONE_EACH
     }
 
 

@@ -143,7 +143,11 @@ def resumes(subject: Subject) -> None:
         states.save(Path(folder), before, ROSTER)
         restored = states.restore(states.saved(Path(folder))[-1], ROSTER, "cpu")
     state = subject.train(state=restored)
-    _compare(state, end, "keep all that changes in memory and shared, nothing in the method")
+    _compare(
+        state,
+        end,
+        "keep all that changes in memory and shared, nothing in the method",
+    )
 
 
 def replays(subject: Subject) -> None:
@@ -151,7 +155,11 @@ def replays(subject: Subject) -> None:
     before = subject.rounds[0].state
     after = subject.rounds[1].state
     state = subject.train(state=before, until=2)
-    _compare(state, after, "replace tensors of memory and shared, never write into them")
+    _compare(
+        state,
+        after,
+        "replace tensors of memory and shared, never write into them",
+    )
 
 
 def takes_clients_in_any_order(subject: Subject) -> None:
@@ -165,7 +173,11 @@ def takes_clients_in_any_order(subject: Subject) -> None:
     state = federation.first()
     while state.round < 2:
         state = federation.play(state, ROSTER, backwards).state
-    _compare(state, subject.rounds[1].state, "a client's work must depend on its task alone")
+    _compare(
+        state,
+        subject.rounds[1].state,
+        "a client's work must depend on its task alone",
+    )
 
 
 def runs_on_processes(subject: Subject) -> None:
@@ -173,7 +185,11 @@ def runs_on_processes(subject: Subject) -> None:
     federation = subject.federation()
     with open_engine("pool:2", federation.clients, len(ROSTER)) as engine:
         state = federation.play(federation.first(), ROSTER, engine).state
-    _compare(state, subject.rounds[0].state, "a client's work must depend on its task alone")
+    _compare(
+        state,
+        subject.rounds[0].state,
+        "a client's work must depend on its task alone",
+    )
 
 
 def survives_one_image(subject: Subject) -> None:
@@ -188,7 +204,11 @@ def handles_partial_participation(subject: Subject) -> None:
     """Half of the clients in a round: it works, or is refused by name."""
     model = "clip-tiny" if subject.method.local.freezes else "cnn"
     plan = TrainOptions(
-        subject.spec, set=subject.settings, rounds=2, participation=0.5, model=model
+        subject.spec,
+        set=subject.settings,
+        rounds=2,
+        participation=0.5,
+        model=model,
     )
     if not subject.method.aggregator.full_participation:
         rules.check(plan)
@@ -205,7 +225,12 @@ def handles_partial_participation(subject: Subject) -> None:
 def trains_as_asked(subject: Subject) -> None:
     """Adam, several epochs, weight decay and batch norm of each client's own"""
     training = Training(
-        optimizer="adam", lr=0.01, weight_decay=5e-4, epochs=2, batch_size=16, bn="local"
+        optimizer="adam",
+        lr=0.01,
+        weight_decay=5e-4,
+        epochs=2,
+        batch_size=16,
+        bn="local",
     )
     _refuse_unless_finite(subject.train(training=training, until=2))
 

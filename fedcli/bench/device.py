@@ -48,7 +48,9 @@ def in_words(error: Exception) -> str:
 
 
 def speeds(
-    device: str, networks: dict[tuple[str, int], int] | None = None, until: float = float("inf")
+    device: str,
+    networks: dict[tuple[str, int], int] | None = None,
+    until: float = float("inf"),
 ) -> Iterator[Speed]:
     """FedAvg over a few clients, for each network and way of training.
 
@@ -65,7 +67,14 @@ def speeds(
             console.say(f"{model} at {size} px, {way}")
             resources.restart(device)
             try:
-                pace, flops = _timed(device, model, size, images, precision, prepare)
+                pace, flops = _timed(
+                    device,
+                    model,
+                    size,
+                    images,
+                    precision,
+                    prepare,
+                )
             # a compiler that is missing, or memory that is short, ends no other row
             except Exception as error:
                 yield Speed(model, size, way, None, why=in_words(error))
@@ -116,7 +125,14 @@ def _timed(
     prepare: Callable[[InProcess], Engine],
 ) -> tuple[float, float]:
     """Images per second of the median round, and operations of an image."""
-    federation = engine.plain_federation(model, size, CLIENTS, images, device, precision=precision)
+    federation = engine.plain_federation(
+        model,
+        size,
+        CLIENTS,
+        images,
+        device,
+        precision=precision,
+    )
     plain = limits.unrecorded(federation.clients)
     flops, _ = limits.counted(lambda: federation.play(federation.first(), engine=plain))
     prepared = prepare(federation.clients)

@@ -137,7 +137,13 @@ def engine(
     resolved = resolve(method)
     passes = formula(resolved)
     federation = plain_federation(
-        model, size, clients, images, device, method=resolved, optimizer=optimizer
+        model,
+        size,
+        clients,
+        images,
+        device,
+        method=resolved,
+        optimizer=optimizer,
     )
     shards = federation.clients.shards
     training = federation.training
@@ -163,7 +169,13 @@ def engine(
     flops, _ = limits.counted(lambda: federation.play(state, engine=plain))
     limit = limits.matrix_speed(device)
     problem = f"{method}, {model}, {size} px, {optimizer}"
-    return Timing(problem, *pairs, images=len(shards) * images, flops=flops, limit=limit)
+    return Timing(
+        problem,
+        *pairs,
+        images=len(shards) * images,
+        flops=flops,
+        limit=limit,
+    )
 
 
 def plain_federation(
@@ -182,13 +194,21 @@ def plain_federation(
     shards = random_shards(clients, images, size, device)
     net = network(model, size, device, precision)
     momentum = 0.9 if optimizer == "sgd" else 0.0
-    training = Training(optimizer=optimizer, lr=LEARNING_RATE, momentum=momentum)
+    training = Training(
+        optimizer=optimizer,
+        lr=LEARNING_RATE,
+        momentum=momentum,
+    )
     layout = Layout(net, method.local.personal_tensors(net))
     return Federation(InProcess(method, net, layout, shards, training), rounds=10)
 
 
 def _bare_client(
-    net: torch.nn.Module, client: str, shard: Shard, training: Training, passes: dict[str, int]
+    net: torch.nn.Module,
+    client: str,
+    shard: Shard,
+    training: Training,
+    passes: dict[str, int],
 ) -> None:
     """Plain PyTorch over one client's tensors, in the engine's order."""
     net.eval()
@@ -220,10 +240,18 @@ def _optimizer(net: torch.nn.Module, training: Training) -> torch.optim.Optimize
     }
     if training.optimizer == "adam":
         return torch.optim.Adam(net.parameters(), **options)
-    return torch.optim.SGD(net.parameters(), momentum=training.momentum, **options)
+    return torch.optim.SGD(
+        net.parameters(),
+        momentum=training.momentum,
+        **options,
+    )
 
 
-def _loss(net: torch.nn.Module, shard: Shard, indices: torch.Tensor) -> torch.Tensor:
+def _loss(
+    net: torch.nn.Module,
+    shard: Shard,
+    indices: torch.Tensor,
+) -> torch.Tensor:
     logits = net(_input(shard, indices))
     return functional.cross_entropy(logits, shard.y[indices])
 
@@ -259,7 +287,12 @@ def alternate(
     return times[ours], times[bare]
 
 
-def random_shards(clients: int, images: int, size: int, device: str) -> dict[str, Shard]:
+def random_shards(
+    clients: int,
+    images: int,
+    size: int,
+    device: str,
+) -> dict[str, Shard]:
     """Random images of each client, of random classes."""
     rng = np.random.default_rng(derive("bench", size))
     image_count = clients * images
@@ -269,10 +302,23 @@ def random_shards(clients: int, images: int, size: int, device: str) -> dict[str
     shards = {}
     for k in range(clients):
         rows = torch.arange(k * images, (k + 1) * images, device=device)
-        shards[f"client-{k:02d}"] = Shard(pool, rows, y[rows], np.array([]), {}, CLASSES, 3)
+        shards[f"client-{k:02d}"] = Shard(
+            pool,
+            rows,
+            y[rows],
+            np.array([]),
+            {},
+            CLASSES,
+            3,
+        )
     return shards
 
 
-def network(model: str, size: int, device: str, precision: str = "fp32") -> models.Network:
+def network(
+    model: str,
+    size: int,
+    device: str,
+    precision: str = "fp32",
+) -> models.Network:
     inputs = models.Inputs(3, CLASSES, size)
     return models.build(model, inputs, seed=0, precision=precision).to(device)

@@ -56,7 +56,12 @@ class Estimate:
         return not self.free_bytes or self.peak_bytes <= self.free_bytes
 
 
-def estimate(source: Path, plan: TrainOptions, *, limit: float = SECONDS) -> Estimate:
+def estimate(
+    source: Path,
+    plan: TrainOptions,
+    *,
+    limit: float = SECONDS,
+) -> Estimate:
     """Measure a few steps of a plan.
 
     source: a partition or corruption manifest.
@@ -90,7 +95,12 @@ def estimate(source: Path, plan: TrainOptions, *, limit: float = SECONDS) -> Est
         jobs = 1
     visits = Visits(federation, cohorts[0], limit, jobs)
     visit_bytes = max(0, resources.peak(device) - held_before)
-    server, table_bytes = server_cost(federation, visits.reports, count, available)
+    server, table_bytes = server_cost(
+        federation,
+        visits.reports,
+        count,
+        available,
+    )
     seconds = {
         "loading": loading,
         "clients": visits.seconds_in(cohorts),
@@ -150,7 +160,10 @@ FLOAT = 4  # bytes
 
 
 def server_cost(
-    federation: PlannedFederation, reports: dict[str, list[Report]], clients: int, available: int
+    federation: PlannedFederation,
+    reports: dict[str, list[Report]],
+    clients: int,
+    available: int,
 ) -> tuple[float, int]:
     """Seconds of the server in a round, and bytes of the models [K, P] it was measured with.
 
@@ -174,14 +187,23 @@ def server_cost(
 
     def play() -> None:
         nonlocal state
-        state = next_state(federation, state, federation.data.roster[:count], replay)
+        state = next_state(
+            federation,
+            state,
+            federation.data.roster[:count],
+            replay,
+        )
 
     seconds = times(play, federation.plan.device)
     median = statistics.median(seconds[1:] or seconds)
     return median * clients / count, count * model_bytes
 
 
-def evaluation_cost(federation: PlannedFederation, scoring: Scoring, in_any_case: bool) -> float:
+def evaluation_cost(
+    federation: PlannedFederation,
+    scoring: Scoring,
+    in_any_case: bool,
+) -> float:
     """Seconds of all curves and validation.
 
     in_any_case: play a forward pass, as a visit has one, for its memory.

@@ -74,7 +74,11 @@ def cost(federation: PlannedFederation) -> tuple[float, float]:
     """
     sizes = federation.counts
     client = sorted(sizes, key=lambda name: sizes[name])[len(sizes) // 2]
-    clients = some_images(federation, [client], BATCHES * federation.plan.batch_size)
+    clients = some_images(
+        federation,
+        [client],
+        BATCHES * federation.plan.batch_size,
+    )
     engine = unrecorded(clients)
     state = next_state(federation, federation.first(), [client], engine)
     images = federation.plan.epochs * len(clients.shards[client])
@@ -145,7 +149,13 @@ class TrafficCounter(TorchDispatchMode):
         super().__init__()
         self.bytes = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
         result = func(*args, **(kwargs or {}))
         if func.is_view:
             return result

@@ -39,7 +39,13 @@ class Visits:
         evaluates: whether a visit also goes through its images in order, EVALUATION_BATCH at once.
     """
 
-    def __init__(self, federation: PlannedFederation, cohort: list[str], limit: float, jobs: int):
+    def __init__(
+        self,
+        federation: PlannedFederation,
+        cohort: list[str],
+        limit: float,
+        jobs: int,
+    ):
         self.federation = federation
         self.cohort = cohort
         self.jobs = jobs
@@ -69,7 +75,12 @@ class Visits:
             state = self._play(state, names, batch)
             state = self._play(state, names, batch * batches)
         if 2 * self.seconds_in([cohort], processes=1) < limit:
-            state = self._play(federation.first(), cohort, counts[largest], count=False)
+            state = self._play(
+                federation.first(),
+                cohort,
+                counts[largest],
+                count=False,
+            )
             self._play(state, cohort, counts[largest])
         if together:  # processes on one machine slow each other
             alone = busiest(self._alone(together.visits))
@@ -86,7 +97,11 @@ class Visits:
         for visit in visits:
             yield visit.process, _seconds(lines[visit.part], visit.images)
 
-    def seconds_in(self, cohorts: list[list[str]], processes: int | None = None) -> float:
+    def seconds_in(
+        self,
+        cohorts: list[list[str]],
+        processes: int | None = None,
+    ) -> float:
         """Seconds of all visits of these rounds, on the processes that there are."""
         counts = self.federation.counts
         shares = self._shares()
@@ -134,7 +149,12 @@ class Visits:
         return 0.0, seconds[-1] / images[-1]
 
     def _play(
-        self, state: RunState, names: list[str], images: int, *, count: bool = True
+        self,
+        state: RunState,
+        names: list[str],
+        images: int,
+        *,
+        count: bool = True,
     ) -> RunState:
         """Play a round of these clients on at most so many images each."""
         clients = some_images(self.federation, names, images)
@@ -164,7 +184,11 @@ class Visits:
                 self.evaluates = True
         return state
 
-    def _side_by_side(self, seconds_of_image: float, limit: float) -> "_Together":
+    def _side_by_side(
+        self,
+        seconds_of_image: float,
+        limit: float,
+    ) -> "_Together":
         """A round's visits on the processes: the whole round where it is quick.
 
         Else those of the largest clients on parts of their images.
@@ -189,7 +213,12 @@ class Visits:
             return reports
 
         with Pool(clients, self.jobs, len(names)) as pool:
-            state = next_state(self.federation, self.federation.first(), names, clocked)
+            state = next_state(
+                self.federation,
+                self.federation.first(),
+                names,
+                clocked,
+            )
             together = _Together()  # the first visits are slow
             next_state(self.federation, state, names, clocked)
             self.own_bytes = sum(pool.ask(resources.own))
@@ -236,7 +265,11 @@ class _Watched(Shard):
         return super().in_order(size)
 
 
-def some_images(federation: PlannedFederation, names: list[str], images: int) -> InProcess:
+def some_images(
+    federation: PlannedFederation,
+    names: list[str],
+    images: int,
+) -> InProcess:
     """These clients of the federation, with at most so many images each."""
     data = federation.data
     shards: dict[str, Shard] = {}
@@ -252,7 +285,10 @@ def some_images(federation: PlannedFederation, names: list[str], images: int) ->
 
 
 def next_state(
-    federation: PlannedFederation, state: RunState, roster: list[str], engine: Engine
+    federation: PlannedFederation,
+    state: RunState,
+    roster: list[str],
+    engine: Engine,
 ) -> RunState:
     """The state after one more round of exactly these clients.
 

@@ -29,7 +29,11 @@ def _nothing(_net: Network) -> None:
     """Add no layers."""
 
 
-def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = _nothing) -> Network:
+def toy_net(
+    seed: int = 0,
+    dropout: float = 0.2,
+    extend: Extend = _nothing,
+) -> Network:
     """A convolution and a linear layer. extend: as Local.extend."""
 
     def build() -> Network:
@@ -47,10 +51,18 @@ def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = _nothing) -> N
 
 def toy_clip(seed: int = 0, extend: Extend = _nothing) -> Network:
     """The tiny vision transformer over toy images, enlarged to 32 x 32: 16 tokens of width 16."""
-    return _extended(lambda: ClipNetwork("clip-tiny", 1, ["a", "b", "c"]), seed, extend)
+    return _extended(
+        lambda: ClipNetwork("clip-tiny", 1, ["a", "b", "c"]),
+        seed,
+        extend,
+    )
 
 
-def _extended(build: Callable[[], Network], seed: int, extend: Extend) -> Network:
+def _extended(
+    build: Callable[[], Network],
+    seed: int,
+    extend: Extend,
+) -> Network:
     with torch.random.fork_rng(devices=[]):
         seed_torch(seed)
         net = build()
@@ -65,7 +77,10 @@ def _extended(build: Callable[[], Network], seed: int, extend: Extend) -> Networ
 
 
 def toy_shard(
-    client: str, count: int | None = None, kind: str = "none", absent: int | None = None
+    client: str,
+    count: int | None = None,
+    kind: str = "none",
+    absent: int | None = None,
 ) -> Shard:
     """Images whose upper, middle or lower part is brighter, by class.
 
@@ -82,7 +97,16 @@ def toy_shard(
     ids = np.array([f"{client}-{i}" for i in range(n)])
     groups = {"sex": torch.from_numpy(rng.integers(-1, 2, n))}
     images = torch.from_numpy(x.clip(0, 255).astype(np.uint8))
-    return Shard(images, torch.arange(n), torch.from_numpy(y), ids, groups, CLASSES, 1, kind)
+    return Shard(
+        images,
+        torch.arange(n),
+        torch.from_numpy(y),
+        ids,
+        groups,
+        CLASSES,
+        1,
+        kind,
+    )
 
 
 def toy_federation(

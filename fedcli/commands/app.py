@@ -12,7 +12,6 @@ import sys
 import traceback
 import warnings
 from collections import deque
-from importlib import import_module
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -21,67 +20,76 @@ import typer
 from typer.core import TyperGroup
 
 from .. import __version__, console, extensions
-from ..errors import FedcliError, of_system
+from ..errors import FedcliError, UsageError, of_system
+from ..provenance import OwnCodeError, message_of
 from ..system import interrupts
 from ..system.interrupts import INTERRUPTED
-from . import (
-    bench,
-    cells,
-    check,
-    compare,
-    datasets,
-    demo,
-    export,
-    inspect,
-    lists,
-    ls,
-    methods,
-    new,
-    plot,
-    reproduce,
-    stages,
-    version,
-)
+from . import registry
 from .shell import declare, defaults
-from .shell.panels import ANYWHERE, Command
+from .shell.panels import ANYWHERE
 
 AGAIN = "run the same command again (train: with --resume); finished stages are not made twice"
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
-UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
+MEND = "mend it, or tell its authors; --debug shows the traceback"
+UNEXPECTED = (
+    "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the "
+    "traceback"
+)
 
 
 class Commands(TyperGroup):
-    """A group whose commands end in one sentence, one hint and an exit code, never in a traceback."""
+    """A group whose commands end in one sentence, one hint and an exit code, never in a
+    traceback.
+    """
 
-    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # its own click's
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = registry.CommandsByName()
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  # click's
+        """Names alone, so that no command is imported for them."""
+        return list(self.commands)
+
+    def format_commands(
+        self,
+        ctx: typer.Context,
+        formatter: Any,
+    ) -> None:  # type: ignore[override]  # noqa: ARG002  # click's
         """First sentences of all commands, under headings."""
-        for group in GROUPS:
-            lines = [
-                (name, " ".join((command.help or "").split("\n\n")[0].split()))
-                for name, command in self.commands.items()
-                if getattr(command, "rich_help_panel", None) == group
-            ]
-            with formatter.section(group):
+        with console.shown():  # for warnings of commands of packages
+            sections = self.commands.sections()
+        for heading, lines in sections.items():
+            with formatter.section(heading):
                 formatter.write_dl(lines)
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
-        """--log-file and --code may stand anywhere in the line."""
-        flags, words = [flag.split()[0] for flag, _ in ANYWHERE], deque(args)
-        ours: list[str] = []
-        others: list[str] = []
+    def parse_args(
+        self,
+        ctx: typer.Context,
+        args: list[str],
+    ) -> list[str]:  # type: ignore[override]  # its own click's
+        """Read the words; --log-file and --code may be anywhere in the line."""
+        flags = [flag.split()[0] for flag, _ in ANYWHERE]
+        words = deque(args)
+        global_words: list[str] = []
+        other_words: list[str] = []
         while words:
             word = words.popleft()
-            into = ours if word.partition("=")[0] in flags and ("=" in word or words) else others
-            into += [word, words.popleft()] if into is ours and "=" not in word else [word]
+            name, equals, _ = word.partition("=")
+            if name not in flags or not (equals or words):
+                other_words.append(word)
+            elif equals:
+                global_words.append(word)
+            else:
+                global_words += [word, words.popleft()]
         try:
-            return super().parse_args(ctx, [*ours, *others])
+            return super().parse_args(ctx, [*global_words, *other_words])
         except Exception as error:
             _refuse(ctx, error)
             raise
 
-    def make_context(self, *args: Any, **more: Any) -> Any:
+    def make_context(self, *args: Any, **settings: Any) -> Any:
         try:
-            return super().make_context(*args, **more)
+            return super().make_context(*args, **settings)
         except KeyboardInterrupt:  # of which typer would say nothing
             _nothing_begun()
             raise typer.Exit(INTERRUPTED) from None
@@ -89,7 +97,7 @@ class Commands(TyperGroup):
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # its own click's
         ctx.with_resource(console.shown())
         try:
-            return self._called(ctx)
+            return self._result(ctx)
         except BrokenPipeError:
             raise typer.Exit(0) from None  # the reader of our output has seen enough
         except (typer.Exit, typer.Abort):
@@ -98,11 +106,12 @@ class Commands(TyperGroup):
             if isinstance(error, SystemExit | GeneratorExit) and not extensions.fault(error):
                 raise
             _refuse(ctx, error)
-            told = _told(error)
-            _end(ctx, told.sentence, told.hint, told.code)
+            _end(ctx, _in_words(error, ctx.invoked_subcommand))
 
-    def _called(self, ctx: typer.Context) -> object:
-        """Result of the command. Raises KeyboardInterrupt also where a library made another error of it."""
+    def _result(self, ctx: typer.Context) -> object:
+        """The result of the command. Raises KeyboardInterrupt also where a library made another
+        error of it.
+        """
         try:
             ctx.default_map = defaults.read(self.commands)
             return super().invoke(ctx)
@@ -114,40 +123,41 @@ class Commands(TyperGroup):
             raise
 
 
-def _told(error: BaseException) -> FedcliError:
-    """An error as a person is told of it: a sentence, a hint and an exit code."""
+def _in_words(error: BaseException, command: str | None) -> FedcliError:
+    """An error of a command as a sentence, a hint and an exit code."""
     if isinstance(error, FedcliError):
         return error
     if isinstance(error, KeyboardInterrupt):
-        told = FedcliError("interrupted", AGAIN)
-        told.code = INTERRUPTED
-        return told
-    if fault := extensions.fault(error):
+        interrupted = FedcliError("interrupted", AGAIN)
+        interrupted.code = INTERRUPTED
+        return interrupted
+    fault = extensions.fault(error)
+    if fault:
         return fault
-    if isinstance(
-        error, ImportError | MemoryError
-    ):  # a limit on memory ends the loading of a library too
-        what = f"too little memory, or a damaged package: {str(error) or 'memory is used up'}"
-        return FedcliError(what, LIMITED)
-    if known := of_system(error):
-        return known
-    where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
-    return FedcliError(f"unexpected {type(error).__name__}: {error}{where}", UNEXPECTED)
+    if isinstance(error, ImportError | MemoryError):  # a limit on memory also ends loading
+        cause = str(error) or "memory is used up"
+        return FedcliError(f"too little memory, or a damaged package: {cause}", LIMITED)
+    system_error = of_system(error)
+    if system_error:
+        return system_error
+    if command and command not in registry.COMMANDS:
+        return OwnCodeError(f"{message_of(error)}, in {command}, a command of a package", MEND)
+    notes = "".join(f", {note}" for note in getattr(error, "__notes__", []))
+    return FedcliError(f"unexpected {type(error).__name__}: {error}{notes}", UNEXPECTED)
 
 
 def _refuse(ctx: typer.Context, error: BaseException) -> None:
-    """End where an error is the parser's own, such as a wrong option; a bare `fedcli` shows its help."""
-    if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
-        sentence = error.format_message().rstrip(".") + "".join(getattr(error, "__notes__", []))
-        command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
-        line = getattr(getattr(error, "ctx", None), "command_path", None) or command
-        with console.shown():  # where the line of the whole program is wrong, nothing is shown yet
-            _end(
-                ctx,
-                f"{sentence[:1].lower()}{sentence[1:]}",
-                f"`{line} --help` lists what can be given",
-                2,
-            )
+    """End where an error is the parser's own, such as a wrong option; a bare `fedcli` shows its
+    help.
+    """
+    if not hasattr(error, "format_message") or type(error).__name__ == "NoArgsIsHelpError":
+        return
+    sentence = error.format_message().rstrip(".") + "".join(getattr(error, "__notes__", []))
+    command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
+    line = getattr(getattr(error, "ctx", None), "command_path", None) or command
+    hint = f"`{line} --help` lists what can be given"
+    with console.shown():  # where the line of the whole program is wrong, nothing is shown yet
+        _end(ctx, UsageError(f"{sentence[:1].lower()}{sentence[1:]}", hint))
 
 
 def _nothing_begun() -> None:
@@ -155,11 +165,11 @@ def _nothing_begun() -> None:
         console.fail("interrupted before anything was begun", "run the same command again")
 
 
-def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> NoReturn:
+def _end(ctx: typer.Context, error: FedcliError) -> NoReturn:
     if ctx.meta.get(declare.DEBUG):
         traceback.print_exc(file=sys.stderr)
-    console.fail(sentence, hint)
-    raise typer.Exit(code)
+    console.fail(error.sentence, error.hint)
+    raise typer.Exit(error.code)
 
 
 app = typer.Typer(
@@ -171,42 +181,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
-GROUPS = {  # heading in help -> its commands
-    "Begin": (demo.demo,),
-    "Data": (
-        stages.prepare,
-        stages.partition,
-        stages.corrupt,
-        stages.attack,
-        datasets.datasets,
-        lists.corruptions,
-    ),
-    "Train and score": (
-        stages.train,
-        stages.evaluate,
-        stages.predict,
-        compare.audit,
-        cells.sweep,
-        reproduce.run,
-        reproduce.reproduce,
-        methods.methods,
-        lists.models,
-    ),
-    "Compare": (stages.report, compare.compare, plot.plot, ls.ls, inspect.inspect, lists.metrics),
-    "More": (
-        import_module("fedcli.sites.command").site,
-        export.export,
-        new.new,
-        check.check,
-        bench.bench,
-        version.version,
-    ),
-}
-for group, functions in GROUPS.items():
-    for function in functions:
-        kind: Any = plot.Figures if function is plot.plot else Command  # a group is a command too
-        app.command(cls=kind, rich_help_panel=group)(declare.command(function))
-
 
 def _version(value: bool) -> None:
     if value:
@@ -214,14 +188,19 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
+Version = Annotated[
+    bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+]
+LogFile = Annotated[Path | None, typer.Option(metavar="FILE", help=ANYWHERE[0][1])]
+CodeFiles = Annotated[list[str] | None, typer.Option(metavar="FILE", help=ANYWHERE[1][1])]
+
+
 @app.callback()
 def root(
     context: typer.Context,
-    shows_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
-    ] = False,
-    log_file: Annotated[Path | None, typer.Option(metavar="FILE", help=ANYWHERE[0][1])] = None,
-    code: Annotated[list[str] | None, typer.Option(metavar="FILE", help=ANYWHERE[1][1])] = None,
+    shows_version: Version = False,  # noqa: ARG001  # its callback prints
+    log_file: LogFile = None,
+    code: CodeFiles = None,
 ) -> None:
     """Fair federated learning on medical images.
 
@@ -233,54 +212,63 @@ def root(
 
 
 def _replaced(error: UnicodeError) -> tuple[bytes, int]:
-    """Bytes for text that the output's encoding lacks: the bytes of a file's name that is no text, else "?"."""
+    """Bytes for text that the output's encoding lacks: the bytes of a file's name that is no text,
+    else "?".
+    """
     assert isinstance(error, UnicodeEncodeError)
-    codes = [ord(c) for c in error.object[error.start : error.end]]
-    return bytes(
-        code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else ord("?") for code in codes
-    ), error.end
+    replacement = bytearray()
+    for character in error.object[error.start : error.end]:
+        code = ord(character)
+        replacement.append(code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else ord("?"))
+    return bytes(replacement), error.end
 
 
 def _open_streams() -> None:
-    """Have three streams that take any text: a file would else be opened in place of one that the shell has closed."""
+    """Have three streams that take any text: a file would else be opened in place of one that the
+    shell has closed.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            nothing = os.open(
-                os.devnull, os.O_RDWR
-            )  # the lowest number that is free, which is this stream's
-            setattr(sys, name, os.fdopen(nothing, "w" if number else "r"))
+            # the lowest number that is free, which is this stream's
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "w" if number else "r"))
     codecs.register_error("fedcli", _replaced)
-    for stream, errors in (
-        (sys.stdin, "surrogateescape"),
-        (sys.stdout, "fedcli"),
-        (sys.stderr, "fedcli"),
-    ):
+    errors = {
+        "stdin": "surrogateescape",
+        "stdout": "fedcli",
+        "stderr": "fedcli",
+    }
+    for name, handler in errors.items():
+        stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=errors)
+            stream.reconfigure(errors=handler)
 
 
-NEEDED = (
-    4 << 30
-)  # bytes of addresses; with less, torch's libraries were seen to end the process and to wait for ever
+# bytes of addresses; with less, torch's libraries were seen to end the process and to wait for ever
+NEEDED = 4 << 30
 
 
 class BeforeTorch(MetaPathFinder):
     """Finds no module; raises MemoryError where torch is looked for under such a limit."""
 
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "torch":
-            limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-            if limit != resource.RLIM_INFINITY and limit < NEEDED:
-                raise MemoryError(
-                    f"{limit / 2**30:.1f} GB are allowed, and torch's libraries need {NEEDED >> 30}"
-                )
+    def find_spec(
+        self,
+        fullname: str,
+        path: object,
+        target: object = None,
+    ) -> None:  # noqa: ARG002  # of its base
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if fullname == "torch" and limit != resource.RLIM_INFINITY and limit < NEEDED:
+            allowed = f"{limit / 2**30:.1f} GB are allowed"
+            raise MemoryError(f"{allowed}, and torch's libraries need {NEEDED >> 30}")
 
 
 def main() -> None:
     _open_streams()
     if not sys.warnoptions:  # of libraries, for programmers: python -W shows them
         warnings.simplefilter("ignore")
-    # idle threads that spin take the cores from whatever else runs here: up to ten times slower when shared
+    # idle threads that spin take the cores from whatever else runs here: up to ten times slower
+    # when shared
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     interrupts.listen()
     sys.meta_path.insert(0, BeforeTorch())

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from .. import console
 from ..common_options import NAME
@@ -12,24 +12,29 @@ from ..system import terminal
 from .shell.common import Json
 from .shell.shown import show_json
 
+if TYPE_CHECKING:
+    from ..bench.checks import Verdict
+
 EMPTY: Mapping[str, object] = MappingProxyType({})
-SAID = {None: "not tried", "": "holds"}
+IN_WORDS = {None: "not tried", "": "holds"}
+Method = Annotated[str, "a method: ./mine.py, ./mine.py:NAME, or one by name", NAME]
+Settings = Annotated[Mapping[str, object], "an option of the method; may be repeated"]
+Pairs = Annotated[bool, "also check it as a base and as an add-on", Flag(typed="pairs/--alone")]
 
 
 def check(
-    method: Annotated[str, "a method: ./mine.py, ./mine.py:NAME, or one by name", NAME],
-    set: Annotated[Mapping[str, object], "an option of the method; may be repeated"] = EMPTY,
-    pairs: Annotated[
-        bool, "also check it as a base and as an add-on", Flag(typed="pairs/--alone")
-    ] = True,
+    method: Method,
+    set: Settings = EMPTY,  # noqa: A002  # the name of its flag
+    pairs: Pairs = True,
     json: Json = False,
 ) -> None:
     """Test that a method does what every method must do.
 
     It is trained on toy images, alone and in a pair with a method of fedcli.
 
-    Finite, unlike FedAvg, resumed to the bit, clients in any order, one image, an absent class, half of the clients,
-    and what the hooks return. The exit code is 1 where something does not hold.
+    Finite, unlike FedAvg, resumed to the bit, clients in any order, one image, an absent class,
+    half of the clients, and what the hooks return. The exit code is 1 where something does not
+    hold.
 
     Example: fedcli check fedprox --alone
     """
@@ -37,37 +42,34 @@ def check(
     from ..methods import resolve
     from ..runs.resources import be_deterministic
 
+    settings = dict(set)
     be_deterministic("cpu", 1)
-    resolve(method, dict(set))
+    resolve(method, settings)
     specs = [method, *(checks.pairs_of(method) if pairs else [])]
-    subjects = [checks.Subject(spec, dict(set)) for spec in specs]
-    made: dict[str, list[Any]] = {}
+    subjects = [checks.Subject(spec, settings) for spec in specs]
+    verdicts: dict[str, list[Verdict]] = {}
     for subject in console.progress(subjects, label="check", total=len(subjects)):
-        made[subject.method.name] = checks.verdicts(subject)
+        verdicts[subject.method.name] = checks.verdicts(subject)
+    failures = []
+    for name, checked in verdicts.items():
+        failures += [(name, verdict) for verdict in checked if verdict.why]
     if json:
-        show_json(
-            {name: [vars(verdict) for verdict in verdicts] for name, verdicts in made.items()}
-        )
+        show_json({name: list(map(vars, checked)) for name, checked in verdicts.items()})
     else:
-        _print(made)
-    failed = [
-        (name, verdict) for name, verdicts in made.items() for verdict in verdicts if verdict.why
-    ]
-    if failed:
-        name, first = failed[0]
-        count = console.counted(len(failed), "check does", "checks do")
-        raise FedcliError(f"{count} not hold; the first: {name}, {first.about}", first.why)
+        _print(verdicts)
+        for name, verdict in failures:
+            print(f"{name}: {verdict.about}: {verdict.why}")
+    if failures:
+        name, verdict = failures[0]
+        count = console.counted(len(failures), "check does", "checks do")
+        sentence = f"{count} not hold; the first: {name}, {verdict.about}"
+        raise FedcliError(sentence, verdict.why or "")
 
 
-def _print(made: dict[str, list[Any]]) -> None:
-    """A row for each check and a column for each method, then why something does not hold."""
-    first = next(iter(made.values()))
-    rows = [
-        [check.about, *(SAID.get(verdicts[k].why, "FAILS") for verdicts in made.values())]
-        for k, check in enumerate(first)
-    ]
-    terminal.table(["check", *made], rows)
-    for name, verdicts in made.items():
-        for verdict in verdicts:
-            if verdict.why:
-                print(f"{name}: {verdict.about}: {verdict.why}")
+def _print(verdicts: dict[str, "list[Verdict]"]) -> None:
+    """A row for each check and a column for each method."""
+    rows = []
+    for row in zip(*verdicts.values(), strict=True):
+        cells = [IN_WORDS.get(verdict.why, "FAILS") for verdict in row]
+        rows.append([row[0].about, *cells])
+    terminal.table(["check", *verdicts], rows)

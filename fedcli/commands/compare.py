@@ -8,54 +8,63 @@ from .shell.common import BriefJson, FailIf, Json, refuse_broken
 from .shell.shown import show_json, show_tables
 
 
-def compare(options: CompareOptions, fail_if: FailIf = (), json: BriefJson = "") -> None:
+def compare(
+    options: CompareOptions,
+    fail_if: FailIf = (),
+    json: BriefJson = "",
+) -> None:
     """Compare the scores of two methods with tests.
 
-    Their settings are compared first, then their scores, and then it is said what follows from the difference.
+    Their settings are compared first, then their scores, and then it is said what follows from the
+    difference.
 
-    Runs that differ in nothing but the seed are one system. The first run's system is A; differences are B - A. A run
-    that has no scores yet is evaluated first.
+    Runs that differ in nothing but the seed are one system. The first run's system is A;
+    differences are B - A. A run that has no scores yet is evaluated first.
 
-    Examples: fedcli compare fedavg fedheal; fedcli compare fedcli-work/runs/fedavg-* fedcli-work/runs/fedheal-*
+    Examples: fedcli compare fedavg fedheal; fedcli compare fedcli-work/runs/fedavg-*
+    fedcli-work/runs/fedheal-*
     """
     from ..reporting import comparison, pipelines, writers
     from ..stages.compare import run as stage
 
-    limited = pipelines.limits(fail_if, compares=True)
-    with console.warnings_kept() as warned:
-        compared = stage(options).comparison
-    broken, notes = pipelines.broken_by(limited, compared), comparison.notes(compared)
+    limits = pipelines.limits(fail_if, compares=True)
+    with console.warnings_kept() as warnings:
+        result = stage(options).comparison
+    broken = pipelines.broken_by(limits, result)
+    notes = comparison.notes(result)
     if json:
-        full = json == "full"
-        body = comparison.body(compared) if full else pipelines.of_comparison(compared)
-        texts = {} if full else {"sentences": comparison.sentences(compared)}
-        show_json(body | texts | {"warnings": [*warned, *notes], "broken": broken})
-        refuse_broken(broken)
-        return
-    writers.say([comparison.heading(compared)])
-    writers.show(comparison.table(compared))
-    writers.say([*comparison.remarks(compared), comparison.legend(compared)])
-    for note in notes:
-        console.warn(note)
+        facts = {"warnings": [*warnings, *notes], "broken": broken}
+        if json == "full":
+            show_json(comparison.body(result) | facts)
+        else:
+            texts = {"sentences": comparison.sentences(result)}
+            show_json({**pipelines.of_comparison(result), **texts, **facts})
+    else:
+        writers.say([comparison.heading(result)])
+        writers.show(comparison.table(result))
+        writers.say([*comparison.remarks(result), comparison.legend(result)])
+        for note in notes:
+            console.warn(note)
     refuse_broken(broken)
 
 
 def audit(options: AuditOptions, json: Json = False) -> None:
     """Measure what a run's models give away about its patients.
 
-    Three attacks are made on the last models: which images were trained on, by their loss and, with --shadow, by LiRA;
-    which hospital an image is of; and images from the gradient of one batch. Beside them stands what the run's
-    differential privacy allows. The page of `fedcli report` has a section on it.
+    Three attacks are made on the last models: which images were trained on, by their loss and, with
+    --shadow, by LiRA; which hospital an image is of; and images from the gradient of one batch.
+    Beside them stands what the run's differential privacy allows. The page of `fedcli report` has a
+    section on it.
 
     Example: fedcli audit RUN --batch 2 --iterations 2000
     """
     from ..reporting import writers
     from ..stages import audit as stage
 
-    made = stage.run(options)
+    result = stage.run(options)
     if json:
-        show_json({"path": str(made.path), **made.body})
+        show_json({"path": str(result.path), **result.body})
         return
-    show_tables(made.tables(), sys.stderr)
-    writers.say((f"{sentence}." for sentence in made.sentences()), sys.stderr)
-    console.result(str(made.path))
+    show_tables(result.tables(), sys.stderr)
+    writers.say((f"{sentence}." for sentence in result.sentences()), sys.stderr)
+    console.result(str(result.path))

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Listing(Shown):
-    """Results by kind: dataset, partition, corruption and run, each a list of entries as `ls --json` has them."""
+    """Results by kind: dataset, partition, corruption and run, each a list of entries as `ls
+    --json` has them.
+    """
 
     entries: dict[str, list[dict[str, Any]]]
 
@@ -28,15 +30,16 @@ class Listing(Shown):
 
     def tables(self) -> list[Table]:
         """A table for each kind that is there."""
-        return [
-            Table.of("", command.COLUMNS[kind], map(command._cells, listed))
-            for kind, listed in self.entries.items()
-            if listed
-        ]
+        tables = []
+        for kind, rows in self.entries.items():
+            if rows:
+                tables.append(Table.of("", command.COLUMNS[kind], map(command.cells, rows)))
+        return tables
 
 
 def ls(work: Source = WORK) -> Listing:
-    """List datasets, partitions, corruptions and runs, these with seed, rounds and headline score in percent.
+    """List datasets, partitions, corruptions and runs, these with seed, rounds and headline score
+    in percent.
 
     Args:
         work: folder that results are looked for in.

@@ -11,6 +11,18 @@ from .shell.common import Json
 from .shell.shown import show_json
 
 One = Annotated[str | None, "show only this one", NAME]
+NETWORKS = {  # of libraries, and one's own
+    "torchvision:NAME": "any classifier of torchvision, such as torchvision:convnext_tiny; "
+    "--weights pretrained is downloaded",
+    "timm:NAME": "any network of timm, which fedcli[timm] brings, such as "
+    "timm:vit_tiny_patch16_224@64; "
+    "--weights pretrained is downloaded",
+    "open_clip:NAME": "the image tower of any CLIP of open_clip, which fedcli[clip] brings; "
+    "--weights FILE, or pretrained for one of the hub, which is downloaded",
+    "FILE.py:FUNCTION": "one of your own: FUNCTION(channels, classes) returns it; see "
+    "docs/extend.md",
+}
+OWN_METRIC = {"FILE.py:FUNCTION": "one of your own: FUNCTION(probabilities, labels, groups)"}
 BETWEEN_GROUPS = {  # what tables show of every metric, and limits take
     "gap": "the best group's score minus the worst group's: shown by `fedcli report --by sex`, "
     "limited by --fail-if 'gap(sex) > 5'",
@@ -26,23 +38,17 @@ def models(name: One = None, json: Json = False) -> None:
     """
     from ..models import MODELS
 
-    about = {}
+    meanings = {}
     for network, model in MODELS.items():
-        about[network] = f"{model.about}; images of {model.smallest} pixels or more"
+        meanings[network] = f"{model.about}; images of {model.smallest} pixels or more"
         if model.published:
-            about[network] += f"; {model.published}"
-    for network, (build, code) in extensions.installed("models").items():
-        about[network] = f"{first_line(build)}; from {code}"
-    about |= {
-        "torchvision:NAME": "any classifier of torchvision, such as torchvision:convnext_tiny; "
-        "--weights pretrained is downloaded",
-        "timm:NAME": "any network of timm, which fedcli[timm] brings, such as timm:vit_tiny_patch16_224@64; "
-        "--weights pretrained is downloaded",
-        "open_clip:NAME": "the image tower of any CLIP of open_clip, which fedcli[clip] brings; "
-        "--weights FILE, or pretrained for one of the hub, which is downloaded",
-        "FILE.py:FUNCTION": "one of your own: FUNCTION(channels, classes) returns it; see docs/extend.md",
-    }
-    _list("model", about, _entry_of(name, about), json)
+            meanings[network] += f"; {model.published}"
+    meanings |= _of_packages("models") | NETWORKS
+    if name and name not in meanings:
+        library = f"{name.partition(':')[0]}:NAME"  # its entry describes all networks of it
+        if library in meanings:
+            name = library
+    _list("model", meanings, name, json)
 
 
 def metrics(name: One = None, json: Json = False) -> None:
@@ -52,14 +58,11 @@ def metrics(name: One = None, json: Json = False) -> None:
     """
     from ..metrics import METRICS, PARITY, get
 
-    packages = {}
-    for metric, (function, code) in extensions.installed("metrics").items():
-        packages[metric] = f"{first_line(function)}; from {code}"
-    about = {metric: get(metric).meaning for metric in (*METRICS, *PARITY)} | packages
-    about["FILE.py:FUNCTION"] = "one of your own: FUNCTION(probabilities, labels, groups)"
-    if name in BETWEEN_GROUPS:
-        about = BETWEEN_GROUPS
-    _list("metric", about, name, json)
+    meanings = BETWEEN_GROUPS
+    if name not in BETWEEN_GROUPS:
+        meanings = {metric: get(metric).meaning for metric in (*METRICS, *PARITY)}
+        meanings |= _of_packages("metrics") | OWN_METRIC
+    _list("metric", meanings, name, json)
 
 
 def corruptions(name: One = None, json: Json = False) -> None:
@@ -69,30 +72,35 @@ def corruptions(name: One = None, json: Json = False) -> None:
     """
     from ..data.corruption.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL, full_kind
 
-    about = {
-        kind: text + f"; images of {SMALLEST} pixels or more" * (kind in SPATIAL)
-        for kind, text in KINDS.items()
-    }
-    for kind in KINDS:
-        if also := [name for name, target in ALIASES.items() if target == kind]:
-            about[kind] += f"; also called {' or '.join(also)}"
-    _list("corruption", about, full_kind(name) if name else None, json)
+    meanings = {}
+    for kind, meaning in KINDS.items():
+        meanings[kind] = meaning
+        if kind in SPATIAL:
+            meanings[kind] += f"; images of {SMALLEST} pixels or more"
+        aliases = [alias for alias, target in ALIASES.items() if target == kind]
+        if aliases:
+            meanings[kind] += f"; also called {' or '.join(aliases)}"
+    _list("corruption", meanings, full_kind(name) if name else None, json)
 
 
-def _entry_of(name: str | None, about: dict[str, str]) -> str | None:
-    """The entry that describes a network: that of its library, such as timm:NAME, or its own."""
-    if name and name not in about:
-        library = f"{name.partition(':')[0]}:NAME"
-        return library if library in about else name
-    return name
+def _of_packages(kind: str) -> dict[str, str]:
+    """Functions that installed packages offer, and which package each is from."""
+    functions = extensions.installed(kind).items()
+    return {name: f"{first_line(function)}; from {code}" for name, (function, code) in functions}
 
 
-def _list(what: str, about: dict[str, str], name: str | None, as_json: bool) -> None:
+def _list(
+    kind: str,
+    meanings: dict[str, str],
+    name: str | None,
+    as_json: bool,
+) -> None:
     """Print all entries, or the one with this name. Raises UsageError where there is none."""
-    if name and name not in about:
-        raise UsageError(f"unknown {what} {name!r}", nearest(name, about))
-    entries = {name: about[name]} if name else about
+    if name:
+        if name not in meanings:
+            raise UsageError(f"unknown {kind} {name!r}", nearest(name, meanings))
+        meanings = {name: meanings[name]}
     if as_json:
-        show_json(entries)
+        show_json(meanings)
         return
-    terminal.table([what, "what it is"], [[word, text] for word, text in entries.items()])
+    terminal.table([kind, "what it is"], list(meanings.items()))

@@ -1,6 +1,8 @@
-"""Facts of methods, as `fedcli methods` shows them; those of fedcli's own are kept beside the compiled files.
+"""Facts of methods, as `fedcli methods` shows them; those of fedcli's own are kept beside the
+compiled files.
 
-Asking a method imports torch: it is asked the first time, and again when any file of fedcli has changed.
+Asking a method imports torch: it is asked the first time, and again when any file of fedcli has
+changed.
 """
 
 import contextlib
@@ -16,55 +18,60 @@ from ..io.files import write_text
 from ..io.outputs import user_cache
 
 PACKAGE = Path(__file__).parent.parent
+EACH_UPDATE = "the server must see every client's own update: no secure aggregation"
 Facts = dict[str, Any]
 
 
 def places() -> list[Path]:
-    """Where facts may be kept: with the package, or where that may not be written, with the user."""
-    stats = [
-        (path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(PACKAGE.rglob("*.py"))
-    ]
-    key = hashlib.sha256(repr((__version__, stats)).encode()).hexdigest()[:16]
-    folders = [PACKAGE / "methods" / "__pycache__"]
-    user = user_cache()
-    if user:
-        folders.append(user)
-    return [folder / f"methods-{key}.json" for folder in folders]
+    """Where facts may be kept: with the package, or where that may not be written, with the
+    user.
+    """
+    stats = [path.stat() for path in sorted(PACKAGE.rglob("*.py"))]
+    version = __version__, [(stat.st_mtime_ns, stat.st_size) for stat in stats]
+    key = hashlib.sha256(repr(version).encode()).hexdigest()[:16]
+    folders = [PACKAGE / "methods" / "__pycache__", user_cache()]
+    return [folder / f"methods-{key}.json" for folder in folders if folder]
 
 
 def all_facts() -> list[Facts]:
     """Facts of every method of fedcli, in the order in which the package imports them."""
     for path in places():
-        with contextlib.suppress(
-            OSError, ValueError, KeyError, TypeError
-        ):  # absent, or changed by somebody
-            return json.loads(path.read_text(encoding="utf-8"))["methods"]
+        # absent, or changed by somebody
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            cached: list[Facts] = json.loads(path.read_text(encoding="utf-8"))["methods"]
+            return cached
     from ..methods import METHODS
 
-    facts = [
-        facts_of(method) for method in sorted(METHODS.values(), key=lambda method: method.module)
-    ]
+    methods = sorted(METHODS.values(), key=lambda method: method.module)
+    facts = [facts_of(method) for method in methods]
     _keep(facts)
     return facts
 
 
 def named(name: str) -> Facts | None:
     """Facts of the method with this name, label or alias, in letters of any case."""
-    return next((facts for facts in all_facts() if name.lower() in facts["names"]), None)
+    return by_name().get(name.lower())
+
+
+def by_name() -> dict[str, Facts]:
+    """Facts of every method of fedcli, by its names in small letters."""
+    return {name: facts for facts in all_facts() for name in facts["names"]}
 
 
 def lookup() -> Callable[[str], Facts]:
-    """A function from a name to facts: of one method, of a pair by its halves, or as the registry says them."""
-    known = {name: facts for facts in all_facts() for name in facts["names"]}
+    """A function from a name to facts: of one method, of a pair by its halves, or as the registry
+    says them.
+    """
+    facts_by_name = by_name()
 
     def facts(name: str) -> Facts:
-        if name.lower() in known:
-            return known[name.lower()]
-        base, addon = (known.get(half) for half in f"{name.lower()}+".split("+")[:2])
-        if base and addon:
-            return base | {
-                "halves": {"local": base["halves"]["local"], "server": addon["halves"]["server"]}
-            }
+        if name.lower() in facts_by_name:
+            return facts_by_name[name.lower()]
+        base, _, addon = name.lower().partition("+")
+        if base in facts_by_name and addon in facts_by_name:
+            pair = facts_by_name[base]
+            server = facts_by_name[addon]["halves"]["server"]
+            return pair | {"halves": {"local": pair["halves"]["local"], "server": server}}
         from ..methods import resolve
 
         return facts_of(resolve(name))
@@ -73,6 +80,7 @@ def lookup() -> Callable[[str], Facts]:
 
 
 def _keep(facts: list[Facts]) -> None:
+    """Write facts to the first of the places that may be written, over those of another version."""
     for path in places():
         with contextlib.suppress(OSError):  # may not be written there
             for old in path.parent.glob("methods-*.json"):
@@ -88,12 +96,16 @@ def facts_of(method: Any) -> Facts:
     from ..methods.contract import NEEDS
     from ..methods.registry import ALIASES
 
-    settings, halves = {}, {"local": method.local, "server": method.aggregator}
-    for half, part in halves.items():
+    local = method.local
+    server = method.aggregator
+    settings = {}
+    halves = {}
+    for half, part in (("local", local), ("server", server)):
+        halves[half] = {"passes": part.cost, "options": list(options.values(part))}
         for option in options.describe(part).values():
             name = option.name if option.name in method.settings else f"{half}.{option.name}"
             settings[name] = option.about() | {"name": name}
-    aliases = [alias for alias, usual in ALIASES.items() if usual == method.name]
+    aliases = [alias for alias, name in ALIASES.items() if name == method.name]
     return {
         "name": method.name,
         "label": method.label,
@@ -104,18 +116,15 @@ def facts_of(method: Any) -> Facts:
         "names": [name.lower() for name in (method.name, method.label, *aliases)],
         "documentation": method.documentation,
         "options": list(settings.values()),
-        "halves": {
-            half: {"passes": part.cost, "options": [*options.values(part)]}
-            for half, part in halves.items()
-        },
+        "halves": halves,
         "training": method.default_training,
-        "network": method.local.model,
+        "network": local.model,
         "code": {half: code.recorded for half, code in method.code.items()},
         "needs": method.needs,
         "server_sees": NEEDS[method.needs],
-        "needs_every_client": method.aggregator.full_participation,
-        "needs_one_label": method.local.needs_one_label or method.aggregator.needs_one_label,
-        "not_recorded": no_graph_reason(method.local),
+        "needs_every_client": server.full_participation,
+        "needs_one_label": local.needs_one_label or server.needs_one_label,
+        "not_recorded": no_graph_reason(local),
         "trains_with": [fit._asdict() for fit in fits(method)],
     }
 
@@ -125,29 +134,24 @@ def wants(method: Any) -> dict[str, str]:
     from .. import options
     from ..methods.mixins import ContinuesRun
 
-    local, server = method.local, method.aggregator
-    words = [
-        (
-            "groups",
-            "the sex, age or other attribute of training images",
-            "attribute" in options.values(local),
-        ),
-        ("CLIP", "a CLIP network, such as --model clip-vit-b16", local.model == "clip"),
-        ("two classes", "a dataset with no more than two", bool(local.needs_two_classes)),
-        ("a finished run", "it continues one, as after --then", isinstance(server, ContinuesRun)),
-        ("all clients", "no hospital may miss a round", server.full_participation),
-        (
-            "one label",
-            "images with several labels are refused",
-            bool(local.needs_one_label or server.needs_one_label),
-        ),
-        (
-            "each update",
-            "the server must see every client's own update: no secure aggregation",
-            method.needs == "updates",
-        ),
-    ]
-    return {word: meaning for word, meaning, wanted in words if wanted}
+    local = method.local
+    server = method.aggregator
+    needs = {}
+    if "attribute" in options.values(local):
+        needs["groups"] = "the sex, age or other attribute of training images"
+    if local.model == "clip":
+        needs["CLIP"] = "a CLIP network, such as --model clip-vit-b16"
+    if local.needs_two_classes:
+        needs["two classes"] = "a dataset with no more than two"
+    if isinstance(server, ContinuesRun):
+        needs["a finished run"] = "it continues one, as after --then"
+    if server.full_participation:
+        needs["all clients"] = "no hospital may miss a round"
+    if local.needs_one_label or server.needs_one_label:
+        needs["one label"] = "images with several labels are refused"
+    if method.needs == "updates":
+        needs["each update"] = EACH_UPDATE
+    return needs
 
 
 class Fit(NamedTuple):
@@ -159,30 +163,35 @@ class Fit(NamedTuple):
 
 
 def fits(method: Any) -> list[Fit]:
-    """Everything that a method can or cannot be trained with, by the checks that `train` makes itself."""
+    """Everything that a method can or cannot be trained with, by the checks that `train` makes
+    itself.
+    """
     from ..federation.engines import registered
     from ..methods import resolve
     from ..runs.rules import UNCOVERED
     from ..runs.train_options import TrainOptions
 
+    results = []
+    if "+" not in method.name:
+        name = method.typed
+        results = [
+            _tried("an add-on, as in BASE+ADDON", lambda: resolve(f"{name}+fedheal")),
+            _tried("a base method, as its add-on", lambda: resolve(f"fedprox+{name}")),
+        ]
     alone = method.local.works_without_server and method.aggregator.works_without_server
-    fits = [Fit("--single-site", alone, "" if alone else "its clients need what others send")]
-    private = UNCOVERED.culprit(TrainOptions(), method, {})
-    fits.append(
-        Fit("--dp-sgd", not private, UNCOVERED.sentence.format(m=method) if private else "")
+    results.append(
+        Fit("--single-site", alone, "" if alone else "its clients need what others send")
     )
+    uncovered = UNCOVERED.culprit(TrainOptions(), method, {})
+    reason = UNCOVERED.sentence.format(m=method) if uncovered else ""
+    results.append(Fit("--dp-sgd", not uncovered, reason))
     secagg: Any = registered("flower-secagg")
-    fits.append(_tried("--engine flower-secagg:DIR", lambda: secagg.check(method, 0)))
-    if "+" in method.name:
-        return fits
-    as_base = _tried("an add-on, as in BASE+ADDON", lambda: resolve(f"{method.typed}+fedheal"))
-    as_addon = _tried("a base method, as its add-on", lambda: resolve(f"fedprox+{method.typed}"))
-    return [as_base, as_addon, *fits]
+    return [*results, _tried("--engine flower-secagg:DIR", lambda: secagg.check(method, 0))]
 
 
-def _tried(what: str, check: Callable[[], object]) -> Fit:
+def _tried(name: str, check: Callable[[], object]) -> Fit:
     try:
         check()
     except UsageError as error:
-        return Fit(what, False, error.sentence)
-    return Fit(what, True, "")
+        return Fit(name, False, error.sentence)
+    return Fit(name, True, "")

@@ -8,145 +8,178 @@ from ..errors import UsageError
 from ..options import Flag
 from ..system import terminal
 from . import method_facts
+from .method_facts import Facts
 from .shell.common import Json
 from .shell.shown import show_json
 
 HEAD = ["method", "in papers", "what it does"]
-PRIVACY = (
-    "privacy"  # of every method that can be trained with one of its means, whatever it is made for
-)
+# of every method that can be trained with one of its means, whatever it is made for
+PRIVACY = "privacy"
 MEANS = {"--dp-sgd": "DP-SGD", "--engine flower-secagg:DIR": "secure aggregation"}
+Name = Annotated[str | None, "one method, base+addon, or a file such as ./mine.py", NAME]
+Purpose = Annotated[
+    str | None,
+    f"only those for one purpose: {', '.join(FAMILIES)} or {PRIVACY}",
+    Flag("PURPOSE", typed="for"),
+]
 
 
 def methods(
-    name: Annotated[str | None, "one method, base+addon, or a file such as ./mine.py", NAME] = None,
-    purpose: Annotated[
-        str | None,
-        f"only those for one purpose: {', '.join(FAMILIES)} or {PRIVACY}",
-        Flag("PURPOSE", typed="for"),
-    ] = None,
+    name: Name = None,
+    purpose: Purpose = None,
     json: Json = False,
 ) -> None:
     """List the methods by purpose, or show one.
 
-    Of one method: the paper, how the code differs from it, what it can be trained with, its options.
+    Of one method: the paper, how the code differs from it, what it can be trained with, its
+    options.
 
     Examples: fedcli methods --for groups; fedcli methods fedheal
     """
     if purpose and purpose not in (*FAMILIES, PRIVACY):
-        raise UsageError(
-            f"--for {purpose}: no such purpose", f"give one of {', '.join(FAMILIES)}, {PRIVACY}"
-        )
+        hint = f"give one of {', '.join(FAMILIES)}, {PRIVACY}"
+        raise UsageError(f"--for {purpose}: no such purpose", hint)
     if name and purpose:
         raise UsageError(f"--for {purpose} lists methods, and {name} is one", "give one of the two")
-    if not name and not json:
+    if name:
+        _show(name, json)
+    elif json:
+        _show_all(purpose)
+    else:
         _list(purpose)
-        return
-    if name and (facts := method_facts.named(name)):
-        show_json(facts) if json else _print(facts)
-        return
-    from ..methods import METHODS, resolve
+
+
+def _show(name: str, as_json: bool) -> None:
+    """Print the facts of a method, or a list of the methods of a file that registers several."""
+    facts = method_facts.named(name)
+    if facts is None:
+        from ..methods import resolve
+
+        registered = _registered_by(name)
+        if len(registered) > 1:
+            all_facts = [method_facts.facts_of(method) for method in registered]
+            if as_json:
+                show_json(all_facts)
+            else:
+                terminal.table(HEAD, [_line(facts) for facts in all_facts])
+            return
+        facts = method_facts.facts_of(resolve(name))
+    if as_json:
+        show_json(facts)
+    else:
+        _print(facts)
+
+
+def _registered_by(name: str) -> list[Any]:
+    """The methods of a file that is named without one of them; none for another name."""
+    if not extensions.is_file(name):
+        return []
+    path, method = extensions.split(name)
+    return [] if method else list(extensions.load(path).tables.get("methods", {}).values())
+
+
+def _show_all(purpose: str | None) -> None:
+    """Print the facts of all methods, or of those for one purpose, as JSON."""
+    from ..methods import METHODS
     from ..methods.registry import installed
 
-    several: list[Any] = []
-    if (
-        name and extensions.is_file(name) and not extensions.split(name)[1]
-    ):  # a file, without one of its methods
-        several = list(
-            extensions.load(extensions.split(name)[0]).tables.get("methods", {}).values()
-        )
-    if len(several) > 1 and not json:
-        terminal.table(HEAD, [_line(method_facts.facts_of(method)) for method in several])
-        return
-    if name and len(several) <= 1:
-        facts = method_facts.facts_of(resolve(name))
-        show_json(facts) if json else _print(facts)
-        return
-    all_of = [
-        method_facts.facts_of(method)
-        for method in several or (*METHODS.values(), *installed().values())
-    ]
-    show_json([facts for facts in all_of if not purpose or _is_for(facts, purpose)])
+    methods = [*METHODS.values(), *installed().values()]
+    all_facts = [method_facts.facts_of(method) for method in methods]
+    show_json([facts for facts in all_facts if not purpose or _is_for(facts, purpose)])
 
 
 def _list(purpose: str | None) -> None:
-    """Print fedcli's own methods and those of installed packages, each under its first family or that asked for."""
-    known, packages = method_facts.all_facts(), {}
+    """Print fedcli's own methods and those of installed packages, each under its first family or
+    the purpose.
+    """
+    all_facts = method_facts.all_facts()
+    packages: dict[str, str] = {}
     if extensions.packages("methods"):
         from ..methods.registry import installed
 
-        packages = {m.name: ", ".join(map(str, m.code.values())) for m in installed().values()}
-        known = known + [method_facts.facts_of(method) for method in installed().values()]
-    lines: list[list[str]] = []
-    needed: dict[str, str] = {}
+        for method in installed().values():
+            packages[method.name] = ", ".join(map(str, method.code.values()))
+            all_facts.append(method_facts.facts_of(method))
+    rows: list[list[str]] = []
+    needs: dict[str, str] = {}
     for family in [purpose] if purpose else [*FAMILIES, ""]:
-        members = [
-            f
-            for f in known
-            if (_is_for(f, family) if purpose else (f["families"] or [""])[0] == family)
-        ]
-        lines += (
-            [[family.upper() or "OTHERS", "", FAMILIES.get(family, ""), ""]]
-            if members and not purpose
-            else []
-        )
-        lines += [
-            [*_line(facts, purpose or ""), packages.get(facts["name"], "fedcli")]
-            for facts in members
-        ]
-        needed |= {word: meaning for facts in members for word, meaning in facts["wants"].items()}
-    shown = len(HEAD) + bool(packages)
-    terminal.table([*HEAD, "from"][:shown], [line[:shown] for line in lines])
+        members = _members(all_facts, family, purpose)
+        if members and not purpose:
+            rows.append([family.upper() or "OTHERS", "", FAMILIES.get(family, ""), ""])
+        for facts in members:
+            rows.append([*_line(facts, purpose), packages.get(facts["name"], "fedcli")])
+            needs |= facts["wants"]
+    heads = [*HEAD, "from"] if packages else HEAD
+    terminal.table(heads, [row[: len(heads)] for row in rows])
     if purpose != PRIVACY:
-        print(*(f"needs {word}: {meaning}" for word, meaning in sorted(needed.items())), sep="\n")
-    print(f"{len(known)} methods. `fedcli methods NAME` shows one, --for those for one purpose:")
+        print(*(f"needs {word}: {meaning}" for word, meaning in sorted(needs.items())), sep="\n")
+    print(
+        f"{len(all_facts)} methods. `fedcli methods NAME` shows one, --for those for one purpose:"
+    )
     print(f"{', '.join(FAMILIES)} or {PRIVACY}.")
     print("Some take the server rule of another: fedcli train BASE+ADDON.")
 
 
-def _is_for(facts: method_facts.Facts, purpose: str) -> bool:
+def _members(
+    all_facts: list[Facts],
+    family: str,
+    purpose: str | None,
+) -> list[Facts]:
+    """The methods for a purpose; without one those of which a family is the first."""
+    if purpose:
+        return [facts for facts in all_facts if _is_for(facts, purpose)]
+    return [facts for facts in all_facts if (facts["families"] or [""])[0] == family]
+
+
+def _is_for(facts: Facts, purpose: str) -> bool:
     return bool(_means(facts)) if purpose == PRIVACY else purpose in facts["families"]
 
 
-def _means(facts: method_facts.Facts) -> list[str]:
-    return [
-        MEANS[fit["what"]] for fit in facts["trains_with"] if fit["fits"] and fit["what"] in MEANS
-    ]
+def _means(facts: Facts) -> list[str]:
+    """The means of privacy with which a method can be trained."""
+    names = [fit["what"] for fit in facts["trains_with"] if fit["fits"]]
+    return [MEANS[name] for name in names if name in MEANS]
 
 
-def _line(facts: method_facts.Facts, purpose: str = "") -> list[str]:
-    """A line of the list of methods: with what it needs, or among those for privacy the means that it fits."""
+def _line(facts: Facts, purpose: str | None = None) -> list[str]:
+    """A line of the list of methods: with what it needs, or among those for privacy the means that
+    it fits.
+    """
+    meaning = facts["about"]
     if purpose == PRIVACY:
-        more = f" ({', '.join(_means(facts))})"
-    else:
-        more = f" (needs {', '.join(facts['wants'])})" if facts["wants"] else ""
-    return [facts["name"], facts["label"], facts["about"] + more]
+        meaning += f" ({', '.join(_means(facts))})"
+    elif facts["wants"]:
+        meaning += f" (needs {', '.join(facts['wants'])})"
+    return [facts["name"], facts["label"], meaning]
 
 
-def _print(about: method_facts.Facts) -> None:
-    print(f"{about['name']} ({about['label']}), rule {about['rule']}\n\n{about['documentation']}\n")
-    if about["families"]:
-        print(f"Made for {'; '.join(FAMILIES[family] for family in about['families'])}.\n")
-    for half, code in about["code"].items():
-        named = " ".join(filter(None, [code.get("file") or code["package"], code.get("version")]))
-        print(f"{half} is from {named}, sha256 {code.get('sha256', '')[:12]}...\n")
-    if about["wants"]:
-        print(
-            f"It needs {'; '.join(f'{word} ({meaning})' for word, meaning in about['wants'].items())}.\n"
-        )
-    if about["needs_one_label"]:
-        print(f"One label per image, because {about['needs_one_label']}.\n")
-    print(f"The server must see {about['server_sees']}.\n")
-    if about["not_recorded"]:
-        print(f"On a GPU its local steps are not recorded and replayed: {about['not_recorded']}.\n")
-    rows = [
-        [fit["what"], "yes" if fit["fits"] else "no", fit["why"]] for fit in about["trains_with"]
-    ]
+def _print(facts: Facts) -> None:
+    """Print the facts of one method for a person."""
+    print(f"{facts['name']} ({facts['label']}), rule {facts['rule']}\n\n{facts['documentation']}\n")
+    if facts["families"]:
+        print(f"Made for {'; '.join(FAMILIES[family] for family in facts['families'])}.\n")
+    for half, code in facts["code"].items():
+        source = f"{code.get('file') or code['package']} {code.get('version', '')}".rstrip()
+        print(f"{half} is from {source}, sha256 {code.get('sha256', '')[:12]}...\n")
+    if facts["wants"]:
+        needs = [f"{word} ({meaning})" for word, meaning in facts["wants"].items()]
+        print(f"It needs {'; '.join(needs)}.\n")
+    if facts["needs_one_label"]:
+        print(f"One label per image, because {facts['needs_one_label']}.\n")
+    print(f"The server must see {facts['server_sees']}.\n")
+    if facts["not_recorded"]:
+        print(f"On a GPU its local steps are not recorded and replayed: {facts['not_recorded']}.\n")
+    rows = []
+    for fit in facts["trains_with"]:
+        rows.append([fit["what"], "yes" if fit["fits"] else "no", fit["why"]])
     terminal.table(["trains with", "", "why not"], rows)
     print()
-    if about["options"]:
-        print("Options, changed with --set:")
-        rows = [[f["name"], f["type"], str(f["default"]), f["meaning"]] for f in about["options"]]
-        terminal.table(["option", "type", "default", "meaning"], rows)
+    if not facts["options"]:
+        print("No options.")
         return
-    print("No options.")
+    print("Options, changed with --set:")
+    heads = ["option", "type", "default", "meaning"]
+    rows = []
+    for option in facts["options"]:
+        rows.append([option["name"], option["type"], str(option["default"]), option["meaning"]])
+    terminal.table(heads, rows)

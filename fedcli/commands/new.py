@@ -2,6 +2,7 @@
 
 import ast
 import keyword
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,67 +23,80 @@ TRY = {  # kind -> what tries such a file
 }
 
 
+Kind = Annotated[
+    Literal["method", "dataset", "partition", "model", "metric"], "what is written", NAME
+]
+Name = Annotated[str, "its name, such as my-rule", NAME]
+Out = Annotated[Path, "folder of the two files", Flag(access="writes")]
+
+
 def new(
-    kind: Annotated[
-        Literal["method", "dataset", "partition", "model", "metric"], "what is written", NAME
-    ],
-    name: Annotated[str, "its name, such as my-rule", NAME],
-    out: Annotated[Path, "folder of the two files", Flag(access="writes")] = Path(),
-) -> None:
+    kind: Kind,
+    name: Name,
+    out: Out = Path(),
+) -> None:  # the current folder
     """Write a template for code of your own.
 
-    It is a method, dataset, partition scheme, network or metric that works as it stands, with a test beside it.
+    It is a method, dataset, partition scheme, network or metric that works as it stands, with a
+    test beside it.
 
     Example: fedcli new method my-rule
     """
     from ..metrics import better_low
 
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name) or len(name) > 60:
-        raise UsageError(
-            f"{name!r} is no name for it",
-            "small letters and digits, with - between words, such as my-rule",
-        )
+        hint = "small letters and digits, with - between words, such as my-rule"
+        raise UsageError(f"{name!r} is no name for it", hint)
     snake = name.replace("-", "_")
-    words = {"__NAME__": name, "__SNAKE__": snake, "__FILE__": f"{snake}.py"}
-    words["__CLASS__"] = "".join(word.capitalize() for word in snake.split("_"))
+    class_name = "".join(word.capitalize() for word in snake.split("_"))
     template = "cost" if kind == "metric" and better_low(snake) else kind
-    _check_name(template, name, words)
-    made = {
-        out / f"{snake}.py": f"{template}.py.txt",
-        out / f"test_{snake}.py": f"test_{template}.py.txt",
-    }
-    if there := [path for path in made if path.exists() or path.is_symlink()]:
-        raise FedcliError(f"{there[0]} is there already", "give another name, or another --out")
+    _check_name(template, name, {snake, class_name})
+    code_path = out / f"{snake}.py"
+    test_path = out / f"test_{snake}.py"
+    for path in (code_path, test_path):
+        if os.path.lexists(path):
+            hint = "give another name, or another --out"
+            raise FedcliError(f"{path} is there already", hint)
     out.mkdir(parents=True, exist_ok=True)
-    for path, source in made.items():
-        text = (TEMPLATES / source).read_text(encoding="utf-8")
+    words = {
+        "__NAME__": name,
+        "__SNAKE__": snake,
+        "__FILE__": code_path.name,
+        "__CLASS__": class_name,
+    }
+    for path, text in zip((code_path, test_path), _texts(template), strict=True):
         for word, value in words.items():
             text = text.replace(word, value)
         write_text(path, text)
         print(path)
-    own, test = made
-    console.say(f"try it: {TRY[kind].format(file=own)}; its test: pytest {test}")
+    console.say(f"try it: {TRY[kind].format(file=code_path)}; its test: pytest {test_path}")
 
 
-def _check_name(template: str, name: str, words: dict[str, str]) -> None:
-    """Refuse a name that Python, the template or fedcli uses for something else. Raises UsageError."""
+def _texts(template: str) -> list[str]:
+    """The code of a template and its test."""
+    paths = [TEMPLATES / f"{name}.py.txt" for name in (template, f"test_{template}")]
+    return [path.read_text(encoding="utf-8") for path in paths]
+
+
+def _check_name(template: str, name: str, names: set[str]) -> None:
+    """Refuse a name that Python, the template or fedcli uses for something else. Raises UsageError.
+
+    names: of the module and the class that it becomes.
+    """
     from ..scores.own_metrics import is_taken
 
-    snake, hint = words["__SNAKE__"], f"give another name, such as my-{name}"
-    if keyword.iskeyword(snake) or keyword.iskeyword(words["__CLASS__"]):
+    hint = f"give another name, such as my-{name}"
+    if any(keyword.iskeyword(word) for word in names):
         raise UsageError(f"{name!r} is a word of Python itself", hint)
-    if template in ("metric", "cost") and is_taken(snake):
-        raise UsageError(f"fedcli has a metric {snake!r} already", hint)
-    for file in (template, f"test_{template}"):
-        tree = ast.parse((TEMPLATES / f"{file}.py.txt").read_text(encoding="utf-8"))
-        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-        used = {
-            name for node in imports for alias in node.names for name in (alias.name, alias.asname)
-        }
-        used |= {
-            (node.module or "").partition(".")[0]
-            for node in imports
-            if isinstance(node, ast.ImportFrom)
-        }
-        if snake in used or words["__CLASS__"] in used:
-            raise UsageError(f"{name!r} is a name that the file itself imports", hint)
+    module = name.replace("-", "_")
+    if template in ("metric", "cost") and is_taken(module):
+        raise UsageError(f"fedcli has a metric {module!r} already", hint)
+    used = set()
+    for text in _texts(template):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.alias):
+                used |= {node.name, node.asname}
+            elif isinstance(node, ast.ImportFrom):
+                used.add((node.module or "").partition(".")[0])
+    if names & used:
+        raise UsageError(f"{name!r} is a name that the file itself imports", hint)

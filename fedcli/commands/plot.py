@@ -1,5 +1,6 @@
 """fedcli plot: every registered figure as a command of its own."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
@@ -12,7 +13,7 @@ from typer.core import TyperGroup
 from ..errors import UsageError
 from ..options import Flag, Option
 from .shell import common as o
-from .shell.declare import option_of, piped, with_flags
+from .shell.declare import built, option_of, piped, with_flags
 from .shell.panels import Command
 from .shell.shown import show_json
 
@@ -27,45 +28,62 @@ RUNS = {  # what a figure is of -> help of its argument
     "system": "a run, or its scores; default: {}; - reads stdin",
     "systems": "runs, or their scores; default: {}; - reads stdin",
 }
-NEWEST, EVERY = "the one under --work that played last", "all under --work"
+NEWEST = "the one under --work that played last"
+EVERY = "all under --work"
+OF_EVERY_FIGURE = "work", "out", "force", "json"  # options of draw()
+Out = Annotated[
+    Path | None,
+    "a picture, or .csv for its numbers; default: a name in plots/ under --work",
+    Flag("FILE", access="writes"),
+]
 
 
 class Figures(TyperGroup):
-    """The figures as commands, loaded where one is asked for: they need pandas.
+    """The figures as commands, loaded where one is asked for: they need pandas."""
 
-    Options that were not typed, see defaults.py, are those of every figure that has them.
-    """
+    def parse_args(
+        self,
+        ctx: typer.Context,
+        args: list[str],
+    ) -> list[str]:  # type: ignore[override]  # its own click's
+        """Read the words; without the name of a figure the list of them is shown."""
+        has_name = any(not word.startswith("-") for word in args)
+        return super().parse_args(ctx, args if has_name else [*args, "--help"])
 
-    common = ("work",)
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
-        """A line without the name of a figure shows the list of them."""
-        words = [word for word in args if not word.startswith("-")]
-        return super().parse_args(ctx, args if words else [*args, "--help"])
-
-    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
-        """The figure, to which defaults of the whole group apply."""
-        name, command, rest = super().resolve_command(ctx, args)
+    def resolve_command(
+        self,
+        ctx: typer.Context,
+        args: list[str],
+    ) -> Any:  # type: ignore[override]  # its own click's
+        """The figure, to which those defaults of the whole group apply that it has a flag for."""
+        name, command, words = super().resolve_command(ctx, args)
         if command and name and ctx.default_map:
-            own = {parameter.name for parameter in command.params}
-            ctx.default_map = {
-                name: {key: value for key, value in ctx.default_map.items() if key in own}
-            }
-        return name, command, rest
+            flags = {parameter.name for parameter in command.params}
+            values = {key: value for key, value in ctx.default_map.items() if key in flags}
+            ctx.default_map = {name: values}
+        return name, command, words
 
-    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # its own click's
+    def format_commands(
+        self,
+        ctx: typer.Context,
+        formatter: Any,
+    ) -> None:  # type: ignore[override]  # noqa: ARG002  # click's
         """The questions that the figures answer, in full."""
         from ..figures.kinds import FIGURES
 
         with formatter.section("Figures"):
             formatter.write_dl([(name, figure.question) for name, figure in FIGURES.items()])
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # its own click's
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  # click's
         from ..figures.kinds import FIGURES
 
         return list(FIGURES)
 
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+    def get_command(
+        self,
+        ctx: typer.Context,
+        cmd_name: str,
+    ) -> Any:  # type: ignore[override]  # noqa: ARG002  # click's
         from ..figures.kinds import FIGURES
 
         return _command(FIGURES[cmd_name]) if cmd_name in FIGURES else None
@@ -74,26 +92,19 @@ class Figures(TyperGroup):
 def plot() -> None:
     """Draw a figure of runs, such as learning curves.
 
-    Others show which client holds which images, what models learned and how often they are right. Each has its own
-    help.
+    Others show which client holds which images, what models learned and how often they are right.
+    Each has its own help.
 
-    Examples: fedcli plot curves; fedcli plot curves fedcli-work/runs/* --series loss --out losses.svg; fedcli plot
-    sweep --over q --version corrupted; fedcli plot landscape fedcli-work/runs/qffl-*
+    Examples: fedcli plot curves; fedcli plot curves fedcli-work/runs/* --series loss --out
+    losses.svg; fedcli plot sweep --over q --version corrupted; fedcli plot landscape
+    fedcli-work/runs/qffl-*
     """
 
 
 def _command(figure: "Figure") -> Any:
-    """A figure as typer declares it: its runs, the options of its frame, and what all commands have."""
-    frame = [
-        option_of(p) for p in figure.parameters.values() if get_origin(p.annotation) is Annotated
-    ]
-    frame = [
-        replace(option, flag=Flag("NAME")) if option.kind is str else option for option in frame
-    ]
-    about = RUNS[figure.of].format(EVERY if figure.every else NEWEST)
-    runs = Option.of(
-        "runs", Annotated[Sequence[str], about, Flag("RUN", argument=True, access="reads")], ()
-    )
+    """A figure as typer declares it: its runs, the options of its frame, and what all commands
+    have.
+    """
 
     def called(
         runs: Sequence[str],
@@ -103,18 +114,29 @@ def _command(figure: "Figure") -> Any:
         json: bool,
         **options: Any,
     ) -> None:
-        draw(figure, list(runs), options, work=work, out=out, force=force, json=json)
+        draw(
+            figure,
+            list(runs),
+            options,
+            work=work,
+            out=out,
+            force=force,
+            json=json,
+        )
 
-    line = typer.Typer(add_completion=False, rich_markup_mode=None)
-    shared = [
-        option_of(p)
-        for p in signature(draw).parameters.values()
-        if p.name in ("work", "out", "force", "json")
-    ]
-    line.command(figure.name, cls=Command, help=figure.question)(
-        with_flags(called, [runs, *frame, *shared])
-    )
-    return typer.main.get_command(line)
+    meaning = RUNS[figure.of].format(EVERY if figure.every else NEWEST)
+    flag = Flag("RUN", argument=True, access="reads")
+    options = [Option.of("runs", Annotated[Sequence[str], meaning, flag], ())]
+    for parameter in figure.parameters.values():
+        if get_origin(parameter.annotation) is Annotated:
+            option = option_of(parameter)
+            if option.kind is str:
+                option = replace(option, flag=Flag("NAME"))
+            options.append(option)
+    parameters = signature(draw).parameters
+    options += [option_of(parameters[name]) for name in OF_EVERY_FIGURE]
+    run = with_flags(called, options)
+    return built(run, cls=Command, name=figure.name, help=figure.question)
 
 
 def draw(
@@ -123,50 +145,50 @@ def draw(
     options: dict[str, Any],
     *,
     work: o.Work = o.DEFAULT_WORK,
-    out: Annotated[
-        Path | None,
-        "a picture, or .csv for its numbers; default: a name in plots/ under --work",
-        Flag("FILE", access="writes"),
-    ] = None,
+    out: Out = None,
     force: o.Force = False,
     json: o.Json = False,
 ) -> None:
-    """Draw a figure of these runs, or of those under work, and print where it lies. Raises FedcliError, UsageError."""
+    """Draw a figure of these runs, or of those under work, and print its path. Raises FedcliError,
+    UsageError.
+    """
     from ..data import manifest
     from ..figures import drawing
     from ..figures.figure import numbers
     from ..stages.plot import drawn, runs_of
 
-    paths = (
-        [manifest.find(Path(piped()), "run")]
-        if runs == ["-"]
-        else runs_of(runs, work, figure.every)
-    )
+    if runs == ["-"]:
+        paths = [manifest.find(Path(piped()), "run")]
+    else:
+        paths = runs_of(runs, work, figure.every)
     target = out or work / "plots" / f"{_name(paths)}-{_kind(figure, options)}.png"
-    if target.suffix.lower() not in SUFFIXES:
-        endings = " or ".join(SUFFIXES)
-        raise UsageError(
-            f"--out {target} is no picture that fedcli draws", f"let its name end in {endings}"
-        )
+    suffix = target.suffix.lower()
+    if suffix not in SUFFIXES:
+        hint = f"let its name end in {' or '.join(SUFFIXES)}"
+        raise UsageError(f"--out {target} is no picture that fedcli draws", hint)
     if out:
         o.check_named(out, force=force)
     o.refuse_sealed(target)
     frame = drawn(figure, paths, options, runs_named=bool(runs)).frame
-    if target.suffix.lower() == ".csv":
+    if suffix == ".csv":
         o.write_named(target, frame.to_csv(index=False).encode(), force=force)
     elif out:
-        o.write_named(out, drawing.picture_bytes(figure.draw(frame), out.suffix), force=force)
+        o.write_named(
+            out,
+            drawing.picture_bytes(figure.draw(frame), out.suffix),
+            force=force,
+        )
     else:
         drawing.write(figure.draw(frame), target)
     if json:
-        show_json(
-            {"path": str(target), "runs": [str(path) for path in paths], "frame": numbers(frame)}
-        )
+        run_paths = [str(path) for path in paths]
+        show_json({"path": str(target), "runs": run_paths, "frame": numbers(frame)})
         return
     print(target)
 
 
 def _name(paths: list[Path]) -> str:
+    """A name for the file of a figure of these runs."""
     from ..data import manifest
 
     folders = [path if path.is_dir() else path.parent for path in paths]
@@ -177,7 +199,9 @@ def _name(paths: list[Path]) -> str:
 
 
 def _kind(figure: "Figure", options: dict[str, Any]) -> str:
-    """The figure with the texts that were asked of it, as the name of a file."""
-    asked = [value for name, value in options.items() if value != figure.parameters[name].default]
-    text = "-".join([figure.name, *(value for value in asked if isinstance(value, str))])
-    return "".join(c if c.isalnum() or c in "-_" else "_" for c in text)
+    """The figure with the texts among its options, as the name of a file."""
+    words = [figure.name]
+    for name, value in options.items():
+        if isinstance(value, str) and value != figure.parameters[name].default:
+            words.append(value)
+    return re.sub(r"[^\w-]", "_", "-".join(words))

@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +34,7 @@ PlanOnly = Annotated[
     "say what it takes, without data: downloads and licences, hours on named devices, memory; run "
     "nothing",
 ]
+EveryRecipe = Annotated[bool, "with --plan: of every recipe"]
 
 
 def reproduce(
@@ -42,7 +43,7 @@ def reproduce(
     fetch: Fetch = False,
     accept_licence: o.AcceptLicence = False,
     plan: PlanOnly = False,
-    all: Annotated[bool, "with --plan: of every recipe"] = False,
+    all: EveryRecipe = False,  # noqa: A002  # the name of its flag
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
@@ -74,7 +75,10 @@ def reproduce(
 
 
 def run(
-    options: RunOptions, dry_run: DryRun = "", json: o.Json = False, debug: bool = False
+    options: RunOptions,
+    dry_run: DryRun = "",
+    json: o.Json = False,
+    debug: bool = False,
 ) -> None:
     """Train and score an experiment file of your own.
 
@@ -89,10 +93,21 @@ def run(
         raise UsageError(f"no such file: {options.recipe}", hint)
     fields = values(options)
     fields["recipe"] = str(options.recipe)
-    _rebuild(ReproduceOptions(**fields), dry_run=dry_run, as_json=json, debug=debug)
+    _rebuild(
+        ReproduceOptions(**fields),
+        dry_run=dry_run,
+        as_json=json,
+        debug=debug,
+    )
 
 
-def _rebuild(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool) -> None:
+def _rebuild(
+    options: ReproduceOptions,
+    *,
+    dry_run: str,
+    as_json: bool,
+    debug: bool,
+) -> None:
     """Play the cells of a recipe, or of all recipes of a paper. dry_run: where scripts go; "" for
     none."""
     from ..reproduction.rebuild import check
@@ -108,7 +123,13 @@ def _rebuild(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: b
         _play(options, dry_run=dry_run, as_json=as_json, debug=debug)
 
 
-def _play(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool) -> bool:
+def _play(
+    options: ReproduceOptions,
+    *,
+    dry_run: str,
+    as_json: bool,
+    debug: bool,
+) -> bool:
     """Train and score the cells of a recipe; False where other processes end its table."""
     from ..reproduction import jobs, rebuild
     from ..reproduction.script import Script
@@ -117,7 +138,13 @@ def _play(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool
     if dry_run:
         devices = jobs.spread(options.device, options.jobs, options.at_once)
         work = Path(options.work)
-        script = Script(chosen.recipe, chosen.cells, work, chosen.samples, devices=devices)
+        script = Script(
+            chosen.recipe,
+            chosen.cells,
+            work,
+            chosen.samples,
+            devices=devices,
+        )
         cells.scripted(script, dry_run)
         return True
     table = rebuild.ready(chosen, options, debug=debug)
@@ -157,27 +184,13 @@ def _fetch(options: ReproduceOptions, *, accepted: bool, as_json: bool) -> None:
     console.result(folder)
 
 
-@dataclass
-class _Unfinished:
-    """The tables of a paper that were not played whole, each with a sentence on why.
-
-    Attributes:
-        elsewhere: those that other processes end. failed: those with an error.
-        without_cells: those in which --only chooses nothing.
-    """
-
-    elsewhere: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    without_cells: dict[str, str] = field(default_factory=dict)
-
-    def reason(self, table: str) -> str:
-        """The sentence on a table; "" where it was played whole."""
-        reasons = self.elsewhere | self.failed | self.without_cells
-        return reasons.get(table, "")
-
-
 def _paper(
-    name: str, options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool
+    name: str,
+    options: ReproduceOptions,
+    *,
+    dry_run: str,
+    as_json: bool,
+    debug: bool,
 ) -> None:
     """Play all recipes of a paper, those that can be, and write one page about them.
 
@@ -189,36 +202,36 @@ def _paper(
     from ..reproduction.tables import paper
 
     tables = [recipes.load(path) for path in recipes.recipes_of(name)]
-    unfinished = _play_all(tables, options, dry_run=dry_run, as_json=as_json, debug=debug)
+    reasons, failed = _play_all(
+        tables,
+        options,
+        dry_run=dry_run,
+        as_json=as_json,
+        debug=debug,
+    )
     if dry_run:
         return
     parts = []
     for table in tables:
         folder = rebuild.folder_of(options, table)
-        parts.append(paper.Rebuilt(table, folder, unfinished.reason(table.name)))
+        parts.append(paper.Rebuilt(table, folder, reasons.get(table.name, "")))
     parts.sort(key=lambda part: "table" not in part.recipe.name)
     folder = Path(options.work) / "reproduce" / f"{name}-{options.scale}"
     page = paper.write(folder, parts, options.scale)
     if as_json:
-        show_json(_bodies(parts))
+        bodies = {}
+        for part in parts:
+            bodies[part.recipe.name] = part.results.body() if part.results else None
+        show_json(bodies)
     else:
         overview = paper.overview(parts)
         print(paper.title(parts, options.scale))
         writers.show(overview)
         writers.say([overview.legend, *paper.sentences(parts), *paper.not_run(parts)])
     console.say(f"written: {page}")
-    failed = unfinished.failed
     if failed:
         names = ", ".join(failed)
         raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not played whole: {names}")
-
-
-def _bodies(parts: Sequence[Any]) -> dict[str, Any]:
-    """Recipe -> the object of its results.json; None where it has none."""
-    bodies = {}
-    for part in parts:
-        bodies[part.recipe.name] = part.results.body() if part.results else None
-    return bodies
 
 
 def _play_all(
@@ -228,37 +241,43 @@ def _play_all(
     dry_run: str,
     as_json: bool,
     debug: bool,
-) -> _Unfinished:
-    """Play recipes one after another. Raises where --only chooses no cell of any of them."""
+) -> tuple[dict[str, str], list[str]]:
+    """Play recipes one after another.
+
+    Returns a sentence for each table that was not played whole, and the names of those that failed.
+    Raises where --only chooses no cell of any of them.
+    """
     from ..reproduction import rebuild
     from ..reproduction.expand import NoCellError
     from ..reproduction.raw import shared_out
     from ..reproduction.tables.paper import ELSEWHERE
 
-    unfinished = _Unfinished()
+    reasons: dict[str, str] = {}
+    failed: list[str] = []
     stamps = {}  # of the tables that other processes end, before they were played here
     texts = shared_out(tables, options.raw, options.file)
     for table, (raw, file) in zip(tables, texts, strict=True):
         console.say(f"{table.name}: {table.title}")
-        of_table = replace(options, recipe=table.name, raw=raw, file=file)
+        table_options = replace(options, recipe=table.name, raw=raw, file=file)
         stamp = _stamp(rebuild.folder_of(options, table))
         try:
             with redirect_stdout(sys.stderr) if as_json else nullcontext():
-                if not _play(of_table, dry_run=dry_run, as_json=False, debug=debug):
+                if not _play(table_options, dry_run=dry_run, as_json=False, debug=debug):
                     stamps[table.name] = stamp
         except NoCellError as error:  # of --only; another table of the paper may have such cells
-            unfinished.without_cells[table.name] = error.sentence
-            if len(unfinished.without_cells) == len(tables):
+            reasons[table.name] = error.sentence
+            if len(reasons) - len(failed) == len(tables):
                 raise
         except FedcliError as fault:
             if fault.code == INTERRUPTED:
                 raise
             console.fail(f"{table.name}: {fault.sentence}", fault.hint)
-            unfinished.failed[table.name] = fault.sentence
+            reasons[table.name] = fault.sentence
+            failed.append(table.name)
     for table in tables:
         if stamps.get(table.name) == _stamp(rebuild.folder_of(options, table)):
-            unfinished.elsewhere[table.name] = ELSEWHERE
-    return unfinished
+            reasons[table.name] = ELSEWHERE
+    return reasons, failed
 
 
 def _stamp(folder: Path) -> int:
@@ -267,7 +286,13 @@ def _stamp(folder: Path) -> int:
     return file.stat().st_mtime_ns if file.is_file() else 0
 
 
-def _plan(options: ReproduceOptions, *, with_plan: bool, every_recipe: bool, as_json: bool) -> None:
+def _plan(
+    options: ReproduceOptions,
+    *,
+    with_plan: bool,
+    every_recipe: bool,
+    as_json: bool,
+) -> None:
     """Show what recipes take, without data or torch."""
     from ..reproduction import recipe as recipes
     from ..reproduction.plan import planned
@@ -283,7 +308,11 @@ def _plan(options: ReproduceOptions, *, with_plan: bool, every_recipe: bool, as_
     if options.recipe is not None:
         files = recipes.recipes_of(options.recipe)
     plan = planned(
-        files, options.scale, method_facts.lookup(), seeds=options.seeds, only=tuple(options.only)
+        files,
+        options.scale,
+        method_facts.lookup(),
+        seeds=options.seeds,
+        only=tuple(options.only),
     )
     show(plan, options.scale, as_json, options.recipe)
 
@@ -295,10 +324,10 @@ def _list(as_json: bool) -> None:
     if as_json:
         show_json({table.name: _described(table) for table in tables})
         return
-    lines = []
+    rows = []
     for table in tables:
-        lines.append([table.name, str(len(table.rows)), str(len(table.seeds)), table.title])
-    terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], lines)
+        rows.append([table.name, str(len(table.rows)), str(len(table.seeds)), table.title])
+    terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)
 
 
 def _described(table: "Recipe") -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Cautions that a reader of scores needs.
 
-They are on models that may be no better than chance; on systems whose gap between groups is smaller because
-the best group lost, while no group gained (levelling down); and on numbers between groups that a group too
-small to be reliable decides: such numbers are marked and are never the best.
+They are on models that may be no better than chance; on systems whose gap between groups is smaller
+because the best group lost, while no group gained (levelling down); and on numbers between groups
+that a group too small to be reliable decides: such numbers are marked and are never the best.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,10 @@ from .verdict import Difference, interval_text, signed, significant
 TOO_NARROW = "intervals may be too narrow, and p too small"
 SCALED = "ES-AUC"
 SPREADS = views.AMONG[1:]  # numbers that one client can decide
-NO_SCORES = "{groups}; without the scores of all groups there is no gap, worst group or equity-scaled AUC by {by}."
+NO_SCORES = (
+    "{groups}; without the scores of all groups there is no gap, worst group or equity-scaled AUC "
+    "by {by}."
+)
 BY_FEW = "; a group with few images, or few or none of a class, decides the gap"
 MORE = "a higher --lr or more rounds"
 PRIOR = f"--prior logit-adjust, {MORE}"  # if some classes are rare, and nothing corrects for that
@@ -36,15 +39,17 @@ PLAIN = {  # options that leave rare classes as they are
     "class_weights": (None, "none"),
     "loss": (None, "cross-entropy"),
 }
-# a prior may help if the commonest class has at least this many times the training images of the rarest
+# a prior may help if the commonest class has at least this many times the training images of the
+# rarest
 UNEQUAL = 2
 
 
 def at_chance(runs: Sequence[Scored]) -> str:
-    """The images on which these runs may be no better than chance, in words, with advice; "" if they are better.
+    """The images on which these runs may be no better than chance, in words, with advice; "" if
+    they are better.
 
-    A run counts if the lower bound of its interval is not above chance, which is one divided by the classes that the
-    test images have, or 1/2 of several labels per image.
+    A run counts if the lower bound of its interval is not above chance, which is one divided by the
+    classes that the test images have, or 1/2 of several labels per image.
     """
     clean, corrupted = MODELS
     words = {clean: clean, corrupted: versions(run.scores for run in runs)[corrupted]}
@@ -59,8 +64,14 @@ def at_chance(runs: Sequence[Scored]) -> str:
     return f"{'; '.join(parts)}. Try {_advice(runs)}"
 
 
-def _chance_in_words(stuck: Sequence[Scored], version: str, word: str, *, all_runs: bool) -> str:
-    """A clause on runs that may be no better than chance. word: for the version of the test images."""
+def _chance_in_words(
+    stuck: Sequence[Scored],
+    version: str,
+    word: str,
+    *,
+    all_runs: bool,
+) -> str:
+    """A clause on runs that may be no better than chance. word: for the version of test images."""
     images = f"{word} images"
     one_image = f"{word} image"
     if not all_runs:
@@ -79,7 +90,8 @@ def _chance_in_words(stuck: Sequence[Scored], version: str, word: str, *, all_ru
         lower_bounds.append(f"{100 * (score.low or 0):.1f}")
     chance = f"{100 / scores.answers(version):.1f} %"
     return (
-        f"may be no better than chance ({chance}) on {images}: {title(metric)} {', '.join(values)} % "
+        f"may be no better than chance ({chance}) on {images}: {title(metric)} "
+        f"{', '.join(values)} % "
         f"in the last round, its 95 % interval begins at {', '.join(lower_bounds)} %"
     )
 
@@ -92,7 +104,9 @@ def _has_one_answer(runs: Sequence[Scored], version: str) -> bool:
 
 
 def _advice(runs: Sequence[Scored]) -> str:
-    """Options that may help these runs: less noise of differential privacy, or a prior if some classes are rare."""
+    """Options that may help these runs: less noise of differential privacy, or a prior if some
+    classes are rare.
+    """
     noise_options = [_noise(run.scores) for run in runs]
     if all(noise_options):
         return LESS_NOISE.format(noise_options[0])
@@ -110,7 +124,9 @@ def _noise(scores: Scores) -> str:
 
 
 def _may_take_prior(scores: Scores) -> bool:
-    """Tell whether a run's classes have unequal numbers of training images, and nothing corrects for that."""
+    """Tell whether a run's classes have unequal numbers of training images, and nothing corrects
+    for that.
+    """
     options = scores.options
     is_plain = all(options.get(name) in usual for name, usual in PLAIN.items())
     is_balanced = "balanced" in str(options.get("sampling", ""))
@@ -137,7 +153,8 @@ Test = Callable[[Where, int], Difference | None]  # of a score and the index of 
 def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]], test: Test) -> Iterator[str]:
     """A sentence for each attribute and each system that levels down compared with the first one.
 
-    systems: names with their runs. test: a system's test against the first one in a score; None if there is none.
+    systems: names with their runs. test: a system's test against the first one in a score; None if
+    there is none.
     """
     base, base_runs = systems[0]
     for index, (name, runs) in enumerate(systems[1:], 1):
@@ -171,7 +188,9 @@ def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]], test: Test) 
 
 
 def _levels_down(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
-    """Tell whether the gap between groups became smaller, and no group gained. Arguments: group -> score."""
+    """Tell whether the gap between groups became smaller, and no group gained. Arguments: group ->
+    score.
+    """
     shared = [group for group in after if group in before]
     if len(shared) < 2:
         return False
@@ -189,7 +208,9 @@ def _unsure(tested: Difference | None) -> str:
 
 
 def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
-    """Each group's mean over rounds and runs on clean images, of groups that have a score in every run."""
+    """Each group's mean over rounds and runs on clean images, of groups that have a score in every
+    run.
+    """
     area = runs[0].scores.usual[1]
     columns = []
     for run in runs:
@@ -208,7 +229,8 @@ def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
 def doubtful(
     runs: Sequence[Scores], metrics: Sequence[str], rounds: str, view: str = ""
 ) -> list[str]:
-    """The columns of a report, of one system's scores or of one view of them, that a small group or client decides.
+    """The columns of a report, of one system's scores or of one view of them, that a small group or
+    client decides.
 
     rounds: LAST, LAST5 or BEST.
     """
@@ -227,8 +249,14 @@ def doubtful(
     return columns
 
 
-def has_small_group(runs: Sequence[Scores], attribute: str, metric: str) -> bool:
-    """Tell whether a group that is too small has a share in a number of all groups, such as the ES-AUC."""
+def has_small_group(
+    runs: Sequence[Scores],
+    attribute: str,
+    metric: str,
+) -> bool:
+    """Tell whether a group that is too small has a share in a number of all groups, such as the
+    ES-AUC.
+    """
     for scores in runs:
         column = scores.groups.get(attribute, {}).get("clean", {}).get(metric, {})
         small = small_groups(scores, attribute, metric)
@@ -248,9 +276,15 @@ def small_clients(scores: Scores, metric: str) -> dict[str, str]:
 
 
 def small_decides(
-    runs: Sequence[Scores], attribute: str, version: str, metric: str, rounds: str, view: str = ""
+    runs: Sequence[Scores],
+    attribute: str,
+    version: str,
+    metric: str,
+    rounds: str,
+    view: str = "",
 ) -> set[str]:
-    """The numbers between groups ("worst group", "gap") that a small group decides, made of the groups' means.
+    """The numbers between groups ("worst group", "gap") that a small group decides, made of the
+    groups' means.
 
     rounds: LAST, LAST5 or BEST.
     """
@@ -285,11 +319,16 @@ def _mean_of(scores: Sequence[Score | None], rounds: str) -> float | None:
     return mean_of(scores)
 
 
-def small_groups(scores: Scores, attribute: str, *metrics: str) -> dict[str, str]:
+def small_groups(
+    scores: Scores,
+    attribute: str,
+    *metrics: str,
+) -> dict[str, str]:
     """The groups too small to be reliable, with the reason; the same in every version and round.
 
     metrics: the scores that are shown; none if any may be.
-    A group without any test image, such as a hospital that is left out, has no score that could be unreliable.
+    A group without any test image, such as a hospital that is left out, has no score that could be
+    unreliable.
     """
     return {
         group: score.small
@@ -305,7 +344,9 @@ def hidden_groups(scores: Scores, attribute: str) -> dict[str, str]:
 
 
 def hidden_note(runs: Iterable[Scores], attribute: str = "") -> str:
-    """A sentence on the groups of which sites hide images; "" if there are none. attribute: this one alone."""
+    """A sentence on the groups of which sites hide images; "" if there are none. attribute: this
+    one alone.
+    """
     notes_by_attribute: dict[str, dict[str, None]] = {}
     for scores in runs:
         for name in [attribute] if attribute else scores.groups:
@@ -319,7 +360,8 @@ def hidden_note(runs: Iterable[Scores], attribute: str = "") -> str:
 
 
 def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
-    """Groups too small to be reliable in some of several test sets, with the reason and the test sets.
+    """Groups too small to be reliable in some of several test sets, with the reason and the test
+    sets.
 
     sets: the scores of a run on each test set, by its name.
     """
@@ -349,8 +391,8 @@ def _why_small(score: Score) -> str:
 
 
 def unreliable_groups(scores: Scores) -> list[str]:
-    """Sentences on all test images if a class has few, on hidden groups, on groups of few images, and on each
-    group that lacks a class.
+    """Sentences on all test images if a class has few, on hidden groups, on groups of few images,
+    and on each group that lacks a class.
     """
     few = []
     lacking = []
@@ -397,8 +439,13 @@ def _of_all_images(scores: Scores) -> list[str]:
     return [f"few test images: {small}; {TOO_NARROW}"] if small else []
 
 
-def doubtful_decisions(scores: Scores, attribute: str, names: Sequence[str]) -> set[str]:
-    """The differences in decisions that a small group may decide: all of them, if there is such a group.
+def doubtful_decisions(
+    scores: Scores,
+    attribute: str,
+    names: Sequence[str],
+) -> set[str]:
+    """The differences in decisions that a small group may decide: all of them, if there is such a
+    group.
 
     The table holds no group's own rates, so which groups differ most is not known.
     """

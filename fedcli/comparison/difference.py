@@ -26,7 +26,10 @@ from .resampling import Resamples, drawn_difference, left_difference
 from .systems import Pairs, Scored
 from .verdict import Compared, adjusted
 
-DEPENDENT = "McNemar's and DeLong's tests take images as independent, and patients have several: see p over patients"
+DEPENDENT = (
+    "McNemar's and DeLong's tests take images as independent, and patients have several: see p "
+    "over patients"
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,11 @@ class GroupTests:
     unknown: int | None
 
 
-def headline(paired: Paired, resamples: Resamples, metrics: Sequence[str]) -> list[Compared]:
+def headline(
+    paired: Paired,
+    resamples: Resamples,
+    metrics: Sequence[str],
+) -> list[Compared]:
     """A row for each version and metric that all runs have."""
     wheres = [Where(version, metric=metric) for version in VERSIONS for metric in metrics]
     return _rows(paired, resamples, wheres)
@@ -75,7 +82,11 @@ def group_tests(
     )
 
 
-def _rows(paired: Paired, resamples: Resamples, wheres: Iterable[Where]) -> list[Compared]:
+def _rows(
+    paired: Paired,
+    resamples: Resamples,
+    wheres: Iterable[Where],
+) -> list[Compared]:
     """Rows of one pair of systems each, so that there is nothing to adjust."""
     rows = []
     for where in wheres:
@@ -85,11 +96,15 @@ def _rows(paired: Paired, resamples: Resamples, wheres: Iterable[Where]) -> list
     return rows
 
 
-def difference(where: Where, paired: Paired, resamples: Resamples) -> Compared | None:
+def difference(
+    where: Where,
+    paired: Paired,
+    resamples: Resamples,
+) -> Compared | None:
     """One score of both systems; None if some run does not have it or it cannot be resampled.
 
-    Both means, the difference, its interval and p over patients weigh every run alike, as tables of a report do; tests
-    over folds or splits take one number of each, however many runs it has.
+    Both means, the difference, its interval and p over patients weigh every run alike, as tables of
+    a report do; tests over folds or splits take one number of each, however many runs it has.
     """
     pairs, sample, _ = paired
     scores_a = _of_all([run for run, _ in pairs], where)
@@ -182,8 +197,8 @@ def _unknown(runs: Sequence[Scored], attribute: str) -> int | None:
 def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
     """McNemar's test, and DeLong's of two classes, on the last round's models of one pair of runs.
 
-    Of several labels per image McNemar's covers the images whose labels are all right. Both take images as independent,
-    so if a patient has several they are None, and `reason` says why.
+    Of several labels per image McNemar's covers the images whose labels are all right. Both take
+    images as independent, so if a patient has several they are None, and `reason` says why.
     """
     images_a = predicted(a.path)
     images_b = predicted(b.path)
@@ -203,8 +218,12 @@ def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
     return result
 
 
-def _tests_of_images(y: np.ndarray, logits_a: np.ndarray, logits_b: np.ndarray) -> dict[str, Any]:
-    """Both tests of two models' answers [N, C] to the same images; DeLong's of two classes alone."""
+def _tests_of_images(
+    y: np.ndarray,
+    logits_a: np.ndarray,
+    logits_b: np.ndarray,
+) -> dict[str, Any]:
+    """Both tests of two models' answers [N, C] to the same images; DeLong's for two classes."""
     task = Task.of(y)
     right_a = np.all(task.right(logits_a, y), axis=1)  # bool [N]
     right_b = np.all(task.right(logits_b, y), axis=1)

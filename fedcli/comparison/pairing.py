@@ -1,8 +1,8 @@
 """Pairs of runs of two systems, and the population that the pairs are a sample of.
 
-Two runs of different systems are a pair if their seeds are equal, of training and of the data (and the
-fold, if folds take the place of seeds). Pairs of one test set are a sample of seeds; pairs whose test sets
-differ are a sample of folds, or of splits that were drawn anew.
+Two runs of different systems are a pair if their seeds are equal, of training and of the data (and
+the fold, if folds take the place of seeds). Pairs of one test set are a sample of seeds; pairs
+whose test sets differ are a sample of folds, or of splits that were drawn anew.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,8 +16,10 @@ from .predicted import predicted
 from .systems import NOT_THE_METHOD, Pairs, Scored
 
 COUNTED = (
-    "both were scored by counts at their sites, which do not pair images: the two systems are taken as independent,"
-    " which widens the interval of a difference, and images of one patient too, which narrows it; areas under curves of"
+    "both were scored by counts at their sites, which do not pair images: the two systems are "
+    "taken as independent,"
+    " which widens the interval of a difference, and images of one patient too, which narrows it; "
+    "areas under curves of"
     " more than two classes, and the average of clean and corrupted images, have no test"
 )
 
@@ -29,8 +31,8 @@ class Sample:
     Attributes:
         over: "seeds" if all pairs have one test set, else "folds" or "splits".
         sets: the number of each pair's test set.
-        overlap: test images per training image, mean over the test sets; 0 of seeds.
-        test_images, units: counts over all test sets together; unit: "patient or lesion" or "image".
+        overlap: test images per training image, mean over the test sets; 0 of seeds. test_images,
+        units: counts over all test sets together; unit: "patient or lesion" or "image".
     """
 
     over: str
@@ -49,14 +51,17 @@ class Sample:
 
     @property
     def note(self) -> str:
-        """A sentence on the weights of runs if folds or splits have unequal numbers of them, else ""."""
+        """A sentence on the weights of runs if folds or splits have unequal numbers of them, else
+        "".
+        """
         run_counts = [self.sets.count(number) for number in range(self.count)]
         if self.over == "seeds" or len(set(run_counts)) == 1:
             return ""
         counts = ", ".join(map(str, run_counts))
         return (
             f"the {self.over} have unlike numbers of runs ({counts}): means, differences, their "
-            f"intervals and p over patients weigh every run alike, p over {self.over} every {self.over[:-1]}"
+            f"intervals and p over patients weigh every run alike, p over {self.over} every "
+            f"{self.over[:-1]}"
         )
 
     def means(self, means: list[float]) -> list[float]:
@@ -70,7 +75,9 @@ class Sample:
 
 
 class Paired(NamedTuple):
-    """Runs of equal draws with checked test sets, the population they are a sample of, and notes for readers."""
+    """Runs of equal draws with checked test sets, the population they are a sample of, and notes
+    for readers.
+    """
 
     pairs: Pairs
     sample: Sample
@@ -195,7 +202,9 @@ def _sample(pairs: Pairs) -> Sample:
 
 
 def numbered(keys: Sequence[Hashable]) -> list[int]:
-    """The number of each key among the different keys, counted from 0 in the order in which they come."""
+    """The number of each key among the different keys, counted from 0 in the order in which they
+    come.
+    """
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     return [numbers[key] for key in keys]
 

@@ -30,8 +30,8 @@ class Predicted:
         groups: for each attribute, the index of each image's group, -1 for none.
         tables: for each version, logits [N, C] of each model in each kept round.
         last: for each version, logits of the last round's models.
-        counted: whether sites counted. The images are then made from counts (scores/predictions.py), and
-            images of two systems are not paired.
+        counted: whether sites counted. The images are then made from counts
+            (scores/predictions.py), and images of two systems are not paired.
         by_attribute: if sites counted, the images of each attribute's groups; else {}.
     """
 
@@ -59,7 +59,9 @@ class Predicted:
         return self.by_attribute.get(attribute, self)
 
     def grouping(self, attribute: str) -> Grouping:
-        """The index of each image's group [N], -1 for none, and the groups' names; crossed attributes too."""
+        """The index of each image's group [N], -1 for none, and the groups' names; crossed
+        attributes too.
+        """
         return grouping(attribute, self.of(attribute).groups, self.attributes)
 
     def members(self, where: Where) -> np.ndarray:
@@ -73,7 +75,8 @@ class Predicted:
 
 
 def differing(pairs: Pairs, where: Where) -> int:
-    """The number of patients that two systems answer differently, as far as a metric can show, over all pairs.
+    """The number of patients that two systems answer differently, as far as a metric can show, over
+    all pairs.
 
     Counts do not reveal the images in which two systems differ: all of them may.
     """
@@ -87,8 +90,18 @@ def differing(pairs: Pairs, where: Where) -> int:
         if images.counted:
             counted_by_set[test_set] = int(members.sum())
             continue
-        before = _marks(run_a.path, sha256(run_a.path), where.metric, where.version)  # [N, K]
-        after = _marks(run_b.path, sha256(run_b.path), where.metric, where.version)
+        before = _marks(
+            run_a.path,
+            sha256(run_a.path),
+            where.metric,
+            where.version,
+        )  # [N, K]
+        after = _marks(
+            run_b.path,
+            sha256(run_b.path),
+            where.metric,
+            where.version,
+        )
         change = (after - before) * members[:, None]
         changes_by_set.setdefault(test_set, []).append(change)
         units_by_set[test_set] = images.units
@@ -101,7 +114,9 @@ def differing(pairs: Pairs, where: Where) -> int:
 
 @lru_cache(maxsize=64)  # a reference is compared with many systems, in some versions and metrics
 def _marks(scores_path: Path, _: str, metric: str, version: str) -> np.ndarray:
-    """A metric's view of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
+    """A metric's view of each image, mean over the models that answer: right or not [N, 1], else
+    [N, C].
+    """
     images = predicted(scores_path)
     versions = list(images.tables) if version == AVERAGE else [version]
     marks = []
@@ -121,9 +136,11 @@ def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
 
 
 def one_class(runs: Sequence[Scored], version: str) -> str:
-    """The versions in which the last models answer one class for every image, in words; "" for none.
+    """The versions in which the last models answer one class for every image, in words; "" for
+    none.
 
-    version: "average" for all that there are. To find nothing in every image may be right for every rare label.
+    version: "average" for all that there are. To find nothing in every image may be right for every
+    rare label.
     """
     parts = []
     for name in VERSIONS if version == AVERAGE else [version]:
@@ -177,7 +194,10 @@ def _read(scores_path: Path) -> Predicted:
     stored = predictions.read(scores_path.parent / "predictions.h5")
     owner = stored.id if stored.unit is None else stored.unit
     order, units = _order(
-        stored.id.tobytes(), stored.id.dtype.str, owner.tobytes(), owner.dtype.str
+        stored.id.tobytes(),
+        stored.id.dtype.str,
+        owner.tobytes(),
+        owner.dtype.str,
     )
     models = [stored.logits] if stored.logits else list(stored.clients.values())
     tables: dict[str, list[np.ndarray]] = {}
@@ -201,7 +221,12 @@ def _read(scores_path: Path) -> Predicted:
 
 
 @lru_cache(maxsize=4)  # most runs answer for the same images
-def _order(ids: bytes, id_type: str, units: bytes, unit_type: str) -> tuple[np.ndarray, np.ndarray]:
+def _order(
+    ids: bytes,
+    id_type: str,
+    units: bytes,
+    unit_type: str,
+) -> tuple[np.ndarray, np.ndarray]:
     """Indices that sort the images by id [N], and each image's unit by number [N]."""
     order = np.argsort(np.frombuffer(ids, id_type))
     sorted_units = np.frombuffer(units, unit_type)[order]
@@ -213,7 +238,9 @@ Rebuilt = dict[str, list[dict[str, predictions.Rebuilt]]]  # for each version an
 
 
 def _of_counts(scores_path: Path, record: manifest.Manifest) -> Predicted:
-    """The images that are made from the counts of sites, of all images and of each attribute's groups."""
+    """The images that are made from the counts of sites, of all images and of each attribute's
+    groups.
+    """
     rebuilt = predictions.read_rebuilt(scores_path.parent / predictions.REBUILT)
     whole = _of_keys(rebuilt, record, ["all"])
     by_attribute = {}
@@ -224,9 +251,14 @@ def _of_counts(scores_path: Path, record: manifest.Manifest) -> Predicted:
 
 
 def _of_keys(
-    rebuilt: Rebuilt, record: manifest.Manifest, keys: list[str], attribute: str = ""
+    rebuilt: Rebuilt,
+    record: manifest.Manifest,
+    keys: list[str],
+    attribute: str = "",
 ) -> Predicted:
-    """The images of some keys of the counts, one after another; each key is a group of the attribute."""
+    """The images of some keys of the counts, one after another; each key is a group of the
+    attribute.
+    """
     labels = [rebuilt["clean"][0][key][1] for key in keys]
     y = np.concatenate(labels)
     group_index = np.repeat(np.arange(len(keys)), [len(of_key) for of_key in labels])
@@ -256,7 +288,8 @@ def _of_keys(
 def can_resample(pairs: Pairs, where: Where) -> bool:
     """Tell whether a score can be resampled.
 
-    Counts do not reveal which images of two versions, or which probabilities of classes, belong together.
+    Counts do not reveal which images of two versions, or which probabilities of classes, belong
+    together.
     """
     for run, _ in pairs:
         images = predicted(run.path)

@@ -1,16 +1,18 @@
-"""Methods ranked over several datasets: the test of Friedman, and the critical difference of Nemenyi.
+"""Methods ranked over several datasets: the test of Friedman, and the critical difference of
+Nemenyi.
 
 Source: Demsar, "Statistical comparisons of classifiers over multiple data sets", Journal of Machine
-Learning Research 7 (2006), 1-30, section 3.2.2; F is Iman and Davenport's (1980). With k methods on N
-datasets and R_j the mean rank of method j, 1 the best,
+Learning Research 7 (2006), 1-30, section 3.2.2; F is Iman and Davenport's (1980). With k methods on
+N datasets and R_j the mean rank of method j, 1 the best,
 
     chi2 = 12 N / (k (k + 1)) (sum_j R_j^2 - k (k + 1)^2 / 4)
     F    = (N - 1) chi2 / (N (k - 1) - chi2), with k - 1 and (k - 1)(N - 1) degrees of freedom
-    CD   = q sqrt(k (k + 1) / (6 N)), q the 95 % quantile of the studentized range of k, divided by sqrt 2
+    CD   = q sqrt(k (k + 1) / (6 N)), q the 95 % quantile of the studentized range of k, divided by
+    sqrt 2
 
-Two methods whose mean ranks are CD or more apart differ. How we differ: if all datasets rank all methods
-alike, F is infinite, and p is exact: the chance of that, 1 / (k!)^(N - 1). Equal scores share the mean of
-their ranks, and chi2 is not corrected for that, as in the paper.
+Two methods whose mean ranks are CD or more apart differ. How we differ: if all datasets rank all
+methods alike, F is infinite, and p is exact: the chance of that, 1 / (k!)^(N - 1). Equal scores
+share the mean of their ranks, and chi2 is not corrected for that, as in the paper.
 """
 
 import math
@@ -30,8 +32,10 @@ class Ranks:
     """The result of the tests.
 
     Attributes:
-        ranks: the mean rank of each method, the best first. differ: pairs of methods, the better first.
-        f: None if it is infinite. enough: the fewest datasets on which two of so many methods can differ.
+        ranks: the mean rank of each method, the best first. differ: pairs of methods, the better
+            first.
+        f: None if it is infinite. enough: the fewest datasets on which two of so many methods can
+            differ.
     """
 
     metric: str
@@ -52,7 +56,8 @@ class Ranks:
         pairs = "; ".join(f"{better} is better than {worse}" for better, worse in self.differ)
         return (
             f"chi2 {self.chi2:.2f}, F({self.degrees[0]}, {self.degrees[1]}) {f}, p {self.p:.2g}; "
-            f"critical difference {self.critical_difference:.2f}: {pairs or 'no two methods differ'}."
+            f"critical difference {self.critical_difference:.2f}: "
+            f"{pairs or 'no two methods differ'}."
         )
 
     @property
@@ -64,7 +69,12 @@ class Ranks:
         return f"The test is made for {MANY} datasets or more, and {limit}."
 
 
-def friedman(metric: str, scores: Mapping[str, list[float]], *, lower: bool = False) -> Ranks:
+def friedman(
+    metric: str,
+    scores: Mapping[str, list[float]],
+    *,
+    lower: bool = False,
+) -> Ranks:
     """The tests of three methods or more on two datasets or more.
 
     scores: method -> its score on each dataset. lower: low scores are better.

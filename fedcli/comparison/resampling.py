@@ -1,8 +1,9 @@
 """Scores of runs in resamples of the test patients, and without each patient in turn.
 
-Intervals of a difference or of a mean over runs are made of the first; BCa intervals also need the second.
-Runs of one test set get equal draws of patients, which pairs them. Runs of other folds or splits have other
-patients: each test set is drawn by itself, and a patient is left out of the runs of its own test set alone.
+Intervals of a difference or of a mean over runs are made of the first; BCa intervals also need the
+second. Runs of one test set get equal draws of patients, which pairs them. Runs of other folds or
+splits have other patients: each test set is drawn by itself, and a patient is left out of the runs
+of its own test set alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,8 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class Resamples:
-    """Scores of runs over their kept rounds (and over the models that answer), computed once for each run.
+    """Scores of runs over their kept rounds (and over the models that answer), computed once for
+    each run.
 
     bca: whether scores without each patient are needed, too.
     """
@@ -43,7 +45,14 @@ class Resamples:
 
     def table(self, run: Scored, attribute: str) -> Table:
         """Every score of all images, or of the groups by an attribute."""
-        return _drawn(run.path, sha256(run.path), run.identity, attribute, self.count, self.seed)
+        return _drawn(
+            run.path,
+            sha256(run.path),
+            run.identity,
+            attribute,
+            self.count,
+            self.seed,
+        )
 
     def drawn(self, run: Scored, where: Where) -> np.ndarray:
         """A score in each resample: [B]."""
@@ -56,7 +65,14 @@ class Resamples:
 
 # a reference is compared with many systems, in some scores; at most 2 MB each of 2,000 resamples
 @lru_cache(maxsize=256)
-def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: int) -> Table:
+def _drawn(
+    path: Path,
+    _: str,
+    identity: str,
+    attribute: str,
+    count: int,
+    seed: int,
+) -> Table:
     """The columns that evaluate stored of these very resamples, or those drawn now."""
     if not attribute and (count, seed) == (resampled.RESAMPLES, resampled.SEED):
         stored = resampled.read(path.parent)
@@ -72,7 +88,12 @@ def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: 
     table: Table = {}
     for version, answers in images.tables.items():
         columns = bootstrap_all(
-            answers, images.y, images.units, resamples=count, seed=seed, groups=group_index
+            answers,
+            images.y,
+            images.units,
+            resamples=count,
+            seed=seed,
+            groups=group_index,
         )
         table |= _named(columns, version, attribute, names)
     return _with_average(table)
@@ -86,7 +107,11 @@ def _of_stored(columns_by_version: Mapping[str, Columns]) -> Table:
     return table
 
 
-def _whole(images: Predicted, logits: np.ndarray, members: np.ndarray) -> dict[str, float]:
+def _whole(
+    images: Predicted,
+    logits: np.ndarray,
+    members: np.ndarray,
+) -> dict[str, float]:
     """Every score of some images, each of them once."""
     plan = metrics.plan(logits[members], images.y[members])
     every_image_once = np.ones((int(members.sum()), 1), bool)
@@ -94,8 +119,15 @@ def _whole(images: Predicted, logits: np.ndarray, members: np.ndarray) -> dict[s
     return {metric: values[0] for metric, values in scores.items()}
 
 
-def _named(tables: list[Columns], version: str, attribute: str, names: list[str]) -> Table:
-    """The mean of several models' scores. tables: for each metric [B], or [B, G] of an attribute's groups."""
+def _named(
+    tables: list[Columns],
+    version: str,
+    attribute: str,
+    names: list[str],
+) -> Table:
+    """The mean of several models' scores. tables: for each metric [B], or [B, G] of an attribute's
+    groups.
+    """
     if not attribute:
         return {Where(version, metric=metric): column for metric, column in mean(tables).items()}
     table = {}
@@ -134,7 +166,10 @@ def _without_each(path: Path, _: str, attribute: str) -> Table:
 
 
 def _groups_without_each(
-    images: Predicted, logits: np.ndarray, group_index: np.ndarray, group_count: int
+    images: Predicted,
+    logits: np.ndarray,
+    group_index: np.ndarray,
+    group_count: int,
 ) -> Columns:
     """For each metric [U, G]: a patient who has no image of a group leaves its score as it is."""
     patients = int(images.units.max(initial=-1)) + 1
@@ -158,9 +193,11 @@ def _groups_without_each(
 def left_of_mean(
     values: Sequence[float], without: Sequence[np.ndarray], sets: Sequence[int]
 ) -> np.ndarray:
-    """The mean over runs, or over pairs of their differences, without each patient of each test set in turn.
+    """The mean over runs, or over pairs of their differences, without each patient of each test set
+    in turn.
 
-    values: one for each run or pair; without: the same without each patient of its test set; sets: its number.
+    values: one for each run or pair; without: the same without each patient of its test set; sets:
+    its number.
     """
     parts = []
     for number in sorted(set(sets)):
@@ -173,8 +210,14 @@ def left_of_mean(
     return np.concatenate(parts)
 
 
-def drawn_difference(pairs: Pairs, where: Where, resamples: Resamples) -> np.ndarray:
-    """The difference of two systems in each resample, the mean over pairs: [B]; a gap is of the groups' means."""
+def drawn_difference(
+    pairs: Pairs,
+    where: Where,
+    resamples: Resamples,
+) -> np.ndarray:
+    """The difference of two systems in each resample, the mean over pairs: [B]; a gap is of the
+    groups' means.
+    """
     if where.measure != GAP:
         differences = [resamples.drawn(b, where) - resamples.drawn(a, where) for a, b in pairs]
         return np.mean(differences, axis=0)
@@ -234,8 +277,8 @@ def _mean(run: Scored, where: Where) -> float:
 def bounds(runs: Sequence[Scored], where: Where, rounds: str) -> Bounds | None:
     """Low and high of a score as a report shows it, over patients.
 
-    rounds: LAST for the last round's score, LAST5 for the mean over the kept rounds and over runs. None for the round
-    that validation chose, and if there are no answers to single images.
+    rounds: LAST for the last round's score, LAST5 for the mean over the kept rounds and over runs.
+    None for the round that validation chose, and if there are no answers to single images.
     """
     if rounds == LAST:
         return bounds_of_mean(runs, where, [run.score(where) for run in runs])
@@ -256,7 +299,11 @@ def bounds(runs: Sequence[Scored], where: Where, rounds: str) -> Bounds | None:
     without = None
     if all(_is_bca(run.score(where)) for run in runs):
         sets = numbered([predicted(run.path).id.tobytes() for run in runs])
-        without = left_of_mean(means, [resamples.left(run, where) for run in runs], sets)
+        without = left_of_mean(
+            means,
+            [resamples.left(run, where) for run in runs],
+            sets,
+        )
     return _both(intervals.bounds(float(np.mean(means)), resampled_means, without))
 
 
@@ -273,7 +320,9 @@ def _both(limits: tuple[float | None, float | None]) -> Bounds | None:
 
 
 def can_pool(runs: Sequence[Scored]) -> bool:
-    """Tell whether each run has answers to single images; otherwise the mean of the runs' bounds has to do."""
+    """Tell whether each run has answers to single images; otherwise the mean of the runs' bounds
+    has to do.
+    """
     for run in runs:
         has_predictions = (run.path.parent / "predictions.h5").is_file()
         if not has_predictions or predicted(run.path).counted:
@@ -284,10 +333,11 @@ def can_pool(runs: Sequence[Scored]) -> bool:
 def bounds_of_mean(
     runs: Sequence[Scored], where: Where, estimates: Sequence[Score | None]
 ) -> Bounds | None:
-    """Low and high of the mean score of the last round's models over runs. estimates: the interval of each run.
+    """Low and high of the mean score of the last round's models over runs. estimates: the interval
+    of each run.
 
-    The mean of the runs' bounds would be as wide as that of one run; the mean over runs in each resample is what varies
-    with the patients that were drawn.
+    The mean of the runs' bounds would be as wide as that of one run; the mean over runs in each
+    resample is what varies with the patients that were drawn.
     """
     scores = [score for score in estimates if score and None not in (score.low, score.high)]
     if len(scores) < len(runs):
@@ -303,7 +353,8 @@ def bounds_of_mean(
         high = np.array([score.high for score in scores], float).mean()
         return float(low), float(high)
     sets = numbered([_images_of(run, where) for run in runs])
-    # test sets of one size get equal draws, image by image: shifted, those of one are independent of another's
+    # test sets of one size get equal draws, image by image: shifted, those of one are independent
+    # of another's
     columns = []
     for number, (scores_drawn, _) in zip(sets, draws, strict=True):
         columns.append(np.roll(scores_drawn[where.metric], number))
@@ -322,18 +373,26 @@ def _images_of(run: Scored, where: Where) -> tuple[bytes, bytes]:
 
 
 def _last(run: Scored, where: Where, use_bca: bool) -> tuple[Columns, Columns]:
-    """Each metric of the last round's models in each resample [B], and for BCa without each patient [U]."""
+    """Each metric of the last round's models in each resample [B], and for BCa without each patient
+    [U].
+    """
     index = None
     if where.attribute:
         index = sorted(run.scores.groups).index(where.attribute)
-    return _of_last(run.path, sha256(run.path), where._replace(metric=""), index, use_bca)
+    return _of_last(
+        run.path,
+        sha256(run.path),
+        where._replace(metric=""),
+        index,
+        use_bca,
+    )
 
 
 @lru_cache(maxsize=1024)
 def _of_last(
     path: Path, _: str, where: Where, attribute_index: int | None, use_bca: bool
 ) -> tuple[Columns, Columns]:
-    """The result of _last(). attribute_index: among the attributes that the run was evaluated by."""
+    """The result of _last(). attribute_index: among the run's evaluated attributes."""
     images = predicted(path).of(where.attribute)
     stored: dict[str, Columns] = {}
     if not use_bca and attribute_index is None:

@@ -44,9 +44,11 @@ class Scored:
 
     @cached_property
     def asked(self) -> dict[str, Any]:
-        """All options of the run and of its data, by name; a stage's options have its name in front."""
+        """All options of the run and of its data, by name; a stage's options have its name in
+        front.
+        """
         run = self.scores
-        return _facts(run) | run.settings | run.options | _data_options(run)
+        return _facts(run) | run.settings | run.options | data_options(run)
 
     @cached_property
     def identity(self) -> str:
@@ -73,11 +75,13 @@ class Scored:
 
     @property
     def which(self) -> str:
-        """The run's fold, if it has one, its seed, and the seeds of its data other than 0, in words."""
+        """The run's fold, if it has one, its seed, and the seeds of its data other than 0, in
+        words.
+        """
         draws = {"seed": self.seed}
         if self.fold is not None:
             draws = {"fold": self.fold, "seed": self.seed}
-        for name, value in _data_options(self.scores).items():
+        for name, value in data_options(self.scores).items():
             if last(name) == "seed" and value:
                 draws[name] = value
         return ", ".join(f"{name} {value}" for name, value in draws.items())
@@ -88,14 +92,21 @@ class Scored:
         return stage.sha256 if stage else None
 
     def score(self, where: Where) -> Score | None:
-        """A score of all images, of a group or between the groups; None where the run does not have it."""
+        """A score of all images, of a group or between the groups; None where the run does not have
+        it.
+        """
         if not where.attribute:
             return self.scores.versions.get(where.version, {}).get(where.metric)
         if where.group:
             scores_by_metric = self.scores.groups[where.attribute].get(where.version, {})
             return scores_by_metric.get(where.metric, {}).get(where.group)
         part = self.scores.part()
-        return part.lies(where.attribute, where.version, where.metric, where.measure)
+        return part.lies(
+            where.attribute,
+            where.version,
+            where.metric,
+            where.measure,
+        )
 
     def rounds(self, where: Where) -> list[float] | None:
         """A score in each kept round; None where the run does not have it."""
@@ -120,7 +131,8 @@ Pairs = list[tuple[Scored, Scored]]
 def read(paths: Iterable[Path]) -> list[Scored]:
     """The scores of runs, with every hash above them checked. Raises FedcliError, HashError.
 
-    If another evaluation of the same run and test images has operating points, these come with them.
+    If another evaluation of the same run and test images has operating points, these come with
+    them.
     """
     runs = []
     for path in paths:
@@ -169,7 +181,9 @@ def grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[list[T]]:
 
 
 def settings(a: Scores, b: Scores) -> list[dict[str, str]]:
-    """Differences before any score: the setting, and its value in each; "-" where one does not have it."""
+    """Differences before any score: the setting, and its value in each; "-" where one does not have
+    it.
+    """
     values_a, values_b = [_settings_of(run, same_method=a.method == b.method) for run in (a, b)]
     differences = []
     for name in dict.fromkeys([*values_a, *values_b]):
@@ -181,8 +195,8 @@ def settings(a: Scores, b: Scores) -> list[dict[str, str]]:
 
 
 def _settings_of(run: Scores, *, same_method: bool) -> dict[str, Any]:
-    """All settings of a run; those of its method as one text if it is compared with another method."""
-    settings = _facts(run) | run.options | _data_options(run)
+    """All settings of a run; the method's as one text if another method is compared."""
+    settings = _facts(run) | run.options | data_options(run)
     if same_method:
         return settings | run.settings
     of_method = [f"{name}={value}" for name, value in run.settings.items() if name != "rule"]
@@ -190,7 +204,9 @@ def _settings_of(run: Scores, *, same_method: bool) -> dict[str, Any]:
 
 
 def brief(value: Any) -> str:
-    """A hash by its first digits, a float without a final ".0", own code by file and hash, all else as it is."""
+    """A hash by its first digits, a float without a final ".0", own code by file and hash, all else
+    as it is.
+    """
     if isinstance(value, dict):
         return " ".join(map(brief, value.values()))
     text = str(value)
@@ -215,7 +231,7 @@ def _facts(run: Scores) -> dict[str, Any]:
     return facts
 
 
-def _data_options(run: Scores) -> dict[str, Any]:
+def data_options(run: Scores) -> dict[str, Any]:
     """The options of the stages of a run's data, with the stage in front of each name."""
     options = {}
     for kind, stage in run.data.items():

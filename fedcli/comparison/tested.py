@@ -1,10 +1,11 @@
-"""Systems tested against each other on the same test images: their differences, with intervals and verdicts.
+"""Systems tested against each other on the same test images: their differences, with intervals and
+verdicts.
 
-Runs of equal seeds are paired. A score is the mean over the kept rounds (the last five), then over runs, as in
-a report: a fold of more runs weighs more. Patients are resampled_scores anew with the trained models held fixed, which
-gives the interval of the difference and the first p; the t test over seeds, folds or splits gives the second.
-Holm's adjustment is over the systems that are tested against one in one score, never over scores: of two
-systems there is nothing to adjust.
+Runs of equal seeds are paired. A score is the mean over the kept rounds (the last five), then over
+runs, as in a report: a fold of more runs weighs more. Patients are resampled_scores anew with the
+trained models held fixed, which gives the interval of the difference and the first p; the t test
+over seeds, folds or splits gives the second. Holm's adjustment is over the systems that are tested
+against one in one score, never over scores: of two systems there is nothing to adjust.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,12 +41,14 @@ class Comparison:
     """The comparison of b with a. Differences are b minus a, on the 0..1 scale.
 
     Attributes:
-        systems: "a" and "b", each with its method, label, rule, seeds, warning, and `one_class`, if its models
-            answer one class for every image.
-        settings: differences before any score. level: of the intervals. pairs: the number of pairs of runs.
+        systems: "a" and "b", each with its method, label, rule, seeds, warning, and `one_class`, if
+            its models answer one class for every image.
+        settings: differences before any score. level: of the intervals. pairs: the number of pairs
+            of runs.
         interval: the kind of intervals, "percentile" or "bca".
         images: tests of the last round's models, image by image, of each pair of runs.
-        remarks: notes on the pairs and the test images. versions: words for versions of the test images.
+        remarks: notes on the pairs and the test images. versions: words for versions of the test
+            images.
     """
 
     systems: dict[str, dict[str, Any]]
@@ -73,8 +76,9 @@ def compare(
 ) -> Comparison:
     """The comparison of b with a, from their scores.json and the predictions next to them.
 
-    metrics: None for the two that reports show. interval: the kind of intervals, "percentile" or "bca".
-    Raises FedcliError if the runs share no seed or no test set, UsageError for an unknown metric.
+    metrics: None for the two that reports show. interval: the kind of intervals, "percentile" or
+    "bca". Raises FedcliError if the runs share no seed or no test set, UsageError for an unknown
+    metric.
     """
     runs_a = read(a)
     runs_b = read(b)
@@ -169,9 +173,10 @@ def order(
 ) -> list[Against]:
     """Every system against one of them in one score, the reference first and without a test.
 
-    p is adjusted over the systems (Holm). resamples: of the test patients; None for verdict.enough() of them.
-    `note` has cautions, among them the reason of the verdict; for a system that cannot be tested against the reference,
-    as they have no common seed, test set or score, it has the reason.
+    p is adjusted over the systems (Holm). resamples: of the test patients; None for
+    verdict.enough() of them. `note` has cautions, among them the reason of the verdict; for a
+    system that cannot be tested against the reference, as they have no common seed, test set or
+    score, it has the reason.
     Raises UsageError for an unknown reference, version or metric.
     """
     if reference not in systems:
@@ -199,7 +204,10 @@ def order(
 
 
 def _test(
-    reference: Sequence[Scored], runs: Sequence[Scored], resampled_scores: Resamples, score: Where
+    reference: Sequence[Scored],
+    runs: Sequence[Scored],
+    resampled_scores: Resamples,
+    score: Where,
 ) -> tuple[Difference, str]:
     """One system's test against the reference, and cautions; if there is no test, the reason."""
     try:
@@ -260,7 +268,11 @@ class Leads:
     samples: the fewest seeds, folds or splits of a pair that was tested; None before any was.
     """
 
-    def __init__(self, systems: Sequence[Sequence[Scored]], metrics: Sequence[str]):
+    def __init__(
+        self,
+        systems: Sequence[Sequence[Scored]],
+        metrics: Sequence[str],
+    ):
         self.systems = systems
         self.samples: int | None = None
         self.over = "seeds"
@@ -268,12 +280,18 @@ class Leads:
         self._resampled_scores = Resamples(enough(len(systems) - 1))
         self._rows: dict[tuple[int, int, Where], Difference | None] = {}
 
-    def test(self, score: Where, system: int, other: int, comparisons: int) -> bool | None:
+    def test(
+        self,
+        score: Where,
+        system: int,
+        other: int,
+        comparisons: int,
+    ) -> bool | None:
         """Tell whether two systems differ significantly in a score; None if there is no test of it.
 
-        comparisons: the number of comparisons that the best of the column is part of; p is multiplied by it
-        (Bonferroni), so that no table of tests that adjusts over the same systems (Holm) can contradict the mark. Fewer
-        than three seeds are tested over patients alone.
+        comparisons: the number of comparisons that the best of the column is part of; p is
+        multiplied by it (Bonferroni), so that no table of tests that adjusts over the same systems
+        (Holm) can contradict the mark. Fewer than three seeds are tested over patients alone.
         """
         if score.metric not in self._metrics:
             return None
@@ -296,7 +314,10 @@ class Leads:
         key = earlier, later, score
         if key not in self._rows:
             row, _ = _test(
-                self.systems[earlier], self.systems[later], self._resampled_scores, score
+                self.systems[earlier],
+                self.systems[later],
+                self._resampled_scores,
+                score,
             )
             is_tested = row.difference is not None
             self._rows[key] = adjusted(row, row.p, row.p_seeds) if is_tested else None

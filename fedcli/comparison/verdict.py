@@ -1,8 +1,8 @@
 """Verdicts on the difference between two systems in a score, their reasons, and both in words.
 
-Every table and page that tests systems against each other has one of the same four (docs/verdicts.md). Folds,
-or splits drawn anew, may take the place of seeds. If all seeds have the very same difference there is no p
-over them, and p over patients is used alone.
+Every table and page that tests systems against each other has one of the same four
+(docs/verdicts.md). Folds, or splits drawn anew, may take the place of seeds. If all seeds have the
+very same difference there is no p over them, and p over patients is used alone.
 """
 
 import math
@@ -22,24 +22,34 @@ HIGHER, LOWER, INCONCLUSIVE = "higher", "lower", "inconclusive"
 MODELS_ONLY = "significant for these trained models, not across seeds"
 ONE_PATIENT = "one patient alone has a class, so there is no interval and no p over patients"
 UNITS = {"patient or lesion": "patients or lesions", "image": "images"}
-NOT_EQUAL = "An inconclusive difference does not show that the two are equal: the intervals show how large it may be."
+NOT_EQUAL = (
+    "An inconclusive difference does not show that the two are equal: the intervals show how "
+    "large it may be."
+)
 HOLM = (
     "p is adjusted (Holm) over the systems of a table, not over scores; intervals are not adjusted"
 )
 OVER_PATIENTS = (
-    "95 % interval and p over patients: {resamples} bootstrap resamples of the patients of the test set, with the "
+    "95 % interval and p over patients: {resamples} bootstrap resamples of the patients of the "
+    "test set, with the "
     "trained models held fixed; where n patients differ at all, p is at least 2 / 2^n"
 )
 OVER_SEEDS = "p over seeds: paired t test, with the test images held fixed"
 OVER_SPLITS = (
-    "p over {over}: corrected resampled t test (Nadeau and Bengio, Machine Learning 52, 2003), its variance factor "
-    "1/J + n_test/n_train, here 1/{count} + {overlap:.3g}; each of the {over} has test images of its own, but their "
-    "training sets overlap, so that p of a plain paired t test or of Wilcoxon's test would be too small"
+    "p over {over}: corrected resampled t test (Nadeau and Bengio, Machine Learning 52, 2003), "
+    "its variance factor "
+    "1/J + n_test/n_train, here 1/{count} + {overlap:.3g}; each of the {over} has test images of "
+    "its own, but their "
+    "training sets overlap, so that p of a plain paired t test or of Wilcoxon's test would be too "
+    "small"
 )
 WORDS = (
-    f"{HIGHER.capitalize()} or {LOWER}: both p are below 0.05, with {ENOUGH} {{over}} or more; {MODELS_ONLY}: p over "
-    "patients is below 0.05, but there are too few {over}, or they vary too much, to attribute the difference to the "
-    f"method; {INCONCLUSIVE}: p over patients is not below 0.05, which does not show that they are equal"
+    f"{HIGHER.capitalize()} or {LOWER}: both p are below 0.05, with {ENOUGH} {{over}} or more; "
+    f"{MODELS_ONLY}: p over "
+    "patients is below 0.05, but there are too few {over}, or they vary too much, to attribute "
+    "the difference to the "
+    f"method; {INCONCLUSIVE}: p over patients is not below 0.05, which does not show that they "
+    "are equal"
 )
 
 
@@ -48,11 +58,15 @@ class Difference:
     """One system against another in a score; all None if it cannot be tested.
 
     Attributes:
-        difference: b minus a, of the means; low, high: its 95 % interval over patients; p: over patients.
-        differing: the number of patients that the two answer differently; p is no less than `floor`.
-        over: "seeds", "folds" or "splits"; samples: their number; overlap: test images per training image.
+        difference: b minus a, of the means; low, high: its 95 % interval over patients; p: over
+            patients.
+        differing: the number of patients that the two answer differently; p is no less than
+            `floor`.
+        over: "seeds", "folds" or "splits"; samples: their number; overlap: test images per training
+            image.
         over_seeds: the tests over seeds, folds or splits by name; p_seeds: the p that counts.
-        p_holm, p_seeds_holm: both p adjusted for the number of systems; verdict, reason: the conclusion.
+        p_holm, p_seeds_holm: both p adjusted for the number of systems; verdict, reason: the
+        conclusion.
     """
 
     difference: float | None = None
@@ -109,10 +123,20 @@ Row = TypeVar("Row", bound=Difference)
 def adjusted(row: Row, p: float | None, p_seeds: float | None) -> Row:
     """A tested row with its adjusted p, and the verdict that they allow."""
     verdict, reason = _verdict(row, p, p_seeds)
-    return replace(row, p_holm=p, p_seeds_holm=p_seeds, verdict=verdict, reason=reason)
+    return replace(
+        row,
+        p_holm=p,
+        p_seeds_holm=p_seeds,
+        verdict=verdict,
+        reason=reason,
+    )
 
 
-def _verdict(row: Difference, p: float | None, p_seeds: float | None) -> tuple[str, str]:
+def _verdict(
+    row: Difference,
+    p: float | None,
+    p_seeds: float | None,
+) -> tuple[str, str]:
     """A verdict and its reason, which is "" if the verdict needs none."""
     samples = row.samples or 0
     one_sample = (row.over or "")[:-1]
@@ -128,13 +152,21 @@ def _verdict(row: Difference, p: float | None, p_seeds: float | None) -> tuple[s
     return MODELS_ONLY, reason
 
 
-def _why_inconclusive(row: Difference, p: float | None, p_seeds: float | None) -> str:
+def _why_inconclusive(
+    row: Difference,
+    p: float | None,
+    p_seeds: float | None,
+) -> str:
     differing = row.differing or 0
     if p is None:
         return ONE_PATIENT
     if 0 < differing < FEW:
         unit = row.unit or ""
-        count = console.counted(differing, f"{unit} differs", f"{UNITS[unit]} differ")
+        count = console.counted(
+            differing,
+            f"{unit} differs",
+            f"{UNITS[unit]} differ",
+        )
         return f"only {count}, so p cannot be below {row.floor:g}"
     if (row.samples or 0) >= ENOUGH and _below(p_seeds):
         return f"the {row.over} agree, but other test patients might reverse it"
@@ -142,14 +174,18 @@ def _why_inconclusive(row: Difference, p: float | None, p_seeds: float | None) -
 
 
 def _reverses(row: Difference) -> bool:
-    """Tell whether a test over folds of unlike numbers of runs has the difference the other way round."""
+    """Tell whether a test over folds of unlike numbers of runs has the difference the other way
+    round.
+    """
     difference = row.difference or 0.0
     tests = (row.over_seeds or {}).values()
     return any(test["difference"] * difference < 0 for test in tests)
 
 
 def significant(row: Difference) -> bool:
-    """Tell whether a judged difference may be called one: of fewer than ENOUGH seeds, for these trained models."""
+    """Tell whether a judged difference may be called one: of fewer than ENOUGH seeds, for these
+    trained models.
+    """
     few_samples = (row.samples or 0) < ENOUGH
     return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and few_samples)
 
@@ -167,7 +203,8 @@ def sampled(rows: Iterable[Difference]) -> str:
 
 
 def enough(comparisons: int) -> int:
-    """The number of resamples, 2,000 or more, at which p adjusted over so many comparisons (Holm) can be below 0.05.
+    """The number of resamples, 2,000 or more, at which p adjusted over so many comparisons (Holm)
+    can be below 0.05.
 
     The smallest p is 2 / (resamples + 1); times the comparisons, it shall be half of 0.05 at most.
     """
@@ -179,7 +216,11 @@ def legend(rows: Sequence[Difference], resamples: int = RESAMPLES) -> str:
     """A legend of the intervals, p and verdicts of rows, whether of compare or of order."""
     parts = [OVER_PATIENTS.format(resamples=resamples)]
     tested = [row for row in rows if row.samples]
-    largest = max(tested, key=lambda row: row.samples or 0, default=Difference())
+    largest = max(
+        tested,
+        key=lambda row: row.samples or 0,
+        default=Difference(),
+    )
     samples = largest.samples or 0
     if samples > 1 and largest.over == "seeds":
         parts.append(OVER_SEEDS)

@@ -17,7 +17,11 @@ WIDTH = 100  # characters of a line
 NAMES = 30  # characters of a name
 ATTRIBUTES = 3  # with a line of their own
 REASONS = 2  # for which files are left out, by name
-SPLITS = {"image": "image by image", "official": "as published", "file": "as the split file says"}
+SPLITS = {
+    "image": "image by image",
+    "official": "as published",
+    "file": "as the split file says",
+}
 
 
 def say(made_path: Path) -> None:
@@ -126,7 +130,11 @@ def of_partition(body: Body) -> list[str]:
         images = counted(body["dropped"], "training image", "training images")
         lines.append(f"in no client: {images}")
     if body.get("unit_overlap"):
-        patients = counted(body["unit_overlap"], "patient or lesion", "patients or lesions")
+        patients = counted(
+            body["unit_overlap"],
+            "patient or lesion",
+            "patients or lesions",
+        )
         lines.append(f"in several clients: {patients}")
     return lines
 

@@ -82,7 +82,11 @@ def of_manifest(path: Path) -> dict[str, Any]:
     return {"nearly_one_colour": blank, "identical_within_part": equal}
 
 
-def _by_class(pool: Pool, rows: np.ndarray, body: manifest.Body) -> dict[str, int]:
+def _by_class(
+    pool: Pool,
+    rows: np.ndarray,
+    body: manifest.Body,
+) -> dict[str, int]:
     classes = {"classes": body["classes"], "attributes": {}}
     by_client = image_counts.counted(pool, {ALL: {"": rows}}, classes)[image_counts.CLASS]
     counts = by_client[ALL][""]

@@ -87,7 +87,11 @@ def lines(clients: ByClient) -> tuple[list[str], list[list[str]]]:
     return ["client", "part", *values], rows
 
 
-def skewed(pool: Pool, parts: list[np.ndarray], attributes: Values) -> dict[str, float]:
+def skewed(
+    pool: Pool,
+    parts: list[np.ndarray],
+    attributes: Values,
+) -> dict[str, float]:
     """Attribute -> largest distance (total variation) between two clients, where that is SKEWED or
     more.
 

@@ -45,7 +45,13 @@ class Manifest:
     @property
     def text(self) -> str:
         entries = asdict(self)
-        text = json.dumps(entries, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(
+            entries,
+            indent=1,
+            sort_keys=True,
+            ensure_ascii=False,
+            allow_nan=False,
+        )
         return f"{text}\n"
 
 
@@ -89,7 +95,13 @@ def _read(path: Path, kinds: tuple[str, ...], whole: bool) -> Manifest:
     if kinds and kind not in kinds:
         sentence = f"{path} is a {kind} manifest; this command reads {' or '.join(kinds)}"
         raise FedcliError(sentence, "give another path, or none to use the newest")
-    shapes.check(vars(manifest), manifest_bodies.shape(kind), path, AGAIN, whole=whole)
+    shapes.check(
+        vars(manifest),
+        manifest_bodies.shape(kind),
+        path,
+        AGAIN,
+        whole=whole,
+    )
     return manifest
 
 
@@ -229,7 +241,12 @@ def identity(options: Options, parents: list[Path]) -> str:
 
 
 def place(
-    work: Path, out: Path | None, kind: str, slug: str, options: Options, parents: list[Path]
+    work: Path,
+    out: Path | None,
+    kind: str,
+    slug: str,
+    options: Options,
+    parents: list[Path],
 ) -> Path:
     """The folder of a stage's result: --out, or a name under --work that its options and parents
     give."""
@@ -263,7 +280,12 @@ def make(
     """Run one stage into the folder that place() gives, see stage()."""
     folder = place(to.work, to.out, kind, slug, options, parents)
     return stage(
-        kind, folder=folder, made_by=to.made_by, options=options, parents=parents, build=build
+        kind,
+        folder=folder,
+        made_by=to.made_by,
+        options=options,
+        parents=parents,
+        build=build,
     )
 
 
@@ -337,7 +359,11 @@ def _move(temporary: Path, folder: Path, target: Path) -> None:
     sync(folder)
 
 
-def _differences(old: Manifest, options: Options, parents: list[Path]) -> list[str]:
+def _differences(
+    old: Manifest,
+    options: Options,
+    parents: list[Path],
+) -> list[str]:
     """The options, code and parents in which a result differs from the requested one."""
     differences = []
     for name in sorted({*old.options, *options} - {"code"}):
@@ -382,7 +408,11 @@ def links(folder: Path, parents: list[Path]) -> dict[str, str]:
     return links
 
 
-def seal(folder: Path, manifest: Manifest, outside: tuple[str, ...] = ()) -> Path:
+def seal(
+    folder: Path,
+    manifest: Manifest,
+    outside: tuple[str, ...] = (),
+) -> Path:
     """Hash every file in folder into the manifest and write it there; `outside`, locks and
     half-written files are no part of the result."""
     target = folder / f"{manifest.kind}.json"

@@ -10,7 +10,13 @@ POOLED = {
     "channels": int,
     "augment": str,
 }
-CLIENT = {"client": str, "train": int, "val": int, "test": int, "class_counts": [int]}
+CLIENT = {
+    "client": str,
+    "train": int,
+    "val": int,
+    "test": int,
+    "class_counts": [int],
+}
 PER_CLIENT = {str: NUMBER}
 SKEW = {
     "total_variation": {"max": (*NUMBER, None), "mean": (*NUMBER, None), "between": ([str], None)},
@@ -79,14 +85,23 @@ MODEL = {
     "numbers?": int,
 }
 SHARES = {str: NUMBER}
-INTERVAL = {"value": (*NUMBER, None), "low": (*NUMBER, None), "high": (*NUMBER, None)}
+INTERVAL = {
+    "value": (*NUMBER, None),
+    "low": (*NUMBER, None),
+    "high": (*NUMBER, None),
+}
 INVERSION = {
     "client": str,
     "blind": [float],
     "blind_by_class?": [float],
     "models": [{"model": str, "distance": float, "psnr": [float]}],
 }
-WITHIN_CLASSES = {"count": int, "classes": int, "accuracy": INTERVAL, "chance": float}
+WITHIN_CLASSES = {
+    "count": int,
+    "classes": int,
+    "accuracy": INTERVAL,
+    "chance": float,
+}
 AUDIT = {
     "label": str,
     "dataset": str,

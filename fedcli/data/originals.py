@@ -131,4 +131,9 @@ def read(folder: Path) -> Originals | None:
         facts = None
     shapes.check(facts, SHAPE, path, AGAIN)
     kinds = [re.sub(r"[^\w -]", "", kind)[:40] for kind in facts["kinds"]]
-    return Originals(kinds, facts["coloured"], facts["side"], facts.get("bits", []))
+    return Originals(
+        kinds,
+        facts["coloured"],
+        facts["side"],
+        facts.get("bits", []),
+    )

@@ -119,7 +119,10 @@ def _remedy_of_pixels(pixels: Overlap) -> str:
 
 
 def _patients(
-    ids: np.ndarray | None, train: np.ndarray, test: np.ndarray, unit: str | None
+    ids: np.ndarray | None,
+    train: np.ndarray,
+    test: np.ndarray,
+    unit: str | None,
 ) -> Overlap | None:
     if ids is None:
         return None
@@ -144,7 +147,11 @@ def _pixels(pool: Pool, train: np.ndarray, test: np.ndarray) -> Overlap:
     return {**counts, "examples": sorted(pairs)[:EXAMPLES]}
 
 
-def _counts(in_both: np.ndarray, train: np.ndarray, test: np.ndarray) -> dict[str, int]:
+def _counts(
+    in_both: np.ndarray,
+    train: np.ndarray,
+    test: np.ndarray,
+) -> dict[str, int]:
     return {
         "count": len(in_both),
         "train_images": int(np.isin(train, in_both).sum()),

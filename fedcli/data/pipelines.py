@@ -152,7 +152,11 @@ def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:
     return torch.from_numpy(np.stack(changed)).permute(0, 3, 1, 2)
 
 
-def _changed(transform: Any, image: np.ndarray, chance: np.ndarray) -> np.ndarray:
+def _changed(
+    transform: Any,
+    image: np.ndarray,
+    chance: np.ndarray,
+) -> np.ndarray:
     content = chance.astype("<f4").tobytes()
     transform.set_random_seed(int.from_bytes(content[:8], "little") % 2**32)
     try:

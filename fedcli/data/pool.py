@@ -247,7 +247,12 @@ class BlankPool:
         finally:
             os.close(handle)
 
-    def finish(self, rows: list[Row], places: list[int], attributes: Iterable[str]) -> None:
+    def finish(
+        self,
+        rows: list[Row],
+        places: list[int],
+        attributes: Iterable[str],
+    ) -> None:
         """Keep the images at these rising places and add the columns of their rows."""
         if len(places) < self.shape[0]:
             self._drop_others(places)
@@ -291,13 +296,25 @@ def _write_columns(
         file[f"group/{name}"] = values.astype(np.int16)
 
 
-def copy_pool(pool: Pool, rows: np.ndarray, path: Path, pixels: np.ndarray) -> None:
+def copy_pool(
+    pool: Pool,
+    rows: np.ndarray,
+    path: Path,
+    pixels: np.ndarray,
+) -> None:
     """Write some rows of a pool, with these pixels [n, H, W, C], as a pool of their own."""
     groups = {name: values[rows] for name, values in pool.groups.items()}
     patient = None if pool.patient is None else pool.patient[rows]
     with create_hdf5(path, pixels.nbytes) as file:
         file["x"] = pixels
-        _write_columns(file, pool.y[rows], pool.id[rows], pool.split[rows], patient, groups)
+        _write_columns(
+            file,
+            pool.y[rows],
+            pool.id[rows],
+            pool.split[rows],
+            patient,
+            groups,
+        )
 
 
 def iterate(

@@ -110,7 +110,12 @@ def _members_by_client(rows_by_client: Rows) -> Rows:
     return members
 
 
-def _members_by(grouping: str, pool: Pool, rows: np.ndarray, body: manifest.Body) -> Rows:
+def _members_by(
+    grouping: str,
+    pool: Pool,
+    rows: np.ndarray,
+    body: manifest.Body,
+) -> Rows:
     """Class or group -> places of its images among the rows."""
     if grouping == CLASS:
         names = body["classes"]
@@ -128,7 +133,12 @@ def _members_by(grouping: str, pool: Pool, rows: np.ndarray, body: manifest.Body
 def measured(files: list[Place], jobs: int = 0) -> np.ndarray:
     """MEASURES of images that lie there: [N, M]."""
     pieces = [files[start : start + PIECE] for start in range(0, len(files), PIECE)]
-    values = in_order(_measured, pieces, label=f"measuring {PIECE} images at a time", jobs=jobs)
+    values = in_order(
+        _measured,
+        pieces,
+        label=f"measuring {PIECE} images at a time",
+        jobs=jobs,
+    )
     return np.concatenate([np.zeros((0, len(MEASURES))), *values])
 
 
@@ -142,7 +152,12 @@ def held(path: Path) -> tuple[Pool, Rows]:
     return pool, rows_by_client
 
 
-def places(path: Path, pool: Pool, client: str, rows: np.ndarray) -> list[Place]:
+def places(
+    path: Path,
+    pool: Pool,
+    client: str,
+    rows: np.ndarray,
+) -> list[Place]:
     """Files and rows of the pixels of a client's images: in the pool, or among those that corrupt
     changed."""
     body = manifest.read(path).body
@@ -321,7 +336,12 @@ def findings(by_site: Histograms, unit: str = SITES) -> list[str]:
     return sentences
 
 
-def _stands_out(counts: np.ndarray, others: np.ndarray, m: int, whom: str) -> str:
+def _stands_out(
+    counts: np.ndarray,
+    others: np.ndarray,
+    m: int,
+    whom: str,
+) -> str:
     """Words on the medians of one site and of others, of measure m in the histograms [M, BINS]."""
     measure = MEASURES[m]
     median_of_site, median_of_others = _medians(counts, others, m)
@@ -342,7 +362,11 @@ def _noise_too(counts: np.ndarray, others: np.ndarray, m: int) -> str:
     return ""
 
 
-def _medians(counts: np.ndarray, others: np.ndarray, m: int) -> tuple[float, float]:
+def _medians(
+    counts: np.ndarray,
+    others: np.ndarray,
+    m: int,
+) -> tuple[float, float]:
     """Medians of measure m of two histograms [M, BINS], neither of which is empty."""
     median_of_site = median(counts[m], m)
     median_of_others = median(others[m], m)
@@ -366,7 +390,11 @@ def tables(sites: Mapping[str, Facts], unit: str = SITES) -> dict[str, Cells]:
     return tables
 
 
-def _rows(sites: Mapping[str, Facts], key: str, written: Callable[[float], str]) -> list[list[str]]:
+def _rows(
+    sites: Mapping[str, Facts],
+    key: str,
+    written: Callable[[float], str],
+) -> list[list[str]]:
     rows = []
     for site, facts in sites.items():
         row = [site, f"{facts['images']:,}"]

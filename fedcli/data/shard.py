@@ -59,7 +59,11 @@ class Shard:
     classes: int
     channels: int
     kind: str = "none"
-    derived: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    derived: dict[str, Any] = field(
+        default_factory=dict,
+        compare=False,
+        repr=False,
+    )
     attack: attacks.Attack | None = None
 
     def __len__(self) -> int:
@@ -82,14 +86,24 @@ class Shard:
         return self.derived["class_counts"].clone()  # [C]
 
     def epoch(
-        self, size: int, *, shuffle: int, augment: int, strata: Tensor | None = None
+        self,
+        size: int,
+        *,
+        shuffle: int,
+        augment: int,
+        strata: Tensor | None = None,
     ) -> Iterator[Batch]:
         """One pass as batches, see turns()."""
         for indices, chance in self.turns(size, shuffle=shuffle, augment=augment, strata=strata):
             yield self.batch(indices, chance)
 
     def turns(
-        self, size: int, *, shuffle: int, augment: int, strata: Tensor | None = None
+        self,
+        size: int,
+        *,
+        shuffle: int,
+        augment: int,
+        strata: Tensor | None = None,
     ) -> Iterator[Turn]:
         """One pass in the order of seed `shuffle`: places [B], and the random numbers [B, 4] from
         seed `augment` that decide their augmentation; the last batch may be smaller.
@@ -159,7 +173,12 @@ class Shard:
         computes."""
         # as it lies in memory, on which a convolution's choice may depend
         pool = self.images.permute(0, 2, 3, 1)
-        staged = torch.empty(len(rows), *pool.shape[1:], dtype=pool.dtype, pin_memory=True)
+        staged = torch.empty(
+            len(rows),
+            *pool.shape[1:],
+            dtype=pool.dtype,
+            pin_memory=True,
+        )
         torch.index_select(pool, 0, rows, out=staged)
         return staged.to(self.y.device, non_blocking=True).permute(0, 3, 1, 2)
 
@@ -256,11 +275,22 @@ def load(
         for client, parts in rows_by_client.items():
             if client not in corrupted:
                 clean_rows += [parts["train"], parts["val"]]
-        images, indices, test_images = _overlay(path.parent / "changed.h5", images, clean_rows)
+        images, indices, test_images = _overlay(
+            path.parent / "changed.h5",
+            images,
+            clean_rows,
+        )
     is_piped = kind.startswith(pipelines.PREFIX)
     images = _placed(images, "cpu" if is_piped else device, sharing)
     classes = len(body["classes"])
-    shard = partial(_shard, pool, images, device, classes, channels or images.shape[1])
+    shard = partial(
+        _shard,
+        pool,
+        images,
+        device,
+        classes,
+        channels or images.shape[1],
+    )
     train: dict[str, Shard] = {}
     val: dict[str, Shard] = {}
     client_test = {}
@@ -339,14 +369,29 @@ def load_tests(
     record = manifest.read(path, "dataset", "partition", "corruption")
     if record.kind != "dataset":
         loaded = load(path, channels=channels, augment="none", device=device)
-        return replace(loaded, roster=[], train={}, val={}, client_test={}, corrupted=[])
+        return replace(
+            loaded,
+            roster=[],
+            train={},
+            val={},
+            client_test={},
+            corrupted=[],
+        )
     body = record.body
     pool = pool_of(path)
     rows = np.arange(len(pool.y)) if everything else np.flatnonzero(pool.split == TEST)
     images = torch.from_numpy(pool.pixels(rows)).permute(0, 3, 1, 2)  # [N, C, H, W]
     images = _placed(images, device)
     indices = np.arange(len(rows))
-    shard = _shard(pool, images, device, len(body["classes"]), channels, rows, indices)
+    shard = _shard(
+        pool,
+        images,
+        device,
+        len(body["classes"]),
+        channels,
+        rows,
+        indices,
+    )
     return Shards(
         body["classes"],
         body["attributes"],
@@ -434,7 +479,11 @@ def _overlay(
 
 
 def _check_changed(
-    path: Path, part: str, shape: tuple[int, ...], rows: np.ndarray, images: Tensor
+    path: Path,
+    part: str,
+    shape: tuple[int, ...],
+    rows: np.ndarray,
+    images: Tensor,
 ) -> None:
     _, channels, height, width = images.shape
     if shape != (len(rows), height, width, channels):
@@ -461,7 +510,16 @@ def _shard(
         groups[name] = torch.from_numpy(values[rows]).to(device)
     y = torch.from_numpy(pool.y[rows]).to(device)
     tensor_rows = torch.from_numpy(image_rows).to(images.device)
-    return Shard(images, tensor_rows, y, pool.id[rows], groups, classes, channels, kind)
+    return Shard(
+        images,
+        tensor_rows,
+        y,
+        pool.id[rows],
+        groups,
+        classes,
+        channels,
+        kind,
+    )
 
 
 def with_images(shard: Shard, images: Tensor, device: str) -> Shard:
@@ -469,7 +527,14 @@ def with_images(shard: Shard, images: Tensor, device: str) -> Shard:
     images = _placed(images, device)
     rows = torch.arange(len(shard), device=images.device)
     return Shard(
-        images, rows, shard.y, shard.ids, shard.groups, shard.classes, shard.channels, shard.kind
+        images,
+        rows,
+        shard.y,
+        shard.ids,
+        shard.groups,
+        shard.classes,
+        shard.channels,
+        shard.kind,
     )
 
 

@@ -55,7 +55,11 @@ def _sizes(parts: Sequence[np.ndarray]) -> dict[str, float]:
     sizes = [len(part) for part in parts]
     smallest = min(sizes)
     largest = max(sizes)
-    return {"min": smallest, "max": largest, "ratio": _rounded(largest / smallest)}
+    return {
+        "min": smallest,
+        "max": largest,
+        "ratio": _rounded(largest / smallest),
+    }
 
 
 def distances(mix: np.ndarray) -> Iterator[np.ndarray]:

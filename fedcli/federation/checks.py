@@ -25,7 +25,13 @@ class ContractError(FedcliError):
 def broadcast(method: Method, server: Tensors) -> Tensors:
     """Broadcast of the server rule, checked."""
     payload = method.aggregator.broadcast(server)
-    tensors(method, method.aggregator, "broadcast", payload, "what clients receive")
+    tensors(
+        method,
+        method.aggregator,
+        "broadcast",
+        payload,
+        "what clients receive",
+    )
     return payload
 
 
@@ -72,7 +78,13 @@ def tensors(
     """
     if not isinstance(values, dict):
         fault = f"left {_described(values)} as {title}"
-        _refuse(method, half, hook, fault, "it must be a dict of names and tensors")
+        _refuse(
+            method,
+            half,
+            hook,
+            fault,
+            "it must be a dict of names and tensors",
+        )
     accepted = SERVER_VALUES if hook == "aggregate" else Tensor
     for name, value in values.items():
         if not isinstance(name, str) or not isinstance(value, accepted):
@@ -124,13 +136,27 @@ def weights(method: Method, values: Any, clients: int) -> None:
         fault = "returned weights that are not finite"
         _refuse(method, rule, "aggregate", fault, f"{hint}; is --lr too high?")
     if smallest < 0:
-        _refuse(method, rule, "aggregate", f"returned a negative weight ({smallest:.4g})", hint)
+        _refuse(
+            method,
+            rule,
+            "aggregate",
+            f"returned a negative weight ({smallest:.4g})",
+            hint,
+        )
     if abs(total - 1) > ROUNDING:
-        _refuse(method, rule, "aggregate", f"returned weights that sum to {total:.4g}", hint)
+        _refuse(
+            method,
+            rule,
+            "aggregate",
+            f"returned weights that sum to {total:.4g}",
+            hint,
+        )
 
 
 def columns(
-    method: Method, reference: tuple[str, dict[str, Tensor]], other: tuple[str, dict[str, Tensor]]
+    method: Method,
+    reference: tuple[str, dict[str, Tensor]],
+    other: tuple[str, dict[str, Tensor]],
 ) -> None:
     """Check that two clients, each with its name, report the same columns of one shape and type."""
     first_client, first_values = reference
@@ -159,7 +185,13 @@ def selection(method: Method, selected: Any, clients: int) -> None:
     is_bool = isinstance(selected, Tensor) and selected.dtype == torch.bool
     if not is_bool or selected.shape != (clients,):
         fault = f"returned {_described(selected)} for {clients} clients"
-        _refuse(method, rule, "select_clients", fault, "return a bool tensor [K]")
+        _refuse(
+            method,
+            rule,
+            "select_clients",
+            fault,
+            "return a bool tensor [K]",
+        )
     if not selected.any():
         hint = "at least one client has to train"
         _refuse(method, rule, "select_clients", "selected nobody", hint)

@@ -100,7 +100,14 @@ def run_client(
             _call(method, method.aggregator, "measure_global", net, client)
             no_loss = client.theta.new_tensor(math.nan)
             return Report(
-                task.client, task.row, len(shard), 0, no_loss, task.theta, client.report, {}
+                task.client,
+                task.row,
+                len(shard),
+                0,
+                no_loss,
+                task.theta,
+                client.report,
+                {},
             )
         _call(method, method.local, "on_round_start", net, client)
         if task.part == "whole":
@@ -112,7 +119,12 @@ def run_client(
             shuffle = derive("shuffle", *event, epoch)
             augment = derive("augment", *event, epoch)
             seeds.append({"shuffle": shuffle, "augment": augment})
-        total_loss = steps.train(client, seeds, training.batch_size, training.sampling)
+        total_loss = steps.train(
+            client,
+            seeds,
+            training.batch_size,
+            training.sampling,
+        )
         loss = total_loss / max(client.steps, 1)
         _call(method, method.local, "on_round_end", net, client)
         if task.part != "alone":
@@ -132,7 +144,14 @@ def run_client(
         update = theta[: layout.trainable] - start
         theta[: layout.trainable] = start + shard.attack.update(update, task.seed, task.round)
     return Report(
-        task.client, task.row, len(shard), client.steps, loss, theta, client.report, client.memory
+        task.client,
+        task.row,
+        len(shard),
+        client.steps,
+        loss,
+        theta,
+        client.report,
+        client.memory,
     )
 
 
@@ -151,7 +170,11 @@ def _client_round(
     private = None
     if training.dp_sgd:
         images_of_step = rate(len(shard), training.batch_size) * len(shard)
-        private = PrivateGradient(training.dp_clip, training.dp_sgd, images_of_step)
+        private = PrivateGradient(
+            training.dp_clip,
+            training.dp_sgd,
+            images_of_step,
+        )
     return ClientRound(
         task.client,
         task.row,
@@ -192,7 +215,13 @@ def _with_noise(
             "train a method that sends its model alone, such as fedavg, fedprox, moon or fedheal",
         )
     seed = derive("dp noise", client.seed, client.round, client.name)
-    theta = noised_model(layout.read(), client.theta, training.dp_clip, training.dp_noise, seed)
+    theta = noised_model(
+        layout.read(),
+        client.theta,
+        training.dp_clip,
+        training.dp_noise,
+        seed,
+    )
     for name, span in layout.spans.items():
         if name.endswith("running_var"):  # noise must not make a variance negative
             theta[span].clamp_(min=SMALLEST_VARIANCE)

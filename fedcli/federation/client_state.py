@@ -45,7 +45,9 @@ class ClientStateStore:
         self._free: dict[int, list[int]] = {}  # size -> offsets
 
     def offload(
-        self, clients: Mapping[Key, ClientState], taking_part: Collection[Key] = ()
+        self,
+        clients: Mapping[Key, ClientState],
+        taking_part: Collection[Key] = (),
     ) -> dict[Key, ClientState]:
         """A copy of the states, in the file once they are too much for memory.
 
@@ -129,7 +131,10 @@ class StoredState(Mapping[str, Tensor]):
     """One client's state in the file; a tensor is read at each access."""
 
     def __init__(
-        self, store: ClientStateStore, begin: int, kinds: dict[str, tuple[torch.dtype, torch.Size]]
+        self,
+        store: ClientStateStore,
+        begin: int,
+        kinds: dict[str, tuple[torch.dtype, torch.Size]],
     ):
         self._store = store
         self._begin = begin

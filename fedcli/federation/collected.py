@@ -70,13 +70,21 @@ class Collected:
         if self._table is None:
             self._table = report.table
             if self._table is None or len(self._table) < self.expected:
-                self._table = torch.empty(self.expected, len(theta), device=theta.device)
+                self._table = torch.empty(
+                    self.expected,
+                    len(theta),
+                    device=theta.device,
+                )
         if theta.data_ptr() != self._table[k].data_ptr():
             self._table[k] = theta
         if k:
             first_values = {name: column[0] for name, column in self.columns.items()}
             first_report = (self.reports[0].client, first_values)
-            checks.columns(self.method, first_report, (report.client, report.columns))
+            checks.columns(
+                self.method,
+                first_report,
+                (report.client, report.columns),
+            )
         for name, value in report.columns.items():
             if name not in self.columns:
                 self.columns[name] = value.new_empty(self.expected, *value.shape)

@@ -182,7 +182,13 @@ class PrivateGradient:
             norms = gradients.norm(dim=1).clamp_min(1e-12)
             total += (self.clip / norms).clamp_max(1) @ gradients
             loss_sum += losses.sum()
-        seed = derive("dp-sgd noise", client.seed, client.round, client.name, client.steps)
+        seed = derive(
+            "dp-sgd noise",
+            client.seed,
+            client.round,
+            client.name,
+            client.steps,
+        )
         generator = np.random.Generator(np.random.PCG64(seed))
         draws = torch.from_numpy(generator.standard_normal(len(grad)))
         grad.copy_((total + self.noise * self.clip * draws.to(total)) / self.size)
@@ -213,7 +219,11 @@ class PrivateGradient:
         if numbers > FEW:
             # its first use imports a compiler, which takes a second
             graded = torch.func.grad_and_value(of_one)
-            mapped = torch.func.vmap(graded, in_dims=(None, 0, 0, 0), randomness="different")
+            mapped = torch.func.vmap(
+                graded,
+                in_dims=(None, 0, 0, 0),
+                randomness="different",
+            )
             by_name, losses = mapped(live, batch.x, batch.y, batch.at)
             return torch.cat([by_name[name].flatten(1) for name in live], 1), losses
         copies = {}  # [B, ...]
@@ -223,7 +233,11 @@ class PrivateGradient:
         mapped_loss = torch.func.vmap(of_one, randomness="different")
         losses = mapped_loss(copies, batch.x, batch.y, batch.at)  # [B]
         inputs = list(copies.values())
-        gradients = torch.autograd.grad(losses.sum(), inputs, materialize_grads=True)
+        gradients = torch.autograd.grad(
+            losses.sum(),
+            inputs,
+            materialize_grads=True,
+        )
         return torch.cat([gradient.flatten(1) for gradient in gradients], 1), losses.detach()
 
 

@@ -58,7 +58,11 @@ class CudaGraph:
         self.graph = torch.cuda.CUDAGraph()
         self.stream = stream
 
-    def capture(self, step: Callable[[], None], beside: "CudaGraph | None" = None) -> None:
+    def capture(
+        self,
+        step: Callable[[], None],
+        beside: "CudaGraph | None" = None,
+    ) -> None:
         """Warm up on a stream of its own, then record. Both change the tensors that a step writes.
 
         beside: a graph whose memory it may use, since nothing in it is read after a replay.
@@ -71,7 +75,10 @@ class CudaGraph:
         torch.cuda.current_stream().wait_stream(self.stream)
         pool = beside.graph.pool() if beside else None
         recording = torch.cuda.graph(
-            self.graph, pool=pool, stream=self.stream, capture_error_mode="thread_local"
+            self.graph,
+            pool=pool,
+            stream=self.stream,
+            capture_error_mode="thread_local",
         )
         with recording:
             step()
@@ -127,7 +134,12 @@ class RecordedSteps(Steps):
         self.captures = 0  # how often a step was recorded
         self._recorded: dict[tuple, Recorded] = {}  # by what a recording assumes, last used last
 
-    def along(self, client: ClientRound, turns: Turns, batch_size: int) -> Tensor:
+    def along(
+        self,
+        client: ClientRound,
+        turns: Turns,
+        batch_size: int,
+    ) -> Tensor:
         """Take the steps as Steps does, recorded where the client has a whole batch on the device.
 
         A graph does not copy images that are elsewhere.
@@ -171,7 +183,12 @@ class RecordedSteps(Steps):
         recorded.total.zero_()
         return recorded
 
-    def _new(self, client: ClientRound, fields: dict[str, Any], round: int | None) -> Recorded:
+    def _new(
+        self,
+        client: ClientRound,
+        fields: dict[str, Any],
+        round: int | None,
+    ) -> Recorded:
         """Slots for a step, which is recorded with the first batch.
 
         Raises FedcliError for a tensor whose changes the recorded step would not see.
@@ -249,13 +266,21 @@ class RecordedSteps(Steps):
         yield recorded.total
 
 
-def _tensors_of_batch(client: ClientRound, indices: Tensor, chance: Tensor | None) -> Tensors:
+def _tensors_of_batch(
+    client: ClientRound,
+    indices: Tensor,
+    chance: Tensor | None,
+) -> Tensors:
     """Rows of the pool [B], labels, indices in the shard [B], and the values that each image has.
 
     With augmentation also its draws [B, 4].
     """
     shard = client.shard
-    tensors = {"rows": shard.rows[indices], "y": shard.y[indices], "at": indices}
+    tensors = {
+        "rows": shard.rows[indices],
+        "y": shard.y[indices],
+        "at": indices,
+    }
     if chance is not None:
         tensors["chance"] = chance
     for name, values in client.per_image.items():

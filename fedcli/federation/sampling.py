@@ -52,7 +52,11 @@ def attribute(sampling: str, attributes: Mapping[str, list[str]]) -> str:
     return name or next(iter(attributes))
 
 
-def strata(sampling: str, shard: Shard, attributes: Mapping[str, list[str]]) -> Tensor | None:
+def strata(
+    sampling: str,
+    shard: Shard,
+    attributes: Mapping[str, list[str]],
+) -> Tensor | None:
     """The equally likely part of each image, int64 [N], -1 for none.
 
     None where each image is drawn once.

@@ -111,7 +111,13 @@ class Federation:
                 collected.add(collected.present(answer))
         collected.check_absent(self.min_clients)
         lr = self.training.at(t, self.rounds).lr
-        updates = collected.updates(self.rounds, self.seed, lr, len(roster), self.layout)
+        updates = collected.updates(
+            self.rounds,
+            self.seed,
+            lr,
+            len(roster),
+            self.layout,
+        )
         theta, weights = checks.aggregate(method, state.theta, updates, server)
         theta = checks.post_aggregate(method, theta, updates, weights, shared)
         theta = _outside(updates.theta, {"": theta})[""]
@@ -158,7 +164,12 @@ class Federation:
         steps_at_server = local.post_aggregate != Local.post_aggregate
         return not (self.layout.own_shapes or ends_round or steps_at_server)
 
-    def tasks(self, state: RunState, roster: list[str], shared: Tensors) -> list[Task]:
+    def tasks(
+        self,
+        state: RunState,
+        roster: list[str],
+        shared: Tensors,
+    ) -> list[Task]:
         """The task of each client of the next round."""
         t = state.round + 1
         tasks = []
@@ -205,7 +216,12 @@ def _train_subset(
             if trained.table is not None:
                 theta = theta.clone()  # its row is not that of the measured
             columns_of_both = {**report.columns, **trained.columns}
-            report = replace(trained, theta=theta, table=None, columns=columns_of_both)
+            report = replace(
+                trained,
+                theta=theta,
+                table=None,
+                columns=columns_of_both,
+            )
         collected.add(report)
 
 
@@ -227,7 +243,13 @@ def _play_single_sites(
         theta = memory.pop("model", state.theta)  # [P]
         tasks.append(replace(task, theta=theta, memory=memory, part="alone"))
     t = state.round + 1
-    collected = Collected(federation.method, state.theta, t, len(tasks), arrived)
+    collected = Collected(
+        federation.method,
+        state.theta,
+        t,
+        len(tasks),
+        arrived,
+    )
     memories: dict[str, Tensors] = {}
     losses = []
     for answer in engine(tasks):

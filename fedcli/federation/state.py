@@ -84,7 +84,11 @@ def save(
             tables[name] = value
         else:
             server[name] = value
-    parts: dict[str, ClientState] = {"shared": state.shared, "server": server, TABLES: tables}
+    parts: dict[str, ClientState] = {
+        "shared": state.shared,
+        "server": server,
+        TABLES: tables,
+    }
     for client, memory in state.clients.items():
         parts[f"clients/{rows[client]}"] = memory
     best = state.best
@@ -155,7 +159,11 @@ def _read(
         for part, names in groupby(sorted(file), key=_part):
             if part == TABLES:
                 for name in names:
-                    tables[name.removeprefix(f"{TABLES}/")] = _table(file[name], device, store)
+                    tables[name.removeprefix(f"{TABLES}/")] = _table(
+                        file[name],
+                        device,
+                        store,
+                    )
                 continue
             tensors = {name.removeprefix(f"{part}/"): _placed(file[name], device) for name in names}
             parts[part] = tensors
@@ -188,7 +196,11 @@ def _part(name: str) -> str:
 
 def _best(stored: ClientState, roster: list[str]) -> Best:
     tensors = {name: tensor.cpu() for name, tensor in stored.items()}
-    best = Best(int(tensors.pop("round")), float(tensors.pop("score")), tensors.pop("theta"))
+    best = Best(
+        int(tensors.pop("round")),
+        float(tensors.pop("score")),
+        tensors.pop("theta"),
+    )
     for name, tensor in tensors.items():
         _, row, key = name.split("/", 2)
         client = roster[int(row)]

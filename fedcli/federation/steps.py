@@ -175,7 +175,12 @@ class Steps:
             turns = [shard.turns(batch_size, strata=parts, **seeds) for seeds in epochs]
         return self.along(client, chain.from_iterable(turns), batch_size)
 
-    def along(self, client: ClientRound, turns: Turns, batch_size: int) -> Tensor:
+    def along(
+        self,
+        client: ClientRound,
+        turns: Turns,
+        batch_size: int,
+    ) -> Tensor:
         """Take a step for each batch, as it comes; returns the sum of the losses, a scalar."""
         total = torch.zeros((), device=client.theta.device)
         for batch in client.shard.batches(turns):

@@ -34,7 +34,8 @@ class Training(Options):
     batch_size: Annotated[int, "images per local step, >= 1", Flag(marks=("second",))] = 32
     optimizer: Annotated[
         Literal["adam", "sgd", "adamw"],
-        "adam (lr 1e-3, 3e-4 from --weights, 3e-3 with --freeze-backbone; weight decay 5e-4), the default, sgd (lr "
+        "adam (lr 1e-3, 3e-4 from --weights, 3e-3 with --freeze-backbone; weight decay 5e-4), the "
+        "default, sgd (lr "
         "1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr 1e-3, weight decay 1e-2)",
         OPEN,
     ] = "adam"

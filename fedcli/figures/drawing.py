@@ -171,7 +171,11 @@ def drawn(picture: Picture) -> "Figure":
     return figure
 
 
-def _draw_panels(picture: Picture, axes_of_panels: Sequence[Axes], lowest: int) -> None:
+def _draw_panels(
+    picture: Picture,
+    axes_of_panels: Sequence[Axes],
+    lowest: int,
+) -> None:
     """Draw every panel. lowest: position from which nothing is below a panel."""
     words: Look = {}
     if picture.size[0] < SMALL:

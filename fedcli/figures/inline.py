@@ -58,7 +58,9 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Key:
-    """A line of a legend. pattern: of dashes, "" where there is no line; mark: the path of a marker, "" for none."""
+    """A line of a legend. pattern: of dashes, "" where there is no line; mark: the path of a
+    marker, "" for none.
+    """
 
     name: str
     colour: str
@@ -104,7 +106,12 @@ def _drawing(panel: Panel, picture: Picture) -> Drawing:
             axes.set_xlabel(picture.below)
             axes.grid(axis="x", visible=False)
         no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        canvas.savefig(svg, format="svg", transparent=True, metadata=no_metadata)
+        canvas.savefig(
+            svg,
+            format="svg",
+            transparent=True,
+            metadata=no_metadata,
+        )
     caption = panel.title or picture.title
     alternative = caption
     if panel.about:
@@ -150,12 +157,21 @@ def _inline(svg: str, alternative: str) -> Markup:
     """
     digest = hashlib.sha256((alternative + svg).encode()).hexdigest()[:6]
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.S)
+    svg = re.sub(
+        r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->",
+        "",
+        svg,
+        flags=re.S,
+    )
     view = re.findall(r'viewBox="[\d. ]+"', svg)[0]
     body = svg[svg.index(">") + 1 :].replace("xlink:href", "href")
     svg = f'<svg role="img" {view} xmlns="http://www.w3.org/2000/svg">{body}'
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
-    svg = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", svg)
+    svg = re.sub(
+        r' id="([^"]*)"',
+        lambda match: match[0] if match[1] in used else "",
+        svg,
+    )
     svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>f{digest}-", svg)
     svg = re.sub(r" font-family: [^;\"]*;?", "", svg)
     svg = re.sub(r"font: (?:\d+ )?([\d.]+px) [^;\"]*", r"font-size: \1", svg)

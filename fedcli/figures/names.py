@@ -79,7 +79,11 @@ def _label(record: Record, records: list[Record], without: str | None) -> str:
     return text if len(text) <= LINES * LONG else folder_name
 
 
-def _differing(record: Record, records: list[Record], without: str | None) -> dict[str, Any]:
+def _differing(
+    record: Record,
+    records: list[Record],
+    without: str | None,
+) -> dict[str, Any]:
     """The options whose value another run of this label does not have.
 
     Seeds, or else training and data, are also compared with runs of other labels.

@@ -32,7 +32,8 @@ class PlannedFigure(NamedTuple):
 
 
 def of_systems(systems: Sequence[System], draw: Sequence[str] = ()) -> list[tuple[str, Picture]]:
-    """Name and picture of the usual figures: of all systems together, then of the first run of each.
+    """Name and picture of the usual figures: of all systems together, then of the first run of
+    each.
 
     draw: "all" for every figure, or texts, for those with one of them in their names.
     Raises UsageError where there is none, and NothingToDraw where the systems have nothing that
@@ -110,7 +111,11 @@ def _figures(subject: Subject, usual: bool) -> Iterator[Figure]:
             yield figure
 
 
-def _named(figure: Figure, system: System, usual: bool) -> Iterator[tuple[str, dict[str, str]]]:
+def _named(
+    figure: Figure,
+    system: System,
+    usual: bool,
+) -> Iterator[tuple[str, dict[str, str]]]:
     """Name and options of each picture of a figure.
 
     One for every value of the options that its frame takes, or the usual one, which is by the
@@ -153,7 +158,10 @@ def _short(systems: Sequence[System]) -> list[str]:
 
 
 def write_all(
-    systems: Sequence[System], folder: Path, formats: Sequence[str], draw: Sequence[str] = ()
+    systems: Sequence[System],
+    folder: Path,
+    formats: Sequence[str],
+    draw: Sequence[str] = (),
 ) -> list[Path]:
     """Write the usual figures, or those of draw, in each format, and captions.md; their paths.
 

@@ -116,7 +116,12 @@ class Record:
     @property
     def asked(self) -> dict[str, Any]:
         """All that the run and its data were asked for, see systems.identity."""
-        return {"label": self.label, "dataset": self.dataset, **self.options, **self.data}
+        return {
+            "label": self.label,
+            "dataset": self.dataset,
+            **self.options,
+            **self.data,
+        }
 
 
 def over_runs(runs: Iterable[Series]) -> "DataFrame":

@@ -22,7 +22,10 @@ DASHED: Look = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 3))}  # a l
 
 
 def picture(
-    table: DataFrame, panels: Sequence[Panel], legend: Mapping[str, Look] | None = None, **how: Any
+    table: DataFrame,
+    panels: Sequence[Panel],
+    legend: Mapping[str, Look] | None = None,
+    **how: Any,
 ) -> Picture:
     """Panels under the title and above the caption that a frame has among its attrs."""
     title = table.attrs.get("title", "")
@@ -31,7 +34,11 @@ def picture(
 
 
 def titled(
-    table: DataFrame, title: str, caption: str = "", images: int = 0, **attrs: Any
+    table: DataFrame,
+    title: str,
+    caption: str = "",
+    images: int = 0,
+    **attrs: Any,
 ) -> DataFrame:
     """A frame with the words of its picture among its attrs: a title, and a caption.
 
@@ -58,7 +65,11 @@ def panels(
     return [Panel(title(name), partial(draw, part), words) for name, part in parts]
 
 
-def looks_of(table: DataFrame, hue: str, how: Callable[[int], Look] = look) -> dict[str, Look]:
+def looks_of(
+    table: DataFrame,
+    hue: str,
+    how: Callable[[int], Look] = look,
+) -> dict[str, Look]:
     """The look of each name in a column, by its position: the column `place`, or else its order."""
     names = table.drop_duplicates(hue)
     positions = names["place"] if "place" in names else range(len(names))
@@ -94,7 +105,13 @@ def lines(
         if bounds and curve[bounds[0]].notna().any():
             edges = [curve[bound] for bound in bounds]
             colour = looks[name]["color"]
-            axes.fill_between(curve[x], *edges, color=colour, alpha=shade, linewidth=0)
+            axes.fill_between(
+                curve[x],
+                *edges,
+                color=colour,
+                alpha=shade,
+                linewidth=0,
+            )
         line(axes, curve[[x, y]].to_numpy(float), **looks[name])
 
 
@@ -138,7 +155,15 @@ def matrix(
         return
     for (row, column), number in np.ndenumerate(texts):
         colour = "#ffffff" if cells.iat[row, column] > DARK else "#000000"
-        axes.text(column, row, f"{number}", ha="center", va="center", fontsize=8, color=colour)
+        axes.text(
+            column,
+            row,
+            f"{number}",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=colour,
+        )
 
 
 def amounts(cells: DataFrame, axes: Axes, label: str) -> None:
@@ -164,7 +189,13 @@ def bars(cells: DataFrame, axes: Axes, label: str) -> None:
     ends = np.zeros(len(cells))
     for position, value in enumerate(cells):
         colour = COLOURS[position % len(COLOURS)]
-        axes.barh(rows, cells[value], left=ends, color=colour, label=short(str(value)))
+        axes.barh(
+            rows,
+            cells[value],
+            left=ends,
+            color=colour,
+            label=short(str(value)),
+        )
         ends = ends + cells[value].to_numpy()
     name_ticks(axes.yaxis, cells.index)
     axes.invert_yaxis()

@@ -78,8 +78,8 @@ def _sums(run: runs.Run, shard: Shard) -> dict[str, Tensor]:
         if projector is not None:
             spaces["projected"] = projector(z)
         for name, features in spaces.items():
-            if features.ndim == 3:  # of tokens
-                features = features.mean(1)
+            if features.ndim > 2:  # of tokens, [B, S, M, D] of CLIP's
+                features = features.flatten(1, -2).mean(1)
             flat = features.double()  # [B, D]
             if name not in sums:
                 sums[name] = flat.new_zeros(len(run.data.classes), flat.shape[1])
@@ -130,7 +130,7 @@ def cosines(vectors: Tensor) -> Tensor:
 
 
 def _groups(run: runs.Run, count: int) -> list[str]:
-    """Names of the rows of S: the values of the attribute that the run's groups are of, or "all"."""
+    """Names of the rows of S: the values of the attribute of the run's groups, or "all"."""
     attributes = run.data.attributes
     attribute = run.manifest.body["settings"].get("attribute")
     if not attribute:
@@ -144,7 +144,14 @@ def _groups(run: runs.Run, count: int) -> list[str]:
 
 
 def around(
-    folder: Path, label: str, *, dims: int, version: str, seed: int, points: int, device: str
+    folder: Path,
+    label: str,
+    *,
+    dims: int,
+    version: str,
+    seed: int,
+    points: int,
+    device: str,
 ) -> np.ndarray:
     """Losses around the last global model of one run, [points] or [points, points]."""
     run = opened(folder, device)
@@ -162,7 +169,14 @@ def around(
         return float(functional.cross_entropy(logits, y))
 
     words = f"loss around {label}"
-    return surface(run.net, loss, dims=dims, seed=seed, points=points, label=words)
+    return surface(
+        run.net,
+        loss,
+        dims=dims,
+        seed=seed,
+        points=points,
+        label=words,
+    )
 
 
 def surface(
@@ -195,7 +209,11 @@ def surface(
     return np.array(losses).reshape([points] * dims)
 
 
-def direction(weights: dict[str, Tensor], seed: int, axis: int) -> dict[str, Tensor]:
+def direction(
+    weights: dict[str, Tensor],
+    seed: int,
+    axis: int,
+) -> dict[str, Tensor]:
     """A random direction with filters as long as these weights'.
 
     Each tensor has random numbers of its own, so that models which share some tensors share their

@@ -90,7 +90,7 @@ def product_mean(
 
 
 def _to_rank(values: Tensor, rank: int) -> Tensor:
-    """The first `rank` entries, zeros after the last one: a layer may be narrower than its adapter."""
+    """The first `rank` entries, then zeros: a layer may be narrower than its adapter."""
     entries = values[:rank]
     zeros = entries.new_zeros(rank - len(entries), *entries.shape[1:])
     return torch.cat([entries, zeros])

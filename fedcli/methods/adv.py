@@ -1,20 +1,23 @@
-"""Adversarial debiasing: a second classifier guesses the group from the features, which learn to give nothing away.
+"""Adversarial debiasing: a second classifier guesses the group from the features, which learn to
+give nothing away.
 
-Source: Ganin and Lempitsky, "Unsupervised domain adaptation by backpropagation", ICML 2015, arXiv 1409.7495, Eqs. 4-6
-and 14 (the gradient reversal layer); with a group in place of the domain as in Raff and Sylvester, "Gradient reversal
-against discrimination", 2018, arXiv 1807.00392.
+Source: Ganin and Lempitsky, "Unsupervised domain adaptation by backpropagation", ICML 2015, arXiv
+1409.7495, Eqs. 4-6 and 14 (the gradient reversal layer); with a group in place of the domain as in
+Raff and Sylvester, "Gradient reversal against discrimination", 2018, arXiv 1807.00392.
 
     minimise over features and classifier, maximise over the adversary:   L_y - strength lambda L_g
 
-by one backward pass through a layer that turns the gradient round. L_g is the cross-entropy of the adversary, one
-linear layer from the features to the groups, which all clients share and average with the rest; lambda grows from 0 to
-1 over the run, 2 / (1 + exp(-10 p)) - 1 with p the share of rounds that are done (Eq. 14).
+by one backward pass through a layer that turns the gradient round. L_g is the cross-entropy of the
+adversary, one linear layer from the features to the groups, which all clients share and average
+with the rest; lambda grows from 0 to 1 over the run, 2 / (1 + exp(-10 p)) - 1 with p the share of
+rounds that are done (Eq. 14).
 
-Images of unknown group train the classifier alone. L_g is a mean over the whole batch, to which they add 0: the fewer
-groups are known, the less the adversary counts. A client without a known group, or with one group only, trains the
-adversary on what it has. All images count the same, small groups too, so nothing is weighed. The groups' adversary is
-part of the model that travels; test images' groups are never read. strength = 0 trains an adversary that changes
-nothing. How we differ: Raff and Sylvester keep lambda constant (schedule=constant).
+Images of unknown group train the classifier alone. L_g is a mean over the whole batch, to which
+they add 0: the fewer groups are known, the less the adversary counts. A client without a known
+group, or with one group only, trains the adversary on what it has. All images count the same, small
+groups too, so nothing is weighed. The groups' adversary is part of the model that travels; test
+images' groups are never read. strength = 0 trains an adversary that changes nothing. How we differ:
+Raff and Sylvester keep lambda constant (schedule=constant).
 """
 
 import math

@@ -7,14 +7,16 @@ Source: Mohri, Sivek and Suresh, ICML 2019, arXiv 1902.00146, Algorithm 1 (Stoch
     memory    lambda from round to round                  none
 
 In both, a client's loss is plain cross-entropy of the broadcast model on its training images. Under
-`released` the new global model is the local model of one client (ties: the first in the roster), which
-explains the large spread between rounds in the printed tables. How we differ from the original, and why:
-- several local steps a round instead of one minibatch, as every method here; the model is aggregated
-  with lambda before lambda moves.
+`released` the new global model is the local model of one client (ties: the first in the roster),
+which explains the large spread between rounds in the printed tables. How we differ from the
+original, and why:
+- several local steps a round instead of one minibatch, as every method here; the model is
+  aggregated with lambda before lambda moves.
 - the model of the last round is kept, not the mean over all rounds, as for every other method.
-- an absent client gets no ascent. The projection is over the whole roster, and the weights are lambda
-  over those present, divided by their sum; uniform where that sum is 0.
-- the projection sorts and cuts; that of fair_flearn leaves the current element out of its prefix sum.
+- an absent client gets no ascent. The projection is over the whole roster, and the weights are
+  lambda over those present, divided by their sum; uniform where that sum is 0.
+- the projection sorts and cuts; that of fair_flearn leaves the current element out of its prefix
+  sum.
 FedHEAL's group (MarsFL) starts lambda anew every round and takes losses on test data: not offered.
 """
 

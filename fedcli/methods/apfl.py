@@ -1,19 +1,22 @@
-"""APFL: each client's model is a mixture of the global one and one that it trains for itself, in proportion alpha.
+"""APFL: each client's model is a mixture of the global one and one that it trains for itself, in
+proportion alpha.
 
-Source: Deng, Kamani and Mahdavi, "Adaptive personalized federated learning", 2020, arXiv 2003.13461, Algorithm 1. With
-w the client's copy of the global model, v its own and m = alpha v + (1 - alpha) w the mixture, on each minibatch
+Source: Deng, Kamani and Mahdavi, "Adaptive personalized federated learning", 2020, arXiv
+2003.13461, Algorithm 1. With w the client's copy of the global model, v its own and m = alpha v +
+(1 - alpha) w the mixture, on each minibatch
 
     w <- w - eta grad F(w)                       FedAvg to the last bit, dropout included
     v <- v - eta alpha grad F(m)                 the gradient with respect to v
-    alpha <- alpha - eta <v - w, grad F(m)>      with adaptive=true, at the first step of a round; cut to [0, 1]
+    alpha <- alpha - eta <v - w, grad F(m)>      with adaptive=true, at the first step of a round;
+    cut to [0, 1]
 
-w is averaged; v and alpha stay with the client, and m is the model that is scored as its own. alpha = 0 is FedAvg with
-clients' models after their own training. How we differ, and why:
-- the step on v has an optimizer of its own (solver, at the run's learning rate), as Ditto has; solver=sgd is the paper.
-  Weight decay and --clip-norm are those of w alone.
-- the authors' code (MLOPTPSU/FedTorch) mixes outputs of the two networks and not their weights, which costs another
-  pass, and adds 0.02 alpha to alpha's gradient; the formulas above are the paper's as others cite them. That alpha
-  moves once in a round is the code's.
+w is averaged; v and alpha stay with the client, and m is the model that is scored as its own. alpha
+= 0 is FedAvg with clients' models after their own training. How we differ, and why:
+- the step on v has an optimizer of its own (solver, at the run's learning rate), as Ditto has;
+  solver=sgd is the paper. Weight decay and --clip-norm are those of w alone.
+- the authors' code (MLOPTPSU/FedTorch) mixes outputs of the two networks and not their weights,
+  which costs another pass, and adds 0.02 alpha to alpha's gradient; the formulas above are the
+  paper's as others cite them. That alpha moves once in a round is the code's.
 - batch-norm statistics of the mixture are those of its own passes.
 The paper's text was not at hand; the number of the algorithm is not checked.
 """
@@ -33,7 +36,7 @@ from .solvers import Solver
 
 @dataclass(frozen=True)
 class Mixed(BesideTheGlobal):
-    """Plain steps of the global track, each after a step of the client's own part of the mixture."""
+    """Plain steps of the global track, each after a step of the client's part of the mixture."""
 
     cost = {"step": 2}
     not_recorded = "the step of the client's own part has an optimizer of its own"
@@ -58,7 +61,12 @@ class Mixed(BesideTheGlobal):
         scratch["first"] = True
         scratch["solver"] = Solver(self.solver, [moving], client.lr)
 
-    def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
+    def personal_step(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> None:
         layout = client.layout
         scratch = client.scratch
         v = scratch["moving"]

@@ -1,24 +1,27 @@
-"""CCVR: after a finished run, the classifier is trained on features drawn from the clients' Gaussians of each class.
+"""CCVR: after a finished run, the classifier is trained on features drawn from the clients'
+Gaussians of each class.
 
-Source: Luo, Chen, Hu, Zhang, Liang and Feng, "No fear of heterogeneity: classifier calibration for federated learning
-with non-IID data", NeurIPS 2021, arXiv 2106.05001, section 4. Each client k sends, for each class c, its n_kc images,
-and the mean mu_kc and covariance S_kc of their features under the finished model. With N_c = sum_k n_kc the server has
+Source: Luo, Chen, Hu, Zhang, Liang and Feng, "No fear of heterogeneity: classifier calibration for
+federated learning with non-IID data", NeurIPS 2021, arXiv 2106.05001, section 4. Each client k
+sends, for each class c, its n_kc images, and the mean mu_kc and covariance S_kc of their features
+under the finished model. With N_c = sum_k n_kc the server has
 
     mu_c = sum_k n_kc / N_c mu_kc
     S_c  = sum_k ((n_kc - 1) S_kc + n_kc mu_kc mu_kc^T) / (N_c - 1) - N_c / (N_c - 1) mu_c mu_c^T
 
-which are those of all images of the class, and made of sums over the clients alone. It draws `features` virtual
-features of each from N(mu_c, S_c), trains a classifier on them by cross-entropy, and puts it on the features as they
-are: `fedcli train fedavg --then ccvr`.
+which are those of all images of the class, and made of sums over the clients alone. It draws
+`features` virtual features of each from N(mu_c, S_c), trains a classifier on them by cross-entropy,
+and puts it on the features as they are: `fedcli train fedavg --then ccvr`.
 How we differ, and why:
-- the classifier starts afresh; training it is a convex problem, in which the start is soon forgotten. SGD by epochs,
-  head_lr and batch, as under `creff`; the paper's numbers are not checked, since its text was not at hand, and its
-  equations are not numbered here.
-- a class that no client has is left out, and one with a single image is drawn as that image's features.
-- the clients' own pass over their images trains nothing; its loss, of the received classifier, is for the record.
-  A round repeats the calibration with other draws; one is the paper's.
-A client sends C D^2 numbers, and they say which classes it has and how its features spread: with C = 8 and D = 512
-it is 8 MB, once.
+- the classifier starts afresh; training it is a convex problem, in which the start is soon
+  forgotten. SGD by epochs, head_lr and batch, as under `creff`; the paper's numbers are not
+  checked, since its text was not at hand, and its equations are not numbered here.
+- a class that no client has is left out, and one with a single image is drawn as that image's
+  features.
+- the clients' own pass over their images trains nothing; its loss, of the received classifier, is
+  for the record. A round repeats the calibration with other draws; one is the paper's.
+A client sends C D^2 numbers, and they say which classes it has and how its features spread: with C
+= 8 and D = 512 it is 8 MB, once.
 """
 
 from dataclasses import dataclass
@@ -46,7 +49,12 @@ class Still(Local):
     extend = Retrained.extend
 
     @torch.no_grad()
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         return self.loss(net, batch, client)
 
 
@@ -90,7 +98,12 @@ class ByVirtualFeatures(ContinuesRun, Aggregator):
         virtual = self.draws(mean, covariance, seed).float()  # [C, M, D]
         seed = derive("ccvr head", updates.seed, updates.round)
         head = trained_head(
-            virtual, present, seed, epochs=self.epochs, batch=self.batch, lr=self.head_lr
+            virtual,
+            present,
+            seed,
+            epochs=self.epochs,
+            batch=self.batch,
+            lr=self.head_lr,
         )
         index = head_index(updates.layout)  # [C, D+1]
         return theta.index_copy(0, index.flatten(), head.flatten()), updates.base
@@ -106,7 +119,11 @@ class ByVirtualFeatures(ContinuesRun, Aggregator):
         return mean[:, None] + noise.to(mean.device) @ root
 
 
-def of_all(n: Tensor, means: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def of_all(
+    n: Tensor,
+    means: Tensor,
+    covariances: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Mean [C, D] and covariance [C, D, D] of each class over all clients; bool [C], True for a
     class that has an image.
 
@@ -127,7 +144,8 @@ register(
     Still(),
     ByVirtualFeatures(),
     label="CCVR",
-    about="after a finished run: a classifier trained on features drawn from Gaussians of each class",
+    about="after a finished run: a classifier trained on features drawn from Gaussians of each "
+    "class",
     families="rare",
     default_training={"rounds": 1},
 )

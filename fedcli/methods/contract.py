@@ -4,13 +4,16 @@ The one file to read before writing a method. Both halves are frozen dataclasses
 the method's options; all that changes lives in `memory` and `shared`, which outlive the round, and
 in `scratch`, which does not. One round of K clients, in the order of its calls:
 
-    server     Aggregator.broadcast(memory)                     what clients receive beside theta and `shared`
+    server     Aggregator.broadcast(memory)                     what clients receive beside theta
+    and `shared`
     client     Local.on_round_start(net, client)                net is the global model
                Aggregator.measure_global(net, client)
-               Local.gradient(net, batch, client)               in every local step; calls Local.loss
+               Local.gradient(net, batch, client)               in every local step; calls
+               Local.loss
                Local.on_round_end(net, client)                  net is the local model
                Aggregator.measure_local(net, client)
-    server     Aggregator.aggregate(theta, updates, memory)     K local models in, one global model out
+    server     Aggregator.aggregate(theta, updates, memory)     K local models in, one global model
+    out
                Local.post_aggregate(theta, updates, weights, shared)
 
 What a client's hooks put into `client.report` arrives at the server as a column [K, ...] of the
@@ -40,9 +43,11 @@ Tensors = dict[str, Tensor]
 # passes of the network by kind, see Local.cost, or why no formula gives them
 Cost = Mapping[str, int] | str
 NEEDS = {  # what a server must see of each client, from the least to the most
-    "sums": "sums over the clients, which secure aggregation can compute: no client's own model or number",
+    "sums": "sums over the clients, which secure aggregation can compute: no client's own model or "
+    "number",
     "scalars": "few numbers of each client, such as its loss; models only in their weighted sum",
-    "updates": "what each client sends by itself, such as its model, which secure aggregation would hide",
+    "updates": "what each client sends by itself, such as its model, which secure aggregation "
+    "would hide",
 }
 
 
@@ -174,7 +179,12 @@ class Local:
         """Training loss of one batch, a scalar."""
         return cross_entropy(net(batch.x), batch.y, client)
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         """Leave the gradient of this step in net, which is zero on entry.
 
         Returns the loss for the record.
@@ -202,7 +212,11 @@ class Local:
         """After the last step; net is the local model."""
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         """On the server, after aggregation: update shared, return the final global model [P]."""
         return theta

@@ -1,22 +1,28 @@
-"""CReFF: the server re-trains the classifier on features that it makes up to fit the clients' gradients.
+"""CReFF: the server re-trains the classifier on features that it makes up to fit the clients'
+gradients.
 
-Source: Shang, Lu, Huang and Wang, "Federated learning on heterogeneous and long-tailed data via classifier re-training
-with federated features", IJCAI 2022, arXiv 2204.13399.
-Each round a client sends, for each of its classes, the mean gradient of cross-entropy with respect to the re-trained
-classifier of the round before. The server averages them by class over the clients that have it, moves 100 features of
-each class so that their gradient points the same way, and trains a fresh classifier on those. That classifier on the
-averaged backbone is the model that is scored and kept; the averaged classifier is the one that travels and trains on,
-so the models that travel are FedAvg's to the last bit.
+Source: Shang, Lu, Huang and Wang, "Federated learning on heterogeneous and long-tailed data via
+classifier re-training with federated features", IJCAI 2022, arXiv 2204.13399.
+Each round a client sends, for each of its classes, the mean gradient of cross-entropy with respect
+to the re-trained classifier of the round before. The server averages them by class over the clients
+that have it, moves 100 features of each class so that their gradient points the same way, and
+trains a fresh classifier on those. That classifier on the averaged backbone is the model that is
+scored and kept; the averaged classifier is the one that travels and trains on, so the models that
+travel are FedAvg's to the last bit.
 How we differ from the authors' code, and why:
-- a client's gradient is exact, over all its images of the class on the fixed view. The code averages ten draws of at
-  most 32 augmented images, which is this with noise.
-- in the first round the gradients are those of the received classifier; the code draws a random one.
-- gradients of a linear softmax classifier are written out: mean of (p - y) f. Nothing else changes by that.
-- a class without gradients this round leaves its features as they are, as in the code. A class that no client has had
-  so far has no part in the classifier's training either: its features are noise.
-- the code adds 1e-6 to the product of lengths under a cosine, which stops rows of small gradients; we do not.
-A client sends C C (D + 1) numbers more, and they reveal which classes it has. Column `creff_mismatch` of the server
-is the mean of 1 - cos after matching. With C = 23 and D = 512 a round costs the server 1.5 s on one core.
+- a client's gradient is exact, over all its images of the class on the fixed view. The code
+  averages ten draws of at most 32 augmented images, which is this with noise.
+- in the first round the gradients are those of the received classifier; the code draws a random
+  one.
+- gradients of a linear softmax classifier are written out: mean of (p - y) f. Nothing else changes
+  by that.
+- a class without gradients this round leaves its features as they are, as in the code. A class that
+  no client has had so far has no part in the classifier's training either: its features are noise.
+- the code adds 1e-6 to the product of lengths under a cosine, which stops rows of small gradients;
+  we do not.
+A client sends C C (D + 1) numbers more, and they reveal which classes it has. Column
+`creff_mismatch` of the server is the mean of 1 - cos after matching. With C = 23 and D = 512 a
+round costs the server 1.5 s on one core.
 """
 
 from dataclasses import dataclass
@@ -64,7 +70,11 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
         received = client.theta[head_index(client.layout)]
         head = client.shared.get("creff_head", received)  # [C, D+1]
         f = torch.cat([net.features(batch.x) for batch in client.shard.in_order()])  # [N, D]
-        client.report["creff_gradient"] = class_gradients(f, client.shard.y, head)  # [C, C, D+1]
+        client.report["creff_gradient"] = class_gradients(
+            f,
+            client.shard.y,
+            head,
+        )  # [C, C, D+1]
         client.report["creff_has"] = client.shard.class_counts > 0  # [C]
 
     def broadcast(self, memory: Tensors) -> Tensors:
@@ -94,7 +104,12 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
         memory["creff_index"] = index
         seed = derive("creff head", updates.seed, updates.round)
         memory["creff_head"] = trained_head(
-            features, met, seed, epochs=self.epochs, batch=self.batch, lr=self.head_lr
+            features,
+            met,
+            seed,
+            epochs=self.epochs,
+            batch=self.batch,
+            lr=self.head_lr,
         )
         if not memory["creff_head"].isfinite().all():
             problem = f"the re-trained classifier is not finite after round {updates.round}"
@@ -111,10 +126,20 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
         """The features [C, M, D] of the first round."""
         classes, inputs = head.shape  # C, D+1
         stream = torch.Generator().manual_seed(derive("creff features", seed))
-        noise = torch.randn(classes, self.features, inputs - 1, generator=stream)
+        noise = torch.randn(
+            classes,
+            self.features,
+            inputs - 1,
+            generator=stream,
+        )
         return noise.to(head.device)
 
-    def matched(self, features: Tensor, head: Tensor, target: Directions) -> Tensor:
+    def matched(
+        self,
+        features: Tensor,
+        head: Tensor,
+        target: Directions,
+    ) -> Tensor:
         """Features [C, M, D] moved by SGD so that their class gradients point in the target's
         directions.
         """
@@ -126,7 +151,13 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
 
 
 def trained_head(
-    features: Tensor, present: Tensor, seed: int, *, epochs: int, batch: int, lr: float
+    features: Tensor,
+    present: Tensor,
+    seed: int,
+    *,
+    epochs: int,
+    batch: int,
+    lr: float,
 ) -> Tensor:
     """A fresh classifier [C, D+1] trained by SGD on features [C, M, D] of the present classes, bool
     [C].

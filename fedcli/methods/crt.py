@@ -1,17 +1,20 @@
-"""cRT: a finished run's backbone is frozen and a fresh classifier is trained on class-balanced draws.
+"""cRT: a finished run's backbone is frozen and a fresh classifier is trained on class-balanced
+draws.
 
-Source: Kang, Xie, Rohrbach, Yan, Gordo, Feng and Kalantidis, "Decoupling representation and classifier for long-tailed
-recognition", ICLR 2020, arXiv 1910.09217, section 4; in federated form Table 7 of Fed-MAS (arXiv 2307.14959), which
-leaves the details open. Each epoch of a client is as many draws as it has images: a class it has, all
-equally likely, then one of its images. Plain cross-entropy, SGD with momentum and a cosine, ten rounds of one epoch.
-How we differ, and why:
+Source: Kang, Xie, Rohrbach, Yan, Gordo, Feng and Kalantidis, "Decoupling representation and
+classifier for long-tailed recognition", ICLR 2020, arXiv 1910.09217, section 4; in federated form
+Table 7 of Fed-MAS (arXiv 2307.14959), which leaves the details open. Each epoch of a client is as
+many draws as it has images: a class it has, all equally likely, then one of its images. Plain
+cross-entropy, SGD with momentum and a cosine, ten rounds of one epoch. How we differ, and why:
 - the classifier is linear whatever the run before had; only it travels.
-- models are averaged with the weights of that run's last round, so that a rule which was fair to some client stays
-  so. weights=samples uses image counts, which is also what happens where not every client took part in that round.
-- CReFF leaves the backbone as FedAvg makes it and re-trains a classifier of its own, which this one replaces: after
-  it comes what comes after FedAvg.
+- models are averaged with the weights of that run's last round, so that a rule which was fair to
+  some client stays so. weights=samples uses image counts, which is also what happens where not
+  every client took part in that round.
+- CReFF leaves the backbone as FedAvg makes it and re-trains a classifier of its own, which this one
+  replaces: after it comes what comes after FedAvg.
 - balance is within a client. A class that few clients have stays rare in the average.
-- images are seen as they are and their features computed once, unless --augment asks for augmentation.
+- images are seen as they are and their features computed once, unless --augment asks for
+  augmentation.
 """
 
 from dataclasses import dataclass

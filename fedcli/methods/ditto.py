@@ -2,12 +2,14 @@
 
 Source: Li, Hu, Beirami and Smith, ICML 2021, arXiv 2012.04221, Eq. 1 and Algorithm 1.
 The global track is FedAvg to the last bit, dropout included; only the clients' own models differ.
-- the personal model v_i takes one step for each global step, on the same minibatch and with the same
-  dropout; its anchor is the broadcast model, and it starts from the first one that a client gets.
+- the personal model v_i takes one step for each global step, on the same minibatch and with the
+  same dropout; its anchor is the broadcast model, and it starts from the first one that a client
+  gets.
 - its steps come from a fresh `solver` at the run's learning rate. A method does not see the run's
-  optimizer, and the paper's plain SGD hardly moves at the learning rates of Adam. solver=sgd is the paper.
-- weight decay, --clip-norm and --keep-optimizer act on the global track alone: the anchor is what holds v_i, and its
-  solver starts afresh in each round.
+  optimizer, and the paper's plain SGD hardly moves at the learning rates of Adam. solver=sgd is the
+  paper.
+- weight decay, --clip-norm and --keep-optimizer act on the global track alone: the anchor is what
+  holds v_i, and its solver starts afresh in each round.
 - the paper's scripts use strength 1, its text also picks among {0.1, 1, 2} on validation data.
 Three models come out: the global one, each client's own (memory "model"), and the mean of those,
 weighted by image count, which is the model of FedHEAL's Table 3. The mean is never sent to anybody.
@@ -31,7 +33,12 @@ class BesideTheGlobal(Local):
 
     works_without_server = False
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         live = client.layout.read()
         with torch.random.fork_rng([live.device] if live.is_cuda else []):
             self.personal_step(net, batch, client)
@@ -39,7 +46,12 @@ class BesideTheGlobal(Local):
         client.layout.zero_grad()
         return super().gradient(net, batch, client)
 
-    def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
+    def personal_step(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> None:
         """On the minibatch of the plain step; net holds the local model, and may be left with any
         other.
         """
@@ -66,7 +78,12 @@ class TwoTracks(BesideTheGlobal):
         solver = Solver(self.solver, [moving], client.lr)
         client.scratch.update(model=model, moving=moving, solver=solver)
 
-    def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
+    def personal_step(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> None:
         layout = client.layout
         model = client.scratch["model"]
         moving = client.scratch["moving"]

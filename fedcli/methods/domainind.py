@@ -1,18 +1,20 @@
-"""Domain-independent training: one classifier for each group over common features, whose answers are averaged.
+"""Domain-independent training: one classifier for each group over common features, whose answers
+are averaged.
 
-Source: Wang, Qinami, Karakozis, Genova, Nair, Hata and Russakovsky, "Towards fairness in visual recognition: effective
-strategies for bias mitigation", CVPR 2020, arXiv 1911.11834, section 4 (domain independent training); one of MEDFAIR's
-(Zong, Yang and Hospedales, ICLR 2023, arXiv 2210.01725). With z_g the logits of the classifier of group g,
+Source: Wang, Qinami, Karakozis, Genova, Nair, Hata and Russakovsky, "Towards fairness in visual
+recognition: effective strategies for bias mitigation", CVPR 2020, arXiv 1911.11834, section 4
+(domain independent training); one of MEDFAIR's (Zong, Yang and Hospedales, ICLR 2023, arXiv
+2210.01725). With z_g the logits of the classifier of group g,
 
     in training   the cross-entropy of z_g of the image's own group
     in a test     argmax of sum_g z_g: the group of a test image is never read
 
 How we differ, and why:
-- a test image has the mean of the groups' logits. The answer is that of the sum, and probabilities do not grow surer
-  with the number of groups.
+- a test image has the mean of the groups' logits. The answer is that of the sum, and probabilities
+  do not grow surer with the number of groups.
 - an image of unknown group trains on that mean.
-- the classifiers start at 0, so that one of a group that nobody has adds nothing. All are averaged by the clients'
-  images; a client without a group dilutes that group's classifier.
+- the classifiers start at 0, so that one of a group that nobody has adds nothing. All are averaged
+  by the clients' images; a client without a group dilutes that group's classifier.
 The paper's text was not at hand; the number of its section is not checked.
 """
 
@@ -58,7 +60,11 @@ class DomainIndependent(Local):
 
     def extend(self, net: Network) -> None:
         groups = len(net.attributes[self.group_attribute(net)])
-        net.head = GroupHeads(net.head.in_features, groups, net.head.out_features)
+        net.head = GroupHeads(
+            net.head.in_features,
+            groups,
+            net.head.out_features,
+        )
 
     def group_attribute(self, net: Network) -> str:
         method = "domain-ind, with a classifier for each group,"

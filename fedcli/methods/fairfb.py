@@ -1,34 +1,41 @@
 """FedFB: images weighed by group and class, until groups get the positive decision equally often.
 
-Source: Zeng, Chen and Lee, "Improving fairness via federated learning", 2021, arXiv 2110.15545: FairBatch's outer
-problem (Roh, Lee, Whang and Suh, ICLR 2021, arXiv 2012.01696) over clients. With n_ya images of class y and group a,
-n_a and n_y their sums, S_ya the summed losses and L_ya = S_ya / n_ya, such an image has in the loss the weight w_ya:
+Source: Zeng, Chen and Lee, "Improving fairness via federated learning", 2021, arXiv 2110.15545:
+FairBatch's outer problem (Roh, Lee, Whang and Suh, ICLR 2021, arXiv 2012.01696) over clients. With
+n_ya images of class y and group a, n_a and n_y their sums, S_ya the summed losses and L_ya = S_ya /
+n_ya, such an image has in the loss the weight w_ya:
 
-    parity=demographic    w_0a = lambda_a n / n_a,  w_1a = 2 - w_0a            lambda_a starts at n_a / n
+    parity=demographic    w_0a = lambda_a n / n_a,  w_1a = 2 - w_0a            lambda_a starts at
+    n_a / n
         mu_a = g_a - g_0,  g_a = (S_0a - S_1a - n_0a) / n_a,  mu_0 = - sum_a mu_a
-    parity=opportunity    w_1a = lambda_a n / n_1a, w_0a = 1                   lambda_a starts at n_1a / n
+    parity=opportunity    w_1a = lambda_a n / n_1a, w_0a = 1                   lambda_a starts at
+    n_1a / n
         mu_a = L_1a - L_10,  and lambda_0 is what the others leave of n_1 / n
     parity=odds           as opportunity, in both classes; one norm over all mu
     lambda <- lambda + alpha mu / ||mu||, within [0, 2 n_a / n], or [0, n_y / n]
 
-1 is the positive class and 0 the attribute's first value. If the losses were errors, g_a + 1 would be the share of
-group a with a positive decision, so mu is how far that is from the first group's. alpha = 0 is FedAvg, as is the first
-round.
+1 is the positive class and 0 the attribute's first value. If the losses were errors, g_a + 1 would
+be the share of group a with a positive decision, so mu is how far that is from the first group's.
+alpha = 0 is FedAvg, as is the first round.
 How we differ, and why:
-- rule=released is the step of the authors' code (yzeng58/Improving-Fairness-via-Federated-Learning), which has
-  demographic parity alone: alpha / sqrt(t) times mu. There the counts in g enter once for each client, and group 0's
-  bound holds for every group; here they enter once, and each group has its own.
-- the paper's text was not at hand: the code, its authors' older one and declearn's FedFB (Inria) were read, the last
-  two for opportunity and odds of two groups; of more, each is compared with the first, as demographic parity has it,
-  and where lambda of all but the first come to more than n_y / n, they shrink in proportion until that is their sum.
-  declearn compares sums of losses there; we take means, as the authors' older code does, since rates shall be equal.
-- losses are of all training images under the model that a round starts from, summed over clients as in groups.py, so
-  lambda is one round late. The code averages models by weighted counts, we weigh losses and average by image count.
-- an image of unknown group weighs 1 and counts in none. A group without images in a round keeps its weights, and the
-  first that has some takes the first one's place. A group of one image counts as any other, so its weight moves fast to
-  its bound; a run warns of groups and of pairs of group and class under 30 images.
-The default alpha is declearn's: lambda of a rare positive class is small itself. Tasks of more than two classes are
-refused: parity of one positive class is what is defined.
+- rule=released is the step of the authors' code
+  (yzeng58/Improving-Fairness-via-Federated-Learning), which has demographic parity alone: alpha /
+  sqrt(t) times mu. There the counts in g enter once for each client, and group 0's bound holds for
+  every group; here they enter once, and each group has its own.
+- the paper's text was not at hand: the code, its authors' older one and declearn's FedFB (Inria)
+  were read, the last two for opportunity and odds of two groups; of more, each is compared with the
+  first, as demographic parity has it, and where lambda of all but the first come to more than n_y /
+  n, they shrink in proportion until that is their sum. declearn compares sums of losses there; we
+  take means, as the authors' older code does, since rates shall be equal.
+- losses are of all training images under the model that a round starts from, summed over clients as
+  in groups.py, so lambda is one round late. The code averages models by weighted counts, we weigh
+  losses and average by image count.
+- an image of unknown group weighs 1 and counts in none. A group without images in a round keeps its
+  weights, and the first that has some takes the first one's place. A group of one image counts as
+  any other, so its weight moves fast to its bound; a run warns of groups and of pairs of group and
+  class under 30 images.
+The default alpha is declearn's: lambda of a rare positive class is small itself. Tasks of more than
+two classes are refused: parity of one positive class is what is defined.
 """
 
 from dataclasses import dataclass
@@ -56,7 +63,8 @@ class TowardParity(WithGroups):
 
     parity: Annotated[
         Literal["demographic", "opportunity", "odds"],
-        "what is to be equal: positive decisions, of all images, of the positive ones, or errors in both classes",
+        "what is to be equal: positive decisions, of all images, of the positive ones, or errors "
+        "in both classes",
     ] = "demographic"
     alpha: Annotated[float, "step on the groups' shares of the loss, >= 0; 0 is FedAvg"] = 0.005
     rule: Annotated[
@@ -76,7 +84,11 @@ class TowardParity(WithGroups):
         self.weigh_cells(net, client, (client.shard.y == 1).long(), 2)
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         n = updates["cell_counts"].sum(0)  # [G, 2]
         losses = updates["cell_losses"].sum(0)  # [G, 2]
@@ -89,7 +101,13 @@ class TowardParity(WithGroups):
         shared["cell_weights"] = w
         return theta
 
-    def _demographic(self, w: Tensor, n: Tensor, losses: Tensor, t: int) -> Tensor:
+    def _demographic(
+        self,
+        w: Tensor,
+        n: Tensor,
+        losses: Tensor,
+        t: int,
+    ) -> Tensor:
         of_group = n.sum(1)  # [G] n_a
         groups = (of_group > 0).nonzero().flatten()
         if len(groups) < 2:
@@ -106,7 +124,13 @@ class TowardParity(WithGroups):
         w[groups, 1] = 2 - w[groups, 0]
         return w
 
-    def _of_classes(self, w: Tensor, n: Tensor, losses: Tensor, classes: list[int]) -> Tensor:
+    def _of_classes(
+        self,
+        w: Tensor,
+        n: Tensor,
+        losses: Tensor,
+        classes: list[int],
+    ) -> Tensor:
         groups = [(n[:, y] > 0).nonzero().flatten() for y in classes]  # that have each class
         differences = []
         for y, members in zip(classes, groups, strict=True):
@@ -144,6 +168,7 @@ register(
     TowardParity(),
     Mean(),
     label="FedFB",
-    about="images weighed by group and class, for demographic parity, equal opportunity or equalised odds",
+    about="images weighed by group and class, for demographic parity, equal opportunity or "
+    "equalised odds",
     families="groups",
 )

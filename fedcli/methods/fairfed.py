@@ -1,31 +1,34 @@
 """FairFed: weight moves from clients whose accuracy is far from the global one to those near it.
 
-Source: Ezzeldin, Yan, He, Ferrara and Avestimehr, AAAI 2023, arXiv 2110.00857, Eq. 6, with the accuracy
-gap that the paper uses where a client has no group metric; adapted in FedISM+, arXiv 2503.09587.
+Source: Ezzeldin, Yan, He, Ferrara and Avestimehr, AAAI 2023, arXiv 2110.00857, Eq. 6, with the
+accuracy gap that the paper uses where a client has no group metric; adapted in FedISM+, arXiv
+2503.09587.
 
                  gap d_k                          who gains
     original     |a_k - sum_j p_j a_j|            clients near the mean accuracy
     released     |a_k - a_k p_k| = a_k (1 - p_k)  clients with a low accuracy
 
-a_k is the balanced accuracy of the broadcast model on the client's training images, on the fixed view (the code: with
-random augmentation), and p_k = n_k / n. Then w <- w - beta (d_k - mean d), cut at 0 and divided by the sum; w starts
-at p, which is also what round 1 uses. `released` is FFL4MIA's code: the mean accuracy lacks its sum and is a vector.
-The FairFed rows in print come from it, and it favours weak clients; the original lowers them, because a client far
-below the mean is far from it. gap=eod and gap=spd are what the paper is about: a client's d_k is how far its own
-unfairness F_k is from that of all clients' images together, |F_k - F| (Eq. 6, with F of Eq. 7), counted under the
-broadcast model. For two classes and two groups
+a_k is the balanced accuracy of the broadcast model on the client's training images, on the fixed
+view (the code: with random augmentation), and p_k = n_k / n. Then w <- w - beta (d_k - mean d), cut
+at 0 and divided by the sum; w starts at p, which is also what round 1 uses. `released` is FFL4MIA's
+code: the mean accuracy lacks its sum and is a vector. The FairFed rows in print come from it, and
+it favours weak clients; the original lowers them, because a client far below the mean is far from
+it. gap=eod and gap=spd are what the paper is about: a client's d_k is how far its own unfairness
+F_k is from that of all clients' images together, |F_k - F| (Eq. 6, with F of Eq. 7), counted under
+the broadcast model. For two classes and two groups
 
     eod    F = P(guess 1 | group 0, class 1) - P(guess 1 | group 1, class 1)
     spd    F = P(guess 1 | group 0) - P(guess 1 | group 1)
 
-With more classes or groups d_k is the largest such distance over classes and pairs of groups that the client has. A
-client that has no pair (no group, or one alone) falls back to its accuracy gap, as in the paper, whose accuracy is that
-of all images and ours balanced. Images of unknown group are in no rate. Clients send counts of predictions by group and
-class, and F is of their sums. A group of one image at a client makes a rate of 0 or 1, and d_k large: nothing guards
-against it, and a run warns of groups, or pairs of group and class, of few training images in all. `released` has no
-such gap. The numbers of the equations are those that other implementations cite, the paper's text
-was not at hand. It carries weights on that are not divided by their sum; since steps add up to 0, that differs from
-ours only after a weight was cut at 0.
+With more classes or groups d_k is the largest such distance over classes and pairs of groups that
+the client has. A client that has no pair (no group, or one alone) falls back to its accuracy gap,
+as in the paper, whose accuracy is that of all images and ours balanced. Images of unknown group are
+in no rate. Clients send counts of predictions by group and class, and F is of their sums. A group
+of one image at a client makes a rate of 0 or 1, and d_k large: nothing guards against it, and a run
+warns of groups, or pairs of group and class, of few training images in all. `released` has no such
+gap. The numbers of the equations are those that other implementations cite, the paper's text was
+not at hand. It carries weights on that are not divided by their sum; since steps add up to 0, that
+differs from ours only after a weight was cut at 0.
 With absent clients, w is kept per client as a multiple of p, so that rounds with other participants
 compare; with all present this is the rule above.
 """

@@ -1,8 +1,10 @@
-"""FairLoRA: low-rank adapters whose singular values differ by demographic group and whose vectors all groups share.
+"""FairLoRA: low-rank adapters whose singular values differ by demographic group and whose vectors
+all groups share.
 
-Source: Li, Wen, Tian, Shi, Luo, Huang, Fang and Wang, "FairFedMed: benchmarking group fairness in federated medical
-imaging with FairLoRA", 2025, arXiv 2508.00873, first as an anonymous submission; Eqs. 2-3, Algorithm 1 and the section
-"Initialization". What trains, and on which layers, is in lora.py.
+Source: Li, Wen, Tian, Shi, Luo, Huang, Fang and Wang, "FairFedMed: benchmarking group fairness in
+federated medical imaging with FairLoRA", 2025, arXiv 2508.00873, first as an anonymous submission;
+Eqs. 2-3, Algorithm 1 and the section "Initialization". What trains, and on which layers, is in
+lora.py.
 
     y = W0 x + s ((x A) * (pi S)) B     S [G, r], pi [G] the group shares of the image     Eq. 2
     A = sum_k alpha_k A_k, B the same   alpha_k = n_k / n                                  Eq. 3
@@ -14,20 +16,24 @@ imaging with FairLoRA", 2025, arXiv 2508.00873, first as an anonymous submission
     columns 1..r/2    as they come                     their mean over groups after every round
     moving average    of A, S and B, see lora.py       of all that travels
 
-with h = linspace(0.5, 0.1, r/2), rotated left by g ((r/2) // G) entries, and by g where that is 0. n counts the clients
-that take part; the paper's text sums over all. The code the paper first came with has pi as `paper` and another start,
-linspace(1, 0.1, r) rotated by group; its fairness loss carries no gradient and is not here.
-The group of every test image is read in the paper's scores, which the paper does not say. That is view `group`. View
-`uniform` gives all groups the same share, and `prior` the share that each has among the training images of all clients
-that have taken part so far; neither reads a group. A client's own model holds its own shares. Images without a group
-train with uniform shares and are scored so.
-A client sends how many images it has of each group, which reveals a little about its patients; nothing else for S.
-How we differ, and why:
-- a group that no client of the round has keeps its row and stays out of the shared columns; the code divides by 0.
-- one optimizer step per batch; theirs registers its optimizer twice and steps twice on the same gradient.
-- exact=true (see lora.py) takes the singular vectors of the average of A_k diag(mean over groups of S_kg) B_k, and S_g
-  from the diagonal of the group's own average in that basis. What is off the diagonal is lost: even with one client
-  the products by group change, while their mean does not. `exact_loss` says how much. No columns are shared then.
+with h = linspace(0.5, 0.1, r/2), rotated left by g ((r/2) // G) entries, and by g where that is 0.
+n counts the clients that take part; the paper's text sums over all. The code the paper first came
+with has pi as `paper` and another start, linspace(1, 0.1, r) rotated by group; its fairness loss
+carries no gradient and is not here. The group of every test image is read in the paper's scores,
+which the paper does not say. That is view `group`. View `uniform` gives all groups the same share,
+and `prior` the share that each has among the training images of all clients that have taken part so
+far; neither reads a group. A client's own model holds its own shares. Images without a group train
+with uniform shares and are scored so.
+A client sends how many images it has of each group, which reveals a little about its patients;
+nothing else for S. How we differ, and why:
+- a group that no client of the round has keeps its row and stays out of the shared columns; the
+  code divides by 0.
+- one optimizer step per batch; theirs registers its optimizer twice and steps twice on the same
+  gradient.
+- exact=true (see lora.py) takes the singular vectors of the average of A_k diag(mean over groups of
+  S_kg) B_k, and S_g from the diagonal of the group's own average in that basis. What is off the
+  diagonal is lost: even with one client the products by group change, while their mean does not.
+  `exact_loss` says how much. No columns are shared then.
 """
 
 from dataclasses import dataclass
@@ -46,7 +52,10 @@ from .lora import DEFAULT_TRAINING, FactorMean, LowRank
 from .mixins import GroupViews
 from .registry import register
 
-RULE = "as the text has it, or 0.7 of an image's own group, another start, shared columns and moving average of all"
+RULE = (
+    "as the text has it, or 0.7 of an image's own group, another start, shared columns and moving "
+    "average of all"
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,11 @@ class ByGroup(GroupViews, LowRank):
         groups = len(net.attributes[self.group_attribute(net)])
         net.register_buffer("group_prior", torch.full((groups,), 1 / groups))  # [G]
 
-    def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
+    def singular(
+        self,
+        net: Network,
+        rank: int,
+    ) -> tuple[Tensor | None, Groups | None]:
         if rank % 2:
             problem = f"rank={rank} has no half, and fairlora's singular values start in two"
             raise UsageError(problem, "--set rank=12")
@@ -100,7 +113,13 @@ class ByGroup(GroupViews, LowRank):
         if counts.any():
             net.group_prior.copy_(counts / counts.sum())
 
-    def set_groups(self, net: Network, shard: Shard, images: Tensor, view: str) -> None:
+    def set_groups(
+        self,
+        net: Network,
+        shard: Shard,
+        images: Tensor,
+        view: str,
+    ) -> None:
         net.groups.shares = None
         if view == "group":
             groups = shard.groups[self.group_attribute(net)][images]  # [B]
@@ -153,7 +172,11 @@ class GroupMean(FactorMean):
                 mean[span] = by_counts(sent, counts, old, self.rule == "released").flatten()
         return mean
 
-    def by_group(self, adapter: adapters.Roles, updates: ClientUpdates) -> Tensor:
+    def by_group(
+        self,
+        adapter: adapters.Roles,
+        updates: ClientUpdates,
+    ) -> Tensor:
         if not adapter.S:
             return super().by_group(adapter, updates)
         weights, missing = group_weights(updates["group_counts"])

@@ -1,21 +1,25 @@
-"""FedALA: a client starts each round from a mixture of its last model and the global one, learned number by number.
+"""FedALA: a client starts each round from a mixture of its last model and the global one, learned
+number by number.
 
-Source: Zhang, Hua, Wang, Song, Xue, Ma and Guan, "FedALA: adaptive local aggregation for personalized federated
-learning", AAAI 2023, arXiv 2212.01197, Algorithm 1. With l the client's last model and g the global one, of the last p
-layers (of the others the client takes g)
+Source: Zhang, Hua, Wang, Song, Xue, Ma and Guan, "FedALA: adaptive local aggregation for
+personalized federated learning", AAAI 2023, arXiv 2212.01197, Algorithm 1. With l the client's last
+model and g the global one, of the last p layers (of the others the client takes g)
 
     start = l + W (g - l)                              W [numbers of those layers], 1 at first
-    W <- cut to [0, 1] of W - eta grad (g - l)         grad: of the loss at start, over a share of the client's images
+    W <- cut to [0, 1] of W - eta grad (g - l)         grad: of the loss at start, over a share of
+    the client's images
 
-In a client's first such round W is learned until the last ten passes' losses have a standard deviation below 0.1,
-later by one pass. The model after training is scored as the client's own. Steps, defaults (eta = 1, 80 % of the
-images) and the rule that ends the first learning are those of the authors' code (TsingZ0/FedALA, in PFLlib).
-How we differ, and why:
-- p counts layers with trained numbers from the end, where that code counts tensors; 1 is the classifier.
-- the share of images is drawn anew in each round, where the code takes a run of neighbours; the last, smaller batch
-  counts too. Images are seen in eval mode while W is learned, so batch-norm statistics do not move.
-- losses are means over a pass, where that code looks at its last batch; the first learning ends after `most_passes`
-  at the latest.
+In a client's first such round W is learned until the last ten passes' losses have a standard
+deviation below 0.1, later by one pass. The model after training is scored as the client's own.
+Steps, defaults (eta = 1, 80 % of the images) and the rule that ends the first learning are those of
+the authors' code (TsingZ0/FedALA, in PFLlib). How we differ, and why:
+- p counts layers with trained numbers from the end, where that code counts tensors; 1 is the
+  classifier.
+- the share of images is drawn anew in each round, where the code takes a run of neighbours; the
+  last, smaller batch counts too. Images are seen in eval mode while W is learned, so batch-norm
+  statistics do not move.
+- losses are means over a pass, where that code looks at its last batch; the first learning ends
+  after `most_passes` at the latest.
 The paper's text was not at hand; the number of the algorithm is not checked.
 """
 
@@ -92,7 +96,12 @@ class AdaptiveStart(Local):
         parts = order.to(shard.rows.device).split(self.ala_batch)
         return [shard.batch(images) for images in parts]
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         if "start" in client.scratch:  # the first step of the round
             client.layout.params.copy_(client.scratch.pop("start"))
         return super().gradient(net, batch, client)
@@ -109,7 +118,11 @@ def settled(losses: list[float]) -> bool:
     return bool(spread < SETTLED)
 
 
-def upper_layers(spans: dict[str, slice], weights: tuple[str, ...], count: int) -> list[slice]:
+def upper_layers(
+    spans: dict[str, slice],
+    weights: tuple[str, ...],
+    count: int,
+) -> list[slice]:
     """The spans in theta of the tensors of the last `count` layers with trained numbers."""
     layer_of = {name: name.rpartition(".")[0] for name in weights}
     layers = list(dict.fromkeys(layer_of.values()))[-count:]

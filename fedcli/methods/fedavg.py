@@ -1,7 +1,8 @@
 """FedAvg: plain local training, models averaged by sample count.
 
-Source: McMahan, Moore, Ramage, Hampson and Aguera y Arcas, AISTATS 2017, arXiv 1602.05629, Algorithm 1.
-How we differ: batch-norm statistics, which the paper's networks do not have, are averaged with the same weights.
+Source: McMahan, Moore, Ramage, Hampson and Aguera y Arcas, AISTATS 2017, arXiv 1602.05629,
+Algorithm 1. How we differ: batch-norm statistics, which the paper's networks do not have, are
+averaged with the same weights.
 """
 
 from dataclasses import dataclass

@@ -4,8 +4,8 @@ Source: Li, Jiang, Zhang, Kamp and Dou, ICLR 2021, arXiv 2102.07623, Algorithm 1
 How we differ, and why:
 - what stays goes by layer type, whatever its name: scale, shift and running statistics of every
   batch-norm layer. `--bn local` keeps the statistics alone.
-- each client is scored with its own layers. The global model that is scored takes their mean by image
-  count; it is sent to no client.
+- each client is scored with its own layers. The global model that is scored takes their mean by
+  image count; it is sent to no client.
 - without batch norm, or with all of it frozen, this is FedAvg.
 """
 

@@ -2,8 +2,8 @@
 
 Source: Jiang et al., CVPR 2023, arXiv 2303.16520; as adapted in FedISM+, arXiv 2503.09587.
 Each round, with c the weights behind the last global model (uniform at first):
-1. b_k: balanced accuracy, on the client's images, of the global model with its own last model taken out,
-   (theta - c_k theta_k) / (1 - c_k); 0 in the first round.
+1. b_k: balanced accuracy, on the client's images, of the global model with its own last model taken
+   out, (theta - c_k theta_k) / (1 - c_k); 0 in the first round.
 2. cos_k: cosine of the client's update and the c-weighted sum of all others', trainable part.
 3. M_k = 1 - mean b_k and G_k = 1 - mean cos_k over the rounds so far, each divided by its sum.
 4. their product (mode=times) or sum (mode=plus), divided by its sum, weighs this round's models.
@@ -14,9 +14,10 @@ Each round, with c the weights behind the last global model (uniform at first):
 
 The default is what printed the FedCE rows; both its choices are sound. With no validation part the
 original measures on training images, and column `validation_images` of rounds.jsonl says 0. The
-original counts Dice where we count balanced accuracy, and lifts small shares to 0.001.
-How we differ: guards of ours, where both codes divide by 0: a zero update, or others that add up to zero, has cosine 0;
-a sum below 1e-9 gives uniform shares; a lone client has b_k = 0. b_k is measured on the fixed view.
+original counts Dice where we count balanced accuracy, and lifts small shares to 0.001. How we
+differ: guards of ours, where both codes divide by 0: a zero update, or others that add up to zero,
+has cosine 0; a sum below 1e-9 gives uniform shares; a lone client has b_k = 0. b_k is measured on
+the fixed view.
 """
 
 from dataclasses import dataclass

@@ -1,24 +1,29 @@
-"""FedDG: training that must also hold for images in the style of other clients, by an exchange of amplitude spectra.
+"""FedDG: training that must also hold for images in the style of other clients, by an exchange of
+amplitude spectra.
 
-Source: Liu, Chen, Qin, Dou and Heng, "FedDG: federated domain generalization on medical image segmentation via episodic
-learning in continuous frequency space", CVPR 2021, arXiv 2103.06030, as its authors' code (liuquande/FedDG-ELCFS)
-computes it, for classification. Of each image x, with an amplitude spectrum A' of another client's image:
+Source: Liu, Chen, Qin, Dou and Heng, "FedDG: federated domain generalization on medical image
+segmentation via episodic learning in continuous frequency space", CVPR 2021, arXiv 2103.06030, as
+its authors' code (liuquande/FedDG-ELCFS) computes it, for classification. Of each image x, with an
+amplitude spectrum A' of another client's image:
 
-    x' = x with its low frequencies at A + u (A' - A), u uniform in [0, 1], its own phases, cut to [0, 1]
+    x' = x with its low frequencies at A + u (A' - A), u uniform in [0, 1], its own phases, cut to
+    [0, 1]
     inner step     w' = w - step g,      g: gradient at w on x
     local step     w <- w - lr (g + g'),    g': gradient at w' on x'
 
-What leaves a hospital beside the model, in every round: the low-frequency amplitudes of `spectra` of its images, the
-same in each, of each image by itself, from which its mean colour and coarse contrasts can be read. The server hands
-them to all.
+What leaves a hospital beside the model, in every round: the low-frequency amplitudes of `spectra`
+of its images, the same in each, of each image by itself, from which its mean colour and coarse
+contrasts can be read. The server hands them to all.
 How we differ, and why:
-- the paper's second half, a contrast of features at the boundary of what is segmented, needs masks, and is left out.
-- low = 0.01 is the paper's; the code's data loader has 0, the mean of each colour, and replaces it whole (u = 1). On
-  images of fewer than 100 pixels both are the mean.
-- an image has one A' and u a round. There are no spectra in the first round, which trains plainly (FedAvg), and
-  afterwards those of the clients of the round before. The code samples an eighth of a client's images.
-- the code cuts each number of g at 100 for the inner step; ours is as it is. The second pass moves no batch-norm
-  statistics. g' is taken at w' as if g were constant, as in the code.
+- the paper's second half, a contrast of features at the boundary of what is segmented, needs masks,
+  and is left out.
+- low = 0.01 is the paper's; the code's data loader has 0, the mean of each colour, and replaces it
+  whole (u = 1). On images of fewer than 100 pixels both are the mean.
+- an image has one A' and u a round. There are no spectra in the first round, which trains plainly
+  (FedAvg), and afterwards those of the clients of the round before. The code samples an eighth of a
+  client's images.
+- the code cuts each number of g at 100 for the inner step; ours is as it is. The second pass moves
+  no batch-norm statistics. g' is taken at w' as if g were constant, as in the code.
 """
 
 from dataclasses import dataclass, replace
@@ -76,7 +81,12 @@ class Episodic(Local):
         others = client.shared["amplitudes"][elsewhere]
         return others.flatten(0, 1) if len(others) else None
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         loss = super().gradient(net, batch, client)
         if "others" not in client.scratch:
             return loss
@@ -95,7 +105,11 @@ class Episodic(Local):
         return loss
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         shared["amplitudes"] = updates["amplitudes"]  # [K, S, C, n, n]
         shared["amplitude_rows"] = updates.rows  # [K]
@@ -107,6 +121,8 @@ register(
     Episodic(),
     Mean(),
     label="FedDG",
-    about="steps that also hold for images in other clients' style; clients share amplitude spectra of some images",
+    about="steps that also hold for images in other clients' style; clients share amplitude "
+    "spectra "
+    "of some images",
     families="domain",
 )

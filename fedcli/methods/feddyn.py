@@ -5,15 +5,16 @@ Algorithm 1, in the form of the authors' code (alpemreacar/FedDyn): with l_i the
 own moves, h_i = -alpha l_i, the penalty alpha/2 ||w - (w_t - l_i)||^2 is FedProx's with a moving
 anchor, and -h / alpha is the mean l of all moves. It needs no division by alpha.
 How we differ, and why:
-- models are averaged by image count, as in any base here. weights=uniform is the paper's mean, in which
-  all clients count the same. Under an add-on the weights are the add-on's.
+- models are averaged by image count, as in any base here. weights=uniform is the paper's mean, in
+  which all clients count the same. Under an add-on the weights are the add-on's.
 - control=weighted (default): l sums the moves with the weights that made the global model, so that
-  the rule's own objective is what it settles at. control=uniform is the paper's l: its fixed point is the
-  objective in which all clients count the same, whatever weights the models get.
+  the rule's own objective is what it settles at. control=uniform is the paper's l: its fixed point
+  is the objective in which all clients count the same, whatever weights the models get.
 - the penalty alpha is the same for all; the authors' code divides it by n_i over the mean of n.
 - gradients, penalty included, are cut at norm `clip`, as in the authors' code (10).
-- l corrects trainable tensors only. It is added after the server rule, never masked or projected. It makes up for what
-  a mean of the models lacks: beside a server optimizer (feddyn+fedadam) it does not, and a run warns of that.
+- l corrects trainable tensors only. It is added after the server rule, never masked or projected.
+  It makes up for what a mean of the models lacks: beside a server optimizer (feddyn+fedadam) it
+  does not, and a run warns of that.
 - the model that is sent out is the one scored; the authors also plot a mean of local models.
 - rule=released is the benchmark behind FedHEAL's tables, which builds the penalty from the global
   net's tensors and leaves l out: its gradient is zero, and the method is FedAvg bit for bit.
@@ -50,7 +51,12 @@ class Drifting(Local):
         moved = client.memory.get("moved", torch.zeros_like(start))  # l_i
         client.scratch["anchor"] = start - moved  # w_t - l_i
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         loss = super().gradient(net, batch, client)
         self.penalise(client)
         return loss
@@ -67,7 +73,11 @@ class Drifting(Local):
         client.memory["moved"] = client.layout.params - client.scratch["anchor"]  # l_i + this move
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         present = len(weights) / updates.roster
         moved = average(updates["moved"], self.counted(weights)) * present  # [T]
@@ -105,7 +115,11 @@ class Dynamic(Drifting):
             super().penalise(client)
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         if self.rule == "released":
             return theta

@@ -1,18 +1,21 @@
-"""FedExP: the server goes beyond the mean of the models, the further the more the clients' updates disagree.
+"""FedExP: the server goes beyond the mean of the models, the further the more the clients' updates
+disagree.
 
-Source: Jhunjhunwala, Wang and Joshi, "FedExP: speeding up federated averaging via extrapolation", ICLR 2023, arXiv
-2301.09604, Algorithm 1 and Eq. 7.
+Source: Jhunjhunwala, Wang and Joshi, "FedExP: speeding up federated averaging via extrapolation",
+ICLR 2023, arXiv 2301.09604, Algorithm 1 and Eq. 7.
 
     D_k = theta_k - theta,  D = sum_k p_k D_k,  theta <- theta + eta D
     eta = max(1, sum_k p_k ||D_k||^2 / (2 (||D||^2 + epsilon)))
 
 so eta is 1, which is FedAvg, where updates agree. Clients send ||D_k||^2, which is only summed.
 How we differ, and why:
-- p_k is n_k / n, as in every method here and in the authors' code; the paper averages all clients alike. The two agree
-  for clients of one size.
-- their code multiplies epsilon by the number of clients in the round and lets it fall with the squared learning rate.
+- p_k is n_k / n, as in every method here and in the authors' code; the paper averages all clients
+  alike. The two agree for clients of one size.
+- their code multiplies epsilon by the number of clients in the round and lets it fall with the
+  squared learning rate.
 - only trained numbers take the longer step; batch-norm statistics are averaged.
-- the paper scores the mean of the last two models, as single ones swing; here the last is scored, as for every method.
+- the paper scores the mean of the last two models, as single ones swing; here the last is scored,
+  as for every method.
 - epsilon = 0.001 is their code's for CIFAR and CINIC, which has 0.1 for EMNIST.
 Checked against that code (Divyansh03/FedExP); the equation's number is not checked.
 """

@@ -2,22 +2,25 @@
 
 Source: Wang, Fan, Qi, Wen, Wang and Yu, IJCAI 2021, arXiv 2104.14937, Algorithms 1-3.
 With g_k = theta - theta_k and clients in the order of their loss at theta, smallest first:
-1. internal (Alg. 2): each g_k, but for the share `protect` (alpha) with the largest losses, loses its part
-   along every g_j it conflicts with, <g_k, g_j> < 0, in that order; then they are averaged.
-2. external (Alg. 3), from round tau + 1 on (tau = `lookback`): for each round in reach, oldest first, the mean
-   loses its part along the sum of the last updates of clients last seen then, those that conflict with it.
+1. internal (Alg. 2): each g_k, but for the share `protect` (alpha) with the largest losses, loses
+   its part along every g_j it conflicts with, <g_k, g_j> < 0, in that order; then they are
+   averaged.
+2. external (Alg. 3), from round tau + 1 on (tau = `lookback`): for each round in reach, oldest
+   first, the mean loses its part along the sum of the last updates of clients last seen then, those
+   that conflict with it.
 3. the mean is stretched to the length of the mean of the g_k.
-`rule=original` (default) reaches over rounds t - tau ... t - 1: absent clients only, so none when all take
-part, as in the paper and the authors' first code. `released` reaches over t - tau + 1 ... t, from round tau
-on, as their later code (flgo): with tau = 1 the participants themselves, in every round. How we differ from
-both, and why:
+`rule=original` (default) reaches over rounds t - tau ... t - 1: absent clients only, so none when
+all take part, as in the paper and the authors' first code. `released` reaches over t - tau + 1 ...
+t, from round tau on, as their later code (flgo): with tau = 1 the participants themselves, in every
+round. How we differ from both, and why:
 - weights=samples lets the means go by n_k / n: without conflicts it is then FedAvg, bit by bit.
 - protect=0 protects no client; ceil((K - 1)(1 - alpha)) alone would protect one.
 - a mean of no length (below a millionth of the longest update) is not stretched.
 - batch-norm statistics are averaged with n_k / n and never projected: they are no gradients.
-All happens in the span of the updates, so it runs on coefficients and one table of inner products, and
-the vectors are read twice. Last updates [T] are kept only of clients that a later round can reach, those of a
-round with all clients too: a run may go on with fewer (--resume --force --participation).
+All happens in the span of the updates, so it runs on coefficients and one table of inner products,
+and the vectors are read twice. Last updates [T] are kept only of clients that a later round can
+reach, those of a round with all clients too: a run may go on with fewer (--resume --force
+--participation).
 """
 
 from dataclasses import dataclass
@@ -80,7 +83,12 @@ class WithoutConflicts(LossBefore):
         out[t:] = average(updates.theta[:, t:], updates.base)
         return out, p
 
-    def internal(self, g: Tensor, plain: Tensor, updates: ClientUpdates) -> Tensor:
+    def internal(
+        self,
+        g: Tensor,
+        plain: Tensor,
+        updates: ClientUpdates,
+    ) -> Tensor:
         """Alg. 2: coefficients [M] of the mean of the projected updates."""
         losses = updates["loss_before"].tolist()
         rank = list(zip(losses, updates.rows.tolist(), strict=True))
@@ -105,7 +113,13 @@ class WithoutConflicts(LossBefore):
             if j != i and dot < 0:
                 c[j] -= dot / g[j, j]
 
-    def external(self, c: Tensor, g: Tensor, updates: ClientUpdates, past: list[int]) -> Tensor:
+    def external(
+        self,
+        c: Tensor,
+        g: Tensor,
+        updates: ClientUpdates,
+        past: list[int],
+    ) -> Tensor:
         """Alg. 3: remove from c [M] what conflicts with each past round in reach.
 
         past: the rounds of the updates after the participants'.

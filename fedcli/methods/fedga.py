@@ -9,12 +9,13 @@ adjustment" (FedDG-GA), CVPR 2023, pp. 3954-3963; adapted in FedISM+, arXiv 2503
     d            0.2                              0.05
     afterwards   cut to [0, 1], divided by sum    divided by sum, cut at 0
 
-Then w <- w + d (T - t + 1) / T / K * g / max |g|, w starts uniform, t from 1 is the round in which the
-new weights are used, and L is plain cross-entropy on the fixed view (the code: random augmentation).
-Where the partition gives a client no validation part, `original` measures on its training images
-instead; column `validation_images` of rounds.jsonl says on how many it measured, 0 for this case.
-How we differ from both, and why:
-- the gap of a round needs the averaged model, so it comes in the client's next round: all must take part.
+Then w <- w + d (T - t + 1) / T / K * g / max |g|, w starts uniform, t from 1 is the round in which
+the new weights are used, and L is plain cross-entropy on the fixed view (the code: random
+augmentation). Where the partition gives a client no validation part, `original` measures on its
+training images instead; column `validation_images` of rounds.jsonl says on how many it measured, 0
+for this case. How we differ from both, and why:
+- the gap of a round needs the averaged model, so it comes in the client's next round: all must take
+  part.
 - the original divides d by 3, its number of clients; we divide by K.
 - the original's code can measure accuracy or loss; we measure loss, as FFL4MIA does.
 - equal gaps of 0, where the code divides by 0, leave the weights alone.
@@ -52,7 +53,10 @@ class Gap(Aggregator):
     def warning(self, rounds: int, validation: bool) -> str:
         if self.rule == "released" or validation:
             return ""
-        return "clients have no validation part, so gaps are measured on training images: partition with --val 0.1"
+        return (
+            "clients have no validation part, so gaps are measured on training images: partition "
+            "with --val 0.1"
+        )
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         gap = torch.zeros((), device=client.theta.device)
@@ -64,7 +68,11 @@ class Gap(Aggregator):
             client.report["validation_images"] = torch.tensor(count, device=client.theta.device)
 
     def measure_local(self, net: Network, client: ClientRound) -> None:
-        client.memory["fedga_loss"] = probes.mean_loss(net, client, self.part(client))
+        client.memory["fedga_loss"] = probes.mean_loss(
+            net,
+            client,
+            self.part(client),
+        )
 
     def part(self, client: ClientRound) -> Shard:
         """The images a client measures its gap on."""

@@ -1,15 +1,19 @@
 """FedGAMMA: sharpness-aware local steps, each corrected as in SCAFFOLD.
 
-Source: Dai, Yang, Sun, Liu, Li and Tao, "FedGAMMA: federated learning with global sharpness-aware minimization", IEEE
-TNNLS 2023, doi 10.1109/TNNLS.2023.3304453: the perturbed gradient of FedSAM in the place of SCAFFOLD's gradient.
+Source: Dai, Yang, Sun, Liu, Li and Tao, "FedGAMMA: federated learning with global sharpness-aware
+minimization", IEEE TNNLS 2023, doi 10.1109/TNNLS.2023.3304453: the perturbed gradient of FedSAM in
+the place of SCAFFOLD's gradient.
 
-    w~ = w + rho g / ||g||,    w <- w - lr (g~ + c - c_i)          g~: gradient at w~, on the same batch
+    w~ = w + rho g / ||g||,    w <- w - lr (g~ + c - c_i)          g~: gradient at w~, on the same
+    batch
 
-c_i is the mean of the client's g~ over the round, c that of all; how they are kept, and the options control, rule and
-weights, are scaffold's. rho = 0 is SCAFFOLD. How we differ, and why:
-- c_i is a mean of gradients, as in scaffold here; the code has it from the distance gone, which is rule=released.
-- the code takes the steps of the first client's image count for those of all, all clients count the same there
-  (control=uniform, weights=uniform), and the corrected gradient is cut at norm 10 (--clip-norm 10).
+c_i is the mean of the client's g~ over the round, c that of all; how they are kept, and the options
+control, rule and weights, are scaffold's. rho = 0 is SCAFFOLD. How we differ, and why:
+- c_i is a mean of gradients, as in scaffold here; the code has it from the distance gone, which is
+  rule=released.
+- the code takes the steps of the first client's image count for those of all, all clients count the
+  same there (control=uniform, weights=uniform), and the corrected gradient is cut at norm 10
+  (--clip-norm 10).
 - the second pass moves no batch-norm statistics.
 The paper's text was not at hand. The code is that of FL-Simulator (woodenchild95/FL-Simulator).
 """
@@ -34,7 +38,12 @@ class ControlledSharp(Controlled):
 
     rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is SCAFFOLD"] = 0.05
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         loss = Sharp(self.rho, 0.0, 0.0).gradient(net, batch, client)  # g~ is left in the layout
         client.scratch["total"] += client.layout.grad
         client.layout.grad.add_(client.scratch["correction"])  # g~ + c - c_i

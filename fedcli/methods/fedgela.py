@@ -1,21 +1,28 @@
-"""FedGELA: a classifier that is fixed for all as a simplex, and scaled by each client's own class shares in training.
+"""FedGELA: a classifier that is fixed for all as a simplex, and scaled by each client's own class
+shares in training.
 
-Source: Fan, Zhang, Yao, Han, Zhang and Wang, "Federated learning with bilateral curation for partially class-disjoint
-data", NeurIPS 2023, arXiv 2405.18972, as its authors' code (MediaBrain-SJTU/FedGELA) computes it. With z the features,
-BN a batch norm, P [D, C] random orthonormal columns and 1 a vector of ones:
+Source: Fan, Zhang, Yao, Han, Zhang and Wang, "Federated learning with bilateral curation for
+partially class-disjoint data", NeurIPS 2023, arXiv 2405.18972, as its authors' code
+(MediaBrain-SJTU/FedGELA) computes it. With z the features, BN a batch norm, P [D, C] random
+orthonormal columns and 1 a vector of ones:
 
-    M = sqrt(C / (C - 1)) P (I - 1 1' / C)            an equiangular tight frame: C unit vectors, cosines -1 / (C - 1)
-    client    cross-entropy of e_c M_c' BN(z) / T     e_c = C n_kc / n_k; a class without images has the logit 0
-    global    logits M' BN(z) / T                     the client's own model, scored beside it, keeps its e_c
+    M = sqrt(C / (C - 1)) P (I - 1 1' / C)            an equiangular tight frame: C unit vectors,
+    cosines -1 / (C - 1)
+    client    cross-entropy of e_c M_c' BN(z) / T     e_c = C n_kc / n_k; a class without images has
+    the logit 0
+    global    logits M' BN(z) / T                     the client's own model, scored beside it,
+    keeps its e_c
 
-M never moves. Where a client has as many images of each class, e = 1, which is FedAvg under a fixed classifier.
-How we differ, and why:
-- the paper's text was not at hand. The code's script has T = 0.2, its README a call with 0.00001; T is the script's.
-- the code puts two more layers before the batch norm; here it stands on the network's own features, of which there must
-  be as many as classes.
-- only the largest logit counts in the code's tests; ours divide by T there too, as probabilities are scored.
-- the code cuts gradients at norm 20 (--clip-norm 20), and keeps a client's best model by its test images; we keep the
-  last. M travels with the model. Noise on updates (--dp-noise) moves it.
+M never moves. Where a client has as many images of each class, e = 1, which is FedAvg under a fixed
+classifier. How we differ, and why:
+- the paper's text was not at hand. The code's script has T = 0.2, its README a call with 0.00001; T
+  is the script's.
+- the code puts two more layers before the batch norm; here it stands on the network's own features,
+  of which there must be as many as classes.
+- only the largest logit counts in the code's tests; ours divide by T there too, as probabilities
+  are scored.
+- the code cuts gradients at norm 20 (--clip-norm 20), and keeps a client's best model by its test
+  images; we keep the last. M travels with the model. Noise on updates (--dp-noise) moves it.
 """
 
 import math
@@ -85,9 +92,18 @@ class FixedSimplex(Local):
         client.scratch["shares"] = (len(counts) * counts / counts.sum()).float()  # e
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        return cross_entropy(net(batch.x) * client.scratch["shares"], batch.y, client)
+        return cross_entropy(
+            net(batch.x) * client.scratch["shares"],
+            batch.y,
+            client,
+        )
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         span = self._hold_still(client)
         loss = super().gradient(net, batch, client)
         client.layout.grad[span].zero_()
@@ -112,6 +128,7 @@ register(
     FixedSimplex(),
     Mean(),
     label="FedGELA",
-    about="features under a fixed simplex of classes, which each client scales by its own class shares",
+    about="features under a fixed simplex of classes, which each client scales by its own class "
+    "shares",
     families="drift",
 )

@@ -1,4 +1,5 @@
-"""FedHEAL: keep the part of each update that agrees in sign over its client's rounds; favour clients that move far.
+"""FedHEAL: keep the part of each update that agrees in sign over its client's rounds; favour
+clients that move far.
 
 Source: Chen, Huang and Ye, CVPR 2024, arXiv 2405.16585, Eqs. 5-12 and Algorithm 1.
 Paper and released code differ; rule=released (default) is what produced the printed tables:
@@ -11,12 +12,13 @@ Paper and released code differ; rule=released (default) is what produced the pri
     weights carried on  as a running sum                      normalised (Eq. 12)
 
 How we differ from both, and why:
-- tau is an exact fraction and histories are whole numbers: the code's running float proportion drifts
-  and flips coordinates at ties.
-- batch-norm statistics are averaged with p and never masked: a statistic is no direction of descent.
-- partial participation works (the code stops with a KeyError): history and delta p count a client's own
-  rounds, and p_k follows (1/N + sum of own delta p) / (1 + own rounds), which is the released rule when
-  all take part.
+- tau is an exact fraction and histories are whole numbers: the code's running float proportion
+  drifts and flips coordinates at ties.
+- batch-norm statistics are averaged with p and never masked: a statistic is no direction of
+  descent.
+- partial participation works (the code stops with a KeyError): history and delta p count a client's
+  own rounds, and p_k follows (1/N + sum of own delta p) / (1 + own rounds), which is the released
+  rule when all take part.
 - when no client moves, weights stay as they are; the code divides by zero.
 - a coordinate that no client keeps stays as it is, as in the code; the paper leaves 0/0 open.
 parts=fphl filters with the base weights n_k/n; parts=fael weighs without a filter.
@@ -78,16 +80,30 @@ class Harmonized(Histograms, Aggregator):
         out[:t] = theta[:t] + moved / total.where(total > 0, 1)  # Eq. 9; 0 where nobody kept it
         return out, p
 
-    def consistent(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Tensor:
+    def consistent(
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        memory: Tensors,
+    ) -> Tensor:
         """Eqs. 5-7: bool [K, T], True for coordinates of each update that go the way most of its
         client's rounds went.
         """
         t = updates.layout.trainable
-        empty = RowTable((updates.roster, t), smallest_type(updates.rounds), theta.device)
+        empty = RowTable(
+            (updates.roster, t),
+            smallest_type(updates.rounds),
+            theta.device,
+        )
         rises = RowTable.of(memory.get("rises", empty))  # [N, T]
         no_rounds = torch.zeros(updates.roster, dtype=torch.int64)
         rounds = memory.get("seen", no_rounds).clone()  # [N] past rounds of each client
-        keep = torch.empty(len(updates.rows), t, dtype=torch.bool, device=theta.device)
+        keep = torch.empty(
+            len(updates.rows),
+            t,
+            dtype=torch.bool,
+            device=theta.device,
+        )
         changed = {}
         for k, row in enumerate(updates.rows.tolist()):
             local = updates.theta[k, :t]
@@ -131,7 +147,11 @@ class Harmonized(Histograms, Aggregator):
         return floor(tau * past) + 1 if past else 0
 
     def weigh(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors, keep: Tensor | None
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        memory: Tensors,
+        keep: Tensor | None,
     ) -> Tensor:
         """Eqs. 11-12: weights [K] that follow each client's kept distance."""
         rows = updates.rows
@@ -156,7 +176,12 @@ class Harmonized(Histograms, Aggregator):
         weights = p[rows] if self.rule == "paper" else p[rows] / rounds[rows]
         return weights / weights.sum()
 
-    def distances(self, theta: Tensor, updates: ClientUpdates, keep: Tensor | None) -> Tensor:
+    def distances(
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        keep: Tensor | None,
+    ) -> Tensor:
         """Eq. 11: how far the kept part of each update goes, float64 [K]."""
         t = updates.layout.trainable
         spans = [updates.layout.spans[name] for name in updates.layout.weights]

@@ -1,28 +1,35 @@
 """FedIIC: two contrasts and difficult classes' margins against imbalanced classes.
 
-Source: Wu, Yu, Yang, Cheng and Yan, "FedIIC: towards robust federated learning for class-imbalanced medical image
-classification", MICCAI 2023, arXiv 2206.13803, as its authors' code (wnn2000/FedIIC) computes it; the paper's text was
-not at hand, so no equation is numbered here.
+Source: Wu, Yu, Yang, Cheng and Yan, "FedIIC: towards robust federated learning for class-imbalanced
+medical image classification", MICCAI 2023, arXiv 2206.13803, as its authors' code (wnn2000/FedIIC)
+computes it; the paper's text was not at hand, so no equation is numbered here.
 
     loss = CE(logits + m) + k1 intra + k2 inter,    m_c = log(p_c / (l_c^d + 1e-5))
 
-p_c is the client's share of class c, and l_c the mean loss of all clients' images of class c under the broadcast
-model. z are projections of length 1 of an image's two views, 2B in a batch, with classes y:
+p_c is the client's share of class c, and l_c the mean loss of all clients' images of class c under
+the broadcast model. z are projections of length 1 of an image's two views, 2B in a batch, with
+classes y:
 
-    intra    supervised contrast among them: logits z_i z_j / max(sqrt(p_yi p_yj), 0.07), over all j but i
-    inter    cross-entropy of z against C prototypes, temperature 0.1: the projected rows of the received classifier,
-             moved apart by steps of 0.1 along the sum over classes of the largest cosine to another class
+    intra    supervised contrast among them: logits z_i z_j / max(sqrt(p_yi p_yj), 0.07), over all j
+    but i
+    inter    cross-entropy of z against C prototypes, temperature 0.1: the projected rows of the
+    received classifier,
+             moved apart by steps of 0.1 along the sum over classes of the largest cosine to another
+             class
 
 How we differ, and why:
-- the second view is the image as it is, where the code draws two augmentations: a step sees one draw here.
-- l_c is that of the model one round before, since a client sends its sums with its model; in the first round it is 1,
-  and a class of which no client of a round has an image keeps its own.
-- prototypes move at their own lengths, and are brought to length 1 when they have moved: along the slope of cosines a
-  short one turns farther in a step than a long one.
-- moving prototypes ends when no two of them agree, where the code's steps are 0 too, and after `moves` steps at the
-  latest, as in the code.
-- the projector is linear, of two layers, as in the code; its width is 128 where the code has 1024 for EfficientNet.
-A class that the client has no image of has the margin -inf, which takes it out of the classifier's training.
+- the second view is the image as it is, where the code draws two augmentations: a step sees one
+  draw here.
+- l_c is that of the model one round before, since a client sends its sums with its model; in the
+  first round it is 1, and a class of which no client of a round has an image keeps its own.
+- prototypes move at their own lengths, and are brought to length 1 when they have moved: along the
+  slope of cosines a short one turns farther in a step than a long one.
+- moving prototypes ends when no two of them agree, where the code's steps are 0 too, and after
+  `moves` steps at the latest, as in the code.
+- the projector is linear, of two layers, as in the code; its width is 128 where the code has 1024
+  for EfficientNet.
+A class that the client has no image of has the margin -inf, which takes it out of the classifier's
+training.
 """
 
 from dataclasses import dataclass
@@ -74,7 +81,12 @@ class TwoContrasts(LinearHeadOnly, Local):
         classes = client.shard.classes
         counts = client.shard.class_counts  # [C]
         client.report["class_images"] = counts.double()  # [C]
-        client.report["class_losses"] = probes.group_losses(net, client, y, classes)  # [C] sums
+        client.report["class_losses"] = probes.group_losses(
+            net,
+            client,
+            y,
+            classes,
+        )  # [C] sums
         share = counts / counts.sum()  # [C] p_c
         ones = torch.ones_like(share, dtype=torch.float64)
         difficulty = client.shared.get("class_difficulty", ones)  # [C] l_c
@@ -98,7 +110,11 @@ class TwoContrasts(LinearHeadOnly, Local):
         return supervised + self.k1 * intra + self.k2 * inter
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         images = updates["class_images"].sum(0)  # [C]
         losses = updates["class_losses"].sum(0)  # [C]
@@ -143,6 +159,7 @@ register(
     TwoContrasts(),
     Mean(),
     label="FedIIC",
-    about="contrasts within a client and to class prototypes, margins by class share and difficulty",
+    about="contrasts within a client and to class prototypes, margins by class share and "
+    "difficulty",
     families="rare",
 )

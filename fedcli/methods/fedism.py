@@ -6,9 +6,10 @@ How we differ from the paper's text:
   alpha = 0.1, which the paper does not give; alpha=0 is the plain SAM step of Eq. 14.
 - sharpness is clipped below at 1e-10 before Eq. 16, as in the authors' code.
 How we differ from the authors' code:
-- sharpness and loss are measured on one fixed view of all images; the code draws new augmentations for
-  each of its three passes, which adds noise that can make sharpness negative.
-- the loss at theta is a by-product of the gradient pass, which saves one of their four forward passes.
+- sharpness and loss are measured on one fixed view of all images; the code draws new augmentations
+  for each of its three passes, which adds noise that can make sharpness negative.
+- the loss at theta is a by-product of the gradient pass, which saves one of their four forward
+  passes.
 - state=loss (FedISM+ (L)) and the ablations salt and saga, absent from the code, follow the paper.
 - with absent clients, the moving average is kept per client and renormalised over those present.
 """
@@ -42,9 +43,17 @@ class Sharp(Local):
     def warning(self, net: Network, rounds: int) -> str:
         if not (net.bf16 and self.alpha):
             return ""
-        return "in bf16 the difference of two near gradients, which GSAM removes, is mostly rounding: --precision fp32"
+        return (
+            "in bf16 the difference of two near gradients, which GSAM removes, is mostly "
+            "rounding: --precision fp32"
+        )
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         layout = client.layout
         loss = super().gradient(net, batch, client)
         g = layout.grad.clone()  # [T] at theta

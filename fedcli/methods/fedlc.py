@@ -1,14 +1,18 @@
-"""FedLC: logits are calibrated by a margin that is larger for the classes a client has few images of.
+"""FedLC: logits are calibrated by a margin that is larger for the classes a client has few images
+of.
 
-Source: Zhang, Li, Li, Xu, Wu, Ding and Wu, "Federated learning with label distribution skew via logits calibration",
-ICML 2022, arXiv 2209.00189. Cross-entropy of logits - tau n_k^(-1/4), n_k the client's images of class k.
-- the paper leaves the true class out of the softmax's denominator. Such a loss falls without end as one logit grows,
-  and others report that training with it collapses; here, as in the code of Fed-MAS, the softmax is whole.
+Source: Zhang, Li, Li, Xu, Wu, Ding and Wu, "Federated learning with label distribution skew via
+logits calibration", ICML 2022, arXiv 2209.00189. Cross-entropy of logits - tau n_k^(-1/4), n_k the
+client's images of class k.
+- the paper leaves the true class out of the softmax's denominator. Such a loss falls without end as
+  one logit grows, and others report that training with it collapses; here, as in the code of
+  Fed-MAS, the softmax is whole.
 - it is computed in log space, which does not overflow.
-- a class the client has no image of counts as 1e-8 images, which lowers its logit by 100 tau; absent=mask takes it
-  out of the softmax.
-- tau is 0.5 as in Fed-MAS; other benchmarks take 1. Between two classes the client has, the margin then differs by
-  less than half a logit, as n^(-1/4) lies in (0, 1]: far less than the log-ratio of their counts that `bsm` adds.
+- a class the client has no image of counts as 1e-8 images, which lowers its logit by 100 tau;
+  absent=mask takes it out of the softmax.
+- tau is 0.5 as in Fed-MAS; other benchmarks take 1. Between two classes the client has, the margin
+  then differs by less than half a logit, as n^(-1/4) lies in (0, 1]: far less than the log-ratio of
+  their counts that `bsm` adds.
 - `--prior fedlc` gives the same loss, with these defaults, to any other method.
 """
 
@@ -38,7 +42,12 @@ class LoweredByMargins(Local):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts
-        client.offset = offset("fedlc", counts, tau=self.tau, absent=self.absent)  # [C]
+        client.offset = offset(
+            "fedlc",
+            counts,
+            tau=self.tau,
+            absent=self.absent,
+        )  # [C]
 
 
 register(

@@ -1,16 +1,20 @@
-"""FedLESAM: sharpness-aware steps whose perturbation is where the global model came from, at the cost of plain ones.
+"""FedLESAM: sharpness-aware steps whose perturbation is where the global model came from, at the
+cost of plain ones.
 
-Source: Fan, Hu, Yao, Niu, Zhang, Sugiyama and Wang, "Locally estimated global perturbations are better than local
-perturbations for federated sharpness-aware minimization", ICML 2024, arXiv 2405.18890, Algorithm 1.
+Source: Fan, Hu, Yao, Niu, Zhang, Sugiyama and Wang, "Locally estimated global perturbations are
+better than local perturbations for federated sharpness-aware minimization", ICML 2024, arXiv
+2405.18890, Algorithm 1.
 
-    delta = rho (w_old - w) / ||w_old - w||      w: global model received now, w_old: when the client last took part
+    delta = rho (w_old - w) / ||w_old - w||      w: global model received now, w_old: when the
+    client last took part
     every local step: the gradient at the local model + delta
 
 A client has no w_old in its first round, and trains plainly. rho = 0 is FedAvg.
 How we differ, and why:
-- the authors' code (MediaBrain-SJTU/FedLESAM) takes the server's last update in place of the client's w_old, and
-  divides by the sum of the layers' norms, so its perturbation is shorter than rho. Where every client takes part the
-  first makes no difference. The numbers of the paper's lines are not checked.
+- the authors' code (MediaBrain-SJTU/FedLESAM) takes the server's last update in place of the
+  client's w_old, and divides by the sum of the layers' norms, so its perturbation is shorter than
+  rho. Where every client takes part the first makes no difference. The numbers of the paper's lines
+  are not checked.
 - where the two models are equal there is no direction, and the step is plain.
 - rho = 0.05 is ours, that of FedSAM here; the paper tunes it by task.
 """
@@ -42,7 +46,12 @@ class AwayFromTheGlobalPath(Local):
         client.scratch["delta"] = self.rho * difference / (difference.norm() + 1e-12)
         client.memory["global"] = w
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         params = client.layout.params
         local = params.clone()  # [T]
         params.add_(client.scratch["delta"])

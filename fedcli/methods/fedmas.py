@@ -1,35 +1,43 @@
-"""Fed-MAS: clients learn from a frozen public network, and their distance from it gives their weights.
+"""Fed-MAS: clients learn from a frozen public network, and their distance from it gives their
+weights.
 
-Source: Elbatel, Wang, Marti, Fu and Li, "Federated model aggregation via self-supervised priors for highly
-imbalanced medical image classification", 2023, arXiv 2307.14959, Eqs. 1-5 and Algorithm 1.
-A projector maps the student's features to the teacher's; l = 2 - 2 cos of the two (Eq. 1). Clients minimise the
-balanced softmax loss plus lambda_f times l (Eq. 4). w_k is the mean of l over a client's images of class k under
-the model it received (Eq. 2), what_k the sum over epochs of that mean while it trains (section 2.2), and the
-client's rescue factor, one number, is its weight in the average (Eq. 5), however many images it has.
+Source: Elbatel, Wang, Marti, Fu and Li, "Federated model aggregation via self-supervised priors for
+highly imbalanced medical image classification", 2023, arXiv 2307.14959, Eqs. 1-5 and Algorithm 1. A
+projector maps the student's features to the teacher's; l = 2 - 2 cos of the two (Eq. 1). Clients
+minimise the balanced softmax loss plus lambda_f times l (Eq. 4). w_k is the mean of l over a
+client's images of class k under the model it received (Eq. 2), what_k the sum over epochs of that
+mean while it trains (section 2.2), and the client's rescue factor, one number, is its weight in the
+average (Eq. 5), however many images it has.
 
                       paper (default)       released (the authors' code)
     rescue factor     sum_k w_k what_k      the same, after dividing w and what by their sums
     flat divergences  K_c w what            1 / K_c, for K_c classes that the client has
-    local loss        Eq. 4                 plus the supervised loss of a linear layer on the projection
+    local loss        Eq. 4                 plus the supervised loss of a linear layer on the
+    projection
 
-So the two rules treat clients with few classes in opposite ways: at equal divergence `paper` gives them less.
-The teacher is the network of --teacher; the paper's is MoCo-v2's ResNet-50. Without one it is the backbone as the
-run starts: supervised on ImageNet with --weights imagenet, random with no weights at all, which is for tests.
-How we differ from the paper's text:
+So the two rules treat clients with few classes in opposite ways: at equal divergence `paper` gives
+them less. The teacher is the network of --teacher; the paper's is MoCo-v2's ResNet-50. Without one
+it is the backbone as the run starts: supervised on ImageNet with --weights imagenet, random with no
+weights at all, which is for tests. How we differ from the paper's text:
 - what_k divides by images, as Eq. 2 does; Algorithm 1 adds up whatever the batches give.
 - it is silent on classes that a client lacks: they add 0 here.
 How we differ from the authors' code:
-- the teacher is frozen. Theirs is in training mode for one pass of the first round, which moves its batch-norm
-  statistics to a client's images, and only where aggregation is by rescue factor.
-- w_k is measured on one fixed view of all images. Theirs draws augmentations and drops the last batch.
-- Adam's learning rate is an option (theirs is 3e-4 whatever is asked). Gradients cut at norm 5 and an optimizer that a
-  client keeps from round to round, as theirs, are --clip-norm 5 and --keep-optimizer, which the recipes set.
-- a client sends the rescue factor and the means of its two losses over the round (the curves of figure 5); theirs sends
-  w and what by class, which reveal what classes it has. by_class=true sends these too, for figure 2(a).
+- the teacher is frozen. Theirs is in training mode for one pass of the first round, which moves its
+  batch-norm statistics to a client's images, and only where aggregation is by rescue factor.
+- w_k is measured on one fixed view of all images. Theirs draws augmentations and drops the last
+  batch.
+- Adam's learning rate is an option (theirs is 3e-4 whatever is asked). Gradients cut at norm 5 and
+  an optimizer that a client keeps from round to round, as theirs, are --clip-norm 5 and
+  --keep-optimizer, which the recipes set.
+- a client sends the rescue factor and the means of its two losses over the round (the curves of
+  figure 5); theirs sends w and what by class, which reveal what classes it has. by_class=true sends
+  these too, for figure 2(a).
 - lambda_f=0 leaves the divergence as it is; theirs then measures the supervised loss in its place.
-- where training images are not augmented, and with teacher_view=clean, the teacher's features are computed once.
-delay and by_count together are the code's mas_DRW: FedAvg for the first 0.8 of the rounds, then weights in
-proportion to rescue factor times images. `kd` is the client half under FedAvg's average (Table 2).
+- where training images are not augmented, and with teacher_view=clean, the teacher's features are
+  computed once.
+delay and by_count together are the code's mas_DRW: FedAvg for the first 0.8 of the rounds, then
+weights in proportion to rescue factor times images. `kd` is the client half under FedAvg's average
+(Table 2).
 """
 
 import copy
@@ -97,7 +105,12 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
         net.teacher.requires_grad_(False).eval()
         inner = nn.Linear(width, width)
         outer = nn.Linear(width, net.teacher.width)
-        net.projector = nn.Sequential(inner, nn.BatchNorm1d(width), nn.ReLU(), outer)
+        net.projector = nn.Sequential(
+            inner,
+            nn.BatchNorm1d(width),
+            nn.ReLU(),
+            outer,
+        )
         if self.rule == "released":
             net.auxiliary = nn.Linear(net.teacher.width, classes)
 
@@ -107,7 +120,10 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
             return f"the teacher sees images of {net.side} pixels and was trained at {side}"
         if net.start or side:
             return ""
-        return "the teacher is the model's own random starting weights, which is for tests: give --teacher or --weights"
+        return (
+            "the teacher is the model's own random starting weights, which is for tests: give "
+            "--teacher or --weights"
+        )
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts  # [C]
@@ -131,7 +147,12 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
             supervised = supervised + cross_entropy(net.auxiliary(projection), batch.y, client)
         return supervised + self.lambda_f * distances.mean()  # Eq. 4
 
-    def reference(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def reference(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         """The teacher's features of a training batch, [B, W]."""
         if "reference" in batch.per_image:
             return batch.per_image["reference"]
@@ -140,7 +161,7 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
 
 @dataclass(frozen=True)
 class Rescue(Aggregator):
-    """Average local models in proportion to their clients' rescue factors. For Distilled clients."""
+    """Average local models by their clients' rescue factors. For Distilled clients."""
 
     cost = "it has a teacher"
     needs = "scalars"
@@ -177,7 +198,11 @@ class Rescue(Aggregator):
         n = client.shard.class_counts.clamp_min(1)  # [C]; a class without images has sums of 0
         received = client.scratch["divergence_received"] / n  # [C] w_k, Eq. 2
         trained = client.scratch["divergence"] / n  # [C] what_k: each epoch has every image once
-        client.report["rescue_factor"] = rescue_factor(received, trained, self.rule)
+        client.report["rescue_factor"] = rescue_factor(
+            received,
+            trained,
+            self.rule,
+        )
         means = client.scratch["losses"] / max(client.steps, 1)
         client.report["supervised_loss"] = means[0]
         client.report["divergence_loss"] = means[1]
@@ -234,7 +259,7 @@ def teacher_features(net: Network, x: Tensor) -> Tensor:
 
 
 def fixed_view(net: Network, shard: Shard) -> Tensor:
-    """The teacher's features of a whole shard without augmentation, computed once: float32 [N, W]."""
+    """The teacher's features of a shard without augmentation, computed once: float32 [N, W]."""
     teacher, features = shard.derived.get("teacher", (None, None))
     if teacher is not net.teacher:
         features = torch.cat([teacher_features(net, batch.x) for batch in shard.in_order()])

@@ -1,22 +1,24 @@
-"""FedMGDA+: the shortest mean of the clients' updates, each of length 1, with weights near FedAvg's.
+"""FedMGDA+: the shortest mean of the clients' updates, each of length 1, with weights near
+FedAvg's.
 
 Source: Hu, Shaloudegi, Zhang and Yu, IEEE TNSE 2022, arXiv 2006.11489, Algorithm 1 (server).
 
     g_i = theta - theta_i,  u_i = g_i / ||g_i||
-    lambda* = argmin ||sum_i lambda_i u_i||^2  over the simplex with max_i |lambda_i - lambda0_i| <= epsilon
-    d = sum_i lambda*_i u_i,  theta <- theta - eta d
+    lambda* = argmin ||sum_i lambda_i u_i||^2  over the simplex with max_i |lambda_i - lambda0_i| <=
+    epsilon d = sum_i lambda*_i u_i,  theta <- theta - eta d
 
-epsilon = 0 is FedAvg of updates of length 1. epsilon = 1 is MGDA: if d is not 0, u_i d >= ||d||^2 > 0 for every
-i, so no client's loss rises for a small enough step.
+epsilon = 0 is FedAvg of updates of length 1. epsilon = 1 is MGDA: if d is not 0, u_i d >= ||d||^2 >
+0 for every i, so no client's loss rises for a small enough step.
 
-Where we differ. The paper takes a server step eta_t of its own, so d has a length of at most 1 whatever clients
-did, and eta must be tuned for every network. Here length=kept (default) scales back: eta = step sum_i
-lambda0_i ||g_i||, so that step 1 goes as far as FedAvg goes where clients agree, and one client alone gets its
-own model; length=unit is the paper's eta = step. lambda0 is n_i / n of the round. The problem is of the
-trainable numbers; batch-norm statistics are averaged with lambda* and not scaled. A client that did not move
-has no direction: its u_i is 0, which is the shortest of all, so it weighs as much as epsilon allows. The paper
-names no solver: ours moves weight between the two clients that gain most, exactly, until none does (Platt's
-SMO), from lambda0 on and without random numbers.
+Where we differ. The paper takes a server step eta_t of its own, so d has a length of at most 1
+whatever clients did, and eta must be tuned for every network. Here length=kept (default) scales
+back: eta = step sum_i lambda0_i ||g_i||, so that step 1 goes as far as FedAvg goes where clients
+agree, and one client alone gets its own model; length=unit is the paper's eta = step. lambda0 is
+n_i / n of the round. The problem is of the trainable numbers; batch-norm statistics are averaged
+with lambda* and not scaled. A client that did not move has no direction: its u_i is 0, which is the
+shortest of all, so it weighs as much as epsilon allows. The paper names no solver: ours moves
+weight between the two clients that gain most, exactly, until none does (Platt's SMO), from lambda0
+on and without random numbers.
 """
 
 from dataclasses import dataclass
@@ -71,7 +73,11 @@ class MinNorm(Aggregator):
         return out, weights.to(updates.base.device)
 
 
-def min_norm(products: np.ndarray, prior: np.ndarray, epsilon: float) -> np.ndarray:
+def min_norm(
+    products: np.ndarray,
+    prior: np.ndarray,
+    epsilon: float,
+) -> np.ndarray:
     """Weights [K] of the simplex, each within epsilon of its prior [K], of the shortest combination
     of K vectors.
 

@@ -1,17 +1,21 @@
-"""FedMinMax: minimax fairness between groups, whose weights climb with their losses and stay on the simplex.
+"""FedMinMax: minimax fairness between groups, whose weights climb with their losses and stay on the
+simplex.
 
-Source: Papadaki, Martinez, Bertran, Sapiro and Rodrigues, "Minimax demographic group fairness in federated learning",
-FAccT 2022, arXiv 2201.08304, Algorithm 1; the sums over clients are in groups.py.
+Source: Papadaki, Martinez, Bertran, Sapiro and Rodrigues, "Minimax demographic group fairness in
+federated learning", FAccT 2022, arXiv 2201.08304, Algorithm 1; the sums over clients are in
+groups.py.
 
     w = mu / rho,  mu starts at rho, the groups' shares of all images: the first round is FedAvg
     theta: clients descend on the losses weighted by w, models are averaged by image count
-    mu <- projection to the simplex of mu + eta r          r_g: mean loss of group g, before the round
+    mu <- projection to the simplex of mu + eta r          r_g: mean loss of group g, before the
+    round
 
-An image of unknown group weighs 1 and counts in none. A group without an image at any client of a round keeps its mu. A
-group of one image counts as any other: its image may weigh much, and a run warns of groups under 30 (see groups.py).
-How we differ: a client takes the run's local steps, where Algorithm 1 takes one over all its images. The paper names no
-eta for images; ours moves mu by 0.05 per unit of loss. eta = 0 is FedAvg. No code of the authors is public; a later
-implementation of others agrees with the three lines above, without the projection that it names. The number of the
+An image of unknown group weighs 1 and counts in none. A group without an image at any client of a
+round keeps its mu. A group of one image counts as any other: its image may weigh much, and a run
+warns of groups under 30 (see groups.py). How we differ: a client takes the run's local steps, where
+Algorithm 1 takes one over all its images. The paper names no eta for images; ours moves mu by 0.05
+per unit of loss. eta = 0 is FedAvg. No code of the authors is public; a later implementation of
+others agrees with the three lines above, without the projection that it names. The number of the
 algorithm is not checked.
 """
 

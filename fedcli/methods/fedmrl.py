@@ -1,38 +1,46 @@
-"""FedMRL: agents choose each client's proximal coefficient, a fairness term evens out losses, a map weighs models.
+"""FedMRL: agents choose each client's proximal coefficient, a fairness term evens out losses, a map
+weighs models.
 
 Source: Sahoo, Tripathi, Saha and Mondal, MICCAI 2024, arXiv 2407.05800, Eqs. 3-10.
-- a client trains on its loss, mu_h/2 ||w - w_t||^2 and lambda_fair max(0, F_h - F)^2 (Eq. 3); F_h is the
-  batch's plain cross-entropy and F the mean of the received models' losses one round before.
-- after a round, one agent per client sees label entropy, share of images, and accuracy and loss of local
-  training (Eq. 5), and chooses mu_h of the next round from a grid; file qmix.py. Their reward is
-  exp(accuracy - zeta) - 1 (Eq. 8).
-- local models are averaged by their position on a self-organizing map and their similarity to the mean; file som.py.
+- a client trains on its loss, mu_h/2 ||w - w_t||^2 and lambda_fair max(0, F_h - F)^2 (Eq. 3); F_h
+  is the batch's plain cross-entropy and F the mean of the received models' losses one round before.
+- after a round, one agent per client sees label entropy, share of images, and accuracy and loss of
+  local training (Eq. 5), and chooses mu_h of the next round from a grid; file qmix.py. Their reward
+  is exp(accuracy - zeta) - 1 (Eq. 8).
+- local models are averaged by their position on a self-organizing map and their similarity to the
+  mean; file som.py.
 
 How we differ from the paper, and why:
-- F is the mean over images, held constant. The sum of Eq. 9 makes a client climb its own loss as soon as
-  the others' losses exceed 1/2. fair=hinge leaves clients below F alone; with fair=symmetric, the square
-  as printed, they unlearn. In the first round F is not known and the term is off.
-- F is measured in eval mode on the fixed view and the batch's loss as training sees it, with dropout and
-  augmentation: where these alone put it above F, the term is a larger learning rate and no more. Both are
-  plain losses under --prior too, so that they compare.
-- agents are mixed by QMIX, as the text says, not by the sum of Eq. 4, and mu has a grid, since Q-learning has no
-  continuous actions. Entropy has its sign back and is a share of log C; the loss is seen as log(1 + loss).
-- the reward is the accuracy on the clients' validation parts, in proportion to their training images; never test data.
-  It is measured in the client's next round, so agents learn one round late. Where a client has no validation
-  part its training images are measured, and column `validation_images` says 0.
+- F is the mean over images, held constant. The sum of Eq. 9 makes a client climb its own loss as
+  soon as the others' losses exceed 1/2. fair=hinge leaves clients below F alone; with
+  fair=symmetric, the square as printed, they unlearn. In the first round F is not known and the
+  term is off.
+- F is measured in eval mode on the fixed view and the batch's loss as training sees it, with
+  dropout and augmentation: where these alone put it above F, the term is a larger learning rate and
+  no more. Both are plain losses under --prior too, so that they compare.
+- agents are mixed by QMIX, as the text says, not by the sum of Eq. 4, and mu has a grid, since
+  Q-learning has no continuous actions. Entropy has its sign back and is a share of log C; the loss
+  is seen as log(1 + loss).
+- the reward is the accuracy on the clients' validation parts, in proportion to their training
+  images; never test data. It is measured in the client's next round, so agents learn one round
+  late. Where a client has no validation part its training images are measured, and column
+  `validation_images` says 0.
 - an absent client's agent sees its last numbers, and chooses as if it took part.
 - parts without qmix have a fixed mu, by default the paper's first one; with parts=none mu is 0.
-- alpha sums to 1 and there is no 1/H: both, as Eq. 10 has it, would shrink the model by H each round.
-- a client is compared by its update, to the mean update: whole models (som_input=weights) hardly differ.
-  What lies near the consensus weighs more, which is the paper's aim, and is against minority clients.
+- alpha sums to 1 and there is no 1/H: both, as Eq. 10 has it, would shrink the model by H each
+  round.
+- a client is compared by its update, to the mean update: whole models (som_input=weights) hardly
+  differ. What lies near the consensus weighs more, which is the paper's aim, and is against
+  minority clients.
 
-rule=released is what the authors' script computes, once names it lacks are filled in: clients train plainly,
-and w <- w + mean_h (1 - mu_h)(w_h - w) with mu_h in (0.5, 0.731). mu_h is the sigmoid of the mean of H nets
-with sigmoid outputs, which see the first client's entropy and share and the accuracy and loss of whoever
-trained before h, repeated H times; they learn from round 11 on, on the last round alone. Its fairness value is
-always 0 and its map unused. Its entropy is the log of the share of the commonest class (the first in the lists it
-holds), its reward the accuracy itself, for which we take validation images where it took test images. Its frozen
-batch norm has no like here: statistics are the uniform mean. Its nets start as our linear layers do.
+rule=released is what the authors' script computes, once names it lacks are filled in: clients train
+plainly, and w <- w + mean_h (1 - mu_h)(w_h - w) with mu_h in (0.5, 0.731). mu_h is the sigmoid of
+the mean of H nets with sigmoid outputs, which see the first client's entropy and share and the
+accuracy and loss of whoever trained before h, repeated H times; they learn from round 11 on, on the
+last round alone. Its fairness value is always 0 and its map unused. Its entropy is the log of the
+share of the commonest class (the first in the lists it holds), its reward the accuracy itself, for
+which we take validation images where it took test images. Its frozen batch norm has no like here:
+statistics are the uniform mean. Its nets start as our linear layers do.
 """
 
 import math
@@ -106,7 +114,12 @@ class FairProx(Local):
             fixed = 0.0
         return torch.tensor(fixed, dtype=torch.float64, device=device)
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         logits = net(batch.x)
         layout = client.layout
         mu = client.scratch["mu"]
@@ -120,7 +133,12 @@ class FairProx(Local):
         client.scratch["images"] += len(batch.y)
         return supervised.detach()
 
-    def objective(self, supervised: Tensor, plain: Tensor, client: ClientRound) -> Tensor:
+    def objective(
+        self,
+        supervised: Tensor,
+        plain: Tensor,
+        client: ClientRound,
+    ) -> Tensor:
         """The supervised loss, and the fairness term where it is on and F is known."""
         if self.rule == "released" or "fair" not in self.parts or "mean_loss" not in client.shared:
             return supervised
@@ -193,7 +211,13 @@ class AgentsAndMap(Aggregator):
         self, theta: Tensor, updates: ClientUpdates, memory: Tensors
     ) -> tuple[Tensor, Tensor]:
         if self.rule == "released":
-            return damped(theta, updates, memory, warmup=self.warmup, gamma=self.gamma)
+            return damped(
+                theta,
+                updates,
+                memory,
+                warmup=self.warmup,
+                gamma=self.gamma,
+            )
         if "fair" in self.parts:
             losses = updates.base * updates["loss_before"].double()  # [K]
             memory["mean_loss"] = losses.sum()  # F of Eq. 9, as in Eq. 1
@@ -209,12 +233,29 @@ class AgentsAndMap(Aggregator):
         reward = torch.exp(mean_accuracy(updates) - self.zeta) - 1  # Eq. 8
         agents = qmix.Qmix(updates.roster, len(grid), self.gamma)
         start = int((grid - FIRST).abs().argmin())
-        now = qmix.Moment(updates.round, updates.rounds, self.warmup, updates.seed)
-        chosen = qmix.next_actions(agents, memory, state, reward, start=start, now=now)
+        now = qmix.Moment(
+            updates.round,
+            updates.rounds,
+            self.warmup,
+            updates.seed,
+        )
+        chosen = qmix.next_actions(
+            agents,
+            memory,
+            state,
+            reward,
+            start=start,
+            now=now,
+        )
         memory["reward"] = reward
         memory["mu"] = grid[chosen]
 
-    def alpha(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Tensor:
+    def alpha(
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        memory: Tensors,
+    ) -> Tensor:
         """Weights [K] from the map."""
         moving = updates.layout.trainable
         start = theta[:moving]
@@ -231,14 +272,23 @@ class AgentsAndMap(Aggregator):
         x = torch.stack(sketches).cpu()  # [K, D]
         similarity = torch.stack(similarities).cpu()  # [K]
         rows = updates.rows.cpu()
-        order = som.order(rows, updates.roster, seed=updates.seed, round=updates.round)
+        order = som.order(
+            rows,
+            updates.roster,
+            seed=updates.seed,
+            round=updates.round,
+        )
         neurons = memory["som"].cpu() if "som" in memory else som.start(x, updates.seed)
         neurons = som.train(neurons, x[order], similarity[order], updates.round)
         memory["som"] = neurons
         weight = (som.nearness(neurons, x) * similarity).to(theta.device)
         if self.alpha_by_size:
             weight = weight * updates.n
-        return som.shares(weight, temperature=self.alpha_temperature, floor=self.alpha_floor)
+        return som.shares(
+            weight,
+            temperature=self.alpha_temperature,
+            floor=self.alpha_floor,
+        )
 
 
 def label_entropy(counts: Tensor) -> Tensor:
@@ -278,14 +328,24 @@ def observed(updates: ClientUpdates, memory: Tensors, loss: Tensor) -> Tensor:
     """Observations of every client [N, 4], with this round's loss [K]. Eqs. 5-7."""
     images = kept("images", updates.n, updates, memory)
     entropy = kept("label_entropy", updates["label_entropy"], updates, memory)
-    accuracies = kept("training_accuracy", updates["training_accuracy"], updates, memory)
+    accuracies = kept(
+        "training_accuracy",
+        updates["training_accuracy"],
+        updates,
+        memory,
+    )
     losses = kept("training_loss", loss, updates, memory)
     features = [entropy, images / images.sum(), accuracies, losses]
     return torch.stack(features, 1).cpu()
 
 
-def kept(name: str, values: Tensor, updates: ClientUpdates, memory: Tensors) -> Tensor:
-    """values [K] over the roster [N]: an absent client has its last one, 0 before its first round."""
+def kept(
+    name: str,
+    values: Tensor,
+    updates: ClientUpdates,
+    memory: Tensors,
+) -> Tensor:
+    """values [K] over the roster [N]: an absent client has its last, 0 before its first round."""
     column = by_row(memory, name, updates, 0.0)
     column[updates.rows] = values.double()
     memory[name] = column
@@ -293,7 +353,12 @@ def kept(name: str, values: Tensor, updates: ClientUpdates, memory: Tensors) -> 
 
 
 def damped(
-    theta: Tensor, updates: ClientUpdates, memory: Tensors, *, warmup: int, gamma: float
+    theta: Tensor,
+    updates: ClientUpdates,
+    memory: Tensors,
+    *,
+    warmup: int,
+    gamma: float,
 ) -> tuple[Tensor, Tensor]:
     """rule=released: the mean of the local models, each moved back towards the global one by its
     mu_h.
@@ -306,7 +371,13 @@ def damped(
     return mean, share / share.sum()
 
 
-def released_mu(updates: ClientUpdates, memory: Tensors, *, warmup: int, gamma: float) -> Tensor:
+def released_mu(
+    updates: ClientUpdates,
+    memory: Tensors,
+    *,
+    warmup: int,
+    gamma: float,
+) -> Tensor:
     """Answers of the script's nets, float64 [K]; they learn of the round before, and remember this
     one.
     """
@@ -381,7 +452,13 @@ class Released:
         """
         layers = qmix.unpacked(weights, self.layers)
         x = state.reshape(1, -1)
-        critic = qmix.perceptron(layers, x, "critic_in", "critic_middle", "critic_out")
+        critic = qmix.perceptron(
+            layers,
+            x,
+            "critic_in",
+            "critic_middle",
+            "critic_out",
+        )
         mixed = qmix.perceptron(layers, critic, "mixer_in", "mixer_out")
         target = reward + self.gamma * mixed.sigmoid()  # [1, 1]
         return (target - self.outputs(weights, x)).square().mean()
@@ -392,6 +469,8 @@ register(
     FairProx(),
     AgentsAndMap(),
     label="FedMRL",
-    about="agents choose each client's proximal term, a penalty evens out losses, a self-organizing map weighs models",
+    about="agents choose each client's proximal term, a penalty evens out losses, a "
+    "self-organizing "
+    "map weighs models",
     families="hospital",
 )

@@ -1,24 +1,30 @@
-"""FedNoRo: clients whose labels look noisy are found by their losses, learn from the global model, and count for less.
+"""FedNoRo: clients whose labels look noisy are found by their losses, learn from the global model,
+and count for less.
 
-Source: Wu, Yu, Jiang, Cheng and Yan, "FedNoRo: towards noise-robust federated learning by addressing class imbalance
-and label noise heterogeneity", IJCAI 2023, arXiv 2305.05230, as its authors' code (wnn2000/FedNoRo) computes it; the
-paper's text was not at hand, so no equation is numbered here.
+Source: Wu, Yu, Jiang, Cheng and Yan, "FedNoRo: towards noise-robust federated learning by
+addressing class imbalance and label noise heterogeneity", IJCAI 2023, arXiv 2305.05230, as its
+authors' code (wnn2000/FedNoRo) computes it; the paper's text was not at hand, so no equation is
+numbered here.
 
-    stage 1   logit adjustment by the client's class shares, averaged by image count, for the first rounds
-    between   each client's mean loss of each class, scaled over clients to [0, 1] per class, a class it lacks counting
-              as the lowest; two Gaussians over clients, fitted nine times; the set that most fits agree on of the
-              Gaussian with the larger mean are the noisy clients
-    stage 2   clean clients as before; noisy ones (1 - v) NLL + v KL(q || p), with p the adjusted softmax and q that of
-              the received model at temperature 0.8; v rises to `strength` as exp(-5 (1 - progress)^2)
-              weights n_k exp(-D_k): D_k the smallest distance of a noisy client's model to a clean one's, over the
-              largest such distance, and 0 for clean clients
+    stage 1   logit adjustment by the client's class shares, averaged by image count, for the first
+    rounds
+    between   each client's mean loss of each class, scaled over clients to [0, 1] per class, a
+    class it lacks counting
+              as the lowest; two Gaussians over clients, fitted nine times; the set that most fits
+              agree on of the Gaussian with the larger mean are the noisy clients
+    stage 2   clean clients as before; noisy ones (1 - v) NLL + v KL(q || p), with p the adjusted
+    softmax and q that of
+              the received model at temperature 0.8; v rises to `strength` as exp(-5 (1 -
+              progress)^2) weights n_k exp(-D_k): D_k the smallest distance of a noisy client's
+              model to a clean one's, over the largest such distance, and 0 for clean clients
 
-Distances are sums over tensors of the norm of the difference, buffers included. The code's 10 rounds of stage 1 and 49
-until v is full, of 100, are shares of the rounds here.
+Distances are sums over tensors of the norm of the difference, buffers included. The code's 10
+rounds of stage 1 and 49 until v is full, of 100, are shares of the rounds here.
 How we differ, and why:
-- the losses are those of the model one round before stage 1 ends, since a client sends them with its model.
-- of a class that nobody has, or that all find equally hard, every client has 0. With all clients or none found noisy,
-  or of one client, there is one stage.
+- the losses are those of the model one round before stage 1 ends, since a client sends them with
+  its model.
+- of a class that nobody has, or that all find equally hard, every client has 0. With all clients or
+  none found noisy, or of one client, there is one stage.
 """
 
 from collections import Counter
@@ -94,7 +100,12 @@ class LearnsFromGlobal(Local):
         return distilled(adjusted, batch.y, soft, client.scratch["share"])
 
 
-def distilled(adjusted: Tensor, y: Tensor, soft: Tensor, share: Tensor) -> Tensor:
+def distilled(
+    adjusted: Tensor,
+    y: Tensor,
+    soft: Tensor,
+    share: Tensor,
+) -> Tensor:
     """(1 - v) NLL + v KL of logits [B, C], labels [B] and soft labels [B, C], a scalar; classes
     taken out count 0.
     """
@@ -184,6 +195,7 @@ register(
     LearnsFromGlobal(),
     DistanceAware(),
     label="FedNoRo",
-    about="clients with noisy labels are found by their losses, learn from the global model and count for less",
+    about="clients with noisy labels are found by their losses, learn from the global model and "
+    "count for less",
     families="noise",
 )

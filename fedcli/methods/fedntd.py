@@ -1,18 +1,21 @@
 """FedNTD: local models keep what the global model says of the classes that an image does not have.
 
-Source: Lee, Jeong, Shin, Bae and Yun, "Preservation of the global knowledge by not-true distillation in federated
-learning", NeurIPS 2022, arXiv 2106.03097. With z the logits, z_g those of the global model and both without the true
-class y, q = softmax(z / tau) and q_g = softmax(z_g / tau) over the other C - 1 classes, an image's loss is
+Source: Lee, Jeong, Shin, Bae and Yun, "Preservation of the global knowledge by not-true
+distillation in federated learning", NeurIPS 2022, arXiv 2106.03097. With z the logits, z_g those of
+the global model and both without the true class y, q = softmax(z / tau) and q_g = softmax(z_g /
+tau) over the other C - 1 classes, an image's loss is
 
     cross-entropy + beta tau^2 KL(q_g || q)
 
 so that local training does not forget classes that a client has few images of.
 How we differ, and why:
-- the factor tau^2 is that of the authors' code (Lee-Gihun/FedNTD), as is usual in distillation; at tau = 1, the
-  default, it changes nothing.
+- the factor tau^2 is that of the authors' code (Lee-Gihun/FedNTD), as is usual in distillation; at
+  tau = 1, the default, it changes nothing.
 - the global model sees the same augmented batch in eval mode; that code leaves it in training mode.
-- of two classes one is not true, whose softmax is 1 whatever the logits: FedNTD is then FedAvg, and a run says so.
-The paper's text was not at hand, so its equations are not numbered here and the defaults are those of PFLlib.
+- of two classes one is not true, whose softmax is 1 whatever the logits: FedNTD is then FedAvg, and
+  a run says so.
+The paper's text was not at hand, so its equations are not numbered here and the defaults are those
+of PFLlib.
 """
 
 from dataclasses import dataclass
@@ -56,7 +59,12 @@ class NotTrue(Local):
         others = not_true(z.shape[1], batch.y)  # [B, C - 1]
         log_q = (z.gather(1, others) / self.tau).log_softmax(1)
         log_q_g = (z_g.gather(1, others) / self.tau).log_softmax(1)
-        distance = F.kl_div(log_q, log_q_g, reduction="batchmean", log_target=True)
+        distance = F.kl_div(
+            log_q,
+            log_q_g,
+            reduction="batchmean",
+            log_target=True,
+        )
         return cross_entropy(z, batch.y, client) + self.beta * self.tau**2 * distance
 
 

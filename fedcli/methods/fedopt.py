@@ -1,24 +1,30 @@
-"""FedAvgM, FedAdam, FedYogi and FedAdagrad: the mean update is a gradient, and the server takes an optimizer's step.
+"""FedAvgM, FedAdam, FedYogi and FedAdagrad: the mean update is a gradient, and the server takes an
+optimizer's step.
 
-Source: Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar and McMahan, "Adaptive federated optimization", ICLR 2021,
-arXiv 2003.00295, Algorithm 2; FedAvgM is Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution
-for federated visual classification", 2019, arXiv 1909.06335, section 4. With D the mean of the updates theta_k - theta:
+Source: Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar and McMahan, "Adaptive federated
+optimization", ICLR 2021, arXiv 2003.00295, Algorithm 2; FedAvgM is Hsu, Qi and Brown, "Measuring
+the effects of non-identical data distribution for federated visual classification", 2019, arXiv
+1909.06335, section 4. With D the mean of the updates theta_k - theta:
 
     FedAvgM       m <- beta m + D                                        theta <- theta + lr m
-    FedAdagrad    m <- beta1 m + (1 - beta1) D,  v <- v + D^2            theta <- theta + lr m / (sqrt(v) + tau)
+    FedAdagrad    m <- beta1 m + (1 - beta1) D,  v <- v + D^2            theta <- theta + lr m /
+    (sqrt(v) + tau)
     FedYogi       the same,  v <- v - (1 - beta2) D^2 sign(v - D^2)
     FedAdam       the same,  v <- beta2 v + (1 - beta2) D^2
 
-m starts at 0 and v at tau^2; as in the paper nothing corrects for that start. lr = 1 and beta = 0 make FedAvgM FedAvg.
-How we differ, and why:
-- D is the mean by image count, as in every method here, and as in FedAvgM; weights=uniform is Algorithm 2's.
-- the paper tunes lr and tau by task and names no default lr. tau is its 1e-3; lr is 0.01, in the middle of its grid: a
-  coordinate whose updates are far above tau then moves by about 0.01 in a round.
+m starts at 0 and v at tau^2; as in the paper nothing corrects for that start. lr = 1 and beta = 0
+make FedAvgM FedAvg. How we differ, and why:
+- D is the mean by image count, as in every method here, and as in FedAvgM; weights=uniform is
+  Algorithm 2's.
+- the paper tunes lr and tau by task and names no default lr. tau is its 1e-3; lr is 0.01, in the
+  middle of its grid: a coordinate whose updates are far above tau then moves by about 0.01 in a
+  round.
 - only trained numbers take the step; batch-norm statistics are averaged, as they are no gradients.
-FedYogi's and FedAdagrad's steps were compared with Flower's strategies, which start v at 0; the paper's text was not at
-hand.
-As add-ons (moon+fedadam) they go with every base that averages. FedDyn and FedSMOO add to the mean what clients have
-drifted, which does not fit a step of another length: such a pair swings, and a run warns of it.
+FedYogi's and FedAdagrad's steps were compared with Flower's strategies, which start v at 0; the
+paper's text was not at hand.
+As add-ons (moon+fedadam) they go with every base that averages. FedDyn and FedSMOO add to the mean
+what clients have drifted, which does not fit a step of another length: such a pair swings, and a
+run warns of it.
 """
 
 from dataclasses import dataclass

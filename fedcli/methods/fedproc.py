@@ -1,16 +1,16 @@
 """FedProc: features learn to separate the shared class means, then the classifier is trained.
 
-Source: Mu, Shen, Cheng, Geng, Fu, Zhang and Zhang, Future Generation Computer Systems 2023,
-arXiv 2109.12273. The loss is a_t contrast + (1 - a_t) cross-entropy, a_t = 1 - t/(T-1) with t from 0;
-the contrast is a softmax over the cosines of a feature with every prototype, without temperature.
-How we differ, and why:
+Source: Mu, Shen, Cheng, Geng, Fu, Zhang and Zhang, Future Generation Computer Systems 2023, arXiv
+2109.12273. The loss is a_t contrast + (1 - a_t) cross-entropy, a_t = 1 - t/(T-1) with t from 0; the
+contrast is a softmax over the cosines of a feature with every prototype, without temperature. How
+we differ, and why:
 - prototypes are FedProto's here: class means of the trained local model on one fixed view, averaged
-  by images of the class, the last one kept where no client has a class. The paper's projection network
-  is left out, as the network is that of the other methods in a table.
+  by images of the class, the last one kept where no client has a class. The paper's projection
+  network is left out, as the network is that of the other methods in a table.
 - while there are no prototypes (the first round) the loss is cross-entropy.
 - images of a class without a prototype take no part in the contrast's mean.
-- rule=released is the benchmark behind FedHEAL's tables: the means of all clients count the same, and the
-  first round, which has a_t = 1 and no prototypes, learns nothing.
+- rule=released is the benchmark behind FedHEAL's tables: the means of all clients count the same,
+  and the first round, which has a_t = 1 and no prototypes, learns nothing.
 """
 
 from dataclasses import dataclass

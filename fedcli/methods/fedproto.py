@@ -1,10 +1,11 @@
 """FedProto: a penalty keeps features near the class means that all clients share.
 
-Source: Tan, Long, Liu, Zhou, Lu, Jiang and Zhang, AAAI 2022, arXiv 2105.00243, Eqs. 3-7.
-How we differ, and why: in the paper only class means travel and models stay local. Here models are averaged as
-well, as in the comparison tables of FedHEAL; without that there is no global model to compare.
-- a client's class means are computed after training, with its local model on one fixed view of all its
-  images (Eq. 3). Codes collect them while training: augmented, and of a model that still moves.
+Source: Tan, Long, Liu, Zhou, Lu, Jiang and Zhang, AAAI 2022, arXiv 2105.00243, Eqs. 3-7. How we
+differ, and why: in the paper only class means travel and models stay local. Here models are
+averaged as well, as in the comparison tables of FedHEAL; without that there is no global model to
+compare.
+- a client's class means are computed after training, with its local model on one fixed view of all
+  its images (Eq. 3). Codes collect them while training: augmented, and of a model that still moves.
 - the server counts clients by their images of the class (the paper's weights, without its further
   division by the number of clients, which would shrink every mean towards zero). rule=released: the
   means of all clients that have the class count the same, as in the authors' code.
@@ -50,7 +51,11 @@ class Prototypes(Local):
         client.report["feature_n"] = n  # [C]; Eq. 3 is their ratio
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         total = updates["feature_sum"]  # [K, C, D]
         n = updates["feature_n"]  # [K, C]

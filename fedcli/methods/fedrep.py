@@ -1,21 +1,24 @@
 """FedPer and FedRep: every client keeps a classifier of its own over features that all share.
 
-Source: FedPer is Arivazhagan, Aggarwal, Singh and Choudhary, 2019, arXiv 1912.00818, Algorithm 1; FedRep is Collins,
-Hassani, Mokhtari and Shakkottai, "Exploiting shared representations for personalized federated learning", ICML 2021,
-arXiv 2102.07078, Algorithm 1.
+Source: FedPer is Arivazhagan, Aggarwal, Singh and Choudhary, 2019, arXiv 1912.00818, Algorithm 1;
+FedRep is Collins, Hassani, Mokhtari and Shakkottai, "Exploiting shared representations for
+personalized federated learning", ICML 2021, arXiv 2102.07078, Algorithm 1.
 
     FedPer   features and classifier train together; the classifier never leaves the client
-    FedRep   first the classifier alone for head_epochs passes, then the features alone for the run's epochs
+    FedRep   first the classifier alone for head_epochs passes, then the features alone for the
+    run's epochs
 
-Each client is scored with its own classifier. The global model that is scored has the mean of the classifiers by
-image count; it is sent to no client. The classifier is whatever the network has as its head; one layer, where FedPer
-tries more. How we differ:
-- FedRep's passes over the classifier have an optimizer of their own (solver, at the run's learning rate), since a
-  method does not see the run's; weight decay and --clip-norm are the features' alone. solver=sgd is the paper.
-- features do not move in those passes, batch-norm statistics neither: their images are seen in eval mode.
-The order of the two parts, and which tensors stay, are those of PFLlib's FedRep; the authors' codes and both texts were
-not at hand, so the numbers of the algorithms are not checked. With a frozen backbone nothing would be
-shared, so that is refused.
+Each client is scored with its own classifier. The global model that is scored has the mean of the
+classifiers by image count; it is sent to no client. The classifier is whatever the network has as
+its head; one layer, where FedPer tries more. How we differ:
+- FedRep's passes over the classifier have an optimizer of their own (solver, at the run's learning
+  rate), since a method does not see the run's; weight decay and --clip-norm are the features'
+  alone. solver=sgd is the paper.
+- features do not move in those passes, batch-norm statistics neither: their images are seen in eval
+  mode.
+The order of the two parts, and which tensors stay, are those of PFLlib's FedRep; the authors' codes
+and both texts were not at hand, so the numbers of the algorithms are not checked. With a frozen
+backbone nothing would be shared, so that is refused.
 """
 
 from dataclasses import dataclass
@@ -73,7 +76,12 @@ class HeadFirst(OwnHead):
         client.layout.zero_grad()
         client.scratch["head"] = client.layout.read_own()
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         client.layout.load_own(client.scratch["head"])  # weight decay may have moved it
         loss = super().gradient(net, batch, client)
         _, everything = client.layout.all_trainable

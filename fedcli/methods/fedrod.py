@@ -1,18 +1,21 @@
-"""FedRoD: a balanced softmax for the model that all share, and a light classifier beside it for each client's own data.
+"""FedRoD: a balanced softmax for the model that all share, and a light classifier beside it for
+each client's own data.
 
-Source: Chen and Chao, "On bridging generic and personalized federated learning for image classification", ICLR 2022,
-arXiv 2107.00778, section 4. With z the features, G the generic classifier and P_k the client's own:
+Source: Chen and Chao, "On bridging generic and personalized federated learning for image
+classification", ICLR 2022, arXiv 2107.00778, section 4. With z the features, G the generic
+classifier and P_k the client's own:
 
-    generic     cross-entropy of G(z) + log(n_kc / n_k), which moves features and G; both are averaged
+    generic     cross-entropy of G(z) + log(n_kc / n_k), which moves features and G; both are
+    averaged
     personal    cross-entropy of G(z) + P_k(z), which moves P_k alone; P_k never leaves the client
 
-The client's own model, scored beside the global one, is its features after training with the classifier G + P_k: the
-sum of two linear layers is one. Parts and order of the two steps are those of PFLlib's FedROD.
-How we differ, and why:
-- P_k starts at 0, so that a client's first own model is the generic one; PFLlib starts it as a copy of G. The paper's
-  second form, where a hypernetwork makes P_k from the class shares, is left out.
-- P_k's steps have an optimizer of their own (solver, at the run's learning rate), which starts afresh in each round,
-  since a method does not see the run's. solver=sgd is the paper's.
+The client's own model, scored beside the global one, is its features after training with the
+classifier G + P_k: the sum of two linear layers is one. Parts and order of the two steps are those
+of PFLlib's FedROD. How we differ, and why:
+- P_k starts at 0, so that a client's first own model is the generic one; PFLlib starts it as a copy
+  of G. The paper's second form, where a hypernetwork makes P_k from the class shares, is left out.
+- P_k's steps have an optimizer of their own (solver, at the run's learning rate), which starts
+  afresh in each round, since a method does not see the run's. solver=sgd is the paper's.
 - a class the client has no image of counts as a share of 1e-12, as under `bsm`.
 The paper's text was not at hand, so its equations are not numbered here.
 """
@@ -57,7 +60,12 @@ class TwoPredictors(LinearHeadOnly, Local):
         solver = Solver(self.solver, [p_k], client.lr)
         client.scratch.update(own=p_k, solver=solver)
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         features = net.features(batch.x)  # [B, D]
         logits = net.head(features)  # [B, C]
         loss = cross_entropy(logits, batch.y, client)
@@ -67,7 +75,11 @@ class TwoPredictors(LinearHeadOnly, Local):
         personal = logits.detach() + change
         p_k.grad = None
         personal_loss = weighted_cross_entropy(
-            personal, batch.y, client.class_weights, client.label_smoothing, client.focal
+            personal,
+            batch.y,
+            client.class_weights,
+            client.label_smoothing,
+            client.focal,
         )
         personal_loss.backward()
         client.scratch["solver"].step()
@@ -87,7 +99,8 @@ register(
     TwoPredictors(),
     Mean(),
     label="FedRoD",
-    about="a balanced softmax for what is shared, and a classifier of each client's own on top of it",
+    about="a balanced softmax for what is shared, and a classifier of each client's own on top of "
+    "it",
     families="personal rare",
     aliases=("fed-rod",),
 )

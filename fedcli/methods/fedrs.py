@@ -1,16 +1,18 @@
 """FedRS: a softmax that restrains the classes which a client has no image of.
 
-Source: Li and Zhan, "FedRS: federated learning with restricted softmax for label distribution non-IID data", KDD 2021,
-doi 10.1145/3447548.3467254, Eqs. 6-7.
+Source: Li and Zhan, "FedRS: federated learning with restricted softmax for label distribution
+non-IID data", KDD 2021, doi 10.1145/3447548.3467254, Eqs. 6-7.
 
-    loss = -log softmax(s * logits)_y        so that images of other classes push a class's weights away s_c as hard
+    loss = -log softmax(s * logits)_y        so that images of other classes push a class's weights
+    away s_c as hard
 
     paper       s_c = 1 for a class that the client has, alpha for one that it has not
-    released    s_c = alpha + (1 - alpha) n_c / max n: the first author's code, which restrains rare classes too
+    released    s_c = alpha + (1 - alpha) n_c / max n: the first author's code, which restrains rare
+    classes too
 
-alpha = 1 is FedAvg. 0.5 is the paper's. How we differ: the logits' biases are scaled too; the paper's classifier has
-none. Checked against that code (lxcnju/FedRepo) and FedDecorr's authors' (rule=paper); the paper's text was not at
-hand, so the numbers of its equations are not checked.
+alpha = 1 is FedAvg. 0.5 is the paper's. How we differ: the logits' biases are scaled too; the
+paper's classifier has none. Checked against that code (lxcnju/FedRepo) and FedDecorr's authors'
+(rule=paper); the paper's text was not at hand, so the numbers of its equations are not checked.
 """
 
 from dataclasses import dataclass
@@ -45,7 +47,11 @@ class Restricted(Local):
         client.scratch["scale"] = self.alpha + (1 - self.alpha) * present.float()  # [C]
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        return cross_entropy(net(batch.x) * client.scratch["scale"], batch.y, client)  # Eq. 7
+        return cross_entropy(
+            net(batch.x) * client.scratch["scale"],
+            batch.y,
+            client,
+        )  # Eq. 7
 
 
 register(

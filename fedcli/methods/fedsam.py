@@ -1,22 +1,26 @@
 """FedSAM and MoFedSAM: sharpness-aware local steps, the second along a momentum that clients share.
 
-Source: Qu, Li, Duan, Liu, Tang and Lu, "Generalized federated learning via sharpness aware minimization", ICML 2022,
-arXiv 2206.02618, Algorithms 1 and 2; the step is Foret, Kleiner, Mobahi and Neyshabur, ICLR 2021, arXiv 2010.01412,
-Eq. 2.
+Source: Qu, Li, Duan, Liu, Tang and Lu, "Generalized federated learning via sharpness aware
+minimization", ICML 2022, arXiv 2206.02618, Algorithms 1 and 2; the step is Foret, Kleiner, Mobahi
+and Neyshabur, ICLR 2021, arXiv 2010.01412, Eq. 2.
 
-    FedSAM      w~ = w + rho g / ||g||,  w <- w - lr g~                  g~: gradient at w~, on the same batch
-    MoFedSAM    w <- w - lr (beta g~ + (1 - beta) D)                     D: mean of the last round's steps of all
+    FedSAM      w~ = w + rho g / ||g||,  w <- w - lr g~                  g~: gradient at w~, on the
+    same batch
+    MoFedSAM    w <- w - lr (beta g~ + (1 - beta) D)                     D: mean of the last round's
+    steps of all
 
-FedSAM is FedISM+'s local half with rho fixed and without GSAM; rho = 0 is FedAvg. With beta = 1 MoFedSAM is FedSAM. D
-is 0 in the first round, whose steps are beta times as long, as in the paper.
+FedSAM is FedISM+'s local half with rho fixed and without GSAM; rho = 0 is FedAvg. With beta = 1
+MoFedSAM is FedSAM. D is 0 in the first round, whose steps are beta times as long, as in the paper.
 How we differ, and why:
-- Algorithm 2 has D from the distance gone over K lr, which holds for plain SGD alone. We add up the directions: the
-  same numbers under plain SGD, the same meaning under every optimizer, as for SCAFFOLD here.
+- Algorithm 2 has D from the distance gone over K lr, which holds for plain SGD alone. We add up the
+  directions: the same numbers under plain SGD, the same meaning under every optimizer, as for
+  SCAFFOLD here.
 - models and D are averaged by image count; under an add-on D has the add-on's weights.
 - the second pass moves no batch-norm statistics. g is the batch's own gradient, without momentum.
 - rho = 0.05 is that of Foret et al.; the paper tunes it by task. beta = 0.1 is the paper's.
-Checked against the code of FedLESAM's authors, whose MoFedSAM also adds (1 - beta) D to beta g~ and cuts the sum at
-norm 10; that of FedSAM's authors was not at hand, nor its text, so the numbers of its algorithms are not checked.
+Checked against the code of FedLESAM's authors, whose MoFedSAM also adds (1 - beta) D to beta g~ and
+cuts the sum at norm 10; that of FedSAM's authors was not at hand, nor its text, so the numbers of
+its algorithms are not checked.
 """
 
 from dataclasses import dataclass
@@ -40,7 +44,12 @@ class Perturbed(Local):
 
     rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is FedAvg"] = 0.05
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         sharp = Sharp(self.rho, 0.0, 0.0)
         return sharp.gradient(net, batch, client)  # Alg. 1: g~ is left in the layout
 
@@ -58,7 +67,12 @@ class Momentous(Perturbed):
         client.scratch["shared"] = client.shared.get("direction", zero)
         client.scratch["total"] = zero.clone()
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         loss = super().gradient(net, batch, client)
         grad = client.layout.grad
         grad.mul_(self.beta).add_(client.scratch["shared"], alpha=1 - self.beta)  # Alg. 2, v
@@ -69,7 +83,11 @@ class Momentous(Perturbed):
         client.report["direction"] = client.scratch["total"] / client.steps  # [T]
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         shared["direction"] = average(updates["direction"], weights)  # [T] D
         return theta

@@ -1,18 +1,23 @@
-"""FedSMOO: sharpness-aware local steps whose perturbations agree between clients, with FedDyn's penalty.
+"""FedSMOO: sharpness-aware local steps whose perturbations agree between clients, with FedDyn's
+penalty.
 
-Source: Sun, Shen, Chen, Ding and Tao, "Dynamic regularized sharpness aware minimization in federated learning:
-approaching global consistency and smooth landscape", ICML 2023, arXiv 2305.11584, as its authors' code
-(woodenchild95/FL-Simulator, FedSMOO and DRegSAM) computes it. Each client has a dual mu_i of its perturbation, all a
-common perturbation s; both are 0 at first. A local step, with g the gradient at w and g~ that at w + s_i, on one batch:
+Source: Sun, Shen, Chen, Ding and Tao, "Dynamic regularized sharpness aware minimization in
+federated learning: approaching global consistency and smooth landscape", ICML 2023, arXiv
+2305.11584, as its authors' code (woodenchild95/FL-Simulator, FedSMOO and DRegSAM) computes it. Each
+client has a dual mu_i of its perturbation, all a common perturbation s; both are 0 at first. A
+local step, with g the gradient at w and g~ that at w + s_i, on one batch:
 
     s_i = rho u / ||u||,  u = g - mu_i - s        mu_i <- mu_i + s_i - s
     w <- w - lr (g~ + alpha (w - (w_t - l_i)))    l_i: sum of the client's own moves, as in FedDyn
     server: s = rho m / ||m||, m the mean of mu_i;  the model is FedDyn's
 
 rho = 0 is FedDyn. How we differ, and why:
-- the paper's text was not at hand. The code says of itself that it leaves the last s_i out of m, which the paper has.
-- m and the model count clients by images, or as control= and weights= say; in the code all count the same.
-- the whole penalty is cut at `clip`, as in FedDyn here; the code adds alpha w as weight decay, after the cut.
+- the paper's text was not at hand. The code says of itself that it leaves the last s_i out of m,
+  which the paper has.
+- m and the model count clients by images, or as control= and weights= say; in the code all count
+  the same.
+- the whole penalty is cut at `clip`, as in FedDyn here; the code adds alpha w as weight decay,
+  after the cut.
 - the second pass moves no batch-norm statistics. Absent clients keep mu_i; they are in no m.
 alpha and rho are the code's 0.1.
 """
@@ -45,7 +50,12 @@ class SmoothAndConsistent(Drifting):
         client.scratch["common"] = client.shared.get("perturbation", zero)  # s
         client.scratch["dual"] = client.memory.get("dual", zero).clone()  # mu_i
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         layout = client.layout
         dual = client.scratch["dual"]
         common = client.scratch["common"]
@@ -69,7 +79,11 @@ class SmoothAndConsistent(Drifting):
         client.memory["dual"] = dual
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         mean = average(updates["dual"], self.counted(weights))  # [T] m
         shared["perturbation"] = self.rho * mean / (mean.norm() + 1e-7)
@@ -81,6 +95,7 @@ register(
     SmoothAndConsistent(),
     WeightedMean(),
     label="FedSMOO",
-    about="sharpness-aware local steps whose perturbations agree between clients, with FedDyn's penalty",
+    about="sharpness-aware local steps whose perturbations agree between clients, with FedDyn's "
+    "penalty",
     families="drift",
 )

@@ -1,18 +1,20 @@
 """FedSNR: clients whose images have a higher signal-to-noise ratio weigh more.
 
-Source: Catalfamo, Villari and Galletta, "FedSNR: enhancing federated learning aggregation using signal-to-noise ratio
-in MRI analysis", SSRN 5357509, 2025, doi 10.2139/ssrn.5357509, as the authors' code (alecatalfamo/fedsnr) computes it:
+Source: Catalfamo, Villari and Galletta, "FedSNR: enhancing federated learning aggregation using
+signal-to-noise ratio in MRI analysis", SSRN 5357509, 2025, doi 10.2139/ssrn.5357509, as the
+authors' code (alecatalfamo/fedsnr) computes it:
 
     SNR_i = mean(x_i) / mean(pixels of x_i below mean(x_i))      of a grey image
     SNR_k = mean over client k's training images
     p_k   = SNR_k / sum_j SNR_j                                  numbers of images do not count
 
-The paper's text was not at hand; its abstract says that SNR is a further factor in FedAvg's weights, which
-weights=samples is: p_k ~ n_k SNR_k, as in a part of the code that is not run. A client sends SNR_k alone.
-How we differ: a mean of darker pixels below 1/sqrt(12) grey level, the error of rounding, counts as that, and a flat
-image has the ratio 1; the code divides by zero there, and by 1e-6. Beware that this ratio is one of brightness:
-noise around a dark background raises it, but on bright images hardly changes it. snr=immerkaer is ours: mean over
-Immerkaer's noise (data/quality.py), which falls with noise on any image.
+The paper's text was not at hand; its abstract says that SNR is a further factor in FedAvg's
+weights, which weights=samples is: p_k ~ n_k SNR_k, as in a part of the code that is not run. A
+client sends SNR_k alone. How we differ: a mean of darker pixels below 1/sqrt(12) grey level, the
+error of rounding, counts as that, and a flat image has the ratio 1; the code divides by zero there,
+and by 1e-6. Beware that this ratio is one of brightness: noise around a dark background raises it,
+but on bright images hardly changes it. snr=immerkaer is ours: mean over Immerkaer's noise
+(data/quality.py), which falls with noise on any image.
 """
 
 from dataclasses import dataclass
@@ -52,7 +54,11 @@ class BySignalToNoise(Aggregator):
         if name not in shard.derived:
             shard.derived[name] = self.mean_ratio(shard)
         device = shard.images.device
-        client.report["snr"] = torch.tensor(shard.derived[name], dtype=torch.float64, device=device)
+        client.report["snr"] = torch.tensor(
+            shard.derived[name],
+            dtype=torch.float64,
+            device=device,
+        )
 
     def mean_ratio(self, shard: Shard) -> float:
         """The mean signal-to-noise ratio of a client's images."""

@@ -1,29 +1,36 @@
-"""FlexFair: a penalty on how far the losses of groups are from their mean, over all images or within each class.
+"""FlexFair: a penalty on how far the losses of groups are from their mean, over all images or
+within each class.
 
-Source: Xing, Sun, Ren, Wei, Feng, Ding, Guo, Wang, Hu, Wei, Ban, Xie, Tan, Liu, Cui, Duan and Li, "Achieving flexible
-fairness metrics in federated medical imaging", Nature Communications 2025, doi 10.1038/s41467-025-58549-0, as its
-authors' code (MaksimXing/FlexFair) computes it:
+Source: Xing, Sun, Ren, Wei, Feng, Ding, Guo, Wang, Hu, Wei, Ban, Xie, Tan, Liu, Cui, Duan and Li,
+"Achieving flexible fairness metrics in federated medical imaging", Nature Communications 2025, doi
+10.1038/s41467-025-58549-0, as its authors' code (MaksimXing/FlexFair) computes it:
 
-    F + strength sum_c (1 / G_c) sum_g (L_cg - L_c)^2      L_cg: mean loss of group g's images of class c, L_c of all
+    F + strength sum_c (1 / G_c) sum_g (L_cg - L_c)^2      L_cg: mean loss of group g's images of
+    class c, L_c of all
 
     within=all      one sum over all images: equal accuracy
-    within=class    a sum for each class, as the code has for demographic parity ("dp", two classes); the sum over the
+    within=class    a sum for each class, as the code has for demographic parity ("dp", two
+    classes); the sum over the
                     positive class alone ("eo", equal opportunity) is only=1
 
-Its descent weighs an image of class c and group g, with d the differences above and n images of a kind, by
+Its descent weighs an image of class c and group g, with d the differences above and n images of a
+kind, by
 
     w = 1 + 2 strength n / G_c (d_cg / n_cg - sum_h d_ch / n_c)
 
 which is 1 in the mean. How we differ, and why:
-- the code takes a step on batches of all sites at once, for which a server would see single batches' losses. Here d is
-  that of all training images under the model a round starts from, summed over clients as in groups.py, and stays for
-  the next round: only then do the clients' sums exist.
-- in the code a client's model has the penalty's gradient by its own images beside its own mean loss, so that in the
-  mean of K models of one size the penalty counts strength / K. Here strength is that of the formula above.
-- weights below 0, which would unlearn the groups that fare best, are cut off, and the others scaled to a mean of 1.
-- an image of unknown group weighs 1 and counts in none. A group without an image of a class in a round keeps its weight
-  in that class, which is 1 at first. A group with one image of a class counts there as any other, so this image may
-  weigh as much as a large group, and a run warns of pairs under 30 images.
+- the code takes a step on batches of all sites at once, for which a server would see single
+  batches' losses. Here d is that of all training images under the model a round starts from, summed
+  over clients as in groups.py, and stays for the next round: only then do the clients' sums exist.
+- in the code a client's model has the penalty's gradient by its own images beside its own mean
+  loss, so that in the mean of K models of one size the penalty counts strength / K. Here strength
+  is that of the formula above.
+- weights below 0, which would unlearn the groups that fare best, are cut off, and the others scaled
+  to a mean of 1.
+- an image of unknown group weighs 1 and counts in none. A group without an image of a class in a
+  round keeps its weight in that class, which is 1 at first. A group with one image of a class
+  counts there as any other, so this image may weigh as much as a large group, and a run warns of
+  pairs under 30 images.
 - sites are groups where the dataset has them as an attribute, such as --set attribute=center.
 The default strength is that of the code's classification. strength = 0 is FedAvg.
 """
@@ -85,7 +92,11 @@ class NearTheMean(WithGroups):
         client.report["counted"] = counted
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         n = updates["cell_counts"].sum(0)  # [G, C]
         losses = updates["cell_losses"].sum(0)  # [G, C]
@@ -117,6 +128,8 @@ register(
     NearTheMean(),
     Mean(),
     label="FlexFair",
-    about="images weighed by group, against differences of group losses over all images or within a class",
+    about="images weighed by group, against differences of group losses over all images or within "
+    "a "
+    "class",
     families="groups",
 )

@@ -1,15 +1,19 @@
-"""FLTrust: updates count by how well their direction agrees with that of a hospital the server trusts.
+"""FLTrust: updates count by how well their direction agrees with that of a hospital the server
+trusts.
 
-Source: Cao, Fang, Liu and Gong, "FLTrust: Byzantine-robust federated learning via trust bootstrapping", NDSS 2021,
-arXiv 2012.13995, Algorithm 2 and Eqs. 1 to 4; the paper's text was not at hand.
+Source: Cao, Fang, Liu and Gong, "FLTrust: Byzantine-robust federated learning via trust
+bootstrapping", NDSS 2021, arXiv 2012.13995, Algorithm 2 and Eqs. 1 to 4; the paper's text was not
+at hand.
 
-    TS_k = ReLU(cos(g_0, g_k)),  u_k = ||g_0|| / ||g_k|| g_k,  theta <- theta + step sum_k TS_k u_k / sum_k TS_k
+    TS_k = ReLU(cos(g_0, g_k)),  u_k = ||g_0|| / ||g_k|| g_k,  theta <- theta + step sum_k TS_k u_k
+    / sum_k TS_k
 
-g_k = theta_k - theta, and g_0 is the update of the server on clean images of its own, the root dataset.
-How we differ, and why: a server has no images here. The root dataset is the training part of one hospital, such as the
-one that runs the server, and g_0 is its update of the round. It takes part as a client too, with TS = 1. So the rule
-needs it in every round, and a hospital whose images are unlike its own counts less, hostile or not. Batch-norm
-statistics are averaged with the same weights.
+g_k = theta_k - theta, and g_0 is the update of the server on clean images of its own, the root
+dataset. How we differ, and why: a server has no images here. The root dataset is the training part
+of one hospital, such as the one that runs the server, and g_0 is its update of the round. It takes
+part as a client too, with TS = 1. So the rule needs it in every round, and a hospital whose images
+are unlike its own counts less, hostile or not. Batch-norm statistics are averaged with the same
+weights.
 """
 
 from dataclasses import dataclass

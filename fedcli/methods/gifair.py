@@ -1,29 +1,35 @@
 """GIFAIR-FL: a penalty on the spread of losses, between groups of patients or between clients.
 
-Source: Yue, Nouiehed and Al Kontar, "GIFAIR-FL: a framework for group and individual fairness in federated learning",
-INFORMS Journal on Data Science 2023, arXiv 2108.02741. The objective is F + lambda sum_(i<j) |L_i - L_j|, whose descent
-weighs the loss of group i by its share plus lambda times a rank:
+Source: Yue, Nouiehed and Al Kontar, "GIFAIR-FL: a framework for group and individual fairness in
+federated learning", INFORMS Journal on Data Science 2023, arXiv 2108.02741. The objective is F +
+lambda sum_(i<j) |L_i - L_j|, whose descent weighs the loss of group i by its share plus lambda
+times a rank:
 
-    r_i = sum_(j /= i) sign(L_i - L_j)                       from 1 - G for the lowest loss to G - 1 for the highest
+    r_i = sum_(j /= i) sign(L_i - L_j)                       from 1 - G for the lowest loss to G - 1
+    for the highest
     mu_i = share_i + lambda r_i,    lambda = strength min_j share_j / (G - 1)
 
-so that mu sums to 1 and, as the paper asks, stays above 0: strength is ours, the share of the largest lambda allowed;
-0 is FedAvg. Losses are those under the model that a round starts from.
+so that mu sums to 1 and, as the paper asks, stays above 0: strength is ours, the share of the
+largest lambda allowed; 0 is FedAvg. Losses are those under the model that a round starts from.
 
-    gifair           groups are the values of an attribute of patients: images are weighed by mu / share, see groups.py
-    gifair-clients   every client is a group of its own, the paper's individual fairness: models are averaged by mu
+    gifair           groups are the values of an attribute of patients: images are weighed by mu /
+    share, see groups.py
+    gifair-clients   every client is a group of its own, the paper's individual fairness: models are
+    averaged by mu
 
 How we differ, and why:
-- the paper's groups are sets of clients, of which each client is in one; patients of both sexes are in every hospital,
-  so `gifair` weighs images by what its groups' losses are over all clients.
-- `gifair-clients` weighs models where the paper multiplies a client's local gradient by mu_k / share_k: the same to
-  first order under plain SGD, and under Adam, which undoes such a factor, alone of use.
+- the paper's groups are sets of clients, of which each client is in one; patients of both sexes are
+  in every hospital, so `gifair` weighs images by what its groups' losses are over all clients.
+- `gifair-clients` weighs models where the paper multiplies a client's local gradient by mu_k /
+  share_k: the same to first order under plain SGD, and under Adam, which undoes such a factor,
+  alone of use.
 - of one group mu is 1; equal losses have rank 0.
-`gifair` gives an image of unknown group the weight 1 and counts it in none. A group without an image at any client of a
-round keeps its mu. A group of one image has a rank as any other, and as the smallest it bounds lambda for all: then all
-weights stay near 1. A run warns of groups under 30 (see groups.py).
-The paper's text was not at hand. The formula is the one others cite, and the ranks are those of the GIFAIR baseline in
-the code of FedFB's authors (yzeng58/Improving-Fairness-via-Federated-Learning).
+`gifair` gives an image of unknown group the weight 1 and counts it in none. A group without an
+image at any client of a round keeps its mu. A group of one image has a rank as any other, and as
+the smallest it bounds lambda for all: then all weights stay near 1. A run warns of groups under 30
+(see groups.py).
+The paper's text was not at hand. The formula is the one others cite, and the ranks are those of the
+GIFAIR baseline in the code of FedFB's authors (yzeng58/Improving-Fairness-via-Federated-Learning).
 """
 
 from dataclasses import dataclass
@@ -88,7 +94,8 @@ register(
     Mean(),
     label="GIFAIR",
     aliases=("gifair-fl",),
-    about="images weighed by group, by the rank of its loss: a penalty on the spread between groups",
+    about="images weighed by group, by the rank of its loss: a penalty on the spread between "
+    "groups",
     families="groups",
 )
 register(
@@ -96,6 +103,7 @@ register(
     Plain(),
     SpreadOfClients(),
     label="GIFAIR (clients)",
-    about="weights by image count and the rank of a client's loss: a penalty on the spread between clients",
+    about="weights by image count and the rank of a client's loss: a penalty on the spread between "
+    "clients",
     families="hospital",
 )

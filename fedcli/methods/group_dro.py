@@ -1,21 +1,27 @@
 """Group DRO: minimise the loss of the worst group, whose weight grows exponentially with its loss.
 
-Source: Sagawa, Koh, Hashimoto and Liang, "Distributionally robust neural networks for group shifts", ICLR 2020, arXiv
-1911.08731, Algorithm 1 and Eq. 5; over clients by sums of group losses, see groups.py.
+Source: Sagawa, Koh, Hashimoto and Liang, "Distributionally robust neural networks for group
+shifts", ICLR 2020, arXiv 1911.08731, Algorithm 1 and Eq. 5; over clients by sums of group losses,
+see groups.py.
 
-    q_g <- q_g exp(eta (L_g + C / sqrt(n_g))),  q <- q / sum q          L_g: mean loss of group g; q starts at 1 / G
+    q_g <- q_g exp(eta (L_g + C / sqrt(n_g))),  q <- q / sum q          L_g: mean loss of group g; q
+    starts at 1 / G
     theta: descend on sum_g q_g L_g
 
 How we differ, and why:
-- q moves once in a round, by the losses of all training images under the model that the round starts from, and not in
-  every step by those of a batch: only then do the clients' sums exist. eta is larger for that than the paper's 0.01.
+- q moves once in a round, by the losses of all training images under the model that the round
+  starts from, and not in every step by those of a batch: only then do the clients' sums exist. eta
+  is larger for that than the paper's 0.01.
 - groups are the values of one attribute; the paper crosses them with the classes.
-- the paper draws groups equally often and weighs by q; we weigh each image by q_g n / n_g, which has the same mean.
-- adjustment is the paper's C, 0 by default as in its first experiments. eta = 0 makes all groups count the same.
-An image of unknown group weighs 1 and counts in none. A group without an image at any client of a round keeps its q. A
-group of one image counts as any other: its image may weigh much, and a run warns of groups under 30 (see groups.py).
-The step on q and the adjustment are those of the authors' code (kohpangwei/group_DRO), where q starts at 1 / G and the
-step is 0.01; the number of the equation is not checked.
+- the paper draws groups equally often and weighs by q; we weigh each image by q_g n / n_g, which
+  has the same mean.
+- adjustment is the paper's C, 0 by default as in its first experiments. eta = 0 makes all groups
+  count the same.
+An image of unknown group weighs 1 and counts in none. A group without an image at any client of a
+round keeps its q. A group of one image counts as any other: its image may weigh much, and a run
+warns of groups under 30 (see groups.py). The step on q and the adjustment are those of the authors'
+code (kohpangwei/group_DRO), where q starts at 1 / G and the step is 0.01; the number of the
+equation is not checked.
 """
 
 from dataclasses import dataclass

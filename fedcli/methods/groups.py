@@ -6,7 +6,8 @@ Source: the weighted sum of losses is that of minimax fairness, Martinez et al.,
 itself. With n_kg the images of group g at client k, n_g and n_k their sums, rho_g = n_g / n and l_i
 the loss of image i:
 
-    sum_g mu_g (1 / n_g) sum_(i in g) l_i  =  sum_k (n_k / n) (1 / n_k) sum_(i in k) w_g(i) l_i,    w_g = mu_g / rho_g
+    sum_g mu_g (1 / n_g) sum_(i in g) l_i  =  sum_k (n_k / n) (1 / n_k) sum_(i in k) w_g(i) l_i,
+    w_g = mu_g / rho_g
 
 so that clients who weigh their images by w and are averaged by image count minimise the left side.
 Each client sends n_kg and the sum of its losses in each group, on the fixed view and before it
@@ -48,7 +49,12 @@ class Attribute(str):
         return super().__new__(cls, value)
 
 
-def chosen_attribute(net: Network, requested: str, method: str, instead: str) -> str:
+def chosen_attribute(
+    net: Network,
+    requested: str,
+    method: str,
+    instead: str,
+) -> str:
     """The attribute whose values are the groups: the requested one, or the dataset's first.
 
     instead: a method for data without groups. Raises UsageError where the dataset has no such one.
@@ -75,16 +81,31 @@ class WithGroups(WeighsGroups, Local):
         self.group_attribute(net)  # data without groups are refused before anything trains
 
     def group_attribute(self, net: Network) -> str:
-        return chosen_attribute(net, self.attribute, "a method that weighs groups", "fedavg")
+        return chosen_attribute(
+            net,
+            self.attribute,
+            "a method that weighs groups",
+            "fedavg",
+        )
 
-    def groups_of(self, net: Network, client: ClientRound) -> tuple[Tensor, int]:
+    def groups_of(
+        self,
+        net: Network,
+        client: ClientRound,
+    ) -> tuple[Tensor, int]:
         """The group of each training image [N], -1 where unknown, and the dataset's number of
         groups.
         """
         name = self.group_attribute(net)
         return client.shard.groups[name], len(net.attributes[name])
 
-    def weigh_cells(self, net: Network, client: ClientRound, classes: Tensor, count: int) -> None:
+    def weigh_cells(
+        self,
+        net: Network,
+        client: ClientRound,
+        classes: Tensor,
+        count: int,
+    ) -> None:
         """Weigh images by group and class [N] of `count`, with shared["cell_weights"] [G, C], which
         are 1 at first.
 
@@ -103,7 +124,12 @@ class WithGroups(WeighsGroups, Local):
         weigh_images(client, cells, w)
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        return cross_entropy(net(batch.x), batch.y, client, batch.per_image["weights"])
+        return cross_entropy(
+            net(batch.x),
+            batch.y,
+            client,
+            batch.per_image["weights"],
+        )
 
 
 @dataclass(frozen=True)
@@ -119,13 +145,22 @@ class Minimax(WithGroups):
         groups, count = self.groups_of(net, client)
         known_groups = groups[groups >= 0]
         client.report["group_counts"] = known_groups.bincount(minlength=count).double()  # [G] n_kg
-        client.report["group_losses"] = probes.group_losses(net, client, groups, count)  # [G]
+        client.report["group_losses"] = probes.group_losses(
+            net,
+            client,
+            groups,
+            count,
+        )  # [G]
         ones = torch.ones(count, dtype=torch.float64, device=groups.device)
         w = client.shared.get("group_weights", ones)  # [G]
         weigh_images(client, groups, w)
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         n = updates["group_counts"].sum(0)  # [G]
         losses = updates["group_losses"].sum(0)  # [G]
@@ -146,8 +181,14 @@ class Minimax(WithGroups):
         shared.update(group_shares=mu, group_weights=w, group_images=images)
         return theta
 
-    def _with_new(self, mu: Tensor, met: Tensor, new: Tensor, rho: Tensor) -> Tensor:
-        """A copy of mu [G] in which groups that are new [G] among those met [G] have their start."""
+    def _with_new(
+        self,
+        mu: Tensor,
+        met: Tensor,
+        new: Tensor,
+        rho: Tensor,
+    ) -> Tensor:
+        """A copy of mu [G] in which groups that are new [G] among those met [G] start anew."""
         start = torch.zeros_like(mu)
         start[met] = self.start(rho[met])
         old = mu * (1 - start[new].sum())

@@ -1,24 +1,29 @@
-"""HarmoFL: every image at the amplitude spectrum that all clients have in the mean, and sharpness-aware local steps.
+"""HarmoFL: every image at the amplitude spectrum that all clients have in the mean, and
+sharpness-aware local steps.
 
-Source: Jiang, Wang and Dou, "HarmoFL: harmonizing local and global drifts in federated learning on heterogeneous
-medical images", AAAI 2022, arXiv 2112.10775, as its authors' code (med-air/HarmoFL) computes it:
+Source: Jiang, Wang and Dou, "HarmoFL: harmonizing local and global drifts in federated learning on
+heterogeneous medical images", AAAI 2022, arXiv 2112.10775, as its authors' code (med-air/HarmoFL)
+computes it:
 
-    A_k = mean over client k's images of their amplitudes, A = sum_k p_k A_k       once, in the first round
-    the network sees the image with the amplitudes A and its own phases            in training and at test
+    A_k = mean over client k's images of their amplitudes, A = sum_k p_k A_k       once, in the
+    first round
+    the network sees the image with the amplitudes A and its own phases            in training and
+    at test
     w~ = w + rho g / ||g||,    w <- w - lr g~                                      FedSAM's step
 
-What leaves a hospital beside the model, as a part of it: A_k, once. It is a mean over its training images; of a
-single image it would be that image's.
+What leaves a hospital beside the model, as a part of it: A_k, once. It is a mean over its training
+images; of a single image it would be that image's.
 How we differ, and why:
-- low=0 is the code's, which replaces the amplitude at frequency 0 alone, the mean of each colour; low=0.5 replaces all.
-  The paper's text was not at hand.
-- A_k is a mean over all images. The code has a moving average over batches, whose momentum of 0.1 its compiled part
-  takes as a whole number, 0: that is the first batch's.
-- in the first round a client trains with its own A_k, as in the code. Where clients are absent in it, A is of those
-  that are there.
-- models count by images (weights=uniform: all the same, as in the code); the code's networks have batch norms without
-  statistics, ours keep those of the network that is trained.
-- the second pass moves no batch-norm statistics. Noise on updates (--dp-noise) covers A, and moves it in every round.
+- low=0 is the code's, which replaces the amplitude at frequency 0 alone, the mean of each colour;
+  low=0.5 replaces all. The paper's text was not at hand.
+- A_k is a mean over all images. The code has a moving average over batches, whose momentum of 0.1
+  its compiled part takes as a whole number, 0: that is the first batch's.
+- in the first round a client trains with its own A_k, as in the code. Where clients are absent in
+  it, A is of those that are there.
+- models count by images (weights=uniform: all the same, as in the code); the code's networks have
+  batch norms without statistics, ours keep those of the network that is trained.
+- the second pass moves no batch-norm statistics. Noise on updates (--dp-noise) covers A, and moves
+  it in every round.
 """
 
 from dataclasses import dataclass
@@ -89,6 +94,7 @@ register(
     Harmonised(),
     WeightedMean(),
     label="HarmoFL",
-    about="images at the clients' mean amplitude spectrum, which they share once, and sharpness-aware steps",
+    about="images at the clients' mean amplitude spectrum, which they share once, and "
+    "sharpness-aware steps",
     families="domain",
 )

@@ -16,7 +16,11 @@ def average(theta: Tensor, weights: Tensor) -> Tensor:
     return weights.to(theta.dtype) @ theta
 
 
-def moved_towards(theta: Tensor, updates: ClientUpdates, shares: Tensor) -> Tensor:
+def moved_towards(
+    theta: Tensor,
+    updates: ClientUpdates,
+    shares: Tensor,
+) -> Tensor:
     """theta + sum_k shares_k (theta_k - theta) of the trained numbers [T]; shares [K]."""
     t = updates.layout.trainable
     stay = (1 - shares.sum()).to(theta.dtype)
@@ -40,15 +44,29 @@ def cut_to_norm(gradient: Tensor, largest: float) -> None:
     gradient.mul_(factor.clamp_max(1))
 
 
-def by_row(memory: Tensors, name: str, updates: ClientUpdates, start: float) -> Tensor:
-    """A fresh copy of a rule's column over the roster [N], `start` everywhere in the first round."""
+def by_row(
+    memory: Tensors,
+    name: str,
+    updates: ClientUpdates,
+    start: float,
+) -> Tensor:
+    """A fresh copy of a rule's column over the roster [N], `start` in the first round."""
     if name in memory:
         return memory[name].clone()
     device = updates.theta.device
-    return torch.full((updates.roster,), start, dtype=torch.float64, device=device)
+    return torch.full(
+        (updates.roster,),
+        start,
+        dtype=torch.float64,
+        device=device,
+    )
 
 
-def gram(theta: Tensor, updates: ClientUpdates, others: list[Tensor] | None = None) -> Tensor:
+def gram(
+    theta: Tensor,
+    updates: ClientUpdates,
+    others: list[Tensor] | None = None,
+) -> Tensor:
     """Inner products of the updates theta - theta_k, then of `others`, vectors [T]: float64 [M, M]
     on the CPU.
 
@@ -67,7 +85,12 @@ def gram(theta: Tensor, updates: ClientUpdates, others: list[Tensor] | None = No
     return total.cpu()
 
 
-def logits_of(net: Network, theta: Tensor, x: Tensor, client: ClientRound) -> Tensor:
+def logits_of(
+    net: Network,
+    theta: Tensor,
+    x: Tensor,
+    client: ClientRound,
+) -> Tensor:
     """Logits [B, C] of a batch's images x under a model [P], such as the global one.
 
     In eval mode; numbers and modes of net stay as they were.
@@ -75,7 +98,12 @@ def logits_of(net: Network, theta: Tensor, x: Tensor, client: ClientRound) -> Te
     return _outputs(net, net, x, client, [theta])[0]
 
 
-def features_of(net: Network, x: Tensor, client: ClientRound, *models: Tensor) -> list[Tensor]:
+def features_of(
+    net: Network,
+    x: Tensor,
+    client: ClientRound,
+    *models: Tensor,
+) -> list[Tensor]:
     """Features [B, D] of x under each model [P], in eval mode. Leaves numbers and modes of net as
     they were.
     """

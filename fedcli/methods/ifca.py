@@ -1,21 +1,27 @@
-"""IFCA: clustered federated learning; every client trains that of several models which fits its images best.
+"""IFCA: clustered federated learning; every client trains that of several models which fits its
+images best.
 
-Source: Ghosh, Chung, Yin and Ramchandran, "An efficient framework for clustered federated learning", NeurIPS 2020,
-arXiv 2006.04088, Algorithm 1 with model averaging. The server keeps J models. In each round a client receives all,
-picks the one of the lowest mean loss on its training images, trains it and sends it back with its number; each model
-becomes the mean of those that were trained from it, and one that nobody picked stays.
+Source: Ghosh, Chung, Yin and Ramchandran, "An efficient framework for clustered federated
+learning", NeurIPS 2020, arXiv 2006.04088, Algorithm 1 with model averaging. The server keeps J
+models. In each round a client receives all, picks the one of the lowest mean loss on its training
+images, trains it and sends it back with its number; each model becomes the mean of those that were
+trained from it, and one that nobody picked stays.
 
     shared=nothing    J whole models
-    shared=features   the paper's weight sharing: J classifiers over features that all clients average
+    shared=features   the paper's weight sharing: J classifiers over features that all clients
+    average
 
-The received model of a client's choice is scored as that client's own. The model that is scored as the global one, for
-a hospital without images to choose by, is that of the cluster with the most training images. How we differ, and why:
-- the first model starts as the run's network and each other one with the numbers of every trained tensor in an order of
-  its own, which has the law of another random start. Pretrained features lose their meaning so: use shared=features.
-  The paper's theory wants starts near the clusters, its experiments try several random ones.
+The received model of a client's choice is scored as that client's own. The model that is scored as
+the global one, for a hospital without images to choose by, is that of the cluster with the most
+training images. How we differ, and why:
+- the first model starts as the run's network and each other one with the numbers of every trained
+  tensor in an order of its own, which has the law of another random start. Pretrained features lose
+  their meaning so: use shared=features. The paper's theory wants starts near the clusters, its
+  experiments try several random ones.
 - means are by training images, as in FedAvg, where the paper counts its equal clients alike.
 - clients' own models of round t come from the model of round t - 1, as under local-finetune.
-- batch-norm statistics belong to a cluster's model, those of shared=features to all, and --bn local does not keep them.
+- batch-norm statistics belong to a cluster's model, those of shared=features to all, and --bn local
+  does not keep them.
 The server learns which clients are alike. J = 1 is FedAvg.
 """
 
@@ -44,7 +50,11 @@ class _Clusters:
     )
 
     def models(
-        self, theta: Tensor, state: Mapping[str, Tensor], layout: Layout, seed: int
+        self,
+        theta: Tensor,
+        state: Mapping[str, Tensor],
+        layout: Layout,
+        seed: int,
     ) -> Tensor:
         """All models [J, P]: theta, and the others as state has them; at first each in an order of
         its own.
@@ -77,7 +87,12 @@ class LowestLoss(_Clusters, Local):
         return {"step": 1, "forward": self.clusters}
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        models = self.models(client.theta, client.shared, client.layout, client.seed)  # [J, P]
+        models = self.models(
+            client.theta,
+            client.shared,
+            client.layout,
+            client.seed,
+        )  # [J, P]
         losses = []
         for model in models:
             client.layout.load(model)
@@ -112,7 +127,11 @@ class ClusterMeans(_Clusters, Aggregator):
         if self.shared == "features":
             p = updates.base
             mean = average(updates.theta, p)  # [P]
-            separate = torch.zeros(len(mean), dtype=torch.bool, device=mean.device)  # [P]
+            separate = torch.zeros(
+                len(mean),
+                dtype=torch.bool,
+                device=mean.device,
+            )  # [P]
             for name in updates.layout.weights:
                 separate[updates.layout.spans[name]] = name.startswith("head.")
             models = torch.where(separate, models, mean)

@@ -1,22 +1,24 @@
 """LDAM-DRW: margins that are wider for rare classes, and late in training weights that favour them.
 
-Source: Cao, Wei, Gaidon, Arechiga and Ma, "Learning imbalanced datasets with label-distribution-aware margin loss",
-NeurIPS 2019, arXiv 1906.07413, section 3 and Algorithm 1; as a local loss in Fed-MAS (arXiv 2307.14959).
-With n_k the client's images of class k:
+Source: Cao, Wei, Gaidon, Arechiga and Ma, "Learning imbalanced datasets with
+label-distribution-aware margin loss", NeurIPS 2019, arXiv 1906.07413, section 3 and Algorithm 1; as
+a local loss in Fed-MAS (arXiv 2307.14959). With n_k the client's images of class k:
 
-    logits   z_k = s cos(feature, w_k)                                   cosine classifier without bias, s = 30
+    logits   z_k = s cos(feature, w_k)                                   cosine classifier without
+    bias, s = 30
     margin   z_y - s m_y,  m_k = 0.5 n_k^(-1/4) / max_j n_j^(-1/4)       of the true class
-    weights  1 for the first int(0.8 T) rounds, then (1 - beta) / (1 - beta^n_k)   in sum the classes present
+    weights  1 for the first int(0.8 T) rounds, then (1 - beta) / (1 - beta^n_k)   in sum the
+    classes present
 
-The loss is the weighted cross-entropy divided by the sum of the batch's weights. A class the client has no image of
-has margin and weight 0. How we differ:
-- the network scores s cos, not the bare cosine, so that its probabilities at test have the scale it was trained with;
-  the ranking of classes is the same.
-- the code switches in epochs, by epoch // int(0.8 T) from epoch 0, and divides by 0 for one; here it is in rounds,
-  and a lone round is weighted.
+The loss is the weighted cross-entropy divided by the sum of the batch's weights. A class the client
+has no image of has margin and weight 0. How we differ:
+- the network scores s cos, not the bare cosine, so that its probabilities at test have the scale it
+  was trained with; the ranking of classes is the same.
+- the code switches in epochs, by epoch // int(0.8 T) from epoch 0, and divides by 0 for one; here
+  it is in rounds, and a lone round is weighted.
 - a weight vector of the classifier starts with length 1 in a random direction.
-- counts are the client's own. The classifier is another one than that of the other methods of a table, so a rule
-  that works on a linear head refuses this method.
+- counts are the client's own. The classifier is another one than that of the other methods of a
+  table, so a rule that works on a linear head refuses this method.
 """
 
 from dataclasses import dataclass
@@ -62,7 +64,8 @@ class Margins(Local):
     scale: Annotated[float, "of the cosines (s), > 0"] = 30.0
     beta: Annotated[
         float,
-        "of the effective numbers behind the weights, in [0, 1); 0 gives all classes the same weight",
+        "of the effective numbers behind the weights, in [0, 1); 0 gives all classes the same "
+        "weight",
     ] = 0.9999
     start: Annotated[
         float, "share of the rounds before classes are weighted, in [0, 1]; 1 is never"
@@ -81,7 +84,11 @@ class Margins(Local):
         return late_start(start, rounds, "classes are weighted")
 
     def extend(self, net: Network) -> None:
-        net.head = CosineHead(net.head.in_features, net.head.out_features, self.scale)
+        net.head = CosineHead(
+            net.head.in_features,
+            net.head.out_features,
+            self.scale,
+        )
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts
@@ -99,7 +106,11 @@ class Margins(Local):
         margin = self.scale * client.scratch["margin"] * true
         lowered = logits - margin  # section 3, the margin
         # torch divides by the sum of the weights
-        return F.cross_entropy(lowered, batch.y, weight=client.scratch["weight"])
+        return F.cross_entropy(
+            lowered,
+            batch.y,
+            weight=client.scratch["weight"],
+        )
 
 
 def margins(counts: Tensor, largest: float) -> Tensor:

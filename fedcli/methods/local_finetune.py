@@ -1,22 +1,28 @@
-"""Local fine-tuning and FedBABU: every client tunes the global model that it receives, and keeps the result.
+"""Local fine-tuning and FedBABU: every client tunes the global model that it receives, and keeps
+the result.
 
-Source: fine-tuning is Wang, Mathews, Kiddon, Eichner, Beaufays and Ramage, "Federated evaluation of on-device
-personalization", 2019, arXiv 1910.10252; FedBABU is Oh, Kim and Yun, "FedBABU: toward enhanced representation for
-federated image classification", ICLR 2022, arXiv 2106.06042, Algorithm 1.
+Source: fine-tuning is Wang, Mathews, Kiddon, Eichner, Beaufays and Ramage, "Federated evaluation of
+on-device personalization", 2019, arXiv 1910.10252; FedBABU is Oh, Kim and Yun, "FedBABU: toward
+enhanced representation for federated image classification", ICLR 2022, arXiv 2106.06042, Algorithm
+1.
 
     local-finetune   FedAvg, to the last bit; clients tune a copy of the model
-    FedBABU          the classifier keeps its random start while the features train and are averaged;
+    FedBABU          the classifier keeps its random start while the features train and are
+    averaged;
                      only where a client tunes its copy does the classifier move
 
 How we differ, and why:
-- a client tunes the model that it receives before it trains, in every round, so that each round has personal models to
-  score: those of round t come from the model of round t - 1. The papers tune once, after the last round.
-- images are seen in eval mode while a client tunes, so batch-norm statistics and dropout do not move; solver (at the
-  run's learning rate) starts afresh, without weight decay. solver=sgd is the papers'.
-- tune=head moves the classifier alone. FedBABU's paper compares both; which of them its tables use by default, and
-  the number of passes, are not checked against its text.
-The averages of equal classifiers are equal but for rounding. Noise on updates (--dp-noise) moves them.
-FedBABU's parts are those of its authors' code (junhyeog/FedBABU: learning rate 0 for the classifier), and PFLlib's.
+- a client tunes the model that it receives before it trains, in every round, so that each round has
+  personal models to score: those of round t come from the model of round t - 1. The papers tune
+  once, after the last round.
+- images are seen in eval mode while a client tunes, so batch-norm statistics and dropout do not
+  move; solver (at the run's learning rate) starts afresh, without weight decay. solver=sgd is the
+  papers'.
+- tune=head moves the classifier alone. FedBABU's paper compares both; which of them its tables use
+  by default, and the number of passes, are not checked against its text.
+The averages of equal classifiers are equal but for rounding. Noise on updates (--dp-noise) moves
+them. FedBABU's parts are those of its authors' code (junhyeog/FedBABU: learning rate 0 for the
+classifier), and PFLlib's.
 """
 
 from dataclasses import dataclass
@@ -86,7 +92,12 @@ class BodyOnly(LinearHeadOnly, Tuned):
             problem = "FedBABU trains the features alone, and they are frozen"
             raise UsageError(problem, "leave --freeze-backbone out")
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         self._restore(client)  # weight decay may have moved the classifier
         loss = super().gradient(net, batch, client)
         for span in _head(client):
@@ -120,6 +131,7 @@ register(
     BodyOnly(),
     Mean(),
     label="FedBABU",
-    about="features are trained and averaged under a fixed random classifier, which each client then tunes",
+    about="features are trained and averaged under a fixed random classifier, which each client "
+    "then tunes",
     families="personal",
 )

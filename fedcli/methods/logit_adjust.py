@@ -1,11 +1,13 @@
-"""Logit adjustment: each client trains with logits shifted by the logarithm of its own class shares.
+"""Logit adjustment: each client trains with logits shifted by the logarithm of its own class
+shares.
 
-Source: Menon, Jayasumana, Rawat, Jain, Veit and Kumar, "Long-tail learning via logit adjustment", ICLR 2021,
-arXiv 2007.07314, Eq. 10. Cross-entropy of logits + tau log(n_k / n).
+Source: Menon, Jayasumana, Rawat, Jain, Veit and Kumar, "Long-tail learning via logit adjustment",
+ICLR 2021, arXiv 2007.07314, Eq. 10. Cross-entropy of logits + tau log(n_k / n).
 How we differ, and why:
-- the shares are the client's own, as in FedISM+ (arXiv 2503.09587); the paper has those of one whole training set.
-- a class the client has no image of is taken out of the softmax: its logarithm is -inf. `bsm` keeps it at a floor, and
-  is the same as this with tau = 1 where no class is absent.
+- the shares are the client's own, as in FedISM+ (arXiv 2503.09587); the paper has those of one
+  whole training set.
+- a class the client has no image of is taken out of the softmax: its logarithm is -inf. `bsm` keeps
+  it at a floor, and is the same as this with tau = 1 where no class is absent.
 - `--prior logit-adjust` gives the same loss, with tau = 1, to any other method.
 """
 

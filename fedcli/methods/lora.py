@@ -1,36 +1,44 @@
-"""LoRA and SVD-LoRA: a frozen network that learns through low-rank adapters, averaged factor by factor.
+"""LoRA and SVD-LoRA: a frozen network that learns through low-rank adapters, averaged factor by
+factor.
 
-Source: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang and Chen, "LoRA: low-rank adaptation of large language models", ICLR
-2022, arXiv 2106.09685. Averaged by clients: Sun, Li, Li and Ding, "Improving LoRA in privacy-preserving federated
-learning", ICLR 2024, arXiv 2403.12313, section 2. As rivals in FairFedMed, arXiv 2508.00873, whose code sets
-what trains.
+Source: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang and Chen, "LoRA: low-rank adaptation of large
+language models", ICLR 2022, arXiv 2106.09685. Averaged by clients: Sun, Li, Li and Ding, "Improving
+LoRA in privacy-preserving federated learning", ICLR 2024, arXiv 2403.12313, section 2. As rivals in
+FairFedMed, arXiv 2508.00873, whose code sets what trains.
 
     ViT   rank 12, alpha 2   adapters on both linear layers of every MLP
-    RN50  rank 32, alpha 8   on the 1x1 convolutions conv1 and conv3 of every bottleneck and on the attention pool;
+    RN50  rank 32, alpha 8   on the 1x1 convolutions conv1 and conv3 of every bottleneck and on the
+    attention pool;
                              batch norms train as well
 
-Two contexts of 4 tokens train beside them and are shared by all clients; for volumes, so does the projection of slices.
-On any network but CLIP, which the paper does not train, adapters stand on every linear layer and convolution that is
-called, see models/adapted.py, with the ViT's rank and alpha where most of these are linear layers and with RN50's
-where most are convolutions; the linear classifier and batch norms train as well.
-All else is frozen and never travels. `lora` is y = W0 x + s x A B. `svd-lora` adds one S [r] between the two, which
-starts at linspace(1, 0.1, r); the attention pool is plain LoRA in both.
-Averages of A, S and B are not the average of their product, which is what the paper's section 4.2 writes. exact=true
-averages the products, and brings each back to rank r by QR and a small SVD, see adapters.py; `exact_loss` in
-rounds.jsonl is the share of their norm that this loses.
-The paper says "exponential moving average" and no more; here it is that of the code, without which rivals would differ
-from FairLoRA in their server: new <- (1 - b) average + b old, b = 0.999 (t - 1) / T. It stands in for a learning rate
-that falls: of 50 rounds, the last model is in effect a mean over some 15. The paper smooths "the global parameters",
-which in line 16 of its Algorithm 1 are the factors; contexts, batch norms and the projection of slices are not named
-there, though they travel too. ema_of=factors reads it so, ema_of=all smooths all that travels, as the code does; rule=
-paper takes the first and rule=released the second, unless ema_of is given. With exact=true factors have none, since
-those of two rounds lie in other bases.
+Two contexts of 4 tokens train beside them and are shared by all clients; for volumes, so does the
+projection of slices. On any network but CLIP, which the paper does not train, adapters stand on
+every linear layer and convolution that is called, see models/adapted.py, with the ViT's rank and
+alpha where most of these are linear layers and with RN50's where most are convolutions; the linear
+classifier and batch norms train as well.
+All else is frozen and never travels. `lora` is y = W0 x + s x A B. `svd-lora` adds one S [r]
+between the two, which starts at linspace(1, 0.1, r); the attention pool is plain LoRA in both.
+Averages of A, S and B are not the average of their product, which is what the paper's section 4.2
+writes. exact=true averages the products, and brings each back to rank r by QR and a small SVD, see
+adapters.py; `exact_loss` in rounds.jsonl is the share of their norm that this loses.
+The paper says "exponential moving average" and no more; here it is that of the code, without which
+rivals would differ from FairLoRA in their server: new <- (1 - b) average + b old, b = 0.999 (t - 1)
+/ T. It stands in for a learning rate that falls: of 50 rounds, the last model is in effect a mean
+over some 15. The paper smooths "the global parameters", which in line 16 of its Algorithm 1 are the
+factors; contexts, batch norms and the projection of slices are not named there, though they travel
+too. ema_of=factors reads it so, ema_of=all smooths all that travels, as the code does; rule= paper
+takes the first and rule=released the second, unless ema_of is given. With exact=true factors have
+none, since those of two rounds lie in other bases.
 How we differ from the authors' code, and why:
 - it refuses LoRA and SVD-LoRA on RN50; we train them where FairLoRA trains.
-- it sends the whole network in float16 and averages and smooths what is frozen, which moves it by rounding.
-- one optimizer served all clients and never forgot; here each starts fresh in each round (see --keep-optimizer).
-- the paper's learning rate falls to a tenth at round 40, which is --schedule step:40:0.1; the code's never does.
-- every client takes part unless --participation says otherwise (theirs: all in the first round, then 2 of 3).
+- it sends the whole network in float16 and averages and smooths what is frozen, which moves it by
+  rounding.
+- one optimizer served all clients and never forgot; here each starts fresh in each round (see
+  --keep-optimizer).
+- the paper's learning rate falls to a tenth at round 40, which is --schedule step:40:0.1; the
+  code's never does.
+- every client takes part unless --participation says otherwise (theirs: all in the first round,
+  then 2 of 3).
 """
 
 from dataclasses import dataclass
@@ -78,7 +86,11 @@ class LowRank(Local):
             net.head = net.make_prompts(2)
         beside_layers(net, self.rank, self.alpha, partial(self.singular, net))
 
-    def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
+    def singular(
+        self,
+        net: Network,
+        rank: int,
+    ) -> tuple[Tensor | None, Groups | None]:
         """Values that S starts with, and where group shares are read."""
         return plain(rank)
 
@@ -87,7 +99,11 @@ class LowRank(Local):
 class SingularValues(LowRank):
     """Train adapters with a singular value for each direction, and two contexts."""
 
-    def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
+    def singular(
+        self,
+        net: Network,
+        rank: int,
+    ) -> tuple[Tensor | None, Groups | None]:
         return falling(rank)
 
 
@@ -126,7 +142,12 @@ class FactorMean(Aggregator):
         """The average of what the clients sent [P]."""
         return average(updates.theta, updates.base)
 
-    def smoothed(self, theta: Tensor, mean: Tensor, updates: ClientUpdates) -> Tensor:
+    def smoothed(
+        self,
+        theta: Tensor,
+        mean: Tensor,
+        updates: ClientUpdates,
+    ) -> Tensor:
         """The moving average [P]."""
         keep = 0.999 * (updates.round - 1) / updates.rounds
         part = self.ema_of
@@ -154,7 +175,11 @@ class FactorMean(Aggregator):
         for adapter in adapters.roles(layout):
             by_group = self.by_group(adapter, updates)  # [K+1, G]
             sent = factors(models, layout, adapter)
-            new, (adapter_lost, adapter_whole) = adapters.product_mean(sent, weights, by_group)
+            new, (adapter_lost, adapter_whole) = adapters.product_mean(
+                sent,
+                weights,
+                by_group,
+            )
             lost = lost + adapter_lost
             whole = whole + adapter_whole
             for name, values in zip((adapter.A, adapter.S, adapter.B), new, strict=True):
@@ -163,8 +188,12 @@ class FactorMean(Aggregator):
         share = lost.clamp_min(0) / whole.clamp_min(torch.finfo(whole.dtype).tiny)
         return mean, share.sqrt()
 
-    def by_group(self, adapter: adapters.Roles, updates: ClientUpdates) -> Tensor:
-        """[K+1, G] how much each client, and the old model at the end, counts in a group's product."""
+    def by_group(
+        self,
+        adapter: adapters.Roles,
+        updates: ClientUpdates,
+    ) -> Tensor:
+        """Weights [K+1, G] of each client, and of the old model, in a group's product."""
         return by_images(updates)[:, None]
 
 
@@ -173,7 +202,11 @@ def by_images(updates: ClientUpdates) -> Tensor:
     return torch.cat([updates.base, updates.base.new_zeros(1)])
 
 
-def factors(models: Tensor, layout: Layout, adapter: adapters.Roles) -> adapters.Factors:
+def factors(
+    models: Tensor,
+    layout: Layout,
+    adapter: adapters.Roles,
+) -> adapters.Factors:
     """The factors of one adapter in models [K, P]."""
     k = len(models)
     a = models[:, layout.spans[adapter.A]].view(k, *layout.shapes[adapter.A])

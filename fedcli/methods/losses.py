@@ -65,7 +65,7 @@ def binary_cross_entropy(
     smoothing: float = 0.0,
     gamma: float = 0.0,
 ) -> Tensor:
-    """The loss of each image [B]: logits [B, L], labels [B, L] of YES, NO and UNKNOWN, weights [L]."""
+    """The loss of each image [B]: logits [B, L], labels [B, L] (YES, NO, UNKNOWN), weights [L]."""
     has = y == YES
     labelled = (y != UNKNOWN).to(logits.dtype)
     target = has.to(logits.dtype) * (1 - smoothing) + smoothing / 2
@@ -92,7 +92,11 @@ def each_loss(logits: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(logits, y, reduction="none")
 
 
-def class_weights(kind: str, counts: Tensor, negatives: Tensor | None = None) -> Tensor | None:
+def class_weights(
+    kind: str,
+    counts: Tensor,
+    negatives: Tensor | None = None,
+) -> Tensor | None:
     """float32 [C] from class counts [C]; None for equal weights.
 
     kind: "none", "balanced" for 1 / n_k, or "effective:BETA", see effective_weights.

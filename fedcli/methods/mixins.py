@@ -30,7 +30,13 @@ class GroupViews:
 
     views: tuple[str, ...]
 
-    def set_groups(self, net: Network, shard: Shard, images: Tensor, view: str) -> None:
+    def set_groups(
+        self,
+        net: Network,
+        shard: Shard,
+        images: Tensor,
+        view: str,
+    ) -> None:
         """Set net.groups as this view asks, before a forward pass over test images.
 
         images: [B] their indices in shard.

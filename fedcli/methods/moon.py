@@ -2,15 +2,18 @@
 
 Source: Li, He and Song, CVPR 2021, arXiv 2103.16257, Eqs. 3-4 and Algorithm 1.
 How we differ, and why:
-- features are those before the classifier; the paper puts a two-layer projection head under it, which makes the
-  network another one than that of the other methods in a table. projection=256 has it, as the paper and Fed-MAS's code.
-- the global and the last local model see the same augmented batch, in eval mode and without gradient.
-  Codes run them in training mode, which changes the batch-norm statistics they are compared with.
-- in a client's first round there is no last model and no term; the benchmark behind FedHEAL's tables
-  uses a random network instead.
+- features are those before the classifier; the paper puts a two-layer projection head under it,
+  which makes the network another one than that of the other methods in a table. projection=256 has
+  it, as the paper and Fed-MAS's code.
+- the global and the last local model see the same augmented batch, in eval mode and without
+  gradient. Codes run them in training mode, which changes the batch-norm statistics they are
+  compared with.
+- in a client's first round there is no last model and no term; the benchmark behind FedHEAL's
+  tables uses a random network instead.
 - one network plays all three parts in turn, which costs copies of [P] but no memory.
-The paper tunes mu per dataset: 5 for CIFAR-10, 1 for Tiny-ImageNet. The default is 1: on HAM10000 with the
-small network 5 holds features near a model that has learned nothing yet (AUC 57 after five rounds, 70 with 1).
+The paper tunes mu per dataset: 5 for CIFAR-10, 1 for Tiny-ImageNet. The default is 1: on HAM10000
+with the small network 5 holds features near a model that has learned nothing yet (AUC 57 after five
+rounds, 70 with 1).
 """
 
 from dataclasses import dataclass
@@ -33,7 +36,11 @@ class ProjectedBackbone(nn.Module):
         super().__init__()
         self.body = body
         inner = nn.Linear(features, features)
-        self.projection = nn.Sequential(inner, nn.ReLU(), nn.Linear(features, width))
+        self.projection = nn.Sequential(
+            inner,
+            nn.ReLU(),
+            nn.Linear(features, width),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.projection(self.body(x))
@@ -58,7 +65,11 @@ class Contrast(LinearHeadOnly, Local):
         if self.projection:
             width = net.head.in_features  # D
             classes = net.head.out_features  # C
-            net.backbone = ProjectedBackbone(net.backbone, width, self.projection)
+            net.backbone = ProjectedBackbone(
+                net.backbone,
+                width,
+                self.projection,
+            )
             net.head = nn.Linear(self.projection, classes)
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:

@@ -1,19 +1,25 @@
-"""pFedMe: every client has a model of its own near its copy of the global one, which moves towards it.
+"""pFedMe: every client has a model of its own near its copy of the global one, which moves towards
+it.
 
-Source: T. Dinh, Tran and Nguyen, "Personalized federated learning with Moreau envelopes", NeurIPS 2020, arXiv
-2006.08848, Algorithm 1 with its steps 7 and 8. For each minibatch, with w the client's copy of the global model,
+Source: T. Dinh, Tran and Nguyen, "Personalized federated learning with Moreau envelopes", NeurIPS
+2020, arXiv 2006.08848, Algorithm 1 with its steps 7 and 8. For each minibatch, with w the client's
+copy of the global model,
 
-    theta ~ argmin F(theta) + lambda / 2 ||theta - w||^2     by inner_steps steps of length inner_lr from the last theta
-    w <- w - eta lambda (w - theta)                          a step of the run's optimizer; SGD is the paper
+    theta ~ argmin F(theta) + lambda / 2 ||theta - w||^2     by inner_steps steps of length inner_lr
+    from the last theta
+    w <- w - eta lambda (w - theta)                          a step of the run's optimizer; SGD is
+    the paper
 
 w is averaged, theta is scored as the client's own model. How we differ, and why:
-- models are averaged by image count and the server takes all of the mean: the paper's beta is 1. `pfedme+fedavgm` and
-  other add-ons take another step.
-- the authors' code (CharlieDinh/pFedMe) lets all clients train in every round and averages those that were drawn; here
-  those that were drawn train, as in the paper.
-- theta starts each round at w, and from then on at the last theta, as in that code. inner_lr lambda must be well
-  below 2, or theta diverges, and 2 is refused; the code's scripts use lambda = 15 with lengths from 0.005 to 0.1.
-- batch-norm statistics are those of theta's passes, of which there are inner_steps for each minibatch.
+- models are averaged by image count and the server takes all of the mean: the paper's beta is 1.
+  `pfedme+fedavgm` and other add-ons take another step.
+- the authors' code (CharlieDinh/pFedMe) lets all clients train in every round and averages those
+  that were drawn; here those that were drawn train, as in the paper.
+- theta starts each round at w, and from then on at the last theta, as in that code. inner_lr lambda
+  must be well below 2, or theta diverges, and 2 is refused; the code's scripts use lambda = 15 with
+  lengths from 0.005 to 0.1.
+- batch-norm statistics are those of theta's passes, of which there are inner_steps for each
+  minibatch.
 The paper's text was not at hand; the numbers of its algorithm and steps are not checked.
 """
 
@@ -52,7 +58,12 @@ class Envelope(Local):
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.scratch["personal"] = client.layout.params.clone()  # [T] theta
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         layout = client.layout
         theta = client.scratch["personal"]
         w = layout.params.clone()  # [T]

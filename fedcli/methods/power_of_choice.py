@@ -1,20 +1,24 @@
 """Power-of-Choice: of some candidates, the clients on which the global model is worst train.
 
-Source: Cho, Wang and Joshi, "Client selection in federated learning: convergence analysis and power-of-choice selection
-strategies", 2020, arXiv 2010.01243 (AISTATS 2022 under another title), the strategy pow-d. In each round
+Source: Cho, Wang and Joshi, "Client selection in federated learning: convergence analysis and
+power-of-choice selection strategies", 2020, arXiv 2010.01243 (AISTATS 2022 under another title),
+the strategy pow-d. In each round
 
     1. d candidates are drawn without replacement, each in proportion to its images
     2. each candidate sends its mean loss under the global model
     3. the m candidates with the highest losses train, and their models are averaged, all alike
 
 d = m is sampling by images, d of all clients takes the worst m. How we differ, and why:
-- d and m are shares of the clients of a round, which --participation has drawn before; by default half of all clients
-  are candidates and a quarter trains. Few hospitals need other shares: of four, one would train.
-- every client of the round measures its loss, since all are asked before the draw; the others' losses are not looked
-  at. The variants that save this pass, cpow-d (the loss of one batch) and rpow-d (the last known loss), are left out.
-- the draw is the clients': each has a random number, log(u) / images, and those with the largest are the candidates,
-  which has the same law (Efraimidis and Spirakis, 2006).
-Clients that do not train have weight 0, so that a small or unlike hospital is heard when it is served badly.
+- d and m are shares of the clients of a round, which --participation has drawn before; by default
+  half of all clients are candidates and a quarter trains. Few hospitals need other shares: of four,
+  one would train.
+- every client of the round measures its loss, since all are asked before the draw; the others'
+  losses are not looked at. The variants that save this pass, cpow-d (the loss of one batch) and
+  rpow-d (the last known loss), are left out.
+- the draw is the clients': each has a random number, log(u) / images, and those with the largest
+  are the candidates, which has the same law (Efraimidis and Spirakis, 2006).
+Clients that do not train have weight 0, so that a small or unlike hospital is heard when it is
+served badly.
 """
 
 from dataclasses import dataclass
@@ -50,7 +54,11 @@ class HighestLosses(SubsetTraining, LossBefore):
         u = np.random.default_rng(seed).random()  # in [0, 1)
         key = np.log1p(-u) / len(client.shard)
         device = client.theta.device
-        client.report["candidate_key"] = torch.tensor(key, dtype=torch.float64, device=device)
+        client.report["candidate_key"] = torch.tensor(
+            key,
+            dtype=torch.float64,
+            device=device,
+        )
 
     def select_clients(self, columns: Tensors, rows: Tensor) -> Tensor:
         k = len(rows)

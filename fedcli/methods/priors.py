@@ -22,7 +22,13 @@ FLOOR = 1e-12  # share of an absent class
 ABSENT = 1e-8  # images of an absent class
 
 
-def offset(kind: str, counts: Tensor, *, tau: float | None = None, absent: str = "floor") -> Tensor:
+def offset(
+    kind: str,
+    counts: Tensor,
+    *,
+    tau: float | None = None,
+    absent: str = "floor",
+) -> Tensor:
     """float32 [C] to be added to the logits of the training loss, from class counts [C].
 
     One count at least is not 0.

@@ -16,7 +16,11 @@ from .losses import each_loss, plain_loss
 
 
 @torch.no_grad()
-def mean_loss(net: Network, client: ClientRound, shard: Shard | None = None) -> Tensor:
+def mean_loss(
+    net: Network,
+    client: ClientRound,
+    shard: Shard | None = None,
+) -> Tensor:
     """Mean loss of net on the client's images, a scalar."""
     net.eval()
     shard = client.shard if shard is None else shard
@@ -39,7 +43,11 @@ class LossBefore(Aggregator):
 
 
 @torch.no_grad()
-def balanced_accuracy(net: Network, client: ClientRound, shard: Shard | None = None) -> Tensor:
+def balanced_accuracy(
+    net: Network,
+    client: ClientRound,
+    shard: Shard | None = None,
+) -> Tensor:
     """Share of correct predictions, averaged over the classes the shard has, a float64 scalar.
 
     For several labels per image it is the mean over labels, of images that have one and of images
@@ -49,7 +57,11 @@ def balanced_accuracy(net: Network, client: ClientRound, shard: Shard | None = N
     shard = client.shard if shard is None else shard
     if shard.multi_label:
         return _balanced_over_labels(net, shard)
-    correct = torch.zeros(shard.classes, dtype=torch.float64, device=shard.y.device)  # [C]
+    correct = torch.zeros(
+        shard.classes,
+        dtype=torch.float64,
+        device=shard.y.device,
+    )  # [C]
     for batch in shard.in_order():
         right = net(batch.x).argmax(1) == batch.y  # [B]
         correct += batch.y[right].bincount(minlength=shard.classes)
@@ -60,7 +72,12 @@ def balanced_accuracy(net: Network, client: ClientRound, shard: Shard | None = N
 
 def _balanced_over_labels(net: Network, shard: Shard) -> Tensor:
     """A label that all images or none have counts by its one rate."""
-    correct = torch.zeros(2, shard.classes, dtype=torch.float64, device=shard.y.device)  # [2, L]
+    correct = torch.zeros(
+        2,
+        shard.classes,
+        dtype=torch.float64,
+        device=shard.y.device,
+    )  # [2, L]
     images = torch.zeros_like(correct)  # [2, L]
     for batch in shard.in_order():
         positive = net(batch.x) >= 0  # [B, L]
@@ -74,7 +91,12 @@ def _balanced_over_labels(net: Network, shard: Shard) -> Tensor:
 
 
 @torch.no_grad()
-def group_losses(net: Network, client: ClientRound, groups: Tensor, count: int) -> Tensor:
+def group_losses(
+    net: Network,
+    client: ClientRound,
+    groups: Tensor,
+    count: int,
+) -> Tensor:
     """Sums of the losses of the client's images in each of `count` groups, float64 [G].
 
     groups: [N], -1 is in none.
@@ -91,7 +113,12 @@ def group_losses(net: Network, client: ClientRound, groups: Tensor, count: int) 
 
 
 @torch.no_grad()
-def group_predictions(net: Network, client: ClientRound, groups: Tensor, count: int) -> Tensor:
+def group_predictions(
+    net: Network,
+    client: ClientRound,
+    groups: Tensor,
+    count: int,
+) -> Tensor:
     """Images by group, class and predicted class, float64 [G, C, C]; groups [N], -1 is in none.
 
     Raises UsageError for several labels per image.
@@ -111,7 +138,11 @@ def group_predictions(net: Network, client: ClientRound, groups: Tensor, count: 
     return total[:count]
 
 
-def gradient(net: Network, client: ClientRound, batch_size: int = 64) -> tuple[Tensor, Tensor]:
+def gradient(
+    net: Network,
+    client: ClientRound,
+    batch_size: int = 64,
+) -> tuple[Tensor, Tensor]:
     """Mean loss, and its gradient [T] as a fresh vector, over the client's whole shard."""
     net.eval()
     client.layout.zero_grad()
@@ -125,8 +156,12 @@ def gradient(net: Network, client: ClientRound, batch_size: int = 64) -> tuple[T
     return total, gradient
 
 
-def ascend(net: Network, client: ClientRound, rho: float) -> tuple[Tensor, Tensor]:
-    """Mean loss at theta, and at theta + rho * g / ||g||, the worst direction. FedISM+ Eqs. 9-10."""
+def ascend(
+    net: Network,
+    client: ClientRound,
+    rho: float,
+) -> tuple[Tensor, Tensor]:
+    """Mean loss at theta, and at theta + rho * g / ||g||, the worst direction. Eqs. 9-10."""
     params = client.layout.params
     loss, g = gradient(net, client)
     theta = params.clone()  # [T]

@@ -1,22 +1,26 @@
 """PromptFL: a frozen CLIP; clients learn the words before the class names, and only those travel.
 
-Source: Guo, Guo, Wang, Tang and Xu, IEEE Transactions on Mobile Computing 2023, arXiv 2208.11625, Algorithm 1; as a
-rival in FairFedMed, arXiv 2508.00873, whose code this follows.
-One context of 4 tokens, shared by all classes, stands before every class name. With t_c the class's text and x_m the
-image's M patches, all of length 1,
+Source: Guo, Guo, Wang, Tang and Xu, IEEE Transactions on Mobile Computing 2023, arXiv 2208.11625,
+Algorithm 1; as a rival in FairFedMed, arXiv 2508.00873, whose code this follows.
+One context of 4 tokens, shared by all classes, stands before every class name. With t_c the class's
+text and x_m the image's M patches, all of length 1,
 
     logit_c = scale / M * sum_m x_m . t_c        averaged over the slabs of a volume
 
-How this differs from PromptFL's own paper, as it was run in FairFedMed: patches stand in for the pooled token, which
-our towers leave out; 4 tokens instead of 16 (option length); one local epoch instead of 5 (--epochs); and by image
-count instead of a plain mean. There is no rule=original for that reason.
+How this differs from PromptFL's own paper, as it was run in FairFedMed: patches stand in for the
+pooled token, which our towers leave out; 4 tokens instead of 16 (option length); one local epoch
+instead of 5 (--epochs); and by image count instead of a plain mean. There is no rule=original for
+that reason.
 How we differ from FairFedMed's code, and why:
-- the projection of a volume's slices trains and travels as in FairLoRA. The code leaves it at its random start for
-  prompt methods alone, so that they see volumes through noise: that is rule=released.
+- the projection of a volume's slices trains and travels as in FairLoRA. The code leaves it at its
+  random start for prompt methods alone, so that they see volumes through noise: that is
+  rule=released.
 - every client takes part unless --participation says otherwise (theirs: 2 of 3 in each round).
-- weights are float32, theirs float16; each round starts a fresh optimizer, theirs share one and its momentum.
-A mean of cosines with a text is the text's product with the mean of the unit patches. That mean is the image's feature
-here, so that where nothing in the tower trains and images are not augmented it is computed once for the whole run.
+- weights are float32, theirs float16; each round starts a fresh optimizer, theirs share one and its
+  momentum.
+A mean of cosines with a text is the text's product with the mean of the unit patches. That mean is
+the image's feature here, so that where nothing in the tower trains and images are not augmented it
+is computed once for the whole run.
 """
 
 from dataclasses import dataclass

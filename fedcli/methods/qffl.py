@@ -1,7 +1,7 @@
 """q-FFL: clients weigh in proportion to their loss to the power q.
 
-Source: Li, Sanjabi, Beirami and Smith, ICLR 2020, arXiv 1905.10497, Eq. 2 and Algorithm 2 (q-FedAvg);
-as a rule on weights in FedISM+, arXiv 2503.09587.
+Source: Li, Sanjabi, Beirami and Smith, ICLR 2020, arXiv 1905.10497, Eq. 2 and Algorithm 2
+(q-FedAvg); as a rule on weights in FedISM+, arXiv 2503.09587.
 
                 weights                 step
     paper       n_k F_k^q  (default)    the weighted mean
@@ -9,12 +9,13 @@ as a rule on weights in FedISM+, arXiv 2503.09587.
     original    F_k^q                   q-FedAvg: the weighted mean update, times s
     s = 1 / sum_k w_k (1 + q ||D_k||^2 / (lr F_k)),  D_k = theta_k - theta over the trainable part
 
-How we differ: F_k is plain cross-entropy of the broadcast model on the client's training images, plus 1e-10. The last
-line is Algorithm 2 with L = 1/lr, common to all, written as a direction and a length, so that it goes
-with any base; batch-norm statistics are averaged with w and not shortened. Why it is not the default:
-for an lr of 1e-3 and usual updates s is below 0.01 and training stalls, which the printed tables do not
-show. Why n_k stands in the default: q = 0 is then the base method. Powers are taken of F_k / max F,
-which changes nothing but keeps a large q from running out of range.
+How we differ: F_k is plain cross-entropy of the broadcast model on the client's training images,
+plus 1e-10. The last line is Algorithm 2 with L = 1/lr, common to all, written as a direction and a
+length, so that it goes with any base; batch-norm statistics are averaged with w and not shortened.
+Why it is not the default: for an lr of 1e-3 and usual updates s is below 0.01 and training stalls,
+which the printed tables do not show. Why n_k stands in the default: q = 0 is then the base method.
+Powers are taken of F_k / max F, which changes nothing but keeps a large q from running out of
+range.
 """
 
 from dataclasses import dataclass

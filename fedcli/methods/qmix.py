@@ -49,7 +49,7 @@ class Learner:
 
     @classmethod
     def start(cls, layers: Layers, seed: int) -> "Learner":
-        """Weights and biases uniform within 1 / sqrt(inputs), the default start of a linear layer."""
+        """Weights and biases uniform within 1 / sqrt(inputs), as linear layers start by default."""
         draw = torch.Generator().manual_seed(seed)
         parts = []
         for shape in layers.values():
@@ -103,7 +103,11 @@ def unpacked(weights: Tensor, layers: Layers) -> dict[str, tuple[Tensor, Tensor]
     return parts
 
 
-def perceptron(layers: dict[str, tuple[Tensor, Tensor]], x: Tensor, *names: str) -> Tensor:
+def perceptron(
+    layers: dict[str, tuple[Tensor, Tensor]],
+    x: Tensor,
+    *names: str,
+) -> Tensor:
     """Linear layers with ReLU between them."""
     for name in names[:-1]:
         x = F.linear(x, *layers[name]).relu()
@@ -164,7 +168,13 @@ class Qmix:
         agent = torch.eye(self.agents).expand(len(state), -1, -1)
         action = F.one_hot(last, self.actions).float()
         inputs = torch.cat([state, agent, action], 2)  # [M, N, 4 + N + A]
-        return perceptron(layers, inputs, "agent_in", "agent_middle", "agent_out")
+        return perceptron(
+            layers,
+            inputs,
+            "agent_in",
+            "agent_middle",
+            "agent_out",
+        )
 
     def total(self, weights: Tensor, chosen: Tensor, state: Tensor) -> Tensor:
         """Q_tot: [Q], the Q_h of the chosen actions [M, N], [M, N, 4] -> [M].
@@ -182,7 +192,12 @@ class Qmix:
         return (embedded * second).sum(1) + value[:, 0]
 
     @torch.no_grad()
-    def target(self, weights: Tensor, older: Tensor, records: Transitions) -> Tensor:
+    def target(
+        self,
+        weights: Tensor,
+        older: Tensor,
+        records: Transitions,
+    ) -> Tensor:
         """Targets of Q_tot [M]: the newer weights choose the next actions, the older ones value
         them.
         """
@@ -191,7 +206,12 @@ class Qmix:
         worth = self.utilities(older, after, records.action).gather(2, best)[:, :, 0]
         return records.reward + self.gamma * self.total(older, worth, after)
 
-    def loss(self, weights: Tensor, older: Tensor, records: Transitions) -> Tensor:
+    def loss(
+        self,
+        weights: Tensor,
+        older: Tensor,
+        records: Transitions,
+    ) -> Tensor:
         """Huber loss of the temporal difference."""
         utilities = self.utilities(weights, records.state, records.last)  # [M, N, A]
         chosen = utilities.gather(2, records.action[:, :, None])[:, :, 0]
@@ -213,7 +233,13 @@ class Qmix:
         return learner, torch.stack(losses).mean()
 
     def choose(
-        self, weights: Tensor, state: Tensor, last: Tensor, *, epsilon: float, seed: int
+        self,
+        weights: Tensor,
+        state: Tensor,
+        last: Tensor,
+        *,
+        epsilon: float,
+        seed: int,
     ) -> Tensor:
         """An action each, int64 [N]: the best known, or one at random with probability epsilon."""
         draw = torch.Generator().manual_seed(seed)
@@ -235,7 +261,13 @@ class Moment:
 
 
 def next_actions(
-    agents: Qmix, memory: Tensors, state: Tensor, reward: Tensor, *, start: int, now: Moment
+    agents: Qmix,
+    memory: Tensors,
+    state: Tensor,
+    reward: Tensor,
+    *,
+    start: int,
+    now: Moment,
 ) -> Tensor:
     """One round of all agents: remember, learn, choose. Returns the actions of the next round,
     int64 [N].
@@ -261,7 +293,13 @@ def next_actions(
         memory["qmix_target"] = learner.weights.clone()
     epsilon = exploration(now.round, now.rounds, now.warmup)
     event = derive("epsilon", now.seed, now.round)
-    chosen = agents.choose(learner.weights, state, actions[-1], epsilon=epsilon, seed=event)
+    chosen = agents.choose(
+        learner.weights,
+        state,
+        actions[-1],
+        epsilon=epsilon,
+        seed=event,
+    )
     memory["epsilon"] = torch.tensor(epsilon, dtype=torch.float64)
     memory["qmix_states"] = states
     memory["qmix_rewards"] = rewards
@@ -280,14 +318,24 @@ def exploration(t: int, rounds: int, warmup: int) -> float:
     return min(1.0, max(0.05, chance))
 
 
-def transitions(states: Tensor, rewards: Tensor, actions: Tensor) -> Transitions:
+def transitions(
+    states: Tensor,
+    rewards: Tensor,
+    actions: Tensor,
+) -> Transitions:
     """All that is complete, from L rounds: states [L, N, 4], rewards [L] of the rounds before,
     actions [L, N] in them.
 
     The action chosen on the state of a round is that of the next, and its reward is known in the
     one after.
     """
-    return Transitions(states[:-2], actions[:-2], actions[1:-1], rewards[2:], states[1:-1])
+    return Transitions(
+        states[:-2],
+        actions[:-2],
+        actions[1:-1],
+        rewards[2:],
+        states[1:-1],
+    )
 
 
 def _extended(

@@ -92,7 +92,11 @@ class Method:
     @property
     def needs(self) -> str:
         """The least that the server must see of each client, one of contract.NEEDS."""
-        return max(self.local.needs, self.aggregator.needs, key=list(NEEDS).index)
+        return max(
+            self.local.needs,
+            self.aggregator.needs,
+            key=list(NEEDS).index,
+        )
 
     @property
     def typed(self) -> str:

@@ -1,20 +1,22 @@
 """Reweighing: images weigh so that group and class are independent in the training data.
 
-Source: Kamiran and Calders, "Data preprocessing techniques for classification without discrimination", Knowledge and
-Information Systems 33, 2012, doi 10.1007/s10115-011-0463-8, section 4.3 (Algorithm 3); over clients with their own or
-with all counts as in Abay, Zhou, Baracaldo, Rajamoni, Chuba and Ludwig, "Mitigating bias in federated learning", 2020,
-arXiv 2012.02447, section 4.
+Source: Kamiran and Calders, "Data preprocessing techniques for classification without
+discrimination", Knowledge and Information Systems 33, 2012, doi 10.1007/s10115-011-0463-8, section
+4.3 (Algorithm 3); over clients with their own or with all counts as in Abay, Zhou, Baracaldo,
+Rajamoni, Chuba and Ludwig, "Mitigating bias in federated learning", 2020, arXiv 2012.02447, section
+4.
 
     W(g, y) = (|g| |y|) / (|D| |g and y|)          |.|: images with this group, this class, both
 
-counts=global adds the clients' counts up at the server, over all rounds so far: where clients are absent, each counts
-as often as it took part. In the first round there is no sum yet, and a client uses its own counts, as counts=local
-always does, where nothing is sent. Images of unknown group have weight 1 and count nowhere. A pair that a client has
-and the sum does not, because its images came with a client that is new, has weight 1. A pair of one image weighs up to
-|D|; a run warns of groups and pairs under 30 images. Where group and class are independent all weights are 1, which is
+counts=global adds the clients' counts up at the server, over all rounds so far: where clients are
+absent, each counts as often as it took part. In the first round there is no sum yet, and a client
+uses its own counts, as counts=local always does, where nothing is sent. Images of unknown group
+have weight 1 and count nowhere. A pair that a client has and the sum does not, because its images
+came with a client that is new, has weight 1. A pair of one image weighs up to |D|; a run warns of
+groups and pairs under 30 images. Where group and class are independent all weights are 1, which is
 FedAvg.
-How we differ: the paper weighs or resamples for classifiers that take weights; here the loss is weighted. W agrees with
-AIF360's Reweighing; the numbers of sections and algorithm are not checked.
+How we differ: the paper weighs or resamples for classifiers that take weights; here the loss is
+weighted. W agrees with AIF360's Reweighing; the numbers of sections and algorithm are not checked.
 """
 
 from dataclasses import dataclass
@@ -55,7 +57,11 @@ class Reweighed(WithGroups):
         weigh_images(client, cells, kamiran(counts).flatten())
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         if self.counts == "global":
             counts = updates["group_class_counts"].sum(0)  # [G, C]

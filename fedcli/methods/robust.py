@@ -1,36 +1,42 @@
-"""Robust rules: the server averages so that a few hostile or broken clients cannot decide the model.
+"""Robust rules: the server averages so that a few hostile or broken clients cannot decide the
+model.
 
-D_k = theta_k - theta is the update of client k, K clients are in the round, and f of them are assumed to be hostile:
-f = hostile K, rounded up, but fewer than half of them. p_k = n_k / n.
+D_k = theta_k - theta is the update of client k, K clients are in the round, and f of them are
+assumed to be hostile: f = hostile K, rounded up, but fewer than half of them. p_k = n_k / n.
 
     median            each number is the median of the clients' numbers
-    trimmed-mean      each number is the mean of the clients' numbers without the f largest and the f smallest
-    krum              the model of one client, that with the smallest sum of squared distances to its K - f - 2 nearest
+    trimmed-mean      each number is the mean of the clients' numbers without the f largest and the
+    f smallest
+    krum              the model of one client, that with the smallest sum of squared distances to
+    its K - f - 2 nearest
     multi-krum        the mean of the K - f models for which this sum is smallest
     rfa               the geometric median: argmin_z sum_k p_k ||z - theta_k||
     norm-clipping     theta + sum_k p_k D_k min(1, M / ||D_k||)
 
-Source: Yin, Chen, Ramchandran and Bartlett, "Byzantine-robust distributed learning: towards optimal statistical rates",
-ICML 2018, arXiv 1803.01498, Definitions 1 and 2, of median and trimmed-mean. Blanchard, El Mhamdi, Guerraoui and
-Stainer, "Machine learning with adversaries: Byzantine tolerant gradient descent", NeurIPS 2017, arXiv 1703.02757,
-section 4, of krum and multi-krum. Pillutla, Kakade and Harchaoui, "Robust aggregation for federated learning", IEEE TSP
-2022, arXiv 1912.13445, Algorithm 2, the smoothed Weiszfeld algorithm, of rfa. Sun, Kairouz, Suresh and McMahan, "Can
-you really backdoor federated learning?", 2019, arXiv 1911.07963, section 4, of norm-clipping. The papers' texts were
-not at hand.
+Source: Yin, Chen, Ramchandran and Bartlett, "Byzantine-robust distributed learning: towards optimal
+statistical rates", ICML 2018, arXiv 1803.01498, Definitions 1 and 2, of median and trimmed-mean.
+Blanchard, El Mhamdi, Guerraoui and Stainer, "Machine learning with adversaries: Byzantine tolerant
+gradient descent", NeurIPS 2017, arXiv 1703.02757, section 4, of krum and multi-krum. Pillutla,
+Kakade and Harchaoui, "Robust aggregation for federated learning", IEEE TSP 2022, arXiv 1912.13445,
+Algorithm 2, the smoothed Weiszfeld algorithm, of rfa. Sun, Kairouz, Suresh and McMahan, "Can you
+really backdoor federated learning?", 2019, arXiv 1911.07963, section 4, of norm-clipping. The
+papers' texts were not at hand.
 
 How we differ, and why:
 - clients send models after several local steps, where Yin and Blanchard have one gradient of each.
-- median, trimmed-mean, krum and multi-krum count clients alike whatever their images, as in the papers: a hospital may
-  lie about their number. Against FedAvg this alone gives small hospitals more weight; trimmed-mean with hostile=0 is
-  that mean and nothing else.
-- krum is proved for K >= 2f + 3. With fewer clients it is computed all the same, over at least one neighbour.
-- norm-clipping has M = norm; 0, the default, takes the median of the round's ||D_k||, as no number suits all networks.
-  Sun et al. then add noise to the model; here --dp-noise adds it at each client.
-- distances and norms are those of the trained numbers. Batch-norm statistics are averaged with the same weights, under
-  median and trimmed-mean number by number, under norm-clipping with p_k.
+- median, trimmed-mean, krum and multi-krum count clients alike whatever their images, as in the
+  papers: a hospital may lie about their number. Against FedAvg this alone gives small hospitals
+  more weight; trimmed-mean with hostile=0 is that mean and nothing else.
+- krum is proved for K >= 2f + 3. With fewer clients it is computed all the same, over at least one
+  neighbour.
+- norm-clipping has M = norm; 0, the default, takes the median of the round's ||D_k||, as no number
+  suits all networks. Sun et al. then add noise to the model; here --dp-noise adds it at each
+  client.
+- distances and norms are those of the trained numbers. Batch-norm statistics are averaged with the
+  same weights, under median and trimmed-mean number by number, under norm-clipping with p_k.
 
-The recorded weights are the share that a client has in the new model: under median and trimmed-mean the mean over all
-numbers of its share in each. So a run shows which hospital a rule leaves out.
+The recorded weights are the share that a client has in the new model: under median and trimmed-mean
+the mean over all numbers of its share in each. So a run shows which hospital a rule leaves out.
 """
 
 from collections.abc import Iterator

@@ -2,20 +2,21 @@
 
 Source: Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, ICML 2020, arXiv 1910.06378, Algorithm 1.
 A client's variate c_i is renewed by option II, which is the mean of the gradients of its own local
-steps. Algorithm 1 gets that mean from the distance gone, (x - y) / (K lr), which holds for plain SGD
-alone. Under momentum 0.9 the distance is up to ten times larger, so one would divide by the effective
-steps, and under Adam it is no multiple of the gradient at all. We add up the gradients themselves:
-the same numbers under plain SGD, the same meaning under every optimizer, and weight decay, which
-every client applies anyway, stays out of it.
+steps. Algorithm 1 gets that mean from the distance gone, (x - y) / (K lr), which holds for plain
+SGD alone. Under momentum 0.9 the distance is up to ten times larger, so one would divide by the
+effective steps, and under Adam it is no multiple of the gradient at all. We add up the gradients
+themselves: the same numbers under plain SGD, the same meaning under every optimizer, and weight
+decay, which every client applies anyway, stays out of it.
 - rule=released is line 12 as codes copy it, the distance over K lr whatever the optimizer: under
   momentum variates are several times too large, under Adam they are no gradients.
 - control=weighted (default): the server's c is renewed with the weights that made the global model,
   so that the correction aims at the same objective. All taking part, c = sum p_i c_i. With K of N
-  clients, c moves K/N of the way to the weighted mean of the new variates: weights differ from round
-  to round, and summing their changes would leave a remainder that never fades.
-- control=uniform: the paper's line 17, c = 1/N sum c_i at all times, whatever weights p the models get.
-- models are averaged by image count, as in any base here. weights=uniform is the paper's mean, in which
-  all clients count the same, and c follows it. Under an add-on the weights are the add-on's.
+  clients, c moves K/N of the way to the weighted mean of the new variates: weights differ from
+  round to round, and summing their changes would leave a remainder that never fades.
+- control=uniform: the paper's line 17, c = 1/N sum c_i at all times, whatever weights p the models
+  get.
+- models are averaged by image count, as in any base here. weights=uniform is the paper's mean, in
+  which all clients count the same, and c follows it. Under an add-on the weights are the add-on's.
 - no variates for batch-norm statistics. Server step 1.
 """
 
@@ -51,9 +52,19 @@ class Controlled(Local):
         zero = torch.zeros_like(client.layout.params)  # [T]
         c = client.shared.get("control", zero)
         mine = client.memory.get("control", zero)
-        client.scratch.update(c=c, mine=mine, correction=c - mine, total=zero.clone())
+        client.scratch.update(
+            c=c,
+            mine=mine,
+            correction=c - mine,
+            total=zero.clone(),
+        )
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         loss = super().gradient(net, batch, client)
         client.scratch["total"] += client.layout.grad
         client.layout.grad.add_(client.scratch["correction"])  # line 10
@@ -71,7 +82,11 @@ class Controlled(Local):
         client.report["control_change"] = fresh - old  # line 13
 
     def post_aggregate(
-        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+        self,
+        theta: Tensor,
+        updates: ClientUpdates,
+        weights: Tensor,
+        shared: Tensors,
     ) -> Tensor:
         k = len(weights)
         p = torch.full_like(weights, 1 / k) if self.control == "uniform" else weights  # [K]

@@ -5,7 +5,8 @@ Source: Kohonen, Proceedings of the IEEE 1990, doi 10.1109/5.58325; as used in F
 most 1024 numbers; it is float64 and lies on the CPU, so that it is the same beside any device. A
 round draws each neuron to the clients one by one, and then asks how near to each client the map is:
 
-    m <- m + lr_t s_h exp(-g^2 / (2 sigma_t^2)) (x_h - m)      g: distance on the grid to the nearest neuron
+    m <- m + lr_t s_h exp(-g^2 / (2 sigma_t^2)) (x_h - m)      g: distance on the grid to the
+    nearest neuron
     kappa_h = mean over neurons of exp(-||m - x_h||^2 / (2 b^2))
 
 with b^2 the median of these squared distances over neurons and clients, so that no scale matters.
@@ -28,7 +29,11 @@ WIDTH = 1024  # numbers that stand for a model
 NOISE = 0.1  # of the first map, in root mean squares of what it starts from
 
 
-def projection(size: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def projection(
+    size: int,
+    seed: int,
+    device: torch.device,
+) -> tuple[Tensor, Tensor]:
     """A bucket int64 [T] and a sign [T] for each of T numbers: random ones, or its own where T <=
     WIDTH.
 
@@ -53,7 +58,7 @@ def sketch(x: Tensor, bucket: Tensor, sign: Tensor) -> Tensor:
 
 
 def similarity(x: Tensor, to: Tensor) -> Tensor:
-    """(1 + cosine) / 2 of two vectors, a float64 scalar in [0, 1]; 1/2 where one of them is zero."""
+    """(1 + cosine) / 2 of two vectors, a float64 in [0, 1]; 1/2 where one of them is zero."""
     x = x.double()
     to = to.double()
     length = x.norm() * to.norm()

@@ -6,7 +6,8 @@ adaptation for semantic segmentation", CVPR 2020, arXiv 2004.05498. Part of othe
 by itself. Of an image x with the Fourier transform A exp(i P), amplitudes A and phases P, only A
 within a square of frequencies around 0 is touched:
 
-    b = floor(low * side); a frequency is within where both its numbers are at most b      low=0: the mean alone
+    b = floor(low * side); a frequency is within where both its numbers are at most b      low=0:
+    the mean alone
     x' = inverse transform of (A + mix (A' - A)) exp(i P)
 
 Images are taken as they are before they are normalised, in [0, 1], and transforms are divided by
@@ -24,7 +25,8 @@ from ..models.network import Network
 
 Low = Annotated[
     float,
-    "half side of the square of frequencies that are shared, in image sides, in [0, 0.5]; 0 is the mean alone",
+    "half side of the square of frequencies that are shared, in image sides, in [0, 0.5]; 0 is "
+    "the mean alone",
 ]
 SIDES = (-2, -1)
 
@@ -46,7 +48,11 @@ def amplitudes(x: Tensor, low: float) -> Tensor:
 
 
 def exchanged(
-    x: Tensor, other: Tensor, low: float, mix: Tensor | float = 1.0, cut: bool = False
+    x: Tensor,
+    other: Tensor,
+    low: float,
+    mix: Tensor | float = 1.0,
+    cut: bool = False,
 ) -> Tensor:
     """Normalised images [B, C, H, H] with their amplitudes moved to `other` [B or 1, C, n, n] by
     the share `mix`.
@@ -60,7 +66,11 @@ def exchanged(
     else:
         spectrum = _transformed(pixels)  # [B, C, H, H]
         square = window(x.shape[-1], low)
-        spectrum[..., square, square] = _moved(spectrum[..., square, square], other, mix)
+        spectrum[..., square, square] = _moved(
+            spectrum[..., square, square],
+            other,
+            mix,
+        )
         unshifted = torch.fft.ifftshift(spectrum, dim=SIDES)
         pixels = torch.fft.ifft2(unshifted, norm="forward").real
     if cut:

@@ -1,24 +1,29 @@
-"""SWAD: the weights of all steps between the rounds where the validation loss settles and where it rises are averaged.
+"""SWAD: the weights of all steps between the rounds where the validation loss settles and where it
+rises are averaged.
 
-Source: Cha, Chun, Lee, Cho, Park, Lee and Park, "SWAD: domain generalization by seeking flat minima", NeurIPS 2021,
-arXiv 2102.08604, Algorithm 1; one of MEDFAIR's (Zong, Yang and Hospedales, ICLR 2023, arXiv 2210.01725). With E_t the
-validation loss, N_s = patience, N_e = overfit and r = tolerance, it averages the weights of every step
+Source: Cha, Chun, Lee, Cho, Park, Lee and Park, "SWAD: domain generalization by seeking flat
+minima", NeurIPS 2021, arXiv 2102.08604, Algorithm 1; one of MEDFAIR's (Zong, Yang and Hospedales,
+ICLR 2023, arXiv 2210.01725). With E_t the validation loss, N_s = patience, N_e = overfit and r =
+tolerance, it averages the weights of every step
 
-    from   the first t whose E_t is the lowest of E_t ... E_(t + N_s - 1); then l = r times the mean of these
+    from   the first t whose E_t is the lowest of E_t ... E_(t + N_s - 1); then l = r times the mean
+    of these
     to     the last t before E_(t + 1) ... E_(t + N_e) are all above l, or the end
 
-The paper trains one network. Here a step's weights are the mean over clients of what each has after as many local
-steps, which is the model that they would have had if they had averaged then. So a client sends, beside its model, the
-mean of its weights over its local steps, and the server averages these. How we differ, and why:
-- t counts rounds, and E_t is the mean over clients, by training images, of the loss of the model that round t began
-  with, since a client has no later one. It is of validation images (partition --val); a client without any takes its
-  training images, whose loss rarely rises.
-- the averaged model is scored and kept; the one that travels is FedAvg's to the last bit. Until the first t is found,
-  the weights of the last round's steps are scored.
+The paper trains one network. Here a step's weights are the mean over clients of what each has after
+as many local steps, which is the model that they would have had if they had averaged then. So a
+client sends, beside its model, the mean of its weights over its local steps, and the server
+averages these. How we differ, and why:
+- t counts rounds, and E_t is the mean over clients, by training images, of the loss of the model
+  that round t began with, since a client has no later one. It is of validation images (partition
+  --val); a client without any takes its training images, whose loss rarely rises.
+- the averaged model is scored and kept; the one that travels is FedAvg's to the last bit. Until the
+  first t is found, the weights of the last round's steps are scored.
 - batch-norm statistics are averaged along the way, as weights are; the paper freezes batch norm.
-The released code (khanrc/swad, LossValley, where r is 1.3) differs from Algorithm 1, which is used here: where N_e is above
-N_s, as by default, it also goes back over up to N_e - N_s rounds before the start whose loss is below l, counts some of
-the rounds twice, and drops a tail that has risen above l.
+The released code (khanrc/swad, LossValley, where r is 1.3) differs from Algorithm 1, which is used
+here: where N_e is above N_s, as by default, it also goes back over up to N_e - N_s rounds before
+the start whose loss is below l, counts some of the rounds twice, and drops a tail that has risen
+above l.
 A client sends its model twice, and the server keeps the means of max(N_s, N_e) rounds.
 """
 
@@ -46,7 +51,12 @@ class DenseMean(Local):
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.scratch["sum"] = torch.zeros_like(client.theta)  # [P]
 
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         # before the step: of the start, and of every step but the last
         client.scratch["sum"] += client.layout.flat
         return super().gradient(net, batch, client)
@@ -75,7 +85,10 @@ class LossValley(ScoredModel, Aggregator):
     def warning(self, rounds: int, validation: bool) -> str:
         if validation:
             return ""
-        return "SWAD chooses its rounds by training images where a client has no validation images (partition --val)"
+        return (
+            "SWAD chooses its rounds by training images where a client has no validation images "
+            "(partition --val)"
+        )
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         shard = client.val if client.val else client.shard
@@ -132,6 +145,7 @@ register(
     DenseMean(),
     LossValley(),
     label="SWAD",
-    about="the weights of all steps from when the validation loss settles until it rises are averaged",
+    about="the weights of all steps from when the validation loss settles until it rises are "
+    "averaged",
     families="domain",
 )

@@ -1,19 +1,22 @@
-"""TERM: clients weigh exponentially with their loss, a smooth way between the mean and the worst client.
+"""TERM: clients weigh exponentially with their loss, a smooth way between the mean and the worst
+client.
 
-Source: Li, Beirami, Sanjabi and Smith, "Tilted empirical risk minimization", ICLR 2021, arXiv 2007.01162, Eq. 2 and
-Lemma 1, with the tilt over clients as in its federated experiments.
+Source: Li, Beirami, Sanjabi and Smith, "Tilted empirical risk minimization", ICLR 2021, arXiv
+2007.01162, Eq. 2 and Lemma 1, with the tilt over clients as in its federated experiments.
 
-    minimise (1 / t) log sum_k p_k exp(t F_k),    whose gradient is  sum_k w_k grad F_k,  w_k ~ p_k exp(t F_k)
+    minimise (1 / t) log sum_k p_k exp(t F_k),    whose gradient is  sum_k w_k grad F_k,  w_k ~ p_k
+    exp(t F_k)
 
-p_k = n_k / n, and F_k is plain cross-entropy of the broadcast model on the client's training images. t = 0 is the
-base, a large t follows the worst client, and t below 0 leaves out clients whose loss is far above the others'.
-How we differ, and why:
-- a client takes the run's local steps and w weighs its model; the paper's objective gives only the gradient.
-- the released code smooths the estimate of the sum over rounds, as it sees few clients in each; here losses of all
-  clients of the round are known, and nothing is smoothed.
+p_k = n_k / n, and F_k is plain cross-entropy of the broadcast model on the client's training
+images. t = 0 is the base, a large t follows the worst client, and t below 0 leaves out clients
+whose loss is far above the others'. How we differ, and why:
+- a client takes the run's local steps and w weighs its model; the paper's objective gives only the
+  gradient.
+- the released code smooths the estimate of the sum over rounds, as it sees few clients in each;
+  here losses of all clients of the round are known, and nothing is smoothed.
 - the paper tunes t by task; 1 is ours.
-Checked against the authors' code (litian96/TERM), where p_k is 1 / K and losses are those of the broadcast model; of
-the paper's text Eq. 2 was seen and Lemma 1 was not.
+Checked against the authors' code (litian96/TERM), where p_k is 1 / K and losses are those of the
+broadcast model; of the paper's text Eq. 2 was seen and Lemma 1 was not.
 """
 
 from dataclasses import dataclass

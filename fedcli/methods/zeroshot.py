@@ -1,15 +1,16 @@
 """Zero-shot CLIP: images are compared with the texts of the class names, and nothing is trained.
 
-Source: Radford, Kim, Hallacy, Ramesh, Goh, Agarwal, Sastry, Askell, Mishkin, Clark, Krueger and Sutskever, "Learning
-transferable visual models from natural language supervision", ICML 2021, arXiv 2103.00020, section 3.1. With x the
-pooled image and t_c the text "a photo of a NAME." of class c, both of length 1, logit_c = scale x . t_c.
-It is the row under a table of methods that train CLIP: how far they get from where they started. It needs CLIP's
-weights (--weights openai, or a file): with random ones its answers are chance, and a run says so.
-How we differ, and why:
+Source: Radford, Kim, Hallacy, Ramesh, Goh, Agarwal, Sastry, Askell, Mishkin, Clark, Krueger and
+Sutskever, "Learning transferable visual models from natural language supervision", ICML 2021, arXiv
+2103.00020, section 3.1. With x the pooled image and t_c the text "a photo of a NAME." of class c,
+both of length 1, logit_c = scale x . t_c. It is the row under a table of methods that train CLIP:
+how far they get from where they started. It needs CLIP's weights (--weights openai, or a file):
+with random ones its answers are chance, and a run says so. How we differ, and why:
 - one prompt; the paper also averages the texts of many, and words them for the dataset.
-- class names are those of the dataset, with a blank for an underscore. A name that is a code means nothing to CLIP.
-- a run has one round, in which clients only measure their loss. The scale is the one number that seems to train, since
-  a model needs one; the server keeps it as it was.
+- class names are those of the dataset, with a blank for an underscore. A name that is a code means
+  nothing to CLIP.
+- a run has one round, in which clients only measure their loss. The scale is the one number that
+  seems to train, since a model needs one; the server keeps it as it was.
 Volumes are refused: CLIP has no weights for the projection of their slices.
 """
 
@@ -66,7 +67,12 @@ class NoTraining(Local):
         return "CLIP has random weights, so its zero-shot answers are chance: give --weights openai"
 
     @torch.no_grad()
-    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+    def gradient(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+    ) -> Tensor:
         return self.loss(net, batch, client)
 
 

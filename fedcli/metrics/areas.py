@@ -22,7 +22,8 @@ def _pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:
 @metric(
     "auc_ovo_macro",
     "AUC, one-vs-one",
-    "area under the ROC curve, mean over pairs of classes (Hand and Till 2001); 50 % is chance level",
+    "area under the ROC curve, mean over pairs of classes (Hand and Till 2001); 50 % is chance "
+    "level",
     sees=PROBABILITIES,
     **HEADLINE,
 )

@@ -27,7 +27,8 @@ def calibration_error(chance: np.ndarray, right: np.ndarray) -> float | None:
 @metric(
     TOP_LABEL,
     "calibration error",
-    "expected difference between the probability of the predicted class and how often the prediction is correct",
+    "expected difference between the probability of the predicted class and how often the "
+    "prediction is correct",
     sees=PROBABILITIES,
     better="low",
     compared=True,

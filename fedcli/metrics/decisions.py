@@ -84,7 +84,8 @@ def precision_weighted(sums: Sums) -> np.ndarray:
 @metric(
     "recall_macro",
     "recall, mean over classes",
-    "mean over the classes present in labels or predictions: of the images of the class, the share predicted correctly",
+    "mean over the classes present in labels or predictions: of the images of the class, the "
+    "share predicted correctly",
 )
 def recall_macro(sums: Sums) -> np.ndarray:
     return sums.over_classes(sums.recall)

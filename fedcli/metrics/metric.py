@@ -27,7 +27,11 @@ DECISIONS = "decisions"
 PROBABILITIES = "probabilities"
 
 # of a metric that is shown everywhere
-HEADLINE: dict[str, Any] = {"headline": True, "compared": True, "resampled": True}
+HEADLINE: dict[str, Any] = {
+    "headline": True,
+    "compared": True,
+    "resampled": True,
+}
 
 # ends the name of a metric of groups that is a mean over classes, each against all others
 OF_EACH = "_ovr_macro"
@@ -80,7 +84,12 @@ _own: ContextVar[tuple[Metric, ...]] = ContextVar("own", default=())
 
 
 def metric(
-    name: str, title: str, meaning: str, *, needs: tuple[str, ...] = (CLASSES, TWO), **features: Any
+    name: str,
+    title: str,
+    meaning: str,
+    *,
+    needs: tuple[str, ...] = (CLASSES, TWO),
+    **features: Any,
 ) -> Callable[[Function], Function]:
     """Register the function below it.
 
@@ -90,7 +99,14 @@ def metric(
     def register(function: Function) -> Function:
         assert name not in _registry, name
         registered.cache_clear()
-        _registry[name] = Metric(name, title, meaning, needs, function, **features)
+        _registry[name] = Metric(
+            name,
+            title,
+            meaning,
+            needs,
+            function,
+            **features,
+        )
         return function
 
     return register

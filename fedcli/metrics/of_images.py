@@ -15,7 +15,11 @@ from .sums import ClassesPlan, Groupings, Sums
 from .task import Plan, Task
 
 
-def plan(logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> Plan:
+def plan(
+    logits: np.ndarray,
+    y: np.ndarray,
+    groupings: Groupings | None = None,
+) -> Plan:
     """Images with logits [N, C] and labels, [N] or [N, L].
 
     groupings: attribute -> (positions [N], values), for metrics from outside the package; None
@@ -26,7 +30,11 @@ def plan(logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) 
     return ClassesPlan.of(logits, y, groupings)
 
 
-def score(logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> dict[str, Any]:
+def score(
+    logits: np.ndarray,
+    y: np.ndarray,
+    groupings: Groupings | None = None,
+) -> dict[str, Any]:
     """Every metric of logits [N, C] against labels, [N] or [N, L], on the 0..1 scale; None where it
     has no meaning.
 

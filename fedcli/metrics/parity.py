@@ -19,7 +19,11 @@ from .metric import GROUPS, OF_EACH, Scores, metric, names, registered
 
 
 def decided(
-    guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, count: int
+    guess: np.ndarray,
+    y: np.ndarray,
+    groups: np.ndarray,
+    classes: int,
+    count: int,
 ) -> np.ndarray:
     """Decisions [N] and labels [N] as tables int64 [G, C, C]: images of each group by true and
     predicted class.
@@ -156,7 +160,11 @@ def _defined(values: list[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def undefined_rates(tables: np.ndarray, values: list[str], classes: list[str]) -> list[str]:
+def undefined_rates(
+    tables: np.ndarray,
+    values: list[str],
+    classes: list[str],
+) -> list[str]:
     """The rates that the differences had to leave out, by name; for two classes, those of class 1.
 
     tables: as parity().

@@ -29,7 +29,10 @@ class Ranking:
 
     @classmethod
     def of(
-        cls, score: np.ndarray, members: np.ndarray, others: Mapping[int, np.ndarray]
+        cls,
+        score: np.ndarray,
+        members: np.ndarray,
+        others: Mapping[int, np.ndarray],
     ) -> "Ranking":
         """The ranking by score [N] of a class's members among those of each other class.
 
@@ -61,7 +64,11 @@ class Ranking:
         lost = {}
         for c, (rows, below, same) in self.others.items():
             counts = weights[rows]  # [m, b]
-            behind = np.einsum("mb,mb->b", upto.take(same, axis=0, mode="clip"), counts)
+            behind = np.einsum(
+                "mb,mb->b",
+                upto.take(same, axis=0, mode="clip"),
+                counts,
+            )
             tied = np.flatnonzero(below != same)
             equals = upto[same[tied]] - upto[below[tied]]
             ties = np.einsum("mb,mb->b", equals, counts[tied])

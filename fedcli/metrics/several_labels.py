@@ -69,10 +69,18 @@ class LabelsPlan:
 
     @classmethod
     def of(
-        cls, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None
+        cls,
+        logits: np.ndarray,
+        y: np.ndarray,
+        groupings: Groupings | None = None,
     ) -> "LabelsPlan":
         """Raises FedcliError for logits that are not finite."""
-        return cls(np.asarray(logits), y, label_probabilities(logits), groupings)
+        return cls(
+            np.asarray(logits),
+            y,
+            label_probabilities(logits),
+            groupings,
+        )
 
     def sums(self, weights: Weights = None) -> LabelSums:
         return LabelSums(self, weights)
@@ -92,7 +100,7 @@ class LabelsPlan:
 
     @cached_property
     def whole(self) -> np.ndarray:
-        """float64 [2, N], 1 where all known labels of an image are right, and where any is known."""
+        """Sums float64 [2, N]: 1 where all known labels of an image are right, and where any is."""
         unknown = self.y == UNKNOWN
         right = (self.y == YES) == (self.logits >= 0)
         labelled = (~unknown).any(1)
@@ -142,7 +150,13 @@ def of_label(
     def register(function: Function) -> Function:
         OF_LABEL[name] = function
         title_of_mean = f"{title}, mean over labels"
-        registering = metric(f"{name}_macro", title_of_mean, meaning, needs=(LABELS,), **features)
+        registering = metric(
+            f"{name}_macro",
+            title_of_mean,
+            meaning,
+            needs=(LABELS,),
+            **features,
+        )
         registering(lambda sums: mean_of_known(function(sums)))
         return function
 
@@ -192,7 +206,8 @@ def average_precision(sums: LabelSums) -> np.ndarray:
 @of_label(
     "balanced_accuracy",
     "balanced accuracy",
-    "mean of sensitivity and specificity of each label at a probability of 1/2, mean over labels; 50 % is chance level",
+    "mean of sensitivity and specificity of each label at a probability of 1/2, mean over labels; "
+    "50 % is chance level",
     **HEADLINE,
 )
 def balanced_accuracy(sums: LabelSums) -> np.ndarray:
@@ -239,7 +254,8 @@ def hamming_accuracy(sums: LabelSums) -> np.ndarray:
 @of_label(
     "calibration_error",
     "calibration error",
-    "expected difference between a label's probability and how often images have it, mean over labels",
+    "expected difference between a label's probability and how often images have it, mean over "
+    "labels",
     sees=PROBABILITIES,
     better="low",
     compared=True,

@@ -153,11 +153,20 @@ class ClassesPlan:
 
     @classmethod
     def of(
-        cls, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None
+        cls,
+        logits: np.ndarray,
+        y: np.ndarray,
+        groupings: Groupings | None = None,
     ) -> "ClassesPlan":
         """Raises FedcliError for logits that are not finite."""
         logits = np.asarray(logits)
-        return cls(logits, y, probabilities(logits), logits.argmax(1), groupings)
+        return cls(
+            logits,
+            y,
+            probabilities(logits),
+            logits.argmax(1),
+            groupings,
+        )
 
     @property
     def classes(self) -> int:
@@ -236,7 +245,11 @@ class ClassesPlan:
         return wins
 
 
-def distance(chance: np.ndarray, right: np.ndarray, weights: Weights = None) -> np.ndarray:
+def distance(
+    chance: np.ndarray,
+    right: np.ndarray,
+    weights: Weights = None,
+) -> np.ndarray:
     """Sum of chance [N] minus right [N] in each bin: [BINS, B]."""
     # [N]; float rounding may bring a chance above 1
     bins = np.minimum(UPPER.searchsorted(chance), BINS - 1)

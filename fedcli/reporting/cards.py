@@ -12,12 +12,11 @@ from ..comparison.cautions import at_chance
 from ..data import manifest
 from ..scores.clinical.chosen import chosen_points
 from ..scores.scores import Scores
-from . import by_group, clinical, evidence, further
+from . import clinical, evidence, single_runs
 from .clinical import rule_in_words
 from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
-from .row import Row
-from .rows import compared
+from .rows import Row, compared
 from .table import Column, Heads, Section, Table
 from .tables import Report, report
 
@@ -37,7 +36,7 @@ def cards(row: Row) -> list[Document]:
 def _model(system: Row, made: Report) -> Document:
     scores, named = system.scores, [(system.name, system.scores)]
     points = [*_thresholds(system), *clinical.tables(named)]
-    falls = [*further.by_severity(named), *further.by_severity_and_group(named)]
+    falls = [*single_runs.by_severity(named), *single_runs.by_severity_and_group(named)]
     known = [
         *system.shared_patients,
         at_chance(system.scored),
@@ -58,8 +57,8 @@ def _model(system: Row, made: Report) -> Document:
         Section(
             "groups",
             "Performance by group",
-            list(by_group.tables(system.scored[0])),
-            text=by_group.legend(scores),
+            list(single_runs.by_group(system.scored[0])),
+            text=single_runs.legend(scores),
         ),
         Section(
             "points", "Operating points and calibration", points, text=[] if points else [NO_POINTS]
@@ -68,7 +67,7 @@ def _model(system: Row, made: Report) -> Document:
         Section(
             "failures",
             "Known failures",
-            notes=[*filter(None, known), *by_group.worst_groups(system.scored[0])],
+            notes=[*filter(None, known), *single_runs.worst_groups(system.scored[0])],
             text=[WRITE.format("in which cases it fails, as seen in its errors")],
         ),
         Section(

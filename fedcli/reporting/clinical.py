@@ -13,7 +13,7 @@ from ..scores import numbers
 from ..scores.clinical_shape import BEFORE_AFTER, CLIENT, POOLED, select
 from ..scores.scores import Scores
 from .evidence import card_of
-from .row import Row
+from .rows import Row
 from .table import DAGGER, NONE, Column, Table, bounded, percent
 
 SHOWN_AT = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
@@ -159,7 +159,7 @@ LOWEST = Topic(
     | _columns("%", accuracy="accuracy")
     | _columns("points", difference="difference")
     | _columns(p="p", p_holm="p (Holm)"),
-    "Of all subgroups of at least 30 images by one attribute or two crossed, the ten of lowest accuracy; difference: "
+    "Of all subgroups of at least 30 patients by one attribute or two crossed, the ten of lowest accuracy; difference: "
     "from all other images. p: permutation test as for gaps; Holm: adjusted for all subgroups that were tested.",
 )
 UNORDERED = replace(

@@ -1,177 +1,210 @@
-"""Sentences above the tables of a report, each said once: the data, the test images, chance, what all rows share, of
-which rounds the numbers are and what their columns mean; and, for the last line, whose formula each method follows."""
+"""Sentences above the tables of a report, each once: the data, the test images, chance, what all
+rows share, the rounds that numbers are of and the meaning of their columns; and, for the last line,
+whose formula each method follows.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
-from .. import console
-from ..comparison.systems import BEST, LAST, LAST5
+from ..comparison.systems import LAST, LAST5
+from ..console import capital, counted, listed
 from ..data.corruption.mixture import spoken as corruption_in_words
 from ..data.sources import cards
-from ..metrics import title
 from ..scores import numbers
 from ..scores.choice import DISTANCE, WORST
 from ..scores.parts import AVERAGE, MODELS
 from ..scores.scores import Scores
 from ..scores.table import Where
 from .columns import POOLED, STD_AMONG
-from .row import Row
-from .rows import has_two_rules, shared_parts
+from .comparison import spoken
+from .rows import Row, Rows, differ, has_two_rules, scores_of, shared_parts, systems_of, unique
 
 SPREADS = {
-    None: " ± standard deviation over these rounds",
-    POOLED: " and over {drawn} ± standard deviation over all of them",
-    "runs": " and over {drawn} ± sample standard deviation (ddof 1) of the runs' means",
+    POOLED: " and over {runs} ± standard deviation over all of them",
+    "runs": " and over {runs} ± sample standard deviation (ddof 1) of the runs' means",
 }
+OF_ROUNDS = " ± standard deviation over these rounds"
 RULES = {  # of one method, of several
     "released": ("as its authors' code computes it", "as their authors' code computes them"),
     "original": ("as in its own first paper", "as in their own first papers"),
     "paper": ("as in its paper", "as in their papers"),
 }
+SEVERAL_CORRUPTIONS = "the corruption that a row was trained with"
+ON_VALIDATION = "on the clients' validation images"
 
 
-def about(rows: Sequence[Row]) -> list[str]:
-    """The data and whether they are real, the test images, what was asked of all runs alike, and chance."""
-    own = [row for row in rows if not row.is_view]
-    alike = shared_parts(rows)
-    if (count := _one([row.runs for row in own])) and count > 1:
-        alike += [f"{count} {own[0].drawn}"]
-    elif count and (seed := _one([row.seeds[0] for row in own])) not in ("", None):
-        alike += [f"seed {seed}"]
-    said = f"{'All rows: ' if len(own) > 1 else ''}{', '.join(alike)}." if alike else ""
-    texts = [
-        _data(own),
-        _tested(own),
-        console.capital(said),
-        chance([scores for row in own for scores in row.each]),
-    ]
+def about(rows: Rows) -> list[str]:
+    """The data and whether they are real, the test images, what was asked of all runs alike, and
+    chance.
+    """
+    systems = systems_of(rows)
+    guessing = chance(scores_of(systems))
+    texts = [_data(systems), _test_images(systems), _shared(systems), guessing]
     return [" ".join(filter(None, texts))]
 
 
-def columns_in_words(rows: Sequence[Row], shown: Sequence[Where]) -> list[str]:
-    """Of which rounds the numbers are, and what the columns that a reader may not know are. shown: whose numbers."""
-    words = numbers.versions(scores for row in rows for scores in row.each)
-    versions = {where.version for where in shown if where.metric and not where.attribute}
-    texts = [f"Scores in %: {measured(rows)}."]
-    how = list(
-        dict.fromkeys(
-            corruption_in_words(row.scores.corruption) for row in rows if row.scores.corruption
-        )
-    )
-    with_it = how[0] if len(how) == 1 else "the corruption that a row was trained with"
-    said = (
-        [f"{words[MODELS[1]]}: the same test images with {with_it}"]
-        if MODELS[1] in versions and how
-        else []
-    )
-    said += (
-        [f"{words[AVERAGE]}: the mean of clean and {words[MODELS[1]]}"]
-        if AVERAGE in versions
-        else []
-    )
-    among = list(dict.fromkeys(where.metric for where in shown if where.measure == STD_AMONG))
-    over = " and ".join(title(metric).removesuffix(", one-vs-one") for metric in among)
-    said += (
-        [f"{numbers.MEASURES[STD_AMONG]}: standard deviation of {over} over clients"]
-        if among
-        else []
-    )
-    return [" ".join([*texts, f"{'; '.join(said)}."] if said else texts)]
+def _shared(systems: Rows) -> str:
+    """The parts of the label and the number of runs, or the seed, that all systems share."""
+    parts = shared_parts([row.scores.name for row in systems])
+    if not differ([row.runs for row in systems]):
+        seeds = [row.seeds[0] for row in systems]
+        if systems[0].runs > 1:
+            parts.append(f"{systems[0].runs} {systems[0].drawn}")
+        elif not differ(seeds) and seeds[0] not in ("", None):
+            parts.append(f"seed {seeds[0]}")
+    if not parts:
+        return ""
+    sentence = f"{', '.join(parts)}."
+    return f"All rows: {sentence}" if len(systems) > 1 else capital(sentence)
 
 
-def measured(rows: Sequence[Row]) -> str:
-    """Of which rounds' models the numbers are, and over what they spread."""
-    at, spread = rows[0].at, next((row.spread for row in rows if row.spread), None)
-    drawn = next((row.drawn for row in rows if row.runs > 1), "seeds")
-    over = SPREADS[spread].format(drawn=drawn)
-    if at == LAST5:
-        kept = _one([list(scores.kept_rounds) for row in rows for scores in row.each])
-        if len(kept) == 1 and spread is None:
-            return f"of round {kept[0]} alone, so ± is 0"
-        some = (
-            f"rounds {kept[0]} {'to' if len(kept) > 2 else 'and'} {kept[-1]}"
-            if len(kept) > 1
-            else ""
-        )
-        return f"mean of {some or 'the last five rounds (all of a shorter run)'}{over}"
-    over = over if spread else ""
-    if at == LAST:
-        return f"of the last round's model{over}"
-    metric = next((kept["metric"] for row in rows for kept in row.chosen), "")
-    if metric.startswith((DISTANCE, WORST)):
-        how = "smallest" if metric.startswith(DISTANCE) else "highest"
-        return f"of the kept model with the {how} {metric} on the clients' validation images{over}"
-    assert at == BEST
-    return f"of the model from the round that was best on the clients' validation images{over}"
+def columns_in_words(rows: Rows, wheres: Sequence[Where]) -> list[str]:
+    """The rounds that are averaged, and the meaning of less usual columns. wheres: whose numbers
+    these have.
+    """
+    words = numbers.versions(scores_of(rows))
+    versions = {where.version for where in wheres if where.metric and not where.attribute}
+    corruptions = unique(
+        corruption_in_words(row.scores.corruption) for row in rows if row.scores.corruption
+    )
+    meanings = []
+    if MODELS[1] in versions and corruptions:
+        corruption = corruptions[0] if len(corruptions) == 1 else SEVERAL_CORRUPTIONS
+        meanings.append(f"{words[MODELS[1]]}: the same test images with {corruption}")
+    if AVERAGE in versions:
+        meanings.append(f"{words[AVERAGE]}: the mean of clean and {words[MODELS[1]]}")
+    metrics = unique(spoken(where.metric) for where in wheres if where.measure == STD_AMONG)
+    if metrics:
+        std = numbers.MEASURES[STD_AMONG]
+        meanings.append(f"{std}: standard deviation of {' and '.join(metrics)} over clients")
+    text = f"Scores in %: {measured(rows)}."
+    if meanings:
+        text += f" {'; '.join(meanings)}."
+    return [text]
 
 
-def rules(rows: Sequence[Row]) -> str:
+def measured(rows: Rows) -> str:
+    """The rounds whose models the numbers are of, and over what they spread."""
+    spread = ""
+    for row in rows:
+        if row.spread and not spread:
+            spread = SPREADS[row.spread].format(runs=row.drawn)
+    if rows[0].at == LAST5:
+        return _of_kept_rounds(rows, spread)
+    if rows[0].at == LAST:
+        return f"of the last round's model{spread}"
+    metric = next((choice["metric"] for row in rows for choice in row.chosen), "")
+    if metric.startswith(DISTANCE):
+        return f"of the kept model with the smallest {metric} {ON_VALIDATION}{spread}"
+    if metric.startswith(WORST):
+        return f"of the kept model with the highest {metric} {ON_VALIDATION}{spread}"
+    return f"of the model from the round that was best {ON_VALIDATION}{spread}"
+
+
+def _of_kept_rounds(rows: Rows, spread: str) -> str:
+    kept_rounds = [list(scores.kept_rounds) for scores in scores_of(rows)]
+    words = "the last five rounds (all of a shorter run)"
+    if not differ(kept_rounds):
+        rounds = kept_rounds[0]
+        if len(rounds) == 1 and not spread:
+            return f"of round {rounds[0]} alone, so ± is 0"
+        if len(rounds) > 1:
+            link = "to" if len(rounds) > 2 else "and"
+            words = f"rounds {rounds[0]} {link} {rounds[-1]}"
+    return f"mean of {words}{spread or OF_ROUNDS}"
+
+
+def rules(rows: Rows) -> str:
     """Whose formula each method follows, where they differ and no column says so."""
-    own = [row for row in rows if not row.is_view]
-    by_rule: dict[str, list[str]] = {}
-    for row in sorted(own, key=lambda row: row.scores.rule == "paper"):  # which the most follow
+    systems = systems_of(rows)
+    methods_by_rule: dict[str, list[str]] = {}
+    for row in sorted(systems, key=lambda row: row.scores.rule == "paper"):  # most follow it
         if row.scores.rule:
-            by_rule.setdefault(row.scores.rule, []).append(row.scores.label.partition(",")[0])
-    if has_two_rules(own) or len(by_rule) < 2:
+            method = row.scores.label.partition(",")[0]
+            methods_by_rule.setdefault(row.scores.rule, []).append(method)
+    if has_two_rules(systems) or len(methods_by_rule) < 2:
         return ""
     parts = []
-    for rule, labels in by_rule.items():
-        several = len(names := list(dict.fromkeys(labels))) > 1
-        who = "the others" if several and rule == "paper" else console.listed(names)
-        parts.append(f"{who} {RULES[rule][several] if rule in RULES else f'by the rule {rule}'}")
+    for rule, methods in methods_by_rule.items():
+        names = unique(methods)
+        words = f"by the rule {rule}"
+        if rule in RULES:
+            of_one, of_several = RULES[rule]
+            words = of_one if len(names) == 1 else of_several
+        are_rest = rule == "paper" and len(names) > 1
+        parts.append(f"{'the others' if are_rest else listed(names)} {words}")
     return f"Methods: {'; '.join(parts)}."
 
 
 def chance(every: Sequence[Scores]) -> str:
-    """The level of guessing in the metrics that are shown by default, in a sentence; "" where it differs."""
-    classes = _one([scores.answers() for scores in every])
-    among = " for each label" if every[0].several_labels else f" with {classes} classes"
-    return (
-        ""
-        if not classes or classes < 2
-        else f"Chance{among}: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
-    )
+    """The level of guessing in the metrics that are shown by default, in a sentence; "" where it
+    differs.
+    """
+    classes = _common([scores.answers() for scores in every])
+    if not classes or classes < 2:
+        return ""
+    answers = "for each label" if every[0].several_labels else f"with {classes} classes"
+    return f"Chance {answers}: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
 
 
-def _data(own: Sequence[Row]) -> str:
-    names = list(dict.fromkeys(row.scores.dataset for row in own))
-    made_up = (
-        "SYNTHETIC sample, not of patients"
-        if any(row.scores.sample for row in own)
-        else "generated images, not of patients" * any(map(cards.is_generated, names))
-    )
-    corrupted = [row.scores.corruption for row in own]
-    kinds = _one(
-        [f"{corruption_in_words(of)} on {_named(of['clients'])}" if of else "" for of in corrupted]
-    )
-    stages = [row.scores.data.get("partition") for row in own]
-    attacked = [stage.options.get("attack") if stage else None for stage in stages]
-    attacks = _one(
-        [
-            f"attack by {_named(of['clients'])} ({of['kind']} {of['strength']:g})" if of else ""
-            for of in attacked
-        ]
-    )
-    clients = _one([console.counted(row.scores.roster_size, "client", "clients") for row in own])
-    rounds = _one([console.counted(row.scores.rounds, "round", "rounds") for row in own])
-    named = f"{' and '.join(names)}{f' ({made_up})' * bool(made_up)}"
-    return f"{', '.join(filter(None, [named, clients, rounds, kinds, attacks]))}."
+def _data(systems: Rows) -> str:
+    """The datasets, clients, rounds, corruption and attack; without those in which systems
+    differ.
+    """
+    datasets = unique(row.scores.dataset for row in systems)
+    names = " and ".join(datasets)
+    if any(row.scores.sample for row in systems):
+        names += " (SYNTHETIC sample, not of patients)"
+    elif any(map(cards.is_generated, datasets)):
+        names += " (generated images, not of patients)"
+    parts = [
+        names,
+        _common([counted(row.scores.roster_size, "client", "clients") for row in systems]),
+        _common([counted(row.scores.rounds, "round", "rounds") for row in systems]),
+        _common([_corruption(row) for row in systems]),
+        _common([_attack(row) for row in systems]),
+    ]
+    return f"{', '.join(filter(None, parts))}."
 
 
-def _named(clients: Sequence[str]) -> str:
-    return ", ".join(clients) if len(clients) < 4 else f"{len(clients)} clients"
+def _corruption(row: Row) -> str:
+    corruption = row.scores.corruption
+    if not corruption:
+        return ""
+    return f"{corruption_in_words(corruption)} on {_clients(corruption['clients'])}"
 
 
-def _tested(own: Sequence[Row]) -> str:
+def _attack(row: Row) -> str:
+    stage = row.scores.data.get("partition")
+    attack = stage.options.get("attack") if stage else None
+    if not attack:
+        return ""
+    clients = _clients(attack["clients"])
+    return f"attack by {clients} ({attack['kind']} {attack['strength']:g})"
+
+
+def _clients(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) < 4 else f"{len(names)} clients"
+
+
+def _test_images(systems: Rows) -> str:
+    """The number of test images and of their patients; "" where it differs."""
     texts = []
-    for row in own:
-        known = list(row.scores.versions["clean"].values())
-        score = next((each for each in known if each.unit), known[0])
-        patients = f" of {score.units:,} patients" if score.unit.startswith("patient") else ""
-        shared = "".join(f" {text}." for text in row.shared_patients)
-        texts.append(f"{score.count:,} test images{patients}.{shared}" if score.count else "")
-    return _one(texts)
+    for row in systems:
+        scores = list(row.scores.versions["clean"].values())
+        score = next((score for score in scores if score.unit), scores[0])
+        text = ""
+        if score.count:
+            text = f"{score.count:,} test images"
+            if score.unit.startswith("patient"):
+                text += f" of {score.units:,} patients"
+            text += "."
+            for sentence in row.shared_patients:
+                text += f" {sentence}."
+        texts.append(text)
+    return _common(texts)
 
 
-def _one(values: Sequence[Any]) -> Any:
-    return values[0] if all(value == values[0] for value in values) else ""
+def _common(values: Sequence[Any]) -> Any:
+    """The value that all share; "" where they differ."""
+    return "" if differ(list(values)) else values[0]

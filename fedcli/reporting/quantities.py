@@ -1,7 +1,8 @@
-"""Numbers between groups as people type them, in either of two ways:
+"""Numbers as people type them; those between groups in either of two ways:
 
 gap(sex) of balanced_accuracy on noisy      as --fail-if has it; without a metric it is the AUC
-noisy gap balanced_accuracy by sex          as columns are named; without a version --metric takes all
+noisy gap balanced_accuracy by sex          as columns are named; without a version --metric takes
+all
 
 Both have `gap` and `worst` (or `worst group`), of the groups' means, and the same `in each round`.
 """
@@ -34,16 +35,28 @@ NAMED = re.compile(
     rf"(?P<measure>{WORDS})\s+(?P<metric>\S.*?)\s+by\s+(?P<attribute>\S+)"
     r"(?:\s+on\s+(?P<version>\w+))?"
 )
+AMONG_CLIENTS = re.compile(rf"(?:(?P<measure>{'|'.join(views.AMONG)})\s*)?{OF_METRIC}")
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number between groups; metric and version are "" where none is typed."""
+    """A number between groups, among clients or of all images; "" for what is not typed."""
 
-    measure: str
-    attribute: str
-    metric: str
-    version: str
+    measure: str = ""
+    attribute: str = ""
+    metric: str = ""
+    version: str = ""
+
+
+def quantity(text: str) -> Quantity:
+    """The number between groups, among clients or of all images that a text names; empty of another
+    text.
+    """
+    between = between_groups(text)
+    if between:
+        return between
+    match = AMONG_CLIENTS.fullmatch(text)
+    return Quantity(**match.groupdict(default="")) if match else Quantity()
 
 
 def between_groups(text: str) -> Quantity | None:
@@ -53,6 +66,10 @@ def between_groups(text: str) -> Quantity | None:
         return None
     parts = match.groupdict()
     version = parts["version"] or parts.get("before") or ""
+    measure = MEASURES[parts["measure"]]
     return Quantity(
-        MEASURES[parts["measure"]], parts["attribute"].strip(), parts["metric"], version
+        measure,
+        parts["attribute"].strip(),
+        parts["metric"],
+        version,
     )

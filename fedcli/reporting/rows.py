@@ -1,19 +1,23 @@
-"""Runs as the rows of a report: which runs are one system, in what the systems differ, what a reader must know.
+"""Rows of a report: which runs are one system, its numbers, its name, and what a reader must know
+of it.
 
-Where rows of one method were trained with different options, each of them names its own. The best is marked only among
-rows of the same data and as many rounds. A number is the mean over the last five rounds (± population standard
-deviation) unless another `at` is asked for; group columns are those of the clean test set. Runs that differ in nothing
-but the seed of training are one system, and one row where a spread over seeds is asked for.
+If rows of one method were trained with different options, each of them names its own. The best is
+marked only among rows of the same data and as many rounds. A number is the mean over the last five
+rounds (± population standard deviation) unless another `at` is asked for; group columns are those
+of the clean test set. Runs that differ in nothing but the seed of training are one system, and one
+row where a spread over seeds is asked for.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from .. import console
-from ..comparison.cautions import at_chance, doubtful, small_groups
+from ..comparison.cautions import at_chance, doubtful, small_groups, unreliable_groups
 from ..comparison.systems import (
     BEST,
     DRAWN,
@@ -21,30 +25,230 @@ from ..comparison.systems import (
     NOT_THE_METHOD,
     Scored,
     brief,
+    data_options,
     grouped,
     last,
     read,
     refuse_mixed,
 )
+from ..data import manifest, shared_patients
 from ..errors import UsageError
+from ..figures.system import System
 from ..options import OWN
-from ..scores.scores import SYNTHETIC
+from ..scores import shots
+from ..scores.scores import SYNTHETIC, Scores
+from ..scores.table import Number, Where
 from . import timing
-from .columns import POOLED, SHOWN, Names, all_numbers, columns
-from .row import Row
+from .columns import POOLED, SHOWN, Names, Value, all_numbers, columns, joined
+from .table import Cell, percent
 
+WHOLE = "clients have no test images of their own, so their own models are scored on all of them"
+NOT_CHOSEN = "it kept no model that was best on validation"
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 36  # characters; what a run differs in stands below the table if it is longer
 WITH_GROUP, BLIND = "true group at test", "group-blind"
 Options = Mapping[str, Any]
 
 
-def compared(lines: Iterable[Row]) -> list[Row]:
-    """The rows but for views, in the order of their colours, without the word that tells them from their views."""
-    return [
-        replace(row, view="", place=k)
-        for k, row in enumerate(row for row in lines if not row.is_view)
-    ]
+def unique(texts: Iterable[str]) -> list[str]:
+    """The texts that are not empty, each once, in their order."""
+    return list(dict.fromkeys(filter(None, texts)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(System):
+    """A system, or one view of it.
+
+    Attributes:
+        over: over what runs spread: "pooled" over all rounds, or "runs".
+        heads: column -> whose number it is. doubtful: the columns that a small group decides.
+        view: "" where the method is shown images in one way only.
+        minutes: how long each run trained on average. left_out: columns that are not known of the
+            best round.
+        names_runs: whether the name says of how many runs it is. short: the label without what all
+            rows share.
+    """
+
+    over: str = POOLED
+    heads: Names = field(default_factory=dict)
+    doubtful: Sequence[str] = ()
+    view: str = ""
+    is_view: bool = False
+    minutes: Number = None
+    bytes: dict[str, float] | None = None
+    left_out: Sequence[str] = ()
+    names_runs: bool = True
+    short: str = ""
+
+    @cached_property
+    def cells(self) -> dict[str, Value]:
+        """Column -> value."""
+        return {name: self.value(where) for name, where in self.heads.items()}
+
+    def value(self, where: Where) -> Value:
+        """A number of its runs as one."""
+        return joined([scores.get(where) for scores in self.known], self.over)
+
+    def cell(self, where: Where, *, doubtful: bool = False) -> Cell:
+        value = self.value(where)
+        return percent(value.mean, value.std, doubtful=doubtful)
+
+    @property
+    def runs(self) -> int:
+        return len(self.scored)
+
+    @property
+    def spread(self) -> str | None:
+        """Over what its numbers spread; None of a single run."""
+        return self.over if self.runs > 1 else None
+
+    @property
+    def seeds(self) -> list[Any]:
+        return [run.seed for run in self.scored]
+
+    @property
+    def drawn(self) -> str:
+        """The kind of its runs: "folds" if each has one of its own, else "seeds"."""
+        folds = {run.fold for run in self.scored}
+        return "folds" if self.runs > 1 and len(folds) == self.runs else "seeds"
+
+    @cached_property
+    def options(self) -> Options:
+        """Options of the run and its data, but for the method's settings."""
+        scores = self.scores
+        options = {"dataset": scores.dataset}
+        if scores.model:
+            options["model"] = scores.model["name"]
+        if scores.external:
+            options["tested on"] = scores.external.dataset
+        seeds = {"seed": self.seeds} if self.runs > 1 else {}
+        return options | data_options(scores) | scores.options | seeds
+
+    @cached_property
+    def data(self) -> Options:
+        """Stage -> its hash; several if the runs' data were drawn anew, None if no run has the
+        stage.
+        """
+        hashes: dict[str, Any] = {}
+        for kind in self.scores.data:
+            stages = sorted(filter(None, {run.sha256(kind) for run in self.scored}))
+            hashes[kind] = stages if len(stages) > 1 else next(iter(stages), None)
+        return hashes
+
+    @property
+    def attributes(self) -> list[str]:
+        return list(self.scores.groups)
+
+    @property
+    def warning(self) -> str:
+        """The warnings of its scores; a system has one for all its views."""
+        if self.is_view:
+            return ""
+        warnings = []
+        for scores in self.each:
+            warnings.append(scores.warning)
+            parts = {client.part for client in scores.clients.values()}
+            if scores.personal and parts <= {"whole"}:
+                warnings.append(WHOLE)
+        return "; ".join(unique(warnings))
+
+    @cached_property
+    def small_groups(self) -> list[str]:
+        return unique(chain.from_iterable(map(unreliable_groups, self.each)))
+
+    @property
+    def shared_patients(self) -> list[str]:
+        """A sentence on patients of test images who also have training images, for each number of
+        them.
+        """
+        return unique(shared_patients.sentence(scores.shared_patients) for scores in self.each)
+
+    @property
+    def shot_groups(self) -> list[str]:
+        """The groups of classes by their training images, of each dataset, if recalls were asked
+        for.
+        """
+        texts = []
+        for run in self.scored:
+            if "shots" in run.options and run.scores.shots:
+                texts.append(f"{run.scores.dataset}: {shots.described(run.scores.shots)}")
+        return unique(texts)
+
+    @cached_property
+    def chosen(self) -> Sequence[Options]:
+        """The round that validation chose of each run that kept one, if rows are of these
+        rounds.
+        """
+        if self.at != BEST or self.is_view:
+            return []
+        choices = []
+        for run in self.scored:
+            if run.scores.best:
+                choices.append({"seed": run.seed, "which": run.which} | vars(run.scores.best))
+        return choices
+
+    @property
+    def name(self) -> str:
+        """The label, and in brackets the view, the number of seeds and the options in which the row
+        differs.
+        """
+        differs = "" if self.mark else self.differs
+        return f"{self.named(differs)} {self.mark}".rstrip()
+
+    def named(self, differs: str) -> str:
+        """The label, and in brackets the view, the number of seeds and these options."""
+        runs = ""
+        if self.runs > 1 and self.names_runs:
+            runs = f"{self.runs} {self.drawn}"
+        details = ", ".join(filter(None, [self.view, runs, differs]))
+        return f"{self.label} ({details})" if details else self.label
+
+    @property
+    def label(self) -> str:
+        """The method's label, without what all rows share where that is known."""
+        return self.short or self.scores.name
+
+    @cached_property
+    def comparable(self) -> str:
+        """The facts that rows must share for one of them to be the best: data, test images and
+        rounds.
+        """
+        external = self.scores.external and self.scores.external.sha256
+        return json.dumps([self.scores.rounds, self.data, external], sort_keys=True)
+
+    @cached_property
+    def run_files(self) -> list[Path]:
+        """The run.json of each run that is there."""
+        return list(filter(None, [manifest.parent(path, "run") for path in self.paths]))
+
+    def stage(self, kind: str) -> Path | None:
+        """The manifest of the data that the first run was trained on."""
+        if not self.run_files:
+            return None
+        data = manifest.parent(self.run_files[0], "corruption", "partition")
+        if data is None or manifest.read(data).kind == kind:
+            return data
+        return manifest.parent(data, kind)
+
+
+Rows = Sequence[Row]
+
+
+def systems_of(rows: Iterable[Row]) -> list[Row]:
+    """The rows that are no further view of a system."""
+    return [row for row in rows if not row.is_view]
+
+
+def scores_of(rows: Iterable[Row]) -> list[Scores]:
+    """The scores of all runs of these rows."""
+    return list(chain.from_iterable(row.each for row in rows))
+
+
+def compared(rows: Iterable[Row]) -> list[Row]:
+    """The systems, in the order of their colours, without the word that tells them from their
+    views.
+    """
+    return [replace(row, view="", place=k) for k, row in enumerate(systems_of(rows))]
 
 
 def rows(
@@ -57,14 +261,15 @@ def rows(
     traffic: bool = False,
     warned: bool = False,
 ) -> list[Row]:
-    """One row per system, verified first, and below it one per view; says on stderr what cannot be compared, unless
-    that was said before (warned).
+    """One row per system, verified first, and below it one per view; warns on stderr of what cannot
+    be compared, unless that was done before (warned).
 
-    at: "last5" for means over the last five rounds, "last" for the last round, "best" for the round that was best on
-    the clients' validation images. spread: "pooled" or "runs" makes the runs of a system one row whose ± is over all
-    its rounds, or over the runs' means; None keeps runs separate. minutes: also how long each run trained, by the
-    clocks beside it; they are no part of any promise of equal bytes. traffic: also the bytes that travel, where runs
-    recorded them. Raises FedcliError, HashError, UsageError.
+    at: "last5" for means over the last five rounds, "last" for the last round, "best" for the round
+    that was best on the clients' validation images. spread: "pooled" or "runs" makes the runs of a
+    system one row whose ± is over all its rounds, or over the runs' means; None keeps runs
+    separate. minutes: also how long each run trained, by the clocks beside it; they are no part of
+    any promise of equal bytes. traffic: also the bytes that travel, where runs recorded them.
+    Raises FedcliError, HashError, UsageError.
     """
     scored = read(paths)
     refuse_mixed(scored)
@@ -73,101 +278,63 @@ def rows(
             "no run kept the model that was best on validation",
             "partition with --val 0.1, train and evaluate again",
         )
-    own = []
+    systems = []
     for runs in _systems(scored, spread):
         clocks = timing.of_runs([run.path for run in runs]) if minutes else None
-        down, up = runs[0].scores.bytes.down, runs[0].scores.bytes.up
-        own.append(
-            Row(
-                scored=runs,
-                known=[all_numbers(run.scores, at) for run in runs],
-                at=at,
-                over=spread or POOLED,
-                view=WITH_GROUP if runs[0].scores.views else "",
-                minutes=clocks.minutes if clocks else None,
-                bytes={"down": down, "up": up}
-                if traffic and down is not None and up is not None
-                else None,
-            )
+        sent = vars(runs[0].scores.bytes)
+        row = Row(
+            scored=runs,
+            known=[all_numbers(run.scores, at) for run in runs],
+            at=at,
+            over=spread or POOLED,
+            view=WITH_GROUP if runs[0].scores.views else "",
+            minutes=clocks.minutes if clocks else None,
+            bytes=sent if traffic and None not in sent.values() else None,
         )
-    lines: list[Row] = []
-    for number, (row, differs) in enumerate(zip(own, _differences(own), strict=True), 1):
-        lines += _lines(
-            replace(row, differs=differs, mark=f"[{number}]" if len(differs) > LONG else ""),
-            metrics,
-        )
-    for note in notes(lines) if not warned else ():
-        console.warn(note)
-    return lines
-
-
-def notes(lines: Sequence[Row]) -> list[str]:
-    """Notes for a reader before comparing: runs that differ in more than the method, small groups."""
-    unshared = [stage for stage in STAGES if differ([row.data.get(stage) for row in lines])]
-    unshared += ["rounds"] if differ([row.scores.rounds for row in lines]) else []
-    unshared += (
-        ["shot groups"] if differ([row.shot_groups for row in lines if row.shot_groups]) else []
-    )
-    lost = dict.fromkeys(name for row in lines for name in row.left_out)
-    means = [row for row in lines if not row.is_view]
-    seeds = [f"{row.scores.name} {', '.join(map(str, row.seeds))}" for row in means]
-    unlike = any(row.runs > 1 for row in means) and differ(
-        [sorted(map(str, row.seeds)) for row in means]
-    )
-    texts = [
-        SYNTHETIC if any(row.scores.sample for row in lines) else "",
-        f"these runs do not share the same {', '.join(unshared)}: {NOT_THE_METHOD}"
-        if unshared
-        else "",
-        f"the rows are means over different seeds: {'; '.join(seeds)}" if unlike else "",
-        f"not known of the best round, so left out: {', '.join(lost)}" if lost else "",
-        *(note for row in means for note in row.shared_patients),
-        *(f"{row.mark} {row.differs}" for row in lines if row.mark),
-        *(note for row in lines for note in (*_warnings(row), *row.small_groups, *row.shot_groups)),
-    ]
-    return [note for note in dict.fromkeys(texts) if note]
+        systems.append(row)
+    table: list[Row] = []
+    for number, row in enumerate(systems, 1):
+        differs = ", ".join(_differences(row, systems))
+        mark = f"[{number}]" if len(differs) > LONG else ""
+        table += _with_views(replace(row, differs=differs, mark=mark), metrics)
+    if not warned:
+        for note in notes(table):
+            console.warn(note)
+    return table
 
 
 def _systems(scored: list[Scored], spread: str | None) -> list[list[Scored]]:
-    """The runs of each system; runs of equal seeds differ in something unknown and stay separate."""
+    """The runs of each system; runs of equal seeds differ in something unknown and stay
+    separate.
+    """
     if spread is None:
         return [[run] for run in scored]
-    systems: list[list[Scored]] = []
+    systems = []
     for runs in grouped(scored, lambda run: (run.identity, json.dumps(run.options))):
-        ordered = sorted(runs, key=lambda run: (run.seed or 0, run.draw))
-        systems += (
-            [ordered] if len({run.draw for run in runs}) == len(runs) else [[run] for run in runs]
-        )
+        if len({run.draw for run in runs}) == len(runs):
+            systems.append(sorted(runs, key=lambda run: (run.seed or 0, run.draw)))
+        else:
+            systems += [[run] for run in runs]
     return systems
 
 
-def _lines(row: Row, metrics: Sequence[str]) -> Iterator[Row]:
-    """The row with its cells, and one for each view below the first: what it cost to train is given once."""
+def _with_views(row: Row, metrics: Sequence[str]) -> Iterator[Row]:
+    """The row with its cells, and one for each view below it; what it cost to train is in the first
+    alone.
+    """
     heads = _heads(row, metrics)
-    cells = {name: row.value(where) for name, where in heads.items()}
-    by_group = [name for name in cells if small_groups(row.scores, name.partition(" by ")[2])]
-    before = replace(row, known=[all_numbers(row.scores, LAST5)])
-    usual = (
-        {name: before.value(where) for name, where in _heads(before, metrics).items()}
-        if row.chosen
-        else {}
-    )
+    by_small_group = [name for name in heads if small_groups(row.scores, name.partition(" by ")[2])]
     yield replace(
         row,
-        cells=cells,
         heads=heads,
-        doubtful=[*doubtful(row.each, metrics, row.at), *by_group],
-        left_out=[
-            name for name, value in usual.items() if value.mean is not None and name not in cells
-        ],
+        doubtful=[*doubtful(row.each, metrics, row.at), *by_small_group],
+        left_out=_left_out(row, metrics, heads) if row.chosen else (),
     )
     for view in row.scores.views:
-        of_view = (
-            _heads(row, metrics, view) if row.at != BEST else {}
-        )  # of the best round one view is known
+        # the best round is scored in one view alone
         yield replace(
             row,
-            cells={name: row.value(where) for name, where in of_view.items()},
+            heads={} if row.at == BEST else _heads(row, metrics, view),
             doubtful=doubtful(row.each, metrics, row.at, view),
             view=f"{BLIND}: {view.replace('-', ' ')}",
             is_view=True,
@@ -178,119 +345,166 @@ def _lines(row: Row, metrics: Sequence[str]) -> Iterator[Row]:
 
 def _heads(row: Row, metrics: Sequence[str], view: str = "") -> Names:
     names: Names = {}
-    for known, run in zip(row.known, row.scored):
-        names |= columns(known, run, metrics, view)
+    for scores, run in zip(row.known, row.scored, strict=True):
+        names |= columns(scores, run, metrics, view)
     return names
 
 
+def _left_out(row: Row, metrics: Sequence[str], heads: Names) -> list[str]:
+    """The columns of the last rounds that the best round has no numbers for."""
+    last_rounds = replace(row, known=[all_numbers(scores, LAST5) for scores in row.each])
+    names = []
+    for name, where in _heads(last_rounds, metrics).items():
+        if name not in heads and last_rounds.value(where).mean is not None:
+            names.append(name)
+    return names
+
+
+def notes(rows: Rows) -> list[str]:
+    """Notes for a reader before comparing: runs that differ in more than the method, small
+    groups.
+    """
+    systems = systems_of(rows)
+    texts = []
+    if any(row.scores.sample for row in rows):
+        texts.append(SYNTHETIC)
+    unshared = _unshared(rows)
+    if unshared:
+        texts.append(f"these runs do not share the same {', '.join(unshared)}: {NOT_THE_METHOD}")
+    has_several = any(row.runs > 1 for row in systems)
+    if has_several and differ([sorted(map(str, row.seeds)) for row in systems]):
+        seeds = [f"{row.scores.name} {', '.join(map(str, row.seeds))}" for row in systems]
+        texts.append(f"the rows are means over different seeds: {'; '.join(seeds)}")
+    left_out = unique(chain.from_iterable(row.left_out for row in rows))
+    if left_out:
+        texts.append(f"not known of the best round, so left out: {', '.join(left_out)}")
+    for row in systems:
+        texts += row.shared_patients
+    texts += [f"{row.mark} {row.differs}" for row in rows if row.mark]
+    for row in rows:
+        texts += [*_warnings(row), *row.small_groups, *row.shot_groups]
+    return unique(texts)
+
+
+def _unshared(rows: Rows) -> list[str]:
+    """The stages of the data, the rounds and the shot groups that some rows have otherwise than
+    others.
+    """
+    unshared = [stage for stage in STAGES if differ([row.data.get(stage) for row in rows])]
+    if differ([row.scores.rounds for row in rows]):
+        unshared.append("rounds")
+    if differ([row.shot_groups for row in rows if row.shot_groups]):
+        unshared.append("shot groups")
+    return unshared
+
+
 def _warnings(row: Row) -> list[str]:
-    chosen = ""
-    if row.chosen:
-        which = [f" of {kept['which']}" * (len(row.chosen) > 1) for kept in row.chosen]
-        rounds = [
-            f"round {kept['round']}{of} ({100 * kept['validation']:.2f})"
-            for kept, of in zip(row.chosen, which)
-        ]
-        chosen = f"chosen by validation {row.chosen[0]['metric']} (%): {', '.join(rounds)}"
-    if (
-        row.at == BEST
-        and not row.is_view
-        and all(value.mean is None for value in row.cells.values())
-    ):
-        chosen = "it kept no model that was best on validation"
-    texts = [row.warning, "" if row.is_view else at_chance(row.scored), chosen]
+    texts = [row.warning]
+    if not row.is_view:
+        texts.append(at_chance(row.scored))
+        has_score = any(value.mean is not None for value in row.cells.values())
+        if row.at == BEST and not has_score:
+            texts.append(NOT_CHOSEN)
+        elif row.chosen:
+            rounds = []
+            for choice in row.chosen:
+                which = f" of {choice['which']}" if len(row.chosen) > 1 else ""
+                rounds.append(f"round {choice['round']}{which} ({100 * choice['validation']:.2f})")
+            metric = row.chosen[0]["metric"]
+            texts.append(f"chosen by validation {metric} (%): {', '.join(rounds)}")
     return [f"{row.name}: {text}" for text in texts if text]
 
 
-def _differences(systems: list[Row]) -> list[str]:
-    out = []
-    for row in systems:
-        scores = row.scores
-        alike = [other for other in systems if other.scores.method == scores.method]
-        rounds = [[other.scores.rounds for other in others] for others in (alike, systems)]
-        own = [f"rounds={scores.rounds}"] if is_named(scores.rounds, *rounds) else []
-        noise = any(other.data.get("corruption") for other in alike)
-        own += ["no corruption"] if noise and not row.data.get("corruption") else []
-        settings = [other.scores.settings for other in alike]
-        draws = (
-            [other.options for other in systems if other.scores.label == scores.label]
-            if row.runs == 1
-            else None
-        )
-        options = [other.options for other in alike], [other.options for other in systems]
-        by_method = unlike(scores.label, scores.settings, settings, settings)
-        out.append(
-            ", ".join([*by_method, *own, *unlike(scores.label, row.options, *options, draws)])
-        )
-    return out
+def _differences(row: Row, systems: Rows) -> list[str]:
+    """The settings and options, as key=value, in which a row differs from the other systems."""
+    scores = row.scores
+    same_method = [other for other in systems if other.scores.method == scores.method]
+    settings = [other.scores.settings for other in same_method]
+    differences = unlike(scores.label, scores.settings, settings, settings)
+    rounds = [other.scores.rounds for other in systems]
+    if is_named(scores.rounds, [other.scores.rounds for other in same_method], rounds):
+        differences.append(f"rounds={scores.rounds}")
+    has_corruption = any(other.data.get("corruption") for other in same_method)
+    if has_corruption and not row.data.get("corruption"):
+        differences.append("no corruption")
+    same_label = None
+    if row.runs == 1:
+        same_label = [other.options for other in systems if other.scores.label == scores.label]
+    return differences + unlike(
+        scores.label,
+        row.options,
+        [other.options for other in same_method],
+        [other.options for other in systems],
+        same_label,
+    )
 
 
 def unlike(
     label: str,
-    own: Options,
-    alike: Sequence[Options],
-    every: Sequence[Options],
-    draws: Sequence[Options] | None = None,
+    options: Options,
+    same_method: Sequence[Options],
+    systems: Sequence[Options],
+    same_label: Sequence[Options] | None = None,
 ) -> list[str]:
-    """key=value of what must stand behind a label, but not what it has already; the rule has a column of its own.
+    """key=value of what must stand behind a label, but not what it has already; the rule has a
+    column of its own.
 
-    alike: of the rows of the same method. draws: of the rows with the same label, which alone a seed or fold tells this
-    one from; None where the row is of several seeds, whose number it has.
+    same_method: options of the rows of the same method. same_label: of the rows with the same
+    label, from which only a seed or fold may tell this one; None if the row is of several seeds,
+    whose number it has.
     """
-    named = []
-    for key, value in own.items():
-        name = last(key).replace("_", " ")
-        said = (
-            f"{name} {value}",
-            f"{value} {name}",
-            f"on {value}",
-        )  # prior bsm, balanced class weights, on qkv
-        in_label = any(f", {words}" in label for words in said)
-        among = alike if last(key) not in DRAWN else draws
-        if last(key) == "rule" or in_label or among is None or value == OWN:
+    differences = []
+    for key, value in options.items():
+        name = last(key)
+        rows = same_label if name in DRAWN else same_method
+        words = name.replace("_", " ")
+        # prior bsm, balanced class weights, on qkv
+        spellings = (f", {words} {value}", f", {value} {words}", f", on {value}")
+        in_label = any(spelling in label for spelling in spellings)
+        if name == "rule" or value == OWN or rows is None or in_label:
             continue
-        if is_named(
-            value, [other.get(key) for other in among], [other.get(key) for other in every]
-        ):
-            named.append(f"{key}={brief(value)}")
-    return named
+        if is_named(value, [row.get(key) for row in rows], [row.get(key) for row in systems]):
+            differences.append(f"{key}={brief(value)}")
+    return differences
 
 
-def is_named(value: Any, alike: list[Any], every: list[Any]) -> bool:
-    """Tell whether a value is named: runs of the same method have others, or it is not what most of all rows have."""
-    return (
-        differ(alike) or differ(every) and 2 * sum(value == other for other in every) <= len(every)
-    )
+def is_named(value: Any, same_method: list[Any], systems: list[Any]) -> bool:
+    """Tell whether a value is named: runs of the same method have others, or it is not what most of
+    all rows have.
+    """
+    if differ(same_method):
+        return True
+    return differ(systems) and 2 * systems.count(value) <= len(systems)
 
 
 def differ(values: list[Any]) -> bool:
     return any(value != values[0] for value in values)
 
 
-def shortened(rows: Sequence[Row]) -> list[Row]:
-    """Rows whose names hold only what differs: no part of the label, and no number of seeds, that all have."""
-    parts = shared_parts(rows)
-    unlike = len({row.runs for row in rows}) > 1
-    return [
-        replace(
-            row,
-            short=", ".join(part for part in row.scores.name.split(", ") if part not in parts),
-            names_runs=unlike,
-        )
-        for row in rows
-    ]
+def shortened(rows: Rows) -> list[Row]:
+    """Rows whose names hold only what differs: no part of the label, and no number of seeds, that
+    all have.
+    """
+    shared = shared_parts([row.scores.name for row in systems_of(rows)])
+    has_unequal_runs = differ([row.runs for row in rows])
+    short_rows = []
+    for row in rows:
+        parts = [part for part in row.scores.name.split(", ") if part not in shared]
+        short_rows.append(replace(row, short=", ".join(parts), names_runs=has_unequal_runs))
+    return short_rows
 
 
-def shared_parts(rows: Sequence[Row]) -> list[str]:
+def shared_parts(labels: Sequence[str]) -> list[str]:
     """Parts behind the method's own name that the labels of several systems share."""
-    first, *others = [row.scores.name.split(", ") for row in rows if not row.is_view]
-    return [part for part in first[1:] if others and all(part in other[1:] for other in others)]
+    parts, *others = [label.split(", ")[1:] for label in labels]
+    if not others:
+        return []
+    for other in others:
+        parts = [part for part in parts if part in other]
+    return parts
 
 
-def has_two_rules(rows: Sequence[Row]) -> bool:
+def has_two_rules(rows: Rows) -> bool:
     """Tell whether one method is shown by the paper's rule and by that of released code."""
-    return any(
-        row.scores.rule != other.scores.rule and row.scores.method == other.scores.method
-        for row in rows
-        for other in rows
-    )
+    rules = {(row.scores.method, row.scores.rule) for row in rows}
+    return len(rules) > len({row.scores.method for row in rows})

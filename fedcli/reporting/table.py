@@ -1,18 +1,19 @@
 """The one model of a table: what every format is written from, with its marks decided once.
 
-A cell is a number with its spread, or text. At most two marks stand on it: `best`, and DAGGER where a group too small
-to be reliable decides the number, which is then never the best. Writers are in writers.py; the page has its own in
-page/markup.py.
+A cell is a number with its spread, or text. At most two marks stand on it: `best`, and DAGGER where
+a group too small to be reliable decides the number, which is then never the best. Writers are in
+writers.py; the page has its own in page/markup.py.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress, product
 from typing import TYPE_CHECKING, Any
 
 from ..printed import fixed, percents
-from ..scores.table import HIDDEN
+from ..scores.table import HIDDEN, Number
 
 if TYPE_CHECKING:
     from ..figures.inline import Panels  # which draws
@@ -20,18 +21,21 @@ if TYPE_CHECKING:
 DAGGER = "†"
 NONE = "-"  # what stands where there is no number
 SHARES = "%", "points"  # units of numbers that are kept as shares from 0 to 1
-NUMBER = re.compile(
-    r"[!*+−<\s-]*\d[^_]*"
-)  # text that starts as a number does; names of metrics hold an underscore
+OWN_UNITS = tuple(f"({unit})" for unit in SHARES)
+# text that starts as a number does; names of metrics hold an underscore
+NUMBER = re.compile(r"[!*+−<\s-]*\d[^_]*")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading in two parts: `name`, and what it shares with its neighbours, which stands once `over` them.
+    """A column's heading in two parts: `name`, and what it shares with its neighbours, which stands
+    once `over` them.
 
     Such as "clean", "noisy" and "both" with "balanced accuracy" over them.
-    unit: of its numbers, such as "%"; "" where they have none. lower: whether low numbers are better.
-    digits: behind the point of its numbers; None: as the spreads in the table ask for. key: its heading in CSV.
+    unit: of its numbers, such as "%"; "" where they have none. lower: whether low numbers are
+    better.
+    digits: behind the point of its numbers; None: as the spreads in the table ask for. key: its
+    heading in CSV.
     """
 
     name: str
@@ -48,42 +52,52 @@ class Column:
 
     @property
     def heading(self) -> str:
-        named = self.name.endswith(
-            tuple(f"({unit})" for unit in SHARES)
-        )  # a unit of its own below a common one
-        return f"{self.title} ({self.unit})" if self.unit and not named else self.title
+        """The heading in one part, with its unit if the name does not have one of its own below a
+        common one.
+        """
+        if not self.unit or self.name.endswith(OWN_UNITS):
+            return self.title
+        return f"{self.title} ({self.unit})"
 
     @property
     def levels(self) -> tuple[str, str]:
         """The heading in two parts, of which the first has the unit where there are two."""
-        if self.over:
-            return f"{self.over}, {self.unit}" if self.unit else self.over, self.name
-        return "", self.heading
+        if not self.over:
+            return "", self.heading
+        return f"{self.over}, {self.unit}" if self.unit else self.over, self.name
 
     def cell(self, value: Any) -> "Cell":
-        """A value as the column shows it: text as it is, a share in percent, a mean with its std, None as a dash."""
-        if value is None or isinstance(value, Cell):
-            return value or Cell()
+        """A value as the column shows it: text as it is, a share in percent, a mean with its std,
+        None as a dash.
+        """
+        if value is None:
+            return Cell()
+        if isinstance(value, Cell):
+            return value
         if isinstance(value, str | int):
             return Cell(value if isinstance(value, str) else f"{value:,}")
         mean, std = (value, None) if isinstance(value, float) else (value.mean, value.std)
         if self.unit in SHARES:
             return percent(mean, std)
-        return number(mean, std, digits=2 if self.digits is None else self.digits)
+        return number(
+            mean,
+            std,
+            digits=2 if self.digits is None else self.digits,
+        )
 
 
 @dataclass(frozen=True)
 class Cell:
     """A cell as it is printed, and its numbers in full.
 
-    text, spread: as printed, the spread without its sign. number, std: in the unit of the column. whose: the group that
-    a number is of, where the head does not say it.
+    text, spread: as printed, the spread without its sign. number, std: in the unit of the column.
+    whose: the group that a number is of, where the head does not say it.
     """
 
     text: str = NONE
     spread: str = ""
-    number: float | None = None
-    std: float | None = None
+    number: Number = None
+    std: Number = None
     best: bool = False
     doubtful: bool = False
     whose: str = ""
@@ -92,25 +106,23 @@ class Cell:
     @property
     def plain(self) -> str:
         """The cell in one line of text, without the mark of the best."""
-        doubt = DAGGER if self.doubtful and self.text != NONE else ""
-        parts = f"{self.text}{doubt}", f"±{self.spread}" if self.spread else "", self.whose
-        return " ".join(filter(None, parts))
+        text = self.text
+        if self.doubtful and text != NONE:
+            text += DAGGER
+        spread = f"±{self.spread}" if self.spread else ""
+        return " ".join(filter(None, [text, spread, self.whose]))
+
+    @property
+    def looks_numeric(self) -> bool:
+        """Tell whether the text is a number, or in place of one, such as a hidden count."""
+        return self.text in ("", NONE, HIDDEN) or bool(NUMBER.match(self.text))
 
     def rounded(self, digits: int) -> "Cell":
-        """With so many digits behind the point."""
+        """The cell with so many digits behind the point."""
         if self.number is None:
             return self
-        return replace(
-            self,
-            text=fixed(self.number, digits),
-            spread=fixed(self.std or 0.0, digits) if self.spread else "",
-        )
-
-
-def _is_numeric(cells: Sequence[Cell]) -> bool:
-    if any(cell.number is not None for cell in cells):
-        return True
-    return all(cell.text in ("", NONE, HIDDEN) or NUMBER.match(cell.text) for cell in cells)
+        spread = fixed(self.std or 0.0, digits) if self.spread else ""
+        return replace(self, text=fixed(self.number, digits), spread=spread)
 
 
 Heads = list[Column | str]  # those of text or counts by name alone
@@ -133,42 +145,51 @@ class Table:
         lines: Iterable[Iterable[Any]],
         legend: str = "",
     ) -> "Table":
-        """A table of plain values, each as its column shows it."""
-        heads = [Column(column) if isinstance(column, str) else column for column in columns]
-        rows = [
-            [column.cell(value) for column, value in zip(heads, line, strict=True)]
-            for line in lines
-        ]
-        return cls(title, heads, rows, legend).rounded()
+        """A table of plain values, each as its column shows it.
 
-    def rounded(self) -> "Table":
-        """With two digits behind the point of shares where every spread is below a point, else with one."""
-        shares = [column.unit in SHARES and column.digits is None for column in self.columns]
-        cells = [cell for row in self.rows for cell, share in zip(row, shares) if share]
-        digits = (
-            2
-            if any(cell.spread for cell in cells) and all((cell.std or 0) < 1 for cell in cells)
-            else 1
-        )
-        rows = [
-            [cell.rounded(digits) if share else cell for cell, share in zip(row, shares)]
-            for row in self.rows
-        ]
-        return replace(self, rows=rows)
+        Shares have two digits behind the point if every spread of them is below a point, else one.
+        """
+        heads = [Column(column) if isinstance(column, str) else column for column in columns]
+        is_share = [column.unit in SHARES and column.digits is None for column in heads]
+        rows = []
+        shares: list[Cell] = []
+        for line in lines:
+            row = [column.cell(value) for column, value in zip(heads, line)]
+            rows.append(row)
+            shares += compress(row, is_share)
+        digits = 1
+        if any(cell.spread for cell in shares) and all((cell.std or 0) < 1 for cell in shares):
+            digits = 2
+        for row in rows:
+            for k in range(len(heads)):
+                if is_share[k]:
+                    row[k] = row[k].rounded(digits)
+        return cls(title, heads, rows, legend)
 
     @property
     def digits(self) -> int:
-        """Behind the point of its shares."""
-        texts = (
-            cell.text
-            for row in self.rows
-            for cell, column in zip(row, self.columns)
-            if column.unit in SHARES
-        )
-        return max((len(text.partition(".")[2]) for text in texts), default=1)
+        """The digits behind the point of its shares."""
+        lengths = [1]
+        for column, cells in zip(self.columns, self.cells):
+            if column.unit in SHARES:
+                lengths += [len(cell.text.partition(".")[2]) for cell in cells]
+        return max(lengths)
+
+    @cached_property
+    def cells(self) -> list[tuple[Cell, ...]]:
+        """The cells of each column."""
+        return list(zip(*self.rows)) or [()] * len(self.columns)
+
+    def part(self, indices: Sequence[int]) -> "Table":
+        """The columns at these indices alone."""
+        columns = [self.columns[k] for k in indices]
+        cells = [self.cells[k] for k in indices]
+        return replace(self, columns=columns, rows=list(zip(*cells)))
 
     def unfolded(self) -> "Table":
-        """With the second lines of cells as rows of their own, for what has one line to a row."""
+        """The table with the second lines of cells as rows of their own, for what has one line to a
+        row.
+        """
         rows: list[Sequence[Cell]] = []
         for row in self.rows:
             rows.append([replace(cell, below=None) for cell in row])
@@ -178,14 +199,18 @@ class Table:
 
     @cached_property
     def numeric(self) -> list[bool]:
-        """A truth value for each column: all its cells are numbers, or text in place of one, such as a hidden count."""
-        columns = [[row[place] for row in self.rows] for place in range(len(self.columns))]
-        return [_is_numeric(column) for column in columns]
+        """A truth value for each column: some of its cells are numbers, or all could be."""
+        columns = []
+        for cells in self.cells:
+            has_number = any(cell.number is not None for cell in cells)
+            columns.append(has_number or all(cell.looks_numeric for cell in cells))
+        return columns
 
 
 @dataclass(frozen=True)
 class Section:
-    """A topic of a report: a heading and what stands below it, for the page, a card and, as far as tables go, as text.
+    """A topic of a report: a heading and what stands below it, for the page, a card and, as far as
+    tables go, as text.
 
     Attributes:
         name: of its anchor. title: often the question that it answers.
@@ -214,13 +239,17 @@ class Section:
         )
 
 
-def heads(*names: str, unit: str = "", over: str = "", lower: bool = False) -> list[Column]:
+def heads(*names: str, unit: str = "", lower: bool = False) -> list[Column]:
     """Columns that are alike but for their names."""
-    return [Column(name, unit, over, lower) for name in names]
+    return [Column(name, unit, lower=lower) for name in names]
 
 
 def number(
-    value: float | None, std: float | None = None, *, digits: int = 2, sign: str = ""
+    value: Number,
+    std: Number = None,
+    *,
+    digits: int = 2,
+    sign: str = "",
 ) -> Cell:
     """A cell of a number. sign: "+" shows that of a positive one too."""
     if value is None:
@@ -229,17 +258,24 @@ def number(
     return Cell(fixed(value, digits, sign=sign), spread, value, std)
 
 
-def percent(mean: float | None, std: float | None = None, *, doubtful: bool = False) -> Cell:
-    """A cell of a share from 0 to 1, in percent. doubtful: a group too small to be reliable decides it."""
+def percent(
+    mean: Number,
+    std: Number = None,
+    *,
+    doubtful: bool = False,
+) -> Cell:
+    """A cell of a share from 0 to 1, in percent. doubtful: a group too small to be reliable decides
+    it.
+    """
     if mean is None:
         return Cell()
     return replace(number(100 * mean, None if std is None else 100 * std), doubtful=doubtful)
 
 
 def bounded(
-    value: float | None,
-    low: float | None,
-    high: float | None,
+    value: Number,
+    low: Number,
+    high: Number,
     *,
     doubtful: bool = False,
     sign: str = "",
@@ -247,30 +283,39 @@ def bounded(
     """A cell of a share from 0 to 1 with its interval, in percent. sign: as in number()."""
     if value is None:
         return Cell()
-    bounds = "" if low is None or high is None else f" ({percents(low)} to {percents(high)})"
     text = percents(value, sign=sign)
-    return Cell(f"{text}{bounds}", number=100 * value, doubtful=doubtful)
+    if low is not None and high is not None:
+        text += f" ({percents(low)} to {percents(high)})"
+    return Cell(text, number=100 * value, doubtful=doubtful)
 
 
 def mark(
-    column: Column, cells: Sequence[Cell], among: Sequence[str], leads: Callable[[int, int], bool]
+    column: Column,
+    cells: Sequence[Cell],
+    among: Sequence[str],
+    leads: Callable[[int, int], bool],
 ) -> list[Cell]:
     """The cells of a column with `best` set where it may stand.
 
-    among: of each row what it shares with those it competes with; a row alone has beaten nobody. Where a small group
-        decides the best number, none is marked.
-    leads: whether the row at the first place is significantly better than that at the second, or no test can be made.
-        The best has to lead all others. Where no test can be made, values that print the same share the mark, unless
-        all print the same.
+    among: of each row what it shares with those it competes with; a row alone has beaten nobody. If
+        a small group decides the best number, none is marked.
+    leads: whether the row of the first index is significantly better than that of the second, or no
+        test can be made. The best has to lead all others. Where no test can be made, values that
+        print the same share the mark, unless all print the same.
     """
-    best: set[int] = set()
+    best = set()
+    best_of = min if column.lower else max
     for key in dict.fromkeys(among):
-        known = [
-            at for at, cell in enumerate(cells) if among[at] == key and cell.number is not None
-        ]
-        order = sorted(known, key=lambda at: float(cells[at].text), reverse=not column.lower)
-        first = [at for at in order if cells[at].text == cells[order[0]].text]
-        beaten = len(first) < len(order) and not any(cells[at].doubtful for at in first)
-        if beaten and all(leads(at, other) for at in first for other in known if other != at):
-            best |= {*first}
-    return [replace(cell, best=at in best) for at, cell in enumerate(cells)]
+        rivals = []
+        for index, cell in enumerate(cells):
+            if among[index] == key and cell.number is not None:
+                rivals.append(index)
+        numbers = {index: float(cells[index].text) for index in rivals}
+        extreme = best_of(numbers.values(), default=0.0)
+        leaders = [index for index in rivals if numbers[index] == extreme]
+        if len(leaders) == len(rivals) or any(cells[index].doubtful for index in leaders):
+            continue
+        pairs = [pair for pair in product(leaders, rivals) if pair[0] != pair[1]]
+        if all(leads(*pair) for pair in pairs):
+            best.update(leaders)
+    return [replace(cell, best=index in best) for index, cell in enumerate(cells)]

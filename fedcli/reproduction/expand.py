@@ -110,10 +110,20 @@ def _check_settings(recipe: Recipe) -> None:
     for name, data in recipe.chains.items():
         _check_settings_of(recipe, f"data.{name}", data.settings, {name})
     for scale in SCALES:
-        _check_settings_of(recipe, scale, recipe.changes(scale, "settings"), set(recipe.chains))
+        _check_settings_of(
+            recipe,
+            scale,
+            recipe.changes(scale, "settings"),
+            set(recipe.chains),
+        )
 
 
-def _check_settings_of(recipe: Recipe, where: str, settings: Flags, data: set[str]) -> None:
+def _check_settings_of(
+    recipe: Recipe,
+    where: str,
+    settings: Flags,
+    data: set[str],
+) -> None:
     options: set[str] = set()
     for row in recipe.rows:
         if data.intersection(row.data):
@@ -158,7 +168,11 @@ def cells(
         for name in row.data:
             dataset = recipe.chains[name].dataset
             missing = placeholder(variable(dataset)) if sources.source(dataset).files else ""
-            fills = {"seed": str(seed), "raw": folders.get(dataset, missing), "data": name}
+            fills = {
+                "seed": str(seed),
+                "raw": folders.get(dataset, missing),
+                "data": name,
+            }
             with placed(f"row {row.name!r}"):
                 fills["recipes"] = str(recipes_folder())
                 fills.update(paths)
@@ -176,7 +190,12 @@ def _paths(recipe: Recipe, files: dict[str, str]) -> dict[str, str]:
 
 
 def _cell(
-    recipe: Recipe, scale: str, row: RecipeRow, seed: int, fills: dict[str, str], method: Any
+    recipe: Recipe,
+    scale: str,
+    row: RecipeRow,
+    seed: int,
+    fills: dict[str, str],
+    method: Any,
 ) -> RecipeCell:
     """The cell of a row. fills: what the words in braces stand for, {data} among them."""
     name = fills["data"]
@@ -251,7 +270,12 @@ def _brings(data: shape.Data, fills: dict[str, str]) -> bool:
 
 
 def _scaled(
-    stage: str, flags: Flags, scale: str, recipe: Recipe, method: Any, listed: Set[str]
+    stage: str,
+    flags: Flags,
+    scale: str,
+    recipe: Recipe,
+    method: Any,
+    listed: Set[str],
 ) -> Flags:
     """A stage's flags with what a reduced scale changes: the built-in part, then the recipe's own.
 

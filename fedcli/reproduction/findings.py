@@ -72,7 +72,11 @@ class Findings:
             factor = UNITS[column.unit][1]
             by_seed = numbers.setdefault(column.name, {})
             for outcome in self.done(name, column.data):
-                values = places.rounds(self._tree(outcome), score, self.recipe.at)
+                values = places.rounds(
+                    self._tree(outcome),
+                    score,
+                    self.recipe.at,
+                )
                 by_seed[outcome.cell.seed] = [factor * value for value in values]
         return numbers
 
@@ -104,7 +108,11 @@ class Findings:
         )
 
 
-def with_derived(recipe: Recipe, rounds: Mapping[str, ByColumn], name: str) -> ByColumn:
+def with_derived(
+    recipe: Recipe,
+    rounds: Mapping[str, ByColumn],
+    name: str,
+) -> ByColumn:
     """A row's columns, those that are a difference to another row or a mean of other columns worked
     out."""
     numbers = dict(rounds[name])
@@ -136,7 +144,11 @@ def _differences(minuend: BySeed, subtrahend: BySeed) -> BySeed:
     return differences
 
 
-def _best_other(column: RecipeColumn, rounds: Mapping[str, ByColumn], name: str) -> str:
+def _best_other(
+    column: RecipeColumn,
+    rounds: Mapping[str, ByColumn],
+    name: str,
+) -> str:
     """The row with the best mean but this one; "" where no other has a number."""
     means = {}
     for row, by_column in rounds.items():
@@ -170,7 +182,11 @@ def _mean(values: Sequence[float]) -> float:
 
 def heading(column: RecipeColumn) -> table.Column:
     """A column's head in a table."""
-    return table.Column(in_words(column.name), UNITS[column.unit][0], lower=column.lower)
+    return table.Column(
+        in_words(column.name),
+        UNITS[column.unit][0],
+        lower=column.lower,
+    )
 
 
 def shown(cell: ResultCell | Printed, column: RecipeColumn) -> table.Cell:
@@ -184,7 +200,12 @@ def sign(column: RecipeColumn) -> str:
     return "+" if column.minus else ""
 
 
-def marks(findings: Findings, rows: list[ResultRow], *, tested: bool = True) -> dict[str, Marked]:
+def marks(
+    findings: Findings,
+    rows: list[ResultRow],
+    *,
+    tested: bool = True,
+) -> dict[str, Marked]:
     """Marks of the rows, which are as results.json holds them, by column. tested: whether by
     tests."""
     columns = [column for column in findings.recipe.columns if not column.validation]
@@ -228,7 +249,11 @@ class _Tested:
 
 
 def _marked(
-    findings: Findings, rows: list[ResultRow], column: RecipeColumn, leads: Leads, by_tests: bool
+    findings: Findings,
+    rows: list[ResultRow],
+    column: RecipeColumn,
+    leads: Leads,
+    by_tests: bool,
 ) -> Marked:
     """Rows that are the `best` of a column and that are `doubtful`, and whether tests stand behind
     the best.
@@ -245,7 +270,12 @@ def _marked(
     )
     marked: Sequence[table.Cell] = cells
     if column.marked:
-        marked = table.mark(heading(column), cells, [""] * len(cells), tested.may_lead)
+        marked = table.mark(
+            heading(column),
+            cells,
+            [""] * len(cells),
+            tested.may_lead,
+        )
     stuck = _at_chance(findings, rows, column)
     best = [row.name for row, cell in zip(rows, marked, strict=True) if cell.best]
     return Marked(
@@ -255,14 +285,22 @@ def _marked(
     )
 
 
-def _cell(findings: Findings, row: ResultRow, column: RecipeColumn) -> table.Cell:
+def _cell(
+    findings: Findings,
+    row: ResultRow,
+    column: RecipeColumn,
+) -> table.Cell:
     """A number of a row, doubtful where a small group decides it."""
     scores = [run.scores for run in findings.scored(row.name, column.data)]
     doubtful = _is_doubtful(column.score.split("/"), scores, findings.recipe.at)
     return replace(shown(row.cells[column.name], column), doubtful=doubtful)
 
 
-def _at_chance(findings: Findings, rows: list[ResultRow], column: RecipeColumn) -> set[str]:
+def _at_chance(
+    findings: Findings,
+    rows: list[ResultRow],
+    column: RecipeColumn,
+) -> set[str]:
     """The rows that may be no better than chance on the data of a column, or of one of its
     parts."""
     names = (column.name, *column.parts)
@@ -289,7 +327,13 @@ def _is_doubtful(parts: list[str], runs: list[Scores], moment: str) -> bool:
             if metric.startswith(PARITY):
                 return any(doubtful_decisions(scores, attribute, [metric]) for scores in grouped)
             if edge:
-                decided = small_decides(grouped, attribute, version, metric, moment)
+                decided = small_decides(
+                    grouped,
+                    attribute,
+                    version,
+                    metric,
+                    moment,
+                )
                 return EDGES.get(edge[-1]) in decided
     return False
 
@@ -311,7 +355,11 @@ def tests(findings: Findings) -> Iterator[Tests]:
 
 
 def _tests(
-    findings: Findings, title: str, data: str, score: Where, paths_by_row: dict[str, list[Path]]
+    findings: Findings,
+    title: str,
+    data: str,
+    score: Where,
+    paths_by_row: dict[str, list[Path]],
 ) -> Tests:
     reference = _reference(findings, list(paths_by_row))
     systems: dict[str, Sequence[Scored]] = {}
@@ -329,7 +377,11 @@ def _tests(
 
 def source_of(scores: Path) -> Path:
     """The manifest of the data that a scores.json's run has read."""
-    return manifest.above(manifest.above(scores, "run"), "corruption", "partition")
+    return manifest.above(
+        manifest.above(scores, "run"),
+        "corruption",
+        "partition",
+    )
 
 
 def same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:

@@ -90,7 +90,11 @@ class PlannedTraining(NamedTuple):
     is_done: bool
 
 
-def announce(cells: list[RecipeCell], sources: Sources, workplace: Place) -> Place:
+def announce(
+    cells: list[RecipeCell],
+    sources: Sources,
+    workplace: Place,
+) -> Place:
     """Say on stderr how long the cells that are left will take, and warn where memory will not do.
 
     Returns the place with as many processes on each GPU as its memory holds.
@@ -107,7 +111,11 @@ def announce(cells: list[RecipeCell], sources: Sources, workplace: Place) -> Pla
 
 
 def forecast(
-    cells: list[RecipeCell], sources: Sources, workplace: Place, *, keep: bool = True
+    cells: list[RecipeCell],
+    sources: Sources,
+    workplace: Place,
+    *,
+    keep: bool = True,
 ) -> Forecast:
     """Measure each kind of training once, on the first data it has; on other data its time goes
     with the images.
@@ -159,7 +167,11 @@ def _slow(kinds: dict[str, PlannedTraining]) -> dict[str, float]:
 
 
 def _estimates(
-    kinds: dict[str, PlannedTraining], slow_count: int, workplace: Place, *, keep: bool
+    kinds: dict[str, PlannedTraining],
+    slow_count: int,
+    workplace: Place,
+    *,
+    keep: bool,
 ) -> tuple[set[str], dict[str, Estimate]]:
     """The kinds of training that were measured, now or before, and the estimates of those that
     could be."""
@@ -177,7 +189,13 @@ def _estimates(
         training = kinds[kind]
         console.status(f"[{number}/{len(new)}] measuring a few steps of {training.cell.row}")
         measured.add(kind)
-        of_kind = _measured(training.source, training.plan, training.cell, workplace, limit)
+        of_kind = _measured(
+            training.source,
+            training.plan,
+            training.cell,
+            workplace,
+            limit,
+        )
         if of_kind:
             estimates[kind] = of_kind
             if keep:
@@ -220,7 +238,11 @@ def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:
     speed = this_machine()["flops"] * this_machine()["share"]
     if network is None:
         return 0.0, 0.0
-    operations, _ = per_image(network, passes_of(resolve(plan.method or "")), plan.epochs)
+    operations, _ = per_image(
+        network,
+        passes_of(resolve(plan.method or "")),
+        plan.epochs,
+    )
     of_image = operations * plan.rounds * plan.participation / speed
     of_step = plan.batch_size * network["step"] / speed
     return of_image, of_step
@@ -304,11 +326,20 @@ def _is_number(value: Any) -> bool:
 
 
 def _measured(
-    source: Path, plan: TrainOptions, cell: RecipeCell, workplace: Place, limit: float
+    source: Path,
+    plan: TrainOptions,
+    cell: RecipeCell,
+    workplace: Place,
+    limit: float,
 ) -> Estimate | None:
     # as train() chooses for a process that is one of several
     engine = "in-process" if len(workplace.devices) > 1 else None
-    plan = replace(plan, seed=cell.seed, device=workplace.devices[0], engine=engine)
+    plan = replace(
+        plan,
+        seed=cell.seed,
+        device=workplace.devices[0],
+        engine=engine,
+    )
     try:
         with threads():
             return estimate(source, plan, limit=limit)
@@ -316,7 +347,11 @@ def _measured(
         return None
 
 
-def is_done(plan: TrainOptions, source: Path, runs: list[manifest.Manifest]) -> bool:
+def is_done(
+    plan: TrainOptions,
+    source: Path,
+    runs: list[manifest.Manifest],
+) -> bool:
     """Tell whether a finished run has these very options and data; starting weights and teachers
     are not looked at."""
     options = _of_plan(plan)

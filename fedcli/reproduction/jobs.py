@@ -61,7 +61,10 @@ class Place:
 
 
 def devices(
-    device: str, jobs: int | None, cells: list[RecipeCell], at_once: int | None = None
+    device: str,
+    jobs: int | None,
+    cells: list[RecipeCell],
+    at_once: int | None = None,
 ) -> tuple[str, ...]:
     """The device of each process that plays cells.
 
@@ -77,7 +80,11 @@ def devices(
     return spread(device, jobs, at_once)
 
 
-def spread(device: str, jobs: int | None, at_once: int | None) -> tuple[str, ...]:
+def spread(
+    device: str,
+    jobs: int | None,
+    at_once: int | None,
+) -> tuple[str, ...]:
     """The device of each of so many processes, of one on each GPU where no number is given."""
     gpus = max(torch.cuda.device_count(), 1) if device == "cuda" else 1
     jobs = jobs or (at_once or 1) * gpus
@@ -145,7 +152,12 @@ def make_data(cells: list[RecipeCell], workplace: Place) -> Sources:
                 continue
             folder: dict[str, Any] = {"work": workplace.work}
             options = chain[-1].reading(above) if above else chain[-1]
-            outcome = _made(cell, replace(options, **folder), claims, debug=workplace.debug)
+            outcome = _made(
+                cell,
+                replace(options, **folder),
+                claims,
+                debug=workplace.debug,
+            )
             sources[chain] = outcome.scores or outcome
     failed = [source for source in sources.values() if isinstance(source, Outcome)]
     faults = {outcome.sentence: outcome for outcome in failed}
@@ -157,7 +169,13 @@ def make_data(cells: list[RecipeCell], workplace: Place) -> Sources:
     return sources
 
 
-def _made(cell: RecipeCell, options: Options, claims: Claims, *, debug: bool) -> Outcome:
+def _made(
+    cell: RecipeCell,
+    options: Options,
+    claims: Claims,
+    *,
+    debug: bool,
+) -> Outcome:
     """The outcome of a stage that makes data, after a process that makes the same has ended."""
     name = manifest.identity({"data": options.argv()}, [])
     while not claims.take(name):
@@ -171,7 +189,9 @@ def _made(cell: RecipeCell, options: Options, claims: Claims, *, debug: bool) ->
 
 
 def run(
-    shared: Shared, workplace: Place, number: Callable[[Outcome], str] = lambda _: ""
+    shared: Shared,
+    workplace: Place,
+    number: Callable[[Outcome], str] = lambda _: "",
 ) -> list[Outcome] | None:
     """Train and score every cell, in their order and beside other processes; cells of equal work
     are run once.
@@ -261,7 +281,11 @@ def refuse_failed(outcomes: list[Outcome], singular: str, plural: str) -> None:
     )
 
 
-def _tried(cell: RecipeCell, work: Callable[[], Result], debug: bool = False) -> Outcome:
+def _tried(
+    cell: RecipeCell,
+    work: Callable[[], Result],
+    debug: bool = False,
+) -> Outcome:
     """The outcome of some work: the path of what it makes, or the sentence in which it ended."""
     try:
         return Outcome(cell, Path(work()))
@@ -297,13 +321,24 @@ def _play(
 
 
 def _run_stages(
-    cell: RecipeCell, source: Path, work: Path, device: str, report: Callable[[int, int], None]
+    cell: RecipeCell,
+    source: Path,
+    work: Path,
+    device: str,
+    report: Callable[[int, int], None],
 ) -> Result:
     """The scores of a cell, or its run where it is not scored.
 
     The next cell begins with as many threads as a process of its own would.
     """
-    options = replace(cell.train, data=source, device=device, work=work, resume=True, wait=True)
+    options = replace(
+        cell.train,
+        data=source,
+        device=device,
+        work=work,
+        resume=True,
+        wait=True,
+    )
     with threads(), console.muted(report):
         run = train.run(options)
     if cell.evaluate is None:
@@ -312,7 +347,11 @@ def _run_stages(
         return evaluate.run(replace(cell.evaluate, run=run, device=device, work=work))
 
 
-def _one_by_one(tasks: Iterable[Task | None], workplace: Place, board: Board) -> Iterator[Outcome]:
+def _one_by_one(
+    tasks: Iterable[Task | None],
+    workplace: Place,
+    board: Board,
+) -> Iterator[Outcome]:
     for task in tasks:
         if task is None:
             time.sleep(POLL)
@@ -326,7 +365,13 @@ def _side_by_side(
     tasks: Iterable[Task | None], workplace: Place, board: Board
 ) -> Iterator[Outcome]:
     placed = ((*task, workplace) if task else None for task in tasks)
-    messages = one_each(_play, placed, workplace.devices, preload=__name__, pause=POLL)
+    messages = one_each(
+        _play,
+        placed,
+        workplace.devices,
+        preload=__name__,
+        pause=POLL,
+    )
     with contextlib.closing(messages):
         for (cell, *_), message in messages:
             if isinstance(message, Ended):
@@ -337,4 +382,9 @@ def _side_by_side(
 
 def _killed(cell: RecipeCell, message: Ended) -> Outcome:
     sentence = f"its process ended without a result (code {message.code})"
-    return Outcome(cell, None, sentence, "it may have run out of memory; give fewer --jobs")
+    return Outcome(
+        cell,
+        None,
+        sentence,
+        "it may have run out of memory; give fewer --jobs",
+    )

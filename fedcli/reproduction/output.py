@@ -50,20 +50,37 @@ def play(
     with shared:
         forecast.announce_again(shared.mine, shared.sources, workplace, folder)
         if measured:
-            workplace = forecast.announce(shared.mine, shared.sources, workplace)
+            workplace = forecast.announce(
+                shared.mine,
+                shared.sources,
+                workplace,
+            )
         is_judged = about_cells.get("scale", "paper") == "paper"
         outcomes = run(
-            shared, workplace, lambda outcome: of_cell(recipe, outcome, published=is_judged)
+            shared,
+            workplace,
+            lambda outcome: of_cell(recipe, outcome, published=is_judged),
         )
         if outcomes is None:
             return []
         lock = folder.with_name(f"{folder.name}.lock")
-        with held(lock, f"another process is writing {folder}", "", told=console.status):
-            results = collect(recipe, outcomes, work=workplace.work, **about_cells)
+        with held(lock, f"another process is writing {folder}", "", tell=console.status):
+            results = collect(
+                recipe,
+                outcomes,
+                work=workplace.work,
+                **about_cells,
+            )
             left_out = _left_out(folder, results)
             record(folder, results)
             try:
-                results = illustrate(folder, recipe, results, outcomes, device=workplace.devices[0])
+                results = illustrate(
+                    folder,
+                    recipe,
+                    results,
+                    outcomes,
+                    device=workplace.devices[0],
+                )
             finally:
                 report(results)
                 if left_out:
@@ -98,16 +115,29 @@ def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:
     printed = recipe.numbers.get(cell.row, {}) if published else {}
     with suppress(FedcliError):  # it is told where the scores are read for the table
         read = manifest.read(outcome.path, "scores")
-        scored = Scored(outcome.path, read.options, Scores.of(read.body, outcome.path))
+        scored = Scored(
+            outcome.path,
+            read.options,
+            Scores.of(read.body, outcome.path),
+        )
         numbers = Findings(recipe, [outcome], {outcome.path: scored}).columns(cell.row)
         column = _main_column(recipe, numbers, cell.row, cell.seed)
         if column:
             values = numbers[column.name][cell.seed]
-            return _number_sentence(column, fmean(values), printed.get(column.name))
+            return _number_sentence(
+                column,
+                fmean(values),
+                printed.get(column.name),
+            )
     return ""
 
 
-def _main_column(recipe: Recipe, numbers: ByColumn, row: str, seed: int) -> RecipeColumn | None:
+def _main_column(
+    recipe: Recipe,
+    numbers: ByColumn,
+    row: str,
+    seed: int,
+) -> RecipeColumn | None:
     """The column of validation images, else the first with a published number, else the first.
 
     None where none has a number of the seed.
@@ -121,7 +151,11 @@ def _main_column(recipe: Recipe, numbers: ByColumn, row: str, seed: int) -> Reci
     return by_rank[0] if by_rank else None
 
 
-def _number_sentence(column: RecipeColumn, mean: float, theirs: Printed | None) -> str:
+def _number_sentence(
+    column: RecipeColumn,
+    mean: float,
+    theirs: Printed | None,
+) -> str:
     sign, _, digits = UNITS[column.unit]
     sentence = f"{column.name} {fixed(mean, digits)} {sign}".rstrip()
     if theirs is None:
@@ -137,14 +171,25 @@ def record(folder: Path, results: Results) -> None:
     illustrate() takes."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.html").unlink(missing_ok=True)
-    body = json.dumps(results.body(), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    body = json.dumps(
+        results.body(),
+        indent=1,
+        sort_keys=True,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
     manifest.write_text(folder / "results.json", f"{body}\n")
     manifest.write_text(folder / "table.md", beside.markdown(results).rstrip("\n") + "\n")
     manifest.write_text(folder / "table.tex", beside.latex(results))
 
 
 def illustrate(
-    folder: Path, recipe: Recipe, results: Results, outcomes: list[Outcome], *, device: str
+    folder: Path,
+    recipe: Recipe,
+    results: Results,
+    outcomes: list[Outcome],
+    *,
+    device: str,
 ) -> Results:
     """Add the pictures and the page to a recorded folder, and return what results.json then holds.
 

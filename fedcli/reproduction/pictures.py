@@ -77,7 +77,11 @@ def _sweeps(
 
 
 def _sweep(
-    recipe: Recipe, figure: RecipeFigure, results: Results, column: RecipeColumn, file: Path
+    recipe: Recipe,
+    figure: RecipeFigure,
+    results: Results,
+    column: RecipeColumn,
+    file: Path,
 ) -> None:
     """A picture of a column against the varied value."""
     cells = {row.name: row.cells[column.name] for row in results.rows}
@@ -94,7 +98,11 @@ def _sweep(
     for name in figure.lines:
         if name in cells:
             points.append((name, None, cells[name].mean, cells[name].std))
-    frame = sweep.of_points(points, shape.key_of(figure.x), heading(column).heading)
+    frame = sweep.of_points(
+        points,
+        shape.key_of(figure.x),
+        heading(column).heading,
+    )
     drawing.write(sweep.draw(frame), *_kinds(file))
 
 
@@ -108,7 +116,11 @@ def _is_in(row: RecipeRow, names: tuple[str, ...]) -> bool:
     return not names or row.name in names or row.stem in names
 
 
-def _runs(recipe: Recipe, figure: RecipeFigure, outcomes: list[Outcome]) -> dict[str, list[Path]]:
+def _runs(
+    recipe: Recipe,
+    figure: RecipeFigure,
+    outcomes: list[Outcome],
+) -> dict[str, list[Path]]:
     """Row -> the records of its runs, by seed."""
     data = figure.data or next(iter(recipe.chains))
     rows = {row.name for row in recipe.rows if _is_in(row, figure.rows)}
@@ -125,7 +137,11 @@ def _runs(recipe: Recipe, figure: RecipeFigure, outcomes: list[Outcome]) -> dict
 
 
 def _of_runs(
-    figure: RecipeFigure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str
+    figure: RecipeFigure,
+    runs: dict[str, list[Path]],
+    folder: Path,
+    older: Path,
+    device: str,
 ) -> tuple[str, str]:
     """A picture of the records of runs; of the first seed, but for a convergence.
 
@@ -140,19 +156,32 @@ def _of_runs(
             metric: str = figure.metric
             if figure.by:
                 metric = f"average {metric} by {figure.by}"
-            frame = convergence.frame(records, metric=metric, version=figure.version)
+            frame = convergence.frame(
+                records,
+                metric=metric,
+                version=figure.version,
+            )
             picture = convergence.draw(frame)
         case "histograms":
             picture = histograms.draw(histograms.frame(of_first_seed))
         case "landscape-1d" | "landscape-2d":
             dims: Literal["1d", "2d"] = "2d" if figure.kind == "landscape-2d" else "1d"
             version = figure.version or landscape.usual(of_first_seed.values())
-            key = {"dims": int(dims[0]), "version": version, "names": list(runs)}
+            key = {
+                "dims": int(dims[0]),
+                "version": version,
+                "names": list(runs),
+            }
             identity = manifest.identity(key, [paths[0] for paths in runs.values()])
             file = _file(figure.title, f"-{identity}")
             if _copied(older / file, folder):
                 return figure.title, file
-            frame = landscape.frame(of_first_seed, dims=dims, version=version, device=device)
+            frame = landscape.frame(
+                of_first_seed,
+                dims=dims,
+                version=version,
+                device=device,
+            )
             picture = landscape.draw(frame)
         case _:
             picture = curves.draw(curves.frame(of_first_seed, series=[figure.series]))

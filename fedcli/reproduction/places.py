@@ -82,7 +82,11 @@ def reach(tree: Any, parts: list[str], depth: int = 0) -> Reached:
     return Reached(values, furthest.depth, furthest.names)
 
 
-def _all_ways(below: dict[str, Any], parts: list[str], depth: int) -> list[Reached]:
+def _all_ways(
+    below: dict[str, Any],
+    parts: list[str],
+    depth: int,
+) -> list[Reached]:
     """The ways through every name, between two other parts."""
     if not depth or len(parts) == 1:
         return []
@@ -154,7 +158,12 @@ def _by_round(value: Any, moment: str) -> list[Any]:
 
 
 def check(
-    score: str, dataset: str, evaluated: Iterable[str], *, corrupted: bool, best: bool
+    score: str,
+    dataset: str,
+    evaluated: Iterable[str],
+    *,
+    corrupted: bool,
+    best: bool,
 ) -> None:
     """Raise UsageError for a place at which no scores.json has a number.
 
@@ -191,7 +200,17 @@ def _hint(parts: list[str], reached: Reached, *, corrupted: bool) -> str:
 def _whole(attributes: tuple[str, ...], versions: tuple[str, ...]) -> dict[str, Any]:
     """The numbers of a run that has every number, in their nested form."""
     client = scores.Client(versions[0], "own")
-    score = table.Score([0.5, 0.5], [1, 2], 1, (), "", 0.4, 0.6, "bca by image", 1)
+    score = table.Score(
+        [0.5, 0.5],
+        [1, 2],
+        1,
+        (),
+        "",
+        0.4,
+        0.6,
+        "bca by image",
+        1,
+    )
     whole = scores.Scores(
         method="",
         label="",
@@ -218,14 +237,12 @@ def _whole(attributes: tuple[str, ...], versions: tuple[str, ...]) -> dict[str, 
 def _lines(attributes: tuple[str, ...], versions: tuple[str, ...]) -> Iterator[table.Where]:
     """The lines that a table of scores may have."""
     for where in _test_sets(versions):
-        for metric in METRICS:
-            yield where._replace(metric=metric)
-        for name, metric, group in product(attributes, METRICS, (ANY, OTHER)):
-            yield where._replace(attribute=name, metric=metric, group=group)
-        for name, metric in product(attributes, DIFFERENCES):
-            yield where._replace(attribute=name, metric=metric)
+        yield from _lines_of(where, METRICS, attributes, METRICS, DIFFERENCES)
     for version in versions:
-        yield from _lines_of_labels(attributes, version)
+        for label in (*SHOT_GROUPS, "all", "balanced_accuracy"):
+            yield table.Where(version, label=label, metric=scores.RECALL)
+        where = table.Where(version, label=ANY)
+        yield from _lines_of(where, OF_LABEL, attributes, ["auc"], PARITY)
 
 
 def _test_sets(versions: tuple[str, ...]) -> Iterator[table.Where]:
@@ -240,13 +257,19 @@ def _test_sets(versions: tuple[str, ...]) -> Iterator[table.Where]:
     yield table.Where(versions[0], client=ANY, model=table.TRAINED_AT + ANY)
 
 
-def _lines_of_labels(attributes: tuple[str, ...], version: str) -> Iterator[table.Where]:
-    for label in (*SHOT_GROUPS, "all", "balanced_accuracy"):
-        yield table.Where(version, label=label, metric=scores.RECALL)
-    for metric in OF_LABEL:
-        yield table.Where(version, label=ANY, metric=metric)
-        if metric == "auc":
-            for name, group in product(attributes, (ANY, OTHER)):
-                yield table.Where(version, "", name, group, label=ANY, metric=metric)
-    for name, metric in product(attributes, PARITY):
-        yield table.Where(version, "", name, label=ANY, metric=metric)
+def _lines_of(
+    where: table.Where,
+    metrics: Iterable[str],
+    attributes: Iterable[str],
+    compared: Iterable[str],
+    differences: Iterable[str],
+) -> Iterator[table.Where]:
+    """Lines of all images, of two groups of each attribute, and between these."""
+    for metric in metrics:
+        yield where._replace(metric=metric)
+    for attribute in attributes:
+        by = where._replace(attribute=attribute)
+        for metric, group in product(compared, (ANY, OTHER)):
+            yield by._replace(metric=metric, group=group)
+        for name in differences:
+            yield by._replace(metric=name)

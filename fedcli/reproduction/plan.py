@@ -165,7 +165,12 @@ def _table(
         if cost:
             costs.append(cost)
     planned_works.update(cell_of_work)
-    return PlannedTable(recipe.name, len(cells), len(cell_of_work), tuple(costs))
+    return PlannedTable(
+        recipe.name,
+        len(cells),
+        len(cell_of_work),
+        tuple(costs),
+    )
 
 
 def _add_files(plan: Plan, recipe: Recipe, cells: list[RecipeCell]) -> None:
@@ -256,7 +261,11 @@ def _training(cell: RecipeCell, method: Any, plan: Plan) -> TrainingCost | None:
     train = cell.train
     prepare: Any = cell.chain[0]
     partition: Any = cell.chain[1]
-    network = costs_of(train.model or "cnn", _side(prepare), card(prepare.name)["channels"])
+    network = costs_of(
+        train.model or "cnn",
+        _side(prepare),
+        card(prepare.name)["channels"],
+    )
     if network is None:
         plan.unknown.add(f"{train.model} at {_side(prepare)} pixels")
         return None

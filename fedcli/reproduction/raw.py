@@ -20,7 +20,12 @@ def needed(recipe: Recipe) -> list[str]:
     return sorted(name for name in used if sources.source(name).files)
 
 
-def folders(recipe: Recipe, texts: Sequence[str], scale: str, work: Path) -> dict[str, str]:
+def folders(
+    recipe: Recipe,
+    texts: Sequence[str],
+    scale: str,
+    work: Path,
+) -> dict[str, str]:
     """Dataset -> raw folder.
 
     texts: "DIR" or "NAME=DIR", of --raw. A dataset that they do not name has what was fetched, and
@@ -60,7 +65,11 @@ def _fetched(names: Iterable[str], work: Path) -> dict[str, str]:
 
 
 def files(
-    recipe: Recipe, texts: Sequence[str], raw: dict[str, str], scale: str, work: Path
+    recipe: Recipe,
+    texts: Sequence[str],
+    raw: dict[str, str],
+    scale: str,
+    work: Path,
 ) -> dict[str, str]:
     """Name -> path, from "--file NAME=PATH", or as it was fetched for a scale that reads no
     samples.
@@ -140,11 +149,19 @@ def shared_out(
     Raises UsageError for a name that none of them uses, and a bare DIR.
     """
     raw_by_recipe = _dealt("raw", raw, [needed(recipe) for recipe in recipes])
-    file_by_recipe = _dealt("file", file, [list(recipe.files) for recipe in recipes])
+    file_by_recipe = _dealt(
+        "file",
+        file,
+        [list(recipe.files) for recipe in recipes],
+    )
     return list(zip(raw_by_recipe, file_by_recipe, strict=True))
 
 
-def _dealt(flag: str, texts: Sequence[str], names_by_recipe: list[list[str]]) -> list[list[str]]:
+def _dealt(
+    flag: str,
+    texts: Sequence[str],
+    names_by_recipe: list[list[str]],
+) -> list[list[str]]:
     """For each recipe the texts NAME=PATH that begin with one of its names."""
     every_name = sorted(set().union(*names_by_recipe))
     for text in texts:
@@ -162,7 +179,11 @@ def _name(text: str) -> str:
     return text.partition("=")[0]
 
 
-def check_folders(used: set[str], folders: dict[str, str], made_up: set[str]) -> None:
+def check_folders(
+    used: set[str],
+    folders: dict[str, str],
+    made_up: set[str],
+) -> None:
     """Refuse a folder that is not there, and real files of a used dataset beside a synthetic sample
     of another.
 

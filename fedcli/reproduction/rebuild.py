@@ -64,7 +64,13 @@ def chosen_cells(options: ReproduceOptions) -> ChosenCells:
     folders = raw.folders(recipe, options.raw, options.scale, work)
     files = raw.files(recipe, options.file, folders, options.scale, work)
     seeds = expand.read_seeds(options.seeds, recipe.seeds)
-    every_cell = expand.cells(recipe, options.scale, seeds=seeds, raw=folders, files=files)
+    every_cell = expand.cells(
+        recipe,
+        options.scale,
+        seeds=seeds,
+        raw=folders,
+        files=files,
+    )
     cells = expand.chosen(every_cell, list(options.only))
     if options.precision:
         precision = options.precision
@@ -91,7 +97,12 @@ def _warn_of_unused_files(options: ReproduceOptions, recipe: Recipe) -> None:
         console.warn(f"--scale {options.scale} does not use the file {', '.join(unused)}")
 
 
-def ready(chosen: ChosenCells, options: ReproduceOptions, *, debug: bool = False) -> ReadyTable:
+def ready(
+    chosen: ChosenCells,
+    options: ReproduceOptions,
+    *,
+    debug: bool = False,
+) -> ReadyTable:
     """The table of chosen cells with their data, which are made here where they are missing.
 
     Raises FedcliError, UsageError.

@@ -162,7 +162,11 @@ def load(path: Path) -> Recipe:
     """Read a recipe and check all that can be known without running it. Raises UsageError."""
     body = toml_text.read(path)
     with placed(path.name):
-        return _recipe(path.stem, shape.read(shape.WrittenRecipe, body), path.parent)
+        return _recipe(
+            path.stem,
+            shape.read(shape.WrittenRecipe, body),
+            path.parent,
+        )
 
 
 def _recipe(name: str, written: shape.WrittenRecipe, folder: Path) -> Recipe:
@@ -205,14 +209,22 @@ def _check_once(title: str, names: list[str]) -> None:
 
 
 def _of_card(key: str, file: shape.AskedFile) -> shape.AskedFile:
-    one_of(f"files.{key}: card", file.card, [*cards.published(), *sources.SOURCES])
+    one_of(
+        f"files.{key}: card",
+        file.card,
+        [*cards.published(), *sources.SOURCES],
+    )
     described = [fetched for fetched in cards.fetching(file.card).files if "what" in fetched]
     texts = {fetched["path"]: fetched["what"] for fetched in described}
     path = one_of(f"files.{key}: path", file.path, texts)
     return file.model_copy(update={"what": texts[path]})
 
 
-def _check_data(where: str, data: shape.Data, written: shape.WrittenRecipe) -> None:
+def _check_data(
+    where: str,
+    data: shape.Data,
+    written: shape.WrittenRecipe,
+) -> None:
     one_of(f"{where}: dataset", data.dataset, sources.SOURCES)
     if data.corrupt is not None and "kind" not in data.corrupt:
         raise UsageError(f"{where}.corrupt has no kind", 'write kind = "gaussian"')
@@ -254,7 +266,9 @@ def _varied(row: RecipeRow) -> list[RecipeRow]:
 
 
 def _column(
-    column: shape.WrittenColumn, written: shape.WrittenRecipe, rows: list[RecipeRow]
+    column: shape.WrittenColumn,
+    written: shape.WrittenRecipe,
+    rows: list[RecipeRow],
 ) -> RecipeColumn:
     """A column with its defaults; a mean of others has their unit and direction.
 
@@ -285,7 +299,10 @@ def _column(
 
 
 def _like_its_parts(
-    where: str, column: shape.WrittenColumn, key: str, written: shape.WrittenRecipe
+    where: str,
+    column: shape.WrittenColumn,
+    key: str,
+    written: shape.WrittenRecipe,
 ) -> shape.WrittenColumn:
     """The first of the columns that a column is the mean of, which have one unit and direction.
 
@@ -337,7 +354,11 @@ def _attributes(value: Any, data: str) -> list[str]:
     return [str(value).replace("{data}", data) for value in values]
 
 
-def _check_score(recipe: Recipe, column: RecipeColumn, attributes: list[str]) -> None:
+def _check_score(
+    recipe: Recipe,
+    column: RecipeColumn,
+    attributes: list[str],
+) -> None:
     is_best = recipe.at == "best"
     data = recipe.chains[column.data]
     if is_best or column.score.startswith("best_on_validation/"):

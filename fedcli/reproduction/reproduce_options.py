@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from ..common_options import WORK, Wait, Work
+from ..common_options import WORK, Seeds, Wait, Work
 from ..options import Flag, Options
 
 Raw = Annotated[
@@ -24,11 +24,6 @@ Scale = Annotated[
     "paper as published, small for hours on a laptop, smoke for seconds on synthetic samples; "
     "with --raw, smoke too "
     "prepares the whole folder, which may take minutes or more",
-]
-Seeds = Annotated[
-    str | None,
-    "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0",
-    Flag("N|SEED,..."),
 ]
 Only = Annotated[
     Sequence[str], "the row of this name, or cells with this text; may be repeated", Flag("TEXT")

@@ -168,7 +168,13 @@ def _range(counts: set[int], singular: str, plural: str) -> str:
     return f"{low} to {high} {plural}"
 
 
-def _row(findings: Findings, name: str, numbers: ByColumn, scale: str, work: Path) -> ResultRow:
+def _row(
+    findings: Findings,
+    name: str,
+    numbers: ByColumn,
+    scale: str,
+    work: Path,
+) -> ResultRow:
     """A row of the table. numbers: of the row, with the derived columns."""
     recipe = findings.recipe
     scores = [run.scores for run in findings.scored(name)]
@@ -178,7 +184,12 @@ def _row(findings: Findings, name: str, numbers: ByColumn, scale: str, work: Pat
         spread = "runs" if column.validation else recipe.spread
         ours = summary(list(numbers[column.name].values()), spread)
         published = recipe.numbers.get(name, {}).get(column.name)
-        cells[column.name] = judged(ours, published, scale=scale, sure=column.unit == "MB")
+        cells[column.name] = judged(
+            ours,
+            published,
+            scale=scale,
+            sure=column.unit == "MB",
+        )
     paths = {}
     for outcome in findings.done(name):
         path = outcome.path.resolve().relative_to(work.resolve())

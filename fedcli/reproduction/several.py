@@ -1,54 +1,20 @@
-"""Several methods and seeds trained on the same data, a cell for each; and which of the words typed
-are methods."""
+"""Several methods and seeds trained on the same data, a cell for each."""
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from .. import console, extensions
+from .. import console
 from ..errors import UsageError, nearest
-from ..methods import METHODS, resolve
+from ..methods import resolve
 from ..stages.options import TrainOptions
 from ..stages.train import resolved
 from .expand import RecipeCell
 
 OF_ONE = "name", "out", "force"  # options of train that are of one run
-
-
-def methods_and_data(words: Sequence[str]) -> tuple[list[str], str | None]:
-    """The methods among words, and the data: a path or -. Raises UsageError for two of these."""
-    extensions.allow(words)
-    paths = []
-    for position, word in enumerate(words):
-        if not _is_method(word, is_first=position == 0):
-            paths.append(word)
-    if len(paths) > 1:
-        sentence = f"{paths[0]} and {paths[1]} are two manifests"
-        raise UsageError(sentence, "train on one of them, then on the other")
-    methods = [word for word in words if word not in paths]
-    return methods, paths[0] if paths else None
-
-
-def _is_method(word: str, *, is_first: bool) -> bool:
-    """Tell whether a word names a method, be it mistyped. A file that has a method's name is
-    written ./NAME."""
-    if any(extensions.is_file(half) for half in word.split("+")):
-        return True
-    if word in ("", "-") or os.sep in word or word.endswith(".json"):
-        return False
-    try:
-        resolve(word)
-    except UsageError:
-        if Path(word).exists():
-            return False
-        close = get_close_matches(word.lower(), METHODS, 1, 0.6)
-        return is_first or "+" in word or bool(close)
-    return True
 
 
 def settings_of(methods: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -98,7 +64,11 @@ def each_its_own(methods: Sequence[str], options: TrainOptions) -> dict[str, Tra
     return {name: replace(options, method=name, set=settings[name], jobs=None) for name in methods}
 
 
-def cells(plans: Mapping[str, TrainOptions], seeds: Sequence[int], data: Path) -> list[RecipeCell]:
+def cells(
+    plans: Mapping[str, TrainOptions],
+    seeds: Sequence[int],
+    data: Path,
+) -> list[RecipeCell]:
     """A cell for each seed and method, which trains as `train METHOD` does by itself and is not
     scored.
 

@@ -48,7 +48,11 @@ PLAIN = (("^(Input|Tuple|List|Dictionary) ", ""), ("tuple", "list"), ("dictionar
 
 
 def _wrong(sentence: str, hint: str) -> PydanticCustomError:
-    return PydanticCustomError("fedcli", "{sentence}", {"sentence": sentence, "hint": hint})
+    return PydanticCustomError(
+        "fedcli",
+        "{sentence}",
+        {"sentence": sentence, "hint": hint},
+    )
 
 
 def _visible(text: str) -> str:
@@ -92,7 +96,11 @@ class RecipePart(BaseModel):
 
     @field_validator(*STAGES, "settings", check_fields=False)
     @classmethod
-    def _checked(cls, flags: Flags | None, field: ValidationInfo) -> Flags | None:
+    def _checked(
+        cls,
+        flags: Flags | None,
+        field: ValidationInfo,
+    ) -> Flags | None:
         if not flags:
             return flags
         stage = "set" if field.field_name == "settings" else str(field.field_name)

@@ -120,7 +120,11 @@ class Shared(AbstractContextManager["Shared"]):
             path = outcome.scores.resolve().relative_to(self.work.resolve())
             end = {"scores": path.as_posix()}
         else:
-            end = {"failed": outcome.sentence, "hint": outcome.hint, "at": str(time.time_ns())}
+            end = {
+                "failed": outcome.sentence,
+                "hint": outcome.hint,
+                "at": str(time.time_ns()),
+            }
         write_text(self._path(outcome.cell), json.dumps(end, ensure_ascii=False) + "\n")
         self.give_back(outcome.cell)
 
@@ -310,7 +314,11 @@ def _is_count(word: str) -> bool:
 def _length(cell: RecipeCell, source: Path) -> float:
     """The length of a cell beside others, in passes forward over an image."""
     plan = resolved(cell.train)
-    passes, _ = per_image(PASSES, passes_of(resolve(plan.method or "")), plan.epochs)
+    passes, _ = per_image(
+        PASSES,
+        passes_of(resolve(plan.method or "")),
+        plan.epochs,
+    )
     return plan.rounds * images(source) * passes
 
 

@@ -110,7 +110,11 @@ def read_axes(over: Sequence[str]) -> Axes:
     return Axes("".join(texts[KEY]), methods, grid)
 
 
-def leaving_out(text: str, source: Path, options: PartitionOptions | None) -> tuple[Path, Sites]:
+def leaving_out(
+    text: str,
+    source: Path,
+    options: PartitionOptions | None,
+) -> tuple[Path, Sites]:
     """The dataset, and the partition without each of these sites. source: a dataset, or a
     partition, of which these are the options.
 
@@ -180,7 +184,11 @@ def recipe_of(
     )
 
 
-def _grid(methods: Sequence[str], over: list[str], left_out: Sequence[str]) -> Grid:
+def _grid(
+    methods: Sequence[str],
+    over: list[str],
+    left_out: Sequence[str],
+) -> Grid:
     grid = Grid()
     if left_out:
         grid[HOLD_OUT] = list(left_out)
@@ -215,7 +223,12 @@ def _rows(methods: Sequence[str], grid: Grid) -> list[RecipeRow]:
     return rows
 
 
-def _columns(task: Task, *, corrupted: bool, validated: bool) -> list[RecipeColumn]:
+def _columns(
+    task: Task,
+    *,
+    corrupted: bool,
+    validated: bool,
+) -> list[RecipeColumn]:
     versions = ["clean"]
     if corrupted:
         versions += ["corrupted", "average"]
@@ -270,7 +283,10 @@ def _value(word: str) -> Any:
 
 
 def cells(
-    recipe: Recipe, common: TrainOptions, seeds: tuple[int, ...], left_out: Sites
+    recipe: Recipe,
+    common: TrainOptions,
+    seeds: tuple[int, ...],
+    left_out: Sites,
 ) -> list[RecipeCell]:
     """A cell for each row and seed. common: what all trainings share. Raises UsageError."""
     methods = list(dict.fromkeys(row.method for row in recipe.rows))
@@ -347,7 +363,13 @@ def planned(
         path = partition.for_training(source(data, work, *DATA), work)
         paths[()] = path
         shared_patients.warn(path)
-    recipe = recipe_of(methods, path, axes.grid, list(left_out), all_tests=all_tests)
+    recipe = recipe_of(
+        methods,
+        path,
+        axes.grid,
+        list(left_out),
+        all_tests=all_tests,
+    )
     of_one_method = replace(common, method=methods[0], set={})
     rounds = resolved(of_one_method, next(iter(paths.values()))).rounds
     every_cell = cells(recipe, replace(common, rounds=rounds), seeds, left_out)
@@ -395,7 +417,11 @@ def _scored_without(
     )
     name = outcome.cell.name.replace(f"{KEY}=", "without ", 1)
     held_out = Scores.read(outcome.path)
-    return _ScoredWithout(name, held_out, Scores.read(evaluate.run(options).path))
+    return _ScoredWithout(
+        name,
+        held_out,
+        Scores.read(evaluate.run(options).path),
+    )
 
 
 def _held_out_row(
@@ -471,12 +497,25 @@ def sweep(
     results: list[Results] = []
     with console.watched(), extensions.allowed(words):
         plan = planned(
-            methods, data, axes, numbers, common, work_folder, _undivided, all_tests=test
+            methods,
+            data,
+            axes,
+            numbers,
+            common,
+            work_folder,
+            _undivided,
+            all_tests=test,
         )
         workplace = Place(work_folder, devices(device, jobs, plan.cells))
         folder = plan.folder(work_folder)
         shared = Shared(work_folder, plan.cells, plan.sources)
-        outcomes = output.play(plan.recipe, shared, workplace, folder, results.append)
+        outcomes = output.play(
+            plan.recipe,
+            shared,
+            workplace,
+            folder,
+            results.append,
+        )
     if not any(outcome.scores for outcome in outcomes):
         raise FedcliError(outcomes[0].sentence, outcomes[0].hint)
     return Sweep(folder, results[0], outcomes)

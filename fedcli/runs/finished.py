@@ -92,7 +92,7 @@ def _built(verified: manifest.Manifest, data: Shards, method: Method, seed: int)
     inputs = models.Inputs(model["channels"], len(classes), model["size"], classes, data.attributes)
     teacher = None
     if model["teacher_width"]:
-        teacher = models.Absent(model["teacher_width"])
+        teacher = models.AbsentTeacher(model["teacher_width"])
     return models.build(
         model_of(verified),
         inputs,
@@ -187,9 +187,9 @@ def load_model(run: Run, round: int | str, client: str | None = None) -> None:
     """Put the global model of a round, or BEST, into run.net; with a client, its tensors too."""
     path = model_file(run.path.parent, round)
     tensors = read_tensors(path, run.device)
-    run.layout.load(_joined(path, tensors, run.layout.shapes))
+    run.layout.load(joined(path, tensors, run.layout.shapes))
     if run.layout.own_shapes:
-        run.layout.load_own(_joined(path, tensors, run.layout.own_shapes))
+        run.layout.load_own(joined(path, tensors, run.layout.own_shapes))
     if client is None:
         return
     prefix = f"clients/{run.data.roster.index(client)}/"
@@ -200,7 +200,7 @@ def load_model(run: Run, round: int | str, client: str | None = None) -> None:
     load_personal(run.layout, memory)
 
 
-def _joined(path: Path, tensors: Tensors, shapes: dict[str, torch.Size]) -> torch.Tensor:
+def joined(path: Path, tensors: Tensors, shapes: dict[str, torch.Size]) -> torch.Tensor:
     """The tensors of a model file as one vector. Raises FedcliError for one that is not usable."""
     parts = []
     for name, shape in shapes.items():

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import views
-from .parts import PATCHED, SUCCESS
-from .scores import GLOBAL, ByMetric, Grouped, Part, Scores, groups_of, with_average
+from .parts import AVERAGE, PATCHED, SUCCESS, Grouped
+from .scores import GLOBAL, ByMetric, Part, Scores, groups_of, with_average
 from .statistics.bootstrap import BCA, LEVEL
 from .statistics.intervals import RESAMPLES
-from .table import BEST, Score
+from .table import BEST, Score, tree
 
 Nested = dict[str, Any]
 Metrics = Mapping[str, Score]  # metric -> score of the same images
@@ -46,28 +46,29 @@ def nested(scores: Scores) -> Nested:
     for key, value in facts.items():
         if key not in ELSEWHERE and (value or key not in RARE):
             whole[key] = value
-    whole |= _quality(scores, scores.part())
+    part = scores.part()
+    whole |= _quality(scores, part)
     whole["views"] = {view: _quality(scores, scores.part(view)) for view in scores.views}
     whole["best_on_validation"] = None
     if facts["best"]:
         whole["best_on_validation"] = facts["best"] | _best(scores)
-    whole["personal"] = {}
-    for model in scores.personal:
-        whole["personal"][model] = _own_models(scores, scores.part(model=model))
+    whole["personal"] = {model: _personal(scores, model) for model in scores.personal}
     whole["clients"] = {name: _client(scores, name) for name in scores.clients}
-    for key in ("among_clients", "among_clients_global"):
-        by_metric = getattr(scores, key)
-        whole[key] = {metric: _among(measures) for metric, measures in by_metric.items()}
+    whole["among_clients"] = _among(scores.among_clients)
+    whole["among_clients_global"] = _among(scores.among_clients_global)
     if scores.shots:
         versions = {version: _over_all(recalls) for version, recalls in scores.recalls.items()}
         whole["shots"] = facts["shots"] | {"versions": versions}
-    if scores.severities:
-        whole["severities"] = _severities(scores, facts["severities"])
-    overall = scores.part().overall
-    if PATCHED[0] in overall:
-        whole["backdoor"] = {version: _over(overall[version][SUCCESS]) for version in PATCHED}
+    for kind, severities in whole.get("severities", {}).items():
+        for severity, in_training in severities.items():
+            in_training |= _severity(scores, f"{kind} {severity}")
+    if PATCHED[0] in part.overall:
+        success = {version: part.overall[version][SUCCESS] for version in PATCHED}
+        whole["backdoor"] = _over_all(success)
     if scores.cross_site:
-        whole["cross_site"] = _cross_site(scores)
+        whole["cross_site"] = {}
+        for model, clients in scores.cross_site.items():
+            whole["cross_site"][model] = {name: _in_last(tests) for name, tests in clients.items()}
     if scores.labels:
         whole["labels"] = {}
         for version, parts in scores.labels.items():
@@ -78,7 +79,11 @@ def nested(scores: Scores) -> Nested:
 
 def _over(score: Score) -> Nested:
     """A number over the rounds; what is of the groups' means has its rounds under another name."""
-    over: Nested = {"last": score.last, "mean_last5": score.mean, "std_last5": score.std}
+    over: Nested = {
+        "last": score.last,
+        "mean_last5": score.mean,
+        "std_last5": score.std,
+    }
     if not isinstance(score, views.OfMeans):
         over["per_round"] = score.values
     return over
@@ -161,13 +166,15 @@ def _quality(scores: Scores, part: Part) -> Nested:
     }
 
 
-def _own_models(scores: Scores, part: Part) -> Nested:
-    models = {version: _scored(metrics) for version, metrics in part.overall.items()}
-    models["groups"] = _all_groups(scores, part)
-    return models
+def _personal(scores: Scores, model: str) -> Nested:
+    """Clients' own models on the whole test sets."""
+    quality = _quality(scores, scores.part(model=model))
+    quality["versions"].pop(AVERAGE, None)
+    return quality["versions"] | {"groups": quality["groups"]}
 
 
 def _best(scores: Scores) -> Nested:
+    """The last round alone of the model that validation chose."""
     part = scores.part(model=BEST)
     versions = with_average(part.overall)
     groups: Nested = {}
@@ -182,117 +189,120 @@ def _best(scores: Scores) -> Nested:
 def _all_groups(scores: Scores, part: Part) -> Nested:
     groups: Nested = {}
     for attribute, versions in groups_of(part).items():
-        grouped = scores.grouped.get(attribute)
+        grouped = scores.grouped.get(attribute, Grouped())
         groups[attribute] = {v: _groups(part, attribute, v, grouped) for v in versions}
     return groups
 
 
-def _groups(part: Part, attribute: str, version: str, grouped: Grouped | None) -> Nested:
+def _groups_on(
+    part: Part,
+    version: str,
+    grouped: Mapping[str, Grouped],
+) -> Nested:
+    """Attribute -> its groups on one version of the test images."""
+    groups: Nested = {}
+    for attribute, versions in part.groups.items():
+        if version in versions:
+            unknown = grouped.get(attribute, Grouped())
+            groups[attribute] = _groups(part, attribute, version, unknown)
+    return groups
+
+
+def _groups(
+    part: Part,
+    attribute: str,
+    version: str,
+    grouped: Grouped,
+) -> Nested:
     """The groups of an attribute on one version of the test images, and what lies between them."""
     columns = part.groups[attribute][version]
-    grouped = grouped or Grouped()
-    single: dict[str, Score] = {"es_auc_ovo_macro": Score([None])}  # of all groups together
-    between: ByMetric = {}
+    by_measure = tree(part.between(attribute, version), "metric", "measure")
+    single = {"es_auc_ovo_macro": Score([None])} | _single(by_measure)
     across: Nested = {}
-    for where, score in part.between(attribute, version).items():
-        if where.measure in OVER:
-            between.setdefault(where.metric, {})[OVER[where.measure]] = score
-        elif where.measure in ACROSS:
-            across.setdefault(where.metric, {})[ACROSS[where.measure]] = score.last
-        elif not where.measure:
-            single[where.metric] = score
-    single |= part.differences.get(attribute, {}).get(version, {})
-    last = _last_of_all(single)
-    last["groups"] = {group: _group(metrics) for group, metrics in _by_group(columns).items()}
-    last["overall"] = _in_last(part.overall.get(version, {}))
-    last["between"] = {}
-    for metric, measures in between.items():
-        numbers = {name: measures[name].last for name in BETWEEN.values() if name in measures}
-        last["between"][metric] = numbers | _ends(part, attribute, version, metric)
-    last["unknown"] = grouped.unknown
-    last["undefined_rates"] = grouped.undefined_rates
     over_rounds = _over_all(single)
-    for metric, measures in between.items():
-        over_rounds[metric] = _over_all(measures)
-    compared = {name: _over_all(column) for name, column in columns.items() if views.compared(name)}
-    groups = {"last_round": last, "over_rounds": over_rounds, "each": compared, "across": across}
+    for metric, measures in by_measure.items():
+        if metric not in single:
+            over_rounds[metric] = _over_all(_renamed(measures, OVER))
+        if ACROSS.keys() <= measures.keys():
+            across[metric] = _last_of_all(_renamed(measures, ACROSS))
+    by_group: ByMetric = {}  # group -> metric -> score
+    for metric, column in columns.items():
+        for group, score in column.items():
+            by_group.setdefault(group, {})[metric] = score
+    groups = {
+        "last_round": {
+            **_last_of_all(single),
+            "groups": {group: _group(metrics) for group, metrics in by_group.items()},
+            "overall": _in_last(part.overall.get(version, {})),
+            "between": _between(part, attribute, version, by_measure),
+            "unknown": grouped.unknown,
+            "undefined_rates": grouped.undefined_rates,
+        },
+        "over_rounds": over_rounds,
+        "each": {m: _over_all(column) for m, column in columns.items() if views.compared(m)},
+        "across": across,
+    }
     intervals = _intervals_of_all(columns)
     if intervals:
         groups["intervals"] = intervals
     return groups
 
 
-def _by_group(columns: Mapping[str, Metrics]) -> ByMetric:
-    """Group -> metric -> score. columns: metric -> group -> score."""
-    by_group: ByMetric = {}
-    for metric, column in columns.items():
-        for group, score in column.items():
-            by_group.setdefault(group, {})[metric] = score
-    return by_group
+def _single(by_measure: ByMetric) -> dict[str, Score]:
+    """Numbers of all groups together: differences in decisions, and equity-scaled AUCs."""
+    return {metric: measures[""] for metric, measures in by_measure.items() if "" in measures}
 
 
-def _ends(part: Part, attribute: str, version: str, metric: str) -> Nested:
-    """The worst and the best group of the last round; None where there are none."""
-    edges = part.edges(attribute, version, metric)
-    if edges is None:
-        return {"worst": None, "best": None}
-    (worst, lowest), (best, highest) = edges
-    return {
-        "worst": {"group": worst or None, "score": lowest},
-        "best": {"group": best or None, "score": highest},
-    }
+def _between(
+    part: Part,
+    attribute: str,
+    version: str,
+    by_measure: ByMetric,
+) -> Nested:
+    """Numbers between the groups in the last round, with the worst and the best of these.
+
+    by_measure: metric -> measure -> score.
+    """
+    between: Nested = {}
+    for metric, measures in by_measure.items():
+        if "" in measures:
+            continue
+        numbers = _last_of_all(_renamed(measures, BETWEEN)) | {"worst": None, "best": None}
+        edges = part.edges(attribute, version, metric) or ()
+        for name, (group, value) in zip(("worst", "best"), edges, strict=False):
+            numbers[name] = {"group": group or None, "score": value}
+        between[metric] = numbers
+    return between
+
+
+def _renamed(measures: Metrics, names: Mapping[str, str]) -> dict[str, Score]:
+    """These of the measures, by their names in the nested form."""
+    return {name: measures[measure] for measure, name in names.items() if measure in measures}
 
 
 def _client(scores: Scores, name: str) -> Nested:
     client = scores.clients[name]
-    version = client.version
     part = scores.part(client=name)
-    whole = _scored(part.overall[version])
-    whole["version"] = version
-    whole["part"] = client.part
+    whole = _scored(part.overall[client.version])
+    whole |= {"version": client.version, "part": client.part}
     if client.corruption:
         whole["corruption"] = client.corruption
-    groups = {}
-    for attribute in part.groups:
-        groups[attribute] = _groups(part, attribute, version, client.groups.get(attribute))
+    groups = _groups_on(part, client.version, client.groups)
     if groups:
         whole["groups"] = groups
     global_model = scores.part(model=GLOBAL, client=name)
     if global_model.overall:
-        whole["global_model"] = _scored(global_model.overall[version])
+        whole["global_model"] = _scored(global_model.overall[client.version])
     return whole
-
-
-def _severities(scores: Scores, facts: Nested) -> Nested:
-    """Kind -> severity -> the facts about it, with the scores."""
-    kinds: Nested = {}
-    for kind in scores.severities:
-        kinds[kind] = {}
-        for severity, in_training in facts[kind].items():
-            kinds[kind][severity] = in_training | _severity(scores, f"{kind} {severity}")
-    return kinds
 
 
 def _severity(scores: Scores, version: str) -> Nested:
     part = scores.part()
-    groups = {}
-    for attribute, versions in part.groups.items():
-        if version in versions:
-            grouped = scores.grouped.get(attribute)
-            groups[attribute] = _groups(part, attribute, version, grouped)
     return {
         "scores": _scored(part.overall[version]),
         "intervals": _intervals(part.overall[version]),
-        "groups": groups,
+        "groups": _groups_on(part, version, scores.grouped),
     }
-
-
-def _cross_site(scores: Scores) -> Nested:
-    """Whose model -> whose test images -> scores of the last round."""
-    models = {}
-    for model, by_client in scores.cross_site.items():
-        models[model] = {client: _in_last(metrics) for client, metrics in by_client.items()}
-    return models
 
 
 def _label(part: Part, version: str) -> Nested:
@@ -301,27 +311,26 @@ def _label(part: Part, version: str) -> Nested:
     label: Nested = {"images": next(iter(metrics.values())).count}
     groups: Nested = {}
     for attribute, versions in part.groups.items():
-        measures = {}
-        for where, score in part.between(attribute, version).items():
-            measures[where.measure] = score.last
-        between = {name: measures.get(measure) for measure, name in BETWEEN.items()}
+        by_measure = tree(part.between(attribute, version), "metric", "measure")
         groups[attribute] = {
             "auc": _last_of_all(versions[version]["auc"]),
-            "between": between | _ends(part, attribute, version, "auc"),
-            "differences": _last_of_all(part.differences[attribute][version]),
+            "between": _between(part, attribute, version, by_measure)["auc"],
+            "differences": _last_of_all(_single(by_measure)),
         }
     if groups:
         label["groups"] = groups
     return label | _over_all(metrics)
 
 
-def _among(measures: Metrics) -> Nested:
+def _among(among: ByMetric) -> Nested:
     """The means over the rounds of what varies among clients, and the rounds."""
-    means: Nested = {}
-    per_round = {}
-    for measure, score in measures.items():
-        name = measure.partition(" ")[0]
-        means[name] = score.mean
-        per_round[name] = score.values or None
-    means["per_round"] = per_round
-    return means
+    by_metric: Nested = {}
+    for metric, measures in among.items():
+        means: Nested = {}
+        per_round = {}
+        for measure, score in measures.items():
+            name = measure.partition(" ")[0]
+            means[name] = score.mean
+            per_round[name] = score.values or None
+        by_metric[metric] = means | {"per_round": per_round}
+    return by_metric

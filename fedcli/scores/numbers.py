@@ -6,7 +6,16 @@ from dataclasses import replace
 from ..metrics import better_low, title
 from . import views
 from .parts import AVERAGE, MODELS, PATCHED, SHOT_GROUPS
-from .scores import EQUITY_SCALED, GLOBAL, RECALL, Part, Scores, groups_of, with_average
+from .scores import (
+    EQUITY_SCALED,
+    GLOBAL,
+    RECALL,
+    Part,
+    Scores,
+    Versions,
+    groups_of,
+    with_average,
+)
 from .table import BEST, Score, Where
 
 LOW = ("gap", "std")  # measures that are better when low
@@ -106,13 +115,8 @@ def _shared(where: Where) -> str:
 
 def numbers(scores: Scores, *, best: bool = False) -> Iterator[Number]:
     """All numbers of a run; best: those of the round that was best on validation instead."""
-    if best:
-        return _of_best(scores)
-    return _of_run(scores)
-
-
-def _of_best(scores: Scores) -> Iterator[Number]:
-    if not scores.best:
+    if not best:
+        yield from _of_run(scores)
         return
     for where, score in _of_part(scores.part(model=BEST)):
         if where.measure not in (*views.OF_ROUNDS, *views.ACROSS):
@@ -120,10 +124,10 @@ def _of_best(scores: Scores) -> Iterator[Number]:
 
 
 def _of_run(scores: Scores) -> Iterator[Number]:
-    part = scores.part()
-    yield from _of_part(part)
+    reported = scores.part()
+    yield from _of_part(reported)
     for version in PATCHED:
-        yield from _of_images(Where(version), part.overall.get(version, {}))
+        yield from _of_images(reported, version, reported.overall)
     for view in scores.views:
         yield from _of_part(scores.part(view))
     for model in scores.personal:
@@ -135,60 +139,54 @@ def _of_run(scores: Scores) -> Iterator[Number]:
         for of_label in labels.values():
             yield from _of_label(of_label, version)
     for name, client in scores.clients.items():
-        yield from _of_client(scores, name, client.version)
-    yield from _among(scores.among_clients, "")
-    yield from _among(scores.among_clients_global, GLOBAL)
+        part = scores.part(client=name)
+        for of_model in (part, scores.part(model=GLOBAL, client=name)):
+            yield from _of_images(of_model, client.version, of_model.overall)
+        for attribute in part.groups:
+            yield from _of_groups(part, attribute, client.version)
+    for model, among in (("", scores.among_clients), (GLOBAL, scores.among_clients_global)):
+        for metric, measures in among.items():
+            for measure, score in measures.items():
+                yield Where(metric=metric, measure=measure, model=model), score
     yield Where(metric="bytes down"), Score([scores.bytes.down])
     yield Where(metric="bytes up"), Score([scores.bytes.up])
 
 
-def _of_images(where: Where, metrics: Mapping[str, Score]) -> Iterator[Number]:
-    for metric, score in metrics.items():
-        yield where._replace(metric=metric), score
-
-
-def _among(among: Mapping[str, Mapping[str, Score]], model: str) -> Iterator[Number]:
-    """The numbers that vary among clients, by their models or by the global one."""
-    for metric, measures in among.items():
-        for measure, score in measures.items():
-            yield Where(metric=metric, measure=measure, model=model), score
-
-
 def _of_part(part: Part, *, average: bool = True) -> Iterator[Number]:
     overall = with_average(part.overall) if average else part.overall
-    for version, metrics in overall.items():
-        yield from _of_images(part.where._replace(version=version), metrics)
+    for version in overall:
+        yield from _of_images(part, version, overall)
     for attribute, versions in groups_of(part).items():
         for version in versions:
             yield from _of_groups(part, attribute, version)
 
 
+def _of_images(part: Part, version: str, overall: Versions) -> Iterator[Number]:
+    """Scores of all images of one version."""
+    for metric, score in overall.get(version, {}).items():
+        yield part.where._replace(version=version, metric=metric), score
+
+
 def _of_groups(part: Part, attribute: str, version: str) -> Iterator[Number]:
     """Numbers between the groups of an attribute, then each group."""
-    where = part.where._replace(version=version, attribute=attribute)
-    yield from _of_images(where, part.differences.get(attribute, {}).get(version, {}))
     for between, score in part.between(attribute, version).items():
         if between.measure != views.BEST:
             yield between, score
     for metric, column in part.groups[attribute][version].items():
         if views.compared(metric):
+            where = part.where._replace(
+                version=version,
+                attribute=attribute,
+                metric=metric,
+            )
             for group, score in column.items():
-                yield where._replace(metric=metric, group=group), score
+                yield where._replace(group=group), score
 
 
 def _of_label(part: Part, version: str) -> Iterator[Number]:
     """One of several labels per image; between its groups the gap alone, of the last round."""
-    yield from _of_images(part.where._replace(version=version), part.overall[version])
+    yield from _of_images(part, version, part.overall)
     for attribute in part.groups:
         for where, score in _of_groups(part, attribute, version):
             if where.measure in ("", views.GAP):
                 yield where, replace(score, rounds=[])
-
-
-def _of_client(scores: Scores, client: str, version: str) -> Iterator[Number]:
-    part = scores.part(client=client)
-    for of_model in (part, scores.part(model=GLOBAL, client=client)):
-        metrics = of_model.overall.get(version, {})
-        yield from _of_images(of_model.where._replace(version=version), metrics)
-    for attribute in part.groups:
-        yield from _of_groups(part, attribute, version)

@@ -34,7 +34,7 @@ from .parts import (
     Traffic,
     decode,
 )
-from .table import TRAINED_AT, Score, Table, Where
+from .table import TRAINED_AT, Score, Table, Where, tree
 
 # the numbers of a run explained, in the words of scores.json
 LEGEND = Path(__file__).parent / "legend.json"
@@ -51,81 +51,98 @@ Groups = dict[str, dict[str, Columns]]  # attribute -> version -> metric -> grou
 
 @dataclass(frozen=True)
 class Part:
-    """Scores of some models: those of a view, of a client, or of all images by the run's model.
+    """Scores of some models: those of a view, a client or a label, or the run's model on all
+    images.
 
     Attributes:
         overall: version -> metric -> score of all images.
         groups: attribute -> version -> metric -> group -> score.
-        differences: attribute -> version -> name -> difference in decisions between the groups.
-        measured: attribute -> version -> what lies between the groups of several models.
+        measured: lines between groups: differences in decisions, and those of several models.
     """
 
     where: Where
-    overall: Versions = field(default_factory=dict)
-    groups: Groups = field(default_factory=dict)
-    differences: dict[str, Versions] = field(default_factory=dict)
-    measured: dict[str, dict[str, Table]] = field(default_factory=dict)
-    _between: dict[tuple[str, str], Table] = field(default_factory=dict, repr=False, compare=False)
+    overall: Versions
+    groups: Groups
+    measured: Table
+    _between: dict[tuple[str, str], Table] = field(
+        default_factory=dict,
+        repr=False,
+        compare=False,
+    )
 
     @classmethod
     def of(cls, where: Where, table: Mapping[Where, Score]) -> "Part":
         """The lines of a table, all of which are of these models. where: whose."""
-        part = cls(where)
+        overall: Table = {}
+        groups: Table = {}
+        measured: Table = {}
         for line, score in table.items():
-            part.add(line, score)
-        return part
-
-    def add(self, where: Where, score: Score) -> None:
-        """Add a line, which is of these models."""
-        if not where.attribute:
-            self.overall.setdefault(where.version, {})[where.metric] = score
-        elif where.metric.startswith(PARITY):
-            versions = self.differences.setdefault(where.attribute, {})
-            versions.setdefault(where.version, {})[where.metric] = score
-        elif where.measure or where.metric.startswith(EQUITY_SCALED):
-            tables = self.measured.setdefault(where.attribute, {})
-            tables.setdefault(where.version, {})[where] = score
-        else:
-            groups = self.groups.setdefault(where.attribute, {})
-            columns = groups.setdefault(where.version, {})
-            columns.setdefault(where.metric, {})[where.group] = score
+            lines = groups
+            if not line.attribute:
+                lines = overall
+            elif line.measure or line.metric.startswith((*PARITY, EQUITY_SCALED)):
+                lines = measured
+            lines[line] = score
+        return cls(
+            where,
+            tree(overall, "version", "metric"),
+            tree(groups, "attribute", "version", "metric", "group"),
+            measured,
+        )
 
     def columns(self, attribute: str, version: str) -> Columns:
         """Metric -> group -> score of an attribute on one version of the test images."""
         return self.groups.get(attribute, {}).get(version, {})
 
-    def _measured(self, attribute: str, version: str) -> Table:
-        return self.measured.get(attribute, {}).get(version, {})
-
     def between(self, attribute: str, version: str) -> Table:
-        """All that lies between the groups of an attribute; worked out once."""
+        """All that lies between the groups of an attribute; worked out once.
+
+        The differences in decisions are first.
+        """
         key = (attribute, version)
         if key not in self._between:
-            self._between[key] = views.of_groups(
+            measured: Table = {}
+            for where, score in self.measured.items():
+                if (where.attribute, where.version) == key:
+                    measured[where] = score
+            differences = {w: score for w, score in measured.items() if w.metric.startswith(PARITY)}
+            self._between[key] = differences | views.of_groups(
                 self.where._replace(version=version, attribute=attribute),
                 self.overall.get(version, {}),
                 self.columns(attribute, version),
-                self._measured(attribute, version),
+                measured,
             )
         return self._between[key]
 
-    def lies(self, attribute: str, version: str, metric: str, measure: str) -> Score | None:
+    def lies(
+        self,
+        attribute: str,
+        version: str,
+        metric: str,
+        measure: str,
+    ) -> Score | None:
         """One of the numbers between the groups.
 
         None where fewer than two groups are scored by the metric.
         """
+        between = self.between(attribute, version)
         where = self.where._replace(version=version, attribute=attribute)
-        key = where._replace(metric=metric, measure=measure)
-        return self.between(attribute, version).get(key)
+        return between.get(where._replace(metric=metric, measure=measure))
 
-    def edges(self, attribute: str, version: str, metric: str) -> views.Edges | None:
+    def edges(
+        self,
+        attribute: str,
+        version: str,
+        metric: str,
+    ) -> views.Edges | None:
         """Name and score of the worst and of the best group of the last round."""
         column = self.columns(attribute, version).get(metric, {})
         if column:
             return views.edges(column, low=better_low(metric))
         edges = {}
-        for where, score in self._measured(attribute, version).items():
-            if where.metric == metric and score.last is not None:
+        for where, score in self.measured.items():
+            key = (where.attribute, where.version, where.metric)
+            if key == (attribute, version, metric) and score.last is not None:
                 edges[where.measure] = (where.group, score.last)
         if views.WORST in edges and views.BEST in edges:
             return edges[views.WORST], edges[views.BEST]
@@ -254,26 +271,27 @@ class Scores:
         return len(self.classes) - len(any_score.missing)
 
     @cached_property
-    def parts(self) -> dict[tuple[str, str, str], Part]:
-        """View, model and client -> scores."""
-        parts: dict[tuple[str, str, str], Part] = {}
+    def parts(self) -> dict[Where, Part]:
+        """Scores by whose they are: view, model, client and label."""
+        tables: dict[tuple[str, ...], Table] = {}
         for where, score in self.table.items():
-            if where.label:
-                continue
-            key = (where.view, where.model, where.client)
-            if key not in parts:
-                parts[key] = _empty(*key)
-            parts[key].add(where, score)
+            key = (where.view, where.client, where.label, where.model)
+            tables.setdefault(key, {})[where] = score
+        parts = {}
+        for (view, client, label, model), lines in tables.items():
+            where = Where(view=view, client=client, label=label, model=model)
+            parts[where] = Part.of(where, lines)
         return parts
 
     def part(self, view: str = "", model: str = "", client: str = "") -> Part:
         """Scores of these models; empty where there are none."""
-        return self.parts.get((view, model, client)) or _empty(view, model, client)
+        where = Where(view=view, model=model, client=client)
+        return self.parts.get(where) or Part.of(where, {})
 
     @cached_property
     def views(self) -> list[str]:
         """Other ways than `view` in which the method can be shown test images."""
-        return list(dict.fromkeys(view for view, _, _ in self.parts if view))
+        return list(dict.fromkeys(where.view for where in self.parts if where.view))
 
     @cached_property
     def personal(self) -> list[str]:
@@ -281,7 +299,7 @@ class Scores:
 
         personal, mean_personal.
         """
-        return [model for model in OWN_MODELS if ("", model, "") in self.parts]
+        return [model for model in OWN_MODELS if Where(model=model) in self.parts]
 
     @cached_property
     def versions(self) -> Versions:
@@ -298,7 +316,11 @@ class Scores:
         """Attribute -> clean or corrupted -> metric -> group -> score, by the run's model."""
         return groups_of(self.part())
 
-    def members(self, attribute: str, metrics: Iterable[str] = ()) -> dict[str, Score]:
+    def members(
+        self,
+        attribute: str,
+        metrics: Iterable[str] = (),
+    ) -> dict[str, Score]:
         """Group -> one of its scores, which says how many images it has and why they are too few.
 
         metrics: those of which one may need more images; none where any may.
@@ -316,35 +338,27 @@ class Scores:
     def cross_site(self) -> dict[str, Versions]:
         """Whose model -> whose own clean test images -> metric -> score of the last round."""
         tested: dict[str, Versions] = {}
-        for (_, model, client), part in self.parts.items():
-            if model.startswith(TRAINED_AT):
-                trained_at = model.removeprefix(TRAINED_AT)
-                tested.setdefault(trained_at, {})[client] = part.overall["clean"]
+        for where, part in self.parts.items():
+            if where.model.startswith(TRAINED_AT):
+                trained_at = where.model.removeprefix(TRAINED_AT)
+                tested.setdefault(trained_at, {})[where.client] = part.overall["clean"]
         return tested
 
     @cached_property
     def labels(self) -> dict[str, dict[str, Part]]:
         """Version -> label -> scores of one of several labels per image by itself."""
-        return self._labelled(recall=False)
+        labels: dict[str, dict[str, Part]] = {}
+        for where, part in self.parts.items():
+            for version, metrics in part.overall.items():
+                if where.label and RECALL not in metrics:
+                    labels.setdefault(version, {})[where.label] = part
+        return labels
 
     @cached_property
     def recalls(self) -> Versions:
         """Version -> head, medium, tail, all or balanced_accuracy -> mean recall of the classes."""
-        overall: Versions = {}
-        for version, parts in self._labelled(recall=True).items():
-            overall[version] = {}
-            for name, part in parts.items():
-                overall[version][name] = part.overall[version][RECALL]
-        return with_average(overall)
-
-    def _labelled(self, *, recall: bool) -> dict[str, dict[str, Part]]:
-        labels: dict[str, dict[str, Part]] = {}
-        for where, score in self.table.items():
-            if where.label and (where.metric == RECALL) == recall:
-                parts = labels.setdefault(where.version, {})
-                part = parts.setdefault(where.label, Part(Where(label=where.label)))
-                part.add(where, score)
-        return labels
+        table = {where: score for where, score in self.table.items() if where.metric == RECALL}
+        return with_average(tree(table, "version", "label"))
 
     @cached_property
     def among_clients(self) -> ByMetric:
@@ -372,7 +386,11 @@ class Scores:
         among = {}
         for metric in views.headlines(metrics):
             column = {name: scores[metric] for name, scores in by_client.items()}
-            among[metric] = views.among(column, measures, low=better_low(metric))
+            among[metric] = views.among(
+                column,
+                measures,
+                low=better_low(metric),
+            )
         return among
 
     @property
@@ -387,10 +405,6 @@ class Scores:
         return self.personal_models or self.options.get("bn") == "local"
 
 
-def _empty(view: str, model: str, client: str) -> Part:
-    return Part(Where(view=view, model=model, client=client))
-
-
 def with_average(overall: Versions) -> Versions:
     """Scores of the clean and the corrupted test images with the average of both.
 
@@ -403,7 +417,11 @@ def with_average(overall: Versions) -> Versions:
     measured = overall.get(AVERAGE, {})
     average = {}
     for metric, score in clean.items():
-        average[metric] = views.average(score, corrupted[metric], measured.get(metric))
+        average[metric] = views.average(
+            score,
+            corrupted[metric],
+            measured.get(metric),
+        )
     return {AVERAGE: average, **both}
 
 

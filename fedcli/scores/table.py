@@ -31,8 +31,9 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import FedcliError
 from ..io.csv_text import FORMULA
@@ -149,6 +150,21 @@ def _mean(numbers: list[float]) -> float:
 
 
 Table = dict[Where, Score]
+
+
+def tree(table: Mapping[Where, Score], *columns: str) -> dict[str, Any]:
+    """Dicts in dicts: the scores of lines by these columns, of which there are two or more."""
+    branches: dict[str, Any] = {}
+    keys_of = attrgetter(*columns)
+    for where, score in table.items():
+        *path, leaf = keys_of(where)
+        branch = branches
+        for key in path:
+            branch = branch.setdefault(key, {})
+        branch[leaf] = score
+    return branches
+
+
 KEYS = Where._fields
 COLUMNS = *KEYS, "round", "value", "low", "high", "interval", "units", "count", "missing", "small"
 
@@ -214,7 +230,13 @@ def _collected(lines: Iterable[list[str]], *, shielded: bool) -> Table:
             where = _where(whose, shielded)
             if where not in table:
                 places = tuple(map(int, missing.split())) if missing else ()
-                table[where] = Score([], [], int(count), places, small.removeprefix("'"))
+                table[where] = Score(
+                    [],
+                    [],
+                    int(count),
+                    places,
+                    small.removeprefix("'"),
+                )
             score = table[where]
         score.values.append(_number(value) if value else None)
         score.rounds.append(int(number))

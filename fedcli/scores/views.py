@@ -79,17 +79,19 @@ class OfMeans(Score):
 
         None of fewer than two.
         """
-        ends = worst_and_best(numbers, low=self.low)
-        if ends is None:
-            return None
-        (_, worst), (_, best) = ends
-        return worst if self.measure == WORST else abs(best - worst)
+        return end_of(numbers, self.measure, low=self.low)
 
     def alone(self) -> Score:
         """The last round as the only one, of every group."""
         rounds = self.rounds[-1:]
         column = {name: score.alone() for name, score in self.column.items()}
-        return OfMeans([self.last], rounds, column=column, measure=self.measure, low=self.low)
+        return OfMeans(
+            [self.last],
+            rounds,
+            column=column,
+            measure=self.measure,
+            low=self.low,
+        )
 
 
 def block(column: Iterable[Score]) -> Array:
@@ -107,7 +109,11 @@ def mean(scores: Sequence[Score]) -> Score:
     return replace(_rounds(means, score), small=score.small)
 
 
-def average(clean: Score, corrupted: Score, measured: Score | None = None) -> Score:
+def average(
+    clean: Score,
+    corrupted: Score,
+    measured: Score | None = None,
+) -> Score:
     """The mean of both versions of the test images, in each round.
 
     measured: of the last round, for its interval.
@@ -127,57 +133,44 @@ def between(column: Column, *, low: bool) -> ByMeasure:
     low: the metric is better when low.
     """
     scores = block(column.values())
-    any_score = next(iter(column.values()))
     has_two = np.isfinite(scores).sum(0) > 1  # [rounds]
     scored = scores[:, has_two]
-    worst, best = _worst_and_best_of(scored, low)
     std = np.nanstd
     middle = np.nanmean
     if np.isfinite(scored).all():
         std = np.std
         middle = np.mean
-    numbers = {
-        WORST_IN_EACH: worst,
-        GAP_IN_EACH: np.abs(best - worst),
-        STD: std(scored, axis=0),
-        MEAN: middle(scored, axis=0),
-    }
-    in_rounds: ByMeasure = {}
-    for name, values in numbers.items():
-        spread = np.full(len(has_two), np.nan)
-        spread[has_two] = values
-        in_rounds[name] = _rounds(spread, any_score)
+    spread = np.full((2, len(has_two)), np.nan)  # [std and mean, rounds]
+    spread[:, has_two] = [std(scored, axis=0), middle(scored, axis=0)]
+    like = next(iter(column.values()))
+    rounds = [dict(zip(column, numbers, strict=True)) for numbers in scores.T.tolist()]
     of_means: ByMeasure = {}
-    for name, in_each_round in OF_MEANS.items():
-        of_means[name] = _of_means(in_rounds[in_each_round], column, name, low)
+    in_rounds: ByMeasure = {}
+    for measure, in_each_round in OF_MEANS.items():
+        ends = [end_of(numbers, measure, low=low) for numbers in rounds]
+        score = Score(ends, like.rounds, like.count, like.missing)
+        in_rounds[in_each_round] = score
+        of_means[measure] = OfMeans(
+            *(score.values, score.rounds, score.count, score.missing),
+            column=column,
+            measure=measure,
+            low=low,
+        )
+    in_rounds[STD] = _rounds(spread[0], like)
+    in_rounds[MEAN] = _rounds(spread[1], like)
     return of_means | in_rounds
 
 
-def _worst_and_best_of(scores: Array, low: bool) -> tuple[Array, Array]:
-    """The worst and the best number in each round: of those that are as good the first member's."""
-    if not scores.size:
-        return np.zeros(0), np.zeros(0)
-    lowest = _first_near_in_rounds(scores, np.nanmin(scores, axis=0))
-    highest = _first_near_in_rounds(scores, np.nanmax(scores, axis=0))
-    return (highest, lowest) if low else (lowest, highest)
+def end_of(numbers: Numbers, measure: str, *, low: bool) -> Number:
+    """The worst of the groups' numbers, or the distance of the best from it.
 
-
-def _first_near_in_rounds(scores: Array, limits: Array) -> Array:
-    """In each round the first number that rounding alone sets apart from the limit."""
-    members = (np.abs(scores - limits) <= CLOSE).argmax(0)
-    return scores[members, np.arange(scores.shape[1])]
-
-
-def _of_means(score: Score, column: Column, measure: str, low: bool) -> OfMeans:
-    return OfMeans(
-        score.values,
-        score.rounds,
-        score.count,
-        score.missing,
-        column=column,
-        measure=measure,
-        low=low,
-    )
+    None of fewer than two. measure: WORST or GAP.
+    """
+    ends = worst_and_best(numbers, low=low)
+    if ends is None:
+        return None
+    (_, worst), (_, best) = ends
+    return worst if measure == WORST else abs(best - worst)
 
 
 def worst_and_best(numbers: Numbers, *, low: bool) -> Edges | None:
@@ -275,7 +268,10 @@ def among(column: Column, measures: Iterable[str], *, low: bool) -> ByMeasure:
 
 
 def of_groups(
-    where: Where, overall: Column, metrics: Mapping[str, Column], measured: Table
+    where: Where,
+    overall: Column,
+    metrics: Mapping[str, Column],
+    measured: Table,
 ) -> Table:
     """All that lies between the groups of an attribute.
 

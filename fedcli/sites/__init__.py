@@ -1,1 +1,1 @@
-"""Clients on other machines: a process for each hospital, and the engines that reach them, see engines.py."""
+"""Clients on other machines: a process for each hospital, and engines.py, which reaches them."""

@@ -1,18 +1,22 @@
-"""A site's description of itself: who it is, the form and the number of its images, by class and by group; never an id.
+"""A site's description of itself: who it is, the form of its images and their number.
+
+The number is by class and by group; no id is ever part of it.
 
 A cell of a table with few images is hidden, and with it others, so that no sum gives it away.
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import __version__
 from ..data import image_counts, manifest, manifest_bodies, quality_by_site
 from ..data.image_counts import MOST_IMAGES
-from ..data.quality import NAMES, cells
+from ..data.quality import NAMES
+from ..data.quality import cells as in_cells
 from ..errors import FedcliError
 from ..labels import is_multi_label
 from ..provenance import version_of
@@ -22,13 +26,17 @@ from .transport.frames import plain
 LONGEST, LONGEST_HINT = 380, 200  # characters of an error
 SMALLEST = 10  # images of a cell that is shown, where the policy says nothing
 PARTS = "train", "val", "test"
-NAMED = "images of one's own: give all sites the same --set classes=A,B and --set 'values=sex=female,male'"
-SAME = {  # at all sites; how they become so
+NAMED = (
+    "images of one's own: give all sites the same --set classes=A,B and "
+    "--set 'values=sex=female,male'"
+)
+PREPARED = "prepare the images of all sites with the same options"
+SAME = {  # values that are the same at all sites -> how they become so
     "classes": NAMED,
     "attributes": NAMED,
-    **dict.fromkeys(
-        ("size", "channels", "augment"), "prepare the images of all sites with the same options"
-    ),
+    "size": PREPARED,
+    "channels": PREPARED,
+    "augment": PREPARED,
     "versions": "install the same versions at all sites and at the coordinator",
 }
 SHAPE = {
@@ -42,10 +50,15 @@ SHAPE = {
     "quality?": {str: [[int]]},
 }
 NAME = r"\w[\w.+-]{0,79}"  # of a client, which names a file
+Value = TypeVar("Value")
+Described = Mapping[str, Any]  # a description
 
 
 class SiteError(FedcliError):
-    """A site that cannot take part, or failed to. Its words may be the site's: they are cut, and put on one line."""
+    """A site that cannot take part, or failed to.
+
+    Its words may be the site's: they are cut, and put on one line.
+    """
 
     def __init__(self, sentence: str, hint: str = ""):
         super().__init__(plain(sentence, LONGEST), plain(hint, LONGEST_HINT))
@@ -55,81 +68,94 @@ def versions() -> dict[str, str]:
     """Versions that must be the same everywhere for equal bits."""
     return {
         "fedcli": __version__,
-        **{package: version_of(package) for package in ("torch", "numpy")},
+        "torch": version_of("torch"),
+        "numpy": version_of("numpy"),
     }
 
 
 def held_by(data: Path, client: str | None) -> str:
-    """The client of a partition or corruption manifest that a site holds; None is its only one. Raises SiteError."""
-    roster = [
-        entry["client"]
-        for entry in manifest.read(data, "partition", "corruption", whole=True).body["roster"]
-    ]
+    """The client of a partition or corruption manifest that a site holds; None is its only one.
+
+    Raises SiteError.
+    """
+    body = manifest.read(data, "partition", "corruption", whole=True).body
+    roster = [entry["client"] for entry in body["roster"]]
     if client is None and len(roster) == 1:
         return roster[0]
     if client is None or client not in roster:
-        what = f"no client {client!r}" if client else f"{len(roster)} clients"
-        raise SiteError(
-            f"{data} has {what}", f"give --client with one of: {', '.join(roster)}"[:300]
-        )
+        clients = f"no client {client!r}" if client else f"{len(roster)} clients"
+        hint = f"give --client with one of: {', '.join(roster)}"
+        raise SiteError(f"{data} has {clients}", hint[:300])
     return client
 
 
-def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> dict[str, Any]:
-    """The description of a site.
+def describe(
+    data: Path,
+    client: str,
+    name: str,
+    smallest: int = SMALLEST,
+) -> dict[str, Any]:
+    """The description of a site. Raises SiteError.
 
-    data: a verified partition or corruption manifest. client: its name there. name: its name in the federation.
+    data: a verified partition or corruption manifest. client: its name there.
+    name: its name in the federation.
     """
     body = manifest.read(data).body
     if is_multi_label(body):
-        what = (
-            f"images of {body['dataset']} have several labels, and sites count one class per image"
-        )
         raise SiteError(
-            what, "train where the images are together, or prepare a dataset of one label per image"
+            f"images of {body['dataset']} have several labels, and sites count one class per image",
+            "train where the images are together, or prepare a dataset of one label per image",
         )
-    counts = image_counts.of_manifest(data)
-    parts = {part: sum(counts[image_counts.CLASS][client].get(part, {}).values()) for part in PARTS}
-    shown = {
-        column: {part: hidden(cells, smallest) for part, cells in clients[client].items()}
-        for column, clients in counts.items()
-    }
-    about = {key: body[key] for key in (*manifest_bodies.POOLED, "dataset")}
-    about |= {"sample": True} if body.get("sample") else {}
-    about |= (
-        {"label_noise": True} if client in body.get("label_noise", {}) else {}
-    )  # then it trains on other labels
-    return {
-        **about,
+    counts = {}
+    for column, clients in image_counts.of_manifest(data).items():
+        counts[column] = clients[client]
+    images = {part: sum(counts[image_counts.CLASS].get(part, {}).values()) for part in PARTS}
+    visible: dict[str, dict[str, Any]] = {}
+    for column, parts in counts.items():
+        visible[column] = {part: hidden(cells, smallest) for part, cells in parts.items()}
+    description = {key: body[key] for key in (*manifest_bodies.POOLED, "dataset")}
+    description |= {
         "client": name,
         "data": manifest.sha256(manifest.find(data)),
-        "images": parts,
-        "counts": shown,
+        "images": images,
+        "counts": visible,
         "versions": versions(),
     }
+    if body.get("sample"):
+        description["sample"] = True
+    if client in body.get("label_noise", {}):  # then it trains on other labels
+        description["label_noise"] = True
+    return description
 
 
-def quality(data: Path, client: str, smallest: int) -> dict[str, list[list[int]]]:
-    """Histograms of the quality of a client's training and validation images together, in cells of at least so many.
+def quality(
+    data: Path,
+    client: str,
+    smallest: int,
+) -> dict[str, list[list[int]]]:
+    """Histograms of the quality of a client's training and validation images together.
 
-    They are of all images alone: from those of classes or groups beside them small counts would follow.
+    A cell has at least `smallest` images. They are of all images alone: from those of classes or
+    groups beside them small counts would follow.
     """
-    made = quality_by_site.of_manifest(data, client=client).histograms[client]  # [M, BINS]
-    return {name: cells(counts, smallest) for name, counts in zip(NAMES, made, strict=True)}
+    measured = quality_by_site.of_manifest(data, client=client)
+    histograms = zip(NAMES, measured.histograms[client], strict=True)  # of each measure [BINS]
+    return {name: in_cells(counts, smallest) for name, counts in histograms}
 
 
-def hidden(cells: Mapping[str, int], smallest: int) -> dict[str, int | None]:
-    """Counts by value, with None for those from 1 to below smallest, and for others until the hidden sum is as large.
+def hidden(cells: Mapping[Value, int], smallest: int) -> dict[Value, int | None]:
+    """Counts by value, with None for those that may not be shown.
 
-    The sum of all is known, so that a single hidden cell would be its difference to those that are shown. Of equal
-    counts the first is hidden: what a site later counts of its test images leaves out the same classes.
+    They are those from 1 to below smallest, and others until the hidden sum is as large. The sum of
+    all is known, so that a single hidden cell would be its difference to those that are shown. Of
+    equal counts the first is hidden: what a site later counts of its test images leaves out the
+    same classes.
     """
-    rising = sorted(
-        ((count, value) for value, count in cells.items() if count), key=lambda cell: cell[0]
-    )
-    secret = [value for count, value in rising if count < smallest]
-    for _, value in rising[len(secret) :]:
-        if not secret or (len(secret) > 1 and sum(cells[name] for name in secret) >= smallest):
+    rising = sorted(filter(cells.get, cells), key=lambda value: cells[value])
+    secret = [value for value in rising if cells[value] < smallest]
+    for value in rising[len(secret) :]:
+        hidden_sum = sum(cells[name] for name in secret)
+        if not secret or (len(secret) > 1 and hidden_sum >= smallest):
             break
         secret.append(value)
     return {value: None if value in secret else count for value, count in cells.items()}
@@ -138,44 +164,48 @@ def hidden(cells: Mapping[str, int], smallest: int) -> dict[str, int | None]:
 def read(path: Path) -> dict[str, Any]:
     """A description from a file. Raises FedcliError where it is none."""
     hint = "give files that `fedcli site describe` wrote"
-    content = read_json(path, SHAPE, hint)
-    check_name(content["client"])
+    description = read_json(path, SHAPE, hint)
+    check_name(description["client"])
     try:
-        check_bounds(content)
-        check_numbers(content)
+        check_bounds(description)
+        check_numbers(description)
     except SiteError as error:
         raise FedcliError(f"{path}: {error.sentence}", hint) from None
-    return content
+    return description
 
 
-def check_bounds(description: Mapping[str, Any]) -> None:
+def check_bounds(description: Described) -> None:
     """Raises SiteError for numbers that cannot be, before anything is made of them."""
-    numbers = [(f"images of the part {part!r}", description["images"][part]) for part in PARTS]
-    numbers += [("pixels", side) for side in description["size"]] + [
-        ("channels", description["channels"])
-    ]
-    odd = [(of, number) for of, number in numbers if not 0 <= number <= MOST_IMAGES]
+    for part in PARTS:
+        _check_bound(description["images"][part], f"images of the part {part!r}")
+    for side in description["size"]:
+        _check_bound(side, "pixels")
+    _check_bound(description["channels"], "channels")
     for column, parts in description["counts"].items():
-        counts = (count for cells in parts.values() for count in cells.values())
-        odd += [
-            (f"images by {column!r}", count) for count in counts if abs(count or 0) > MOST_IMAGES
-        ]
-    for of, number in odd[:1]:
-        raise SiteError(f"it describes {str(number)[:40]} {of}")
+        for cells in parts.values():
+            for count in cells.values():
+                _check_bound(count or 0, f"images by {column!r}", -MOST_IMAGES)
 
 
-def check_numbers(description: Mapping[str, Any]) -> None:
+def _check_bound(number: int, unit: str, least: int = 0) -> None:
+    if not least <= number <= MOST_IMAGES:
+        raise SiteError(f"it describes {str(number)[:40]} {unit}")
+
+
+def check_numbers(description: Described) -> None:
     """Raises SiteError for numbers of images that do not add up."""
-    images, counts = description["images"], description["counts"]
     for column in ("class", *description["attributes"]):
+        parts = description["counts"].get(column, {})
         for part in PARTS:
-            cells = counts.get(column, {}).get(part, {})
-            shown = [count for count in cells.values() if count is not None]
-            whole = column == "class" and len(shown) == len(cells)
-            odd_sum = sum(shown) != images[part] if whole else sum(shown) > images[part]
-            if min(shown, default=0) < 0 or odd_sum:
+            images = description["images"][part]
+            counts = parts.get(part, {}).values()
+            visible = [count for count in counts if count is not None]
+            adds_up = sum(visible) <= images
+            if column == "class" and len(visible) == len(counts):
+                adds_up = sum(visible) == images
+            if min(visible, default=0) < 0 or not adds_up:
                 raise SiteError(
-                    f"its numbers of images by {column!r} do not add up to {images[part]} of {part!r}"
+                    f"its numbers of images by {column!r} do not add up to {images} of {part!r}"
                 )
 
 
@@ -186,23 +216,39 @@ def check_name(client: str) -> None:
         raise SiteError(f"{client[:80]!r} is no name for a site", hint)
 
 
-def check_same(descriptions: Sequence[Mapping[str, Any]]) -> None:
-    """Raises SiteError that names the first site which differs from the first of all in what must be the same."""
-    first, names = descriptions[0], [site["client"] for site in descriptions]
-    for other in descriptions[1:]:
-        check_against(first, other, first["client"])
-    if twice := {name for name in names if names.count(name) > 1}:
+def check_same(descriptions: Sequence[Described]) -> None:
+    """Raises SiteError where sites differ in what must be the same, or have one name.
+
+    It names the first site that differs from the first of all.
+    """
+    reference, *others = descriptions
+    for description in others:
+        check_against(reference, description, reference["client"])
+    names = Counter(description["client"] for description in descriptions)
+    repeated = [name for name, count in names.items() if count > 1]
+    if repeated:
         raise SiteError(
-            f"two sites are called {min(twice)}", "start one of them with another --name"
+            f"two sites are called {min(repeated)}", "start one of them with another --name"
         )
 
 
-def check_against(expected: Mapping[str, Any], description: Mapping[str, Any], whose: str) -> None:
-    """Raises SiteError where a site differs from what is expected. whose: the expectation, for the sentence."""
+def check_against(
+    expected: Described,
+    description: Described,
+    whose: str,
+) -> None:
+    """Raises SiteError where a site differs from what is expected.
+
+    whose: the expectation, for the sentence.
+    """
     for key, hint in SAME.items():
         if key in expected and description.get(key) != expected[key]:
-            what = f"{key} {_short(description.get(key))}; {whose} has {_short(expected[key])}"
-            raise SiteError(f"site {description['client']} has the {what}", hint)
+            value = _short(description.get(key))
+            raise SiteError(
+                f"site {description['client']} has the {key} {value}; "
+                f"{whose} has {_short(expected[key])}",
+                hint,
+            )
 
 
 def _short(value: Any) -> str:

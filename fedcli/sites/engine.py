@@ -1,14 +1,14 @@
-"""The engine of a coordinator whose clients are sites: tasks out, reports in, whatever carries them.
+"""The engine of a coordinator whose clients are sites: tasks out, reports in.
 
-What carries them is a Transport, such as sockets.py: it takes one message for each of some clients and yields their
-answers as they come. To add one: a file here, and a line in engines.py.
+What carries them is a Transport, such as sockets.py: it takes one message for each of some clients
+and yields their answers as they come. To add one: a file here, and a line in engines.py.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,244 +16,280 @@ from torch import Tensor
 
 from .. import console
 from ..federation.client import Absent, Report, Task
-from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_arrays
+from ..federation.engines.wire import Arrays, Message, pack, to_arrays
 from ..runs.assembly import PlannedFederation
-from .answers import Known, Lengths, counts, description, odd_ones, of_site
-from .answers import report as checked
-from .description import SAME, SiteError, versions
+from .answers import Lengths, counts, description, odd_ones, of_site
+from .answers import report as report_of
+from .description import SAME, Described, SiteError, versions
 from .site import BEGIN, SCORE, START, TRAIN
 from .tallies import Answer
 from .transport.frames import digest, plain
 from .transport.relay import SUM
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
-NOTHING = "it did not answer"
+NO_ANSWER = "it did not answer"
 LOSS, UPDATE = "loss", "update"  # in the answer of a sum
-
-
-class Transport(Protocol):
-    """Carries messages to sites and their answers back."""
-
-    def __call__(
-        self, messages: Sequence[tuple[str, Message]], timeout: float | None, /
-    ) -> Iterable[tuple[str, Message | str]]:
-        """(client, its answer), or (client, a sentence on why there is none), in any order; each client once.
-
-        messages: (client, message) of different clients. timeout: seconds without a sign of life; None waits.
-        """
-        ...
+Reply = Message | str  # or a sentence on why there is no answer
+Errors = dict[str, SiteError]  # site -> why it is left out
+# Carries messages (client, message) of different clients, and yields (client, reply) in any order,
+# each client once. The number is seconds without a sign of life; None waits.
+Transport = Callable[[Sequence[tuple[str, Message]], float | None], Iterable[tuple[str, Reply]]]
 
 
 class Sites:
     """Asks the sites of a federation; an engine as engines.Engine wants it."""
 
     def __init__(
-        self, federation: PlannedFederation, transport: Transport, timeout: float | None = None
+        self,
+        federation: PlannedFederation,
+        transport: Transport,
+        timeout: float | None = None,
     ):
         """Begin the run at every site.
 
-        Raises SiteError for one that holds other data, and where fewer begin than the federation can do with.
+        Raises SiteError for one that holds other data, and where fewer begin than the federation
+        can do with.
         """
-        self.federation, self.transport, self.timeout = federation, transport, timeout
+        self.federation = federation
+        self.transport = transport
+        self.timeout = timeout
         self.beginning = _beginning(federation)
         self.run = self.beginning[0]["run"]
-        self.known: dict[str, Known] = {}  # what sites that have begun say of themselves
+        self.descriptions: dict[str, Described] = {}  # of the sites that have begun
         self._agreed: dict[str, Any] = {}
         self._lengths = Lengths()
         roster = federation.data.roster
         failed = self._begin(roster)
-        if failed and len(self.known) < (federation.min_clients or len(roster)):
+        if failed and len(self.descriptions) < (federation.min_clients or len(roster)):
             raise next(iter(failed.values()))
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report | Absent]:
-        failed = self._begin([task.client for task in tasks if task.client not in self.known])
-        answers = self._asked([task for task in tasks if task.client not in failed])
-        new = [
-            client
-            for client, answer in answers.items()
-            if not isinstance(answer, str) and answer[0].get("unknown")
-        ]
-        if again := new:  # sites that were started again, and have to begin the run once more
-            failed |= self._begin(again)
-            answers |= self._asked(
-                [task for task in tasks if task.client in again and task.client not in failed]
-            )
+        failed, answers = self._answers(tasks)
         reports: dict[str, Report] = {}
         for task in tasks:
+            client = task.client
             try:
-                if task.client in failed:
-                    raise failed[task.client]
-                reports[task.client] = self._report(task, answers.pop(task.client, NOTHING))
+                if client in failed:
+                    raise failed[client]
+                reports[client] = self._report(task, answers.pop(client, NO_ANSWER))
             except SiteError as error:
-                self._give_up(failed, {task.client: error})
+                self._give_up(failed, {client: error})
         self._forget_lone_memory(tasks, reports)
         self._give_up(failed, odd_ones(reports, self._agreed))
         sound = {client: report for client, report in reports.items() if client not in failed}
         self._give_up(failed, self._lengths.check(tasks[0].theta, sound, tasks[0].round))
         for task in tasks:  # in task order, whatever came first
-            if why := failed.get(task.client):
-                yield Absent(
-                    task.client, why.sentence.removeprefix(f"site {task.client}").lstrip(": ")
-                )
+            client = task.client
+            if client in failed:
+                sentence = failed[client].sentence.removeprefix(f"site {client}")
+                yield Absent(client, sentence.lstrip(": "))
             else:
-                yield reports.pop(task.client)
+                yield reports.pop(client)
+
+    def _answers(self, tasks: Sequence[Task]) -> tuple[Errors, dict[str, Reply]]:
+        """Errors on the sites that did not begin the run, and answers of the others to their tasks.
+
+        A site that was started again has to begin the run once more, and is asked again.
+        """
+        failed = self._begin(
+            [task.client for task in tasks if task.client not in self.descriptions]
+        )
+        answers = self._asked([task for task in tasks if task.client not in failed])
+        again = []
+        for client, answer in answers.items():
+            if not isinstance(answer, str) and answer[0].get("unknown"):
+                again.append(client)
+        if again:
+            failed |= self._begin(again)
+            begun = [client for client in again if client not in failed]
+            answers |= self._asked([task for task in tasks if task.client in begun])
+        return failed, answers
 
     @staticmethod
     def _forget_lone_memory(tasks: Sequence[Task], reports: dict[str, Report]) -> None:
-        """Do not believe the one site that says it keeps something of its client, where no other ever did.
+        """Disbelieve the one site that says it keeps something of its client, where no other did.
 
-        Its later rounds would be refused without that memory, which a method that keeps nothing never has.
+        Its later rounds would be refused without that memory, which a method that keeps nothing
+        never has.
         """
         keeping = [client for client, report in reports.items() if report.memory]
         if len(keeping) != 1 or len(reports) < 2 or any(task.memory for task in tasks):
             return
-        (client,) = keeping
+        client = keeping[0]
         console.warn(
-            f"site {client} says that it keeps something of its client, and no other site does: it is not relied on"
+            f"site {client} says that it keeps something of its client, and no other site does: "
+            "it is not relied on"
         )
         reports[client] = replace(reports[client], memory={})
 
-    def _give_up(self, failed: dict[str, SiteError], wrong: Mapping[str, SiteError]) -> None:
+    def _give_up(self, failed: Errors, wrong: Mapping[str, SiteError]) -> None:
         """Add sites to those that are left out. Raises SiteError where none may be."""
         failed |= wrong
         if wrong and not self.federation.min_clients:
             raise next(iter(wrong.values()))
 
-    def _begin(self, clients: Sequence[str]) -> dict[str, SiteError]:
-        """Begin the run at these sites; who did not, and why."""
+    def _send(
+        self,
+        clients: Sequence[str],
+        message: Message,
+    ) -> dict[str, Reply]:
+        """The answers of these sites to one message, which gets the name of each."""
+        scalars, arrays = message
+        messages = [(client, ({**scalars, "client": client}, arrays)) for client in clients]
+        return dict(self.transport(messages, self.timeout))
+
+    def _begin(self, clients: Sequence[str]) -> Errors:
+        """Begin the run at these sites; returns errors on those that did not."""
         if not clients:
             return {}
-        scalars, arrays = self.beginning
-        messages = [(client, ({**scalars, "client": client}, arrays)) for client in clients]
-        answers = dict(self.transport(messages, self.timeout))
-        body, digests = self.federation.data.body, self.federation.data.body.get("data", {})
+        answers = self._send(clients, self.beginning)
+        body = self.federation.data.body
         expected = {key: body[key] for key in SAME if key in body} | {"versions": versions()}
         entries = {entry["client"]: entry for entry in body["roster"]}
-        failed: dict[str, SiteError] = {}
+        failed: Errors = {}
         for client in clients:
-            self.known.pop(client, None)
+            self.descriptions.pop(client, None)
+            entry = {**entries[client], "train": self.federation.counts[client]}
+            digest = body.get("data", {}).get(client)
             try:
-                said = _answered(client, answers.get(client, NOTHING))[0].get("description")
-                entry = {**entries[client], "train": self.federation.counts[client]}
+                scalars, _ = _answered(client, answers.get(client, NO_ANSWER))
                 with of_site(client):
-                    self.known[client] = description(
-                        client, said, expected, entry, digests.get(client)
+                    self.descriptions[client] = description(
+                        client,
+                        scalars.get("description"),
+                        expected,
+                        entry,
+                        digest,
                     )
             except SiteError as error:
                 failed[client] = error
         return failed
 
-    def tallies(self, round: int, theta: Tensor, clients: Sequence[str]) -> dict[str, Answer]:
+    def tallies(
+        self,
+        round: int,
+        theta: Tensor,
+        clients: Sequence[str],
+    ) -> dict[str, Answer]:
         """Answers of each site on a round's model [P], of its own test images.
 
         Raises SiteError for one that does not answer, or not with counts.
         """
         question = {"ask": SCORE, "run": self.run, "round": round}
-        arrays = to_arrays({"theta": theta})
-        answers = dict(
-            self.transport(
-                [(c, ({**question, "client": c}, arrays)) for c in clients], self.timeout
-            )
-        )
-        made = {}
+        answers = self._send(clients, (question, to_arrays({"theta": theta})))
+        counts_by_client = {}
         for client in clients:
-            answer = _answered(client, answers.get(client, NOTHING))
+            answer = _answered(client, answers.get(client, NO_ANSWER))
             with of_site(client):
                 self._check_question(client, answer, round)
-                made[client] = counts(answer, self.known[client])
-        return made
+                counts_by_client[client] = counts(answer, self.descriptions[client])
+        return counts_by_client
 
     def _check_question(self, client: str, answer: Message, round: int) -> None:
-        if (answer[0].get("run"), answer[0].get("round")) != (self.run, round):
+        """Raises SiteError for the answer to a question of another run or round."""
+        scalars, _ = answer
+        if (scalars.get("run"), scalars.get("round")) != (self.run, round):
             raise SiteError(f"site {client} answered another question than that of round {round}")
 
-    def _asked(self, tasks: Sequence[Task]) -> dict[str, Message | str]:
-        return dict(
-            self.transport([(task.client, self._message(task)) for task in tasks], self.timeout)
-        )
+    def _asked(self, tasks: Sequence[Task]) -> dict[str, Reply]:
+        """The answers of the sites to these tasks."""
+        messages = [(task.client, self._message(task)) for task in tasks]
+        return dict(self.transport(messages, self.timeout))
 
     def _message(self, task: Task) -> Message:
         scalars, arrays = pack(task)
         after = int(task.memory[AFTER]) if AFTER in task.memory else 0
         return {**scalars, "ask": TRAIN, "run": self.run, "after": after}, arrays
 
-    def _report(self, task: Task, answer: Message | str) -> Report:
-        """Raises SiteError for what is no report on this task."""
-        whole = _answered(task.client, answer)
+    def _report(self, task: Task, answer: Reply) -> Report:
+        """The report in an answer. Raises SiteError for what is no report on this task."""
+        client = task.client
+        message = _answered(client, answer)
         try:
-            with of_site(task.client):
-                self._check_question(task.client, whole, task.round)
-                report = checked(task, whole, self.known[task.client], self.federation)
+            with of_site(client):
+                self._check_question(client, message, task.round)
+                report = report_of(
+                    task,
+                    message,
+                    self.descriptions[client],
+                    self.federation,
+                )
         except SiteError as error:
-            raise self._lengths.blamed(error) if "not finite" in error.sentence else error from None
-        memory = {AFTER: torch.tensor(task.round)} if whole[0].get("kept") else {}
-        return replace(report, client=task.client, row=task.row, memory=memory)
+            if "not finite" in error.sentence:
+                raise self._lengths.blamed(error) from None
+            raise
+        memory = {AFTER: torch.tensor(task.round)} if message[0].get("kept") else {}
+        return replace(report, client=client, row=task.row, memory=memory)
 
 
 class SummedSites(Sites):
-    """Asks all sites of a round for one sum, which a job masks at each site and adds, see secagg.py.
+    """Asks all sites of a round for one sum, which a job masks at each site and adds.
 
-    A report then holds the mean of all clients' models in place of its own, which gives the same global model under a
-    rule that takes no more than that mean.
+    See secagg.py. A report then holds the mean of all clients' models in place of its own, which
+    gives the same global model under a rule that takes no more than that mean.
     """
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report | Absent]:
-        counts = self.federation.counts
-        self.sum = {
-            "clients": [task.client for task in tasks],
-            "largest": max(counts[task.client] for task in tasks),
-        }
+        clients = [task.client for task in tasks]
+        largest = max(self.federation.counts[client] for client in clients)
+        self.sum = {"clients": clients, "largest": largest}
         return super().__call__(tasks)
 
     def _message(self, task: Task) -> Message:
         scalars, arrays = super()._message(task)
         return {**scalars, SUM: self.sum}, arrays
 
-    def _report(self, task: Task, answer: Message | str) -> Report:
+    def _report(self, task: Task, answer: Reply) -> Report:
         if not isinstance(answer, str) and "error" not in answer[0]:
             scalars, arrays = answer
-            own = {"theta": np.zeros(0, np.float32), LOSS: np.zeros((), np.float32)}
-            if set(arrays) == {UPDATE, LOSS} and arrays[UPDATE].shape == task.theta.shape:
-                moved = task.theta.cpu().double() + torch.from_numpy(
-                    np.array(arrays[UPDATE], np.float64)
-                )
-                own = {"theta": moved.float().numpy(), LOSS: np.array(arrays[LOSS], np.float32)}
-            answer = scalars, own
+            answer = scalars, _of_sum(task, arrays)
         report = super()._report(task, answer)
         return replace(report, n=self.federation.counts[task.client])
 
 
+def _of_sum(task: Task, arrays: Arrays) -> Arrays:
+    """The arrays of a report from those of a sum; a model of no numbers where these are no sum."""
+    if arrays.keys() != {UPDATE, LOSS} or arrays[UPDATE].shape != task.theta.shape:
+        return {"theta": np.zeros(0, np.float32), LOSS: np.zeros((), np.float32)}
+    update = torch.from_numpy(np.array(arrays[UPDATE], np.float64))
+    theta = task.theta.cpu().double() + update
+    return {"theta": theta.float().numpy(), LOSS: np.array(arrays[LOSS], np.float32)}
+
+
 def _beginning(federation: PlannedFederation) -> Message:
+    """The message that begins a run at a site."""
     arrays: Arrays = {}
     if federation.plan.weights:  # from a seed, a site makes the same network by itself
-        arrays = {
-            f"{START}{name}": array
-            for name, array in to_arrays(federation.net.state_dict()).items()
-        }
+        tensors = to_arrays(federation.net.state_dict())
+        arrays = {f"{START}{name}": array for name, array in tensors.items()}
     plan: dict[str, Any] = federation.plan.decided() | {"weights": None, "teacher": None}
+    threads = torch.get_num_threads()
     changing = {"rounds", *federation.plan.of_mark("watching")}  # when a run is gone on with
-    same = {key: value for key, value in plan.items() if key not in changing}
-    scalars: Scalars = {"plan": plan, "threads": torch.get_num_threads(), "versions": versions()}
-    text = json.dumps(
-        [same, scalars["threads"], federation.data.roster, digest(({}, arrays))], sort_keys=True
-    )
-    run = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return {"ask": BEGIN, "run": run, **scalars}, arrays
+    lasting = {key: value for key, value in plan.items() if key not in changing}
+    identity = [lasting, threads, federation.data.roster, digest(({}, arrays))]
+    text = json.dumps(identity, sort_keys=True)
+    return {
+        "ask": BEGIN,
+        "run": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "plan": plan,
+        "threads": threads,
+        "versions": versions(),
+    }, arrays
 
 
-def _answered(client: str, answer: Message | str) -> Message:
+def _answered(client: str, answer: Reply) -> Message:
     """The answer itself. Raises SiteError where it is a sentence on why there is no other."""
     if isinstance(answer, str):
-        hint = (
-            "start it, or give one that runs more time by --timeout; training goes on with --resume"
+        raise SiteError(
+            f"site {client}: {answer}",
+            "start it, or give one that runs more time by --timeout; "
+            "training goes on with --resume",
         )
-        raise SiteError(f"site {client}: {answer}", hint)
     scalars, _ = answer
     if "error" in scalars:
-        raise SiteError(
-            f"site {client}: {plain(scalars['error'], 300)}", str(scalars.get("hint", ""))
-        )
+        sentence = f"site {client}: {plain(scalars['error'], 300)}"
+        raise SiteError(sentence, str(scalars.get("hint", "")))
     if scalars.get("client") != client:
-        other = str(scalars.get("client"))[:80]
-        raise SiteError(f"site {client} answered as {other!r}", "start it with another --name")
+        name = str(scalars.get("client"))[:80]
+        raise SiteError(f"site {client} answered as {name!r}", "start it with another --name")
     return answer

@@ -19,15 +19,16 @@ from .transport import export
 
 JOB = "the folder of the job's sockets, --sockets of `fedcli export`"
 WARNING = (
-    "models were added by secure aggregation, which quantizes updates with random rounding: a second run gives other"
-    " numbers, and losses are means over the clients"
+    "models were added by secure aggregation, which quantizes updates with random rounding: a "
+    "second run gives other numbers, and losses are means over the clients"
 )
+ANOTHER = "train without it, or another method"
 
 
 def reaches(
     open: Callable[[Any, str, float], AbstractContextManager[Engine]], meaning: str
 ) -> Remote:
-    """An engine whose clients are sites. open: as of Remote; a context that gives Sites (engine.py)."""
+    """An engine whose clients are sites. open: as of Remote; a context that gives Sites."""
     return Remote(
         open,
         "DIR",
@@ -39,7 +40,11 @@ def reaches(
 
 
 @contextmanager
-def open_sockets(federation: PlannedFederation, where: str, timeout: float) -> Iterator[Sites]:
+def open_sockets(
+    federation: PlannedFederation,
+    where: str,
+    timeout: float,
+) -> Iterator[Sites]:
     """The engine of --engine socket:DIR."""
     with sockets.Connections(Path(where)) as connections:
         connections.wait_for(federation.data.roster, sockets.WAIT)
@@ -48,38 +53,48 @@ def open_sockets(federation: PlannedFederation, where: str, timeout: float) -> I
 
 @contextmanager
 def open_job(
-    federation: PlannedFederation, where: str, timeout: float, kind: type[Sites] = Sites
+    federation: PlannedFederation,
+    where: str,
+    timeout: float,
+    kind: type[Sites] = Sites,
 ) -> Iterator[Sites]:
     """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site.
 
     Raises SiteError where none listens.
     """
     clients = federation.data.roster
-    with sockets.Connections(Path(where)) as connections:
+    with sockets.Connections(Path(where), of_job=True) as connections:
         connections.wait_for(clients, sockets.JOB_WAIT)
-        if absent := [client for client in clients if client not in connections.open]:
-            hint = "start the job that `fedcli export` wrote, on this machine and with the same --sockets"
-            raise SiteError(f"no job listens at {connections.folder / absent[0]}.sock", hint)
+        for client in clients:
+            if client not in connections.open:
+                raise SiteError(
+                    f"no job listens at {connections.folder / client}.sock",
+                    "start the job that `fedcli export` wrote, on this machine and with the same "
+                    "--sockets",
+                )
         yield kind(federation, connections, timeout or None)
 
 
 def check(method: Method, min_clients: int) -> None:
     """Raises UsageError for what needs more than the mean of the clients' models."""
     if not method.aggregator.of_mean:
-        what = f"the server of {method.name} needs more than the mean of the clients' models by training images"
         raise UsageError(
-            f"{what}, and secure aggregation gives that mean alone",
-            "train without it, or another method",
+            f"the server of {method.name} needs more than the mean of the clients' models by "
+            "training images, and secure aggregation gives that mean alone",
+            ANOTHER,
         )
     if type(method.local).post_aggregate is not Local.post_aggregate:
-        what = f"{method.name} takes more from its clients than their models"
         raise UsageError(
-            f"{what}, which secure aggregation does not carry",
-            "train without it, or another method",
+            f"{method.name} takes more from its clients than their models, "
+            "which secure aggregation does not carry",
+            ANOTHER,
         )
     if min_clients:
-        what = "secure aggregation needs all clients of a round: the masks of an absent one would not cancel"
-        raise UsageError(what, "leave --min-clients out")
+        raise UsageError(
+            "secure aggregation needs all clients of a round: the masks of an absent one would not "
+            "cancel",
+            "leave --min-clients out",
+        )
 
 
 def open_summed(
@@ -97,10 +112,9 @@ def open_summed(
 def exported(
     kind: str, sites: list[Path], folder: Path, idle: int, attach: Path
 ) -> tuple[dict[str, str], list[str]]:
-    """The files of a job, and what is done by hand. Raises FedcliError, UsageError."""
-    return export.ENGINES[kind](
-        export.Job(roster.names(sites), folder, idle, attach)
-    ), export.ALLOW[kind]
+    """The files of a job, and the steps by hand. Raises FedcliError, UsageError."""
+    job = export.Job(roster.names(sites), folder, idle, attach)
+    return export.ENGINES[kind](job), export.ALLOW[kind]
 
 
 job = reaches(open_job, JOB)

@@ -1,6 +1,9 @@
-"""Permissions of a site, from its policy.toml, whose lines are the fields below; docs/sites.md shows one.
+"""Permissions of a site, from its policy.toml, whose lines are the fields below.
 
-A site without one allows all but what no site would. Every refusal is a sentence that the coordinator shows.
+docs/sites.md shows one.
+
+A site without one allows all but what no site would. Every refusal is a sentence that the
+coordinator shows.
 """
 
 import hashlib
@@ -75,6 +78,9 @@ COLUMNS = {  # that fedcli's own methods report
 }
 T = TypeVar("T", "Policy", "Privacy")
 MOST_ANSWERS = 1_000_000  # beyond which nobody counts
+KEY = "noise.key"
+LEDGER = "privacy.json"
+SHAPE = {"answered": [str], "epsilon": NUMBER, "delta": NUMBER}
 
 
 class Refusal(FedcliError):
@@ -83,7 +89,7 @@ class Refusal(FedcliError):
 
 @dataclass(frozen=True)
 class Privacy:
-    """The [privacy] table: what is added to an update, and how much may be learnt from all of them."""
+    """The [privacy] table: the noise of an update, and a bound on what all of them reveal."""
 
     clip: Annotated[float, "largest norm of an update, > 0"] = 1.0
     noise: Annotated[float, "standard deviation of the noise, in units of clip, > 0"] = 20.0
@@ -93,8 +99,12 @@ class Privacy:
     @property
     def answers(self) -> int:
         """The number of answers that stay within epsilon, at most MOST_ANSWERS."""
-        answers = range(MOST_ANSWERS + 1)
-        return bisect(answers, self.epsilon, key=lambda n: epsilon(self.noise, n, self.delta)) - 1
+        numbers = range(MOST_ANSWERS + 1)
+        return bisect(numbers, self.epsilon, key=self.spent) - 1
+
+    def spent(self, answers: int) -> float:
+        """The epsilon that so many answers reveal."""
+        return epsilon(self.noise, answers, self.delta)
 
 
 @dataclass(frozen=True)
@@ -102,9 +112,8 @@ class Policy:
     """A policy file. None stands for no limit."""
 
     methods: Annotated[tuple[str, ...], "methods that may be trained; none: every one"] = ()
-    columns: tuple[str, ...] | None = (
-        None  # what may be sent beside the model; None: all that a method reports
-    )
+    # columns that may be sent beside the model; None: all that a method reports
+    columns: tuple[str, ...] | None = None
     minimum_images: Annotated[int, "training images, >= 0"] = 0
     smallest_cell: Annotated[int, "images of a count that is shown, >= 1"] = SMALLEST
     maximum_rounds: Annotated[int, "rounds of a run, >= 0; 0: any number"] = 0
@@ -122,82 +131,92 @@ class Policy:
     )
     privacy: Privacy | None = None
 
+    @property
+    def allows_scores(self) -> bool:
+        """True where counts of predictions may leave."""
+        return self._allows(self.scores)
+
+    @property
+    def allows_quality(self) -> bool:
+        """True where histograms of image quality may leave."""
+        return self._allows(self.quality)
+
+    def _allows(self, answer: bool | None) -> bool:
+        """The answer; where there is none, counts may leave, but not beside noised updates."""
+        return self.privacy is None if answer is None else answer
+
+    @property
+    def allowed_columns(self) -> tuple[str, ...] | None:
+        """None for all; with privacy, which covers the model alone, only those that are listed."""
+        return () if self.privacy and self.columns is None else self.columns
+
     def check_plan(self, plan: TrainOptions, images: int) -> None:
-        """Before a run. Raises Refusal."""
+        """Raises Refusal before a run. images: for training."""
         name = check(plan).name
         if self.methods and name not in self.methods:
             raise Refusal(f"its policy allows the methods {', '.join(self.methods)}, not {name}")
         if images < self.minimum_images:
             raise Refusal(
-                f"it has {images} training images; its policy asks for at least {self.minimum_images}"
+                f"it has {images} training images; "
+                f"its policy asks for at least {self.minimum_images}"
             )
         self.check_round(plan.rounds)
 
     def check_round(self, round: int) -> None:
-        """Raises Refusal."""
+        """Raises Refusal for a round beyond the last that is allowed."""
         if self.maximum_rounds and round > self.maximum_rounds:
             raise Refusal(f"its policy allows {self.maximum_rounds} rounds, not {round}")
 
-    @property
-    def allows_scores(self) -> bool:
-        """Where nothing is said they may leave, but not beside noised updates."""
-        return self.privacy is None if self.scores is None else self.scores
-
     def check_scores(self) -> None:
-        """Raises Refusal."""
+        """Raises Refusal where counts of predictions may not leave."""
         if not self.allows_scores:
-            raise Refusal(
-                "its policy does not allow counts of its test images to be sent",
-                "write scores = true there",
-            )
-
-    @property
-    def allows_quality(self) -> bool:
-        """As allows_scores."""
-        return self.privacy is None if self.quality is None else self.quality
+            sentence = "its policy does not allow counts of its test images to be sent"
+            raise Refusal(sentence, "write scores = true there")
 
     def check_quality(self, images: int) -> None:
-        """Before image quality is described. Raises Refusal."""
+        """Raises Refusal before the quality of so many images is described."""
         if not self.allows_quality:
-            what = "its policy does not allow histograms of image quality to leave"
-            raise Refusal(what, "write quality = true there")
+            sentence = "its policy does not allow histograms of image quality to leave"
+            raise Refusal(sentence, "write quality = true there")
         if images < self.smallest_cell:
-            what = f"it has {images} images, too few for one cell of a histogram: smallest_cell is {self.smallest_cell}"
-            raise Refusal(what, "leave --quality out")
+            raise Refusal(
+                f"it has {images} images, too few for one cell of a histogram: "
+                f"smallest_cell is {self.smallest_cell}",
+                "leave --quality out",
+            )
 
     def check_masked(self, sites: Any) -> None:
-        """sites: over which the sum is that a model is masked for; None where it is not. Raises Refusal."""
-        if sites is None and self.secure_aggregation:
-            what = "its policy allows only masked models, in a sum over the sites"
-            raise Refusal(what, "train with --engine flower-secagg:DIR")
-        if sites is not None and not (type(sites) is int and sites >= self.smallest_sum):
+        """Raises Refusal for a model without a mask, or with one for a sum over too few sites.
+
+        sites: over which the sum is that a model is masked for; None where it is not.
+        """
+        if sites is None:
+            if self.secure_aggregation:
+                sentence = "its policy allows only masked models, in a sum over the sites"
+                raise Refusal(sentence, "train with --engine flower-secagg:DIR")
+        elif type(sites) is not int or sites < self.smallest_sum:
             raise Refusal(
-                f"its policy asks for sums over at least {self.smallest_sum} sites, not {str(sites)[:20]}"
+                f"its policy asks for sums over at least {self.smallest_sum} sites, "
+                f"not {str(sites)[:20]}"
             )
 
     def check_report(self, report: Report, trainable: int) -> None:
-        """Before a report leaves; trainable: numbers of the model that are trained. Raises Refusal."""
-        allowed = self.allowed_columns
-        if allowed is not None and (other := sorted(report.columns.keys() - set(allowed))):
-            what = f"its policy does not allow the column {other[0]!r} to be sent"
-            raise Refusal(what, "allow it, or train another method")
+        """Raises Refusal before a report leaves. trainable: numbers of the model that train."""
+        if self.allowed_columns is not None:
+            for name in sorted(report.columns.keys() - set(self.allowed_columns)):
+                sentence = f"its policy does not allow the column {name!r} to be sent"
+                raise Refusal(sentence, "allow it, or train another method")
         if self.gradients:
             return
         if report.steps == 1:
             raise Refusal(
                 "its policy allows no gradients, and the model after a single step shows one"
             )
-        if long := [
-            name for name, column in report.columns.items() if column.numel() >= trainable > 0
-        ]:
-            raise Refusal(
-                f"its policy allows no gradients, and the column {long[0]!r} is as long as one"
-            )
-
-    @property
-    def allowed_columns(self) -> tuple[str, ...] | None:
-        """None for all; with privacy, which covers the model alone, only what is listed."""
-        return () if self.privacy and self.columns is None else self.columns
+        for name, column in report.columns.items():
+            if column.numel() >= trainable > 0:
+                raise Refusal(
+                    f"its policy allows no gradients, and the column {name!r} is as long as one"
+                )
 
 
 def read(path: Path | None) -> Policy:
@@ -208,56 +227,58 @@ def read(path: Path | None) -> Policy:
     privacy = table.pop("privacy", None)
     if not isinstance(privacy, dict | None):
         raise UsageError(f"{path}: privacy is not a table", "write [privacy] on a line of its own")
-    policy = _named(path, _filled(path, Policy(), table))
-    return policy if privacy is None else replace(policy, privacy=_filled(path, Privacy(), privacy))
+    policy = _filled(path, Policy(), table)
+    policy = replace(policy, methods=_named_methods(path, policy.methods))
+    for column in sorted(set(policy.columns or ()) - COLUMNS):
+        hint = nearest(column, COLUMNS)
+        console.warn(f"{path}: no method of fedcli reports a column {column!r}; {hint}")
+    if privacy is not None:
+        policy = replace(policy, privacy=_filled(path, Privacy(), privacy))
+    return policy
 
 
 def _filled(path: Path, target: T, table: dict[str, Any]) -> T:
-    """A policy or its table of privacy with what a file says, checked."""
-    known = options.describe(target)
+    """A policy or its table of privacy with what a file says, checked. Raises UsageError."""
+    fields = options.describe(target)
     for name, value in table.items():
-        if name not in known:
-            raise UsageError(f"{path}: a policy has no {name!r}", nearest(name, known))
-        if known[name].many and not (
-            isinstance(value, list) and all(isinstance(item, str) for item in value)
-        ):
+        if name not in fields:
+            raise UsageError(f"{path}: a policy has no {name!r}", nearest(name, fields))
+        if fields[name].many and not _is_names(value):
             raise UsageError(f"{path}: {name} is not a list of names", f'write {name} = ["..."]')
         try:
-            target = options.change(target, name, value, write="{name} = {value}")
+            target = options.change(
+                target,
+                name,
+                value,
+                write="{name} = {value}",
+            )
         except UsageError as error:
             raise UsageError(f"{path}: {error.sentence}", error.hint) from None
     return target
 
 
-def _named(path: Path, policy: Policy) -> Policy:
-    """The policy with its methods by their names; warns of a method or column that is unknown here.
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _named_methods(path: Path, specs: Iterable[str]) -> tuple[str, ...]:
+    """The methods of a policy by their names; warns of one that is unknown here.
 
     Raises UsageError for a method that is nearly a known one.
     """
-    methods = []
-    for spec in policy.methods:
+    names = []
+    for spec in specs:
         if own_code.opens_files(spec, ""):
-            raise UsageError(
-                f"{path}: {spec!r} is a file, and a site trains no method of a file",
-                "write its name",
-            )
+            sentence = f"{path}: {spec!r} is a file, and a site trains no method of a file"
+            raise UsageError(sentence, "write its name")
         try:
-            methods.append(resolve(spec).name)
+            names.append(resolve(spec).name)
         except UsageError as error:
             if error.hint.startswith("did you mean"):
                 raise UsageError(f"{path}: {error.sentence}", error.hint) from None
             console.warn(f"{path}: {error.sentence}, which this site cannot train")
-            methods.append(spec)
-    for column in sorted(set(policy.columns or ()) - COLUMNS):
-        console.warn(
-            f"{path}: no method of fedcli reports a column {column!r}; {nearest(column, COLUMNS)}"
-        )
-    return replace(policy, methods=tuple(methods))
-
-
-KEY = "noise.key"
-LEDGER = "privacy.json"
-SHAPE = {"answered": [str], "epsilon": NUMBER, "delta": NUMBER}
+            names.append(spec)
+    return tuple(names)
 
 
 def noised(
@@ -265,48 +286,65 @@ def noised(
     task: Task,
     privacy: Privacy,
     folder: Path,
-    asked: str,
+    question: str,
     variances: Iterable[slice] = (),
 ) -> Report:
-    """The report with a cut and noised model and no loss, counted among the site's answers; federation/privacy.py has
-    the account. The numbers of images, which weigh a model, are not covered: a description shows them.
+    """The report with a cut and noised model and no loss, counted among the site's answers.
 
-    asked: sha256 of the question and of the update without noise. The same question about the same update gets the same
-    answer, which reveals nothing more and is not counted again. variances: their places in the model; one that the
-    noise made negative is 0.
+    federation/privacy.py has the account. The numbers of images, which weigh a model, are not
+    covered: a description shows them.
+
+    question: sha256 of the question and of the update without noise. The same question about the
+    same update gets the same answer, which reveals nothing more and is not counted again.
+    variances: their places in the model; one that the noise made negative is 0.
     Raises Refusal where the answer would exceed the policy's epsilon.
     """
-    secret = hashlib.sha256(f"{_key(folder / KEY)}\x1f{asked}".encode()).digest()
-    _count(privacy, folder / LEDGER, asked)
+    secret = hashlib.sha256(f"{_key(folder / KEY)}\x1f{question}".encode()).digest()
+    _count(privacy, folder / LEDGER, question)
+    seed = int.from_bytes(secret, "big")
     theta = noised_model(
-        report.theta, task.theta, privacy.clip, privacy.noise, int.from_bytes(secret, "big")
+        report.theta,
+        task.theta,
+        privacy.clip,
+        privacy.noise,
+        seed,
     )
     for span in variances:
         theta[span].clamp_(min=0)
-    return replace(report, theta=theta, loss=torch.full_like(report.loss, math.nan))
+    return replace(
+        report,
+        theta=theta,
+        loss=torch.full_like(report.loss, math.nan),
+    )
 
 
 def read_ledger(ledger: Path) -> tuple[list[str], float]:
-    """The questions that were answered, and the epsilon they revealed then. Raises FedcliError where it is damaged."""
+    """The questions that were answered, and the epsilon they revealed then.
+
+    Raises FedcliError where the file is damaged.
+    """
     if not ledger.is_file():
         return [], 0.0
     hint = "restore it: without it the site does not know what it has revealed"
-    kept = read_json(ledger, SHAPE, hint)
-    return kept["answered"], kept["epsilon"]
+    content = read_json(ledger, SHAPE, hint)
+    return content["answered"], content["epsilon"]
 
 
-def _count(privacy: Privacy, ledger: Path, asked: str) -> None:
-    known, _ = read_ledger(ledger)
-    if asked in known:
+def _count(privacy: Privacy, ledger: Path, question: str) -> None:
+    """Count an answer. Raises Refusal where it would exceed the policy's epsilon."""
+    answered, _ = read_ledger(ledger)
+    if question in answered:
         return
-    spent = epsilon(privacy.noise, len(known) + 1, privacy.delta)
+    answered.append(question)
+    spent = privacy.spent(len(answered))
     if spent > privacy.epsilon:
-        what = f"answer {len(known) + 1} would reveal epsilon {spent:.3g}, its policy allows {privacy.epsilon:g}"
-        raise Refusal(what, "fewer rounds, or more noise in the site's policy")
-    write_text(
-        ledger,
-        json.dumps({"answered": [*known, asked], "epsilon": spent, "delta": privacy.delta}) + "\n",
-    )
+        raise Refusal(
+            f"answer {len(answered)} would reveal epsilon {spent:.3g}, "
+            f"its policy allows {privacy.epsilon:g}",
+            "fewer rounds, or more noise in the site's policy",
+        )
+    content = {"answered": answered, "epsilon": spent, "delta": privacy.delta}
+    write_text(ledger, json.dumps(content) + "\n")
 
 
 def _key(path: Path) -> str:

@@ -1,7 +1,9 @@
-"""Messages over sockets in a folder, one for each site of this machine: the reference that needs no other package.
+"""Messages over sockets in a folder, one for each site of this machine.
 
-A site listens at DIR/CLIENT.sock, which only its owner may open. Where sites are on other machines, something that
-authenticates both sides has to carry the messages.
+It is the reference, and needs no other package.
+
+A site listens at DIR/CLIENT.sock, which only its owner may open. Where sites are on other machines,
+something that authenticates both sides has to carry the messages.
 """
 
 import math
@@ -27,26 +29,32 @@ JOB_WAIT = 120.0  # the same, where a job of NVFlare or Flower listens in their 
 LOCK = ".lock"
 SILENT = 1.0  # seconds of waiting before it is said
 EVERY = 30.0  # seconds between two sentences on which answers are waited for
-TOLD = 10.0  # seconds between two notices to sites that listen, while others do not; less than HANDSHAKE
+# seconds between two notices to sites that listen, while others do not; less than HANDSHAKE
+NOTICES = 10.0
 MOST_NAMED = 5  # sites in such a sentence
 STOPPED = "the site was stopped", "start it again; training goes on with --resume"
 
 
 class Connections(AbstractContextManager["Connections"]):
-    """A connection to each site, opened when it is needed; a Transport. A context manager: it closes them."""
+    """A connection to each site, opened when it is needed; a Transport.
 
-    def __init__(self, folder: Path):
+    A context manager: it closes them.
+    """
+
+    def __init__(self, folder: Path, *, of_job: bool = False):
+        """of_job: whether a job of NVFlare or Flower listens in place of every site."""
         self.folder = folder
+        self.of_job = of_job
         self.open: dict[str, socket.socket] = {}
-        self._why: dict[
-            str, str
-        ] = {}  # what a site's last notice said, of those that are waited for
+        # of the sites that are waited for: the sentence of the last notice, and when it was heard
+        self._notices: dict[str, str] = {}
         self._heard: dict[str, float] = {}
 
     def wait_for(self, clients: Sequence[str], seconds: float) -> None:
-        """Until every site listens, or the time is over."""
-        begun = told = time.monotonic()
-        announced = False
+        """Return when every site listens, or the time is over."""
+        begun = time.monotonic()
+        last_notice = begun
+        is_announced = False
         for client in clients:
             while client not in self.open and time.monotonic() < begun + seconds:
                 try:
@@ -56,67 +64,89 @@ class Connections(AbstractContextManager["Connections"]):
                     break
                 except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
                     pass
-                if not announced and time.monotonic() - begun >= SILENT:
-                    console.say(
-                        f"waiting up to {seconds:g} s for {client} to listen at {self._path(client)}"
-                    )
-                    announced = True
-                if time.monotonic() - told >= TOLD:
-                    told = time.monotonic()
+                now = time.monotonic()
+                if now - begun >= SILENT and not is_announced:
+                    path = self._path(client)
+                    console.say(f"waiting up to {seconds:g} s for {client} to listen at {path}")
+                    is_announced = True
+                if now - last_notice >= NOTICES:
+                    last_notice = now
                     self._keep_others({client})
                 time.sleep(0.05)
 
     def __call__(
         self, messages: Sequence[tuple[str, Message]], timeout: float | None
     ) -> Iterator[tuple[str, Message | str]]:
-        """As a Transport, where timeout is without a sign of life; each site is asked by a thread of its own."""
-        clients = [client for client, _ in messages]
-        self._why, self._heard = {}, dict.fromkeys(clients, time.monotonic())
+        """Carry messages as a Transport does, where each site is asked by a thread of its own.
+
+        timeout: seconds without a sign of life.
+        """
+        begun = time.monotonic()
+        self._notices = {}
+        self._heard = {client: begun for client, _ in messages}
         threads = ThreadPoolExecutor(max(1, len(messages)))
         waiting = {
             threads.submit(self._ask, client, message, timeout): client
             for client, message in messages
         }
         threads.shutdown(wait=False)
-        said = time.monotonic()
+        last_sentence = begun
         while waiting:
-            answered, _ = wait(waiting, max(0.0, said + EVERY - time.monotonic()), FIRST_COMPLETED)
+            seconds = max(0.0, last_sentence + EVERY - time.monotonic())
+            answered, _ = wait(waiting, seconds, FIRST_COMPLETED)
             for answer in answered:
                 yield waiting.pop(answer), answer.result()
             if not answered:
-                said = time.monotonic()
+                last_sentence = time.monotonic()
                 console.say(self._waiting_for(sorted(waiting.values())))
                 self._keep_others({*waiting.values()})
 
-    def _ask(self, client: str, message: Message, timeout: float | None) -> Message | str:
-        def noticed(why: str, alive: bool) -> None:
+    def _ask(
+        self,
+        client: str,
+        message: Message,
+        timeout: float | None,
+    ) -> Message | str:
+        def noticed(sentence: str, alive: bool) -> None:
             if alive:
                 self._heard[client] = time.monotonic()
-            elif self._why.get(client) != why:
-                console.say(f"site {client}: {why}")
-            self._why[client] = why
+            elif self._notices.get(client) != sentence:
+                console.say(f"site {client}: {sentence}")
+            self._notices[client] = sentence
 
         try:
-            most = most_bytes(message)
-            return sockets.ask(self._connected(client), message, timeout, noticed, most)
+            connection = self._connected(client)
+            return sockets.ask(
+                connection,
+                message,
+                timeout,
+                noticed,
+                most_bytes(message),
+            )
         except (OSError, sockets.Closed, FedcliError) as error:
             return self._lost(client, error)
 
     def _waiting_for(self, clients: Sequence[str]) -> str:
         now = time.monotonic()
-        named = clients[:MOST_NAMED]
-        why = [self._why.get(client, "no answer yet") for client in named]
-        ago = [f"last sign of life {now - self._heard[client]:.0f} s ago" for client in named]
-        said = ", ".join(
-            f"{client} ({a}, {b})" for client, a, b in zip(named, why, ago, strict=True)
-        )
-        return f"waiting for {said}{f' and {len(clients) - len(named)} more' * (len(clients) > len(named))}"
+        words = []
+        for client in clients[:MOST_NAMED]:
+            notice = self._notices.get(client, "no answer yet")
+            seconds = now - self._heard[client]
+            words.append(f"{client} ({notice}, last sign of life {seconds:.0f} s ago)")
+        sentence = f"waiting for {', '.join(words)}"
+        if len(clients) > MOST_NAMED:
+            sentence += f" and {len(clients) - MOST_NAMED} more"
+        return sentence
 
     def _keep_others(self, waiting: set[str]) -> None:
         """Tell the sites that have answered that this coordinator is alive."""
         for client in self.open.keys() - waiting:
             with suppress(OSError):  # whoever asks it next says so
-                sockets.tell(self.open[client], "it waits for other sites", alive=True)
+                sockets.tell(
+                    self.open[client],
+                    "it waits for other sites",
+                    alive=True,
+                )
 
     def _path(self, client: str) -> Path:
         return self.folder / f"{client}.sock"
@@ -127,20 +157,21 @@ class Connections(AbstractContextManager["Connections"]):
         return self.open[client]
 
     def _lost(self, client: str, error: Exception) -> str:
-        """Close a connection, so that no late answer is taken for another; returns why in a sentence."""
-        if connection := self.open.pop(client, None):
+        """Close a connection, so that no late answer is taken for another; returns the reason."""
+        connection = self.open.pop(client, None)
+        if connection:
             connection.close()
         if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-            return f"no site listens at {self._path(client)}"
+            listener = "job" if self.of_job else "site"
+            return f"no {listener} listens at {self._path(client)}"
         if isinstance(error, PermissionError):
             return f"this account may not open {self._path(client)}"
         if isinstance(error, sockets.Silent):
             return str(error)
-        return (
-            error.sentence
-            if isinstance(error, FedcliError)
-            else "its process ended or closed the connection"
-        )
+        if isinstance(error, FedcliError):
+            return error.sentence
+        other_end = "the job that carries its messages" if self.of_job else "its process"
+        return f"{other_end} ended or closed the connection"
 
     def __exit__(self, *_: object) -> None:
         for connection in self.open.values():
@@ -149,10 +180,15 @@ class Connections(AbstractContextManager["Connections"]):
             connection.close()
 
 
-def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> None:
-    """Answer whoever connects, one coordinator after another, until the process is interrupted or it is over.
+def serve(
+    site: Site,
+    path: Path,
+    over: Callable[[], bool] = lambda: False,
+) -> None:
+    """Answer one coordinator after another until the process is interrupted or it is over.
 
-    Raises FedcliError, also where another process has the site's folder, whose epsilon only one can count; UsageError.
+    Raises FedcliError, also where another process has the site's folder, whose epsilon only one can
+    count; UsageError.
     """
     busy = (
         f"another process is a site that keeps its memory in {site.folder}",
@@ -165,14 +201,15 @@ def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> N
     ):
         console.say(f"site {site.name} listens at {path}")
         while not over() and not relay.over:
-            for question in relay.questions(
-                LOOK
-            ):  # in this thread, whose threads torch was told of
+            # in this thread, whose threads torch was told of
+            for question in relay.questions(LOOK):
                 question.answer(site.answer(*question.message))
 
 
 def serve_nvflare(site: Site, profile: Path) -> None:
-    """Answer what NVFlare brings, job after job, until the process is interrupted. Raises FedcliError.
+    """Answer what NVFlare brings, job after job, until the process is interrupted.
+
+    Raises FedcliError.
 
     profile: the JSON file that says where NVFlare's client of this hospital publishes its jobs.
     """

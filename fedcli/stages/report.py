@@ -14,8 +14,7 @@ from ..io.files import write_text
 from ..options import Source
 from ..reporting import choice, clinical, comparison
 from ..reporting.columns import SHOWN, check_names
-from ..reporting.row import Row
-from ..reporting.rows import compared, rows
+from ..reporting.rows import Row, compared, rows
 from ..reporting.table import Table
 from ..reporting.tables import Report as Tabled
 from ..reporting.tables import render

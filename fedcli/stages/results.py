@@ -148,13 +148,13 @@ class Scores(Result):
 
     def tables(self) -> list[Table]:
         """The tables that `fedcli evaluate` prints, in percent."""
-        from ..reporting import by_group, tables
+        from ..reporting import single_runs, tables
         from ..reporting.rows import rows
 
         with console.muted():  # a result that is looked at again does not warn again
             rows_of_run = rows([self.path])
             report = tables.report(rows_of_run)
-        return [*report.tables[:1], *by_group.tables(rows_of_run[0].scored[0])]
+        return [*report.tables[:1], *single_runs.by_group(rows_of_run[0].scored[0])]
 
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
         """A row for each score of the test sets, of each client and of each group.

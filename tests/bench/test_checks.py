@@ -74,9 +74,8 @@ def test_a_method_that_holds_all_and_one_that_cannot_be_played(tmp_path):
     assert checks.pairs_of(str(good)) == [f"moon+{good}"]  # it has a rule of its own
     bad = written(tmp_path, RULE.replace("theta.lerp", "theta.lurp"), "bad.py")
     first, *rest = verdicts(Subject(str(bad)))
-    assert first.why.startswith("bad.py, line 20: AttributeError") and {
-        verdict.why for verdict in rest
-    } == {None}
+    assert first.why.startswith("bad.py, line 20: AttributeError")
+    assert {verdict.why for verdict in rest} == {None}
 
 
 def test_the_command_prints_a_table_and_ends_with_1_where_something_does_not_hold(tmp_path, capsys):
@@ -85,7 +84,8 @@ def test_the_command_prints_a_table_and_ends_with_1_where_something_does_not_hol
         app(["check", str(path), "--alone"], prog_name="fedcli")
     out, err = capsys.readouterr()
     assert ended.value.code == 1
-    assert out.count("holds") == len(CHECKS) - 1 and out.count("FAILS") == 1
+    assert out.count("holds") == len(CHECKS) - 1
+    assert out.count("FAILS") == 1
     assert (
         "1 check does not hold; the first: part-way, It comes to another model than FedAvg" in err
     )
@@ -94,6 +94,5 @@ def test_the_command_prints_a_table_and_ends_with_1_where_something_does_not_hol
     }  # it is no other than itself
     with pytest.raises(SystemExit) as ended:
         app(["check", str(path), "--alone", "--set", "share=0.5", "--json"], prog_name="fedcli")
-    assert ended.value.code == 0 and len(json.loads(capsys.readouterr().out)["part-way"]) == len(
-        CHECKS
-    )
+    assert ended.value.code == 0
+    assert len(json.loads(capsys.readouterr().out)["part-way"]) == len(CHECKS)

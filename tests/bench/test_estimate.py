@@ -60,14 +60,11 @@ def test_clients_take_what_their_images_take(tmp_path, clock, limit, participati
     assert len(set(images)) > 1
     forecast = estimate(data, plan(participation=participation), limit=limit)
     rows = [row for t in range(1, 7) for row in cohort(4, participation, seed=0, round=t)]
-    assert forecast.seconds["clients"] == pytest.approx(
-        sum(FIXED + EACH * images[row] for row in rows)
-    )
+    expected = pytest.approx(sum(FIXED + EACH * images[row] for row in rows))
+    assert forecast.seconds["clients"] == expected
     assert forecast.seconds["server"] == forecast.seconds["evaluation"] == 0
-    assert (
-        forecast.seconds_per_round * 6 == pytest.approx(forecast.total_seconds)
-        and forecast.measured_steps >= 10
-    )
+    assert forecast.seconds_per_round * 6 == pytest.approx(forecast.total_seconds)
+    assert forecast.measured_steps >= 10
 
 
 def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, clock):
@@ -79,7 +76,8 @@ def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, cloc
         sum(FIXED + EACH * n for client, n in images.items() if of[client] == k) for k in (0, 1)
     ]
     assert result.seconds["clients"] == pytest.approx(6 * max(each))
-    assert result.processes == 2 and result.bytes["training processes"] > 0
+    assert result.processes == 2
+    assert result.bytes["training processes"] > 0
 
 
 def test_memory_is_counted_and_nothing_is_written(tmp_path):
@@ -88,12 +86,14 @@ def test_memory_is_counted_and_nothing_is_written(tmp_path):
     forecast = estimate(data, plan("scaffold"), limit=0.1)
     federation = assemble(data, plan("scaffold"), check(plan("scaffold")))
     numbers, trainable = federation.layout.size, federation.layout.trainable
-    assert forecast.bytes == {
+    expected = {
         "images": (120 + 40) * 64,
         "models of a round": 4 * 4 * numbers,
         "kept between rounds": 4 * 4 * trainable,
     }
-    assert forecast.fits and forecast.peak_bytes > sum(forecast.bytes.values())
+    assert forecast.bytes == expected
+    assert forecast.fits
+    assert forecast.peak_bytes > sum(forecast.bytes.values())
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -103,10 +103,10 @@ def test_validation_curves_and_clients_alone_are_in_it(tmp_path):
     forecast = estimate(data, plan(eval_every=2), limit=0.1)
     alone = estimate(data, plan(single_site=True), limit=0.1)
     model = forecast.bytes["models of a round"] // 4
-    assert forecast.seconds["evaluation"] > 0 and forecast.bytes["kept between rounds"] == model
-    assert (
-        alone.seconds["server"] == 0 and alone.bytes["kept between rounds"] == (2 * 4 + 1) * model
-    )
+    assert forecast.seconds["evaluation"] > 0
+    assert forecast.bytes["kept between rounds"] == model
+    assert alone.seconds["server"] == 0
+    assert alone.bytes["kept between rounds"] == (2 * 4 + 1) * model
 
 
 def test_a_rule_that_asks_one_client_to_train_costs_every_measurement_and_one_visit(
@@ -114,9 +114,8 @@ def test_a_rule_that_asks_one_client_to_train_costs_every_measurement_and_one_vi
 ):
     asked = planned("afl", {"rule": "released"}, TRAINING, rounds=6)
     forecast = estimate(make_chain(tmp_path), asked, limit=1.0)
-    assert forecast.seconds["clients"] == pytest.approx(
-        6 * 5 * (FIXED + EACH * 20)
-    )  # four measure, one trains
+    expected = pytest.approx(6 * 5 * (FIXED + EACH * 20))
+    assert forecast.seconds["clients"] == expected  # four measure, one trains
     assert forecast.measured_steps >= 5
 
 
@@ -150,13 +149,15 @@ def test_models_that_do_not_fit_are_measured_in_part(tmp_path, monkeypatch):
         "fedcli.runs.resources.in_use", lambda device: 300_000
     )  # bytes: a model has 97,000
     forecast = estimate(make_chain(tmp_path), plan(), limit=0.1)
-    assert not forecast.fits and forecast.bytes["models of a round"] > 300_000
+    assert not forecast.fits
+    assert forecast.bytes["models of a round"] > 300_000
 
 
 def test_where_the_system_does_not_say_what_is_free_nothing_is_too_large(tmp_path, monkeypatch):
     monkeypatch.setattr("fedcli.runs.resources.free", lambda device: 0)
     forecast = estimate(make_chain(tmp_path), plan(), limit=0.1)
-    assert forecast.fits and forecast.free_bytes == 0
+    assert forecast.fits
+    assert forecast.free_bytes == 0
 
 
 def test_the_command_prints_it_and_makes_no_run(tmp_path, capsys):
@@ -168,7 +169,8 @@ def test_the_command_prints_it_and_makes_no_run(tmp_path, capsys):
             app([*words, *more], prog_name="fedcli")
         assert not end.value.code
     out = capsys.readouterr().out
-    assert "fedavg, 3 rounds" in out and json.loads(out[out.index("{") :])["rounds"] == 3
+    assert "fedavg, 3 rounds" in out
+    assert json.loads(out[out.index("{") :])["rounds"] == 3
     assert sorted(tmp_path.rglob("*")) == before
 
 

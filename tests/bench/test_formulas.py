@@ -23,7 +23,7 @@ def test_a_pair_costs_what_its_halves_do():
 
 
 @pytest.mark.parametrize(
-    "name, reason", [("lora", "little"), ("kd", "teacher"), ("crt", "finished run")]
+    ("name", "reason"), [("lora", "little"), ("kd", "teacher"), ("crt", "finished run")]
 )
 def test_a_method_without_a_formula_says_why_and_is_not_measured(name, reason):
     with pytest.raises(UsageError, match=reason):

@@ -37,9 +37,8 @@ def test_memory_is_looked_at_after_a_sixth_half_and_all_of_the_rounds(monkeypatc
 
     first, fedheal = many_clients.memory(["fedheal"], Size(12, 2, 6, side=8), 1, command)
     assert [each.method for each in (first, fedheal)] == ["fedavg", "fedheal"]
-    assert [list(peak) for peak in fedheal.peaks] == [[1, 3, 6]] and min(
-        fedheal.peaks[0].values()
-    ) > 10**6
+    assert [list(peak) for peak in fedheal.peaks] == [[1, 3, 6]]
+    assert min(fedheal.peaks[0].values()) > 10**6
     trained = next(asked for asked in words if asked[:2] == ("train", "fedheal"))
     assert trained[trained.index("--participation") + 1] == 3 / 12
 
@@ -52,7 +51,8 @@ def test_ratios_of_memory_are_of_pairs_in_one_repetition():
         [{10: 500, 30: 500, 60: 500}] * 2 + [{10: 500, 30: 550, 60: 600}],
         fedavg,
     )
-    assert held.growth == [1, 1, 1.2] and held.beside_first == [1.25, 1, 1.2]
+    assert held.growth == [1, 1, 1.2]
+    assert held.beside_first == [1.25, 1, 1.2]
     assert many_clients.columns(60)[1:5] == ["to round 10", "to 30", "to 60", "round 60 : round 10"]
     assert held.row()[4:] == ["1.000", "1.000 to 1.200", "1.200", "1.000 to 1.250"]
     assert json.loads(json.dumps(held.body()))["clients_per_round"] == 50
@@ -61,9 +61,8 @@ def test_ratios_of_memory_are_of_pairs_in_one_repetition():
 @pytest.mark.long
 def test_a_report_and_its_page_are_timed_over_runs_that_a_recipe_made():
     table, page = many_runs.report(2, 36, 1, in_process)
-    assert table.what == "report, 2 runs, 36 images" and page.what.startswith(
-        "report --format html, 2 runs"
-    )
+    assert table.what == "report, 2 runs, 36 images"
+    assert page.what.startswith("report --format html, 2 runs")
     assert all(
         each.spent[0].clock > 0 and each.spent[0].processor > 0 and each.bare[0] > 0
         for each in (table, page)

@@ -46,9 +46,8 @@ def test_every_network_starts_where_the_first_did():
         with torch.no_grad():
             next(net.parameters()).add_(1)
         again = blaze.Networks(SMALL).select_model("cnn")
-    assert torch.equal(weights(again), weights(SMALL.net())) and not torch.equal(
-        weights(again), weights(net)
-    )
+    assert torch.equal(weights(again), weights(SMALL.net()))
+    assert not torch.equal(weights(again), weights(net))
 
 
 def test_whoever_asks_for_a_network_has_one_thread_as_there_is_one_for_each_core():

@@ -106,7 +106,7 @@ def test_what_fedcli_itself_is_apart_on_other_threads_is_allowed_and_no_more(mon
     monkeypatch.setattr(peers, "_rounding", lambda problem, start: 0.011)
     assert compare("near", SMALL, repeats=1).timing.ours
     monkeypatch.setattr(peers, "_rounding", lambda problem, start: 0.009)
-    with pytest.raises(FedcliError, match="their distance is 0.02 of that from the start"):
+    with pytest.raises(FedcliError, match=r"their distance is 0.02 of that from the start"):
         compare("near", SMALL, repeats=1)
 
 
@@ -135,10 +135,8 @@ def test_a_peer_that_trains_the_same_gets_a_row(monkeypatch):
     compared = compare("same", SMALL, repeats=2)
     assert len(compared.timing.ours) == len(compared.timing.bare) == 2
     assert compared.timing.images == 3 * 40 * 2
-    assert (
-        compared.timing.what.startswith("fedavg beside same ")
-        and "(in this process)" in compared.timing.what
-    )
+    assert compared.timing.what.startswith("fedavg beside same ")
+    assert "(in this process)" in compared.timing.what
     assert min(compared.start_seconds) > 0
     assert torch.get_num_threads() == before
 
@@ -150,10 +148,12 @@ def test_what_each_side_takes_to_start_stands_beside_the_ratio(monkeypatch, caps
     )
     peers.main()
     shown = capsys.readouterr().out
-    assert "1.2 s, 14.0 s" in shown and "0.500" in shown
+    assert "1.2 s, 14.0 s" in shown
+    assert "0.500" in shown
     peers.main(json=True)
     (body,) = json.loads(capsys.readouterr().out)
-    assert body["start_seconds"] == [1.25, 14.0] and body["ratio"] == 0.5
+    assert body["start_seconds"] == [1.25, 14.0]
+    assert body["ratio"] == 0.5
 
 
 def test_a_peer_is_chosen_by_how_its_name_begins():
@@ -166,7 +166,8 @@ def test_a_peer_that_there_is_not_is_refused_before_anything_is_timed(monkeypatc
     monkeypatch.setattr(sys, "argv", ["peers.py", "--beside", "fedml"])
     with pytest.raises(SystemExit) as ended:
         shell.run(peers.main)
-    assert ended.value.code == 2 and "no peer's name begins so" in capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "no peer's name begins so" in capsys.readouterr().err
 
 
 def test_the_asked_size_reaches_the_peers(monkeypatch):
@@ -174,7 +175,8 @@ def test_the_asked_size_reaches_the_peers(monkeypatch):
     monkeypatch.setattr(peers, "rows", lambda *given: asked.append(given) or [])
     peers.main(["flower"], rounds=2, clients=4)
     ((beside, problem, repeats),) = asked
-    assert beside == ["flower"] and repeats == 7
+    assert beside == ["flower"]
+    assert repeats == 7
     assert (problem.rounds, problem.clients, problem.images, problem.model) == (2, 4, 256, "cnn")
 
 
@@ -212,7 +214,9 @@ def test_a_real_peer_ends_at_the_same_model(name):
 def test_a_worker_of_flower_has_one_thread_as_there_is_one_for_each_core():
     with threads(2):
         net, shards = in_worker(SMALL)
-        assert net.training and list(shards) == SMALL.names and torch.get_num_threads() == 1
+        assert net.training
+        assert list(shards) == SMALL.names
+        assert torch.get_num_threads() == 1
 
 
 def test_fedclis_side_on_processes_trains_as_in_this_one():
@@ -242,9 +246,9 @@ def test_a_loop_as_papers_release_it_reads_the_same_pixels_and_ends_at_the_same_
     shard = shards["client-01"]
     x, y = files["client-01"][7]
     expected = transforms.to_input(shard.images[shard.rows[7:8]], channels=3)[0]
-    assert (
-        y == shard.y[7] and torch.allclose(x, expected, atol=1e-5) and len(files["client-01"]) == 40
-    )
+    assert y == shard.y[7]
+    assert torch.allclose(x, expected, atol=1e-5)
+    assert len(files["client-01"]) == 40
     with threads(1):
         check_same_model(
             "it", weights(problem.net()), weights(loops._released(problem, files)), by_hand(problem)

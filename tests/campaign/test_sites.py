@@ -217,7 +217,11 @@ def test_a_coordinator_refuses_counts_that_cannot_be(kind, federation, asked, pl
     sites = Sites.__new__(Sites)
     body = manifest.read(data).body
     sites.federation = type("Federation", (), {"data": type("Data", (), {"body": body})})
-    sites.run, sites.timeout, sites.known = whole[0]["run"], None, {"north": site.description}
+    sites.run, sites.timeout, sites.descriptions = (
+        whole[0]["run"],
+        None,
+        {"north": site.description},
+    )
     theta = _theta(asked)
     for draw in play.cases():
         sent, note = changed(as_bytes(whole), draw, tmp_path)

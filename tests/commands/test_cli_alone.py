@@ -13,8 +13,8 @@ import numpy
 import pytest
 from typed_lines import fedcli, path_of
 
-from fedcli.commands import ls
-from fedcli.commands.app import Commands, _open_streams, app, main
+from fedcli.commands import ls, registry
+from fedcli.commands.app import Commands, _open_streams, main
 from fedcli.commands.shell import common, declare, shown
 from fedcli.errors import UsageError
 
@@ -75,7 +75,7 @@ def test_too_little_memory_is_said(error, monkeypatch, tmp_path):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(ls, "_lines", fail)
+    monkeypatch.setattr(ls, "_entries", fail)
     code, out, err = fedcli("ls", "--work", tmp_path)
     assert (
         code == 1 and not out and err.startswith("error: too little memory") and "ulimit -v" in err
@@ -114,7 +114,7 @@ print("HEAVY", sorted({"torch", "pandas", "matplotlib", "scipy", "sklearn", "cv2
     assert "HEAVY []" in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("name", [c.name or c.callback.__name__ for c in app.registered_commands])
+@pytest.mark.parametrize("name", registry.names())
 def test_every_command_explains_itself(name):
     code, out, _ = fedcli(name, "--help")
     assert code == 0 and len(re.sub(r"\s+", " ", out)) > 200
@@ -127,11 +127,8 @@ def test_the_list_of_commands_shows_whole_sentences(columns, monkeypatch):
     assert "..." not in shown.split("\nBegin:")[1] and max(map(len, shown.splitlines())) <= int(
         columns
     )
-    for command in app.registered_commands:
-        name, first = (
-            command.name or command.callback.__name__,
-            command.callback.__doc__.split("\n\n")[0].strip(),
-        )
+    for name in registry.names():
+        first = registry.load(name).help.split("\n\n")[0].strip()
         assert first.endswith(".") and len(first) <= 60, name
         assert re.search(rf"^  {name} +{re.escape(first)}$", shown, re.M), name
     assert all(

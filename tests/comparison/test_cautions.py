@@ -9,8 +9,8 @@ from scored_runs import Y, heal, model, scored
 
 from fedcli.comparison.cautions import at_chance, doubtful, levelling_down, unreliable_groups
 from fedcli.comparison.verdict import INCONCLUSIVE, MODELS_ONLY, Difference
-from fedcli.reporting.by_group import unreliable
 from fedcli.reporting.rows import notes, rows
+from fedcli.reporting.single_runs import unreliable
 from fedcli.scores.parts import Client, Shots
 from fedcli.scores.scores import Scores
 from fedcli.scores.table import Score, Where

@@ -34,15 +34,14 @@ def test_only_the_attacker_is_changed_and_only_in_what_its_kind_changes(tmp_path
     clean, other, _ = attacked(tmp_path, kind)
     *honest, attacker = clean.roster
     for name in honest:
-        assert (
-            torch.equal(images(clean.train[name]), images(other.train[name]))
-            and other.train[name].attack is None
-        )
+        assert torch.equal(images(clean.train[name]), images(other.train[name]))
+        assert other.train[name].attack is None
         assert torch.equal(clean.train[name].y, other.train[name].y)
     before, after = clean.train[attacker], other.train[attacker]
     assert (kind in ("label-flip", "backdoor")) == (not torch.equal(before.y, after.y))
     assert (kind in ("image-swap", "backdoor")) == (not torch.equal(images(before), images(after)))
-    assert after.attack.kind == kind and list(after.ids) == list(before.ids)
+    assert after.attack.kind == kind
+    assert list(after.ids) == list(before.ids)
     assert torch.equal(images(clean.test["clean"]), images(other.test["clean"]))
 
 
@@ -52,7 +51,8 @@ def test_a_backdoor_stamps_the_images_it_relabels(tmp_path):
     before, after = clean.train[attacker], other.train[attacker]
     marked = torch.from_numpy(after.attack.drawn(after.ids))
     assert 0 < marked.sum() < len(marked)
-    assert (after.y[marked] == 2).all() and torch.equal(after.y[~marked], before.y[~marked])
+    assert (after.y[marked] == 2).all()
+    assert torch.equal(after.y[~marked], before.y[~marked])
     assert (
         images(after)[marked][..., -3:, -3:]
         .eq(torch.tensor([[0, 255, 0], [255, 0, 255], [0, 255, 0]]))
@@ -64,7 +64,8 @@ def test_a_backdoor_stamps_the_images_it_relabels(tmp_path):
 def test_swapped_images_stay_at_the_client_and_none_keeps_its_own():
     attack, rows = Attack("image-swap", 1.0, client="a"), torch.arange(40)[:, None, None, None]
     swapped = attack.pixels(rows, IDS).flatten()
-    assert sorted(swapped.tolist()) == list(range(40)) and not (swapped == rows.flatten()).any()
+    assert sorted(swapped.tolist()) == list(range(40))
+    assert not (swapped == rows.flatten()).any()
 
 
 def test_updates_by_hand():
@@ -74,8 +75,11 @@ def test_updates_by_hand():
     def sent(kind, strength):
         return Attack(kind, strength, client="a").update(update, 0, 1).tolist()
 
-    assert sent("scale", 10.0) == [30.0, -40.0] and sent("sign-flip", 2.0) == [-6.0, 8.0]
-    assert sent("constant", 2.0) == pytest.approx([2 * rms] * 2) and sent("label-flip", 1.0) == [
+    assert sent("scale", 10.0) == [30.0, -40.0]
+    assert sent("sign-flip", 2.0) == [-6.0, 8.0]
+    expected = pytest.approx([2 * rms] * 2)
+    assert sent("constant", 2.0) == expected
+    assert sent("label-flip", 1.0) == [
         3.0,
         -4.0,
     ]
@@ -84,7 +88,8 @@ def test_updates_by_hand():
 def test_noise_has_its_size_and_another_draw_in_each_round():
     update = torch.ones(10_000)
     first, again, later = (Attack("noise", 3.0, client="a").update(update, 0, t) for t in (1, 1, 2))
-    assert torch.equal(first, again) and not torch.equal(first, later)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, later)
     assert (first - update).std().item() == pytest.approx(3, rel=0.05)
 
 
@@ -122,7 +127,7 @@ def test_engines_send_the_same_and_a_client_alone_attacks_nobody():
 
 
 @pytest.mark.parametrize(
-    "changed, what",
+    ("changed", "what"),
     [
         ({"kind": "bomb"}, "unknown attack 'bomb'"),
         ({"strength": -1}, "not in"),

@@ -33,23 +33,26 @@ def test_patients_lend_their_attributes_to_all_their_images(tmp_path):
         ["p2", "", "030Y"],
         ["p9", "white", 3],
     )
-    assert made.attributes == {
+    expected = {
         "sex": ["female", "male"],
         "race": ["black"],
         "age": ["0-39", "40-59", "60+"],
     }
-    assert [row.groups for row in made.rows] == [
+    assert made.attributes == expected
+    expected = [
         {"sex": 0, "race": 0, "age": 2},
         {"sex": 1, "race": 0, "age": 2},
         {"sex": -1, "race": -1, "age": 0},
     ]
+    assert [row.groups for row in made.rows] == expected
 
 
 @pytest.mark.parametrize("spelt", ["{}", "{}.png", "train/{}.png"])
 def test_images_are_named_by_id_file_or_path_and_an_attribute_is_replaced(tmp_path, spelt):
     made = joined(tmp_path, ["file", "sex"], [spelt.format("a"), "M"], [spelt.format("b"), "F"])
     assert made.attributes == {"sex": ["female", "male"]}
-    assert [row.groups["sex"] for row in made.rows] == [1, 0, -1]
+    result = [row.groups["sex"] for row in made.rows]
+    assert result == [1, 0, -1]
 
 
 def test_what_cannot_be_joined_is_refused_in_a_sentence(tmp_path):

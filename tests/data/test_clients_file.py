@@ -34,7 +34,9 @@ def save(path: Path, value) -> Path:
 def refused(path, *words, **options) -> FedcliError:
     with pytest.raises(FedcliError) as error:
         read(path, **options)
-    assert error.value.code == 1 and error.value.hint and "\n" not in error.value.sentence
+    assert error.value.code == 1
+    assert error.value.hint
+    assert "\n" not in error.value.sentence
     for word in words:
         assert word in error.value.sentence + " " + error.value.hint, error.value.sentence
     return error.value
@@ -52,14 +54,17 @@ def test_a_csv_names_images_by_id_file_or_stem_and_clients_by_any_text(tmp_path)
         ["", "five"],
     ]
     write_csv(tmp_path / "c.csv", ["Client", "file"], rows)
-    assert read(tmp_path / "c.csv") == ({"Nord, Süd": [0, 2], "x": [1, 2]}, [])
+    expected = ({"Nord, Süd": [0, 2], "x": [1, 2]}, [])
+    assert read(tmp_path / "c.csv") == expected
 
 
 def test_a_center_column_is_found_or_chosen_and_numbers_go_by_size(tmp_path):
     rows = [["one", 10, "p"], ["two", 9, "p"], ["three", 9, "q"], ["zero", 9, "q"]]
     write_csv(tmp_path / "c.csv", ["image", "center", "fold"], rows)
-    assert read(tmp_path / "c.csv") == ({"9": [1, 2], "10": [0]}, ["zero"])
-    assert list(read(tmp_path / "c.csv", column="fold")[0]) == ["p", "q"]
+    expected = ({"9": [1, 2], "10": [0]}, ["zero"])
+    assert read(tmp_path / "c.csv") == expected
+    result = list(read(tmp_path / "c.csv", column="fold")[0])
+    assert result == ["p", "q"]
     refused(tmp_path / "c.csv", "no column 'centre'", "'center'", column="centre")
 
 
@@ -68,18 +73,21 @@ def test_numbers_of_clients_that_are_names_of_images_too_are_no_images(tmp_path)
         tmp_path / "c.csv", ["hospital", "image"], [[str(k % 2), f"{k}.png"] for k in range(4)]
     )
     read_back = clients_file.read(tmp_path / "c.csv", [f"{k}" for k in range(4)], np.arange(4))
-    assert as_lists(*read_back) == ({"0": [0, 2], "1": [1, 3]}, [])
+    expected = ({"0": [0, 2], "1": [1, 3]}, [])
+    assert as_lists(*read_back) == expected
 
 
 def test_semicolons_and_a_byte_order_mark_are_no_trouble(tmp_path):
     (tmp_path / "c.csv").write_text("\ufeffimage;client\none;a\ntwo;b\n", encoding="utf-8")
-    assert read(tmp_path / "c.csv")[0] == {"a": [0], "b": [1]}
+    expected = {"a": [0], "b": [1]}
+    assert read(tmp_path / "c.csv")[0] == expected
 
 
 def test_json_keeps_its_clients_order_and_an_image_twice_counts_once(tmp_path):
     (tmp_path / "c.json").write_text('{"z": ["one", "a/one.jpg", "two"], "b": ["one"]}')
     contents, _ = read(tmp_path / "c.json")
-    assert list(contents) == ["z", "b"] and contents == {"z": [0, 1], "b": [0]}
+    assert list(contents) == ["z", "b"]
+    assert contents == {"z": [0, 1], "b": [0]}
 
 
 @pytest.mark.parametrize(
@@ -107,13 +115,14 @@ def test_a_file_that_cannot_be_meant_is_refused_in_a_sentence(tmp_path, name, te
 
 def test_a_client_none_of_whose_images_are_there_has_no_rows(tmp_path):
     (tmp_path / "c.json").write_text('{"a": ["six"], "b": ["one", "seven"], "c": []}')
-    assert read(tmp_path / "c.json") == ({"a": [], "b": [0], "c": []}, ["six", "seven"])
+    expected = ({"a": [], "b": [0], "c": []}, ["six", "seven"])
+    assert read(tmp_path / "c.json") == expected
     refused(save(tmp_path / "c.npy", {0: [], 1: []}), "names clients, but no image")
 
 
 def test_a_name_that_two_images_have_is_refused(tmp_path):
     (tmp_path / "c.json").write_text('{"a": ["one"]}')
-    with pytest.raises(FedcliError, match="one may be x/one.jpg or y/one.jpg"):
+    with pytest.raises(FedcliError, match=r"one may be x/one.jpg or y/one.jpg"):
         clients_file.read(tmp_path / "c.json", ["x/one.jpg", "y/one.jpg"], np.arange(2))
 
 
@@ -130,9 +139,8 @@ def test_the_fedism_authors_file_gives_their_twenty_clients(name, tmp_path):
         len(y)
     )  # where the pool keeps the images of train.csv
     rows_of, _ = clients_file.read(path, [f"ID_{row}" for row in range(len(y))], rows)
-    assert (
-        list(rows_of)[-1] == "client-19" and [len(part) for part in rows_of.values()] == v["sizes"]
-    )
+    assert list(rows_of)[-1] == "client-19"
+    assert [len(part) for part in rows_of.values()] == v["sizes"]
     held = zip(rows_of.values(), parts, strict=True)
     assert all(np.array_equal(rows_, np.sort(rows[part])) for rows_, part in held)
 
@@ -140,10 +148,11 @@ def test_the_fedism_authors_file_gives_their_twenty_clients(name, tmp_path):
 def test_an_order_file_says_which_images_the_positions_mean(tmp_path):
     path = save(tmp_path / "c.npy", {0: [np.int64(0), np.int64(2)], 1: [np.int64(1)]})
     write_csv(tmp_path / "train.csv", ["id", "class"], [["five", 0], ["one", 1], ["six", 1]])
-    assert read(path, order=tmp_path / "train.csv") == (
+    expected = (
         {"client-00": [4], "client-01": [0]},
         ["six"],
     )
+    assert read(path, order=tmp_path / "train.csv") == expected
     assert read(path) == ({"client-00": [0, 4], "client-01": [2]}, [])
 
 
@@ -165,12 +174,13 @@ def test_lists_arrays_and_plain_integers_are_read_in_the_protocols_numpy_saves_i
         refused(tmp_path / "c.npy", "_codecs.encode")
         return
     (tmp_path / "c.npy").write_bytes(head + dumped)
-    assert read(tmp_path / "c.npy")[0] == {
+    expected = {
         "client-00": [0, 1],
         "client-01": [2, 4],
         "x": [4],
         "y": [2],
     }
+    assert read(tmp_path / "c.npy")[0] == expected
 
 
 class Evil:
@@ -209,7 +219,8 @@ def test_a_pickle_cannot_change_what_reads_it(tmp_path):
         (tmp_path / "c.npy").write_bytes(head + body)
         refused(tmp_path / "c.npy", "truncated or damaged")
     save(tmp_path / "c.npy", {0: [0], 1: np.array([1])})
-    assert read(tmp_path / "c.npy")[0] == {"client-00": [0], "client-01": [2]}
+    expected = {"client-00": [0], "client-01": [2]}
+    assert read(tmp_path / "c.npy")[0] == expected
 
 
 @pytest.mark.parametrize(

@@ -47,14 +47,16 @@ def corrupted(image, id="one", *, kind="gaussian-noise", severity=3, seed=0):
 def test_all_nineteen_kinds_of_the_package_are_there():
     listed = Path(importlib.util.find_spec("imagecorruptions").origin).read_text()
     names = re.search(r"corruption_tuple = \((.*?)\)", listed, re.S)[1].split(",")
-    assert sorted(KINDS) == sorted(name.strip().replace("_", "-") for name in names)
+    expected = sorted(name.strip().replace("_", "-") for name in names)
+    assert sorted(KINDS) == expected
 
 
 def test_the_package_is_loaded_without_what_its_libraries_no_longer_have(monkeypatch):
     for name in ("pkg_resources", "setuptools", f"{ndimage.__name__}.interpolation"):
         monkeypatch.setitem(sys.modules, name, None)
     loaded = library.functions.__wrapped__()
-    assert loaded.frost and sys.modules["pkg_resources"] is None
+    assert loaded.frost
+    assert sys.modules["pkg_resources"] is None
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -65,7 +67,8 @@ def test_every_kind_changes_an_image_reproducibly(kind, channels):
     image = photo(channels=channels)
     before = image.copy()
     each = corrupted(image, kind=kind)
-    assert each.shape == image.shape and each.dtype == np.uint8
+    assert each.shape == image.shape
+    assert each.dtype == np.uint8
     assert np.array_equal(image, before)
     assert np.abs(each.astype(int) - image).mean() > 0.5
     assert np.array_equal(each, corrupted(image, kind=kind))
@@ -119,7 +122,8 @@ def test_a_grey_image_gets_one_draw_and_a_colour_image_three():
 def test_a_volumes_slices_are_corrupted_as_grey_images_with_a_draw_each(kind):
     volume = np.repeat(photo(channels=1), 5, 2)
     out = corrupted(volume, kind=kind)
-    assert out.shape == volume.shape and not np.array_equal(out[..., 0], out[..., 1])
+    assert out.shape == volume.shape
+    assert not np.array_equal(out[..., 0], out[..., 1])
     assert np.array_equal(out[..., [3]], corrupted(volume[..., [3]], "one/3", kind=kind))
 
 
@@ -151,7 +155,8 @@ def test_a_higher_severity_changes_more(kind):
         np.abs(corrupted(image, kind=kind, severity=s).astype(int) - image).mean()
         for s in range(1, 6)
     ]
-    assert change == sorted(change) and change[0] < change[-1]
+    assert change == sorted(change)
+    assert change[0] < change[-1]
 
 
 @pytest.mark.filterwarnings("error")
@@ -159,7 +164,8 @@ def test_spatter_without_a_drop_leaves_the_image_as_it_is():
     image = photo(32)
     each = [corrupted(image, f"{k}", kind="spatter", severity=1) for k in range(300)]
     assert 0 < sum(np.array_equal(one, image) for one in each) < 300
-    assert min(one.mean() for one in each) > image.mean() - 1
+    result = min(one.mean() for one in each)
+    assert result > image.mean() - 1
 
 
 def test_numpys_global_stream_is_given_back_as_it_was():
@@ -203,22 +209,20 @@ def partition(folder, *, size=4, channels=1, scheme="iid", val=0.25, **options):
     def build(target):
         write_pool(target / "pool.h5", rows, (photo(size, channels, seed=k) for k in range(80)), [])
         return {
-            **{
-                "name": "toy",
-                "title": "toy",
-                "task": "multiclass",
-                "classes": ["a", "b", "c"],
-                "attributes": {},
-            },
-            **{
-                "size": [size, size],
-                "channels": channels,
-                "count": 80,
-                "split": {},
-                "unit": None,
-                "skipped": [],
-            },
-            **{"augment": "none", "clients": 5, "sites": None},
+            "name": "toy",
+            "title": "toy",
+            "task": "multiclass",
+            "classes": ["a", "b", "c"],
+            "attributes": {},
+            "size": [size, size],
+            "channels": channels,
+            "count": 80,
+            "split": {},
+            "unit": None,
+            "skipped": [],
+            "augment": "none",
+            "clients": 5,
+            "sites": None,
         }
 
     data = manifest.stage(
@@ -248,7 +252,8 @@ def test_the_last_clients_and_the_whole_test_set_are_corrupted(tmp_path):
             [file[f"{part}/{k}"][()] for part in ("train", "val") for k in (3, 4)]
         )
     arrays = changed(path)
-    assert arrays["train/rows"].tolist() == sorted(expected) and len(expected) == 24
+    assert arrays["train/rows"].tolist() == sorted(expected)
+    assert len(expected) == 24
     assert arrays["test/rows"].tolist() == list(range(3, 80, 4))
     pool = read_pool(manifest.parent(path, "dataset").parent / "pool.h5")
     for part in ("train", "test"):
@@ -262,20 +267,20 @@ def test_the_body_carries_what_training_needs(tmp_path):
     path, body = corruption(
         tmp_path, "motion-blur", made=partition(tmp_path, size=32), severity=2, ratio=0.2
     )
-    assert {
+    result = {
         name: body[name]
         for name in ("kind", "severity", "ratio", "dataset", "size", "channels", "augment")
-    } == {
-        **{
-            "kind": "motion-blur",
-            "severity": 2,
-            "ratio": 0.2,
-            "dataset": "toy",
-            "size": [32, 32],
-            "channels": 1,
-        },
+    }
+    expected = {
+        "kind": "motion-blur",
+        "severity": 2,
+        "ratio": 0.2,
+        "dataset": "toy",
+        "size": [32, 32],
+        "channels": 1,
         "augment": "none",
     }
+    assert result == expected
     assert body["roster"] == manifest.read(manifest.parent(path, "partition")).body["roster"]
 
 
@@ -285,7 +290,8 @@ def test_the_body_carries_what_training_needs(tmp_path):
 )  # of 5 clients: half up, and at least one above zero
 def test_a_ratio_is_rounded_half_up_to_clients(tmp_path, ratio, number):
     path, body = corruption(tmp_path, ratio=ratio)
-    assert body["clients"] == [f"client-{k:02d}" for k in range(5 - number, 5)]
+    expected = [f"client-{k:02d}" for k in range(5 - number, 5)]
+    assert body["clients"] == expected
     assert body["ratio"] == number / 5
     assert changed(path)["train/x"].shape == (12 * number, 4, 4, 1)
     assert changed(path)["test/x"].shape == (20, 4, 4, 1)
@@ -294,7 +300,8 @@ def test_a_ratio_is_rounded_half_up_to_clients(tmp_path, ratio, number):
 def test_named_clients_are_corrupted_instead_of_a_ratio(tmp_path):
     made = partition(tmp_path)
     path, body = corruption(tmp_path, made=made, on=["client-03", "client-00"])
-    assert body["clients"] == ["client-00", "client-03"] and body["ratio"] == 0.4
+    assert body["clients"] == ["client-00", "client-03"]
+    assert body["ratio"] == 0.4
     assert (
         corruption(tmp_path, made=made, on=["client-03", "client-04"])[0]
         == corruption(tmp_path, made=made, ratio=0.4)[0]
@@ -313,9 +320,8 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, kind):
         for jobs in (1, 2)
     ]
     assert paths[0].read_bytes() == paths[1].read_bytes()
-    assert (tmp_path / "1" / "changed.h5").read_bytes() == (
-        tmp_path / "2" / "changed.h5"
-    ).read_bytes()
+    result = (tmp_path / "1" / "changed.h5").read_bytes()
+    assert result == (tmp_path / "2" / "changed.h5").read_bytes()
 
 
 def test_an_image_is_corrupted_alike_whoever_is_chosen_with_it(tmp_path):

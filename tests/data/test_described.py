@@ -43,18 +43,19 @@ def raw(tmp_path):
 
 def test_columns_become_labels_groups_sites_and_patients(raw):
     listing = GRADES.source(print).rows(raw, CHOICES)
-    assert (
-        listing.classes == ["healthy", "ill"] and [row.label for row in listing.rows] == [0, 1] * 6
-    )
-    assert listing.attributes == {
+    assert listing.classes == ["healthy", "ill"]
+    assert [row.label for row in listing.rows] == [0, 1] * 6
+    expected = {
         "sex": ["female", "male"],
         "age": ["0-39", "40-59", "60+"],
         "clinic": ["north", "south"],
     }
-    assert (
-        listing.sites == "clinic" and listing.patient == "who" and listing.tables == ["grades.csv"]
-    )
-    assert Counter(row.patient for row in listing.rows) == {f"w{k}": 3 for k in range(4)}
+    assert listing.attributes == expected
+    assert listing.sites == "clinic"
+    assert listing.patient == "who"
+    assert listing.tables == ["grades.csv"]
+    result = Counter(row.patient for row in listing.rows)
+    assert result == {f"w{k}": 3 for k in range(4)}
     assert {row.patient for row in listing.rows if row.test}.isdisjoint(
         r.patient for r in listing.rows if not r.test
     )
@@ -78,9 +79,9 @@ def test_a_declared_dataset_is_prepared_by_processes(raw, tmp_path, monkeypatch)
     monkeypatch.setattr(sources, "REGISTERED", {})
     sources.register("grades", GRADES.source(print), card)
     body = manifest.read(prepare("grades", raw=raw, work=tmp_path / "work", size=8, jobs=2)).body
-    assert (
-        body["classes"] == ["healthy", "ill"] and body["count"] == 12 and body["sites"] == "clinic"
-    )
+    assert body["classes"] == ["healthy", "ill"]
+    assert body["count"] == 12
+    assert body["sites"] == "clinic"
 
 
 @pytest.mark.parametrize("default", ["no", 3, 0.5, True])

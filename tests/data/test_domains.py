@@ -74,15 +74,18 @@ def test_every_client_draws_its_portion_of_one_domain_and_none_twice():
     y = np.zeros(len(domains), int)
     parts = domain_clients(domains, y, 6, 0.25, np.random.default_rng(0))
     assert [len(part) for part in parts] == [25, 25, 15, 15, 7, 7]
-    assert [set(domains[part]) for part in parts] == [{0}, {0}, {1}, {1}, {2}, {2}]
-    assert len(np.unique(np.concatenate(parts))) == sum(map(len, parts))
+    expected = [{0}, {0}, {1}, {1}, {2}, {2}]
+    assert [set(domains[part]) for part in parts] == expected
+    result = len(np.unique(np.concatenate(parts)))
+    assert result == sum(map(len, parts))
 
 
 def test_a_client_that_misses_a_class_gets_one_image_of_it():
     y = np.repeat([0, 1, 2], [80, 19, 1])
     for seed in range(20):
         for part in domain_clients(np.zeros(100, int), y, 5, 0.2, np.random.default_rng(seed)):
-            assert len(part) == 20 and set(y[part]) == {0, 1, 2}
+            assert len(part) == 20
+            assert set(y[part]) == {0, 1, 2}
 
 
 def test_a_client_of_three_images_with_one_spare_never_loses_a_class():
@@ -97,11 +100,11 @@ def test_clients_are_named_after_their_domain_and_share_its_test_images(made, tm
     path = make_partition(made, scheme, manifest.Destination(tmp_path))
     roster = manifest.read(path).body["roster"]
     assert [c["client"] for c in roster[:3]] == ["amazon-0", "amazon-1", "caltech-0"]
-    assert [c["train"] for c in roster] == [12, 12, 24, 24, 36, 36, 48, 48]
+    expected = [12, 12, 24, 24, 36, 36, 48, 48]
+    assert [c["train"] for c in roster] == expected
     with open_hdf5(path.parent / "rows.h5") as file:
-        assert (
-            file["test/2"][()].tolist() == file["test/3"][()].tolist() and len(file["test/2"]) == 12
-        )
+        assert file["test/2"][()].tolist() == file["test/3"][()].tolist()
+        assert len(file["test/2"]) == 12
 
 
 @pytest.mark.parametrize(
@@ -136,4 +139,5 @@ def test_the_real_domains_have_fedheals_sizes(tmp_path, monkeypatch):
     path = make_partition(
         made, resolve("domains", {"by": ["domain"], "clients": 20}), manifest.Destination(tmp_path)
     )
-    assert [c["train"] for c in manifest.read(path).body["roster"][::5]] == [76, 89, 12, 23]
+    result = [c["train"] for c in manifest.read(path).body["roster"][::5]]
+    assert result == [76, 89, 12, 23]

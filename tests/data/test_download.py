@@ -56,18 +56,22 @@ def test_a_file_is_fetched_once_and_recorded(server, tmp_path):
     address, asked = server
     for _ in range(2):
         get(tmp_path, plain(f"{address}/file", "deep/file"))
-    assert (tmp_path / "deep" / "file").read_bytes() == BODY and asked == [("/file", None)]
-    assert list((tmp_path / "deep").iterdir()) == [tmp_path / "deep" / "file"]
+    assert (tmp_path / "deep" / "file").read_bytes() == BODY
+    assert asked == [("/file", None)]
+    expected = [tmp_path / "deep" / "file"]
+    assert list((tmp_path / "deep").iterdir()) == expected
     record = json.loads((tmp_path / "download.json").read_text())
-    assert record == {"deep/file": {"url": f"{address}/file", "bytes": len(BODY), "sha256": SHA256}}
+    expected = {"deep/file": {"url": f"{address}/file", "bytes": len(BODY), "sha256": SHA256}}
+    assert record == expected
 
 
 def test_a_file_that_cannot_be_had_leaves_the_others_and_is_named_last(server, tmp_path, capsys):
-    address, asked = server
+    address, _asked = server
     files = [plain(f"{address}/absent", "lost"), plain(f"{address}/file", "had")]
     with pytest.raises(FedcliError, match="1 file is missing: lost of digits"):
         get(tmp_path, *files, download_rest="SYN belongs into {folder}/syn")
-    assert (tmp_path / "had").read_bytes() == BODY and not (tmp_path / "lost").exists()
+    assert (tmp_path / "had").read_bytes() == BODY
+    assert not (tmp_path / "lost").exists()
     said = " ".join(capsys.readouterr().err.split())
     assert said.index(f"digits: SYN belongs into {tmp_path}/syn") < said.index("to download")
     assert "/absent cannot be downloaded" in said
@@ -78,19 +82,20 @@ def test_a_connection_that_breaks_off_is_taken_up_again(server, tmp_path, capsys
     get(tmp_path, plain(f"{address}/broken"))
     assert (tmp_path / "file").read_bytes() == BODY
     (_, first), (_, second) = asked
-    assert first is None and second and 0 < int(second[6:-1]) < len(BODY)
+    assert first is None
+    assert second
+    assert 0 < int(second[6:-1]) < len(BODY)
 
 
 def test_one_that_brings_nothing_more_ends_with_what_is_kept(server, tmp_path):
     (tmp_path / ".file.part").write_bytes(BODY[:1000])  # of a process that was killed
     with pytest.raises(FedcliError, match="cannot be downloaded") as error:
         get(tmp_path, plain(f"{server[0]}/dead"))
-    assert (
-        error.value.hint == "0.0 MB are kept: give the same command again"
-        and not (tmp_path / "file").exists()
-    )
+    assert error.value.hint == "0.0 MB are kept: give the same command again"
+    assert not (tmp_path / "file").exists()
     get(tmp_path, plain(f"{server[0]}/file"))
-    assert server[1][-1] == ("/file", "bytes=1000-") and (tmp_path / "file").read_bytes() == BODY
+    assert server[1][-1] == ("/file", "bytes=1000-")
+    assert (tmp_path / "file").read_bytes() == BODY
 
 
 def test_a_killed_process_leaves_what_it_got(server, tmp_path, monkeypatch):
@@ -107,7 +112,9 @@ def test_a_killed_process_leaves_what_it_got(server, tmp_path, monkeypatch):
     get(tmp_path, plain(f"{server[0]}/slow"))
     assert (tmp_path / "file").read_bytes() == BODY
     (_, first), (_, second) = server[1]
-    assert first is None and second and second.startswith("bytes=")
+    assert first is None
+    assert second
+    assert second.startswith("bytes=")
 
 
 def until(true) -> None:
@@ -167,7 +174,8 @@ def test_without_a_published_hash_the_first_one_stands_for_it(server, tmp_path, 
     file = {"path": "file", "url": f"{server[0]}/file", "about_bytes": len(BODY)}
     (tmp_path / ".file.part").write_bytes(b"of an older version")
     get(tmp_path, file)
-    assert (tmp_path / "file").read_bytes() == BODY and server[1] == [("/file", None)]
+    assert (tmp_path / "file").read_bytes() == BODY
+    assert server[1] == [("/file", None)]
     record = json.loads((tmp_path / "download.json").read_text())
     (tmp_path / "file").write_bytes(b"changed")
     with pytest.raises(FedcliError, match="SHA-256 differs"):
@@ -189,7 +197,8 @@ def test_a_file_of_that_name_with_other_content_stays(server, tmp_path, unpacked
     ) as error:
         get(tmp_path, archive(f"{server[0]}/zip", **unpacked))
     assert "move it away" in error.value.hint
-    assert (tmp_path / "all.zip").read_bytes() == b"mine" and not server[1]
+    assert (tmp_path / "all.zip").read_bytes() == b"mine"
+    assert not server[1]
 
 
 @pytest.mark.parametrize("content", [ZIP, b"other"])
@@ -200,7 +209,8 @@ def test_an_archive_that_was_there_before_stays(server, tmp_path, content):
         (tmp_path / "pictures").mkdir()
     for _ in range(2):
         get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
-    assert not server[1] and (tmp_path / "pictures").is_dir()
+    assert not server[1]
+    assert (tmp_path / "pictures").is_dir()
     assert all(
         (tmp_path / name).read_bytes() == content
         for name in ("all.zip", "all.zip.part", "pictures.part")
@@ -230,7 +240,7 @@ def test_an_address_leads_on_to_declared_hosts_alone(server, tmp_path):
         "ftp://127.0.0.1/file",
         "http://example.org/x",
     ):
-        with pytest.raises(FedcliError, match="leads on to|cannot be downloaded"):
+        with pytest.raises(FedcliError, match=r"leads on to|cannot be downloaded"):
             get(tmp_path, plain(f"{server[0]}/moved/{to}"))
     get(tmp_path, plain(f"{server[0]}/moved/{there}"), redirects=["localhost"])
     assert (tmp_path / "file").read_bytes() == BODY
@@ -262,11 +272,9 @@ def test_nothing_is_downloaded_before_the_licence_is_accepted(
     else:
         with pytest.raises(UsageError, match="the licence of digits has to be accepted") as error:
             get(tmp_path / "new", plain(f"{server[0]}/file"), accepted=False)
-        assert (
-            "--accept-licence" in error.value.hint
-            and not (tmp_path / "new").exists()
-            and not server[1]
-        )
+        assert "--accept-licence" in error.value.hint
+        assert not (tmp_path / "new").exists()
+        assert not server[1]
     assert ("[y/N]" in capsys.readouterr().err) == (answer is not None)
 
 
@@ -284,7 +292,8 @@ def test_a_disk_without_room_is_a_sentence_before_and_while_it_is_filled(
         )
         with pytest.raises(FedcliError, match=r"1\.3 MB are needed in .*, where 1\.0 MB are free"):
             get(tmp_path / "new", plain(f"{server[0]}/file"))
-        assert not (tmp_path / "new").exists() and not server[1]
+        assert not (tmp_path / "new").exists()
+        assert not server[1]
 
     def full(number):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -292,11 +301,9 @@ def test_a_disk_without_room_is_a_sentence_before_and_while_it_is_filled(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError) as error:
         get(tmp_path, plain(f"{server[0]}/file"))
-    assert (
-        (said := of_system(error.value))
-        and ".file.part" in said.sentence
-        and "free some space" in said.hint
-    )
+    assert (said := of_system(error.value))
+    assert ".file.part" in said.sentence
+    assert "free some space" in said.hint
     monkeypatch.undo()
     assert get(tmp_path, plain("http://127.0.0.1:9/file"))  # the bytes were kept
 
@@ -332,7 +339,8 @@ def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, t
     (left / "half").write_bytes(b"fi")
     left.with_suffix(".lock").touch()
     get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
-    assert not server[1] and {path.name for path in (tmp_path / "pictures").iterdir()} == {
+    assert not server[1]
+    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {
         "a",
         "deep",
     }
@@ -345,7 +353,7 @@ def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, t
 
 @pytest.mark.parametrize("text", ["abc", "9" * 5000, "-1", "1e6", "1_000"])
 def test_a_length_that_is_none_is_a_sentence(server, tmp_path, text):
-    with pytest.raises(FedcliError, match="Content-Length '.{2,20}' is no number of bytes"):
+    with pytest.raises(FedcliError, match=r"Content-Length '.{2,20}' is no number of bytes"):
         get(tmp_path, plain(f"{server[0]}/length/{text}"))
     assert not (tmp_path / "file").exists()
 
@@ -373,7 +381,7 @@ def test_an_archive_that_cannot_be_unpacked_is_fetched_anew(tmp_path, monkeypatc
 def test_a_server_that_is_too_slow_is_given_up(server, tmp_path, monkeypatch):
     monkeypatch.setattr(transfer, "WINDOW", 0.0)
     monkeypatch.setattr(transfer, "LEAST", 10**9)
-    with pytest.raises(FedcliError, match="sent fewer than 1.0 GB in 0 minutes") as error:
+    with pytest.raises(FedcliError, match=r"sent fewer than 1.0 GB in 0 minutes") as error:
         get(tmp_path, plain(f"{server[0]}/file"))
     assert "are kept: give the same command again later" in error.value.hint
     assert (tmp_path / ".file.part").read_bytes() == BODY[
@@ -387,7 +395,7 @@ def test_a_server_that_ends_each_connection_early_is_given_up(server, tmp_path, 
     monkeypatch.setattr(transfer.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(transfer, "PIECE", 1)
     monkeypatch.setattr(transfer, "WINDOW", 20)
-    with pytest.raises(FedcliError, match="sent fewer than 1.0 MB"):
+    with pytest.raises(FedcliError, match=r"sent fewer than 1.0 MB"):
         get(tmp_path, plain(f"{server[0]}/file"))
 
 
@@ -424,13 +432,16 @@ def test_a_record_that_is_not_ours_is_a_sentence(server, tmp_path, text):
 def test_a_dataset_behind_a_form_is_explained_step_by_step(tmp_path):
     with pytest.raises(FedcliError, match="a command cannot download rsna-ich") as error:
         wanted(cards.fetching("rsna-ich"), tmp_path)
-    assert "kaggle.com" in error.value.hint and "licence: RSNA" in error.value.hint
-    assert "about 181.0 GB" in error.value.hint and "prepare rsna-ich --raw" in error.value.hint
+    assert "kaggle.com" in error.value.hint
+    assert "licence: RSNA" in error.value.hint
+    assert "about 181.0 GB" in error.value.hint
+    assert "prepare rsna-ich --raw" in error.value.hint
 
 
 def test_datasets_that_share_their_images_share_a_folder():
     one, other = cards.fetching("fed-isic"), cards.fetching("isic-skin-tone")
-    assert one.folder == other.folder == "isic2019" and one.files[:3] == other.files[:3]
+    assert one.folder == other.folder == "isic2019"
+    assert one.files[:3] == other.files[:3]
 
 
 def test_cards_name_web_addresses_paths_inside_sizes_and_hashes():
@@ -442,8 +453,10 @@ def test_cards_name_web_addresses_paths_inside_sizes_and_hashes():
         assert file["url"].startswith("https://") or (
             "md5" in file and file["url"].startswith("http://ufldl.")
         )
-        assert cards.size(file) > 0 and ("bytes" in file) != ("about_bytes" in file)
-        assert len(file.get("md5", "")) in (0, 8, 32) and len(file.get("sha256", "")) in (0, 64)
+        assert cards.size(file) > 0
+        assert ("bytes" in file) != ("about_bytes" in file)
+        assert len(file.get("md5", "")) in (0, 8, 32)
+        assert len(file.get("sha256", "")) in (0, 64)
         assert (
             "md5" in file
             or "sha256" in file
@@ -451,7 +464,8 @@ def test_cards_name_web_addresses_paths_inside_sizes_and_hashes():
             or "publish no" in file["hash_from"]
         )
         for path in (file["path"], file.get("unpack", "in"), *file.get("beside", ())):
-            assert not Path(path).is_absolute() and ".." not in Path(path).parts
+            assert not Path(path).is_absolute()
+            assert ".." not in Path(path).parts
 
 
 def test_every_dataset_is_fetched_by_command_or_a_person_is_told_how_much_it_is():

@@ -71,19 +71,23 @@ def test_training_groups_of_the_clients_that_were_chosen_are_hidden_and_nothing_
         known, now = before.train[client].groups["sex"], after.train[client].groups["sex"]
         assert set(now[now != known].tolist()) <= {-1}
         lost = int((now != known).sum())
-        assert (lost > 0) == (client == ROSTER[0]) and partly.body["hidden_attributes"][
-            "images"
-        ].get(client, {}) == ({"sex": lost} if client == ROSTER[0] else {})
+        assert (lost > 0) == (client == ROSTER[0])
+        assert partly.body["hidden_attributes"]["images"].get(client, {}) == (
+            {"sex": lost} if client == ROSTER[0] else {}
+        )
         assert before.train[client].y.tolist() == after.train[client].y.tolist()
-        assert before.val[client].groups["sex"].tolist() == after.val[client].groups["sex"].tolist()
-    assert before.test["clean"].groups["sex"].tolist() == after.test["clean"].groups["sex"].tolist()
+        result = before.val[client].groups["sex"].tolist()
+        assert result == after.val[client].groups["sex"].tolist()
+    result = before.test["clean"].groups["sex"].tolist()
+    assert result == after.test["clean"].groups["sex"].tolist()
 
 
 def test_it_is_a_partition_that_labels_and_images_are_changed_on_and_group_methods_train_on(
     partly, source, work
 ):
     again = fedcli.corrupt(source, "attributes", hide=["sex"], share=0.5, on=[ROSTER[0]], work=work)
-    assert partly.kind == "partition" and partly == again
+    assert partly.kind == "partition"
+    assert partly == again
     assert set(manifest.verify(partly.path).files) == {"rows.h5"}
     labels = fedcli.corrupt(partly, "labels", rate=0.5, on=[ROSTER[1]], work=work)
     images = fedcli.corrupt(labels, "gaussian", ratio=0.25, work=work, jobs=1)

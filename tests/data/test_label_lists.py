@@ -26,14 +26,16 @@ def test_a_list_of_two_labels_is_read_as_two(cell):
     "cell", ["D,X", "X/G", "ER+", "and/or", "D", "1,5", "D G", "GIST (D, G)", "D,"]
 )
 def test_a_name_is_left_whole_where_some_part_is_no_label(cell):
-    assert parts(cell, KNOWN) == [cell] and not is_list(cell, KNOWN)
+    assert parts(cell, KNOWN) == [cell]
+    assert not is_list(cell, KNOWN)
 
 
 @pytest.mark.parametrize(
     ("cell", "labels"), [("[]", []), ("['D']", ["D"]), ("()", []), ("(D)", ["D"])]
 )
 def test_brackets_make_a_list_of_one_label_or_none(cell, labels):
-    assert parts(cell, KNOWN) == labels and is_list(cell, KNOWN)
+    assert parts(cell, KNOWN) == labels
+    assert is_list(cell, KNOWN)
 
 
 def test_a_quoted_label_may_hold_a_comma():
@@ -41,7 +43,8 @@ def test_a_quoted_label_may_hold_a_comma():
 
 
 def test_labels_are_those_that_some_cell_names_without_doubt():
-    assert labels_of(["D", "G|N", "['O']", "D, G", "A/B"]) == {"D", "G", "N", "O", "D, G", "A/B"}
+    expected = {"D", "G", "N", "O", "D, G", "A/B"}
+    assert labels_of(["D", "G|N", "['O']", "D, G", "A/B"]) == expected
 
 
 def test_a_list_with_a_part_that_is_named_nowhere_else_is_doubtful():
@@ -65,27 +68,28 @@ def test_a_column_of_lists_is_refused_without_multi_label_and_divided_with_it(tm
         own_images_folder.listed(raw)
     result = own_images_folder.listed(raw, multi_label="yes")
     assert result.classes == ["D", "G", "N", "O"]
-    assert [row.label for row in result.rows][:4] == [
+    expected = [
         (0, 0, 1, 0),
         (1, 1, 0, 0),
         (1, 0, 0, 0),
         (0, 1, 0, 1),
     ]
+    assert [row.label for row in result.rows][:4] == expected
 
 
 def test_an_empty_list_is_an_image_without_a_label(tmp_path):
     raw = of_columns(tmp_path, label=["[]", "['D']", "['G']"])
     result = own_images_folder.listed(raw, multi_label="yes", map="label:D=diabetes")
     assert result.classes == ["G", "diabetes"]
-    assert [row.label for row in result.rows] == [(0, 0), (0, 1), (1, 0)]
+    expected = [(0, 0), (0, 1), (1, 0)]
+    assert [row.label for row in result.rows] == expected
 
 
 def test_words_of_a_list_are_translated(tmp_path, capsys):
     raw = of_columns(tmp_path, label=["D, G", "D", "G"])
     result = own_images_folder.listed(raw, multi_label="yes", map="label:D=diabetes,G=glaucoma")
-    assert (
-        result.classes == ["diabetes", "glaucoma"] and "no image has" not in capsys.readouterr().err
-    )
+    assert result.classes == ["diabetes", "glaucoma"]
+    assert "no image has" not in capsys.readouterr().err
 
 
 def test_a_doubtful_list_is_warned_of(tmp_path, capsys):

@@ -59,9 +59,8 @@ def test_only_training_labels_of_the_clients_that_were_chosen_are_changed(source
     for client in ROSTER:
         changed = (before.train[client].y != after.train[client].y).sum().item()
         entry = noisy.body["label_noise"].get(client)
-        assert (changed > 0) == (client == ROSTER[0]) and (
-            entry is None or entry["changed"] == changed
-        )
+        assert (changed > 0) == (client == ROSTER[0])
+        assert entry is None or entry["changed"] == changed
         assert before.train[client].rows.tolist() == after.train[client].rows.tolist()
         assert before.val[client].y.tolist() == after.val[client].y.tolist()
     assert before.test["clean"].y.tolist() == after.test["clean"].y.tolist()
@@ -71,16 +70,17 @@ def test_only_training_labels_of_the_clients_that_were_chosen_are_changed(source
 
 def test_it_is_a_partition_that_images_are_corrupted_on_and_methods_train_on(noisy, source, work):
     again = fedcli.corrupt(source, "labels", noise="pair", rate=0.5, on=[ROSTER[0]], work=work)
-    assert noisy.kind == "partition" and noisy == again
+    assert noisy.kind == "partition"
+    assert noisy == again
     images = fedcli.corrupt(noisy, "gaussian", ratio=0.25, work=work, jobs=1)
     assert images.body["label_noise"] == noisy.body["label_noise"]
     loaded = shard.load(images.path)
-    assert loaded.train[ROSTER[0]].y.tolist() == shard.load(noisy.path).train[ROSTER[0]].y.tolist()
+    expected = shard.load(noisy.path).train[ROSTER[0]].y.tolist()
+    assert loaded.train[ROSTER[0]].y.tolist() == expected
     run = fedcli.train("fedavg", images, rounds=1, work=work)
     scores = fedcli.evaluate(run).body
-    assert scores["data"]["partition"]["options"]["label_noise"]["each"] == {
-        ROSTER[0]: ["pair", 0.5]
-    }
+    expected = {ROSTER[0]: ["pair", 0.5]}
+    assert scores["data"]["partition"]["options"]["label_noise"]["each"] == expected
 
 
 def test_clients_may_have_different_noise(source, work):
@@ -92,10 +92,12 @@ def test_clients_may_have_different_noise(source, work):
         work=work,
     )
     noise = made.body["label_noise"]
-    assert {name: (entry["kind"], entry["rate"]) for name, entry in noise.items()} == {
+    result = {name: (entry["kind"], entry["rate"]) for name, entry in noise.items()}
+    expected = {
         ROSTER[1]: ("symmetric", 0.5),
         ROSTER[2]: ("asymmetric", 0.2),
     }
+    assert result == expected
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,8 @@ def test_the_same_line_without_a_path_makes_the_same_again(tmp_path, line):
     make_chain(tmp_path)
     word, given = line
     made = [fedcli.corrupt(kind=word, work=tmp_path, **given).path for _ in range(2)]
-    assert made[0] == made[1] and len(list((tmp_path / "partitions").iterdir())) == 2
+    assert made[0] == made[1]
+    assert len(list((tmp_path / "partitions").iterdir())) == 2
 
 
 def test_what_it_is_not_for_is_refused(noisy, source, work):
@@ -153,9 +156,8 @@ def test_it_says_how_many_of_a_clients_labels_are_changed_and_names_classes_of_t
         source, "labels", noise="symmetric", rate=1.0, on=[ROSTER[0]], work=tmp_path
     )
     n = len(shard.load(made.path).train[ROSTER[0]])
-    assert f"training labels changed: {ROSTER[0]} {n} of {n};" in " ".join(
-        capsys.readouterr().err.split()
-    )
+    result = f"training labels changed: {ROSTER[0]} {n} of {n};"
+    assert result in " ".join(capsys.readouterr().err.split())
     with pytest.raises(UsageError, match="needs the classes") as refused:
         fedcli.corrupt(source, "labels", noise="asymmetric", work=tmp_path)
     assert refused.value.hint == "for example --flip a=b"

@@ -30,16 +30,20 @@ def test_the_client_is_as_noisy_as_the_other_in_the_same_bytes_each_time(tmp_pat
         corrupt(chain, match="west", on=["north"], work=tmp_path, jobs=1).path
     ).body
     made = body["match"]
-    assert made["noise"] == noise(chain, "west") and made["before"] == noise(chain, "north")
-    assert made["after"] == pytest.approx(made["noise"], abs=0.5) and made["sigma"] > 20
+    assert made["noise"] == noise(chain, "west")
+    assert made["before"] == noise(chain, "north")
+    assert made["after"] == pytest.approx(made["noise"], abs=0.5)
+    assert made["sigma"] > 20
     path = corrupt(chain, match="west", on=["north"], work=tmp_path / "again", jobs=1).path
     assert noise(path, "north") == made["after"]
-    assert body["each"][0] == {
+    expected = {
         "kind": "matched-noise",
         "severity": round(100 * made["sigma"]),
         "clients": ["north"],
     }
-    assert manifest.read(path).options["match"] == "west" and manifest.read(path).made_by[:3] == [
+    assert body["each"][0] == expected
+    assert manifest.read(path).options["match"] == "west"
+    assert manifest.read(path).made_by[:3] == [
         "corrupt",
         "--match",
         "west",
@@ -53,8 +57,11 @@ def test_an_image_by_its_id_alone_and_no_noise_leaves_it_as_it_is():
     noisy = [
         corrupt_image(image, id, kind=matched.KIND, severity=500, seed=1) for id in ("a", "a", "b")
     ]
-    assert (same == image).all() and (noisy[0] == noisy[1]).all() and (noisy[0] != noisy[2]).any()
-    assert np.std(noisy[0].astype(int) - image) == pytest.approx(5, rel=0.3)
+    assert (same == image).all()
+    assert (noisy[0] == noisy[1]).all()
+    assert (noisy[0] != noisy[2]).any()
+    result = np.std(noisy[0].astype(int) - image)
+    assert result == pytest.approx(5, rel=0.3)
 
 
 def test_what_cannot_be_matched_is_refused(tmp_path):

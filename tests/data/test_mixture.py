@@ -30,19 +30,22 @@ def test_adding_to_a_corruption_and_naming_the_clients_are_the_same_bytes(parts)
     first = corrupt(parts, kind="gaussian", severity=1, ratio=0.25)
     both = corrupt(parts, first, "contrast", severity=4, on=["client-00"])
     named = corrupt(parts, client=["client-03=gaussian:1", "client-00=contrast:4"])
-    assert both.body == named.body and both.manifest.files == named.manifest.files
+    assert both.body == named.body
+    assert both.manifest.files == named.manifest.files
     assert (both.body["kind"], both.body["clients"]) == ("mixed", ["client-00", "client-03"])
-    assert both.body["each"] == [
+    expected = [
         {"kind": "contrast", "severity": 4, "clients": ["client-00"]},
         {"kind": "gaussian-noise", "severity": 1, "clients": ["client-03"]},
     ]
+    assert both.body["each"] == expected
     assert "each" not in first.body
 
 
 def test_one_kind_named_client_by_client_is_the_plain_corruption(parts):
     plain = corrupt(parts, kind="gaussian", on=["client-01", "client-02"])
     named = corrupt(parts, client=["client-01=gaussian:3", "client-02=gaussian"])
-    assert named.body == plain.body and named.manifest.files == plain.manifest.files
+    assert named.body == plain.body
+    assert named.manifest.files == plain.manifest.files
 
 
 def test_every_image_is_corrupted_as_its_client_is_and_test_images_as_one_of_them(parts):
@@ -73,7 +76,8 @@ def test_every_image_is_corrupted_as_its_client_is_and_test_images_as_one_of_the
         ]
         for row, image in list(test.items())[:12]
     ]
-    assert all(sum(way) == 1 for way in ways) and {way.index(True) for way in ways} == {0, 1}
+    assert all(sum(way) == 1 for way in ways)
+    assert {way.index(True) for way in ways} == {0, 1}
 
 
 def test_each_client_is_scored_on_test_images_corrupted_as_its_own(parts):
@@ -83,10 +87,8 @@ def test_each_client_is_scored_on_test_images_corrupted_as_its_own(parts):
     scores = fedcli.evaluate(run, by=["sex"], corrupt=["contrast", "gaussian"], severity=["5"])
     clients, levels = scores.body["clients"], scores.body["severities"]
     for client, kind in (("client-00", "contrast"), ("client-03", "gaussian-noise")):
-        assert (
-            clients[client]["corruption"] == f"{kind} 5"
-            and clients[client]["version"] == "corrupted"
-        )
+        assert clients[client]["corruption"] == f"{kind} 5"
+        assert clients[client]["version"] == "corrupted"
         assert clients[client]["accuracy"] == levels[kind]["5"]["scores"]["accuracy"]
         assert levels[kind]["5"]["severity_in_training"]
     assert "corruption" not in clients["client-01"]
@@ -122,11 +124,12 @@ def test_a_client_keeps_the_corruption_it_has_and_its_seed(parts):
     with pytest.raises(UsageError, match="was made with seed 0"):
         corrupt(parts, first, "contrast", seed=1)
     more = corrupt(parts, first, "contrast", ratio=0.5)
-    assert mixture.of_body(more.body) == {
+    expected = {
         "client-01": ("contrast", 3),
         "client-02": ("contrast", 3),
         "client-03": ("gaussian-noise", 3),
     }
+    assert mixture.of_body(more.body) == expected
     with pytest.raises(UsageError, match="4 more clients, but 3 are clean"):
         corrupt(parts, first, "contrast", ratio=1)
 
@@ -135,7 +138,8 @@ def test_clients_that_share_an_image_cannot_be_corrupted_differently():
     rows = {"a": np.array([1, 2]), "b": np.array([2, 3])}
     with pytest.raises(FedcliError, match="also another client's"):
         mixture.train_hows(rows, {"a": ("contrast", 1), "b": ("contrast", 2)})
-    assert mixture.train_hows(rows, {"a": ("contrast", 1), "b": ("contrast", 1)})[0].tolist() == [
+    result = mixture.train_hows(rows, {"a": ("contrast", 1), "b": ("contrast", 1)})[0].tolist()
+    assert result == [
         1,
         2,
         3,

@@ -55,7 +55,8 @@ def test_without_a_window_the_slices_range_is_taken_and_scaling_is_applied(tmp_p
     volume.header.set_slope_inter(2.0, -1000.0)
     nibabel.save(volume, tmp_path / "v.nii")
     image = nifti.read_slices(tmp_path / "v.nii", choose(), None)
-    assert image.min() == 0 and image.max() == 255
+    assert image.min() == 0
+    assert image.max() == 255
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_a_volume_of_a_whole_body_is_read_slice_by_slice(tmp_path, monkeypatch):
         file.truncate(352 + 2 * 512 * 512 * 1500)
     assert nifti.read_slices(path, choose(), None).shape == (512, 512, 1)
     monkeypatch.setattr(nifti, "MOST", 100_000_000)
-    with pytest.raises(Unreadable, match="400 slices hold .* voxels, more than 100,000,000"):
+    with pytest.raises(Unreadable, match=r"400 slices hold .* voxels, more than 100,000,000"):
         nifti.read_slices(path, choose(slices="400"), None)
 
 
@@ -118,7 +119,8 @@ def test_a_folder_of_volumes_with_a_table_is_prepared(tmp_path):
     own = {"slices": "2", "axis": "coronal", "group": "sex"}
     made = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)
     body = manifest.read(made).body
-    assert (body["channels"], body["count"], body["attributes"]) == (
+    result = (body["channels"], body["count"], body["attributes"])
+    assert result == (
         2,
         6,
         {"sex": ["female", "male"]},

@@ -25,10 +25,13 @@ def test_prepare_keeps_those_of_training_images_beside_the_pool_and_in_no_manife
     (
         path.parent / originals.FILE
     ).unlink()  # of a pool that was prepared before there was such a file
-    assert originals.FILE not in path.read_text() and originals.read(path.parent) is None
+    assert originals.FILE not in path.read_text()
+    assert originals.read(path.parent) is None
     with mock.patch.object(originals, "write_text", side_effect=OSError("read-only")):
-        assert prepared(raw, tmp_path / "work").path == path and not originals.read(path.parent)
-    assert prepared(raw, tmp_path / "work").path == path and originals.read(path.parent)
+        assert prepared(raw, tmp_path / "work").path == path
+        assert not originals.read(path.parent)
+    assert prepared(raw, tmp_path / "work").path == path
+    assert originals.read(path.parent)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,7 @@ def test_a_file_differs_in_words(new, words):
 )
 def test_a_damaged_file_is_named_with_what_to_do(tmp_path, text):
     (tmp_path / originals.FILE).write_text(text)
-    with pytest.raises(FedcliError, match="originals.json") as raised:
+    with pytest.raises(FedcliError, match=r"originals.json") as raised:
         originals.read(tmp_path)
     assert "prepare again" in raised.value.hint
 

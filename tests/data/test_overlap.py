@@ -49,13 +49,14 @@ def stage(work: Path, rows: list[Row], images: list[np.ndarray]) -> Path:
 
 def test_patients_and_identical_images_on_both_sides_are_counted(tmp_path):
     overlaps = overlap.find(dataset(tmp_path, UNITS, PIXELS))
-    assert overlaps["patients"] == {
+    expected = {
         "name": "lesion_id",
         "count": 2,
         "train_images": 3,
         "test_images": 2,
         "examples": ["a", "b"],
     }
+    assert overlaps["patients"] == expected
     assert overlaps["pixels"] == {
         "count": 2,
         "train_images": 2,
@@ -81,7 +82,8 @@ def test_images_without_a_unit_share_none_and_a_dataset_without_units_says_so(tm
     overlaps = overlap.find(
         dataset(tmp_path / "1", ["a", "a", "", "", "b", "b", "", ""], list(range(8)))
     )
-    assert overlaps["patients"]["count"] == 0 and overlap.sentence(overlaps) == ""
+    assert overlaps["patients"]["count"] == 0
+    assert overlap.sentence(overlaps) == ""
     assert overlap.find(dataset(tmp_path / "2", [""] * 8, list(range(8))))["patients"] is None
 
 
@@ -104,14 +106,14 @@ def run(*words: object) -> tuple[int, str, str]:
 def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_path):
     made = dataset(tmp_path / "1", UNITS, PIXELS)
     code, out, err = run("inspect", made, "--strict", "--json")
-    assert code == 1 and json.loads(out)["overlap"]["patients"]["count"] == 2
-    assert (
-        "2 of 3 test lesions also have training images" in err
-        and "hint:" in err
-        and "Traceback" not in err
-    )
+    assert code == 1
+    assert json.loads(out)["overlap"]["patients"]["count"] == 2
+    assert "2 of 3 test lesions also have training images" in err
+    assert "hint:" in err
+    assert "Traceback" not in err
     code, out, _ = run("inspect", made, "--all")
-    assert code == 0 and "i1 = i5 i3 = i6" in out
+    assert code == 0
+    assert "i1 = i5 i3 = i6" in out
     assert "a split that keeps them together" in err
     clean = dataset(tmp_path / "2", list("aabbccdd"), list(range(8)))
     assert run("inspect", clean, "--strict")[0] == 0
@@ -120,7 +122,8 @@ def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_p
 def test_identical_images_are_named_with_what_mends_them(tmp_path):
     made = dataset(tmp_path, list("aabbccdd"), [0, 1, 2, 3, 4, 1, 6, 7])
     code, _, err = run("inspect", made, "--strict")
-    assert code == 1 and "1 test image is identical to a training image" in err
+    assert code == 1
+    assert "1 test image is identical to a training image" in err
     assert (
         "hint: i1 (train) and i5 (test) are one picture: remove one of the two, or give both one patient"
         in err
@@ -130,30 +133,31 @@ def test_identical_images_are_named_with_what_mends_them(tmp_path):
 def test_strict_fails_where_no_patient_is_known_but_for_images_of_things(tmp_path):
     made = dataset(tmp_path, [""] * 8, list(range(8)))
     code, _, err = run("inspect", made, "--strict")
-    assert (
-        code == 1
-        and "nobody can tell whether train and test share a patient" in err
-        and "--patient" not in err
-    )
+    assert code == 1
+    assert "nobody can tell whether train and test share a patient" in err
+    assert "--patient" not in err
     toy = run("prepare", "toy", "--sample-images", 200, "--work", tmp_path / "toy")[1].strip()
     assert run("inspect", toy, "--strict")[0] == 0
 
 
 def test_ids_that_differ_in_zeros_blanks_or_case_are_named(tmp_path):
-    assert overlap.alike(["0005426", "5426", "P 07", "p7", "10", "1", ""]) == [
+    result = overlap.alike(["0005426", "5426", "P 07", "p7", "10", "1", ""])
+    assert result == [
         ("0005426", "5426"),
         ("P 07", "p7"),
     ]
     made = dataset(tmp_path, ["05", "05", "b", "b", "5", "5", "c", "c"], list(range(8)))
     code, _, err = run("inspect", made, "--strict")
-    assert code == 1 and "count as different patients: '05' and '5'" in err
+    assert code == 1
+    assert "count as different patients: '05' and '5'" in err
     assert "write each patient's id in one way" in err
 
 
 def test_strict_is_for_datasets_and_partitions(tmp_path):
     made = dataset(tmp_path, UNITS, PIXELS)
     code, _, err = run("inspect", made.parent / "pool.h5", "--strict")
-    assert code == 2 and "--strict is for a dataset or partition" in err
+    assert code == 2
+    assert "--strict is for a dataset or partition" in err
 
 
 @pytest.mark.skipif(
@@ -180,7 +184,8 @@ def test_strict_warns_of_odd_images_and_passes(tmp_path):
         assert line in done.stdout
         assert f"warning: {line}" in done.stderr
     about = json.loads(CliRunner().invoke(app, ["inspect", str(made), "--json"]).stdout)
-    assert about["contents"] == {
+    expected = {
         "nearly_one_colour": {"train": {"0": 2, "1": 2}, "test": {"0": 2, "1": 2}},
         "identical_within_part": {"train": 2, "test": 3},
     }
+    assert about["contents"] == expected

@@ -30,18 +30,23 @@ def test_a_csv_names_images_classes_groups_sites_and_patients(tmp_path):
         site="hospital",
         patient="patient_id",
     )
-    assert result.classes == ["mel", "nv"] and result.channels == 1 and result.sites == "hospital"
-    assert result.attributes == {
+    assert result.classes == ["mel", "nv"]
+    assert result.channels == 1
+    assert result.sites == "hospital"
+    expected = {
         "sex": ["female", "male"],
         "age": ["0-39", "40-59", "60+"],
         "hospital": ["east", "north", "south"],
     }
-    assert [(row.id, row.label, row.patient, *row.groups.values()) for row in result.rows] == [
+    assert result.attributes == expected
+    expected = [
         ("a.jpg", 0, "p1", 0, 0, 1),
         ("b.png", 1, "p1", 1, 1, 2),
         ("sub/c.png", 1, "", -1, -1, 1),
         ("sub/d.png", 0, "p2", -1, 2, 0),
     ]
+    outcome = [(row.id, row.label, row.patient, *row.groups.values()) for row in result.rows]
+    assert outcome == expected
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -70,12 +75,13 @@ def test_absent_files_and_missing_labels_are_skipped_with_the_reason(tmp_path, c
     text = "image,label\na.jpg,x\nb.jpg,y\ngone.jpg,x\nc.jpg,\nd.jpg,NA\n,x\n"
     result = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg"))
     assert labels(result) == {"a.jpg": "x", "b.jpg": "y"}
-    assert result.skipped == [
+    expected = [
         ("", "listed in labels.csv, not in the folder"),
         ("c.jpg", "has no label in labels.csv"),
         ("d.jpg", "has no label in labels.csv"),
         ("gone.jpg", "listed in labels.csv, not in the folder"),
     ]
+    assert result.skipped == expected
     assert "1 of 5 images in" in capsys.readouterr().err
 
 
@@ -89,7 +95,8 @@ def test_no_name_leads_out_of_the_folder(tmp_path, name):
     if "\0" in name:
         assert "labels.csv holds zero bytes" in error.value.sentence
     else:
-        assert "leads out of" in error.value.sentence and "'..'" in error.value.hint
+        assert "leads out of" in error.value.sentence
+        assert "'..'" in error.value.hint
 
 
 @pytest.mark.parametrize("name", ["out/a.jpg", "link.jpg"])
@@ -154,7 +161,8 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, own, sent
     raw = folder(tmp_path, text, "a.jpg", "b.jpg")
     with pytest.raises(FedcliError, match=sentence) as error:
         listed(raw, **own)
-    assert error.value.hint and "\n" not in error.value.sentence
+    assert error.value.hint
+    assert "\n" not in error.value.sentence
 
 
 def test_a_group_has_at_most_50_values_and_numbers_are_ordered_by_size(tmp_path):
@@ -188,9 +196,8 @@ def test_several_tables_need_a_choice_and_one_below_counts_from_its_folder(tmp_p
     with refused("has 2 CSV files: one.csv, two.csv", of=UsageError):
         listed(raw)
     result = listed(raw, table="set/own.csv")
-    assert labels(result) == {"set/1.jpg": "x", "set/2.jpg": "y"} and result.tables == [
-        "set/own.csv"
-    ]
+    assert labels(result) == {"set/1.jpg": "x", "set/2.jpg": "y"}
+    assert result.tables == ["set/own.csv"]
 
 
 def test_a_folder_per_class_needs_no_table(tmp_path, capsys):
@@ -204,10 +211,8 @@ def test_a_folder_per_class_needs_no_table(tmp_path, capsys):
     ):
         save(tmp_path / name)
     result = listed(tmp_path)
-    assert (
-        labels(result) == {"mel/a.jpg": "mel", "mel/deep/b.png": "mel", "nv/a.jpg": "nv"}
-        and result.tables == []
-    )
+    assert labels(result) == {"mel/a.jpg": "mel", "mel/deep/b.png": "mel", "nv/a.jpg": "nv"}
+    assert result.tables == []
     for split, words in (("folder", "no folders train and test"), ("unit", None)):
         if words:
             with refused(words):
@@ -252,13 +257,15 @@ def test_one_folder_of_a_class_is_refused_with_what_was_not_read(tmp_path, capsy
 )
 def test_an_age_may_have_a_decimal_comma_or_be_dicoms(tmp_path, cell, band):
     raw = folder(tmp_path, f"image,label,age\na.jpg,x,{cell}\nb.jpg,y,81\n", "a.jpg", "b.jpg")
-    assert [row.groups["age"] for row in listed(raw, group="age").rows] == [band, 2]
+    result = [row.groups["age"] for row in listed(raw, group="age").rows]
+    assert result == [band, 2]
 
 
 def test_a_few_ages_that_are_no_numbers_count_as_unknown_and_are_told(tmp_path, capsys):
     ages = ["abc", "30", "50", "70", "²Y", "", "60+", "41"]
     result = listed(of_columns(tmp_path, age=ages), group="age")
-    assert [row.groups["age"] for row in result.rows] == [-1, 0, 1, 2, -1, -1, -1, 1]
+    expected = [-1, 0, 1, 2, -1, -1, -1, 1]
+    assert [row.groups["age"] for row in result.rows] == expected
     printed = capsys.readouterr().err
     assert "age: 3 cells are no number and count as unknown, such as '60+'" in printed
 
@@ -267,7 +274,8 @@ def test_spellings_of_sex_are_merged_only_where_all_are_known(tmp_path, capsys):
     values = ["m", "Male", "M", "f", "female", "w", ""]
     result = listed(of_columns(tmp_path, Gender=values), group="Gender")
     assert result.attributes == {"Gender": ["female", "male"]}
-    assert [row.groups["Gender"] for row in result.rows] == [1, 1, 1, 0, 0, 0, -1]
+    outcome = [row.groups["Gender"] for row in result.rows]
+    assert outcome == [1, 1, 1, 0, 0, 0, -1]
     assert "differ only" not in capsys.readouterr().err
     result = listed(of_columns(tmp_path, Gender=[*values[:-1], "diverse"]), group="Gender")
     assert result.attributes == {"Gender": ["M", "Male", "diverse", "f", "female", "m", "w"]}
@@ -282,10 +290,8 @@ def test_classes_and_sites_that_differ_only_by_case_or_spaces_are_told(tmp_path,
     result = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg"), site="site")
     assert result.classes == ["NV", "mel", "nv"]
     printed = capsys.readouterr().err
-    assert (
-        "label: 'NV' and 'nv' differ only" in printed
-        and "site: 'St  mary' and 'St Mary' differ only" in printed
-    )
+    assert "label: 'NV' and 'nv' differ only" in printed
+    assert "site: 'St  mary' and 'St Mary' differ only" in printed
     assert "North" not in printed
 
 
@@ -323,10 +329,13 @@ def test_all_columns_that_a_table_lacks_are_named_at_once(tmp_path):
 def test_the_card_is_printed_for_a_person():
     shown = CliRunner().invoke(app, ["datasets", "images"]).stdout
     assert "  <table>.csv: columns image, label - a row per image" in shown
-    assert "classes: any\nattributes: any\n" in shown and "with or without .dcm" in shown
+    assert "classes: any\nattributes: any\n" in shown
+    assert "with or without .dcm" in shown
     assert "splits (--split):\n  unit: 8:2" in shown
-    assert "options (--set OPTION=VALUE):\n" in shown and "  channels: auto, 1 or 3" in shown
-    assert "[default: image]" in shown and "{" not in shown
+    assert "options (--set OPTION=VALUE):\n" in shown
+    assert "  channels: auto, 1 or 3" in shown
+    assert "[default: image]" in shown
+    assert "{" not in shown
     other = CliRunner().invoke(app, ["datasets", "medmnist"]).stdout
     assert "classes: any\nattributes: none\n" in other  # its files tell nothing of a patient
 
@@ -353,11 +362,13 @@ def test_a_column_may_be_called_at(tmp_path):
 def test_labels_that_look_like_lists_or_measurements_are_refused(tmp_path, cells, words):
     with pytest.raises(FedcliError, match=re.escape(words)) as error:
         listed(of_columns(tmp_path, label=cells))
-    assert error.value.hint and len(str(error.value) + error.value.hint) < 400
+    assert error.value.hint
+    assert len(str(error.value) + error.value.hint) < 400
 
 
 def test_many_whole_numbers_as_classes_are_warned_of(tmp_path, caplog):
-    assert len(listed(of_columns(tmp_path, label=[20 + i % 22 for i in range(66)])).classes) == 22
+    result = len(listed(of_columns(tmp_path, label=[20 + i % 22 for i in range(66)])).classes)
+    assert result == 22
     assert "22 whole numbers label the images" in caplog.text
 
 

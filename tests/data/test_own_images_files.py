@@ -36,15 +36,18 @@ def test_a_dicom_among_photographs_is_named_as_one(tmp_path):
 def test_images_are_grey_only_if_all_files_are(tmp_path):
     raw = folder(tmp_path / "raw", "image,label\na.jpg,x\nb.png,y\nc.tif,x\n", "a.jpg")
     save(raw / "b.png", (200, 0, 0), "RGB"), save(raw / "c.tif", 90)
-    assert listed(raw).channels == 3 and listed(raw, channels="1").channels == 1
+    assert listed(raw).channels == 3
+    assert listed(raw, channels="1").channels == 1
     made = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)
     pool = read_pool(made.parent / "pool.h5")
-    assert pool.pixels()[1:, 4, 4].tolist() == [[200, 0, 0], [90, 90, 90]]
+    result = pool.pixels()[1:, 4, 4].tolist()
+    assert result == [[200, 0, 0], [90, 90, 90]]
     grey = read_pool(
         prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own={"channels": "1"}).parent
         / "pool.h5"
     )
-    assert grey.pixels()[1:, 4, 4].tolist() == [[60], [90]]  # 0.299 x 200
+    result = grey.pixels()[1:, 4, 4].tolist()
+    assert result == [[60], [90]]  # 0.299 x 200
 
 
 def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
@@ -53,10 +56,8 @@ def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
     Image.fromarray(np.full((8, 8), 65535, np.uint16)).save(raw / "b.tif")
     choices = completed(8, "unit", window="file", own=OWN | {"white": "4096"})
     first, second = own_images.rows(raw, choices).rows
-    assert (
-        own_images.decode(raw, first, choices).max() == 128
-        and own_images.decode(raw, second, choices).max() == 255
-    )
+    assert own_images.decode(raw, first, choices).max() == 128
+    assert own_images.decode(raw, second, choices).max() == 255
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,8 @@ def test_fractions_of_a_small_range_are_shown_by_what_is_white(tmp_path):
     cv2.imwrite(str(tmp_path / "a.tif"), np.linspace(0, 0.0025, 64, dtype=np.float32).reshape(8, 8))
     choices = completed(8, "unit", window="file", own=OWN | {"white": "0.0025"})
     image = own_images.decode(tmp_path, Row("a", 0, "a.tif"), choices)
-    assert image.ravel().tolist() == np.rint(np.linspace(0, 255, 64)).tolist()
+    expected = np.rint(np.linspace(0, 255, 64)).tolist()
+    assert image.ravel().tolist() == expected
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "65536", "nan", "inf", "bright", ""])
@@ -138,8 +140,10 @@ def test_dicom_files_are_read_by_their_kind(tmp_path):
     )
     pixels = dict(zip(pool.id, pool.pixels(), strict=True))
     assert set(pixels) == {"ct.dcm", "xray.dcm", "ultrasound.dcm"}
-    assert pixels["ct.dcm"][7, 7, 0] == round(63 / 80 * 255)
-    assert pixels["xray.dcm"][0, 0, 0] == 255 and pixels["xray.dcm"][7, 7, 0] == 0
+    expected = round(63 / 80 * 255)
+    assert pixels["ct.dcm"][7, 7, 0] == expected
+    assert pixels["xray.dcm"][0, 0, 0] == 255
+    assert pixels["xray.dcm"][7, 7, 0] == 0
     assert pixels["ultrasound.dcm"][7, 7].tolist() == [189, 190, 191]
 
 
@@ -155,17 +159,16 @@ def test_the_hospitals_are_the_default_partition(tmp_path):
     body = manifest.read(
         made := prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)
     ).body
-    assert (
-        body["sites"] == "hospital" and body["unit"] == "patient" and body["classes"] == ["x", "y"]
-    )
-    assert body["channels"] == 1 and body["split"] == {"train": 32, "test": 8, "by": "unit"}
+    assert body["sites"] == "hospital"
+    assert body["unit"] == "patient"
+    assert body["classes"] == ["x", "y"]
+    assert body["channels"] == 1
+    assert body["split"] == {"train": 32, "test": 8, "by": "unit"}
     pool = read_pool(made.parent / "pool.h5")
     assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
     recorded = json.loads(made.read_text())
-    assert (
-        recorded["options"]["own"]["site"] == "hospital"
-        and "patient=patient" in recorded["made_by"]
-    )
+    assert recorded["options"]["own"]["site"] == "hospital"
+    assert "patient=patient" in recorded["made_by"]
     assert str(tmp_path) not in made.read_text()
 
 
@@ -181,13 +184,16 @@ def test_the_command_names_columns_by_flags_which_other_datasets_refuse(tmp_path
     done = CliRunner().invoke(app, ["prepare", "images", *flags.split(), *words])
     assert done.exit_code == 0, done.stderr
     body = json.loads(Path(done.stdout.strip()).read_text())["body"]
-    assert list(body["attributes"]) == ["age", "hospital", "sex"] and body["sites"] == "hospital"
+    assert list(body["attributes"]) == ["age", "hospital", "sex"]
+    assert body["sites"] == "hospital"
     again = CliRunner().invoke(
         app, ["prepare", "images", *flags.split(), "--set", "site=hospital", *words]
     )
-    assert again.exit_code == 2 and "--site and --set site exclude each other" in again.stderr
+    assert again.exit_code == 2
+    assert "--site and --set site exclude each other" in again.stderr
     other = CliRunner().invoke(app, ["prepare", "isic2018", "--image-column", "file", *words])
-    assert other.exit_code == 2 and "isic2018 has no option 'image-column'" in other.stderr
+    assert other.exit_code == 2
+    assert "isic2018 has no option 'image-column'" in other.stderr
 
 
 def test_the_patients_of_dicom_files_stay_on_one_side_and_their_ids_unwritten(tmp_path, capsys):
@@ -197,11 +203,10 @@ def test_the_patients_of_dicom_files_stay_on_one_side_and_their_ids_unwritten(tm
         write_slice(raw / f"{k:02d}.dcm", np.full((4, 4), k, np.int16), PatientID=f"NAME-{k // 4}")
     path = prepare("images", raw=raw, work=tmp_path / "out", size=8)
     pool, body = read_pool(path.parent / "pool.h5"), manifest.read(path).body
-    assert body["unit"] == "PatientID" and len(set(pool.patient)) == 6
-    assert (
-        not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
-        and (pool.split == 1).any()
-    )
+    assert body["unit"] == "PatientID"
+    assert len(set(pool.patient)) == 6
+    assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
+    assert (pool.split == 1).any()
     assert not any(b"NAME-" in file.read_bytes() for file in path.parent.iterdir())
     assert "no patients are known" not in capsys.readouterr().err
 
@@ -225,24 +230,22 @@ def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
     (raw / "README").write_text("words")
     folder(raw, "image,label\nIM000001,x\n1.2.840.7,y\n1.2.840.8,x\nDICOMDIR,y\nREADME,x\n")
     result = listed(raw)
-    assert (
-        labels(result) == {"1.2.840.7": "y", "1.2.840.8": "x", "IM000001": "x"}
-        and result.channels == 1
-    )
+    assert labels(result) == {"1.2.840.7": "y", "1.2.840.8": "x", "IM000001": "x"}
+    assert result.channels == 1
     assert result.skipped == [
         ("DICOMDIR", "holds no image"),
         ("README", "listed in labels.csv, is no DICOM file and has no suffix of an image"),
     ]
     choices = completed(8, "unit", window="brain", own=OWN)
-    assert own_images.decode(raw, result.rows[-1], choices)[7, 7, 0] == round(63 / 80 * 255)
+    expected = round(63 / 80 * 255)
+    assert own_images.decode(raw, result.rows[-1], choices)[7, 7, 0] == expected
     disc = tmp_path / "disc"
     for name in ("x/IM1", "y/IM2", "DICOMDIR"):
         (disc / name).parent.mkdir(parents=True, exist_ok=True)
         write_slice(disc / name, ramp)
     result = listed(disc)
-    assert labels(result) == {"x/IM1": "x", "y/IM2": "y"} and result.skipped == [
-        ("DICOMDIR", "holds no image")
-    ]
+    assert labels(result) == {"x/IM1": "x", "y/IM2": "y"}
+    assert result.skipped == [("DICOMDIR", "holds no image")]
 
 
 def test_a_bare_file_behind_a_link_out_of_the_folder_is_not_opened(tmp_path):
@@ -280,4 +283,5 @@ def test_a_photograph_that_is_cut_short_is_skipped_in_plain_words(tmp_path):
     (raw / "a.jpg").write_bytes((raw / "a.jpg").read_bytes()[:-200])
     made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
     (skipped,) = manifest.read(made).body["skipped"]
-    assert skipped["file"] == "a.jpg" and skipped["why"].startswith("image file is truncated")
+    assert skipped["file"] == "a.jpg"
+    assert skipped["why"].startswith("image file is truncated")

@@ -45,8 +45,10 @@ LISTS = [
 
 def test_labels_as_a_list_in_one_column(tmp_path):
     result = listed(folder(tmp_path / "raw", ["image", "label"], LISTS))
-    assert result.classes == ["Effusion", "Mass"] and result.task == MULTI_LABEL
-    assert labels(result) == {"a.png": (1, 1), "b.png": (0, 0), "c.png": (1, 0), "e.png": (0, 1)}
+    assert result.classes == ["Effusion", "Mass"]
+    assert result.task == MULTI_LABEL
+    expected = {"a.png": (1, 1), "b.png": (0, 0), "c.png": (1, 0), "e.png": (0, 1)}
+    assert labels(result) == expected
     assert result.skipped == [("d.png", "has no label in labels.csv")]
 
 
@@ -63,13 +65,15 @@ def test_labels_as_columns_with_what_is_uncertain_as_asked(tmp_path, uncertain, 
     raw = folder(tmp_path / "raw", ["image", "Mass", "Effusion", "who"], COLUMNS)
     result = listed(raw, label_column="Mass,Effusion", patient="who", uncertain=uncertain)
     assert result.classes == ["Mass", "Effusion"]
-    assert labels(result) == {
+    expected = {
         "a.png": (1, 1),
         "b.png": (0, 0),
         "c.png": (0, label),
         "d.png": (1, 0),
     }
-    assert {row.test for row in result.rows if row.patient == "p1"} in ({True}, {False})
+    assert labels(result) == expected
+    outcome = {row.test for row in result.rows if row.patient == "p1"}
+    assert outcome in ({True}, {False})
 
 
 @pytest.mark.parametrize(
@@ -156,11 +160,13 @@ def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
     }
     made = prepare("images", multi_label=True, **asked)
     body, pool = manifest.read(made.path).body, read_pool(made.path.parent / "pool.h5")
-    assert body["classes"] == ["Mass", "Lung, left"] and body["task"] == MULTI_LABEL
+    assert body["classes"] == ["Mass", "Lung, left"]
+    assert body["task"] == MULTI_LABEL
     of_image = {id: label.tolist() for id, label in zip(pool.id, pool.y, strict=True)}
     assert of_image == {line[0]: line[1:3] for line in lines}
     sides = {patient: set(pool.split[pool.patient == patient].tolist()) for patient in pool.patient}
-    assert all(len(both) == 1 for both in sides.values()) and {0, 1} == set(pool.split.tolist())
+    assert all(len(both) == 1 for both in sides.values())
+    assert {0, 1} == set(pool.split.tolist())
     with refused("--label-column is given several times", of=UsageError):
         prepare("images", **asked)
 
@@ -171,23 +177,23 @@ def test_what_is_not_used_is_not_recorded(tmp_path):
     )
     made = prepare("images", raw=raw, work=tmp_path / "work", size=8)
     options = manifest.read(made.path).options["own"]
-    assert (
-        "multi-label" not in options
-        and "uncertain" not in options
-        and options["label-column"] == "label"
-    )
+    assert "multi-label" not in options
+    assert "uncertain" not in options
+    assert options["label-column"] == "label"
 
 
 def test_an_image_is_sorted_by_the_rarest_of_its_labels():
     y = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0], [1, 0, 1], [UNKNOWN, 0, 1], [UNKNOWN, 0, 0]])
     assert single(y).tolist() == [1, 0, 3, 2, 2, 3]
-    assert single(np.array([2, 0, 1])).tolist() == [2, 0, 1]
+    result = single(np.array([2, 0, 1])).tolist()
+    assert result == [2, 0, 1]
 
 
 def test_a_pool_of_other_labels_than_its_dataset_says_is_refused(tmp_path):
     rows = [Row(f"i{k}", (k % 2, 1), None, k > 2) for k in range(4)]
     write_pool(tmp_path / "pool.h5", rows, (np.zeros((8, 8, 1), np.uint8) for _ in rows), [])
-    assert read_pool(tmp_path / "pool.h5").y.tolist() == [[0, 1], [1, 1], [0, 1], [1, 1]]
+    expected = [[0, 1], [1, 1], [0, 1], [1, 1]]
+    assert read_pool(tmp_path / "pool.h5").y.tolist() == expected
     body = {
         "classes": ["a", "b"],
         "attributes": {},

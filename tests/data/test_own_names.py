@@ -49,14 +49,13 @@ def test_hospitals_that_lack_a_class_or_a_group_have_the_form_of_all(tmp_path):
         lacking(write_hospitals(tmp_path / "c"), "f"), tmp_path / "south", **AGREED
     )
     check_same([whole, no_ill, no_women])
-    assert whole["classes"] == ["healthy", "ill"] and whole["attributes"]["sex"] == [
+    assert whole["classes"] == ["healthy", "ill"]
+    assert whole["attributes"]["sex"] == [
         "female",
         "male",
     ]
-    assert (
-        no_ill["counts"]["class"]["train"]["ill"] == 0
-        and no_women["counts"]["sex"]["train"]["female"] == 0
-    )
+    assert no_ill["counts"]["class"]["train"]["ill"] == 0
+    assert no_women["counts"]["sex"]["train"]["female"] == 0
 
 
 def test_the_agreed_names_change_nothing_where_all_are_there(tmp_path):
@@ -64,7 +63,8 @@ def test_the_agreed_names_change_nothing_where_all_are_there(tmp_path):
     plain, named = (
         described(raw, tmp_path / name, **more) for name, more in (("a", {}), ("b", AGREED))
     )
-    assert plain["counts"] == named["counts"] and plain["classes"] == named["classes"]
+    assert plain["counts"] == named["counts"]
+    assert plain["classes"] == named["classes"]
     (usual,) = (tmp_path / "a" / "datasets").glob("*/pool.h5")
     (other,) = (tmp_path / "b" / "datasets").glob("*/pool.h5")
     assert usual.read_bytes() == other.read_bytes()
@@ -100,9 +100,11 @@ def test_the_test_images_are_the_only_clients_own_unless_they_are_another_hospit
     held_out = fedcli.partition(dataset, clients=1, hold_out="south", work=tmp_path).path
     assert not any(len(own["test"]) for own in holdings(held_out).rows.values())
     several = fedcli.partition(dataset, clients=2, work=tmp_path).path
-    assert [client["test"] for client in manifest.read(several).body["roster"]] == [0, 0]
+    result = [client["test"] for client in manifest.read(several).body["roster"]]
+    assert result == [0, 0]
     code, shown, _ = typed("site", "check", "--data", alone, "--name", "north")
-    assert code == 0 and f"counts of the {len(test)} test images" in shown
+    assert code == 0
+    assert f"counts of the {len(test)} test images" in shown
 
 
 def test_the_only_site_that_trains_has_no_test_images_of_others(tmp_path):
@@ -117,6 +119,7 @@ def test_the_only_site_that_trains_has_no_test_images_of_others(tmp_path):
     raw["files"]["pool.h5"] = sha256(dataset.parent / "pool.h5")
     dataset.write_text(json.dumps(raw))
     by_site = fedcli.partition(dataset, by=["hospital"], work=tmp_path).path
-    assert [client["client"] for client in manifest.read(by_site).body["roster"]] == [trains]
+    result = [client["client"] for client in manifest.read(by_site).body["roster"]]
+    assert result == [trains]
     own = holdings(by_site).rows[trains]["test"]
     assert {hospitals[at] for at in pool.groups["hospital"][own]} == {trains}

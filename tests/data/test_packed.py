@@ -75,11 +75,14 @@ def test_packed_images_are_read_as_a_folder_with_a_csv_is(kind, tmp_path):
     web(path) if kind == "tar" else hugging(path, kind)
     made = prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1, own=OWN)
     body = manifest.read(made).body
-    assert (body["classes"], body["channels"], body["count"]) == (["a", "b"], 3, COUNT)
-    assert body["attributes"] == {"sex": ["female", "male"]} and body["unit"] == "person"
+    result = (body["classes"], body["channels"], body["count"])
+    assert result == (["a", "b"], 3, COUNT)
+    assert body["attributes"] == {"sex": ["female", "male"]}
+    assert body["unit"] == "person"
     pool = read_pool(made.parent / "pool.h5")
     assert pool.shape == (COUNT, 8, 8, 3)
-    assert [pool.pixels()[i, 0, 0, 0] for i in range(COUNT)] == [20 * i for i in range(COUNT)]
+    result = [pool.pixels()[i, 0, 0, 0] for i in range(COUNT)]
+    assert result == [20 * i for i in range(COUNT)]
 
 
 def test_a_dataset_that_its_library_saved_is_read(tmp_path):
@@ -90,10 +93,8 @@ def test_a_dataset_that_its_library_saved_is_read(tmp_path):
     )
     datasets.Dataset.from_dict(columns, features=features).save_to_disk(tmp_path / "raw")
     made = prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
-    assert (
-        manifest.read(made).body["classes"] == ["ill", "well"]
-        and manifest.read(made).body["count"] == 4
-    )
+    assert manifest.read(made).body["classes"] == ["ill", "well"]
+    assert manifest.read(made).body["count"] == 4
 
 
 def test_labels_in_members_of_their_own_and_grey_pictures(tmp_path):
@@ -121,8 +122,10 @@ def test_members_never_leave_the_archive(tmp_path):
         link.type, link.linkname = tarfile.SYMTYPE, str(secret)
         tar.addfile(link)
     table = packed.read_columns(tmp_path / "raw", ["shard.tar"])
-    assert len(table) == 2 and not (tmp_path.parent / "out.png").exists()
-    assert packed.picture(tmp_path / "raw", table[packed.AT][0]) == png(1)
+    assert len(table) == 2
+    assert not (tmp_path.parent / "out.png").exists()
+    result = packed.picture(tmp_path / "raw", table[packed.AT][0])
+    assert result == png(1)
 
 
 def test_a_truncated_archive_and_what_is_none_are_refused(tmp_path):
@@ -130,7 +133,7 @@ def test_a_truncated_archive_and_what_is_none_are_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:900])
     for content in (path.read_bytes(), b"these are words"):
         path.write_bytes(content)
-        with pytest.raises(FedcliError, match="shard.tar") as error:
+        with pytest.raises(FedcliError, match=r"shard.tar") as error:
             packed.read_columns(tmp_path / "raw", ["shard.tar"])
         assert len(str(error.value)) < 400
 
@@ -145,7 +148,8 @@ def test_a_compressed_archive_is_refused_with_what_uncompresses_it(name, program
         FedcliError, match="is compressed, so no picture can be read at its place"
     ) as error:
         prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
-    assert error.value.hint == f"{program} {tmp_path / 'raw' / name}"
+    expected = f"{program} {tmp_path / 'raw' / name}"
+    assert error.value.hint == expected
 
 
 def test_damaged_tables_are_refused(tmp_path):

@@ -26,7 +26,8 @@ def test_balanced_clients_are_even_or_have_the_minimum(tmp_path):
 def test_only_training_images_are_divided_and_the_test_set_stays_whole(tmp_path):
     _, body, arrays = partition(tmp_path, scheme="iid", clients=4)
     assert names(body) == ["client-00", "client-01", "client-02", "client-03"]
-    assert everyone(arrays, "train") == [k for k in range(80) if k % 4 != 3]
+    expected = [k for k in range(80) if k % 4 != 3]
+    assert everyone(arrays, "train") == expected
     assert arrays["test"]["all"].tolist() == list(range(3, 80, 4))
     assert everyone(arrays, "val") == everyone(arrays, "test") == []
     assert arrays["train"]["0"].dtype == np.int64
@@ -41,7 +42,8 @@ def test_the_roster_counts_what_the_rows_hold(tmp_path):
         assert (
             client["class_counts"] == np.bincount(y[arrays["train"][str(k)]], minlength=3).tolist()
         )
-    assert sorted(everyone(arrays, "train", "val")) == [k for k in range(80) if k % 4 != 3]
+    expected = [k for k in range(80) if k % 4 != 3]
+    assert sorted(everyone(arrays, "train", "val")) == expected
 
 
 @pytest.mark.parametrize("clients", [1, 4])
@@ -66,20 +68,21 @@ def test_it_warns_where_no_image_is_kept_for_validation(tmp_path, capsys):
 
 def test_the_body_carries_what_later_stages_need(tmp_path):
     _, body, _ = partition(tmp_path, scheme="fedism", clients=4, corrupted=1)
-    assert {
+    result = {
         name: body[name]
         for name in ("dataset", "scheme", "size", "channels", "augment", "corrupted_last")
-    } == {
-        **{
-            "dataset": "toy",
-            "scheme": "fedism",
-            "size": [4, 4],
-            "channels": 1,
-            "augment": "none",
-            "corrupted_last": 1,
-        }
     }
-    assert body["classes"] == ["a", "b", "c"] and set(body["attributes"]) == {"sex", "center"}
+    expected = {
+        "dataset": "toy",
+        "scheme": "fedism",
+        "size": [4, 4],
+        "channels": 1,
+        "augment": "none",
+        "corrupted_last": 1,
+    }
+    assert result == expected
+    assert body["classes"] == ["a", "b", "c"]
+    assert set(body["attributes"]) == {"sex", "center"}
 
 
 @pytest.mark.parametrize(
@@ -102,10 +105,11 @@ def test_the_body_carries_what_later_stages_need(tmp_path):
 def test_the_same_options_write_the_same_bytes(tmp_path, options):
     paths = [partition(tmp_path / name, val=0.1, materialize=True, **options)[0] for name in "ab"]
     files = [sorted(path.parent.rglob("*.*")) for path in paths]
-    assert [f.relative_to(paths[0].parent) for f in files[0]] == [
-        f.relative_to(paths[1].parent) for f in files[1]
-    ]
-    assert [f.read_bytes() for f in files[0]] == [f.read_bytes() for f in files[1]]
+    result = [f.relative_to(paths[0].parent) for f in files[0]]
+    expected = [f.relative_to(paths[1].parent) for f in files[1]]
+    assert result == expected
+    result = [f.read_bytes() for f in files[0]]
+    assert result == [f.read_bytes() for f in files[1]]
 
 
 def test_equal_options_give_the_same_partition_and_unknown_ones_are_refused(tmp_path):
@@ -120,9 +124,8 @@ def test_the_fedism_seed_counts_from_the_authors_own(tmp_path):
     _, _, arrays = partition(tmp_path, scheme="fedism", clients=4, corrupted=1, alpha=2.0)
     rows = np.array([k for k in range(80) if k % 4 != 3])
     expected = fedism(rows % 3, 4, 1, 2.0, 2024)
-    assert [arrays["train"][str(k)].tolist() for k in range(4)] == [
-        rows[part].tolist() for part in expected
-    ]
+    result = [arrays["train"][str(k)].tolist() for k in range(4)]
+    assert result == [rows[part].tolist() for part in expected]
 
 
 def test_natural_sites_have_their_values_names_and_their_own_test_images(tmp_path, capsys):
@@ -153,16 +156,20 @@ def test_one_row_of_shares_is_rotated(tmp_path):
     second = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1;0.1,0.9")[
         2
     ]["train"]
-    assert [first[str(k)].tolist() for k in range(4)] == [second[str(k)].tolist() for k in range(4)]
+    result = [first[str(k)].tolist() for k in range(4)]
+    expected = [second[str(k)].tolist() for k in range(4)]
+    assert result == expected
     female = [np.mean(first[str(k)] % 2 == 0) for k in range(4)]
-    assert min(female[:2]) > 0.8 and max(female[2:]) < 0.3
+    assert min(female[:2]) > 0.8
+    assert max(female[2:]) < 0.3
 
 
 def test_validation_keeps_lesions_whole_within_a_client(tmp_path):
-    _, body, arrays = partition(tmp_path, scheme="iid", clients=3, val=0.3)
+    _, _body, arrays = partition(tmp_path, scheme="iid", clients=3, val=0.3)
     for k in range(3):
         train, val = (set(arrays[part][str(k)] // 3) for part in ("train", "val"))
-        assert val and not train & val
+        assert val
+        assert not train & val
 
 
 def test_lesions_shared_between_clients_are_counted(tmp_path, capsys):
@@ -193,13 +200,15 @@ def test_a_site_file_holds_the_clients_images_train_then_val_then_test(tmp_path)
     assert site.id.tolist() == [f"i{k}" for k in rows]
     assert site.pixels()[:, 0, 0, 0].tolist() == rows.tolist()
     male = body["roster"][1]
-    assert site.split.tolist() == [0] * (male["train"] + male["val"]) + [1] * male["test"]
+    expected = [0] * (male["train"] + male["val"]) + [1] * male["test"]
+    assert site.split.tolist() == expected
     assert site.groups["sex"].tolist() == [1] * len(rows)
 
 
 def test_site_files_get_safe_and_distinct_names(tmp_path):
     path, _, _ = partition(tmp_path, scheme="by", by=["center"], materialize=True)
-    assert sorted(file.name for file in (path.parent / "sites").iterdir()) == [
+    result = sorted(file.name for file in (path.parent / "sites").iterdir())
+    assert result == [
         "St_Anna_1-0.h5",
         "st_anna_1-1.h5",
     ]

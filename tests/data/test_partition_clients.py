@@ -30,8 +30,10 @@ def test_whole_patients_go_to_one_client_if_asked_for(tmp_path, options, capsys)
         set(np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) // 3)
         for k in range(4)
     ]
-    assert sum(map(len, held)) == len(set.union(*held)) == 27 and body["unit_overlap"] == 0
-    assert everyone(arrays, "train", "val") == [k for k in range(80) if k % 4 != 3]
+    assert sum(map(len, held)) == len(set.union(*held)) == 27
+    assert body["unit_overlap"] == 0
+    expected = [k for k in range(80) if k % 4 != 3]
+    assert everyone(arrays, "train", "val") == expected
     assert "more than one client" not in capsys.readouterr().err
     if options["scheme"] == "iid":
         assert sorted(map(len, held)) == [6, 7, 7, 7]
@@ -48,14 +50,13 @@ def test_patients_cannot_be_kept_whole_where_nobody_knows_them(tmp_path):
 
 def test_four_clients_by_shares_of_two_skin_tones(tmp_path):
     shares = "0.45,0.05;0.30,0.10;0.20,0.15;0.05,0.70"
-    _, body, arrays = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares=shares)
+    _, _body, arrays = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares=shares)
     for value, (count, column) in enumerate(
         [(37, [0.45, 0.3, 0.2, 0.05]), (18, [0.05, 0.1, 0.15, 0.7])]
     ):
         got = [int((arrays["train"][str(k)] % 2 == value).sum()) for k in range(4)]
-        assert sum(got) == count and np.all(
-            np.abs(np.array(got) - count * np.array(column)) <= 3
-        )  # one per class
+        assert sum(got) == count
+        assert np.all(np.abs(np.array(got) - count * np.array(column)) <= 3)
 
 
 # ---- clients that share images
@@ -63,10 +64,8 @@ def test_four_clients_by_shares_of_two_skin_tones(tmp_path):
 
 def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp_path, capsys):
     path, body, arrays = partition(tmp_path, scheme="fedmrl-authors", clients=3, val=0.2)
-    assert (
-        "images are in more than one client" in (said := capsys.readouterr().err)
-        and "validate one and train" in said
-    )
+    assert "images are in more than one client" in (said := capsys.readouterr().err)
+    assert "validate one and train" in said
     held = [np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) for k in range(3)]
     assert (
         body["skew"]["images_in_several"]["count"]
@@ -80,7 +79,8 @@ def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp
     for client in ("client-00", "client-01", "client-02"):
         for part in ("train", "val"):
             before, after = getattr(clean, part)[client], getattr(noisy, part)[client]
-            assert before.ids.tolist() == after.ids.tolist() and before.y.equal(after.y)
+            assert before.ids.tolist() == after.ids.tolist()
+            assert before.y.equal(after.y)
             same = before.images[before.rows].equal(after.images[after.rows])
             assert same == (client != "client-02")
 
@@ -96,7 +96,8 @@ def test_a_clean_clients_validation_image_that_a_corrupted_client_holds_too_stay
     assert set(clean.val["a"].ids) & set(clean.train["b"].ids)
     for part in ("train", "val"):
         before, after = getattr(clean, part)["a"], getattr(noisy, part)["a"]
-        assert len(before) and before.images[before.rows].equal(after.images[after.rows])
+        assert len(before)
+        assert before.images[before.rows].equal(after.images[after.rows])
 
 
 def test_one_clients_corruption_is_the_same_whether_it_shares_images_or_not(tmp_path):
@@ -113,7 +114,8 @@ def test_one_clients_corruption_is_the_same_whether_it_shares_images_or_not(tmp_
             ).train["b"]
         )
     first, second = (shard.images[shard.rows] for shard in shards)
-    assert first.equal(second) and len(first) == 2
+    assert first.equal(second)
+    assert len(first) == 2
 
 
 # ---- a file of clients
@@ -122,20 +124,19 @@ def test_one_clients_corruption_is_the_same_whether_it_shares_images_or_not(tmp_
 def test_a_file_of_clients_gives_each_its_images_and_its_own_test_part(tmp_path, capsys):
     (tmp_path / "who.csv").write_text("image,hospital\ni0,b\ni1,a\ni2,b\ni3,b\ni99,a\ni1,b\n")
     path, body, arrays = partition(tmp_path, scheme="file", clients_file=tmp_path / "who.csv")
-    assert names(body) == ["a", "b"] and body["not_in_dataset"] == 1 and body["dropped"] == 57
-    assert [arrays["train"][k].tolist() for k in "01"] == [[1], [0, 1, 2]]
-    assert [arrays["test"][k].tolist() for k in ("0", "1")] == [[], [3]] and len(
-        arrays["test"]["all"]
-    ) == 20
+    assert names(body) == ["a", "b"]
+    assert body["not_in_dataset"] == 1
+    assert body["dropped"] == 57
+    result = [arrays["train"][k].tolist() for k in "01"]
+    assert result == [[1], [0, 1, 2]]
+    result = [arrays["test"][k].tolist() for k in ("0", "1")]
+    assert result == [[], [3]]
+    assert len(arrays["test"]["all"]) == 20
     printed = capsys.readouterr().err
-    assert (
-        "who.csv names 1 image that the dataset does not have: i99" in printed
-        and "1 image is in more than" in printed
-    )
-    assert (
-        "1 image that who.csv gives to clients is a test image here" in printed
-        and "57 training images are left over" in printed
-    )
+    assert "who.csv names 1 image that the dataset does not have: i99" in printed
+    assert "1 image is in more than" in printed
+    assert "1 image that who.csv gives to clients is a test image here" in printed
+    assert "57 training images are left over" in printed
     assert str(tmp_path) not in path.read_text()
 
 
@@ -144,11 +145,9 @@ def test_clients_whose_images_are_all_absent_are_left_out_with_a_note(tmp_path, 
         json.dumps({"a": ["i0"], "b": ["x1", "x2"], "c": ["i1"], "d": ["x3"]})
     )
     _, body, arrays = partition(tmp_path, scheme="file", clients_file=tmp_path / "who.json")
-    assert (
-        names(body) == ["a", "c"]
-        and body["not_in_dataset"] == 3
-        and arrays["train"]["1"].tolist() == [1]
-    )
+    assert names(body) == ["a", "c"]
+    assert body["not_in_dataset"] == 3
+    assert arrays["train"]["1"].tolist() == [1]
     assert (
         "2 clients of who.json without an image in the dataset are left out: b"
         in capsys.readouterr().err
@@ -166,7 +165,8 @@ def test_another_files_bytes_or_column_are_another_partition(tmp_path):
         for c in (None, "center")
     )
     who.write_text("image,client,center\ni0,a,x\ni1,b,x\ni2,a,y\n")
-    assert len({first, by_center, partition(tmp_path, scheme="file", clients_file=who)[0]}) == 3
+    result = len({first, by_center, partition(tmp_path, scheme="file", clients_file=who)[0]})
+    assert result == 3
 
 
 def test_fedisms_npy_counts_in_the_training_images_by_class_or_in_an_order_file(tmp_path):
@@ -178,17 +178,19 @@ def test_fedisms_npy_counts_in_the_training_images_by_class_or_in_an_order_file(
     _, body, arrays = partition(tmp_path, scheme="file", clients_file=tmp_path / "d.npy")
     by_class = sorted((k for k in range(80) if k % 4 != 3), key=lambda k: (k % 3, k))
     assert names(body) == ["client-00", "client-01"]
-    assert [arrays["train"][k].tolist() for k in "01"] == [
+    expected = [
         sorted([by_class[0], by_class[59]]),
         [by_class[21]],
     ]
+    assert [arrays["train"][k].tolist() for k in "01"] == expected
     (tmp_path / "train.csv").write_text(
         "id,class\n" + "".join(f"i{k},0\n" for k in range(79, -1, -1))
     )
     _, _, arrays = partition(
         tmp_path, scheme="file", clients_file=tmp_path / "d.npy", order_file=tmp_path / "train.csv"
     )
-    assert arrays["train"]["0"].tolist() == [20] and arrays["test"]["0"].tolist() == [79]
+    assert arrays["train"]["0"].tolist() == [20]
+    assert arrays["test"]["0"].tolist() == [79]
 
 
 def test_a_client_of_test_images_alone_is_refused(tmp_path):

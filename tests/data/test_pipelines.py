@@ -34,7 +34,9 @@ def test_yaml_and_json_are_the_same_pipeline_and_an_image_depends_on_its_own_num
     x = torch.randint(0, 256, (6, 3, 24, 24), dtype=torch.uint8, generator=stream)
     chance = torch.rand(6, 4, generator=stream)
     whole = transforms.augment(x, kind, chance)
-    assert whole.shape == x.shape and whole.dtype == torch.uint8 and (whole != x).any()
+    assert whole.shape == x.shape
+    assert whole.dtype == torch.uint8
+    assert (whole != x).any()
     alone = torch.cat([transforms.augment(x[[k]], kind, chance[[k]]) for k in range(5, -1, -1)])
     assert torch.equal(alone.flip(0), whole)
     assert not torch.equal(transforms.augment(x, kind, chance.flip(0)), whole)
@@ -43,11 +45,13 @@ def test_yaml_and_json_are_the_same_pipeline_and_an_image_depends_on_its_own_num
 def test_a_batch_without_images_stays_one(tmp_path):
     none = torch.zeros(0, 3, 4, 6, dtype=torch.uint8)
     changed = pipelines.augment(none, pipelines.read(save(tmp_path)), torch.zeros(0, 4))
-    assert changed.shape == none.shape and changed.dtype == torch.uint8
+    assert changed.shape == none.shape
+    assert changed.dtype == torch.uint8
 
 
 def test_what_is_made_ahead_comes_in_order_and_an_error_is_raised():
-    assert list(pipelines.ahead(lambda n: n * n, iter(range(20)))) == [n * n for n in range(20)]
+    result = list(pipelines.ahead(lambda n: n * n, iter(range(20))))
+    assert result == [n * n for n in range(20)]
     with pytest.raises(ZeroDivisionError):
         list(pipelines.ahead(lambda n: 1 // n, [1, 0]))
 
@@ -136,7 +140,8 @@ def test_a_file_that_is_no_pipeline_is_refused(tmp_path, sentence):
     BAD[sentence](tmp_path)
     with pytest.raises(FedcliError, match=sentence) as error:
         pipelines.read(tmp_path / "x.json")
-    assert error.value.hint and len(error.value.sentence) < 400
+    assert error.value.hint
+    assert len(error.value.sentence) < 400
 
 
 def test_yaml_that_would_call_python_is_refused(tmp_path):
@@ -182,9 +187,8 @@ def test_an_alias_is_read(tmp_path):
         .replace("p: 1.0\n", "p: *one\n", 1)
     )
     (tmp_path / "alias.yaml").write_text(text)
-    assert "*one" in text and json.loads(
-        pipelines.read(tmp_path / "alias.yaml").removeprefix(pipelines.PREFIX)
-    )
+    assert "*one" in text
+    assert json.loads(pipelines.read(tmp_path / "alias.yaml").removeprefix(pipelines.PREFIX))
 
 
 @pytest.mark.parametrize(

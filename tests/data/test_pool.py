@@ -20,8 +20,11 @@ def pool(path, n=6):
 def test_a_pool_gives_back_what_was_written(tmp_path):
     made = pool(tmp_path / "pool.h5")
     assert made.shape == (6, 4, 5, 3)
-    assert made.id.tolist()[0] == "ä0" and made.split.tolist() == [0, 0, 0, 0, 1, 1]
-    assert made.groups["sex"].tolist() == [-1, 0, 1, -1, 0, 1] and made.patient.tolist()[5] == "p5"
+    assert made.id.tolist()[0] == "ä0"
+    assert made.split.tolist() == [0, 0, 0, 0, 1, 1]
+    expected = [-1, 0, 1, -1, 0, 1]
+    assert made.groups["sex"].tolist() == expected
+    assert made.patient.tolist()[5] == "p5"
 
 
 def test_images_that_follow_one_another_are_written_at_once_and_in_any_order(tmp_path):
@@ -37,7 +40,8 @@ def test_images_that_follow_one_another_are_written_at_once_and_in_any_order(tmp
 
 def test_rows_may_be_asked_for_in_any_order_and_twice(tmp_path):
     made = pool(tmp_path / "pool.h5")
-    assert made.pixels(np.array([5, 0, 5, 3]))[:, 0, 0, 0].tolist() == [5, 0, 5, 3]
+    result = made.pixels(np.array([5, 0, 5, 3]))[:, 0, 0, 0].tolist()
+    assert result == [5, 0, 5, 3]
     assert made.pixels(np.array([], int)).shape == (0, 4, 5, 3)
 
 
@@ -50,7 +54,8 @@ def test_some_rows_can_become_a_pool_of_their_own(tmp_path):
     made, rows = pool(tmp_path / "pool.h5"), np.array([1, 4])
     copy_pool(made, rows, tmp_path / "site.h5", made.pixels(rows))
     site = read_pool(tmp_path / "site.h5")
-    assert site.id.tolist() == ["ä1", "ä4"] and site.pixels()[:, 0, 0, 0].tolist() == [1, 4]
+    assert site.id.tolist() == ["ä1", "ä4"]
+    assert site.pixels()[:, 0, 0, 0].tolist() == [1, 4]
 
 
 def test_a_truncated_pool_is_refused(tmp_path):
@@ -131,7 +136,8 @@ def test_an_epoch_has_every_image_once_and_keeps_the_last_batch(tmp_path):
     batches = list(shard.epoch(8, shuffle=1, augment=1))
     assert [len(b.y) for b in batches] == [8, 8, 4]
     places = torch.cat([b.at for b in batches])
-    assert places.sort().values.tolist() == list(range(20)) and places.tolist() != list(range(20))
+    assert places.sort().values.tolist() == list(range(20))
+    assert places.tolist() != list(range(20))
 
 
 def test_normalisation_is_mean_and_deviation_of_the_unit_range():
@@ -149,7 +155,9 @@ def test_augmentations_keep_shape_and_range_and_are_seeded(kind):
         transforms.to_unit(transforms.augment(x, kind, transforms.draw(3, seed, x.device)))
         for seed in (1, 1, 2)
     ]
-    assert out[0].shape == x.shape and 0 <= out[0].min() and out[0].max() <= 1
+    assert out[0].shape == x.shape
+    assert 0 <= out[0].min()
+    assert out[0].max() <= 1
     assert torch.equal(out[0], out[1])
     assert kind == "none" or not torch.equal(out[0], out[2])
 
@@ -172,9 +180,9 @@ def test_an_affine_turn_is_a_rotation_also_on_images_that_are_not_square():
         .float()
     )
     offset = turned - torch.tensor([30.0, 60.0])
-    assert abs(offset.norm().item() - 25) < 1 and abs(offset[0].item()) == pytest.approx(
-        25 * 0.1736, abs=0.8
-    )
+    assert abs(offset.norm().item() - 25) < 1
+    expected = pytest.approx(25 * 0.1736, abs=0.8)
+    assert abs(offset[0].item()) == expected
 
 
 def test_an_unknown_augmentation_is_refused():

@@ -53,16 +53,18 @@ def damage(raw: Path, name: str) -> None:
 
 def test_a_folder_becomes_a_pool_and_a_manifest(skin, tmp_path):
     path = run("isic2018", tmp_path, raw=skin)
-    assert path.name == "dataset.json" and path.parent.name.startswith("isic2018-8-")
+    assert path.name == "dataset.json"
+    assert path.parent.name.startswith("isic2018-8-")
     made = manifest.verify(path, "dataset")
     assert (
         " ".join(made.made_by)
         == "prepare isic2018 --size 8 --fit stretch --test 0.2 --split lesion --seed 0"
     )
-    assert {
+    result = {
         key: made.body[key]
         for key in ("count", "size", "channels", "split", "unit", "unknown", "skipped", "sites")
-    } == {
+    }
+    expected = {
         "count": 20,
         "size": [8, 8],
         "channels": 3,
@@ -72,16 +74,17 @@ def test_a_folder_becomes_a_pool_and_a_manifest(skin, tmp_path):
         "skipped": [],
         "sites": None,
     }
+    assert result == expected
     pool = read_pool(path.parent / "pool.h5")
-    assert (
-        pool.shape == (20, 8, 8, 3)
-        and pool.id[3] == "i03"
-        and pool.patient[3] == "L3"
-        and pool.split.sum() == 4
-    )
-    assert pool.groups["age"].tolist() == [0] * 4 + [1] * 6 + [2] * 10
+    assert pool.shape == (20, 8, 8, 3)
+    assert pool.id[3] == "i03"
+    assert pool.patient[3] == "L3"
+    assert pool.split.sum() == 4
+    expected = [0] * 4 + [1] * 6 + [2] * 10
+    assert pool.groups["age"].tolist() == expected
     colours = pool.pixels()[:, 4, 4].astype(int)  # of images of one colour each, through JPEG
-    assert np.abs(colours - [[10 * i, 100, 200] for i in range(20)]).max() <= 3
+    result = np.abs(colours - [[10 * i, 100, 200] for i in range(20)]).max()
+    assert result <= 3
 
 
 def test_the_manifest_names_no_place_on_this_machine(skin, tmp_path):
@@ -137,15 +140,15 @@ def test_an_unreadable_image_is_left_out_and_listed(skin, tmp_path, capsys):
     path = run("isic2018", tmp_path, raw=skin, jobs=2)
     body = manifest.verify(path).body
     assert body["skipped"] == [{"file": "images/i05.jpg", "why": "OSError: Truncated File Read"}]
-    assert body["count"] == 19 and sum(body["split"][part] for part in ("train", "test")) == 19
+    assert body["count"] == 19
+    assert sum(body["split"][part] for part in ("train", "test")) == 19
     assert "skipped 1 of 20 files" in capsys.readouterr().err
     pool, others = read_pool(path.parent / "pool.h5"), np.delete(np.arange(20), 5)
-    assert (
-        pool.id.tolist() == whole.id[others].tolist()
-        and pool.split.tolist() == whole.split[others].tolist()
-    )
+    assert pool.id.tolist() == whole.id[others].tolist()
+    assert pool.split.tolist() == whole.split[others].tolist()
     assert np.array_equal(pool.pixels(), whole.pixels(others))
-    assert sorted(p.name for p in path.parent.iterdir()) == [
+    result = sorted(p.name for p in path.parent.iterdir())
+    assert result == [
         "dataset.json",
         "originals.json",
         "pool.h5",
@@ -177,12 +180,12 @@ def test_an_image_that_comes_or_goes_while_it_is_read_is_an_error(skin, tmp_path
         return made
 
     monkeypatch.setattr(prepare, "fill", without)
-    with pytest.raises(FedcliError, match="i03.jpg changed while it was read"):
+    with pytest.raises(FedcliError, match=r"i03.jpg changed while it was read"):
         run("isic2018", tmp_path, raw=skin)
     shutil.copy(skin / "images" / "i04.jpg", path)
     monkeypatch.setattr(prepare, "fill", fill)
     monkeypatch.setattr(prepare, "_seen", lambda name: "-1" if name == str(path) else seen(name))
-    with pytest.raises(FedcliError, match="i03.jpg changed while it was read"):
+    with pytest.raises(FedcliError, match=r"i03.jpg changed while it was read"):
         run("isic2018", tmp_path, raw=skin)
     assert not list((tmp_path / "work" / "datasets").iterdir())
 
@@ -245,17 +248,16 @@ def test_an_option_that_cannot_mean_anything_is_refused(tmp_path, options, sente
 
 def test_toy_is_enlarged_to_its_cards_size(tmp_path):
     made = manifest.verify(run("toy", tmp_path, size=None))
-    assert (
-        made.body["size"] == [16, 16]
-        and made.body["count"] == 1797
-        and made.body["attributes"] == {}
-    )
+    assert made.body["size"] == [16, 16]
+    assert made.body["count"] == 1797
+    assert made.body["attributes"] == {}
     assert made.options["raw_fingerprint"] is None
 
 
 def test_phantom_names_its_sites(tmp_path):
     made = manifest.verify(run("phantom", tmp_path))
-    assert made.body["sites"] == "site" and made.body["unit"] == "patient_id"
+    assert made.body["sites"] == "site"
+    assert made.body["unit"] == "patient_id"
     assert made.body["split"] == {"train": 960, "test": 240, "by": "patient"}
 
 
@@ -268,14 +270,16 @@ def test_ct_takes_the_window_from_the_card_or_the_person(tmp_path):
         run("rsna-ich", tmp_path, raw=raw, split="image", window="0/510"),
     )
     assert json.loads(own.read_text())["options"]["window"] == "file"
-    assert read_pool(own.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist() == [
+    result = read_pool(own.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist()
+    assert result == [
         0,
         3,
         6,
         10,
         13,
     ]  # HU i of 0..80
-    assert read_pool(given.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist() == [
+    result = read_pool(given.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist()
+    assert result == [
         128,
         128,
         128,
@@ -291,7 +295,7 @@ def test_all_of_ham10000_has_its_published_counts():
     listing = sources.source("isic2018").rows(raw, sources.isic2018.completed(16, "lesion"))
     rows, centers = listing.rows, listing.attributes["center"]
     counts = Counter(isic2018.CLASSES[row.label] for row in rows)
-    assert counts == {
+    expected = {
         "nv": 6705,
         "mel": 1113,
         "bkl": 1099,
@@ -300,8 +304,11 @@ def test_all_of_ham10000_has_its_published_counts():
         "vasc": 142,
         "df": 115,
     }
-    assert Counter(row.groups["sex"] for row in rows) == {-1: 57, 0: 4552, 1: 5406}
-    assert sum(row.groups["age"] == -1 for row in rows) == 57
+    assert counts == expected
+    result = Counter(row.groups["sex"] for row in rows)
+    assert result == {-1: 57, 0: 4552, 1: 5406}
+    result = sum(row.groups["age"] == -1 for row in rows)
+    assert result == 57
     by_center = Counter(centers[row.groups["center"]] for row in rows)
     assert by_center == {
         "vidir_molemax": 3954,
@@ -310,9 +317,11 @@ def test_all_of_ham10000_has_its_published_counts():
         "vienna_dias": 439,
     }
     lesions = [{row.patient for row in rows if row.test == test} for test in (False, True)]
-    assert len(lesions[0] | lesions[1]) == 7470 and not lesions[0] & lesions[1]
+    assert len(lesions[0] | lesions[1]) == 7470
+    assert not lesions[0] & lesions[1]
     of_training = Counter(row.label for row in rows if not row.test)
-    assert [of_training[label] for label in range(7)] == [890, 5364, 411, 261, 879, 92, 113]
+    result = [of_training[label] for label in range(7)]
+    assert result == [890, 5364, 411, 261, 879, 92, 113]
 
 
 @REAL
@@ -340,13 +349,12 @@ def test_real_ct_files_become_a_pool_in_kaggles_layout(tmp_path):
     path = run("rsna-ich", tmp_path, raw=raw, size=64, jobs=0, split="patient")
     body, pool = manifest.verify(path).body, read_pool(path.parent / "pool.h5")
     cut_short = next(entry["why"] for entry in body["skipped"] if "cut short" in entry["why"])
-    assert Counter(entry["why"].split(":")[0] for entry in body["skipped"]) == {
+    outcome = Counter(entry["why"].split(":")[0] for entry in body["skipped"])
+    assert outcome == {
         "holds no image": 1,
         cut_short: 1,
     }
-    assert (
-        body["count"] == 36
-        and body["attributes"] == {"sex": ["female", "male"]}
-        and len(set(pool.patient)) == 2
-    )
+    assert body["count"] == 36
+    assert body["attributes"] == {"sex": ["female", "male"]}
+    assert len(set(pool.patient)) == 2
     assert (pool.pixels().reshape(36, -1).max(1) == 255).all()

@@ -30,21 +30,23 @@ def sampled(count, **options):
 
 def test_a_sample_has_its_size_keeps_the_order_and_depends_on_the_seed_alone():
     ids = sampled(40)
-    assert len(ids) == 40 and ids == [row.id for row in ROWS if row.id in ids]
+    assert len(ids) == 40
+    assert ids == [row.id for row in ROWS if row.id in ids]
     again = sample_rows(ROWS[::-1], completed(16, "image", sample_images=40))
     assert {row.id for row in again} == set(ids) != set(sampled(40, seed=1))
     assert sampled(100) == sampled(None) == [row.id for row in ROWS]
 
 
 def test_a_stratified_sample_has_each_class_in_proportion():
-    assert Counter(id[0] for id in sampled(11, stratified=True)) == {"0": 7, "1": 3, "2": 1}
+    result = Counter(id[0] for id in sampled(11, stratified=True))
+    assert result == {"0": 7, "1": 3, "2": 1}
 
 
 def test_a_sample_is_drawn_before_the_split_so_that_its_shares_are_exact():
     rows = split_rows(
         ROWS, completed(16, "image", sample_images=50, stratified=True), by_patient=False
     )
-    assert Counter((row.label, row.test) for row in rows) == {
+    expected = {
         (0, False): 24,
         (0, True): 6,
         (1, False): 12,
@@ -52,6 +54,7 @@ def test_a_sample_is_drawn_before_the_split_so_that_its_shares_are_exact():
         (2, False): 4,
         (2, True): 1,
     }
+    assert Counter((row.label, row.test) for row in rows) == expected
 
 
 @pytest.fixture
@@ -68,9 +71,9 @@ def run(tmp_path, **options):
 
 def test_a_sample_is_recorded_and_what_it_leaves_out_is_no_skipped_file(skin, tmp_path):
     made = manifest.read(run(tmp_path, sample_images=12, stratified=True, split="image"))
-    assert (
-        made.body["count"] == 12 and made.body["skipped"] == [] and made.body["split"]["test"] == 4
-    )
+    assert made.body["count"] == 12
+    assert made.body["skipped"] == []
+    assert made.body["split"]["test"] == 4
     assert (made.options["sample_images"], made.options["stratified"]) == (12, True)
     assert "--sample-images 12 --seed 0 --stratified" in " ".join(made.made_by)
     assert "sample_images" not in manifest.read(run(tmp_path)).options
@@ -99,8 +102,10 @@ def test_a_train_csv_and_the_test_csv_beside_it_are_a_split(skin, tmp_path):
     for name in ("train.csv", "test.csv"):
         made = manifest.read(path := run(tmp_path, split_file=folder / name))
         pool = read_pool(path.parent / "pool.h5")
-        assert pool.id[pool.split == 1].tolist() == ["i12", "i13", "i14"] and len(pool.id) == 15
-        assert {made.options["split_file"]["name"], made.options["split_file_beside"]["name"]} == {
+        assert pool.id[pool.split == 1].tolist() == ["i12", "i13", "i14"]
+        assert len(pool.id) == 15
+        result = {made.options["split_file"]["name"], made.options["split_file_beside"]["name"]}
+        assert result == {
             "train.csv",
             "test.csv",
         }
@@ -157,7 +162,8 @@ def test_the_fedism_scheme_in_the_order_of_train_csv_gives_all_twenty_published_
     assert fingerprint(division, pool, line_of) == VECTORS[name]["sha256"]
     assert scheme.recorded(DATASET)["order_file"]["name"] == "train.csv"
     bare = resolve("fedism", {"corrupted": corrupted})
-    assert fingerprint(bare.divide(pool, DATASET, 0, 0), pool, line_of) != VECTORS[name]["sha256"]
+    result = fingerprint(bare.divide(pool, DATASET, 0, 0), pool, line_of)
+    assert result != VECTORS[name]["sha256"]
     assert "order_file" not in bare.recorded(DATASET)
 
 

@@ -24,15 +24,17 @@ def test_a_small_image_by_hand():
     image = np.zeros((3, 3, 1), np.uint8)
     image[1, 1] = 36
     known = measured(image)
-    assert known["noise"] == pytest.approx(np.sqrt(np.pi / 2) / 6 * 4 * 36)
-    assert known["brightness"] == pytest.approx(4) and known["contrast"] == pytest.approx(
-        np.sqrt(36**2 / 9 - 16)
-    )
-    assert known["entropy"] == pytest.approx(-(np.log2(1 / 9) / 9 + 8 / 9 * np.log2(8 / 9)))
-    assert (
-        known["sharpness"] == 0 and known["blockiness"] == 1
-    )  # one place of the mask, no border of a block
-    assert known["snr"] == pytest.approx(20 * np.log10(4 / known["noise"]))
+    expected = pytest.approx(np.sqrt(np.pi / 2) / 6 * 4 * 36)
+    assert known["noise"] == expected
+    assert known["brightness"] == pytest.approx(4)
+    expected = pytest.approx(np.sqrt(36**2 / 9 - 16))
+    assert known["contrast"] == expected
+    expected = pytest.approx(-(np.log2(1 / 9) / 9 + 8 / 9 * np.log2(8 / 9)))
+    assert known["entropy"] == expected
+    assert known["sharpness"] == 0
+    assert known["blockiness"] == 1
+    expected = pytest.approx(20 * np.log10(4 / known["noise"]))
+    assert known["snr"] == expected
 
 
 def test_noise_is_found_on_ramps_in_grey_and_in_colour_and_a_flat_image_has_none(rng):
@@ -42,14 +44,16 @@ def test_noise_is_found_on_ramps_in_grey_and_in_colour_and_a_flat_image_has_none
             np.uint8
         )
         assert measured(noisy)["noise"] == pytest.approx(sigma, rel=0.06)
-        assert measured(noisy)["noise"] == pytest.approx(
-            measured(noisy[..., :1])["noise"], rel=1e-4
-        )
+        expected = pytest.approx(measured(noisy[..., :1])["noise"], rel=1e-4)
+        assert measured(noisy)["noise"] == expected
         alike = np.concatenate([noisy, noisy[..., :1]], 2)  # a volume of four slices
-        assert measured(alike)["noise"] == pytest.approx(measured(noisy)["noise"], rel=1e-4)
+        expected = pytest.approx(measured(noisy)["noise"], rel=1e-4)
+        assert measured(alike)["noise"] == expected
     flat = measured(np.full((16, 16, 1), 100, np.uint8))
-    assert (flat["noise"], flat["entropy"], flat["contrast"], flat["blockiness"]) == (0, 0, 0, 1)
-    assert flat["snr"] == pytest.approx(20 * np.log10(100 * 12**0.5))
+    result = (flat["noise"], flat["entropy"], flat["contrast"], flat["blockiness"])
+    assert result == (0, 0, 0, 1)
+    expected = pytest.approx(20 * np.log10(100 * 12**0.5))
+    assert flat["snr"] == expected
 
 
 def test_strong_compression_is_blocky_and_a_blurred_image_less_sharp(rng):
@@ -64,18 +68,25 @@ def test_strong_compression_is_blocky_and_a_blurred_image_less_sharp(rng):
 
 def test_every_image_is_in_one_bin_of_each_measure_and_bins_are_the_measures_own(rng):
     values = quality.measure(rng.integers(0, 256, (20, 9, 9, 3), dtype=np.uint8))
-    assert quality.histograms(values).sum(1).tolist() == [20] * len(MEASURES)
+    result = quality.histograms(values).sum(1).tolist()
+    assert result == [20] * len(MEASURES)
     for of in MEASURES:
-        assert of.values(np.array([0, BINS])) == pytest.approx([of.low, of.high])
-        assert of.places(of.values(np.array([5.5]))) == pytest.approx([5.5])
+        result = of.values(np.array([0, BINS]))
+        assert result == pytest.approx([of.low, of.high])
+        result = of.places(of.values(np.array([5.5])))
+        assert result == pytest.approx([5.5])
 
 
 def test_cells_hold_enough_images_or_none_and_lose_no_image(rng):
     counts = np.bincount(rng.normal(30, 6, 300).astype(int), minlength=BINS)
     known = quality.cells(counts, 10)
-    assert min(images for *_, images in known) >= 10 and sum(images for *_, images in known) == 300
-    assert known[0][0] == 0 and known[-1][1] == BINS - 1 and quality.sound(known, 300)
-    assert np.abs(np.cumsum(quality.spread(known) - counts)).max() < 20  # images out of place
+    assert min(images for *_, images in known) >= 10
+    assert sum(images for *_, images in known) == 300
+    assert known[0][0] == 0
+    assert known[-1][1] == BINS - 1
+    assert quality.sound(known, 300)
+    result = np.abs(np.cumsum(quality.spread(known) - counts)).max()
+    assert result < 20  # images out of place
     assert quality.spread(quality.cells(counts, 1)).tolist() == counts.tolist()
     assert quality.cells(counts, 301) == []
     for odd in (
@@ -100,12 +111,13 @@ def test_distances_by_hand_and_who_stands_out_in_words():
     about = quality_by_site.facts(
         {"a": shifted(10, 40), "b": shifted(10, 60), "c": shifted(12, 100)}
     )
-    assert about["c"]["measures"]["noise"]["distance"] == pytest.approx(2 / (1 / 3) ** 0.5)
-    assert about["a"]["measures"]["noise"]["distance"] == pytest.approx(
-        (100 / 160) * 2 / (1 / 3) ** 0.5
-    )
+    expected = pytest.approx(2 / (1 / 3) ** 0.5)
+    assert about["c"]["measures"]["noise"]["distance"] == expected
+    expected = pytest.approx((100 / 160) * 2 / (1 / 3) ** 0.5)
+    assert about["a"]["measures"]["noise"]["distance"] == expected
     brightness = about["c"]["measures"]["brightness"]
-    assert (brightness["median"], brightness["others"]) == pytest.approx((13 * 4, 11 * 4))
+    expected = pytest.approx((13 * 4, 11 * 4))
+    assert (brightness["median"], brightness["others"]) == expected
     (only,) = quality_by_site.findings(
         {"a": shifted(10, 40), "b": shifted(10, 60), "c": shifted(12, 100)}
     )
@@ -116,9 +128,8 @@ def test_distances_by_hand_and_who_stands_out_in_words():
         shifted(20, 40)[0],
     )
     (only,) = quality_by_site.findings(noisy)
-    assert only.startswith("c stands out in sharpness: ") and only.endswith(
-        "which alone raises sharpness"
-    )
+    assert only.startswith("c stands out in sharpness: ")
+    assert only.endswith("which alone raises sharpness")
     alike = {"a": shifted(10, 40), "b": shifted(10, 60)}
     assert quality_by_site.findings(alike) == [
         "no site stands out: every distance is below 0.8 standard deviations"
@@ -132,7 +143,8 @@ def test_the_sharpness_of_a_white_dot_by_hand():
     """The Laplacian of a dot of 36 is -144 in its place and 36 beside it in four of nine places: 20 36^2 / 9."""
     dot = np.zeros((5, 5, 1), np.uint8)
     dot[2, 2] = 36
-    assert measured(dot)["sharpness"] == pytest.approx(20 * 36**2 / 9)
+    expected = pytest.approx(20 * 36**2 / 9)
+    assert measured(dot)["sharpness"] == expected
 
 
 def test_each_image_counts_alike_in_the_deviation_within_sites():
@@ -143,4 +155,5 @@ def test_each_image_counts_alike_in_the_deviation_within_sites():
     known = quality_by_site.facts({"north": one_bin, "south": two_bins})
     for site in known.values():
         distances = [each["distance"] for each in site["measures"].values()]
-        assert distances == pytest.approx([12 / 0.75**0.5] * len(NAMES))
+        expected = pytest.approx([12 / 0.75**0.5] * len(NAMES))
+        assert distances == expected

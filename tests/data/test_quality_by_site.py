@@ -24,17 +24,22 @@ def test_images_are_measured_as_they_are_trained_on(tmp_path):
     measured = quality_by_site.of_manifest(chain, jobs=1)
     pixels = measured.pool.pixels(measured.rows)
     alike = (measured.values == measure(pixels)).all(1)
-    assert alike[:60].all() and not alike[60:].any() and list(measured.members) == ROSTER
+    assert alike[:60].all()
+    assert not alike[60:].any()
+    assert list(measured.members) == ROSTER
     assert (quality_by_site.pixels(measured.files[:60]) == pixels[:60]).all()
     by_class = quality_by_site.of_manifest(chain, "class", jobs=1)
-    assert {name: len(at) for name, at in by_class.members.items()} == {"a": 27, "b": 27, "c": 26}
-    assert sum(by_class.histograms.values()).tolist() == sum(measured.histograms.values()).tolist()
+    result = {name: len(at) for name, at in by_class.members.items()}
+    assert result == {"a": 27, "b": 27, "c": 26}
+    expected = sum(measured.histograms.values()).tolist()
+    assert sum(by_class.histograms.values()).tolist() == expected
 
 
 def test_inspect_finds_the_noisy_client_and_says_so(tmp_path):
     chain = make_chain(tmp_path, corrupted=True)
     about = json.loads(said("inspect", chain, "--quality", "--json"))["quality"]
-    assert set(about["sites"]) == set(ROSTER) and len(about["edges"]["snr"]) == BINS + 1
+    assert set(about["sites"]) == set(ROSTER)
+    assert len(about["edges"]["snr"]) == BINS + 1
     assert (
         sum(about["sites"][ROSTER[0]]["measures"]["noise"]["counts"])
         == about["sites"][ROSTER[0]]["images"]
@@ -42,12 +47,14 @@ def test_inspect_finds_the_noisy_client_and_says_so(tmp_path):
     )
     assert about["findings"][0].startswith(f"{ROSTER[3]} stands out in ")
     shown = said("inspect", chain, "--quality", "--by", "sex")
-    assert "Image quality by sex: medians" in shown and "in standard deviations" in shown
+    assert "Image quality by sex: medians" in shown
+    assert "in standard deviations" in shown
     assert "Image quality by site: medians" in said(
         "inspect", manifest.above(chain, "dataset"), "--quality"
     )
     refused = CliRunner().invoke(app, ["inspect", str(chain), "--quality", "--by", "age"])
-    assert refused.exit_code == 2 and "no such attribute" in refused.stderr
+    assert refused.exit_code == 2
+    assert "no such attribute" in refused.stderr
 
 
 def test_what_a_site_says_is_checked(tmp_path):
@@ -90,7 +97,7 @@ def test_two_files_of_one_site_are_refused(tmp_path):
     }
     for name in ("first", "second"):
         (tmp_path / f"{name}.json").write_text(json.dumps(told))
-    with pytest.raises(FedcliError, match="second.json: another file describes 'a' too"):
+    with pytest.raises(FedcliError, match=r"second.json: another file describes 'a' too"):
         quality_by_site.of_descriptions(tmp_path)
 
 

@@ -16,8 +16,10 @@ def divided(y=Y, seed=0, **settings):
 
 def test_every_image_goes_to_one_client():
     parts = divided(clients=8, beta=0.5)
-    assert list(parts) == [f"client-{k:02d}" for k in range(8)]
-    assert sorted(np.concatenate(list(parts.values()))) == list(range(len(Y)))
+    expected = [f"client-{k:02d}" for k in range(8)]
+    assert list(parts) == expected
+    result = sorted(np.concatenate(list(parts.values())))
+    assert result == list(range(len(Y)))
     assert all((np.diff(part) > 0).all() for part in parts.values())
 
 
@@ -38,13 +40,15 @@ def test_variance_of_shares_is_that_of_the_dirichlet():
         [len(part) / len(Y) for part in divided(seed=s, clients=4, beta=0.875).values()]
         for s in range(400)
     ]
-    assert np.var(shares) == pytest.approx(0.25 * 0.75 / 4.5, rel=0.1)
+    expected = pytest.approx(0.25 * 0.75 / 4.5, rel=0.1)
+    assert np.var(shares) == expected
 
 
 def test_labels_are_those_of_the_whole():
     """A share of class 1 among n images at random has a standard deviation below sqrt(0.1875 / n)."""
     for part in divided(clients=5, beta=2.0).values():
-        assert abs(Y[part].mean() - 0.25) < 5 * np.sqrt(0.1875 / len(part))
+        result = abs(Y[part].mean() - 0.25)
+        assert result < 5 * np.sqrt(0.1875 / len(part))
 
 
 def test_the_seed_decides():

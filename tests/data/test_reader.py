@@ -35,7 +35,8 @@ def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_pat
     assert list(contents) == sorted([*(row.source for row in rows), "none.png"])
     assert contents["none.png"] == prepare.ABSENT
     sizes = {name: int(seen.split()[0]) for name, seen in contents.items() if name != "none.png"}
-    assert sizes == {f"{i}.png": 1000 + i for i in range(prepare.TURN + 2)}
+    expected = {f"{i}.png": 1000 + i for i in range(prepare.TURN + 2)}
+    assert sizes == expected
     assert len(set(contents.values())) == len(contents)
 
 
@@ -72,7 +73,8 @@ def test_simplejpeg_decodes_to_the_bits_of_pillow(options, size, tmp_path, monke
         lambda image, own=photographs._jpeg: decoded.append(own(image)) or decoded[-1],
     )
     pixels = read_rgb(tmp_path / "a.jpg")
-    assert decoded[0] is pixels and pixels.any()
+    assert decoded[0] is pixels
+    assert pixels.any()
     np.testing.assert_array_equal(pixels, _without_simplejpeg(tmp_path / "a.jpg", monkeypatch))
 
 
@@ -86,7 +88,8 @@ def test_a_simplejpeg_that_cannot_be_loaded_is_done_without(error, tmp_path, mon
     monkeypatch.setattr(
         photographs, "_simplejpeg", photographs._simplejpeg.__wrapped__
     )  # not what this process knows of it
-    assert read_rgb(tmp_path / "a.jpg").tolist() == [[[9, 9, 9]] * 3] * 2
+    expected = [[[9, 9, 9]] * 3] * 2
+    assert read_rgb(tmp_path / "a.jpg").tolist() == expected
 
 
 def test_an_image_for_which_memory_is_too_short_is_not_taken_for_a_broken_one(
@@ -126,7 +129,8 @@ def test_scaled_decoding_keeps_twice_the_size(tmp_path, size, side):
     for suffix in ("jpg", "png"):
         Image.radial_gradient("L").resize((320, 240)).convert("RGB").save(tmp_path / f"a.{suffix}")
     with shrunk_decoding(completed(size, "image", scaled_decoding=True)):
-        assert read_rgb(tmp_path / "a.jpg").shape == (side, side * 4 // 3, 3)
+        expected = (side, side * 4 // 3, 3)
+        assert read_rgb(tmp_path / "a.jpg").shape == expected
         assert read_rgb(tmp_path / "a.png").shape == (240, 320, 3)
     with shrunk_decoding(completed(size, "image")):
         assert read_rgb(tmp_path / "a.jpg").shape == (240, 320, 3)
@@ -143,7 +147,9 @@ def test_scaled_decoding_moves_few_grey_levels_of_real_photographs():
             moved.append(
                 np.abs(fit_image(read_rgb(path), 32, "stretch", False).astype(int) - whole)
             )
-    assert len(moved) > 20 and 0 < np.mean(moved) < 0.5 and np.max(moved) <= 12
+    assert len(moved) > 20
+    assert 0 < np.mean(moved) < 0.5
+    assert np.max(moved) <= 12
 
 
 def test_scaled_decoding_is_part_of_what_names_a_dataset(tmp_path):
@@ -154,6 +160,7 @@ def test_scaled_decoding_is_part_of_what_names_a_dataset(tmp_path):
         )
         for on in (False, True)
     )
-    assert usual != scaled and "scaled_decoding" not in manifest.read(usual).options
+    assert usual != scaled
+    assert "scaled_decoding" not in manifest.read(usual).options
     assert manifest.read(scaled).options["scaled_decoding"] is True
     assert "--scaled-decoding" in command(manifest.read(scaled).options)

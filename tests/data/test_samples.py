@@ -97,7 +97,9 @@ def test_a_sample_goes_the_whole_way_to_scores_by_the_lines_that_its_making_prin
     """To clients and corrupted images every sample; to scores one of each kind of dataset."""
     monkeypatch.setattr(intervals, "RESAMPLES", 20)
     body, work = manifest.read(made.dataset).body, made.dataset.parent.parent.parent
-    assert body["name"] == made.name and body["split"]["train"] and body["split"]["test"]
+    assert body["name"] == made.name
+    assert body["split"]["train"]
+    assert body["split"]["test"]
     data = corrupt(made.partition, "gaussian", ratio=0.5, work=work, jobs=1).path
     kind = body.get("task"), body["channels"], bool(body["sites"])
     if kind in trained:
@@ -116,9 +118,8 @@ def test_both_parts_of_a_sample_have_every_class_and_every_value(made):
     body, pool = manifest.read(made.dataset).body, read_pool(made.dataset.parent / "pool.h5")
     for part in (0, 1):
         y = pool.y[pool.split == part]
-        assert set(y.nonzero()[1] if y.ndim == 2 else y) == set(
-            range(len(body["classes"]))
-        )  # several labels, or one
+        result = set(y.nonzero()[1] if y.ndim == 2 else y)
+        assert result == set(range(len(body["classes"])))  # several labels, or one
     for name, values in body["attributes"].items():
         assert set(range(len(values))) <= set(pool.groups[name]), name
 
@@ -127,7 +128,8 @@ def test_both_parts_of_a_sample_have_every_class_and_every_value(made):
 def test_a_samples_images_all_differ_and_its_classes_do_so_too(made):
     pool = read_pool(made.dataset.parent / "pool.h5")
     pixels = pool.pixels().astype(float)  # [N, H, W, C]
-    assert len(np.unique(pixels.reshape(len(pixels), -1), axis=0)) == len(pixels)
+    result = len(np.unique(pixels.reshape(len(pixels), -1), axis=0))
+    assert result == len(pixels)
     assert pixels.std(axis=(1, 2, 3)).min() > 2  # each image shows something
     of_class = (
         [y == 1 for y in pool.y.T]
@@ -156,11 +158,9 @@ def test_a_sample_that_was_not_made_to_its_end_is_made_again(tmp_path, monkeypat
     assert forked.run(work, tmp_path).returncode == 9
     assert list(tmp_path.rglob("half"))
     make_sample("isic2018", folder)
-    assert (
-        not list(tmp_path.rglob("half"))
-        and not list(tmp_path.rglob("*.lock"))
-        and sources.is_sample(folder)
-    )
+    assert not list(tmp_path.rglob("half"))
+    assert not list(tmp_path.rglob("*.lock"))
+    assert sources.is_sample(folder)
 
 
 def test_the_lock_of_a_sample_that_was_renamed_is_removed_later(tmp_path):
@@ -189,6 +189,8 @@ def test_the_command_prints_the_folder_for_the_next_one(tmp_path):
     done = CliRunner().invoke(
         app, ["datasets", "images", "--make-sample", str(tmp_path / "sample")]
     )
-    assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "sample"))
+    expected = (0, str(tmp_path / "sample"))
+    assert (done.exit_code, done.stdout.strip()) == expected
     done = CliRunner().invoke(app, ["datasets", "--make-sample", str(tmp_path / "other")])
-    assert done.exit_code == 2 and "--make-sample needs a dataset" in done.stderr
+    assert done.exit_code == 2
+    assert "--make-sample needs a dataset" in done.stderr

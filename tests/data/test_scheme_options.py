@@ -58,7 +58,8 @@ def test_a_scheme_of_ones_own_is_reached_by_its_name(tmp_path):
         made = manifest.verify(Path(done.stdout.strip()))
     finally:
         del SCHEMES["odd-and-even"]
-    assert names(made.body) == ["odd", "even"] and made.options["swap"] is True
+    assert names(made.body) == ["odd", "even"]
+    assert made.options["swap"] is True
     assert made.made_by == ["partition", "--scheme", "odd-and-even", "--set", "swap=yes"]
 
 
@@ -113,4 +114,5 @@ def test_flags_mean_a_scheme(flags, name, settings):
 def test_flags_that_exclude_each_other_are_refused(flags, sentence):
     with pytest.raises(UsageError) as error:
         scheme_of(PartitionOptions(**flags), DATASET)
-    assert sentence in error.value.sentence and error.value.hint
+    assert sentence in error.value.sentence
+    assert error.value.hint

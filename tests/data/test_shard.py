@@ -32,14 +32,15 @@ def test_a_dataset_without_an_attribute_of_its_images_is_refused(tmp_path):
     made = json.loads(path.read_text())
     path.write_text(json.dumps(made | {"body": made["body"] | {"attributes": {}}}))
     with pytest.raises(
-        FedcliError, match="holds 'sex' of each image, which is no attribute of dataset.json"
+        FedcliError, match=r"holds 'sex' of each image, which is no attribute of dataset.json"
     ):
         load_tests(path, channels=1)
 
 
 def test_test_images_know_their_patient(tmp_path):
     known = load(make_chain(tmp_path, corrupted=True)).test_patients
-    assert known.tolist() == [f"patient-{i // 2}" for i in range(80, 120)]
+    expected = [f"patient-{i // 2}" for i in range(80, 120)]
+    assert known.tolist() == expected
 
 
 def test_an_image_of_an_unknown_patient_stands_for_itself(tmp_path):

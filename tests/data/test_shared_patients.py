@@ -167,7 +167,7 @@ def test_other_images_of_the_same_dataset_are_compared_with_those_of_the_trainin
     its_own = evaluate.run(EvaluateOptions(run.path, work=work))
     others = evaluate.run(EvaluateOptions(run.path, on=by_image.path, work=work))
     assert shared_patients.KEY not in its_own.body
-    pool, rows, test = holdings(by_image.path)
+    pool, _rows, test = holdings(by_image.path)
     trained = [parts["train"] for parts in holdings(made.path).rows.values()]
     both = {*pool.patient[test]} & {*pool.patient[np.concatenate(trained)]}
     expected = {"shared": len(both), "of": len({*pool.patient[test]})}

@@ -63,7 +63,8 @@ def test_clients_without_a_common_class_have_distance_one():
 
 
 def test_entropy_is_the_log_of_the_classes_where_they_are_even():
-    assert entropies(np.array([[0.25] * 4, [0.5, 0.5, 0, 0]])) == pytest.approx(np.log([4, 2]))
+    result = entropies(np.array([[0.25] * 4, [0.5, 0.5, 0, 0]]))
+    assert result == pytest.approx(np.log([4, 2]))
 
 
 def test_images_and_lesions_in_several_clients_are_counted_once_each():
@@ -152,15 +153,15 @@ def test_inspect_shows_first_who_holds_what_and_last_how_it_was_made(tmp_path, c
     capsys.readouterr()
     inspect(str(path), json=False)
     lines = [line for line in capsys.readouterr().out.splitlines() if "─" not in line]
-    assert lines[0] == f"partition {path.parent.name}, of made" and all(
-        len(line) <= 100 for line in lines
-    )
+    assert lines[0] == f"partition {path.parent.name}, of made"
+    assert all(len(line) <= 100 for line in lines)
     heading = next(k for k, line in enumerate(lines) if line.split()[:1] == ["client"])
     assert lines[heading].split() == ["client", *body["classes"], "train", "val", "test"]
     for line, client in zip(lines[heading + 1 :], body["roster"], strict=False):
         numbers = [*client["class_counts"], client["train"], client["val"], client["test"]]
         assert line.split() == [client["client"], *map(str, numbers)]
-    assert "hashes: verified" not in lines and "options:" not in lines
+    assert "hashes: verified" not in lines
+    assert "options:" not in lines
     inspect(str(path), everything=True, json=False)
     assert {"hashes: verified", "options:", "parents:", "files:", "overlap:"} <= set(
         capsys.readouterr().out.splitlines()
@@ -172,7 +173,8 @@ def test_inspect_says_it_in_words_and_skips_a_manifest_without_it(tmp_path, caps
     inspect(str(path), everything=True, json=False)
     out = capsys.readouterr().out
     distance = body["skew"]["total_variation"]
-    assert f"{distance['max']:.3f} at most ({' and '.join(distance['between'])})" in out
+    result = f"{distance['max']:.3f} at most ({' and '.join(distance['between'])})"
+    assert result in out
     assert "images in more than one client: 0 (0.0 %)" in out
 
     without = tmp_path / "partitions" / "made"
@@ -186,4 +188,5 @@ def test_of_pairs_with_the_same_distance_the_first_is_named(monkeypatch, pairs_a
     monkeypatch.setattr(skew, "PAIRS", pairs_at_once)
     mix = np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
     between = skew._between(list("abcd"), mix)
-    assert between == {"max": 1.0, "mean": round(4 / 6, 6), "between": ["a", "c"]}
+    expected = {"max": 1.0, "mean": round(4 / 6, 6), "between": ["a", "c"]}
+    assert between == expected

@@ -22,7 +22,8 @@ AGES = " 61 ", "0", "NAN", "inf", "-5", "about 60"
 
 def test_the_card_agrees_with_the_code():
     card = sources.card("bcn20000")
-    assert card["classes"] == bcn20000.CLASSES and card["task"] == "binary"
+    assert card["classes"] == bcn20000.CLASSES
+    assert card["task"] == "binary"
     assert card["attributes"] == {
         "sex": bcn20000.SEXES,
         "age": bcn20000.AGES,
@@ -33,18 +34,18 @@ def test_the_card_agrees_with_the_code():
 def test_both_collections_are_read_with_the_columns_of_either_time(made):
     listing = bcn20000.rows(made, LESION)
     assert listing.tables == ["BCN20000/metadata.csv", "HAM10000/metadata.csv"]
-    assert Counter((row.groups["site"], row.label) for row in listing.rows) == {
+    result = Counter((row.groups["site"], row.label) for row in listing.rows)
+    expected = {
         (0, 0): 25,
         (0, 1): 14,
         (1, 0): 25,
         (1, 1): 14,
     }
+    assert result == expected
     why = "its table calls it indeterminate, not benign or malignant"
     assert listing.skipped == [("ISIC_0000039.jpg", why), ("ISIC_0000079.jpg", why)]
-    assert (
-        listing.patient == "lesion_id"
-        and listing.rows[0].source == "HAM10000/images/ISIC_0000000.jpg"
-    )
+    assert listing.patient == "lesion_id"
+    assert listing.rows[0].source == "HAM10000/images/ISIC_0000000.jpg"
 
 
 def test_a_lesion_stays_on_one_side(made):
@@ -52,7 +53,8 @@ def test_a_lesion_stays_on_one_side(made):
     for row in bcn20000.rows(made, LESION).rows:
         if row.patient:
             sides.setdefault(row.patient, set()).add(row.test)
-    assert max(map(len, sides.values())) == 1 and len(sides) < 70
+    assert max(map(len, sides.values())) == 1
+    assert len(sides) < 70
 
 
 def listed(raw, *lines, head=HEAD):
@@ -69,11 +71,13 @@ def test_sex_age_and_hospital_of_a_collection_without_a_folder_of_its_own(tmp_pa
         ["ISIC_2", OWNERS[1], "65", "Male", "malignant"],
         ["ISIC_3", "Anonymous", "", "", "benign"],
     )
-    assert rows["ISIC_1"].groups == {"sex": 0, "age": 0, "site": 0} and rows["ISIC_1"].label == 0
-    assert rows["ISIC_2"].groups == {"sex": 1, "age": 1, "site": 1} and rows["ISIC_2"].label == 1
-    assert (
-        rows["ISIC_3"].groups == {"sex": -1, "age": -1, "site": -1} and rows["ISIC_3"].patient == ""
-    )
+    assert rows["ISIC_1"].groups == {"sex": 0, "age": 0, "site": 0}
+    assert rows["ISIC_1"].label == 0
+    assert rows["ISIC_2"].groups == {"sex": 1, "age": 1, "site": 1}
+    assert rows["ISIC_2"].label == 1
+    expected = {"sex": -1, "age": -1, "site": -1}
+    assert rows["ISIC_3"].groups == expected
+    assert rows["ISIC_3"].patient == ""
 
 
 def test_blanks_letters_and_ages_that_are_no_number_of_years(tmp_path):
@@ -82,7 +86,8 @@ def test_blanks_letters_and_ages_that_are_no_number_of_years(tmp_path):
         for k, age in enumerate(AGES)
     ]
     rows = listed(tmp_path, *lines)
-    assert [row.groups["age"] for row in rows.values()] == [1, 0, -1, -1, -1, -1]
+    expected = [1, 0, -1, -1, -1, -1]
+    assert [row.groups["age"] for row in rows.values()] == expected
     assert all(
         (row.groups["sex"], row.groups["site"], row.label) == (1, 1, 0) for row in rows.values()
     )

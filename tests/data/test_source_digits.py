@@ -53,28 +53,27 @@ def usps_in_hdf5(raw: Path) -> h5py.File:
 
 def test_the_card_names_the_domains_of_the_code():
     card = sources.card("digits")
-    assert card["attributes"] == {"domain": digits.DOMAINS} and card["sites"] == "domain"
+    assert card["attributes"] == {"domain": digits.DOMAINS}
+    assert card["sites"] == "domain"
     assert (card["size"], card["augment"], card["clients"]) == (32, "crop", 20)
 
 
 def test_every_domain_has_its_train_and_test_part(made):
     listing = digits.rows(made, OFFICIAL)
-    assert (
-        listing.attributes == {"domain": ["mnist", "usps", "svhn", "syn"]}
-        and listing.patient is None
-    )
+    assert listing.attributes == {"domain": ["mnist", "usps", "svhn", "syn"]}
+    assert listing.patient is None
     counts = Counter((row.groups["domain"], row.test, row.label) for row in listing.rows)
-    assert counts == {
+    expected = {
         (d, t, n): 1 if t else 4 for d in range(4) for t in (False, True) for n in range(10)
     }
-    assert [row.id for row in listing.rows[:1] + listing.rows[-1:]] == [
+    assert counts == expected
+    result = [row.id for row in listing.rows[:1] + listing.rows[-1:]]
+    assert result == [
         "mnist/train/00000",
         "syn/test/9/9_00009.jpg",
     ]
-    assert (
-        "MNIST/raw/train-labels-idx1-ubyte.gz" in listing.tables
-        and "syn/train" not in listing.tables
-    )
+    assert "MNIST/raw/train-labels-idx1-ubyte.gz" in listing.tables
+    assert "syn/train" not in listing.tables
 
 
 def test_decoded_images_have_their_own_size_and_channels(made):
@@ -83,27 +82,28 @@ def test_decoded_images_have_their_own_size_and_channels(made):
         digits.DOMAINS[r.groups["domain"]]: digits.decode(made, r, OFFICIAL).shape
         for r in listing.rows
     }
-    assert shapes == {
+    expected = {
         "mnist": (28, 28, 1),
         "usps": (16, 16, 1),
         "svhn": (32, 32, 3),
         "syn": (24, 24, 3),
     }
+    assert shapes == expected
 
 
 def test_in_the_pool_all_are_32_pixels_wide_and_grey_is_three_equal_channels(made, tmp_path):
     path = prepare("digits", raw=made, work=tmp_path, jobs=2)
     body, pool = manifest.read(path).body, read_pool(path.parent / "pool.h5")
-    assert body["sites"] == "domain" and body["split"] == {
+    assert body["sites"] == "domain"
+    assert body["split"] == {
         "train": 160,
         "test": 40,
         "by": "official",
     }
     pixels, grey = pool.pixels(), pool.groups["domain"] < 2
     assert pixels.shape == (200, 32, 32, 3)
-    assert (pixels[grey][..., :1] == pixels[grey]).all() and (
-        pixels[~grey][..., :1] != pixels[~grey]
-    ).any()
+    assert (pixels[grey][..., :1] == pixels[grey]).all()
+    assert (pixels[~grey][..., :1] != pixels[~grey]).any()
 
 
 def test_an_idx_file_is_read_as_its_makers_describe_it(tmp_path):
@@ -119,7 +119,8 @@ def test_usps_maps_minus_one_to_black_and_one_to_white_and_counts_digits_from_1(
     lines = [f"{n} " + " ".join(f"{k}:{v:.6f}" for k, v in enumerate(values, 1)) for n in (1, 10)]
     (tmp_path / "usps.bz2").write_bytes(bz2.compress("\n".join(lines).encode()))
     images, labels = digits.read_usps(tmp_path / "usps.bz2")
-    assert labels.tolist() == [0, 9] and images.shape == (2, 16, 16, 1)
+    assert labels.tolist() == [0, 9]
+    assert images.shape == (2, 16, 16, 1)
     assert images[1].ravel().tolist() == list(range(256))
 
 
@@ -132,7 +133,8 @@ def test_usps_in_hdf5_is_the_same_as_in_text(raw):
             file[f"{part}/data"] = np.stack([pixels[id].ravel() / np.float32(255) for id in of])
             file[f"{part}/target"] = [text[id].label for id in of]
     rows = [row for row in digits.rows(raw, OFFICIAL).rows if row.groups["domain"] == 1]
-    assert [(row.id, row.label) for row in rows] == [(id, row.label) for id, row in text.items()]
+    result = [(row.id, row.label) for row in rows]
+    assert result == [(id, row.label) for id, row in text.items()]
     assert all((digits.decode(raw, row, OFFICIAL) == pixels[row.id]).all() for row in rows)
 
 
@@ -140,13 +142,15 @@ def test_svhn_writes_10_for_the_digit_0_and_puts_the_images_last(tmp_path):
     x = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 3), np.uint8)
     savemat(tmp_path / "train_32x32.mat", {"X": x, "y": np.array([[10], [1], [9]], np.uint8)})
     images, labels = digits.read_svhn(tmp_path / "train_32x32.mat")
-    assert labels.tolist() == [0, 1, 9] and (images[2] == x[..., 2]).all()
+    assert labels.tolist() == [0, 1, 9]
+    assert (images[2] == x[..., 2]).all()
 
 
 def test_two_domains_are_enough_and_the_absent_ones_are_named(raw, capsys):
     listing = digits.rows(only(raw, "usps", "syn"), OFFICIAL)
     assert listing.attributes == {"domain": ["usps", "syn"]}
-    assert Counter(row.groups["domain"] for row in listing.rows) == {0: 50, 1: 50}
+    result = Counter(row.groups["domain"] for row in listing.rows)
+    assert result == {0: 50, 1: 50}
     assert "no mnist and no svhn: the domains are usps, syn" in capsys.readouterr().err.replace(
         "\n", " "
     )
@@ -171,17 +175,16 @@ def test_files_may_lie_where_others_unpack_them(raw):
     for file in raw.glob("*.mat"):
         file.rename(raw / "svhn" / file.name)
     moved = digits.rows(raw, OFFICIAL)
-    assert [(r.id, r.label, r.test) for r in moved.rows] == [
-        (r.id, r.label, r.test) for r in whole.rows
-    ]
+    result = [(r.id, r.label, r.test) for r in moved.rows]
+    assert result == [(r.id, r.label, r.test) for r in whole.rows]
     assert moved.rows[0].source == "mnist/train-images-idx3-ubyte#train-0"
 
 
 def test_images_may_be_split_anew(made):
     rows = digits.rows(made, completed(32, "image")).rows
-    assert sum(row.test for row in rows) == 40 and {
-        row.id.split("/")[1] for row in rows if row.test
-    } == {
+    assert sum(row.test for row in rows) == 40
+    result = {row.id.split("/")[1] for row in rows if row.test}
+    assert result == {
         "train",
         "test",
     }
@@ -262,7 +265,8 @@ def test_a_damaged_file_is_named_with_what_is_wrong(raw, file, content, sentence
     (raw / file).write_bytes(content)
     with pytest.raises(FedcliError, match=sentence) as error:
         digits.rows(raw, OFFICIAL)
-    assert error.value.hint and Path(file).name in error.value.sentence
+    assert error.value.hint
+    assert Path(file).name in error.value.sentence
 
 
 @pytest.mark.parametrize(
@@ -319,7 +323,8 @@ def test_an_hdf5_file_of_other_arrays_is_refused(raw, data, target, sentence):
             file["train/data"] = data
     with pytest.raises(FedcliError, match=sentence) as error:
         digits.rows(raw, OFFICIAL)
-    assert error.value.hint and "usps.h5" in error.value.sentence
+    assert error.value.hint
+    assert "usps.h5" in error.value.sentence
 
 
 def test_what_macos_puts_beside_an_image_is_no_image(raw):
@@ -346,8 +351,10 @@ def test_fedheals_clients_draw_600_72_732_and_100_images_of_the_whole_domains():
     parts = domain_clients(
         domains, np.arange(len(domains)) % 10, 20, 0.01, np.random.default_rng(0)
     )
-    assert [len(part) for part in parts] == [600] * 5 + [72] * 5 + [732] * 5 + [100] * 5
-    assert [set(domains[part]) for part in parts[::5]] == [{0}, {1}, {2}, {3}]
+    expected = [600] * 5 + [72] * 5 + [732] * 5 + [100] * 5
+    assert [len(part) for part in parts] == expected
+    result = [set(domains[part]) for part in parts[::5]]
+    assert result == [{0}, {1}, {2}, {3}]
 
 
 def test_the_samples_domains_become_clients(made, tmp_path):
@@ -355,8 +362,10 @@ def test_the_samples_domains_become_clients(made, tmp_path):
     scheme = resolve("domains", {"by": ["domain"], "clients": 8, "portion": 0.5})
     path = make_partition(dataset, scheme, manifest.Destination(tmp_path))
     roster = manifest.read(path).body["roster"]
-    assert [c["client"] for c in roster[::2]] == ["mnist-0", "usps-0", "svhn-0", "syn-0"]
-    assert {(c["train"], c["test"]) for c in roster} == {(20, 10)}
+    result = [c["client"] for c in roster[::2]]
+    assert result == ["mnist-0", "usps-0", "svhn-0", "syn-0"]
+    result = {(c["train"], c["test"]) for c in roster}
+    assert result == {(20, 10)}
 
 
 @pytest.mark.skipif(
@@ -372,13 +381,20 @@ def test_the_real_mnist_and_usps_are_two_domains_with_fedheals_clients():
         for d in (0, 1)
         for t in (0, 1)
     }
-    assert counts[0, 0] == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert counts[0, 1] == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    assert counts[1, 0] == [1194, 1005, 731, 658, 652, 556, 664, 645, 542, 644]
-    assert counts[1, 1] == [359, 264, 198, 166, 200, 160, 170, 147, 166, 177]
+    expected = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert counts[0, 0] == expected
+    expected = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert counts[0, 1] == expected
+    expected = [1194, 1005, 731, 658, 652, 556, 664, 645, 542, 644]
+    assert counts[1, 0] == expected
+    expected = [359, 264, 198, 166, 200, 160, 170, 147, 166, 177]
+    assert counts[1, 1] == expected
     train = of[of[:, 1] == 0]
     parts = domain_clients(train[:, 0], train[:, 2], 10, 0.01, np.random.default_rng(0))
-    assert [len(part) for part in parts] == [600] * 5 + [72] * 5
+    expected = [600] * 5 + [72] * 5
+    assert [len(part) for part in parts] == expected
     first = next(row for row in listing.rows if row.groups["domain"] == 1)
     image = digits.decode(raw, first, OFFICIAL)
-    assert image.shape == (16, 16, 1) and image.min() == 0 and image.max() == 255
+    assert image.shape == (16, 16, 1)
+    assert image.min() == 0
+    assert image.max() == 255

@@ -13,21 +13,20 @@ from fedcli.data.sources import phantom, toy
 
 def test_toy_is_scikit_learns_digits():
     listing = toy.rows(None, completed(16, "image"))
-    assert (
-        len(listing.rows) == 1797
-        and listing.rows[0].id == "digit-0000"
-        and listing.rows[0].label == 0
-    )
-    assert len(ids(listing, test=False)) == sum(
-        int(0.8 * n) for n in Counter(r.label for r in listing.rows).values()
-    )
+    assert len(listing.rows) == 1797
+    assert listing.rows[0].id == "digit-0000"
+    assert listing.rows[0].label == 0
+    expected = sum(int(0.8 * n) for n in Counter(r.label for r in listing.rows).values())
+    assert len(ids(listing, test=False)) == expected
     image = toy.decode(None, listing.rows[0], completed(16, "image"))
-    assert image.shape == (8, 8, 1) and image.max() == 239  # 15 of 16
+    assert image.shape == (8, 8, 1)
+    assert image.max() == 239
 
 
 def test_phantom_deals_every_attribute_alike_to_every_class():
     listing = phantom.rows(None, completed(64, "patient"))
-    assert len(listing.rows) == 1200 and len({row.patient for row in listing.rows}) == 600
+    assert len(listing.rows) == 1200
+    assert len({row.patient for row in listing.rows}) == 600
     for label in range(4):
         races = Counter(row.groups["race"] for row in listing.rows if row.label == label)
         assert races == {0: 210, 1: 60, 2: 30}
@@ -63,6 +62,6 @@ def test_phantom_plants_its_disparity_in_the_bleed_and_nowhere_else():
     white, black, asian = (of_race(bleeding, race) for race in range(3))
     inside = (white < 255) & (white - black > 30)  # where nothing was clipped
     assert inside.sum() > 20
-    assert ((white - black)[inside] / (white - asian)[inside]).mean() == pytest.approx(
-        (1 - 0.4) / (1 - 0.6), rel=0.02
-    )
+    result = ((white - black)[inside] / (white - asian)[inside]).mean()
+    expected = pytest.approx((1 - 0.4) / (1 - 0.6), rel=0.02)
+    assert result == expected

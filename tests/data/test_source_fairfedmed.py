@@ -52,13 +52,15 @@ def patient(
 @pytest.mark.parametrize("name", ["fairfedmed-slo", "fairfedmed-oct"])
 def test_the_cards_name_the_classes_attributes_and_options_of_the_code(name):
     card = sources.card(name)
-    assert card["classes"] == CLASSES and card["channels"] == (32 if name.endswith("oct") else 1)
+    assert card["classes"] == CLASSES
+    assert card["channels"] == (32 if name.endswith("oct") else 1)
     assert card["attributes"] == {
         **fairfedmed.CODED,
         "age": fairfedmed.AGE_BANDS,
         "site": fairfedmed.SITES,
     }
-    assert {key: option["default"] for key, option in card["options"].items()} == OWN
+    result = {key: option["default"] for key, option in card["options"].items()}
+    assert result == OWN
 
 
 def test_the_tables_of_the_sites_decide_site_and_part(made):
@@ -67,7 +69,8 @@ def test_the_tables_of_the_sites_decide_site_and_part(made):
         for part in ("train", "test"):
             for line in read(made / f"fairfedmed/meta_site{site}_race_{part}.csv"):
                 if (row := images.pop(line["filename"].removesuffix(".npz"), None)) is not None:
-                    assert (row.groups["site"], row.test) == (site - 1, part == "test")
+                    expected = (site - 1, part == "test")
+                    assert (row.groups["site"], row.test) == expected
     assert images == {}
 
 
@@ -116,27 +119,26 @@ def test_the_table_tells_what_a_file_lacks(tmp_path):
     }
     (row,) = SLO.rows(patient(tmp_path, codes={}, columns=lines), choices("image")).rows
     assert row.label == 1
-    assert row.groups == {
-        **{
-            "race": 1,
-            "age": 1,
-            "gender": 0,
-            "language": -1,
-            "ethnicity": -1,
-            "marital_status": -1,
-            "site": -1,
-        }
+    expected = {
+        "race": 1,
+        "age": 1,
+        "gender": 0,
+        "language": -1,
+        "ethnicity": -1,
+        "marital_status": -1,
+        "site": -1,
     }
+    assert row.groups == expected
 
 
 def test_the_unknown_stay_unless_they_are_to_be_dropped(made, capsys):
     kept = SLO.rows(made, choices(sites="ethnicity")).rows
     dropped = SLO.rows(made, choices(sites="ethnicity", unknown="drop")).rows
     unknown = [row for row in kept if row.groups["ethnicity"] < 0]
-    assert len(unknown) > 5 and len(dropped) == len(kept) - len(unknown)
-    assert all(row.groups["ethnicity"] >= 0 for row in dropped) and any(
-        row.groups["language"] < 0 for row in dropped
-    )
+    assert len(unknown) > 5
+    assert len(dropped) == len(kept) - len(unknown)
+    assert all(row.groups["ethnicity"] >= 0 for row in dropped)
+    assert any(row.groups["language"] < 0 for row in dropped)
     assert f"left out {len(unknown)} patients whose ethnicity is unknown" in capsys.readouterr().err
 
 
@@ -144,7 +146,8 @@ def test_a_patient_without_this_kind_of_image_is_skipped_and_has_the_other(made)
     slo, oct_ = SLO.rows(made, choices()), OCT.rows(made, choices())
     assert slo.skipped == [("fairfedmed/all/fairclip_data_00005.npz", "its slo_fundus is empty")]
     assert oct_.skipped == [("fairfedmed/all/fairclip_data_00008.npz", "its oct_bscans is empty")]
-    assert "fairclip_data_00008" in by_id(slo) and "fairclip_data_00005" in by_id(oct_)
+    assert "fairclip_data_00008" in by_id(slo)
+    assert "fairclip_data_00005" in by_id(oct_)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +230,9 @@ def test_an_slo_is_transposed(tmp_path):
     raw = patient(tmp_path, slo_fundus=slo)
     (row,) = SLO.rows(raw, choices("image")).rows
     image = SLO.decode(raw, row, choices())
-    assert image.shape == (4, 6, 1) and image[3, 5, 0] == slo[5, 3] and image[0, 5, 0] == slo[5, 0]
+    assert image.shape == (4, 6, 1)
+    assert image[3, 5, 0] == slo[5, 3]
+    assert image[0, 5, 0] == slo[5, 0]
 
 
 def test_every_fourth_b_scan_of_a_volume_is_a_channel(tmp_path):
@@ -238,7 +243,8 @@ def test_every_fourth_b_scan_of_a_volume_is_a_channel(tmp_path):
     (row,) = OCT.rows(raw, choices("image")).rows
     image = OCT.decode(raw, row, choices())
     assert image.shape == (2, 3, 32)
-    assert image[0, 0].tolist() == list(range(0, 128, 4)) and image[1, 2, 31] == 124 + 5
+    assert image[0, 0].tolist() == list(range(0, 128, 4))
+    assert image[1, 2, 31] == 124 + 5
 
 
 def test_a_damaged_volume_is_unreadable(tmp_path):
@@ -255,9 +261,8 @@ def test_a_damaged_volume_is_unreadable(tmp_path):
 
 def test_the_folder_may_be_given_itself_and_all_may_be_a_link(raw):
     inner = SLO.rows(raw / "fairfedmed", choices())
-    assert (
-        inner.rows[0].source.startswith("all/") and inner.tables[0] == "meta_site1_race_train.csv"
-    )
+    assert inner.rows[0].source.startswith("all/")
+    assert inner.tables[0] == "meta_site1_race_train.csv"
     (raw / "fairfedmed/all").rename(raw / "elsewhere")
     (raw / "fairfedmed/all").symlink_to(raw / "elsewhere")
     assert len(SLO.rows(raw / "fairfedmed", choices()).rows) == len(inner.rows) == 71
@@ -267,16 +272,18 @@ def test_without_the_tables_of_the_sites_there_is_no_site(raw):
     for path in raw.glob("fairfedmed/meta_site*"):
         path.unlink()
     listing = SLO.rows(raw, choices("image"))
-    assert "site" not in listing.attributes and listing.tables == ["fairfedmed/meta_all.csv"]
+    assert "site" not in listing.attributes
+    assert listing.tables == ["fairfedmed/meta_all.csv"]
     assert sum(row.test for row in listing.rows) == 15
 
 
 def test_sites_of_another_split_come_from_the_whole_tables_else_from_the_parts(raw):
     official = {id: row.groups["site"] for id, row in by_id(SLO.rows(raw, choices())).items()}
     for _ in range(2):
-        assert {
+        result = {
             id: row.groups["site"] for id, row in by_id(SLO.rows(raw, choices("folds"))).items()
-        } == official
+        }
+        assert result == official
         for path in raw.glob("fairfedmed/meta_site?_race.csv"):
             path.unlink()
 
@@ -296,7 +303,8 @@ def test_folds_take_turns_as_the_test_part(made):
 def test_a_volume_of_32_channels_goes_into_the_pool(made, tmp_path):
     made_at = prepare("fairfedmed-oct", raw=made, work=tmp_path, size=10, jobs=1)
     body, pool = manifest.read(made_at).body, read_pool(made_at.parent / "pool.h5")
-    assert (body["channels"], body["sites"], body["count"], pool.shape) == (
+    result = (body["channels"], body["sites"], body["count"], pool.shape)
+    assert result == (
         32,
         "site",
         71,
@@ -305,7 +313,8 @@ def test_a_volume_of_32_channels_goes_into_the_pool(made, tmp_path):
     row = by_id(OCT.rows(made, choices()))[pool.id[0]]
     volume = OCT.decode(made, row, choices()).astype(float)  # [20, 20, 32]
     halves = volume.reshape(10, 2, 10, 2, 32).mean((1, 3))
-    assert np.abs(pool.pixels(np.array([0]))[0] - halves).max() <= 0.5
+    result = np.abs(pool.pixels(np.array([0]))[0] - halves).max()
+    assert result <= 0.5
 
 
 def test_clahe_takes_no_volume(made):

@@ -29,24 +29,24 @@ def held_out(listing: Listing) -> list[str]:
 
 def test_the_card_agrees_with_the_code():
     card = sources.card("fed-isic")
-    assert card["classes"] == isic2019.CLASSES and card["sites"] == "center"
-    assert (
-        card["attributes"]["center"] == fed_isic.CENTERS
-        and len(fed_isic.CENTERS) == card["clients"]
-    )
+    assert card["classes"] == isic2019.CLASSES
+    assert card["sites"] == "center"
+    assert card["attributes"]["center"] == fed_isic.CENTERS
+    assert len(fed_isic.CENTERS) == card["clients"]
 
 
 def test_every_image_has_its_hospital_class_and_official_fold(raw, capsys):
     listing = fed_isic.rows(raw, OFFICIAL)
     classes = Counter((row.groups["center"], row.label) for row in listing.rows)
-    assert classes == {
+    expected = {
         (center, label): 3 for center, (_, labels) in fed_isic.PREFIXES.items() for label in labels
     }
-    assert Counter(
-        (row.groups["center"], row.label) for row in listing.rows if row.test
-    ) == dict.fromkeys(classes, 1)
+    assert classes == expected
+    result = Counter((row.groups["center"], row.label) for row in listing.rows if row.test)
+    assert result == dict.fromkeys(classes, 1)
     assert listing.attributes["center"] == fed_isic.CENTERS
-    assert listing.tables == [isic2019.TRUTH, isic2019.METADATA, SPLIT] and not listing.skipped
+    assert listing.tables == [isic2019.TRUTH, isic2019.METADATA, SPLIT]
+    assert not listing.skipped
     said = capsys.readouterr().err
     assert (
         "2 of 80 images of ISIC 2019 have no hospital in train_test_split and are left out" in said
@@ -76,7 +76,8 @@ def test_the_first_fold_is_the_official_one_and_the_others_cut_up_its_train_part
     folds = [fed_isic.rows(raw, completed(16, "folds", fold=fold)) for fold in range(1, 6)]
     assert folds[0].rows == official.rows
     everything = Counter(id for fold in folds for id in held_out(fold))
-    assert set(everything) == {row.id for row in official.rows} and set(everything.values()) == {1}
+    assert set(everything) == {row.id for row in official.rows}
+    assert set(everything.values()) == {1}
     for fold in folds[1:]:
         sizes = Counter(row.groups["center"] for row in fold.rows if row.test)
         for center, (_, labels) in fed_isic.PREFIXES.items():
@@ -99,7 +100,8 @@ def test_folds_depend_on_the_seed_and_the_official_one_does_not(raw):
     each = [
         held_out(fed_isic.rows(raw, completed(16, "folds", fold=1, seed=seed))) for seed in (0, 1)
     ]
-    assert two[0] != two[1] and each[0] == each[1]
+    assert two[0] != two[1]
+    assert each[0] == each[1]
 
 
 @pytest.mark.parametrize("name", fed_isic.TABLES)
@@ -123,7 +125,8 @@ def test_every_table_that_is_missing_is_named_at_once(raw):
         f"has no {isic2019.METADATA} and no {SPLIT}, which names the hospitals"
         in error.value.sentence
     )
-    assert "ISIC archive" in error.value.hint and "dataset_creation_scripts" in error.value.hint
+    assert "ISIC archive" in error.value.hint
+    assert "dataset_creation_scripts" in error.value.hint
 
 
 def test_shortened_tables_as_flambys_download_leaves_them_are_fine(raw, capsys):
@@ -185,7 +188,7 @@ def test_the_hospitals_become_clients_with_test_parts_of_their_own(raw):
     )
     roster = manifest.read(path).body["roster"]
     assert [client["client"] for client in roster] == fed_isic.CENTERS
-    assert [(client["train"], client["test"]) for client in roster] == [
+    expected = [
         (16, 8),
         (8, 4),
         (8, 4),
@@ -193,6 +196,7 @@ def test_the_hospitals_become_clients_with_test_parts_of_their_own(raw):
         (6, 3),
         (6, 3),
     ]
+    assert [(client["train"], client["test"]) for client in roster] == expected
 
 
 # the real table
@@ -224,8 +228,10 @@ def test_the_real_table_has_fed_mass_sizes_and_class_counts():
     for fold, known in (("train", TRAIN), ("test", TEST)):
         counts = pandas.crosstab(table.center[table.fold == fold], table.target[table.fold == fold])
         assert {center: row.tolist() for center, row in counts.iterrows()} == known
-    assert [sum(TRAIN[c]) for c in fed_isic.CENTERS] == [9930, 3163, 2691, 1807, 655, 351]
-    assert [sum(TEST[c]) for c in fed_isic.CENTERS] == [2483, 791, 672, 452, 164, 88]
+    result = [sum(TRAIN[c]) for c in fed_isic.CENTERS]
+    assert result == [9930, 3163, 2691, 1807, 655, 351]
+    result = [sum(TEST[c]) for c in fed_isic.CENTERS]
+    assert result == [2483, 791, 672, 452, 164, 88]
 
 
 @REAL

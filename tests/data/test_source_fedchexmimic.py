@@ -68,22 +68,25 @@ def chexpert(raw: Path, *people: list, demo: list | None = None) -> dict[str, Ro
 
 def test_the_card_names_the_classes_attributes_and_options_of_the_code():
     card = sources.card("fedchexmimic")
-    assert (
-        card["classes"] == ["no pleural effusion", "pleural effusion"]
-        and card["attributes"] == fedchexmimic.ATTRIBUTES
-    )
-    assert {key: option["default"] for key, option in card["options"].items()} == OWN
+    assert card["classes"] == ["no pleural effusion", "pleural effusion"]
+    assert card["attributes"] == fedchexmimic.ATTRIBUTES
+    result = {key: option["default"] for key, option in card["options"].items()}
+    assert result == OWN
 
 
 def test_both_hospitals_are_there_with_their_certain_frontal_images(made, capsys):
     listing = rows(made)
-    assert Counter((row.groups["site"], row.label) for row in listing.rows) == {
+    result = Counter((row.groups["site"], row.label) for row in listing.rows)
+    expected = {
         (0, 0): 26,
         (0, 1): 22,
         (1, 0): 14,
         (1, 1): 12,
     }
-    assert listing.skipped == [] and listing.patient == "patient_id" and len(listing.tables) == 8
+    assert result == expected
+    assert listing.skipped == []
+    assert listing.patient == "patient_id"
+    assert len(listing.tables) == 8
     said = capsys.readouterr().err
     assert "chexpert: 48 images; left out 9 that are not frontal, 5 uncertain" in said
     assert "left out 1 MIMIC-CXR images whose study has no labels" in said
@@ -96,12 +99,14 @@ def test_uncertain_labels_are_skipped_or_count_as_either(made):
         Counter(row.label for row in rows(made, uncertain=word).rows)
         for word in ("skip", "zero", "one")
     )
-    assert zero - skip == {0: 9} and first - skip == {1: 9}
+    assert zero - skip == {0: 9}
+    assert first - skip == {1: 9}
 
 
 def test_lateral_views_come_on_request(made):
     every = rows(made, views="all").rows
-    assert Counter(row.groups["site"] for row in every) == {0: 56, 1: 36}
+    result = Counter(row.groups["site"] for row in every)
+    assert result == {0: 56, 1: 36}
     assert any(row.id.endswith("view2_lateral") for row in every)
 
 
@@ -151,7 +156,8 @@ def test_an_age_of_0_is_unknown_whatever_stands_in_the_other_cells(raw, other):
     ]
     result = chexpert(raw, *people)
     ages = {id[6:18]: row.groups["age"] for id, row in result.items() if id[:5] == "train"}
-    assert ages == {"patient00001": -1, "patient00002": 1 if other == "80" else -1}
+    expected = {"patient00001": -1, "patient00002": 1 if other == "80" else -1}
+    assert ages == expected
 
 
 def test_people_of_mimic_come_from_patients_and_admissions(raw):
@@ -193,10 +199,8 @@ def test_without_the_tables_of_people_they_are_unknown_and_a_person_is_told(raw,
         if row.groups["age"] >= 0
     )
     said = capsys.readouterr().err
-    assert (
-        "race is unknown for CheXpert" in said
-        and "gender and age are unknown for MIMIC-CXR" in said
-    )
+    assert "race is unknown for CheXpert" in said
+    assert "gender and age are unknown for MIMIC-CXR" in said
 
 
 def test_a_patients_images_stay_together_unless_told_otherwise(made):
@@ -219,12 +223,14 @@ def test_the_official_split_is_each_downloads_own(made):
     for row in table:
         site, _, id = row.id.partition("/")
         assert row.test == (id.startswith("valid/") if site == "chexpert" else split[id] == "test")
-    assert Counter((row.groups["site"], row.test) for row in table) == {
+    result = Counter((row.groups["site"], row.test) for row in table)
+    expected = {
         (0, 0): 33,
         (0, 1): 15,
         (1, 0): 18,
         (1, 1): 8,
     }
+    assert result == expected
 
 
 @pytest.mark.parametrize("attribute", ["race", "gender", "age"])
@@ -239,15 +245,14 @@ def test_the_authors_tables_decide_where_they_are(made, attribute):
                     part == "test",
                     *map(int, codes),
                 )
-    assert {
+    result = {
         row.id: (row.label, row.test, *(row.groups[name] for name in ("race", "gender", "age")))
         for row in listing.rows
-    } == expected
-    assert (
-        len(expected) == 63
-        and listing.skipped == []
-        and len({row.patient for row in listing.rows}) == 63
-    )
+    }
+    assert result == expected
+    assert len(expected) == 63
+    assert listing.skipped == []
+    assert len({row.patient for row in listing.rows}) == 63
 
 
 def test_the_authors_names_may_be_values_and_mimic_may_lie_in_files_336p(raw):
@@ -262,8 +267,10 @@ def test_the_authors_names_may_be_values_and_mimic_may_lie_in_files_336p(raw):
             path, ["filename", "disease_label", "race_label", "gender_label", "age_label"], table
         )
     mimic = [row for row in rows(raw, "paper").rows if row.groups["site"] == 1]
-    assert {row.source.split("/")[0] for row in mimic} == {"files_336p"} and len(mimic) == 26
-    assert {tuple(row.groups.values()) for row in mimic} == {(0, -1, -1, 1)}
+    assert {row.source.split("/")[0] for row in mimic} == {"files_336p"}
+    assert len(mimic) == 26
+    result = {tuple(row.groups.values()) for row in mimic}
+    assert result == {(0, -1, -1, 1)}
 
 
 def test_downloads_may_be_links_and_lie_in_other_places(raw):
@@ -274,7 +281,8 @@ def test_downloads_may_be_links_and_lie_in_other_places(raw):
     (raw / "CheXpert-v1.0").symlink_to(away / "full")
     shutil.move(raw / "mimic-cxr-jpg", raw / "mimic")
     listing = rows(raw)
-    assert len(listing.rows) == count and listing.rows[0].source.startswith("CheXpert-v1.0/train/")
+    assert len(listing.rows) == count
+    assert listing.rows[0].source.startswith("CheXpert-v1.0/train/")
     names = [
         name
         for path in sorted(raw.glob("meta_chexpert_race_t*.csv"))
@@ -315,12 +323,14 @@ def test_a_spreadsheet_of_people_is_read_where_openpyxl_is(raw):
 def test_a_colour_file_becomes_grey(tmp_path):
     Image.new("RGB", (4, 3), (255, 0, 0)).save(tmp_path / "a.png")
     image = fedchexmimic.SOURCE.decode(tmp_path, Row("a", 0, "a.png"), None)
-    assert image.shape == (3, 4, 1) and np.unique(image).tolist() == [76]
+    assert image.shape == (3, 4, 1)
+    assert np.unique(image).tolist() == [76]
 
 
 def test_the_pool_has_two_sites(made, tmp_path):
     body = manifest.read(prepare("fedchexmimic", raw=made, work=tmp_path, size=8, jobs=1)).body
-    assert (body["sites"], body["clients"], body["channels"], body["count"]) == ("site", 2, 1, 74)
+    result = (body["sites"], body["clients"], body["channels"], body["count"])
+    assert result == ("site", 2, 1, 74)
 
 
 def test_missing_tables_and_columns_are_named(raw):

@@ -16,33 +16,29 @@ from fedcli.errors import FedcliError
 DATASET = "hyper-kvasir"
 IMAGE = completed(16, "image")
 COUNTS = {
-    **{
-        "bbps-2-3": 1148,
-        "polyp": 1028,
-        "normal-cecum": 1009,
-        "dyed-lifted-polyps": 1002,
-        "normal-pylorus": 999,
-    },
-    **{
-        "dyed-resection-margins": 989,
-        "normal-z-line": 932,
-        "retroflex-stomach": 764,
-        "bbps-0-1": 646,
-    },
-    **{
-        "ulcerative-colitis-grade-2": 443,
-        "oesophagitis-a": 403,
-        "retroflex-rectum": 391,
-        "oesophagitis-b-d": 260,
-    },
-    **{"ulcerative-colitis-grade-1": 201, "ulcerative-colitis-grade-3": 133, "impacted-stool": 131},
-    **{"short-segment-barretts": 53, "barretts": 41, "ulcerative-colitis-grade-0-1": 35},
-    **{
-        "ulcerative-colitis-grade-2-3": 28,
-        "ulcerative-colitis-grade-1-2": 11,
-        "ileum": 9,
-        "hemorrhoids": 6,
-    },
+    "bbps-2-3": 1148,
+    "polyp": 1028,
+    "normal-cecum": 1009,
+    "dyed-lifted-polyps": 1002,
+    "normal-pylorus": 999,
+    "dyed-resection-margins": 989,
+    "normal-z-line": 932,
+    "retroflex-stomach": 764,
+    "bbps-0-1": 646,
+    "ulcerative-colitis-grade-2": 443,
+    "oesophagitis-a": 403,
+    "retroflex-rectum": 391,
+    "oesophagitis-b-d": 260,
+    "ulcerative-colitis-grade-1": 201,
+    "ulcerative-colitis-grade-3": 133,
+    "impacted-stool": 131,
+    "short-segment-barretts": 53,
+    "barretts": 41,
+    "ulcerative-colitis-grade-0-1": 35,
+    "ulcerative-colitis-grade-2-3": 28,
+    "ulcerative-colitis-grade-1-2": 11,
+    "ileum": 9,
+    "hemorrhoids": 6,
 }
 
 
@@ -56,21 +52,26 @@ def held_out(listing) -> set[str]:
 
 def test_the_card_names_the_classes_and_attributes_of_the_code():
     card = sources.card("hyper-kvasir")
-    assert card["classes"] == hyper_kvasir.CLASSES and len(card["classes"]) == 23
+    assert card["classes"] == hyper_kvasir.CLASSES
+    assert len(card["classes"]) == 23
     assert card["attributes"] == hyper_kvasir.ATTRIBUTES
 
 
 def test_every_class_has_its_images_organ_and_finding(made):
     listing = hyper_kvasir.rows(made, IMAGE)
-    assert Counter(row.label for row in listing.rows) == dict.fromkeys(range(23), 5)
-    assert listing.skipped == [] and listing.tables == ["labeled-images/image-labels.csv"]
-    assert Counter(row.groups["organ"] for row in listing.rows) == {0: 16 * 5, 1: 7 * 5}
-    assert Counter(row.groups["finding"] for row in listing.rows) == {
+    result = Counter(row.label for row in listing.rows)
+    assert result == dict.fromkeys(range(23), 5)
+    assert listing.skipped == []
+    assert listing.tables == ["labeled-images/image-labels.csv"]
+    result = Counter(row.groups["organ"] for row in listing.rows)
+    assert result == {0: 16 * 5, 1: 7 * 5}
+    expected = {
         0: 6 * 5,
         1: 12 * 5,
         2: 3 * 5,
         3: 2 * 5,
     }
+    assert Counter(row.groups["finding"] for row in listing.rows) == expected
     hemorrhoids = next(
         row for row in listing.rows if hyper_kvasir.CLASSES[row.label] == "hemorrhoids"
     )
@@ -80,7 +81,8 @@ def test_every_class_has_its_images_organ_and_finding(made):
 
 def test_the_folder_of_images_itself_will_do(made):
     inner = hyper_kvasir.rows(made / "labeled-images", IMAGE)
-    assert [row.id for row in inner.rows] == [row.id for row in hyper_kvasir.rows(made, IMAGE).rows]
+    expected = [row.id for row in hyper_kvasir.rows(made, IMAGE).rows]
+    assert [row.id for row in inner.rows] == expected
     assert inner.tables == ["image-labels.csv"]
 
 
@@ -107,14 +109,17 @@ def test_our_folds_test_every_image_once_and_every_class_each_time(made):
         == len(set.union(*map(held_out, folds)))
     )
     for fold in folds:
-        assert Counter(row.label for row in fold.rows if row.test) == dict.fromkeys(range(23), 1)
+        result = Counter(row.label for row in fold.rows if row.test)
+        assert result == dict.fromkeys(range(23), 1)
 
 
 def test_the_authors_folds_are_taken_and_counted_from_1(made):
     second = hyper_kvasir.rows(made, completed(16, "official", fold=2, folds=2))
     folds = hyper_kvasir.read_folds(made / "official_splits" / "2_fold_split.csv")
-    assert held_out(second) == {id for id, (_, fold) in folds.items() if fold == 1}
-    assert len(held_out(second)) == 2 * 23 and "official_splits/2_fold_split.csv" in second.tables
+    expected = {id for id, (_, fold) in folds.items() if fold == 1}
+    assert held_out(second) == expected
+    assert len(held_out(second)) == 2 * 23
+    assert "official_splits/2_fold_split.csv" in second.tables
 
 
 def test_the_authors_file_says_the_same_as_a_split_file(made, tmp_path):
@@ -156,22 +161,25 @@ def test_table_and_folders_that_differ_leave_an_image_out_with_the_reason(raw):
     )
     listing = hyper_kvasir.rows(raw, IMAGE)
     unlisted, moved = lines[1][:36], lines[2][:36]
-    assert len(listing.rows) == 113 and not {unlisted, moved} & {row.id for row in listing.rows}
+    assert len(listing.rows) == 113
+    assert not {unlisted, moved} & {row.id for row in listing.rows}
     folder = "labeled-images/lower-gi-tract/anatomical-landmarks/cecum"
-    assert sorted(listing.skipped) == sorted(
+    expected = sorted(
         [
             ("gone.jpg", "listed in image-labels.csv, in none of the folders"),
             (f"{folder}/{unlisted}.jpg", "not listed in image-labels.csv"),
             (f"{folder}/{moved}.jpg", "listed in image-labels.csv as ileum"),
         ]
     )
+    assert sorted(listing.skipped) == expected
 
 
 def test_without_the_table_the_folders_decide(raw):
     whole = hyper_kvasir.rows(raw, IMAGE)
     table(raw).unlink()
     listing = hyper_kvasir.rows(raw, IMAGE)
-    assert listing.rows == whole.rows and listing.tables == []
+    assert listing.rows == whole.rows
+    assert listing.tables == []
 
 
 def test_an_image_with_two_classes_is_an_error_and_a_repeated_row_is_not(raw):
@@ -243,9 +251,9 @@ def test_a_missing_column_and_a_missing_folder_are_named(raw):
 def test_the_authors_files_have_the_published_counts(folds, sizes):
     folder = Path(os.environ["FEDCLI_REAL_DATA"], "splits", "hyper_kvasir", "official_splits")
     read = hyper_kvasir.read_folds(folder / f"{folds}_fold_split.csv")
-    assert Counter(name for name, _ in read.values()) == COUNTS and len(read) == 10662 == sum(
-        COUNTS.values()
-    )
+    assert Counter(name for name, _ in read.values()) == COUNTS
+    assert len(read) == 10662 == sum(COUNTS.values())
     per_fold = Counter(fold for _, fold in read.values())
     assert [per_fold[k] for k in range(folds)] == sizes
-    assert len({read_class for read_class, fold in read.values() if fold == 0}) == 23
+    result = len({read_class for read_class, fold in read.values() if fold == 0})
+    assert result == 23

@@ -23,20 +23,25 @@ def test_skin_rows_carry_class_lesion_sex_and_age(tmp_path):
         ],
     )
     listing = isic2018.rows(tmp_path, LESION)
-    assert [(r.id, r.label, r.patient, r.groups["sex"], r.groups["age"]) for r in listing.rows] == [
+    result = [(r.id, r.label, r.patient, r.groups["sex"], r.groups["age"]) for r in listing.rows]
+    expected = [
         ("a", 0, "L2", -1, -1),
         ("b", 1, "L1", 1, 1),
         ("c", 1, "L1", 0, 2),
     ]
-    assert listing.rows[0].source == "images/a.jpg" and listing.patient == "lesion_id"
-    assert list(listing.attributes) == ["sex", "age"] and listing.tables == [isic2018.HAM]
+    assert result == expected
+    assert listing.rows[0].source == "images/a.jpg"
+    assert listing.patient == "lesion_id"
+    assert list(listing.attributes) == ["sex", "age"]
+    assert listing.tables == [isic2018.HAM]
     assert isic2018.SOURCE.decode(tmp_path, listing.rows[0], LESION).shape == (9, 12, 3)
 
 
 @pytest.mark.parametrize("folder", [".", "HAM10000_images_part_1", "HAM10000_images_part_2"])
 def test_skin_images_may_lie_where_the_archives_put_them(tmp_path, folder):
     write_skin(tmp_path, [["L1", "a", "nv", 45, "male"]], images=tmp_path / folder)
-    assert isic2018.rows(tmp_path, LESION).rows[0].source == (Path(folder) / "a.jpg").as_posix()
+    expected = (Path(folder) / "a.jpg").as_posix()
+    assert isic2018.rows(tmp_path, LESION).rows[0].source == expected
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -48,7 +53,8 @@ def test_of_several_files_of_a_skin_image_the_first_name_counts_on_every_machine
     for name in ("a.png", "a.JPG"):
         (folder / name).write_bytes((folder / "a.jpg").read_bytes())
     in_any_order(monkeypatch, backwards)
-    assert [Path(row.source).name for row in isic2018.rows(tmp_path, LESION).rows] == ["a.JPG"]
+    result = [Path(row.source).name for row in isic2018.rows(tmp_path, LESION).rows]
+    assert result == ["a.JPG"]
 
 
 def test_the_hospital_comes_from_the_table_beside(tmp_path):
@@ -64,7 +70,8 @@ def test_the_hospital_comes_from_the_table_beside(tmp_path):
     write_csv(tmp_path / isic2018.CENTERS, ["image_id", "dataset", "fold"], folds)
     listing = isic2018.rows(tmp_path, LESION)
     assert listing.attributes["center"] == ["rosendahl", "vienna_dias"]
-    assert [row.groups["center"] for row in listing.rows] == [1, 0, -1]
+    result = [row.groups["center"] for row in listing.rows]
+    assert result == [1, 0, -1]
     assert listing.tables == [isic2018.HAM, isic2018.CENTERS]
 
 
@@ -100,7 +107,8 @@ def test_lesions_stay_together_unless_the_split_is_by_image(tmp_path):
     assert not {r.patient for r in by_lesion if r.test} & {
         r.patient for r in by_lesion if not r.test
     }
-    assert len(ids(isic2018.rows(tmp_path, completed(16, "image")), test=True)) == 4
+    result = len(ids(isic2018.rows(tmp_path, completed(16, "image")), test=True))
+    assert result == 4
 
 
 def test_the_archives_one_hot_table_works_too(tmp_path):
@@ -112,10 +120,12 @@ def test_the_archives_one_hot_table_works_too(tmp_path):
         Image.new("RGB", (8, 8)).save(folder / f"{id}.jpg")
     with refused("does not say which lesion a shows", "--split image"):
         isic2018.rows(tmp_path, LESION)
-    assert [r.label for r in isic2018.rows(tmp_path, completed(16, "image")).rows] == [1, 6]
+    result = [r.label for r in isic2018.rows(tmp_path, completed(16, "image")).rows]
+    assert result == [1, 6]
     write_csv(tmp_path / isic2018.GROUPINGS, ["image", "lesion_id"], [["b", "L2"], ["a", "L1"]])
     listing = isic2018.rows(tmp_path, LESION)
-    assert [r.patient for r in listing.rows] == ["L1", "L2"] and listing.attributes == {}
+    assert [r.patient for r in listing.rows] == ["L1", "L2"]
+    assert listing.attributes == {}
 
 
 def test_a_one_hot_row_with_two_labels_is_an_error(tmp_path):

@@ -30,24 +30,26 @@ def test_the_card_agrees_with_the_code():
 
 def test_every_image_has_its_class_attributes_and_lesion(raw):
     listing = isic2019.rows(raw, LESION)
-    assert Counter(row.label for row in listing.rows) == dict.fromkeys(range(8), 8)
+    result = Counter(row.label for row in listing.rows)
+    assert result == dict.fromkeys(range(8), 8)
     assert column(listing, "sex") == {"female": 28, "male": 28, "unknown": 8}
     assert column(listing, "age") == {"0-39": 19, "40-59": 20, "60+": 17, "unknown": 8}
     sites = column(listing, "anatomic_site")
-    assert (
-        sites["unknown"] == 8 and sites["head/neck"] == 8 and "oral/genital" not in sites
-    )  # no image shows it
+    assert sites["unknown"] == 8
+    assert sites["head/neck"] == 8
+    assert "oral/genital" not in sites
     assert listing.attributes["anatomic_site"] == [
         site for site in isic2019.BODY if site != "oral/genital"
     ]
     first, second = listing.rows[:2]
-    assert (first.id, first.label, first.patient, first.source) == (
+    result = (first.id, first.label, first.patient, first.source)
+    assert result == (
         *("ISIC_0000000", 0, "HAM_0000000"),
         "ISIC_2019_Training_Input/ISIC_0000000.jpg",
     )
-    assert (
-        second.patient == first.patient and listing.patient == "lesion_id" and not listing.skipped
-    )
+    assert second.patient == first.patient
+    assert listing.patient == "lesion_id"
+    assert not listing.skipped
     assert listing.tables == [isic2019.TRUTH, isic2019.METADATA]
 
 
@@ -61,16 +63,19 @@ def test_a_lesions_images_stay_together_and_those_without_one_stand_alone(raw, c
 
 def test_the_split_by_image_is_fedisms_floor_and_needs_no_lesion(raw, capsys):
     listing = isic2019.rows(raw, completed(16, "image"))
-    assert Counter(row.label for row in listing.rows if not row.test) == dict.fromkeys(range(8), 6)
+    result = Counter(row.label for row in listing.rows if not row.test)
+    assert result == dict.fromkeys(range(8), 6)
     assert "lesion" not in capsys.readouterr().err
 
 
 def test_five_folds_cover_every_image_once_and_break_no_lesion(raw):
     folds = [isic2019.rows(raw, completed(16, "folds", fold=fold)) for fold in range(1, 6)]
     tested = Counter(row.id for listing in folds for row in listing.rows if row.test)
-    assert len(tested) == 64 and set(tested.values()) == {1}
+    assert len(tested) == 64
+    assert set(tested.values()) == {1}
     for listing in folds:
-        assert len({(row.patient, row.test) for row in listing.rows if row.patient}) == 48
+        result = len({(row.patient, row.test) for row in listing.rows if row.patient})
+        assert result == 48
         assert 11 <= sum(row.test for row in listing.rows) <= 15
 
 
@@ -90,9 +95,8 @@ def test_shrunken_images_are_found_under_both_spellings(raw):
     rewrite(
         raw / isic2019.TRUTH, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled"))
     )
-    assert [row.source for row in isic2019.rows(raw, LESION).rows] == [
-        row.source for row in listing.rows
-    ]
+    result = [row.source for row in isic2019.rows(raw, LESION).rows]
+    assert result == [row.source for row in listing.rows]
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -120,7 +124,8 @@ def test_images_may_lie_in_a_doubled_folder_or_beside_the_tables(raw, folder):
 def test_a_grey_image_becomes_three_channels_and_a_broken_one_says_so(raw):
     row = isic2019.rows(raw, LESION).rows[9]
     image = isic2019.SOURCE.decode(raw, row, LESION)
-    assert image.shape == (24, 32, 3) and (image[..., 0] == image[..., 2]).all()
+    assert image.shape == (24, 32, 3)
+    assert (image[..., 0] == image[..., 2]).all()
     (raw / row.source).write_text("no")
     with pytest.raises(Unreadable):
         isic2019.SOURCE.decode(raw, row, LESION)
@@ -195,19 +200,19 @@ def test_an_image_that_is_absent_or_named_outside_the_folder_is_skipped(raw):
     listing = isic2019.rows(raw, LESION)
     assert [file for file, _ in listing.skipped] == ["../../outside.jpg", "ISIC_0000000.jpg"]
     assert listing.skipped[1][1] == f"listed in {isic2019.TRUTH}, in none of the image folders"
-    assert (
-        all(row.source.startswith(isic2019.FOLDER) for row in listing.rows)
-        and len(listing.rows) == 62
-    )
+    assert all(row.source.startswith(isic2019.FOLDER) for row in listing.rows)
+    assert len(listing.rows) == 62
 
 
 def test_an_image_that_the_metadata_leave_out_has_no_attributes(raw):
     rewrite(raw / isic2019.METADATA, lambda t: t[1:])
     row = isic2019.rows(raw, LESION).rows[0]
-    assert row.patient == "" and set(row.groups.values()) == {-1}
+    assert row.patient == ""
+    assert set(row.groups.values()) == {-1}
 
 
 def test_the_sample_becomes_a_pool(raw):
     made = prepare("isic2019", raw=raw, work=raw / "work", size=16, jobs=1)
     pool = read_pool(made.parent / "pool.h5")
-    assert pool.shape == (64, 16, 16, 3) and set(pool.groups) == {"sex", "age", "anatomic_site"}
+    assert pool.shape == (64, 16, 16, 3)
+    assert set(pool.groups) == {"sex", "age", "anatomic_site"}

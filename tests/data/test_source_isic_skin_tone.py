@@ -53,30 +53,32 @@ def tones(listing: Listing) -> list[int]:
 
 def test_the_card_agrees_with_the_code():
     card = sources.card("isic-skin-tone")
-    assert (
-        card["classes"] == isic2019.CLASSES
-        and card["attributes"]["skin_tone"] == isic_skin_tone.TONES
-    )
-    assert {name: of["default"] for name, of in card["options"].items()} == OWN
+    assert card["classes"] == isic2019.CLASSES
+    assert card["attributes"]["skin_tone"] == isic_skin_tone.TONES
+    result = {name: of["default"] for name, of in card["options"].items()}
+    assert result == OWN
 
 
 def test_dark_ground_is_dark_and_light_ground_is_light(raw, capsys):
     listing = isic_skin_tone.rows(raw, LESION)
-    assert tones(listing) == [int(i % 9 > 4) for i in range(72)]
-    assert listing.attributes["skin_tone"] == ["light", "dark"] and set(listing.attributes) > {
+    expected = [int(i % 9 > 4) for i in range(72)]
+    assert tones(listing) == expected
+    assert listing.attributes["skin_tone"] == ["light", "dark"]
+    assert set(listing.attributes) > {
         "sex",
         "age",
     }
-    assert Counter((row.label, row.groups["skin_tone"]) for row in listing.rows) == {
-        (label, tone): (5, 4)[tone] for label in range(8) for tone in (0, 1)
-    }
+    result = Counter((row.label, row.groups["skin_tone"]) for row in listing.rows)
+    expected = {(label, tone): (5, 4)[tone] for label in range(8) for tone in (0, 1)}
+    assert result == expected
     assert "skin tone: 40 light, 32 dark, 0 unknown" in capsys.readouterr().err
 
 
 def test_the_released_rule_takes_a_bluish_cast_for_dark_skin(raw):
     light = [i for i, tone in enumerate(tones(isic_skin_tone.rows(raw, LESION))) if tone == 0]
     released = tones(isic_skin_tone.rows(raw, choose(ita_rule="released")))
-    assert [i for i in light if released[i] == 1] == list(isic_skin_tone.BLUISH)
+    result = [i for i in light if released[i] == 1]
+    assert result == list(isic_skin_tone.BLUISH)
 
 
 def test_the_tones_do_not_touch_the_split_or_the_other_attributes(raw):
@@ -85,7 +87,8 @@ def test_the_tones_do_not_touch_the_split_or_the_other_attributes(raw):
         replace(row, groups={k: v for k, v in row.groups.items() if k != "skin_tone"})
         for row in toned.rows
     ]
-    assert bare == plain.rows and (toned.patient, toned.tables) == (plain.patient, plain.tables)
+    assert bare == plain.rows
+    assert (toned.patient, toned.tables) == (plain.patient, plain.tables)
 
 
 def test_the_number_of_processes_changes_nothing(raw, monkeypatch):
@@ -105,7 +108,8 @@ def test_the_cut_decides_what_type_three_is(raw):
 def test_a_table_of_types_stands_in_for_the_computation(raw, monkeypatch):
     monkeypatch.setattr(isic_skin_tone.skin_type, "skin_type", None)  # must not be called
     listing = isic_skin_tone.rows(raw, choose(tone_file=TABLE))
-    assert tones(listing) == [-1 if i == 20 else int(i % 9 > 4) for i in range(72)]
+    expected = [-1 if i == 20 else int(i % 9 > 4) for i in range(72)]
+    assert tones(listing) == expected
     assert listing.tables[-1] == TABLE
 
 
@@ -113,8 +117,9 @@ def test_the_cut_applies_to_a_table_too_and_what_it_leaves_out_is_unknown(raw):
     names = [f"ISIC_{i:07d}" for i in range(6)]
     lines = [[name, of] for name, of in zip(names, [1, 2, 3, 4, -1, ""], strict=True)]
     write_csv(raw / TABLE, ["image_name", "fitzpatrick"], lines)
-    assert tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE)))[:7] == [0, 0, 0, 1, -1, -1, -1]
-    assert tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE, ita_cut="41")))[:7] == [
+    expected = [0, 0, 0, 1, -1, -1, -1]
+    assert tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE)))[:7] == expected
+    expected = [
         0,
         0,
         1,
@@ -123,6 +128,7 @@ def test_the_cut_applies_to_a_table_too_and_what_it_leaves_out_is_unknown(raw):
         -1,
         -1,
     ]
+    assert tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE, ita_cut="41")))[:7] == expected
 
 
 @pytest.mark.parametrize("name", ["../types.csv", "/etc/hostname", "a/../../types.csv"])
@@ -161,9 +167,8 @@ def test_a_broken_image_has_no_tone_and_prepare_says_why(raw):
     (raw / isic2019.FOLDER / "ISIC_0000000.jpg").write_text("no")
     assert tones(isic_skin_tone.rows(raw, LESION))[:2] == [-1, 0]
     made = prepare("isic-skin-tone", raw=raw, work=raw / "work", size=16, jobs=1)
-    assert [of["file"] for of in manifest.read(made).body["skipped"]] == [
-        f"{isic2019.FOLDER}/ISIC_0000000.jpg"
-    ]
+    result = [of["file"] for of in manifest.read(made).body["skipped"]]
+    assert result == [f"{isic2019.FOLDER}/ISIC_0000000.jpg"]
 
 
 def test_ham10000s_folder_is_taken_with_its_seven_classes(tmp_path):
@@ -176,7 +181,8 @@ def test_ham10000s_folder_is_taken_with_its_seven_classes(tmp_path):
             raw / "images" / f"i{i:02d}.jpg"
         )
     listing = isic_skin_tone.rows(raw, LESION)
-    assert tones(listing) == [0, 1] * 14 and listing.classes == isic2018.CLASSES
+    assert tones(listing) == [0, 1] * 14
+    assert listing.classes == isic2018.CLASSES
     assert len({(row.patient, row.test) for row in listing.rows}) == 14
     made = prepare("isic-skin-tone", raw=raw, work=tmp_path, size=16, jobs=1, split="folds", fold=2)
     assert manifest.read(made).body["classes"] == isic2018.CLASSES
@@ -203,7 +209,8 @@ def test_the_cards_shares_make_three_mostly_light_clients_and_a_dark_one(raw):
     with open_hdf5(path.parent / "rows.h5") as file:
         rows = [np.concatenate([file[f"train/{k}"][()], file[f"val/{k}"][()]]) for k in range(4)]
     dark = [(pool.groups["skin_tone"][of] == 1).mean() for of in rows]
-    assert max(dark[:3]) < 0.5 < dark[3] and sum(map(len, rows)) == (pool.split == 0).sum()
+    assert max(dark[:3]) < 0.5 < dark[3]
+    assert sum(map(len, rows)) == (pool.split == 0).sum()
 
 
 @pytest.mark.skipif(
@@ -220,4 +227,5 @@ def test_real_dark_images_are_dark_in_another_estimate_too(tmp_path):
     (tmp_path / "images").symlink_to(real / "images")
     listing = isic_skin_tone.rows(tmp_path, LESION)
     dark = {row.id for row in listing.rows if row.groups["skin_tone"] == 1}
-    assert len(dark) > 20 and (estimate[list(dark)].isin(["brown", "dark", "tan"])).mean() > 0.8
+    assert len(dark) > 20
+    assert (estimate[list(dark)].isin(["brown", "dark", "tan"])).mean() > 0.8

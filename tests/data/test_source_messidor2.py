@@ -28,17 +28,17 @@ def choose(split: str, **more) -> PrepareOptions:
 
 def test_the_card_names_the_grades_and_the_targets_default():
     card = sources.card("messidor2")
-    assert (
-        card["classes"] == messidor2.TARGETS["dr"][1]
-        and card["options"]["target"]["default"] == "dr"
-    )
+    assert card["classes"] == messidor2.TARGETS["dr"][1]
+    assert card["options"]["target"]["default"] == "dr"
 
 
 def test_five_grades_are_read_and_the_ungradable_left_out_with_the_reason(made):
     listing = messidor2.rows(made, DR)
-    assert Counter(row.label for row in listing.rows) == {0: 16, 1: 12, 2: 12, 3: 10, 4: 10}
+    result = Counter(row.label for row in listing.rows)
+    assert result == {0: 16, 1: 12, 2: 12, 3: 10, 4: 10}
     assert listing.classes == ["no-dr", "mild", "moderate", "severe", "proliferative"]
-    assert listing.attributes == {} and listing.patient is None
+    assert listing.attributes == {}
+    assert listing.patient is None
     ungradable = "messidor-2/messidor-2/preprocess/20060411_58550_0200_PP.png"
     assert listing.skipped == [(ungradable, "not gradable, say the graders")]
     assert messidor2.SOURCE.decode(made, listing.rows[0], DR).shape == (32, 32, 3)
@@ -46,7 +46,8 @@ def test_five_grades_are_read_and_the_ungradable_left_out_with_the_reason(made):
 
 def test_macular_oedema_is_two_classes(made, tmp_path):
     listing = messidor2.rows(made, DME)
-    assert Counter(row.label for row in listing.rows) == {0: 44, 1: 16} and listing.classes == [
+    assert Counter(row.label for row in listing.rows) == {0: 44, 1: 16}
+    assert listing.classes == [
         "no-dme",
         "dme",
     ]
@@ -56,7 +57,8 @@ def test_macular_oedema_is_two_classes(made, tmp_path):
 
 def test_the_table_may_say_jpg_where_the_file_is_in_capitals(made):
     old = {row.id: row.source for row in messidor2.rows(made, DR).rows if row.id.startswith("IM")}
-    assert old["IM000002"] == "messidor-2/messidor-2/preprocess/IM000002.JPG" and len(old) == 19
+    assert old["IM000002"] == "messidor-2/messidor-2/preprocess/IM000002.JPG"
+    assert len(old) == 19
     assert "IM000002.jpg" in (made / "messidor_data.csv").read_text()
 
 
@@ -66,9 +68,8 @@ def test_googles_spelling_and_adcis_folder_give_the_same(raw):
     path = raw / "messidor_data.csv"
     path.write_text(path.read_text().replace("id_code,diagnosis", "image_id,adjudicated_dr_grade"))
     table = messidor2.rows(raw, DR)
-    assert [(r.id, r.label, r.test) for r in table.rows] == [
-        (r.id, r.label, r.test) for r in whole.rows
-    ]
+    result = [(r.id, r.label, r.test) for r in table.rows]
+    assert result == [(r.id, r.label, r.test) for r in whole.rows]
     assert table.rows[0].source.startswith("IMAGES/")
 
 
@@ -91,11 +92,12 @@ def test_the_list_of_pairs_keeps_both_eyes_together(raw):
     (raw / "messidor-2.csv").write_text("\n".join(["left;right", *lines]))
     for choices in (choose("patient"), choose("folds", fold=2)):
         listing = messidor2.rows(raw, choices)
-        assert listing.patient == "patient" and set(
-            Counter(row.patient for row in listing.rows).values()
-        ) == {2}
+        assert listing.patient == "patient"
+        result = set(Counter(row.patient for row in listing.rows).values())
+        assert result == {2}
         test = {row.patient for row in listing.rows if row.test}
-        assert test and not test & {row.patient for row in listing.rows if not row.test}
+        assert test
+        assert not test & {row.patient for row in listing.rows if not row.test}
     assert "messidor-2.csv" in listing.tables
 
 

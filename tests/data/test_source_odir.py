@@ -43,7 +43,8 @@ def test_both_eyes_have_the_labels_and_the_groups_of_the_patient(raw):
         == by_name["0_right"]
         == ((0, 0, 0, 1, 0, 0, 0, 0), "0", {"sex": 0, "age": 2})
     )
-    assert by_name["4_right"] == ((0, 1, 1, 0, 0, 0, 0, 0), "4", {"sex": 1, "age": 0})
+    expected = ((0, 1, 1, 0, 0, 0, 0, 0), "4", {"sex": 1, "age": 0})
+    assert by_name["4_right"] == expected
     assert listing.skipped == [("ODIR-5K_Training_Images/4_left.jpg", "no fundus: no fundus image")]
     assert odir.SOURCE.decode(raw, listing.rows[0], completed(16, "patient")).shape == (6, 8, 3)
 
@@ -76,7 +77,8 @@ def test_the_split_keeps_a_patients_eyes_together(tmp_path):
         parts = {}
         for row in rows(tmp_path, split).rows:
             parts.setdefault(row.patient, set()).add(row.test)
-        assert {len(part) for part in parts.values()} == {1} and set.union(*parts.values()) == {
+        assert {len(part) for part in parts.values()} == {1}
+        assert set.union(*parts.values()) == {
             True,
             False,
         }

@@ -16,13 +16,16 @@ def test_slices_with_exactly_one_subtype_are_taken(tmp_path):
         "ID_d": "epidural subdural any",
     }
     listing = rsna_ich.rows(write_ct(tmp_path, labels), completed(8, "image", window="file"))
-    assert [(r.id, r.label, r.source) for r in listing.rows] == [
+    result = [(r.id, r.label, r.source) for r in listing.rows]
+    assert result == [
         ("ID_a", 0, "stage_2_train/ID_a.dcm"),
         ("ID_c", 4, "stage_2_train/ID_c.dcm"),
     ]
-    assert listing.attributes == {} and listing.patient is None
+    assert listing.attributes == {}
+    assert listing.patient is None
     image = rsna_ich.decode(tmp_path, listing.rows[1], completed(8, "image", window="0/510"))
-    assert image.shape == (8, 8, 1) and set(image.ravel()) == {128}
+    assert image.shape == (8, 8, 1)
+    assert set(image.ravel()) == {128}
 
 
 def test_stage_1s_names_are_known_too(tmp_path):
@@ -56,7 +59,9 @@ def test_slices_that_are_absent_or_no_dicom_are_skipped(tmp_path):
     (tmp_path / "stage_2_train" / "ID_a.dcm").unlink()
     (tmp_path / "stage_2_train" / "ID_b.dcm").write_text("no")
     listing = rsna_ich.rows(tmp_path, completed(8, "image"))
-    assert ids(listing) == ["ID_c"] and [file[-8:] for file, _ in listing.skipped] == [
+    assert ids(listing) == ["ID_c"]
+    result = [file[-8:] for file, _ in listing.skipped]
+    assert result == [
         "ID_a.dcm",
         "ID_b.dcm",
     ]
@@ -88,8 +93,10 @@ def test_headers_give_patients_sex_and_age_where_they_tell_them(tmp_path):
         PatientSex="M",
     )
     listing = rsna_ich.rows(tmp_path, completed(8, "patient"))
-    assert listing.attributes == {"sex": ["female", "male"]} and listing.patient == "patient_id"
-    assert [row.groups["sex"] for row in listing.rows[:2]] == [1, -1]
+    assert listing.attributes == {"sex": ["female", "male"]}
+    assert listing.patient == "patient_id"
+    result = [row.groups["sex"] for row in listing.rows[:2]]
+    assert result == [1, -1]
     assert Counter(row.patient for row in listing.rows if row.test).most_common()[0][1] == 4
 
 

@@ -45,7 +45,8 @@ CARD = [  # keys of every card
 def test_every_dataset_has_a_card_that_later_stages_can_use(name):
     card = sources.card(name)
     assert set(CARD) <= set(card)
-    assert card["split"] in card["splits"] and card["augment"] in AUGMENTS
+    assert card["split"] in card["splits"]
+    assert card["augment"] in AUGMENTS
     assert card["sites"] is None or card["sites"] in card["attributes"]
 
 
@@ -53,9 +54,8 @@ def test_the_cards_agree_with_the_code():
     assert sources.card("isic2018")["classes"] == isic2018.CLASSES
     assert sources.card("rsna-ich")["classes"] == rsna_ich.CLASSES
     assert sources.card("phantom")["classes"] == phantom.CLASSES
-    assert sources.card("phantom")["attributes"] == {
-        name: list(of) for name, of in phantom.SHARES.items()
-    }
+    expected = {name: list(of) for name, of in phantom.SHARES.items()}
+    assert sources.card("phantom")["attributes"] == expected
 
 
 def test_an_unknown_dataset_is_named_with_the_nearest():
@@ -84,7 +84,8 @@ def test_an_installed_card_comes_before_the_checkouts(tmp_path, monkeypatch):
     installed = sources.card("toy") | {"title": "installed"}
     (tmp_path / "toy.json").write_text(json.dumps(installed))
     monkeypatch.setattr(sources.cards, "_FOLDERS", (tmp_path, *sources.cards._FOLDERS))
-    assert sources.card("toy") == installed and sources.card("phantom")["size"] == 64
+    assert sources.card("toy") == installed
+    assert sources.card("phantom")["size"] == 64
 
 
 @pytest.mark.parametrize("key", [*CARD, "files[0].path", "options.a.default"])
@@ -97,9 +98,8 @@ def test_a_card_that_lacks_a_key_is_refused_in_one_sentence(tmp_path, monkeypatc
     monkeypatch.setattr(sources.cards, "_FOLDERS", (tmp_path,))
     for words in (["datasets", "toy"], ["prepare", "toy"]):
         done = CliRunner().invoke(app, words)
-        assert done.exit_code == 1 and f"toy.json is damaged: {key} is missing" in " ".join(
-            done.stderr.split()
-        )
+        assert done.exit_code == 1
+        assert f"toy.json is damaged: {key} is missing" in " ".join(done.stderr.split())
 
 
 # the split
@@ -110,7 +110,8 @@ def test_train_gets_the_floor_of_its_share_in_every_class():
         Row(f"{label}-{i}", label, None) for label, n in enumerate([548, 7, 1]) for i in range(n)
     ]
     split = split_rows(rows, completed(16, "image"), by_patient=False)
-    assert [sum(not row.test for row in split if row.label == c) for c in range(3)] == [438, 5, 0]
+    result = [sum(not row.test for row in split if row.label == c) for c in range(3)]
+    assert result == [438, 5, 0]
 
 
 def test_the_split_depends_on_the_seed_and_not_on_the_order_of_rows():
@@ -118,11 +119,12 @@ def test_the_split_depends_on_the_seed_and_not_on_the_order_of_rows():
     chosen = {
         row.id for row in split_rows(rows, completed(16, "image"), by_patient=False) if row.test
     }
-    assert chosen == {
+    expected = {
         row.id
         for row in split_rows(rows[::-1], completed(16, "image"), by_patient=False)
         if row.test
     }
+    assert chosen == expected
     assert chosen != {
         row.id
         for row in split_rows(rows, completed(16, "image", seed=1), by_patient=False)
@@ -140,11 +142,13 @@ def test_a_unit_is_never_on_both_sides_and_the_share_still_holds():
 
 def test_an_image_without_a_unit_is_its_own():
     rows = [Row(f"i{i}", 0, None) for i in range(10)]
-    assert sum(row.test for row in split_rows(rows, completed(16, "patient"), by_patient=True)) == 2
+    result = sum(row.test for row in split_rows(rows, completed(16, "patient"), by_patient=True))
+    assert result == 2
 
 
 def test_age_bands_meet_at_40_and_60():
-    assert [age_band(a) for a in (0, 39.9, 40, 59, 60, 85, float("nan"))] == [
+    result = [age_band(a) for a in (0, 39.9, 40, 59, 60, 85, float("nan"))]
+    assert result == [
         "0-39",
         "0-39",
         "40-59",
@@ -163,15 +167,14 @@ def test_a_machine_without_opencvs_libraries_is_told_the_fix(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(FedcliError, match="OpenCV cannot be loaded") as error:
         photographs.import_cv2()
-    assert (
-        "apt-get install libgl1" in error.value.hint
-        and "opencv-python-headless" in error.value.hint
-    )
+    assert "apt-get install libgl1" in error.value.hint
+    assert "opencv-python-headless" in error.value.hint
 
 
 def test_shrinking_averages_areas():
     image = np.arange(16, dtype=np.uint8).reshape(4, 4, 1) * 4
-    assert photographs.fit_image(image, 2, "stretch", False)[..., 0].tolist() == [
+    result = photographs.fit_image(image, 2, "stretch", False)[..., 0].tolist()
+    assert result == [
         [10, 18],
         [42, 50],
     ]
@@ -180,7 +183,9 @@ def test_shrinking_averages_areas():
 def test_padding_keeps_the_ratio_and_fills_with_black():
     image = photographs.fit_image(np.full((6, 12, 3), 200, np.uint8), 8, "pad", False)
     assert image.shape == (8, 8, 3)
-    assert (image[2:6] == 200).all() and (image[:2] == 0).all() and (image[6:] == 0).all()
+    assert (image[2:6] == 200).all()
+    assert (image[:2] == 0).all()
+    assert (image[6:] == 0).all()
 
 
 def test_clahe_raises_a_faint_contrast():

@@ -32,10 +32,12 @@ def test_every_image_tests_in_exactly_one_fold_and_every_fold_has_its_share_of_e
         Row(f"{label}-{i}", label, None) for label, n in enumerate([50, 12, 3]) for i in range(n)
     ]
     parts = folds(rows, 5)
-    assert sum(map(len, parts)) == 65 and len(set.union(*parts)) == 65
+    assert sum(map(len, parts)) == 65
+    assert len(set.union(*parts)) == 65
     assert {len(part) for part in parts} == {13}
     for label, sizes in enumerate([{10}, {2, 3}, {0, 1}]):
-        assert {sum(id.startswith(f"{label}-") for id in part) for part in parts} == sizes
+        result = {sum(id.startswith(f"{label}-") for id in part) for part in parts}
+        assert result == sizes
 
 
 def test_folds_keep_units_together_and_stay_even():
@@ -105,17 +107,13 @@ def test_a_files_parts_become_the_split_and_images_it_leaves_out_are_listed(skin
     )
     made = manifest.read(path := run(tmp_path, split_file=tmp_path / "parts.csv"))
     pool = read_pool(path.parent / "pool.h5")
-    assert (
-        pool.id[pool.split == 1].tolist() == ["i02", "i05", "i08", "i11", "i14", "i17"]
-        and len(pool.id) == 19
-    )
-    assert made.body["split"]["by"] == "file" and made.body["skipped"] == [
-        {"file": "images/i19.jpg", "why": "not in parts.csv"}
-    ]
-    assert (
-        made.made_by[-2:] == ["--split-file", "parts.csv"]
-        and made.options["split_file"]["name"] == "parts.csv"
-    )
+    result = pool.id[pool.split == 1].tolist()
+    assert result == ["i02", "i05", "i08", "i11", "i14", "i17"]
+    assert len(pool.id) == 19
+    assert made.body["split"]["by"] == "file"
+    assert made.body["skipped"] == [{"file": "images/i19.jpg", "why": "not in parts.csv"}]
+    assert made.made_by[-2:] == ["--split-file", "parts.csv"]
+    assert made.options["split_file"]["name"] == "parts.csv"
     assert "6 validation images of parts.csv train" in capsys.readouterr().err
     with refused("images/i19.jpg: not in parts.csv"):
         run(tmp_path, split_file=tmp_path / "parts.csv", strict=True)
@@ -131,7 +129,8 @@ def test_a_file_may_name_images_by_id_file_or_path_and_hold_folds(skin, tmp_path
         pool = read_pool(
             run(tmp_path, split_file=tmp_path / "folds.csv", fold=fold).parent / "pool.h5"
         )
-        assert pool.split.tolist() == [int(i % 2 == fold) for i in range(20)]
+        expected = [int(i % 2 == fold) for i in range(20)]
+        assert pool.split.tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -179,7 +178,9 @@ def test_flambys_own_file_gives_its_published_parts():
     kept, left = given_tables.by_file(
         images, data / "splits" / "flamby_isic2019_train_test_split.csv", None
     )
-    assert len(kept) == 10015 and not left and sum(row.test for row in kept) == 2003
+    assert len(kept) == 10015
+    assert not left
+    assert sum(row.test for row in kept) == 2003
 
 
 @REAL
@@ -196,7 +197,8 @@ def test_hyper_kvasirs_own_file_gives_its_folds():
     sizes = [
         sum(row.test for row in given_tables.by_file(images, path, fold)[0]) for fold in range(5)
     ]
-    assert sum(sizes) == len(names) == 10662 and max(sizes) - min(sizes) < 100
+    assert sum(sizes) == len(names) == 10662
+    assert max(sizes) - min(sizes) < 100
 
 
 @REAL
@@ -207,7 +209,7 @@ def test_ham10000_read_as_your_own_images_has_its_published_counts():
     own |= {"group": "sex,age", "patient": "lesion_id"}
     table = own_images.rows(raw, completed(16, "unit", window="file", own=own))
     counts = Counter(table.classes[row.label] for row in table.rows)
-    assert counts == {
+    expected = {
         "nv": 6705,
         "mel": 1113,
         "bkl": 1099,
@@ -216,12 +218,12 @@ def test_ham10000_read_as_your_own_images_has_its_published_counts():
         "vasc": 142,
         "df": 115,
     }
-    assert Counter(row.groups["sex"] for row in table.rows) == {-1: 57, 0: 4552, 1: 5406}
-    assert (
-        len({row.patient for row in table.rows}) == 7470
-        and table.channels == 3
-        and table.skipped == []
-    )
+    assert counts == expected
+    result = Counter(row.groups["sex"] for row in table.rows)
+    assert result == {-1: 57, 0: 4552, 1: 5406}
+    assert len({row.patient for row in table.rows}) == 7470
+    assert table.channels == 3
+    assert table.skipped == []
 
 
 def numbered(tmp_path, lines):

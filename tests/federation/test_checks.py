@@ -62,7 +62,8 @@ def test_weights_are_shares_of_the_clients(weights, sentence):
         FedcliError, match=rf"aggregate of ByLoss \(method mine\) {sentence}"
     ) as error:
         played(aggregator=ByLoss(weights=weights))
-    assert "sum to 1" in error.value.hint and error.value.code == 1
+    assert "sum to 1" in error.value.hint
+    assert error.value.code == 1
 
 
 @pytest.mark.parametrize(
@@ -176,4 +177,5 @@ class SelectsByName(SelectsNobody):
 def test_every_hook_is_named(half, sentence):
     with pytest.raises(FedcliError, match=sentence) as error:
         played(**{"local" if isinstance(half, Plain) else "aggregator": half})
-    assert error.value.hint and error.value.code == 1
+    assert error.value.hint
+    assert error.value.code == 1

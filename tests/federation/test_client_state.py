@@ -27,10 +27,12 @@ def test_what_is_stored_comes_back_bit_for_bit(tmp_path):
         store.write(STATE),
         store.write({"control": torch.tensor([0.1], dtype=torch.bfloat16)}),
     )
-    assert (
-        list(state) == list(STATE) and len(state) == 4 and "steps" in state and "model" not in state
-    )
-    assert states.equal(state, STATE) and size(state) == 8 + 8 + 2
+    assert list(state) == list(STATE)
+    assert len(state) == 4
+    assert "steps" in state
+    assert "model" not in state
+    assert states.equal(state, STATE)
+    assert size(state) == 8 + 8 + 2
     assert half["control"].item() == torch.tensor(0.1, dtype=torch.bfloat16).item()
 
 
@@ -47,16 +49,15 @@ def test_a_place_is_written_again_only_when_no_state_refers_to_it(tmp_path):
     state = {"x": first}
     del first
     third = store.write({"a": torch.full((4,), 2.0)})
-    assert (
-        state["x"]["a"].tolist() == [0] * 4
-        and second["a"].tolist() == [1] * 4
-        and third["a"].tolist() == [2] * 4
-    )
+    assert state["x"]["a"].tolist() == [0] * 4
+    assert second["a"].tolist() == [1] * 4
+    assert third["a"].tolist() == [2] * 4
     assert store._end == 48
     state.clear()
     gc.collect()
     store.write({"a": torch.full((4,), 3.0)})
-    assert store._end == 48 and second["a"].tolist() == [1] * 4
+    assert store._end == 48
+    assert second["a"].tolist() == [1] * 4
 
 
 def test_few_stay_in_memory_and_all_go_to_the_disk_once_they_are_many(tmp_path):
@@ -66,15 +67,12 @@ def test_few_stay_in_memory_and_all_go_to_the_disk_once_they_are_many(tmp_path):
     more = {**few, "c": {"x": torch.ones(1)}}
     assert store.offload(more, ["c"]) == more  # it is in the round, so it is in memory anyway
     many = store.offload(more)
-    assert list(many) == ["a", "b", "c"] and all(
-        isinstance(each, StoredState) for each in many.values()
-    )
+    assert list(many) == ["a", "b", "c"]
+    assert all(isinstance(each, StoredState) for each in many.values())
     again = store.offload({**many, "a": {"x": torch.zeros(5)}, "d": {}})
-    assert (
-        isinstance(again["a"], StoredState)
-        and again["a"]["x"].sum() == 0
-        and again["b"] is many["b"]
-    )
+    assert isinstance(again["a"], StoredState)
+    assert again["a"]["x"].sum() == 0
+    assert again["b"] is many["b"]
     assert again["d"] == {}
     assert not list(tmp_path.iterdir())  # the file has no name, so a kill leaves none
 
@@ -103,10 +101,10 @@ def test_a_state_is_saved_and_restored_with_client_states_on_disk(tmp_path, in_m
     path = states.save(tmp_path / "stored", offloaded, roster)
     assert path.read_bytes() == usual.read_bytes()
     again = states.restore(path, roster, "cpu", ClientStateStore(tmp_path, in_memory))
-    assert states.equal(again.clients, plain) and isinstance(again.clients["a"], StoredState) == (
-        in_memory == 0
-    )
-    assert states.equal(again.shared, wanted.shared) and states.equal(again.server, wanted.server)
+    assert states.equal(again.clients, plain)
+    assert isinstance(again.clients["a"], StoredState) == (in_memory == 0)
+    assert states.equal(again.shared, wanted.shared)
+    assert states.equal(again.server, wanted.server)
 
 
 def test_rows_of_the_servers_tables_go_to_the_disk_once_they_are_many(tmp_path):
@@ -119,10 +117,10 @@ def test_rows_of_the_servers_tables_go_to_the_disk_once_they_are_many(tmp_path):
     assert store.offload_rows(server)["t"].rows == server["t"].rows
     server["t"] = server["t"].replaced({7: row})
     stored = store.offload_rows(server)
-    assert stored["seen"] is server["seen"] and all(
-        isinstance(row, StoredState) for row in stored["t"].rows.values()
-    )
-    assert states.equal(stored, server) and list(stored["t"]) == [0, 5, 7]
+    assert stored["seen"] is server["seen"]
+    assert all(isinstance(row, StoredState) for row in stored["t"].rows.values())
+    assert states.equal(stored, server)
+    assert list(stored["t"]) == [0, 5, 7]
 
 
 @pytest.mark.parametrize("in_memory", [0, 10**6])
@@ -141,7 +139,8 @@ def test_a_table_by_rows_is_saved_and_restored_wherever_its_rows_are(
     path = states.save(tmp_path, stored, ["a", "b", "c"])
     assert path.read_bytes() == usual.read_bytes()
     again = states.restore(path, ["a", "b", "c"], "cpu", store)
-    assert states.equal(again.server, state.server) and again.server["t"].shape == (3, 4)
+    assert states.equal(again.server, state.server)
+    assert again.server["t"].shape == (3, 4)
     assert isinstance(again.server["t"].rows[1], StoredState) == (in_memory == 0)
 
 

@@ -52,7 +52,8 @@ def test_epsilon_grows_with_steps_and_chance_and_falls_with_noise():
         < epsilon(1.0, 0.1, 200, 1e-5)
     )
     assert usual < epsilon(1.0, 0.2, 100, 1e-5) < epsilon(1.0, 1.0, 100, 1e-5)
-    assert epsilon(1e9, 0.1, 1, 1e-5) == 0 and usual < epsilon(0.01, 0.1, 100, 1e-5)
+    assert epsilon(1e9, 0.1, 1, 1e-5) == 0
+    assert usual < epsilon(0.01, 0.1, 100, 1e-5)
 
 
 def small_net():
@@ -98,13 +99,16 @@ def test_a_parameter_that_the_loss_does_not_read_has_no_gradient(monkeypatch, fe
     net = small_net()
     net.idle = nn.Parameter(torch.ones(3))
     made = private(net, toy_shard("north", 6), PrivateGradient(0.5, 0.0, 4.0), [0, 1])[1]
-    assert (made == 0).sum() >= 3 and made.abs().sum() > 0
+    assert (made == 0).sum() >= 3
+    assert made.abs().sum() > 0
 
 
 def test_a_step_without_images_is_noise_of_the_stated_size():
     net, shard = models.build("cnn-gn", models.Inputs(1, 3, 8), seed=0), toy_shard("north", 6)
     loss, made = private(net, shard, PrivateGradient(0.5, 3.0, 4.0), [])
-    assert loss == 0 and float(made.std()) == pytest.approx(3.0 * 0.5 / 4.0, rel=0.03)
+    assert loss == 0
+    expected = pytest.approx(3.0 * 0.5 / 4.0, rel=0.03)
+    assert float(made.std()) == expected
     assert torch.equal(made, private(net, shard, PrivateGradient(0.5, 3.0, 4.0), [])[1])
 
 
@@ -120,18 +124,23 @@ def test_images_are_drawn_independently_at_the_stated_rate():
     sizes, seen = [], torch.zeros(40)
     for epoch in range(200):
         for at, chance in poisson_turns(shard, 10, shuffle=epoch, augment=epoch):
-            assert chance is None and len(at.unique()) == len(at)
+            assert chance is None
+            assert len(at.unique()) == len(at)
             sizes.append(len(at))
             seen[at] += 1
-    assert len(sizes) == 200 * 4 and rate(40, 10) == 0.25 and rate(5, 10) == 1.0
-    assert sum(sizes) / len(sizes) == pytest.approx(10, rel=0.05) and len(set(sizes)) > 10
+    assert len(sizes) == 200 * 4
+    assert rate(40, 10) == 0.25
+    assert rate(5, 10) == 1.0
+    assert sum(sizes) / len(sizes) == pytest.approx(10, rel=0.05)
+    assert len(set(sizes)) > 10
     assert (seen / len(sizes) - 0.25).abs().max() < 0.08
 
 
 def test_every_step_of_an_epoch_draws_images_and_augmentation_anew():
     steps = list(poisson_turns(toy_shard("north", 40, kind="flip"), 20, shuffle=1, augment=1))
     (first, chance), (second, other) = steps
-    assert first.tolist() != second.tolist() and chance[0].tolist() != other[0].tolist()
+    assert first.tolist() != second.tolist()
+    assert chance[0].tolist() != other[0].tolist()
 
 
 def one_round(spec, training, settings=None):
@@ -160,14 +169,16 @@ def test_a_client_trains_through_draws_without_images():
     draws = [len(places) for places, _ in poisson_turns(shard, 1, **seeds)]
     report = run_client(method, net, layout, shard, task, training)
     assert draws.count(0) > 3
-    assert report.steps == len(draws) and report.theta.isfinite().all()
+    assert report.steps == len(draws)
+    assert report.theta.isfinite().all()
 
 
 @pytest.mark.parametrize("spec", ["fedprox", "scaffold", "feddyn", "fedper", "fedavg+fedheal"])
 def test_methods_that_read_images_in_their_loss_alone_train_with_it(spec):
     report = one_round(spec, replace(SGD, dp_sgd=1.0))
     again = one_round(spec, replace(SGD, dp_sgd=1.0))
-    assert report.theta.isfinite().all() and torch.equal(report.theta, again.theta)
+    assert report.theta.isfinite().all()
+    assert torch.equal(report.theta, again.theta)
     assert not torch.equal(report.theta, one_round(spec, replace(SGD, dp_sgd=2.0)).theta)
 
 
@@ -214,7 +225,8 @@ def _fits(name):
 def test_what_takes_more_from_images_is_refused_with_the_methods_that_fit(spec):
     with pytest.raises(UsageError, match="takes more from images") as error:
         check(planned(spec, {}, replace(SGD, dp_sgd=1.0), rounds=2))
-    assert "fedavg, " in error.value.hint and "fedprox" in error.value.hint
+    assert "fedavg, " in error.value.hint
+    assert "fedprox" in error.value.hint
 
 
 @pytest.mark.parametrize(
@@ -252,7 +264,8 @@ def test_networks_with_group_norm_have_the_same_trained_numbers_and_no_statistic
             models.build(n, models.Inputs(3, 2, 32), seed=0) for n in (name, f"{name}-gn")
         )
         counts = [sum(p.numel() for p in net.parameters()) for net in (plain, grouped)]
-        assert counts[0] == counts[1] and not list(grouped.buffers())
+        assert counts[0] == counts[1]
+        assert not list(grouped.buffers())
 
 
 def test_a_run_states_epsilon_of_the_client_with_the_most_of_it(tmp_path):
@@ -263,7 +276,7 @@ def test_a_run_states_epsilon_of_the_client_with_the_most_of_it(tmp_path):
         client["client"]: epsilon(1.0, rate(client["train"], 8), 2 * -(-client["train"] // 8), 1e-5)
         for client in manifest.read(chain).body["roster"]
     }
-    assert run.body["privacy"] == {
+    expected = {
         "clip": 1.0,
         "noise": 1.0,
         "epsilon": max(each.values()),
@@ -272,6 +285,7 @@ def test_a_run_states_epsilon_of_the_client_with_the_most_of_it(tmp_path):
         "sampling": "Poisson",
         "clients": each,
     }
+    assert run.body["privacy"] == expected
     assert (
         run.body["label"] == f"FedAvg, epsilon {max(each.values()):.3g} and delta 1e-05 per image"
     )
@@ -287,7 +301,8 @@ def test_a_run_that_starts_from_another_says_what_its_epsilon_leaves_out(tmp_pat
     plain = manifest.read(
         train(chain, replace(plan, weights=str(first), dp_sgd=0.0), work=tmp_path, out=None)
     )
-    assert "does not hold for this one" in plain.body["warning"] and "privacy" not in plain.body
+    assert "does not hold for this one" in plain.body["warning"]
+    assert "privacy" not in plain.body
     assert manifest.read(first).body["warning"] == ""
 
 

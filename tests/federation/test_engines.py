@@ -38,11 +38,9 @@ def test_what_cannot_run_is_refused(name, device, sentence):
 
 
 def test_short_forms_name_the_same_engines():
-    assert (
-        named(jobs=3) == "pool:3"
-        and named(at_once=2) == "streams:2"
-        and named("in-process") == "in-process"
-    )
+    assert named(jobs=3) == "pool:3"
+    assert named(at_once=2) == "streams:2"
+    assert named("in-process") == "in-process"
     assert named() is None
     with pytest.raises(UsageError, match="--jobs and --at-once name different engines"):
         named(jobs=3, at_once=2)
@@ -59,7 +57,8 @@ def test_one_client_at_once_needs_no_other_engine():
 
 def test_a_pool_is_opened_by_its_name_and_closed():
     with open_engine("pool:2", clients(), at_most=4) as engine:
-        assert isinstance(engine, Pool) and len(engine.workers.processes) == 2
+        assert isinstance(engine, Pool)
+        assert len(engine.workers.processes) == 2
     assert not any(process.is_alive() for process in engine.workers.processes)
 
 
@@ -85,4 +84,5 @@ def test_an_engine_of_ones_own_is_one_entry(monkeypatch):
     usual = federation.play(start)
     with open_engine("backwards:2", federation.clients, federation.cohort_size) as engine:
         played = federation.play(start, engine=engine)
-    assert isinstance(engine, Backwards) and torch.equal(played.state.theta, usual.state.theta)
+    assert isinstance(engine, Backwards)
+    assert torch.equal(played.state.theta, usual.state.theta)

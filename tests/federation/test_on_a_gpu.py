@@ -142,8 +142,10 @@ def test_a_recording_has_one_stream_of_its_network_and_workers_have_no_more_than
         gpu_checks._OnDevice(resolve("fedism"), "cuda", None)
         before = Stream.made
         [*engine(tasks(clients, 1)), *engine(tasks(clients, 2))]
-        assert Graph.captures > 4 and Stream.made == before == 5
-        assert len(Streams.of(clients, 40).workers) == MOST and 2 * MOST <= 32
+        assert Graph.captures > 4
+        assert Stream.made == before == 5
+        assert len(Streams.of(clients, 40).workers) == MOST
+        assert 2 * MOST <= 32
 
 
 def tasks(clients, round):
@@ -178,9 +180,8 @@ def test_what_a_rule_keeps_on_the_host_is_there_again_after_a_resume(tmp_path):
             states.equal(getattr(again, part), getattr(state, part))
             for part in ("theta", "shared", "server")
         )
-        assert not again.server["seen"].is_cuda and not states.equal(
-            again.server["seen"], state.server["seen"].cuda()
-        )
+        assert not again.server["seen"].is_cuda
+        assert not states.equal(again.server["seen"], state.server["seen"].cuda())
 
 
 def on_the_host_alone(kind="none", images=None):
@@ -194,7 +195,9 @@ def test_images_on_the_host_are_gathered_there_while_the_gpu_works():
     with pretended():
         part = on_the_host_alone("flip")
         for batch in part.epoch(4, shuffle=1, augment=2):
-            assert batch.x.is_cuda and batch.y.is_cuda and batch.at.is_cuda
+            assert batch.x.is_cuda
+            assert batch.y.is_cuda
+            assert batch.at.is_cuda
             assert torch.equal(batch.y, part.y[batch.at])
         whole = torch.cat([batch.x for batch in part.in_order()]).cpu()
         plain = torch.cat([batch.x for batch in toy_shard("north", 12).in_order()])
@@ -239,16 +242,17 @@ def test_features_of_images_on_the_host_lie_on_the_gpu():
         net, part = toy_net().to("cuda"), on_the_host_alone()
         data = shard.Shards([], {}, [], {"north": part}, {}, {}, {}, [], {})
         made = with_features(net, data).train["north"]
-        assert made.images.is_cuda and made.rows.is_cuda and made.images.shape == (12, 16)
+        assert made.images.is_cuda
+        assert made.rows.is_cuda
+        assert made.images.shape == (12, 16)
         assert made.batch(torch.arange(3)).x.shape == (3, 16)
 
 
 def test_workers_of_one_gpu_share_what_is_free():
     with pretended(free=10_000):
         images = torch.zeros(4, 1000, dtype=torch.uint8)
-        assert (
-            shard._placed(images, "cuda").is_cuda and not shard._placed(images, "cuda", 2).is_cuda
-        )
+        assert shard._placed(images, "cuda").is_cuda
+        assert not shard._placed(images, "cuda", 2).is_cuda
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
@@ -257,9 +261,11 @@ def test_products_are_as_exact_as_the_precision_says(precision):
         be_deterministic("cuda", 0, precision)
         modes = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
         be_deterministic("cuda", 0)
-        assert modes == ((precision == "tf32",) * 2) and not torch.backends.cudnn.allow_tf32
+        assert modes == ((precision == "tf32",) * 2)
+        assert not torch.backends.cudnn.allow_tf32
 
 
 def test_a_gpu_pays_for_no_processes(monkeypatch):
     monkeypatch.setattr(pool, "cores", lambda: 2)
-    assert not pool.pays(4, "cuda") and pool.pays(4, "cpu")
+    assert not pool.pays(4, "cuda")
+    assert pool.pays(4, "cpu")

@@ -135,7 +135,8 @@ def test_bytes_are_those_of_one_process_also_where_a_worker_is_lost(tmp_path, ra
         "a worker of the ray cluster was lost: 1 worker goes on with its clients"
         in capsys.readouterr().err
     )
-    assert losing.killed == 1 and not whole.calls
+    assert losing.killed == 1
+    assert not whole.calls
 
 
 def test_without_a_worker_it_ends_in_a_sentence_and_resumes_to_the_same_bytes(tmp_path, ray):
@@ -161,7 +162,7 @@ def test_what_goes_wrong_at_a_worker_reaches_the_user(tmp_path, ray, monkeypatch
 
 def test_what_goes_wrong_in_ray_is_a_sentence(tmp_path, ray):
     ray(error=RayError("the store is full\nand more"))
-    with pytest.raises(FedcliError, match="ray failed: the store is full$"):
+    with pytest.raises(FedcliError, match=r"ray failed: the store is full$"):
         trained(tmp_path, "fedavg", "ray:2")
 
 
@@ -180,11 +181,11 @@ def test_a_node_without_the_data_is_refused(tmp_path, monkeypatch):
         asked.append(what)
         return clients
 
-    assert worker.begin(remake, str(tmp_path), frozenset(), "cuda", 1, 3) == [] and asked == [
-        ("cuda", 1, 3)
-    ]
+    assert worker.begin(remake, str(tmp_path), frozenset(), "cuda", 1, 3) == []
+    assert asked == [("cuda", 1, 3)]
     refused = worker.begin(remake, str(tmp_path / "absent"), frozenset(), "cpu", 1, 1)
-    assert isinstance(refused, FedcliError) and f"has no {tmp_path / 'absent'}" in refused.sentence
+    assert isinstance(refused, FedcliError)
+    assert f"has no {tmp_path / 'absent'}" in refused.sentence
 
 
 def test_data_that_differ_between_nodes_are_refused(tmp_path):
@@ -216,7 +217,7 @@ def test_a_cluster_that_cannot_be_reached_is_named(monkeypatch):
         raise ConnectionError("nobody listens\nlong text")
 
     monkeypatch.setenv("RAY_ADDRESS", "node-1:6379")
-    with pytest.raises(FedcliError, match="no ray cluster at node-1:6379: nobody listens$"):
+    with pytest.raises(FedcliError, match=r"no ray cluster at node-1:6379: nobody listens$"):
         on_ray._connect(SimpleNamespace(init=init))
     monkeypatch.setenv("RAY_ADDRESS", "ray://node-1:10001")
     with pytest.raises(UsageError, match="ray's client"):

@@ -60,7 +60,8 @@ def test_bits_are_those_of_one_process(spec):
     assert torch.equal(state.theta, usual.theta)
     for client in ROSTER:
         mine, other = state.clients.get(client, {}), usual.clients.get(client, {})
-        assert mine.keys() == other.keys() and all(torch.equal(mine[k], other[k]) for k in mine)
+        assert mine.keys() == other.keys()
+        assert all(torch.equal(mine[k], other[k]) for k in mine)
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def test_what_a_rule_keeps_of_the_models_is_its_own(monkeypatch, memory):
         for _ in range(3):
             pooled, expected = usual.play(pooled, engine=engine).state, usual.play(expected).state
     assert (engine.table is not None) == memory
-    assert torch.equal(pooled.theta, expected.theta) and equal(pooled.server, expected.server)
+    assert torch.equal(pooled.theta, expected.theta)
+    assert equal(pooled.server, expected.server)
 
 
 @pytest.mark.parametrize(("spec", "settings"), [("afl", {"rule": "released"}), ("fedavg", {})])
@@ -233,10 +235,11 @@ def test_one_process_trains_where_memory_is_short(four_cores, tmp_path, monkeypa
 
 def test_workers_get_about_as_many_images_each():
     of = shared_out({"a": 10, "b": 9, "c": 8, "d": 7, "e": 1}, 2)
-    assert sorted(
+    result = sorted(
         sum(size for client, size in zip("abcde", (10, 9, 8, 7, 1)) if of[client] == k)
         for k in (0, 1)
-    ) == [
+    )
+    assert result == [
         17,
         18,
     ]

@@ -36,12 +36,10 @@ def test_epsilon_is_that_of_an_independent_accountant(noise, answers, delta, exp
 
 def test_an_update_is_cut_at_the_norm_and_a_short_one_is_not():
     start = torch.tensor([1.0, 1.0])
-    assert noised_model(
-        start + torch.tensor([3.0, 4.0]), start, 1.0, 0.0, seed=1
-    ).tolist() == pytest.approx([1.6, 1.8])
-    assert noised_model(
-        start + torch.tensor([0.3, 0.4]), start, 1.0, 0.0, seed=1
-    ).tolist() == pytest.approx([1.3, 1.4])
+    result = noised_model(start + torch.tensor([3.0, 4.0]), start, 1.0, 0.0, seed=1).tolist()
+    assert result == pytest.approx([1.6, 1.8])
+    result = noised_model(start + torch.tensor([0.3, 0.4]), start, 1.0, 0.0, seed=1).tolist()
+    assert result == pytest.approx([1.3, 1.4])
     with pytest.raises(FedcliError, match="not finite"):
         noised_model(torch.tensor([math.nan]), torch.zeros(1), 1.0, 1.0, seed=1)
 
@@ -49,8 +47,10 @@ def test_an_update_is_cut_at_the_norm_and_a_short_one_is_not():
 def test_noise_has_the_standard_deviation_that_is_stated_and_follows_from_its_seed():
     zero = torch.zeros(20_000)
     first, again, other = (noised_model(zero, zero, 0.5, 3.0, seed) for seed in (1, 1, 2))
-    assert float(first.std()) == pytest.approx(1.5, rel=0.02) and abs(float(first.mean())) < 0.05
-    assert torch.equal(first, again) and not torch.equal(first, other)
+    assert float(first.std()) == pytest.approx(1.5, rel=0.02)
+    assert abs(float(first.mean())) < 0.05
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
 def test_without_a_cut_and_with_hardly_any_noise_it_is_fedavg():
@@ -64,7 +64,8 @@ def test_without_a_cut_and_with_hardly_any_noise_it_is_fedavg():
 def test_methods_that_send_their_models_alone_train_with_it(spec):
     """Much noise: variances of batch norm, which are sent too, stay above 0."""
     theta = play(spec, rounds=2, training=replace(SGD, dp_noise=5.0)).theta
-    assert theta.isfinite().all() and (theta[-4:] > 0).all()
+    assert theta.isfinite().all()
+    assert (theta[-4:] > 0).all()
 
 
 @pytest.mark.parametrize(
@@ -79,12 +80,13 @@ def test_a_run_states_epsilon_and_delta(tmp_path):
     plan = planned("fedavg", {}, replace(SGD, dp_noise=20.0), rounds=1)
     body = manifest.read(train(make_chain(tmp_path), plan, work=tmp_path, out=None)).body
     spent = epsilon(20.0, 1, 1e-5)
-    assert body["privacy"] == {
+    expected = {
         "clip": 1.0,
         "noise": 20.0,
         "epsilon": pytest.approx(spent),
         "delta": 1e-5,
     }
+    assert body["privacy"] == expected
     assert body["label"] == f"FedAvg, epsilon {spent:.3g} and delta 1e-05 per client"
 
 

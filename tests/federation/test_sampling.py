@@ -54,11 +54,15 @@ def test_parts_are_drawn_equally_often(sampling, expected):
 
 def test_images_without_a_group_are_drawn_as_often_as_without_sampling():
     """One of four is unknown; of the others f has one and m two."""
-    assert shares("group", [0, 0, 0, 0], [-1, 0, 1, 1]) == pytest.approx(
-        [1 / 4, 3 / 8, 3 / 16, 3 / 16], abs=0.03
-    )
-    assert shares("group", [0, 1], [-1, -1]) == pytest.approx([1 / 2, 1 / 2], abs=0.03)
-    assert shares("group-class", [0, 1, 1], [-1, 0, -1]) == pytest.approx([1 / 3] * 3, abs=0.03)
+    result = shares("group", [0, 0, 0, 0], [-1, 0, 1, 1])
+    expected = pytest.approx([1 / 4, 3 / 8, 3 / 16, 3 / 16], abs=0.03)
+    assert result == expected
+    result = shares("group", [0, 1], [-1, -1])
+    expected = pytest.approx([1 / 2, 1 / 2], abs=0.03)
+    assert result == expected
+    result = shares("group-class", [0, 1, 1], [-1, 0, -1])
+    expected = pytest.approx([1 / 3] * 3, abs=0.03)
+    assert result == expected
 
 
 def test_it_trains_with_any_method_and_differs():

@@ -28,9 +28,8 @@ def test_a_client_depends_on_its_task_and_nothing_else():
     torch.manual_seed(999)
     layout.flat.normal_()
     second = run()
-    assert torch.equal(first.theta, second.theta) and torch.equal(
-        first.columns["sharpness"], second.columns["sharpness"]
-    )
+    assert torch.equal(first.theta, second.theta)
+    assert torch.equal(first.columns["sharpness"], second.columns["sharpness"])
 
 
 def test_the_global_random_stream_is_left_alone():
@@ -52,7 +51,7 @@ def test_a_round_matches_a_loop_written_by_hand():
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         order = torch.randperm(
             len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 1, 1, client, 0))
-        )
+        )  # noqa: E731
         whole = next(shard.in_order())
         for at in order.split(8):
             optimizer.zero_grad()
@@ -65,10 +64,12 @@ def test_a_round_matches_a_loop_written_by_hand():
 
 
 def test_cohorts_are_drawn_from_seed_and_round():
-    assert cohort(20, 0.3, seed=1, round=4) == cohort(20, 0.3, seed=1, round=4)
+    expected = cohort(20, 0.3, seed=1, round=4)
+    assert cohort(20, 0.3, seed=1, round=4) == expected
     assert cohort(20, 0.3, seed=1, round=4) != cohort(20, 0.3, seed=1, round=5)
     assert len(cohort(20, 0.3, seed=1, round=4)) == 6
-    assert cohort(20, 0.001, seed=1, round=1) != [] and cohort(4, 1.0, seed=1, round=1) == [
+    assert cohort(20, 0.001, seed=1, round=1) != []
+    assert cohort(4, 1.0, seed=1, round=1) == [
         0,
         1,
         2,
@@ -97,7 +98,8 @@ def test_local_statistics_stay_with_the_client():
 
 def test_frozen_statistics_do_not_move():
     state = play("fedavg", training=Training(optimizer="sgd", lr=0.1, batch_size=8, bn="freeze"))
-    assert state.theta[-8:].tolist() == pytest.approx([0.0] * 4 + [1.0] * 4)
+    expected = pytest.approx([0.0] * 4 + [1.0] * 4)
+    assert state.theta[-8:].tolist() == expected
 
 
 def test_augmentation_depends_on_the_image_not_on_its_batch():

@@ -23,7 +23,7 @@ CASES += [(spec, {"teacher_view": "clean"}, "flip") for spec in ("kd", "fed-mas"
 ]
 
 
-@pytest.mark.parametrize("spec, settings, kind", CASES)
+@pytest.mark.parametrize(("spec", "settings", "kind"), CASES)
 def test_a_recording_comes_to_the_same_bits_and_no_step_waits_for_the_device(
     spec, settings, kind, monkeypatch
 ):
@@ -32,7 +32,8 @@ def test_a_recording_comes_to_the_same_bits_and_no_step_waits_for_the_device(
         monkeypatch, Strict, spec, settings=settings, shards=shards, dropout=0.0, until=2
     )
     usual = play(spec, settings, training=TRAINING, shards=shards, dropout=0.0, until=2)
-    assert torch.equal(state.theta, usual.theta) and states.equal(state.clients, usual.clients)
+    assert torch.equal(state.theta, usual.theta)
+    assert states.equal(state.clients, usual.clients)
     assert captures >= 1
 
 
@@ -44,7 +45,7 @@ BY_GROUP = [
 
 
 @pytest.mark.parametrize(
-    "spec, captures", [("fedprox", 1), ("fedism-plus", 3), *OF_EACH_IMAGE, *BY_GROUP]
+    ("spec", "captures"), [("fedprox", 1), ("fedism-plus", 3), *OF_EACH_IMAGE, *BY_GROUP]
 )
 def test_a_step_is_recorded_once_for_all_clients_and_again_only_where_it_reads_the_round(
     spec, captures, monkeypatch
@@ -95,4 +96,6 @@ def test_side_by_side_shares_what_never_trains():
     first = InProcess(method, net, Layout(net), federation(), TRAINING)
     own, other = (set(map(id, worker.net.parameters())) for worker in Streams.of(first, 2).workers)
     frozen = {id(p) for module in first.layout.frozen for p in module.parameters()}
-    assert frozen and frozen <= other and not (own - frozen) & other
+    assert frozen
+    assert frozen <= other
+    assert not (own - frozen) & other

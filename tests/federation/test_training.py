@@ -53,23 +53,26 @@ def rates(training, rounds):
 
 
 def test_a_step_schedule_multiplies_after_each_of_its_rounds():
-    assert rates(Training(lr=1.0, schedule="step:2:0.1"), 4) == pytest.approx([1, 1, 0.1, 0.1])
-    assert rates(Training(lr=1.0, schedule="step:1,3:0.5"), 4) == pytest.approx([1, 0.5, 0.5, 0.25])
+    result = rates(Training(lr=1.0, schedule="step:2:0.1"), 4)
+    assert result == pytest.approx([1, 1, 0.1, 0.1])
+    result = rates(Training(lr=1.0, schedule="step:1,3:0.5"), 4)
+    assert result == pytest.approx([1, 0.5, 0.5, 0.25])
     assert rates(Training(lr=1.0), 3) == [1.0] * 3
 
 
 def test_warmup_rises_in_a_line_and_goes_with_every_schedule():
-    assert rates(Training(lr=1.0, warmup=4), 6) == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
-    assert rates(Training(lr=1.0, warmup=2, schedule="step:1:0.1"), 3) == pytest.approx(
-        [0.5, 0.1, 0.1]
-    )
+    result = rates(Training(lr=1.0, warmup=4), 6)
+    assert result == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
+    result = rates(Training(lr=1.0, warmup=2, schedule="step:1:0.1"), 3)
+    assert result == pytest.approx([0.5, 0.1, 0.1])
     cosine = rates(Training(lr=1.0, schedule="cosine"), 4)
-    assert rates(Training(lr=1.0, warmup=2, schedule="cosine"), 4) == [cosine[0] / 2, *cosine[1:]]
+    result = rates(Training(lr=1.0, warmup=2, schedule="cosine"), 4)
+    assert result == [cosine[0] / 2, *cosine[1:]]
 
 
 @pytest.mark.parametrize("warmup", [-1, 10**400])
 def test_a_warmup_is_a_number_of_rounds(warmup):
-    with pytest.raises(UsageError, match="--warmup=.* is out of range"):
+    with pytest.raises(UsageError, match=r"--warmup=.* is out of range"):
         check(planned("fedavg", {}, Training(warmup=warmup)))
 
 
@@ -160,7 +163,9 @@ def test_a_kept_optimizer_goes_on_where_a_fresh_one_starts_anew(training, kind, 
     fresh, nothing = by_us(training, rounds=2)
     torch.testing.assert_close(fresh, by_torch(kind, rounds=2, **options), atol=1e-6, rtol=1e-5)
     assert not torch.allclose(kept, fresh, atol=1e-4)
-    assert memory and all(name.startswith("optimizer_") for name in memory) and not nothing
+    assert memory
+    assert all(name.startswith("optimizer_") for name in memory)
+    assert not nothing
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
@@ -194,10 +199,8 @@ def test_a_client_with_another_optimizers_state_starts_afresh():
         )
         for memory in (old, {})
     ]
-    assert (
-        torch.equal(begun[0].theta, begun[1].theta)
-        and begun[0].memory.keys() == begun[1].memory.keys()
-    )
+    assert torch.equal(begun[0].theta, begun[1].theta)
+    assert begun[0].memory.keys() == begun[1].memory.keys()
 
 
 @pytest.mark.parametrize("spec", AT_CLIENTS)
@@ -212,7 +215,8 @@ def test_every_method_trains_with_all_of_them_and_a_recording_has_the_same_bits(
         state, captures = recorded(
             monkeypatch, Strict, spec, training=training, shards=shards, dropout=0.0, until=2
         )
-        assert captures >= 1 and torch.equal(state.theta, usual.theta)
+        assert captures >= 1
+        assert torch.equal(state.theta, usual.theta)
         assert states.equal(state.clients, usual.clients)
 
 
@@ -266,7 +270,8 @@ def after_a_round(spec, training):
 def test_what_cannot_be_is_refused_in_a_sentence(options, said):
     with pytest.raises(UsageError) as error:
         check(planned("fedavg", {}, Training(**options)))
-    assert str(error.value).startswith(said) and error.value.hint
+    assert str(error.value).startswith(said)
+    assert error.value.hint
 
 
 def test_a_run_records_every_option_that_decides_its_bytes_and_reads_it_again():
@@ -278,11 +283,9 @@ def test_a_run_records_every_option_that_decides_its_bytes_and_reads_it_again():
     assert {name: recorded[name] for name in values(everything)} == values(everything)
     assert settings.plan_of(recorded) == asked
     words = settings.command(recorded)
-    assert (
-        words[words.index("--loss") + 1] == "focal:2"
-        and "--keep-optimizer" in words
-        and "--nesterov" in words
-    )
+    assert words[words.index("--loss") + 1] == "focal:2"
+    assert "--keep-optimizer" in words
+    assert "--nesterov" in words
 
 
 def test_where_optimizers_are_kept_every_client_trains_also_under_a_rule_that_keeps_one_model():

@@ -42,19 +42,19 @@ def test_memory_is_left_out_and_scalars_stay_scalars():
         "seed": 7,
         "part": "whole",
     }
-    assert set(arrays) == {"theta", "shared/a", "shared/b/c"} and arrays["shared/a"].shape == ()
+    assert set(arrays) == {"theta", "shared/a", "shared/b/c"}
+    assert arrays["shared/a"].shape == ()
     again = unpack(Task, (scalars, arrays))
-    assert (
-        again.memory == {}
-        and again.shared["b/c"].dtype == torch.int64
-        and again.shared["a"].ndim == 0
-    )
+    assert again.memory == {}
+    assert again.shared["b/c"].dtype == torch.int64
+    assert again.shared["a"].ndim == 0
 
 
 def test_what_arrives_may_be_written_to():
     report = unpack(Report, read_only(pack(REPORT)))
     report.theta.add_(1)
-    assert report.theta.tolist() == [2] * 4 and REPORT.theta.tolist() == [1] * 4
+    assert report.theta.tolist() == [2] * 4
+    assert REPORT.theta.tolist() == [1] * 4
 
 
 def test_an_array_is_in_the_order_of_its_shape():

@@ -48,10 +48,14 @@ def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
         "epsilon",
         "server mu",
     ]
-    assert list(record.series["mu"].curves) == ROSTER and not record.series["mu"].scalar
-    assert record.series["mu"].curves["south"].tolist() == [[1, 2], [2, 2]]
-    assert record.series["server mu"].curves[""].tolist() == [[1, 0.1], [2, 0.1]]
-    assert record.series["clean balanced_accuracy"].curves[""].tolist() == [
+    assert list(record.series["mu"].curves) == ROSTER
+    assert not record.series["mu"].scalar
+    result = record.series["mu"].curves["south"].tolist()
+    assert result == [[1, 2], [2, 2]]
+    result = record.series["server mu"].curves[""].tolist()
+    assert result == [[1, 0.1], [2, 0.1]]
+    result = record.series["clean balanced_accuracy"].curves[""].tolist()
+    assert result == [
         [1, 25],
         [2, 25],
     ]  # percent
@@ -110,7 +114,7 @@ def test_what_is_no_record_is_told(tmp_path):
             read(a_run(tmp_path / f"bad{k}", [line]))
     changed = a_run(tmp_path / "changed", [a_line(1)])
     (changed / "rounds.jsonl").write_text(json.dumps(a_line(2)) + "\n")
-    with pytest.raises(HashError, match="rounds.jsonl"):
+    with pytest.raises(HashError, match=r"rounds.jsonl"):
         read(changed / "run.json")
 
 
@@ -123,12 +127,12 @@ def test_one_run_has_a_line_per_client_and_names_them(tmp_path):
     assert legend == ROSTER
     assert figure.get_suptitle() == "FedMRL on skin: 4 clients, 3 rounds"
     losses = [line.get_ydata().tolist() for line in panels["Training loss"].lines]
-    assert losses == [[1 / t + k for t in (1, 2, 3)] for k in range(4)]
+    expected = [[1 / t + k for t in (1, 2, 3)] for k in range(4)]
+    assert losses == expected
     assert len(panels["Epsilon"].lines) == 1
     looks = {(line.get_color(), line.get_linestyle()) for line in panels["Training loss"].lines}
-    assert len(looks) == 4 and panels["Epsilon"].lines[0].get_color() not in {
-        colour for colour, _ in looks
-    }
+    assert len(looks) == 4
+    assert panels["Epsilon"].lines[0].get_color() not in {colour for colour, _ in looks}
 
 
 def test_up_to_twelve_clients_look_different_and_more_are_thin_lines_under_their_mean(tmp_path):
@@ -169,9 +173,11 @@ def test_several_runs_are_compared_by_the_mean_and_the_range_of_their_clients(tm
     assert figure.get_suptitle() == "2 runs on skin"
     losses = panels["Training loss (each method's own)"]
     mean = [line.get_ydata().tolist() for line in losses.lines]
-    assert mean == [[2.5, 2.0], pytest.approx([2.5, 2.0, 1 / 3 + 1.5])]
+    expected = [[2.5, 2.0], pytest.approx([2.5, 2.0, 1 / 3 + 1.5])]
+    assert mean == expected
     band = losses.collections[0].get_paths()[0].vertices
-    assert (band[:, 1].min(), band[:, 1].max()) == (0.5, 4.0)
+    result = (band[:, 1].min(), band[:, 1].max())
+    assert result == (0.5, 4.0)
     assert len(panels["Epsilon"].lines) == 1  # the other has none
 
 
@@ -182,7 +188,8 @@ def test_of_weights_the_extremes_of_each_run_are_drawn_as_their_mean_is_always_t
     ]
     panels, _, _ = drawn(*records, names=["weights"])
     lines = panels["Weight in the aggregation"].lines
-    assert [line.get_ydata().tolist() for line in lines] == [[0.4, 0.7], [0.1, 0.1]] * 2
+    result = [line.get_ydata().tolist() for line in lines]
+    assert result == [[0.4, 0.7], [0.1, 0.1]] * 2
     assert len({(line.get_color(), line.get_marker()) for line in lines}) == 4
 
 
@@ -244,9 +251,8 @@ def test_values_that_spread_far_stand_on_a_logarithmic_axis(tmp_path, values, sc
     ticks = [text.get_text() for text in panels["Odd"].get_yticklabels()]
     assert not any("$" in tick for tick in ticks)  # TeX would be printed as it is
     if scale == "symlog":
-        assert panels["Odd"].yaxis.get_transform().linthresh == 1e-5 and {"0", "1e-5", "1"} <= set(
-            ticks
-        )
+        assert panels["Odd"].yaxis.get_transform().linthresh == 1e-5
+        assert {"0", "1e-5", "1"} <= set(ticks)
 
 
 def test_what_never_changes_is_left_out_unless_it_is_asked_for(tmp_path, capsys):
@@ -272,7 +278,8 @@ def test_the_lowest_panel_of_each_column_names_the_axis(tmp_path, count):
     below = {}
     for panel in axes:
         below[panel.get_subplotspec().colspan.start] = panel  # row by row: the last is the lowest
-    assert {panel for panel in axes if panel.get_xlabel() == "round"} == set(below.values())
+    result = {panel for panel in axes if panel.get_xlabel() == "round"}
+    assert result == set(below.values())
 
 
 def test_a_gap_is_not_bridged_and_a_point_between_gaps_is_a_dot(tmp_path):
@@ -306,7 +313,8 @@ def test_a_series_that_only_ends_alike_is_not_suggested(tmp_path):
     record = read(a_run(tmp_path / "run", [a_line(1, server={"mean_loss": 1.0})]))
     with pytest.raises(UsageError, match="no run has a series 'qmix_loss'") as caught:
         curves.chosen([record], ["qmix_loss"])
-    assert "did you mean" not in caught.value.hint and "something to record" in caught.value.hint
+    assert "did you mean" not in caught.value.hint
+    assert "something to record" in caught.value.hint
 
 
 def test_the_command_writes_under_work_and_leaves_the_run_as_it_is(tmp_path, capsys):
@@ -316,7 +324,8 @@ def test_the_command_writes_under_work_and_leaves_the_run_as_it_is(tmp_path, cap
     command(FIGURES["curves"], [], {"series": []}, work=tmp_path)
     path = Path(capsys.readouterr().out.strip())
     assert path == tmp_path / "plots" / "mine-curves.png"
-    assert path.read_bytes().startswith(PNG) and sorted(folder.iterdir()) == before
+    assert path.read_bytes().startswith(PNG)
+    assert sorted(folder.iterdir()) == before
     assert manifest.verify(folder).kind == "run"
 
 
@@ -334,8 +343,10 @@ def test_the_same_curves_give_the_same_bytes(tmp_path, suffix):
             json=True,
         )
     first, second = (picture.read_bytes() for picture in pictures)
-    assert first == second and len(first) > 5000
-    assert sorted(p.name for p in tmp_path.iterdir()) == [f"0{suffix}", f"1{suffix}", "run"]
+    assert first == second
+    assert len(first) > 5000
+    result = sorted(p.name for p in tmp_path.iterdir())
+    assert result == [f"0{suffix}", f"1{suffix}", "run"]
 
 
 @pytest.mark.parametrize(
@@ -399,13 +410,16 @@ def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_pa
         convergence.draw(convergence.of_series(by_name, ["clean balanced_accuracy"]))
     )
     (axes,) = figure.axes
-    assert [line.get_ydata().tolist() for line in axes.lines] == [
+    expected = [
         pytest.approx([30, 60, 60]),
         pytest.approx([10, 20]),
     ]
+    assert [line.get_ydata().tolist() for line in axes.lines] == expected
     band = axes.collections[0].get_paths()[0].vertices
     spread = 40 / np.sqrt(2)  # of 40 and 80 with ddof 1
-    assert (band[:, 1].min(), band[:, 1].max()) == pytest.approx((30 - spread / 2, 60 + spread))
+    result = (band[:, 1].min(), band[:, 1].max())
+    expected = pytest.approx((30 - spread / 2, 60 + spread))
+    assert result == expected
     assert axes.get_title(loc="left") == "Balanced accuracy, clean"
     assert figure.get_suptitle() == "3 runs on skin, 3 seeds"
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -415,7 +429,8 @@ def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_pa
 def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, capsys):
     first, asked = a_tested(tmp_path / "one", [0.2, 0.4]), {"metric": "", "version": ""}
     command(FIGURES["convergence"], [str(first.folder)], asked, work=tmp_path)
-    assert Path(capsys.readouterr().out.strip()) == tmp_path / "plots" / "one-convergence.png"
+    expected = tmp_path / "plots" / "one-convergence.png"
+    assert Path(capsys.readouterr().out.strip()) == expected
     with pytest.raises(FedcliError, match="no run recorded auc_ovo_macro over") as caught:
         convergence.frame({"one": [first]}, metric="auc_ovo_macro")
     assert caught.value.hint == "known: clean balanced_accuracy"
@@ -441,7 +456,8 @@ def test_the_numbers_of_a_figure_are_printed_and_written(tmp_path, capsys):
         "round": 1,
         "value": 1.0,
     }
-    assert lines[1]["value"] is None and len(lines) == 8
+    assert lines[1]["value"] is None
+    assert len(lines) == 8
     assert (tmp_path / "a.csv").read_text().splitlines()[:2] == [
         "run,series,client,round,value",
         "FedMRL,loss,north,1,1.0",
@@ -458,7 +474,8 @@ def test_curves_are_means_over_clients_and_then_over_seeds():
 
     first, other = a_run(a=[1, 3], b=[3, np.nan]), a_run(a=[4, 5, 6])
     rounds, mean, low, high = over_runs([first, other]).to_numpy(float).T
-    assert rounds.tolist() == [1, 2, 3] and mean.tolist() == [3, 4, 6]
+    assert rounds.tolist() == [1, 2, 3]
+    assert mean.tolist() == [3, 4, 6]
     std = np.array([2**0.5, 2**0.5, np.nan])  # of 2 and 4, of 3 and 5, of one run
     np.testing.assert_allclose([low, high], [mean - std, mean + std])
 

@@ -83,9 +83,11 @@ def test_a_figure_draws_its_numbers(name, run):
         extra = {"scores": lambda records: scored, "runs_named": True}
     options = OPTIONS.get(name, {})
     frame = by_severity() if name == "severities" else figure.frame(subject, **options, **extra)
-    assert len(frame) and json.dumps(numbers(frame), allow_nan=False)
+    assert len(frame)
+    assert json.dumps(numbers(frame), allow_nan=False)
     picture = figure.draw(frame)
-    assert len([axes for axes in drawn(picture).axes if axes.has_data()]) >= len(picture.panels)
+    result = len([axes for axes in drawn(picture).axes if axes.has_data()])
+    assert result >= len(picture.panels)
     assert all("<svg " in one.svg for one in inline.of_picture(picture).figures)
 
 
@@ -97,7 +99,8 @@ def test_a_name_stands_for_one_figure():
 def test_every_figure_answers_a_question_and_is_a_command():
     printed = session.run("fedcli plot --help")
     for name, figure in FIGURES.items():
-        assert figure.question.endswith("?") and name in printed
+        assert figure.question.endswith("?")
+        assert name in printed
 
 
 def test_a_file_of_a_picture_does_not_depend_on_the_date_of_a_build(tmp_path, monkeypatch):
@@ -109,4 +112,5 @@ def test_a_file_of_a_picture_does_not_depend_on_the_date_of_a_build(tmp_path, mo
         monkeypatch.setenv("SOURCE_DATE_EPOCH", date)
         drawing.write(picture, *files)
         assert [file.read_bytes() for file in files] == before
-        assert inline.of_picture(picture) and os.environ["SOURCE_DATE_EPOCH"] == date
+        assert inline.of_picture(picture)
+        assert os.environ["SOURCE_DATE_EPOCH"] == date

@@ -38,10 +38,11 @@ def test_fedheal_counts_each_coordinate_by_the_share_of_rounds_in_its_usual_dire
     for t, move in enumerate(moves, 1):
         rule.aggregate(theta, client_updates([move], t=t, rows=[1], roster=2), memory)
     counts = rule.histograms(memory)["consistency"]
-    assert counts.tolist() == [
+    expected = [
         [0] * 10,
         [0, 0, 0, 0, 1, 0, 0, 1, 0, 1],
-    ]  # (0.4, 0.5], (0.7, 0.8], (0.9, 1]; nobody in row 0
+    ]
+    assert counts.tolist() == expected  # (0.4, 0.5], (0.7, 0.8], (0.9, 1]; nobody in row 0
     assert resolve("fedheal", {"parts": "fael"}).aggregator.histograms({"increment": theta}) == {}
 
 
@@ -61,11 +62,13 @@ def test_rounds_ten_hundred_and_the_last_are_recorded(tmp_path):
     lines = [json.loads(line) for line in (path.parent / "rounds.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines if "histograms" in line] == [10, 11]
     assert list(read(path).histograms["consistency"]) == [10, 11]
-    assert sorted(histograms.frame({"run": read(path)})["round"].unique()) == [10, 11]
+    result = sorted(histograms.frame({"run": read(path)})["round"].unique())
+    assert result == [10, 11]
 
 
 def test_a_coins_shares_are_those_of_the_binomial():
-    assert histograms.coin(10, 10).round(4).tolist() == [
+    result = histograms.coin(10, 10).round(4).tolist()
+    assert result == [
         0,
         0,
         0,
@@ -77,7 +80,8 @@ def test_a_coins_shares_are_those_of_the_binomial():
         0.0195,
         0.002,
     ]
-    assert histograms.coin(3, 10).tolist() == [0, 0, 0, 0, 0, 0, 0.75, 0, 0, 0.25]
+    expected = [0, 0, 0, 0, 0, 0, 0.75, 0, 0, 0.25]
+    assert histograms.coin(3, 10).tolist() == expected
     assert histograms.coin(100, 10).sum() == pytest.approx(1)
 
 
@@ -86,9 +90,12 @@ def test_bars_are_the_mean_over_clients_that_took_part(tmp_path):
     figure = drawing.drawn(histograms.draw(histograms.frame({"FedHEAL": record})))
     (axes,) = figure.axes
     heights = [patch.get_height() for patch in axes.patches]
-    assert heights[4:] == pytest.approx([100 / 12, 25, 0, 0, 0, 200 / 3])
-    assert axes.get_title(loc="left") == "after 10 rounds" and axes.get_xlim() == (0.4, 1)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+    expected = pytest.approx([100 / 12, 25, 0, 0, 0, 200 / 3])
+    assert heights[4:] == expected
+    assert axes.get_title(loc="left") == "after 10 rounds"
+    assert axes.get_xlim() == (0.4, 1)
+    result = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert result == [
         "FedHEAL",
         histograms.RANGE,
         histograms.COIN,
@@ -102,7 +109,8 @@ def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_roun
             histograms.frame({"FedHEAL": binned(tmp_path / "a"), "FedProx + FedHEAL": some})
         )
     )
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+    result = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert result == [
         "FedHEAL",
         "FedProx + FedHEAL",
         histograms.RANGE,

@@ -48,9 +48,8 @@ def test_each_filter_of_a_direction_is_as_long_as_the_filter_and_vectors_stay_pu
     net = toy_net()
     weights = {name: p.detach() for name, p in net.named_parameters()}
     way = moved.direction(weights, 0, 0)
-    assert {name: tensor.shape for name, tensor in way.items()} == {
-        name: p.shape for name, p in weights.items()
-    }
+    result = {name: tensor.shape for name, tensor in way.items()}
+    assert result == {name: p.shape for name, p in weights.items()}
     for name, weight in weights.items():
         if weight.ndim < 2:  # of batch norm, and biases
             assert not way[name].any()
@@ -85,7 +84,9 @@ def test_around_a_squared_length_the_curve_is_known_and_the_net_is_as_it_was():
         curve, 29 + 2 * steps * along + steps**2 * 29, rtol=1e-6
     )  # |d| = |w| by normalisation
     table = moved.surface(net, net.loss, dims=2, seed=3, points=5)
-    assert table.shape == (5, 5) and table[:, 2].tolist() == curve.tolist() and table[2, 2] == 29
+    assert table.shape == (5, 5)
+    assert table[:, 2].tolist() == curve.tolist()
+    assert table[2, 2] == 29
     assert all(torch.equal(before[name], p) for name, p in net.named_parameters())
 
 
@@ -108,7 +109,8 @@ def test_in_the_middle_stands_the_cross_entropy_of_the_runs_last_model(trained, 
     run = runs.open_run(trained)
     shard = run.data.test[version]
     logits = torch.from_numpy(runs.predict(run, 2, shard))
-    assert losses[1] == pytest.approx(float(F.cross_entropy(logits, shard.y)), rel=1e-6)
+    expected = pytest.approx(float(F.cross_entropy(logits, shard.y)), rel=1e-6)
+    assert losses[1] == expected
     assert len(set(losses)) == 3
 
 
@@ -126,13 +128,17 @@ def test_several_runs_are_moved_along_the_same_numbers(trained, tmp_path):
     record = series.read(trained)
     losses = landscape.frame({"one": record, "two": record}, dims="2d", points=3)
     one, two = (part["loss"].tolist() for _, part in losses.groupby("run"))
-    assert list(losses["run"].unique()) == ["one", "two"] and one == two
-    assert losses["first"].tolist()[:4] == [-1, -1, -1, 0] and losses["second"].tolist()[:4] == [
+    assert list(losses["run"].unique()) == ["one", "two"]
+    assert one == two
+    expected = [-1, -1, -1, 0]
+    assert losses["first"].tolist()[:4] == expected
+    expected = [
         -1,
         0,
         1,
         -1,
     ]
+    assert losses["second"].tolist()[:4] == expected
 
 
 def test_corrupted_images_are_taken_where_all_runs_have_them(trained, tmp_path):
@@ -142,14 +148,14 @@ def test_corrupted_images_are_taken_where_all_runs_have_them(trained, tmp_path):
 
 
 def test_the_levels_of_a_map_are_round_numbers_around_all_losses():
-    assert landscape._levels(0.418, 24.3, True) == pytest.approx(
-        [0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30]
-    )
-    assert landscape._levels(1e-3, 2000.0, True) == pytest.approx(
-        [1e-3, 1e-2, 0.1, 1, 10, 100, 1000, 10000]
-    )
+    expected = pytest.approx([0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30])
+    assert landscape._levels(0.418, 24.3, True) == expected
+    expected = pytest.approx([1e-3, 1e-2, 0.1, 1, 10, 100, 1000, 10000])
+    assert landscape._levels(1e-3, 2000.0, True) == expected
     even = landscape._levels(0.31, 1.7, False)
-    assert even[0] <= 0.31 and even[-1] >= 1.7 and np.allclose(even * 10, np.round(even * 10))
+    assert even[0] <= 0.31
+    assert even[-1] >= 1.7
+    assert np.allclose(even * 10, np.round(even * 10))
 
 
 def test_what_cannot_be_drawn_is_told(trained, tmp_path):
@@ -182,4 +188,5 @@ def test_a_loss_that_is_not_finite_is_a_gap_of_the_map(tmp_path):
     table = np.ones((3, 3)) + np.eye(3)
     table[0, 0] = np.inf
     figure = drawn(landscape.draw(a_table(a=table, b=table + 1)))
-    assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["a", "b"]
+    result = [axes.get_title(loc="left") for axes in figure.axes[:2]]
+    assert result == ["a", "b"]

@@ -46,7 +46,8 @@ def run(tmp_path_factory):
 def test_curves_are_those_of_scikit_learn():
     alarms, hits, _ = roc_curve(LABEL, SCORE, drop_intermediate=False)
     x, y = answers.roc(SCORE, LABEL, ONCE)
-    assert y[:, 0] == pytest.approx([hits[alarms <= at + 1e-9].max() for at in x])
+    expected = pytest.approx([hits[alarms <= at + 1e-9].max() for at in x])
+    assert y[:, 0] == expected
     precision, recall, _ = precision_recall_curve(LABEL, SCORE)
     x, y = answers.precision(SCORE, LABEL, ONCE)
     highest = [
@@ -59,10 +60,12 @@ def test_net_benefit_and_reliability_are_their_formulas():
     _, y = benefit(SCORE, LABEL, ONCE)
     for p, value in zip(BENEFITS, y[:, 0], strict=True):
         hits, alarms = np.sum((SCORE >= p) & (LABEL == 1)), np.sum((SCORE >= p) & (LABEL == 0))
-        assert value == pytest.approx(hits / N - alarms / N * p / (1 - p))
+        expected = pytest.approx(hits / N - alarms / N * p / (1 - p))
+        assert value == expected
     x, y = answers.reliability(SCORE, LABEL, ONCE)
     inside = (SCORE > 0.3) & (SCORE <= 0.4)
-    assert (x[3, 0], y[3, 0]) == pytest.approx((SCORE[inside].mean(), LABEL[inside].mean()))
+    expected = pytest.approx((SCORE[inside].mean(), LABEL[inside].mean()))
+    assert (x[3, 0], y[3, 0]) == expected
 
 
 @pytest.mark.parametrize("curve", [answers.roc, answers.precision, answers.reliability, benefit])
@@ -79,19 +82,24 @@ def test_a_band_holds_the_middle_of_its_resamples():
     drawn = answers.roc(
         SCORE, LABEL, bootstrap.draw(units, answers.RESAMPLES, derive("bands", 0)).T
     )[1]
-    assert made["low"].tolist() == pytest.approx(np.quantile(drawn, 0.025, axis=1))
-    assert made["high"].tolist() == pytest.approx(np.quantile(drawn, 0.975, axis=1))
+    expected = pytest.approx(np.quantile(drawn, 0.025, axis=1))
+    assert made["low"].tolist() == expected
+    expected = pytest.approx(np.quantile(drawn, 0.975, axis=1))
+    assert made["high"].tolist() == expected
     alone = answers.band(answers.roc, SCORE, np.zeros(N, int), units)
-    assert alone["y"].isna().all() and alone["low"].isna().all()  # no image of the class
+    assert alone["y"].isna().all()
+    assert alone["low"].isna().all()
 
 
 def test_the_front_leaves_out_what_another_system_beats():
-    assert overall_and_worst.front(dict(enumerate([(1, 3), (2, 2), (2, 1), (0, 3), (3, 0)]))) == [
+    result = overall_and_worst.front(dict(enumerate([(1, 3), (2, 2), (2, 1), (0, 3), (3, 0)])))
+    assert result == [
         0,
         1,
         4,
     ]
-    assert overall_and_worst.front({3: (1, 1), 5: (1, 1)}) == [3, 5]
+    result = overall_and_worst.front({3: (1, 1), 5: (1, 1)})
+    assert result == [3, 5]
 
 
 def test_the_worst_cases_are_the_surest_errors(run):
@@ -100,7 +108,8 @@ def test_the_worst_cases_are_the_surest_errors(run):
     guess = images.chances.argmax(1)
     wrong = np.flatnonzero(guess != images.y)
     shown = errors.worst(images, np.arange(len(images.y)))
-    assert set(shown) <= set(wrong.tolist()) and len(shown) == min(len(wrong), errors.CASES)
+    assert set(shown) <= set(wrong.tolist())
+    assert len(shown) == min(len(wrong), errors.CASES)
     assert images.chances.max(1)[shown].min() >= np.delete(images.chances.max(1), shown)[
         np.delete(guess != images.y, shown)
     ].max(initial=0)
@@ -123,14 +132,11 @@ def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, 
     names = ("confusion-sex", "decision-sex", "precision-recall-sex", "reliability-sex", "roc-sex")
     stems = {*(f"{name}-clean" for name in names), "errors-sex", "flow"}
     stems |= {"forest-balanced-accuracy", "forest-auc"}
-    assert {path.name for path in drawn} == {
-        f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf")
-    }
+    expected = {f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf")}
+    assert {path.name for path in drawn} == expected
     captions = (tmp_path / "figures" / "captions.md").read_text()
-    assert (
-        "500 bootstrap resamples of the patients or lesions" in captions
-        and "n = 40 images." in captions
-    )
+    assert "500 bootstrap resamples of the patients or lesions" in captions
+    assert "n = 40 images." in captions
 
 
 def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeypatch):
@@ -140,7 +146,8 @@ def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeyp
     for folder in ("a", "b"):
         write_all([], tmp_path / folder, FORMATS)
     made = sorted(path.name for path in (tmp_path / "a").iterdir())
-    assert made == ["captions.md", *(f"roc-sex-clean.{kind}" for kind in ("pdf", "png", "svg"))]
+    expected = ["captions.md", *(f"roc-sex-clean.{kind}" for kind in ("pdf", "png", "svg"))]
+    assert made == expected
     assert all(
         (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
         for name in made
@@ -183,14 +190,11 @@ def test_each_point_has_the_intervals_of_all_images_and_of_the_worst_group(two):
             own[own["attribute"] == line.attribute],
         )
         lowest = groups.loc[groups["value"].idxmin()]
-        assert (line.overall, line.overall_low, line.overall_high) == tuple(
-            everyone[["value", "low", "high"]]
-        )
+        expected = tuple(everyone[["value", "low", "high"]])
+        assert (line.overall, line.overall_low, line.overall_high) == expected
         assert (line.worst_low, line.worst_high) == tuple(lowest[["low", "high"]])
-        assert (
-            line.overall_low < line.overall < line.overall_high
-            and line.worst <= lowest["value"] + 1e-9
-        )
+        assert line.overall_low < line.overall < line.overall_high
+        assert line.worst <= lowest["value"] + 1e-9
 
 
 def test_methods_stand_side_by_side_for_each_group_with_the_mean_of_the_tables(two):
@@ -200,12 +204,10 @@ def test_methods_stand_side_by_side_for_each_group_with_the_mean_of_the_tables(t
         (table["system"] == "FedHEAL") & (table["group"] == "f") & (table["version"] == "clean")
     ].iloc[0]
     known = two[1].scores.groups["sex"]["clean"]["auc_ovo_macro"]["f"]
-    assert (
-        line["value"] == pytest.approx(100 * known.mean)
-        and line["low"] < line["value"] < line["high"]
-    )
+    assert line["value"] == pytest.approx(100 * known.mean)
+    assert line["low"] < line["value"] < line["high"]
     canvas = drawing.drawn(forest.draw(table))
-    assert [text.get_text() for text in canvas.axes[0].get_yticklabels()][0].startswith(
+    assert next(text.get_text() for text in canvas.axes[0].get_yticklabels()).startswith(
         "all images (n = "
     )
     assert "auc_ovo" not in " ".join(
@@ -215,9 +217,8 @@ def test_methods_stand_side_by_side_for_each_group_with_the_mean_of_the_tables(t
 
 def test_names_of_files_hold_neither_seeds_nor_settings_and_are_short(two):
     names = [name for name, _ in report.of_systems(two, ["all"])]
-    assert {"forest-auc", "roc-sex-clean-fedavg", "roc-sex-clean-fedheal"} < {*names} and max(
-        map(len, names)
-    ) < 40
+    assert {"forest-auc", "roc-sex-clean-fedavg", "roc-sex-clean-fedheal"} < {*names}
+    assert max(map(len, names)) < 40
     both = [
         replace(system, short=f"FedAvg ({k} seeds)", scored=two[0].scored)
         for k, system in enumerate(two)
@@ -237,7 +238,8 @@ def test_a_legend_of_the_page_shows_points_lines_and_lines_with_points(two):
         "",
         "M8.5,9.5 17.5,9.5 17.5,0.5 8.5,0.5 8.5,9.5Z",
     )  # a square
-    assert (lines.pattern, lines.mark) == ("6 3", "") and (both.pattern, both.mark) == (
+    assert (lines.pattern, lines.mark) == ("6 3", "")
+    assert (both.pattern, both.mark) == (
         "6 3",
         points.mark,
     )
@@ -250,10 +252,10 @@ def test_of_many_systems_the_front_is_named(two):
     best = set(table[table["front"]]["place"])
     assert 0 < len(best) < count
     picture = overall_and_worst.draw(table)
-    assert list(picture.legend) == [
-        f"{k + 1} system {place}" for k, place in enumerate(sorted({0, *best}))
-    ]
-    assert "Grey: " in picture.caption and "n = " in picture.caption
+    expected = [f"{k + 1} system {place}" for k, place in enumerate(sorted({0, *best}))]
+    assert list(picture.legend) == expected
+    assert "Grey: " in picture.caption
+    assert "n = " in picture.caption
 
 
 def test_figures_can_be_chosen_by_their_names(run, tmp_path):
@@ -295,7 +297,8 @@ def test_the_page_folds_the_figures(run):
     ]
     assert [panels.title for panels in made] == ["Flow of images: FedAvg"]
     section = Section("curves", "Curves", folded_panels=made)
-    assert section.there and "<svg " in made[0].figures[0].svg
+    assert section.there
+    assert "<svg " in made[0].figures[0].svg
 
 
 def test_formats_of_figures_need_a_folder(run):

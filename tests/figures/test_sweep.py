@@ -59,7 +59,8 @@ def test_values_stand_in_order_with_a_tick_each_and_a_gap_where_there_is_no_scor
     assert line.get_xdata().tolist() == [0.5, 1, 2]
     assert np.array_equal(line.get_ydata(), [69, np.nan, 71], equal_nan=True)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.5", "1", "2"]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+    result = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert result == [
         "FedISM+",
         "q-FedAvg",
         "FedAvg",
@@ -85,7 +86,8 @@ def test_words_stand_in_the_order_given():
         [("a", "site", 1.0, None), ("a", "iid", 2.0, None), ("b", "iid", 3.0, 1.0)]
     ).axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["site", "iid"]
-    assert [line.get_xdata().tolist() for line in axes.lines[:2]] == [[0, 1], [1]]
+    result = [line.get_xdata().tolist() for line in axes.lines[:2]]
+    assert result == [[0, 1], [1]]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
@@ -103,11 +105,12 @@ def test_runs_that_differ_in_the_seed_are_one_point_and_one_without_the_option_i
         a_system(tmp_path / "c", q=0.5, rounds=(0.4, 0.4)),
         a_system(tmp_path / "d", label="FedAvg", rounds=(0.3, 0.5)),
     )
-    assert points == [
+    expected = [
         ("FedISM+", 0.5, 40.0, 0.0),
         ("FedISM+", 2, pytest.approx(70.0), pytest.approx(100 * np.std([5, 7, 7, 9]) / 10)),
         ("FedAvg", None, pytest.approx(40.0), pytest.approx(10.0)),
     ]
+    assert points == expected
 
 
 def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are_given(
@@ -122,7 +125,8 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
     items += [a_system(runs / "plain", label="FedProx", mu=1)]
     records, _ = zip(*items, strict=True)
     alike, others = sweep.split(list(records), "q")
-    assert len(alike) == 5 and others == ["FedISM+ (lr 0.3, rho=0.1)", "FedAvg (lr 0.3)"]
+    assert len(alike) == 5
+    assert others == ["FedISM+ (lr 0.3, rho=0.1)", "FedAvg (lr 0.3)"]
     for record, scores in items:
         seal(record, scores)
     monkeypatch.setattr(
@@ -132,11 +136,10 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
     module.draw(FIGURES["sweep"], [], asked, work=tmp_path, json=True)
     out, err = capsys.readouterr()
     systems = {line["system"]: line["value"] for line in json.loads(out)["frame"]}
-    assert (
-        list(systems) == ["FedISM+ (rho=0.05)", "FedISM+ (rho=0.1)", "FedProx"]
-        and systems["FedProx"] is None
-    )
-    assert "left out, as they trained otherwise" in err and "FedAvg (lr 0.3)" in err
+    assert list(systems) == ["FedISM+ (rho=0.05)", "FedISM+ (rho=0.1)", "FedProx"]
+    assert systems["FedProx"] is None
+    assert "left out, as they trained otherwise" in err
+    assert "FedAvg (lr 0.3)" in err
     module.draw(
         FIGURES["sweep"],
         [str(record.folder) for record in records],
@@ -145,15 +148,18 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
         json=True,
     )
     out, err = capsys.readouterr()
-    assert len({line["system"] for line in json.loads(out)["frame"]}) == 5
-    assert "warning: some runs trained otherwise" in err and "more than q" in err
+    result = len({line["system"] for line in json.loads(out)["frame"]})
+    assert result == 5
+    assert "warning: some runs trained otherwise" in err
+    assert "more than q" in err
 
 
 def test_a_score_without_meaning_is_no_point(tmp_path):
     first, _ = gathered(
         a_system(tmp_path / "a", q=1, rounds=(None, 0.5)), a_system(tmp_path / "b", q=2)
     )
-    assert first[1] == 1 and np.isnan(first[2:]).all()
+    assert first[1] == 1
+    assert np.isnan(first[2:]).all()
 
 
 def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_no_difference(
@@ -174,7 +180,8 @@ def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_n
         written["parents"] = manifest.links(record.folder, [above])
         (record.folder / "run.json").write_text(json.dumps(written))
         pairs.append((read(record.folder), scores))
-    assert [value for _, value, _, _ in gathered(*pairs, key="ratio")] == [0.25, 0.5]
+    result = [value for _, value, _, _ in gathered(*pairs, key="ratio")]
+    assert result == [0.25, 0.5]
     with pytest.raises(UsageError, match="severity is 3 in all these runs"):
         gathered(*pairs, key="severity")
 
@@ -208,7 +215,7 @@ def test_what_cannot_be_swept_is_told(tmp_path):
     with pytest.raises(UsageError, match="no run has an option 'ql'") as caught:
         gathered(*pairs, key="ql")
     assert caught.value.hint == "did you mean 'q'?"
-    with pytest.raises(UsageError, match="lr is 0.1 in all"):
+    with pytest.raises(UsageError, match=r"lr is 0.1 in all"):
         gathered(*pairs, key="lr")
     with pytest.raises(UsageError, match="no score 'auc'"):
         gathered(*pairs, metric="auc")
@@ -231,4 +238,5 @@ def test_the_command_scores_runs_and_prints_points(tmp_path, monkeypatch, capsys
     written = json.loads(out)
     about = {"system": "FedISM+", "mean": 60.0, "std": pytest.approx(10.0)}
     assert written["frame"] == [{**about, "value": 1}, {**about, "value": 2}]
-    assert written["path"].endswith("-sweep-q.png") and "rounds and seeds" in err
+    assert written["path"].endswith("-sweep-q.png")
+    assert "rounds and seeds" in err

@@ -42,9 +42,8 @@ def show(work, run, what, *more):
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code == 0, ended.output
     drawn = json.loads(ended.stdout)
-    assert (work / "plots" / f"{run}-{what}.png").read_bytes()[1:4] == b"PNG" and drawn[
-        "path"
-    ].endswith(".png")
+    assert (work / "plots" / f"{run}-{what}.png").read_bytes()[1:4] == b"PNG"
+    assert drawn["path"].endswith(".png")
     return DataFrame(drawn["frame"])
 
 
@@ -53,7 +52,8 @@ def test_counts_are_of_the_training_images_of_every_class_and_attribute(work):
     assert list(table["attribute"].unique()) == ["class", "sex"]
     assert set(table.groupby(["attribute", "client"])["images"].sum()) == {20}
     again = counts.frame(work / "partitions" / "made")
-    assert list(again[again["attribute"] == "class"]["value"].unique()) == ["a", "b", "c"]
+    result = list(again[again["attribute"] == "class"]["value"].unique())
+    assert result == ["a", "b", "c"]
 
 
 def test_a_scale_beside_counts_that_spread_far_is_in_plain_numbers():
@@ -65,9 +65,8 @@ def test_a_scale_beside_counts_that_spread_far_is_in_plain_numbers():
     figure = drawing.drawn(counts.draw(many))
     figure.canvas.draw()
     ticks = [text.get_text() for text in figure.axes[1].get_yticklabels()]
-    assert len(ticks) > 1 and not any(
-        "$" in tick for tick in ticks
-    )  # TeX would be printed as it is
+    assert len(ticks) > 1
+    assert not any("$" in tick for tick in ticks)
 
 
 def test_the_divergence_is_what_the_last_round_recorded(work):
@@ -75,7 +74,8 @@ def test_the_divergence_is_what_the_last_round_recorded(work):
     reports = json.loads(lines[-1])["reports"]
     shown = show(work, "mas", "divergence").pivot(index="client", columns="value", values="w")
     assert shown.loc[ROSTER, "c"].tolist() == pytest.approx(reports["w_class_2"])
-    assert shown.to_numpy().min() >= 0 and shown.to_numpy().max() <= 4
+    assert shown.to_numpy().min() >= 0
+    assert shown.to_numpy().max() <= 4
 
 
 def test_a_point_is_the_mean_feature_of_a_class_at_a_client(work):
@@ -90,7 +90,20 @@ def test_a_point_is_the_mean_feature_of_a_class_at_a_client(work):
         expected = run.net.features(batch.x)[batch.y == run.data.classes.index(k)].mean(0)
     assert mean == pytest.approx(expected.numpy(), abs=1e-5)
     points = show(work, "mas", "features")
-    assert len(points) == 24 and set(points["class"]) == {"a", "b", "c"}
+    assert len(points) == 24
+    assert set(points["class"]) == {"a", "b", "c"}
+
+
+def test_a_point_of_a_network_of_tokens_is_the_mean_over_their_images_and_positions(work):
+    run = finished.open_run(work / "runs" / "lora")
+    finished.load_model(run, run.rounds[-1])
+    space, client, k, mean = trained.mean_features(run)[0]
+    batch = next(iter(run.data.train[client].in_order()))
+    with torch.no_grad():
+        tokens = run.net.features(batch.x)[batch.y == run.data.classes.index(k)]
+    assert space == "features" and tokens.ndim == 4  # [B, S, M, D]
+    assert mean == pytest.approx(tokens.double().mean((0, 1, 2)).numpy())
+    assert len(show(work, "lora", "features")) == 12
 
 
 def test_the_plane_keeps_the_distances_of_points_that_lie_in_one():
@@ -98,10 +111,12 @@ def test_the_plane_keeps_the_distances_of_points_that_lie_in_one():
     plane = features.in_the_plane(flat, "pca", 0)
     for table in (plane, -plane):
         gaps = np.linalg.norm(table[:, None] - table[None], axis=2)
-        assert gaps == pytest.approx(np.linalg.norm(flat[:, None] - flat[None], axis=2))
+        expected = pytest.approx(np.linalg.norm(flat[:, None] - flat[None], axis=2))
+        assert gaps == expected
     assert features.in_the_plane(flat[:2], "pca", 0).shape == (2, 2)
     near = features.in_the_plane(flat, "tsne", 0)
-    assert near.shape == (6, 2) and np.array_equal(near, features.in_the_plane(flat, "tsne", 0))
+    assert near.shape == (6, 2)
+    assert np.array_equal(near, features.in_the_plane(flat, "tsne", 0))
 
 
 def test_classes_of_a_picture_are_of_head_middle_and_tail():
@@ -127,7 +142,8 @@ def test_the_matrices_are_those_of_the_last_adapter(work):
 
 def test_directions_are_compared_whatever_their_length():
     short_and_long = torch.tensor([[1e-5, 0.0], [0.0, 40.0], [0.0, 0.0]], dtype=torch.float64)
-    assert trained.cosines(short_and_long).tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    expected = [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    assert trained.cosines(short_and_long).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -143,4 +159,5 @@ def test_directions_are_compared_whatever_their_length():
 def test_what_cannot_be_shown_is_said_in_a_sentence(work, run, words, said):
     line = ["plot", words[0], str(work / "runs" / run), *words[1:], "--work", str(work)]
     ended = CliRunner().invoke(app, line)
-    assert ended.exit_code != 0 and said in " ".join(ended.output.split()).lower()
+    assert ended.exit_code != 0
+    assert said in " ".join(ended.output.split()).lower()

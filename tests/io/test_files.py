@@ -96,11 +96,11 @@ def test_a_pipe_is_no_file_and_is_not_waited_for(tmp_path):
 def test_text_that_is_too_large_or_none_is_an_error_that_names_the_file(tmp_path, monkeypatch):
     path = tmp_path / "table.csv"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(FedcliError, match="table.csv is not utf-8 text"):
+    with pytest.raises(FedcliError, match=r"table.csv is not utf-8 text"):
         read_text(path)
     monkeypatch.setattr(files, "LARGEST_TEXT", 2**20)
     path.write_bytes(b"x" * (2**20 + 1))
-    with pytest.raises(FedcliError, match="table.csv has more than 1 MiB"):
+    with pytest.raises(FedcliError, match=r"table.csv has more than 1 MiB"):
         read_text(path)
     with pytest.raises(FedcliError, match="no such file"):
         read_text(tmp_path / "absent")

@@ -99,7 +99,7 @@ def test_what_fedcli_never_writes_is_refused(tmp_path, make):
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         make(file, tmp_path)
-    with pytest.raises(FedcliError, match="x.h5") as error, open_hdf5(path):
+    with pytest.raises(FedcliError, match=r"x.h5") as error, open_hdf5(path):
         raise AssertionError("opened")
     assert len(error.value.sentence) < 400 + len(str(tmp_path))
 

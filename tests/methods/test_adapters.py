@@ -107,9 +107,11 @@ def test_the_first_step_moves_a_alone(kind):
     if kind == "fair":
         made.groups.shares = SHARES
     made(images()).square().sum().backward()
-    assert made.A.grad.abs().min() > 0 and not made.B.grad.any()
+    assert made.A.grad.abs().min() > 0
+    assert not made.B.grad.any()
     assert made.S is None or not made.S.grad.any()
-    assert made.weight.grad is None and made.bias.grad is None
+    assert made.weight.grad is None
+    assert made.bias.grad is None
 
 
 def same_factors(source, target):
@@ -140,7 +142,8 @@ def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
         exchange(body, name, Adapted(body.get_submodule(name), 2, 1.0))
     after = body.state_dict()
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
-    assert {name for name, p in body.named_parameters() if p.requires_grad} == {
+    result = {name for name, p in body.named_parameters() if p.requires_grad}
+    assert result == {
         "0.weight",
         "0.bias",
         "1.0.A",
@@ -247,9 +250,9 @@ def test_beyond_that_it_is_the_nearest_matrix_of_rank_r():
     np.testing.assert_allclose(
         rebuilt(*averaged)[0], u[:, :3] * sigma[:3] @ v[:3], rtol=1e-8, atol=1e-8
     )
-    assert float(lost) == pytest.approx((sigma[3:] ** 2).sum()) and float(whole) == pytest.approx(
-        (sigma**2).sum()
-    )
+    expected = pytest.approx((sigma[3:] ** 2).sum())
+    assert float(lost) == expected
+    assert float(whole) == pytest.approx((sigma**2).sum())
 
 
 def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
@@ -259,9 +262,9 @@ def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
     )
     true, again = products(factor, np.ones((1, 4))), rebuilt(*averaged)
     np.testing.assert_allclose(again.mean(0), true.mean(0), rtol=1e-8, atol=1e-8)
-    assert float(lost) == pytest.approx(((true - again) ** 2).sum()) and float(lost) > 1e-3 * float(
-        whole
-    )
+    expected = pytest.approx(((true - again) ** 2).sum())
+    assert float(lost) == expected
+    assert float(lost) > 1e-3 * float(whole)
     assert float(whole) == pytest.approx((true**2).sum())
 
 
@@ -299,7 +302,8 @@ def test_a_layer_narrower_than_its_adapter_is_no_problem(inputs, outputs):
         torch.tensor([0.5, 0.3, 0.2]).double(),
     )
     (a, s, b), _ = product_mean(models, weights, weights[:, None].expand(-1, 2))
-    assert (a.shape, s.shape, b.shape) == ((inputs, 3), (2, 3), (3, outputs))
+    expected = ((inputs, 3), (2, 3), (3, outputs))
+    assert (a.shape, s.shape, b.shape) == expected
     np.testing.assert_allclose(
         rebuilt(a, s, b).mean(0),
         products(models, weights[:, None].expand(-1, 2).numpy()).mean(0),
@@ -312,12 +316,10 @@ def test_adapters_that_never_moved_still_change_nothing_and_can_learn():
     still = Factors(torch.zeros_like(still.A), still.S, still.B)
     half = torch.full((2,), 0.5).double()
     (a, s, b), (lost, whole) = product_mean(still, half, half[:, None].expand(-1, 2))
-    assert (
-        not a.any()
-        and (s > 0).all()
-        and (b.norm(dim=1) > 1).all()
-        and float(lost) == float(whole) == 0
-    )
+    assert not a.any()
+    assert (s > 0).all()
+    assert (b.norm(dim=1) > 1).all()
+    assert float(lost) == float(whole) == 0
 
 
 @pytest.mark.parametrize("base", [None, conv()])
@@ -326,7 +328,8 @@ def test_it_computes_low_where_the_network_does(base):
     made.groups.shares, x = SHARES, images(base)
     with torch.autocast("cpu", torch.bfloat16):
         low = made(x)
-    assert low.dtype == torch.bfloat16 and not torch.equal(low.float(), made(x))
+    assert low.dtype == torch.bfloat16
+    assert not torch.equal(low.float(), made(x))
     torch.testing.assert_close(low.float(), made(x), atol=0.3, rtol=0.05)
 
 

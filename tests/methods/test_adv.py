@@ -15,7 +15,8 @@ def test_the_layer_turns_the_gradient_round():
     x = torch.tensor([1.0, -2.0], requires_grad=True)
     y = Reversed.apply(x, torch.tensor(0.5))
     (y * torch.tensor([3.0, 4.0])).sum().backward()
-    assert y.tolist() == [1.0, -2.0] and x.grad.tolist() == [-1.5, -2.0]
+    assert y.tolist() == [1.0, -2.0]
+    assert x.grad.tolist() == [-1.5, -2.0]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,8 @@ def test_the_strength_grows_from_0_or_stays(settings, t, strength):
     assert client.scratch["strength"].item() == strength
     client.round = 6  # p = 1/2: 2 / (1 + exp(-5)) - 1
     local.on_round_start(net, client)
-    assert client.scratch["strength"].item() == pytest.approx(strength or 0.98661, abs=1e-4)
+    expected = pytest.approx(strength or 0.98661, abs=1e-4)
+    assert client.scratch["strength"].item() == expected
 
 
 def test_features_climb_and_the_adversary_descends_its_loss():

@@ -13,13 +13,15 @@ def test_two_rounds_by_hand():
     rule, memory = resolve("afl", {"gamma": 0.1}).aggregator, {}
     table = client_updates([[3.0], [6.0], [9.0]], n=[10, 1, 1], loss_before=[0.5, 1.0, 3.0])
     theta, weights = rule.aggregate(torch.zeros(1), table, memory)
-    assert weights.tolist() == pytest.approx([1 / 3] * 3) and theta.item() == pytest.approx(6.0)
+    assert weights.tolist() == pytest.approx([1 / 3] * 3)
+    assert theta.item() == pytest.approx(6.0)
     # 1/3 + 0.1 * loss = 0.38333, 0.43333, 0.63333, sum 1.45: each gives up 0.15 and the sum is 1
     theta, weights = rule.aggregate(
         theta, client_updates([[3.0], [6.0], [9.0]], t=2, loss_before=[0.1, 0.1, 0.1]), memory
     )
     assert weights.tolist() == pytest.approx([0.23333333, 0.28333333, 0.48333333])
-    assert theta.item() == pytest.approx(3 * 0.23333333 + 6 * 0.28333333 + 9 * 0.48333333, abs=1e-5)
+    expected = pytest.approx(3 * 0.23333333 + 6 * 0.28333333 + 9 * 0.48333333, abs=1e-5)
+    assert theta.item() == expected
 
 
 def test_projection_finds_the_nearest_point():
@@ -27,9 +29,8 @@ def test_projection_finds_the_nearest_point():
     torch.testing.assert_close(
         project_to_simplex(torch.tensor([0.3, 1.2, -0.2])), torch.tensor([0.05, 0.95, 0.0])
     )
-    assert project_to_simplex(torch.tensor([0.2, 0.5, 0.3])).tolist() == pytest.approx(
-        [0.2, 0.5, 0.3]
-    )
+    result = project_to_simplex(torch.tensor([0.2, 0.5, 0.3])).tolist()
+    assert result == pytest.approx([0.2, 0.5, 0.3])
     assert project_to_simplex(torch.tensor([5.0, 0.0])).tolist() == [1.0, 0.0]
 
 
@@ -50,9 +51,12 @@ def test_released_rule_keeps_the_model_of_the_worst_client_and_no_memory():
     rule, memory = resolve("afl", {"rule": "released"}).aggregator, {}
     table = client_updates([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], loss_before=[0.5, 0.9, 0.9])
     theta, weights = rule.aggregate(torch.zeros(2), table, memory)
-    assert theta.tolist() == [3.0, 4.0] and weights.tolist() == [0, 1, 0] and memory == {}
+    assert theta.tolist() == [3.0, 4.0]
+    assert weights.tolist() == [0, 1, 0]
+    assert memory == {}
     turned = client_updates([[5.0, 6.0], [3.0, 4.0]], rows=[2, 1], roster=3, loss_before=[0.9, 0.9])
-    assert rule.aggregate(torch.zeros(2), turned, {})[0].tolist() == [
+    result = rule.aggregate(torch.zeros(2), turned, {})[0].tolist()
+    assert result == [
         3.0,
         4.0,
     ]  # the first in the roster
@@ -68,15 +72,15 @@ def test_an_absent_client_gets_no_ascent_and_the_others_share_its_weight():
     # 1/3 + 0.3, 1/3, 1/3 + 0.3, sum 1.6: each gives up 0.2
     assert memory["lambda"].tolist() == pytest.approx([0.4333333, 0.1333333, 0.4333333])
     table = client_updates([[0.0]] * 2, rows=[1, 2], roster=3, t=2, loss_before=[0.0, 0.0])
-    assert rule.aggregate(torch.zeros(1), table, memory)[1].tolist() == pytest.approx(
-        [0.2352941, 0.7647059]
-    )
+    result = rule.aggregate(torch.zeros(1), table, memory)[1].tolist()
+    assert result == pytest.approx([0.2352941, 0.7647059])
 
 
 def test_when_all_lambda_is_with_the_absent_those_present_count_alike():
     memory = {"lambda": torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)}
     table = client_updates([[2.0], [4.0]], rows=[1, 2], roster=3, t=2, loss_before=[0.1, 0.1])
-    assert resolve("afl").aggregator.aggregate(torch.zeros(1), table, memory)[0].tolist() == [3.0]
+    result = resolve("afl").aggregator.aggregate(torch.zeros(1), table, memory)[0].tolist()
+    assert result == [3.0]
 
 
 def test_client_order_does_not_matter_and_two_equal_clients_count_twice():
@@ -102,7 +106,8 @@ def test_losses_are_those_of_the_broadcast_model():
         rounds=1,
         each=lambda played: other.append(played.columns["loss_before"]),
     )
-    assert torch.equal(seen[0], other[0]) and not torch.equal(seen[0], seen[1])
+    assert torch.equal(seen[0], other[0])
+    assert not torch.equal(seen[0], seen[1])
 
 
 @pytest.mark.parametrize("base", ["", "fedprox+", "moon+"])
@@ -123,7 +128,8 @@ def test_winner_takes_all_trains_the_winner_alone_and_comes_to_the_same_model(ba
     monkeypatch.setattr(afl.Agnostic, "trains_subset", False)
     trained.clear()
     assert torch.equal(play(spec, settings).theta, state.theta)
-    assert len(trained) == 12 and few == (base != "moon+")
+    assert len(trained) == 12
+    assert few == (base != "moon+")
     assert all(
         (bytes_up < 4 * len(state.theta), empty) == ((True, 3) if few else (False, 0))
         for bytes_up, empty in sent

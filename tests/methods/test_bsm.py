@@ -50,7 +50,8 @@ def test_an_absent_class_counts_as_a_share_of_1e_12_and_is_not_taken_out():
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     resolve("bsm").local.on_round_start(net, client)
     n = shard.class_counts.numpy().astype(np.float64)
-    assert n[1] == 0 and client.offset[1].item() == pytest.approx(-27.631, abs=1e-3)
+    assert n[1] == 0
+    assert client.offset[1].item() == pytest.approx(-27.631, abs=1e-3)
     assert torch.equal(client.offset, torch.from_numpy(np.log(n / n.sum() + 1e-12)).float())
 
 

@@ -39,11 +39,13 @@ def test_the_plain_gradient_lies_in_the_layout_and_the_loss_needs_none():
 
 
 def test_image_counts_are_the_weights_of_a_rule_that_says_nothing_else():
-    assert client_updates([[0.0], [0.0]], n=[3, 1]).base.tolist() == [0.75, 0.25]
+    result = client_updates([[0.0], [0.0]], n=[3, 1]).base.tolist()
+    assert result == [0.75, 0.25]
 
 
 def test_a_column_is_read_by_its_name():
-    assert client_updates([[0.0], [0.0]], loss=[1.0, 2.0])["loss"].tolist() == [1.0, 2.0]
+    result = client_updates([[0.0], [0.0]], loss=[1.0, 2.0])["loss"].tolist()
+    assert result == [1.0, 2.0]
 
 
 def test_a_rule_without_aggregate_is_refused_by_name():

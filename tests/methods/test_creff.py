@@ -59,7 +59,8 @@ def test_the_mismatch_is_one_minus_cosine_row_by_row():
     cos = lambda a, b: a @ b / np.linalg.norm(a) / np.linalg.norm(b)  # noqa: E731
     expected = sum(1 - cos(ours[c, r, :-1], theirs[c, r, :-1]) for c in (0, 2) for r in range(3))
     expected += sum(1 - cos(ours[c, :, -1], theirs[c, :, -1]) for c in (0, 2))
-    assert mismatch(features, head, directions(wanted)).item() == pytest.approx(expected, rel=1e-5)
+    result = mismatch(features, head, directions(wanted)).item()
+    assert result == pytest.approx(expected, rel=1e-5)
 
 
 def test_matching_lowers_the_mismatch_and_leaves_alone_a_class_without_gradients():
@@ -69,7 +70,8 @@ def test_matching_lowers_the_mismatch_and_leaves_alone_a_class_without_gradients
     moved = rule.matched(features, head, directions(wanted))
     before, after = (mismatch(f, head, directions(wanted)).item() for f in (features, moved))
     assert after < 0.8 * before
-    assert torch.equal(moved[1], features[1]) and not moved.requires_grad
+    assert torch.equal(moved[1], features[1])
+    assert not moved.requires_grad
 
 
 def test_a_saturated_classifier_and_dead_features_stay_finite():
@@ -176,7 +178,8 @@ def test_each_round_draws_a_classifier_of_its_own():
         )
         heads.append((memory["creff_head"], memory["creff_features"]))
     assert torch.equal(heads[0][1], heads[1][1])
-    assert (heads[0][0] - heads[1][0]).abs().max() > 0.1
+    result = (heads[0][0] - heads[1][0]).abs().max()
+    assert result > 0.1
 
 
 def test_the_travelling_model_is_fedavg_s_and_the_scored_one_has_another_head():
@@ -215,7 +218,8 @@ def test_it_is_deterministic_and_resumes_to_the_same_bits(tmp_path):
 def test_it_works_with_absent_clients_and_with_a_class_nobody_has():
     shards = {c: toy_shard(c, absent=2) for c in ROSTER} | {"east": toy_shard("east", 1, absent=2)}
     state = play("creff", QUICK, rounds=4, participation=0.5, shards=shards)
-    assert state.server["creff_head"].isfinite().all() and state.server["creff_seen"].tolist() == [
+    assert state.server["creff_head"].isfinite().all()
+    assert state.server["creff_seen"].tolist() == [
         True,
         True,
         False,
@@ -229,17 +233,20 @@ def test_the_re_trained_head_tells_the_classes_apart():
     layout = Layout(net)
     layout.load(resolve("creff").aggregator.scored(state.theta, state.server))
     batch = next(toy_shard("test", 300).in_order())
-    assert (net.eval()(batch.x).argmax(1) == batch.y).float().mean() > 0.8
+    result = (net.eval()(batch.x).argmax(1) == batch.y).float().mean()
+    assert result > 0.8
 
 
 def test_the_mismatch_is_recorded_as_a_mean():
     mismatch = play("creff", QUICK).server["creff_mismatch"]
-    assert mismatch.ndim == 0 and 0 < mismatch < 2
+    assert mismatch.ndim == 0
+    assert 0 < mismatch < 2
 
 
 def test_it_is_an_add_on_to_local_methods():
     state = play("bsm+creff", QUICK)
-    assert torch.equal(state.theta, play("bsm").theta) and "creff_head" in state.server
+    assert torch.equal(state.theta, play("bsm").theta)
+    assert "creff_head" in state.server
 
 
 def test_a_classifier_that_is_not_finite_is_told():
@@ -261,7 +268,8 @@ def test_no_random_state_outside_is_touched():
 
 
 def test_with_one_appends_the_input_of_the_bias():
-    assert with_one(torch.tensor([[2.0, 3.0]])).tolist() == [[2, 3, 1]]
+    result = with_one(torch.tensor([[2.0, 3.0]])).tolist()
+    assert result == [[2, 3, 1]]
 
 
 def test_gradients_do_not_depend_on_the_order_of_images():

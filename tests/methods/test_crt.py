@@ -46,7 +46,8 @@ def test_the_backbone_is_frozen_and_the_classifier_fresh():
 def test_a_cosine_classifier_gives_way_to_a_linear_one():
     net = toy_net(extend=resolve("ldam").local.extend)
     resolve("crt").local.extend(net)
-    assert type(net.head) is nn.Linear and net.head.bias is not None
+    assert type(net.head) is nn.Linear
+    assert net.head.bias is not None
 
 
 def test_models_are_averaged_with_the_weights_that_ended_the_run_before():
@@ -57,9 +58,8 @@ def test_models_are_averaged_with_the_weights_that_ended_the_run_before():
     theta, weights = rule.aggregate(
         torch.zeros(2), client_updates(MODELS, n=[9.0, 1.0, 1.0]), memory
     )
-    assert weights.tolist() == pytest.approx([0.5, 0.2, 0.3]) and theta.tolist() == pytest.approx(
-        [1.4, 1.1]
-    )
+    assert weights.tolist() == pytest.approx([0.5, 0.2, 0.3])
+    assert theta.tolist() == pytest.approx([1.4, 1.1])
 
 
 def test_over_those_present_the_weights_sum_to_one():
@@ -94,7 +94,8 @@ def test_the_weights_last_to_the_end_of_the_run():
     state = play(
         "crt", state=begin(start_weights=start), each=lambda played: seen.append(played.weights)
     )
-    assert len(seen) == 3 and all(torch.allclose(weights, start) for weights in seen)
+    assert len(seen) == 3
+    assert all(torch.allclose(weights, start) for weights in seen)
     assert torch.equal(state.server["start_weights"], start)
 
 
@@ -114,7 +115,8 @@ def test_a_rare_class_is_drawn_as_often_as_the_others():
     drawn = torch.cat(
         [b.y for b in shard.epoch(32, shuffle=1, augment=1, strata=shard.y)]
     ).bincount()
-    assert drawn.sum() == 300 and drawn.min() > 70
+    assert drawn.sum() == 300
+    assert drawn.min() > 70
 
 
 def test_it_balances_a_skewed_client_s_answers(monkeypatch):
@@ -140,7 +142,7 @@ def test_it_balances_a_skewed_client_s_answers(monkeypatch):
 
 
 def test_its_usual_training_stands_for_what_the_user_leaves_open():
-    assert resolve("crt").default_training == {
+    expected = {
         "rounds": 10,
         "optimizer": "sgd",
         "lr": 0.1,
@@ -148,6 +150,7 @@ def test_its_usual_training_stands_for_what_the_user_leaves_open():
         "weight_decay": 5e-4,
         "schedule": "cosine",
     }
+    assert resolve("crt").default_training == expected
 
 
 def test_a_prior_on_balanced_draws_is_refused():

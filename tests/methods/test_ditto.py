@@ -41,7 +41,8 @@ def test_two_personal_steps_are_equation_1_written_out():
     torch.testing.assert_close(
         report.memory["model"], theirs.read(), atol=1e-6, rtol=1e-5
     )  # statistics as well
-    assert torch.equal(task.memory["model"], mine) and report.memory["model"] is not mine
+    assert torch.equal(task.memory["model"], mine)
+    assert report.memory["model"] is not mine
 
 
 def test_without_a_pull_the_personal_model_is_that_of_a_client_training_alone():

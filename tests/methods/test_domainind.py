@@ -57,4 +57,5 @@ def test_the_classifier_of_a_group_that_nobody_has_stays_0():
         .theta[layout.spans["head.weight"]]
         .view(2, 3, 16)
     )
-    assert weight[0].any() and not weight[1].any()
+    assert weight[0].any()
+    assert not weight[1].any()

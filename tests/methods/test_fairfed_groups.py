@@ -23,23 +23,23 @@ COUNTS = table([((4, 1), (4, 3)), ((2, 0), (2, 1))], [((1, 0), (4, 1)), ((3, 3),
 
 def test_equal_opportunity_by_hand():
     """Recall 3/4 - 1/2 and 1/4 - 1/3; of all images 4/8 - 3/8."""
-    assert unfairness_gaps(COUNTS, "eod").tolist() == pytest.approx([1 / 4 - 1 / 8, 1 / 12 + 1 / 8])
+    expected = pytest.approx([1 / 4 - 1 / 8, 1 / 12 + 1 / 8])
+    assert unfairness_gaps(COUNTS, "eod").tolist() == expected
 
 
 def test_statistical_parity_by_hand():
     """Guessed 1: 4/8 - 1/4 and 1/5 - 5/9; of all images 5/13 - 6/13."""
-    assert unfairness_gaps(COUNTS, "spd").tolist() == pytest.approx(
-        [1 / 4 + 1 / 13, 16 / 45 - 1 / 13]
-    )
+    expected = pytest.approx([1 / 4 + 1 / 13, 16 / 45 - 1 / 13])
+    assert unfairness_gaps(COUNTS, "spd").tolist() == expected
 
 
 def test_weights_move_to_the_client_whose_unfairness_is_that_of_all():
     """Gaps 1/8 and 5/24, mean 1/6: the weights 1/2 move by 2 / 24."""
     updates = client_updates(torch.eye(2), t=2, accuracy=[0.9, 0.1], group_predictions=COUNTS)
     rule = resolve("fairfed", {"gap": "eod", "beta": 2.0}).aggregator
-    assert rule.aggregate(torch.zeros(2), updates, {})[1].tolist() == pytest.approx(
-        [0.5 + 1 / 12, 0.5 - 1 / 12]
-    )
+    result = rule.aggregate(torch.zeros(2), updates, {})[1].tolist()
+    expected = pytest.approx([0.5 + 1 / 12, 0.5 - 1 / 12])
+    assert result == expected
 
 
 def test_a_client_without_a_pair_of_groups_falls_back_to_its_accuracy():
@@ -50,9 +50,8 @@ def test_a_client_without_a_pair_of_groups_falls_back_to_its_accuracy():
         torch.zeros(2), updates, {}
     )
     own = unfairness_gaps(alone, "eod")[1].item()
-    assert weights.tolist() == pytest.approx(
-        [0.5 - (0.1 - own) / 2, 0.5 + (0.1 - own) / 2]
-    )  # |0.9 - 0.8|
+    expected = pytest.approx([0.5 - (0.1 - own) / 2, 0.5 + (0.1 - own) / 2])
+    assert weights.tolist() == expected  # |0.9 - 0.8|
 
 
 def test_one_client_is_as_unfair_as_all_and_the_order_of_groups_does_not_matter():
@@ -69,9 +68,11 @@ def test_clients_count_predictions_of_known_groups():
     client = client_of(net, shard)
     resolve("fairfed", {"gap": "spd"}).aggregator.measure_global(net, client)
     counts = client.report["group_predictions"]
-    assert counts.shape == (2, 3, 3) and counts.sum((1, 2)).tolist() == [2, 3]
+    assert counts.shape == (2, 3, 3)
+    assert counts.sum((1, 2)).tolist() == [2, 3]
     by_class = counts.sum(2)[1]
-    assert by_class.tolist() == shard.y[2:5].bincount(minlength=3).tolist()
+    expected = shard.y[2:5].bincount(minlength=3).tolist()
+    assert by_class.tolist() == expected
 
 
 @pytest.mark.parametrize("gap", ["eod", "spd"])

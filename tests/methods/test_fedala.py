@@ -77,7 +77,9 @@ def test_weights_are_learned_longer_the_first_time():
     last = other_model()
     once = started({"most_passes": 1}, {"model": last}).memory["ala_weights"]
     longer = started({}, {"model": last}).memory["ala_weights"]
-    assert not torch.equal(once, longer) and 0 <= longer.min() and longer.max() <= 1
+    assert not torch.equal(once, longer)
+    assert 0 <= longer.min()
+    assert longer.max() <= 1
     assert "start" not in started({}, {}).scratch
 
 
@@ -88,7 +90,8 @@ def test_every_round_draws_images_of_its_own():
         torch.cat([b.at for b in local._batches(replace(client, round=t))]).tolist()
         for t in (1, 1, 2)
     ]
-    assert drawn[0] == drawn[1] != drawn[2] and len(drawn[0]) == 6
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(drawn[0]) == 6
 
 
 def test_without_a_step_on_the_weights_it_is_fedavg():

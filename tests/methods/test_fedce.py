@@ -55,15 +55,17 @@ def test_two_clients_by_hand_in_both_modes():
         rule, memory = resolve("fedce", {"mode": mode}).aggregator, {}
         each = client_updates([[1.0, 0.0], [3.0, 4.0]], t=1, without_me=[0.0, 0.0])
         two = client_updates([[1.0, 0.0], [0.0, 2.0]], t=2, without_me=[0.2, 0.6])
-        assert rule.aggregate(torch.zeros(2), each, memory)[1].tolist() == pytest.approx([0.5, 0.5])
+        result = rule.aggregate(torch.zeros(2), each, memory)[1].tolist()
+        assert result == pytest.approx([0.5, 0.5])
         theta, weights = rule.aggregate(torch.zeros(2), two, memory)
-        assert weights.tolist() == pytest.approx(
-            [(0.5 + w) / 2 for w in fresh]
-        )  # the mean over both rounds
-        assert theta.tolist() == pytest.approx([weights[0].item(), 2 * weights[1].item()])
+        expected = pytest.approx([(0.5 + w) / 2 for w in fresh])
+        assert weights.tolist() == expected  # the mean over both rounds
+        expected = pytest.approx([weights[0].item(), 2 * weights[1].item()])
+        assert theta.tolist() == expected
         original, memory = resolve("fedce", {"mode": mode, "rule": "original"}).aggregator, {}
         original.aggregate(torch.zeros(2), each, memory)
-        assert original.aggregate(torch.zeros(2), two, memory)[1].tolist() == pytest.approx(fresh)
+        result = original.aggregate(torch.zeros(2), two, memory)[1].tolist()
+        assert result == pytest.approx(fresh)
 
 
 def test_cosines_are_those_of_the_vectors_and_leave_statistics_out():
@@ -80,14 +82,17 @@ def test_cosines_are_those_of_the_vectors_and_leave_statistics_out():
 def test_a_zero_update_has_cosine_zero_and_nothing_left_is_uniform():
     table = client_updates([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]], without_me=[0.0, 0.0, 0.0])
     third = torch.full((3,), 1 / 3, dtype=torch.float64)
-    assert cosines(torch.zeros(2), table, third).tolist() == pytest.approx([0, 1, 1])
+    result = cosines(torch.zeros(2), table, third).tolist()
+    assert result == pytest.approx([0, 1, 1])
     perfect = client_updates([[1.0, 0.0]] * 2, without_me=[1.0, 1.0])  # G and M add up to 0
-    assert resolve("fedce").aggregator.aggregate(torch.zeros(2), perfect, {})[1].tolist() == [
+    result = resolve("fedce").aggregator.aggregate(torch.zeros(2), perfect, {})[1].tolist()
+    assert result == [
         0.5,
         0.5,
     ]
     alone = client_updates([[1.0, 0.0]], without_me=[0.0])
-    assert resolve("fedce").aggregator.aggregate(torch.zeros(2), alone, {})[1].tolist() == [1.0]
+    result = resolve("fedce").aggregator.aggregate(torch.zeros(2), alone, {})[1].tolist()
+    assert result == [1.0]
 
 
 def test_the_model_without_a_client_is_the_mean_of_the_others():
@@ -114,7 +119,8 @@ def test_the_model_without_a_client_is_the_mean_of_the_others():
     layout.load((c[others] / c[others].sum()).float() @ local[others])
     visit = ClientRound("south", 1, 2, 2, 0.1, layout.read(), {}, layout, shard, None, {})
     assert seen[0].tolist() == [0.0] * 4
-    assert seen[1][1].item() == pytest.approx(probes.balanced_accuracy(net, visit).item())
+    expected = pytest.approx(probes.balanced_accuracy(net, visit).item())
+    assert seen[1][1].item() == expected
 
 
 def test_what_is_measured_is_that_mean_to_the_number(monkeypatch):
@@ -204,4 +210,6 @@ def test_partial_participation_is_refused_by_name():
 
 def test_modes_and_rules_differ_in_training():
     settings = [{}, {"mode": "plus"}, {"rule": "original"}]
-    assert len({tuple(play("fedce", s).theta.tolist()) for s in settings}) == 3 and len(ROSTER) == 4
+    result = len({tuple(play("fedce", s).theta.tolist()) for s in settings})
+    assert result == 3
+    assert len(ROSTER) == 4

@@ -11,13 +11,16 @@ from fedcli.methods.feddecorr import correlation, released
 def test_correlations_by_hand():
     """Two features that rise together and one that is uncorrelated with both: 5 of 9 squares are 1."""
     a, b = torch.tensor([1.0, 1.0, -1.0, -1.0]), torch.tensor([1.0, -1.0, 1.0, -1.0])
-    assert correlation(torch.stack([a, 2 * a + 5, b], 1)).item() == pytest.approx(5 / 9)
+    result = correlation(torch.stack([a, 2 * a + 5, b], 1)).item()
+    assert result == pytest.approx(5 / 9)
 
 
 def test_the_released_penalty_by_hand():
     """Four images: 2 of 6 squares outside the diagonal are 1, times 3 * 3 / 4."""
     a, b = torch.tensor([1.0, 1.0, -1.0, -1.0]), torch.tensor([1.0, -1.0, 1.0, -1.0])
-    assert released(torch.stack([a, 2 * a + 5, b], 1)).item() == pytest.approx(2 / 6 * 9 / 4)
+    result = released(torch.stack([a, 2 * a + 5, b], 1)).item()
+    expected = pytest.approx(2 / 6 * 9 / 4)
+    assert result == expected
     assert released(torch.randn(1, 3)).item() == released(torch.randn(4, 1)).item() == 0
 
 
@@ -42,7 +45,8 @@ def test_constant_features_and_a_single_image_have_no_correlation():
     features = torch.ones(4, 2, requires_grad=True)
     value = correlation(features)
     value.backward()
-    assert value.item() == 0 and features.grad.isfinite().all()
+    assert value.item() == 0
+    assert features.grad.isfinite().all()
     assert correlation(torch.randn(1, 3)).item() == 0
 
 

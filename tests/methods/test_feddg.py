@@ -39,14 +39,17 @@ def test_a_step_is_the_gradient_here_and_that_after_an_inner_step_on_exchanged_i
     layout = client.layout
     local.on_round_start(net, client)
     mix = client.per_image["mix"]
-    assert len(set(mix.flatten().tolist())) == 6 and mix.min() >= 0 and mix.max() <= 1
+    assert len(set(mix.flatten().tolist())) == 6
+    assert mix.min() >= 0
+    assert mix.max() <= 1
     batch = with_own(shard.batch(torch.arange(6)), client)
     net.train()
     layout.zero_grad()
     start = layout.read()
     local.gradient(net, batch, client)
     made, after = layout.grad.clone(), layout.params.clone()
-    assert torch.equal(after, start[: layout.trainable]) and made.norm() > 0.01
+    assert torch.equal(after, start[: layout.trainable])
+    assert made.norm() > 0.01
     g = gradient_on(layout, net, batch.x, batch.y)
     layout.params.sub_(step * g)
     there = gradient_on(layout, net, exchanged(batch.x, style, 0.2, mix, cut=True), batch.y)
@@ -67,7 +70,8 @@ def test_images_in_another_style_are_cut_to_what_pixels_can_be(monkeypatch):
     seen, forward = [], net.forward
     monkeypatch.setattr(net, "forward", lambda x: seen.append(to_pixels(x)) or forward(x))
     local.gradient(net, with_own(shard.batch(torch.arange(4)), client), client)
-    assert seen[1].min() > 0.99 and seen[1].max() < 1.01
+    assert seen[1].min() > 0.99
+    assert seen[1].max() < 1.01
 
 
 def test_what_leaves_a_client_are_the_amplitudes_of_some_of_its_own_images():

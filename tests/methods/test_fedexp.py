@@ -12,13 +12,15 @@ def model(updates, n=(3, 1), epsilon=1e-9):
     theta, weights = resolve("fedexp", {"epsilon": epsilon}).aggregator.aggregate(
         torch.ones(2), table, memory
     )
-    assert weights.tolist() == [n[0] / sum(n), n[1] / sum(n)]
+    expected = [n[0] / sum(n), n[1] / sum(n)]
+    assert weights.tolist() == expected
     return (theta - 1).tolist(), float(memory["eta"])
 
 
 def test_eta_by_hand():
     """Updates (2, 1) and (-2, 1) alike: mean (0, 1), squares 5, so eta = 5 / 2."""
-    assert model([[2.0, 1.0], [-2.0, 1.0]], n=(1, 1)) == (
+    result = model([[2.0, 1.0], [-2.0, 1.0]], n=(1, 1))
+    assert result == (
         pytest.approx([0.0, 2.5]),
         pytest.approx(2.5),
     )
@@ -29,13 +31,17 @@ def test_weights_count_in_both_sums():
 
     3/4 (2, 0) + 1/4 (-4, 0) = (1/2, 0); squares 3/4 4 + 1/4 16 = 7: eta 14.
     """
-    assert model([[2.0, 0.0], [-2.0, 0.0]]) == (pytest.approx([2.0, 0.0]), pytest.approx(2.0))
-    assert model([[2.0, 0.0], [-4.0, 0.0]]) == (pytest.approx([7.0, 0.0]), pytest.approx(14.0))
-    assert model([[2.0, 0.0], [-2.0, 0.0]], epsilon=1.0) == (pytest.approx([1.0, 0.0]), 1.0)
+    result = model([[2.0, 0.0], [-2.0, 0.0]])
+    assert result == (pytest.approx([2.0, 0.0]), pytest.approx(2.0))
+    result = model([[2.0, 0.0], [-4.0, 0.0]])
+    assert result == (pytest.approx([7.0, 0.0]), pytest.approx(14.0))
+    result = model([[2.0, 0.0], [-2.0, 0.0]], epsilon=1.0)
+    assert result == (pytest.approx([1.0, 0.0]), 1.0)
 
 
 def test_updates_that_agree_are_averaged():
-    assert model([[2.0, 1.0], [2.0, 1.0]]) == (pytest.approx([2.0, 1.0]), 1.0)
+    result = model([[2.0, 1.0], [2.0, 1.0]])
+    assert result == (pytest.approx([2.0, 1.0]), 1.0)
     theta = play("fedexp", {"epsilon": 1e9}, rounds=2).theta
     torch.testing.assert_close(theta, play("fedavg", rounds=2).theta)
 
@@ -46,4 +52,5 @@ def test_statistics_take_no_step():
     table = client_updates(
         [[2.0, 0.0, 4.0], [-2.0, 1.0, 8.0]], layout=layout, n=(3, 1), squared_length=[4.0, 5.0]
     )
-    assert resolve("fedexp").aggregator.aggregate(torch.zeros(3), table, {})[0][2].item() == 5.0
+    result = resolve("fedexp").aggregator.aggregate(torch.zeros(3), table, {})[0][2].item()
+    assert result == 5.0

@@ -103,7 +103,8 @@ def test_the_external_step_looks_at_clients_absent_for_up_to_lookback_rounds(see
         )
         torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
         past.update(zip(rows, theta - local, strict=True))
-    assert sorted(k for k in memory if k != "seen") == [
+    result = sorted(k for k in memory if k != "seen")
+    assert result == [
         "update_0",
         "update_2",
         "update_4",
@@ -219,9 +220,8 @@ def test_a_round_that_fails_leaves_the_old_memory_whole():
     state = play("fedfv", participation=0.5, rounds=4, until=2)
     before = {name: tensor.clone() for name, tensor in state.server.items()}
     play("fedfv", participation=0.5, rounds=4, state=state)
-    assert state.server.keys() == before.keys() and all(
-        torch.equal(state.server[k], before[k]) for k in before
-    )
+    assert state.server.keys() == before.keys()
+    assert all(torch.equal(state.server[k], before[k]) for k in before)
 
 
 def test_absent_clients_change_the_step():

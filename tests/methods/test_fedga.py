@@ -31,7 +31,8 @@ def step(rule, memory, t, gap, rounds=10, **rest):
 
 def test_released_weights_are_those_of_the_released_code():
     rule, memory = resolve("fedga", {"rule": "released"}).aggregator, {}
-    assert step(rule, memory, 1, [0.0] * 4).tolist() == [0.25] * 4
+    result = step(rule, memory, 1, [0.0] * 4).tolist()
+    assert result == [0.25] * 4
     for r, expected in zip(CASE["rounds"], CASE["weights"], strict=True):
         weights = step(rule, memory, r + 1, CASE["gap_raw"], rounds=CASE["T"])
         torch.testing.assert_close(
@@ -44,24 +45,24 @@ def test_original_weights_by_hand():
     rule, memory = resolve("fedga").aggregator, {}
     assert step(rule, memory, 1, [0.0, 0.0]).tolist() == [0.5, 0.5]
     # 0.5 + 0.09, 0.5 - 0.09 * 1/2, not centred: sum 1.045
-    assert step(rule, memory, 2, [0.4, -0.2]).tolist() == pytest.approx(
-        [0.59 / 1.045, 0.455 / 1.045]
-    )
+    result = step(rule, memory, 2, [0.4, -0.2]).tolist()
+    assert result == pytest.approx([0.59 / 1.045, 0.455 / 1.045])
     before = memory["weights"].tolist()
     after = [before[0] + 0.08 * 0.25, before[1] + 0.08]
-    assert step(rule, memory, 3, [0.1, 0.4]).tolist() == pytest.approx(
-        [w / sum(after) for w in after]
-    )
+    expected = pytest.approx([w / sum(after) for w in after])
+    assert step(rule, memory, 3, [0.1, 0.4]).tolist() == expected
 
 
 def test_released_cuts_after_dividing_and_original_before():
     far, gap = {"step": 20.0}, [1.0, -1.0, -1.0, -1.0]
     released, memory = resolve("fedga", {**far, "rule": "released"}).aggregator, {}
     # d/K = 20 * 0.05 / 4 = 0.25 at round 1; centred gap 1.5, -0.5 -> 1, -1/3: 0.5, 1/6, 1/6, 1/6
-    assert step(released, memory, 1, gap).tolist() == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6])
+    expected = pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6])
+    assert step(released, memory, 1, gap).tolist() == expected
     for _ in range(3):  # 3/4 and 1/12; 1 and 0; 5/4 and -1/12, cut and not divided again
         weights = step(released, memory, 1, gap)
-    assert memory["weights"].tolist() == pytest.approx([1.25, 0.0, 0.0, 0.0]) and weights[0] == 1
+    assert memory["weights"].tolist() == pytest.approx([1.25, 0.0, 0.0, 0.0])
+    assert weights[0] == 1
     original, memory = resolve("fedga", far).aggregator, {}
     assert step(original, memory, 1, gap).tolist() == [1, 0, 0, 0]  # d/K = 1: cut at 0 and at 1
 
@@ -72,20 +73,24 @@ def test_clients_whose_gap_is_largest_gain_and_order_does_not_matter():
         straight = step(half, {}, 2, [0.1, 0.5, 0.3])
         turned = step(half, {}, 2, [0.3, 0.5, 0.1], rows=[2, 1, 0])
         torch.testing.assert_close(straight, turned.flip(0))
-        assert straight.argmax() == 1 and straight.argmin() == 0
+        assert straight.argmax() == 1
+        assert straight.argmin() == 0
 
 
 @pytest.mark.parametrize("rule", ["original", "released"])
 def test_gaps_of_zero_and_steps_of_zero_leave_weights_uniform(rule):
-    assert step(resolve("fedga", {"rule": rule}).aggregator, {}, 2, [0.0, 0.0]).tolist() == [
+    result = step(resolve("fedga", {"rule": rule}).aggregator, {}, 2, [0.0, 0.0]).tolist()
+    assert result == [
         0.5,
         0.5,
     ]
-    assert step(
+    result = step(
         resolve("fedga", {"rule": rule, "step": 0.0}).aggregator, {}, 2, [0.3, 0.1]
-    ).tolist() == [0.5, 0.5]
+    ).tolist()
+    assert result == [0.5, 0.5]
     released = resolve("fedga", {"rule": "released"}).aggregator
-    assert step(released, {}, 2, [0.3, 0.3, 0.3]).tolist() == pytest.approx([1 / 3] * 3)
+    result = step(released, {}, 2, [0.3, 0.3, 0.3]).tolist()
+    assert result == pytest.approx([1 / 3] * 3)
 
 
 def test_with_clients_of_one_size_and_no_step_it_is_fedavg():
@@ -141,10 +146,8 @@ def test_the_original_measures_on_the_validation_part_and_the_released_rule_does
         }
         assert report.memory["fedga_loss"] == losses[rule]
         columns[rule] = report.columns
-    assert (
-        columns["original"]["validation_images"] == 12
-        and "validation_images" not in columns["released"]
-    )
+    assert columns["original"]["validation_images"] == 12
+    assert "validation_images" not in columns["released"]
 
 
 def test_an_empty_validation_part_counts_as_none():
@@ -160,7 +163,8 @@ def test_an_empty_validation_part_counts_as_none():
         TRAINING,
         val=empty,
     )
-    assert report.memory["fedga_loss"].isfinite() and report.columns["validation_images"] == 0
+    assert report.memory["fedga_loss"].isfinite()
+    assert report.columns["validation_images"] == 0
 
 
 def test_partial_participation_is_refused_by_name():

@@ -26,7 +26,8 @@ def test_a_step_by_hand():
     grad, loss, client = gradient_at(
         "fedgamma", {"rho": 2.0}, [3.0, 4.0], shared=shared, memory=memory
     )
-    assert grad == pytest.approx([4.2 + 1, 5.6 - 2]) and loss == 12.5
+    assert grad == pytest.approx([4.2 + 1, 5.6 - 2])
+    assert loss == 12.5
     assert client.memory["control"].tolist() == pytest.approx([4.2, 5.6])
     assert client.report["control_change"].tolist() == pytest.approx([2.2, 5.6])
 
@@ -42,7 +43,7 @@ def test_a_step_is_fedsams_plus_the_correction():
     """One step over all images: w - lr (g~ + c - c_i), and the new variate is g~."""
     t = one_round("fedsam", {})[1].trainable
     c, mine = torch.full((t,), 0.3), torch.linspace(-1, 1, t)
-    report, layout = one_round("fedgamma", {"rho": 0.05}, {"control": c}, {"control": mine})
+    report, _layout = one_round("fedgamma", {"rho": 0.05}, {"control": c}, {"control": mine})
     sharp, _ = one_round("fedsam", {"rho": 0.05})
     torch.testing.assert_close(report.theta[:t], sharp.theta[:t] - 0.1 * (c - mine))
     start = Layout(toy_net(dropout=0.0)).read()[:t]

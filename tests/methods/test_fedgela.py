@@ -36,7 +36,8 @@ def test_logits_by_hand():
     head = SimplexHead(2, 2, 0.5).eval()
     head.norm.eps = 0.0
     head.corners.data = torch.eye(2)
-    assert head(torch.tensor([[1.0, 2.0]])).tolist() == [[2.0, 4.0]]
+    result = head(torch.tensor([[1.0, 2.0]])).tolist()
+    assert result == [[2.0, 4.0]]
 
 
 def of_classes(y):
@@ -98,7 +99,8 @@ def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_n
     theta, start, _ = trained(
         Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20, clip_norm=0.01)
     )
-    assert (theta - start)[moving].norm().item() == pytest.approx(0.1 * 0.01, rel=1e-3)
+    result = (theta - start)[moving].norm().item()
+    assert result == pytest.approx(0.1 * 0.01, rel=1e-3)
 
 
 def test_the_own_model_has_the_clients_shares_in_its_corners_and_scores_its_classes_by_them():
@@ -109,9 +111,8 @@ def test_the_own_model_has_the_clients_shares_in_its_corners_and_scores_its_clas
     for client in ROSTER:
         counts = toy_shard(client).class_counts
         own = state.clients[client]["model"][span].view(3, -1)
-        assert own.norm(dim=1).tolist() == pytest.approx(
-            (3 * counts / counts.sum()).tolist(), rel=1e-4
-        )
+        expected = pytest.approx((3 * counts / counts.sum()).tolist(), rel=1e-4)
+        assert own.norm(dim=1).tolist() == expected
 
 
 def test_of_even_classes_it_is_fedavg_under_the_same_fixed_classifier(monkeypatch):

@@ -128,7 +128,8 @@ def test_an_absent_client_keeps_its_weight_and_the_others_share_what_they_had():
     table = client_updates([[1.0, 1.0], [5.0, 2.0]], rows=[0, 2], roster=3)
     for _ in range(2):
         rule.aggregate(torch.zeros(2), table, memory)
-        assert memory["p"][1] == 1 / 3 and memory["p"].sum() == pytest.approx(1)
+        assert memory["p"][1] == 1 / 3
+        assert memory["p"].sum() == pytest.approx(1)
     assert memory["p"][2] > 1 / 3 > memory["p"][0]
 
 

@@ -42,7 +42,8 @@ def test_beta_is_the_share_of_this_round_in_the_moving_average():
         _, weights = rule.aggregate(
             torch.zeros(2), client_updates(torch.zeros(2, 2), sharpness=sharpness, t=t), memory
         )
-    assert weights.tolist() == pytest.approx([0.25 * 0.5 + 0.75 * 0.25, 0.25 * 0.5 + 0.75 * 0.75])
+    expected = pytest.approx([0.25 * 0.5 + 0.75 * 0.25, 0.25 * 0.5 + 0.75 * 0.75])
+    assert weights.tolist() == expected
 
 
 def test_bf16_is_warned_of_where_two_gradients_are_subtracted():
@@ -90,7 +91,8 @@ def test_measuring_sharpness_leaves_the_model_alone():
     layout = Layout(net)
     before = layout.read()
     resolve("saga").aggregator.measure_global(net, client(layout, shard))
-    assert torch.equal(layout.read(), before) and not layout.grad.any()
+    assert torch.equal(layout.read(), before)
+    assert not layout.grad.any()
 
 
 def test_one_step_is_gsam_written_out():
@@ -188,7 +190,8 @@ def test_an_absent_client_keeps_its_average():
         client_updates(torch.zeros(2, 1), sharpness=[0.2, 0.3], rows=[1, 2], roster=3, t=2),
         memory,
     )
-    assert memory["weights"][0].item() == before and weights.sum().item() == pytest.approx(1)
+    assert memory["weights"][0].item() == before
+    assert weights.sum().item() == pytest.approx(1)
 
 
 def test_logit_adjustment_and_its_gradient_on_an_absent_class():

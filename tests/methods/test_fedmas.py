@@ -53,7 +53,8 @@ def test_the_rescue_factor_in_both_forms_from_known_divergences():
 @pytest.mark.parametrize("present", [1, 2, 6, 8])
 def test_flat_divergences_make_the_paper_count_classes_and_the_code_their_inverse(present):
     w, what = ([value] * present + [0.0] * (8 - present) for value in (0.7, 1.3))
-    assert factor(w, what, "paper") == pytest.approx(present * 0.7 * 1.3)
+    expected = pytest.approx(present * 0.7 * 1.3)
+    assert factor(w, what, "paper") == expected
     assert factor(w, what, "released") == pytest.approx(1 / present)
 
 
@@ -95,7 +96,8 @@ def test_the_whole_model_is_averaged_by_rescue_factor_and_not_by_images():
     """Factors 1, 3, 4 and images 100, 10, 10; with by_count 100, 30, 40."""
     table = client_updates(THETA, n=[100, 10, 10], rescue_factor=[1.0, 3.0, 4.0])
     theta, weights = resolve("fed-mas").aggregator.aggregate(torch.zeros(2), table, {})
-    assert weights.tolist() == [0.125, 0.375, 0.5] and theta.tolist() == [0.125, 0.375]
+    assert weights.tolist() == [0.125, 0.375, 0.5]
+    assert theta.tolist() == [0.125, 0.375]
     _, weights = resolve("fed-mas", {"by_count": True}).aggregator.aggregate(
         torch.zeros(2), table, {}
     )
@@ -142,7 +144,8 @@ def test_a_client_reports_the_factor_of_its_divergences_and_no_class(rule):
     values = divergences(net, turn.shard, whole.x)
     w = np.array([values[whole.y.numpy() == k].mean() if n[k] else 0 for k in range(CLASSES)])
     what = seen / np.maximum(n, 1)
-    assert n[1] == 0 and np.allclose(what, 2 * w, atol=1e-5)
+    assert n[1] == 0
+    assert np.allclose(what, 2 * w, atol=1e-5)
     expected = (w * what).sum() if rule == "paper" else (w / w.sum() * what / what.sum()).sum()
     assert set(turn.report) == {"rescue_factor", "supervised_loss", "divergence_loss"}
     assert all(value.ndim == 0 for value in turn.report.values())
@@ -160,9 +163,8 @@ def test_the_two_losses_are_recorded_and_the_divergence_of_every_class_where_it_
         turn.steps += 1
     method.aggregator.measure_local(net, turn)
     sent = {name: float(value) for name, value in turn.report.items()}
-    assert sent["supervised_loss"] + 3 * sent["divergence_loss"] == pytest.approx(
-        np.mean(losses), rel=1e-5
-    )
+    result = sent["supervised_loss"] + 3 * sent["divergence_loss"]
+    assert result == pytest.approx(np.mean(losses), rel=1e-5)
     w, what = (
         [sent[f"{name}{k}"] for k in range(CLASSES)] for name in (fedmas.RECEIVED, fedmas.TRAINED)
     )
@@ -178,7 +180,8 @@ def test_the_loss_is_equation_4_with_the_clients_own_balanced_softmax():
     shares = turn.shard.class_counts / len(turn.shard)
     supervised = F.cross_entropy(net(batch.x) + shares.log(), batch.y)
     expected = supervised.item() + 0.5 * divergences(net, turn.shard, batch.x).mean()
-    assert method.local.loss(net, batch, turn).item() == pytest.approx(expected, rel=1e-5)
+    result = method.local.loss(net, batch, turn).item()
+    assert result == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("prior", ["none", "bsm"])
@@ -195,7 +198,8 @@ def test_the_released_loss_adds_a_classifier_on_the_projection_under_the_same_pr
         + 3 * divergences(net, turn.shard, batch.x).mean()
         + extra
     )
-    assert method.local.loss(net, batch, turn).item() == pytest.approx(expected.item(), rel=1e-5)
+    result = method.local.loss(net, batch, turn).item()
+    assert result == pytest.approx(expected.item(), rel=1e-5)
     assert not hasattr(grown()[1], "auxiliary")
 
 
@@ -233,7 +237,7 @@ def test_one_client_alone_is_kd():
 @pytest.mark.parametrize("spec", ["fed-mas", "kd"])
 def test_distillation_brings_the_projection_closer_to_the_teacher(spec):
     def mean(theta, lambda_f):
-        method, net, layout = grown(spec)
+        _method, net, layout = grown(spec)
         layout.load(theta)
         return np.mean(
             [divergences(net.eval(), s, next(s.in_order()).x).mean() for s in EQUAL.values()]
@@ -253,7 +257,8 @@ def test_one_image_and_a_class_nobody_has_survive(rule):
         "fed-mas", {"rule": rule}, shards=shards, each=lambda played: seen.append(played.weights)
     )
     seen = torch.stack(seen)  # [rounds, K]
-    assert state.theta.isfinite().all() and (seen >= 0).all()
+    assert state.theta.isfinite().all()
+    assert (seen >= 0).all()
     torch.testing.assert_close(seen.sum(1), torch.ones(3).double())
 
 
@@ -262,7 +267,8 @@ def test_absent_clients_are_left_out_of_the_sum():
     state = play(
         "fed-mas", rounds=4, participation=0.5, each=lambda played: seen.append(played.weights)
     )
-    assert state.theta.isfinite().all() and [len(weights) for weights in seen] == [2] * 4
+    assert state.theta.isfinite().all()
+    assert [len(weights) for weights in seen] == [2] * 4
     torch.testing.assert_close(torch.stack(seen).sum(1), torch.ones(4).double())
 
 

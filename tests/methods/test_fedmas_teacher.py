@@ -49,11 +49,11 @@ def test_the_teacher_never_moves_is_always_still_and_is_never_sent(view, monkeyp
     assert all(
         torch.equal(tensor, fresh[name]) for name, tensor in teachers[0].state_dict().items()
     )
-    assert teachers[0].asked and not any(training for _, training, _ in teachers[0].asked)
+    assert teachers[0].asked
+    assert not any(training for _, training, _ in teachers[0].asked)
     layout = Layout(extended())
-    assert len(state.theta) == layout.size and not any(
-        name.startswith("teacher") for name in layout.shapes
-    )
+    assert len(state.theta) == layout.size
+    assert not any(name.startswith("teacher") for name in layout.shapes)
 
 
 @pytest.mark.parametrize(
@@ -89,18 +89,16 @@ def test_a_cached_view_belongs_to_its_teacher():
 def test_without_a_file_the_teacher_is_the_backbone_as_it_starts():
     net = extended()
     start = toy_net().backbone.state_dict()
-    assert net.teacher.width == 16 and all(
-        torch.equal(v, start[k]) for k, v in net.teacher.state_dict().items()
-    )
+    assert net.teacher.width == 16
+    assert all(torch.equal(v, start[k]) for k, v in net.teacher.state_dict().items())
     assert not any(p.requires_grad for p in net.teacher.parameters())
     assert all(p.requires_grad for p in net.backbone.parameters())
 
 
 def test_the_projector_is_two_layers_with_batch_norm_between_them():
     wanted, projector = (nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear), extended().projector
-    assert len(projector) == 4 and all(
-        isinstance(part, kind) for part, kind in zip(projector, wanted, strict=True)
-    )
+    assert len(projector) == 4
+    assert all(isinstance(part, kind) for part, kind in zip(projector, wanted, strict=True))
 
 
 def test_the_projector_ends_at_the_teachers_width():
@@ -109,7 +107,8 @@ def test_the_projector_ends_at_the_teachers_width():
     net.teacher = Watched(nn.Linear(1, 1))
     net.teacher.width = 40
     method.local.extend(net)
-    assert [tuple(p.shape) for p in net.projector.parameters() if p.ndim == 2] == [
+    result = [tuple(p.shape) for p in net.projector.parameters() if p.ndim == 2]
+    assert result == [
         (16, 16),
         (40, 16),
     ]
@@ -122,5 +121,6 @@ def test_the_teacher_computes_low_where_the_model_does():
     exact = fedmas.teacher_features(net, x)
     net.bf16 = True
     low = fedmas.teacher_features(net, x)
-    assert low.dtype == torch.float32 and not torch.equal(low, exact)
+    assert low.dtype == torch.float32
+    assert not torch.equal(low, exact)
     torch.testing.assert_close(low, exact, atol=0.05, rtol=0.05)

@@ -103,7 +103,7 @@ def test_buffers_are_averaged_with_the_weights():
     theta, rows = torch.zeros(size), torch.zeros(2, size)
     rows[0, 0], rows[1, 1] = 3.0, 4.0
     rows[0, trainable:], rows[1, trainable:] = 1.0, 2.0
-    out, weights = aggregated(
+    out, _weights = aggregated(
         client_updates(rows, layout=layout, n=[30.0, 10.0]), theta, epsilon=0.1
     )
     close(out[:2], [2.1125, 1.1375])
@@ -130,7 +130,8 @@ def test_no_other_weights_that_are_allowed_are_shorter(epsilon):
     weights = min_norm(u @ u.T, prior, epsilon)
     low, high = np.maximum(prior - epsilon, 0), np.minimum(prior + epsilon, 1)
     assert weights.sum() == pytest.approx(1)
-    assert (weights >= low - 1e-12).all() and (weights <= high + 1e-12).all()
+    assert (weights >= low - 1e-12).all()
+    assert (weights <= high + 1e-12).all()
     slope = u @ (weights @ u)
     best = low.copy()
     for k in np.argsort(slope):

@@ -55,13 +55,13 @@ def test_entropy_and_shares_of_the_authors_clients():
     entropy = [float(fedmrl.label_entropy(counts)) * math.log(7) for counts in COUNTS]
     assert entropy == pytest.approx([1.6987, 1.6975, 1.6959, 1.6992], abs=5e-5)
     released = [float(fedmrl.released_entropy(counts)) for counts in COUNTS]
-    assert released == pytest.approx([-1.14, -1.13, -1.13, -1.13], abs=6e-3)
+    expected = pytest.approx([-1.14, -1.13, -1.13, -1.13], abs=6e-3)
+    assert released == expected
     memory = {}
     rule = server(parts="qmix")
     rule.aggregate(torch.zeros(2), table(torch.zeros(4, 2), n=COUNTS.sum(1).tolist()), memory)
-    assert memory["qmix_states"][0, :, 1].tolist() == pytest.approx(
-        [0.2488, 0.2503, 0.2525, 0.2484], abs=5e-5
-    )
+    result = memory["qmix_states"][0, :, 1].tolist()
+    assert result == pytest.approx([0.2488, 0.2503, 0.2525, 0.2484], abs=5e-5)
 
 
 def test_entropy_of_one_class_is_zero_and_of_equal_classes_one():
@@ -70,7 +70,8 @@ def test_entropy_of_one_class_is_zero_and_of_equal_classes_one():
         == 0
         == fedmrl.label_entropy(torch.tensor([4]))
     )
-    assert fedmrl.label_entropy(torch.tensor([3, 3, 3, 3])) == pytest.approx(1)
+    result = fedmrl.label_entropy(torch.tensor([3, 3, 3, 3]))
+    assert result == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +113,10 @@ def test_without_its_parts_it_is_fedavg_to_the_bit():
 
 def test_every_choice_of_parts_differs():
     names = ("qmix+fair+som", "qmix+fair", "qmix+som", "fair+som", "qmix", "fair", "som", "none")
-    assert len(
+    result = len(
         {tuple(play("fedmrl", {"parts": parts, "mu": 0.01}).theta.tolist()) for parts in names}
-    ) == len(names)
+    )
+    assert result == len(names)
 
 
 def test_parts_that_are_off_leave_no_trace_on_the_server():
@@ -133,7 +135,8 @@ def test_mu_of_the_next_round_comes_from_the_grid():
     )
     assert coefficients[0].tolist() == [1e-5] * 4
     later = torch.stack(coefficients[1:])
-    assert torch.equal((later * 10).round() / 10, later) and len(later.unique()) > 2
+    assert torch.equal((later * 10).round() / 10, later)
+    assert len(later.unique()) > 2
     assert fedmrl.GRIDS["log"] == (0, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.4, 1)
 
 
@@ -154,7 +157,8 @@ def test_an_absent_clients_agent_sees_its_last_numbers():
         training_loss=[0.0, 1.0],
     )
     rule.aggregate(torch.zeros(2), later, memory)
-    assert memory["qmix_states"].shape == (2, 3, 4) and memory["mu"].shape == (3,)
+    assert memory["qmix_states"].shape == (2, 3, 4)
+    assert memory["mu"].shape == (3,)
     log2 = math.log(2)
     expected = torch.tensor([[0.9, 0.25, 0.5, 0.0], [0.9, 0.5, 0.2, log2], [0.9, 0.25, 0.7, log2]])
     torch.testing.assert_close(memory["qmix_states"][1], expected)
@@ -166,7 +170,8 @@ def test_identical_clients_weigh_the_same_and_the_model_does_not_shrink():
     theta, weights = server(parts="som").aggregate(
         torch.zeros(2000), client_updates(model.repeat(3, 1)), {}
     )
-    assert weights.tolist() == pytest.approx([1 / 3] * 3, abs=1e-15)
+    expected = pytest.approx([1 / 3] * 3, abs=1e-15)
+    assert weights.tolist() == expected
     torch.testing.assert_close(theta, model)
 
 
@@ -195,10 +200,8 @@ def test_weights_sum_to_one_and_follow_the_client_not_its_place(settings):
         _, weights = server(parts="som", **settings).aggregate(
             normal(1500, seed=9), client_updates(models, n=n, t=t), memory
         )
-        assert (
-            weights.sum().item() == pytest.approx(1)
-            and (weights >= settings.get("alpha_floor", 0) / 4).all()
-        )
+        assert weights.sum().item() == pytest.approx(1)
+        assert (weights >= settings.get("alpha_floor", 0) / 4).all()
     assert weights.max() - weights.min() > 1e-4
     by_size = server(parts="som", alpha_by_size=True).aggregate(
         torch.zeros(1500), client_updates(models, n=n), turned
@@ -260,9 +263,8 @@ def test_clients_who_did_not_move_and_a_lone_client_are_survived():
         )
         assert weights.tolist() == pytest.approx([1 / 3] * 3)
         torch.testing.assert_close(theta, start)
-    assert server(parts="som").aggregate(start, client_updates(normal(1, 1500)), {})[
-        1
-    ].tolist() == [1.0]
+    result = server(parts="som").aggregate(start, client_updates(normal(1, 1500)), {})[1].tolist()
+    assert result == [1.0]
 
 
 def test_resumes_to_the_same_bits_with_agents_that_have_learned(tmp_path):
@@ -279,7 +281,8 @@ def test_resumes_to_the_same_bits_with_agents_that_have_learned(tmp_path):
             rounds=6,
             state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"),
         )
-        assert torch.equal(again.theta, whole.theta) and again.server.keys() == whole.server.keys()
+        assert torch.equal(again.theta, whole.theta)
+        assert again.server.keys() == whole.server.keys()
         for name, value in whole.server.items():
             assert (
                 torch.equal(again.server[name], value) and again.server[name].dtype == value.dtype
@@ -341,7 +344,8 @@ def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
     nets, net = fedmrl.Released(2, 0.99), memory["released_weights"]
     before = torch.tensor([[-1.0, 0.75, 0.0, 0.0], [-1.0, 0.75, 0.3, 1.5]])
     mu = nets.outputs(net, torch.cat([before, before], 1)).mean(1).sigmoid()
-    assert mu[0] != mu[1] and ((mu > 0.5) & (mu < 0.7311)).all()
+    assert mu[0] != mu[1]
+    assert ((mu > 0.5) & (mu < 0.7311)).all()
     torch.testing.assert_close(theta, start + ((1 - mu)[:, None] * (models - start)).mean(0))
     torch.testing.assert_close(weights.float(), (1 - mu) / (1 - mu).sum())
     assert memory["mean_mu"].item() == pytest.approx(mu.mean().item())

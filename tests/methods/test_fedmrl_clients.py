@@ -81,10 +81,8 @@ def visited(spec, settings, shared, val=None, t=2, net=None, shard=None, trainin
 def test_the_pull_is_fedproxs_with_the_mu_the_server_told():
     shared = {"mu": torch.tensor([0.7, 0.1], dtype=torch.float64)}
     report = visited("fedmrl", {"parts": "qmix"}, shared)
-    assert (
-        torch.equal(report.theta, visited("fedprox", {"mu": 0.7}, {}).theta)
-        and report.columns["mu"] == 0.7
-    )
+    assert torch.equal(report.theta, visited("fedprox", {"mu": 0.7}, {}).theta)
+    assert report.columns["mu"] == 0.7
     assert visited("fedmrl", {"parts": "qmix"}, {}, t=1).columns["mu"] == 1e-5
     fixed = visited("fedmrl", {"parts": "som", "mu": 0.7}, {})
     assert torch.equal(fixed.theta, report.theta)
@@ -108,8 +106,10 @@ def test_what_a_client_reports_of_its_training_is_of_the_batches_before_each_ste
         with torch.no_grad():
             for p in net.parameters():
                 p -= 0.1 * p.grad
-    assert report.columns["training_loss"].item() == pytest.approx(sum(losses) / 2, rel=1e-5)
-    assert report.columns["training_accuracy"].item() == pytest.approx(sum(right) / 2)
+    expected = pytest.approx(sum(losses) / 2, rel=1e-5)
+    assert report.columns["training_loss"].item() == expected
+    expected = pytest.approx(sum(right) / 2)
+    assert report.columns["training_accuracy"].item() == expected
     assert report.columns["training_loss"].dtype == torch.float64
 
 
@@ -139,13 +139,12 @@ def test_the_received_model_is_scored_on_the_validation_part_or_else_on_training
         batch = next(measured.in_order())
         expected = (net(batch.x).argmax(1) == batch.y).double().mean()
         columns = visited("fedmrl", {}, {}, val=part).columns
-        assert columns["validation_accuracy"] == expected and columns["validation_images"] == count
+        assert columns["validation_accuracy"] == expected
+        assert columns["validation_images"] == count
 
 
 def test_clients_of_the_released_rule_train_plainly():
     shared = {"mean_loss": torch.tensor(0.1), "mu": torch.ones(1)}
     report = visited("fedmrl", {"rule": "released"}, shared)
-    assert (
-        torch.equal(report.theta, visited("fedavg", {}, {}).theta)
-        and "loss_before" not in report.columns
-    )
+    assert torch.equal(report.theta, visited("fedavg", {}, {}).theta)
+    assert "loss_before" not in report.columns

@@ -17,7 +17,8 @@ def test_the_loss_of_a_noisy_client_by_hand():
     logits, soft = torch.tensor([[0.0, math.log(3)]]), torch.tensor([[0.5, 0.5]])
     kl = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
     made = distilled(logits, torch.tensor([0]), soft, torch.tensor(0.5))
-    assert made.item() == pytest.approx(0.5 * math.log(4) + 0.5 * kl)
+    expected = pytest.approx(0.5 * math.log(4) + 0.5 * kl)
+    assert made.item() == expected
     cut = distilled(torch.tensor([[0.0, -math.inf]]), torch.tensor([0]), soft, torch.tensor(0.5))
     assert cut.isfinite()  # a class that the client lacks
 
@@ -35,7 +36,8 @@ def test_clients_with_high_losses_in_their_classes_are_noisy():
             [2.0, 1.8, 2.1],
         ]
     )
-    assert noisy_clients(means * images, images).tolist() == [
+    result = noisy_clients(means * images, images).tolist()
+    assert result == [
         False,
         False,
         False,
@@ -57,16 +59,16 @@ def table(**changed):
 
 
 def test_distances_are_sums_over_tensors_to_the_nearest_clean_client():
-    assert distances(table(), torch.tensor([False, False, True, True])).tolist() == pytest.approx(
-        [0, 0, 0.5, 1]
-    )
+    result = distances(table(), torch.tensor([False, False, True, True])).tolist()
+    assert result == pytest.approx([0, 0, 0.5, 1])
 
 
 def test_weights_in_the_second_stage_by_hand():
     memory = {"noisy": torch.tensor([False, False, True, True]), "begun": torch.tensor(1)}
     _, weights = resolve("fednoro").aggregator.aggregate(torch.zeros(3), table(t=5), memory)
     raw = [1, 1, math.exp(-0.5), math.exp(-1)]
-    assert weights.tolist() == pytest.approx([w / sum(raw) for w in raw])
+    expected = pytest.approx([w / sum(raw) for w in raw])
+    assert weights.tolist() == expected
     memory["noisy"] = torch.ones(4, dtype=torch.bool)
     _, weights = resolve("fednoro").aggregator.aggregate(torch.zeros(3), table(t=5), memory)
     assert weights.tolist() == [0.25] * 4
@@ -82,7 +84,8 @@ def test_noisy_clients_are_looked_for_when_the_first_stage_ends():
         updates = table(t=t, rounds=20, class_losses=losses, class_images=images)
         resolve("fednoro").aggregator.aggregate(torch.zeros(3), updates, memory)
         assert ("noisy" in memory) == found
-    assert memory["noisy"].tolist() == [False, False, True, True] and memory["begun"] == 2
+    assert memory["noisy"].tolist() == [False, False, True, True]
+    assert memory["begun"] == 2
 
 
 def test_a_first_stage_that_never_ends_is_logit_adjustment():
@@ -94,7 +97,8 @@ def test_a_first_stage_that_never_ends_is_logit_adjustment():
 def test_the_share_of_distillation_rises_from_the_first_round_of_the_second_stage(round, left):
     """As in the code, whose rounds count from 0: its share is least in round 10 and full in round 49."""
     _, _, client = at_a_noisy_client(round)
-    assert client.scratch["share"].item() == pytest.approx(0.8 * math.exp(-5 * left**2))
+    expected = pytest.approx(0.8 * math.exp(-5 * left**2))
+    assert client.scratch["share"].item() == expected
 
 
 def at_a_noisy_client(round):

@@ -57,9 +57,12 @@ def test_with_a_proximal_term_tau_counts_steps():
 
 def test_what_local_steps_add_up_to():
     assert effective(7) == 7
-    assert effective(3, momentum=0.5) == pytest.approx(1 + 1.5 + 1.75)  # c
-    assert effective(3, mu=2.0) == pytest.approx((0.8 + 1) * 0.8 + 1)
-    assert effective(3, mu=2.0, momentum=0.5) == pytest.approx((0.8 * 1 + 1.5) * 0.8 + 1.75)
+    expected = pytest.approx(1 + 1.5 + 1.75)
+    assert effective(3, momentum=0.5) == expected  # c
+    expected = pytest.approx((0.8 + 1) * 0.8 + 1)
+    assert effective(3, mu=2.0) == expected
+    expected = pytest.approx((0.8 * 1 + 1.5) * 0.8 + 1.75)
+    assert effective(3, mu=2.0, momentum=0.5) == expected
 
 
 @pytest.mark.parametrize(
@@ -122,7 +125,8 @@ def test_momentum_of_another_optimizer_does_not_count():
         "fednova", training=training, rounds=1, each=lambda played: columns.append(played.columns)
     )
     counts = [-(-len(toy_shard(c)) // 8) for c in ROSTER]
-    assert columns[0]["local_steps_effective"].tolist() == counts and state.theta.isfinite().all()
+    assert columns[0]["local_steps_effective"].tolist() == counts
+    assert state.theta.isfinite().all()
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -142,10 +146,10 @@ def test_unequal_steps_make_it_something_else():
 @pytest.mark.parametrize(("base", "settings"), [("scaffold", {}), ("feddyn", {"alpha": 1.0})])
 def test_a_base_that_corrects_drift_settles_at_the_same_objective_under_it(base, settings):
     """Three steps a round for one client and nine for the other: p / a as weights would end elsewhere."""
-    assert settled(f"{base}+fednova", settings, batch_size=10, epochs=3) == pytest.approx(
-        optimum(0.25, 0.75), abs=1e-3
-    )
-    assert abs(settled("fednova", batch_size=10, epochs=3) - optimum(0.25, 0.75)) > 0.01
+    result = settled(f"{base}+fednova", settings, batch_size=10, epochs=3)
+    assert result == pytest.approx(optimum(0.25, 0.75), abs=1e-3)
+    result = abs(settled("fednova", batch_size=10, epochs=3) - optimum(0.25, 0.75))
+    assert result > 0.01
 
 
 def test_statistics_are_averaged_by_size():
@@ -159,7 +163,8 @@ def test_statistics_are_averaged_by_size():
         local_steps_effective=[1.0, 4.0],
         mu=[0.0] * 2,
     )
-    assert resolve("fednova").aggregator.aggregate(torch.zeros(2), table, {})[0][1].item() == 5.0
+    result = resolve("fednova").aggregator.aggregate(torch.zeros(2), table, {})[0][1].item()
+    assert result == 5.0
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():

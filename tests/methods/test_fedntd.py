@@ -40,7 +40,8 @@ def test_the_global_model_itself_and_strength_0_have_the_plain_loss():
 
 
 def test_the_true_class_is_left_out():
-    assert not_true(3, torch.tensor([0, 1, 2])).tolist() == [[1, 2], [0, 2], [0, 1]]
+    result = not_true(3, torch.tensor([0, 1, 2])).tolist()
+    assert result == [[1, 2], [0, 2], [0, 1]]
 
 
 def test_of_two_classes_nothing_is_left_to_keep():

@@ -86,7 +86,8 @@ def test_statistics_are_averaged_and_take_no_step(spec):
     table = client_updates([[1.0, 0.0, 4.0], [0.0, 1.0, 8.0]], layout=layout, n=N)
     memory = {}
     theta, _ = resolve(spec).aggregator.aggregate(torch.zeros(3), table, memory)
-    assert theta[2].item() == 5.0 and all(tensor.shape == (2,) for tensor in memory.values())
+    assert theta[2].item() == 5.0
+    assert all(tensor.shape == (2,) for tensor in memory.values())
 
 
 @pytest.mark.parametrize("spec", ["fedadam", "fedyogi", "fedadagrad"])

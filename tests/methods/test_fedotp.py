@@ -65,7 +65,8 @@ def test_over_the_same_network_it_is_promptfl_with_one_prompt_and_whole_images()
 def test_leaving_the_worst_patches_out_raises_the_score_per_mass():
     similarity = some_cosines(4, 1, 3, 16, 2)
     per_mass = [head(tau, 0.01)(similarity) / tau for tau in (1.0, 0.8, 0.5)]
-    assert (per_mass[0] < per_mass[1]).all() and (per_mass[1] < per_mass[2]).all()
+    assert (per_mass[0] < per_mass[1]).all()
+    assert (per_mass[1] < per_mass[2]).all()
 
 
 def test_no_gradient_goes_through_the_plan():
@@ -82,8 +83,10 @@ def test_the_own_context_stays_and_the_shared_one_travels():
     assert layout.own_shapes == {"head.prompts.context.1": (4, 32)}
     state = play("fedotp")
     own = torch.stack([state.clients[client]["own"] for client in ROSTER])
-    assert state.theta.isfinite().all() and own.isfinite().all()
-    assert len(own.unique(dim=0)) == len(ROSTER) and not (own == layout.own_start).any(1).all()
+    assert state.theta.isfinite().all()
+    assert own.isfinite().all()
+    assert len(own.unique(dim=0)) == len(ROSTER)
+    assert not (own == layout.own_start).any(1).all()
 
 
 def test_an_absent_client_keeps_its_own_context():
@@ -117,9 +120,8 @@ def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
         method, net, layout, toy_shard("north"), Task("north", 0, 1, 3, 1, start, {}, {}), SGD
     )
     again = first_visit()
-    assert torch.equal(fresh.memory["own"], again.memory["own"]) and torch.equal(
-        fresh.theta, again.theta
-    )
+    assert torch.equal(fresh.memory["own"], again.memory["own"])
+    assert torch.equal(fresh.theta, again.theta)
 
 
 def test_it_resumes_to_the_same_bits_from_disk(tmp_path):
@@ -137,9 +139,8 @@ def test_it_resumes_to_the_same_bits_from_disk(tmp_path):
 )
 def test_options_run_and_change_the_result(settings):
     state = play("fedotp", settings, rounds=1)
-    assert state.theta.isfinite().all() and not torch.equal(
-        state.theta, play("fedotp", rounds=1).theta
-    )
+    assert state.theta.isfinite().all()
+    assert not torch.equal(state.theta, play("fedotp", rounds=1).theta)
 
 
 def test_volumes_train_their_slice_projection_unless_released():
@@ -148,7 +149,8 @@ def test_volumes_train_their_slice_projection_unless_released():
         net = ClipNetwork("clip-tiny", 16, ["a", "b", "c"])
         local = resolve("fedotp", {"rule": rule}).local
         local.extend(net)
-        assert net(x).shape == (2, 3) and Layout(net, local.personal_tensors(net)).size == numbers
+        assert net(x).shape == (2, 3)
+        assert Layout(net, local.personal_tensors(net)).size == numbers
 
 
 @pytest.mark.parametrize(("key", "value"), [("tau", 0), ("tau", 1.1), ("eps", 0), ("length", 0)])

@@ -50,7 +50,8 @@ def test_the_loss_goes_from_contrast_to_cross_entropy_in_a_straight_line(round, 
 
 def test_images_of_a_class_without_a_prototype_are_left_out_of_the_mean():
     loss, z, _, y = loss_at(1, 5, known=(True, False, True))
-    assert loss.item() == pytest.approx(contrast(z, y, (0, 2)), rel=1e-5)
+    expected = pytest.approx(contrast(z, y, (0, 2)), rel=1e-5)
+    assert loss.item() == expected
 
 
 def test_a_batch_without_any_known_class_has_a_finite_loss_and_gradient():
@@ -59,7 +60,8 @@ def test_a_batch_without_any_known_class_has_a_finite_loss_and_gradient():
     shared = {"prototypes": PROTOTYPES, "prototype_known": torch.tensor([True, False, False])}
     client = ClientRound("north", 0, 1, 5, 0.1, layout.read(), shared, layout, shard, None, {})
     loss = resolve("fedproc").local.gradient(net.train(), next(shard.in_order()), client)
-    assert loss == 0 and not layout.grad.any()
+    assert loss == 0
+    assert not layout.grad.any()
 
 
 def test_the_first_round_is_fedavg():

@@ -45,10 +45,11 @@ def test_a_class_unseen_this_round_keeps_its_prototype():
         shared["prototypes"], torch.tensor([[0.6, 0.8], [3.0, 1.0], [5.0, 5.0]])
     )
     assert shared["prototype_known"].all()
-    assert shared["prototypes"] is not first and first[2].tolist() == [
+    assert shared["prototypes"] is not first
+    assert first[2].tolist() == [
         0.0,
         0.0,
-    ]  # replaced, not written into
+    ]
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
@@ -77,10 +78,8 @@ def test_a_client_reports_sums_of_its_trained_features_by_class():
         torch.testing.assert_close(
             turn.report["feature_sum"][c], z[batch.y == c].sum(0), atol=1e-4, rtol=1e-5
         )
-    assert (
-        turn.report["feature_n"].tolist() == shard.class_counts.tolist()
-        and turn.report["feature_n"][1] == 0
-    )
+    assert turn.report["feature_n"].tolist() == shard.class_counts.tolist()
+    assert turn.report["feature_n"][1] == 0
     assert torch.equal(layout.read(), before)  # no statistic moved
 
 
@@ -122,7 +121,5 @@ def test_a_class_nobody_has_is_never_known():
     state = play(
         "fedproto", shards={c: toy_shard(c, absent=2) for c in ("north", "south", "east", "west")}
     )
-    assert (
-        state.shared["prototype_known"].tolist() == [True, True, False]
-        and state.theta.isfinite().all()
-    )
+    assert state.shared["prototype_known"].tolist() == [True, True, False]
+    assert state.theta.isfinite().all()

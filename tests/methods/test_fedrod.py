@@ -54,7 +54,7 @@ def test_a_client_goes_on_with_its_own_classifier():
 
 def test_the_own_classifier_learns_what_a_client_has():
     """A client without a class: its own model gives that class less than the generic one does."""
-    report, layout = trained(
+    report, _layout = trained(
         absent=2,
         training=Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=5, epochs=5),
     )

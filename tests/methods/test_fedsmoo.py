@@ -22,13 +22,15 @@ def test_a_step_by_hand():
         memory=memory,
         shared={"perturbation": torch.tensor([1.0, 0.0])},
     )
-    assert grad == pytest.approx([3.6 + 1, 4.8 - 1]) and loss == 12.5
+    assert grad == pytest.approx([3.6 + 1, 4.8 - 1])
+    assert loss == 12.5
     assert (
         client.memory["dual"].tolist()
         == pytest.approx([-1.4, 0.8])
         == client.report["dual"].tolist()
     )
-    assert client.memory["moved"].tolist() == [2.0, -2.0] and client.report["moved"].tolist() == [
+    assert client.memory["moved"].tolist() == [2.0, -2.0]
+    assert client.report["moved"].tolist() == [
         0.0,
         0.0,
     ]

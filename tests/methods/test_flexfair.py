@@ -43,13 +43,16 @@ def test_the_weighted_gradient_is_that_of_loss_and_penalty(classes):
     losses.index_put_((g, c), a, accumulate=True)
     w = cell_weights(n, losses, strength)
     assert (n * w).sum() == pytest.approx(30)
-    assert (w[g, c] * a).mean() == pytest.approx(t.grad.item())
+    result = (w[g, c] * a).mean()
+    assert result == pytest.approx(t.grad.item())
 
 
 def test_what_fares_best_is_never_unlearned_and_absent_groups_wait():
     n, losses = torch.tensor([[9.0, 2.0], [1.0, 0.0]]), torch.tensor([[0.0, 2.0], [5.0, 0.0]])
     w = cell_weights(n, losses, torch.tensor([50.0, 50.0]))
-    assert w.min() == 0 and (n * w).sum() == pytest.approx(12) and w.isfinite().all()
+    assert w.min() == 0
+    assert (n * w).sum() == pytest.approx(12)
+    assert w.isfinite().all()
     assert torch.equal(
         cell_weights(torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(1)), torch.ones(2, 1)
     )
@@ -80,7 +83,8 @@ def test_one_class_alone_leaves_images_of_the_others_as_they_are():
     shared = play("flexfair", {"only": 1, "strength": 0.5}, rounds=1).shared[
         "cell_weights"
     ]  # [G, C]
-    assert torch.allclose(shared[:, 0], shared[0, 0]) and torch.allclose(shared[:, 2], shared[0, 0])
+    assert torch.allclose(shared[:, 0], shared[0, 0])
+    assert torch.allclose(shared[:, 2], shared[0, 0])
     assert not torch.allclose(shared[0, 1], shared[1, 1])
 
 

@@ -17,14 +17,18 @@ def aggregate(models, **settings):
 def test_scores_and_lengths_by_hand():
     """g_0 = (3, 4). The second has cosine 3/5 and is scaled from 10 to 5; the third points away."""
     model, weights = aggregate([[3.0, 4.0], [10.0, 0.0], [-9.0, -12.0]])
-    assert weights.tolist() == pytest.approx([1 / 1.6, 0.6 / 1.6, 0.0])
-    assert model.tolist() == pytest.approx([(3 + 0.6 * 5) / 1.6, 4 / 1.6])
+    expected = pytest.approx([1 / 1.6, 0.6 / 1.6, 0.0])
+    assert weights.tolist() == expected
+    expected = pytest.approx([(3 + 0.6 * 5) / 1.6, 4 / 1.6])
+    assert model.tolist() == expected
 
 
 def test_alone_the_trusted_hospital_has_its_own_model():
     model, weights = aggregate([[-3.0, -4.0], [3.0, 4.0]], trusted=2)
-    assert model.tolist() == pytest.approx([3.0, 4.0]) and weights.tolist() == [0.0, 1.0]
-    assert aggregate([[0.0, 0.0], [3.0, 4.0]])[0].tolist() == [0.0, 0.0]  # one that did not move
+    assert model.tolist() == pytest.approx([3.0, 4.0])
+    assert weights.tolist() == [0.0, 1.0]
+    result = aggregate([[0.0, 0.0], [3.0, 4.0]])[0].tolist()
+    assert result == [0.0, 0.0]  # one that did not move
 
 
 def test_no_client_moves_the_model_farther_than_the_trusted_one():

@@ -12,23 +12,25 @@ from fedcli.methods.gifair import spread_weights
 def test_ranks_by_hand():
     """Three groups: ranks 2, -2 and 0; lambda = 1/2 of the largest, which is 0.2 / 2."""
     share, loss = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([9.0, 1.0, 2.0])
-    assert spread_weights(share, loss, 0.5).tolist() == pytest.approx([0.5 + 0.1, 0.3 - 0.1, 0.2])
-    assert spread_weights(share, loss, 1.0).min() >= 0 and spread_weights(
-        share, loss, 1.0
-    ).sum() == pytest.approx(1)
+    expected = pytest.approx([0.5 + 0.1, 0.3 - 0.1, 0.2])
+    assert spread_weights(share, loss, 0.5).tolist() == expected
+    assert spread_weights(share, loss, 1.0).min() >= 0
+    assert spread_weights(share, loss, 1.0).sum() == pytest.approx(1)
 
 
 def test_equal_losses_and_one_group_change_nothing():
     share = torch.tensor([0.75, 0.25])
     assert torch.equal(spread_weights(share, torch.tensor([2.0, 2.0]), 1.0), share)
-    assert spread_weights(torch.tensor([3.0]), torch.tensor([2.0]), 1.0).tolist() == [1.0]
+    result = spread_weights(torch.tensor([3.0]), torch.tensor([2.0]), 1.0).tolist()
+    assert result == [1.0]
 
 
 def test_groups_of_patients_by_hand():
     """rho = (3/4, 1/4), mean losses 1 and 2: mu = (3/4 - 1/8, 1/4 + 1/8)."""
     made = moved("gifair", [[4.0, 1.0], [2.0, 1.0]], [[5.0, 1.0], [1.0, 3.0]], strength=0.5)
     assert made["group_shares"] == pytest.approx([0.625, 0.375])
-    assert made["group_weights"] == pytest.approx([0.625 / 0.75, 0.375 / 0.25])
+    expected = pytest.approx([0.625 / 0.75, 0.375 / 0.25])
+    assert made["group_weights"] == expected
 
 
 def test_an_absent_group_keeps_its_weight_and_the_others_share_the_rest():
@@ -38,7 +40,8 @@ def test_an_absent_group_keeps_its_weight_and_the_others_share_the_rest():
         "group_images": torch.tensor([4.0, 2.0, 2.0]),
     }
     made = moved("gifair", [[4.0, 0.0, 4.0]], [[4.0, 0.0, 8.0]], before, strength=0.5)
-    assert made["group_shares"] == pytest.approx([0.75 * 5 / 14, 0.25, 0.75 * 9 / 14])
+    expected = pytest.approx([0.75 * 5 / 14, 0.25, 0.75 * 9 / 14])
+    assert made["group_shares"] == expected
 
 
 def test_clients_by_hand():
@@ -46,9 +49,8 @@ def test_clients_by_hand():
     theta, weights = resolve("gifair-clients", {"strength": 0.5}).aggregator.aggregate(
         torch.zeros(2), table, {}
     )
-    assert weights.tolist() == pytest.approx([0.625, 0.375]) and theta.tolist() == pytest.approx(
-        [0.625, 0.375]
-    )
+    assert weights.tolist() == pytest.approx([0.625, 0.375])
+    assert theta.tolist() == pytest.approx([0.625, 0.375])
 
 
 @pytest.mark.parametrize("spec", ["gifair", "gifair-clients"])

@@ -11,22 +11,26 @@ from fedcli.methods.helpers import average, by_row, gram, late_start, normalised
 
 def test_the_average_is_the_weighted_sum_of_models():
     models = torch.tensor([[1.0, 2.0], [3.0, 6.0]])
-    assert average(models, torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist() == [2.5, 5.0]
+    result = average(models, torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
+    assert result == [2.5, 5.0]
 
 
 def test_shares_are_normalised_without_what_is_below_zero():
-    assert normalised(torch.tensor([-1.0, 1.0, 3.0])).tolist() == [0.0, 0.25, 0.75]
+    result = normalised(torch.tensor([-1.0, 1.0, 3.0])).tolist()
+    assert result == [0.0, 0.25, 0.75]
 
 
 def test_shares_that_sum_to_nothing_become_uniform():
     assert normalised(torch.zeros(4)).tolist() == [0.25] * 4
-    assert normalised(torch.tensor([1e-10, 0.0]), smallest=1e-9).tolist() == [0.5, 0.5]
+    result = normalised(torch.tensor([1e-10, 0.0]), smallest=1e-9).tolist()
+    assert result == [0.5, 0.5]
 
 
 def test_a_column_over_the_roster_is_a_copy_or_its_start():
     table, memory = client_updates([[0.0]] * 2, rows=[0, 2], roster=3), {}
     column = by_row(memory, "weights", table, 0.5)
-    assert column.tolist() == [0.5] * 3 and memory == {}
+    assert column.tolist() == [0.5] * 3
+    assert memory == {}
     memory["weights"] = column
     by_row(memory, "weights", table, 0.5)[0] = 9.0
     assert memory["weights"].tolist() == [0.5] * 3
@@ -46,14 +50,15 @@ def test_batch_norm_stands_still_even_where_the_pass_fails():
     norm = nn.BatchNorm1d(2)
     with still_batchnorm(norm):
         norm(torch.randn(8, 2))
-    assert norm.running_mean.tolist() == [0.0, 0.0] and norm.momentum == 0.1
+    assert norm.running_mean.tolist() == [0.0, 0.0]
+    assert norm.momentum == 0.1
     with pytest.raises(RuntimeError), still_batchnorm(norm):
         raise RuntimeError("diverged")
     assert norm.momentum == 0.1
 
 
 @pytest.mark.parametrize(
-    "first, rounds, warned", [(6, 10, False), (7, 10, True), (1, 3, False), (2, 3, True)]
+    ("first", "rounds", "warned"), [(6, 10, False), (7, 10, True), (1, 3, False), (2, 3, True)]
 )
 def test_what_starts_within_the_averaged_rounds_is_worth_a_warning(first, rounds, warned):
     """Scores are means over the last five rounds, 6 to 10 of ten."""
@@ -62,12 +67,10 @@ def test_what_starts_within_the_averaged_rounds_is_worth_a_warning(first, rounds
 
 def test_warnings_say_what_a_table_would_hide():
     assert "learn from round 11" in resolve("fedmrl").aggregator.warning(12, True)
-    assert "--val" in resolve("fedmrl").aggregator.warning(60, False) and not resolve(
-        "fedmrl"
-    ).aggregator.warning(60, True)
+    assert "--val" in resolve("fedmrl").aggregator.warning(60, False)
+    assert not resolve("fedmrl").aggregator.warning(60, True)
     assert "--val" in resolve("fedga").aggregator.warning(60, False)
-    assert "from round 9 on" in resolve("ldam").local.warning(None, 10) and not resolve(
-        "ldam"
-    ).local.warning(None, 60)
+    assert "from round 9 on" in resolve("ldam").local.warning(None, 10)
+    assert not resolve("ldam").local.warning(None, 60)
     assert not resolve("fed-mas").aggregator.warning(10, True)
     assert "from round 9 on" in resolve("fed-mas", {"delay": 0.8}).aggregator.warning(10, True)

@@ -66,7 +66,8 @@ def test_clients_whose_labels_disagree_part():
         dropout=0.0,
         each=lambda played: rounds.append(played.columns["cluster"]),
     )
-    assert rounds[-1].argmax(1).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
+    result = rounds[-1].argmax(1).tolist()
+    assert result in ([0, 0, 1, 1], [1, 1, 0, 0])
 
 
 def test_a_client_chooses_the_received_model_with_the_lowest_loss():

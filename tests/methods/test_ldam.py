@@ -33,7 +33,8 @@ def test_weights_are_effective_numbers_that_sum_to_the_classes_present():
     values = effective_weights(torch.tensor([1000, 10, 0, 1]), 0.9999)
     expected = 3 * raw / raw.sum()
     assert values.tolist() == pytest.approx([expected[0], expected[1], 0, expected[2]], rel=1e-6)
-    assert effective_weights(torch.tensor([1000, 10, 0, 1]), 0.0).tolist() == [1, 1, 0, 1]
+    result = effective_weights(torch.tensor([1000, 10, 0, 1]), 0.0).tolist()
+    assert result == [1, 1, 0, 1]
 
 
 def test_the_loss_is_the_paper_s_image_by_image():
@@ -98,10 +99,8 @@ def test_a_warning_says_when_weights_come_late_and_none_where_they_never_come():
     late, never = (
         resolve("ldam", {"start": start}).local.warning(None, 10) for start in (0.8, 1.0)
     )
-    assert (
-        late == "classes are weighted from round 9 on, and scores are means over rounds 6 to 10"
-        and not never
-    )
+    assert late == "classes are weighted from round 9 on, and scores are means over rounds 6 to 10"
+    assert not never
 
 
 def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():
@@ -136,7 +135,8 @@ def test_a_zero_feature_has_a_finite_gradient():
     head = toy_net(extend=resolve("ldam").local.extend).head
     z = torch.zeros(1, 16, requires_grad=True)
     F.cross_entropy(head(z.relu()), torch.tensor([1])).backward()
-    assert z.grad.isfinite().all() and head.weight.grad.isfinite().all()
+    assert z.grad.isfinite().all()
+    assert head.weight.grad.isfinite().all()
 
 
 def test_it_trains_with_clients_of_one_class_and_one_image():

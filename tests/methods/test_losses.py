@@ -52,8 +52,8 @@ def test_a_certain_image_has_a_finite_gradient_under_any_focus():
 def test_class_weights_by_hand():
     counts = torch.tensor([6, 0, 3])
     assert class_weights("none", counts) is None
-    assert class_weights("balanced", counts).tolist() == pytest.approx([2 / 3, 0, 4 / 3])
+    expected = pytest.approx([2 / 3, 0, 4 / 3])
+    assert class_weights("balanced", counts).tolist() == expected
     raw = [(1 - 0.5) / (1 - 0.5**n) for n in (6, 3)]
-    assert class_weights("effective:0.5", counts).tolist() == pytest.approx(
-        [2 * raw[0] / sum(raw), 0, 2 * raw[1] / sum(raw)]
-    )
+    expected = pytest.approx([2 * raw[0] / sum(raw), 0, 2 * raw[1] / sum(raw)])
+    assert class_weights("effective:0.5", counts).tolist() == expected

@@ -30,7 +30,8 @@ def test_the_model_that_travels_is_scored_unless_the_rule_says_otherwise():
     theta = torch.zeros(3)
     assert mixins.scored_model(resolve("fedavg").aggregator, theta, {}) is theta
     memory = {"creff_head": torch.tensor([[5.0]]), "creff_index": torch.tensor([[1]])}
-    assert mixins.scored_model(resolve("creff").aggregator, theta, memory).tolist() == [
+    result = mixins.scored_model(resolve("creff").aggregator, theta, memory).tolist()
+    assert result == [
         0.0,
         5.0,
         0.0,

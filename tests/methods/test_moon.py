@@ -60,8 +60,10 @@ def test_a_projection_head_stands_between_features_and_classifier():
     with torch.no_grad():
         torch.testing.assert_close(net.backbone.body(x), plain.features(x))
         assert torch.equal(net.features(x), second(relu(first(plain.features(x)))))
-        assert net.features(x).shape == (len(x), 5) and net(x).shape == plain(x).shape
-    assert len(play("moon", {"projection": 5}).theta) > len(play("moon", rounds=1).theta)
+        assert net.features(x).shape == (len(x), 5)
+        assert net(x).shape == plain(x).shape
+    result = len(play("moon", {"projection": 5}).theta)
+    assert result > len(play("moon", rounds=1).theta)
 
 
 def test_without_a_contrast_it_is_fedavg():
@@ -96,8 +98,10 @@ def test_reference_features_restore_numbers_and_the_mode_of_every_module():
     client = ClientRound("north", 0, 2, 3, 0.1, before, {}, layout, toy_shard("north"), None, {})
     batch = next(toy_shard("north").in_order())
     (z,) = helpers.features_of(net, batch.x, client, last_model(layout))
-    assert torch.equal(layout.read(), before) and [m.training for m in net.modules()] == modes
-    assert not z.requires_grad and not torch.equal(z, net.eval().features(batch.x))
+    assert torch.equal(layout.read(), before)
+    assert [m.training for m in net.modules()] == modes
+    assert not z.requires_grad
+    assert not torch.equal(z, net.eval().features(batch.x))
 
 
 def test_features_that_are_all_zero_do_no_harm():

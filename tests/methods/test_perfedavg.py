@@ -46,7 +46,8 @@ def test_first_order_and_hessian_free_by_hand(monkeypatch):
 
 def test_without_an_inner_step_it_is_the_gradient_of_the_second_half(monkeypatch):
     for variant in ("fo", "hf"):
-        assert gradient_of(monkeypatch, {"alpha": 0.0, "variant": variant}).tolist() == [2.0, -16.0]
+        result = gradient_of(monkeypatch, {"alpha": 0.0, "variant": variant}).tolist()
+        assert result == [2.0, -16.0]
 
 
 def test_the_difference_of_gradients_has_one_dropout():

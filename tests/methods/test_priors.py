@@ -31,9 +31,8 @@ def test_the_margin_is_a_fourth_root():
     torch.testing.assert_close(
         offset("fedlc", counts, tau=3.0), -3 * torch.tensor([1 / 2, 1 / 3, 100])
     )
-    assert offset("fedlc", counts, absent="mask").tolist() == pytest.approx(
-        [-0.25, -1 / 6, -torch.inf]
-    )
+    expected = pytest.approx([-0.25, -1 / 6, -torch.inf])
+    assert offset("fedlc", counts, absent="mask").tolist() == expected
 
 
 def test_logit_adjustment_and_balanced_softmax_agree_where_no_class_is_absent():
@@ -51,7 +50,8 @@ def test_equal_counts_change_no_probability(kind):
 @pytest.mark.parametrize("kind", EVERY)
 def test_it_is_float32_and_lower_for_rarer_classes(kind):
     values = offset(kind, torch.tensor([1_000_000, 1000, 1, 0]))
-    assert values.dtype == torch.float32 and (values.diff() < 0).all()
+    assert values.dtype == torch.float32
+    assert (values.diff() < 0).all()
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -60,7 +60,9 @@ def test_the_loss_is_finite_and_an_absent_class_gets_almost_no_gradient(kind, ab
     logits = torch.zeros(2, 3, requires_grad=True)
     loss = F.cross_entropy(logits + offset(kind, COUNTS, absent=absent), torch.tensor([0, 2]))
     (slope,) = torch.autograd.grad(loss, logits)
-    assert loss.isfinite() and slope.isfinite().all() and slope[:, 1].abs().max() < 1e-11
+    assert loss.isfinite()
+    assert slope.isfinite().all()
+    assert slope[:, 1].abs().max() < 1e-11
 
 
 def test_an_unknown_prior_is_our_own_mistake():

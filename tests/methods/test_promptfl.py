@@ -40,13 +40,15 @@ def test_a_logit_is_the_mean_cosine_of_patches_and_text_over_slabs():
 
 def test_only_the_context_travels_and_for_volumes_the_slice_projection():
     assert play("promptfl", until=0).theta.numel() == 4 * 32
-    assert play("promptfl", {"length": 16}, until=0).theta.numel() == 16 * 32
+    result = play("promptfl", {"length": 16}, until=0).theta.numel()
+    assert result == 16 * 32
     trained = Layout(volumes())
-    assert trained.shapes == {
+    expected = {
         CONTEXT: (4, 32),
         "backbone.tower.slices.weight": (3, 8, 5, 5),
         "backbone.tower.slices.bias": (3,),
     }
+    assert trained.shapes == expected
     assert trained.size == 4 * 32 + 603
     assert list(Layout(volumes(rule="released")).shapes) == [CONTEXT]
 
@@ -84,7 +86,8 @@ def test_the_tower_is_asked_once_where_nothing_in_it_trains():
 
 
 def test_a_tower_that_projects_slices_is_not_frozen_unless_released():
-    assert not assembly.is_frozen(volumes()) and assembly.is_frozen(volumes(rule="released"))
+    assert not assembly.is_frozen(volumes())
+    assert assembly.is_frozen(volumes(rule="released"))
 
 
 def test_it_resumes_to_the_same_bits_from_disk(tmp_path):

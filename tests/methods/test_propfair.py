@@ -22,7 +22,8 @@ def test_below_the_bound_it_is_a_logarithm():
 
 def test_near_and_above_the_bound_it_is_a_straight_line():
     """Epsilon 0.5: slope 2 from l = 4.5 on; at 6, -log 0.5 + 1.5 / 0.5."""
-    assert transformed(6.0, epsilon=0.5) == pytest.approx((-math.log(0.5) + 3.0, 2.0))
+    expected = pytest.approx((-math.log(0.5) + 3.0, 2.0))
+    assert transformed(6.0, epsilon=0.5) == expected
     before, after = transformed(4.4999, epsilon=0.5), transformed(4.5001, epsilon=0.5)
     assert before == pytest.approx(after, abs=1e-3)
     assert math.isfinite(transformed(5.0)[0])
@@ -30,7 +31,8 @@ def test_near_and_above_the_bound_it_is_a_straight_line():
 
 def test_steps_grow_with_the_loss():
     slopes = [transformed(loss)[1] for loss in (0.0, 1.0, 3.0, 4.7, 9.0)]
-    assert slopes == sorted(slopes) and slopes[0] == pytest.approx(0.2)
+    assert slopes == sorted(slopes)
+    assert slopes[0] == pytest.approx(0.2)
 
 
 def test_far_below_the_bound_it_is_fedavg_at_another_learning_rate():

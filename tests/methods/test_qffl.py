@@ -28,7 +28,8 @@ def test_released_weights_are_those_of_the_released_code(q, expected):
 
 def test_the_default_counts_images_too():
     shares = weights({"q": 1.0}, n=[1, 2, 1, 4], loss_before=[0.8, 0.5, 0.4, 1.6])
-    assert shares.tolist() == pytest.approx([0.8 / 8.6, 1.0 / 8.6, 0.4 / 8.6, 6.4 / 8.6])
+    expected = pytest.approx([0.8 / 8.6, 1.0 / 8.6, 0.4 / 8.6, 6.4 / 8.6])
+    assert shares.tolist() == expected
 
 
 def test_q_fedavg_by_hand():
@@ -75,7 +76,8 @@ def test_q_zero_is_the_uniform_mean_for_the_other_rules(rule):
 def test_a_huge_q_follows_the_worst_client_without_running_out_of_range():
     shares = weights({"q": 1e4}, loss_before=[1e-12, 1e-9, 3e-9, 2e-9])
     assert shares.tolist() == pytest.approx([0, 0, 1, 0], abs=1e-6)
-    assert weights({"q": 3.0}, loss_before=[0.0, 0.0, 0.0, 0.0]).tolist() == [0.25] * 4
+    result = weights({"q": 3.0}, loss_before=[0.0, 0.0, 0.0, 0.0]).tolist()
+    assert result == [0.25] * 4
 
 
 def test_the_literal_step_shortens_weights_and_not_statistics():

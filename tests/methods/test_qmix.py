@@ -66,7 +66,8 @@ def test_the_total_rises_with_the_value_of_each_agent():
     for seed in range(5):
         chosen = torch.randn(20, 3, generator=torch.Generator().manual_seed(seed)).requires_grad_()
         TEAM.total(weights(seed), chosen, states(20, seed=seed)).sum().backward()
-        assert (chosen.grad >= 0).all() and (chosen.grad > 0).any()
+        assert (chosen.grad >= 0).all()
+        assert (chosen.grad > 0).any()
 
 
 def test_the_best_joint_action_is_everybodys_own_best():
@@ -109,7 +110,8 @@ def test_the_target_is_held_constant():
     far = (
         error.abs() > 1
     )  # Huber's loss is half the square up to 1, and the distance less a half beyond
-    assert far.any() and not far.all()
+    assert far.any()
+    assert not far.all()
     (expected,) = torch.autograd.grad(
         torch.where(far, error.abs() - 0.5, error.square() / 2).mean(), flat
     )
@@ -129,7 +131,8 @@ def test_steps_are_those_of_adam_with_clipped_gradients():
         optimizer.step()
         assert not value.requires_grad
     torch.testing.assert_close(learner.weights, wanted.detach(), atol=1e-6, rtol=1e-5)
-    assert learner.steps == 5 and not torch.equal(learner.weights, flat)
+    assert learner.steps == 5
+    assert not torch.equal(learner.weights, flat)
 
 
 def test_a_round_s_steps_follow_gradients_of_norm_10_at_most():
@@ -155,12 +158,15 @@ def test_a_transition_joins_a_choice_with_the_reward_it_led_to():
     """The action of round t is chosen on the state of round t - 1; its reward arrives in round t + 1."""
     memory = rounds(TEAM, 5)
     actions = memory["qmix_actions"]  # of rounds 1 to 6
-    assert actions.shape == (6, 3) and actions[0].tolist() == [1, 1, 1]
+    assert actions.shape == (6, 3)
+    assert actions[0].tolist() == [1, 1, 1]
     seen = qmix.transitions(memory["qmix_states"], memory["qmix_rewards"], actions[:-1])
     assert len(seen) == 3  # rounds 2, 3 and 4
-    assert seen.state[:, 0, 0].tolist() == [1, 2, 3] and seen.after[:, 0, 0].tolist() == [2, 3, 4]
+    assert seen.state[:, 0, 0].tolist() == [1, 2, 3]
+    assert seen.after[:, 0, 0].tolist() == [2, 3, 4]
     assert seen.reward.tolist() == [2, 3, 4]
-    assert torch.equal(seen.action, actions[1:4]) and torch.equal(seen.last, actions[:3])
+    assert torch.equal(seen.action, actions[1:4])
+    assert torch.equal(seen.last, actions[:3])
 
 
 def test_only_the_newest_transitions_are_kept(monkeypatch):
@@ -169,39 +175,36 @@ def test_only_the_newest_transitions_are_kept(monkeypatch):
     seen = qmix.transitions(
         memory["qmix_states"], memory["qmix_rewards"], memory["qmix_actions"][:-1]
     )
-    assert seen.reward.tolist() == [6, 7, 8] and seen.state[:, 0, 0].tolist() == [5, 6, 7]
+    assert seen.reward.tolist() == [6, 7, 8]
+    assert seen.state[:, 0, 0].tolist() == [5, 6, 7]
 
 
 def test_agents_learn_after_the_warm_up_and_targets_follow_every_fifth_round():
     """They learn from round 4 on; rounds 5 and 10 copy, and those around them do not."""
     start = rounds(TEAM, 1)["qmix_weights"]
     memory = rounds(TEAM, 3, warmup=3)
-    assert torch.equal(memory["qmix_weights"], start) and "qmix_loss" not in memory
+    assert torch.equal(memory["qmix_weights"], start)
+    assert "qmix_loss" not in memory
     rounds(TEAM, 4, memory, start=4, warmup=3)
-    assert (
-        memory["qmix_steps"] == qmix.STEPS
-        and memory["qmix_loss"].ndim == 0
-        and memory["qmix_loss"].isfinite()
-    )
-    assert torch.equal(memory["qmix_target"], start) and not torch.equal(
-        memory["qmix_weights"], start
-    )
+    assert memory["qmix_steps"] == qmix.STEPS
+    assert memory["qmix_loss"].ndim == 0
+    assert memory["qmix_loss"].isfinite()
+    assert torch.equal(memory["qmix_target"], start)
+    assert not torch.equal(memory["qmix_weights"], start)
     rounds(TEAM, 5, memory, start=5, warmup=3)
     fifth = memory["qmix_weights"].clone()
     assert torch.equal(memory["qmix_target"], fifth)
     for t in range(6, 10):
         rounds(TEAM, t, memory, start=t, warmup=3)
-        assert torch.equal(memory["qmix_target"], fifth) and not torch.equal(
-            memory["qmix_weights"], fifth
-        )
+        assert torch.equal(memory["qmix_target"], fifth)
+        assert not torch.equal(memory["qmix_weights"], fifth)
     rounds(TEAM, 10, memory, start=10, warmup=3)
     assert torch.equal(memory["qmix_target"], memory["qmix_weights"])
 
 
 def test_exploration_falls_in_a_line_over_the_first_half():
-    assert [qmix.exploration(t, 60, 10) for t in (1, 10, 20, 35, 60)] == pytest.approx(
-        [1.0, 1.0, 0.62, 0.05, 0.05]
-    )
+    result = [qmix.exploration(t, 60, 10) for t in (1, 10, 20, 35, 60)]
+    assert result == pytest.approx([1.0, 1.0, 0.62, 0.05, 0.05])
 
 
 def test_each_round_explores_as_much_as_its_own_number_says(monkeypatch):
@@ -235,7 +238,8 @@ def test_two_rounds_learn_from_transitions_in_another_order(monkeypatch):
     monkeypatch.setattr(qmix, "CAPACITY", 4)
     monkeypatch.setattr(Transitions, "__getitem__", watched)
     rounds(TEAM, 8, warmup=6)
-    assert len(drawn) == 2 * qmix.STEPS and all(sorted(places) == [0, 1, 2, 3] for places in drawn)
+    assert len(drawn) == 2 * qmix.STEPS
+    assert all(sorted(places) == [0, 1, 2, 3] for places in drawn)
     assert drawn[: qmix.STEPS] != drawn[qmix.STEPS :]
 
 
@@ -264,7 +268,8 @@ def test_a_bandit_in_which_one_agent_matters_is_solved():
     fresh = team.utilities(
         learner.weights, states(50, seed=7), torch.randint(3, (50, 3), generator=draw)
     )
-    assert (fresh[:, 1].argmax(1) == 2).float().mean() > 0.9
+    result = (fresh[:, 1].argmax(1) == 2).float().mean()
+    assert result > 0.9
     assert loss < 0.05
 
 

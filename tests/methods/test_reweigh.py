@@ -24,12 +24,15 @@ def test_weighted_counts_are_independent_of_group_and_class_and_keep_their_margi
 
 
 def test_independent_groups_weigh_1_and_so_do_pairs_without_an_image():
-    assert kamiran(torch.tensor([[2.0, 4.0], [1.0, 2.0]]).double()).tolist() == [
+    result = kamiran(torch.tensor([[2.0, 4.0], [1.0, 2.0]]).double()).tolist()
+    assert result == [
         [1.0, 1.0],
         [1.0, 1.0],
     ]
-    assert kamiran(torch.tensor([[2.0, 0.0], [0.0, 0.0]]).double())[1].tolist() == [1.0, 1.0]
-    assert kamiran(torch.zeros(2, 2).double()).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    result = kamiran(torch.tensor([[2.0, 0.0], [0.0, 0.0]]).double())[1].tolist()
+    assert result == [1.0, 1.0]
+    result = kamiran(torch.zeros(2, 2).double()).tolist()
+    assert result == [[1.0, 1.0], [1.0, 1.0]]
 
 
 @pytest.mark.parametrize("counts", ["global", "local"])
@@ -41,7 +44,8 @@ def test_a_client_weighs_by_all_counts_or_by_its_own(counts):
     local.on_round_start(net, client)
     assert ("group_class_counts" in client.report) == (counts == "global")
     weights = client.per_image["weights"]
-    assert weights[2] == 1 and (weights.tolist() == [1.0] * 4) == (counts == "global")
+    assert weights[2] == 1
+    assert (weights.tolist() == [1.0] * 4) == (counts == "global")
 
 
 def test_the_server_adds_counts_up():

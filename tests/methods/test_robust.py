@@ -17,12 +17,14 @@ def aggregate(name, models, settings=None, theta=(0.0, 0.0), **columns):
     model, weights = resolve(name, settings).aggregator.aggregate(
         torch.tensor(theta), client_updates(models, **columns), {}
     )
-    assert weights.sum().item() == pytest.approx(1, abs=1e-12) and weights.dtype == torch.float64
+    assert weights.sum().item() == pytest.approx(1, abs=1e-12)
+    assert weights.dtype == torch.float64
     return model.tolist(), weights.tolist()
 
 
 def test_median_of_an_odd_and_an_even_number_of_clients():
-    assert aggregate("median", [[1.0, 9.0], [2.0, 5.0], [900.0, 7.0]]) == (
+    result = aggregate("median", [[1.0, 9.0], [2.0, 5.0], [900.0, 7.0]])
+    assert result == (
         [2.0, 7.0],
         [0.0, 0.5, 0.5],
     )
@@ -33,10 +35,11 @@ def test_trimmed_mean_leaves_out_so_many_at_either_end():
     """Of five clients 0.2 is one: the mean of 2, 3 and 7. The weights are the shares of all numbers."""
     models = [[1.0, 0.0], [2.0, 2.0], [3.0, 4.0], [7.0, 6.0], [99.0, -8.0]]
     model, weights = aggregate("trimmed-mean", models, {"hostile": 0.2})
-    assert model == [4.0, 2.0] and weights == pytest.approx([1 / 6, 1 / 3, 1 / 3, 1 / 6, 0])
-    assert aggregate("trimmed-mean", models, {"hostile": 0.0})[0] == pytest.approx(
-        np.mean(models, 0).tolist()
-    )
+    assert model == [4.0, 2.0]
+    expected = pytest.approx([1 / 6, 1 / 3, 1 / 3, 1 / 6, 0])
+    assert weights == expected
+    expected = pytest.approx(np.mean(models, 0).tolist())
+    assert aggregate("trimmed-mean", models, {"hostile": 0.0})[0] == expected
     assert aggregate("trimmed-mean", models, {"hostile": 0.49})[0] == aggregate("median", models)[0]
 
 
@@ -62,22 +65,24 @@ def test_rfa_is_the_geometric_median():
 def test_one_step_of_weiszfeld_by_hand():
     """From the mean 3 of 0, 0, 9 distances are 3, 3, 6: weights 2/5, 2/5, 1/5."""
     model, weights = aggregate("rfa", [[0.0, 0.0], [0.0, 0.0], [9.0, 0.0]], {"iterations": 1})
-    assert model == pytest.approx([1.8, 0.0]) and weights == pytest.approx([0.4, 0.4, 0.2])
+    assert model == pytest.approx([1.8, 0.0])
+    assert weights == pytest.approx([0.4, 0.4, 0.2])
 
 
 def test_norm_clipping_cuts_long_updates():
     """From (1, 0): updates of length 1, 2 and 10; p = 1/2, 1/4, 1/4."""
     models, n = [[2.0, 0.0], [1.0, 2.0], [1.0, -10.0]], [2.0, 1.0, 1.0]
     cut, weights = aggregate("norm-clipping", models, {"norm": 2.0}, (1.0, 0.0), n=n)
-    assert cut == pytest.approx([1.5, 0.5 - 0.5]) and weights == pytest.approx(
-        [0.5 / 0.8, 0.25 / 0.8, 0.05 / 0.8]
-    )
+    assert cut == pytest.approx([1.5, 0.5 - 0.5])
+    expected = pytest.approx([0.5 / 0.8, 0.25 / 0.8, 0.05 / 0.8])
+    assert weights == expected
     assert aggregate("norm-clipping", models, None, (1.0, 0.0), n=n) == (
         cut,
         weights,
     )  # 2 is the median length
     far = aggregate("norm-clipping", models, {"norm": 1e9}, (1.0, 0.0), n=n)[0]
-    assert far == pytest.approx(aggregate("fedavg", models, None, (1.0, 0.0), n=n)[0])
+    expected = pytest.approx(aggregate("fedavg", models, None, (1.0, 0.0), n=n)[0])
+    assert far == expected
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -96,9 +101,11 @@ def test_one_of_five_clients_cannot_take_the_model_away(name):
 @pytest.mark.parametrize("name", RULES)
 def test_clients_that_agree_have_their_model_and_no_order_matters(name):
     for k in (1, 2, 4):
-        assert aggregate(name, [[3.0, -1.0]] * k)[0] == pytest.approx([3.0, -1.0])
+        expected = pytest.approx([3.0, -1.0])
+        assert aggregate(name, [[3.0, -1.0]] * k)[0] == expected
     models = [[1.0, 2.0], [4.0, -1.0], [0.5, 1.5], [9.0, 3.0], [-2.0, 1.0]]
-    assert aggregate(name, models[::-1])[0] == pytest.approx(aggregate(name, models)[0])
+    expected = pytest.approx(aggregate(name, models)[0])
+    assert aggregate(name, models[::-1])[0] == expected
 
 
 def test_statistics_of_batch_norm_stay_between_the_clients():
@@ -139,5 +146,6 @@ def test_rfa_starts_at_the_mean_by_images():
     models = [[0.0, 0.0], [4.0, 0.0], [8.0, 0.0]]
     n = np.array([1.0, 1.0, 2.0])
     model, weights = aggregate("rfa", models, {"iterations": 1}, n=n)
-    assert weights == pytest.approx([3 / 28, 15 / 28, 10 / 28])
+    expected = pytest.approx([3 / 28, 15 / 28, 10 / 28])
+    assert weights == expected
     assert model == pytest.approx([5.0, 0.0])

@@ -8,8 +8,11 @@ from fedcli.methods.row_table import RowTable
 
 def test_rows_that_were_not_replaced_are_zeros_and_take_no_memory():
     table = RowTable((3, 2), torch.uint8)
-    assert table[2].tolist() == [0, 0] and table[2].dtype == torch.uint8 and len(table) == 0
-    assert table.whole().tolist() == [[0, 0]] * 3 and (table.ndim, table.nbytes) == (2, 6)
+    assert table[2].tolist() == [0, 0]
+    assert table[2].dtype == torch.uint8
+    assert len(table) == 0
+    assert table.whole().tolist() == [[0, 0]] * 3
+    assert (table.ndim, table.nbytes) == (2, 6)
     with pytest.raises(IndexError, match="row 3 of a table of 3 rows"):
         table[3]
 
@@ -17,18 +20,23 @@ def test_rows_that_were_not_replaced_are_zeros_and_take_no_memory():
 def test_a_table_stays_as_it_was_when_rows_are_replaced():
     first = RowTable((3, 2), torch.int16).replaced({1: torch.tensor([1, 2], dtype=torch.int16)})
     second = first.replaced({0: torch.tensor([5, 0], dtype=torch.int16)})
-    assert first.whole().tolist() == [[0, 0], [1, 2], [0, 0]] and second.whole().tolist() == [
+    expected = [[0, 0], [1, 2], [0, 0]]
+    assert first.whole().tolist() == expected
+    expected = [
         [5, 0],
         [1, 2],
         [0, 0],
     ]
-    assert second[1] is first[1] and second.whole(1).tolist() == [[1, 2], [0, 0]]
-    assert list(second.replaced({1: torch.zeros(2, dtype=torch.int16)})) == [0]  # zeros again
+    assert second.whole().tolist() == expected
+    assert second[1] is first[1]
+    assert second.whole(1).tolist() == [[1, 2], [0, 0]]
+    result = list(second.replaced({1: torch.zeros(2, dtype=torch.int16)}))
+    assert result == [0]  # zeros again
 
 
 def test_a_whole_table_by_rows_and_back():
     whole = torch.tensor([[0, 0], [3, 4], [0, 1]])
     table = RowTable.of(whole)
-    assert (
-        list(table) == [1, 2] and torch.equal(table.whole(), whole) and RowTable.of(table) is table
-    )
+    assert list(table) == [1, 2]
+    assert torch.equal(table.whole(), whole)
+    assert RowTable.of(table) is table

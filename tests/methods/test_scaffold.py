@@ -102,7 +102,8 @@ def test_the_server_moves_c_over_the_roster():
 )
 def test_a_variate_is_the_gradient_under_every_optimizer(training):
     control, _, steps = slope_turn(training)
-    assert steps == 24 and control == pytest.approx(3.0, rel=1e-6)
+    assert steps == 24
+    assert control == pytest.approx(3.0, rel=1e-6)
 
 
 def test_under_momentum_it_is_the_distance_over_the_effective_steps_and_the_released_rule_is_not():
@@ -114,7 +115,8 @@ def test_under_momentum_it_is_the_distance_over_the_effective_steps_and_the_rele
     control, distance, _ = slope_turn(training)
     assert control == pytest.approx(distance / (0.1 * effective), rel=1e-5)
     released, distance, steps = slope_turn(training, rule="released")
-    assert released == pytest.approx(distance / (0.1 * steps), rel=1e-5) and released > 6 * control
+    assert released == pytest.approx(distance / (0.1 * steps), rel=1e-5)
+    assert released > 6 * control
 
 
 def test_under_plain_sgd_both_rules_agree():
@@ -152,7 +154,8 @@ def test_uniform_c_is_the_mean_of_variates_absent_clients_included():
 @pytest.mark.parametrize(("weights", "p"), [("samples", (0.25, 0.75)), ("uniform", (0.5, 0.5))])
 def test_it_settles_at_the_optimum_of_its_weights_where_fedavg_does_not(weights, p):
     """Ten steps a round on parabolas of steepness 1 and 4: FedAvg stops short of sum p a c / sum p a."""
-    assert settled("scaffold", {"weights": weights}) == pytest.approx(optimum(*p), abs=1e-3)
+    expected = pytest.approx(optimum(*p), abs=1e-3)
+    assert settled("scaffold", {"weights": weights}) == expected
 
     def uncorrected(self, net, client):
         scaffold.Controlled.on_round_start(self, net, client)

@@ -16,7 +16,8 @@ def stepped(solver, parameter, gradients):
 
 def test_sgd_by_hand():
     own = nn.Parameter(torch.tensor([1.0, -2.0]))
-    assert stepped(Solver("sgd", [own], 0.5), own, [[1.0, 0.0], [2.0, -4.0]]) == [-0.5, 0.0]
+    result = stepped(Solver("sgd", [own], 0.5), own, [[1.0, 0.0], [2.0, -4.0]])
+    assert result == [-0.5, 0.0]
 
 
 def test_adam_by_hand():
@@ -25,9 +26,8 @@ def test_adam_by_hand():
     solver = Solver("adam", [own], 0.1)
     assert stepped(solver, own, [[1.0]]) == pytest.approx([-0.1])
     mean, square = 0.39 / 0.19, 0.009999 / 0.001999  # (.000999 + .001 * 9) / (1 - .999^2)
-    assert stepped(solver, own, [[3.0]]) == pytest.approx(
-        [-0.1 - 0.1 * mean / square**0.5], rel=1e-5
-    )
+    expected = pytest.approx([-0.1 - 0.1 * mean / square**0.5], rel=1e-5)
+    assert stepped(solver, own, [[3.0]]) == expected
 
 
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("sgd", torch.optim.SGD)])
@@ -44,4 +44,5 @@ def test_to_the_bit_as_torchs_classes(name, kind):
         ours.grad, theirs.grad = gradient.clone(), gradient.clone()
         solver.step()
         reference.step()
-    assert torch.equal(ours, theirs) and torch.equal(left, start)
+    assert torch.equal(ours, theirs)
+    assert torch.equal(left, start)

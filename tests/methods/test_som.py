@@ -38,7 +38,8 @@ def test_the_pull_of_a_late_round_is_narrow_and_weak_but_there():
     """From round 24 on sigma is 0.5 and the rate 0.05: the nearest neuron moves by 5 %, its neighbour by e^-2 of it."""
     neurons, x = torch.zeros(25, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
     moved = som.train(neurons, x, torch.ones(1, dtype=torch.float64), 100)
-    assert moved[:2, 0].tolist() == pytest.approx([0.05, 0.05 * np.exp(-2)])
+    expected = pytest.approx([0.05, 0.05 * np.exp(-2)])
+    assert moved[:2, 0].tolist() == expected
 
 
 def test_the_first_of_equal_neurons_row_by_row_is_the_nearest():
@@ -47,7 +48,8 @@ def test_the_first_of_equal_neurons_row_by_row_is_the_nearest():
     moved = som.train(
         neurons, torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64), 100
     )
-    assert moved[7, 0] == pytest.approx(0.95) and moved[21, 0] > 0.99
+    assert moved[7, 0] == pytest.approx(0.95)
+    assert moved[21, 0] > 0.99
 
 
 def test_nearness_is_in_units_of_the_median_distance():
@@ -59,7 +61,8 @@ def test_nearness_is_in_units_of_the_median_distance():
 
 
 def test_clients_on_the_spot_are_all_near():
-    assert som.nearness(torch.zeros(25, 4).double(), torch.zeros(3, 4).double()).tolist() == [
+    result = som.nearness(torch.zeros(25, 4).double(), torch.zeros(3, 4).double()).tolist()
+    assert result == [
         1,
         1,
         1,
@@ -79,7 +82,8 @@ def test_inner_products_of_sketches_are_right_on_average():
     )  # with a mean, which only the signs take out
     products = torch.stack([sketched(x, seed) @ sketched(y, seed) for seed in range(200)])
     error = products.std() / 200**0.5
-    assert (products.mean() - x @ y).abs() < 4 * error
+    result = (products.mean() - x @ y).abs()
+    assert result < 4 * error
     assert (
         products.std() < 0.05 * x.norm() * y.norm()
     )  # one alone is near as well: sqrt(2 / 1024) is 0.044
@@ -88,9 +92,11 @@ def test_inner_products_of_sketches_are_right_on_average():
 def test_a_sketch_is_linear_and_depends_on_the_seed_alone():
     x, y = numbers(3000), numbers(3000, seed=1)
     torch.testing.assert_close(sketched(x + 2 * y, 5), sketched(x, 5) + 2 * sketched(y, 5))
-    assert sketched(x, 5).shape == (1024,) and not torch.equal(sketched(x, 5), sketched(x, 6))
+    assert sketched(x, 5).shape == (1024,)
+    assert not torch.equal(sketched(x, 5), sketched(x, 6))
     hit = sketched(torch.eye(1, 3000)[0], 5)
-    assert hit.abs().sum() == 1 and hit.count_nonzero() == 1
+    assert hit.abs().sum() == 1
+    assert hit.count_nonzero() == 1
 
 
 def test_similarity_is_half_of_one_plus_the_cosine_and_half_where_there_is_none():
@@ -99,7 +105,8 @@ def test_similarity_is_half_of_one_plus_the_cosine_and_half_where_there_is_none(
         som.similarity(x, torch.tensor(to))
         for to in ([6.0, 8.0], [-4.0, 3.0], [-3.0, -4.0], [0.0, 0.0])
     ]
-    assert [float(s) for s in similarities] == pytest.approx([1, 0.5, 0, 0.5])
+    expected = pytest.approx([1, 0.5, 0, 0.5])
+    assert [float(s) for s in similarities] == expected
 
 
 def test_the_first_map_lies_about_the_first_clients():
@@ -107,7 +114,8 @@ def test_the_first_map_lies_about_the_first_clients():
     neurons = som.start(x, 0)
     assert neurons.shape == (25, 40)
     noise = (neurons - x[torch.arange(25) % 2]).square().mean().sqrt()
-    assert noise == pytest.approx(0.1 * float(x.square().mean().sqrt()), rel=0.1)
+    expected = pytest.approx(0.1 * float(x.square().mean().sqrt()), rel=0.1)
+    assert noise == expected
 
 
 def test_the_first_map_scales_with_the_clients():
@@ -120,24 +128,25 @@ def test_the_order_of_a_round_is_drawn_and_follows_the_clients_not_their_places(
     turn = som.order(rows, 6, seed=1, round=1)
     assert turn.sort().values.tolist() == [0, 1, 2, 3]
     assert torch.equal(rows.flip(0)[som.order(rows.flip(0), 6, seed=1, round=1)], rows[turn])
-    assert len({tuple(som.order(rows, 6, seed=1, round=t).tolist()) for t in range(1, 9)}) > 1
+    result = len({tuple(som.order(rows, 6, seed=1, round=t).tolist()) for t in range(1, 9)})
+    assert result > 1
 
 
 def test_shares_sum_to_one_whatever_evens_them_out():
     weight = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
-    assert som.shares(weight, temperature=1.0, floor=0.0).tolist() == pytest.approx(
-        [1 / 8, 2 / 8, 5 / 8]
-    )
-    assert som.shares(weight, temperature=0.5, floor=0.0).tolist() == pytest.approx(
-        [1 / 30, 4 / 30, 25 / 30]
-    )
-    assert som.shares(weight, temperature=1.0, floor=0.6).tolist() == pytest.approx(
-        [0.25, 0.3, 0.45]
-    )
-    assert som.shares(weight, temperature=1.0, floor=1.0).tolist() == pytest.approx([1 / 3] * 3)
+    expected = pytest.approx([1 / 8, 2 / 8, 5 / 8])
+    assert som.shares(weight, temperature=1.0, floor=0.0).tolist() == expected
+    expected = pytest.approx([1 / 30, 4 / 30, 25 / 30])
+    assert som.shares(weight, temperature=0.5, floor=0.0).tolist() == expected
+    result = som.shares(weight, temperature=1.0, floor=0.6).tolist()
+    assert result == pytest.approx([0.25, 0.3, 0.45])
+    result = som.shares(weight, temperature=1.0, floor=1.0).tolist()
+    assert result == pytest.approx([1 / 3] * 3)
 
 
 def test_weights_that_are_all_zero_or_nearly_are_shared_out():
     nothing = torch.zeros(4, dtype=torch.float64)
-    assert som.shares(nothing, temperature=1.0, floor=0.0).tolist() == [0.25] * 4
-    assert som.shares(nothing + 1e-250, temperature=0.1, floor=0.0).tolist() == [0.25] * 4
+    result = som.shares(nothing, temperature=1.0, floor=0.0).tolist()
+    assert result == [0.25] * 4
+    result = som.shares(nothing + 1e-250, temperature=0.1, floor=0.0).tolist()
+    assert result == [0.25] * 4

@@ -16,12 +16,11 @@ def wave(mean, height, shift=0.0, side=8):
 
 
 def test_the_square_has_the_frequencies_up_to_a_share_of_the_side():
-    assert (
-        window(8, 0.0) == slice(4, 5)
-        and window(8, 0.13) == slice(3, 6)
-        and window(8, 0.5) == slice(0, 8)
-    )
-    assert window(7, 0.5) == slice(0, 7) and window(100, 0.01) == slice(49, 52)
+    assert window(8, 0.0) == slice(4, 5)
+    assert window(8, 0.13) == slice(3, 6)
+    assert window(8, 0.5) == slice(0, 8)
+    assert window(7, 0.5) == slice(0, 7)
+    assert window(100, 0.01) == slice(49, 52)
 
 
 def test_amplitudes_of_a_wave():
@@ -29,7 +28,8 @@ def test_amplitudes_of_a_wave():
     made = amplitudes(normalised(wave(0.5, 0.2)), 0.13)[0, 0]
     expected = torch.tensor([[0.0, 0.0, 0.0], [0.1, 0.5, 0.1], [0.0, 0.0, 0.0]])
     torch.testing.assert_close(made, expected, atol=1e-6, rtol=0)
-    assert amplitudes(normalised(wave(0.5, 0.2)), 0.0).tolist() == [[[[pytest.approx(0.5)]]]]
+    result = amplitudes(normalised(wave(0.5, 0.2)), 0.0).tolist()
+    assert result == [[[[pytest.approx(0.5)]]]]
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0, math.pi])
@@ -76,4 +76,5 @@ def test_images_are_cut_to_what_pixels_can_be():
     made = to_pixels(
         exchanged(normalised(wave(0.5, 0.4)), torch.tensor([[[[0.9]]]]), 0.0, cut=True)
     )
-    assert made.max() <= 1 + 1e-6 and made.min() == pytest.approx(0.5, abs=1e-5)
+    assert made.max() <= 1 + 1e-6
+    assert made.min() == pytest.approx(0.5, abs=1e-5)

@@ -31,7 +31,8 @@ def test_logits_are_those_of_the_whole_network_on_the_sentences(name, tmp_path):
 
 def test_nothing_changes():
     states = [play("zero-shot", rounds=n) for n in (1, 2)]
-    assert states[0].theta.numel() == 1 and torch.equal(states[0].theta, states[1].theta)
+    assert states[0].theta.numel() == 1
+    assert torch.equal(states[0].theta, states[1].theta)
 
 
 def test_random_weights_are_said_and_other_networks_and_volumes_refused():

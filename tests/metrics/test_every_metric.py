@@ -55,7 +55,8 @@ def test_no_weights_are_ones_and_what_score_says(needs, metric):
     logits, y = images(needs)
     scores = metrics.score(logits, y)
     ones = value(metric, logits, y, np.ones((len(y), 1), int))
-    assert value(metric, logits, y).tolist() == pytest.approx([scores[metric.name]], abs=1e-12)
+    expected = pytest.approx([scores[metric.name]], abs=1e-12)
+    assert value(metric, logits, y).tolist() == expected
     assert ones.tolist() == pytest.approx([scores[metric.name]], abs=1e-12)
 
 
@@ -70,21 +71,21 @@ def test_of_no_image_there_is_no_score(needs, metric):
 def test_the_order_of_images_does_not_matter_and_a_perfect_model_is_best(needs, metric):
     logits, y = images(needs)
     order = RANDOM.permutation(len(y))
-    assert value(metric, logits[order], y[order]) == pytest.approx(
-        value(metric, logits, y), abs=1e-12
-    )
+    result = value(metric, logits[order], y[order])
+    assert result == pytest.approx(value(metric, logits, y), abs=1e-12)
     sure = 100.0 * (np.where(y == 1, 1, -1) if needs == LABELS else np.eye(COUNTS[needs])[y])
-    assert value(metric, sure, y) == pytest.approx(
-        1.0 if metric.better == "high" else 0.0, abs=1e-12
-    )
+    expected = pytest.approx(1.0 if metric.better == "high" else 0.0, abs=1e-12)
+    assert value(metric, sure, y) == expected
 
 
 @pytest.mark.parametrize(
     "metric", [*metrics.registered(), *metrics.registered(GROUPS)], ids=lambda each: each.name
 )
 def test_a_metric_has_a_title_in_words_a_meaning_and_a_direction(metric):
-    assert metrics.title(metric.name) == metric.title and "_" not in metric.title
-    assert len(metric.meaning) > 20 and metric.better in ("high", "low")
+    assert metrics.title(metric.name) == metric.title
+    assert "_" not in metric.title
+    assert len(metric.meaning) > 20
+    assert metric.better in ("high", "low")
     assert metrics.better_low(metric.name) == (metric.better == "low")
     assert metrics.get(metric.name) is metric
 

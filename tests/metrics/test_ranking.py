@@ -12,15 +12,19 @@ def test_a_pair_is_lost_where_the_other_class_ranks_higher_and_half_where_both_a
     ranking = Ranking.of(score, np.array([0, 1]), {3: np.array([2, 3, 4])})
     weights = np.array([[1, 2], [1, 1], [1, 1], [1, 4], [1, 0]])  # [N, b]
     # 0.2 loses to 0.5 and 0.8, and 0.8 is equal to 0.8: 1 + 1 + 1 / 2; then 2 * 1 + 2 * 4 + 1 * 4 / 2
-    assert {c: lost.tolist() for c, lost in ranking.lost(weights).items()} == {3: [2.5, 12]}
+    result = {c: lost.tolist() for c, lost in ranking.lost(weights).items()}
+    assert result == {3: [2.5, 12]}
 
 
 def test_a_class_without_others_or_without_images_loses_nothing():
     score, weights = np.array([0.2, 0.8]), np.ones((2, 3), int)
-    assert Ranking.of(score, np.array([0, 1]), {}).lost(weights) == {}
+    result = Ranking.of(score, np.array([0, 1]), {}).lost(weights)
+    assert result == {}
     none = np.zeros(0, int)
-    assert Ranking.of(score, none, {1: np.array([1])}).lost(weights)[1].tolist() == [0, 0, 0]
-    assert Ranking.of(score, np.array([1]), {1: none}).lost(weights)[1].tolist() == [0, 0, 0]
+    result = Ranking.of(score, none, {1: np.array([1])}).lost(weights)[1].tolist()
+    assert result == [0, 0, 0]
+    result = Ranking.of(score, np.array([1]), {1: none}).lost(weights)[1].tolist()
+    assert result == [0, 0, 0]
 
 
 @pytest.mark.parametrize("rows", [0, 1, 15, 16, 32, 33, 64, 500, 4097])
@@ -28,11 +32,13 @@ def test_running_sums_are_those_of_numpy(rows):
     numbers = np.random.default_rng(rows).integers(0, 9, (rows, 3)).astype(np.int32)
     expected = np.cumsum(numbers, axis=0)
     add_up(numbers)
-    assert np.array_equal(numbers, expected) and numbers.dtype == np.int32
+    assert np.array_equal(numbers, expected)
+    assert numbers.dtype == np.int32
 
 
 def test_a_total_is_the_sum_over_images():
-    assert total(np.array([[1, 2], [3, 4], [5, 6]])).tolist() == [9, 12]
+    result = total(np.array([[1, 2], [3, 4], [5, 6]])).tolist()
+    assert result == [9, 12]
 
 
 def test_two_scores_mirror_each_other_where_every_comparison_turns_round():

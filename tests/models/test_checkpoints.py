@@ -142,7 +142,7 @@ def test_a_file_of_two_networks_is_refused(tmp_path):
 
 def test_another_network_is_refused_with_what_differs(tmp_path):
     torch.save(trained("timm:test_vit2@32"), tmp_path / "w.pth")
-    with pytest.raises(FedcliError, match="does not fit timm:test_vit@32: .* tensors missing"):
+    with pytest.raises(FedcliError, match=r"does not fit timm:test_vit@32: .* tensors missing"):
         build(weights=tmp_path / "w.pth")
 
 
@@ -316,3 +316,20 @@ def test_a_network_of_open_clip_by_name():
     libraries.check("open_clip:ViT-B-32")
     with pytest.raises(UsageError, match="needs 3 channels"):
         models.input_channels("open_clip:ViT-B-32", 5)
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_for_published_weights(tmp_path, monkeypatch):
+    """Its library would ask six times for each file, and wait in between."""
+    pytest.importorskip("timm")
+    constants = pytest.importorskip("huggingface_hub").constants
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+
+    def no_wait(seconds):
+        raise AssertionError(f"waited {seconds} s")
+
+    monkeypatch.setattr("time.sleep", no_wait)
+    with pytest.raises(FedcliError, match=r"could not be downloaded: http://127.0.0.1:9 does not"):
+        build("timm:test_vit", "pretrained")
+    assert constants.HF_HUB_OFFLINE is False

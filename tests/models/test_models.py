@@ -220,14 +220,14 @@ def test_weights_of_another_network_are_refused_by_name(tmp_path):
     torch.save(torchvision.models.resnet18().state_dict(), tmp_path / "w.pth")
     with pytest.raises(FedcliError, match="does not fit resnet50"):
         build("resnet50", weights=str(tmp_path / "w.pth"))
-    with pytest.raises(FedcliError, match="no such file: .*absent.pth"):
+    with pytest.raises(FedcliError, match=r"no such file: .*absent.pth"):
         build("resnet50", weights=str(tmp_path / "absent.pth"))
 
 
 @pytest.mark.parametrize("name", ["cnn", "clip-tiny"])
 def test_weights_on_a_pipe_are_no_regular_file(tmp_path, name):
     os.mkfifo(tmp_path / "w.pth")
-    with pytest.raises(FedcliError, match="w.pth is not a regular file"):
+    with pytest.raises(FedcliError, match=r"w.pth is not a regular file"):
         build(name, weights=str(tmp_path / "w.pth"))
 
 

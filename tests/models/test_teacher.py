@@ -110,7 +110,7 @@ def test_it_is_frozen_and_still_and_leaves_the_global_random_stream_alone(plain)
 
 def test_a_resnet_sees_images_at_their_own_size_and_says_what_it_was_trained_at(plain):
     teacher = load_teacher(plain)
-    assert teacher.trained_at == 224 and teacher.side == 0
+    assert teacher.trained_at == 224 and teacher.fed.side == 0
     assert torch.equal(teacher(FED), teacher.body(FED))
 
 
@@ -156,7 +156,7 @@ def test_a_file_of_another_network_is_refused_by_the_tensor(change, said, tmp_pa
 
 def test_a_file_that_fits_nothing_is_refused_with_what_would(tmp_path):
     with pytest.raises(
-        FedcliError, match="no network that can be a teacher .*features.0.weight"
+        FedcliError, match=r"no network that can be a teacher .*features.0.weight"
     ) as error:
         load_teacher(saved(tmp_path, {"features.0.weight": torch.ones(2)}))
     assert "MoCo-v2" in error.value.hint and "CLIP" in error.value.hint

@@ -8,7 +8,7 @@ from scored_runs import model, scored
 
 from fedcli.comparison.resampling import Resamples
 from fedcli.comparison.systems import read
-from fedcli.reporting.by_group import legend, tables
+from fedcli.reporting.single_runs import by_group, legend
 from fedcli.scores.table import Where
 
 AUC = "auc_ovo_macro"
@@ -28,7 +28,7 @@ def run(tmp_path_factory):
 
 
 def cells(run, metric=""):
-    (table,) = tables(run, metric)
+    (table,) = by_group(run, metric)
     return (
         table.title,
         [column.name for column in table.columns],

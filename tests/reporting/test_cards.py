@@ -13,9 +13,9 @@ from fedcli.data import manifest
 from fedcli.federation.client import Training
 from fedcli.figures.kinds import flow
 from fedcli.reporting import cards, evidence
-from fedcli.reporting.further import by_severity_and_group
 from fedcli.reporting.page import lead, provenance
 from fedcli.reporting.rows import compared, rows
+from fedcli.reporting.single_runs import by_severity_and_group
 from fedcli.reporting.table import DAGGER, Cell, Column, Table, number
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions

@@ -40,7 +40,7 @@ def test_every_number_of_a_run_is_a_line_that_says_what_it_is_of(scored):
         (line,) = [line for line in lines if own.items() <= line.items()]
         return line["value"]
 
-    parity = known.part().differences["sex"]["corrupted"]["demographic_parity_difference_ovr_macro"]
+    parity = known.part().lies("sex", "corrupted", "demographic_parity_difference_ovr_macro", "")
     about = {
         "version": "corrupted",
         "attribute": "sex",

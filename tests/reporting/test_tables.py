@@ -13,9 +13,9 @@ from report_tables import as_text, table_cells
 from fedcli.comparison.cautions import small_in_sets, unreliable_groups
 from fedcli.comparison.systems import brief
 from fedcli.errors import UsageError
-from fedcli.reporting.by_group import legend
 from fedcli.reporting.columns import SHOWN
 from fedcli.reporting.rows import notes, rows
+from fedcli.reporting.single_runs import legend
 from fedcli.reporting.tables import render, report
 from fedcli.scores.numbers import is_lower
 

@@ -372,7 +372,7 @@ def test_one_of_several_lists_is_refused_with_the_others():
 def test_lists_name_files_that_the_recipe_asks_for(tmp_path):
     lists = 'lists = { prepare = { split-file = "{files.spilt}" }, partition = { iid = true } }'
     text = TINY.replace("[data.plain]", f'[files]\nsplit = "a split"\n[data.plain]\n{lists}')
-    with pytest.raises(UsageError, match="data.plain.lists: file 'spilt'"):
+    with pytest.raises(UsageError, match=r"data.plain.lists: file 'spilt'"):
         recipe.load(write(tmp_path, text))
 
 

@@ -195,7 +195,7 @@ def test_results_of_another_version_are_read_and_broken_ones_are_told(tmp_path):
     assert record.Results.read(file).rows[0].cells["acc"].published.mean == 97.0
     for text in ("[]", '{"columns": [{}]}', "{", '{"columns": 3}'):
         file.write_text(text)
-        with pytest.raises(FedcliError, match="results.json cannot be read"):
+        with pytest.raises(FedcliError, match=r"results.json cannot be read"):
             record.Results.read(file)
 
 
@@ -233,7 +233,7 @@ def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     found = findings(both, {"FedAvg": SCORES, "Ditto": own})
     assert found.has(column)
     assert not findings(both, {"FedAvg": SCORES}).has(column)
-    with pytest.raises(UsageError, match="column 'own': scores.json has no 'clients/\\*/acc'"):
+    with pytest.raises(UsageError, match=r"column 'own': scores.json has no 'clients/\\*/acc'"):
         found.has(RecipeColumn(name="own", data="d", score="clients/*/acc"))
 
 

@@ -8,10 +8,10 @@ from conftest import make_chain
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
+from fedcli.commands.shell.words import methods_and_data
 from fedcli.errors import UsageError
 from fedcli.reproduction.expand import RecipeCell
 from fedcli.reproduction.jobs import devices
-from fedcli.reproduction.several import methods_and_data
 from fedcli.stages.options import TrainOptions
 
 

@@ -64,7 +64,7 @@ def test_a_changed_byte_of_a_model_or_a_line_is_not_carried_into_the_run(cut, na
 
 def test_a_lost_model_is_not_passed_over(cut):
     (cut[0] / "models" / "00003.h5").unlink()
-    with pytest.raises(HashError, match="00003.h5 was changed"):
+    with pytest.raises(HashError, match=r"00003.h5 was changed"):
         resume(cut)
 
 

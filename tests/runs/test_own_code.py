@@ -102,7 +102,7 @@ def test_a_run_is_resumed_to_the_same_bytes_by_the_same_command(data, mine, tmp_
 def test_a_folder_alone_runs_no_file(data, mine, tmp_path, monkeypatch):
     stopped(data, mine, monkeypatch, work=tmp_path, out=tmp_path / "r")
     with pytest.raises(
-        UsageError, match="begun with mine.py, and a file is run only where a command names it"
+        UsageError, match=r"begun with mine.py, and a file is run only where a command names it"
     ) as caught:
         begun(tmp_path / "r")
     assert (
@@ -115,9 +115,9 @@ def test_a_changed_file_is_not_resumed(data, mine, tmp_path, monkeypatch):
     stopped(data, mine, monkeypatch, work=tmp_path)
     stopped(data, mine, monkeypatch, work=tmp_path, out=tmp_path / "r")
     mine.write_text(RULE.replace("part of the way", "some of the way"), encoding="utf-8")
-    with pytest.raises(HashError, match="mine.py was changed since .*part-way-.* was begun"):
+    with pytest.raises(HashError, match=r"mine.py was changed since .*part-way-.* was begun"):
         train(data, plan(mine), work=tmp_path, resume=True)
-    with pytest.raises(FedcliError, match="was begun with another mine.py, which was changed"):
+    with pytest.raises(FedcliError, match=r"was begun with another mine.py, which was changed"):
         train(data, plan(mine), work=tmp_path, out=tmp_path / "r", resume=True)
     assert train(data, plan(mine), work=tmp_path).is_file()  # without --resume it is another run
 
@@ -130,7 +130,7 @@ def test_scores_need_the_file_only_where_it_builds_the_network(data, mine, tmp_p
     mine.unlink()
     assert open_run(plain).method.label == "PartWay"
     with pytest.raises(
-        UsageError, match="made with part-way of deeper.py, which the command does not name"
+        UsageError, match=r"made with part-way of deeper.py, which the command does not name"
     ) as caught:
         open_run(run)
     assert "--code deeper.py" in caught.value.hint
@@ -139,7 +139,7 @@ def test_scores_need_the_file_only_where_it_builds_the_network(data, mine, tmp_p
     deeper.write_text(DEEPER + "\n", encoding="utf-8")
     with (
         extensions.allowed([deeper]),
-        pytest.raises(HashError, match="is not the deeper.py that this run was trained with"),
+        pytest.raises(HashError, match=r"is not the deeper.py that this run was trained with"),
     ):
         open_run(run)
 

@@ -42,7 +42,7 @@ def test_ctrl_c_saves_and_resume_ends_at_the_same_bytes(tmp_path, monkeypatch):
     cut = train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "cut", resume=True)
     assert results(cut.parent) == results(whole.parent)
     monkeypatch.setattr(Federation, "play", interrupt_in_round(1))
-    with pytest.raises(Interrupted, match="^interrupted before the first of 6 rounds was done"):
+    with pytest.raises(Interrupted, match=r"^interrupted before the first of 6 rounds was done"):
         train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "early")
     (early,) = (entry for entry in ls.listed(tmp_path)["run"] if entry["run"] == "early")
     assert (early["method"], early["rounds_played"]) == ("FedHEAL", 0)

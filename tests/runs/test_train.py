@@ -57,7 +57,7 @@ def test_a_changed_byte_in_a_parent_is_refused(tmp_path):
 def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
-    with pytest.raises(FedcliError, match="thesis.txt"):
+    with pytest.raises(FedcliError, match=r"thesis.txt"):
         train(make_chain(tmp_path), plan(), work=tmp_path, out=tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
 

@@ -15,11 +15,12 @@ from fedcli.data.shard import Shard
 from fedcli.errors import FedcliError, UsageError
 from fedcli.methods.contract import Local
 from fedcli.metrics import probabilities
-from fedcli.reporting import further, page, writers
+from fedcli.reporting import page, single_runs, writers
 from fedcli.runs.finished import open_run
 from fedcli.scores.clinical.points import Seen, temperature
 from fedcli.scores.deploy import adaptation
 from fedcli.scores.evaluate import _images
+from fedcli.scores.facts import Images
 from fedcli.scores.parts import Adapted, AdaptedScore
 from fedcli.scores.scores import Scores
 
@@ -137,6 +138,24 @@ def test_each_stands_beside_none_with_an_interval_for_all_and_by_group(run, data
     assert "adapted" not in fedcli.evaluate(run, on=dataset).manifest.body
 
 
+def test_a_class_of_one_patient_has_no_interval_and_nor_has_the_gap_of_its_group():
+    """All ill images of group m are of one patient."""
+    y = np.array([0, 1] * 10 + [0] * 8 + [1] * 4)
+    units = np.array([f"patient {min(image, 28)}" for image in range(32)])
+    sex = (np.repeat([0, 1], [20, 12]), ["f", "m"])
+    images = Images(y, ["well", "ill"], {"sex": sex}, units)
+    draw = np.random.default_rng(0)
+    before, after = (
+        {name: adaptation._scored([logits], images, name) for name in ("", "sex")}
+        for logits in draw.normal(size=(2, 32, 2))
+    )
+    lines = list(adaptation._lines("bn", "clean", after, before, images))
+    without = {(line.attribute, line.group, line.metric) for line in lines if line.low is None}
+    needing = ("balanced_accuracy", "auc_ovo_macro")
+    assert without == {("sex", group, metric) for group in ("m", "") for metric in needing}
+    assert len(lines) == 4 * 4  # of all images, of two groups and of the gap
+
+
 def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands_below(
     capsys, monkeypatch
 ):
@@ -164,7 +183,7 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
     scores = SimpleNamespace(
         adapted=Adapted(None, {}, lines), name="M", versions={}, members=lambda attribute: {}
     )
-    (table,) = further.adapted([("", scores)])
+    (table,) = single_runs.adapted([("", scores)])
     writers.show(table)
     parts = capsys.readouterr().out.split("\n\n")
     words = [re.split(r"\s+", part) for part in parts[:2]]
@@ -176,7 +195,7 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
     )
     assert table.legend.startswith(f"Changes whose interval excludes 0: {changed}. ")
     scores.adapted = Adapted(None, {}, [replace(line, low=line.low and -0.1) for line in lines])
-    (table,) = further.adapted([("", scores)])
+    (table,) = single_runs.adapted([("", scores)])
     assert table.legend.startswith("The interval of every change includes 0. ")
 
 
@@ -193,7 +212,7 @@ def test_labels_of_the_images_choose_nothing(run):
 def test_what_a_run_cannot_have_is_refused(dataset, work):
     whole = fedcli.partition(dataset, by=["hospital"], work=work)
     plain = fedcli.train("fedavg", whole, model="cnn-gn", rounds=1, work=work)
-    with pytest.raises(UsageError, match="the network cnn-gn of .* has no batch norm"):
+    with pytest.raises(UsageError, match=r"the network cnn-gn of .* has no batch norm"):
         fedcli.evaluate(plain, adapt=["bn"])
     with pytest.raises(
         FedcliError, match="--adapt prior is fitted to the clients' validation images"

@@ -9,7 +9,7 @@ import fedcli
 from fedcli.commands.app import app
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.reporting import further, page
+from fedcli.reporting import page, single_runs
 from fedcli.scores import predictions
 from fedcli.scores.scores import Scores
 
@@ -182,7 +182,7 @@ def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work,
     for client in cells:
         assert cells[client][client]["accuracy"] == clients[client]["accuracy"]["last"]
     assert len({cells["north"][client]["count"] for client in cells} | {0}) > 1
-    first, second = further.cross_site([("", Scores.read(scored.path))])
+    first, second = single_runs.cross_site([("", Scores.read(scored.path))])
     assert [row[0].text for row in first.rows] == sorted(cells) and len(second.columns) == 4
     assert "Trained at and tested on" in page.write(
         tmp_path / "page.html", [scored.path]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fedcli.scores.scores import _in_reading_order
-from fedcli.scores.table import Score, Where
+from fedcli.scores.table import Score, Where, tree
 
 CLEAN = Where("clean", attribute="age", metric="accuracy")
 
@@ -22,3 +22,15 @@ def test_all_else_stays_in_the_order_of_the_file():
         for metric in ("auc", "accuracy")
     }
     assert list(_in_reading_order(lines)) == list(lines)
+
+
+def test_lines_become_dicts_by_these_columns_in_the_order_of_the_lines():
+    old = Score([0.5], [1])
+    young = Score([0.75], [1])
+    by_age = Where("clean", attribute="age", metric="accuracy")
+    lines = {by_age._replace(group="60+"): old, by_age._replace(group="0-39"): young}
+    nested = tree(lines, "version", "group")
+    assert nested == {"clean": {"60+": old, "0-39": young}}
+    assert list(nested["clean"]) == ["60+", "0-39"]
+    assert tree(lines, "group", "attribute", "metric")["0-39"]["age"]["accuracy"] is young
+    assert tree({}, "version", "metric") == {}

@@ -86,7 +86,7 @@ def test_a_gap_of_groups_that_vary_within_patients_has_the_p_of_its_own_deals():
 
 def test_a_crossed_subgroup_that_fails_is_the_first_and_significant_after_holm():
     right = ~((SEX == 1) & (AGE == 2)) | (np.arange(N) % 5 == 0)
-    made = permutation.subgroups(right, UNITS, GROUPS)
+    made = permutation.subgroups(right, np.arange(N), GROUPS)
     assert (made[0]["attribute"], made[0]["group"]) == ("age*sex", "c x m") and made[0][
         "p_holm"
     ] < 0.05
@@ -96,6 +96,13 @@ def test_a_crossed_subgroup_that_fails_is_the_first_and_significant_after_holm()
     assert all(each["images"] >= 30 for each in made) and all(
         each["p"] <= each["p_holm"] for each in made
     )
+
+
+def test_a_subgroup_of_many_images_of_few_patients_is_not_tested():
+    """The crossed groups have 40 images each, of 20 patients."""
+    made = permutation.subgroups(np.arange(N) % 5 > 0, UNITS, GROUPS)
+    tested = {line["attribute"]: line["images"] for line in made}
+    assert tested == {"sex": N // 2, "age": N // 3}
 
 
 def test_without_a_difference_no_subgroup_is_named_significant():

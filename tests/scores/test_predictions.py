@@ -64,7 +64,7 @@ def test_a_changed_prediction_is_noticed(tmp_path, scores_of):
     path = scores_of(a_run(tmp_path))
     with (path.parent / "predictions.h5").open("ab") as file:
         file.write(b"!")
-    with pytest.raises(HashError, match="predictions.h5"):
+    with pytest.raises(HashError, match=r"predictions.h5"):
         manifest.verify(path)
 
 

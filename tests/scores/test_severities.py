@@ -9,7 +9,7 @@ import pytest
 import fedcli
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.reporting import further, page
+from fedcli.reporting import page, single_runs
 from fedcli.scores import table
 from fedcli.scores.scores import Scores
 from fedcli.scores.severities import asked, success
@@ -53,7 +53,7 @@ def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(made,
         ("contrast", "1"): (False, False),
         ("contrast", "3"): (False, False),
     }
-    (table,) = further.by_severity([("", Scores.read(made.path))])
+    (table,) = single_runs.by_severity([("", Scores.read(made.path))])
     assert [[cell.text for cell in row[:3]] for row in table.rows] == [
         ["clean", "-", "-"],
         ["contrast", "1", "unseen"],
@@ -129,7 +129,7 @@ def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
     success = made.body["backdoor"]
     assert not published_schema.errors(made) and list(success) == ["patched", "unpatched"]
     scores = Scores.read(made.path)
-    (shown,) = further.by_severity([("", scores)])
+    (shown,) = single_runs.by_severity([("", scores)])
     assert shown.title == "Success of the backdoor" and 0 <= success["patched"]["last"] <= 1
     assert (
         scores.part().overall["patched"]["attack_success"].count

@@ -58,6 +58,12 @@ def test_what_is_alike_in_both_groups_explains_nothing_and_a_lone_stratum_is_lef
         explained([answers(right, y)], y, np.arange(200), (few, ["a", "b"]), few, "accuracy", 1)
         is None
     )  # too small
+    pairs = np.arange(200) // 2  # two images of each patient, so that a group of 40 has 20 patients
+    few = np.where(np.arange(200) < 40, 1, 0)
+    groups = (few, ["a", "b"])
+    same = np.zeros(200, int)
+    assert explained([answers(right, y)], y, np.arange(200), groups, same, "accuracy", 1)
+    assert explained([answers(right, y)], y, pairs, groups, same, "accuracy", 1) is None
     assert (
         explained([answers(right, y)], y, np.arange(200), (place, ["a", "b"]), place, "accuracy", 1)
         is None

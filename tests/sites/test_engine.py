@@ -102,13 +102,22 @@ def test_a_coordinator_goes_on_from_its_state_with_the_memory_of_that_round(
     )
 
 
+def test_a_run_that_begins_again_at_its_sites_comes_to_the_same_models(data, sites, tmp_path):
+    """Whoever trains it again has another folder; the sites still have theirs of its last rounds."""
+    models = []
+    for name in ("first", "again"):
+        run = train_at(sites, data, plan("scaffold", 5), tmp_path, out=tmp_path / name)
+        models.append([path.read_bytes() for path in sorted(run.parent.glob("models/*.h5"))])
+    assert models[0] == models[1]
+
+
 def test_a_site_that_lacks_the_round_refuses(data, sites, tmp_path, monkeypatch):
     monkeypatch.setattr(Federation, "play", interrupt_in_round(2))
     with pytest.raises(Interrupted):
         train_at(sites, data, plan("scaffold"), tmp_path, out=tmp_path / "run")
     monkeypatch.undo()
     elsewhere = sites_of(data, tmp_path / "other")
-    with pytest.raises(SiteError, match="site north: .*memory after round 1 is not at this site"):
+    with pytest.raises(SiteError, match=r"site north: .*memory after round 1 is not at this site"):
         train_at(elsewhere, data, plan("scaffold"), tmp_path, out=tmp_path / "run", resume=True)
 
 
@@ -234,10 +243,10 @@ def test_two_sites_of_one_name_or_of_other_classes_are_no_federation(data, tmp_p
     with pytest.raises(SiteError, match="two sites are called north"):
         gathered([first, first], tmp_path)
     second.write_text(json.dumps({**json.loads(second.read_text()), "classes": ["x"]}))
-    with pytest.raises(SiteError, match="site south has the classes .*north has"):
+    with pytest.raises(SiteError, match=r"site south has the classes .*north has"):
         gathered([first, second], tmp_path)
     second.write_text("{}")
-    with pytest.raises(FedcliError, match="south.json is damaged: classes is missing"):
+    with pytest.raises(FedcliError, match=r"south.json is damaged: classes is missing"):
         gathered([first, second], tmp_path)
     with pytest.raises(FedcliError, match="no description of a site"):
         gathered([tmp_path / "partitions"], tmp_path)

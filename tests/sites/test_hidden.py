@@ -11,7 +11,7 @@ from site_federation import chain_with_tests, plan
 
 from fedcli.comparison.tested import compare
 from fedcli.errors import FedcliError
-from fedcli.reporting import by_group, pipelines
+from fedcli.reporting import pipelines, single_runs
 from fedcli.reporting.cards import cards
 from fedcli.reporting.rows import rows
 from fedcli.scores.evaluation_options import ReportOptions
@@ -113,7 +113,7 @@ def test_the_gap_of_two_tables_is_one_number(run, tmp_path):
     scores = federations.scored(two_hospitals(), run, tmp_path / "scores")
     (row,) = rows([tmp_path / "scores" / "scores.json"])
     metric = scores.usual[1]
-    (by_age,) = [table for table in by_group.tables(row.scored[0]) if "by age" in table.title]
+    (by_age,) = [table for table in single_runs.by_group(row.scored[0]) if "by age" in table.title]
     gap = pipelines.of_row(row)["groups"]["age"]["clean"]["gap"]
     assert "mean of rounds 1 to 2" in by_age.title
     assert [cell.text for cell in by_age.rows[-1]] == ["gap", "", f"{100 * gap:.1f}"]
@@ -160,9 +160,9 @@ def test_a_class_that_one_site_hides_is_in_no_score(run, tmp_path):
 def test_an_answer_that_hides_what_is_no_group_or_lacks_images_without_a_word_is_refused():
     federation = two_hospitals()
     skin_a = federation.hospitals["skin-a"]
-    shown = federations.shown_by(federation, skin_a)
-    whole = {"left_out": 0, "hidden": shown.hidden_groups, "smallest_cell": 10}
-    arrays = to_arrays({"clean": shown.tallies})
+    tallies, hidden_groups = federations.shown_by(federation, skin_a)
+    whole = {"left_out": 0, "hidden": hidden_groups, "smallest_cell": 10}
+    arrays = to_arrays({"clean": tallies})
     known = federations.known(federation, "skin-a")
     assert answers.counts((whole, arrays), known).hidden_groups == {"sex/0", "sex/1"}
     for change, sentence in (

@@ -92,12 +92,12 @@ def test_a_site_of_another_version_and_one_that_is_silent_are_named(data, tmp_pa
         train(data, plan(), work=tmp_path, engine=f"nvflare:{tmp_path / 's'}")
     with (
         Job(tmp_path / "s", sites, lambda question, answered: None),
-        pytest.raises(SiteError, match="site .*: it gave no sign of life for 0.3 s"),
+        pytest.raises(SiteError, match=r"site .*: it gave no sign of life for 0.3 s"),
     ):
         train(data, plan(), work=tmp_path, engine=f"nvflare:{tmp_path / 's'}", timeout=0.3)
 
 
 def test_a_job_that_is_not_there_is_said(data, tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "JOB_WAIT", 0.0)
-    with pytest.raises(SiteError, match="no job listens at .*north.sock"):
+    with pytest.raises(SiteError, match=r"no job listens at .*north.sock"):
         train(data, plan(), work=tmp_path, engine=f"flower:{tmp_path / 's'}")

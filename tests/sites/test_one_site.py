@@ -14,7 +14,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.figures.figure import NothingToDraw
 from fedcli.figures.kinds import flow
 from fedcli.figures.system import System
-from fedcli.reporting import by_group
+from fedcli.reporting import single_runs
 from fedcli.reporting.cards import cards
 from fedcli.reporting.page import provenance
 from fedcli.reporting.rows import rows
@@ -123,7 +123,7 @@ def test_a_report_takes_what_sites_said_of_some_attributes_and_says_what_interva
     assert scores_of_all([run], EvaluateOptions()) == [made.path]
     with pytest.raises(FedcliError, match="are at its sites"):
         scores_of_all([run], EvaluateOptions(by=["hospital"]))
-    said = " ".join(by_group.legend(Scores.read(made.path)))
+    said = " ".join(single_runs.legend(Scores.read(made.path)))
     assert "of the images, which sites count" in said and "of the patients" not in said
 
 

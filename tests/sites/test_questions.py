@@ -102,7 +102,7 @@ def test_a_full_disk_is_said_at_both_ends(data, tmp_path, monkeypatch, caplog, w
         return answer
 
     sites = sites_of(data, tmp_path / "sites")
-    with pytest.raises(SiteError, match="^site north: its disk is full$") as error:
+    with pytest.raises(SiteError, match=r"^site north: its disk is full$") as error:
         train_at(sites, data, plan("scaffold"), tmp_path, change=change)
     assert str(tmp_path) not in error.value.hint and "--resume" in error.value.hint
     assert (

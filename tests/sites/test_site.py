@@ -419,7 +419,7 @@ def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
 )
 def test_a_damaged_ledger_is_refused(tmp_path, text):
     (tmp_path / "privacy.json").write_text(text)
-    with pytest.raises(FedcliError, match="privacy.json"):
+    with pytest.raises(FedcliError, match=r"privacy.json"):
         policy.read_ledger(tmp_path / "privacy.json")
 
 

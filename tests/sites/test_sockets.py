@@ -69,7 +69,7 @@ def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process
         return play(federation, state, *rest, **named)
 
     monkeypatch.setattr(Federation, "play", killed)
-    with pytest.raises(SiteError, match="site south: (no site listens|its process ended)"):
+    with pytest.raises(SiteError, match=r"site south: (no site listens|its process ended)"):
         train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", **at(tmp_path))
     monkeypatch.undo()
     start(data, "south")
@@ -114,7 +114,7 @@ def test_sites_that_listen_hear_of_a_coordinator_that_waits_for_others(
 
 def test_a_site_that_is_not_there_is_named(data, tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "WAIT", 0.0)
-    with pytest.raises(SiteError, match="site north: no site listens at .*north.sock"):
+    with pytest.raises(SiteError, match=r"site north: no site listens at .*north.sock"):
         train(data, plan(), work=tmp_path, **at(tmp_path))
 
 
@@ -134,6 +134,18 @@ def test_a_site_that_does_not_answer_in_time_is_given_up(tmp_path, listening):
     with sockets.Connections(tmp_path) as connections:
         answers = dict(connections([("north", ({}, {}))], 0.05))
         assert answers == {"north": "it gave no sign of life for 0.05 s"} and not connections.open
+
+
+@pytest.mark.parametrize(
+    ("of_job", "sentence"),
+    [(False, "its process ended"), (True, "the job that carries its messages ended")],
+)
+def test_the_end_of_a_job_is_not_said_to_be_that_of_a_site(tmp_path, listening, of_job, sentence):
+    with sockets.Connections(tmp_path, of_job=of_job) as connections:
+        connections.wait_for(["north"], 60)
+        listening.accept()[0].close()
+        answers = dict(connections([("north", ({}, {}))], 60))
+    assert answers == {"north": f"{sentence} or closed the connection"}
 
 
 def test_while_a_site_is_waited_for_a_sentence_names_it_and_says_why(tmp_path, monkeypatch):
@@ -207,7 +219,7 @@ def test_two_processes_cannot_be_one_site_since_each_would_count_its_own_epsilon
     with held(tmp_path / "state" / sockets.LOCK, "", ""):
         site = Site(data, tmp_path / "state", client=ROSTER[0])
         with pytest.raises(
-            FedcliError, match="another process is a site that keeps its memory in .*state"
+            FedcliError, match=r"another process is a site that keeps its memory in .*state"
         ):
             sockets.serve(site, tmp_path / "b.sock", over=lambda: True)
         sockets.serve(

@@ -89,7 +89,7 @@ def test_paths_and_names_may_stand_together(made):
 def test_a_name_that_no_run_has_is_no_path_either(made, tmp_path):
     work, _ = made
     with pytest.raises(
-        FedcliError, match="no such manifest: fedhel, and no run under .* is called so"
+        FedcliError, match=r"no such manifest: fedhel, and no run under .* is called so"
     ):
         named_runs.newest("fedhel", work)
     with pytest.raises(FedcliError) as error:

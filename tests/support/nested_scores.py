@@ -233,11 +233,12 @@ class _Lines:
             self.measured(last, over, where)
 
     def differs(self, over, between, where):
-        part = Part(where._replace(version="", attribute=""))
+        lines = {}
         for key, score in self.table.items():
             same = key[:2] + key[4:5] + key[6:7] == where[:2] + where[4:5] + where[6:7]
             if same and key.attribute in ("", where.attribute) and key.label == where.label:
-                part.add(key, score)
+                lines[key] = score
+        part = Part.of(where._replace(version="", attribute=""), lines)
         derived = {
             (key.metric, key.measure): score
             for key, score in part.between(where.attribute, where.version).items()

@@ -23,7 +23,7 @@ def interrupted(monkeypatch, work, handler=signal.default_int_handler):
         signal.signal(signal.SIGINT, handler)  # a worker of pytest ignores it
         forked.main("fedcli ls")
 
-    monkeypatch.setattr(ls, "_lines", lambda *_: work())
+    monkeypatch.setattr(ls, "_entries", lambda *_: work())
     return forked.run(command)
 
 

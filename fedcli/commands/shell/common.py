@@ -14,12 +14,14 @@ Work = Annotated[Path, "folder of all results", RESULTS]
 Json = Annotated[bool, "print JSON instead of a path or a table", TO_OUTPUT]
 BriefJson = Annotated[
     Literal["", "short", "full"],
-    "print JSON instead of a path or a table: what people look at, and warnings; --json=full: everything",
+    "print JSON instead of a path or a table: what people look at, and warnings; --json=full: "
+    "everything",
     Flag("[=full]", local=True, panel=OUTPUT, alone="short"),
 ]
 FailIf = Annotated[
     Sequence[str],
-    "end with exit code 4 where this holds, such as 'gap(sex) > 5', 'worst(age) of accuracy on noisy < 60' or, of "
+    "end with exit code 4 where this holds, such as 'gap(sex) > 5', 'worst(age) of accuracy on "
+    "noisy < 60' or, of "
     "compare, 'change(auc_ovo_macro) < -1'; in percent; may be repeated",
     Flag("LIMIT", local=True, panel=OUTPUT),
 ]
@@ -30,7 +32,8 @@ AcceptLicence = Annotated[
 ]
 Force = Annotated[
     bool,
-    "replace files that are there already, even if fedcli did not write them or they were changed since",
+    "replace files that are there already, even if fedcli did not write them or they were changed "
+    "since",
     Flag(local=True, panel=OUTPUT, access="typed"),
 ]
 Seed = Annotated[int, "seed of every random number of this stage"]
@@ -43,10 +46,10 @@ DRAWN = "svg", "pdf", "png"
 
 
 def refuse_together(**flags: object) -> None:
-    """Raise UsageError if more than one of these flags is given."""
-    given = ["--" + name.replace("_", "-") for name, value in flags.items() if value]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} exclude each other", "give one of them")
+    """Raise UsageError if more than one of these flags has a value."""
+    names = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value]
+    if len(names) > 1:
+        raise UsageError(f"{names[0]} and {names[1]} exclude each other", "give one of them")
 
 
 def refuse_broken(sentences: Sequence[str]) -> None:
@@ -54,28 +57,31 @@ def refuse_broken(sentences: Sequence[str]) -> None:
     for sentence in sentences[:-1]:
         console.fail(sentence)
     if sentences:
-        raise LimitError(
-            sentences[-1], "the results are written; this is what --fail-if was asked for"
-        )
+        hint = "the results are written; this is what --fail-if was asked for"
+        raise LimitError(sentences[-1], hint)
 
 
 def refuse_sealed(out: Path, *, folder: bool = False) -> None:
-    """Raise UsageError for a folder where a file is to be written or the other way, and for a place among the files of
-    a run, which are hashed when it ends."""
+    """Raise UsageError for a folder where a file is to be written or the other way, and for a path
+    among the files of a run, which are hashed when it ends.
+    """
     if str(out) == "-" and not folder:
         raise UsageError("- is no file", "leave it out to print")
-    if out.exists() and out.is_dir() != folder:
-        is_one, give = ("file", "a folder") if folder else ("folder", "the name of a file")
-        raise UsageError(f"{out} is a {is_one}", f"give {give}")
-    if any(
-        (above / "settings.json").is_file() for above in (out.resolve(), *out.resolve().parents)
-    ):
-        hint = f"give a {'folder' if folder else 'file'} elsewhere"
-        raise UsageError(f"{out} lies in the folder of a run, whose files are sealed", hint)
+    if out.is_dir() and not folder:
+        raise UsageError(f"{out} is a folder", "give the name of a file")
+    if folder and out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file", "give a folder")
+    path = out.resolve()
+    for above in (path, *path.parents):
+        if (above / "settings.json").is_file():
+            hint = f"give a {'folder' if folder else 'file'} elsewhere"
+            raise UsageError(f"{out} lies in the folder of a run, whose files are sealed", hint)
 
 
 def write(out: Path, text: str) -> None:
-    """Write a file among fedcli's own, which is none of a run, and its folder where it is not there."""
+    """Write a file among fedcli's own, which is none of a run, and its folder where it is not
+    there.
+    """
     from ...io.files import write_text
 
     refuse_sealed(out)
@@ -83,7 +89,9 @@ def write(out: Path, text: str) -> None:
 
 
 def check_named(out: Path, *, force: bool) -> None:
-    """Refuse a file that a person names where it would take the place of another. Raises FedcliError, UsageError."""
+    """Refuse a file that a person names where it would take the place of another. Raises
+    FedcliError, UsageError.
+    """
     from ...io import outputs
 
     refuse_sealed(out)
@@ -107,16 +115,16 @@ def fill(
     Raises FedcliError, UsageError before any is written, as check_named() does.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        drawn = draw(Path(scratch))
-        for path in drawn:
-            check_named(folder / path.name, force=force)
-        for path in drawn:
-            write_named(folder / path.name, path.read_bytes(), force=force)
-    return [folder / path.name for path in drawn]
+        paths = {folder / path.name: path for path in draw(Path(scratch))}
+        for target in paths:
+            check_named(target, force=force)
+        for target, path in paths.items():
+            write_named(target, path.read_bytes(), force=force)
+    return list(paths)
 
 
 def give(text: str, out: Path | None, *, force: bool = False) -> None:
-    """Print a text, or write it to a file that a person names and print where that lies."""
+    """Print a text, or write it to a file that a person names and print its path."""
     from ...io import outputs
 
     if out is None:
@@ -127,18 +135,18 @@ def give(text: str, out: Path | None, *, force: bool = False) -> None:
         console.result(str(out))
 
 
-def formats(asked: str, draws: bool) -> tuple[str, list[str]]:
+def formats(text: str, draws: bool) -> tuple[str, list[str]]:
     """The format of the table and those of the figures. Raises UsageError."""
-    names = [name.strip() for name in asked.split(",")]
-    if odd := [name for name in names if name not in (*FORMATS, *DRAWN)]:
-        raise UsageError(f"--format {odd[0]!r} is unknown", nearest(odd[0], [*FORMATS, *DRAWN]))
-    drawn = [name for name in dict.fromkeys(names) if name in DRAWN]
-    if drawn and not draws:
-        raise UsageError(
-            f"--format {drawn[0]} is of figures", "add --figures DIR, a folder for them"
-        )
-    if len(tables := [name for name in dict.fromkeys(names) if name in FORMATS]) > 1:
-        raise UsageError(
-            f"--format {tables[0]} and {tables[1]} are two formats of one table", "give one of them"
-        )
-    return tables[0] if tables else "table", drawn or ["svg"]
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    tables = [name for name in names if name in FORMATS]
+    figures = [name for name in names if name in DRAWN]
+    for name in names:
+        if name not in (*FORMATS, *DRAWN):
+            raise UsageError(f"--format {name!r} is unknown", nearest(name, [*FORMATS, *DRAWN]))
+    if figures and not draws:
+        hint = "add --figures DIR, a folder for them"
+        raise UsageError(f"--format {figures[0]} is of figures", hint)
+    if len(tables) > 1:
+        sentence = f"--format {tables[0]} and {tables[1]} are two formats of one table"
+        raise UsageError(sentence, "give one of them")
+    return tables[0] if tables else "table", figures or ["svg"]

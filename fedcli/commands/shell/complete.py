@@ -1,4 +1,6 @@
-"""Completion in a shell: methods, datasets, recipes, networks, corruptions, clients, and manifests under --work."""
+"""Completion in a shell: methods, datasets, recipes, networks, corruptions, clients, and manifests
+under --work.
+"""
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -11,21 +13,22 @@ from ...common_options import WORK
 from ...errors import FedcliError
 from ...options import Option
 from .. import method_facts
+from .common import DRAWN, FORMATS
 
 Completer = Callable[..., list[str]]
 
 
 def methods(incomplete: str) -> list[str]:
-    """A method by its name, or by its label once a letter is typed; of a pair the second half."""
-    known = method_facts.all_facts()
+    """Methods by name, or by label once a letter is typed; of a pair the second half."""
     base, plus, addon = incomplete.rpartition("+")
-    names = [f"{base}{plus}{facts['name']}" for facts in known if facts["name"].startswith(addon)]
-    return [
-        *names,
-        *_beginning(
-            (facts["label"] for facts in known if " " not in facts["label"]), incomplete or "-"
-        ),
-    ]
+    names = []
+    labels = []
+    for facts in method_facts.all_facts():
+        if facts["name"].startswith(addon):
+            names.append(f"{base}{plus}{facts['name']}")
+        if incomplete and " " not in facts["label"]:
+            labels.append(facts["label"])
+    return [*names, *_beginning(labels, incomplete)]
 
 
 def datasets(incomplete: str) -> list[str]:
@@ -37,18 +40,19 @@ def datasets(incomplete: str) -> list[str]:
 def recipes(incomplete: str) -> list[str]:
     from ...reproduction.recipe import names
 
-    return [
-        *_beginning(names(), incomplete),
-        *_beginning(map(str, Path().glob("*.toml")), incomplete),
-    ]
+    files = map(str, Path().glob("*.toml"))
+    return _beginning([*names(), *files], incomplete)
 
 
 def names_in(module: str, *tables: str) -> Completer:
-    """Names in tables of a module, which is imported when it is asked for."""
+    """A completer of the names in tables of a module, which is imported when it is needed."""
 
     def names(incomplete: str) -> list[str]:
-        found = import_module(f"fedcli.{module}")
-        return _beginning((name for table in tables for name in getattr(found, table)), incomplete)
+        imported = import_module(f"fedcli.{module}")
+        matches = []
+        for table in tables:
+            matches += _beginning(getattr(imported, table), incomplete)
+        return matches
 
     return names
 
@@ -58,48 +62,50 @@ def one_of(*words: str) -> Completer:
 
 
 def attributes(context: typer.Context, incomplete: str) -> list[str]:
-    """Of the newest dataset."""
+    """Attributes of the newest dataset."""
     return _beginning(_newest(context, "dataset").get("attributes", {}), incomplete)
 
 
 def clients(context: typer.Context, incomplete: str) -> list[str]:
-    """Of the newest partition."""
-    return _beginning(
-        [client["client"] for client in _newest(context, "partition").get("roster", [])], incomplete
-    )
+    """Clients of the newest partition."""
+    roster = _newest(context, "partition").get("roster", [])
+    return _beginning([client["client"] for client in roster], incomplete)
 
 
-def made(*kinds: str) -> Completer:
-    """Manifests of these kinds under --work."""
+def manifests_of(*kinds: str) -> Completer:
+    """A completer of the manifests of these kinds under --work."""
 
     def manifests(context: typer.Context, incomplete: str) -> list[str]:
-        paths = [
-            path for kind in kinds for path in sorted(_work(context).glob(f"{kind}s/*/{kind}.json"))
-        ]
+        paths: list[Path] = []
+        for kind in kinds:
+            paths += sorted(_work(context).glob(f"{kind}s/*/{kind}.json"))
         return _beginning(map(str, paths), incomplete)
 
     return manifests
 
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:
-    """Runs under --work, by path, by the name of their folder, and by that without the signs that end it."""
+    """Runs under --work: by the name of the folder, without the signs that end it or whole, and by
+    path.
+    """
     folders = [path.parent.name for path in sorted(_work(context).glob("runs/*/run.json"))]
-    names = dict.fromkeys([*(name.rpartition("-")[0] for name in folders), *folders])
-    return [*_beginning(filter(None, names), incomplete), *made("run")(context, incomplete)]
+    shortened = [name.rpartition("-")[0] for name in folders]
+    names = dict.fromkeys(filter(None, [*shortened, *folders]))
+    return [*_beginning(names, incomplete), *manifests_of("run")(context, incomplete)]
 
 
 def methods_and_data(context: typer.Context, incomplete: str) -> list[str]:
     """Methods, and behind the first word manifests too."""
-    data = (
-        made("corruption", "partition", "dataset")(context, incomplete)
-        if context.params.get("methods")
-        else []
-    )
-    return [*methods(incomplete), *data]
+    if not context.params.get("methods"):
+        return methods(incomplete)
+    data = manifests_of("corruption", "partition", "dataset")
+    return [*methods(incomplete), *data(context, incomplete)]
 
 
 def _newest(context: typer.Context, kind: str) -> dict[str, Any]:
-    """The body of the newest manifest of a kind, empty where none can be read: the command says why when it is run."""
+    """The body of the newest manifest of a kind, empty where none can be read: the command says why
+    when it is run.
+    """
     from ...data import last_used, manifest
 
     try:
@@ -121,9 +127,9 @@ metrics = names_in("metrics", "METRICS", "PARITY")
 OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what completes it
     ("prepare", "name"): datasets,
     ("prepare", "corrupt"): corruptions,
-    ("partition", "dataset"): made("dataset"),
+    ("partition", "dataset"): manifests_of("dataset"),
     ("corrupt", "kind"): corruptions,
-    ("corrupt", "partition"): made("partition"),
+    ("corrupt", "partition"): manifests_of("partition"),
     ("corrupt", "on"): clients,
     ("train", "methods"): methods_and_data,
     ("train", "model"): names_in("models", "MODELS"),
@@ -135,9 +141,7 @@ OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what complet
     ("report", "runs"): runs,
     ("report", "by"): attributes,
     ("report", "metric"): metrics,
-    ("report", "format"): one_of(
-        "table", "markdown", "latex", "csv", "json", "html", "svg", "pdf", "png"
-    ),
+    ("report", "format"): one_of(*FORMATS, *DRAWN),
     ("compare", "runs"): runs,
     ("predict", "run"): runs,
     ("compare", "metric"): metrics,
@@ -152,6 +156,6 @@ OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what complet
 
 def of(command: str, option: Option) -> Completer | None:
     """The completer of a command's flag; None for one that has none."""
-    return OF.get((command, option.name)) or (
-        one_of(*map(str, option.choices)) if option.choices else None
-    )
+    if (command, option.name) in OF:
+        return OF[command, option.name]
+    return one_of(*map(str, option.choices)) if option.choices else None

@@ -1,13 +1,15 @@
-"""Options from environment variables and from a fedcli.toml in the folder at hand, for what was not typed.
+"""Options from environment variables and from a fedcli.toml in the folder at hand, for what was not
+typed.
 
-work = "results"          # of every command that has --work, --device or --jobs; FEDCLI_WORK, FEDCLI_DEVICE and
+work = "results"          # of every command that has --work, --device or --jobs; FEDCLI_WORK,
+FEDCLI_DEVICE and
 device = "cuda"           # FEDCLI_JOBS come before the file
 [train]                   # the flags of one command
 rounds = 50
 set = { tau = 0.4 }
 
-Whoever made the folder at hand wrote the file, so it does not say where a command writes or what a command trusts; its
-folder of results lies beside it. Flag.access declares which options these are.
+Whoever made the folder at hand wrote the file, so it does not say where a command writes or what a
+command trusts; its folder of results lies beside it. Flag.access declares which options these are.
 """
 
 import os
@@ -18,7 +20,7 @@ from typing import Any
 
 import typer
 
-from ... import console
+from ... import console, extensions
 from ...errors import UsageError, nearest
 from ...io import toml_text
 from ...options import Option, text
@@ -26,6 +28,8 @@ from ...options import Option, text
 FILE = Path("fedcli.toml")
 COMMON = "work", "device", "jobs"
 OPTIONS = "options"  # attribute of a command's function: its options by name
+TYPED_HERE = "COMMANDLINE"  # names that click has for where a value comes from
+SET_ELSEWHERE = "DEFAULT_MAP"
 TYPED = {  # access -> the decision that only the command line takes
     "": "what becomes of a path",
     "writes": "where a command writes",
@@ -36,54 +40,70 @@ TYPED = {  # access -> the decision that only the command line takes
 
 
 def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Command -> parameter -> value, as click reads defaults. Raises UsageError for what no command knows."""
-    given = toml_text.read(FILE, "mend that line, or move the file away") if FILE.is_file() else {}
-    known = {name: _flags(command, everything=name in given) for name, command in commands.items()}
-    common = {key: value for key, value in given.items() if not isinstance(value, dict)}
-    if odd := [key for key in common if key not in COMMON]:
-        raise UsageError(
-            f"{FILE}: {odd[0]!r} is no option of every command",
-            f"known: {', '.join(COMMON)}, or [COMMAND]",
-        )
-    of_variables = {name: os.environ[variable] for name, variable in _variables()}
-    tables = {name: table for name, table in given.items() if isinstance(table, dict)}
+    """Command -> parameter -> value, as click reads defaults.
+
+    Raises UsageError for what no command knows; those of installed packages are not imported for
+    it.
+    """
+    file = toml_text.read(FILE, "mend that line, or move the file away") if FILE.is_file() else {}
+    common: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {}
+    for key, value in file.items():
+        if isinstance(value, dict):
+            tables[key] = value
+        elif key in COMMON:
+            common[key] = value
+        else:
+            sentence = f"{FILE}: {key!r} is no option of every command"
+            raise UsageError(sentence, f"known: {', '.join(COMMON)}, or [COMMAND]")
+    variables = {name: os.environ[variable] for name, variable in _variables()}
+    if not file and not variables:
+        return {}
+    names = list(commands)
     for name, table in tables.items():
-        if name not in known:
-            raise UsageError(f"{FILE}: {name!r} is no command", nearest(name, known))
-        if odd := [key for key in table if key.replace("-", "_") not in known[name]]:
-            flags = [flag.replace("_", "-") for flag in known[name]]
-            raise UsageError(f"{FILE}: {name} has no flag {odd[0]!r}", nearest(odd[0], flags))
+        if name not in names:
+            raise UsageError(f"{FILE}: {name!r} is no command", nearest(name, names))
+        if name not in extensions.packages("commands"):
+            _check_flags(name, table, commands[name])
     defaults = {}
-    for name, options in known.items():
+    for name in names:
         table = {key.replace("-", "_"): value for key, value in tables.get(name, {}).items()}
-        values = common | table | of_variables
-        defaults[name] = {key: _typed(value) for key, value in values.items() if key in options}
+        values = common | table | variables
+        defaults[name] = {key: _typed(value) for key, value in values.items()}
     return defaults
 
 
-def _flags(command: Any, *, everything: bool) -> set[str]:
-    """The options of a command, of a group those of all its commands; of a group that the file does not name those that
-    are common, for which its commands need not be loaded.
+def _check_flags(name: str, table: dict[str, Any], command: Any) -> None:
+    """Refuse a key of the file that is no flag of the command. Raises UsageError."""
+    flags = [flag.replace("_", "-") for flag in _flags(command)]
+    for key in table:
+        if key.replace("_", "-") not in flags:
+            raise UsageError(f"{FILE}: {name} has no flag {key!r}", nearest(key, flags))
 
-    Not lists of arguments, whose words may name code.
+
+def _flags(command: Any) -> set[str]:
+    """The options of a command, or of all commands of a group; not lists of arguments, whose words
+    may name code.
     """
-    is_group = hasattr(command, "list_commands")
-    if is_group and not everything:
-        return set(command.common)
-    commands = (
-        [command.get_command(None, name) for name in command.list_commands(None)]
-        if is_group
-        else [command]
-    )
-    options = [
-        p for one in commands for p in one.params if p.param_type_name == "option" or p.nargs == 1
-    ]
-    return {p.name for p in options}
+    commands = [command]
+    if hasattr(command, "list_commands"):
+        commands = [command.get_command(None, name) for name in command.list_commands(None)]
+    flags = set()
+    for each_command in commands:
+        for parameter in each_command.params:
+            if parameter.param_type_name == "option" or parameter.nargs == 1:
+                flags.add(parameter.name)
+    return flags
 
 
 def origin(name: str) -> str:
-    """Where the value of an option that was not typed comes from."""
+    """The variable or the file from which the value of an option that was not typed comes."""
     return dict(_variables()).get(name, str(FILE))
+
+
+def source(context: typer.Context, name: str) -> str:
+    """The name that click has for where the value of a parameter comes from."""
+    return getattr(context.get_parameter_source(name), "name", "")
 
 
 def say(context: typer.Context) -> None:
@@ -94,12 +114,14 @@ def say(context: typer.Context) -> None:
     options: dict[str, Option] = getattr(context.command.callback, OPTIONS, {})
     for parameter in context.command.params:
         name = parameter.name or ""
-        if getattr(context.get_parameter_source(name), "name", "") == "DEFAULT_MAP":
-            value = context.params.get(name)
-            words = list(map(text, value)) if isinstance(value, list | tuple) else [text(value)]
-            if name in options and origin(name) == str(FILE):
-                _check(options[name], words, context.command_path)
-            console.say(f"--{name.replace('_', '-')} {' '.join(words)} from {origin(name)}")
+        if source(context, name) != SET_ELSEWHERE:
+            continue
+        value = context.params.get(name)
+        values = value if isinstance(value, list | tuple) else [value]
+        words = [text(item) for item in values]
+        if name in options and origin(name) == str(FILE):
+            _check(options[name], words, context.command_path)
+        console.say(f"--{name.replace('_', '-')} {' '.join(words)} from {origin(name)}")
 
 
 def _check(option: Option, words: list[str], command: str) -> None:
@@ -107,11 +129,12 @@ def _check(option: Option, words: list[str], command: str) -> None:
     name = option.typed.split()[0]  # --out of --out and -o
     for word in words:
         if _is_typed_only(option, word):
-            what = f"only the command line decides {TYPED[option.access or '']}"
-            typed = f"{command} {_as_typed(option, name, word)}"
-            raise UsageError(
-                f"{FILE} sets {name} to {word!r}, but {what}", f"if you want it, type: {typed}"
+            decision = TYPED[option.access or ""]
+            sentence = (
+                f"{FILE} sets {name} to {word!r}, but only the command line decides {decision}"
             )
+            line = f"{command} {_as_typed(option, name, word)}"
+            raise UsageError(sentence, f"if you want it, type: {line}")
 
 
 def _is_typed_only(option: Option, word: str) -> bool:
@@ -136,14 +159,15 @@ def _as_typed(option: Option, name: str, word: str) -> str:
         return shlex.quote(word)
     if option.shape == "switch":
         return f"--{name}"
-    between = "=" if option.flag.alone else " "
-    return f"--{name}{between}{shlex.quote(word)}"
+    separator = "=" if option.flag.alone else " "
+    return f"--{name}{separator}{shlex.quote(word)}"
 
 
 def _variables() -> Iterator[tuple[str, str]]:
     """(option, variable) of the variables that are set."""
     for name in COMMON:
-        if os.environ.get(variable := f"FEDCLI_{name.upper()}"):
+        variable = f"FEDCLI_{name.upper()}"
+        if os.environ.get(variable):
             yield name, variable
 
 
@@ -151,10 +175,6 @@ def _typed(value: Any) -> Any:
     """A value as click takes it: texts, and KEY=VALUE for a table."""
     if isinstance(value, dict):
         return [f"{key}={text(item)}" for key, item in value.items()]
-    return (
-        [text(item) for item in value]
-        if isinstance(value, list)
-        else value
-        if value is True
-        else text(value)
-    )
+    if isinstance(value, list):
+        return [text(item) for item in value]
+    return value if value is True else text(value)

@@ -9,31 +9,26 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ... import console
 
 if TYPE_CHECKING:
-    from ...reporting.row import Row
+    from ...reporting.rows import Row
     from ...reporting.table import Table
 
 
 PARTS = "train", "val", "test"
-TOLD = (
-    "name",
-    "dataset",
-    "method",
-    "label",
-    "rounds",
-    "scheme",
-    "severity",
-)  # of a manifest, where it has them
+# of a manifest, where it has them
+BRIEF = "name", "dataset", "method", "label", "rounds", "scheme", "severity", "sample"
 
 
 def show(
-    make: Callable[[], Path], as_json: str, then: Callable[[Path], None] | None = None
+    make: Callable[[], Path],
+    as_json: str,
+    then: Callable[[Path], None] | None = None,
 ) -> None:
     """Run a stage and print its result: the path on one line, or as JSON.
 
     as_json: "short" for what was made, its counts and warnings; "full" for the whole manifest.
     then: called with the path before it is printed.
     """
-    with console.warnings_kept() as warned:
+    with console.warnings_kept() as warnings:
         path = make()
     if then:
         then(path)
@@ -41,34 +36,35 @@ def show(
         console.result(str(path))
         return
     manifest = json.loads(path.read_text(encoding="utf-8"))
-    about = {"manifest": manifest} if as_json == "full" else _brief(manifest)
-    show_json({"path": str(path), "warnings": warned, **about})
+    facts = {"manifest": manifest} if as_json == "full" else _brief(manifest)
+    show_json({"path": str(path), "warnings": warnings, **facts})
 
 
 def _brief(manifest: dict[str, Any]) -> dict[str, Any]:
-    body, roster = manifest["body"], manifest["body"].get("roster")
-    about = {"kind": manifest["kind"], **{name: body[name] for name in TOLD if name in body}}
-    if "sample" in body:
-        about["sample"] = body["sample"]
-    if manifest["kind"] == "corruption":
-        about |= {"corruption": body["kind"], "noisy": body["clients"]}
-    if manifest["kind"] == "run":
-        return about | {"seed": manifest["options"].get("seed"), "clients": len(roster)}
-    groups = {name: len(values) for name, values in body["attributes"].items()}
-    about |= {"classes": len(body["classes"]), "attributes": groups}
-    if roster is not None:
-        held = {part: sum(client[part] for client in roster) for part in PARTS}
-        shared = (
-            {"test"} if not held["test"] else set()
-        )  # its test images are no client's, so 0 would mislead
-        return about | {
-            "clients": len(roster),
-            **{part: held[part] for part in PARTS if part not in shared},
-        }
-    images = {
-        part: body.get("split", {}).get(part, 0) for part in PARTS if part in body.get("split", {})
-    }
-    return about | images | {"left_out": len(body.get("skipped", []))}
+    """Facts of a manifest that people look at."""
+    kind = manifest["kind"]
+    body = manifest["body"]
+    facts = {"kind": kind} | {name: body[name] for name in BRIEF if name in body}
+    if kind == "corruption":
+        facts["corruption"] = body["kind"]
+        facts["noisy"] = body["clients"]
+    if kind == "run":
+        facts["seed"] = manifest["options"].get("seed")
+        facts["clients"] = len(body["roster"])
+        return facts
+    facts["classes"] = len(body["classes"])
+    facts["attributes"] = {name: len(values) for name, values in body["attributes"].items()}
+    roster = body.get("roster")
+    if roster is None:
+        split = body.get("split", {})
+        counts = {part: split[part] for part in PARTS if part in split}
+        return facts | counts | {"left_out": len(body.get("skipped", []))}
+    facts["clients"] = len(roster)
+    for part in PARTS:
+        count = sum(client[part] for client in roster)
+        if count or part != "test":  # test images may be no client's: 0 would mislead
+            facts[part] = count
+    return facts
 
 
 def show_json(value: Any) -> None:
@@ -84,18 +80,21 @@ def dumped(value: Any) -> str:
 def show_tree(values: dict[str, Any], indent: str = "") -> None:
     """Print nested values for a person, one line each."""
     for key, value in values.items():
+        title = f"{indent}{_line(key)}:"
         if isinstance(value, dict) and value:
-            print(f"{indent}{_line(key)}:")
+            print(title)
             show_tree(value, indent + "  ")
         elif isinstance(value, list) and value and isinstance(value[0], dict):
-            print(f"{indent}{_line(key)}:")
-            for item in value:
-                print(f"{indent}  " + ", ".join(f"{_line(k)} {_short(v)}" for k, v in item.items()))
+            print(title)
+            for row in value:
+                cells = [f"{_line(name)} {_short(cell)}" for name, cell in row.items()]
+                print(f"{indent}  {', '.join(cells)}")
         else:
-            print(f"{indent}{_line(key)}: {_short(value)}")
+            print(title, _short(value))
 
 
 def _short(value: Any) -> str:
+    """A value in words; "none" for nothing."""
     if isinstance(value, list):
         return " ".join(_line(str(item)) for item in value) or "none"
     return "none" if value is None or value == {} else _line(str(value))
@@ -106,25 +105,32 @@ def _line(text: str) -> str:
     return console.printable(text.replace("\n", "\\n"))
 
 
-def show_rows(rows: "list[Row]", file: TextIO | None = None, *, between: bool = True) -> None:
-    """Print the rows of a report as tables, with what they share above, and what they show and mean below.
+def show_rows(
+    rows: "list[Row]",
+    file: TextIO | None = None,
+    *,
+    between: bool = True,
+) -> None:
+    """Print the rows of a report as tables, with what they share above, and what they show and mean
+    below.
 
     between: whether to show the numbers between groups too.
     """
     from ...reporting import writers
     from ...reporting.tables import report
 
-    made = report(rows)
-    writers.say([*made.about, *made.measured], file)
-    show_tables(made.tables if between else made.tables[:1], file)
-    writers.say([*made.verdicts, *(f"{text}." for text in made.levelled), *made.legends], file)
+    tables = report(rows)
+    writers.say([*tables.about, *tables.measured], file)
+    show_tables(tables.tables if between else tables.tables[:1], file)
+    levels = [f"{text}." for text in tables.levelled]
+    writers.say([*tables.verdicts, *levels, *tables.legends], file)
 
 
 def show_tables(tables: "Iterable[Table]", file: TextIO | None = None) -> None:
     """Print tables, and what the numbers of alike ones are below the last of them."""
     from ...reporting import writers
 
-    for legend, alike in groupby(tables, key=lambda table: table.legend):
-        for table in alike:
+    for legend, tables_of_legend in groupby(tables, key=lambda table: table.legend):
+        for table in tables_of_legend:
             writers.show(table, file)
-        writers.say([legend] if legend else [], file)
+        writers.say([legend], file)

@@ -93,7 +93,12 @@ class Attack:
         scale = self.strength * update.double().square().mean().sqrt()
         stream_seed = derive("attack", self.seed, seed, round, self.client)
         stream = torch.Generator().manual_seed(stream_seed)
-        return KINDS[self.kind].update(update, self.strength, scale.to(update.dtype), stream)
+        return KINDS[self.kind].update(
+            update,
+            self.strength,
+            scale.to(update.dtype),
+            stream,
+        )
 
 
 Draw = torch.Generator
@@ -123,11 +128,23 @@ class Kind:
     own: tuple[str, ...] = ()
 
 
-def _flipped(attack: Attack, y: np.ndarray, ids: np.ndarray, classes: list[str]) -> np.ndarray:
+def _flipped(
+    attack: Attack,
+    y: np.ndarray,
+    ids: np.ndarray,
+    classes: list[str],
+) -> np.ndarray:
     kind = "asymmetric" if attack.flip else "pair"
     how = (kind, attack.strength)
     new_classes = label_noise.targets(kind, classes, attack.flip)
-    return label_noise.flipped(y, ids.tolist(), how, new_classes, attack.seed, attack.client)
+    return label_noise.flipped(
+        y,
+        ids.tolist(),
+        how,
+        new_classes,
+        attack.seed,
+        attack.client,
+    )
 
 
 def _swapped(attack: Attack, images: Tensor, ids: np.ndarray) -> Tensor:
@@ -142,10 +159,19 @@ def _swapped(attack: Attack, images: Tensor, ids: np.ndarray) -> Tensor:
 
 def _patched(attack: Attack, images: Tensor, ids: np.ndarray) -> Tensor:
     has_patch = torch.from_numpy(attack.drawn(ids)).to(images.device)
-    return torch.where(has_patch[:, None, None, None], attack.stamped(images), images)
+    return torch.where(
+        has_patch[:, None, None, None],
+        attack.stamped(images),
+        images,
+    )
 
 
-def _poisoned(attack: Attack, y: np.ndarray, ids: np.ndarray, classes: list[str]) -> np.ndarray:
+def _poisoned(
+    attack: Attack,
+    y: np.ndarray,
+    ids: np.ndarray,
+    classes: list[str],
+) -> np.ndarray:
     return np.where(attack.drawn(ids), attack.target, y)
 
 
@@ -179,14 +205,22 @@ BACKDOOR = "backdoor"
 
 
 def make_attack(
-    source: Path, attack: Attack, to: manifest.Destination, clients: int, on: Sequence[str] = ()
+    source: Path,
+    attack: Attack,
+    to: manifest.Destination,
+    clients: int,
+    on: Sequence[str] = (),
 ) -> Path:
     """Have clients of a partition attack; returns the path of the new partition.json.
 
     clients: their number, the last in the roster; on: their names instead. Raises FedcliError,
         UsageError.
     """
-    source, body = mixture.partition_of(source, "have clients attack", "clients attack")
+    source, body = mixture.partition_of(
+        source,
+        "have clients attack",
+        "clients attack",
+    )
     kind = KINDS[attack.kind]
     _check_source(source, body, kind)
     roster = mixture.clients_of(body, on)
@@ -212,7 +246,13 @@ def make_attack(
             return kind.labels(attacks[name], y, ids, body["classes"])
 
         hows = dict.fromkeys(attackers, (attack.kind, attack.strength))
-        return label_noise.write_labels(target / LABELS, source, new_body, hows, change)
+        return label_noise.write_labels(
+            target / LABELS,
+            source,
+            new_body,
+            hows,
+            change,
+        )
 
     return mixture.make_changed(source, attack.kind, {KEY: facts}, to, write)
 

@@ -90,7 +90,14 @@ def full_kind(word: str) -> str:
     return kind
 
 
-def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed: int) -> np.ndarray:
+def corrupt_image(
+    image: np.ndarray,
+    id: str,
+    *,
+    kind: str,
+    severity: int,
+    seed: int,
+) -> np.ndarray:
     """A corrupted copy of an image: uint8 [H, W, C] in and out; fractions are cut off, as in the
     package.
 
@@ -121,7 +128,11 @@ def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed:
     return changed.astype(np.uint8).reshape(image.shape)
 
 
-def corrupt_images(images: np.ndarray, ids: Sequence[str], **how: Any) -> np.ndarray:
+def corrupt_images(
+    images: np.ndarray,
+    ids: Sequence[str],
+    **how: Any,
+) -> np.ndarray:
     """Corrupted copies of images in memory, uint8 [N, H, W, C]; how: as corrupt_image takes it."""
     library.functions()  # once, for all processes to inherit
     pieces = []
@@ -197,7 +208,11 @@ def make_corruption(
     if hows:
         described = mixture.described(hows)
     else:
-        described = {"kind": full_kind(kind or ""), "severity": severity, "clients": []}
+        described = {
+            "kind": full_kind(kind or ""),
+            "severity": severity,
+            "clients": [],
+        }
     options = {**described, "seed": seed}
     if match:
         options["match"] = match
@@ -207,7 +222,13 @@ def make_corruption(
 
     def build(target: Path) -> Body:
         hows_of_test = hows or {"": (str(described["kind"]), severity)}
-        _write(target / "changed.h5", partition, hows_of_test, seed=seed, jobs=jobs)
+        _write(
+            target / "changed.h5",
+            partition,
+            hows_of_test,
+            seed=seed,
+            jobs=jobs,
+        )
         return {**facts, **described}
 
     slug = f"{body['dataset']}-{described['kind']}-{described['severity']}"
@@ -261,7 +282,14 @@ def _check_last(body: Body, clients: list[str], *, several: bool) -> None:
         raise FedcliError(f"{scheme}, not {names}", hint)
 
 
-def _write(path: Path, partition: Path, hows: mixture.HowByClient, *, seed: int, jobs: int) -> None:
+def _write(
+    path: Path,
+    partition: Path,
+    hows: mixture.HowByClient,
+    *,
+    seed: int,
+    jobs: int,
+) -> None:
     """Stream the changed images of the clients and of the test set into an HDF5 file; of client ""
     there are none."""
     pool, by_client, test_rows = holdings(partition)
@@ -305,7 +333,12 @@ def _write_part(
         pieces.append((pool.path, piece_rows, pool.id[piece_rows], hows[i : i + PIECE]))
     change = partial(_changed, seed=seed)
     label = f"{part} images, {PIECE} at a time"
-    changed: Iterator[np.ndarray] = in_order(change, pieces, label=label, jobs=jobs)
+    changed: Iterator[np.ndarray] = in_order(
+        change,
+        pieces,
+        label=label,
+        jobs=jobs,
+    )
     for i, images in zip(starts, changed, strict=True):
         x[i : i + len(images)] = images
 

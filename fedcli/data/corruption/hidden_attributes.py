@@ -42,7 +42,11 @@ def make_hidden(
 
     on: names of the clients; by default all. Raises FedcliError, UsageError.
     """
-    source, body = mixture.partition_of(source, "hide attributes", "attributes are hidden")
+    source, body = mixture.partition_of(
+        source,
+        "hide attributes",
+        "attributes are hidden",
+    )
     _check(source, body, hide)
     clients = mixture.clients_of(body, on)
     if on:
@@ -72,7 +76,13 @@ def _check(source: Path, body: Body, hide: Sequence[str]) -> None:
             raise UsageError(f"--hide names {name!r}, which is no attribute", hint)
 
 
-def hidden(pool: Pool, rows: np.ndarray, name: str, options: Options, client: str) -> np.ndarray:
+def hidden(
+    pool: Pool,
+    rows: np.ndarray,
+    name: str,
+    options: Options,
+    client: str,
+) -> np.ndarray:
     """Marks of a client's training images that lose the attribute, bool [N]; rows: of the pool,
     int64 [N]."""
     patients = pool.id[rows]
@@ -81,13 +91,24 @@ def hidden(pool: Pool, rows: np.ndarray, name: str, options: Options, client: st
         patients = np.where(ids == "", patients, ids)
     loses: dict[str, bool] = {}  # by patient
     for patient in dict.fromkeys(patients.tolist()):
-        seed = derive("hidden attribute", options["seed"], client, name, patient)
+        seed = derive(
+            "hidden attribute",
+            options["seed"],
+            client,
+            name,
+            patient,
+        )
         stream = np.random.default_rng(seed)
         loses[patient] = bool(stream.random() < options["share"])
     return np.array([loses[patient] for patient in patients.tolist()], dtype=bool)
 
 
-def groups_without(pool: Pool, rows: np.ndarray, body: Body, client: str) -> dict[str, np.ndarray]:
+def groups_without(
+    pool: Pool,
+    rows: np.ndarray,
+    body: Body,
+    client: str,
+) -> dict[str, np.ndarray]:
     """Attribute -> the groups of a client's training images [N], -1 where hidden; of those that it
     lost in part."""
     options = body.get(KEY)
@@ -101,7 +122,11 @@ def groups_without(pool: Pool, rows: np.ndarray, body: Body, client: str) -> dic
     return groups
 
 
-def _counted(source: Path, options: Options, clients: list[str]) -> dict[str, dict[str, int]]:
+def _counted(
+    source: Path,
+    options: Options,
+    clients: list[str],
+) -> dict[str, dict[str, int]]:
     """Client -> attribute -> training images that lost it, though they had it."""
     pool, rows_by_client, _ = holdings(source)
     lost: dict[str, dict[str, int]] = {client: {} for client in clients}

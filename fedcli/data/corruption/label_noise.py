@@ -54,7 +54,11 @@ def make_label_noise(
         asymmetric noise.
     Raises FedcliError, UsageError.
     """
-    source, body = mixture.partition_of(source, "change labels", "labels are changed")
+    source, body = mixture.partition_of(
+        source,
+        "change labels",
+        "labels are changed",
+    )
     _check(source, body, flip)
     classes = body["classes"]
     read = partial(_how, flip, classes)
@@ -65,7 +69,14 @@ def make_label_noise(
         rate = str(strength)
         default = read(kind, rate)
     example = "north=symmetric:0.3"
-    how_by_client = mixture.each_client(body, who, default, read, strength=rate, example=example)
+    how_by_client = mixture.each_client(
+        body,
+        who,
+        default,
+        read,
+        strength=rate,
+        example=example,
+    )
     noise = {
         "each": {client: list(client_how) for client, client_how in how_by_client.items()},
         "flip": dict(flip),
@@ -75,12 +86,31 @@ def make_label_noise(
     def change(client: str, y: np.ndarray, ids: np.ndarray) -> np.ndarray:
         kind, _ = how_by_client[client]
         new_classes = targets(kind, classes, flip)
-        return flipped(y, ids.tolist(), how_by_client[client], new_classes, seed, client)
+        return flipped(
+            y,
+            ids.tolist(),
+            how_by_client[client],
+            new_classes,
+            seed,
+            client,
+        )
 
     def write(target: Path) -> manifest.Body:
-        return write_labels(target / LABELS, source, body, how_by_client, change)
+        return write_labels(
+            target / LABELS,
+            source,
+            body,
+            how_by_client,
+            change,
+        )
 
-    return mixture.make_changed(source, "noisy-labels", {"label_noise": noise}, to, write)
+    return mixture.make_changed(
+        source,
+        "noisy-labels",
+        {"label_noise": noise},
+        to,
+        write,
+    )
 
 
 def _check(source: Path, body: manifest.Body, flip: Mapping[str, str]) -> None:
@@ -102,7 +132,12 @@ def check_flip(flip: Mapping[str, str], classes: Sequence[str]) -> None:
 
 
 def flipped(
-    y: np.ndarray, ids: Sequence[str], how: How, to: Sequence[int], seed: int, client: str
+    y: np.ndarray,
+    ids: Sequence[str],
+    how: How,
+    to: Sequence[int],
+    seed: int,
+    client: str,
 ) -> np.ndarray:
     """Labels after the flips, int64 [N].
 
@@ -123,7 +158,12 @@ def flipped(
     return new_labels
 
 
-def _how(flip: Mapping[str, str], classes: Sequence[str], kind: str, rate: str) -> How:
+def _how(
+    flip: Mapping[str, str],
+    classes: Sequence[str],
+    kind: str,
+    rate: str,
+) -> How:
     if kind not in KINDS:
         raise UsageError(f"unknown label noise {kind!r}", nearest(kind, KINDS))
     try:
@@ -171,7 +211,11 @@ def write_labels(
     return {**body, "roster": roster, "label_noise": noise}
 
 
-def targets(kind: str, classes: Sequence[str], flip: Mapping[str, str]) -> list[int]:
+def targets(
+    kind: str,
+    classes: Sequence[str],
+    flip: Mapping[str, str],
+) -> list[int]:
     """The class that each class becomes under pair and asymmetric noise, -1 for what stays."""
     count = len(classes)
     if kind == "pair":

@@ -75,7 +75,10 @@ def _adapted(corruptions: Any) -> ModuleType:
     from skimage import color, filters, util
 
     def gaussian(
-        image: np.ndarray, sigma: float, multichannel: bool = False, **options: Any
+        image: np.ndarray,
+        sigma: float,
+        multichannel: bool = False,
+        **options: Any,
     ) -> np.ndarray:
         has_channels = multichannel and image.ndim == 3
         axis = -1 if has_channels else None

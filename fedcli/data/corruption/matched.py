@@ -37,7 +37,12 @@ def add(image: np.ndarray, id: str, severity: int, seed: int) -> np.ndarray:
     return np.clip(noisy, 0, 255).astype(np.uint8)
 
 
-def matched(source: Path, clients: Sequence[str], site: str, seed: int) -> tuple[int, Body]:
+def matched(
+    source: Path,
+    clients: Sequence[str],
+    site: str,
+    seed: int,
+) -> tuple[int, Body]:
     """The severity at which clients are as noisy as a site, and what a manifest says of it.
 
     Raises FedcliError.
@@ -70,7 +75,12 @@ def matched(source: Path, clients: Sequence[str], site: str, seed: int) -> tuple
             high = middle
     reached = {severity: noise(severity) for severity in (low, high)}
     best = min(reached, key=lambda severity: abs(reached[severity] - target))
-    facts = {"site": site, "sigma": best / STEPS, "noise": target, "before": before}
+    facts = {
+        "site": site,
+        "sigma": best / STEPS,
+        "noise": target,
+        "before": before,
+    }
     facts["after"] = reached[best]
     facts["images"] = len(images)
     return best, facts

@@ -168,7 +168,12 @@ def described(how_by_client: HowByClient) -> Body:
     if len(parts) == 1:
         return parts[0]
     highest = max(severity for _, severity in clients_by_how)
-    return {"kind": MIXED, "severity": highest, "clients": list(how_by_client), "each": parts}
+    return {
+        "kind": MIXED,
+        "severity": highest,
+        "clients": list(how_by_client),
+        "each": parts,
+    }
 
 
 def spoken(body: Body) -> str:
@@ -196,7 +201,11 @@ def train_hows(
     return np.array(changed_rows, np.int64), [how_by_row[row] for row in changed_rows]
 
 
-def test_hows(ids: Sequence[str], how_by_client: HowByClient, seed: int) -> list[How]:
+def test_hows(
+    ids: Sequence[str],
+    how_by_client: HowByClient,
+    seed: int,
+) -> list[How]:
     """The corruption of each test image: that of the images of a corrupted client, which its id and
     the seed draw."""
     hows = list(how_by_client.values())

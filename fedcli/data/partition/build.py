@@ -86,7 +86,12 @@ def make_partition(
             division = scheme.divide(whole_pool, body, seed, minimum)
         entries: Body = {}
         if left_out_sites:
-            pool, entries["left_out"] = dropped(pool, division, body, left_out_sites)
+            pool, entries["left_out"] = dropped(
+                pool,
+                division,
+                body,
+                left_out_sites,
+            )
         if held_out_site:
             images = int((pool.split == TEST).sum())
             entries["held_out"] = {**held_out_site.recorded, "images": images}
@@ -179,7 +184,11 @@ def _write(
 
 
 def _rows_by_client(
-    pool: Pool, numbers: np.ndarray, division: Division, test_rows: np.ndarray, options: Body
+    pool: Pool,
+    numbers: np.ndarray,
+    division: Division,
+    test_rows: np.ndarray,
+    options: Body,
 ) -> Rows:
     """The rows of each client, with its validation part drawn. numbers: [N] the patient of each
     image."""
@@ -191,11 +200,20 @@ def _rows_by_client(
         rng = np.random.default_rng(derive("validation", options["seed"], name))
         validates = hold_out(single[owned], numbers[owned], options["val"], rng)
         test = test_rows if is_alone else division.test.get(name, owned[:0])
-        rows[name] = {"train": owned[~validates], "val": owned[validates], "test": test}
+        rows[name] = {
+            "train": owned[~validates],
+            "val": owned[validates],
+            "test": test,
+        }
     return rows
 
 
-def _roster_entry(pool: Pool, client: str, parts: dict[str, np.ndarray], classes: int) -> Body:
+def _roster_entry(
+    pool: Pool,
+    client: str,
+    parts: dict[str, np.ndarray],
+    classes: int,
+) -> Body:
     entry: Body = {part: len(rows) for part, rows in parts.items()}
     entry["client"] = client
     entry["class_counts"] = labels.counts(pool.y[parts["train"]], classes).tolist()
@@ -211,7 +229,11 @@ def hold_out(
     Patients stand in line, class by class, and are drawn at even steps from a random start. Their
     number is rounded half up, but one is always left to train on.
     """
-    _, first_images, patient_of_image = np.unique(patient, return_index=True, return_inverse=True)
+    _, first_images, patient_of_image = np.unique(
+        patient,
+        return_index=True,
+        return_inverse=True,
+    )
     order = rng.permutation(len(first_images))
     # a patient counts for the class of its first image
     order = order[np.argsort(y[first_images][order], kind="stable")]
@@ -231,7 +253,12 @@ def _write_sites(folder: Path, pool: Pool, rows: Rows) -> None:
             files[client] += f"-{k}"
     for client, file in console.progress(list(files.items()), label="site files", total=len(files)):
         site_rows = np.concatenate(list(rows[client].values()))
-        copy_pool(pool, site_rows, folder / f"{file}.h5", pool.pixels(site_rows))
+        copy_pool(
+            pool,
+            site_rows,
+            folder / f"{file}.h5",
+            pool.pixels(site_rows),
+        )
 
 
 def _report(
@@ -256,7 +283,11 @@ def _report(
     if body["dropped"]:
         singular, plural = scheme.left_over
         one_image = f"training image {singular} and goes"
-        images_dropped = counted(body["dropped"], one_image, f"training images {plural} and go")
+        images_dropped = counted(
+            body["dropped"],
+            one_image,
+            f"training images {plural} and go",
+        )
         console.say(f"{images_dropped} to no client")
     in_several = body["skew"]["images_in_several"]["count"]
     if in_several:
@@ -299,7 +330,10 @@ def _report_validation(body: Body, options: Body) -> None:
 
 
 def _differences(
-    clients_called: str, count: int, distance: float, distances: dict[str, float]
+    clients_called: str,
+    count: int,
+    distance: float,
+    distances: dict[str, float],
 ) -> str:
     """A sentence on the largest distance of labels, and of each attribute, between two clients."""
     shares = [f"{100 * distance:.0f} % of their labels"]

@@ -121,7 +121,12 @@ def _read_npy(path: Path, order: Path) -> Images:
     return images
 
 
-def _check_numbers(path: Path, numbers: dict[str, list[int]], count: int, limit: str) -> None:
+def _check_numbers(
+    path: Path,
+    numbers: dict[str, list[int]],
+    count: int,
+    limit: str,
+) -> None:
     """Raises FedcliError for a row that is not there. limit: the number of rows, as a sentence."""
     for name, indices in numbers.items():
         for index in indices:
@@ -131,7 +136,11 @@ def _check_numbers(path: Path, numbers: dict[str, list[int]], count: int, limit:
                 raise FedcliError(sentence, hint)
 
 
-def _find_rows(path: Path, images: Images, ids: Sequence[str]) -> tuple[Parts, list[str]]:
+def _find_rows(
+    path: Path,
+    images: Images,
+    ids: Sequence[str],
+) -> tuple[Parts, list[str]]:
     """Client -> rows of the pool that its list names, and names that the pool does not have."""
     rows_by_id = {id: [row] for row, id in enumerate(ids)}
     rows_by_spelling: dict[str, list[int]] = {}
@@ -271,7 +280,13 @@ class FromFile(Scheme):
                 recorded[key] = value
         return recorded
 
-    def divide(self, pool: Pool, dataset: Dataset, seed: int, minimum: int) -> Division:
+    def divide(
+        self,
+        pool: Pool,
+        dataset: Dataset,
+        seed: int,
+        minimum: int,
+    ) -> Division:
         training = np.flatnonzero(pool.split == TRAIN)
         by_class = np.argsort(pool.single[training], kind="stable")
         rows, unknown = read(
@@ -293,7 +308,12 @@ class FromFile(Scheme):
         self._report(unknown, absent, tested)
         return Division(train, test, {"not_in_dataset": len(unknown)})
 
-    def _report(self, unknown: list[str], absent: list[str], tested: int) -> None:
+    def _report(
+        self,
+        unknown: list[str],
+        absent: list[str],
+        tested: int,
+    ) -> None:
         """Say what of the file is not trained on.
 
         unknown: images that the dataset does not have; absent: clients without an image; tested:

@@ -61,7 +61,11 @@ class Fedism(Counted):
             of_clean = stream.dirichlet(np.full(clean, self.alpha))
             of_corrupted = stream.dirichlet(np.full(corrupted, self.alpha))
             clean_owners = stream.choice(clean, clean_count, p=of_clean)
-            corrupted_owners = stream.choice(corrupted, corrupted_count, p=of_corrupted)
+            corrupted_owners = stream.choice(
+                corrupted,
+                corrupted_count,
+                p=of_corrupted,
+            )
             owner[rows[:clean_count]] = clean_owners
             owner[rows[clean_count:]] = clean + corrupted_owners
         return owner
@@ -73,7 +77,13 @@ class Fedism(Counted):
             recorded["order_file"] = manifest.named(self.order_file)
         return recorded
 
-    def divide(self, pool: Pool, dataset: Dataset, seed: int, minimum: int) -> Division:
+    def divide(
+        self,
+        pool: Pool,
+        dataset: Dataset,
+        seed: int,
+        minimum: int,
+    ) -> Division:
         rows = np.flatnonzero(pool.split == TRAIN)
         if self.order_file:
             rows = self._in_order(self.order_file, pool, rows)
@@ -81,7 +91,12 @@ class Fedism(Counted):
         train = {name: np.sort(rows[part]) for name, part in assigned.items()}
         return Division(train, body={"corrupted_last": self.corrupted})
 
-    def _in_order(self, order_file: Path, pool: Pool, rows: np.ndarray) -> np.ndarray:
+    def _in_order(
+        self,
+        order_file: Path,
+        pool: Pool,
+        rows: np.ndarray,
+    ) -> np.ndarray:
         """The training rows as a file names them. Raises FedcliError where it names others."""
         listed = rows_in_order(order_file, pool.id.tolist())
         if not np.array_equal(np.sort(listed), rows):

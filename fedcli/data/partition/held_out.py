@@ -46,7 +46,10 @@ ALL_STAY = Leaving()
 
 
 def held_out(
-    text: str, dividing: tuple[str, ...], dataset: Dataset, flag: str = "--hold-out"
+    text: str,
+    dividing: tuple[str, ...],
+    dataset: Dataset,
+    flag: str = "--hold-out",
 ) -> Site:
     """The meaning of `--hold-out SITE` or ATTRIBUTE=VALUE. dividing: attributes that clients are
     made of.
@@ -60,7 +63,11 @@ def held_out(
     return Site(attribute, value)
 
 
-def left_out(texts: Sequence[str], scheme: Scheme, dataset: Dataset) -> list[Site]:
+def left_out(
+    texts: Sequence[str],
+    scheme: Scheme,
+    dataset: Dataset,
+) -> list[Site]:
     """The meaning of each `--without SITE`. Raises UsageError."""
     sites = []
     for text in texts:
@@ -78,7 +85,10 @@ def _is_of_attribute(text: str, dataset: Dataset) -> bool:
 
 
 def dropped(
-    pool: Pool, division: Division | None, dataset: Dataset, sites: Sequence[Site]
+    pool: Pool,
+    division: Division | None,
+    dataset: Dataset,
+    sites: Sequence[Site],
 ) -> tuple[Pool, list[Body]]:
     """The pool whose images of these sites are in no part, and how many each had.
 
@@ -160,7 +170,10 @@ def sites(text: str, dividing: tuple[str, ...], dataset: Dataset) -> list[Site]:
 
 
 def _parts(
-    text: str, dividing: tuple[str, ...], dataset: Dataset, flag: str = "--hold-out"
+    text: str,
+    dividing: tuple[str, ...],
+    dataset: Dataset,
+    flag: str = "--hold-out",
 ) -> tuple[str, str]:
     """Attribute and value, which is one of what clients are made of, of the dataset's sites, or of
     any attribute."""

@@ -136,7 +136,12 @@ def _unpickled(path: Path, data: bytes) -> Any:
         raise FedcliError(sentence, "download it again") from None
 
 
-def _check_operation(path: Path, operation: str, argument: Any, size: int) -> None:
+def _check_operation(
+    path: Path,
+    operation: str,
+    argument: Any,
+    size: int,
+) -> None:
     # PUT would take that much memory
     if "PUT" in operation and not 0 <= int(argument or 0) <= size:
         sentence = f"{path} holds a pickle that counts {argument} values in {size} bytes"

@@ -173,7 +173,11 @@ def _whole(numbers: np.ndarray, total: int, limit: np.ndarray) -> np.ndarray:
     return whole
 
 
-def _whole_table(table: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _whole_table(
+    table: np.ndarray,
+    sizes: np.ndarray,
+    counts: np.ndarray,
+) -> np.ndarray:
     """Whole numbers [K, C] near table with row sums `sizes` and column sums `counts`.
 
     Class by class, a client is given what its running total lacks, so that rounding errors do not

@@ -114,9 +114,19 @@ class Scheme:
         parts = self.assign(images)
         if self.code is None:
             return parts
-        return _checked(f"{self.code}: assign of {self.name}", parts, len(images))
+        return _checked(
+            f"{self.code}: assign of {self.name}",
+            parts,
+            len(images),
+        )
 
-    def divide(self, pool: Pool, dataset: Dataset, seed: int, minimum: int) -> Division:
+    def divide(
+        self,
+        pool: Pool,
+        dataset: Dataset,
+        seed: int,
+        minimum: int,
+    ) -> Division:
         """Rows of the pool for each client; a scheme that needs more than assign() is given
         overrides this."""
         rows = np.flatnonzero(pool.split == TRAIN)
@@ -185,13 +195,30 @@ class Random(Counted):
             recorded.pop("keep_units", None)
         return recorded
 
-    def divide(self, pool: Pool, dataset: Dataset, seed: int, minimum: int) -> Division:
+    def divide(
+        self,
+        pool: Pool,
+        dataset: Dataset,
+        seed: int,
+        minimum: int,
+    ) -> Division:
         if not self.keep_units:
             return super().divide(pool, dataset, seed, minimum)
         rows = np.flatnonzero(pool.split == TRAIN)
         ids = patients(pool)[rows]
-        _, first_images, patient = np.unique(ids, return_index=True, return_inverse=True)
-        images = images_of(pool, rows[first_images], dataset, seed, minimum, PATIENTS)
+        _, first_images, patient = np.unique(
+            ids,
+            return_index=True,
+            return_inverse=True,
+        )
+        images = images_of(
+            pool,
+            rows[first_images],
+            dataset,
+            seed,
+            minimum,
+            PATIENTS,
+        )
         assigned = self._assigned(images)
         return Division({name: rows[np.isin(patient, part)] for name, part in assigned.items()})
 
@@ -238,7 +265,14 @@ def images_of(
 ) -> Images:
     """Some rows of a pool as what a scheme divides."""
     groups = {name: column[rows] for name, column in pool.groups.items()}
-    return Images(pool.single[rows], groups, dataset["attributes"], seed, minimum, words)
+    return Images(
+        pool.single[rows],
+        groups,
+        dataset["attributes"],
+        seed,
+        minimum,
+        words,
+    )
 
 
 def patients(pool: Pool) -> np.ndarray:
@@ -273,7 +307,11 @@ def cut(shares: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Rising owners [count]; each client's number is its share of count, rounded up or down at
     random."""
     edges = np.cumsum(shares)
-    return np.searchsorted(edges / edges[-1], even_steps(count, rng), side="right")
+    return np.searchsorted(
+        edges / edges[-1],
+        even_steps(count, rng),
+        side="right",
+    )
 
 
 SCHEMES: dict[str, type[Scheme]] = {}

@@ -30,7 +30,12 @@ Attributes = tuple[str, ...]  # whose values name the sites
 Values = Mapping[str, list[str]]  # of each attribute of the dataset
 
 
-def check_attributes(attributes: Attributes, values: Values, *, only_one: bool) -> None:
+def check_attributes(
+    attributes: Attributes,
+    values: Values,
+    *,
+    only_one: bool,
+) -> None:
     """Raises UsageError for attributes that the dataset does not have, or for too few or too many
     of them."""
     if not attributes or (only_one and len(attributes) > 1):
@@ -52,7 +57,11 @@ def sites_of(
     for attribute in attributes:
         column = groups[attribute]
         is_unknown = (sites < 0) | (column < 0)
-        sites = np.where(is_unknown, -1, sites * len(values[attribute]) + column)
+        sites = np.where(
+            is_unknown,
+            -1,
+            sites * len(values[attribute]) + column,
+        )
         names = _combined(names, values[attribute])
     return sites, names
 
@@ -92,7 +101,13 @@ class By(Scheme):
         parts = by_owner(sites, len(names))
         return {name: part for name, part in zip(names, parts, strict=True) if len(part)}
 
-    def divide(self, pool: Pool, dataset: Dataset, seed: int, minimum: int) -> Division:
+    def divide(
+        self,
+        pool: Pool,
+        dataset: Dataset,
+        seed: int,
+        minimum: int,
+    ) -> Division:
         division = super().divide(pool, dataset, seed, minimum)
         site_by_client = {name: name for name in division.train}
         test = _test_rows(pool, dataset, self.by, site_by_client)
@@ -213,10 +228,22 @@ class Domains(Counted):
     def assign(self, images: Images) -> Parts:
         self.check_room(images)
         sites, _ = known_sites(images, self.by)
-        parts = domain_clients(sites, images.y, self.clients, self.portion, images.rng)
+        parts = domain_clients(
+            sites,
+            images.y,
+            self.clients,
+            self.portion,
+            images.rng,
+        )
         return dict(zip(self._domain_by_client(images.attributes), parts, strict=True))
 
-    def divide(self, pool: Pool, dataset: Dataset, seed: int, minimum: int) -> Division:
+    def divide(
+        self,
+        pool: Pool,
+        dataset: Dataset,
+        seed: int,
+        minimum: int,
+    ) -> Division:
         domain_by_client = self._domain_by_client(dataset["attributes"])
         test = _test_rows(pool, dataset, self.by, domain_by_client)
         return replace(super().divide(pool, dataset, seed, minimum), test=test)
@@ -254,7 +281,13 @@ class OfEach(Scheme):
             recorded[value] = {"scheme": scheme.name, **scheme.recorded(dataset)}
         return {"attribute": self.attribute, "each": recorded}
 
-    def divide(self, pool: Pool, dataset: Dataset, seed: int, minimum: int) -> Division:
+    def divide(
+        self,
+        pool: Pool,
+        dataset: Dataset,
+        seed: int,
+        minimum: int,
+    ) -> Division:
         train: Parts = {}
         test: Parts = {}
         column = pool.groups[self.attribute]
@@ -262,7 +295,12 @@ class OfEach(Scheme):
             pool_of_value = replace(pool, split=np.where(column == index, pool.split, UNUSED))
             if not (pool_of_value.split == TRAIN).any():
                 continue
-            division = self.schemes[value].divide(pool_of_value, dataset, seed, minimum)
+            division = self.schemes[value].divide(
+                pool_of_value,
+                dataset,
+                seed,
+                minimum,
+            )
             # as of FedHEAL's domains, where no client has a part of its own
             test_rows = np.flatnonzero(pool_of_value.split == TEST)
             names = {name: _name(value, name) for name in division.train}
@@ -281,7 +319,10 @@ def _name(value: str, client: str) -> str:
 
 
 def _test_rows(
-    pool: Pool, dataset: Dataset, attributes: Attributes, site_by_client: Mapping[str, str]
+    pool: Pool,
+    dataset: Dataset,
+    attributes: Attributes,
+    site_by_client: Mapping[str, str],
 ) -> Parts:
     """The test rows of each client: those of its site."""
     test = np.flatnonzero(pool.split == TEST)
@@ -294,7 +335,11 @@ def _test_rows(
 
 
 def domain_clients(
-    domains: np.ndarray, y: np.ndarray, clients: int, portion: float, rng: np.random.Generator
+    domains: np.ndarray,
+    y: np.ndarray,
+    clients: int,
+    portion: float,
+    rng: np.random.Generator,
 ) -> list[np.ndarray]:
     """clients / D clients per domain, in the domains' order, each with int(portion * images of the
     domain).

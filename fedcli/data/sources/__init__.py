@@ -115,7 +115,12 @@ def register(name: str, source: Source, card: dict[str, Any]) -> None:
     extensions.check_name(name)
     table = extensions.table("datasets", REGISTERED)
     card = {**USUAL, **card}
-    shapes.check({"task": "", **card}, cards.SHAPE, f"the card of {name}", cards.HINT)
+    shapes.check(
+        {"task": "", **card},
+        cards.SHAPE,
+        f"the card of {name}",
+        cards.HINT,
+    )
     origin = extensions.origin()
     if origin and name in table:
         raise ValueError(f"dataset {name!r} is registered twice")

@@ -72,7 +72,12 @@ def sample(folder: Path) -> None:
     (folder / HOME).mkdir(parents=True)
     for part, count in EACH.items():
         labels = np.tile(np.arange(len(CLASSES)), count)
-        pixels = pictures(f"cifar100-{part}", labels, SIDE).transpose(0, 3, 1, 2)
+        pixels = pictures(f"cifar100-{part}", labels, SIDE).transpose(
+            0,
+            3,
+            1,
+            2,
+        )
         columns = [(labels % len(KINDS))[:, None], labels[:, None], pixels.reshape(len(labels), -1)]
         records = np.concatenate(columns, axis=1).astype(np.uint8)
         (folder / HOME / FILES[part]).write_bytes(records.tobytes())

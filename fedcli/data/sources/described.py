@@ -37,7 +37,12 @@ class Table:
 
     def source(self, sample: Callable[[Path], None]) -> Source:
         """The dataset that has this table. sample: writes a tiny synthetic raw folder."""
-        return Source(partial(_rows, self), partial(_decode, self), sample, per_file=True)
+        return Source(
+            partial(_rows, self),
+            partial(_decode, self),
+            sample,
+            per_file=True,
+        )
 
     def options(self, choices: PrepareOptions) -> PrepareOptions:
         options = {
@@ -103,7 +108,13 @@ def listed(
         )
     has_patients = any(row.patient for row in images)
     names = patient if has_patients else None
-    return Listing(images, dict(attributes), names, list(tables), sorted(left_out))
+    return Listing(
+        images,
+        dict(attributes),
+        names,
+        list(tables),
+        sorted(left_out),
+    )
 
 
 def _text(cell: object) -> str:

@@ -92,7 +92,12 @@ def _files_by_domain(raw: Path) -> dict[str, tuple[str, str]]:
     return files
 
 
-def _in_container(raw: Path, file: str, domain: str, part: str) -> Iterator[tuple[str, int, str]]:
+def _in_container(
+    raw: Path,
+    file: str,
+    domain: str,
+    part: str,
+) -> Iterator[tuple[str, int, str]]:
     """(name, digit, source) of each image."""
     _, digits = contents(raw / file, domain, part)
     for i, digit in enumerate(digits):
@@ -319,7 +324,12 @@ def sample(folder: Path) -> None:
             save(folder / "syn" / syn / str(label) / f"{label}_{n:05d}.jpg", image)
 
 
-def _bright(domain: str, part: str, labels: np.ndarray, side: int) -> np.ndarray:
+def _bright(
+    domain: str,
+    part: str,
+    labels: np.ndarray,
+    side: int,
+) -> np.ndarray:
     """uint8 [N, side, side], bright on black."""
     return 255 - pictures(f"{domain}-{part}", labels, side).min(3)
 

@@ -89,7 +89,12 @@ def _quotas(sizes: Counter[int], count: int) -> dict[int, int]:
     return quotas
 
 
-def split_rows(rows: list[Row], choices: PrepareOptions, *, by_patient: bool) -> list[Row]:
+def split_rows(
+    rows: list[Row],
+    choices: PrepareOptions,
+    *,
+    by_patient: bool,
+) -> list[Row]:
     """Mark the test part: per class, all but floor((1 - test) * n) images of those sampled.
 
     They are drawn by the seed. A patient that would overfill the test part stays in train, so the
@@ -111,7 +116,11 @@ def split_rows(rows: list[Row], choices: PrepareOptions, *, by_patient: bool) ->
 
 
 def fold_rows(
-    rows: list[Row], choices: PrepareOptions, *, by_patient: bool, other_folds: int = 0
+    rows: list[Row],
+    choices: PrepareOptions,
+    *,
+    by_patient: bool,
+    other_folds: int = 0,
 ) -> list[Row]:
     """Mark fold `choices.fold` of `choices.folds` as the test part, of those sampled.
 

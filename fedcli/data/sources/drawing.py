@@ -16,7 +16,12 @@ PHASES = np.array([0.0, 2.1, 4.2])  # of red, green and blue
 
 
 def picture(
-    name: str, label: int, *, height: int = 24, width: int = 32, tint: float = 0.0
+    name: str,
+    label: int,
+    *,
+    height: int = 24,
+    width: int = 32,
+    tint: float = 0.0,
 ) -> np.ndarray:
     """uint8 [height, width, 3]: a blob on skin-like ground.
 
@@ -96,12 +101,24 @@ def save(path: Path, image: np.ndarray) -> None:
     Image.fromarray(image.squeeze()).save(path)
 
 
-def save_picture(path: Path, label: int, *, height: int = 24, tint: float = 0.0) -> None:
+def save_picture(
+    path: Path,
+    label: int,
+    *,
+    height: int = 24,
+    tint: float = 0.0,
+) -> None:
     """Write the picture that has the name of the file, without its suffix."""
     save(path, picture(path.stem, label, height=height, tint=tint))
 
 
-def table(path: Path, head: list[str], rows: list[list], *, separator: str = ",") -> None:
+def table(
+    path: Path,
+    head: list[str],
+    rows: list[list],
+    *,
+    separator: str = ",",
+) -> None:
     """Write a CSV file, making its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:

@@ -109,7 +109,13 @@ def read_labels(path: Path) -> dict[str, str]:
 
 def read_folds(path: Path) -> dict[str, tuple[str, int]]:
     """Image id -> (class, fold from 0), from the authors' 2_fold_split.csv or 5_fold_split.csv."""
-    table = read_table(path, FOLD_COLUMNS, sep=";", dtype=str, keep_default_na=False)
+    table = read_table(
+        path,
+        FOLD_COLUMNS,
+        sep=";",
+        dtype=str,
+        keep_default_na=False,
+    )
     files, names, indices = (table[column] for column in FOLD_COLUMNS)
     for text in indices:
         if not text.isdecimal():
@@ -214,7 +220,11 @@ def sample(folder: Path) -> None:
             for count, lines in folds.items():
                 lines.append([f"{image}.jpg", IN_FOLDS.get(label, label), k % count])
     files, findings = COLUMNS
-    table(folder / IMAGES / TABLE, [files, "Organ", findings, "Classification"], labels)
+    table(
+        folder / IMAGES / TABLE,
+        [files, "Organ", findings, "Classification"],
+        labels,
+    )
     for count, lines in folds.items():
         path = folder / f"official_splits/{count}_fold_split.csv"
         table(path, FOLD_COLUMNS, lines, separator=";")

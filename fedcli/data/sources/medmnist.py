@@ -76,7 +76,13 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
                 label = tuple(label)
             row_id = f"{part}-{i:06d}"
             images.append(Row(row_id, label, f"{name}#{part}-{i}", part == "test"))
-    listing = Listing(images, tables=[name], classes=classes, channels=channels, task=task)
+    listing = Listing(
+        images,
+        tables=[name],
+        classes=classes,
+        channels=channels,
+        task=task,
+    )
     return divided(listing, choices)
 
 
@@ -229,7 +235,11 @@ def _check_images(path: Path, part: str, count: int) -> Shape:
     return shape
 
 
-def _classes(path: Path, labels: dict[str, np.ndarray], task: str | None) -> list[str]:
+def _classes(
+    path: Path,
+    labels: dict[str, np.ndarray],
+    task: str | None,
+) -> list[str]:
     """The names of the classes, or of the labels. Raises FedcliError for more than the set has."""
     if task:
         count = labels["train"].shape[1]
@@ -248,7 +258,12 @@ def _classes(path: Path, labels: dict[str, np.ndarray], task: str | None) -> lis
 
 
 @lru_cache(maxsize=3)
-def _pixels(path: Path, name: str, process: int, stamp: tuple[int, int]) -> Pixels:
+def _pixels(
+    path: Path,
+    name: str,
+    process: int,
+    stamp: tuple[int, int],
+) -> Pixels:
     """An array that stays open, one per process.
 
     Forked processes would move each other's place in the file.
@@ -278,7 +293,11 @@ def _open(path: Path, name: str) -> tuple[Pixels, np.dtype]:
         raise
 
 
-def _header(array: str, stream: IO[bytes], length: int) -> tuple[Shape, np.dtype]:
+def _header(
+    array: str,
+    stream: IO[bytes],
+    length: int,
+) -> tuple[Shape, np.dtype]:
     """Shape of an array and the type of its numbers, at which the stream then stands.
 
     Raises FedcliError.

@@ -65,7 +65,12 @@ def _class(folder: Path) -> str:
 
 # the synthetic sample
 
-SIDES = {"amazon": (32, 32), "caltech10": (24, 32), "dslr": (40, 40), "webcam": (28, 28)}  # H, W
+SIDES = {
+    "amazon": (32, 32),
+    "caltech10": (24, 32),
+    "dslr": (40, 40),
+    "webcam": (28, 28),
+}  # H, W
 BACKPACKS = {"amazon": 3, "caltech10": 7, "dslr": 11, "webcam": 5}  # so all classes are tested
 EACH = 2  # images of another class
 GREY = {("amazon", 3, 1), ("caltech10", 3, 1)}  # as four of the real ones are
@@ -81,7 +86,13 @@ def sample(folder: Path) -> None:
                 if domain == "caltech10":
                     stem = f"{label + 3:03d}_{i:04d}"
                 seed = f"{domain}/{name}/{stem}"
-                image = picture(seed, label, height=height, width=width, tint=k / 4)
+                image = picture(
+                    seed,
+                    label,
+                    height=height,
+                    width=width,
+                    tint=k / 4,
+                )
                 if (domain, label, i) in GREY:
                     image = image[..., 0]
                 save(folder / domain / name / f"{stem}.jpg", image)

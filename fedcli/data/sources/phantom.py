@@ -70,7 +70,12 @@ def rows(raw: Path | None, choices: PrepareOptions) -> Listing:
         codes = {name: int(values[p]) for name, values in groups.items()}
         for s in range(SLICES):
             row = Row(
-                f"phantom-{p:04d}-{s}", int(labels[p]), None, False, codes, f"patient-{p:04d}"
+                f"phantom-{p:04d}-{s}",
+                int(labels[p]),
+                None,
+                False,
+                codes,
+                f"patient-{p:04d}",
             )
             images.append(row)
     attributes = {name: list(shares) for name, shares in SHARES.items()}
@@ -122,12 +127,20 @@ def _plane(size: int, head: float, rng: Generator) -> Plane:
     return Plane(x, y, np.hypot(x, y), 2 / size / width)
 
 
-def _within(distance: np.ndarray, limit: float | np.ndarray, blur: float) -> np.ndarray:
+def _within(
+    distance: np.ndarray,
+    limit: float | np.ndarray,
+    blur: float,
+) -> np.ndarray:
     """1 where distance < limit, 0 outside, with an edge as wide as blur."""
     return np.clip(0.5 + (limit - distance) / blur, 0, 1)
 
 
-def _cover(density: np.ndarray, other: float | np.ndarray, share: np.ndarray) -> None:
+def _cover(
+    density: np.ndarray,
+    other: float | np.ndarray,
+    share: np.ndarray,
+) -> None:
     """Put another density in its place, as far as share says."""
     density += (other - density) * share
 
@@ -180,7 +193,13 @@ def _bleed(kind: str, plane: Plane, rng: Generator) -> np.ndarray:
     return np.zeros_like(plane.x)
 
 
-def _at_skull(plane: Plane, side: float, reach: float, depth: float, power: int) -> np.ndarray:
+def _at_skull(
+    plane: Plane,
+    side: float,
+    reach: float,
+    depth: float,
+    power: int,
+) -> np.ndarray:
     """A bleed along the skull, reach radians to either side.
 
     A low power makes it a lens, a high one a crescent.

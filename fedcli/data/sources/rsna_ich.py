@@ -51,7 +51,13 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     for key, values in ATTRIBUTES.items():
         if facts[key].isin(values).any():
             attributes[key] = values
-    listing = listed(facts, attributes, [name], patient="patient_id", skipped=skipped)
+    listing = listed(
+        facts,
+        attributes,
+        [name],
+        patient="patient_id",
+        skipped=skipped,
+    )
     if choices.split == "patient" and listing.rows and not listing.patient:
         raise FedcliError(f"no file in {raw / folder} names its patient", "use --split image")
     return replace(divided(listing, choices), channels=len(dicom.windows_of(choices)))
@@ -174,7 +180,11 @@ def sample(folder: Path, times: int = 1) -> None:
             people[patient] = _person(len(people))
         _write(slices / f"{slice_id}.dcm", patient, _head(slice_id, label), i)
     head = ["patient_id", "sex", "age", "race"]
-    table(folder / "attributes.csv", head, [[name, *person] for name, person in people.items()])
+    table(
+        folder / "attributes.csv",
+        head,
+        [[name, *person] for name, person in people.items()],
+    )
     repeated = lines[:6]  # Kaggle's table repeats some rows
     table(folder / f"{STAGES[0]}.csv", ["ID", "Label"], [*lines, *repeated])
     if times > 1:  # what stands in for the real data has no oddity of its own

@@ -45,7 +45,12 @@ def present(folder: Path, names: Sequence[str]) -> Path | None:
     return None
 
 
-def first_of(raw: Path, names: Sequence[str], hint: str, sentence: str = "") -> Path:
+def first_of(
+    raw: Path,
+    names: Sequence[str],
+    hint: str,
+    sentence: str = "",
+) -> Path:
     """The first of these files that is in the raw folder.
 
     Raises FedcliError with this hint where none is.
@@ -59,7 +64,11 @@ def first_of(raw: Path, names: Sequence[str], hint: str, sentence: str = "") -> 
     raise FedcliError(f"{raw} {sentence}", hint)
 
 
-def read_table(path: Path, columns: Collection[str], **options: Any) -> DataFrame:
+def read_table(
+    path: Path,
+    columns: Collection[str],
+    **options: Any,
+) -> DataFrame:
     """Read a CSV file. Raises FedcliError naming the file and the columns it lacks.
 
     columns: those that it must have; a dict of their names in the result leaves all others out.
@@ -80,7 +89,11 @@ def read_table(path: Path, columns: Collection[str], **options: Any) -> DataFram
     return table
 
 
-def _check_columns(path: Path, table: DataFrame, columns: Collection[str]) -> None:
+def _check_columns(
+    path: Path,
+    table: DataFrame,
+    columns: Collection[str],
+) -> None:
     missing = [column for column in columns if column not in table]
     if missing:
         raise FedcliError(f"{path} has {lacking(missing)}", _columns_of(table))
@@ -106,7 +119,11 @@ def lacking(columns: Sequence[str]) -> str:
     return f"no {noun} {', '.join(names)}"
 
 
-def check_once(path: Path, names: Series, hint: str = "keep the right one of its lines") -> None:
+def check_once(
+    path: Path,
+    names: Series,
+    hint: str = "keep the right one of its lines",
+) -> None:
     """Refuse a table that names something twice, or has a line without a name.
 
     Raises FedcliError.
@@ -144,7 +161,12 @@ def check_values(
     raise FedcliError(f"{path}: {name} has the {noun or values.name} {value!r}", hint)
 
 
-def one_hot(path: Path, table: DataFrame, columns: Sequence[str], image: str) -> np.ndarray:
+def one_hot(
+    path: Path,
+    table: DataFrame,
+    columns: Sequence[str],
+    image: str,
+) -> np.ndarray:
     """The column of each line [N] that holds a 1.
 
     Raises FedcliError for a line with none, or several.
@@ -172,7 +194,12 @@ def check_cells(path: Path) -> None:
                 raise _uneven(path, ",".join(line)[:80], line, head)
 
 
-def _uneven(path: Path, text: str, line: Sequence[str], head: Sequence[str]) -> FedcliError:
+def _uneven(
+    path: Path,
+    text: str,
+    line: Sequence[str],
+    head: Sequence[str],
+) -> FedcliError:
     cells = counted(len(line), "cell", "cells")
     return FedcliError(f"{path}: {text!r} has {cells}, not {len(head)}", CORRECT)
 
@@ -271,7 +298,10 @@ def names_of(row: Row) -> list[str]:
 
 
 def naming_column(
-    path: Path, records: list[list[str]], names: Sequence[Sequence[str]], **options: Any
+    path: Path,
+    records: list[list[str]],
+    names: Sequence[Sequence[str]],
+    **options: Any,
 ) -> int:
     """The column that names the most images, by all of their names.
 

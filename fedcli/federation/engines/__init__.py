@@ -118,7 +118,10 @@ def remote(engine: str | None) -> tuple[Remote, str] | None:
 
 
 def named(
-    engine: str | None = None, *, jobs: int | None = None, at_once: int | None = None
+    engine: str | None = None,
+    *,
+    jobs: int | None = None,
+    at_once: int | None = None,
 ) -> str | None:
     """The engine that the flags name; --jobs N and --at-once N are short for pool:N and streams:N.
 

@@ -45,7 +45,12 @@ class InProcess:
 
     def __post_init__(self) -> None:
         if not self.steps:
-            steps = local_steps(self.method, self.net, self.layout, self.training.optimizer)
+            steps = local_steps(
+                self.method,
+                self.net,
+                self.layout,
+                self.training.optimizer,
+            )
             object.__setattr__(self, "steps", steps)
 
     def __call__(self, tasks: list[Task]) -> Iterable[Report]:
@@ -57,7 +62,14 @@ class InProcess:
             shard = self.shards[task.client]
             val = self.val.get(task.client)
             return run_client(
-                self.method, self.net, self.layout, shard, task, self.training, val, self.steps
+                self.method,
+                self.net,
+                self.layout,
+                shard,
+                task,
+                self.training,
+                val,
+                self.steps,
             )
         except FedcliError:
             raise

@@ -150,7 +150,11 @@ class Ray(AbstractContextManager["Ray"]):
                 "the last worker of the ray cluster was lost",
                 "start its nodes again and go on with --resume",
             )
-        workers = console.counted(len(self.workers), "worker goes", "workers go")
+        workers = console.counted(
+            len(self.workers),
+            "worker goes",
+            "workers go",
+        )
         console.warn(f"a worker of the ray cluster was lost: {workers} on with its clients")
         again = [*indices, *pending.pop(worker)]
         for result, (other, indices_of_call) in list(running.items()):
@@ -170,7 +174,11 @@ class Ray(AbstractContextManager["Ray"]):
         indices = shared_out(sizes, len(self.workers))
         return {client: self.workers[index] for client, index in indices.items()}
 
-    def _begun(self, remake: Callable[[str, int, int], InProcess], at_most: int) -> list[Any]:
+    def _begun(
+        self,
+        remake: Callable[[str, int, int], InProcess],
+        at_most: int,
+    ) -> list[Any]:
         """The workers, with their clients loaded. Raises FedcliError where none can begin."""
         threads = torch.get_num_threads()
         on_gpu = self.device.startswith("cuda")
@@ -193,7 +201,14 @@ class Ray(AbstractContextManager["Ray"]):
         device = "cuda" if on_gpu else "cpu"
         results = []
         for worker in workers:
-            result = worker.begin.remote(remake, folder, words, device, threads, sharing)
+            result = worker.begin.remote(
+                remake,
+                folder,
+                words,
+                device,
+                threads,
+                sharing,
+            )
             results.append(result)
         for result in results:
             if self._answers(result) is None:
@@ -248,7 +263,11 @@ class Worker:
             return portable(extensions.fault(error) or error)
         return []
 
-    def work_on(self, common: Arrays, sent: list[Sent]) -> list[Sent] | Exception:
+    def work_on(
+        self,
+        common: Arrays,
+        sent: list[Sent],
+    ) -> list[Sent] | Exception:
         """The reports on some tasks, which have these arrays in common; or the error."""
         device = str(self.clients.layout.flat.device)
         answers = []
@@ -299,7 +318,11 @@ def _watched() -> subprocess.Popen:
     It is sent a byte before the usual end.
     """
     command = [sys.executable, "-IS", "-c", WATCH, GONE]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
 
 
 def _connect(ray: Any) -> None:
@@ -312,7 +335,12 @@ def _connect(ray: Any) -> None:
         )
     settings: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
-        ray.init(address=address or "local", logging_level="ERROR", log_to_driver=False, **settings)
+        ray.init(
+            address=address or "local",
+            logging_level="ERROR",
+            log_to_driver=False,
+            **settings,
+        )
     except Exception as error:  # ray names no class for all of them
         location = f"at {address}" if address else "on this machine"
         raise FedcliError(

@@ -92,7 +92,12 @@ def _tensors(*values: Any) -> Iterator[Tensor]:
 
 
 def _without_recording(worker: InProcess) -> InProcess:
-    steps = Steps(worker.method.local, worker.net, worker.layout, worker.training.optimizer)
+    steps = Steps(
+        worker.method.local,
+        worker.net,
+        worker.layout,
+        worker.training.optimizer,
+    )
     return replace(worker, steps=steps)
 
 
@@ -104,4 +109,11 @@ def _copied(clients: InProcess) -> InProcess:
             shared[id(module)] = module
     net = copy.deepcopy(clients.net, shared)
     layout = Layout(net, tuple(clients.layout.own_shapes))
-    return InProcess(clients.method, net, layout, clients.shards, clients.training, clients.val)
+    return InProcess(
+        clients.method,
+        net,
+        layout,
+        clients.shards,
+        clients.training,
+        clients.val,
+    )

@@ -71,11 +71,12 @@ def unpack(
                 raise MessageError(f"a {title} arrived without its array {name!r}")
             values[name] = _tensor(arrays[name], device)
         elif name not in STAY:
-            values[name] = _tensors_below(f"{name}/", arrays, device)
+            values[name] = tensors_below(f"{name}/", arrays, device)
     return kind(**values)
 
 
-def _tensors_below(prefix: str, arrays: Arrays, device: str) -> Tensors:
+def tensors_below(prefix: str, arrays: Arrays, device: str = "cpu") -> Tensors:
+    """The arrays whose names begin so as tensors, by the rest of their names."""
     tensors = {}
     for name, array in arrays.items():
         if name.startswith(prefix):

@@ -28,7 +28,12 @@ CURVE = 3.3, 2.9  # inches of a panel with an even scale both ways
 BANDS = (
     "Bands: pointwise 95 % percentile intervals, {} bootstrap resamples of the {} of each group."
 )
-DOTTED: Look = {"color": INK, "linewidth": 0.8, "alpha": 0.6, "linestyle": (0, (1, 2))}
+DOTTED: Look = {
+    "color": INK,
+    "linewidth": 0.8,
+    "alpha": 0.6,
+    "linestyle": (0, (1, 2)),
+}
 Line = tuple[Sequence[float], Sequence[float]]  # x and y
 RESAMPLES = 500  # of the bands
 COLUMNS = ["x", "y", "low", "high", "class", "group", "place", "share"]
@@ -56,7 +61,12 @@ class CurveKind:
     beside: Callable[[float], Line]
 
 
-def band(curve: Curve, score: np.ndarray, label: np.ndarray, units: np.ndarray) -> DataFrame:
+def band(
+    curve: Curve,
+    score: np.ndarray,
+    label: np.ndarray,
+    units: np.ndarray,
+) -> DataFrame:
     """A curve y over x with its bounds low and high over resamples of the patients.
 
     NaN where it is not defined.
@@ -102,7 +112,11 @@ def precision(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
     return GRID, curves
 
 
-def reliability(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
+def reliability(
+    score: np.ndarray,
+    label: np.ndarray,
+    weights: np.ndarray,
+) -> XY:
     """Mean probability and share of the class in each bin: [BINS, b] both."""
     bin_of = np.searchsorted(np.arange(1, BINS) / BINS, score)
     inside = (bin_of == np.arange(BINS)[:, None]).astype(float)  # [BINS, n]
@@ -137,7 +151,8 @@ KINDS = (
         "precision-recall",
         "Precision and recall",
         "How many of the images that are found have the class?",
-        "Precision at each sensitivity; the dotted line is the share of the class among all images.",
+        "Precision at each sensitivity; the dotted line is the share of the class among all "
+        "images.",
         ("sensitivity (recall)", "precision (PPV)"),
         precision,
         lambda share: (SHARES, (share, share)),
@@ -146,7 +161,8 @@ KINDS = (
         "reliability",
         "Reliability curves",
         "Do probabilities come true as often as they say?",
-        "Share of the class among images of a predicted probability, in ten bins of equal width; the "
+        "Share of the class among images of a predicted probability, in ten bins of equal width; "
+        "the "
         "dotted line is perfect calibration.",
         ("mean predicted probability", "share of the class"),
         reliability,
@@ -156,7 +172,8 @@ KINDS = (
         "decision",
         "Decision curves",
         "Is acting on the model better than treating all or none?",
-        "Net benefit TP/n - FP/n * p/(1-p) at threshold probability p; dotted: treating all, of all "
+        "Net benefit TP/n - FP/n * p/(1-p) at threshold probability p; dotted: treating all, of "
+        "all "
         "images; 0: none.",
         ("threshold probability", "net benefit"),
         benefit,
@@ -192,7 +209,13 @@ def frame(
     table = pandas.concat(parts, ignore_index=True)
     sizes = {name: len(rows) for name, _, rows in images.members(by)}
     title = system.heading(kind.title, by, version)
-    return titled(table, title, _caption(kind, images, by), len(images.ids), sizes=sizes)
+    return titled(
+        table,
+        title,
+        _caption(kind, images, by),
+        len(images.ids),
+        sizes=sizes,
+    )
 
 
 def _caption(kind: CurveKind, images: AnsweredImages, attribute: str) -> str:
@@ -221,7 +244,12 @@ def draw(kind: CurveKind, table: DataFrame) -> Picture:
     return picture(table, by_class, legend, size=CURVE)
 
 
-def _panel(kind: CurveKind, looks: dict[str, Look], part: DataFrame, axes: Axes) -> None:
+def _panel(
+    kind: CurveKind,
+    looks: dict[str, Look],
+    part: DataFrame,
+    axes: Axes,
+) -> None:
     share = part["share"].iloc[0]
     how: Look = {"xlim": SHARES, "ylim": SHARES}
     if kind.of is benefit:

@@ -18,7 +18,10 @@ ABOUT = (
 
 
 def frame(
-    system: System, *, by: Annotated[str, BY] = "", version: Annotated[str, VERSION] = "clean"
+    system: System,
+    *,
+    by: Annotated[str, BY] = "",
+    version: Annotated[str, VERSION] = "clean",
 ) -> DataFrame:
     """group, true, predicted, images. Raises NothingToDraw for several labels per image."""
     images = system.images(version, by)
@@ -43,7 +46,12 @@ def draw(table: DataFrame) -> Picture:
     sizes = table.groupby("group")["images"].sum()
     class_count = table["true"].nunique()
     size = max(3.0, 0.45 * class_count), max(2.8, 0.42 * class_count)
-    by_group = panels(table, "group", _panel, lambda group: f"{group} (n = {sizes[group]})")
+    by_group = panels(
+        table,
+        "group",
+        _panel,
+        lambda group: f"{group} (n = {sizes[group]})",
+    )
     return picture(table, by_group, size=size)
 
 

@@ -86,7 +86,12 @@ def _every(runs: Mapping[str, list[Record]]) -> list[Record]:
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "system")
     draw_panel = partial(
-        lines, x="round", y="value", hue="system", looks=looks, bounds=("low", "high")
+        lines,
+        x="round",
+        y="value",
+        hue="system",
+        looks=looks,
+        bounds=("low", "high"),
     )
     panels = []
     for (title, unit), part in table.groupby(["title", "unit"], sort=False):

@@ -38,7 +38,7 @@ def frame(path: Path) -> DataFrame:
 
 
 def partition_of(path: Path) -> Path:
-    """The partition or corruption manifest at a path, or of the run whose folder or manifest it is."""
+    """The partition or corruption manifest at a path, or of the run at that path."""
     from ...runs.initial import data_of  # imports torch
 
     if (path / "run.json").is_file():

@@ -25,7 +25,12 @@ from ..shapes import lines, looks_of, picture, stretch
 NAMED = 12  # clients; more than that are drawn alike, without names
 ALIKE = 0.75  # of difflib; qmix_loss and mean_loss are 0.67
 EXTREMES = {"largest weight": "^", "smallest weight": "v"}  # markers
-ONE_OF_MANY: Look = {"color": "#8A97A6", "linewidth": 0.8, "alpha": 0.5, "markersize": 2}
+ONE_OF_MANY: Look = {
+    "color": "#8A97A6",
+    "linewidth": 0.8,
+    "alpha": 0.5,
+    "markersize": 2,
+}
 MEAN: Look = {"color": COLOURS[0], "linewidth": 2.4}
 MEAN_OF_ALL = "mean over clients"
 SERIES = "draw only this, such as loss or 'clean auc_ovo_macro'; may be repeated"
@@ -136,8 +141,18 @@ def draw(table: DataFrame) -> Picture:
         unit = table.attrs["units"][name]
         draw_panel = partial(_nothing, unit)
         if part["value"].notna().any():
-            curves, looks, words = _curves(part, runs, is_share=name in table.attrs["shares"])
-            draw_panel = partial(_panel, unit, part["value"].to_numpy(), curves, looks)
+            curves, looks, words = _curves(
+                part,
+                runs,
+                is_share=name in table.attrs["shares"],
+            )
+            draw_panel = partial(
+                _panel,
+                unit,
+                part["value"].to_numpy(),
+                curves,
+                looks,
+            )
             legend |= words
         panels.append(Panel(table.attrs["titles"][name], draw_panel))
     return picture(table, panels, legend, below="round")
@@ -196,16 +211,34 @@ def _extremes(part: DataFrame, runs: dict[str, Look]) -> Drawn:
 
 
 def _panel(
-    unit: str, values: np.ndarray, part: DataFrame, looks: dict[str, Look], axes: Axes
+    unit: str,
+    values: np.ndarray,
+    part: DataFrame,
+    looks: dict[str, Look],
+    axes: Axes,
 ) -> None:
     stretch(axes, values)
     bounds = ("low", "high") if "low" in part else None
-    lines(part, axes, x="round", y="value", hue="name", looks=looks, bounds=bounds, ylabel=unit)
+    lines(
+        part,
+        axes,
+        x="round",
+        y="value",
+        hue="name",
+        looks=looks,
+        bounds=bounds,
+        ylabel=unit,
+    )
 
 
 def _nothing(unit: str, axes: Axes) -> None:
     axes.set_ylabel(unit)
-    how: Look = {"ha": "center", "va": "center", "transform": axes.transAxes, "color": "#666666"}
+    how: Look = {
+        "ha": "center",
+        "va": "center",
+        "transform": axes.transAxes,
+        "color": "#666666",
+    }
     axes.text(0.5, 0.5, "no finite value", **how)
 
 

@@ -86,7 +86,12 @@ def draw(table: DataFrame) -> Picture:
             looks[name, client] = {"color": colour, **marks[client]}
     title = NAMED.__getitem__ if table["space"].nunique() > 1 else str
     points = partial(lines, x="x", y="y", hue=["class", "client"], looks=looks)
-    return picture(table, panels(table, "space", points, title), legend, size=SQUARE)
+    return picture(
+        table,
+        panels(table, "space", points, title),
+        legend,
+        size=SQUARE,
+    )
 
 
 def _colours(count: int) -> Sequence[Any]:

@@ -142,9 +142,25 @@ def _boxes(table: DataFrame, axes: Axes) -> None:
         axes.fill_between([start, RIGHT], top - HIGH, top, **box)
         words = f"{row.step}\n{row.images:,}"
         centre = (start + RIGHT) / 2
-        axes.text(centre, middle, words, ha="center", va="center", fontsize=9, color=INK)
+        axes.text(
+            centre,
+            middle,
+            words,
+            ha="center",
+            va="center",
+            fontsize=9,
+            color=INK,
+        )
         beside = textwrap.fill(row.about, LETTERS, max_lines=3, placeholder="…")
-        axes.text(4.4, middle, beside, ha="left", va="center", fontsize=8, color=INK)
+        axes.text(
+            4.4,
+            middle,
+            beside,
+            ha="left",
+            va="center",
+            fontsize=8,
+            color=INK,
+        )
         if row.Index and not row.part:
             axes.annotate("", (2.1, top), (2.1, top + GAP), arrowprops=arrow)
 

@@ -65,7 +65,13 @@ def frame(
         runs += system.each
     words = in_words(runs)
     table["version"] = table["version"].map(lambda version: words.get(version, version))
-    return titled(table, heading, caption, systems[0].scores.images, score=score)
+    return titled(
+        table,
+        heading,
+        caption,
+        systems[0].scores.images,
+        score=score,
+    )
 
 
 def _wheres(systems: Sequence[System], overall: Where) -> Iterator[Where]:
@@ -89,7 +95,12 @@ def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "system", point)
     rows = table.groupby("version")["group"].size().max()
     height = 0.9 + max(LINE * rows / len(looks), DOT * rows, 0.7)
-    draw_panel = partial(_panel, looks, f"{table.attrs['score']} (%)", _limits(table))
+    draw_panel = partial(
+        _panel,
+        looks,
+        f"{table.attrs['score']} (%)",
+        _limits(table),
+    )
     by_version = panels(table, "version", draw_panel, "{} test images".format)
     legend = looks if len(looks) > 1 else {}
     return picture(table, by_version, legend, size=(WIDTH, height))
@@ -107,7 +118,11 @@ def _limits(table: DataFrame) -> tuple[float, float]:
 
 
 def _panel(
-    looks: dict[str, Look], score: str, limits: tuple[float, float], part: DataFrame, axes: Axes
+    looks: dict[str, Look],
+    score: str,
+    limits: tuple[float, float],
+    part: DataFrame,
+    axes: Axes,
 ) -> None:
     groups = part.drop_duplicates(["attribute", "group"])
     keys = list(zip(groups["attribute"], groups["group"]))
@@ -117,7 +132,14 @@ def _panel(
         rows = [keys.index(key) for key in zip(lines["attribute"], lines["group"])]
         y = np.add(rows, offset)
         look = looks[system]
-        axes.hlines(y, lines["low"], lines["high"], color=look["color"], linewidth=2.2, alpha=0.45)
+        axes.hlines(
+            y,
+            lines["low"],
+            lines["high"],
+            color=look["color"],
+            linewidth=2.2,
+            alpha=0.45,
+        )
         axes.plot(lines["value"], y, **look | {"markersize": 5.5})
     axes.set_yticks(range(len(keys)), _names(groups))
     axes.set(ylim=(len(keys) - 0.5, -0.5), xlim=limits, xlabel=score)

@@ -68,7 +68,12 @@ def _shares(counts: np.ndarray) -> DataFrame:
     shares = 100 * trained / trained.sum(1, keepdims=True)  # [N, bins]
     bins = shares.shape[1]
     edges = np.arange(1, bins + 1) / bins
-    columns = {"bin": edges, "share": shares.mean(0), "low": shares.min(0), "high": shares.max(0)}
+    columns = {
+        "bin": edges,
+        "share": shares.mean(0),
+        "low": shares.min(0),
+        "high": shares.max(0),
+    }
     return DataFrame(columns)
 
 
@@ -91,7 +96,12 @@ def draw(table: DataFrame) -> Picture:
         looks[run] = {"color": look["color"], "alpha": 0.85, "linewidth": 8}
     panels = []
     legend = dict(looks)
-    legend[RANGE] = {"color": INKED, "marker": "|", "markersize": 12, "linestyle": ""}
+    legend[RANGE] = {
+        "color": INKED,
+        "marker": "|",
+        "markersize": 12,
+        "linestyle": "",
+    }
     for (_, t), part in table.groupby(["histogram", "round"]):
         panels.append(Panel(f"after {t} rounds", partial(_panel, part, looks)))
         if part["chance"].notna().all():
@@ -110,7 +120,11 @@ def _panel(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
         x = bars["bin"] - step / 2 + offset
         share = bars["share"]
         whiskers = np.stack([share - bars["low"], bars["high"] - share])
-        how = {"color": look["color"], "alpha": look["alpha"], "error_kw": WHISKER}
+        how = {
+            "color": look["color"],
+            "alpha": look["alpha"],
+            "error_kw": WHISKER,
+        }
         axes.bar(x, share, width, yerr=whiskers, **how)
     if part["chance"].notna().all():  # of every run
         chance = part.drop_duplicates("bin")

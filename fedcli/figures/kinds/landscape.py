@@ -55,14 +55,23 @@ def frame(
         sentence = f"{points} points have no middle, where the model itself is"
         raise UsageError(sentence, "give an odd number, 3 or more")
     version = version or usual(runs.values())
-    how: Look = {"version": version, "seed": seed, "points": points, "device": device}
+    how: Look = {
+        "version": version,
+        "seed": seed,
+        "points": points,
+        "device": device,
+    }
     steps = np.linspace(-1, 1, points)
     second_steps = steps if ways == 2 else [0.0]
     x, y = np.meshgrid(steps, second_steps, indexing="ij")
     parts = []
     for name, record in runs.items():
         losses = around(record.folder, name, dims=ways, **how)
-        columns = {"first": x.ravel(), "second": y.ravel(), "loss": losses.ravel()}
+        columns = {
+            "first": x.ravel(),
+            "second": y.ravel(),
+            "loss": losses.ravel(),
+        }
         parts.append(DataFrame(columns).assign(run=name))
     table = pandas.concat(parts, ignore_index=True)
     datasets = ", ".join(sorted({record.dataset for record in runs.values()}))
@@ -101,10 +110,21 @@ def _maps(table: DataFrame) -> Picture:
     levels = _levels(finite.min(), finite.max(), far)
     last = table["run"].iloc[-1]
     maps = panels(table, "run", partial(_map, levels, far, last), wrapped)
-    return Picture(f"{TITLE}\n{table.attrs['images']}", maps, size=SQUARE, below=FIRST)
+    return Picture(
+        f"{TITLE}\n{table.attrs['images']}",
+        maps,
+        size=SQUARE,
+        below=FIRST,
+    )
 
 
-def _map(levels: np.ndarray, far: bool, last: str, part: DataFrame, axes: Axes) -> None:
+def _map(
+    levels: np.ndarray,
+    far: bool,
+    last: str,
+    part: DataFrame,
+    axes: Axes,
+) -> None:
     """Draw rows upwards: the second direction. last: of all maps, beside which the scale stands."""
     from matplotlib.colors import LogNorm, Normalize
 
@@ -113,10 +133,23 @@ def _map(levels: np.ndarray, far: bool, last: str, part: DataFrame, axes: Axes) 
     norm = norm_of(levels[0], levels[-1])
     losses = grid.columns, grid.index, np.ma.masked_invalid(grid.to_numpy()), levels
     filled = axes.contourf(*losses, norm=norm, cmap="viridis_r")
-    contours = axes.contour(*losses, norm=norm, colors="black", linewidths=0.5, alpha=0.6)
+    contours = axes.contour(
+        *losses,
+        norm=norm,
+        colors="black",
+        linewidths=0.5,
+        alpha=0.6,
+    )
     labelled = levels if len(levels) < 9 else levels[::2]
     _label(axes, contours, labelled)
-    axes.plot(0, 0, marker="+", color="#D55E00", markersize=9, markeredgewidth=2)
+    axes.plot(
+        0,
+        0,
+        marker="+",
+        color="#D55E00",
+        markersize=9,
+        markeredgewidth=2,
+    )
     axes.set(ylabel=SECOND, xticks=TICKS, yticks=TICKS, aspect="equal")
     axes.grid(False)
     if part["run"].iloc[0] == last:

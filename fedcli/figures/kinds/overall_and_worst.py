@@ -15,7 +15,13 @@ from ..figure import Figure, NothingToDraw, register
 from ..shapes import DASHED, panels, picture, titled
 from ..system import System, shared_attributes
 
-GREY: Look = {"color": "#9a9a9a", "marker": "o", "markersize": 3.5, "linestyle": "", "zorder": 0}
+GREY: Look = {
+    "color": "#9a9a9a",
+    "marker": "o",
+    "markersize": 3.5,
+    "linestyle": "",
+    "zorder": 0,
+}
 MOST_NAMED = 12  # systems; of more, the first and those on the front are named
 NEAR = 0.03  # of the width and height of all points; points within it share a label
 BARS = "overall_low", "overall_high", "worst_low", "worst_high"
@@ -52,7 +58,12 @@ def frame(
     return of_pairs(lines, metric, len(systems), systems[0].scores.images)
 
 
-def of_pairs(lines: Sequence[tuple], metric: str, systems: int, images: int) -> DataFrame:
+def of_pairs(
+    lines: Sequence[tuple],
+    metric: str,
+    systems: int,
+    images: int,
+) -> DataFrame:
     """The frame of lines (attribute, system, place, overall, worst, with BARS or without).
 
     systems, images: their numbers.
@@ -125,7 +136,12 @@ def draw(table: DataFrame) -> Picture:
     return picture(table, by_attribute, legend, size=(3.8, 3.2))
 
 
-def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) -> None:
+def _panel(
+    numbers: Mapping[str, int],
+    score: str,
+    part: DataFrame,
+    axes: Axes,
+) -> None:
     best = part[part["front"]].sort_values("overall")
     axes.plot(best["overall"], best["worst"], zorder=1, **DASHED)
     spread = np.ptp(part[["overall", "worst"]].to_numpy(), axis=0)
@@ -139,7 +155,12 @@ def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) 
         look = point(number - 1)
         axes.plot([line.overall], [line.worst], **look)
         if np.isfinite(line.overall_low + line.worst_low):
-            bar: Look = {"color": look["color"], "linewidth": 1.4, "alpha": 0.4, "zorder": 0}
+            bar: Look = {
+                "color": look["color"],
+                "linewidth": 1.4,
+                "alpha": 0.4,
+                "zorder": 0,
+            }
             axes.hlines(line.worst, line.overall_low, line.overall_high, **bar)
             axes.vlines(line.overall, line.worst_low, line.worst_high, **bar)
         label = _label((line.overall, line.worst), labels, near)
@@ -152,7 +173,9 @@ def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) 
 
 
 def _label(
-    xy: tuple[float, float], labels: Iterable[tuple[float, float]], near: np.ndarray
+    xy: tuple[float, float],
+    labels: Iterable[tuple[float, float]],
+    near: np.ndarray,
 ) -> tuple[float, float]:
     """The label that is near a point, or else the point's own."""
     for label in labels:

@@ -43,7 +43,13 @@ def frame(
                 lines.append((measure.name, site, value, share))
     table = DataFrame(lines, columns=["measure", "site", "value", "share"])
     title = f"Image quality by {by or SITES}: {dataset_of(source)}"
-    return titled(table, title, ABOUT, len(measured.rows), cases=_extremes(measured))
+    return titled(
+        table,
+        title,
+        ABOUT,
+        len(measured.rows),
+        cases=_extremes(measured),
+    )
 
 
 def _extremes(measured: Any) -> list[tuple[str, np.ndarray]]:
@@ -73,7 +79,12 @@ def draw(table: DataFrame) -> Picture:
     return picture(table, panels, looks, size=(2.5, 2.3), columns=len(MEASURES))
 
 
-def _panel(part: DataFrame, looks: dict[str, Look], log: bool, axes: Axes) -> None:
+def _panel(
+    part: DataFrame,
+    looks: dict[str, Look],
+    log: bool,
+    axes: Axes,
+) -> None:
     for name, curve in part.groupby("site", sort=False):
         points = curve[["value", "share"]].to_numpy(float)
         line(axes, points, **looks[str(name)] | {"marker": ""})

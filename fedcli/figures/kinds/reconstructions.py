@@ -40,12 +40,12 @@ def frame(path: Path) -> DataFrame:
     if not psnr_of_guess:  # of an older audit
         guess = "the mean of all test images"
         psnr_of_guess = inversion["blind"]
-    psnr = {"original": psnr_of_guess}
+    psnr = {finished.ORIGINAL: psnr_of_guess}
     for model in inversion["models"]:
         psnr[model["model"]] = model["psnr"]
     lines = []
     pixels = []
-    for k in range(len(images["original"])):
+    for k in range(len(images[finished.ORIGINAL])):
         for name, values in psnr.items():
             if name in images and k < len(values):
                 lines.append((name, k, values[k]))
@@ -61,7 +61,7 @@ def draw(table: DataFrame) -> Picture:
     panels = []
     for pixels, line in zip(table.attrs["pixels"], table.itertuples(), strict=True):
         words = f"from the\n{line.shown} model"
-        if line.shown == "original":
+        if line.shown == finished.ORIGINAL:
             words = "original\nmean image"
         panels.append(Panel(f"{words} {line.psnr:.1f} dB", partial(show_image, pixels)))
     columns = int(table["shown"].nunique())

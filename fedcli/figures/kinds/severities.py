@@ -57,7 +57,14 @@ def draw(table: DataFrame) -> Picture:
         "ylabel": f"{table.attrs['score']} (%)",
         "xticks": ticks,
     }
-    draw_panel = partial(lines, x="severity", y="value", hue="group", looks=looks, **words)
+    draw_panel = partial(
+        lines,
+        x="severity",
+        y="value",
+        hue="group",
+        looks=looks,
+        **words,
+    )
     by_kind = panels(table, "kind", draw_panel)
     return picture(table, by_kind, looks, size=(3.6, 2.7))
 

@@ -79,7 +79,11 @@ def _say_others(others: list[str], over: str, runs_named: bool) -> None:
         console.say(f"left out, as they {sentence}; to draw them too, give the folders of all runs")
 
 
-def _on_validation(pairs: Sequence[tuple[Record, Scores]], over: str, metric: str) -> DataFrame:
+def _on_validation(
+    pairs: Sequence[tuple[Record, Scores]],
+    over: str,
+    metric: str,
+) -> DataFrame:
     """The points on the clients' validation images.
 
     Raises UsageError where a run has none, or another score of them.
@@ -128,7 +132,11 @@ def split(records: list[Record], key: str) -> tuple[list[Record], list[str]]:
 
 
 def points(
-    pairs: Iterable[tuple[Record, Scores]], key: str, metric: str, version: str, score: str
+    pairs: Iterable[tuple[Record, Scores]],
+    key: str,
+    metric: str,
+    version: str,
+    score: str,
 ) -> DataFrame:
     """A line per system and value of the option, None where it has none: mean and std in percent.
 
@@ -167,7 +175,9 @@ def _percent(value: float | None) -> float | None:
 
 
 def of_points(
-    lines: Sequence[tuple[str, Any, float | None, float | None]], setting: str, score: str
+    lines: Sequence[tuple[str, Any, float | None, float | None]],
+    setting: str,
+    score: str,
 ) -> DataFrame:
     """The frame of lines (system, value, mean, std).
 
@@ -204,7 +214,12 @@ def draw(table: DataFrame) -> Picture:
         style = {"marker": "o"} if label in swept else LEVEL
         looks[label] = look(position) | style
     legend = {label: style for label, style in looks.items() if label not in nothing}
-    return picture(table, [Panel("", partial(_panel, table, looks))], legend, size=SIZE)
+    return picture(
+        table,
+        [Panel("", partial(_panel, table, looks))],
+        legend,
+        size=SIZE,
+    )
 
 
 def _panel(table: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
@@ -218,15 +233,35 @@ def _panel(table: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
     x = swept["value"].map(position_of).astype(float)
     swept = swept.assign(x=x).sort_values("x")
     words = {"xlabel": table.attrs["setting"], "ylabel": table.attrs["score"]}
-    lines(swept, axes, x="x", y="mean", hue="system", looks=looks, bounds=("low", "high"), **words)
+    lines(
+        swept,
+        axes,
+        x="x",
+        y="mean",
+        hue="system",
+        looks=looks,
+        bounds=("low", "high"),
+        **words,
+    )
     for name, curve in swept.groupby("system", sort=False):
         bars = curve[alone(np.isfinite(curve["low"].to_numpy()))]  # whose band has no width
-        whiskers = {"fmt": "none", "ecolor": looks[name]["color"], "elinewidth": 1.2, "alpha": 0.6}
+        whiskers = {
+            "fmt": "none",
+            "ecolor": looks[name]["color"],
+            "elinewidth": 1.2,
+            "alpha": 0.6,
+        }
         axes.errorbar(bars["x"], bars["mean"], bars["std"], **whiskers)
     for level in table[table["value"].isna() & table["mean"].notna()].itertuples():
         style = looks[level.system]
         axes.axhline(level.mean, **style)
-        axes.axhspan(level.low, level.high, color=style["color"], alpha=0.08, linewidth=0)
+        axes.axhspan(
+            level.low,
+            level.high,
+            color=style["color"],
+            alpha=0.08,
+            linewidth=0,
+        )
     _ticks(axes, tried, positions)
 
 

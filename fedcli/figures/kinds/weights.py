@@ -77,7 +77,12 @@ def draw(table: DataFrame) -> Picture:
         caption += CROWDED
     table.attrs |= {"title": "Weights in the aggregation", "caption": caption}
     draw_panel = partial(_panel, looks, 1.05 * table["weight"].max())
-    by_system = panels(table, "system", draw_panel, words="weight of each client over rounds")
+    by_system = panels(
+        table,
+        "system",
+        draw_panel,
+        words="weight of each client over rounds",
+    )
     return picture(table, by_system, _legend(table, looks), below="round")
 
 
@@ -109,7 +114,12 @@ def _legend(table: DataFrame, looks: dict[str, Look]) -> dict[str, Look]:
     return dict(sorted(legend.items()))
 
 
-def _panel(looks: dict[str, Look], top: float, part: DataFrame, axes: Axes) -> None:
+def _panel(
+    looks: dict[str, Look],
+    top: float,
+    part: DataFrame,
+    axes: Axes,
+) -> None:
     """Draw a line of each client.
 
     Of a crowd, its median and how the weights are spread, clean and corrupted apart.

@@ -23,10 +23,9 @@ from ...figures.figure import NothingToDraw
 from ...figures.kinds import FIGURES, convergence
 from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
-from .. import choice, clinical, comparison, further, writers
+from .. import choice, clinical, comparison, single_runs, writers
 from ..columns import POOLED, SHOWN, shown
-from ..row import Row
-from ..rows import compared, rows, shortened
+from ..rows import Row, compared, rows, shortened
 from ..table import Section, Table
 from ..tables import Report, report
 from . import images, lead, leakage, provenance, subgroups
@@ -154,7 +153,7 @@ def render(scores: list[Path], asked: PageOptions) -> str:
 def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Section]:
     notes = list(dict.fromkeys([*asked.notes, *made.notes]))
     named = [(row.name, row.scores) for row in systems]
-    falls = list(further.by_severity(named, asked.metrics))
+    falls = list(single_runs.by_severity(named, asked.metrics))
     of_partition = {
         row.stage("partition"): row for row in reversed(systems) if row.run_files
     }  # the first of each
@@ -178,12 +177,12 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
             "severities",
             "Other corruptions",
             falls,
-            folded=list(further.by_severity_and_group(named)),
+            folded=list(single_runs.by_severity_and_group(named)),
         ),
-        Section("adapted", "Adapted to the test images", list(further.adapted(named))),
+        Section("adapted", "Adapted to the test images", list(single_runs.adapted(named))),
         Section("clinical", "Operating points and calibration", list(clinical.tables(named))),
         subgroups.of_clients(systems, asked.metrics),
-        Section("cross-site", "Trained at and tested on", list(further.cross_site(named))),
+        Section("cross-site", "Trained at and tested on", list(single_runs.cross_site(named))),
         Section("choice", "Model choice", list(choice.tables(systems))),
         leakage.section(systems),
         Section("training", "How training went", panels=list(_convergence(systems))),

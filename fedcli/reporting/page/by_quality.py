@@ -18,14 +18,14 @@ from ...printed import percents
 from ...scores.groups import FEW, SMALL, Patients
 from ...scores.statistics.resampled import SEED, seed_of
 from ...scores.statistics.stratified import Explained, explained, scores, strata
-from ..row import Row
+from ..rows import Row
 from ..table import Cell, Column, Heads, Section, Table, bounded, percent
 
 QUARTERS = "lowest quarter", "second", "third", "highest quarter"
-LEGEND = f"On clean test images, mean over the kept rounds; † of fewer than {SMALL} images, or {FEW} of a class."
+LEGEND = f"On clean test images, mean over the kept rounds; † of fewer than {SMALL} patients, or {FEW} of a class."
 STANDARDISED = (
     "At the same quality: images are weighted so that both groups have the same share of their images in each quarter. "
-    f"With 95 % bootstrap intervals over patients. The best and the worst group of at least {SMALL} images are compared. "
+    f"With 95 % bootstrap intervals over patients. The best and the worst group of at least {SMALL} patients are compared. "
     "They are chosen by the same images and stay the same in resamples, so the interval of a gap lies too high where there "
     "are many groups: of five equal groups it excludes 0 in about a third of cases, of two in one of twenty."
 )
@@ -131,7 +131,7 @@ def _fall(
 def _cell(answers: list[np.ndarray], found: Predicted, members: np.ndarray, metric: str) -> Cell:
     score = scores(answers, found.y, members, metric) if members.any() else np.nan
     patients = Patients.of(found.y[members], found.units[members])
-    few = members.sum() < SMALL or bool(patients.few_of_a_class and needs_every_class(metric))
+    few = bool(patients.few) or (patients.few_of_a_class and needs_every_class(metric))
     return percent(score, doubtful=few) if np.isfinite(score) else Cell()
 
 

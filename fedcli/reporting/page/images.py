@@ -19,7 +19,7 @@ from ...io.hdf5 import open_hdf5
 from ...labels import YES
 from ...scores.numbers import versions
 from ...scores.parts import MODELS
-from ..row import Row
+from ..rows import Row
 from ..table import Section
 
 SHOWN = 6  # images

@@ -23,7 +23,7 @@ from ...scores.views import GAP, worst_of
 from ..comparison import said_against, spoken, tests_against
 from ..evidence import card_of
 from ..head import chance
-from ..row import Row
+from ..rows import Row
 from ..table import Column, Heads, Section, Table
 
 MADE_UP = "Generated images: a made-up sample in the layout of {}. Its numbers say nothing about patients."

@@ -9,7 +9,7 @@ from ...figures.inline import Panels, of_picture
 from ...figures.kinds import reconstructions
 from ...scores.audit import finished
 from ...scores.audit.membership import ALONE, EQUAL_MIX, RATES
-from ..row import Row
+from ..rows import Row
 from ..table import Cell, Section, Table, bounded, number
 
 ENDS = "value", "low", "high"

@@ -17,7 +17,7 @@ from ...options import recorded
 from ...runs.train_options import TrainOptions
 from ...scores.table import HIDDEN
 from .. import timing
-from ..row import Row
+from ..rows import Row
 from ..table import Cell, Column, Heads, Section, Table
 from ..tables import BYTES, DOWN, UP, megabytes
 

@@ -23,9 +23,9 @@ from ...scores.groups import unknown_note
 from ...scores.table import Score, Where
 from ...scores.views import ACROSS
 from ...scores.views import compared as is_compared
-from ..by_group import unreliable
 from ..columns import Names, group_columns, joined, shown
-from ..row import Row
+from ..rows import Row
+from ..single_runs import unreliable
 from ..table import DAGGER, Cell, Column, Section, Table, mark, percent
 from . import provenance
 

@@ -48,7 +48,11 @@ def half_width(runs: Sequence[float], others: int) -> float | None:
 
 
 def judged(
-    ours: ResultCell, published: Printed | None, *, scale: str, sure: bool = False
+    ours: ResultCell,
+    published: Printed | None,
+    *,
+    scale: str,
+    sure: bool = False,
 ) -> ResultCell:
     """Our number with the published one, their difference and, at the paper's scale, the verdict.
 
@@ -159,7 +163,11 @@ def sentences(several: Sequence[Results]) -> list[str]:
 
 def _on_intervals(cells: Sequence[ResultCell]) -> str:
     inside = sum(cell.verdict == WITHIN for cell in cells)
-    numbers = counted(len(cells), "published number lies", "published numbers lie")
+    numbers = counted(
+        len(cells),
+        "published number lies",
+        "published numbers lie",
+    )
     middle = median(cell.half for cell in cells if cell.half is not None)
     by_chance = (1 - LEVEL) * len(cells)
     return (

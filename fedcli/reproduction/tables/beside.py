@@ -57,7 +57,12 @@ def _marked(results: Results, column: RecipeColumn) -> Sequence[table.Cell]:
     """The numbers of a column with the best of each method's values marked."""
     cells = [shown(row.cells[column.name], column) for row in results.rows]
     stems = [row.stem for row in results.rows]
-    return table.mark(heading(column), cells, stems, lambda i, k: _leads(cells[i], cells[k]))
+    return table.mark(
+        heading(column),
+        cells,
+        stems,
+        lambda i, k: _leads(cells[i], cells[k]),
+    )
 
 
 def _leads(best: table.Cell, other: table.Cell) -> bool:
@@ -134,7 +139,12 @@ def orders(results: Results) -> Table:
         "has, -1 the reverse. p: share of orders that agree as much; of all orders up to "
         f"{agreement.MOST_ROWS} rows, else of random ones."
     )
-    return Table.of("Order of the rows", ["column", "rows", "tau-b", "p"], lines, legend)
+    return Table.of(
+        "Order of the rows",
+        ["column", "rows", "tau-b", "p"],
+        lines,
+        legend,
+    )
 
 
 def tests(results: Results) -> tuple[list[str], list[Table]]:

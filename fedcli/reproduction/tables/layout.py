@@ -56,7 +56,11 @@ def without_word(name: str, words: Sequence[str]) -> tuple[str, str]:
     return name, ""
 
 
-def spot_at(layout: PrintedLayout, row: ResultRow, column: RecipeColumn) -> Spot:
+def spot_at(
+    layout: PrintedLayout,
+    row: ResultRow,
+    column: RecipeColumn,
+) -> Spot:
     """The place of the number of a row in a column."""
     rest, down = without_word(column.name, layout.down)
     rest, over = without_word(rest, layout.over)
@@ -111,7 +115,12 @@ def _spots(results: Results) -> list[Spot]:
     return spots
 
 
-def _table(results: Results, title: str, spots: list[Spot], legend: str) -> table.Table:
+def _table(
+    results: Results,
+    title: str,
+    spots: list[Spot],
+    legend: str,
+) -> table.Table:
     spot_of = {(spot.line, spot.head): spot for spot in spots if spot.has_number}
     column_of: dict[tuple[str, str], RecipeColumn] = {}  # the first that stands under a head
     for spot in spot_of.values():
@@ -125,7 +134,11 @@ def _table(results: Results, title: str, spots: list[Spot], legend: str) -> tabl
     return table.Table(title, [table.Column(""), *headings], rows, legend)
 
 
-def _row(results: Results, line: str, spots: Sequence[Spot | None]) -> list[table.Cell]:
+def _row(
+    results: Results,
+    line: str,
+    spots: Sequence[Spot | None],
+) -> list[table.Cell]:
     """The cells of a line: its name, and our numbers above the paper's."""
     cells = []
     verdicts = []
@@ -173,7 +186,10 @@ def _cell(results: Results, spot: Spot) -> table.Cell:
         return ours
     digits = min(cell.published.digits, UNITS[spot.column.unit][2])
     theirs = table.number(
-        cell.published.mean, cell.published.std, digits=digits, sign=sign(spot.column)
+        cell.published.mean,
+        cell.published.std,
+        digits=digits,
+        sign=sign(spot.column),
     )
     if cell.verdict == OUTSIDE:
         theirs = replace(theirs, text=FAR + theirs.text)

@@ -48,7 +48,12 @@ class Rebuilt:
     @property
     def name(self) -> str:
         """Such as "Table I: its two halves alone and together"."""
-        return re.sub(r"^.*?(?=(Tables?|Figures?) )", "", self.recipe.title, flags=re.I)
+        return re.sub(
+            r"^.*?(?=(Tables?|Figures?) )",
+            "",
+            self.recipe.title,
+            flags=re.I,
+        )
 
 
 def title(parts: Sequence[Rebuilt], scale: str) -> str:
@@ -84,7 +89,12 @@ def overview(parts: Sequence[Rebuilt]) -> Table:
             "order: mean of Kendall's tau-b with the paper's order of rows; furthest: ours minus "
             "the paper's."
         )
-    return Table.of("", _at(HEADS, columns), [_at(line, columns) for line in lines], legend)
+    return Table.of(
+        "",
+        _at(HEADS, columns),
+        [_at(line, columns) for line in lines],
+        legend,
+    )
 
 
 def _at(line: Sequence[str], columns: Sequence[int]) -> list[str]:
@@ -151,7 +161,13 @@ def write(folder: Path, parts: Sequence[Rebuilt], scale: str) -> Path:
     sections.append(Section("choices", CHOICES, text=choices(parts), closed=True))
     lead = re.split(r", (?:Table|Figure)", parts[0].recipe.paper)[0]
     generated = MADE_UP if _is_made_up(parts) else ""
-    document = page.Document(title(parts, scale), lead, [], sections, generated=generated)
+    document = page.Document(
+        title(parts, scale),
+        lead,
+        [],
+        sections,
+        generated=generated,
+    )
     manifest.write_text(folder / "report.html", document.html)
     return folder / "report.html"
 

@@ -1,29 +1,34 @@
 """Membership inference: how well a model's answers tell its training images from held-out ones.
 
-Sources: the loss as the score, and the advantage TPR - FPR of who knows the mean training loss, are Yeom, Giacomelli,
-Fredrikson and Jha, CSF 2018, arXiv 1709.01604, Definition 4 and Adversary 2. True positives at few false positives, and
-LiRA, are Carlini, Chien, Nasr, Song, Terzis and Tramèr, S&P 2022, arXiv 2112.03570, Algorithm 1. With f(x)_y the
-probability of the label, shadow models that were not trained on x, and in the online attack those that were too, give
+Sources: the loss as the score, and the advantage TPR - FPR of who knows the mean training loss, are
+Yeom, Giacomelli, Fredrikson and Jha, CSF 2018, arXiv 1709.01604, Definition 4 and Adversary 2. True
+positives at few false positives, and LiRA, are Carlini, Chien, Nasr, Song, Terzis and Tramèr, S&P
+2022, arXiv 2112.03570, Algorithm 1. With f(x)_y the probability of the label, shadow models that
+were not trained on x, and in the online attack those that were too, give
 
-    phi = log f(x)_y / (1 - f(x)_y)                                            normal with mean mu_x and deviation sigma
-    offline: Pr[Z <= phi], Z ~ N(mu_out, sigma_out^2)     online: p(phi | N(mu_in, sigma_in^2)) / p(phi | N(mu_out, ..))
+    phi = log f(x)_y / (1 - f(x)_y)                                            normal with mean mu_x
+    and deviation sigma
+    offline: Pr[Z <= phi], Z ~ N(mu_out, sigma_out^2)     online: p(phi | N(mu_in, sigma_in^2)) /
+    p(phi | N(mu_out, ..))
 
-With few shadow models sigma is the same for all images, as the paper advises; ours is that the variance of a mean over
-n of them is added, sigma^2 (1 + 1/n), without which images with few models would stand out by chance.
+With few shadow models sigma is the same for all images, as the paper advises; ours is that the
+variance of a mean over n of them is added, sigma^2 (1 + 1/n), without which images with few models
+would stand out by chance.
 
-Training images of other classes than the held-out ones are found by their class alone. Two numbers tell this apart from
-membership: the AUC of the mean score of held-out images of the class in place of the image's own; and the AUC where the
-held-out images of each class weigh as much as its training images, which is a half where the score depends on the class
-alone.
+Training images of other classes than the held-out ones are found by their class alone. Two numbers
+tell this apart from membership: the AUC of the mean score of held-out images of the class in place
+of the image's own; and the AUC where the held-out images of each class weigh as much as its
+training images, which is a half where the score depends on the class alone.
 
-What differential privacy allows is Kairouz, Oh and Viswanath, ICML 2015, arXiv 1311.0776, Theorem 2.1:
-TPR <= exp(epsilon) FPR + delta and 1 - FPR <= exp(epsilon) (1 - TPR) + delta.
+What differential privacy allows is Kairouz, Oh and Viswanath, ICML 2015, arXiv 1311.0776, Theorem
+2.1: TPR <= exp(epsilon) FPR + delta and 1 - FPR <= exp(epsilon) (1 - TPR) + delta.
 """
 
 import math
 
 import numpy as np
 
+from ...metrics.of_images import number
 from ..clinical.binary import falling
 from ..statistics.bootstrap import draw, interval
 
@@ -33,6 +38,7 @@ LEAST = 2  # shadow models that an image needs
 EQUAL_MIX, ALONE = "auc at equal class mix", "auc by class"
 AT_ONCE = 2**21  # weights of images at a time
 Interval = dict[str, float | None]  # value, and low and high of its 95 % interval
+Scores = dict[str, tuple[np.ndarray, np.ndarray]]  # attack -> images that have a score, and scores
 
 
 def attack(
@@ -42,30 +48,42 @@ def attack(
     units: np.ndarray,
     threshold: float | None,
     seed: int,
-) -> dict:
+) -> dict[str, Interval]:
     """Numbers of an attack, with intervals over patients.
 
-    score: [N], high for likely members. member: bool [N]. classes: int [N]. units: [N], patients. threshold: the score
-    of a member on average, for the advantage; None without.
+    score: [N], high for likely members. member: bool [N]. classes: int [N]. units: [N], patients.
+    threshold: the score of a member on average, for the advantage; None without.
     """
-    weights = np.concatenate(
-        [np.ones((1, len(score)), np.int16), draw(units, RESAMPLES, seed)]
-    )  # [B + 1, N]
+    weights = weights_of(units, seed)
     means = by_class(score, member, classes)
     step = max(1, AT_ONCE // len(score))
-    parts = []
+    columns: dict[str, list[np.ndarray]] = {}
     for start in range(0, len(weights), step):
         piece = weights[start : start + step]
         numbers = roc(score, member, piece, threshold)
         numbers[EQUAL_MIX] = auc_at_equal_mix(score, member, classes, piece)
         numbers[ALONE] = roc(means, member, piece, None)["auc"]
-        parts.append(numbers)
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return {name: with_interval(column) for name, column in columns.items()}
+        for name, values in numbers.items():
+            columns.setdefault(name, []).append(values)
+    return {name: with_interval(np.concatenate(values)) for name, values in columns.items()}
 
 
-def by_class(score: np.ndarray, member: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The mean score of the held-out images of each image's class, or of its members where none is held out: [N]."""
+def weights_of(units: np.ndarray, seed: int) -> np.ndarray:
+    """The weight of each image: one, then its count in each resample of the patients: int16 [B + 1,
+    N].
+    """
+    once = np.ones((1, len(units)), np.int16)
+    return np.concatenate([once, draw(units, RESAMPLES, seed)])
+
+
+def by_class(
+    score: np.ndarray,
+    member: np.ndarray,
+    classes: np.ndarray,
+) -> np.ndarray:
+    """The mean score of the held-out images of each image's class, or of its members where none is
+    held out: [N].
+    """
     means = np.empty(len(score))
     for one_class in np.unique(classes):
         images = classes == one_class
@@ -75,12 +93,16 @@ def by_class(score: np.ndarray, member: np.ndarray, classes: np.ndarray) -> np.n
 
 
 def auc_at_equal_mix(
-    score: np.ndarray, member: np.ndarray, classes: np.ndarray, weights: np.ndarray
+    score: np.ndarray,
+    member: np.ndarray,
+    classes: np.ndarray,
+    weights: np.ndarray,
 ) -> np.ndarray:
-    """The AUC where the held-out images of each class weigh as much as its members, under each set of weights: [b].
+    """The AUC where the held-out images of each class weigh as much as its members, under each set
+    of weights: [b].
 
-    classes: int [N]. weights: [b, N]. A class without members or without held-out images takes no part; NaN without
-    a class that has both.
+    classes: int [N]. weights: [b, N]. A class without members or without held-out images takes no
+    part; NaN without a class that has both.
     """
     members = weights * member.astype(float)  # [b, N]
     held_out = weights * (~member).astype(float)  # [b, N]
@@ -102,52 +124,61 @@ def auc_at_equal_mix(
 def with_interval(column: np.ndarray) -> Interval:
     """A number and its interval. column: [B + 1], of all images, then of each resample."""
     low, high = interval(column[1:])
-    return {"value": None if np.isnan(column[0]) else float(column[0]), "low": low, "high": high}
+    return {"value": number(column[0]), "low": low, "high": high}
 
 
 def roc(
-    score: np.ndarray, member: np.ndarray, weights: np.ndarray, threshold: float | None
+    score: np.ndarray,
+    member: np.ndarray,
+    weights: np.ndarray,
+    threshold: float | None,
 ) -> dict[str, np.ndarray]:
-    """AUC, true positive rates at RATES and the advantage under each set of weights: [b] each. weights: [b, N].
+    """AUC, true positive rates at RATES and the advantage under each set of weights: [b] each.
+    weights: [b, N].
 
     A rate of which there is no single held-out image is left out.
     """
-    thresholds, true, false = falling(
-        score, member, weights.T
-    )  # [b, T + 1] with at least each score
+    # [b, T + 1] with at least each score
+    thresholds, hits, alarms = falling(score, member, weights.T)
     with np.errstate(invalid="ignore"):
-        tpr, fpr = true / true[:, -1:], false / false[:, -1:]
-    found = {"auc": ((tpr[:, 1:] + tpr[:, :-1]) / 2 * np.diff(fpr)).sum(1)}  # ties count half
+        tpr = hits / hits[:, -1:]
+        fpr = alarms / alarms[:, -1:]
+    heights = (tpr[:, 1:] + tpr[:, :-1]) / 2  # ties count half
+    numbers = {"auc": (heights * np.diff(fpr)).sum(1)}
     for rate in RATES:
         if (~member).sum() * rate >= 1 - 1e-9:
-            last = (fpr <= rate + 1e-12).sum(
-                1
-            ) - 1  # the lowest threshold with so few false positives
-            found[f"tpr {rate:g}"] = np.where(
-                np.isnan(fpr[:, -1]), np.nan, tpr[np.arange(len(tpr)), last]
+            # the lowest threshold with so few false positives
+            last = (fpr <= rate + 1e-12).sum(1) - 1
+            hit_rate = tpr[np.arange(len(tpr)), last]
+            numbers[f"tpr {rate:g}"] = np.where(
+                np.isnan(fpr[:, -1]),
+                np.nan,
+                hit_rate,
             )
     if threshold is not None:
         last = np.searchsorted(-thresholds, -threshold, "right")
-        found["advantage"] = tpr[:, last] - fpr[:, last]  # Definition 4
-    return found
+        numbers["advantage"] = tpr[:, last] - fpr[:, last]  # Definition 4
+    return numbers
 
 
 def allowed(epsilon: float, delta: float) -> dict[str, float]:
     """The most that each number can be under (epsilon, delta)-differential privacy."""
     e = math.exp(min(epsilon, 700.0))
     corner = (1 - delta) / (1 + e)  # the false positives where the two lines of Theorem 2.1 cross
-    area = (corner * (delta + 1 - corner) + (1 - delta - corner) * (2 - corner)) / 2 + delta
-    at = {f"tpr {rate:g}": min(1.0, e * rate + delta, 1 - (1 - delta - rate) / e) for rate in RATES}
-    return {"auc": area, **at, "advantage": 1 - 2 * corner}
+    area_before = corner * (delta + 1 - corner)
+    area_after = (1 - delta - corner) * (2 - corner)
+    bounds = {"auc": (area_before + area_after) / 2 + delta}
+    for rate in RATES:
+        second_line = 1 - (1 - delta - rate) / e
+        bounds[f"tpr {rate:g}"] = min(1.0, e * rate + delta, second_line)
+    return bounds | {"advantage": 1 - 2 * corner}
 
 
-def lira(
-    phi: np.ndarray, shadows: np.ndarray, trained: np.ndarray
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Attack -> which images have enough shadow models, bool [N], and their scores [N].
+def lira(phi: np.ndarray, shadows: np.ndarray, trained: np.ndarray) -> Scores:
+    """Attack -> the images that have enough shadow models, bool [N], and their scores [N].
 
-    phi: [N], of the model that is attacked. shadows: [S, N], the same of each shadow model. trained: bool [S, N], on
-    which images each was trained.
+    phi: [N], of the model that is attacked. shadows: [S, N], phi of each shadow model. trained:
+    bool [S, N], the images on which each was trained.
     """
     enough_out, z, log_out = _likelihood(phi, shadows, ~trained)
     enough_in, _, log_in = _likelihood(phi, shadows, trained)
@@ -158,13 +189,17 @@ def lira(
 
 
 def _likelihood(
-    phi: np.ndarray, shadows: np.ndarray, of: np.ndarray
+    phi: np.ndarray, shadows: np.ndarray, counted: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Images with enough of these models, their phi in standard deviations, and its log density but for a constant."""
-    n = of.sum(0)  # [N]
-    mean = (shadows * of).sum(0) / n.clip(1)
+    """Images with enough of the counted models, their phi in standard deviations, and its log
+    density but for a constant. counted: bool [S, N].
+    """
+    n = counted.sum(0)  # [N]
+    at_least_one = n.clip(1)
+    mean = (shadows * counted).sum(0) / at_least_one
     enough = n >= LEAST
-    left = ((shadows - mean) ** 2 * of)[:, enough].sum()
-    sigma = np.sqrt(left / max((n[enough] - 1).sum(), 1) * (1 + 1 / n.clip(1))).clip(1e-6)  # [N]
+    squares = (shadows - mean) ** 2 * counted
+    variance = squares[:, enough].sum() / max((n[enough] - 1).sum(), 1)
+    sigma = np.sqrt(variance * (1 + 1 / at_least_one)).clip(1e-6)  # [N]
     z = (phi - mean) / sigma
     return enough, z, -(z**2) / 2 - np.log(sigma)

@@ -30,7 +30,7 @@ from ...data.shard import EVALUATION_BATCH, Shard
 from ...errors import FedcliError, UsageError
 from ...methods.contract import Local
 from ...methods.mixins import GroupViews, views_of
-from ...metrics import Grouping, Task, probabilities
+from ...metrics import Grouping, Task, needs_every_class, probabilities
 from ...metrics.of_images import number
 from ...models.network import Network, has_batch_norm
 from ...runs.finished import Run
@@ -38,6 +38,7 @@ from ...seeds import derive
 from ..answering import answers_of
 from ..clinical.points import Seen, temperature, validation
 from ..facts import Images
+from ..groups import Patients
 from ..parts import AS_TRAINED, Adapted, AdaptedScore
 from ..statistics.bootstrap import draws, interval
 from ..statistics.intervals import RESAMPLES, SEED
@@ -269,13 +270,17 @@ def _lines(
     units = np.arange(len(images.y)) if images.units is None else images.units
     for attribute, scores in scored.items():
         codes, names = _grouping(images, attribute)
+        patients = images.patients_by_group[attribute] if attribute else [images.patients]
         groups = [*names, GAP] if attribute else names
         for g, group in enumerate(groups):
             members = codes == g if g < len(names) else codes >= 0
-            has_interval = name != AS_TRAINED and len(np.unique(units[members])) > 1
+            several = name != AS_TRAINED and len(np.unique(units[members])) > 1
             for m, metric in enumerate(_shown(images)):
                 off = scores[m, g] - before[attribute][m, g]  # [1 + B], in equal resamples
-                low, high = interval(off[1:]) if has_interval else (None, None)
+                compared = [patients[g]] if g < len(names) else _scored_ones(patients, scores[m])
+                low = high = None
+                if several and _has_interval(metric, compared):
+                    low, high = interval(off[1:])
                 yield AdaptedScore(
                     adaptation=name,
                     version=version,
@@ -288,6 +293,16 @@ def _lines(
                     low=low,
                     high=high,
                 )
+
+
+def _scored_ones(patients: Sequence[Patients], scores: Array) -> list[Patients]:
+    """The patients of each group that has a score. scores: [G + 1, 1 + B]."""
+    return [group for group, row in zip(patients, scores, strict=False) if np.isfinite(row[0])]
+
+
+def _has_interval(metric: str, groups: Sequence[Patients]) -> bool:
+    """Tell whether a difference has an interval: no class of its groups is that of one patient."""
+    return not needs_every_class(metric) or all(patients.has_interval for patients in groups)
 
 
 def _shown(images: Images) -> list[str]:

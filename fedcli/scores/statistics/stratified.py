@@ -17,7 +17,7 @@ what else differs between groups, such as their classes, is not held equal: the 
 explained is an association, no effect.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +57,12 @@ def strata(values: Array, count: int = STRATA) -> Array:
     return np.searchsorted(edges, values, "left")
 
 
-def scores(answers: Sequence[Array], y: Array, members: Array, metric: str) -> float:
+def scores(
+    answers: Sequence[Array],
+    y: Array,
+    members: Array,
+    metric: str,
+) -> float:
     """A metric of some images, the mean over answers [N, C]; NaN where it has no meaning."""
     values = _values(_plans(answers, y, members), None, metric)
     return float(np.mean(values))
@@ -109,13 +114,14 @@ def explained(
     metric: str,
     seed: int,
 ) -> Explained | None:
-    """The gap of the best and the worst group of SMALL images or more, and its explained part.
+    """The gap of the best and the worst group of SMALL patients or more, and its explained part.
 
     None where fewer than two have the score, or no stratum has images of both.
     answers: logits [N, C], over which scores are means. units: [N], patients. stratum: [N].
     """
     codes, names = grouping
-    ranked = _ranked(answers, y, codes, len(names), metric)
+    large = _large(codes, units, len(names))
+    ranked = _ranked(answers, y, large, metric)
     if len(ranked) < 2:
         return None
     better = ranked[0]
@@ -143,23 +149,42 @@ def explained(
     )
 
 
-def _ranked(answers: Sequence[Array], y: Array, codes: Array, count: int, metric: str) -> list[int]:
-    """The groups of SMALL images or more that have the score, the best first."""
-    values = {}
+def _large(codes: Array, units: Array, count: int) -> dict[int, Array]:
+    """Group -> its images, bool [N], of the groups of SMALL patients or more."""
+    groups = {}
     for code in range(count):
         members = codes == code
-        if members.sum() >= SMALL:
-            value = scores(answers, y, members, metric)
-            if np.isfinite(value):
-                values[code] = value
-    return sorted(values, key=lambda code: values[code], reverse=not better_low(metric))
+        if len(np.unique(units[members])) >= SMALL:
+            groups[code] = members
+    return groups
+
+
+def _ranked(
+    answers: Sequence[Array], y: Array, groups: Mapping[int, Array], metric: str
+) -> list[int]:
+    """The groups that have the score, the best first."""
+    values = {}
+    for code, members in groups.items():
+        value = scores(answers, y, members, metric)
+        if np.isfinite(value):
+            values[code] = value
+    return sorted(
+        values,
+        key=lambda code: values[code],
+        reverse=not better_low(metric),
+    )
 
 
 class _Pair:
     """Two groups of images that a metric compares, as they are and at the same distribution."""
 
     def __init__(
-        self, answers: Sequence[Array], y: Array, side: Array, stratum: Array, metric: str
+        self,
+        answers: Sequence[Array],
+        y: Array,
+        side: Array,
+        stratum: Array,
+        metric: str,
     ):
         self.side = side
         self.stratum = stratum
@@ -176,7 +201,15 @@ class _Pair:
 
     def _gap(self, weights: Array) -> Array:
         """The better group's score less the worse one's, above 0 for any metric: [B]."""
-        of_better = _values(self.models_of_better, weights[self.better], self.metric)
-        of_worse = _values(self.models_of_worse, weights[self.worse], self.metric)
+        of_better = _values(
+            self.models_of_better,
+            weights[self.better],
+            self.metric,
+        )
+        of_worse = _values(
+            self.models_of_worse,
+            weights[self.worse],
+            self.metric,
+        )
         sign = -1 if better_low(self.metric) else 1
         return (np.mean(of_better, 0) - np.mean(of_worse, 0)) * sign

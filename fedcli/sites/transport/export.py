@@ -1,9 +1,10 @@
-"""The files that NVFlare or Flower is given: which sites there are, and where the coordinator listens.
+"""The files for NVFlare or Flower: which sites there are, and where the coordinator listens.
 
-Written without either package, in the form that nvflare 2.9 and flwr 1.41 read, from those in jobs/. Neither names a
-method: what is trained comes with each message, and the policy of a site decides on it. In NVFlare's, attach_id is the
-name under which job and site find each other, and heartbeat_timeout is in seconds without a sign of a site's process,
-after which a question waits for it to attach again.
+Written without either package, in the form that nvflare 2.9 and flwr 1.41 read, from those in
+jobs/. Neither names a method: what is trained comes with each message, and the policy of a site
+decides on it. In NVFlare's, attach_id is the name under which job and site find each other, and
+heartbeat_timeout is in seconds without a sign of a site's process, after which a question waits for
+it to attach again.
 """
 
 import json
@@ -18,6 +19,10 @@ from .sockets import short
 FILES = Path(__file__).parent / "jobs"
 CONTROLLER = "fedcli.sites.transport.nvflare.Controller"
 EXECUTOR = "nvflare.app_common.executors.client_api_executor.ClientAPIExecutor"
+APP = (
+    "from fedcli.sites.transport import flower\n\n"
+    "client = flower.client()\nserver = flower.server()\n"
+)
 NVFLARE_NAME = r"[A-Za-z][A-Za-z0-9_-]*"  # of a site; NVFlare joins names with dots
 
 
@@ -44,14 +49,16 @@ class Job:
 
 
 def nvflare(job: Job) -> dict[str, str]:
-    """The files for NVFlare, by path: the job, and for each site what its hospital puts in place. Raises UsageError.
+    """The files for NVFlare, by path: the job, and for each site what its hospital puts in place.
 
-    Of a site, comm_config.json goes into the folder "local" of its kit, and its own process is given profile.json.
+    Of a site, comm_config.json goes into the folder "local" of its kit, and its own process gets
+    profile.json. Raises UsageError.
     """
     job.check()
-    if odd := [client for client in job.clients if not re.fullmatch(NVFLARE_NAME, client)]:
-        hint = "letters, digits, - and _: describe the site with another --name"
-        raise UsageError(f"NVFlare takes no site called {odd[0]!r}", hint)
+    for client in job.clients:
+        if not re.fullmatch(NVFLARE_NAME, client):
+            hint = "letters, digits, - and _: describe the site with another --name"
+            raise UsageError(f"NVFlare takes no site called {client!r}", hint)
     facts = {
         "$clients": list(job.clients),
         "$count": len(job.clients),
@@ -62,8 +69,9 @@ def nvflare(job: Job) -> dict[str, str]:
         "$executor": EXECUTOR,
     }
     files = {}
-    for path, content in json.loads((FILES / "nvflare.json").read_text(encoding="utf-8")).items():
-        for site in job.clients if "$site" in path else [""]:
+    for path, content in json.loads(_template("nvflare.json")).items():
+        sites = job.clients if "$site" in path else [""]
+        for site in sites:
             text = json.dumps(content)
             for name, value in {**facts, "$site": site}.items():
                 text = text.replace(f'"{name}"', json.dumps(value))
@@ -74,17 +82,25 @@ def nvflare(job: Job) -> dict[str, str]:
 def flower(job: Job) -> dict[str, str]:
     """The files of an app for Flower, by path. Raises UsageError."""
     job.check()
-    config = {"folder": str(job.folder), "clients": ",".join(job.clients), "idle": job.idle}
-    lines = "".join(
-        f"{key} = {json.dumps(value)}\n" for key, value in config.items()
-    )  # TOML has JSON's strings
-    app = "from fedcli.sites.transport import flower\n\nclient = flower.client()\nserver = flower.server()\n"
-    return {
-        "app/pyproject.toml": (FILES / "pyproject.toml").read_text(encoding="utf-8") + lines,
-        "app/LICENSE": "These files only name fedcli's own transport; they are under its licence.\n",
-        "app/fedcli_app/__init__.py": "",
-        "app/fedcli_app/app.py": app,
+    config = {
+        "folder": str(job.folder),
+        "clients": ",".join(job.clients),
+        "idle": job.idle,
     }
+    project = _template("pyproject.toml")
+    for key, value in config.items():
+        project += f"{key} = {json.dumps(value)}\n"  # TOML has JSON's strings
+    return {
+        "app/pyproject.toml": project,
+        "app/LICENSE": "These files only name fedcli's own transport; they are under its "
+        "licence.\n",
+        "app/fedcli_app/__init__.py": "",
+        "app/fedcli_app/app.py": APP,
+    }
+
+
+def _template(name: str) -> str:
+    return (FILES / name).read_text(encoding="utf-8")
 
 
 ALLOW = {  # what has to be allowed by hand, for people
@@ -93,7 +109,9 @@ ALLOW = {  # what has to be allowed by hand, for people
         f"at every site, add {EXECUTOR} there, and put its comm_config.json into local",
     ],
     "flower": [
-        "start the SuperLink and the SuperNodes where fedcli is installed: the app holds no code of its own"
+        "start the SuperLink and the SuperNodes where fedcli is installed: the app holds no code "
+        "of "
+        "its own"
     ],
 }
 ENGINES: dict[str, Callable[[Job], dict[str, str]]] = {"nvflare": nvflare, "flower": flower}

@@ -1,10 +1,14 @@
-"""Flower: an app for the server that passes questions on, and one for a site that brings them to the site's process.
+"""Flower: an app for the server that passes questions on, and one for a site.
 
-Flower starts a new process for every message to a site, which therefore imports no torch and holds nothing: the site's
-own process, `fedcli site --socket PATH`, has the images, the network and the memory.
+The latter brings them to the site's process.
+
+Flower starts a new process for every message to a site, which therefore imports no torch and holds
+nothing: the site's own process, `fedcli site --socket PATH`, has the images, the network and the
+memory.
 """
 
 import json
+from collections.abc import Collection
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,11 +29,12 @@ if INSTALLED:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
 
-WHO, ANSWER = "query.fedcli", "train.fedcli"
+WHO = "query.fedcli"
+ANSWER = "train.fedcli"
 PATIENCE = 60.0  # seconds for a node to say whose it is
 IMPOSTOR = (
-    "find out whose the nodes are (`flwr supernode list`), and unregister the one that is not the hospital's "
-    "(`flwr supernode unregister`)"
+    "find out whose the nodes are (`flwr supernode list`), and unregister the one that is not the "
+    "hospital's (`flwr supernode unregister`)"
 )
 LOST = "start the site's SuperNode and its process again, then go on with --resume"
 
@@ -41,13 +46,15 @@ def check() -> None:
 
 
 def record_of(message: Message) -> Any:
-    """A message as Flower carries it; a record of numbers is flat, so the scalars are one JSON text."""
+    """A message as Flower carries it.
+
+    A record of numbers is flat, so the scalars are one JSON text.
+    """
     scalars, arrays = message
+    carried = {name: Array(np.asarray(array, order="C")) for name, array in arrays.items()}
     return RecordDict(
         {
-            "arrays": ArrayRecord(
-                {name: Array(np.asarray(array, order="C")) for name, array in arrays.items()}
-            ),
+            "arrays": ArrayRecord(carried),
             "scalars": ConfigRecord({"json": json.dumps(scalars)}),
         }
     )
@@ -55,29 +62,28 @@ def record_of(message: Message) -> Any:
 
 def message_of(record: Any) -> Message:
     """The message in what Flower carried."""
-    return json.loads(record["scalars"]["json"]), {
-        name: array.numpy() for name, array in record["arrays"].items()
-    }
+    arrays = {name: array.numpy() for name, array in record["arrays"].items()}
+    return json.loads(record["scalars"]["json"]), arrays
 
 
 def client() -> Any:
-    """The app of a site. Its SuperNode's --node-config has `client`, the site's name, and `socket`, the path."""
+    """The app of a site.
+
+    Its SuperNode's --node-config has `client`, the site's name, and `socket`, the path.
+    """
     check()
     secagg.use_own_masks()
     app = ClientApp()
 
     @app.query("fedcli")
     def who(message: Any, context: Any) -> Any:
-        return Sent(
-            record_of(({"client": str(context.node_config.get("client"))}, {})), reply_to=message
-        )
+        client, _ = secagg.site_of(context)
+        return Sent(record_of(({"client": client}, {})), reply_to=message)
 
     @app.train("fedcli")
     def train(message: Any, context: Any) -> Any:
-        node = context.node_config
-        answer = answered(
-            str(node.get("client")), Path(str(node.get("socket"))), message_of(message.content)
-        )
+        client, path = secagg.site_of(context)
+        answer = answered(client, path, message_of(message.content))
         return Sent(record_of(answer), reply_to=message)
 
     @app.train(mods=[secaggplus_mod])
@@ -98,9 +104,8 @@ def server() -> Any:
         config = context.run_config
         clients = str(config["clients"]).split(",")
         paths = paths_in(Path(str(config["folder"])), clients)
-        with Relay(
-            paths, float(config["idle"]), alive=True
-        ) as relay:  # Flower reports a node that it loses
+        # alive: Flower reports a node that it loses
+        with Relay(paths, float(config["idle"]), alive=True) as relay:
             pass_on(relay, Nodes(grid), context)
 
     return app
@@ -114,8 +119,18 @@ class Nodes:
         self.names: dict[int, str] = {}  # node -> the site that it says it is
         self.silent: set[int] = set()  # nodes that were asked, and have not answered
 
+    def connected(self, client: str, absent: str) -> int:
+        """The node of a site. Raises FedcliError with the sentence `absent` where there is none."""
+        node = self.node(client)
+        if node is None:
+            raise FedcliError(absent, LOST)
+        return node
+
     def node(self, client: str) -> int | None:
-        """The node of a site; None while it is not connected. Raises FedcliError where several say they are."""
+        """The node of a site; None while it is not connected.
+
+        Raises FedcliError where several say they are.
+        """
         present = set(self.grid.get_node_ids())
         self._ask(present - self.names.keys() - self.silent)
         if not self._claiming(client, present):
@@ -151,45 +166,43 @@ def pass_on(relay: Relay, nodes: Nodes, context: Any = None) -> None:
     of_sum: dict[str, Question] = {}  # by client, until all clients of a sum have been asked for
     while not relay.over:
         for question in relay.questions(0.1):
-            if SUM in question.message[0]:
+            scalars, _ = question.message
+            if SUM in scalars:
                 of_sum = secagg.gathered(of_sum, question)
-                if set(of_sum) == set(question.message[0][SUM]["clients"]):
-                    _add_up(nodes, context, of_sum)
+                if of_sum.keys() == set(scalars[SUM]["clients"]):
+                    _add_up(nodes, context, of_sum.values())
                     of_sum = {}
                 continue
             try:
-                node = nodes.node(question.client)
+                node = nodes.connected(question.client, "its SuperNode is not connected")
             except FedcliError as error:
                 question.fail(error.sentence, error.hint)
                 continue
-            if node is None:
-                question.fail("its SuperNode is not connected", LOST)
-                continue
             sent = Sent(record_of(question.message), node, ANSWER)
             waiting |= dict.fromkeys(nodes.grid.push_messages([sent]), question)
-        for reply in nodes.grid.pull_messages(list(waiting)) if waiting else ():
+        replies = nodes.grid.pull_messages(list(waiting)) if waiting else ()
+        for reply in replies:
             question = waiting.pop(reply.metadata.reply_to_message_id)
             if reply.has_error():
-                question.fail(
-                    f"Flower reports: {reply.error.reason or reply.error.code}"[:200], LOST
-                )
+                question.fail(secagg.error_of(reply)[:200], LOST)
             else:
                 question.answer_of(message_of, reply.content)
 
 
-def _add_up(nodes: Nodes, context: Any, questions: dict[str, Question]) -> None:
+def _add_up(
+    nodes: Nodes,
+    context: Any,
+    questions: Collection[Question],
+) -> None:
+    """Let the sites of these questions add their updates, and answer all of them."""
+    by_node = {}
     try:
-        known = {client: nodes.node(client) for client in questions}
+        for question in questions:
+            client = question.client
+            node = nodes.connected(client, f"the SuperNode of {client} is not connected")
+            by_node[node] = question
     except FedcliError as error:
-        for question in questions.values():
+        for question in questions:
             question.fail(error.sentence, error.hint)
-        return
-    if absent := [client for client, node in known.items() if node is None]:
-        for question in questions.values():
-            question.fail(f"the SuperNode of {absent[0]} is not connected", LOST)
-        return
-    secagg.add_up(
-        nodes.grid,
-        context,
-        {node: questions[client] for client, node in known.items() if node is not None},
-    )
+    else:
+        secagg.add_up(nodes.grid, context, by_node)

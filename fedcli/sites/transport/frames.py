@@ -1,6 +1,10 @@
-"""A message as bytes: a head, a JSON text, then the numbers of the arrays one after another. Nothing in it is code.
+"""A message as bytes: a head, a JSON text, then the numbers of the arrays one after another.
 
-    b"FCLI"  bytes of the text (8, big endian)  text: {"scalars": {...}, "arrays": [[name, type, shape], ...]}  numbers
+Nothing in it is code.
+
+    b"FCLI"  bytes of the text (8, big endian)  text  numbers
+
+where the text is {"scalars": {...}, "arrays": [[name, type, shape], ...]}.
 
 What arrives was written by somebody else, so sizes are bounded before anything is allocated.
 """
@@ -36,27 +40,33 @@ class FrameError(FedcliError):
 
 
 def encoded(message: Message) -> Iterator[bytes | memoryview]:
-    """The bytes of a message in pieces; equal messages have equal bytes. Raises FrameError for what it cannot hold."""
+    """The bytes of a message in pieces; equal messages have equal bytes.
+
+    Raises FrameError for what it cannot hold.
+    """
     scalars, arrays = message
     check(message)
-    ordered = [(name, np.asarray(arrays[name], order="C")) for name in sorted(arrays)]
-    listed = [[name, array.dtype.name, list(array.shape)] for name, array in ordered]
+    ordered = {name: np.asarray(arrays[name], order="C") for name in sorted(arrays)}
+    listed = [[name, array.dtype.name, list(array.shape)] for name, array in ordered.items()]
+    content = {"scalars": scalars, "arrays": listed}
     try:
-        text = json.dumps({"scalars": scalars, "arrays": listed}, sort_keys=True).encode()
+        text = json.dumps(content, sort_keys=True).encode()
     except RecursionError:
         raise FrameError("a message holds lists or objects too deep in one another") from None
-    if len(text) > LONGEST_TEXT or sum(array.nbytes for _, array in ordered) > LARGEST:
+    if len(text) > LONGEST_TEXT or bytes_of(ordered) > LARGEST:
         raise FrameError(
-            f"a message has more than {LONGEST_TEXT >> 20} MiB of text or {LARGEST >> 30} GiB of arrays"
+            f"a message has more than {LONGEST_TEXT >> 20} MiB of text "
+            f"or {LARGEST >> 30} GiB of arrays"
         )
     yield HEAD.pack(MAGIC, len(text)) + text
-    for _, array in ordered:
+    for array in ordered.values():
         yield array.reshape(-1).view(np.uint8).data
 
 
 def check(message: Message) -> None:
     """Refuse arrays that no message holds, whatever carried them here. Raises FrameError."""
-    for name, array in message[1].items():
+    _, arrays = message
+    for name, array in arrays.items():
         if not isinstance(name, str):
             raise FrameError(f"a message holds an array whose name is no text: {str(name)[:40]!r}")
         kind = np.asarray(array).dtype.name
@@ -64,10 +74,10 @@ def check(message: Message) -> None:
             raise FrameError(f"a message holds no array of type {kind}: {name[:40]!r}")
 
 
-def decoded(fill: Callable[[memoryview], None], most: int | None = None) -> Message:
-    """The message whose bytes fill() puts into each buffer that it is given. Raises FrameError.
+def decoded(fill: Callable[[memoryview], None], at_most: int | None = None) -> Message:
+    """The message whose bytes fill() puts into each buffer that it gets. Raises FrameError.
 
-    most: bytes of all its arrays together.
+    at_most: bytes of all its arrays together.
     """
     head = bytearray(HEAD.size)
     fill(memoryview(head))
@@ -82,29 +92,30 @@ def decoded(fill: Callable[[memoryview], None], most: int | None = None) -> Mess
         raise FrameError(f"a message arrived whose text is no JSON: {error}"[:200]) from None
     shapes.check(content, TEXT, "a message arrived damaged", "")
     arrays: Arrays = {}
-    left = LARGEST if most is None else most
+    allowed = LARGEST if at_most is None else at_most
     for entry in content["arrays"]:
-        name, array = _empty(entry, left)
-        left -= array.nbytes
+        name, array = _empty(entry, allowed)
+        allowed -= array.nbytes
         arrays[name] = array
         fill(array.reshape(-1).view(np.uint8).data)
     return content["scalars"], arrays
 
 
-def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
-    """An array as listed in a message: [name, type, shape]. left: bytes that may still be allocated."""
-    if (
-        len(entry) != 3
-        or not isinstance(entry[0], str)
-        or entry[1] not in TYPES
-        or not isinstance(entry[2], list)
-    ):
+def _empty(entry: list, allowed: int) -> tuple[str, np.ndarray]:
+    """The name and an array of an entry [name, type, shape]. Raises FrameError.
+
+    allowed: bytes that may still be allocated.
+    """
+    name, kind, shape = entry if len(entry) == 3 else (None, None, None)
+    if not isinstance(name, str) or kind not in TYPES or not isinstance(shape, list):
         raise FrameError(f"a message arrived with an array that cannot be: {str(entry)[:80]}")
-    name, kind, shape = entry
-    odd = len(shape) > MOST_AXES or min(shape, default=0) < 0 or max(shape, default=0) > LARGEST
-    if odd or math.prod(shape) * np.dtype(kind).itemsize > left:
-        what = f"an array {name[:40]!r} of shape {str(shape)[:40]}, which is too large"
-        raise FrameError(f"a message arrived with {what}")
+    # sides first: the product of any would take forever
+    fits = len(shape) <= MOST_AXES and all(0 <= side <= LARGEST for side in shape)
+    if not fits or math.prod(shape) * np.dtype(kind).itemsize > allowed:
+        raise FrameError(
+            f"a message arrived with an array {name[:40]!r} of shape {str(shape)[:40]}, "
+            "which is too large"
+        )
     try:
         return name, np.empty(shape, kind)
     except MemoryError:
@@ -113,11 +124,17 @@ def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
         ) from None
 
 
-def plain(text: object, most: int) -> str:
-    """Another side's text, as it may be shown: on one line, without control characters, at most so long."""
-    words = "".join(char if char.isprintable() else " " for char in str(text)[: 4 * most]).split()
-    short = " ".join(words)
-    return short if len(short) <= most else f"{short[: most - 1]}…"
+def bytes_of(arrays: Arrays) -> int:
+    """The bytes of some arrays together."""
+    return sum(array.nbytes for array in arrays.values())
+
+
+def plain(text: object, longest: int) -> str:
+    """Another side's text, as it may be shown: on one line, without control characters, cut."""
+    start = str(text)[: 4 * longest]
+    printable = "".join(char if char.isprintable() else " " for char in start)
+    words = " ".join(printable.split())
+    return words if len(words) <= longest else f"{words[: longest - 1]}…"
 
 
 def digest(message: Message) -> str:

@@ -1,7 +1,10 @@
-"""NVFlare: at the server a controller that passes questions on, at a site a process that takes them to the site's own.
+"""NVFlare: at the server a controller that passes questions on, at a site a process.
 
-No code travels: a job is two JSON files that name the Controller here and NVFlare's own ClientAPIExecutor, see
-export.py. The process attaches to the latter (execution mode "attach"): NVFlare neither starts nor stops it.
+The process takes the questions to the site's own.
+
+No code travels: a job is two JSON files that name the Controller here and NVFlare's own
+ClientAPIExecutor, see export.py. The process attaches to the latter (execution mode "attach"):
+NVFlare neither starts nor stops it.
 """
 
 import json
@@ -52,9 +55,8 @@ def check() -> None:
 def model_of(message: Message) -> Any:
     """A message as NVFlare carries it."""
     scalars, arrays = message
-    return FLModel(
-        params=dict(arrays), params_type=ParamsType.FULL, meta={SCALARS: json.dumps(scalars)}
-    )
+    meta = {SCALARS: json.dumps(scalars)}
+    return FLModel(params=dict(arrays), params_type=ParamsType.FULL, meta=meta)
 
 
 def message_of(model: Any) -> Message:
@@ -65,14 +67,25 @@ def message_of(model: Any) -> Message:
 class Controller(Base):
     """The server's side of a job; its arguments are those of the job's JSON.
 
-    folder: of the sockets that a coordinator connects to. clients: the sites, by their names in NVFlare.
-    idle: seconds without a coordinator after which the job ends. timeout: seconds for one answer, 0 for any time.
+    folder: of the sockets that a coordinator connects to.
+    clients: the sites, by their names in NVFlare.
+    idle: seconds without a coordinator after which the job ends.
+    timeout: seconds for one answer, 0 for any time.
     """
 
-    def __init__(self, folder: str, clients: list[str], idle: float = 600, timeout: int = 0):
+    def __init__(
+        self,
+        folder: str,
+        clients: list[str],
+        idle: float = 600,
+        timeout: int = 0,
+    ):
         check()
         super().__init__(task_check_period=0.1)
-        self.folder, self.clients, self.idle, self.timeout = Path(folder), clients, idle, timeout
+        self.folder = Path(folder)
+        self.clients = clients
+        self.idle = idle
+        self.timeout = timeout
 
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         """Pass questions on until nobody asks any more."""
@@ -89,21 +102,18 @@ class Controller(Base):
         """Send a question to its site; its answer comes on a thread of NVFlare."""
 
         def received(client_task: Any, fl_ctx: Any) -> None:
-            result, client_task.result = client_task.result, None
+            result = client_task.result
+            client_task.result = None
             code = result.get_return_code()
-            if code != ReturnCode.OK:
-                question.fail(
-                    f"NVFlare reports {code}: its process ended, or is not attached", LOST
-                )
-                return
-            question.answer_of(
-                lambda carried: message_of(FLModelUtils.from_shareable(carried)), result
-            )
+            if code == ReturnCode.OK:
+                question.answer_of(_shared_message, result)
+            else:
+                sentence = f"NVFlare reports {code}: its process ended, or is not attached"
+                question.fail(sentence, LOST)
 
         def done(task: Any, fl_ctx: Any) -> None:
-            question.fail(
-                f"NVFlare ended the task without an answer ({task.completion_status.value})", LOST
-            )
+            status = task.completion_status.value
+            question.fail(f"NVFlare ended the task without an answer ({status})", LOST)
 
         task = Task(
             TASK,
@@ -121,19 +131,33 @@ class Controller(Base):
         """Nothing is kept after the last one."""
 
     def process_result_of_unknown_task(
-        self, client: Any, task_name: str, client_task_id: str, result: Any, fl_ctx: Any
+        self,
+        client: Any,
+        task_name: str,
+        client_task_id: str,
+        result: Any,
+        fl_ctx: Any,
     ):
         """An answer whose question is gone is dropped."""
 
 
-class Attached:
-    """Keeps a process attached to NVFlare's client of this hospital, which asks whoever listens at a socket.
+def _shared_message(result: Any) -> Message:
+    """The message in a site's answer as the server gets it."""
+    return message_of(FLModelUtils.from_shareable(result))
 
-    A process for each job, as NVFlare attaches one only once. A context manager: it owns the process.
+
+class Attached:
+    """Keeps a process attached to NVFlare's client, which asks whoever listens at a socket.
+
+    A process for each job, as NVFlare attaches one only once. A context manager: it owns the
+    process.
     """
 
     def __init__(self, profile: Path, socket: Path):
-        """profile: the JSON file that says where NVFlare's client publishes its jobs. Raises FedcliError."""
+        """profile: the JSON file that says where NVFlare's client publishes its jobs.
+
+        Raises FedcliError.
+        """
         check()
         read_json(
             profile,
@@ -141,9 +165,8 @@ class Attached:
             "give the profile.json that `fedcli export nvflare` wrote, see docs/consortium.md",
         )
         self.command = [sys.executable, "-m", __name__, str(profile), str(socket)]
-        self.failed = (
-            0  # exit code of a process that could not attach, after which there is no other
-        )
+        # exit code of a process that could not attach, after which there is no other
+        self.failed = 0
         self.process: subprocess.Popen | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
@@ -172,15 +195,21 @@ class Attached:
             self.process.terminate()
         self._thread.join()
         if self.failed:
-            what = f"the process that attaches to NVFlare ended with exit code {self.failed}"
-            raise FedcliError(what, "its own words are above")
+            raise FedcliError(
+                f"the process that attaches to NVFlare ended with exit code {self.failed}",
+                "its own words are above",
+            )
 
 
 def attach(profile: Path, socket: Path) -> None:
-    """Wait for a job, and pass its questions to the process that listens at the socket until the job ends."""
+    """Wait for a job, and pass its questions to the process at the socket until the job ends."""
     with APIContext(config_file=str(profile)) as context:
         site = context.api.get_site_name()
-        print(f"{site}: attached to a job of NVFlare", file=sys.stderr, flush=True)
+        print(
+            f"{site}: attached to a job of NVFlare",
+            file=sys.stderr,
+            flush=True,
+        )
         try:
             while flare.is_running(ctx=context):
                 model = flare.receive(ctx=context)
@@ -188,7 +217,11 @@ def attach(profile: Path, socket: Path) -> None:
                     break
                 flare.send(model_of(answered(site, socket, message_of(model))), ctx=context)
         except RuntimeError as error:  # of a job that was stopped while the site was at work
-            print(f"{site}: the job of NVFlare ended: {error}"[:300], file=sys.stderr, flush=True)
+            print(
+                f"{site}: the job of NVFlare ended: {error}"[:300],
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _end_with_parent() -> None:

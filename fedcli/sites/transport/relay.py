@@ -1,11 +1,13 @@
-"""Between sockets and whatever carries messages further: questions at the coordinator, and their answers at a site.
+"""Between sockets and whatever carries messages further: questions, and their answers.
 
-`fedcli train --engine nvflare:DIR` connects to DIR/CLIENT.sock as if the site itself listened there. What runs inside
-NVFlare or Flower takes the questions from here, sends each to its site, and brings back the answer. It knows no method
-and no run, so that one job serves every run of a federation. A site's own socket is served in the same way.
+`fedcli train --engine nvflare:DIR` connects to DIR/CLIENT.sock as if the site itself listened
+there. What runs inside NVFlare or Flower takes the questions from here, sends each to its site, and
+brings back the answer. It knows no method and no run, so that one job serves every run of a
+federation. A site's own socket is served in the same way.
 
-Each connection has a thread, so that one that is silent keeps nobody waiting. The first that asks something has the
-site until it ends; others are told so, and one of them gets it where that one is silent for too long.
+Each connection has a thread, so that one that is silent keeps nobody waiting. The first that asks
+something has the site until it ends; others are told so, and one of them gets it where that one is
+silent for too long.
 """
 
 import socket
@@ -24,10 +26,10 @@ from ...errors import FedcliError
 from .frames import SAME_VERSION, Arrays, FrameError, Message, Scalars, check
 from .sockets import PATIENCE, Closed, Silent, ask, connected, listening, talk, tell
 
-MASKED = (
-    "masked"  # scalar, said at the site: over how many sites the sum is that a report is masked for
-)
-SUM = "sum"  # scalar of a task whose report is only wanted within a sum: the clients, and the most images of one
+# scalar of a task, said at the site: over how many sites the sum is that a report is masked for
+MASKED = "masked"
+# scalar of a task whose report is only wanted within a sum: the clients, and the most images of one
+SUM = "sum"
 LOOK = 0.2  # seconds between two looks whether to go on listening
 LIFE = 10.0  # seconds between two notices
 MOST = 64  # connections to a site at once
@@ -48,17 +50,17 @@ class Question:
             self.reply.set_result(message)
 
     def answer_of(self, read: Callable[[Any], Message], carried: Any) -> None:
-        """Give the answer that read() finds in what was carried here; a site that sent nonsense ends no job."""
+        """Give the answer that read() makes of `carried`; a site that sent nonsense ends no job."""
         try:
             message = read(carried)
             check(message)
         except FrameError as error:
-            return self.fail(f"it answered with what no site sends: {error.sentence}", SAME_VERSION)
+            self.fail(f"it answered with what no site sends: {error.sentence}", SAME_VERSION)
         except Exception as error:  # whatever a site has put there
-            return self.fail(
-                f"it answered with no message of fedcli ({type(error).__name__})", SAME_VERSION
-            )
-        return self.answer(message)
+            sentence = f"it answered with no message of fedcli ({type(error).__name__})"
+            self.fail(sentence, SAME_VERSION)
+        else:
+            self.answer(message)
 
     def fail(self, sentence: str, hint: str = "") -> None:
         """Answer that there is no answer, as a site does."""
@@ -77,29 +79,33 @@ class _Turn:
         self.busy = False
 
     def take(self, connection: socket.socket, over: threading.Event) -> None:
-        """Wait until no other has it. Raises Closed where the relay is over, OSError where nobody waits any more."""
+        """Wait until no other has it.
+
+        Raises Closed where the relay is over, OSError where nobody waits any more.
+        """
         seconds = min(1.0, LIFE)  # one that has just been left is free in a moment
         while not self._lock.acquire(timeout=seconds):
             if over.is_set():
                 raise Closed
-            tell(connection, f"it serves another coordinator since {self._since}", alive=False)
+            tell(
+                connection,
+                f"it serves another coordinator since {self._since}",
+                alive=False,
+            )
             self._take_from_silent()
             seconds = LIFE
         self._heard = time.monotonic()
-        self._since, self.connection = (
-            time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-            connection,
-        )
+        self._since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        self.connection = connection
 
     def _take_from_silent(self) -> None:
         """End the connection that has the site where nothing was heard of it for too long."""
-        if (
-            (silent := self.connection)
-            and not self.busy
-            and time.monotonic() - self._heard > PATIENCE
-        ):
-            what = f"the coordinator that was served since {self._since} is silent; another one is waiting"
-            console.warn(f"{self.client}: {what}")
+        silent = self.connection
+        if silent and not self.busy and time.monotonic() - self._heard > PATIENCE:
+            console.warn(
+                f"{self.client}: the coordinator that was served since {self._since} is silent; "
+                "another one is waiting"
+            )
             with suppress(OSError):
                 silent.shutdown(socket.SHUT_RDWR)
 
@@ -114,7 +120,10 @@ class _Turn:
 
 
 class Relay:
-    """Questions of a coordinator, whoever brings them to the sites. A context manager: it owns sockets and threads."""
+    """Questions of a coordinator, whoever brings them to the sites.
+
+    A context manager: it owns sockets and threads.
+    """
 
     def __init__(
         self,
@@ -124,9 +133,13 @@ class Relay:
         alive: bool = False,
         ended: tuple[str, str] = JOB_ENDED,
     ):
-        """paths: client -> its socket. idle: seconds without a coordinator after which the relay is over.
+        """Hold no socket yet, see __enter__().
 
-        alive: whether a question that waits is a sign of life: what carries it then says by itself that a site is lost.
+        paths: client -> its socket.
+        idle: seconds without a coordinator after which the relay is over.
+
+        alive: whether a question that waits is a sign of life: what carries it then says by itself
+        that a site is lost.
         ended: sentence and hint for questions that are not answered when it ends.
         """
         self.idle, self.alive, self.ended = idle, alive, ended
@@ -144,13 +157,16 @@ class Relay:
 
     @property
     def over(self) -> bool:
-        """Tell whether no coordinator was connected for too long. Raises what a socket failed with."""
+        """Tell whether no coordinator was connected for too long.
+
+        Raises what a socket failed with.
+        """
         if self._failed:
             raise self._failed[0]
         return not self._open and time.monotonic() - self._last > self.idle
 
     def questions(self, wait: float) -> Iterator[Question]:
-        """The questions that arrived, after at most so many seconds; without those that nobody waits for any more."""
+        """The questions that arrived after at most so many seconds, and that somebody waits for."""
         with suppress(Empty):
             question = self._asked.get(timeout=wait)
             while True:
@@ -163,10 +179,12 @@ class Relay:
         with ExitStack() as opened:
             for client, path in self._paths.items():
                 listener = opened.enter_context(listening(path))
-                listening_to = threading.Thread(
-                    target=self._listen, args=(client, listener), daemon=True
+                thread = threading.Thread(
+                    target=self._listen,
+                    args=(client, listener),
+                    daemon=True,
                 )
-                self._listeners.append(listening_to)
+                self._listeners.append(thread)
             self._sockets = opened.pop_all()
         for thread in self._listeners:
             thread.start()
@@ -196,7 +214,11 @@ class Relay:
             self._failed.append(error)  # raised by `over`, in the thread that runs the job
 
     def _start(self, client: str, connection: socket.socket) -> None:
-        thread = threading.Thread(target=self._talk, args=(client, connection), daemon=True)
+        thread = threading.Thread(
+            target=self._talk,
+            args=(client, connection),
+            daemon=True,
+        )
         with self._lock:
             if self._stop.is_set() or len(self._open) >= MOST * len(self._paths):
                 connection.close()
@@ -223,9 +245,8 @@ class Relay:
         finally:
             turn.leave(connection)
             with self._lock:
-                self._last = (
-                    time.monotonic()
-                )  # first: else `over` could see no connection and the time before it
+                # first: else `over` could see no connection and the time before it
+                self._last = time.monotonic()
                 del self._open[connection]
 
     def _answer(self, question: Question, connection: socket.socket) -> Message:
@@ -234,48 +255,55 @@ class Relay:
         if self._stop.is_set():
             question.fail(*self.ended)
         self._asked.put(question)
+        notice = "it is at work" if self.alive else "the job waits for it"
         try:
             while True:
                 with suppress(TimeoutError):
                     return question.reply.result(LIFE)
-                tell(
-                    connection,
-                    "it is at work" if self.alive else "the job waits for it",
-                    alive=self.alive,
-                )
+                tell(connection, notice, alive=self.alive)
         finally:
             question.reply.cancel()  # where nobody waits any more
             with self._lock:
                 self._waiting.discard(question)
 
 
-def answered(client: str, path: Path, question: Message, *, masked: int = 0) -> Message:
-    """The answer of a site's own process, which listens at path; an answer that says why where there is none.
+def answered(
+    client: str,
+    path: Path,
+    question: Message,
+    *,
+    masked: int = 0,
+) -> Message:
+    """The answer of a site's own process, which listens at path, or one that says why it has none.
 
-    masked: over how many sites the sum is for which the caller, on the site's machine, masks the answer; 0: none.
+    masked: over how many sites the sum is for which the caller, on the site's machine, masks the
+    answer; 0: none.
     """
-    scalars = {
-        key: value for key, value in question[0].items() if key != MASKED
-    }  # nobody else may say so
+    scalars, arrays = question
+    scalars = {key: value for key, value in scalars.items() if key != MASKED}
+    if masked:  # nobody else may say so
+        scalars[MASKED] = masked
     try:
         with connected(path) as connection:
-            return ask(
-                connection,
-                ({**scalars, MASKED: masked} if masked else scalars, question[1]),
-                PATIENCE,
-            )
+            return ask(connection, (scalars, arrays), PATIENCE)
     except (FileNotFoundError, ConnectionRefusedError):
+        sentence = f"no process of fedcli listens at {path}"
         return failed(
             client,
-            f"no process of fedcli listens at {path}",
+            sentence,
             "start `fedcli site` there, then use --resume",
         )
     except Silent as error:
-        return failed(client, str(error), "look at `fedcli site` there, then use --resume")
-    except (OSError, Closed):
         return failed(
             client,
-            "its process ended before it answered",
+            str(error),
+            "look at `fedcli site` there, then use --resume",
+        )
+    except (OSError, Closed):
+        sentence = "its process ended before it answered"
+        return failed(
+            client,
+            sentence,
             "start `fedcli site` again, then use --resume",
         )
     except FedcliError as error:

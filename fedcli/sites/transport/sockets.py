@@ -1,7 +1,7 @@
-"""Messages through sockets of this machine, which have a name in a folder: one side asks, the other answers.
+"""Messages through sockets with a name in a folder: one side asks, the other answers.
 
-Whoever answers may send notices before the answer, see tell(): they say that it is alive, or why there is no answer
-yet. Whoever has asked may send them too, between two questions.
+Whoever answers may send notices before the answer, see tell(): they say that it is alive, or why
+there is no answer yet. Whoever has asked may send them too, between two questions.
 """
 
 import os
@@ -22,10 +22,8 @@ HANDSHAKE = 30.0  # seconds in which a new connection must ask something
 PATIENCE = 600.0  # seconds without a sign of life, after which the other side is given up
 LONGEST_NOTICE = 200  # characters
 PIECE = 2**20  # bytes of which at least one must be taken in that time
-NOTICE, ALIVE = (
-    "notice",
-    "alive",
-)  # scalars of a notice: a sentence without a full stop, and whether it is one of life
+# scalars of a notice: a sentence without a full stop, and whether it is a sign of life
+NOTICE, ALIVE = "notice", "alive"
 OPEN_FILES = Path("/proc/self/fd")  # where Linux has a short name for a folder that is open
 
 
@@ -39,7 +37,7 @@ class Silent(TimeoutError):
 
 @contextmanager
 def listening(path: Path) -> Iterator[socket.socket]:
-    """A socket at path that only its owner may open; one that nobody listens at any more is replaced.
+    """A socket at path that only its owner may open; one without a listener is replaced.
 
     Raises FedcliError, UsageError.
     """
@@ -47,27 +45,26 @@ def listening(path: Path) -> Iterator[socket.socket]:
     if path.exists() and not path.is_socket():
         raise UsageError(f"{path} is there and no socket", "give another --socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as known, named(path) as name:
-            if known.connect_ex(name) == 0:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, named(path) as name:
+            if probe.connect_ex(name) == 0:
                 raise FedcliError(
                     f"another process listens at {path}", "stop it, or give another --socket"
                 )
-        beside = path.with_name(
-            f".{secrets.token_hex(3)}"
-        )  # renamed once it listens: who sees a socket can connect
+        # renamed once it listens: who sees a socket can connect
+        temporary = path.with_name(f".{secrets.token_hex(3)}")
         try:
-            with named(beside) as name:
+            with named(temporary) as name:
                 listener.bind(name)
         except PermissionError as error:  # which does not say where
-            what = f"no socket can be made in {path.parent}: {error.strerror}"
-            raise FedcliError(what, "give another --socket") from None
+            sentence = f"no socket can be made in {path.parent}: {error.strerror}"
+            raise FedcliError(sentence, "give another --socket") from None
         try:
-            beside.chmod(0o600)
+            temporary.chmod(0o600)
             listener.listen()
-            beside.replace(path)
+            temporary.replace(path)
             yield listener
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             path.unlink(missing_ok=True)
 
 
@@ -76,15 +73,19 @@ def talk(
     connection: socket.socket,
     heard: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer the messages of one connection until it is closed; one that asks nothing from the start on is given up.
+    """Answer the messages of one connection until it is closed.
 
-    heard: called at every notice.
+    One that asks nothing from the start on is given up. heard: called at every notice.
     """
     patience: float | None = HANDSHAKE
     while True:
         try:
-            asked = receive(connection, patience, lambda why, alive: heard())
-            send(connection, answer(*asked), PATIENCE)
+            scalars, arrays = receive(
+                connection,
+                patience,
+                lambda sentence, alive: heard(),
+            )
+            send(connection, answer(scalars, arrays), PATIENCE)
         except FedcliError as error:  # what arrived is no message, so nothing after it can be
             console.warn(error.sentence)
             return
@@ -97,27 +98,33 @@ def ask(
     connection: socket.socket,
     message: Message,
     patience: float | None,
-    noticed: Callable[[str, bool], None] = lambda why, alive: None,
-    most: int | None = None,
+    noticed: Callable[[str, bool], None] = lambda sentence, alive: None,
+    at_most: int | None = None,
 ) -> Message:
-    """The answer to a message; patience, noticed, most: as of receive(). Raises OSError, Closed, FedcliError, Silent."""
+    """The answer to a message; patience, noticed, at_most: as of receive().
+
+    Raises OSError, Closed, FedcliError, Silent.
+    """
     busy = ""  # the last notice, if that was no sign of life
 
-    def heard(why: str, alive: bool) -> None:
+    def heard(sentence: str, alive: bool) -> None:
         nonlocal busy
-        busy = "" if alive else why
-        noticed(why, alive)
+        busy = "" if alive else sentence
+        noticed(sentence, alive)
 
     try:
         send(connection, message, patience)
-        return receive(connection, patience, heard, most)
+        return receive(connection, patience, heard, at_most)
     except TimeoutError:
-        why = f"{busy}; that was waited for" if busy else "it gave no sign of life for"
-        raise Silent(f"{why} {patience:g} s") from None
+        reason = f"{busy}; that was waited for" if busy else "it gave no sign of life for"
+        raise Silent(f"{reason} {patience:g} s") from None
 
 
 def connected(path: Path) -> socket.socket:
-    """Raises OSError where nobody listens, or where nobody takes connections."""
+    """A connection to whoever listens at path.
+
+    Raises OSError where nobody listens, or where nobody takes connections.
+    """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(HANDSHAKE)
@@ -129,52 +136,58 @@ def connected(path: Path) -> socket.socket:
     return connection
 
 
-def send(connection: socket.socket, message: Message, patience: float | None = None) -> None:
-    """Send a message. Raises OSError, TimeoutError where none of it was taken for so many seconds."""
+def send(
+    connection: socket.socket,
+    message: Message,
+    patience: float | None = None,
+) -> None:
+    """Send a message. Raises OSError, TimeoutError where none of it was taken for that long."""
     connection.settimeout(patience)
     for piece in encoded(message):
-        for at in range(0, len(piece), PIECE):
-            connection.sendall(piece[at : at + PIECE])
+        for start in range(0, len(piece), PIECE):
+            connection.sendall(piece[start : start + PIECE])
 
 
-def tell(connection: socket.socket, why: str, *, alive: bool) -> None:
-    """Send a notice, which is dropped where nobody reads. Raises OSError where the other side is gone."""
+def tell(connection: socket.socket, sentence: str, *, alive: bool) -> None:
+    """Send a notice, which is dropped where nobody reads.
+
+    Raises OSError where the other side is gone.
+    """
     connection.settimeout(0)
+    pieces = encoded(({NOTICE: sentence, ALIVE: alive}, {}))
     with suppress(BlockingIOError):
-        connection.send(
-            b"".join(map(bytes, encoded(({NOTICE: why, ALIVE: alive}, {}))))
-        )  # so few bytes go as one
+        connection.send(b"".join(map(bytes, pieces)))  # so few bytes go as one
 
 
 def receive(
     connection: socket.socket,
     patience: float | None = None,
-    noticed: Callable[[str, bool], None] = lambda why, alive: None,
-    most: int | None = None,
+    noticed: Callable[[str, bool], None] = lambda sentence, alive: None,
+    at_most: int | None = None,
 ) -> Message:
     """The next message that is no notice. Raises Closed, OSError, TimeoutError, FedcliError.
 
-    patience: seconds without a sign of life. noticed: called with each notice: its sentence, and whether it is a sign.
-    most: bytes of its arrays.
+    patience: seconds without a sign of life.
+    noticed: called with each notice: its sentence, and whether it is a sign of life.
+    at_most: bytes of its arrays.
     """
-    end = _after(patience)
+    last_sign = time.monotonic()
     while True:
-        connection.settimeout(
-            None if end is None else max(1e-3, end - time.monotonic())
-        )  # 0 would mean another thing
+        if patience is not None:
+            rest = last_sign + patience - time.monotonic()
+            connection.settimeout(max(1e-3, rest))  # 0 would mean another thing
+        else:
+            connection.settimeout(None)
         if not connection.recv(1, socket.MSG_PEEK):
             raise Closed
         connection.settimeout(patience)
-        message = decoded(lambda buffer: _fill(connection, buffer), most)
-        if NOTICE not in message[0]:
-            return message
-        alive = message[0].get(ALIVE) is True
-        noticed(plain(message[0][NOTICE], LONGEST_NOTICE), alive)
-        end = _after(patience) if alive else end
-
-
-def _after(patience: float | None) -> float | None:
-    return None if patience is None else time.monotonic() + patience
+        scalars, arrays = decoded(lambda buffer: _fill(connection, buffer), at_most)
+        if NOTICE not in scalars:
+            return scalars, arrays
+        alive = scalars.get(ALIVE) is True
+        noticed(plain(scalars[NOTICE], LONGEST_NOTICE), alive)
+        if alive:
+            last_sign = time.monotonic()
 
 
 def short(path: Path) -> Path:
@@ -188,12 +201,12 @@ def short(path: Path) -> Path:
 
 @contextmanager
 def named(path: Path) -> Iterator[str]:
-    """The path as a socket takes it, also in a folder whose own is too long. Raises UsageError, OSError."""
-    if (
-        len(os.fsencode(path)) <= LONGEST_PATH
-        or len(os.fsencode(path.name)) > LONGEST_NAME
-        or not OPEN_FILES.is_dir()
-    ):
+    """The path as a socket takes it, also in a folder whose own is too long.
+
+    Raises UsageError, OSError.
+    """
+    is_short = len(os.fsencode(path)) <= LONGEST_PATH
+    if is_short or len(os.fsencode(path.name)) > LONGEST_NAME or not OPEN_FILES.is_dir():
         yield str(short(path))
         return
     folder = os.open(path.parent, os.O_RDONLY)

@@ -142,7 +142,7 @@ def test_what_is_no_array_is_an_answer_that_names_it():
 def test_a_relay_whose_socket_is_in_use_says_so_and_leaves_none(tmp_path):
     with (
         sockets.listening(tmp_path / "south.sock"),
-        pytest.raises(FedcliError, match="another process listens at .*south.sock"),
+        pytest.raises(FedcliError, match=r"another process listens at .*south.sock"),
         Relay(paths_in(tmp_path, ["north", "south"]), idle=60),
     ):
         pass

@@ -42,8 +42,18 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     for name in FINDINGS:
         column = images[name]
         cells[name] = column.astype(str).where(column.notna(), "").tolist()
-    labels, _ = of_columns(cells, FINDINGS, choices.own["uncertain"], download.tables[0])
-    facts = located(download, images.assign(label=labels).sort_values("id"), raw, raw)
+    labels, _ = of_columns(
+        cells,
+        FINDINGS,
+        choices.own["uncertain"],
+        download.tables[0],
+    )
+    facts = located(
+        download,
+        images.assign(label=labels).sort_values("id"),
+        raw,
+        raw,
+    )
     tables = sorted(path.relative_to(raw).as_posix() for path in download.tables)
     listing = listed(facts, GROUPS, tables, patient="patient_id", absent=ABSENT)
     return divided(listing, choices)

@@ -105,7 +105,13 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
         images = located(download, images, root, raw)
         facts.append(images.assign(site=site, patient=site + "-" + images.patient))
         tables |= {path.relative_to(raw).as_posix() for path in download.tables}
-    listing = listed(concat(facts), ATTRIBUTES, sorted(tables), patient="patient_id", absent=ABSENT)
+    listing = listed(
+        concat(facts),
+        ATTRIBUTES,
+        sorted(tables),
+        patient="patient_id",
+        absent=ABSENT,
+    )
     return divided(listing, choices)
 
 
@@ -117,7 +123,12 @@ def _download(root: Path, site: str, choices: PrepareOptions) -> Download:
     return read_mimic(root)
 
 
-def located(download: Download, table: DataFrame, root: Path, raw: Path) -> DataFrame:
+def located(
+    download: Download,
+    table: DataFrame,
+    root: Path,
+    raw: Path,
+) -> DataFrame:
     """The table with each image's file relative to the raw folder, missing where it is absent."""
     names = []
     files = []
@@ -205,7 +216,11 @@ def read_mimic(root: Path) -> Download:
     unlabelled = images[~images.study_id.isin(labels.study_id)]
     if len(unlabelled):
         console.say(f"left out {len(unlabelled)} MIMIC-CXR images whose study has no labels")
-    table = images.merge(labels, on="study_id").merge(split, on="dicom_id", how="left")
+    table = images.merge(labels, on="study_id").merge(
+        split,
+        on="dicom_id",
+        how="left",
+    )
     table, people = _with_people(_mimic_facts(table), root)
     paths = [images_path, labels_path, split_path, *people]
     return Download(table, paths, partial(_joined, home, root))
@@ -245,7 +260,13 @@ def read_paper(root: Path, *, attribute: str, site: str) -> Download:
     columns = ["filename", "disease_label"]
     parts = [read_table(path, columns, dtype={"filename": str}) for path in paths]
     for path, part in zip(paths, parts, strict=True):
-        check_values(path, part.filename, part.disease_label, [0, 1], noun="label")
+        check_values(
+            path,
+            part.filename,
+            part.disease_label,
+            [0, 1],
+            noun="label",
+        )
     train, test = parts
     table = concat([train.assign(test=False), test.assign(test=True)], ignore_index=True)
     check_once(paths[1], table.filename, AGAIN)
@@ -386,7 +407,14 @@ def _decoded(table: DataFrame, attribute: str) -> list[str] | str:
 def _usable(table: DataFrame, site: str, choices: PrepareOptions) -> DataFrame:
     """Images of the views asked for, with labels 0 and 1. Raises FedcliError for another label."""
     label = table.label.fillna(0)
-    check_values(Path(site), table.id, label, [-1, 0, 1], "expected 1, 0, -1 or blank", "label")
+    check_values(
+        Path(site),
+        table.id,
+        label,
+        [-1, 0, 1],
+        "expected 1, 0, -1 or blank",
+        "label",
+    )
     uncertain = choices.own["uncertain"]
     has_view = (table.view == "frontal") | (choices.own["views"] == "all")
     is_certain = (label >= 0) | (uncertain != "skip")

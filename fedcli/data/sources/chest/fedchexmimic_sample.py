@@ -154,7 +154,11 @@ def _mimic(root: Path) -> list[list]:
         if view in ("AP", "PA"):
             _add_paper_line(paper, study.file, n, effusion, _age(n, 29))
     prefix = "mimic-cxr-jpg/mimic-cxr-2.0.0"
-    _packed(root / f"{prefix}-chexpert.csv.gz", ["subject_id", "study_id", *findings], labels)
+    _packed(
+        root / f"{prefix}-chexpert.csv.gz",
+        ["subject_id", "study_id", *findings],
+        labels,
+    )
     head = (
         "dicom_id,subject_id,study_id,PerformedProcedureStepDescription,ViewPosition,Rows,Columns,"
         "StudyDate"
@@ -168,7 +172,11 @@ def _mimic(root: Path) -> list[list]:
 
 def _study(n: int) -> Study:
     words = [f"{derive('dicom', n, k) % 2**32:08x}" for k in range(5)]
-    return Study(10_000_032 + 300_001 * n, 50_000_000 + 1_013 * n, "-".join(words))
+    return Study(
+        10_000_032 + 300_001 * n,
+        50_000_000 + 1_013 * n,
+        "-".join(words),
+    )
 
 
 def _write_people(folder: Path) -> None:
@@ -192,7 +200,13 @@ def _age(n: int, step: int) -> int:
     return 18 + step * n % 73
 
 
-def _add_paper_line(lines: list[list], name: str, n: int, effusion: str, age: int) -> None:
+def _add_paper_line(
+    lines: list[list],
+    name: str,
+    n: int,
+    effusion: str,
+    age: int,
+) -> None:
     """Add a line of the paper's tables, which hold no uncertain labels."""
     if effusion != "-1.0":
         lines.append([name, int(effusion == "1.0"), n % 3, n // 2 % 2, int(age >= 60)])

@@ -115,7 +115,12 @@ def rows(member: str, raw: Path, choices: PrepareOptions) -> Listing:
     for name in listed.keys() - present:
         skipped.append((f"{inside}/{name}", "listed in the tables, not in the folder"))
     read = partial(_read, images, member)
-    codes = processes.in_order(read, names, label="reading attributes", jobs=choices.jobs)
+    codes = processes.in_order(
+        read,
+        names,
+        label="reading attributes",
+        jobs=choices.jobs,
+    )
     patients: list[Row] = []
     differing: Counter[str] = Counter()
     for name, by_file in zip(names, codes, strict=True):
@@ -398,8 +403,16 @@ def _write(path: Path, arrays: dict[str, np.ndarray | int]) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, values in arrays.items():
             file = io.BytesIO()
-            np.lib.format.write_array(file, np.asarray(values), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), file.getvalue(), zipfile.ZIP_DEFLATED)
+            np.lib.format.write_array(
+                file,
+                np.asarray(values),
+                allow_pickle=False,
+            )
+            archive.writestr(
+                zipfile.ZipInfo(f"{name}.npy"),
+                file.getvalue(),
+                zipfile.ZIP_DEFLATED,
+            )
 
 
 SLO = Source(partial(rows, SLO_MEMBER), partial(decode, SLO_MEMBER), sample)

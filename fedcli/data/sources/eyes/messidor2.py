@@ -52,7 +52,14 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     labels = {str(label): label for label in range(len(classes))}
     usable = grades.why == ""
     hint = f"expected 0 to {len(classes) - 1}"
-    check_values(raw / TABLE, grades.id_code[usable], grade[usable], list(labels), hint, "grade")
+    check_values(
+        raw / TABLE,
+        grades.id_code[usable],
+        grade[usable],
+        list(labels),
+        hint,
+        "grade",
+    )
     facts = grades.assign(
         label=[labels.get(text, -1) for text in grade],
         patient=keys.map(_patients(raw / PAIRS)),
@@ -79,7 +86,11 @@ def read_grades(raw: Path) -> DataFrame:
 
     A cell is "" where nothing is said.
     """
-    path = first_of(raw, [TABLE], "give the folder with the table; see fedcli datasets messidor2")
+    path = first_of(
+        raw,
+        [TABLE],
+        "give the folder with the table; see fedcli datasets messidor2",
+    )
     spelling = GOOGLES if GOOGLES[0] in read_table(path, []) else COLUMNS
     columns = dict(zip(spelling, COLUMNS, strict=True))
     table = read_table(path, columns, dtype=str, keep_default_na=False).sort_values("id_code")
@@ -117,7 +128,13 @@ def _patients(path: Path) -> dict[str, str]:
     """
     if not path.is_file():
         return {}
-    pairs = read_table(path, ["left", "right"], sep=";", dtype=str, keep_default_na=False)
+    pairs = read_table(
+        path,
+        ["left", "right"],
+        sep=";",
+        dtype=str,
+        keep_default_na=False,
+    )
     patients = {}
     for eyes in zip(pairs["left"], pairs["right"], strict=True):
         names = [name for name in eyes if name]

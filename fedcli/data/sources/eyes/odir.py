@@ -53,7 +53,12 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     import pandas
 
     sentence = f"has none of the tables {', '.join(TABLES)}"
-    path = first_of(raw, _in_homes(TABLES), "see fedcli datasets odir", sentence)
+    path = first_of(
+        raw,
+        _in_homes(TABLES),
+        "see fedcli datasets odir",
+        sentence,
+    )
     people = _read(path)
     files = files_of(raw, _in_homes(FOLDERS), (), lambda path: path.name)
     cells = {name: people[name] for name in LABELS}

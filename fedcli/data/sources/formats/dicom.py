@@ -35,7 +35,11 @@ from .dicom_display import LARGEST, number
 if TYPE_CHECKING:
     from pydicom import Dataset
 
-WINDOWS = {"brain": (40.0, 80.0), "subdural": (80.0, 200.0), "bone": (600.0, 2800.0)}  # HU
+WINDOWS = {
+    "brain": (40.0, 80.0),
+    "subdural": (80.0, 200.0),
+    "bone": (600.0, 2800.0),
+}  # HU
 # bits stored -> smallest stored value that stands for a negative one
 WRAPPED_FROM = {12: 3096, 16: 32768}
 # pydicom turns the others into RGB
@@ -164,7 +168,12 @@ def _grey(slice_: "Dataset", windows: Windows) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def _table(kind: str, scale: Scale, window: tuple[float, float], is_inverted: bool) -> np.ndarray:
+def _table(
+    kind: str,
+    scale: Scale,
+    window: tuple[float, float],
+    is_inverted: bool,
+) -> np.ndarray:
     """uint8 [2^bits]: the grey of every value that can be stored.
 
     It takes a tenth of computing each pixel's.
@@ -178,7 +187,11 @@ def _table(kind: str, scale: Scale, window: tuple[float, float], is_inverted: bo
     return _windowed(scale.hounsfield(values), window, is_inverted)
 
 
-def _windowed(hounsfield: np.ndarray, window: tuple[float, float], is_inverted: bool) -> np.ndarray:
+def _windowed(
+    hounsfield: np.ndarray,
+    window: tuple[float, float],
+    is_inverted: bool,
+) -> np.ndarray:
     grey = dicom_display.linear(hounsfield, *window)
     return 255 - grey if is_inverted else grey
 

@@ -191,7 +191,12 @@ def _text(value: Any, names: list[str] | None) -> str:
     return str(value).strip()
 
 
-def _cell(path: Path, process: int, stamp: tuple[int, int], position: int) -> Any:
+def _cell(
+    path: Path,
+    process: int,
+    stamp: tuple[int, int],
+    position: int,
+) -> Any:
     """The content of the column of pictures in a row. Raises Unreadable."""
     arrow = _arrow()
     try:
@@ -211,7 +216,12 @@ def _cell(path: Path, process: int, stamp: tuple[int, int], position: int) -> An
 
 
 @lru_cache(maxsize=2)
-def _rows_of(path: Path, process: int, stamp: tuple[int, int], group: int) -> list[Any]:
+def _rows_of(
+    path: Path,
+    process: int,
+    stamp: tuple[int, int],
+    group: int,
+) -> list[Any]:
     """The pictures of a row group, the last ones read; one per process."""
     arrow = _arrow()
     file = arrow.parquet.ParquetFile(path)

@@ -70,7 +70,13 @@ def import_albumentations() -> ModuleType:
     return albumentations
 
 
-def within(raw: Path, name: str, source: Path | str = "", *, links: bool = False) -> Path:
+def within(
+    raw: Path,
+    name: str,
+    source: Path | str = "",
+    *,
+    links: bool = False,
+) -> Path:
     """raw/name for a name that a table gives.
 
     Raises FedcliError for one that leads out of raw, also through a link.
@@ -327,7 +333,12 @@ def match_channels(image: np.ndarray, channels: int) -> np.ndarray:
     return np.rint(image @ EYE).astype(np.uint8)[..., None]
 
 
-def fit_image(image: np.ndarray, size: int, fit: str, clahe: bool) -> np.ndarray:
+def fit_image(
+    image: np.ndarray,
+    size: int,
+    fit: str,
+    clahe: bool,
+) -> np.ndarray:
     """uint8 [H, W, C] -> [size, size, C].
 
     Areas are averaged when shrinking, cubics fitted when enlarging.
@@ -363,7 +374,10 @@ def pipeline(size: int, fit: str, clahe: bool, shrink: bool) -> Any:
 
 
 def files_of(
-    raw: Path, folders: Sequence[str], suffixes: tuple[str, ...], key: Callable[[Path], str]
+    raw: Path,
+    folders: Sequence[str],
+    suffixes: tuple[str, ...],
+    key: Callable[[Path], str],
 ) -> dict[str, str]:
     """key(file) -> path relative to raw, of images in the folders that are there.
 

@@ -63,7 +63,12 @@ class Layout(NamedTuple):
         return 1 if self.split else 0
 
 
-def listed(raw: Path, files: list[str], others: list[str], choices: PrepareOptions) -> Listing:
+def listed(
+    raw: Path,
+    files: list[str],
+    others: list[str],
+    choices: PrepareOptions,
+) -> Listing:
     """Classes from the folders in raw, or from those in its folders train, val and test.
 
     Raises FedcliError.
@@ -213,7 +218,12 @@ def _warn_of_skipped(skipped: Skipped) -> None:
         console.warn(f"left out {count}, such as {files[0]}, which {reason}; {RENAME}")
 
 
-def _refuse_mixture(raw: Path, files: list[str], parts: list[str], top: list[str]) -> None:
+def _refuse_mixture(
+    raw: Path,
+    files: list[str],
+    parts: list[str],
+    top: list[str],
+) -> None:
     """Raises FedcliError for folders such as train and test next to others."""
     others = [name for name in top if name not in parts]
     sentence = f"{raw} has the folders {_listed(parts)} and also {_listed(others)}"
@@ -228,7 +238,11 @@ def _refuse_mixture(raw: Path, files: list[str], parts: list[str], top: list[str
     raise FedcliError(f"{sentence}: {parts[0]} is a part of a split, not a class", hint)
 
 
-def _refuse_parts_among_classes(raw: Path, labels: list[str], layout: Layout) -> None:
+def _refuse_parts_among_classes(
+    raw: Path,
+    labels: list[str],
+    layout: Layout,
+) -> None:
     """Raises FedcliError where the folders of classes have names of parts.
 
     Also where only some of them hold folders of parts.

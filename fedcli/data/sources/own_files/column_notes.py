@@ -101,7 +101,11 @@ def note_people(rows: Sequence[Row], attributes: Mapping[str, Sequence[str]]) ->
             _note_several(rows, name, values)
 
 
-def _note_several(rows: Sequence[Row], name: str, values: Sequence[str]) -> None:
+def _note_several(
+    rows: Sequence[Row],
+    name: str,
+    values: Sequence[str],
+) -> None:
     """A note on patients with several values of this attribute."""
     rows_by_patient: dict[str, dict[int, Row]] = {}  # by value, too
     for row in rows:

@@ -22,7 +22,13 @@ from ..source import Listing
 from ..tables import DataFrame, number
 from . import label_lists
 
-SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
+SEXES = {
+    "f": "female",
+    "female": "female",
+    "w": "female",
+    "m": "male",
+    "male": "male",
+}
 MAP_HINT = "write for example --map sex:weiblich=female,W=female"
 CORRECT = "correct the table"
 
@@ -76,7 +82,11 @@ def renamed(table: DataFrame, options: Options) -> DataFrame:
     return table
 
 
-def _warn_of_absent(name: str, mapping: Mapping[str, str], lists: Sequence[Sequence[str]]) -> None:
+def _warn_of_absent(
+    name: str,
+    mapping: Mapping[str, str],
+    lists: Sequence[Sequence[str]],
+) -> None:
     """A warning where --map names a word that no image has."""
     used = set[str]()
     for parts in lists:
@@ -234,7 +244,10 @@ def _warn_of_doubtful(names: Sequence[str]) -> None:
 
 
 def of_columns(
-    table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path
+    table: Mapping[str, Sequence[str]],
+    names: Sequence[str],
+    uncertain: str,
+    path: Path,
 ) -> Labels:
     """Labels of a column for each. Raises FedcliError for a cell that is none of HINT's."""
     codes = CELLS | {"-1": UNCERTAIN[uncertain] if uncertain else UNKNOWN}
@@ -256,7 +269,10 @@ def of_columns(
 
 
 def of_own_columns(
-    table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path
+    table: Mapping[str, Sequence[str]],
+    names: Sequence[str],
+    uncertain: str,
+    path: Path,
 ) -> Labels:
     """Labels of a person's own table, with a warning about those that no image has.
 
@@ -278,7 +294,11 @@ def of_own_columns(
     return labels, names
 
 
-def _checked(labels: list[tuple[int, ...]], names: list[str], path: Path) -> Labels:
+def _checked(
+    labels: list[tuple[int, ...]],
+    names: list[str],
+    path: Path,
+) -> Labels:
     if len(names) < 2:
         count = "one label" if names else "no label"
         hint = "separate them by |, or give --label-column for each of several columns"
@@ -328,7 +348,11 @@ def agreed(listing: Listing, options: Options) -> Listing:
         rows = [replace(row, label=positions[int(row.label)]) for row in rows]
     attributes = dict(listing.attributes)
     for attribute, names in values.items():
-        attributes[attribute], positions = _positions(attributes[attribute], names, attribute)
+        attributes[attribute], positions = _positions(
+            attributes[attribute],
+            names,
+            attribute,
+        )
         codes = dict(enumerate(positions)) | {-1: -1}  # unknown stays so
         renumbered = []
         for row in rows:

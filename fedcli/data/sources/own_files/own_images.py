@@ -46,7 +46,12 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     return replace(listing, channels=_channels(raw, listing.rows, bool(files), choices))
 
 
-def _listing(raw: Path, files: list[str], others: list[str], choices: PrepareOptions) -> Listing:
+def _listing(
+    raw: Path,
+    files: list[str],
+    others: list[str],
+    choices: PrepareOptions,
+) -> Listing:
     """The images of packed files where there are no others, of a table, or of class folders."""
     if files:
         table = table_name(raw, choices.own["table"], files)
@@ -60,7 +65,11 @@ def _listing(raw: Path, files: list[str], others: list[str], choices: PrepareOpt
     raise FedcliError(f"{raw} holds no image", hint + _ignored(others))
 
 
-def _of_one_class(raw: Path, listing: Listing, others: list[str]) -> FedcliError:
+def _of_one_class(
+    raw: Path,
+    listing: Listing,
+    others: list[str],
+) -> FedcliError:
     """An error with a hint on where the other classes may be."""
     hint = "a classifier needs two classes; is --label-column the right one?"
     if not listing.tables:
@@ -74,7 +83,12 @@ def _of_one_class(raw: Path, listing: Listing, others: list[str]) -> FedcliError
     return FedcliError(f"every image in {raw} is of the class {label!r}", hint)
 
 
-def _channels(raw: Path, images: list[Row], has_files: bool, choices: PrepareOptions) -> int:
+def _channels(
+    raw: Path,
+    images: list[Row],
+    has_files: bool,
+    choices: PrepareOptions,
+) -> int:
     """Channels of the images: slices of volumes, or 1 or 3 by option, windows and colours.
 
     has_files: whether images are files of their own.
@@ -152,7 +166,12 @@ def _from_packed(raw: Path, files: list[str], choices: PrepareOptions) -> Listin
     return replace(listing, tables=files, skipped=skipped)
 
 
-def _slices(raw: Path, choices: PrepareOptions, volumes: list[str], images: list[Row]) -> int:
+def _slices(
+    raw: Path,
+    choices: PrepareOptions,
+    volumes: list[str],
+    images: list[Row],
+) -> int:
     """The number of slices of each volume that become channels.
 
     Raises FedcliError, UsageError if they cannot all.
@@ -293,7 +312,11 @@ def sample(folder: Path) -> None:
         sex = ("female", "male", "")[i % 3]
         age = "" if k == 5 else str(20 + 7 * i % 70)
         lines.append([name, CLASSES[label], sex, age, hospital, f"p{i // 2:02d}"])
-    table(folder / "labels.csv", ["image", "label", "sex", "age", "hospital", "patient"], lines)
+    table(
+        folder / "labels.csv",
+        ["image", "label", "sex", "age", "hospital", "patient"],
+        lines,
+    )
 
 
 SOURCE = Source(rows, decode, sample, per_file=True)

@@ -61,7 +61,12 @@ def from_table(
     people = own_columns.of_people(options)
     image_column = options["image-column"]
     encoding = own_columns.encoding(options)
-    table = _read(raw / name, [image_column, *labels, *people], people, encoding)
+    table = _read(
+        raw / name,
+        [image_column, *labels, *people],
+        people,
+        encoding,
+    )
     table = own_columns.renamed(table, options)
     images = table[image_column]
     columns = list(dict.fromkeys([*labels, *people]))
@@ -121,10 +126,21 @@ def described(table: DataFrame, path: Path, choices: PrepareOptions) -> Listing:
         rows.append(Row(file, labels[i], file, False, groups, patients[i]))
     patient = options["patient"] if any(patients) else None
     sites = options["site"] or None
-    return Listing(rows, values_by_attribute, patient, classes=classes, sites=sites, task=task)
+    return Listing(
+        rows,
+        values_by_attribute,
+        patient,
+        classes=classes,
+        sites=sites,
+        task=task,
+    )
 
 
-def _patients(table: DataFrame, path: Path, options: Mapping[str, str]) -> list[str]:
+def _patients(
+    table: DataFrame,
+    path: Path,
+    options: Mapping[str, str],
+) -> list[str]:
     """The patient of each image, "" where it is unknown."""
     column = options["patient"]
     if not column:
@@ -150,7 +166,12 @@ def _labels(
     if len(names) == 1:
         labels, classes = own_columns.of_lists(cells, path)
     else:
-        labels, classes = own_columns.of_own_columns(table, names, options["uncertain"], path)
+        labels, classes = own_columns.of_own_columns(
+            table,
+            names,
+            options["uncertain"],
+            path,
+        )
     _check_length(classes, "the label", path)
     _note_similar("the labels", classes)
     return labels, classes
@@ -207,7 +228,12 @@ def _names(raw: Path, suffixes: Sequence[str]) -> list[str]:
     return sorted(name for name in names if not name.startswith((".", workbooks.LOCK)))
 
 
-def _read(path: Path, columns: list[str], people: list[str], encoding: str) -> DataFrame:
+def _read(
+    path: Path,
+    columns: list[str],
+    people: list[str],
+    encoding: str,
+) -> DataFrame:
     """These columns as texts; people: those of groups and patients among them.
 
     Raises FedcliError.
@@ -254,7 +280,12 @@ def _meant(missing: list[str], columns: list[str]) -> str:
     return hint
 
 
-def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[str]:
+def _located(
+    raw: Path,
+    table: str,
+    names: list[str],
+    files: list[str],
+) -> list[str]:
     """Each name's file relative to raw, "" where no file is it.
 
     A name is a path from raw or from the table's folder, or a file's name alone, with or without
@@ -416,7 +447,12 @@ def _is_age(name: str) -> bool:
     return "age" in words and words.isdisjoint(NO_AGE)
 
 
-def _age_bands(column: list[str], words: set[str], name: str, path: Path) -> list[int] | None:
+def _age_bands(
+    column: list[str],
+    words: set[str],
+    name: str,
+    path: Path,
+) -> list[int] | None:
     """Each image's band, -1 where its age is missing or no number.
 
     None where most of the words are no numbers. Raises FedcliError for an age that nobody reaches.
@@ -514,7 +550,11 @@ def _check_no_lists(classes: Collection[str], path: Path) -> None:
             raise FedcliError(f"{path}: the label {label!r} looks like several labels", hint)
 
 
-def _check_no_measurements(classes: Collection[str], images: int, path: Path) -> None:
+def _check_no_measurements(
+    classes: Collection[str],
+    images: int,
+    path: Path,
+) -> None:
     """Refuse numbers that are not whole, or nearly as many as there are images."""
     for label in classes:
         if not float(label).is_integer():

@@ -91,7 +91,11 @@ def _read(raw: Path, paths: list[Path]) -> DataFrame:
 
     tables = []
     for path in paths:
-        table = read_table(raw / path, ["isic_id", "attribution", "sex", "age_approx"], dtype=str)
+        table = read_table(
+            raw / path,
+            ["isic_id", "attribution", "sex", "age_approx"],
+            dtype=str,
+        )
         table = table.apply(lambda column: column.str.strip())
         image = table.isic_id.where(table.isic_id != "")
         table = table.fillna("")
@@ -137,17 +141,33 @@ def sample(folder: Path) -> None:
     Two of eight share a lesion.
     """
     _write(folder / "HAM10000", VIENNA, LABELS[0], CLASSES, 0)
-    _write(folder / "BCN20000", BARCELONA, LABELS[1], ["Benign", "Malignant"], EACH)
+    _write(
+        folder / "BCN20000",
+        BARCELONA,
+        LABELS[1],
+        ["Benign", "Malignant"],
+        EACH,
+    )
 
 
-def _write(folder: Path, owner: str, column: str, kinds: list[str], start: int) -> None:
+def _write(
+    folder: Path,
+    owner: str,
+    column: str,
+    kinds: list[str],
+    start: int,
+) -> None:
     """Write a collection. start: the number of its first image."""
     lines: list[list] = []
     for i in range(start, start + EACH):
         image = f"ISIC_{i:07d}"
         k = i % 8
         label = int(k > 4)
-        save_picture(folder / "images" / f"{image}.jpg", label, tint=start / 200)
+        save_picture(
+            folder / "images" / f"{image}.jpg",
+            label,
+            tint=start / 200,
+        )
         age = "" if k == 3 else f"{35 + 5 * (i % 10)}"
         sex = ["female", "male", ""][i % 3 if i % 4 else 2]
         lesion = f"IL_{i - 1 if k == 1 else i:07d}"

@@ -155,7 +155,14 @@ def sample(folder: Path) -> None:
                 is_shared = k == 2 and label in (0, 2)  # MEL's and BCC's first and last: one lesion
                 lesion = f"{prefix}_{i - 2 if is_shared else i:07d}"
                 age = f"{30 + 5 * (i % 10)}.0" if i % 13 else ""
-                photograph = Photograph(image, label, age, BODY[i % 8], lesion, SEXES[i % 2])
+                photograph = Photograph(
+                    image,
+                    label,
+                    age,
+                    BODY[i % 8],
+                    lesion,
+                    SEXES[i % 2],
+                )
                 photographs.append(photograph)
                 fold = "test" if k == 2 else "train"
                 facts = [label, center, fold, f"{fold}_{center}"]
@@ -165,7 +172,11 @@ def sample(folder: Path) -> None:
         photographs.append(Photograph(name, k, "40.0", "", "", "male"))
     isic2019.write(folder, photographs)
     head = ["image", *CLASSES, isic2019.UNKNOWN, *FACTS, "fold2"]
-    table(folder / TABLES[0], head, sorted(lines, key=lambda line: (line[0][-1], line[0])))
+    table(
+        folder / TABLES[0],
+        head,
+        sorted(lines, key=lambda line: (line[0][-1], line[0])),
+    )
 
 
 SOURCE = Source(rows, photograph, sample, per_file=True)

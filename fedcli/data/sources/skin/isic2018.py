@@ -55,7 +55,13 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
         test=facts.get("fold") == "test",
     )
     absent = f"listed in {tables[0]}, in none of the image folders"
-    listing = listed(facts, _attributes(images), tables, patient="lesion_id", absent=absent)
+    listing = listed(
+        facts,
+        _attributes(images),
+        tables,
+        patient="lesion_id",
+        absent=absent,
+    )
     if choices.split in ("lesion", "folds"):
         _check_lesions(listing, raw)
     return divided(listing, choices)
@@ -64,7 +70,11 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
 def read_ham(raw: Path) -> tuple[DataFrame, list[str]]:
     """Harvard Dataverse's table, with hospitals and folds where they lie beside it."""
     texts = dict.fromkeys(["image_id", "lesion_id", "dx", "sex"], str)
-    table = read_table(raw / HAM, ["lesion_id", "image_id", "dx", "age", "sex"], dtype=texts)
+    table = read_table(
+        raw / HAM,
+        ["lesion_id", "image_id", "dx", "age", "sex"],
+        dtype=texts,
+    )
     table["age"] = age_bands(table.age)
     if not (raw / CENTERS).is_file():
         return table.rename(columns={"dataset": "center"}), [HAM]
@@ -75,7 +85,11 @@ def read_ham(raw: Path) -> tuple[DataFrame, list[str]]:
 
 def read_task3(raw: Path) -> tuple[DataFrame, list[str]]:
     """The ISIC archive's one-hot table, with lesions where they lie beside it."""
-    first_of(raw, (HAM, TRUTH), "give the folder with the table; see fedcli datasets isic2018")
+    first_of(
+        raw,
+        (HAM, TRUTH),
+        "give the folder with the table; see fedcli datasets isic2018",
+    )
     columns = [name.upper() for name in CLASSES]
     table = read_table(raw / TRUTH, ["image", *columns], dtype={"image": str})
     labels = one_hot(raw / TRUTH, table, columns, "image")
@@ -138,7 +152,12 @@ def _check_lesions(listing: Listing, raw: Path) -> None:
 
 # the synthetic sample
 
-HOSPITALS = {"vidir_molemax": 1, "vidir_modern": 2, "rosendahl": 3, "vienna_dias": 5}
+HOSPITALS = {
+    "vidir_molemax": 1,
+    "vidir_modern": 2,
+    "rosendahl": 3,
+    "vienna_dias": 5,
+}
 TYPES = ["histo", "follow_up", "consensus", "confocal"]
 PLACES = ["back", "lower extremity", "trunk", "upper extremity", "face", "scalp", "unknown"]
 HARVARD = ["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]
@@ -150,7 +169,11 @@ def sample(folder: Path) -> None:
     """70 images of 63 lesions, Harvard's table, and FLamby's with hospitals and folds."""
     records = [_record(i) for i in range(EACH * len(CLASSES))]
     table(folder / HAM, HARVARD, [record[: len(HARVARD)] for record in records])
-    table(folder / CENTERS, FLAMBY, sorted(records, key=lambda record: record[1]))
+    table(
+        folder / CENTERS,
+        FLAMBY,
+        sorted(records, key=lambda record: record[1]),
+    )
     for i, record in enumerate(records):
         label, k = divmod(i, EACH)
         part = folder / f"HAM10000_images_part_{1 + i % 2}"

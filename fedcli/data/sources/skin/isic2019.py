@@ -59,8 +59,16 @@ def read_tables(raw: Path) -> DataFrame:
     Its columns are image, label, sex, age (banded), anatomic_site and lesion_id.
     """
     for name in (TRUTH, METADATA):
-        first_of(raw, [name], "give the folder with the ISIC archive's two tables of 2019")
-    metadata = read_table(raw / METADATA, COLUMNS, dtype=dict.fromkeys(COLUMNS, str))
+        first_of(
+            raw,
+            [name],
+            "give the folder with the ISIC archive's two tables of 2019",
+        )
+    metadata = read_table(
+        raw / METADATA,
+        COLUMNS,
+        dtype=dict.fromkeys(COLUMNS, str),
+    )
     metadata = by_key(metadata, METADATA)
     metadata["age"] = age_bands(metadata.age)
     return _labels(raw).join(metadata.drop(columns="image"))
@@ -108,8 +116,16 @@ def collect(
     """
     files = files_of(raw, FOLDERS, PHOTOGRAPHS, lambda path: key(path.stem))
     table = table.sort_values("image").rename(columns={"image": "id", "lesion_id": "patient"})
-    why = np.where(table.label < 0, f"{TRUTH} says {UNKNOWN}, which is no class", "")
-    facts = table.assign(file=table.index.map(files), name=table.id + ".jpg", why=why)
+    why = np.where(
+        table.label < 0,
+        f"{TRUTH} says {UNKNOWN}, which is no class",
+        "",
+    )
+    facts = table.assign(
+        file=table.index.map(files),
+        name=table.id + ".jpg",
+        why=why,
+    )
     return listed(
         facts,
         _attributes(facts),
@@ -203,7 +219,12 @@ def write(folder: Path, photographs: Sequence[Photograph]) -> None:
     metadata: list[list] = []
     for i, line in enumerate(photographs):
         path = folder / FOLDER / f"{line.image}.jpg"
-        save_picture(path, line.label, height=24 if i % 2 else 32, tint=line.tint)
+        save_picture(
+            path,
+            line.label,
+            height=24 if i % 2 else 32,
+            tint=line.tint,
+        )
         labels.append([line.image, *hot(line.label)])
         metadata.append([line.image, line.age, line.site, line.lesion, line.sex])
     table(folder / TRUTH, ["image", *CLASSES, UNKNOWN], labels)
@@ -216,4 +237,10 @@ def hot(label: int) -> list[str]:
     return cells
 
 
-SOURCE = Source(rows, photograph, sample, partial(sample, times=6), per_file=True)
+SOURCE = Source(
+    rows,
+    photograph,
+    sample,
+    partial(sample, times=6),
+    per_file=True,
+)

@@ -62,7 +62,11 @@ def _listing(raw: Path, choices: PrepareOptions) -> Listing:
     return replace(divided(listing, choices, "lesion"), classes=isic2018.CLASSES)
 
 
-def _computed_types(raw: Path, images: list[Row], choices: PrepareOptions) -> list[int]:
+def _computed_types(
+    raw: Path,
+    images: list[Row],
+    choices: PrepareOptions,
+) -> list[int]:
     """Each row's type from its photograph."""
     read = partial(_type, raw, choices.own["ita-rule"])
     files = [row.source for row in images]
@@ -86,7 +90,14 @@ def _read_types(raw: Path, name: str, images: list[Row]) -> list[int]:
     table = read_table(path, columns, dtype={"image_name": str})
     table = table.fillna({"type": UNKNOWN})
     hint = "expected 1 to 6, or -1 for unknown"
-    check_values(path, table.image, table.type, [UNKNOWN, *TYPES], hint, "skin type")
+    check_values(
+        path,
+        table.image,
+        table.type,
+        [UNKNOWN, *TYPES],
+        hint,
+        "skin type",
+    )
     types = isic2019.by_key(table, name).type.astype(int).to_dict()
     keys = [isic2019.key(row.id) for row in images]
     if types.keys().isdisjoint(keys):
@@ -123,7 +134,13 @@ def _photograph(i: int) -> Photograph:
     lesion = f"BCN_{i:07d}" if k else ""
     tint = 1.0 if k > 4 else 0.0
     return Photograph(
-        f"ISIC_{i:07d}", label, f"{20 + i}.0", BODY[i % 8], lesion, SEXES[i % 2], tint
+        f"ISIC_{i:07d}",
+        label,
+        f"{20 + i}.0",
+        BODY[i % 8],
+        lesion,
+        SEXES[i % 2],
+        tint,
     )
 
 

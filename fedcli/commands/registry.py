@@ -1,0 +1,165 @@
+"""Commands by name: each is a function in a file and a line in COMMANDS.
+
+A command is imported when it is called or listed in help, so that the others cost nothing. A
+package adds one by an entry point of the group fedcli.commands: a function whose parameters are
+declared as they are here, or a typer app.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import typer
+
+from .. import console, extensions
+from ..provenance import message_of
+from .shell import declare
+from .shell.panels import Command
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One command of fedcli.
+
+    Attributes:
+        heading: of its line in `fedcli --help`.
+        module: the module that has a function of the command's name.
+        needs: a module that nothing else needs; without it the command is not listed.
+        group: name of a class in the module, of a command that has commands below it.
+    """
+
+    heading: str
+    module: str
+    needs: str = ""
+    group: str = ""
+
+    def is_complete(self) -> bool:
+        """Tell whether what the command alone needs is installed."""
+        return not self.needs or _is_installed(self.needs)
+
+
+COMMANDS = {
+    "demo": Entry("Begin", "fedcli.commands.demo"),
+    "prepare": Entry("Data", "fedcli.commands.stages"),
+    "partition": Entry("Data", "fedcli.commands.stages"),
+    "corrupt": Entry("Data", "fedcli.commands.stages"),
+    "attack": Entry("Data", "fedcli.commands.stages"),
+    "datasets": Entry("Data", "fedcli.commands.datasets"),
+    "corruptions": Entry("Data", "fedcli.commands.lists"),
+    "train": Entry("Train and score", "fedcli.commands.stages"),
+    "evaluate": Entry("Train and score", "fedcli.commands.stages"),
+    "predict": Entry("Train and score", "fedcli.commands.stages"),
+    "audit": Entry("Train and score", "fedcli.commands.compare", needs="fedcli.scores.audit"),
+    "sweep": Entry("Train and score", "fedcli.commands.cells", needs="fedcli.reproduction"),
+    "run": Entry("Train and score", "fedcli.commands.reproduce", needs="fedcli.reproduction"),
+    "reproduce": Entry("Train and score", "fedcli.commands.reproduce", needs="fedcli.reproduction"),
+    "methods": Entry("Train and score", "fedcli.commands.methods"),
+    "models": Entry("Train and score", "fedcli.commands.lists"),
+    "report": Entry("Compare", "fedcli.commands.stages"),
+    "compare": Entry("Compare", "fedcli.commands.compare"),
+    "plot": Entry("Compare", "fedcli.commands.plot", group="Figures"),
+    "ls": Entry("Compare", "fedcli.commands.ls"),
+    "inspect": Entry("Compare", "fedcli.commands.inspect"),
+    "metrics": Entry("Compare", "fedcli.commands.lists"),
+    "site": Entry("More", "fedcli.sites.command", needs="fedcli.sites"),
+    "export": Entry("More", "fedcli.commands.export"),
+    "new": Entry("More", "fedcli.commands.new"),
+    "check": Entry("More", "fedcli.commands.check", needs="fedcli.bench.checks"),
+    "bench": Entry("More", "fedcli.commands.bench", needs="fedcli.bench.engine"),
+    "version": Entry("More", "fedcli.commands.version"),
+}
+
+
+def _is_installed(module: str) -> bool:
+    """Tell whether a module is there, without importing it."""
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:  # the package that holds it is not there
+        return False
+    return spec is not None and spec.origin is not None  # None: a folder without code
+
+
+@cache
+def load(name: str) -> Any:
+    """A command of fedcli as typer has it, imported at the first call."""
+    entry = COMMANDS[name]
+    module = import_module(entry.module)
+    kind = getattr(module, entry.group, Command)
+    return _command(getattr(module, name), name, entry.heading, kind)
+
+
+def _command(
+    run: declare.Run,
+    name: str,
+    heading: str,
+    kind: type = Command,
+) -> Any:
+    return declare.built(
+        declare.command(run),
+        cls=kind,
+        name=name,
+        rich_help_panel=heading,
+    )
+
+
+@cache
+def of_package(name: str) -> Any:
+    """A command of an installed package; None, and a warning, where it cannot be used."""
+    offered = extensions.installed("commands").get(name)
+    if offered is None:
+        return None
+    run, code = offered
+    heading = f"From {code}"
+    try:
+        if not isinstance(run, typer.Typer):
+            return _command(run, name, heading)
+        command: Any = typer.main.get_command(run)
+    except Exception as error:
+        console.warn(f"the command {name} of {code} cannot be used: {message_of(error)}")
+        return None
+    command.rich_help_panel = heading
+    # fedcli.toml decides nothing for flags that do not declare what they open
+    command.context_settings = {**command.context_settings, "default_map": {}}
+    return command
+
+
+def names() -> list[str]:
+    """The commands of fedcli that are complete, in the order of help."""
+    return [name for name, entry in COMMANDS.items() if entry.is_complete()]
+
+
+class CommandsByName(Mapping[str, Any]):
+    """Every command of fedcli, then of installed packages; imported where it is looked up.
+
+    A command of a package that cannot be used has a name here, and is not there when it is looked
+    up.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        command = None
+        if name not in COMMANDS:
+            command = of_package(name)
+        elif COMMANDS[name].is_complete():
+            command = load(name)
+        if command is None:
+            raise KeyError(name)
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*names(), *extensions.packages("commands")]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def sections(self) -> dict[str, list[tuple[str, str]]]:
+        """Heading -> lines of help: the name of a command and its first sentence."""
+        lines: dict[str, list[tuple[str, str]]] = {}
+        for name in self:
+            command = self.get(name)
+            if command:
+                sentence = " ".join((command.help or "").split("\n\n")[0].split())
+                lines.setdefault(command.rich_help_panel, []).append((name, sentence))
+        return lines

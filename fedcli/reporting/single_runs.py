@@ -1,0 +1,448 @@
+"""Tables of single runs: group by group, under other corruptions and a backdoor, of every client's
+model at the other clients, and of the last round's model adapted to the test images.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ..comparison.cautions import hidden_note, small_clients, small_decides, small_groups
+from ..comparison.predicted import can_resample, predicted
+from ..comparison.resampling import Resamples
+from ..comparison.systems import LAST, LAST5, Scored, grouped
+from ..console import capital
+from ..data.glance import fitted
+from ..metrics import RESAMPLED, apart, better_low, title
+from ..printed import percents
+from ..scores import numbers, views
+from ..scores.parts import AS_TRAINED, MODELS, PATCHED, SUCCESS, AdaptedScore, Number
+from ..scores.predictions import REBUILT
+from ..scores.scores import Scores
+from ..scores.statistics.intervals import RESAMPLES, bounds
+from ..scores.table import Score, Where
+from .columns import SHOWN, shown
+from .rows import unique
+from .table import DAGGER, NONE, Cell, Table, bounded, heads, percent
+
+Runs = Sequence[tuple[str, Scores]]  # name and scores of each
+UNRELIABLE = f"{DAGGER} not reliable: "
+LONGEST_REASON = 64  # characters of a small group's name with its reason
+SEVERITIES = (
+    "Mean of the last five rounds ± their standard deviation, in %, on all test images. In "
+    "training: whether clients "
+    "trained on images of this kind and severity, of this kind at another severity, or of neither "
+    "(unseen)."
+)
+SAME = "The interval of every change includes 0."
+BACKDOOR = (
+    "Test images of other classes than the target that are called the target, with the patch and "
+    "without it."
+)
+BY_GROUP = "In percent, of the last round's model; the gap is between the best and the worst group."
+CROSS_SITE = (
+    "In percent, last round's models on clean test images. A row is whose model it is, a column "
+    "whose test images; in "
+    "brackets their number. Where both are the same client, nothing was transferred."
+)
+ADAPTED = (
+    "In %, last round's model. none: as it was trained; below it the change in points, with a 95 "
+    "% interval over "
+    "bootstrap resamples that both share. bn: batch-norm statistics of these images. prior: their "
+    "class prior by EM. "
+    "temperature: fitted to validation images. Labels of these images choose nothing. Calibration "
+    "errors grow in "
+    "resamples, so that their intervals are rough."
+)
+AT_SITES = (
+    "images, which sites count without their patients, so too narrow where patients have several"
+)
+
+
+def by_group(run: Scored, metric: str = "") -> Iterator[Table]:
+    """A table for each attribute, on clean and corrupted test images; metric: by default the AUC.
+
+    Scores are means over the kept rounds, with intervals of these means over patients; of a metric
+    that is not resampled they are the last round's.
+    """
+    scores = run.scores
+    metric = metric or scores.usual[1]
+    words = numbers.versions([scores])
+    seed = "" if run.seed is None else f"seed {run.seed}"
+    facts = [scores.name, seed, _rounds_in_words(run, metric)]
+    caption = f"{', '.join(filter(None, facts))}: {title(metric)} in %, 95 % interval"
+    for attribute, versions in scores.groups.items():
+        columns = [attribute, "images", *[words.get(version, version) for version in versions]]
+        if len(versions) > 1:
+            cause = "noise" if words[MODELS[1]] == "noisy" else "corruption"
+            columns.append(f"lost to {cause}")
+        where = Where(attribute=attribute, metric=metric)
+        lines = []
+        for group, size in scores.members(attribute, [metric]).items():
+            lines.append(_group_line(run, where._replace(group=group), size))
+        yield Table.of(f"{caption}, by {attribute}", columns, [*lines, *_gap_lines(run, where)])
+
+
+def worst_groups(run: Scored) -> Iterator[str]:
+    """A sentence for each attribute and version of the test images: the worst group and the gap, as
+    the tables have them.
+    """
+    metric = run.scores.usual[1]
+    words = numbers.versions([run.scores])
+    rounds = _rounds_in_words(run, metric)
+    mean = _is_mean(run, metric)
+    for attribute, versions in run.scores.groups.items():
+        for version, columns in versions.items():
+            gap = _gap(
+                run,
+                Where(version, attribute=attribute, metric=metric),
+                mean=mean,
+            )
+            if gap is None:
+                continue
+            column = columns.get(metric, {})
+            values = {group: _value(score, mean=mean) for group, score in column.items()}
+            worst = views.worst_of(values, metric)
+            images = f"{attribute} on {words.get(version, version)} images, {rounds}"
+            score = f"{percents(values[worst] or 0)} % {title(metric)}"
+            yield f"worst group by {images}: {worst}, {score}; gap {percents(gap)} points"
+
+
+def _is_mean(run: Scored, metric: str) -> bool:
+    """Tell whether numbers are means over rounds, of which an interval can be drawn."""
+    files = [run.path.parent / name for name in ("predictions.h5", REBUILT)]
+    return metric in RESAMPLED and any(file.is_file() for file in files)
+
+
+def _rounds_in_words(run: Scored, metric: str) -> str:
+    """The rounds that numbers are of."""
+    is_several = len(run.scores.kept_rounds) > 1
+    return _kept_rounds(run) if is_several and _is_mean(run, metric) else "last round"
+
+
+def _kept_rounds(run: Scored) -> str:
+    """The kept rounds, whose means a report and --fail-if use."""
+    rounds = run.scores.kept_rounds
+    return f"mean of rounds {rounds[0]} to {rounds[-1]}"
+
+
+def _group_line(run: Scored, where: Where, size: Score) -> list[str]:
+    """The group, its images, its score on each version, and how much worse the second is, in
+    points.
+    """
+    is_small = size.small and size.count and not size.hidden
+    line = [f"{where.group}{DAGGER}" if is_small else where.group, size.size]
+    mean = _is_mean(run, where.metric)
+    values = []
+    for version in run.scores.groups[where.attribute]:
+        of_version = where._replace(version=version)
+        value = _value(run.score(of_version), mean=mean)
+        low, high = _interval(run, of_version)
+        line.append(bounded(value, low, high).text)
+        values.append(value)
+    if len(values) == 2:
+        clean, corrupted = values
+        line.append(_loss(clean, corrupted, low=better_low(where.metric)))
+    return line
+
+
+def _value(score: Score | None, *, mean: bool) -> Number:
+    """The mean over the kept rounds, or the last round's score; None of no score."""
+    if score is None:
+        return None
+    return score.mean if mean else score.last
+
+
+def _loss(clean: Number, corrupted: Number, *, low: bool) -> str:
+    """Points by which the score on corrupted images is worse; a dash if one is missing."""
+    if clean is None or corrupted is None:
+        return NONE
+    return percents(corrupted - clean if low else clean - corrupted)
+
+
+def _interval(run: Scored, where: Where) -> tuple[Number, Number]:
+    """The interval of a score in the table; that of a mean is drawn here, from two patients or
+    more.
+    """
+    score = run.score(where) or Score()
+    if score.mean is None or len(score.values) < 2 or not _is_mean(run, where.metric):
+        return score.low, score.high
+    if not can_resample([(run, run)], where):
+        return None, None
+    images = predicted(run.path).of(where.attribute)
+    patients = images.units[images.members(where)]
+    if len(set(patients.tolist())) < 2:
+        return None, None
+    resamples = Resamples(RESAMPLES, bca=run.options.get("interval") == "bca")
+    without_each = resamples.left(run, where) if resamples.bca else None
+    return bounds(score.mean, resamples.drawn(run, where), without_each)
+
+
+def _gap_lines(run: Scored, where: Where) -> list[list[str]]:
+    """The gaps of the groups, and those of a report where it has means and the table the last
+    round.
+    """
+    versions = run.scores.groups[where.attribute]
+    is_mean = _is_mean(run, where.metric)
+    rows = {"gap": is_mean}
+    if not is_mean and len(run.scores.kept_rounds) > 1:
+        rows[f"gap, {_kept_rounds(run)}"] = True
+    lines = []
+    for name, mean in rows.items():
+        gaps = [_marked_gap(run, where._replace(version=version), mean) for version in versions]
+        if any(gaps):
+            loss = [""] if len(versions) > 1 else []
+            lines.append([name, "", *gaps, *loss])
+    return lines
+
+
+def _gap(run: Scored, where: Where, *, mean: bool) -> Number:
+    """The distance of the best group from the worst; None of fewer than two."""
+    return _value(run.score(where._replace(measure=views.GAP)), mean=mean)
+
+
+def _marked_gap(run: Scored, where: Where, mean: bool) -> str:
+    """The gap in points, with a dagger if a small group decides it; "" of fewer than two groups."""
+    gap = _gap(run, where, mean=mean)
+    if gap is None:
+        return ""
+    rounds = LAST5 if mean else LAST
+    decided = small_decides(
+        [run.scores],
+        where.attribute,
+        where.version,
+        where.metric,
+        rounds,
+    )
+    return f"{percents(gap)}{DAGGER}" if views.GAP in decided else percents(gap)
+
+
+def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
+    """Lines below tables by group: the unit that intervals draw, and the reason of each small
+    group.
+    """
+    metrics = [scores.usual[1], *metrics]
+    lines = []
+    intervals = list(_intervals(scores, metrics))
+    if intervals:
+        kind = "Intervals"
+        units = "images"
+        if any(score.is_bca for score in intervals):
+            kind = "BCa intervals"
+        if any(score.unit.startswith("patient") for score in intervals):
+            units = "patients"
+        if scores.curves:  # sites counted, which do not say whose image is which
+            units = AT_SITES
+        lines.append(f"{kind}: {RESAMPLES:,} bootstrap resamples of the {units} of a group.")
+    notes = [unreliable([scores], metrics=metrics), hidden_note([scores])]
+    return [*lines, *filter(None, notes)]
+
+
+def _intervals(scores: Scores, metrics: Sequence[str]) -> Iterator[Score]:
+    """The scores of groups that have an interval."""
+    for versions in scores.groups.values():
+        for columns in versions.values():
+            for metric in metrics:
+                column = columns.get(metric, {})
+                yield from [score for score in column.values() if score.interval]
+
+
+def unreliable(
+    runs: Iterable[Scores],
+    attribute: str = "",
+    metrics: Sequence[str] = (),
+    *,
+    clients: bool = False,
+) -> str:
+    """A line that names each small group with its reason; "" where there is none.
+
+    attribute: of this one alone. metrics: those that are shown; none where any may be. clients:
+    name small ones too.
+    """
+    texts = []
+    for scores in runs:
+        for name in scores.groups:
+            if attribute in ("", name):
+                small = small_groups(scores, name, *metrics)
+                texts += [f"{name} {group} ({reason})" for group, reason in small.items()]
+        if clients:
+            small = small_clients(scores, scores.usual[1])
+            texts += [f"client {client} ({reason})" for client, reason in small.items()]
+    return f"{fitted(UNRELIABLE, unique(texts), LONGEST_REASON)}." if texts else ""
+
+
+def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
+    """A table of each run whose scores hold other corruptions."""
+    lines = []
+    for name, scores in runs:
+        overall = scores.part().overall
+        if PATCHED[0] in overall:
+            lines.append([name, *[_cell(overall[version].get(SUCCESS)) for version in PATCHED]])
+    if lines:
+        columns = heads("") + heads(*PATCHED, unit="%", lower=True)
+        yield Table.of("Success of the backdoor", columns, lines, BACKDOOR)
+    corrupted = [(name, scores) for name, scores in runs if scores.severities]
+    for name, scores in corrupted:
+        overall = scores.part().overall
+        lines = []
+        for version, *level in _levels(scores):
+            cells = [_cell(overall[version].get(metric)) for metric in metrics]
+            lines.append([*level, *cells])
+        columns = heads("test images", "severity", "in training")
+        columns += heads(*map(title, metrics), unit="%")
+        caption = "Severities"
+        if len(corrupted) > 1:
+            caption += f": {name}"
+        yield Table.of(caption, columns, lines, SEVERITIES)
+
+
+def by_severity_and_group(runs: Runs) -> Iterator[Table]:
+    """A table for each run and attribute: a line for each kind and severity, a column for each
+    group.
+    """
+    for name, scores in runs:
+        if not scores.severities:
+            continue
+        metric = scores.usual[1]
+        part = scores.part()
+        for attribute in scores.groups:
+            lines = []
+            for version, kind, severity, _ in _levels(scores):
+                gap = part.lies(attribute, version, metric, views.GAP)
+                groups = part.groups[attribute][version][metric].values()
+                lines.append([kind, severity, *[score.last for score in groups], gap and gap.last])
+            columns = heads("test images", "severity")
+            columns += heads(*scores.members(attribute), unit="%")
+            columns += heads("gap", unit="points", lower=True)
+            caption = f"{capital(title(metric))} by severity and {attribute}: {name or scores.name}"
+            yield Table.of(caption, columns, lines, BY_GROUP)
+
+
+def _levels(scores: Scores) -> Iterator[tuple[str, str, str | None, str | None]]:
+    """Version of the test images, its kind in words, its severity, and whether clients trained on
+    it.
+    """
+    yield "clean", "clean", None, None
+    for kind, levels in scores.severities.items():
+        for severity in sorted(levels, key=int):
+            training = "unseen"
+            if levels[severity].severity_in_training:
+                training = "this severity"
+            elif levels[severity].kind_in_training:
+                training = "another severity"
+            yield f"{kind} {severity}", kind.replace("-", " "), severity, training
+
+
+def _cell(score: Score | None) -> Cell:
+    """The mean over the rounds, or the last round's score, in percent."""
+    if score is None:
+        return Cell()
+    return percent(score.last if score.mean is None else score.mean, score.std)
+
+
+def cross_site(runs: Runs) -> Iterator[Table]:
+    """Tables of each run whose scores hold them."""
+    for name, scores in runs:
+        if not scores.cross_site:
+            continue
+        clients = next(iter(scores.cross_site.values()))
+        columns = heads("trained at")
+        for client, column in clients.items():
+            count = next(iter(column.values())).count
+            columns += heads(f"{client} [{count}]", unit="%")
+        tested = next(iter(clients.values()))
+        for metric in shown(scores):
+            if metric not in tested:  # the name of a single column
+                continue
+            lines = []
+            for model, tests in scores.cross_site.items():
+                lines.append([model, *[tests[client][metric].last for client in clients]])
+            caption = f"Trained at and tested on: {title(metric)}, {name or scores.name}"
+            yield Table.of(caption, columns, lines, CROSS_SITE)
+
+
+def adapted(runs: Runs) -> Iterator[Table]:
+    """A table of all images and one for each attribute, of each version of them, of each run that
+    has such scores.
+    """
+    for name, scores in runs:
+        if not scores.adapted:
+            continue
+        words = numbers.versions([scores])
+        parts = grouped(scores.adapted.scores, lambda score: (score.version, score.attribute))
+        for part in parts:
+            version = words.get(part[0].version, part[0].version)
+            caption = f"Adapted to the {version} test images: {name or scores.name}"
+            legend = ADAPTED if part is parts[-1] else ""
+            yield _adapted_table(caption, part, scores, legend)
+        if scores.adapted.prior:
+            lines = []
+            for version, shares in scores.adapted.prior.items():
+                lines.append([version, *[shares[label] for label in scores.classes]])
+            columns = heads("images") + heads(*scores.classes, unit="%")
+            yield Table.of(f"Class prior: {name or scores.name}", columns, lines)
+
+
+def _adapted_table(
+    caption: str, part: Sequence[AdaptedScore], scores: Scores, legend: str
+) -> Table:
+    """The table of one attribute, "" of all images.
+
+    Each row says by itself whose it is and of which adaptation: a wide table repeats its first
+    column alone.
+    """
+    attribute = part[0].attribute
+    if attribute:
+        caption = f"{caption}, by {attribute}"
+        part = [score for score in part if score.metric != "accuracy"]  # which finds no room
+    lines = []
+    changes = []
+    for of_group in grouped(part, lambda score: score.group):
+        as_trained = [score.value for score in of_group if score.adaptation == AS_TRAINED]
+        if all(value is None for value in as_trained):
+            continue
+        for of_adaptation in grouped(of_group, lambda score: score.adaptation):
+            name = _adapted_name(of_adaptation[0], scores)
+            lines.append([name, *_adapted_cells(of_adaptation)])
+            changed = ", ".join(filter(None, map(_change, of_adaptation)))
+            if changed:
+                changes.append(f"{name}: {changed}")
+    metrics = dict.fromkeys(score.metric for score in part)
+    columns = heads(f"{attribute}, adapted" if attribute else "adapted", "images")
+    columns += heads(*map(title, metrics), unit="%")
+    verdict = f"Changes whose interval excludes 0: {'; '.join(changes)}." if changes else SAME
+    return Table.of(caption, columns, lines, f"{verdict} {legend}".strip())
+
+
+def _adapted_name(score: AdaptedScore, scores: Scores) -> str:
+    """The adaptation, behind the group, or the gap, that a score is of."""
+    if not score.attribute:
+        return score.adaptation
+    size = scores.members(score.attribute).get(score.group, Score())
+    dagger = DAGGER if size.small else ""
+    return f"{score.group or 'gap'}{dagger}, {score.adaptation}"
+
+
+def _adapted_cells(adaptation: Sequence[AdaptedScore]) -> list[Any]:
+    """The number of images and each score; of an adapted model each change with its interval."""
+    score = adaptation[0]
+    if score.adaptation == AS_TRAINED:
+        is_gap = score.attribute and not score.group
+        return [
+            "" if is_gap else f"{score.images:,}",
+            *[percent(score.value) for score in adaptation],
+        ]
+    cells: list[Any] = [""]
+    for score in adaptation:
+        change = bounded(score.difference, score.low, score.high, sign="+")
+        cells.append(Cell(change.text))
+    return cells
+
+
+def _change(score: AdaptedScore) -> str:
+    """The metric, and the side of zero on which the change's interval lies; "" if it holds zero or
+    there is none.
+    """
+    if score.low is None or score.high is None:
+        return ""
+    if apart(score.low, 0.0) > 0:
+        return f"higher {title(score.metric)}"
+    return f"lower {title(score.metric)}" if apart(score.high, 0.0) < 0 else ""
