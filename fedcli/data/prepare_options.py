@@ -42,7 +42,8 @@ class PrepareOptions(Options):
     _: KW_ONLY
     raw: Annotated[
         Source | None,
-        "folder of the dataset as downloaded; default: $FEDCLI_RAW/NAME, raw/NAME or NAME, and where none of them is "
+        "folder of the dataset as downloaded; default: $FEDCLI_RAW/NAME, raw/NAME or NAME, and "
+        "where none of them is "
         "there a synthetic sample",
         Flag(local=True, access="reads"),
     ] = None
@@ -52,7 +53,8 @@ class PrepareOptions(Options):
     )
     attributes: Annotated[
         Source | None,
-        "CSV with attributes of images or patients, such as age, sex, race or scanner, joined by image or patient id",
+        "CSV with attributes of images or patients, such as age, sex, race or scanner, joined by "
+        "image or patient id",
         Flag("FILE", access="reads"),
     ] = None
     size: Annotated[
@@ -121,7 +123,8 @@ class PrepareOptions(Options):
     sex: Annotated[str | None, "images: the attribute sex", OWN_COLUMN] = None
     map: Annotated[
         Sequence[str],
-        "images: words in a column of classes or groups that mean another, such as sex:weiblich=female,W=female; may "
+        "images: words in a column of classes or groups that mean another, such as "
+        "sex:weiblich=female,W=female; may "
         "be repeated",
         Flag("COLUMN:OLD=NEW,...", marks=("own",)),
     ] = ()

@@ -114,7 +114,8 @@ def train(
 
 @dataclass(frozen=True)
 class _Recorded:
-    """A plan with all that names its run: the record of its options and the manifests that it reads.
+    """A plan with all that names its run: the record of its options and the manifests that it
+    reads.
 
     Attributes:
         plan: settled, so that it is recorded once.

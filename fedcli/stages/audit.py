@@ -27,7 +27,10 @@ class Audit(Result):
 
 
 def run(options: AuditOptions) -> Audit:
-    """Measure what the models of a run give away about its patients. Raises FedcliError, HashError, UsageError."""
+    """Measure what the models of a run give away about its patients.
+
+    Raises FedcliError, HashError, UsageError.
+    """
     path = source(options.run, options.work, "run")
     shadows = [source(shadow, options.work, "run") for shadow in options.shadow]
     different = {run.resolve() for run in (path, *shadows)}

@@ -23,7 +23,8 @@ def called_with(
     options: Callable[Arguments, OptionsOfStage],
     run: Callable[[OptionsOfStage], ResultOfStage],
 ) -> Callable[Arguments, ResultOfStage]:
-    """The function `name`: run() with the fields of its options as arguments, as on the command line or by name.
+    """The function `name`: run() with the fields of its options as arguments, as on the command
+    line or by name.
 
     It also takes code=, and may run what its arguments name, as the command line may.
     """
@@ -49,7 +50,9 @@ def called_with(
 
 
 def _form(name: str, options: type[Options]) -> str:
-    """The form of a call, such as "fedcli.compare([runs, ...], by=...)"; where a list is taken, as one."""
+    """The form of a call, such as "fedcli.compare([runs, ...], by=...)"; where a list is taken, as
+    one.
+    """
     arguments = []
     keywords = []
     for option in describe(options).values():
@@ -100,7 +103,8 @@ def destination(options: Any, always: Sequence[str] = ()) -> manifest.Destinatio
 
 
 def source(path: Source | None, work: Source, *kinds: str) -> Path:
-    """The manifest a stage reads: the given one, a run also by its name, or the newest under the work folder.
+    """The manifest a stage reads: the given one, a run also by its name, or the newest under the
+    work folder.
 
     Raises FedcliError.
     """

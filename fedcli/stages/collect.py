@@ -56,7 +56,10 @@ def scores_under(work: Path, options: EvaluateOptions) -> list[Path]:
 
 
 def scores_of_all(paths: list[Path], options: EvaluateOptions) -> list[Path]:
-    """The scores of these runs, each once; all are checked before any is evaluated. Raises FedcliError, HashError."""
+    """The scores of these runs, each once; all are checked before any is evaluated.
+
+    Raises FedcliError, HashError.
+    """
     runs = list(dict.fromkeys(paths))
     for path in runs:
         if _is_run(path) or path.name == "run.json":
@@ -81,7 +84,9 @@ def scores_of(path: Path, options: EvaluateOptions) -> tuple[Path, bool]:
 
 
 def _is_run(folder: Path) -> bool:
-    """Tell whether it holds a run.json, be it a link that leads nowhere, which is complained of when it is read."""
+    """Tell whether it holds a run.json, be it a link that leads nowhere, which is complained of
+    when it is read.
+    """
     return folder.is_dir() and os.path.lexists(folder / "run.json")
 
 

@@ -33,10 +33,11 @@ class Compared(Shown):
     comparison: Comparison
 
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
-        """A row per score: version, metric, a, b, difference (b minus a), low and high of its 95 % interval, p, p_seeds
-        and verdict.
+        """A row per score: version, metric, a, b, difference (b minus a), low and high of its 95 %
+        interval, p, p_seeds and verdict.
 
-        Scores are shares from 0 to 1, with percent in percent and points; `attrs["unit"]` says which.
+        Scores are shares from 0 to 1, with percent in percent and points; `attrs["unit"]` says
+        which.
         """
         import pandas
 
@@ -61,7 +62,8 @@ class Compared(Shown):
 
 
 def run(options: CompareOptions) -> Compared:
-    """Say in what two systems differ, in settings and then in scores, and what can be said of the difference.
+    """Say in what two systems differ, in settings and then in scores, and what can be said of the
+    difference.
 
     Runs that differ in nothing but the seed are one system. Raises FedcliError, UsageError.
     """

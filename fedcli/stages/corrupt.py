@@ -37,8 +37,9 @@ ONLY = (  # options that are not for all, what they are for, and what to do else
 
 
 def run(options: CorruptOptions) -> Corruption | Partition:
-    """Corrupt the images of some clients and a copy of the whole test set; with "labels", change training labels of
-    some clients, with "attributes" hide groups of patients: both make a partition.
+    """Corrupt the images of some clients and a copy of the whole test set; with "labels", change
+    training labels of some clients, with "attributes" hide groups of patients: both make a
+    partition.
 
     Raises FedcliError, UsageError.
     """
@@ -71,7 +72,8 @@ def _images(options: CorruptOptions) -> Path:
     if options.match:
         unfitting = options.changed("kind", "severity", "client")
         if unfitting:
-            sentence = f"--match finds the kind and strength of noise itself, and {unfitting[0].typed} is given"
+            flag = unfitting[0].typed
+            sentence = f"--match finds the kind and strength of noise itself, and {flag} is given"
             raise UsageError(sentence, "fedcli corrupt --match NAME --on NAME")
     if options.kind is not None:
         full_kind(options.kind)  # refuse a word that is no kind before a partition is looked for
@@ -99,7 +101,9 @@ def _who(options: CorruptOptions) -> Who:
 
 
 def _labels(options: CorruptOptions) -> Path:
-    """Noisy labels: the clients that --ratio or --on choose, or, where there is only --client, those alone."""
+    """Noisy labels: the clients that --ratio or --on choose, or, where there is only --client,
+    those alone.
+    """
     rate = label_noise.RATE if options.rate is None else options.rate
     is_default = options.noise is None and options.rate is None
     clients_alone = bool(options.client) and not options.on and is_default
@@ -128,8 +132,8 @@ def _texts(flip: Mapping[str, object]) -> dict[str, str]:
 
 
 def _before(options: CorruptOptions | AttackOptions, key: str) -> Path:
-    """The partition that is given; without one the newest, or what that was made from by the same command: a line that
-    is typed again does nothing twice.
+    """The partition that is given; without one the newest, or what that was made from by the same
+    command: a line that is typed again does nothing twice.
 
     key: what the command writes into the body of a partition.
     """
@@ -146,7 +150,8 @@ def _before(options: CorruptOptions | AttackOptions, key: str) -> Path:
 
 
 def run_attack(options: AttackOptions) -> Partition:
-    """Have clients of a partition attack: poison their training data, or send false updates; makes a partition.
+    """Have clients of a partition attack: poison their training data, or send false updates; makes
+    a partition.
 
     Raises FedcliError, UsageError.
     """

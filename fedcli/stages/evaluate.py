@@ -17,7 +17,10 @@ from .results import Scores
 
 
 def run(options: EvaluateOptions) -> Scores:
-    """Score a run on the clean and the corrupted test set, per client and per group. Raises FedcliError, UsageError."""
+    """Score a run on the clean and the corrupted test set, per client and per group.
+
+    Raises FedcliError, UsageError.
+    """
     _check(options)
     if options.engine:
         return _by_sites(options, options.engine)

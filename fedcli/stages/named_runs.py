@@ -35,7 +35,9 @@ class FinishedRun(NamedTuple):
 
     @property
     def data(self) -> str:
-        """The hash of the data that it was trained on; of a run that continues another, that one's too."""
+        """The hash of the data that it was trained on; of a run that continues another, that one's
+        too.
+        """
         return " ".join(sorted(self.manifest.parents.values()))
 
     def options(self, *without: str) -> str:
@@ -68,7 +70,10 @@ def is_known(word: str, work: Path) -> bool:
 
 
 def newest(source: Source, work: Path) -> Path:
-    """The run.json that a name means: of several of that name the newest, which is said. Raises FedcliError."""
+    """The run.json that a name means: of several of that name the newest, which is said.
+
+    Raises FedcliError.
+    """
     runs = _named(os.fspath(source), work)
     path = runs[0].path
     several = f", the newest of {len(runs)} runs of {source}" if len(runs) > 1 else ""
@@ -79,8 +84,9 @@ def newest(source: Source, work: Path) -> Path:
 def every(sources: Sequence[Source], work: Path) -> list[Path]:
     """The runs, or scores, that paths, folders and names mean.
 
-    A name means the runs of one system, which differ in the seed alone: of all names the newest on the same data and
-    with the same options but those of the method, which are said. Raises FedcliError.
+    A name means the runs of one system, which differ in the seed alone: of all names the newest on
+    the same data and with the same options but those of the method, which are said. Raises
+    FedcliError.
     """
     names = dict.fromkeys(os.fspath(source) for source in sources if is_name(source))
     runs_by_name = _comparable(list(names), work)

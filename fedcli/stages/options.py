@@ -40,13 +40,15 @@ class PartitionOptions(Options):
     _: KW_ONLY
     merge: Annotated[
         Sequence[str],
-        "join this dataset with the others; each is divided among clients of its own and is a value of the attribute "
+        "join this dataset with the others; each is divided among clients of its own and is a "
+        "value of the attribute "
         "dataset; NAME= before it names it; may be repeated",
         Flag("[NAME=]MANIFEST", access="reads"),
     ] = ()
     classes_table: Annotated[
         Source | None,
-        "with --merge: CSV with the columns dataset, class and joined; an empty cell leaves a class out; default: "
+        "with --merge: CSV with the columns dataset, class and joined; an empty cell leaves a "
+        "class out; default: "
         "classes of equal names",
         Flag("FILE", access="reads"),
     ] = None
@@ -64,7 +66,8 @@ class PartitionOptions(Options):
     ] = ()
     shares: Annotated[
         Sequence[str],
-        "with --by: what share of each value's images a client, or an equal number of clients together, gets, such as "
+        "with --by: what share of each value's images a client, or an equal number of clients "
+        "together, gets, such as "
         "0.9,0.1; given once for each such row, or one row for all its rotations",
         Flag("SHARE,...", marks=("scheme",)),
     ] = ()
@@ -115,19 +118,22 @@ class PartitionOptions(Options):
     clients: Clients = None
     hold_out: Annotated[
         str | None,
-        "a hospital left out of training, whose images are the test images; of an attribute other than the dataset's "
+        "a hospital left out of training, whose images are the test images; of an attribute "
+        "other than the dataset's "
         "sites or --by: ATTRIBUTE=VALUE",
         Flag("SITE"),
     ] = None
     without: Annotated[
         Sequence[str],
-        "a hospital that is left out, in training and among the test images; of another attribute: ATTRIBUTE=VALUE; of "
+        "a hospital that is left out, in training and among the test images; of another "
+        "attribute: ATTRIBUTE=VALUE; of "
         "--clients-file also a client; may be repeated",
         Flag("SITE"),
     ] = ()
     minimum: Annotated[
         int,
-        "images each client must have, >= 0; a partition that gives fewer is refused, --balanced gives as many",
+        "images each client must have, >= 0; a partition that gives fewer is refused, --balanced "
+        "gives as many",
     ] = 0
     val: Val = 0.0
     seed: Seed = 0
@@ -138,24 +144,29 @@ class PartitionOptions(Options):
 
 @dataclass(frozen=True)
 class CorruptOptions(Options):
-    """The images of some clients corrupted, and a copy of the whole test set; or labels of some clients changed."""
+    """The images of some clients corrupted, and a copy of the whole test set; or labels of some
+    clients changed.
+    """
 
     stage: ClassVar[str] = "corrupt"
     partition: Annotated[
         Source | None,
-        "partition manifest, or a corruption manifest to add to; default: the newest partition under --work, - reads "
+        "partition manifest, or a corruption manifest to add to; default: the newest partition "
+        "under --work, - reads "
         "stdin",
         INPUT,
     ] = None
     kind: Annotated[
         str | None,
-        "gaussian, motion-blur, ...: a kind of the imagecorruptions package; or labels, or attributes",
+        "gaussian, motion-blur, ...: a kind of the imagecorruptions package; or labels, or "
+        "attributes",
         NAME,
     ] = None
     _: KW_ONLY
     noise: Annotated[
         str | None,
-        "of labels: symmetric, to any other class, which is the default; pair, to the next class; asymmetric, as "
+        "of labels: symmetric, to any other class, which is the default; pair, to the next "
+        "class; asymmetric, as "
         "--flip says",
         Flag("KIND", typed="kind"),
     ] = None
@@ -183,7 +194,8 @@ class CorruptOptions(Options):
     on: On = ()
     client: Annotated[
         Sequence[str],
-        "corrupt this client in a kind and severity of its own; may be repeated; default severity: 3; of labels "
+        "corrupt this client in a kind and severity of its own; may be repeated; default "
+        "severity: 3; of labels "
         "KIND:RATE",
         Flag("NAME=KIND:SEVERITY"),
     ] = ()
@@ -204,7 +216,8 @@ class AttackOptions(Options):
     _: KW_ONLY
     kind: Annotated[
         str | None,
-        "of data: label-flip, image-swap or backdoor; of updates: scale, sign-flip, noise or constant",
+        "of data: label-flip, image-swap or backdoor; of updates: scale, sign-flip, noise or "
+        "constant",
         Flag("NAME"),
     ] = None
     clients: Annotated[int, "number of attackers, the last of the roster, >= 1"] = 1
@@ -213,12 +226,14 @@ class AttackOptions(Options):
     ] = ()
     strength: Annotated[
         float | None,
-        "of data: chance that a training image is changed, default 1, of backdoor 0.5; of updates: their factor, "
+        "of data: chance that a training image is changed, default 1, of backdoor 0.5; of "
+        "updates: their factor, "
         "default 10, of sign-flip 1",
     ] = None
     flip: Annotated[
         Mapping[str, object],
-        "of label-flip: the class that is changed, and to which, in place of each to the next; may be repeated",
+        "of label-flip: the class that is changed, and to which, in place of each to the next; "
+        "may be repeated",
         Flag("FROM=TO"),
     ] = field(default_factory=dict, hash=False)
     target: Annotated[

@@ -32,6 +32,13 @@ NAMING = (
     "clients_file",
     "scheme",
 )
+# where a scheme has another name than its flag
+SCHEME_OF = {
+    "shares": "shares",
+    "portion": "domains",
+    "clients_file": "file",
+    "balanced": "dirichlet-balanced",
+}
 # those that go with --dirichlet
 BESIDE_DIRICHLET = ("fedism", "balanced")
 # where the option of a scheme has another name than its flag
@@ -47,8 +54,8 @@ NEEDED = (
 def run(options: PartitionOptions) -> Partition:
     """Divide a dataset's training images among clients; only row numbers are written.
 
-    Without a scheme the dataset's own sites are the clients if it has them, else it is dirichlet=1 over its usual
-    number of clients. Raises FedcliError, UsageError.
+    Without a scheme the dataset's own sites are the clients if it has them, else it is dirichlet=1
+    over its usual number of clients. Raises FedcliError, UsageError.
     """
     result = divided(options)
     shared_patients.warn(result.path)
@@ -59,7 +66,9 @@ partition = called_with("partition", PartitionOptions, run)
 
 
 def divided(options: PartitionOptions) -> Partition:
-    """The partition that run() makes, without a warning of patients on both sides, which is left to the caller."""
+    """The partition that run() makes, without a warning of patients on both sides, which is left to
+    the caller.
+    """
     if options.merge:
         return _of_merged(options)
     if options.classes_table or options.clients_of:
@@ -71,7 +80,9 @@ def divided(options: PartitionOptions) -> Partition:
 
 
 def for_training(data: Path, work: Path) -> Path:
-    """A partition or corruption as it is; a dataset is partitioned by default first. Raises FedcliError.
+    """A partition or corruption as it is; a dataset is partitioned by default first.
+
+    Raises FedcliError.
 
     Patients on both sides are not mentioned here: what trains does so.
     """
@@ -112,7 +123,9 @@ def _divided(options: PartitionOptions, dataset: Path, scheme: Scheme) -> Partit
 
 
 def _of_merged(options: PartitionOptions) -> Partition:
-    """The partition of several datasets joined into one, each of which is divided among clients of its own."""
+    """The partition of several datasets joined into one, each of which is divided among clients of
+    its own.
+    """
     datasets = _merged_datasets(options)
     for name in options.clients_of:
         if name not in datasets:
@@ -134,7 +147,10 @@ def _of_merged(options: PartitionOptions) -> Partition:
 
 
 def _merged_datasets(options: PartitionOptions) -> dict[str, Path]:
-    """The manifests of the datasets to merge, by name. Raises UsageError for a name that cannot be."""
+    """The manifests of the datasets to merge, by name.
+
+    Raises UsageError for a name that cannot be.
+    """
     texts = list(options.merge)
     if options.dataset:
         texts.append(str(options.dataset))
@@ -158,7 +174,9 @@ def _merged_datasets(options: PartitionOptions) -> dict[str, Path]:
 
 
 def by_default(options: PartitionOptions) -> PartitionOptions:
-    """The options with the dataset's own sites if it has them, else with Dirichlet or one client; said in a line."""
+    """The options with the dataset's own sites if it has them, else with Dirichlet or one client;
+    said in a line.
+    """
     body = _body(options)
     alpha = options.dirichlet
     clients = options.clients
@@ -177,7 +195,7 @@ def by_default(options: PartitionOptions) -> PartitionOptions:
 
 
 def _fitting_clients(options: PartitionOptions, body: manifest.Body) -> int:
-    """The usual number of clients, or fewer where some of them would get no image, which is said."""
+    """The usual number of clients, or fewer where some would get no image, which is said."""
     usual: int = body["clients"]
     pool = pool_of(Path(options.dataset or ""))
     images = int((pool.split == TRAIN).sum())
@@ -198,8 +216,8 @@ def _fitting_clients(options: PartitionOptions, body: manifest.Body) -> int:
 def scheme_of(options: PartitionOptions, dataset: Mapping[str, Any]) -> Scheme:
     """The scheme that options ask for. Raises UsageError for options that exclude each other.
 
-    dataset: the manifest's body, whose usual number of clients counts where none is given. `scheme` and `set` (its
-    options as a dict) reach every registered scheme.
+    dataset: the manifest's body, whose usual number of clients counts where none is given. `scheme`
+    and `set` (its options as a dict) reach every registered scheme.
     """
     flags = options.given("scheme")
     _check(flags)
@@ -213,25 +231,21 @@ def scheme_of(options: PartitionOptions, dataset: Mapping[str, Any]) -> Scheme:
         if option in fields:
             settings[option] = ";".join(value) if flag == "shares" else value
     if flags.get("keep_units") and "keep_units" not in fields:
-        hint = "leave --keep-units out, or divide by --iid, --dirichlet, --balanced, --shards or --fedmrl"
-        raise UsageError(f"the scheme {name} deals out images, not patients", hint)
+        raise UsageError(
+            f"the scheme {name} deals out images, not patients",
+            "leave --keep-units out, or divide by --iid, --dirichlet, --balanced, --shards or "
+            "--fedmrl",
+        )
     return resolve(name, {**settings, **flags.get("set", {})})
 
 
 def _name(flags: Mapping[str, Any]) -> str:
     """The name of the scheme."""
     if "scheme" in flags:
-        name: str = flags["scheme"]
-        return name
-    if "shares" in flags:
-        return "shares"
-    if "portion" in flags:
-        return "domains"
-    if "clients_file" in flags:
-        return "file"
-    for flag in NAMING:
+        return str(flags["scheme"])
+    for flag in (*SCHEME_OF, *NAMING):
         if flag in flags:
-            return "dirichlet-balanced" if flag == "balanced" else flag.replace("_", "-")
+            return SCHEME_OF.get(flag, flag.replace("_", "-"))
     if flags.get("clients") == 1 and not flags.keys() & {"dirichlet", "keep_units"}:
         return ALL
     return "dirichlet"

@@ -65,13 +65,17 @@ class Plot:
 def plot(
     name: str, runs: Source | Sequence[Source] = (), *, work: Source = WORK, **options: Any
 ) -> Plot:
-    """Draw a figure of runs; a notebook shows it, and save() writes it. Raises FedcliError, UsageError.
+    """Draw a figure of runs; a notebook shows it, and save() writes it.
+
+    Raises FedcliError, UsageError.
 
     Args:
         name: of the figure, such as "curves"; `fedcli plot --help` lists them.
-        runs: one or several, by path or by name; default: those under work, or the one that played last.
+        runs: one or several, by path or by name; default: those under work, or the one that played
+        last.
         work: folder that results are looked for in.
-        options: those of the figure, as `fedcli plot NAME --help` lists them, such as series=["loss"].
+        options: those of the figure, as `fedcli plot NAME --help` lists them, such as
+        series=["loss"].
     """
     from ..figures.kinds import FIGURES
 
@@ -89,7 +93,10 @@ def plot(
 def drawn(
     figure: Figure, paths: Sequence[Path], options: dict[str, Any], *, runs_named: bool
 ) -> Plot:
-    """The figure of these runs. runs_named: whether a person named them. Raises FedcliError, UsageError."""
+    """The figure of these runs. runs_named: whether a person named them.
+
+    Raises FedcliError, UsageError.
+    """
     if len(paths) > 1 and figure.of in ("path", "system"):
         raise UsageError(f"{figure.name} draws one run at a time", "give one")
     from ..figures.report import of_sample
@@ -112,7 +119,10 @@ def _scores(records: "list[Record]") -> "list[Scores]":
 
 
 def runs_of(sources: Sequence[Source], work: Path, every: bool) -> list[Path]:
-    """The runs that paths and names mean; without any all under work, or the one that played last. Raises FedcliError."""
+    """The runs that paths and names mean; without any all under work, or the one that played last.
+
+    Raises FedcliError.
+    """
     if sources:
         names = [source for source in sources if named_runs.is_name(source)]
         paths = [Path(source) for source in sources if source not in names]

@@ -38,7 +38,8 @@ class Prediction(Shown):
     """Probabilities of image files.
 
     Attributes:
-        predicted: files, classes, probabilities [N, C], and (file, why) of those that cannot be read.
+        predicted: files, classes, probabilities [N, C], and (file, why) of those that cannot be
+        read.
     """
 
     predicted: scoring.Predicted
@@ -52,9 +53,10 @@ class Prediction(Shown):
         return [f"{_text(file)}: {why}" for file, why in self.predicted.unreadable]
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each file: file, a column for the probability of each class, the most likely class, of each
-        operating point the decision (none for an image that is foreign) and its threshold, how it differs from the
-        training images, and why it cannot be read."""
+        """A row for each file: file, a column for the probability of each class, the most likely
+        class, of each operating point the decision (none for an image that is foreign) and its
+        threshold, how it differs from the training images, and why it cannot be read.
+        """
         import pandas
 
         return pandas.DataFrame(self._lines(), columns=self._columns())

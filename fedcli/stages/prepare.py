@@ -20,7 +20,8 @@ WHOLE = "unit", "lesion", "patient"  # splits that keep the images of a patient 
 
 
 def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
-    """Decode and resize a dataset once; with clients or dirichlet also partition it, with corrupt also corrupt it.
+    """Decode and resize a dataset once; with clients or dirichlet also partition it, with corrupt
+    also corrupt it.
 
     Returns the last thing made. Raises FedcliError, UsageError.
     """
@@ -54,7 +55,9 @@ prepare = called_with("prepare", PrepareOptions, run)
 
 
 def _remedy(name: str) -> str:
-    """The option that keeps the patients of a dataset together, as the end of a sentence; "" where it has none."""
+    """The option that keeps the patients of a dataset together, as the end of a sentence; "" where
+    it has none.
+    """
     splits = sources.find(name).card["splits"]
     for word in WHOLE:
         if word in splits:
@@ -63,7 +66,10 @@ def _remedy(name: str) -> str:
 
 
 def _check_corruption(options: PrepareOptions, kind: str) -> None:
-    """Refuse a corruption that cannot be, before anything of the dataset is read. Raises UsageError."""
+    """Refuse a corruption that cannot be, before anything of the dataset is read.
+
+    Raises UsageError.
+    """
     full_kind(kind)
     card = sources.card(options.name)
     clients = client_names(options.clients or card["clients"])

@@ -47,7 +47,10 @@ class Report(Shown):
 
     @cached_property
     def rows(self) -> list[Row]:
-        """A row per system, and one for each further view of it. Raises FedcliError, HashError, UsageError."""
+        """A row per system, and one for each further view of it.
+
+        Raises FedcliError, HashError, UsageError.
+        """
         return rows(list(self.scores), traffic=self.options.bytes, **self._columns())
 
     def _columns(self) -> dict[str, Any]:
@@ -66,18 +69,25 @@ class Report(Shown):
 
     @property
     def operating(self) -> list[Table]:
-        """Operating points, calibration and net benefit of each run that `evaluate --clinical` scored."""
+        """Operating points, calibration and net benefit of each run that `evaluate --clinical`
+        scored.
+        """
         scores_by_name = [(row.name, row.scores) for row in self._systems]
         return list(clinical.tables(scores_by_name, clinical.HEADLINE))
 
     @property
     def choices(self) -> list[Table]:
-        """The round and the run that each rule takes by validation images, where --choose asked for it."""
+        """The round and the run that each rule takes by validation images, where --choose asked for
+        it.
+        """
         return list(choice.tables(self.rows))
 
     @cached_property
     def by_quality(self) -> "Section | None":
-        """Scores by image quality, and what it explains of gaps, where --quality asked for it. Raises FedcliError."""
+        """Scores by image quality, and what it explains of gaps, where --quality asked for it.
+
+        Raises FedcliError.
+        """
         measure = self.options.quality
         if not measure:
             return None
@@ -87,7 +97,9 @@ class Report(Shown):
 
     @property
     def ranks(self) -> list[Table]:
-        """Mean ranks of methods that every one of several datasets has, and the tests of Friedman and Nemenyi."""
+        """Mean ranks of methods that every one of several datasets has, and the tests of Friedman
+        and Nemenyi.
+        """
         return comparison.rank_tables(comparison.rank_tests(self.rows))
 
     def tables(self) -> list[Table]:
@@ -107,10 +119,11 @@ class Report(Shown):
         return tabled(self.rows)
 
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
-        """A row per system: method, rule, runs, then the mean and the std of each score that some row has.
+        """A row per system: method, rule, runs, then the mean and the std of each score that some
+        row has.
 
-        Scores are shares from 0 to 1, with percent in percent; `attrs["unit"]` says which. `minutes` and `bytes` of the
-        options add columns of these names.
+        Scores are shares from 0 to 1, with percent in percent; `attrs["unit"]` says which.
+        `minutes` and `bytes` of the options add columns of these names.
         """
         import pandas
 
@@ -125,10 +138,11 @@ class Report(Shown):
     def figures(
         self, folder: Source, formats: Sequence[str] = ("svg",), draw: Sequence[str] = ()
     ) -> list[Path]:
-        """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their captions; the paths.
+        """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their
+        captions; the paths.
 
-        draw: "all", or those with one of these texts in their names, such as "roc"; default: a handful.
-        Raises FedcliError, UsageError.
+        draw: "all", or those with one of these texts in their names, such as "roc"; default: a
+        handful. Raises FedcliError, UsageError.
         """
         from ..figures.report import FORMATS, write_all
 
@@ -151,7 +165,8 @@ class Report(Shown):
         return _written(Path(folder), texts)
 
     def evidence(self, folder: Source) -> list[Path]:
-        """Write which manifest answers which item of CLAIM, TRIPOD+AI and others as evidence.json and .html; the paths.
+        """Write which manifest answers which item of CLAIM, TRIPOD+AI and others as evidence.json
+        and .html; the paths.
 
         Raises FedcliError, UsageError.
         """
@@ -173,7 +188,9 @@ class Report(Shown):
         return systems[0]
 
     def to(self, format: str, *, figures: bool = False, draw: Sequence[str] = ()) -> str:
-        """The text of a markdown, latex, csv or json table or of an html page. Raises FedcliError, UsageError.
+        """The text of a markdown, latex, csv or json table or of an html page.
+
+        Raises FedcliError, UsageError.
 
         figures: of a page, whether it holds what figures() draws too; draw: as there.
         """

@@ -26,7 +26,8 @@ PARTS = "train", "val", "test"
 
 @dataclass(frozen=True, repr=False)
 class Result(Shown, os.PathLike[str]):
-    """A stage's result; wherever a path is asked for, it can be given itself, and as text it is one.
+    """A stage's result; wherever a path is asked for, it can be given itself, and as text it is
+    one.
 
     Attributes:
         path: of the manifest.
@@ -52,7 +53,10 @@ class Result(Shown, os.PathLike[str]):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The record of the stage's result, such as classes, clients or scores. Raises FedcliError."""
+        """The record of the stage's result, such as classes, clients or scores.
+
+        Raises FedcliError.
+        """
         return self.manifest.body
 
     def words(self) -> list[str]:
@@ -122,7 +126,9 @@ class Run(Result):
         return [_table("", [line])]
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each round and client that took part: round, client, weight, loss, and what the client reported."""
+        """A row for each round and client that took part: round, client, weight, loss, and what the
+        client reported.
+        """
         import pandas
 
         rounds = self.path.parent / "rounds.jsonl"
@@ -140,7 +146,10 @@ class Scores(Result):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The record of the run by evaluation, and all of its numbers as one nested object. Raises FedcliError."""
+        """The record of the run by evaluation, and all of its numbers as one nested object.
+
+        Raises FedcliError.
+        """
         return nested(self._recorded())
 
     def _recorded(self) -> recorded.Scores:
@@ -159,10 +168,11 @@ class Scores(Result):
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
         """A row for each score of the test sets, of each client and of each group.
 
-        Columns: version of the images (clean, corrupted, average), client, attribute, group, metric, then last (the
-        last round's model), mean_last5 and std_last5 (over the last five rounds), and unit. Scores are shares from 0 to
-        1, as in scores.csv, with percent in percent; unit is "share" or "%". A metric such as "accuracy gap" is between
-        the groups of an attribute.
+        Columns: version of the images (clean, corrupted, average), client, attribute, group,
+        metric, then last (the last round's model), mean_last5 and std_last5 (over the last five
+        rounds), and unit. Scores are shares from 0 to 1, as in scores.csv, with percent in percent;
+        unit is "share" or "%". A metric such as "accuracy gap" is between the groups of an
+        attribute.
         """
         import pandas
 

@@ -1,4 +1,6 @@
-"""Results as a person reads them in Python: as text where they are printed or echoed, as HTML in a notebook."""
+"""Results as a person reads them in Python: as text where they are printed or echoed, as HTML in a
+notebook.
+"""
 
 import io
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""The train stage: options are resolved, checked and run; a second stage, and an unfinished run that goes on."""
+"""The train stage: options are resolved, checked and run; a second stage, and an unfinished run
+that goes on.
+"""
 
 import re
 import tempfile
@@ -40,7 +42,8 @@ from .shown import Shown
 
 MOST_ROUNDS = 50  # by default
 STEPS = 100  # local steps of the median client that the default rounds give
-RARE = 10  # times as many images as the rarest class has: from there on the loss is corrected for class counts
+# times as many images as the rarest class has: from there on the loss is corrected for class counts
+RARE = 10
 DATA = "corruption", "partition", "sites", "dataset"
 SERVER_OPTIMIZERS = {
     "momentum": "fedavgm",
@@ -76,10 +79,11 @@ class Estimated(Shown, Estimate):
 
 
 def run(options: TrainOptions, *, typed: bool = False) -> Run:
-    """Train a method, and with `then` the stage that follows; without a method, go on with an unfinished run.
+    """Train a method, and with `then` the stage that follows; without a method, go on with an
+    unfinished run.
 
-    typed: on a command line, where --resume with options that no unfinished run has is refused.
-    A dataset is partitioned by default first. Raises FedcliError, UsageError, HashError, Interrupted.
+    typed: on a command line, where --resume with options that no unfinished run has is refused. A
+    dataset is partitioned by default first. Raises FedcliError, UsageError, HashError, Interrupted.
     """
     if options.method is None:
         return _go_on(options)
@@ -94,9 +98,11 @@ def run(options: TrainOptions, *, typed: bool = False) -> Run:
 
 
 def run_estimate(options: TrainOptions) -> Estimated:
-    """Measure a few steps: how long the training would take and how much memory it would hold; nothing is written.
+    """Measure a few steps: how long the training would take and how much memory it would hold;
+    nothing is written.
 
-    A second stage is not in the numbers, since it starts from the finished run. Raises FedcliError, UsageError.
+    A second stage is not in the numbers, since it starts from the finished run. Raises FedcliError,
+    UsageError.
     """
     plan = resolved(options)
     images = None if options.sites else data_for(plan)
@@ -115,7 +121,8 @@ estimate = called_with("estimate", TrainOptions, run_estimate)
 
 
 def resolved(options: TrainOptions, data: Path | None = None) -> TrainOptions:
-    """The options with all that is left open filled in: by the run it continues, the method, the optimizer, the data.
+    """The options with all that is left open filled in: by the run it continues, the method, the
+    optimizer, the data.
 
     Raises FedcliError, UsageError for what cannot be.
     """
@@ -153,7 +160,9 @@ def _continuing(options: TrainOptions, method: Method) -> TrainOptions:
 
 
 def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:
-    """Values of open options where nobody says so: the method's own, else the optimizer's, else the usual ones."""
+    """Values of open options where nobody says so: the method's own, else the optimizer's, else the
+    usual ones.
+    """
     of_method = method.default_training
     optimizer = options.optimizer or of_method.get("optimizer", "adam")
     lr, momentum, weight_decay = USUAL[optimizer]
@@ -184,7 +193,9 @@ def _fitted(plan: TrainOptions, options: TrainOptions, data: Path) -> TrainOptio
 
 
 def _fitting_rounds(options: TrainOptions, data: Path) -> int:
-    """The usual number, or as many as give the client of median size STEPS local steps, at most MOST_ROUNDS."""
+    """The usual number, or as many as give the client of median size STEPS local steps, at most
+    MOST_ROUNDS.
+    """
     roster = manifest.read(data, whole=True).body["roster"]
     images = int(np.median([client["train"] for client in roster]))
     steps = options.epochs * -(-images // options.batch_size)
@@ -198,7 +209,9 @@ def _fitting_rounds(options: TrainOptions, data: Path) -> int:
 
 
 def _fitting_prior(data: Path) -> str:
-    """logit-adjust where the rarest class that has images has under a tenth of those of the commonest, else none."""
+    """logit-adjust where the rarest class that has images has under a tenth of those of the
+    commonest, else none.
+    """
     body = manifest.read(data, whole=True).body
     roster = body["roster"]
     counts_are_known = all("class_counts" in client for client in roster)  # sites keep theirs
@@ -220,7 +233,10 @@ def _fitting_prior(data: Path) -> str:
 
 
 def _with_server_optimizer(options: TrainOptions) -> str:
-    """The method's name, with the server's optimizer as its add-on. Raises UsageError where it has another rule."""
+    """The method's name, with the server's optimizer as its add-on.
+
+    Raises UsageError where it has another rule.
+    """
     name = options.method or ""
     if options.server_optimizer == "none":
         return name
@@ -256,7 +272,9 @@ def _engine(options: TrainOptions) -> str | None:
 
 
 def _say_speed(folder: Path, federation: PlannedFederation, seconds: float) -> None:
-    """Write down what the machine can do, which takes no time from the rounds, and say how fast the run was."""
+    """Write down what the machine can do, which takes no time from the rounds, and say how fast the
+    run was.
+    """
     if not remote(federation.plan.engine):
         line = limits.measure(federation, seconds)
         if line:
@@ -285,7 +303,8 @@ def _train(options: TrainOptions, data: Path, *, typed: bool = False) -> Run:
 
 
 def _following(options: TrainOptions, weights: str) -> TrainOptions:
-    """The stage that continues a finished run: its own usual training on the same network and seed, beside its folder.
+    """The stage that continues a finished run: its own usual training on the same network and seed,
+    beside its folder.
 
     options: of the finished run. Raises UsageError where it could not.
     """
