@@ -26,6 +26,7 @@ DONE = [  # rooms that keep to the measures
     "runs",
     "scores",
     "sites",
+    "stages",
     "system",
     GROUND,
 ]

@@ -27,7 +27,8 @@ RESTORE = "restore it, or remove the folder and train again"
 
 def unfinished(work: Path, out: Path | None) -> Path:
     """The run folder to resume: --out, or the newest unfinished one under --work."""
-    folders = _unfinished_folders(work / "runs")
+    paths = last_used.unfinished(work / "runs")
+    folders = [path.parent for path in paths if path.is_file()]
     if out:
         folders = [out] if (out / "settings.json").is_file() else []
     if not folders:
@@ -37,18 +38,7 @@ def unfinished(work: Path, out: Path | None) -> Path:
             "start one with fedcli train METHOD; a second stage (--then) goes on by giving its "
             "whole command again",
         )
-    return max(folders, key=_last_use)
-
-
-def _unfinished_folders(runs: Path) -> list[Path]:
-    """The folders with settings.json and without run.json."""
-    paths = [path for path in runs.glob("*/settings.json") if path.is_file()]
-    folders = [path.parent for path in paths]
-    return [folder for folder in folders if not (folder / "run.json").exists()]
-
-
-def _last_use(folder: Path) -> Any:
-    return last_used.age(folder / "settings.json")
+    return folders[-1]
 
 
 def refuse_waiting(runs: Path, options: dict[str, Any], *, typed: bool) -> None:
@@ -109,12 +99,9 @@ def _stop(folder: Path, rounds: int) -> str:
 
 def _waiting(runs: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The folders of unfinished runs, the newest first, and the options of each."""
-    for path in sorted(runs.glob("*/settings.json"), key=last_used.age, reverse=True):
-        folder = path.parent
-        if (folder / "run.json").exists():
-            continue
+    for path in reversed(last_used.unfinished(runs)):
         with suppress(FedcliError):  # of another run: its own resume says what is wrong
-            yield folder, settings.load(folder)["options"]
+            yield path.parent, settings.load(path.parent)["options"]
 
 
 @contextmanager

@@ -378,11 +378,16 @@ OF_SEVERAL_LABELS = (
 def check(options: TrainOptions) -> Method:
     """The method, resolved. Raises UsageError for values that are refused, alone or together."""
     _check_named(options)
-    method = adapted(resolve(options.method or "", dict(options.set)), options.decided())
+    method = method_of(options)
     refuse(RULES, options, method)
     if options.augment:
         check_augment(str(options.augment))
     return method
+
+
+def method_of(options: TrainOptions) -> Method:
+    """The method that options name, with its options and its adapters. Raises UsageError."""
+    return adapted(resolve(options.method or "", dict(options.set)), options.decided())
 
 
 def adapted(method: Method, options: Mapping[str, Any]) -> Method:

@@ -20,12 +20,11 @@ from ...errors import FedcliError, nearest
 from ...labels import is_multi_label, joined
 from .. import manifest, shared_patients, sources
 from ..pool import TEST, BlankPool, Pool, Row, iterate, pool_of
+from ..prepare_options import PrepareOptions
 from ..sources.formats.photographs import fit_image, match_channels
 from ..sources.tables import lacking, read_cells
 
 DATASET = "dataset"
-# options of prepare that decide what becomes of an image, beside its size
-PREPARED = "fit", "clahe", "scaled_decoding", "window"
 COLUMNS = "dataset", "class", "joined"
 CHUNK = 512  # images at a time
 HINT = "give a CSV with the columns dataset, class and joined, a line for each class"
@@ -90,12 +89,12 @@ def _prepared_alike(datasets: Mapping[str, Path]) -> manifest.Options:
     """The options of prepare that are equal in all datasets; a warning of each that is not."""
     options_by_dataset = [manifest.read(path).options for path in datasets.values()]
     equal = {}
-    for name in PREPARED:
-        value, *others = (options.get(name) for options in options_by_dataset)
+    for option in PrepareOptions.marked("pixels"):
+        value, *others = (options.get(option.name) for options in options_by_dataset)
         if all(other == value for other in others):
-            equal[name] = value
+            equal[option.name] = value
         else:
-            flag = f"--{name.replace('_', '-')}"
+            flag = f"--{option.typed}"
             console.warn(f"{' and '.join(datasets)} were not prepared with the same {flag}")
     return equal
 
