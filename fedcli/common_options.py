@@ -14,7 +14,12 @@ INPUT = Flag(argument=True, local=True, access="reads")
 ON_MACHINE = Flag(local=True, panel=MACHINE)
 TO_OUTPUT = Flag(local=True, panel=OUTPUT)
 EXECUTION = Flag(local=True, panel=MACHINE, marks=("again", "second"))
-RESULTS = Flag(local=True, panel=OUTPUT, access="results", marks=("again", "second"))
+RESULTS = Flag(
+    local=True,
+    panel=OUTPUT,
+    access="results",
+    marks=("again", "second"),
+)
 WRITTEN = Flag(local=True, panel=OUTPUT, access="writes", marks=("again",))
 RUNS = Flag("RUN", argument=True, local=True, access="reads")
 COLUMN = Flag("COLUMN")
@@ -67,8 +72,7 @@ On = Annotated[
 Track = Annotated[
     str | None,
     "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to "
-    "the :DIR or :URI "
-    "that follows",
+    "the :DIR or :URI that follows",
     Flag(
         "NAME[:WHERE]",
         local=True,
@@ -85,9 +89,8 @@ Groups = Annotated[
 Shots = Annotated[
     str | None,
     "show the mean recall of the head (classes with more than UPPER training images of all "
-    "clients), the tail (fewer "
-    "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of "
-    "images: where a group "
-    "is empty, a note suggests thresholds that fill it",
+    "clients), the tail (fewer than LOWER) and the medium ones between; 700,70 as in the Fed-MAS "
+    "paper suits thousands of images: where a group is empty, a note suggests thresholds that "
+    "fill it",
     Flag("UPPER,LOWER", panel="Data", marks=("images",)),
 ]

@@ -43,8 +43,7 @@ class PrepareOptions(Options):
     raw: Annotated[
         Source | None,
         "folder of the dataset as downloaded; default: $FEDCLI_RAW/NAME, raw/NAME or NAME, and "
-        "where none of them is "
-        "there a synthetic sample",
+        "where none of them is there a synthetic sample",
         Flag(local=True, access="reads"),
     ] = None
     sample: Annotated[bool, "use a synthetic sample, without a warning", LOCAL] = False
@@ -124,8 +123,7 @@ class PrepareOptions(Options):
     map: Annotated[
         Sequence[str],
         "images: words in a column of classes or groups that mean another, such as "
-        "sex:weiblich=female,W=female; may "
-        "be repeated",
+        "sex:weiblich=female,W=female; may be repeated",
         Flag("COLUMN:OLD=NEW,...", marks=("own",)),
     ] = ()
     encoding: Annotated[
@@ -183,7 +181,11 @@ class PrepareOptions(Options):
         values = {key: recorded[key] for key in pool if key in recorded}
         return cls(name).completed(recorded.get("own", {}), **values)
 
-    def completed(self, dataset_options: Mapping[str, Any], **values: Any) -> Self:
+    def completed(
+        self,
+        dataset_options: Mapping[str, Any],
+        **values: Any,
+    ) -> Self:
         """These options with all options of the dataset, and with other values of these fields."""
         typed = {option.name: option.default for option in self.marked("own")}
         completed = replace(self, **{**typed, **values}, set=dataset_options)

@@ -61,7 +61,11 @@ def refuse_waiting(runs: Path, options: dict[str, Any], *, typed: bool) -> None:
     console.say("no unfinished run to resume: training from the first round")
 
 
-def _refuse_changed_code(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+def _refuse_changed_code(
+    folder: Path,
+    old: dict[str, Any],
+    new: dict[str, Any],
+) -> None:
     """Raise HashError where only the code of these options is another."""
     old_code = old.get("code", {})
     new_code = new.get("code", {})
@@ -77,7 +81,11 @@ def _refuse_changed_code(folder: Path, old: dict[str, Any], new: dict[str, Any])
     )
 
 
-def _refuse_other_options(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+def _refuse_other_options(
+    folder: Path,
+    old: dict[str, Any],
+    new: dict[str, Any],
+) -> None:
     """Raise UsageError: the unfinished run of this folder has other options, or other data."""
     differing = [name for name in new if old.get(name) != new[name]]
     words = [f"{name.replace('_', ' ')} {old.get(name)}" for name in differing]
@@ -121,7 +129,13 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[None]:
         yield
 
 
-def settle(folder: Path, content: dict[str, Any], *, resume: bool, force: bool) -> list[str]:
+def settle(
+    folder: Path,
+    content: dict[str, Any],
+    *,
+    resume: bool,
+    force: bool,
+) -> list[str]:
     """Write the settings of a new run, or compare them with those it was begun with.
 
     content: of settings.json.
@@ -181,7 +195,11 @@ def save_state(folder: Path, state: RunState, roster: list[str]) -> None:
     for model in (folder / "models").glob("*.h5"):
         if model.stem.isdecimal() and int(model.stem) <= state.round:
             models[model.stem] = sha256(model)
-    sealed = {"state": sha256(path), "lines": hashlib.sha256(lines).hexdigest(), "models": models}
+    sealed = {
+        "state": sha256(path),
+        "lines": hashlib.sha256(lines).hexdigest(),
+        "models": models,
+    }
     text = json.dumps(sealed, indent=1, sort_keys=True)
     write_text(path.with_suffix(".json"), f"{text}\n")
 

@@ -57,7 +57,11 @@ class Interrupted(FedcliError):
 
 
 def train(
-    data: Path, plan: TrainOptions, *, typed: bool = False, trained: Trained | None = None
+    data: Path,
+    plan: TrainOptions,
+    *,
+    typed: bool = False,
+    trained: Trained | None = None,
 ) -> Path:
     """Train and return the path of run.json.
 
@@ -99,7 +103,12 @@ def train(
         if (folder / "run.json").exists():  # another process finished it since
             return recorded.reused()
         run = _Training(folder, federation, engine, checkpoint_every)
-        forced = folders.settle(folder, content, resume=plan.resume, force=plan.force)
+        forced = folders.settle(
+            folder,
+            content,
+            resume=plan.resume,
+            force=plan.force,
+        )
         run.play()
         body = run.body()
         body["environment"] = content["environment"]
@@ -146,7 +155,14 @@ class _Recorded:
             slug = f"{slug}-single-site"
         out = path_of(self.plan.out)
         work = Path(self.plan.work)
-        return manifest.place(work, out, "run", slug, self.options, self.parents)
+        return manifest.place(
+            work,
+            out,
+            "run",
+            slug,
+            self.options,
+            self.parents,
+        )
 
     def in_precision(self, name: precision.Precision) -> "_Recorded":
         return replace(self, plan=replace(self.plan, precision=name))
@@ -156,14 +172,27 @@ class _Recorded:
         made_by = settings.command(self.options)
         links = manifest.links(self.folder, self.parents)
         marked = manifest.marked(body, self.parents)
-        result = manifest.Manifest("run", made_by, self.options, links, {}, marked)
+        result = manifest.Manifest(
+            "run",
+            made_by,
+            self.options,
+            links,
+            {},
+            marked,
+        )
         return manifest.seal(
-            self.folder, result, outside=("settings.json", "timing.jsonl", "state")
+            self.folder,
+            result,
+            outside=("settings.json", "timing.jsonl", "state"),
         )
 
     def reused(self) -> Path:
         """The run.json of a finished run, checked."""
-        path = manifest.reuse(self.folder / "run.json", self.options, self.parents)
+        path = manifest.reuse(
+            self.folder / "run.json",
+            self.options,
+            self.parents,
+        )
         folders.remove_states(self.folder)  # left by a kill right after run.json was written
         return path
 
@@ -187,7 +216,11 @@ class _Training:
     """One training in one folder: loads, plays the rounds that are missing, keeps the record."""
 
     def __init__(
-        self, folder: Path, federation: PlannedFederation, engine: Engine, checkpoint_every: int
+        self,
+        folder: Path,
+        federation: PlannedFederation,
+        engine: Engine,
+        checkpoint_every: int,
     ):
         self.folder = folder
         self.federation = federation
@@ -244,7 +277,12 @@ class _Training:
             hint = "go on with the same command and --resume"
         return Interrupted(sentence, hint)
 
-    def _play_rounds(self, lines: Any, timing: Any, writer: ThreadPoolExecutor) -> None:
+    def _play_rounds(
+        self,
+        lines: Any,
+        timing: Any,
+        writer: ThreadPoolExecutor,
+    ) -> None:
         """Play the rounds that are missing; a round that is interrupted is played again."""
         label = record.titled(self.federation, self.federation.method.label)
         clocks = self.clocks
@@ -252,7 +290,11 @@ class _Training:
         missing = self._missing_rounds()
         for _ in console.progress(missing, label=label, total=rounds, done=self.state.round):
             clocks.begin()
-            played = self.federation.play(self.state, engine=self.engine, arrived=clocks.arrived)
+            played = self.federation.play(
+                self.state,
+                engine=self.engine,
+                arrived=clocks.arrived,
+            )
             line = record.line(self.federation, played)
             with clocks.part("evaluation"):
                 line |= self.scoring.line(played.state)
@@ -299,14 +341,31 @@ class _Training:
             if not self.state.round - KEPT < number <= self.state.round:
                 path.unlink()
 
-    def _save(self, path: Path, theta: Tensor, clients: Mapping[str, ClientState]) -> None:
-        save_model(path, self.federation.layout, theta, clients, self.federation.counts)
+    def _save(
+        self,
+        path: Path,
+        theta: Tensor,
+        clients: Mapping[str, ClientState],
+    ) -> None:
+        save_model(
+            path,
+            self.federation.layout,
+            theta,
+            clients,
+            self.federation.counts,
+        )
 
     def _start(self) -> RunState:
         """The newest whole state, or the first; later lines of the record are cut."""
         device = self.plan.device
         roster = self.data.roster
-        state = folders.newest_state(self.folder, self.state, roster, device, self.store)
+        state = folders.newest_state(
+            self.folder,
+            self.state,
+            roster,
+            device,
+            self.store,
+        )
         if state.round > self.plan.rounds:
             raise FedcliError(
                 f"{self.folder} has played {state.round} rounds already",

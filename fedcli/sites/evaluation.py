@@ -69,7 +69,10 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
     path = manifest.find(run, "run")
     body = manifest.verify(path, "run").body
     plan = replace(
-        begun(path.parent), device=options.device, engine=options.engine, timeout=options.timeout
+        begun(path.parent),
+        device=options.device,
+        engine=options.engine,
+        timeout=options.timeout,
     )
     be_deterministic(plan.device, plan.threads, plan.precision)  # it names the run at its sites
     method = check(plan)

@@ -83,7 +83,12 @@ def _describe(call: Any, options: type[Options], result: Any) -> None:
         parameter.replace(annotation=types[parameter.name])
         for parameter in signature(options).parameters.values()
     ]
-    code = Parameter("code", Parameter.KEYWORD_ONLY, default=(), annotation=Sequence[Source])
+    code = Parameter(
+        "code",
+        Parameter.KEYWORD_ONLY,
+        default=(),
+        annotation=Sequence[Source],
+    )
     call.__signature__ = Signature([*parameters, code], return_annotation=result)
     annotations = {name: types[name] for name in options.__dataclass_fields__}
     call.__annotations__ = annotations | {"return": result}
@@ -99,7 +104,11 @@ def destination(options: Any, always: Sequence[str] = ()) -> manifest.Destinatio
     always: flags that the command says even where they have their default.
     """
     made_by = options.made_by(always)
-    return manifest.Destination(Path(options.work), path_of(options.out), made_by)
+    return manifest.Destination(
+        Path(options.work),
+        path_of(options.out),
+        made_by,
+    )
 
 
 def source(path: Source | None, work: Source, *kinds: str) -> Path:

@@ -90,7 +90,12 @@ def _is_run(folder: Path) -> bool:
     return folder.is_dir() and os.path.lexists(folder / "run.json")
 
 
-def _collected(runs: list[Path], options: EvaluateOptions, *, skip: bool) -> list[Path]:
+def _collected(
+    runs: list[Path],
+    options: EvaluateOptions,
+    *,
+    skip: bool,
+) -> list[Path]:
     """The scores of all runs; those that were there before are counted rather than listed.
 
     skip: leave out a run that cannot be evaluated, or whose scores cannot be read, unless no other

@@ -47,7 +47,11 @@ class Compared(Shown):
             tests = [row.p_holm, row.p_seeds_holm, row.verdict]
             lines.append([row.version, row.metric, *scores, *tests])
         columns = ["version", "metric", *SCORES, "p", "p_seeds", "verdict"]
-        return in_unit(pandas.DataFrame(lines, columns=columns), SCORES, percent)
+        return in_unit(
+            pandas.DataFrame(lines, columns=columns),
+            SCORES,
+            percent,
+        )
 
     def tables(self) -> list[Table]:
         """Scores and gaps."""

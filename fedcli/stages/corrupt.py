@@ -138,7 +138,12 @@ def _before(options: CorruptOptions | AttackOptions, key: str) -> Path:
     key: what the command writes into the body of a partition.
     """
     if options.partition is not None:  # a corruption is refused in words
-        return source(options.partition, options.work, "partition", "corruption")
+        return source(
+            options.partition,
+            options.work,
+            "partition",
+            "corruption",
+        )
     newest = last_used.newest(Path(options.work), "partition")
     while key in manifest.read(newest).body:
         earlier = manifest.parent(newest, "partition")

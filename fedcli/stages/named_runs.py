@@ -147,7 +147,11 @@ def _system(name: str, runs: list[FinishedRun], count: int) -> list[Path]:
 
 def _named(word: str, work: Path) -> list[FinishedRun]:
     """The finished runs of a name, the newest first. Raises FedcliError."""
-    paths = sorted(last_used.every(work / "runs", "run"), key=last_used.age, reverse=True)
+    paths = sorted(
+        last_used.every(work / "runs", "run"),
+        key=last_used.age,
+        reverse=True,
+    )
     runs = [FinishedRun(path, manifest.read(path, "run")) for path in paths if path.is_file()]
     folded = _folded(word)
     in_folder = [run for run in runs if run.path.parent.name == word]

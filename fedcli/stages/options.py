@@ -41,15 +41,13 @@ class PartitionOptions(Options):
     merge: Annotated[
         Sequence[str],
         "join this dataset with the others; each is divided among clients of its own and is a "
-        "value of the attribute "
-        "dataset; NAME= before it names it; may be repeated",
+        "value of the attribute dataset; NAME= before it names it; may be repeated",
         Flag("[NAME=]MANIFEST", access="reads"),
     ] = ()
     classes_table: Annotated[
         Source | None,
         "with --merge: CSV with the columns dataset, class and joined; an empty cell leaves a "
-        "class out; default: "
-        "classes of equal names",
+        "class out; default: classes of equal names",
         Flag("FILE", access="reads"),
     ] = None
     clients_of: Annotated[
@@ -67,8 +65,8 @@ class PartitionOptions(Options):
     shares: Annotated[
         Sequence[str],
         "with --by: what share of each value's images a client, or an equal number of clients "
-        "together, gets, such as "
-        "0.9,0.1; given once for each such row, or one row for all its rotations",
+        "together, gets, such as 0.9,0.1; given once for each such row, or one row for all its "
+        "rotations",
         Flag("SHARE,...", marks=("scheme",)),
     ] = ()
     portion: Annotated[
@@ -118,16 +116,14 @@ class PartitionOptions(Options):
     clients: Clients = None
     hold_out: Annotated[
         str | None,
-        "a hospital left out of training, whose images are the test images; of an attribute "
-        "other than the dataset's "
-        "sites or --by: ATTRIBUTE=VALUE",
+        "a hospital left out of training, whose images are the test images; of an attribute other "
+        "than the dataset's sites or --by: ATTRIBUTE=VALUE",
         Flag("SITE"),
     ] = None
     without: Annotated[
         Sequence[str],
         "a hospital that is left out, in training and among the test images; of another "
-        "attribute: ATTRIBUTE=VALUE; of "
-        "--clients-file also a client; may be repeated",
+        "attribute: ATTRIBUTE=VALUE; of --clients-file also a client; may be repeated",
         Flag("SITE"),
     ] = ()
     minimum: Annotated[
@@ -152,8 +148,7 @@ class CorruptOptions(Options):
     partition: Annotated[
         Source | None,
         "partition manifest, or a corruption manifest to add to; default: the newest partition "
-        "under --work, - reads "
-        "stdin",
+        "under --work, - reads stdin",
         INPUT,
     ] = None
     kind: Annotated[
@@ -165,9 +160,8 @@ class CorruptOptions(Options):
     _: KW_ONLY
     noise: Annotated[
         str | None,
-        "of labels: symmetric, to any other class, which is the default; pair, to the next "
-        "class; asymmetric, as "
-        "--flip says",
+        "of labels: symmetric, to any other class, which is the default; pair, to the next class; "
+        "asymmetric, as --flip says",
         Flag("KIND", typed="kind"),
     ] = None
     rate: Annotated[
@@ -195,8 +189,7 @@ class CorruptOptions(Options):
     client: Annotated[
         Sequence[str],
         "corrupt this client in a kind and severity of its own; may be repeated; default "
-        "severity: 3; of labels "
-        "KIND:RATE",
+        "severity: 3; of labels KIND:RATE",
         Flag("NAME=KIND:SEVERITY"),
     ] = ()
     seed: Seed = 0
@@ -227,8 +220,7 @@ class AttackOptions(Options):
     strength: Annotated[
         float | None,
         "of data: chance that a training image is changed, default 1, of backdoor 0.5; of "
-        "updates: their factor, "
-        "default 10, of sign-flip 1",
+        "updates: their factor, default 10, of sign-flip 1",
     ] = None
     flip: Annotated[
         Mapping[str, object],

@@ -105,7 +105,11 @@ def _scheme(options: PartitionOptions) -> Scheme:
     return scheme_of(options, _body(options))
 
 
-def _divided(options: PartitionOptions, dataset: Path, scheme: Scheme) -> Partition:
+def _divided(
+    options: PartitionOptions,
+    dataset: Path,
+    scheme: Scheme,
+) -> Partition:
     recorded = options
     if scheme.code and scheme.code.path:  # without the file's place
         recorded = replace(options, scheme=f"{scheme.code.name}:{scheme.name}")
@@ -132,7 +136,11 @@ def _of_merged(options: PartitionOptions) -> Partition:
             sentence = f"--clients-of: no dataset is called {name!r}"
             raise UsageError(sentence, nearest(name, datasets))
     table = options.classes_table
-    merging = PartitionOptions(merge=list(datasets), classes_table=table, work=options.work)
+    merging = PartitionOptions(
+        merge=list(datasets),
+        classes_table=table,
+        work=options.work,
+    )
     merged = merge(datasets, path_of(table), destination(merging))
     schemes = {}
     for name, path in datasets.items():
@@ -143,7 +151,11 @@ def _of_merged(options: PartitionOptions) -> Partition:
             options_of_one = replace(options_of_one, by=[DATASET], clients=None)
         schemes[name] = _scheme(_with_scheme(options_of_one))
     scheme = OfEach(attribute=DATASET, schemes=schemes)
-    return _divided(replace(options, merge=list(datasets), dataset=None), merged, scheme)
+    return _divided(
+        replace(options, merge=list(datasets), dataset=None),
+        merged,
+        scheme,
+    )
 
 
 def _merged_datasets(options: PartitionOptions) -> dict[str, Path]:

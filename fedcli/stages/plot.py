@@ -63,7 +63,11 @@ class Plot:
 
 
 def plot(
-    name: str, runs: Source | Sequence[Source] = (), *, work: Source = WORK, **options: Any
+    name: str,
+    runs: Source | Sequence[Source] = (),
+    *,
+    work: Source = WORK,
+    **options: Any,
 ) -> Plot:
     """Draw a figure of runs; a notebook shows it, and save() writes it.
 
@@ -91,7 +95,11 @@ def plot(
 
 
 def drawn(
-    figure: Figure, paths: Sequence[Path], options: dict[str, Any], *, runs_named: bool
+    figure: Figure,
+    paths: Sequence[Path],
+    options: dict[str, Any],
+    *,
+    runs_named: bool,
 ) -> Plot:
     """The figure of these runs. runs_named: whether a person named them.
 

@@ -40,7 +40,11 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
         return dataset
     common: dict[str, Any] = {"seed": options.seed, "work": options.work}
     division_options = PartitionOptions(
-        dataset, clients=options.clients, dirichlet=options.dirichlet, val=options.val, **common
+        dataset,
+        clients=options.clients,
+        dirichlet=options.dirichlet,
+        val=options.val,
+        **common,
     )
     partition = division.divided(division.by_default(division_options))
     shared_patients.warn(partition.path, remedy)

@@ -51,7 +51,11 @@ class Report(Shown):
 
         Raises FedcliError, HashError, UsageError.
         """
-        return rows(list(self.scores), traffic=self.options.bytes, **self._columns())
+        return rows(
+            list(self.scores),
+            traffic=self.options.bytes,
+            **self._columns(),
+        )
 
     def _columns(self) -> dict[str, Any]:
         """The arguments by which the tables and the page choose their numbers."""
@@ -133,10 +137,17 @@ class Report(Shown):
         for row in self.rows:
             for name in row.cells:
                 scores.update((name, f"{name} std"))
-        return in_unit(frame, [name for name in frame.columns if name in scores], percent)
+        return in_unit(
+            frame,
+            [name for name in frame.columns if name in scores],
+            percent,
+        )
 
     def figures(
-        self, folder: Source, formats: Sequence[str] = ("svg",), draw: Sequence[str] = ()
+        self,
+        folder: Source,
+        formats: Sequence[str] = ("svg",),
+        draw: Sequence[str] = (),
     ) -> list[Path]:
         """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their
         captions; the paths.
@@ -187,7 +198,13 @@ class Report(Shown):
             raise UsageError(sentence[:300], "name one run")
         return systems[0]
 
-    def to(self, format: str, *, figures: bool = False, draw: Sequence[str] = ()) -> str:
+    def to(
+        self,
+        format: str,
+        *,
+        figures: bool = False,
+        draw: Sequence[str] = (),
+    ) -> str:
         """The text of a markdown, latex, csv or json table or of an html page.
 
         Raises FedcliError, UsageError.
@@ -230,7 +247,11 @@ def _written(folder: Path, texts: Mapping[str, str]) -> list[Path]:
 
 def _line(row: Row) -> dict[str, Any]:
     """A row of the frame."""
-    line: dict[str, Any] = {"method": row.name, "rule": row.scores.rule, "runs": row.runs}
+    line: dict[str, Any] = {
+        "method": row.name,
+        "rule": row.scores.rule,
+        "runs": row.runs,
+    }
     for name, value in row.cells.items():
         line[name] = value.mean
         line[f"{name} std"] = value.std
@@ -270,7 +291,10 @@ report = called_with("report", ReportOptions, run)
 def _scores(options: ReportOptions) -> list[Path]:
     """The scores of the runs that options name, or of all under the work folder."""
     evaluate_options = EvaluateOptions(
-        by=options.by, shots=options.shots, choose=options.choose, interval=options.interval
+        by=options.by,
+        shots=options.shots,
+        choose=options.choose,
+        interval=options.interval,
     )
     work = Path(options.work)
     paths = named_runs.every(options.runs, work)

@@ -184,7 +184,11 @@ class Scores(Result):
 
 def _table(title: str, lines: list[dict[str, Any]]) -> Table:
     """A table of lines that have the same columns."""
-    return Table.of(title, list(lines[0]), [list(line.values()) for line in lines])
+    return Table.of(
+        title,
+        list(lines[0]),
+        [list(line.values()) for line in lines],
+    )
 
 
 def _of_clients(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, Any]]:

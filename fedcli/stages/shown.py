@@ -39,7 +39,11 @@ class Shown:
         return markup.fragment(self.tables(), self.words())
 
 
-def in_unit(frame: "DataFrame", columns: Sequence[str], percent: bool) -> "DataFrame":
+def in_unit(
+    frame: "DataFrame",
+    columns: Sequence[str],
+    percent: bool,
+) -> "DataFrame":
     """A frame whose columns of scores, shares from 0 to 1, become percent where that is asked for.
 
     `attrs["unit"]` says which.

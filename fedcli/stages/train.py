@@ -156,7 +156,11 @@ def _continuing(options: TrainOptions, method: Method) -> TrainOptions:
     if parent is None:
         return options
     model = options.model or parent.body["model"]["name"]
-    return replace(options, model=model, data=options.data or data_of(parent.path))
+    return replace(
+        options,
+        model=model,
+        data=options.data or data_of(parent.path),
+    )
 
 
 def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:
@@ -182,7 +186,11 @@ def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:
     return values
 
 
-def _fitted(plan: TrainOptions, options: TrainOptions, data: Path) -> TrainOptions:
+def _fitted(
+    plan: TrainOptions,
+    options: TrainOptions,
+    data: Path,
+) -> TrainOptions:
     """The plan with the rounds and the prior that suit the data, where options leave them open."""
     method = resolve(plan.method or "", dict(plan.set))
     if not options.rounds and "rounds" not in method.default_training:
@@ -271,7 +279,11 @@ def _engine(options: TrainOptions) -> str | None:
     return named(options.engine, jobs=options.jobs, at_once=options.at_once)
 
 
-def _say_speed(folder: Path, federation: PlannedFederation, seconds: float) -> None:
+def _say_speed(
+    folder: Path,
+    federation: PlannedFederation,
+    seconds: float,
+) -> None:
     """Write down what the machine can do, which takes no time from the rounds, and say how fast the
     run was.
     """

@@ -32,7 +32,11 @@ Classes = dict[str, dict[str, str]]  # dataset -> its class -> joined class, "" 
 Bodies = Mapping[str, manifest.Body]  # by dataset
 
 
-def merge(datasets: Mapping[str, Path], table: Path | None, to: manifest.Destination) -> Path:
+def merge(
+    datasets: Mapping[str, Path],
+    table: Path | None,
+    to: manifest.Destination,
+) -> Path:
     """Make the pool and return its manifest's path. datasets: name -> manifest.
 
     Raises FedcliError, HashError.
@@ -57,7 +61,14 @@ def merge(datasets: Mapping[str, Path], table: Path | None, to: manifest.Destina
         return _write(folder / "pool.h5", pools, bodies, classes, options)
 
     parents = list(datasets.values())
-    return manifest.make("dataset", "+".join(datasets), to, options, parents, build)
+    return manifest.make(
+        "dataset",
+        "+".join(datasets),
+        to,
+        options,
+        parents,
+        build,
+    )
 
 
 def _classes(pairs: Classes) -> list[str]:
@@ -158,7 +169,12 @@ def _write(
     merged_rows = {}  # dataset -> rows of its pool whose class goes on
     for name, pool in pools.items():
         joined_classes = options["classes"][name]
-        y = _joined_labels(pool, bodies[name]["classes"], joined_classes, classes)
+        y = _joined_labels(
+            pool,
+            bodies[name]["classes"],
+            joined_classes,
+            classes,
+        )
         labels[name] = y
         merged_rows[name] = np.arange(len(y))
         if y.ndim == 1:
@@ -197,7 +213,10 @@ def _write(
 
 
 def _joined_labels(
-    pool: Pool, pool_classes: list[str], joined_classes: dict[str, str], classes: list[str]
+    pool: Pool,
+    pool_classes: list[str],
+    joined_classes: dict[str, str],
+    classes: list[str],
 ) -> np.ndarray:
     """The labels of a pool's images among the joined classes, see labels.joined()."""
     indices = []
@@ -208,7 +227,9 @@ def _joined_labels(
 
 
 def _write_pixels(
-    blank: BlankPool, pools: Mapping[str, Pool], merged_rows: Mapping[str, np.ndarray]
+    blank: BlankPool,
+    pools: Mapping[str, Pool],
+    merged_rows: Mapping[str, np.ndarray],
 ) -> None:
     """Write the images of all pools, fitted. Raises FedcliError for an image that two datasets
     have."""
@@ -259,7 +280,11 @@ def _described(bodies: Bodies, rows: list[Row]) -> manifest.Body:
     }
     described["task"] = first_body.get("task", "multiclass")
     described["clients"] = sum(body["clients"] for body in bodies.values())
-    described["split"] = {"train": len(rows) - test, "test": test, "by": "each dataset's own"}
+    described["split"] = {
+        "train": len(rows) - test,
+        "test": test,
+        "by": "each dataset's own",
+    }
     described.update(shared_patients.of_rows(unit, rows))
     return described
 

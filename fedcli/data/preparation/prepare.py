@@ -88,7 +88,14 @@ def prepare(options: PrepareOptions) -> Path:
             images = f"{len(listing.rows):,} images of {name}"
             console.say(f"preparing {images} at {choices.size} pixels")
         channels = _channels(card, listing)
-        rows, skipped = fill(folder / "pool.h5", source, raw, choices, listing, channels)
+        rows, skipped = fill(
+            folder / "pool.h5",
+            source,
+            raw,
+            choices,
+            listing,
+            channels,
+        )
         if raw:
             refuse_changed(raw, contents, rows, skipped)
         body = describe(name, card, choices, listing, rows, skipped)
@@ -101,7 +108,11 @@ def prepare(options: PrepareOptions) -> Path:
     slug = f"{name}-{choices.size}"
     if is_sample:
         slug += "-SYNTHETIC"
-    to = manifest.Destination(Path(options.work), path_of(options.out), command(identity))
+    to = manifest.Destination(
+        Path(options.work),
+        path_of(options.out),
+        command(identity),
+    )
     path = manifest.make("dataset", slug, to, identity, [], build)
     if raw and source.per_file:
         originals.keep(path.parent, raw, listing.rows)
@@ -132,7 +143,11 @@ def _classes(card: Card, listing: Listing) -> list[str]:
 
 
 def _listing(
-    name: str, card: Card, source: Source, options: PrepareOptions, choices: PrepareOptions
+    name: str,
+    card: Card,
+    source: Source,
+    options: PrepareOptions,
+    choices: PrepareOptions,
 ) -> Listing:
     """The raw folder's images with their parts; at least one.
 
@@ -150,7 +165,11 @@ def _listing(
     skipped = listing.skipped
     if options.split_file and rows:
         split_file = Path(options.split_file)
-        rows, without_part = given_tables.by_file(rows, split_file, options.fold)
+        rows, without_part = given_tables.by_file(
+            rows,
+            split_file,
+            options.fold,
+        )
         skipped = [*skipped, *without_part]
     refuse(skipped, choices.strict)
     if rows:
@@ -167,7 +186,11 @@ def _listing(
         encoding = "utf-8-sig"
         if choices.own.get("encoding"):
             encoding = own_columns.encoding(choices.own)
-        listing = given_tables.joined(listing, Path(options.attributes), encoding)
+        listing = given_tables.joined(
+            listing,
+            Path(options.attributes),
+            encoding,
+        )
     return listing
 
 
@@ -196,7 +219,12 @@ def checked(name: str, listing: Listing) -> Listing:
     return listing
 
 
-def _check_own_listing(code: str, card: Card, listing: Listing, raw: Path | None) -> None:
+def _check_own_listing(
+    code: str,
+    card: Card,
+    listing: Listing,
+    raw: Path | None,
+) -> None:
     """Refuse a label or a file of somebody's reader that cannot be. Raises FedcliError,
     OwnCodeError."""
     check_labels(code, card, listing)
@@ -255,7 +283,11 @@ def _seen_of(raw: Path, names: list[str]) -> list[str]:
     return [_seen(f"{root}/{name}") for name in names]
 
 
-def fingerprint(raw: Path, listing: Listing, contents: Mapping[str, str]) -> str:
+def fingerprint(
+    raw: Path,
+    listing: Listing,
+    contents: Mapping[str, str],
+) -> str:
     """sha256 over the names and contents of the images used and of the tables."""
     digest = hashlib.sha256()
     for name, content in contents.items():
@@ -380,7 +412,13 @@ def fill(
     reader = Reader(source, raw, choices, pool)
     work = list(enumerate(listing.rows))
     run = max(1, min(RUN, RUN_BYTES // (size * size * channels)))
-    reasons: Iterator[str] = in_order(reader, work, label="preparing", jobs=choices.jobs, run=run)
+    reasons: Iterator[str] = in_order(
+        reader,
+        work,
+        label="preparing",
+        jobs=choices.jobs,
+        run=run,
+    )
     positions = []
     rows = []
     skipped = list(listing.skipped)
@@ -471,7 +509,11 @@ def describe(
     return body
 
 
-def _say_untrained(classes: list[str], choices: PrepareOptions, rows: list[Row]) -> None:
+def _say_untrained(
+    classes: list[str],
+    choices: PrepareOptions,
+    rows: list[Row],
+) -> None:
     """Say which classes of the images have no training image."""
     trained = _occurring([row for row in rows if not row.test], len(classes))
     untrained = _occurring(rows, len(classes)) & ~trained

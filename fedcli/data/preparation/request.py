@@ -17,7 +17,11 @@ def completed(name: str, card: Card, options: PrepareOptions) -> PrepareOptions:
     name: of the dataset, without the file of its reader.
     """
     dataset_options = check_own(name, card, options.own)
-    of_card = {"size": card["size"], "split": card["split"], "window": card.get("window")}
+    of_card = {
+        "size": card["size"],
+        "split": card["split"],
+        "window": card.get("window"),
+    }
     values = options.filled({**options.usual, **of_card})
     check_folds(card, values["split"], options)
     if options.split_file:
@@ -41,7 +45,11 @@ def completed(name: str, card: Card, options: PrepareOptions) -> PrepareOptions:
     return options.completed(dataset_options, **values)
 
 
-def check_own(name: str, card: Card, typed: Mapping[str, str]) -> dict[str, str]:
+def check_own(
+    name: str,
+    card: Card,
+    typed: Mapping[str, str],
+) -> dict[str, str]:
     """A dataset's own options with its defaults filled in."""
     options = card.get("options", {})
     for key, value in typed.items():

@@ -25,7 +25,11 @@ AS_LISTED = "official", "paper", "fedheal", "folder"
 ByClass = list[tuple[int, np.ndarray]]  # each class with its patients
 
 
-def divided(listing: Listing, choices: PrepareOptions, unit: str = "") -> Listing:
+def divided(
+    listing: Listing,
+    choices: PrepareOptions,
+    unit: str = "",
+) -> Listing:
     """A listing with its test part by the split that was chosen.
 
     Where no patient is known, images stand alone.

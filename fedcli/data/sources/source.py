@@ -50,7 +50,11 @@ def middles(depth: int, count: int) -> np.ndarray:
     return (np.arange(count) * 2 + 1) * depth // (2 * count)
 
 
-def checked_channels(count: int, choices: PrepareOptions, noun: str = "slices") -> int:
+def checked_channels(
+    count: int,
+    choices: PrepareOptions,
+    noun: str = "slices",
+) -> int:
     """A number of channels itself. Raises UsageError where that are more than --clahe takes."""
     if choices.clahe and count > 3:
         sentence = f"--clahe takes grey or colour images, not {count} {noun}"

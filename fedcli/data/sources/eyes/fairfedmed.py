@@ -164,7 +164,12 @@ def _without_unknown(patients: list[Row], attribute: str) -> list[Row]:
     return usable
 
 
-def decode(member: str, raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
+def decode(
+    member: str,
+    raw: Path,
+    row: Row,
+    choices: PrepareOptions,
+) -> np.ndarray:
     """uint8 [W, H, 1] of an SLO, transposed as by the authors, or [H, W, 32] of a volume."""
     with _opened(raw / row.source) as data:
         array = data[member]

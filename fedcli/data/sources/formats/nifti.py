@@ -54,7 +54,11 @@ def library() -> Any:
     return nibabel
 
 
-def read_slices(path: Path, choices: PrepareOptions, window: Window) -> np.ndarray:
+def read_slices(
+    path: Path,
+    choices: PrepareOptions,
+    window: Window,
+) -> np.ndarray:
     """uint8 [H, W, K]: K slices, the middles of as many parts of equal depth.
 
     Raises Unreadable, FedcliError.

@@ -122,7 +122,11 @@ def _split(raw: Path, listing: Listing, choices: PrepareOptions) -> Listing:
     return divided(listing, choices, "patient" if listing.patient else "")
 
 
-def _warn_of_one_patient(raw: Path, count: int, choices: PrepareOptions) -> None:
+def _warn_of_one_patient(
+    raw: Path,
+    count: int,
+    choices: PrepareOptions,
+) -> None:
     """A warning for one patient. Raises FedcliError where the split keeps patients together."""
     show = f"all {count} images in {raw} show one patient"
     sentence = f"{show}, as the PatientID of their DICOM files says"
@@ -146,7 +150,11 @@ def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     return read_grey_or_rgb(path, white(choices))
 
 
-def _from_packed(raw: Path, files: list[str], choices: PrepareOptions) -> Listing:
+def _from_packed(
+    raw: Path,
+    files: list[str],
+    choices: PrepareOptions,
+) -> Listing:
     options = choices.own
     if choices.split == "folder":
         sentence = "--split folder is for a folder per class, not for packed files"

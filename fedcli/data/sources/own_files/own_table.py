@@ -47,7 +47,11 @@ Places = Mapping[str, set[str]]  # a spelling that may mean a file -> the files 
 
 
 def from_table(
-    raw: Path, name: str, files: list[str], others: list[str], choices: PrepareOptions
+    raw: Path,
+    name: str,
+    files: list[str],
+    others: list[str],
+    choices: PrepareOptions,
 ) -> Listing:
     """The images of a table that are there, as a listing.
 
