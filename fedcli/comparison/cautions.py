@@ -364,9 +364,12 @@ def unreliable_groups(scores: Scores) -> list[str]:
             else:
                 covered = len(scores.classes) - len(score.missing)
                 present = len(scores.classes) - len(_absent_classes(scores))
+                consequence = f"its AUC covers {covered} of {present} classes"
+                if covered < 2:  # an AUC is of pairs of classes
+                    consequence = "it has no AUC"
                 lacking.append(
                     f"{attribute} {group} has no test image of {' or '.join(classes)}: "
-                    f"its AUC covers {covered} of {present} classes"
+                    f"{consequence}"
                 )
     sentences = _of_all_images(scores)
     if few:

@@ -171,3 +171,19 @@ def test_the_sentences_name_few_images_of_a_class_in_all_images_and_in_groups():
     assert unreliable([scores], clients=True) == (
         "† not reliable: site north (2 images of ill), client north (2 images of ill)."
     )
+
+
+@pytest.mark.parametrize(
+    ("classes", "missing", "consequence"),
+    [
+        (["ill", "well"], (0,), "has no test image of ill: it has no AUC"),
+        (["ill", "odd", "well"], (0,), "has no test image of ill: its AUC covers 2 of 3 classes"),
+        (["ill", "odd", "well"], (0, 1), "has no test image of ill or odd: it has no AUC"),
+    ],
+)
+def test_a_group_with_one_class_alone_has_no_auc(classes, missing, consequence):
+    scores = replace(of_two_hospitals("no image of ill"), classes=classes)
+    lines = [line for line in scores.table if line.group == "north"]
+    for line in lines:
+        scores.table[line] = replace(scores.table[line], missing=missing)
+    assert unreliable_groups(scores) == [f"site north {consequence}"]
