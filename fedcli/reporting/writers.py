@@ -73,9 +73,9 @@ def _parts(table: Table) -> Iterator[Table]:
     heads = [(*column.name.split(), *column.over.split(), column.unit) for column in table.columns]
     texts = [[*head, *(starred(row[at]) for row in table.rows)] for at, head in enumerate(heads)]
     least = [max(map(len, column)) for column in texts]
-    parts = terminal.packed(
-        least, [column.over for column in table.columns], terminal.WIDEST, gap=3
-    )
+    heads_over = [column.over for column in table.columns]
+    bars = 4  # at both ends of a line
+    parts = terminal.packed(least, heads_over, terminal.WIDEST - bars, gap=3, head_gap=0)
     for part in parts or [list(range(len(heads)))]:
         rows = [[row[place] for place in part] for row in table.rows]
         yield replace(table, columns=[table.columns[place] for place in part], rows=rows)

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, zip_longest
+from itertools import groupby, pairwise, zip_longest
 from typing import TextIO
 
 from ..console import printable
@@ -83,17 +83,25 @@ def lines(columns: Line, rows: Sequence[Line], *, width: int, over: Line = ()) -
     return _listed(grid.cells, width)
 
 
-def packed(least: Sequence[int], over: Line, width: int, gap: int = GAP) -> list[list[int]]:
+def packed(
+    least: Sequence[int], over: Line, width: int, gap: int = GAP, head_gap: int = GROUP_GAP - GAP
+) -> list[list[int]]:
     """The places of columns in as few tables as fit a width, the first in each, those under one head together.
 
-    least: the width of each column. Empty where some columns do not fit beside the first.
+    least: the width of each column. gap: blanks between two columns, head_gap: more of them between two heads.
+    Empty where some columns do not fit beside the first.
     """
+
+    def fits(places: list[int]) -> bool:
+        changes = sum(over[before] != over[after] for before, after in pairwise(places))
+        blanks = gap * (len(places) - 1) + head_gap * changes
+        return sum(least[place] for place in places) + blanks <= width
+
     parts: list[list[int]] = []
     for span in _spans(over, start=1):
-        room = sum(least[place] + gap for place in span) + GROUP_GAP - GAP
-        if parts and sum(least[place] + gap for place in parts[-1]) + room <= width:
+        if parts and fits([*parts[-1], *span]):
             parts[-1] += span
-        elif least[0] + room <= width:
+        elif fits([0, *span]):
             parts.append([0, *span])
         else:
             return []
