@@ -183,14 +183,17 @@ def _of_means(score: Score, column: Column, measure: str, low: bool) -> OfMeans:
 def worst_and_best(numbers: Numbers, *, low: bool) -> Edges | None:
     """The worst and the best group with their numbers; None where fewer than two groups have one.
 
-    Numbers that rounding alone sets apart are the same: the first group of them is named. low: low
-    ones are better.
+    Numbers that rounding alone sets apart are the same: the first group of them is named, and where
+    all are the same the first two. low: low ones are better.
     """
     scored = known_of(numbers)
     if len(scored) < 2:
         return None
     lowest = _first_near(scored, min(scored.values()))
     highest = _first_near(scored, max(scored.values()))
+    if lowest[0] == highest[0]:
+        second = [name for name in scored if name != lowest[0]][0]
+        return lowest, (second, lowest[1])
     return (highest, lowest) if low else (lowest, highest)
 
 

@@ -182,8 +182,24 @@ def test_the_sentences_name_few_images_of_a_class_in_all_images_and_in_groups():
     ],
 )
 def test_a_group_with_one_class_alone_has_no_auc(classes, missing, consequence):
-    scores = replace(of_two_hospitals("no image of ill"), classes=classes)
+    assert _of_north(of_two_hospitals("no image of ill"), classes, missing) == [
+        f"site north {consequence}"
+    ]
+
+
+def test_a_label_that_all_images_of_a_group_have_is_not_said_to_be_of_none():
+    """Nor is the group said to have no AUC, where it has those of other labels."""
+    scores = of_two_hospitals("no AUC of ill")
+    scores.table[Where("clean", metric="auc", label="odd")] = Score([0.7], [1], 80)
+    assert _of_north(scores, ["ill", "odd", "well"], (0,)) == [
+        "site north has no AUC of ill: its mean covers 2 of 3 labels"
+    ]
+
+
+def _of_north(scores, classes, missing):
+    """The sentences on the groups, where north lacks these of the classes."""
+    scores = replace(scores, classes=classes)
     lines = [line for line in scores.table if line.group == "north"]
     for line in lines:
         scores.table[line] = replace(scores.table[line], missing=missing)
-    assert unreliable_groups(scores) == [f"site north {consequence}"]
+    return unreliable_groups(scores)

@@ -67,8 +67,14 @@ stop_now() { # NAME WORD...: kill -9 of it and of every process whose command li
 
 nvflare_client() { start "nvflare-$1" bash "$kits/$1/startup/sub_start.sh" --once; }
 
-nvflare_job() { # submit it again
-    wait_for 120 nvflare job submit -j export/job --startup-kit "$kits/lead@coordinator.org"
+nvflare_job() { # the running one ends, and another is submitted: NVFlare starts no part of a running job again
+    local kit=(--startup-kit "$kits/lead@coordinator.org")
+    for job in $(nvflare job list "${kit[@]}" | grep -oE '[0-9a-f]{8}-[0-9a-f-]{27}' | sort -u); do
+        nvflare job abort "$job" --force "${kit[@]}" > /dev/null 2>&1 || true
+    done
+    unused() { for site in $SITES; do [ ! -S "s/$site.sock" ] || return 1; done; }
+    wait_for 60 unused || rm -f s/*.sock # of a job that was killed
+    wait_for 120 nvflare job submit -j export/job "${kit[@]}"
     wait_for 120 listens
 }
 
@@ -87,7 +93,10 @@ kill_client() {
 
 again_client() {
     case $engine in
-        nvflare) nvflare_client "$liar" ;;
+        nvflare)
+            nvflare_client "$liar"
+            nvflare_job
+            ;;
         flower) flower_node "$liar" 2 ;;
     esac
 }
@@ -101,18 +110,22 @@ kill_server() {
 
 again_server() {
     case $engine in
-        nvflare) nvflare_client localhost ;;
+        nvflare)
+            nvflare_client localhost
+            nvflare_job
+            ;;
         flower)
             start superlink flower-superlink --host 127.0.0.1 --port "$port" --ssl-ca-certfile keys/ca.crt \
                 --ssl-certfile keys/server.pem --ssl-keyfile keys/server.key --enable-supernode-auth \
                 --disable-runtime-dependency-installation --database state.db
+            wait_for 120 flwr run export/app consortium
             ;;
     esac
 }
 
 faults() { # ENGINE
     engine=${1%%:*}
-    lies "$1"
+    [ -n "${HONEST:-}" ] || lies "$1"
     killed client "$1"
     killed server "$1"
 }

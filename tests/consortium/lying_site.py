@@ -1,6 +1,6 @@
 """`fedcli site`, which lies about a round of training as the word in a file says; without the file it is honest.
 
-    python lying_site.py FILE site --client NAME ...
+python lying_site.py FILE site --client NAME ...
 """
 
 import sys

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ... import console
-from ...comparison.cautions import small_groups
+from ...comparison.cautions import small_decides, small_groups
 from ...comparison.tested import order
 from ...comparison.verdict import INCONCLUSIVE, RESAMPLES, Against
 from ...errors import FedcliError, UsageError, nearest
@@ -222,10 +222,25 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
             )
             distances = console.listed([f"{gap:.1f}" for gap in gaps])
             numbers += f"; the gap to the best group is {distances} points"
-        lowest = (
-            f"{console.listed(names, 'or')}{small} has the lowest {spoken(area)} on clean images"
-        )
-        yield f"By {attribute}, {lowest}: {numbers}."
+        if not small and _is_doubtful_gap([row for row, _ in known], attribute):
+            numbers += " (not a reliable gap)"
+        lowest = f"{console.listed(names, 'or')}{small} has the lowest"
+        if not any(gap > 0 for gap in gaps):
+            lowest = "no group scores lower than another in"
+        among = " among the groups that have one" if _lacks_a_score(known[0][0], attribute) else ""
+        yield f"By {attribute}, {lowest} {spoken(area)} on clean images{among}: {numbers}."
+
+
+def _is_doubtful_gap(rows: Sequence[Row], attribute: str) -> bool:
+    """Tell whether a small group decides the gap of one of the rows."""
+    area = rows[0].scores.usual[1]
+    return any(GAP in small_decides(row.each, attribute, "clean", area, row.at) for row in rows)
+
+
+def _lacks_a_score(row: Row, attribute: str) -> bool:
+    """Tell whether a group with test images has no score."""
+    column = row.scores.groups[attribute]["clean"].get(row.scores.usual[1], {})
+    return any(score.count and score.last is None for score in column.values())
 
 
 def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
