@@ -287,14 +287,18 @@ class Site:
 
 
 def remember(folder: Path, round: int, memory: Tensors, after: int = 0) -> None:
-    """Keep what a client has after this round, and drop what is older than the last KEPT.
+    """Keep what a client has after this round, and drop what is older than the last KEPT, and what is of later
+    rounds: a run that begins again, or goes on from an earlier round, has not played them.
 
     after: the round that the coordinator meant, which it will mean again if this answer comes too late.
     """
     folder.mkdir(parents=True, exist_ok=True)
     states.write_tensors(folder / f"{round:05d}.h5", memory)
-    for path in states.saved(folder)[:-KEPT]:
-        if int(path.stem) != after:
+    saved = states.saved(folder)
+    played = [path for path in saved if int(path.stem) <= round]
+    kept = played[-KEPT:]
+    for path in saved:
+        if path not in kept and int(path.stem) != after:
             path.unlink()
 
 

@@ -102,6 +102,15 @@ def test_a_coordinator_goes_on_from_its_state_with_the_memory_of_that_round(
     )
 
 
+def test_a_run_that_begins_again_at_its_sites_comes_to_the_same_models(data, sites, tmp_path):
+    """Whoever trains it again has another folder; the sites still have theirs of its last rounds."""
+    models = []
+    for name in ("first", "again"):
+        run = train_at(sites, data, plan("scaffold", 5), tmp_path, out=tmp_path / name)
+        models.append([path.read_bytes() for path in sorted(run.parent.glob("models/*.h5"))])
+    assert models[0] == models[1]
+
+
 def test_a_site_that_lacks_the_round_refuses(data, sites, tmp_path, monkeypatch):
     monkeypatch.setattr(Federation, "play", interrupt_in_round(2))
     with pytest.raises(Interrupted):
