@@ -325,7 +325,7 @@ def _lowest(rows: Sequence[Row], of: Where) -> list[str]:
         means = {
             group: row.value(of._replace(group=group)).mean for group in groups if not row.is_view
         }
-        names.append(views.worst_of(means, of.metric))
+        names.append("" if views.is_tied(means) else views.worst_of(means, of.metric))
     return names
 
 

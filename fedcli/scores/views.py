@@ -226,6 +226,12 @@ def worst_of(values: Numbers, metric: str) -> str:
     return name
 
 
+def is_tied(values: Numbers) -> bool:
+    """Tell whether two groups or more have a number, and all of these the same: none is the worst."""
+    ends = worst_and_best(values, low=False)
+    return ends is not None and ends[0][1] == ends[1][1]
+
+
 def known_of(values: Numbers) -> dict[str, float]:
     """The groups that have a number."""
     return {name: x for name, x in values.items() if x is not None and not math.isnan(x)}

@@ -8,8 +8,9 @@ from nested_scores import ABOUT
 from scored_runs import Y, heal, model, scored
 
 from fedcli.comparison.cautions import at_chance, doubtful, levelling_down, unreliable_groups
+from fedcli.comparison.systems import Scored
 from fedcli.comparison.verdict import INCONCLUSIVE, MODELS_ONLY, Difference
-from fedcli.reporting.by_group import unreliable
+from fedcli.reporting.by_group import unreliable, worst_groups
 from fedcli.reporting.rows import notes, rows
 from fedcli.scores.parts import Client, Shots
 from fedcli.scores.scores import Scores
@@ -203,3 +204,18 @@ def _of_north(scores, classes, missing):
     for line in lines:
         scores.table[line] = replace(scores.table[line], missing=missing)
     return unreliable_groups(scores)
+
+
+def test_a_worst_group_is_named_with_its_doubt_and_of_equal_ones_none(tmp_path):
+    def said(scores):
+        return [*worst_groups(Scored(tmp_path / "scores.json", {}, scores))]
+
+    begin = "worst group by site on clean images, last round: north, 60.0 % AUC, one-vs-one; gap 20.0 points"
+    assert said(of_two_hospitals("")) == [begin]
+    assert said(of_two_hospitals("2 images of ill")) == [f"{begin} (not reliable)"]
+    scores = of_two_hospitals("")
+    for line in [line for line in scores.table if line.group]:
+        scores.table[line] = replace(scores.table[line], values=[0.7])
+    assert said(scores) == [
+        "no group by site on clean images, last round, scores lower than another: 70.0 % AUC, one-vs-one"
+    ]

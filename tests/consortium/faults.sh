@@ -126,8 +126,7 @@ again_server() {
 faults() { # ENGINE
     engine=${1%%:*}
     [ -n "${HONEST:-}" ] || lies "$1"
-    killed client "$1"
-    killed server "$1"
+    for whom in ${KILLED:-client server}; do killed "$whom" "$1"; done
 }
 
 [ -z "${LOGS:-}" ] || trap 'mkdir -p "$LOGS"; cp "$place"/*.log "$LOGS"; finish' EXIT
