@@ -55,7 +55,7 @@ def open_job(
     Raises SiteError where none listens.
     """
     clients = federation.data.roster
-    with sockets.Connections(Path(where)) as connections:
+    with sockets.Connections(Path(where), of_job=True) as connections:
         connections.wait_for(clients, sockets.JOB_WAIT)
         if absent := [client for client in clients if client not in connections.open]:
             hint = "start the job that `fedcli export` wrote, on this machine and with the same --sockets"

@@ -35,8 +35,9 @@ STOPPED = "the site was stopped", "start it again; training goes on with --resum
 class Connections(AbstractContextManager["Connections"]):
     """A connection to each site, opened when it is needed; a Transport. A context manager: it closes them."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, *, of_job: bool = False):
+        """of_job: whether a job of NVFlare or Flower listens in place of every site."""
+        self.folder, self.of_job = folder, of_job
         self.open: dict[str, socket.socket] = {}
         self._why: dict[
             str, str
@@ -131,16 +132,15 @@ class Connections(AbstractContextManager["Connections"]):
         if connection := self.open.pop(client, None):
             connection.close()
         if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-            return f"no site listens at {self._path(client)}"
+            return f"no {'job' if self.of_job else 'site'} listens at {self._path(client)}"
         if isinstance(error, PermissionError):
             return f"this account may not open {self._path(client)}"
         if isinstance(error, sockets.Silent):
             return str(error)
-        return (
-            error.sentence
-            if isinstance(error, FedcliError)
-            else "its process ended or closed the connection"
-        )
+        if isinstance(error, FedcliError):
+            return error.sentence
+        other_end = "the job that carries its messages" if self.of_job else "its process"
+        return f"{other_end} ended or closed the connection"
 
     def __exit__(self, *_: object) -> None:
         for connection in self.open.values():

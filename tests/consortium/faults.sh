@@ -60,7 +60,7 @@ killed() { # WHOM ENGINE: after two rounds of SCAFFOLD; the run stops by itself,
 
 stop_now() { # NAME WORD...: kill -9 of it and of every process whose command line has the word
     kill_now "$1"
-    for pid in $(ps -eo pid=,args= | grep -F "$2" | grep -v grep | awk '{print $1}'); do
+    for pid in $(ps -eo pid=,args= | grep -F -e "$2" | grep -v grep | awk '{print $1}'); do
         kill -9 "$pid" 2> /dev/null || true
     done
 }
@@ -87,7 +87,7 @@ flower_node() { # NAME NUMBER
 kill_client() {
     case $engine in
         nvflare) stop_now "nvflare-$liar" "$kits/$liar/" ;;
-        flower) stop_now "supernode-$liar" "keys/$liar" ;;
+        flower) stop_now "supernode-$liar" "--runtime-api-address 127.0.0.1:$((port + 2))" ;;
     esac
 }
 
@@ -104,7 +104,7 @@ again_client() {
 kill_server() {
     case $engine in
         nvflare) stop_now nvflare-localhost "$kits/localhost/" ;;
-        flower) stop_now superlink "--database state.db" ;;
+        flower) stop_now superlink "--runtime-api-address 127.0.0.1:$port" ;;
     esac
 }
 
@@ -125,8 +125,7 @@ again_server() {
 
 faults() { # ENGINE
     engine=${1%%:*}
-    [ -n "${HONEST:-}" ] || lies "$1"
-    for whom in ${KILLED:-client server}; do killed "$whom" "$1"; done
+    lies "$1"
+    killed client "$1"
+    killed server "$1"
 }
-
-[ -z "${LOGS:-}" ] || trap 'mkdir -p "$LOGS"; cp "$place"/*.log "$LOGS"; finish' EXIT

@@ -136,6 +136,18 @@ def test_a_site_that_does_not_answer_in_time_is_given_up(tmp_path, listening):
         assert answers == {"north": "it gave no sign of life for 0.05 s"} and not connections.open
 
 
+@pytest.mark.parametrize(
+    ("of_job", "sentence"),
+    [(False, "its process ended"), (True, "the job that carries its messages ended")],
+)
+def test_the_end_of_a_job_is_not_said_to_be_that_of_a_site(tmp_path, listening, of_job, sentence):
+    with sockets.Connections(tmp_path, of_job=of_job) as connections:
+        connections.wait_for(["north"], 60)
+        listening.accept()[0].close()
+        answers = dict(connections([("north", ({}, {}))], 60))
+    assert answers == {"north": f"{sentence} or closed the connection"}
+
+
 def test_while_a_site_is_waited_for_a_sentence_names_it_and_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "EVERY", 0.01)
     said = threading.Event()
