@@ -369,6 +369,8 @@ def report(
     with console.warnings_kept() as warned:
         made = stage.run(options)
         broken = pipelines.broken(asked, made.rows) if asked or json == "short" else []
+    if card or evidence:
+        made.one_row("a card" if card else "evidence")  # before anything is written
     if export:
         text = pipelines.comma_separated(made.scores)
         write_named(export, text.encode(), force=force)

@@ -128,7 +128,7 @@ class Report(Shown):
         """
         from ..reporting.cards import cards
 
-        made = cards(self._one_row("a card"))
+        made = cards(self.one_row("a card"))
         return [
             write_into(Path(folder) / f"{each.name}.{ending}", text)
             for each in made
@@ -142,13 +142,14 @@ class Report(Shown):
         """
         from ..reporting import cards, evidence
 
-        row = self._one_row("evidence")
+        row = self.one_row("evidence")
         made = evidence.guidelines(row.paths[0], row.scores)
         page = cards.evidence_page(row, made)
         texts = {"evidence.json": evidence.as_json(made), "evidence.html": page.html}
         return [write_into(Path(folder) / name, text) for name, text in texts.items()]
 
-    def _one_row(self, what: str) -> Row:
+    def one_row(self, what: str) -> Row:
+        """The row of the one system that a card or evidence is of. Raises UsageError for several."""
         own = [row for row in self.rows if not row.is_view]
         if len(own) > 1:
             names = ", ".join(row.name for row in own)

@@ -172,8 +172,10 @@ def test_the_command_writes_cards_and_evidence(run, tmp_path):
 
 def test_a_card_is_of_one_system(tmp_path):
     paths = [scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]
-    said = session.run(f"fedcli report {paths[0]} {paths[1]} --card {tmp_path}/cards")
+    written = f"--export {tmp_path}/numbers.csv --card {tmp_path}/cards"
+    said = session.run(f"fedcli report {paths[0]} {paths[1]} {written}")
     assert "a card is of one system, and these runs are 2: FedAvg, FedHEAL" in said
+    assert not (tmp_path / "numbers.csv").exists()  # nothing is written before
 
 
 def test_a_card_says_its_classes_and_that_images_are_generated(row):

@@ -135,28 +135,23 @@ def with_groups(row, **groups):
     return replace(row, scored=[replace(run, scores=scores)], known=[all_numbers(scores, row.at)])
 
 
+LOW, GAP = "the lowest AUC on clean images", "80.0 %; the gap to the best group is 10.0 points"
+
+
 @pytest.mark.parametrize(
     ("groups", "said"),
     [
-        (
-            {"f": 0.8, "m": 0.9},
-            "f has the lowest AUC on clean images: 80.0 %; the gap to the best group is 10.0 points.",
-        ),
+        ({"f": 0.8, "m": 0.9}, f"f has {LOW}: {GAP}."),
         (
             {"f": 0.8, "m": 0.8},
-            "no group scores lower than another in AUC on clean images: 80.0 %; the gap to the best group is 0.0 points.",
+            "no group scores lower than another in AUC on clean images: "
+            "80.0 %; the gap to the best group is 0.0 points.",
         ),
-        (
-            {"f": 0.8, "m": (0.9, "no image of a")},
-            "f has the lowest AUC on clean images: 80.0 %; the gap to the best group is 10.0 points (not a reliable gap).",
-        ),
-        (
-            {"f": (0.8, "2 patients"), "m": 0.9},
-            "f (not a reliable score) has the lowest AUC on clean images: 80.0 %; the gap to the best group is 10.0 points.",
-        ),
+        ({"f": 0.8, "m": (0.9, "no image of a")}, f"f has {LOW}: {GAP} (not a reliable gap)."),
+        ({"f": (0.8, "2 patients"), "m": 0.9}, f"f (not a reliable score) has {LOW}: {GAP}."),
         (
             {"f": 0.8, "m": 0.9, "x": None},
-            "f has the lowest AUC on clean images among the groups that have one: 80.0 %; the gap to the best group is 10.0 points.",
+            f"f has {LOW} among the groups that have one: {GAP}.",
         ),
     ],
 )
