@@ -162,12 +162,12 @@ def _table(
         for group, of in groups.items()
         if any(each.value is not None for each in of[AS_TRAINED])
     }
+    small = {group for group in scored if group and members.get(group, Score()).small}
+    if small & _decide_a_gap(scored):
+        small.add("")  # the gap's own key
     for group, adaptations in scored.items():
-        whose = (
-            f"{group or 'gap'}{DAGGER * bool(members.get(group, Score()).small)}, "
-            if attribute
-            else ""
-        )
+        mark = DAGGER if group in small else ""
+        whose = f"{group or 'gap'}{mark}, " if attribute else ""
         for adaptation, scores in adaptations.items():
             first = adaptation == AS_TRAINED
             images = f"{scores[0].images:,}" if first and (group or not attribute) else ""
@@ -186,6 +186,19 @@ def _table(
     heads: Heads = [f"{attribute}, adapted" if attribute else "adapted", "images", *shown]
     verdict = f"Changes whose interval excludes 0: {'; '.join(changed)}." if changed else SAME
     return Table.of(caption, heads, rows, f"{verdict} {legend}".strip())
+
+
+def _decide_a_gap(scored: Cells) -> set[str]:
+    """The groups between which the gap of one of the metrics is, as the model was trained."""
+    ends: set[str] = set()
+    values_by_metric: dict[str, dict[str, float | None]] = {}
+    for group, adaptations in scored.items():
+        for score in adaptations[AS_TRAINED] if group else ():
+            values_by_metric.setdefault(score.metric, {})[group] = score.value
+    for values in values_by_metric.values():
+        pair = views.worst_and_best(values, low=False)
+        ends |= {name for name, _ in pair or ()}
+    return ends
 
 
 def _direction(score: AdaptedScore) -> str:
