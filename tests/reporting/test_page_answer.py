@@ -147,6 +147,11 @@ LOW, GAP = "the lowest AUC on clean images", "80.0 %; the gap to the best group 
             "no group scores lower than another in AUC on clean images: "
             "80.0 %; the gap to the best group is 0.0 points.",
         ),
+        (
+            {"f": (0.8, "2 patients"), "m": 0.8},
+            "no group scores lower than another in AUC on clean images: "
+            "80.0 %; the gap to the best group is 0.0 points (not a reliable gap).",
+        ),
         ({"f": 0.8, "m": (0.9, "no image of a")}, f"f has {LOW}: {GAP} (not a reliable gap)."),
         ({"f": (0.8, "2 patients"), "m": 0.9}, f"f (not a reliable score) has {LOW}: {GAP}."),
         (

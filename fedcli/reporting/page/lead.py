@@ -222,11 +222,12 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
             )
             distances = console.listed([f"{gap:.1f}" for gap in gaps])
             numbers += f"; the gap to the best group is {distances} points"
-        if not small and _is_doubtful_gap([row for row, _ in known], attribute):
-            numbers += " (not a reliable gap)"
         lowest = f"{console.listed(names, 'or')}{small} has the lowest"
         if not any(gap > 0 for gap in gaps):
             lowest = "no group scores lower than another in"
+            small = ""
+        if not small and _is_doubtful_gap([row for row, _ in known], attribute):
+            numbers += " (not a reliable gap)"
         among = " among the groups that have one" if _lacks_a_score(known[0][0], attribute) else ""
         yield f"By {attribute}, {lowest} {spoken(area)} on clean images{among}: {numbers}."
 
