@@ -13,7 +13,7 @@ from ..bench import limits
 from ..bench.estimate import Estimate, span
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines, shared_patients
-from ..errors import UsageError
+from ..errors import FedcliError, UsageError
 from ..extensions import is_file
 from ..federation.engines import named, parsed, remote
 from ..federation.training import CLASSIFIER, FINE_TUNING, USUAL, idle
@@ -209,6 +209,10 @@ def _fitting_prior(data: Path) -> str:
         "class_counts" in client for client in body["roster"]
     ):  # sites keep theirs
         return "none"
+    for client in body["roster"]:
+        if len(client["class_counts"]) != len(body["classes"]):
+            sentence = f"{data}: class_counts of {client['client']} are not of each class"
+            raise FedcliError(sentence, manifest.AGAIN)
     counts = np.sum([client["class_counts"] for client in body["roster"]], axis=0)
     images = {
         name: int(count) for name, count in zip(body["classes"], counts, strict=True) if count
