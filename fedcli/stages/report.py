@@ -170,7 +170,7 @@ class Report(Shown):
         from ..reporting.cards import cards
 
         texts = {}
-        for card in cards(self._one_system("a card")):
+        for card in cards(self.one_system("a card")):
             texts[f"{card.name}.md"] = card.markdown
             texts[f"{card.name}.html"] = card.html
         return _written(Path(folder), texts)
@@ -183,13 +183,13 @@ class Report(Shown):
         """
         from ..reporting import cards, evidence
 
-        system = self._one_system("evidence")
+        system = self.one_system("evidence")
         guidelines = evidence.guidelines(system.paths[0], system.scores)
         page = cards.evidence_page(system, guidelines)
         texts = {"evidence.json": evidence.as_json(guidelines), "evidence.html": page.html}
         return _written(Path(folder), texts)
 
-    def _one_system(self, noun: str) -> Row:
+    def one_system(self, noun: str) -> Row:
         """The only row. Raises UsageError where the runs are several systems."""
         systems = self._systems
         if len(systems) > 1:

@@ -153,6 +153,15 @@ def test_columns_under_one_head_stay_together_and_the_head_stands_once_above_the
     assert all(len(line) <= 32 for line in stacked)
 
 
+@pytest.mark.parametrize("width", range(40, 120, 3))
+def test_tables_under_many_heads_are_never_wider_than_asked(width):
+    over = ["", *(f"head {letter}, %" for letter in "aabbcdef")]
+    row = ["FedAvg", *["12.3 ±45.6"] * 8]
+    made = terminal.lines(["method", *["clean"] * 8], [row], width=width, over=over)
+    assert max(map(len, made)) <= width
+    assert " ".join(made).count("12.3 ±45.6") == 8
+
+
 def test_text_folds_between_words_before_anything_else_changes():
     row = ["isic2018", "a rather long title of a dataset", "7"]
     assert terminal.lines(["dataset", "title", "classes"], [row], width=36) == [

@@ -72,13 +72,9 @@ def prepare(options: PrepareOptions) -> Path:
     listing = _listing(name, card, source, options, choices)
     if not is_sample:  # whose people are made up
         column_notes.note_people(listing.rows, listing.attributes)
-    if dataset.code:
-        _check_own_listing(str(dataset.code), card, listing, raw)
     if options.split_file:
         choices = choices.completed(choices.own, split="file")
-    identity = recorded(name, card, choices)
-    if dataset.code:
-        identity["code"] = dataset.code.recorded
+    identity = recorded(name, card, choices) | _checked_code(dataset, listing, raw)
     contents = contents_of(raw, listing) if raw else {}
     identity["raw_fingerprint"] = fingerprint(raw, listing, contents) if raw else None
     identity.update(_recorded_files(options))
@@ -217,6 +213,20 @@ def checked(name: str, listing: Listing) -> Listing:
         if not file.isascii() and any("\ud800" <= letter <= "\udfff" for letter in file):
             raise FedcliError(f"the name of {file!a} is not UTF-8", "rename the file")
     return listing
+
+
+def _checked_code(
+    dataset: sources.Dataset,
+    listing: Listing,
+    raw: Path | None,
+) -> dict[str, Any]:
+    """What the manifest records of code from outside, whose listing is checked; {} of fedcli's
+    own.
+    """
+    if not dataset.code:
+        return {}
+    _check_own_listing(str(dataset.code), dataset.card, listing, raw)
+    return {"code": dataset.code.recorded}
 
 
 def _check_own_listing(

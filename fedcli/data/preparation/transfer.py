@@ -224,21 +224,28 @@ def _append(
         expected = end or size(file)
         received = start
         with part.open("ab" if start else "wb") as opened:
-            for step in _steps(length, Path(file["path"]).name):
-                step_start = received
-                for piece in _pieces(answer, step):
-                    received += len(piece)
-                    _check_length(file, part, received, whole=False)
-                    opened.write(piece)
-                    remaining.show(part, expected - received, len(piece))
-                    pace.count(len(piece), received)
-                if received - step_start < step:
-                    break
+            for piece in _pieces_of(answer, length, file):
+                received += len(piece)
+                _check_length(file, part, received, whole=False)
+                opened.write(piece)
+                remaining.show(part, expected - received, len(piece))
+                pace.count(len(piece), received)
             opened.flush()
             os.fsync(opened.fileno())
     if end > received:
         raise ConnectionError(f"the connection broke off {end - received:,} bytes before the end")
     remaining.show(part, 0, 0)
+
+
+def _pieces_of(answer: HTTPResponse, length: int, file: File) -> Iterator[bytes]:
+    """The answer in pieces, up to the step that ends early."""
+    for step in _steps(length, Path(file["path"]).name):
+        received = 0
+        for piece in _pieces(answer, step):
+            received += len(piece)
+            yield piece
+        if received < step:
+            return
 
 
 def _answer(url: str, redirects: tuple[str, ...], start: int) -> HTTPResponse:

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from ... import console
-from ...comparison.cautions import small_groups
+from ...comparison.cautions import small_decides, small_groups
 from ...comparison.tested import order
 from ...comparison.verdict import INCONCLUSIVE, RESAMPLES, Against
 from ...errors import FedcliError, UsageError, nearest
@@ -270,9 +270,26 @@ def _lowest_groups(
             texts = [f"{scores[0]:.1f} %"]
         distances = console.listed([f"{gap:.1f}" for gap in gaps])
         numbers = f"{', '.join(texts)}; the gap to the best group is {distances} points"
-    lowest_groups = f"{console.listed(names, 'or')}{unreliable}"
-    score = f"the lowest {spoken(metric)} on clean images"
-    return f"By {attribute}, {lowest_groups} has {score}: {numbers}."
+    lowest_groups = f"{console.listed(names, 'or')}{unreliable} has the lowest"
+    if not any(gap > 0 for gap in gaps):
+        lowest_groups = "no group scores lower than another in"
+        unreliable = ""
+    if not unreliable and _is_doubtful_gap(rows, attribute, metric):
+        numbers += " (not a reliable gap)"
+    among = " among the groups that have one" if _lacks_a_score(rows[0], where) else ""
+    score = f"{spoken(metric)} on clean images{among}"
+    return f"By {attribute}, {lowest_groups} {score}: {numbers}."
+
+
+def _is_doubtful_gap(rows: Rows, attribute: str, metric: str) -> bool:
+    """Tell whether a small group decides the gap of one of the rows."""
+    return any(GAP in small_decides(row.each, attribute, "clean", metric, row.at) for row in rows)
+
+
+def _lacks_a_score(row: Row, where: Where) -> bool:
+    """Tell whether a group with test images has no score. where: the attribute and the metric."""
+    column = row.scores.groups[where.attribute]["clean"].get(where.metric, {})
+    return any(score.count and score.last is None for score in column.values())
 
 
 def _worst(row: Row, attribute: str) -> tuple[str, float] | None:

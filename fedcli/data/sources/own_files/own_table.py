@@ -259,8 +259,9 @@ def _read(
         sentence = f"{path} has {lacking(missing)}, only {', '.join(head)}"
         raise FedcliError(sentence, _meant(missing, head) + NAMING)
     for name in people:
-        if "/" in name:
-            raise FedcliError(f"{path}: the column {name!r} has a slash in its name", "rename it")
+        if "/" in name or "*" in name:  # that crosses attributes, as in sex*age
+            sentence = f"{path}: the column {name!r} has a slash or star in its name"
+            raise FedcliError(sentence, "rename it")
     cells = {}
     for name in columns:
         position = head.index(name)
