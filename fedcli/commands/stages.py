@@ -380,7 +380,7 @@ EvidenceFolder = Annotated[
 ]
 
 
-def report(
+def report(  # noqa: C901 - a flag a step
     options: ReportOptions,
     format: ReportFormat = "table",  # the name of its flag
     out: ReportFile = None,
