@@ -245,7 +245,8 @@ def _files() -> dict[str, str]:
     ]
     head = (
         "Every stage writes a manifest: the command, its options, the sha256 of its parents and of "
-        "its files, and a body. A manifest holds no clock, host or absolute path: the same input gives the same bytes.\n\n"
+        "its files, and a body. A manifest holds no clock, host or absolute path: the same input "
+        "gives the same bytes.\n\n"
     )
     made["files.md"] = f"# Files\n\n{head}{_table(['manifest', 'files beside it'], rows)}"
     return made
