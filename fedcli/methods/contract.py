@@ -33,10 +33,11 @@ from typing import Any
 
 from torch import Tensor
 
-from ..data.shard import Batch, Shard
+from ..data.shard import Batch as Batch  # what a method's file needs is imported from here
+from ..data.shard import Shard as Shard
 from ..errors import FedcliError
-from ..models.layout import Layout
-from ..models.network import Network
+from ..models.layout import Layout as Layout
+from ..models.network import Network as Network
 from .losses import binary_cross_entropy, weighted_cross_entropy
 
 Tensors = dict[str, Tensor]

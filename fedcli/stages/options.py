@@ -20,9 +20,9 @@ from ..common_options import (
     Val,
     Work,
 )
-from ..data.prepare_options import PrepareOptions
+from ..data.prepare_options import PrepareOptions as PrepareOptions
 from ..options import Flag, Options, Source
-from ..runs.train_options import TrainOptions
+from ..runs.train_options import TrainOptions as TrainOptions
 from ..scores.evaluation_options import EvaluateOptions
 
 SCHEME = Flag(marks=("scheme",))
