@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .errors import FedcliError as FedcliError  # what a program catches: .sentence and .hint
+from .leaves import is_installed
 
 if TYPE_CHECKING:
     from .commands.listing import ls
@@ -72,8 +73,10 @@ def __getattr__(name: str) -> Any:
     """A stage, imported when it is first asked for: torch takes seconds."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = ELSEWHERE.get(name, f"stages.{name}")
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    module = f"{__name__}.{ELSEWHERE.get(name, f'stages.{name}')}"
+    if not is_installed(module):
+        raise AttributeError(f"{__name__}.{name} needs {module}, which is not installed")
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

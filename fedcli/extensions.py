@@ -50,6 +50,8 @@ KINDS = {
     "engines": ("engine", "call register(NAME, ENGINE) of fedcli.federation.engines in it"),
     "metrics": ("metric", _METRIC),
     "commands": ("command", "name a function with declared parameters, or a typer app"),
+    "figures": ("figure", "call register(Figure(...)) of fedcli.figures.figure in it"),
+    "sections": ("section", "name a function (systems) that returns a Section"),
 }
 FILE = re.compile(r"(?P<path>.*\.py)(?::(?P<name>[^/:+]*))?", re.S)
 RETURNED = (

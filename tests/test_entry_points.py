@@ -5,16 +5,19 @@ import sys
 
 import pytest
 import typer
+from conftest import make_chain
+from made_plans import planned, train
 from own_files import RULE
 from typed_lines import fedcli
 
-from fedcli import extensions, models
+from fedcli import extensions, models, plot, report
 from fedcli.commands import registry
 from fedcli.commands.app import app
 from fedcli.data import sources
 from fedcli.data.partition import resolve as scheme
 from fedcli.errors import UsageError
 from fedcli.federation import engines
+from fedcli.federation.training import Training
 from fedcli.methods import METHODS, resolve
 
 POINTS = """
@@ -42,6 +45,17 @@ ls = somebodys.commands:shout
 absent = somebodys.broken
 undeclared = somebodys.commands:undeclared
 number = somebodys.commands:number
+
+[fedcli.figures]
+losses = somebodys.figures
+curves = somebodys.figures
+lost = somebodys.broken
+
+[fedcli.sections]
+counted = somebodys.sections:counted
+halved = somebodys.sections:halved
+none = somebodys.sections:none
+gone = somebodys.broken
 """
 OTHER = '''
 from dataclasses import dataclass
@@ -122,6 +136,37 @@ def shout(
 def undeclared(word):
     print(word)
 '''
+FIGURES = """
+from pandas import DataFrame
+
+from fedcli.figures.figure import Figure, register
+from fedcli.figures.shapes import picture
+
+
+def frame(path):
+    return DataFrame({"round": [1, 2], "loss": [0.5, 0.25]})
+
+
+register(Figure("losses", "How did the loss fall?", "path", frame, lambda table: picture(table, [])))
+register(Figure("curves", "Never asked", "path", frame, lambda table: picture(table, [])))
+"""
+SECTIONS = '''
+from fedcli.reporting.table import Section, Table
+
+
+def counted(systems):
+    """Runs of each system."""
+    lines = [(system.name, system.runs) for system in systems]
+    return Section("runs", "How many runs?", [Table.of("", ["system", "runs"], lines)], text=["All count."])
+
+
+def halved(systems):
+    return 1 / 0
+
+
+def none(systems):
+    return len(systems)
+'''
 BROKEN, ENDS = "import no_such_package", "import sys; sys.exit(3)"
 
 
@@ -145,6 +190,8 @@ def package(tmp_path, monkeypatch):
         "other": OTHER,
         "engine": ENGINE,
         "commands": COMMANDS,
+        "figures": FIGURES,
+        "sections": SECTIONS,
         "broken": BROKEN,
         "ends": ENDS,
     }
@@ -165,6 +212,14 @@ def package(tmp_path, monkeypatch):
     forget()
     for name in [name for name in sys.modules if name.startswith("somebodys")]:
         del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a run."""
+    work = tmp_path_factory.mktemp("work")
+    plan = planned("fedavg", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1)
+    return train(make_chain(work), plan, work=work, out=work / "runs" / "avg").parent
 
 
 def test_methods_of_a_package_by_name_and_beside_fedclis_own(package, caplog):
@@ -306,3 +361,62 @@ def test_a_broken_command_of_a_package_ends_in_a_sentence(package):
     assert code == 2 and not out and "Traceback" not in err
     assert "warning: the command absent of somebodys-things 1.2 cannot be loaded" in err
     assert "error: no such command 'absent'" in err
+
+
+def test_figures_of_a_package_are_listed_and_drawn(package, run, tmp_path):
+    code, out, err = fedcli("plot", "--help")
+    assert code == 0
+    assert "How did the loss fall?" in out
+    assert "Never asked" not in out, "a package replaces no figure of fedcli"
+    warning = "warning: the figure lost of somebodys-things 1.2 cannot be loaded: "
+    assert [line[: len(warning)] for line in err.splitlines()] == [warning]
+    path = str(run)
+    table = tmp_path / "losses.csv"
+    assert fedcli("plot", "losses", path, "--out", table)[0] == 0
+    assert table.read_text(encoding="utf-8") == "round,loss\n1,0.5\n2,0.25\n"
+    assert list(plot("losses", path).frame["loss"]) == [0.5, 0.25]
+    with pytest.raises(UsageError) as caught:
+        plot("loses", path)
+    assert caught.value.hint == "did you mean 'losses'?"
+    assert fedcli("plot", "lost", path)[0] == 2
+
+
+def test_sections_of_a_package_are_on_the_page_and_in_the_text(package, run, tmp_path):
+    path = str(run)
+    words = ["report", path, "--work", tmp_path, "--section", "counted"]
+    code, out, err = fedcli(*words)
+    assert code == 0
+    assert "How many runs?" in out
+    assert "All count." in out + err
+    page = tmp_path / "page.html"
+    assert fedcli(*words, "--format", "html", "--out", page)[0] == 0
+    assert '<section id="package-counted"' in page.read_text(encoding="utf-8")
+    markdown = fedcli(*words, "--format", "markdown")[1]
+    assert "How many runs?" in markdown
+    assert "How many runs?" not in fedcli("report", path, "--work", tmp_path)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("halved", "ZeroDivisionError: division by zero"), ("none", "TypeError: int is no Section")],
+)
+def test_a_section_that_fails_costs_a_warning(package, run, tmp_path, name, reason):
+    code, out, err = fedcli("report", run, "--work", tmp_path, "--section", name)
+    assert code == 0
+    assert "FedAvg" in out
+    sentence = f"warning: the section {name} of somebodys-things 1.2 is left out: {reason}"
+    assert err.count(sentence) == 1
+
+
+def test_a_section_that_no_package_offers_is_refused(package, tmp_path):
+    code, _, err = fedcli("report", "--work", tmp_path, "--section", "conted")
+    assert code == 2
+    warning, error, hint = err.splitlines()
+    assert warning.startswith("warning: the section gone of somebodys-things 1.2 cannot be loaded")
+    assert error == "error: no installed package offers a section 'conted'"
+    assert hint.strip() == "hint: did you mean 'counted'?"
+    code, _, err = fedcli("report", "--work", tmp_path, "--section", "gone")
+    assert code == 2
+    assert "error: no installed package offers a section 'gone'" in err
+    with pytest.raises(UsageError, match="no installed package"):
+        report(work=tmp_path, section=["conted"])

@@ -6,6 +6,7 @@ import shlex
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typed_lines import fedcli
@@ -14,6 +15,7 @@ from fedcli import extensions
 from fedcli.commands import registry
 from fedcli.commands.app import app
 from fedcli.methods import METHODS
+from fedcli.reporting import sections
 
 TEXT = (Path(__file__).parent.parent / "docs" / "extend.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(python|sh)\n(.*?)```", TEXT, re.S)
@@ -53,28 +55,44 @@ def test_the_notebook_registers_trains_and_may_be_run_again(tmp_path, monkeypatc
     assert "Small logits + FedHEAL" in capsys.readouterr().out
 
 
-def test_the_command_of_the_page_is_a_command_of_its_package(tmp_path, monkeypatch):
-    groups = [tomllib.loads(toml) for toml in re.findall(r"```toml\n(.*?)```", TEXT, re.S)]
-    ((name, function),) = groups[-1]["project"]["entry-points"]["fedcli.commands"].items()
+@pytest.fixture
+def my_package(tmp_path, monkeypatch):
+    """The package of the page, installed: its command and its section."""
+    tomls = re.findall(r"```toml\n(.*?)```", TEXT, re.S)
+    groups = tomllib.loads("\n".join(tomls))["project"]["entry-points"]
     (tmp_path / "my_package").mkdir()
-    (tmp_path / "my_package" / "losses.py").write_text(FILES["my_package/losses.py"])
+    lines = []
+    for kind, file in (("commands", "losses.py"), ("sections", "sections.py")):
+        (tmp_path / "my_package" / file).write_text(FILES[f"my_package/{file}"], encoding="utf-8")
+        lines.append(f"[fedcli.{kind}]")
+        lines += [f"{name} = {function}" for name, function in groups[f"fedcli.{kind}"].items()]
     info = tmp_path / "my_package-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[fedcli.commands]\n{name} = {function}\n")
+    (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
+    caches = extensions.packages, extensions.installed, registry.of_package
+    for cached in caches:
+        cached.cache_clear()
+    yield
+    for cached in caches:
+        cached.cache_clear()
+    for module in [name for name in sys.modules if name.startswith("my_package")]:
+        del sys.modules[module]
+
+
+def test_the_command_of_the_page_is_a_command_of_its_package(my_package, tmp_path):
     rounds = [{"loss": [3.0, None]}, {"loss": [2.0, 1.0]}, {"loss": [0.5, 0.5]}]
     lines = [json.dumps(line) for line in rounds]
     (tmp_path / "rounds.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    caches = extensions.packages, extensions.installed, registry.of_package
-    try:
-        for cached in caches:
-            cached.cache_clear()
-        assert "From my-package 1.0:\n  losses  Print the mean loss" in fedcli("--help")[1]
-        assert fedcli("losses", tmp_path, "--last", 2)[:2] == (0, "1.5\n0.5\n")
-        assert fedcli("losses", tmp_path)[:2] == (0, "3.0\n1.5\n0.5\n")
-    finally:
-        for cached in caches:
-            cached.cache_clear()
-        for module in [name for name in sys.modules if name.startswith("my_package")]:
-            del sys.modules[module]
+    assert "From my-package 1.0:\n  losses  Print the mean loss" in fedcli("--help")[1]
+    assert fedcli("losses", tmp_path, "--last", 2)[:2] == (0, "1.5\n0.5\n")
+    assert fedcli("losses", tmp_path)[:2] == (0, "3.0\n1.5\n0.5\n")
+
+
+def test_the_section_of_the_page_is_a_section_of_its_package(my_package):
+    (section,) = sections.of_packages(["runs"], [SimpleNamespace(name="FedAvg", runs=2)])
+    assert section.name == "package-runs"
+    (table,) = section.tables
+    assert table.title == "How many runs?"
+    assert [[cell.text for cell in row] for row in table.rows] == [["FedAvg", "2"]]

@@ -9,6 +9,7 @@ from .. import console
 from ..common_options import ATTRIBUTE, INPUT
 from ..errors import FedcliError, UsageError
 from ..io.files import regular
+from ..leaves import require
 from ..options import Flag, Source
 from ..system import terminal
 from .shell import common as o
@@ -186,6 +187,7 @@ def _add_quality(facts: Facts, by: str) -> None:
     """Measure the images, or read what sites counted of theirs."""
     import numpy as np
 
+    require("fedcli.data.quality_by_site", "--quality")
     from ..data import manifest, originals, quality_by_site
     from ..data.quality import BINS, MEASURES
 

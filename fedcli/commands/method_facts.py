@@ -186,7 +186,9 @@ def fits(method: Any) -> list[Fit]:
     reason = UNCOVERED.sentence.format(m=method) if uncovered else ""
     results.append(Fit("--dp-sgd", not uncovered, reason))
     secagg: Any = registered("flower-secagg")
-    return [*results, _tried("--engine flower-secagg:DIR", lambda: secagg.check(method, 0))]
+    if secagg is not None:
+        results.append(_tried("--engine flower-secagg:DIR", lambda: secagg.check(method, 0)))
+    return results
 
 
 def _tried(name: str, check: Callable[[], object]) -> Fit:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 import typer
 from typer.core import TyperGroup
 
+from .. import console
 from ..errors import UsageError
 from ..options import Flag, Option
 from .shell import common as o
@@ -69,24 +70,27 @@ class Figures(TyperGroup):
         formatter: Any,
     ) -> None:
         """The questions that the figures answer, in full."""
-        from ..figures.kinds import FIGURES
+        from ..figures.kinds import FIGURES, of_packages
 
+        with console.shown():  # for warnings of figures of packages
+            figures = {**FIGURES, **of_packages()}
         with formatter.section("Figures"):
-            formatter.write_dl([(name, figure.question) for name, figure in FIGURES.items()])
+            formatter.write_dl([(name, figure.question) for name, figure in figures.items()])
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # click's
-        from ..figures.kinds import FIGURES
+        from ..figures.kinds import FIGURES, of_packages
 
-        return list(FIGURES)
+        return [*FIGURES, *of_packages()]
 
     def get_command(  # type: ignore[override]  # click's
         self,
         ctx: typer.Context,
         cmd_name: str,
     ) -> Any:
-        from ..figures.kinds import FIGURES
+        from ..figures.kinds import FIGURES, of_packages
 
-        return _command(FIGURES[cmd_name]) if cmd_name in FIGURES else None
+        figure = FIGURES.get(cmd_name) or of_packages().get(cmd_name)
+        return _command(figure) if figure else None
 
 
 def plot() -> None:

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import typer
 
 from .. import console, extensions
+from ..leaves import is_installed
 from ..provenance import message_of
 from .shell import declare
 from .shell.panels import Command
@@ -37,8 +37,8 @@ class Entry:
     group: str = ""
 
     def is_complete(self) -> bool:
-        """Tell whether what the command alone needs is installed."""
-        return not self.needs or _is_installed(self.needs)
+        """Tell whether the command, and what it alone needs, is installed."""
+        return is_installed(self.module) and (not self.needs or is_installed(self.needs))
 
 
 COMMANDS = {
@@ -52,10 +52,10 @@ COMMANDS = {
     "train": Entry("Train and score", "fedcli.commands.stages"),
     "evaluate": Entry("Train and score", "fedcli.commands.stages"),
     "predict": Entry("Train and score", "fedcli.commands.stages"),
-    "audit": Entry("Train and score", "fedcli.commands.compare", needs="fedcli.scores.audit"),
-    "sweep": Entry("Train and score", "fedcli.commands.cells", needs="fedcli.reproduction"),
-    "run": Entry("Train and score", "fedcli.commands.reproduce", needs="fedcli.reproduction"),
-    "reproduce": Entry("Train and score", "fedcli.commands.reproduce", needs="fedcli.reproduction"),
+    "audit": Entry("Train and score", "fedcli.commands.compare", needs="fedcli.stages.audit"),
+    "sweep": Entry("Train and score", "fedcli.commands.cells"),
+    "run": Entry("Train and score", "fedcli.commands.reproduce"),
+    "reproduce": Entry("Train and score", "fedcli.commands.reproduce"),
     "methods": Entry("Train and score", "fedcli.commands.methods"),
     "models": Entry("Train and score", "fedcli.commands.lists"),
     "report": Entry("Compare", "fedcli.commands.stages"),
@@ -64,22 +64,13 @@ COMMANDS = {
     "ls": Entry("Compare", "fedcli.commands.ls"),
     "inspect": Entry("Compare", "fedcli.commands.inspect"),
     "metrics": Entry("Compare", "fedcli.commands.lists"),
-    "site": Entry("More", "fedcli.sites.command", needs="fedcli.sites"),
+    "site": Entry("More", "fedcli.sites.command"),
     "export": Entry("More", "fedcli.commands.export"),
     "new": Entry("More", "fedcli.commands.new"),
-    "check": Entry("More", "fedcli.commands.check", needs="fedcli.bench.checks"),
-    "bench": Entry("More", "fedcli.commands.bench", needs="fedcli.bench.engine"),
+    "check": Entry("More", "fedcli.commands.check"),
+    "bench": Entry("More", "fedcli.commands.bench"),
     "version": Entry("More", "fedcli.commands.version"),
 }
-
-
-def _is_installed(module: str) -> bool:
-    """Tell whether a module is there, without importing it."""
-    try:
-        spec = find_spec(module)
-    except ModuleNotFoundError:  # the package that holds it is not there
-        return False
-    return spec is not None and spec.origin is not None  # None: a folder without code
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from .. import console
 from ..common_options import OUTPUT, Seeds
 from ..errors import FedcliError, UsageError
+from ..leaves import require
 from ..options import Flag
 from ..runs.train_options import TrainOptions
 from ..scores.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
@@ -159,6 +160,7 @@ def train(
         data = piped()
     options = replace(options, method=names[0] if names else None, data=data)
     if len(names) > 1 or seeds is not None:
+        require("fedcli.reproduction", "train of several methods or seeds")
         from .cells import train_several
 
         if not names:
@@ -534,6 +536,9 @@ def _show_report(result: "Report") -> None:
     if result.by_quality:
         tables += result.by_quality.tables
         sentences = [f"{sentence}." for sentence in result.by_quality.text]
+    for section in result.of_packages:
+        tables += section.tables
+        sentences += section.text
     show_rows(result.rows)
     show_tables(tables)
     writers.say([*sentences, clinical.elsewhere(result.rows)])

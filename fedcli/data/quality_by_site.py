@@ -20,14 +20,13 @@ import numpy as np
 from .. import console, shapes
 from ..errors import FedcliError, UsageError, nearest
 from ..io.files import read_text
-from ..io.hdf5 import open_hdf5
 from ..system.processes import in_order
 from . import manifest
 from .image_counts import CLASS, MOST_IMAGES
-from .pool import CHANGED, POOL, Pool, holdings
+from .image_places import Place, held, pixels, places
+from .pool import Pool
 from .quality import BINS, MEASURES, NAMES, histograms, measure, shown, sound, spread
 
-CHANGED_FILE = "changed.h5"  # beside the manifest of a corruption
 LARGE = 0.8  # standard deviations, from which a site stands out
 PIECE = 64  # images a process reads and measures at a time
 SITES = "site"  # what --by is without a word
@@ -37,7 +36,6 @@ SAID = {
     "quality": {name: [[int]] for name in NAMES},
 }
 AGAIN = "ask the site for `fedcli site describe --quality` again"
-Place = tuple[Path, str, int]  # of an image's pixels: file, dataset in it, and row there
 Histograms = dict[str, np.ndarray]  # site, class or group -> [M, BINS]
 Rows = dict[str, np.ndarray]  # of each client, class or group
 Facts = Mapping[str, Any]  # of a site, class or group, see facts()
@@ -140,52 +138,6 @@ def measured(files: list[Place], jobs: int = 0) -> np.ndarray:
         jobs=jobs,
     )
     return np.concatenate([np.zeros((0, len(MEASURES))), *values])
-
-
-def held(path: Path) -> tuple[Pool, Rows]:
-    """The pool, and client -> rows that it trains and validates on; of a dataset ALL -> its
-    training part."""
-    pool, parts_by_client, _ = holdings(path)
-    rows_by_client = {}
-    for client, parts in parts_by_client.items():
-        rows_by_client[client] = np.concatenate([parts["train"], parts["val"]])
-    return pool, rows_by_client
-
-
-def places(
-    path: Path,
-    pool: Pool,
-    client: str,
-    rows: np.ndarray,
-) -> list[Place]:
-    """Files and rows of the pixels of a client's images: in the pool, or among those that corrupt
-    changed."""
-    body = manifest.read(path).body
-    if "kind" not in body or client not in body["clients"]:  # a dataset's clients are a number
-        return [(pool.path, "x", row) for row in rows.tolist()]
-    changed_path = path.parent / CHANGED_FILE
-    with open_hdf5(changed_path, CHANGED, hint="corrupt again") as file:
-        changed = file["train/rows"][()]  # rising
-    indices = np.searchsorted(changed, rows)
-    lacks_some = len(rows) and indices.max() >= len(changed)
-    if lacks_some or (changed[indices] != rows).any():
-        raise FedcliError(f"{changed_path} lacks images of {client}", "corrupt again")
-    return [(changed_path, "train/x", index) for index in indices.tolist()]
-
-
-def pixels(files: list[Place]) -> np.ndarray:
-    """uint8 [n, H, W, C], in this order."""
-    rows_by_dataset: dict[tuple[Path, str], set[int]] = {}
-    for path, name, row in files:
-        rows_by_dataset.setdefault((path, name), set()).add(row)
-    images: dict[Place, np.ndarray] = {}
-    for (path, name), rows in rows_by_dataset.items():
-        rising = sorted(rows)
-        columns = POOL if name == "x" else CHANGED
-        with open_hdf5(path, columns) as file:
-            for row, image in zip(rising, file[name][rising], strict=True):
-                images[path, name, row] = image
-    return np.stack([images[file] for file in files])
 
 
 def _measured(files: list[Place]) -> np.ndarray:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal
 
+from .. import extensions
 from ..errors import FedcliError
 from .drawing import Picture
 
@@ -67,9 +68,11 @@ FIGURES: dict[str, Figure] = {}  # by name; kinds/ fills it
 
 def register(figure: Figure) -> None:
     """Make a figure known by its name. Raises ValueError for a name that is taken."""
-    if figure.name in FIGURES:
+    extensions.check_name(figure.name)
+    table = extensions.table("figures", FIGURES)
+    if figure.name in table:
         raise ValueError(f"there is a figure {figure.name!r} already")
-    FIGURES[figure.name] = figure
+    table[figure.name] = figure
 
 
 def numbers(frame: "DataFrame") -> list[dict[str, Any]]:

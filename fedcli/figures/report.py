@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import console
+from .. import console, extensions
 from ..errors import UsageError
 from ..io.files import write_text
 from ..metrics import title
@@ -14,7 +14,7 @@ from ..scores.parts import MODELS
 from ..scores.scores import MADE_UP
 from .drawing import Picture, write
 from .figure import Figure, NothingToDraw, Subject
-from .kinds import FIGURES
+from .kinds import FIGURES, find
 from .system import System
 
 FORMATS = "svg", "pdf", "png"
@@ -39,7 +39,7 @@ def of_systems(systems: Sequence[System], draw: Sequence[str] = ()) -> list[tupl
     Raises UsageError where there is none, and NothingToDraw where the systems have nothing that
     those show.
     """
-    planned = list(_planned(systems, usual=not draw))
+    planned = list(_planned(systems, draw))
     if draw:
         planned = _selected(planned, draw)
     pictures: list[tuple[str, Picture]] = []
@@ -88,9 +88,9 @@ def _position(frame: Any, frames: list[Any]) -> int | None:
     return None
 
 
-def _planned(systems: Sequence[System], *, usual: bool) -> Iterator[PlannedFigure]:
-    for figure in _figures("systems", usual):
-        for name, options in _named(figure, systems[0], usual):
+def _planned(systems: Sequence[System], draw: Sequence[str]) -> Iterator[PlannedFigure]:
+    for figure in _figures("systems", draw):
+        for name, options in _named(figure, systems[0], usual=not draw):
             yield PlannedFigure(name, figure, systems, options)
     for system, file_name in zip(systems, _short(systems), strict=True):
         if not system.versions:
@@ -98,22 +98,28 @@ def _planned(systems: Sequence[System], *, usual: bool) -> Iterator[PlannedFigur
                 f"{system.run_name}: no single model answers for single images, "
                 "so no curves of them are drawn"
             )
-        for figure in _figures("system", usual):
-            for name, options in _named(figure, system, usual):
+        for figure in _figures("system", draw):
+            for name, options in _named(figure, system, usual=not draw):
                 if file_name:
                     name = f"{name}-{file_name}"
                 yield PlannedFigure(name, figure, system, options)
 
 
-def _figures(subject: Subject, usual: bool) -> Iterator[Figure]:
-    for figure in FIGURES.values():
-        if figure.of == subject and (figure.usual or not usual):
+def _figures(subject: Subject, draw: Sequence[str]) -> Iterator[Figure]:
+    """The figures of fedcli, and those of installed packages that are named."""
+    figures = dict(FIGURES)
+    for name in draw:
+        if name not in (*figures, EVERY) and extensions.offered("figures", name):
+            figures[name] = find(name)
+    for figure in figures.values():
+        if figure.of == subject and (figure.usual or draw):
             yield figure
 
 
 def _named(
     figure: Figure,
     system: System,
+    *,
     usual: bool,
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Name and options of each picture of a figure.

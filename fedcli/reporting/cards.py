@@ -15,6 +15,7 @@ from ..scores.clinical.chosen import chosen_points
 from ..scores.scores import Scores
 from . import clinical, evidence, single_runs
 from .clinical import Facts, rule_in_words
+from .dataset_card import card_of
 from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
 from .rows import Row, compared
@@ -113,7 +114,7 @@ def _dataset_card(system: Row) -> Document:
     body = dataset.body if dataset else {}
     options = dataset.options if dataset else {}
     title = described(scores)
-    if evidence.card_of(scores).get("classes", True):
+    if card_of(scores).get("classes", True):
         title = body.get("title", scores.dataset)
     counts = [("Classes", ", ".join(scores.classes))]
     if body.get("count"):
@@ -138,7 +139,7 @@ def _dataset_sections(
     heads = ["attribute", "images without a value"]
     unknown = Table.of("", heads, body.get("unknown", {}).items())
     yield Section("missing", "Missing values", [unknown] if unknown.rows else [])
-    card = evidence.card_of(system.scores)
+    card = card_of(system.scores)
     names = [name for name in ("where", "citation", "notes") if card.get(name)]
     collection = _question(
         "collection",
@@ -169,7 +170,7 @@ def _last_sections(system: Row) -> list[Section]:
 
 
 def _licences(scores: Scores) -> list[tuple[str, str]]:
-    data = evidence.card_of(scores).get("licence") or WRITE.format("licence of the data")
+    data = card_of(scores).get("licence") or WRITE.format("licence of the data")
     weights = "none: trained from random values"
     if scores.options.get("weights"):
         weights = WRITE.format(f"licence of {scores.options['weights']}")

@@ -17,7 +17,7 @@ from ..metrics import title
 from ..scores import numbers
 from ..scores.clinical_shape import BEFORE_AFTER, CLIENT, POOLED, select
 from ..scores.scores import Scores
-from .evidence import card_of
+from .dataset_card import card_of
 from .rows import Rows
 from .table import DAGGER, NONE, Column, Table, bounded, percent
 

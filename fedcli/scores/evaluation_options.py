@@ -279,6 +279,11 @@ class ReportOptions(Options):
         "explains",
         Flag("MEASURE"),
     ] = None
+    section: Annotated[
+        Sequence[str],
+        "also this section of an installed package; may be repeated",
+        Flag("NAME"),
+    ] = ()
     work: Work = WORK
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import __version__
-from ..data import image_counts, manifest, manifest_bodies, quality_by_site
+from ..data import image_counts, manifest, manifest_bodies
 from ..data.image_counts import MOST_IMAGES
 from ..data.quality import NAMES
 from ..data.quality import cells as in_cells
 from ..errors import FedcliError
 from ..labels import is_multi_label
+from ..leaves import require
 from ..provenance import version_of
 from ..shapes import read_json
 from .transport.frames import plain
@@ -138,6 +139,9 @@ def quality(
     A cell has at least `smallest` images. They are of all images alone: from those of classes or
     groups beside them small counts would follow.
     """
+    require("fedcli.data.quality_by_site", "--quality")
+    from ..data import quality_by_site
+
     measured = quality_by_site.of_manifest(data, client=client)
     histograms = zip(NAMES, measured.histograms[client], strict=True)  # of each measure [BINS]
     return {name: in_cells(counts, smallest) for name, counts in histograms}

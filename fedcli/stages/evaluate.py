@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from .. import console
+from .. import console, leaves
 from ..errors import UsageError, nearest
 from ..federation.engines import remote
-from ..reporting import tracking
 from ..scores import own_metrics
 from ..scores.choice import check_rule
 from ..scores.deploy.adaptation import ADAPTATIONS
@@ -26,8 +25,10 @@ def run(options: EvaluateOptions) -> Scores:
         return _by_sites(options, options.engine)
     with own_metrics.asked_for(options.metric):
         path = score_run(source(options.run, options.work, "run"), options)
-    tracked_in = tracking.evaluation(options.track, path, Path(options.work))
-    if tracked_in:
+    if options.track is not None:
+        from ..reporting import tracking
+
+        tracked_in = tracking.evaluation(options.track, path, Path(options.work))
         console.say(f"tracked in {tracked_in}")
     if options.export:
         for table in to_csv(path):
@@ -54,7 +55,11 @@ def _check(options: EvaluateOptions) -> None:
         if name not in ADAPTATIONS:
             raise UsageError(f"--adapt {name!r} is unknown", nearest(name, ADAPTATIONS))
     check_rule(options.choose)
-    tracking.check(options.track)
+    if options.track is not None:
+        leaves.require("fedcli.reporting.tracking", "--track")
+        from ..reporting import tracking
+
+        tracking.check(options.track)
     if options.cross_site and options.on:
         raise UsageError("--cross-site is about the clients' own test images", "leave --on out")
 

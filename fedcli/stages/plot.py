@@ -81,15 +81,14 @@ def plot(
         options: those of the figure, as `fedcli plot NAME --help` lists them, such as
         series=["loss"].
     """
-    from ..figures.kinds import FIGURES
+    from ..figures.kinds import find
 
-    if name not in FIGURES:
-        raise UsageError(f"there is no figure {name!r}", nearest(name, FIGURES))
-    figure = FIGURES[name]
-    for option in options:
-        if option not in figure.parameters:
-            raise UsageError(f"{name} has no option {option!r}", nearest(option, figure.parameters))
     with console.watched():
+        figure = find(name)
+        for option in options:
+            if option not in figure.parameters:
+                hint = nearest(option, figure.parameters)
+                raise UsageError(f"{name} has no option {option!r}", hint)
         paths = runs_of(listed(runs), Path(work), figure.every)
         return drawn(figure, paths, options, runs_named=bool(runs))
 

@@ -6,13 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import console
+from .. import console, leaves
 from ..comparison.systems import BEST, LAST
 from ..data.quality import NAMES
 from ..errors import UsageError, nearest
 from ..io.files import write_text
 from ..options import Source
-from ..reporting import choice, clinical, comparison
+from ..reporting import choice, clinical, comparison, sections
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.rows import Row, compared, rows
 from ..reporting.table import Table
@@ -95,9 +95,15 @@ class Report(Shown):
         measure = self.options.quality
         if not measure:
             return None
+        leaves.require("fedcli.reporting.page.by_quality", "--quality")
         from ..reporting.page import by_quality
 
         return by_quality.section(self._systems, measure, self.options.metric)
+
+    @cached_property
+    def of_packages(self) -> "list[Section]":
+        """Sections of installed packages, which --section asked for."""
+        return list(sections.of_packages(self.options.section, compared(self.rows)))
 
     @property
     def ranks(self) -> list[Table]:
@@ -108,7 +114,10 @@ class Report(Shown):
 
     def tables(self) -> list[Table]:
         """The tables that `fedcli report` prints, in percent."""
-        return [*self._tabled.tables, *self._further_tables()]
+        tables = [*self._tabled.tables, *self._further_tables()]
+        for section in self.of_packages:
+            tables += section.tables
+        return tables
 
     def _further_tables(self) -> list[Table]:
         return [*self.ranks, *self.choices, *self.operating]
@@ -167,6 +176,7 @@ class Report(Shown):
 
         Raises FedcliError, UsageError.
         """
+        leaves.require("fedcli.reporting.cards", "--card")
         from ..reporting.cards import cards
 
         texts = {}
@@ -181,6 +191,7 @@ class Report(Shown):
 
         Raises FedcliError, UsageError.
         """
+        leaves.require("fedcli.reporting.cards", "--evidence")
         from ..reporting import cards, evidence
 
         system = self.one_system("evidence")
@@ -215,9 +226,17 @@ class Report(Shown):
             return self._page(figures, draw)
         texts = [render(self.rows, format)]
         if format == "markdown":
-            by_quality = self.by_quality.tables if self.by_quality else []
-            texts += [titled(table) for table in (*self._further_tables(), *by_quality)]
+            tables = self._further_tables()
+            for section in self.more:
+                tables += section.tables
+            texts += map(titled, tables)
         return "\n".join(texts)
+
+    @property
+    def more(self) -> "list[Section]":
+        """The sections that options asked for."""
+        by_quality = [self.by_quality] if self.by_quality else []
+        return [*by_quality, *self.of_packages]
 
     def _page(self, figures: bool, draw: Sequence[str]) -> str:
         from ..reporting.page import (  # matplotlib and torch, for no other format
@@ -229,7 +248,7 @@ class Report(Shown):
             reference=self.options.against,
             figures=figures,
             draw=draw,
-            more=[self.by_quality] if self.by_quality else [],
+            more=self.more,
             warned="rows" in vars(self),  # warned of when the rows were made
             **self._columns(),
         )
@@ -267,6 +286,7 @@ def run(options: ReportOptions) -> Report:
     Runs that differ in nothing but the seed are one row.
     """
     check_rule(options.choose)
+    sections.check(options.section)
     if options.quality and options.quality not in NAMES:
         sentence = f"there is no measure of image quality {options.quality!r}"
         raise UsageError(sentence, nearest(options.quality, NAMES))

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import console
-from ..bench import limits
+from .. import console, leaves
 from ..bench.estimate import Estimate, span
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines, shared_patients
@@ -25,7 +24,7 @@ from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from ..options import path_of
-from ..reporting import timing, tracking
+from ..reporting import timing
 from ..reporting.table import Table
 from ..runs import settings
 from ..runs import train as runs
@@ -87,7 +86,11 @@ def run(options: TrainOptions, *, typed: bool = False) -> Run:
     """
     if options.method is None:
         return _go_on(options)
-    tracking.check(options.track)
+    if options.track is not None:
+        leaves.require("fedcli.reporting.tracking", "--track")
+        from ..reporting import tracking
+
+        tracking.check(options.track)
     plan = resolved(options)  # what cannot be is refused before a dataset is partitioned
     data = for_training(data_for(plan), Path(options.work))
     shared_patients.warn(data)
@@ -291,7 +294,9 @@ def _say_speed(
     """Write down what the machine can do, which takes no time from the rounds, and say how fast the
     run was.
     """
-    if not remote(federation.plan.engine):
+    if not remote(federation.plan.engine) and leaves.is_installed("fedcli.bench.limits"):
+        from ..bench import limits
+
         line = limits.measure(federation, seconds)
         if line:
             with appending(folder / "timing.jsonl") as file:
@@ -308,8 +313,10 @@ def _train(options: TrainOptions, data: Path, *, typed: bool = False) -> Run:
     """Train, and the second stage beside the folder of the first; typed: as of run()."""
     plan = replace(options, engine=_engine(options))
     run = Run(runs.train(data, plan, typed=typed, trained=_say_speed))
-    tracked_in = tracking.training(options.track, run.path, Path(options.work))
-    if tracked_in:
+    if options.track is not None:
+        from ..reporting import tracking
+
+        tracked_in = tracking.training(options.track, run.path, Path(options.work))
         console.say(f"tracked in {tracked_in}")
     if not options.then:
         return run

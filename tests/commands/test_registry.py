@@ -1,7 +1,5 @@
-"""The registry of commands: one line each, imported when it is needed, left out where its room is gone."""
+"""The registry of commands: one line each, imported when it is needed, left out where its leaf was deleted."""
 
-import json
-import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -9,27 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import fedcli
 from fedcli.commands import registry
-
-PACKAGE = Path(fedcli.__file__).parent
-ALONE = {  # what of all commands only these need -> the commands
-    "sites": ["site"],
-    "reproduction": ["sweep", "run", "reproduce"],
-    "scores/audit": ["audit"],
-    "bench/checks.py": ["check"],
-    "bench/engine.py": ["bench"],
-}
-EVERY_HELP = """
-import json, sys
-from fedcli.commands import registry
-from fedcli.commands.app import app
-app(["--help"], standalone_mode=False)
-for name in registry.names():
-    if name != "plot":  # a figure shows what audit has written
-        app([name, "--help"], standalone_mode=False)
-print("NAMES", json.dumps(registry.names()))
-"""
 
 
 def python(code: str, folder: Path) -> str:
@@ -59,33 +37,8 @@ print("LOADED", *sorted(name for name in sys.modules if name.startswith("fedcli.
     assert modules & set(loaded) == {"fedcli.commands.version"}
 
 
-def test_a_command_whose_room_is_gone_is_not_there(tmp_path):
-    shutil.copytree(PACKAGE, tmp_path / "fedcli", ignore=shutil.ignore_patterns("__pycache__"))
-    cards = PACKAGE.parent / "data_manifests"
-    if cards.is_dir():  # of a checkout; an installed package holds its own
-        (tmp_path / "data_manifests").symlink_to(cards)
-    gone = []
-    for path, names in ALONE.items():
-        room = tmp_path / "fedcli" / path
-        if room.is_dir():
-            shutil.rmtree(room)
-            (room / "__pycache__").mkdir(parents=True)  # which a removal by git leaves
-        else:
-            room.unlink()
-        gone += names
-    out = python(EVERY_HELP, tmp_path)
-    names = json.loads(out.rpartition("NAMES ")[2])
-    assert names == [name for name in registry.COMMANDS if name not in gone]
-    commands = out.partition("\nBegin:")[2].partition("\nUsage:")[0]
-    assert "\n  train  " in commands and not [name for name in gone if f"\n  {name}  " in commands]
-    code = "from fedcli.__main__ import main; import sys; sys.argv = ['fedcli', 'site']; main()"
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 2 and ended.stderr.startswith("error: no such command 'site'")
-
-
-def test_what_a_command_needs_is_there(tmp_path):
+def test_what_a_command_needs_is_there():
     assert all(entry.is_complete() for entry in registry.COMMANDS.values())
-    assert not registry.Entry("More", "fedcli.x", needs="fedcli.no_such.room").is_complete()
-    assert not registry.Entry("More", "fedcli.x", needs="fedcli.no_such_room").is_complete()
+    assert not registry.Entry("More", "fedcli.commands.no_such").is_complete()
+    for module in ("fedcli.no_such.room", "fedcli.no_such_room"):
+        assert not registry.Entry("More", "fedcli.commands.ls", needs=module).is_complete()

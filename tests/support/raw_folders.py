@@ -17,8 +17,6 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from fedcli.data.pool import BlankPool, Row
 from fedcli.data.preparation import prepare as stage
 from fedcli.data.prepare_options import PrepareOptions
-from fedcli.data.sources import rsna_ich
-from fedcli.data.sources.skin import isic2018
 from fedcli.data.sources.source import Listing
 from fedcli.errors import FedcliError
 
@@ -49,6 +47,8 @@ def rewrite(path: Path, change: Callable) -> None:
 
 def write_skin(raw: Path, rows: list[list], images: Path | None = None) -> Path:
     """HAM10000's layout; a row is lesion, image, class, age, sex."""
+    from fedcli.data.sources.skin import isic2018  # a leaf, which the core is tested without
+
     write_csv(
         raw / isic2018.HAM,
         HEAD,
@@ -63,6 +63,8 @@ def write_skin(raw: Path, rows: list[list], images: Path | None = None) -> Path:
 
 def write_ct(raw: Path, labels: dict[str, str], *, stage: str = "stage_2_train", **fields) -> Path:
     """Kaggle's layout; labels: slice -> subtypes, such as "epidural" or "subdural any"."""
+    from fedcli.data.sources import rsna_ich  # likewise
+
     (raw / stage).mkdir()
     rows = [
         [f"{id}_{s}", int(s in of.split())]

@@ -17,7 +17,7 @@ import numpy as np
 from ... import console
 from ...errors import FedcliError, UsageError
 from ...seeds import derive
-from .. import manifest, quality_by_site
+from .. import image_places, manifest
 from ..manifest import Body
 from ..quality import NAMES, measure
 from . import mixture
@@ -92,13 +92,13 @@ def _median_noise(images: np.ndarray) -> float:
 
 def _sample(source: Path, clients: Sequence[str]) -> tuple[np.ndarray, list[str]]:
     """Images as they are trained on, evenly over those of the clients, and their ids."""
-    pool, rows_by_client = quality_by_site.held(source)
+    pool, rows_by_client = image_places.held(source)
     rows = np.concatenate([rows_by_client[client] for client in clients])
-    files: list[quality_by_site.Place] = []
+    files: list[image_places.Place] = []
     for client in clients:
-        files += quality_by_site.places(source, pool, client, rows_by_client[client])
+        files += image_places.places(source, pool, client, rows_by_client[client])
     if not files:
         raise FedcliError(f"{', '.join(clients)} have no training images", "name other clients")
     indices = np.unique(np.linspace(0, len(files) - 1, SAMPLE).astype(int))
-    images = quality_by_site.pixels([files[k] for k in indices])
+    images = image_places.pixels([files[k] for k in indices])
     return images, pool.id[rows[indices]].tolist()

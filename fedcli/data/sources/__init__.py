@@ -4,55 +4,56 @@ A file, a package or a notebook registers others.
 """
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ... import extensions, shapes
 from ...errors import FedcliError, UsageError, nearest
 from ...io.locks import remove_abandoned, scratch
+from ...leaves import is_installed
 from ...provenance import Code, of_functions
-from . import (
-    cards,
-    cifar100,
-    digits,
-    hyper_kvasir,
-    medmnist,
-    office_caltech,
-    phantom,
-    rsna_ich,
-    toy,
-)
-from .chest import chexpert, fedchexmimic
-from .eyes import fairfedmed, messidor2, odir
+from . import cards, phantom, toy
 from .own_files import own_images
-from .skin import bcn20000, fed_isic, isic2018, isic2019, isic_skin_tone
 from .source import Source
 
 __all__ = ["REGISTERED", "SOURCES", "Source", "plain", "register"]
 
-SOURCES: dict[str, Source] = {
-    "bcn20000": bcn20000.SOURCE,
-    "chestmnist": medmnist.CHESTMNIST,
-    "chexpert": chexpert.SOURCE,
-    "cifar100": cifar100.SOURCE,
-    "digits": digits.SOURCE,
-    "fairfedmed-oct": fairfedmed.OCT,
-    "fairfedmed-slo": fairfedmed.SLO,
-    "fed-isic": fed_isic.SOURCE,
-    "fedchexmimic": fedchexmimic.SOURCE,
-    "hyper-kvasir": hyper_kvasir.SOURCE,
-    "images": own_images.SOURCE,
-    "isic-skin-tone": isic_skin_tone.SOURCE,
-    "isic2018": isic2018.SOURCE,
-    "isic2019": isic2019.SOURCE,
-    "medmnist": medmnist.SOURCE,
-    "messidor2": messidor2.SOURCE,
-    "odir": odir.SOURCE,
-    "office-caltech": office_caltech.SOURCE,
-    "phantom": phantom.SOURCE,
-    "rsna-ich": rsna_ich.SOURCE,
-    "toy": toy.SOURCE,
+OF_CORE = {"images": own_images.SOURCE, "phantom": phantom.SOURCE, "toy": toy.SOURCE}
+LEAVES = {  # name -> module in this folder, and after a colon its reader where it is not SOURCE
+    "bcn20000": "skin.bcn20000",
+    "chestmnist": "medmnist:CHESTMNIST",
+    "chexpert": "chest.chexpert",
+    "cifar100": "cifar100",
+    "digits": "digits",
+    "fairfedmed-oct": "eyes.fairfedmed:OCT",
+    "fairfedmed-slo": "eyes.fairfedmed:SLO",
+    "fed-isic": "skin.fed_isic",
+    "fedchexmimic": "chest.fedchexmimic",
+    "hyper-kvasir": "hyper_kvasir",
+    "isic-skin-tone": "skin.isic_skin_tone",
+    "isic2018": "skin.isic2018",
+    "isic2019": "skin.isic2019",
+    "medmnist": "medmnist",
+    "messidor2": "eyes.messidor2",
+    "odir": "eyes.odir",
+    "office-caltech": "office_caltech",
+    "rsna-ich": "rsna_ich",
 }
+
+
+def _readers() -> dict[str, Source]:
+    """Name -> reader of every dataset whose module was not deleted."""
+    readers = dict(OF_CORE)
+    for name, place in LEAVES.items():
+        path, _, attribute = place.partition(":")
+        module = f"{__name__}.{path}"
+        if is_installed(module):
+            readers[name] = getattr(import_module(module), attribute or "SOURCE")
+    return dict(sorted(readers.items()))
+
+
+SOURCES = _readers()
 
 USUAL = {
     "attributes": {},

@@ -18,6 +18,7 @@ import torch
 
 from ... import extensions
 from ...errors import UsageError, nearest
+from ...leaves import is_installed
 from .in_process import Engine, InProcess
 from .pool import Pool, pays, usual_jobs
 from .streams import Streams
@@ -87,7 +88,7 @@ def registered(name: str) -> Kind | Remote | None:
 
     Raises UsageError for one of a package that the command does not name.
     """
-    if name in MODULES:
+    if name in MODULES and is_installed(MODULES[name]):
         import_module(MODULES[name])
     if name in ENGINES or name in ("", IN_PROCESS):
         return ENGINES.get(name)
@@ -164,7 +165,8 @@ def _parsed_in_process(engine: str) -> tuple[str, int]:
     name, colon, _ = engine.partition(":")
     if name != IN_PROCESS:
         offered = extensions.packages("engines")
-        names = dict.fromkeys((IN_PROCESS, *ENGINES, *MODULES, *offered))
+        installed = [name for name, module in MODULES.items() if is_installed(module)]
+        names = dict.fromkeys((IN_PROCESS, *ENGINES, *installed, *offered))
         raise UsageError(f"--engine {engine!r} is unknown", nearest(name, names))
     if colon:
         raise UsageError(f"--engine {engine!r} takes no number", f"write {IN_PROCESS}")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from pandas import DataFrame
 
-from ...data import quality_by_site
+from ...data import image_places, quality_by_site
 from ...data.quality import BINS, MEASURES, shown
 from ...data.quality_by_site import SITES
 from ..drawing import MOST_LINES, Axes, Look, Panel, Picture
@@ -64,7 +64,7 @@ def _extremes(measured: Any) -> list[tuple[str, np.ndarray]]:
             value = shown(values[position])
             size = f"{value} {measure.unit}"
             texts.append(f"{end} {measure.title}\n{names[position]}\n{size}")
-    return list(zip(texts, quality_by_site.pixels(files), strict=True))
+    return list(zip(texts, image_places.pixels(files), strict=True))
 
 
 def draw(table: DataFrame) -> Picture:

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from ...data import manifest
-from ...data.sources import card
-from ...errors import UsageError
 from ...scores.existing import with_operating_points
 from ...scores.nested import nested
 from ...scores.scores import Scores
+from ..dataset_card import card_of, is_placeholder
 
 ITEMS = Path(__file__).parent / "items.toml"
 PERSON = "a person must write this"
@@ -30,7 +29,6 @@ KINDS = "dataset", "partition", "corruption", "run", "scores"
 # scores that `evaluate --clinical` made of the same run, perhaps others than those reported
 CLINICAL = "clinical"
 SHORT = 200  # characters of a value that is quoted; of a longer one its parts are named
-OWN = "your own"  # begins what the card of one's own images has in place of facts
 NOTHING = "none", "off", ""
 Guideline = dict[str, Any]  # as evidence.json has it
 Item = dict[str, Any]
@@ -106,22 +104,6 @@ def as_json(answered: list[Guideline]) -> str:
     return json.dumps(answered, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def card_of(scores: Scores) -> dict[str, Any]:
-    """The facts of the dataset's card that fedcli has; of images of one's own those are a person's
-    to write.
-    """
-    try:
-        facts = card(scores.dataset)
-    except UsageError:
-        return {}
-    placeholders = {name for name, value in facts.items() if _is_placeholder(value)}
-    return {name: value for name, value in facts.items() if name not in placeholders - {"title"}}
-
-
-def _is_placeholder(value: Any) -> bool:
-    return isinstance(value, str) and value.lower().startswith(OWN)
-
-
 def _sources(path: Path, scores: Scores) -> Sources:
     """By kind: those above the scores, and the dataset's card where fedcli has one."""
     above = {kind: manifest.parent(path, kind) for kind in KINDS[:-1]}
@@ -159,7 +141,7 @@ def says_something(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(says_something(inner) for inner in value.values())
     if isinstance(value, str):
-        return value not in NOTHING and not _is_placeholder(value)
+        return value not in NOTHING and not is_placeholder(value)
     return value is not None and value is not False  # an empty list says that there are none
 
 

@@ -28,9 +28,10 @@ from ...metrics import title as in_words
 from .. import choice, clinical, comparison, single_runs, writers
 from ..columns import POOLED, SHOWN, shown
 from ..rows import Row, Rows, compared, rows, shortened
+from ..sections import of_leaf
 from ..table import Section, Table
 from ..tables import Report, report
-from . import images, lead, leakage, provenance, subgroups
+from . import images, lead, provenance, subgroups
 from .markup import HERE, PAGE, environment
 
 BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
@@ -215,7 +216,7 @@ def _closed_sections(systems: Rows, options: PageOptions) -> Iterator[Section]:
     cross_site = list(single_runs.cross_site(scores_by_name))
     yield Section("cross-site", "Trained at and tested on", cross_site)
     yield Section("choice", "Model choice", list(choice.tables(systems)))
-    yield leakage.section(systems)
+    yield from of_leaf("page.leakage", systems)
     yield Section("training", "How training went", panels=list(_convergence(systems)))
     panels = []
     if options.figures:

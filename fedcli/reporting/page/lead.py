@@ -24,7 +24,7 @@ from ...scores.statistics.bootstrap import LEVEL
 from ...scores.table import Score, Where
 from ...scores.views import GAP, worst_of
 from ..comparison import said_against, spoken, tests_against
-from ..evidence import card_of
+from ..dataset_card import card_of
 from ..head import chance
 from ..rows import Row, Rows, scores_of
 from ..table import Column, Heads, Section, Table
