@@ -19,6 +19,7 @@ from . import (
     forest,
     severities,
     overall_and_worst,
+    critical_difference,
     flow,
 )
 from ..figure import FIGURES as FIGURES
