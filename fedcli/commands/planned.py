@@ -141,8 +141,8 @@ def sentences(plan: Plan, scale: str) -> list[str]:
         f"The largest training needs about {memory} of memory; all runs' models take {disk} of disk.",
         HOW_SURE.format(scale=scale),
     ]
-    sizes = []
-    packaged = []
+    sizes: list[str] = []
+    packaged: list[str] = []
     for name, size in sorted(plan.weights.items()):
         text = f"{name} (about {size:,.0f} MB)" if size else name
         (packaged if name in IN_PACKAGES else sizes).append(text)
