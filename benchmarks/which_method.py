@@ -25,6 +25,7 @@ SHOWN = {  # column -> its head; a federation has some of them
     "mean of domains": "mean of domains",
     "worst domain": "worst domain",
     "std of domains": "std of domains",
+    "all images, AUC": "all images, AUC",
 }
 LOWER = ("std of domains",)
 Numbers = dict[str, dict[str, list[float]]]  # method -> column -> a value for each seed
