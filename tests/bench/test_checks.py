@@ -73,8 +73,8 @@ def test_a_method_that_holds_all_and_one_that_cannot_be_played(tmp_path):
     assert {verdict.why for verdict in verdicts(Subject(str(good)))} == {""}
     assert checks.pairs_of(str(good)) == [f"moon+{good}"]  # it has a rule of its own
     bad = written(tmp_path, RULE.replace("theta.lerp", "theta.lurp"), "bad.py")
-    first, *rest = verdicts(Subject(str(bad)))
-    assert first.why.startswith("bad.py, line 20: AttributeError")
+    verdict_of_file, *rest = verdicts(Subject(str(bad)))
+    assert verdict_of_file.why.startswith("bad.py, line 20: AttributeError")
     assert {verdict.why for verdict in rest} == {None}
 
 

@@ -38,7 +38,8 @@ def clock(monkeypatch):
         def perf_counter(self):
             return self.now
 
-    clock, real = Clock(), InProcess.run_one
+    clock = Clock()
+    real = InProcess.run_one
 
     def run_one(engine, task):
         clock.now += FIXED + EACH * len(engine.shards[task.client])
@@ -71,11 +72,13 @@ def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, cloc
     dataset = manifest.parent(make_chain(tmp_path), "dataset")
     data = partition(dataset, work=tmp_path, dirichlet=1.0, clients=4).path
     images = {client["client"]: client["train"] for client in manifest.read(data).body["roster"]}
-    result, of = estimate(data, plan(engine="pool:2"), limit=1.0), shared_out(images, 2)
-    each = [
-        sum(FIXED + EACH * n for client, n in images.items() if of[client] == k) for k in (0, 1)
+    result = estimate(data, plan(engine="pool:2"), limit=1.0)
+    process_of = shared_out(images, 2)
+    seconds = [
+        sum(FIXED + EACH * n for client, n in images.items() if process_of[client] == k)
+        for k in (0, 1)
     ]
-    assert result.seconds["clients"] == pytest.approx(6 * max(each))
+    assert result.seconds["clients"] == pytest.approx(6 * max(seconds))
     assert result.processes == 2
     assert result.bytes["training processes"] > 0
 
@@ -85,7 +88,8 @@ def test_memory_is_counted_and_nothing_is_written(tmp_path):
     before = sorted(tmp_path.rglob("*"))
     forecast = estimate(data, plan("scaffold"), limit=0.1)
     federation = assemble(data, plan("scaffold"), check(plan("scaffold")))
-    numbers, trainable = federation.layout.size, federation.layout.trainable
+    numbers = federation.layout.size
+    trainable = federation.layout.trainable
     expected = {
         "images": (120 + 40) * 64,
         "models of a round": 4 * 4 * numbers,
@@ -112,8 +116,8 @@ def test_validation_curves_and_clients_alone_are_in_it(tmp_path):
 def test_a_rule_that_asks_one_client_to_train_costs_every_measurement_and_one_visit(
     tmp_path, clock
 ):
-    asked = planned("afl", {"rule": "released"}, TRAINING, rounds=6)
-    forecast = estimate(make_chain(tmp_path), asked, limit=1.0)
+    afl = planned("afl", {"rule": "released"}, TRAINING, rounds=6)
+    forecast = estimate(make_chain(tmp_path), afl, limit=1.0)
     expected = pytest.approx(6 * 5 * (FIXED + EACH * 20))
     assert forecast.seconds["clients"] == expected  # four measure, one trains
     assert forecast.measured_steps >= 5
@@ -164,9 +168,9 @@ def test_the_command_prints_it_and_makes_no_run(tmp_path, capsys):
     dataset = manifest.parent(make_chain(tmp_path), "dataset")
     before = sorted(tmp_path.rglob("*"))
     words = ["train", "fedavg", str(dataset), "--rounds", "3", "--dry-run", "--work", str(tmp_path)]
-    for more in ([], ["--json"]):
+    for flags in ([], ["--json"]):
         with pytest.raises(SystemExit) as end:
-            app([*words, *more], prog_name="fedcli")
+            app([*words, *flags], prog_name="fedcli")
         assert not end.value.code
     out = capsys.readouterr().out
     assert "fedavg, 3 rounds" in out
@@ -175,11 +179,11 @@ def test_the_command_prints_it_and_makes_no_run(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"),
+    ("seconds", "text"),
     [(0.2, "1 s"), (4, "4 s"), (89, "89 s"), (180, "3 min"), (7800, "2 h 10 min")],
 )
-def test_a_time_is_told_for_a_person(seconds, shown):
-    assert span(seconds) == shown
+def test_a_time_is_told_for_a_person(seconds, text):
+    assert span(seconds) == text
 
 
 def test_what_train_would_refuse_is_refused(tmp_path):

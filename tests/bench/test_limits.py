@@ -36,7 +36,8 @@ def federation_of(folder, method, settings=None):
 
 
 def test_a_product_has_two_operations_for_each_pair_and_a_sum_moves_three_arrays():
-    a, b = torch.ones(3, 5), torch.ones(5, 7)
+    a = torch.ones(3, 5)
+    b = torch.ones(5, 7)
     expected = (2 * 3 * 5 * 7, 4 * (15 + 35 + 21))
     assert limits.counted(lambda: a @ b) == expected
     result = limits.counted(lambda: a + a)
@@ -50,8 +51,8 @@ def test_training_costs_a_forward_pass_and_at_most_two_more_going_back(tmp_path)
     shard = next(iter(federation.data.train.values()))
     batch = shard.batch(torch.arange(4))
     forward, _ = limits.counted(lambda: federation.net(batch.x))
-    each, moved = limits.cost(federation)
-    assert 2 * forward / 4 < each < 3 * forward / 4  # the images themselves need no gradient
+    operations, moved = limits.cost(federation)
+    assert 2 * forward / 4 < operations < 3 * forward / 4  # the images themselves need no gradient
     assert moved > 4 * batch.x[0].numel()
 
 

@@ -22,8 +22,16 @@ def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
     comparison = compare(
         [scored(tmp_path / "a", logits)], [heal(tmp_path / "b", logits)], resamples=200
     )
-    for each in comparison.rows + comparison.groups["sex"].gaps + comparison.groups["sex"].each:
-        assert (each.difference, each.low, each.high, each.p, each.verdict) == (
+    for difference in (
+        comparison.rows + comparison.groups["sex"].gaps + comparison.groups["sex"].each
+    ):
+        assert (
+            difference.difference,
+            difference.low,
+            difference.high,
+            difference.p,
+            difference.verdict,
+        ) == (
             0,
             0,
             0,
@@ -58,11 +66,11 @@ def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_pat
     comparison = compare([paths[0, 0], paths[0, 1]], [paths[1, 0], paths[1, 1]], resamples=20)
     differences = []
     for weights in drawn(20):
-        at = np.repeat(np.arange(N), weights)
+        resample = np.repeat(np.arange(N), weights)
         means = [
             np.mean(
                 [
-                    score(difference[at], Y[at])["auc_ovo_macro"]
+                    score(difference[resample], Y[resample])["auc_ovo_macro"]
                     for k in (0, 1)
                     for part in runs[s, k]
                     for difference in part
@@ -90,11 +98,11 @@ def test_the_interval_of_a_gap_is_that_of_images_written_out(tmp_path):
     differences = []
     for weights in drawn(20):
         parts = [np.repeat(np.arange(N), weights * (SEX == g)) for g in (0, 1)]
-        each = [
-            [[score(round_[at], Y[at])["auc_ovo_macro"] for at in parts] for round_ in rounds]
+        scores = [
+            [[score(round_[part], Y[part])["auc_ovo_macro"] for part in parts] for round_ in rounds]
             for rounds in runs
         ]
-        gaps = [abs(np.subtract(*np.mean(rounds, axis=0))) for rounds in each]
+        gaps = [abs(np.subtract(*np.mean(rounds, axis=0))) for rounds in scores]
         differences.append(gaps[1] - gaps[0])
     gap = next(g for g in comparison.groups["sex"].gaps if g.metric == "auc_ovo_macro")
     assert (gap.low, gap.high) == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
@@ -133,8 +141,12 @@ def test_patients_that_both_answer_alike_do_not_count_as_differing(tmp_path):
         [paths[0]], [paths[1]], metrics=["accuracy", "f1_macro", "auc_ovo_macro"], resamples=50
     )
     assert [row.differing for row in comparison.rows] == [1, 2, 2]
-    each = {(row.metric, row.group): row.differing for row in comparison.groups["sex"].each}
-    assert (each["accuracy", "f"], each["accuracy", "m"], each["auc_ovo_macro", "m"]) == (1, 0, 1)
+    differing = {(row.metric, row.group): row.differing for row in comparison.groups["sex"].each}
+    assert (
+        differing["accuracy", "f"],
+        differing["accuracy", "m"],
+        differing["auc_ovo_macro", "m"],
+    ) == (1, 0, 1)
 
 
 def test_gaps_between_groups_and_a_small_group(tmp_path):
@@ -146,18 +158,19 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
     comparison = compare([paths[0]], [paths[1]], resamples=300)
     gaps = {g.metric: g for g in comparison.groups["sex"].gaps}
     for metric in ("balanced_accuracy", "auc_ovo_macro"):
-        of = [run.scores.part().lies("sex", "clean", metric, "gap").mean for run in read(paths)]
-        assert gaps[metric].difference == pytest.approx(of[1] - of[0])
+        expected = [
+            run.scores.part().lies("sex", "clean", metric, "gap").mean for run in read(paths)
+        ]
+        assert gaps[metric].difference == pytest.approx(expected[1] - expected[0])
         assert gaps[metric].low > 0
     assert any(
-        "higher than FedAvg in gap by sex, AUC, significant over test" in said
-        for said in sentences(comparison)
+        "higher than FedAvg in gap by sex, AUC, significant over test" in sentence
+        for sentence in sentences(comparison)
     )
-    each = {(r.metric, r.group): r for r in comparison.groups["sex"].each}
-    assert (
-        each["balanced_accuracy", "m"].difference == 0 and each["balanced_accuracy", "f"].high < 0
-    )
-    assert (each["auc_ovo_macro", "m"].low, each["auc_ovo_macro", "m"].high) == (0, 0)
+    in_groups = {(r.metric, r.group): r for r in comparison.groups["sex"].each}
+    assert in_groups["balanced_accuracy", "m"].difference == 0
+    assert in_groups["balanced_accuracy", "f"].high < 0
+    assert (in_groups["auc_ovo_macro", "m"].low, in_groups["auc_ovo_macro", "m"].high) == (0, 0)
     few = [
         scored(tmp_path / f"{k}", model(1, k, y=Y[:12]), y=Y[:12], units=None, rule=str(k))
         for k in (0, 1)
@@ -170,7 +183,8 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
 
 
 def test_one_patient_of_a_class_leaves_no_interval_and_no_p(tmp_path):
-    y, sex = np.array([0] * 59 + [1]), np.arange(60) % 2
+    y = np.array([0] * 59 + [1])
+    sex = np.arange(60) % 2
     a = scored(tmp_path / "a", model(0.5, 0, 2, y), y=y, units=None, sex=sex)
     b = heal(tmp_path / "b", model(2, 0, 2, y), y=y, units=None, sex=sex)
     comparison = compare([a], [b], metrics=["balanced_accuracy", "accuracy"], resamples=100)
@@ -214,19 +228,23 @@ def test_where_clients_answer_for_themselves_the_mean_over_them_is_compared(tmp_
 def test_the_order_of_the_test_images_does_not_matter(tmp_path):
     turn = np.random.default_rng(0).permutation(N)
     ids = np.array([f"image-{i}" for i in range(N)])
-    a, logits = scored(tmp_path / "a", model(1, 0), by=()), model(2, 1)
+    a = scored(tmp_path / "a", model(1, 0), by=())
+    logits = model(2, 1)
     b = heal(tmp_path / "b", logits, by=())
     turned = heal(
         tmp_path / "c",
-        [first[turn] for first in logits],
+        [comparison[turn] for comparison in logits],
         y=Y[turn],
         ids=ids[turn],
         units=PATIENTS_OF[turn],
         by=(),
     )
-    first, second = compare([a], [b], resamples=50), compare([a], [turned], resamples=50)
-    assert [(r.low, r.high, r.p) for r in first.rows] == [(r.low, r.high, r.p) for r in second.rows]
-    assert first.images == second.images
+    comparison = compare([a], [b], resamples=50)
+    comparison_turned = compare([a], [turned], resamples=50)
+    assert [(r.low, r.high, r.p) for r in comparison.rows] == [
+        (r.low, r.high, r.p) for r in comparison_turned.rows
+    ]
+    assert comparison.images == comparison_turned.images
 
 
 def test_one_class_for_every_image_and_unknown_groups_are_told(tmp_path):

@@ -32,7 +32,8 @@ def test_runs_are_paired_by_seed_and_those_alone_are_left_out(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k) for k in (0, 1)]
     b = [heal(tmp_path / f"b{k}", model(1, k), seed=k) for k in (1, 2)]
     comparison = compare(a, b, resamples=50)
-    assert comparison.pairs == 1 and comparison.systems["a"]["seeds"] == [1]
+    assert comparison.pairs == 1
+    assert comparison.systems["a"]["seeds"] == [1]
     assert (
         "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 2"
         in notes(comparison)
@@ -92,15 +93,22 @@ def test_folds_have_test_sets_of_their_own_and_a_corrected_t_test(tmp_path):
     )
     assert "p folds: corrected resampled t test (Nadeau and Bengio 2003)." in legend(comparison)
     heads = [column.name for column in table(comparison).columns]
-    assert heads[1] == "FedAvg" and "p folds" in heads
+    assert heads[1] == "FedAvg"
+    assert "p folds" in heads
     assert heading(comparison).startswith("FedHEAL against FedAvg, 3 folds each;")
     assert comparison.images[0]["which"] == "fold 1, seed 1"
 
 
 def test_seeds_of_one_fold_count_once(tmp_path):
-    about = [(seed, k) for k in (1, 2) for seed in (0, 1)]
-    a = [scored(tmp_path / f"a{s}{k}", model(1, s + k), seed=s, by=(), **fold(k)) for s, k in about]
-    b = [heal(tmp_path / f"b{s}{k}", model(2, s + k), seed=s, by=(), **fold(k)) for s, k in about]
+    seeds_and_folds = [(seed, k) for k in (1, 2) for seed in (0, 1)]
+    a = [
+        scored(tmp_path / f"a{s}{k}", model(1, s + k), seed=s, by=(), **fold(k))
+        for s, k in seeds_and_folds
+    ]
+    b = [
+        heal(tmp_path / f"b{s}{k}", model(2, s + k), seed=s, by=(), **fold(k))
+        for s, k in seeds_and_folds
+    ]
     comparison = compare(a, b, resamples=50)
     assert (
         comparison.pairs,
@@ -114,43 +122,45 @@ def test_seeds_of_one_fold_count_once(tmp_path):
 def test_folds_of_unlike_numbers_of_runs_weigh_every_run_alike(tmp_path, interval):
     """Three runs of the first fold, in which the second system is far better, and one of the second, in which it is
     not; only over folds does each fold count once."""
-    about = [(0, 1, 6), (1, 1, 6), (2, 1, 6), (0, 2, 0.5)]
+    designs = [(0, 1, 6), (1, 1, 6), (2, 1, 6), (0, 2, 0.5)]
     a = [
         scored(tmp_path / f"a{s}{k}", model(0.5, s + k), seed=s, by=(), **fold(k))
-        for s, k, _ in about
+        for s, k, _ in designs
     ]
     b = [
         heal(tmp_path / f"b{s}{k}", model(skill, s + k), seed=s, by=(), **fold(k))
-        for s, k, skill in about
+        for s, k, skill in designs
     ]
     comparison = compare(a, b, metrics=["accuracy"], resamples=300, interval=interval)
     difference = row(comparison, "clean", "accuracy")
     assert difference.difference == pytest.approx(difference.b.mean - difference.a.mean)
     assert difference.low < difference.difference < difference.high
-    each = [
+    differences = [
         np.subtract(*(read([path])[0].scores.versions["clean"]["accuracy"].mean for path in pair))
         for pair in zip(b, a, strict=True)
     ]
-    assert difference.difference == pytest.approx(np.mean(each))
+    assert difference.difference == pytest.approx(np.mean(differences))
     assert difference.over_seeds["corrected_t"]["difference"] == pytest.approx(
-        (np.mean(each[:3]) + each[3]) / 2
+        (np.mean(differences[:3]) + differences[3]) / 2
     )
-    said = "the folds have unlike numbers of runs (3, 1)"
-    assert any(note.startswith(said) for note in notes(comparison))
+    caution = "the folds have unlike numbers of runs (3, 1)"
+    assert any(note.startswith(caution) for note in notes(comparison))
     (_, against) = ordered({"A": a, "B": b}, "A", "accuracy", "clean", resamples=50)
-    assert said in against.note and against.difference == pytest.approx(np.mean(each))
+    assert caution in against.note
+    assert against.difference == pytest.approx(np.mean(differences))
 
 
 def test_groups_are_found_by_name_where_folds_have_other_ones(tmp_path):
     """The first fold has no old woman, so that men stand second there and third in the other."""
-    sexes, ages = np.array(["f", "m"]), np.array(["old", "young"])
-    made = {}
+    sexes = np.array(["f", "m"])
+    ages = np.array(["old", "young"])
+    paths_by_skill = {}
     for k in (1, 2):
         age = np.where((SEX == 0) & (k == 1), 1, np.arange(N) // 4 % 2)
-        of, groups = cross({"age": (age, list(ages)), "sex": (SEX, list(sexes))})
+        group_of, groups = cross({"age": (age, list(ages)), "sex": (SEX, list(sexes))})
         for skill, make in ((0, scored), (4, heal)):
             logits = [np.where(SEX[:, None] == 1, single, 0 * single) for single in model(skill, k)]
-            crossed = {"clean": summary_of_groups(logits, Y, of, groups)}
+            crossed = {"clean": summary_of_groups(logits, Y, group_of, groups)}
             path = make(
                 tmp_path / f"{skill}{k}",
                 logits,
@@ -158,12 +168,15 @@ def test_groups_are_found_by_name_where_folds_have_other_ones(tmp_path):
                 groups_of={"age*sex": crossed},
                 **fold(k),
             )
-            made.setdefault(skill, []).append(path)
-    comparison = compare(made[0], made[4], metrics=["accuracy"], resamples=100).groups["age*sex"]
-    each = {single.group: single for single in comparison.each}
-    assert list(each) == ["old x m", "young x f", "young x m"]
-    assert (each["young x f"].low, each["young x f"].high) == (0, 0)
-    assert each["young x m"].low > 0.2 and each["old x m"].low > 0.2
+            paths_by_skill.setdefault(skill, []).append(path)
+    comparison = compare(
+        paths_by_skill[0], paths_by_skill[4], metrics=["accuracy"], resamples=100
+    ).groups["age*sex"]
+    scores = {single.group: single for single in comparison.each}
+    assert list(scores) == ["old x m", "young x f", "young x m"]
+    assert (scores["young x f"].low, scores["young x f"].high) == (0, 0)
+    assert scores["young x m"].low > 0.2
+    assert scores["old x m"].low > 0.2
     assert comparison.small["old x f"].startswith("no test image (fold 1, seed 0); ")
 
 
@@ -173,12 +186,12 @@ def test_settings_of_one_method_are_told_one_by_one(tmp_path):
         tmp_path / "b", model(1, 0), settings={"tau": 0.4, "beta": 0.4, "rule": "paper"}, rounds=7
     )
     c = scored(tmp_path / "c", model(1, 0), model={"name": "resnet18", "size": 8})
-    first, second, third = (run.scores for run in read([a, b, c]))
-    assert settings(first, second) == [
+    fedheal, changed, fedavg = (run.scores for run in read([a, b, c]))
+    assert settings(fedheal, changed) == [
         {"what": "rounds", "a": "6", "b": "7"},
         {"what": "tau", "a": "0.3", "b": "0.4"},
     ]
-    assert settings(first, third) == [
+    assert settings(fedheal, fedavg) == [
         {"what": "method", "a": "FedHEAL", "b": "FedAvg"},
         {"what": "model name", "a": "cnn", "b": "resnet18"},
         {"what": "method settings", "a": "beta=0.4, tau=0.3", "b": "none"},
@@ -209,17 +222,17 @@ def test_runs_that_differ_in_the_seed_of_their_partition_alone_are_named_by_it(t
     a = [scored(tmp_path / f"a{k}", model(1, 0), data=data(k)) for k in (0, 1)]
     assert [run.which for run in read(a)] == ["seed 0", "seed 0, partition seed 1"]
     b = [heal(tmp_path / f"b{k}", model(1, 0), data=data(k)) for k in (1, 2)]
-    said = "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 0, partition seed 2"
-    assert said in notes(compare(a, b, resamples=50))
+    caution = "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 0, partition seed 2"
+    assert caution in notes(compare(a, b, resamples=50))
 
 
 def test_groups_of_corrupted_images_that_one_system_alone_has_are_left_out(tmp_path):
     """The other system was scored on clean images alone."""
     a = [scored(tmp_path / "a", model(1, 0), corrupted=model(0.5, 1))]
     b = [heal(tmp_path / "b", model(2, 0))]
-    for first, second in ((a, b), (b, a)):
-        groups = compare(first, second, metrics=["accuracy"], resamples=50).groups["sex"]
-        assert [(each.version, each.group) for each in groups.each] == [
+    for system, other_system in ((a, b), (b, a)):
+        groups = compare(system, other_system, metrics=["accuracy"], resamples=50).groups["sex"]
+        assert [(score.version, score.group) for score in groups.each] == [
             ("clean", "f"),
             ("clean", "m"),
         ]
@@ -229,13 +242,20 @@ def test_groups_of_corrupted_images_that_one_system_alone_has_are_left_out(tmp_p
 @pytest.mark.parametrize("without", [("a", 1), ("b", 1), ("a", 0)])
 def test_attributes_are_compared_that_all_runs_were_evaluated_by(tmp_path, without):
     def made(make, side, skill):
-        by = {k: ("age",) if (side, k) == without else ("sex", "age") for k in (0, 1)}
+        attributes = {k: ("age",) if (side, k) == without else ("sex", "age") for k in (0, 1)}
         return [
-            make(tmp_path / f"{side}{k}", model(skill, k), seed=k, by=by[k], extra={"age": SEX})
+            make(
+                tmp_path / f"{side}{k}",
+                model(skill, k),
+                seed=k,
+                by=attributes[k],
+                extra={"age": SEX},
+            )
             for k in (0, 1)
         ]
 
     comparison = compare(
         made(scored, "a", 1), made(heal, "b", 2), metrics=["accuracy"], resamples=50
     )
-    assert list(comparison.groups) == ["age"] and comparison.pairs == 2
+    assert list(comparison.groups) == ["age"]
+    assert comparison.pairs == 2

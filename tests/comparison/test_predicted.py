@@ -24,8 +24,9 @@ def paths(tmp_path, monkeypatch):
 
 
 def test_answers_are_read_once_as_long_as_there_is_room(paths, monkeypatch):
-    first = predicted(paths[0])
-    assert predicted(paths[0]) is first and predicted(paths[1]) is not first
+    answers = predicted(paths[0])
+    assert predicted(paths[0]) is answers
+    assert predicted(paths[1]) is not answers
     assert list(module._remembered) == list(map(sha256, paths[:2]))
 
 
@@ -36,7 +37,8 @@ def test_those_that_were_asked_for_longest_ago_make_room(paths, monkeypatch):
     predicted(paths[2])
     assert list(module._remembered) == [sha256(paths[0]), sha256(paths[2])]
     monkeypatch.setattr(module, "ROOM", 1)
-    assert predicted(paths[1]).y.tolist() and list(module._remembered) == [sha256(paths[1])]
+    assert predicted(paths[1]).y.tolist()
+    assert list(module._remembered) == [sha256(paths[1])]
 
 
 def test_scores_that_replace_others_at_the_same_path_are_read_anew(tmp_path):
@@ -53,9 +55,11 @@ def test_scores_that_replace_others_at_the_same_path_are_read_anew(tmp_path):
             bounds,
         )
 
-    first, second = seen(model(2, 2)), seen(model(0, 1))
-    assert first[1] == 0 < second[1]  # patients of whom the answers differ
-    assert first[0] != second[0] and first[2] != second[2]
+    before = seen(model(2, 2))
+    after = seen(model(0, 1))
+    assert before[1] == 0 < after[1]  # patients of whom the answers differ
+    assert before[0] != after[0]
+    assert before[2] != after[2]
 
 
 def test_answers_whose_mean_differs_by_rounding_alone_do_not_differ(tmp_path):

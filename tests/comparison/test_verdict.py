@@ -25,12 +25,13 @@ from fedcli.reporting.comparison import heading, legend, remarks, said_against, 
 def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(0.3, k), seed=k, by=()) for k in range(3)]
     b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, by=()) for k in range(3)]
-    several, single = compare(a, b, resamples=300), compare(a[:1], b[:1], resamples=300)
+    several = compare(a, b, resamples=300)
+    single = compare(a[:1], b[:1], resamples=300)
     scores = "balanced accuracy, clean", "AUC, clean"
-    more = [round(100 * row.b.mean, 1) - round(100 * row.a.mean, 1) for row in several.rows]
+    gains = [round(100 * row.b.mean, 1) - round(100 * row.a.mean, 1) for row in several.rows]
     assert sentences(several) == [
         f"FedHEAL: {points:.1f} points higher than FedAvg in {score}, significant over test patients and seeds."
-        for points, score in zip(more, scores)
+        for points, score in zip(gains, scores)
     ]
     assert all(
         text.endswith(", significant over test patients; one training each.")
@@ -51,7 +52,8 @@ def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(
     assert (
         heading(several) == "FedHEAL against FedAvg, 3 seeds each; they differ in the method alone."
     )
-    assert "p seeds: paired t test" in legend(several) and "p seeds" not in legend(single)
+    assert "p seeds: paired t test" in legend(several)
+    assert "p seeds" not in legend(single)
 
 
 def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
@@ -107,10 +109,11 @@ def test_folds_whose_mean_has_the_other_sign_are_not_attributed_to_the_method():
 def test_few_patients_that_differ_can_show_nothing(tmp_path):
     """Without a floor, resamples of one patient or of two are all alike and give the smallest p there is."""
     for count, p in ((1, 1), (2, 0.5), (5, 0.0625)):
-        y, units = np.arange(3 * count) % 3, np.repeat(np.arange(count).astype(str), 3)
-        about = {"y": y, "units": units, "by": ()}
-        a = scored(tmp_path / f"a{count}", [np.eye(3)[2 - y] * 4] * 2, **about)
-        b = heal(tmp_path / f"b{count}", [np.eye(3)[y] * 4] * 2, **about)
+        y = np.arange(3 * count) % 3
+        units = np.repeat(np.arange(count).astype(str), 3)
+        fields = {"y": y, "units": units, "by": ()}
+        a = scored(tmp_path / f"a{count}", [np.eye(3)[2 - y] * 4] * 2, **fields)
+        b = heal(tmp_path / f"b{count}", [np.eye(3)[y] * 4] * 2, **fields)
         comparison = compare([a], [b], metrics=["accuracy"], resamples=400).rows[0]
         assert (comparison.differing, comparison.p, comparison.floor, comparison.verdict) == (
             count,
@@ -133,17 +136,20 @@ def test_order_against_a_reference_with_holm(tmp_path):
         "alone": [heal(tmp_path / f"c{k}", model(5, 0), seed=k) for k in (7, 8)],
     }
     by_name = {
-        each.name: each for each in ordered(rows, "reference", "accuracy", "clean", resamples=200)
+        system.name: system
+        for system in ordered(rows, "reference", "accuracy", "clean", resamples=200)
     }
     assert list(by_name) == ["reference", "same", "better", "alone"]
-    assert by_name["reference"].note == "the reference" and by_name["reference"].p is None
+    assert by_name["reference"].note == "the reference"
+    assert by_name["reference"].p is None
     assert (by_name["same"].verdict, by_name["better"].verdict, by_name["alone"].verdict) == (
         INCONCLUSIVE,
         MODELS_ONLY,
         None,
     )
     assert by_name["better"].p_holm == pytest.approx(2 * by_name["better"].p)
-    assert "has the same seeds" in by_name["alone"].note and by_name["alone"].mean > 0.9
+    assert "has the same seeds" in by_name["alone"].note
+    assert by_name["alone"].mean > 0.9
     direct = compare(rows["reference"], rows["better"], metrics=["accuracy"], resamples=200).rows[0]
     assert (by_name["better"].low, by_name["better"].high) == (direct.low, direct.high)
     few = "1 seed is too few to attribute the difference to the method"
@@ -198,4 +204,5 @@ def test_one_of_many_systems_can_be_shown_to_differ(tmp_path):
     }
     by_name = {row.name: row for row in ordered(runs, "reference", "accuracy", "clean")}
     assert 0 < by_name["better"].p_holm < 0.05
-    assert by_name["alike-0"].verdict == INCONCLUSIVE and by_name["better"].verdict == MODELS_ONLY
+    assert by_name["alike-0"].verdict == INCONCLUSIVE
+    assert by_name["better"].verdict == MODELS_ONLY

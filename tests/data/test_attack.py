@@ -37,7 +37,8 @@ def test_only_the_attacker_is_changed_and_only_in_what_its_kind_changes(tmp_path
         assert torch.equal(images(clean.train[name]), images(other.train[name]))
         assert other.train[name].attack is None
         assert torch.equal(clean.train[name].y, other.train[name].y)
-    before, after = clean.train[attacker], other.train[attacker]
+    before = clean.train[attacker]
+    after = other.train[attacker]
     assert (kind in ("label-flip", "backdoor")) == (not torch.equal(before.y, after.y))
     assert (kind in ("image-swap", "backdoor")) == (not torch.equal(images(before), images(after)))
     assert after.attack.kind == kind
@@ -48,7 +49,8 @@ def test_only_the_attacker_is_changed_and_only_in_what_its_kind_changes(tmp_path
 def test_a_backdoor_stamps_the_images_it_relabels(tmp_path):
     clean, other, _ = attacked(tmp_path, "backdoor", 0.5, target=2, patch=3, seed=4)
     attacker = clean.roster[-1]
-    before, after = clean.train[attacker], other.train[attacker]
+    before = clean.train[attacker]
+    after = other.train[attacker]
     marked = torch.from_numpy(after.attack.drawn(after.ids))
     assert 0 < marked.sum() < len(marked)
     assert (after.y[marked] == 2).all()
@@ -62,7 +64,8 @@ def test_a_backdoor_stamps_the_images_it_relabels(tmp_path):
 
 
 def test_swapped_images_stay_at_the_client_and_none_keeps_its_own():
-    attack, rows = Attack("image-swap", 1.0, client="a"), torch.arange(40)[:, None, None, None]
+    attack = Attack("image-swap", 1.0, client="a")
+    rows = torch.arange(40)[:, None, None, None]
     swapped = attack.pixels(rows, IDS).flatten()
     assert sorted(swapped.tolist()) == list(range(40))
     assert not (swapped == rows.flatten()).any()
@@ -70,7 +73,8 @@ def test_swapped_images_stay_at_the_client_and_none_keeps_its_own():
 
 def test_updates_by_hand():
     """D = (3, -4) has rms 5 / sqrt(2)."""
-    update, rms = torch.tensor([3.0, -4.0]), 12.5**0.5
+    update = torch.tensor([3.0, -4.0])
+    rms = 12.5**0.5
 
     def sent(kind, strength):
         return Attack(kind, strength, client="a").update(update, 0, 1).tolist()
@@ -87,10 +91,12 @@ def test_updates_by_hand():
 
 def test_noise_has_its_size_and_another_draw_in_each_round():
     update = torch.ones(10_000)
-    first, again, later = (Attack("noise", 3.0, client="a").update(update, 0, t) for t in (1, 1, 2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, later)
-    assert (first - update).std().item() == pytest.approx(3, rel=0.05)
+    noisy, repeated, later = (
+        Attack("noise", 3.0, client="a").update(update, 0, t) for t in (1, 1, 2)
+    )
+    assert torch.equal(noisy, repeated)
+    assert not torch.equal(noisy, later)
+    assert (noisy - update).std().item() == pytest.approx(3, rel=0.05)
 
 
 def hostile(kind, strength):
@@ -101,25 +107,24 @@ def hostile(kind, strength):
 
 
 def test_a_sign_flip_of_everyone_turns_the_round_around_but_for_its_statistics():
-    start, there = play("fedavg", rounds=0).theta, play("fedavg", rounds=1).theta
-    back, trained = (
-        play("fedavg", rounds=1, shards=hostile("sign-flip", 1.0)).theta,
-        toy_federation(resolve("fedavg")).layout.trainable,
-    )
+    start = play("fedavg", rounds=0).theta
+    usual = play("fedavg", rounds=1).theta
+    flipped = play("fedavg", rounds=1, shards=hostile("sign-flip", 1.0)).theta
+    trained = toy_federation(resolve("fedavg")).layout.trainable
     torch.testing.assert_close(
-        (back - start)[:trained], (start - there)[:trained], rtol=1e-3, atol=1e-6
+        (flipped - start)[:trained], (start - usual)[:trained], rtol=1e-3, atol=1e-6
     )
-    assert torch.equal(back[trained:], there[trained:])
+    assert torch.equal(flipped[trained:], usual[trained:])
 
 
 def test_engines_send_the_same_and_a_client_alone_attacks_nobody():
     shards = hostile("noise", 2.0)
     federation = toy_federation(resolve("fedavg"), shards=shards, rounds=2)
-    first = federation.first()  # of a network that has not played
+    start = federation.first()  # of a network that has not played
     with open_engine("pool:2", federation.clients, 4) as pool:
-        played = [federation.play(first, ROSTER, engine) for engine in (None, pool)]
+        played = [federation.play(start, ROSTER, engine) for engine in (None, pool)]
     assert torch.equal(played[0].state.theta, played[1].state.theta)
-    task = replace(federation.tasks(first, ROSTER, {})[0], part="alone")
+    task = replace(federation.tasks(start, ROSTER, {})[0], part="alone")
     with_attack = federation.clients.run_one(task).theta
     assert torch.equal(
         with_attack, toy_federation(resolve("fedavg"), rounds=2).clients.run_one(task).theta
@@ -127,7 +132,7 @@ def test_engines_send_the_same_and_a_client_alone_attacks_nobody():
 
 
 @pytest.mark.parametrize(
-    ("changed", "what"),
+    ("changed", "message"),
     [
         ({"kind": "bomb"}, "unknown attack 'bomb'"),
         ({"strength": -1}, "not in"),
@@ -136,10 +141,10 @@ def test_engines_send_the_same_and_a_client_alone_attacks_nobody():
         ({"more": 1}, "'more', which is no option"),
     ],
 )
-def test_a_manifest_that_names_no_attack_is_refused(tmp_path, changed, what):
+def test_a_manifest_that_names_no_attack_is_refused(tmp_path, changed, message):
     _, _, path = attacked(tmp_path, "backdoor", 0.5)
     body = manifest.read(path).body
-    with pytest.raises(FedcliError, match=what):
+    with pytest.raises(FedcliError, match=message):
         of_body({**body, "attack": {**body["attack"], **changed}})
 
 

@@ -51,7 +51,7 @@ def test_masks_within_folders_of_parts_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("image", "other_image"),
     [
         ("label 0/1.png", "label 1/1.png"),
         ("with_mask/1_mask.png", "without_mask/1.png"),
@@ -60,9 +60,9 @@ def test_masks_within_folders_of_parts_are_left_out(tmp_path):
         ("unmasked/1.png", "masked/1.png"),
     ],
 )
-def test_a_name_that_only_resembles_a_mask_is_an_image(tmp_path, first, second):
-    saved(tmp_path, first, second, "z/9.png")
-    assert set(classes_by_image(tmp_path)) == {first, second, "z/9.png"}
+def test_a_name_that_only_resembles_a_mask_is_an_image(tmp_path, image, other_image):
+    saved(tmp_path, image, other_image, "z/9.png")
+    assert set(classes_by_image(tmp_path)) == {image, other_image, "z/9.png"}
 
 
 @pytest.mark.parametrize(

@@ -141,8 +141,8 @@ def test_the_fedism_authors_file_gives_their_twenty_clients(name, tmp_path):
     rows_of, _ = clients_file.read(path, [f"ID_{row}" for row in range(len(y))], rows)
     assert list(rows_of)[-1] == "client-19"
     assert [len(part) for part in rows_of.values()] == v["sizes"]
-    held = zip(rows_of.values(), parts, strict=True)
-    assert all(np.array_equal(rows_, np.sort(rows[part])) for rows_, part in held)
+    pairs = zip(rows_of.values(), parts, strict=True)
+    assert all(np.array_equal(rows_, np.sort(rows[part])) for rows_, part in pairs)
 
 
 def test_an_order_file_says_which_images_the_positions_mean(tmp_path):
@@ -192,7 +192,7 @@ class Evil:
 
 
 @pytest.mark.parametrize(
-    ("does", "named"),
+    ("does", "called"),
     [
         (lambda mark: (__import__("os").system, (f"touch {mark}",)), "posix.system"),
         (lambda mark: (eval, (f"open({str(mark)!r}, 'w')",)), "builtins.eval"),
@@ -202,9 +202,9 @@ class Evil:
         (lambda mark: (np.dtype, ("f8",)), "no list of row numbers"),
     ],
 )
-def test_a_pickle_that_calls_anything_is_refused_by_name_and_not_run(tmp_path, does, named):
+def test_a_pickle_that_calls_anything_is_refused_by_name_and_not_run(tmp_path, does, called):
     mark = tmp_path / "was-run"
-    refused(save(tmp_path / "c.npy", {0: Evil(does(mark))}), named)
+    refused(save(tmp_path / "c.npy", {0: Evil(does(mark))}), called)
     assert not mark.exists()
 
 
@@ -261,9 +261,9 @@ def test_no_changed_byte_of_a_file_does_more_than_be_refused(tmp_path):
         save(tmp_path / "c.npy", {0: [np.int64(0)], 1: np.array([1, 2])}).read_bytes()
     )
     rng = np.random.default_rng(0)
-    for at in rng.integers(0, len(whole), 300):
+    for position in rng.integers(0, len(whole), 300):
         changed = whole.copy()
-        changed[at] = rng.integers(256)
+        changed[position] = rng.integers(256)
         (tmp_path / "c.npy").write_bytes(changed)
         try:
             read(tmp_path / "c.npy")

@@ -80,8 +80,8 @@ f.jpg,y,p3,f,white,30
 
 def test_patients_of_two_sexes_are_counted_and_the_first_is_named(tmp_path, capsys):
     raw = folder(tmp_path / "raw", TEXT, *(f"{name}.jpg" for name in "abcdef"))
-    own = {"patient": "who", "group": "sex,race", "age": "age"}
-    prepare("images", work=tmp_path, raw=raw, split="image", size=8, own=own)
+    options = {"patient": "who", "group": "sex,race", "age": "age"}
+    prepare("images", work=tmp_path, raw=raw, split="image", size=8, own=options)
     err = said(capsys)
     sentence = "sex: 2 patients have several values, such as the patient of a.jpg: female and male"
     assert sentence in err

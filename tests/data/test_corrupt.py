@@ -66,12 +66,12 @@ def test_every_kind_changes_an_image_reproducibly(kind, channels):
         pytest.skip("grey has no colour")
     image = photo(channels=channels)
     before = image.copy()
-    each = corrupted(image, kind=kind)
-    assert each.shape == image.shape
-    assert each.dtype == np.uint8
+    changed_image = corrupted(image, kind=kind)
+    assert changed_image.shape == image.shape
+    assert changed_image.dtype == np.uint8
     assert np.array_equal(image, before)
-    assert np.abs(each.astype(int) - image).mean() > 0.5
-    assert np.array_equal(each, corrupted(image, kind=kind))
+    assert np.abs(changed_image.astype(int) - image).mean() > 0.5
+    assert np.array_equal(changed_image, corrupted(image, kind=kind))
 
 
 DRAWING = [kind for kind in KINDS if kind.endswith("noise")] + [
@@ -86,9 +86,9 @@ DRAWING = [kind for kind in KINDS if kind.endswith("noise")] + [
 @pytest.mark.parametrize("kind", [*DRAWING, "spatter", "elastic-transform"])
 def test_another_id_or_seed_draws_other_numbers(kind):
     image = photo()
-    each = corrupted(image, kind=kind)
-    assert not np.array_equal(each, corrupted(image, "two", kind=kind))
-    assert not np.array_equal(each, corrupted(image, kind=kind, seed=1))
+    changed_image = corrupted(image, kind=kind)
+    assert not np.array_equal(changed_image, corrupted(image, "two", kind=kind))
+    assert not np.array_equal(changed_image, corrupted(image, kind=kind, seed=1))
 
 
 def test_gaussian_noise_has_the_published_strength():
@@ -109,10 +109,8 @@ def test_gaussian_noise_is_the_packages_own_draw_cut_off_to_whole_numbers():
 
 
 def test_a_grey_image_gets_one_draw_and_a_colour_image_three():
-    grey, colour = (
-        np.full((32, 32, 1), GREY_LEVEL, np.uint8),
-        np.full((32, 32, 3), GREY_LEVEL, np.uint8),
-    )
+    grey = np.full((32, 32, 1), GREY_LEVEL, np.uint8)
+    colour = np.full((32, 32, 3), GREY_LEVEL, np.uint8)
     assert corrupted(grey).shape == (32, 32, 1)
     noisy = corrupted(colour)
     assert not np.array_equal(noisy[..., 0], noisy[..., 1])
@@ -162,9 +160,9 @@ def test_a_higher_severity_changes_more(kind):
 @pytest.mark.filterwarnings("error")
 def test_spatter_without_a_drop_leaves_the_image_as_it_is():
     image = photo(32)
-    each = [corrupted(image, f"{k}", kind="spatter", severity=1) for k in range(300)]
-    assert 0 < sum(np.array_equal(one, image) for one in each) < 300
-    result = min(one.mean() for one in each)
+    spattered = [corrupted(image, f"{k}", kind="spatter", severity=1) for k in range(300)]
+    assert 0 < sum(np.array_equal(picture, image) for picture in spattered) < 300
+    result = min(picture.mean() for picture in spattered)
     assert result > image.mean() - 1
 
 
@@ -232,10 +230,10 @@ def partition(folder, *, size=4, channels=1, scheme="iid", val=0.25, **options):
     return make_partition(data, resolve(scheme, {"clients": 5, **options}), to, val=val)
 
 
-def corruption(folder, kind="gaussian", made=None, out=None, **options):
+def corruption(folder, kind="gaussian", partition_path=None, out=None, **options):
     who = Who(**{name: options.pop(name) for name in ("ratio", "on") if name in options})
-    to = manifest.Destination(folder, out, ["corrupt", kind])
-    path = make_corruption(made or partition(folder), kind, to, who, **options)
+    destination = manifest.Destination(folder, out, ["corrupt", kind])
+    path = make_corruption(partition_path or partition(folder), kind, destination, who, **options)
     return path, manifest.verify(path, "corruption").body
 
 
@@ -265,7 +263,7 @@ def test_the_last_clients_and_the_whole_test_set_are_corrupted(tmp_path):
 
 def test_the_body_carries_what_training_needs(tmp_path):
     path, body = corruption(
-        tmp_path, "motion-blur", made=partition(tmp_path, size=32), severity=2, ratio=0.2
+        tmp_path, "motion-blur", partition_path=partition(tmp_path, size=32), severity=2, ratio=0.2
     )
     result = {
         name: body[name]
@@ -298,15 +296,15 @@ def test_a_ratio_is_rounded_half_up_to_clients(tmp_path, ratio, number):
 
 
 def test_named_clients_are_corrupted_instead_of_a_ratio(tmp_path):
-    made = partition(tmp_path)
-    path, body = corruption(tmp_path, made=made, on=["client-03", "client-00"])
+    partition_path = partition(tmp_path)
+    path, body = corruption(tmp_path, partition_path=partition_path, on=["client-03", "client-00"])
     assert body["clients"] == ["client-00", "client-03"]
     assert body["ratio"] == 0.4
     assert (
-        corruption(tmp_path, made=made, on=["client-03", "client-04"])[0]
-        == corruption(tmp_path, made=made, ratio=0.4)[0]
+        corruption(tmp_path, partition_path=partition_path, on=["client-03", "client-04"])[0]
+        == corruption(tmp_path, partition_path=partition_path, ratio=0.4)[0]
     )
-    assert path != corruption(tmp_path, made=made, ratio=0.4)[0]
+    assert path != corruption(tmp_path, partition_path=partition_path, ratio=0.4)[0]
 
 
 @pytest.mark.skipif(
@@ -314,9 +312,16 @@ def test_named_clients_are_corrupted_instead_of_a_ratio(tmp_path):
 )
 @pytest.mark.parametrize("kind", ["gaussian", "impulse", "motion-blur"])
 def test_the_number_of_processes_changes_no_byte(tmp_path, kind):
-    made = partition(tmp_path, size=32)
+    partition_path = partition(tmp_path, size=32)
     paths = [
-        corruption(tmp_path, kind, made=made, ratio=0.6, jobs=jobs, out=tmp_path / f"{jobs}")[0]
+        corruption(
+            tmp_path,
+            kind,
+            partition_path=partition_path,
+            ratio=0.6,
+            jobs=jobs,
+            out=tmp_path / f"{jobs}",
+        )[0]
         for jobs in (1, 2)
     ]
     assert paths[0].read_bytes() == paths[1].read_bytes()
@@ -325,18 +330,26 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, kind):
 
 
 def test_an_image_is_corrupted_alike_whoever_is_chosen_with_it(tmp_path):
-    made = partition(tmp_path)
-    few, all_ = (changed(corruption(tmp_path, made=made, ratio=ratio)[0]) for ratio in (0.2, 1))
-    place = np.searchsorted(all_["train/rows"], few["train/rows"])
-    assert np.array_equal(few["train/x"], all_["train/x"][place])
+    partition_path = partition(tmp_path)
+    few, all_ = (
+        changed(corruption(tmp_path, partition_path=partition_path, ratio=ratio)[0])
+        for ratio in (0.2, 1)
+    )
+    positions = np.searchsorted(all_["train/rows"], few["train/rows"])
+    assert np.array_equal(few["train/x"], all_["train/x"][positions])
 
 
 def test_the_fedism_scheme_says_who_is_corrupted(tmp_path):
-    made = partition(tmp_path, scheme="fedism", clients=5, corrupted=2, alpha=9.0, val=0.0)
-    assert corruption(tmp_path, made=made, ratio=0.4)[1]["clients"] == ["client-03", "client-04"]
+    partition_path = partition(
+        tmp_path, scheme="fedism", clients=5, corrupted=2, alpha=9.0, val=0.0
+    )
+    assert corruption(tmp_path, partition_path=partition_path, ratio=0.4)[1]["clients"] == [
+        "client-03",
+        "client-04",
+    ]
     for options in ({"ratio": 0.2}, {"ratio": 0}, {"on": ["client-00", "client-01"]}):
         with pytest.raises(FedcliError, match="last 2 clients corrupted") as error:
-            corruption(tmp_path, made=made, **options)
+            corruption(tmp_path, partition_path=partition_path, **options)
         assert "--ratio 0.4" in error.value.hint
 
 
@@ -364,10 +377,10 @@ def test_what_cannot_be_corrupted_is_refused(tmp_path, kind, options, sentence, 
 
 
 def test_every_spatial_kind_is_refused_below_32_px(tmp_path):
-    made = partition(tmp_path, size=31)
+    partition_path = partition(tmp_path, size=31)
     for kind in SPATIAL:
         with pytest.raises(FedcliError, match="at least 32 px"):
-            corruption(tmp_path, kind, made=made)
+            corruption(tmp_path, kind, partition_path=partition_path)
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):

@@ -131,7 +131,9 @@ def test_a_frames_own_scale_and_window_count_and_then_the_common_ones(tmp_path):
             setattr(dataset, name, Sequence([item]))
         return dataset
 
-    own = [group(PixelValueTransformationSequence={"RescaleIntercept": 10 * k}) for k in range(3)]
+    of_frames = [
+        group(PixelValueTransformationSequence={"RescaleIntercept": 10 * k}) for k in range(3)
+    ]
     common = group(
         PixelValueTransformationSequence={"RescaleSlope": 2},
         FrameVOILUTSequence={"WindowCenter": 50, "WindowWidth": 100},
@@ -142,7 +144,7 @@ def test_a_frames_own_scale_and_window_count_and_then_the_common_ones(tmp_path):
         NumberOfFrames=3,
         RescaleSlope=None,
         RescaleIntercept=None,
-        PerFrameFunctionalGroupsSequence=Sequence(own),
+        PerFrameFunctionalGroupsSequence=Sequence(of_frames),
         SharedFunctionalGroupsSequence=Sequence([common]),
     )
     assert set(hounsfield(path)) == {2 * 20 + 10}
@@ -251,7 +253,7 @@ def test_real_slices_through_rsna_ich_have_the_greys_that_their_bytes_give(tmp_p
         (tmp_path / "raw" / "stage_2_train" / f"ID_{k}.dcm").symlink_to(file)
         rows += [[f"ID_{k}_{name}", int(name == "subdural")] for name in rsna_ich.CLASSES]
     write_csv(tmp_path / "raw" / "stage_2_train.csv", ["ID", "Label"], rows)
-    made = prepare(
+    path = prepare(
         "rsna-ich",
         raw=tmp_path / "raw",
         work=tmp_path,
@@ -259,15 +261,15 @@ def test_real_slices_through_rsna_ich_have_the_greys_that_their_bytes_give(tmp_p
         window="brain,subdural,bone",
         jobs=1,
     )
-    assert json.loads(made.read_text())["body"]["channels"] == 3
-    pixels = read_pool(made.parent / "pool.h5").pixels()
+    assert json.loads(path.read_text())["body"]["channels"] == 3
+    pixels = read_pool(path.parent / "pool.h5").pixels()
     for image, file, intercept in zip(pixels, files, (0, -1024), strict=True):
         count = 512 * 512 * 2  # the last bytes of an uncompressed file
-        at = (
+        start = (
             file.read_bytes().rfind(bytes.fromhex("e07f1000")) + 12
         )  # tag of PixelData, its type and length
         stored = np.frombuffer(
-            file.read_bytes()[at : at + count], "<i2" if intercept == 0 else "<u2"
+            file.read_bytes()[start : start + count], "<i2" if intercept == 0 else "<u2"
         ).reshape(512, 512)
         units = stored.astype(float) + intercept
         for channel, (centre, width) in enumerate([(40, 80), (80, 200), (600, 2800)]):

@@ -75,7 +75,8 @@ def test_a_deflated_file_is_read(tmp_path):
 def test_a_deflated_file_need_not_say_how_long_its_header_is(tmp_path, length):
     path = deflated(tmp_path / "a.dcm", TILTED.astype(np.int16))
     whole = path.read_bytes()
-    field, rest = whole[132:144], whole[144:]
+    field = whole[132:144]
+    rest = whole[144:]
     if length is None:
         field = b""
     else:

@@ -63,9 +63,9 @@ def test_padding_is_black_and_counts_for_no_range(tmp_path, kind):
         "PixelPaddingValue": 0,
         "PixelPaddingRangeLimit": 5,
     }
-    drawn = picture(write_slice(tmp_path / "a.dcm", values, **fields))
-    assert not drawn[:2].any()
-    result = sorted({int(drawn[2:].min()), int(drawn[2:].max())})
+    shown_picture = picture(write_slice(tmp_path / "a.dcm", values, **fields))
+    assert not shown_picture[:2].any()
+    result = sorted({int(shown_picture[2:].min()), int(shown_picture[2:].max())})
     assert result == [0, 255]
 
 
@@ -100,8 +100,8 @@ def test_a_sigmoid_window_is_no_line(tmp_path, modality):
     }
     values = RAMP // 4 * 3  # in CT, unsigned values near the end stand for negative ones
     expected = 255 / (1 + np.exp(-4 * (values.astype(float) - 2000) / 1000))
-    drawn = picture(write_slice(tmp_path / "a.dcm", values, **fields))
-    assert np.abs(drawn - expected).max() <= 0.51
+    shown_picture = picture(write_slice(tmp_path / "a.dcm", values, **fields))
+    assert np.abs(shown_picture - expected).max() <= 0.51
 
 
 @pytest.mark.parametrize("modality", ["CT", "DX"])

@@ -35,19 +35,20 @@ def prepared(work: Path, caltech: str = "caltech10") -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def sample(tmp_path_factory) -> Path:
     """The dataset, which tests only read."""
     return prepared(tmp_path_factory.mktemp("domains"))
 
 
 @pytest.mark.parametrize("caltech", ["caltech", "caltech10"])
 def test_images_0_to_7_of_every_ten_train(tmp_path, caltech):
-    made = prepared(tmp_path, caltech)
-    body, pool = manifest.read(made).body, read_pool(made.parent / "pool.h5")
+    dataset_path = prepared(tmp_path, caltech)
+    body = manifest.read(dataset_path).body
+    pool = read_pool(dataset_path.parent / "pool.h5")
     assert body["split"] == {"by": "fedheal", "test": 60, "train": 240}
     assert body["attributes"]["domain"] == ["amazon", "caltech", "dslr", "webcam"]
-    first = pool.id[(pool.groups["domain"] == 0) & (pool.split == 1)]
-    assert first.tolist()[:2] == ["amazon/backpack/frame_0008", "amazon/backpack/frame_0009"]
+    amazon_tests = pool.id[(pool.groups["domain"] == 0) & (pool.split == 1)]
+    assert amazon_tests.tolist()[:2] == ["amazon/backpack/frame_0008", "amazon/backpack/frame_0009"]
 
 
 def test_what_macos_puts_beside_an_image_is_no_image(tmp_path):
@@ -96,9 +97,9 @@ def test_a_client_of_three_images_with_one_spare_never_loses_a_class():
         assert all(sorted(y[part]) == [0, 1, 2] for part in parts)
 
 
-def test_clients_are_named_after_their_domain_and_share_its_test_images(made, tmp_path):
+def test_clients_are_named_after_their_domain_and_share_its_test_images(sample, tmp_path):
     scheme = resolve("domains", {"by": ["domain"], "clients": 8, "portion": 0.5})
-    path = make_partition(made, scheme, manifest.Destination(tmp_path))
+    path = make_partition(sample, scheme, manifest.Destination(tmp_path))
     roster = manifest.read(path).body["roster"]
     assert [c["client"] for c in roster[:3]] == ["amazon-0", "amazon-1", "caltech-0"]
     expected = [12, 12, 24, 24, 36, 36, 48, 48]
@@ -112,10 +113,10 @@ def test_clients_are_named_after_their_domain_and_share_its_test_images(made, tm
     ("change", "word"),
     [({"clients": 7}, "evenly"), ({"portion": 0.6}, "0.6"), ({"by": []}, "--by domain")],
 )
-def test_shares_that_do_not_fit_are_refused(made, tmp_path, change, word):
+def test_shares_that_do_not_fit_are_refused(sample, tmp_path, change, word):
     with pytest.raises(UsageError) as error:
         scheme = resolve("domains", {"by": ["domain"], "clients": 8} | change)
-        make_partition(made, scheme, manifest.Destination(tmp_path))
+        make_partition(sample, scheme, manifest.Destination(tmp_path))
     assert word in error.value.sentence + error.value.hint
 
 
@@ -124,7 +125,8 @@ def test_shares_that_do_not_fit_are_refused(made, tmp_path, change, word):
 )
 def test_the_real_domains_have_fedheals_sizes(tmp_path, monkeypatch):
     raw = Path(os.environ["FEDCLI_REAL_DATA"]) / "office_caltech_10"
-    decode, tenth = office_caltech.SOURCE.decode, iter(range(10_000))
+    decode = office_caltech.SOURCE.decode
+    tenth = iter(range(10_000))
 
     def some(raw, row, choices):
         return np.zeros((8, 8, 3), np.uint8) if next(tenth) % 10 else decode(raw, row, choices)
@@ -132,13 +134,15 @@ def test_the_real_domains_have_fedheals_sizes(tmp_path, monkeypatch):
     monkeypatch.setitem(
         sources.SOURCES, "office-caltech", replace(office_caltech.SOURCE, decode=some)
     )
-    made = prepare("office-caltech", raw=raw, work=tmp_path, size=8, jobs=1)
-    pool = read_pool(made.parent / "pool.h5")
+    dataset_path = prepare("office-caltech", raw=raw, work=tmp_path, size=8, jobs=1)
+    pool = read_pool(dataset_path.parent / "pool.h5")
     train = np.bincount(pool.groups["domain"][pool.split == 0])
     assert train.tolist() == [768, 899, 127, 237]
     assert np.bincount(pool.groups["domain"]).tolist() == [958, 1123, 157, 295]
     path = make_partition(
-        made, resolve("domains", {"by": ["domain"], "clients": 20}), manifest.Destination(tmp_path)
+        dataset_path,
+        resolve("domains", {"by": ["domain"], "clients": 20}),
+        manifest.Destination(tmp_path),
     )
     result = [c["train"] for c in manifest.read(path).body["roster"][::5]]
     assert result == [76, 89, 12, 23]

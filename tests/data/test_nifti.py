@@ -111,21 +111,22 @@ def test_a_volume_of_a_whole_body_is_read_slice_by_slice(tmp_path, monkeypatch):
 
 
 def test_a_folder_of_volumes_with_a_table_is_prepared(tmp_path):
-    raw, rows = tmp_path / "raw", []
+    raw = tmp_path / "raw"
+    rows = []
     for i in range(6):
         save(raw / f"scan{i}.nii.gz", BODY + 10 * i)
         rows.append([f"scan{i}", "ab"[i % 2], "fm"[i // 3]])
     write_csv(raw / "labels.csv", ["image", "label", "sex"], rows)
-    own = {"slices": "2", "axis": "coronal", "group": "sex"}
-    made = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)
-    body = manifest.read(made).body
+    options = {"slices": "2", "axis": "coronal", "group": "sex"}
+    path = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=options)
+    body = manifest.read(path).body
     result = (body["channels"], body["count"], body["attributes"])
     assert result == (
         2,
         6,
         {"sex": ["female", "male"]},
     )
-    assert read_pool(made.parent / "pool.h5").shape == (6, 8, 8, 2)
+    assert read_pool(path.parent / "pool.h5").shape == (6, 8, 8, 2)
 
 
 @pytest.mark.parametrize(

@@ -110,10 +110,10 @@ def test_a_link_out_of_the_folder_is_left_out_and_listed(tmp_path, name, table):
         (raw / "labels.csv").unlink()
     (raw / "out").symlink_to(tmp_path / "elsewhere")
     (raw / "link.jpg").symlink_to(tmp_path / "elsewhere" / "a.jpg")
-    made = listed(raw)
-    assert labels(made) == {"x/b.jpg": "x", "y/c.jpg": "y"}
-    assert ("link.jpg", "is a link that leads out of the folder") in made.skipped
-    assert not table or (name, "listed in labels.csv, not in the folder") in made.skipped
+    listing = listed(raw)
+    assert labels(listing) == {"x/b.jpg": "x", "y/c.jpg": "y"}
+    assert ("link.jpg", "is a link that leads out of the folder") in listing.skipped
+    assert not table or (name, "listed in labels.csv, not in the folder") in listing.skipped
 
 
 def test_a_repeated_row_is_counted_and_a_contradiction_is_refused(tmp_path, capsys):
@@ -137,7 +137,7 @@ def test_a_name_that_two_files_have_must_be_written_in_full(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "own", "sentence"),
+    ("text", "options", "sentence"),
     [
         ("image,label\na.jpg,x\nb.jpg,x\n", {}, "of the class 'x'"),
         ("file,label\na.jpg,x\n", {}, "no column 'image', only file, label"),
@@ -157,10 +157,10 @@ def test_a_name_that_two_files_have_must_be_written_in_full(tmp_path):
         ("image,label\na.jpg,x\n", {"white": "²"}, "white is '²'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, own, sentence):
+def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, options, sentence):
     raw = folder(tmp_path, text, "a.jpg", "b.jpg")
     with pytest.raises(FedcliError, match=sentence) as error:
-        listed(raw, **own)
+        listed(raw, **options)
     assert error.value.hint
     assert "\n" not in error.value.sentence
 
@@ -327,15 +327,15 @@ def test_all_columns_that_a_table_lacks_are_named_at_once(tmp_path):
 
 
 def test_the_card_is_printed_for_a_person():
-    shown = CliRunner().invoke(app, ["datasets", "images"]).stdout
-    assert "  <table>.csv: columns image, label - a row per image" in shown
-    assert "classes: any\nattributes: any\n" in shown
-    assert "with or without .dcm" in shown
-    assert "splits (--split):\n  unit: 8:2" in shown
-    assert "options (--set OPTION=VALUE):\n" in shown
-    assert "  channels: auto, 1 or 3" in shown
-    assert "[default: image]" in shown
-    assert "{" not in shown
+    output = CliRunner().invoke(app, ["datasets", "images"]).stdout
+    assert "  <table>.csv: columns image, label - a row per image" in output
+    assert "classes: any\nattributes: any\n" in output
+    assert "with or without .dcm" in output
+    assert "splits (--split):\n  unit: 8:2" in output
+    assert "options (--set OPTION=VALUE):\n" in output
+    assert "  channels: auto, 1 or 3" in output
+    assert "[default: image]" in output
+    assert "{" not in output
     other = CliRunner().invoke(app, ["datasets", "medmnist"]).stdout
     assert "classes: any\nattributes: none\n" in other  # its files tell nothing of a patient
 

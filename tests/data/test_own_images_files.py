@@ -38,8 +38,8 @@ def test_images_are_grey_only_if_all_files_are(tmp_path):
     save(raw / "b.png", (200, 0, 0), "RGB"), save(raw / "c.tif", 90)
     assert listed(raw).channels == 3
     assert listed(raw, channels="1").channels == 1
-    made = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)
-    pool = read_pool(made.parent / "pool.h5")
+    path = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)
+    pool = read_pool(path.parent / "pool.h5")
     result = pool.pixels()[1:, 4, 4].tolist()
     assert result == [[200, 0, 0], [90, 90, 90]]
     grey = read_pool(
@@ -55,9 +55,9 @@ def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
     Image.fromarray(np.full((8, 8), 2048, np.uint16)).save(raw / "a.png")
     Image.fromarray(np.full((8, 8), 65535, np.uint16)).save(raw / "b.tif")
     choices = Choices(8, "unit", window="file", own=OWN | {"white": "4096"})
-    first, second = own_images.rows(raw, choices).rows
-    assert own_images.decode(raw, first, choices).max() == 128
-    assert own_images.decode(raw, second, choices).max() == 255
+    row, brightest_row = own_images.rows(raw, choices).rows
+    assert own_images.decode(raw, row, choices).max() == 128
+    assert own_images.decode(raw, brightest_row, choices).max() == 255
 
 
 @pytest.mark.parametrize(
@@ -153,21 +153,21 @@ def test_the_hospitals_are_the_default_partition(tmp_path):
     ]
     text = "image,label,hospital,patient\n" + "".join(",".join(row) + "\n" for row in rows)
     folder(raw, text, *(row[0] for row in rows))
-    own = {"site": "hospital", "patient": "patient"}
+    options = {"site": "hospital", "patient": "patient"}
     body = manifest.read(
-        made := prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)
+        path := prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=options)
     ).body
     assert body["sites"] == "hospital"
     assert body["unit"] == "patient"
     assert body["classes"] == ["x", "y"]
     assert body["channels"] == 1
     assert body["split"] == {"train": 32, "test": 8, "by": "unit"}
-    pool = read_pool(made.parent / "pool.h5")
+    pool = read_pool(path.parent / "pool.h5")
     assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
-    recorded = json.loads(made.read_text())
+    recorded = json.loads(path.read_text())
     assert recorded["options"]["own"]["site"] == "hospital"
     assert "patient=patient" in recorded["made_by"]
-    assert str(tmp_path) not in made.read_text()
+    assert str(tmp_path) not in path.read_text()
 
 
 def test_the_command_names_columns_by_flags_which_other_datasets_refuse(tmp_path):
@@ -200,7 +200,8 @@ def test_the_patients_of_dicom_files_stay_on_one_side_and_their_ids_unwritten(tm
     for k in range(24):
         write_slice(raw / f"{k:02d}.dcm", np.full((4, 4), k, np.int16), PatientID=f"NAME-{k // 4}")
     path = prepare("images", raw=raw, work=tmp_path / "out", size=8)
-    pool, body = read_pool(path.parent / "pool.h5"), manifest.read(path).body
+    pool = read_pool(path.parent / "pool.h5")
+    body = manifest.read(path).body
     assert body["unit"] == "PatientID"
     assert len(set(pool.patient)) == 6
     assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
@@ -279,7 +280,7 @@ def test_a_photograph_that_is_cut_short_is_skipped_in_plain_words(tmp_path):
     raw = folder(tmp_path, "\n".join(lines), *(f"{k}.jpg" for k in range(6)))
     Image.effect_noise((64, 64), 50).save(raw / "a.jpg")
     (raw / "a.jpg").write_bytes((raw / "a.jpg").read_bytes()[:-200])
-    made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
-    (skipped,) = manifest.read(made).body["skipped"]
+    path = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    (skipped,) = manifest.read(path).body["skipped"]
     assert skipped["file"] == "a.jpg"
     assert skipped["why"].startswith("image file is truncated")

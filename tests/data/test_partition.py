@@ -49,11 +49,11 @@ def test_the_roster_counts_what_the_rows_hold(tmp_path):
 @pytest.mark.parametrize("clients", [1, 4])
 def test_it_says_how_many_images_are_kept_for_validation(tmp_path, capsys, clients):
     _, body, _ = partition(tmp_path, scheme="dirichlet", alpha=5.0, clients=clients, val=0.2)
-    kept = [client["val"] for client in body["roster"]]
-    each = f", {min(kept)} to {max(kept)} of each client" if clients > 1 else ""
-    said = f"{sum(kept)} training images are kept for validation{each}\n"
-    assert min(kept) < max(kept) or clients == 1
-    assert said in capsys.readouterr().err
+    counts = [client["val"] for client in body["roster"]]
+    range_of_clients = f", {min(counts)} to {max(counts)} of each client" if clients > 1 else ""
+    sentence = f"{sum(counts)} training images are kept for validation{range_of_clients}\n"
+    assert min(counts) < max(counts) or clients == 1
+    assert sentence in capsys.readouterr().err
 
 
 def test_it_warns_where_no_image_is_kept_for_validation(tmp_path, capsys):
@@ -113,9 +113,9 @@ def test_the_same_options_write_the_same_bytes(tmp_path, options):
 
 
 def test_equal_options_give_the_same_partition_and_unknown_ones_are_refused(tmp_path):
-    made = partition(tmp_path, scheme="iid", clients=4)[0]
-    assert partition(tmp_path, scheme="iid", clients="4", keep_units=False)[0] == made
-    assert partition(tmp_path, scheme="iid", clients=4, seed=1)[0] != made
+    path = partition(tmp_path, scheme="iid", clients=4)[0]
+    assert partition(tmp_path, scheme="iid", clients="4", keep_units=False)[0] == path
+    assert partition(tmp_path, scheme="iid", clients=4, seed=1)[0] != path
     with pytest.raises(UsageError, match="the partition scheme iid has no option 'alpha'"):
         partition(tmp_path, scheme="iid", alpha=9.0)
 
@@ -150,16 +150,14 @@ def test_sites_by_two_attributes_are_their_pairs(tmp_path):
 
 
 def test_one_row_of_shares_is_rotated(tmp_path):
-    first = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1")[2][
-        "train"
-    ]
-    second = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1;0.1,0.9")[
-        2
-    ]["train"]
-    result = [first[str(k)].tolist() for k in range(4)]
-    expected = [second[str(k)].tolist() for k in range(4)]
+    rows = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1")[2]["train"]
+    rows_in_full = partition(
+        tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1;0.1,0.9"
+    )[2]["train"]
+    result = [rows[str(k)].tolist() for k in range(4)]
+    expected = [rows_in_full[str(k)].tolist() for k in range(4)]
     assert result == expected
-    female = [np.mean(first[str(k)] % 2 == 0) for k in range(4)]
+    female = [np.mean(rows[str(k)] % 2 == 0) for k in range(4)]
     assert min(female[:2]) > 0.8
     assert max(female[2:]) < 0.3
 
@@ -174,10 +172,10 @@ def test_validation_keeps_lesions_whole_within_a_client(tmp_path):
 
 def test_lesions_shared_between_clients_are_counted(tmp_path, capsys):
     _, body, arrays = partition(tmp_path, scheme="iid", clients=4)
-    held = [set(arrays["train"][str(k)] // 3) for k in range(4)]
+    lesions_of_clients = [set(arrays["train"][str(k)] // 3) for k in range(4)]
     assert (
         body["unit_overlap"]
-        == sum(sum(lesion in client for client in held) > 1 for lesion in range(27))
+        == sum(sum(lesion in client for client in lesions_of_clients) > 1 for lesion in range(27))
         > 0
     )
     assert (

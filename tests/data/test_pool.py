@@ -18,13 +18,13 @@ def pool(path, n=6):
 
 
 def test_a_pool_gives_back_what_was_written(tmp_path):
-    made = pool(tmp_path / "pool.h5")
-    assert made.shape == (6, 4, 5, 3)
-    assert made.id.tolist()[0] == "ä0"
-    assert made.split.tolist() == [0, 0, 0, 0, 1, 1]
+    written = pool(tmp_path / "pool.h5")
+    assert written.shape == (6, 4, 5, 3)
+    assert written.id.tolist()[0] == "ä0"
+    assert written.split.tolist() == [0, 0, 0, 0, 1, 1]
     expected = [-1, 0, 1, -1, 0, 1]
-    assert made.groups["sex"].tolist() == expected
-    assert made.patient.tolist()[5] == "p5"
+    assert written.groups["sex"].tolist() == expected
+    assert written.patient.tolist()[5] == "p5"
 
 
 def test_images_that_follow_one_another_are_written_at_once_and_in_any_order(tmp_path):
@@ -39,10 +39,10 @@ def test_images_that_follow_one_another_are_written_at_once_and_in_any_order(tmp
 
 
 def test_rows_may_be_asked_for_in_any_order_and_twice(tmp_path):
-    made = pool(tmp_path / "pool.h5")
-    result = made.pixels(np.array([5, 0, 5, 3]))[:, 0, 0, 0].tolist()
+    written = pool(tmp_path / "pool.h5")
+    result = written.pixels(np.array([5, 0, 5, 3]))[:, 0, 0, 0].tolist()
     assert result == [5, 0, 5, 3]
-    assert made.pixels(np.array([], int)).shape == (0, 4, 5, 3)
+    assert written.pixels(np.array([], int)).shape == (0, 4, 5, 3)
 
 
 def test_the_same_pool_has_the_same_bytes(tmp_path):
@@ -51,8 +51,9 @@ def test_the_same_pool_has_the_same_bytes(tmp_path):
 
 
 def test_some_rows_can_become_a_pool_of_their_own(tmp_path):
-    made, rows = pool(tmp_path / "pool.h5"), np.array([1, 4])
-    copy_pool(made, rows, tmp_path / "site.h5", made.pixels(rows))
+    written = pool(tmp_path / "pool.h5")
+    rows = np.array([1, 4])
+    copy_pool(written, rows, tmp_path / "site.h5", written.pixels(rows))
     site = read_pool(tmp_path / "site.h5")
     assert site.id.tolist() == ["ä1", "ä4"]
     assert site.pixels()[:, 0, 0, 0].tolist() == [1, 4]
@@ -104,8 +105,8 @@ def test_a_pool_that_its_manifest_does_not_describe_is_refused(tmp_path, name, v
         "augment": "none",
     }
     body |= {"name": "mine", "unit": None, "sites": None}
-    made = manifest.Manifest("dataset", ["prepare"], {}, {}, {"pool.h5": "0"}, body)
-    (tmp_path / "dataset.json").write_text(made.text, encoding="utf-8")
+    record = manifest.Manifest("dataset", ["prepare"], {}, {}, {"pool.h5": "0"}, body)
+    (tmp_path / "dataset.json").write_text(record.text, encoding="utf-8")
     assert pool_of(tmp_path / "dataset.json").shape == (6, 4, 5, 3)
     with h5py.File(tmp_path / "pool.h5", "a") as file:
         file[name][0] = value
@@ -119,7 +120,8 @@ def test_contents_names_every_dataset(tmp_path):
 
 
 def test_a_corruption_changes_its_clients_and_a_copy_of_the_test_set(tmp_path):
-    clean, noisy = load.load(make_chain(tmp_path)), load.load(make_chain(tmp_path, corrupted=True))
+    clean = load.load(make_chain(tmp_path))
+    noisy = load.load(make_chain(tmp_path, corrupted=True))
     same = {c: torch.equal(_pixels(clean.train[c]), _pixels(noisy.train[c])) for c in clean.roster}
     assert same == {"north": True, "south": True, "east": True, "west": False}
     assert torch.equal(_pixels(clean.test["clean"]), _pixels(noisy.test["clean"]))
@@ -164,7 +166,8 @@ def test_augmentations_keep_shape_and_range_and_are_seeded(kind):
 
 def test_a_flip_mirrors_and_a_still_affine_changes_nothing():
     x = torch.arange(16, dtype=torch.uint8).reshape(1, 1, 4, 4)
-    always, never = torch.tensor([[0.5, 0.5, 0.5, 0.0]]), torch.tensor([[0.5, 0.5, 0.5, 0.9]])
+    always = torch.tensor([[0.5, 0.5, 0.5, 0.0]])
+    never = torch.tensor([[0.5, 0.5, 0.5, 0.9]])
     assert torch.equal(transforms.augment(x, "flip", always), x.flip(3))
     assert torch.equal(transforms.augment(x, "affine-flip", never), x / 255)
     torch.testing.assert_close(transforms.augment(x, "affine-flip", always), x.flip(3) / 255)

@@ -71,12 +71,12 @@ def run(tmp_path, **options):
 
 
 def test_a_sample_is_recorded_and_what_it_leaves_out_is_no_skipped_file(skin, tmp_path):
-    made = manifest.read(run(tmp_path, sample_images=12, stratified=True, split="image"))
-    assert made.body["count"] == 12
-    assert made.body["skipped"] == []
-    assert made.body["split"]["test"] == 4
-    assert (made.options["sample_images"], made.options["stratified"]) == (12, True)
-    assert "--sample-images 12 --seed 0 --stratified" in " ".join(made.made_by)
+    record = manifest.read(run(tmp_path, sample_images=12, stratified=True, split="image"))
+    assert record.body["count"] == 12
+    assert record.body["skipped"] == []
+    assert record.body["split"]["test"] == 4
+    assert (record.options["sample_images"], record.options["stratified"]) == (12, True)
+    assert "--sample-images 12 --seed 0 --stratified" in " ".join(record.made_by)
     assert "sample_images" not in manifest.read(run(tmp_path)).options
 
 
@@ -101,11 +101,11 @@ def test_a_train_csv_and_the_test_csv_beside_it_are_a_split(skin, tmp_path):
         run(tmp_path, split_file=folder / "train.csv")
     write_csv(folder / "test.csv", ["id", "class"], [[f"i{i:02d}", 0] for i in range(12, 15)])
     for name in ("train.csv", "test.csv"):
-        made = manifest.read(path := run(tmp_path, split_file=folder / name))
+        record = manifest.read(path := run(tmp_path, split_file=folder / name))
         pool = read_pool(path.parent / "pool.h5")
         assert pool.id[pool.split == 1].tolist() == ["i12", "i13", "i14"]
         assert len(pool.id) == 15
-        result = {made.options["split_file"]["name"], made.options["split_file_beside"]["name"]}
+        result = {record.options["split_file"]["name"], record.options["split_file_beside"]["name"]}
         assert result == {
             "train.csv",
             "test.csv",
@@ -124,7 +124,7 @@ def authors(tmp_path, name):
     """A pool of the authors' class counts in another order than their train.csv, and that file."""
     y = np.repeat(np.arange(5), VECTORS[name]["class_counts"])
     ids = np.array([f"ID_{row}" for row in range(len(y))])
-    at = np.random.default_rng(1).permutation(len(y))
+    order = np.random.default_rng(1).permutation(len(y))
     write_csv(
         tmp_path / "train.csv",
         ["id", "class"],
@@ -133,8 +133,8 @@ def authors(tmp_path, name):
     pool = Pool(
         tmp_path / "pool.h5",
         (len(y), 8, 8, 1),
-        y[at],
-        ids[at],
+        y[order],
+        ids[order],
         np.zeros(len(y), np.uint8),
         None,
         {},
@@ -171,8 +171,10 @@ def test_the_fedism_scheme_in_the_order_of_train_csv_gives_all_twenty_published_
 def test_the_published_npy_gives_the_same_twenty_clients(tmp_path):
     pool, line_of = authors(tmp_path, "rsna-ich-4")
     order = {"corrupted": 4, "order_file": tmp_path / "train.csv"}
-    drawn = resolve("fedism", order).divide(pool, DATASET, 0, 0).train.values()
-    lists = {k: [np.int64(line_of[id]) for id in pool.id[rows]] for k, rows in enumerate(drawn)}
+    rows_of_clients = resolve("fedism", order).divide(pool, DATASET, 0, 0).train.values()
+    lists = {
+        k: [np.int64(line_of[id]) for id in pool.id[rows]] for k, rows in enumerate(rows_of_clients)
+    }
     np.save(tmp_path / "clients.npy", np.array(lists, dtype=object), allow_pickle=True)
     files = {"clients_file": tmp_path / "clients.npy", "order_file": tmp_path / "train.csv"}
     division = resolve("file", files).divide(pool, DATASET, 0, 0)

@@ -52,8 +52,8 @@ def test_labels_are_those_of_the_whole():
 
 
 def test_the_seed_decides():
-    first, again, other = (divided(seed=s, clients=4)["client-00"].tolist() for s in (1, 1, 2))
-    assert first == again != other
+    rows, repeated, other = (divided(seed=s, clients=4)["client-00"].tolist() for s in (1, 1, 2))
+    assert rows == repeated != other
 
 
 def test_what_it_refuses():

@@ -32,7 +32,9 @@ def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_pat
     contents = prepare.contents_of(tmp_path, Listing(rows, skipped=[("none.png", "absent")]))
     assert list(contents) == sorted([*(row.source for row in rows), "none.png"])
     assert contents["none.png"] == prepare.ABSENT
-    sizes = {name: int(seen.split()[0]) for name, seen in contents.items() if name != "none.png"}
+    sizes = {
+        name: int(content.split()[0]) for name, content in contents.items() if name != "none.png"
+    }
     expected = {f"{i}.png": 1000 + i for i in range(prepare.TURN + 2)}
     assert sizes == expected
     assert len(set(contents.values())) == len(contents)

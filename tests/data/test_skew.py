@@ -68,7 +68,8 @@ def test_entropy_is_the_log_of_the_classes_where_they_are_even():
 
 
 def test_images_and_lesions_in_several_clients_are_counted_once_each():
-    y, lesion = np.zeros(6, int), np.array([0, 0, 1, 2, 2, 3])
+    y = np.zeros(6, int)
+    lesion = np.array([0, 0, 1, 2, 2, 3])
     parts = [np.array([0, 2]), np.array([1, 2, 3]), np.array([2, 4, 5])]
     description = describe(["a", "b", "c"], parts, y, 1, lesion)
     assert description["images_in_several"] == {"count": 1, "share": 0.166667}  # image 2
@@ -112,12 +113,12 @@ def test_distances_are_the_same_in_pieces_of_any_size(monkeypatch, pairs):
     monkeypatch.setattr(skew, "PAIRS", pairs)
     assert describe(*clients(counts.tolist())) == whole
     mix = counts / counts.sum(1, keepdims=True)
-    first, second = np.triu_indices(23, 1)
-    expected = np.abs(mix[first] - mix[second]).sum(1) / 2
+    row, column = np.triu_indices(23, 1)
+    expected = np.abs(mix[row] - mix[column]).sum(1) / 2
     assert np.concatenate(list(distances(mix))).tolist() == expected.tolist()
     names = [f"site-{k}" for k in range(23)]
-    place = expected.round(6).argmax()
-    assert whole["total_variation"]["between"] == [names[first[place]], names[second[place]]]
+    furthest = expected.round(6).argmax()
+    assert whole["total_variation"]["between"] == [names[row[furthest]], names[column[furthest]]]
 
 
 @pytest.mark.parametrize(

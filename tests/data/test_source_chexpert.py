@@ -59,17 +59,17 @@ def raw(tmp_path):
 @pytest.mark.parametrize(("word", "label"), [("zero", NO), ("one", YES), ("ignore", UNKNOWN)])
 def test_a_blank_is_absent_and_an_uncertain_one_what_was_asked(raw, word, label):
     listing = rows(raw, "official", word)
-    first, second = listing.rows
-    assert first.label == (NO, label, YES, *[NO] * 11)
-    assert (first.id, first.patient, first.test) == (
+    train, test = listing.rows
+    assert train.label == (NO, label, YES, *[NO] * 11)
+    assert (train.id, train.patient, train.test) == (
         "chexpert/train/patient00001/study1/view1_frontal",
         "patient00001",
         False,
     )
-    assert first.groups == {"race": -1, "gender": 1, "age": 1}
-    assert second.label == (YES, *[NO] * 13)
-    assert second.test
-    assert second.groups["age"] == -1
+    assert train.groups == {"race": -1, "gender": 1, "age": 1}
+    assert test.label == (YES, *[NO] * 13)
+    assert test.test
+    assert test.groups["age"] == -1
     assert listing.tables == ["CheXpert-v1.0-small/train.csv", "CheXpert-v1.0-small/valid.csv"]
 
 

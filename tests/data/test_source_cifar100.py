@@ -27,7 +27,7 @@ def test_a_record_is_its_kind_its_class_and_three_planes(tmp_path, home):
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     write(tmp_path / home, (1, 99, pixels[0]), (19, 0, pixels[1]))
     listing = cifar100.rows(tmp_path, OFFICIAL)
-    known = [
+    records = [
         (row.id, cifar100.CLASSES[row.label], row.test, cifar100.KINDS[row.groups["kind"]])
         for row in listing.rows
     ]
@@ -35,7 +35,7 @@ def test_a_record_is_its_kind_its_class_and_three_planes(tmp_path, home):
         ("train/0", "worm", False, "fish"),
         ("train/1", "apple", False, "vehicles_2"),
     ]
-    assert known[:2] == expected
+    assert records[:2] == expected
     assert [row.test for row in listing.rows] == [False, False, True, True]
     for row, image in zip(listing.rows, [*pixels, *pixels], strict=True):
         assert np.array_equal(cifar100.decode(tmp_path, row, OFFICIAL), image)

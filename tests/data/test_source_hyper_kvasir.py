@@ -58,8 +58,8 @@ def test_the_card_names_the_classes_and_attributes_of_the_code():
     assert card["attributes"] == hyper_kvasir.ATTRIBUTES
 
 
-def test_every_class_has_its_images_organ_and_finding(made):
-    listing = hyper_kvasir.rows(made, IMAGE)
+def test_every_class_has_its_images_organ_and_finding(sample):
+    listing = hyper_kvasir.rows(sample, IMAGE)
     result = Counter(row.label for row in listing.rows)
     assert result == dict.fromkeys(range(23), 5)
     assert listing.skipped == []
@@ -77,12 +77,12 @@ def test_every_class_has_its_images_organ_and_finding(made):
         row for row in listing.rows if hyper_kvasir.CLASSES[row.label] == "hemorrhoids"
     )
     assert (hemorrhoids.groups, hemorrhoids.patient) == ({"organ": 0, "finding": 1}, "")
-    assert hyper_kvasir.SOURCE.decode(made, hemorrhoids, IMAGE).shape == (24, 32, 3)
+    assert hyper_kvasir.SOURCE.decode(sample, hemorrhoids, IMAGE).shape == (24, 32, 3)
 
 
-def test_the_folder_of_images_itself_will_do(made):
-    inner = hyper_kvasir.rows(made / "labeled-images", IMAGE)
-    expected = [row.id for row in hyper_kvasir.rows(made, IMAGE).rows]
+def test_the_folder_of_images_itself_will_do(sample):
+    inner = hyper_kvasir.rows(sample / "labeled-images", IMAGE)
+    expected = [row.id for row in hyper_kvasir.rows(sample, IMAGE).rows]
     assert [row.id for row in inner.rows] == expected
     assert inner.tables == ["image-labels.csv"]
 
@@ -102,8 +102,8 @@ def test_other_spellings_of_a_class_are_known(spelling, name):
     assert hyper_kvasir.class_of(spelling) == name
 
 
-def test_our_folds_test_every_image_once_and_every_class_each_time(made):
-    folds = [hyper_kvasir.rows(made, Choices(16, "folds", fold=k)) for k in range(1, 6)]
+def test_our_folds_test_every_image_once_and_every_class_each_time(sample):
+    folds = [hyper_kvasir.rows(sample, Choices(16, "folds", fold=k)) for k in range(1, 6)]
     assert (
         sum(Counter(held_out(fold)).total() for fold in folds)
         == 115
@@ -114,27 +114,27 @@ def test_our_folds_test_every_image_once_and_every_class_each_time(made):
         assert result == dict.fromkeys(range(23), 1)
 
 
-def test_the_authors_folds_are_taken_and_counted_from_1(made):
-    second = hyper_kvasir.rows(made, Choices(16, "official", fold=2, folds=2))
-    folds = hyper_kvasir.read_folds(made / "official_splits" / "2_fold_split.csv")
+def test_the_authors_folds_are_taken_and_counted_from_1(sample):
+    second = hyper_kvasir.rows(sample, Choices(16, "official", fold=2, folds=2))
+    folds = hyper_kvasir.read_folds(sample / "official_splits" / "2_fold_split.csv")
     expected = {id for id, (_, fold) in folds.items() if fold == 1}
     assert held_out(second) == expected
     assert len(held_out(second)) == 2 * 23
     assert "official_splits/2_fold_split.csv" in second.tables
 
 
-def test_the_authors_file_says_the_same_as_a_split_file(made, tmp_path):
-    named = prepare(
-        "hyper-kvasir", raw=made, work=tmp_path, size=8, split="official", fold=3, jobs=1
+def test_the_authors_file_says_the_same_as_a_split_file(sample, tmp_path):
+    official = prepare(
+        "hyper-kvasir", raw=sample, work=tmp_path, size=8, split="official", fold=3, jobs=1
     )
-    file = made / "official_splits" / "5_fold_split.csv"
-    given = prepare(
-        "hyper-kvasir", raw=made, work=tmp_path, size=8, split_file=file, fold=2, jobs=1
+    file = sample / "official_splits" / "5_fold_split.csv"
+    by_file = prepare(
+        "hyper-kvasir", raw=sample, work=tmp_path, size=8, split_file=file, fold=2, jobs=1
     )
-    assert manifest.read(named).body["split"]["test"] == 23
+    assert manifest.read(official).body["split"]["test"] == 23
     assert (
-        read_pool(named.parent / "pool.h5").split.tolist()
-        == read_pool(given.parent / "pool.h5").split.tolist()
+        read_pool(official.parent / "pool.h5").split.tolist()
+        == read_pool(by_file.parent / "pool.h5").split.tolist()
     )
 
 
@@ -142,14 +142,14 @@ def test_official_folds_that_are_not_there_or_incomplete_are_an_error(raw):
     with refused("no 3_fold_split.csv", "simula/hyper-kvasir"):
         hyper_kvasir.rows(raw, Choices(16, "official", folds=3))
     path = raw / "official_splits" / "5_fold_split.csv"
-    head, first, *others = path.read_text().splitlines()
+    head, line, *others = path.read_text().splitlines()
     path.write_text("\n".join([head, *others]))
-    with refused(f"no fold for {first[:36]}"):
+    with refused(f"no fold for {line[:36]}"):
         hyper_kvasir.rows(raw, Choices(16, "official"))
-    path.write_text("\n".join([head, first.replace("normal-cecum", "polyp"), *others]))
+    path.write_text("\n".join([head, line.replace("normal-cecum", "polyp"), *others]))
     with refused("is normal-cecum, but .* calls it polyp"):
         hyper_kvasir.rows(raw, Choices(16, "official"))
-    path.write_text("\n".join([head, first[:-1] + "first", *others]))
+    path.write_text("\n".join([head, line[:-1] + "first", *others]))
     with refused("split-index 'first'"):
         hyper_kvasir.rows(raw, Choices(16, "official"))
 
@@ -161,7 +161,8 @@ def test_table_and_folders_that_differ_leave_an_image_out_with_the_reason(raw):
         "\n".join([lines[0], wrong, *lines[3:], "gone,Lower GI,polyps,pathological-findings"])
     )
     listing = hyper_kvasir.rows(raw, IMAGE)
-    unlisted, moved = lines[1][:36], lines[2][:36]
+    unlisted = lines[1][:36]
+    moved = lines[2][:36]
     assert len(listing.rows) == 113
     assert not {unlisted, moved} & {row.id for row in listing.rows}
     folder = "labeled-images/lower-gi-tract/anatomical-landmarks/cecum"
@@ -207,8 +208,8 @@ def test_what_macos_puts_beside_folders_and_images_is_no_image(raw):
 
 
 def test_an_image_in_two_folders_is_an_error(raw):
-    first = next(raw.glob("labeled-images/*/*/cecum/*.jpg"))
-    shutil.copy(first, first.parents[1] / "ileum" / first.name)
+    image = next(raw.glob("labeled-images/*/*/cecum/*.jpg"))
+    shutil.copy(image, image.parents[1] / "ileum" / image.name)
     with refused("lies in cecum and in ileum"):
         hyper_kvasir.rows(raw, IMAGE)
 

@@ -41,13 +41,13 @@ def test_every_image_has_its_class_attributes_and_lesion(raw):
     assert listing.attributes["anatomic_site"] == [
         site for site in isic2019.BODY if site != "oral/genital"
     ]
-    first, second = listing.rows[:2]
-    result = (first.id, first.label, first.patient, first.source)
+    first_row, next_row = listing.rows[:2]
+    result = (first_row.id, first_row.label, first_row.patient, first_row.source)
     assert result == (
         *("ISIC_0000000", 0, "HAM_0000000"),
         "ISIC_2019_Training_Input/ISIC_0000000.jpg",
     )
-    assert second.patient == first.patient
+    assert next_row.patient == first_row.patient
     assert listing.patient == "lesion_id"
     assert not listing.skipped
     assert listing.tables == [isic2019.TRUTH, isic2019.METADATA]
@@ -212,7 +212,7 @@ def test_an_image_that_the_metadata_leave_out_has_no_attributes(raw):
 
 
 def test_the_sample_becomes_a_pool(raw):
-    made = prepare("isic2019", raw=raw, work=raw / "work", size=16, jobs=1)
-    pool = read_pool(made.parent / "pool.h5")
+    dataset_path = prepare("isic2019", raw=raw, work=raw / "work", size=16, jobs=1)
+    pool = read_pool(dataset_path.parent / "pool.h5")
     assert pool.shape == (64, 16, 16, 3)
     assert set(pool.groups) == {"sex", "age", "anatomic_site"}

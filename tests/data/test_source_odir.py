@@ -51,7 +51,8 @@ def test_both_eyes_have_the_labels_and_the_groups_of_the_patient(raw):
 
 
 def test_a_line_for_each_eye_a_spreadsheet_and_a_line_for_each_patient_are_read_alike(raw):
-    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("openpyxl")
+    pandas = pytest.importorskip("pandas")
+    _ = pytest.importorskip("openpyxl")
     expected = rows(raw).rows
     inside = raw / "ODIR-5K" / "ODIR-5K"
     inside.mkdir(parents=True)

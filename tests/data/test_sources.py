@@ -54,7 +54,7 @@ def test_the_cards_agree_with_the_code():
     assert sources.card("isic2018")["classes"] == isic2018.CLASSES
     assert sources.card("rsna-ich")["classes"] == rsna_ich.CLASSES
     assert sources.card("phantom")["classes"] == phantom.CLASSES
-    expected = {name: list(of) for name, of in phantom.SHARES.items()}
+    expected = {name: list(shares) for name, shares in phantom.SHARES.items()}
     assert sources.card("phantom")["attributes"] == expected
 
 
@@ -71,13 +71,14 @@ LISTED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "key", "about"), LISTED)
-def test_what_an_option_of_a_dataset_does_not_know_is_named_with_the_nearest(name, key, about):
-    assert about["default"] in about["values"]
-    card, given = sources.card(name), about["values"][-1] + "s"
-    with pytest.raises(UsageError, match=f"unknown value {key}={given}") as error:
-        resolved(name, card, Request(chosen={"own": {key: given}}))
-    assert repr(about["values"][-1]) in error.value.hint or "known: " in error.value.hint
+@pytest.mark.parametrize(("name", "key", "option"), LISTED)
+def test_what_an_option_of_a_dataset_does_not_know_is_named_with_the_nearest(name, key, option):
+    assert option["default"] in option["values"]
+    card = sources.card(name)
+    word = option["values"][-1] + "s"
+    with pytest.raises(UsageError, match=f"unknown value {key}={word}") as error:
+        resolved(name, card, Request(chosen={"own": {key: word}}))
+    assert repr(option["values"][-1]) in error.value.hint or "known: " in error.value.hint
 
 
 def test_an_installed_card_comes_before_the_checkouts(tmp_path, monkeypatch):
@@ -93,7 +94,7 @@ def test_a_card_that_lacks_a_key_is_refused_in_one_sentence(tmp_path, monkeypatc
     card = sources.card("toy") | {"files": [{}] * key.startswith("files[")}
     card |= {"options": {"a": {"about": ""}}} if key.startswith("options") else {}
     (tmp_path / "toy.json").write_text(
-        json.dumps({name: of for name, of in card.items() if name != key})
+        json.dumps({name: value for name, value in card.items() if name != key})
     )
     monkeypatch.setattr(sources.cards, "_FOLDERS", (tmp_path,))
     for words in (["datasets", "toy"], ["prepare", "toy"]):
@@ -188,10 +189,8 @@ def test_padding_keeps_the_ratio_and_fills_with_black():
 
 def test_clahe_raises_a_faint_contrast():
     image = np.tile(np.arange(100, 132, dtype=np.uint8).repeat(2), (64, 1))[..., None]
-    plain, even = (
-        photographs.fit_image(image, 64, "stretch", False),
-        photographs.fit_image(image, 64, "stretch", True),
-    )
+    plain = photographs.fit_image(image, 64, "stretch", False)
+    even = photographs.fit_image(image, 64, "stretch", True)
     assert np.array_equal(plain, image)
     assert np.ptp(np.diff(even.astype(int), axis=1)) >= 3 * np.ptp(
         np.diff(plain.astype(int), axis=1)

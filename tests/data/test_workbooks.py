@@ -58,7 +58,8 @@ def test_workbooks_next_to_folders_of_classes_are_mentioned_and_not_read(tmp_pat
 
 
 def test_cells_are_the_texts_that_a_csv_of_excel_has(tmp_path):
-    day, hour = datetime.datetime(2024, 3, 9), datetime.datetime(2024, 3, 9, 8, 30)
+    day = datetime.datetime(2024, 3, 9)
+    hour = datetime.datetime(2024, 3, 9, 8, 30)
     rows = [
         ["a", " b ", "c", None],
         [1.0, True, day, None],

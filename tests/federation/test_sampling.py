@@ -48,8 +48,8 @@ def shares(sampling, labels, groups):
     ],
 )
 def test_parts_are_drawn_equally_often(sampling, expected):
-    made = shares(sampling, [0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1])
-    assert made == pytest.approx(expected, abs=0.03)
+    result = shares(sampling, [0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1])
+    assert result == pytest.approx(expected, abs=0.03)
 
 
 def test_images_without_a_group_are_drawn_as_often_as_without_sampling():

@@ -24,12 +24,12 @@ def test_a_client_depends_on_its_task_and_nothing_else():
             Training(lr=0.01, batch_size=8),
         )
 
-    first = run()
+    report = run()
     torch.manual_seed(999)
     layout.flat.normal_()
-    second = run()
-    assert torch.equal(first.theta, second.theta)
-    assert torch.equal(first.columns["sharpness"], second.columns["sharpness"])
+    repeated = run()
+    assert torch.equal(report.theta, repeated.theta)
+    assert torch.equal(report.columns["sharpness"], repeated.columns["sharpness"])
 
 
 def test_the_global_random_stream_is_left_alone():
@@ -45,7 +45,8 @@ def test_a_round_matches_a_loop_written_by_hand():
     from fedcli.seeds import derive
 
     got = play("fedavg", rounds=1, dropout=0.0)
-    models, counts = [], []
+    models = []
+    counts = []
     for client, shard in toy_shards().items():
         net = toy_net(dropout=0.0).train()
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -53,9 +54,9 @@ def test_a_round_matches_a_loop_written_by_hand():
             len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 1, 1, client, 0))
         )
         whole = next(shard.in_order())
-        for at in order.split(8):
+        for images in order.split(8):
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(net(whole.x[at]), whole.y[at]).backward()
+            torch.nn.functional.cross_entropy(net(whole.x[images]), whole.y[images]).backward()
             optimizer.step()
         models.append(Layout(net).read())
         counts.append(len(shard))
@@ -104,17 +105,19 @@ def test_frozen_statistics_do_not_move():
 
 def test_augmentation_depends_on_the_image_not_on_its_batch():
     shard = toy_shard("north", kind="affine-flip")
-    by_place = {}
+    by_index = {}
     for size in (4, 7):
         for batch in shard.epoch(size, shuffle=size, augment=11):
-            for at, x in zip(batch.at.tolist(), batch.x, strict=True):
-                assert torch.equal(by_place.setdefault(at, x), x)
-    assert len(by_place) == len(shard)
+            for index, x in zip(batch.at.tolist(), batch.x, strict=True):
+                assert torch.equal(by_index.setdefault(index, x), x)
+    assert len(by_index) == len(shard)
 
 
 def test_rows_that_are_not_finite_are_those_with_nan_or_infinity():
     """A sum of finite numbers may overflow, and infinities of both signs cancel into NaN."""
-    inf, nan, large = torch.inf, torch.nan, 3e38
+    inf = torch.inf
+    nan = torch.nan
+    large = 3e38
     table = torch.tensor(
         [
             [1.0, 2, 3],

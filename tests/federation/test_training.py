@@ -76,13 +76,14 @@ def test_a_warmup_is_a_number_of_rounds(warmup):
         check(planned("fedavg", {}, Training(warmup=warmup)))
 
 
-def by_torch(kind, *, clip=0.0, rounds=1, kept=False, **options):
+def by_torch(kind, *, clip=0.0, rounds=1, keep_state=False, **options):
     """Three full-batch steps a round by torch's own optimizer; the weights after the last round."""
     net = toy_net(dropout=0.0).train()
-    batch, params = next(toy_shard("north").in_order()), list(net.parameters())
+    batch = next(toy_shard("north").in_order())
+    params = list(net.parameters())
     optimizer = kind(params, **options)
     for t in range(rounds):
-        optimizer = optimizer if kept or not t else kind(params, **options)
+        optimizer = optimizer if keep_state or not t else kind(params, **options)
         for _ in range(3):
             optimizer.zero_grad()
             F.cross_entropy(net(batch.x), batch.y).backward()
@@ -95,12 +96,14 @@ def by_torch(kind, *, clip=0.0, rounds=1, kept=False, **options):
 def by_us(training, rounds=1):
     """The same by the client loop."""
     net = toy_net(dropout=0.0)
-    layout, memory = Layout(net), {}
+    layout = Layout(net)
+    memory = {}
     theta = layout.read()
     for t in range(1, rounds + 1):
         task = Task("north", 0, t, rounds, 0, theta, {}, memory)
         report = run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, training)
-        theta, memory = report.theta, report.memory
+        theta = report.theta
+        memory = report.memory
     return theta[: layout.trainable], memory
 
 
@@ -156,13 +159,13 @@ def test_each_optimizer_is_torchs(training, kind, options):
     ],
 )
 def test_a_kept_optimizer_goes_on_where_a_fresh_one_starts_anew(training, kind, options):
-    kept, memory = by_us(replace(training, keep_optimizer=True), rounds=2)
+    continued, memory = by_us(replace(training, keep_optimizer=True), rounds=2)
     torch.testing.assert_close(
-        kept, by_torch(kind, rounds=2, kept=True, **options), atol=1e-6, rtol=1e-5
+        continued, by_torch(kind, rounds=2, keep_state=True, **options), atol=1e-6, rtol=1e-5
     )
     fresh, nothing = by_us(training, rounds=2)
     torch.testing.assert_close(fresh, by_torch(kind, rounds=2, **options), atol=1e-6, rtol=1e-5)
-    assert not torch.allclose(kept, fresh, atol=1e-4)
+    assert not torch.allclose(continued, fresh, atol=1e-4)
     assert memory
     assert all(name.startswith("optimizer_") for name in memory)
     assert not nothing
@@ -175,7 +178,8 @@ def test_a_resumed_run_has_the_kept_optimizers_to_the_bit(optimizer, tmp_path):
     half = {"training": training, "rounds": 4, "participation": 0.5}
     states.save(tmp_path, play("scaffold", until=2, **half), ROSTER)
     again = states.restore(tmp_path / "00002.h5", ROSTER, "cpu")
-    resumed, whole = play("scaffold", state=again, **half), play("scaffold", **half)
+    resumed = play("scaffold", state=again, **half)
+    whole = play("scaffold", **half)
     assert torch.equal(resumed.theta, whole.theta)
     assert any("optimizer_" in name for memory in whole.clients.values() for name in memory)
     for client, memory in whole.clients.items():
@@ -229,8 +233,8 @@ def test_every_method_takes_another_loss_or_refuses_it(spec):
 
 
 def takes_or_refuses(spec, name, trained):
-    given = {"label_smoothing": 0.1, "class_weights": "effective:0.9", "loss": "focal:2"}[name]
-    training = replace(SGD, **{name: given})
+    value = {"label_smoothing": 0.1, "class_weights": "effective:0.9", "loss": "focal:2"}[name]
+    training = replace(SGD, **{name: value})
     model = "clip-tiny" if resolve(spec).local.model else "cnn"
     if spec in OWN_LOSS:
         with pytest.raises(
@@ -250,7 +254,7 @@ def after_a_round(spec, training):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"schedule": "step:40"}, "--schedule 'step:40' is not step:ROUND"),
         ({"schedule": "step:0:0.1"}, "--schedule 'step:0:0.1' is not step:ROUND"),
@@ -267,10 +271,10 @@ def after_a_round(spec, training):
         ({"momentum": 0.9}, "--momentum belongs to sgd"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(options, said):
+def test_what_cannot_be_is_refused_in_a_sentence(options, message):
     with pytest.raises(UsageError) as error:
         check(planned("fedavg", {}, Training(**options)))
-    assert str(error.value).startswith(said)
+    assert str(error.value).startswith(message)
     assert error.value.hint
 
 
@@ -278,10 +282,10 @@ def test_a_run_records_every_option_that_decides_its_bytes_and_reads_it_again():
     everything = replace(
         EVERYTHING, sampling="class", dp_clip=2.0, dp_noise=0.5, dp_delta=1e-6, dp_sgd=1.5
     )
-    asked = planned("fedavg", {}, everything, 3, engine=None)
-    recorded = settings.options(asked, resolve("fedavg"), None)
+    plan = planned("fedavg", {}, everything, 3, engine=None)
+    recorded = settings.options(plan, resolve("fedavg"), None)
     assert {name: recorded[name] for name in values(everything)} == values(everything)
-    assert settings.plan_of(recorded) == asked
+    assert settings.plan_of(recorded) == plan
     words = settings.command(recorded)
     assert words[words.index("--loss") + 1] == "focal:2"
     assert "--keep-optimizer" in words
@@ -298,13 +302,13 @@ def test_where_optimizers_are_kept_every_client_trains_also_under_a_rule_that_ke
     [lambda clients: Pool(clients, 2, len(ROSTER)), lambda clients: Streams.of(clients, 3)],
 )
 def test_every_engine_comes_to_the_same_bits(open_engine):
-    method, shards = resolve("scaffold"), federation("flip")
-    usual, net = (
-        play("scaffold", training=EVERYTHING, shards=shards),
-        toy_net(extend=method.local.extend),
-    )
+    method = resolve("scaffold")
+    shards = federation("flip")
+    usual = play("scaffold", training=EVERYTHING, shards=shards)
+    net = toy_net(extend=method.local.extend)
     clients = InProcess(method, net, Layout(net), shards, EVERYTHING)
-    engine, together = open_engine(clients), Federation(clients, rounds=3, seed=1)
+    engine = open_engine(clients)
+    together = Federation(clients, rounds=3, seed=1)
     state = together.first()
     with engine if isinstance(engine, Pool) else nullcontext():
         for _ in range(3):

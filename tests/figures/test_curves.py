@@ -32,12 +32,12 @@ def drawn(*records, names=None):
 
 
 def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
-    more = {
+    values = {
         "reports": {"mu": [1.0, 2.0, 3.0, 4.0], "rescue_factor": [0.0] * 4, "loss": [9.0] * 4},
         "server": {"epsilon": 0.5, "mu": 0.1},
         "test": {"clean": {"balanced_accuracy": 0.25}},
     }
-    record = read(a_run(tmp_path / "run", [a_line(1, **more), a_line(2, **more)]))
+    record = read(a_run(tmp_path / "run", [a_line(1, **values), a_line(2, **values)]))
     assert list(record.series) == [
         "loss",
         "clean balanced_accuracy",
@@ -158,11 +158,11 @@ def test_up_to_twelve_clients_look_different_and_more_are_thin_lines_under_their
 
 
 def test_several_runs_are_compared_by_the_mean_and_the_range_of_their_clients(tmp_path):
-    first = a_run(
+    fedmrl = a_run(
         tmp_path / "one", [a_line(1, server={"epsilon": 1.0}), a_line(2, server={"epsilon": 0.5})]
     )
-    other = a_run(tmp_path / "other", [a_line(1), a_line(2), a_line(3)], label="FedAvg")
-    panels, legend, figure = drawn(read(first), read(other))
+    fedavg = a_run(tmp_path / "other", [a_line(1), a_line(2), a_line(3)], label="FedAvg")
+    panels, legend, figure = drawn(read(fedmrl), read(fedavg))
     assert legend == [
         "FedMRL",
         "FedAvg",
@@ -216,7 +216,7 @@ def test_runs_of_one_method_are_named_by_their_settings_or_else_by_their_folders
 
 
 def test_no_title_stands_for_two_things(tmp_path):
-    more = {
+    values = {
         "reports": {
             "training_loss": [1.0, 2.0, 3.0, 4.0],
             "mu": [0.0, 1.0, 2.0, 3.0],
@@ -224,7 +224,7 @@ def test_no_title_stands_for_two_things(tmp_path):
         }
     }
     record = read(
-        a_run(tmp_path / "run", [a_line(t, **more, server={"mu": t, "odd": t}) for t in (1, 2)])
+        a_run(tmp_path / "run", [a_line(t, **values, server={"mu": t, "odd": t}) for t in (1, 2)])
     )
     titles = list(drawn(record)[0])
     assert len(titles) == len(record.series) == 7
@@ -342,9 +342,9 @@ def test_the_same_curves_give_the_same_bytes(tmp_path, suffix):
             out=picture,
             json=True,
         )
-    first, second = (picture.read_bytes() for picture in pictures)
-    assert first == second
-    assert len(first) > 5000
+    picture_bytes, repeated = (picture.read_bytes() for picture in pictures)
+    assert picture_bytes == repeated
+    assert len(picture_bytes) > 5000
     result = sorted(p.name for p in tmp_path.iterdir())
     assert result == [f"0{suffix}", f"1{suffix}", "run"]
 
@@ -427,12 +427,13 @@ def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_pa
 
 
 def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, capsys):
-    first, asked = a_tested(tmp_path / "one", [0.2, 0.4]), {"metric": "", "version": ""}
-    command(FIGURES["convergence"], [str(first.folder)], asked, work=tmp_path)
+    tested = a_tested(tmp_path / "one", [0.2, 0.4])
+    options = {"metric": "", "version": ""}
+    command(FIGURES["convergence"], [str(tested.folder)], options, work=tmp_path)
     expected = tmp_path / "plots" / "one-convergence.png"
     assert Path(capsys.readouterr().out.strip()) == expected
     with pytest.raises(FedcliError, match="no run recorded auc_ovo_macro over") as caught:
-        convergence.frame({"one": [first]}, metric="auc_ovo_macro")
+        convergence.frame({"one": [tested]}, metric="auc_ovo_macro")
     assert caught.value.hint == "known: clean balanced_accuracy"
     bare = read(a_run(tmp_path / "bare", [a_line(1)]))
     with pytest.raises(
@@ -444,9 +445,9 @@ def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, c
 
 def test_the_numbers_of_a_figure_are_printed_and_written(tmp_path, capsys):
     folder = a_run(tmp_path / "run", [a_line(1), a_line(2, loss=[None, 1.0, 2.0, 3.0])])
-    asked = {"series": ["loss"]}
+    options = {"series": ["loss"]}
     command(
-        FIGURES["curves"], [str(folder)], asked, work=tmp_path, out=tmp_path / "a.csv", json=True
+        FIGURES["curves"], [str(folder)], options, work=tmp_path, out=tmp_path / "a.csv", json=True
     )
     lines = json.loads(capsys.readouterr().out)["frame"]
     assert lines[0] == {
@@ -472,8 +473,9 @@ def test_curves_are_means_over_clients_and_then_over_seeds():
         }
         return Series("loss", "", curves)
 
-    first, other = a_run(a=[1, 3], b=[3, np.nan]), a_run(a=[4, 5, 6])
-    rounds, mean, low, high = over_runs([first, other]).to_numpy(float).T
+    run = a_run(a=[1, 3], b=[3, np.nan])
+    longer = a_run(a=[4, 5, 6])
+    rounds, mean, low, high = over_runs([run, longer]).to_numpy(float).T
     assert rounds.tolist() == [1, 2, 3]
     assert mean.tolist() == [3, 4, 6]
     std = np.array([2**0.5, 2**0.5, np.nan])  # of 2 and 4, of 3 and 5, of one run

@@ -65,7 +65,8 @@ def by_severity():
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_draws_its_numbers(name, run):
-    figure, extra = FIGURES[name], {}
+    figure = FIGURES[name]
+    extra = {}
     paths = [run("heal"), run("avg")] if name in TWO else [run(OF.get(name, "heal"))]
     if name == "reconstructions":
         audit(paths[0], [], AuditOptions(iterations=1))
@@ -88,7 +89,7 @@ def test_a_figure_draws_its_numbers(name, run):
     picture = figure.draw(frame)
     result = len([axes for axes in drawn(picture).axes if axes.has_data()])
     assert result >= len(picture.panels)
-    assert all("<svg " in one.svg for one in inline.of_picture(picture).figures)
+    assert all("<svg " in panel.svg for panel in inline.of_picture(picture).figures)
 
 
 def test_a_name_stands_for_one_figure():

@@ -27,7 +27,9 @@ def binned(folder, *, rounds=10, label="FedHEAL", **options):
 
 
 def test_fedheal_counts_each_coordinate_by_the_share_of_rounds_in_its_usual_direction():
-    rule, memory, theta = resolve("fedheal").aggregator, {}, torch.zeros(3)
+    rule = resolve("fedheal").aggregator
+    memory = {}
+    theta = torch.zeros(3)
     assert rule.histograms(memory) == {}
     moves = [
         [1.0, 1.0, 1.0],
@@ -103,10 +105,10 @@ def test_bars_are_the_mean_over_clients_that_took_part(tmp_path):
 
 
 def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_rounds(tmp_path):
-    some = binned(tmp_path / "b", label="FedProx + FedHEAL", participation=0.5)
+    with_half = binned(tmp_path / "b", label="FedProx + FedHEAL", participation=0.5)
     figure = drawing.drawn(
         histograms.draw(
-            histograms.frame({"FedHEAL": binned(tmp_path / "a"), "FedProx + FedHEAL": some})
+            histograms.frame({"FedHEAL": binned(tmp_path / "a"), "FedProx + FedHEAL": with_half})
         )
     )
     result = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -115,10 +117,10 @@ def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_roun
         "FedProx + FedHEAL",
         histograms.RANGE,
     ]
-    left, right = (
+    left_bar, right_bar = (
         bars.patches[9] for bars in figure.axes[0].containers if hasattr(bars, "patches")
     )
-    assert left.get_x() + left.get_width() == pytest.approx(right.get_x())
+    assert left_bar.get_x() + left_bar.get_width() == pytest.approx(right_bar.get_x())
 
 
 def test_without_a_histogram_it_says_who_has_one(tmp_path):

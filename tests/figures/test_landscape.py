@@ -62,12 +62,12 @@ def test_each_filter_of_a_direction_is_as_long_as_the_filter_and_vectors_stay_pu
 
 
 def test_a_tensor_has_its_own_numbers_whatever_else_the_model_has():
-    each = {"w": torch.ones(2, 3)}
-    more = {"v": torch.ones(4, 4), **each}
-    first = moved.direction(each, 0, 0)["w"]
-    assert torch.equal(first, moved.direction(more, 0, 0)["w"])
-    assert not torch.equal(first, moved.direction(each, 1, 0)["w"])
-    assert not torch.equal(first, moved.direction(each, 0, 1)["w"])
+    model = {"w": torch.ones(2, 3)}
+    larger = {"v": torch.ones(4, 4), **model}
+    direction = moved.direction(model, 0, 0)["w"]
+    assert torch.equal(direction, moved.direction(larger, 0, 0)["w"])
+    assert not torch.equal(direction, moved.direction(model, 1, 0)["w"])
+    assert not torch.equal(direction, moved.direction(model, 0, 1)["w"])
 
 
 def test_around_a_squared_length_the_curve_is_known_and_the_net_is_as_it_was():
@@ -118,18 +118,18 @@ def test_in_the_middle_stands_the_cross_entropy_of_the_runs_last_model(trained, 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(trained, tmp_path, dims):
     paths = [tmp_path / f"{k}.png" for k in range(3)]
     for path, seed in zip(paths, (0, 0, 1), strict=True):
-        asked = {"dims": dims, "points": 3, "seed": seed}
-        command(FIGURES["landscape"], [str(trained)], asked, out=path, work=tmp_path)
-    first, second, other = (path.read_bytes() for path in paths)
-    assert first == second != other
+        options = {"dims": dims, "points": 3, "seed": seed}
+        command(FIGURES["landscape"], [str(trained)], options, out=path, work=tmp_path)
+    picture, repeated, other = (path.read_bytes() for path in paths)
+    assert picture == repeated != other
 
 
 def test_several_runs_are_moved_along_the_same_numbers(trained, tmp_path):
     record = series.read(trained)
     losses = landscape.frame({"one": record, "two": record}, dims="2d", points=3)
-    one, two = (part["loss"].tolist() for _, part in losses.groupby("run"))
+    run_losses, other_losses = (part["loss"].tolist() for _, part in losses.groupby("run"))
     assert list(losses["run"].unique()) == ["one", "two"]
-    assert one == two
+    assert run_losses == other_losses
     expected = [-1, -1, -1, 0]
     assert losses["first"].tolist()[:4] == expected
     expected = [
@@ -172,10 +172,10 @@ def test_what_cannot_be_drawn_is_told(trained, tmp_path):
 
 def a_table(**losses):
     """Losses [3, 3] of runs as the figure's frame."""
-    first, second = np.meshgrid([-1.0, 0, 1], [-1.0, 0, 1], indexing="ij")
+    rows, columns = np.meshgrid([-1.0, 0, 1], [-1.0, 0, 1], indexing="ij")
     parts = [
         DataFrame(
-            {"run": run, "first": first.ravel(), "second": second.ravel(), "loss": table.ravel()}
+            {"run": run, "first": rows.ravel(), "second": columns.ravel(), "loss": table.ravel()}
         )
         for run, table in losses.items()
     ]

@@ -32,8 +32,8 @@ def a_system(folder, *, label="FedISM+", seed=0, rounds=(0.5, 0.7), lr=0.1, **se
     options = {"seed": seed, "lr": lr, "settings": settings}
     record = read(a_run(folder, [a_line(1)], label=label, options=options))
     versions = {"clean": {"balanced_accuracy": over(*rounds)}}
-    about = {"label": label, "settings": settings, "options": options}
-    return record, scores_of({"versions": versions, **about})
+    description = {"label": label, "settings": settings, "options": options}
+    return record, scores_of({"versions": versions, **description})
 
 
 def seal(record, scores):
@@ -132,8 +132,8 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
     monkeypatch.setattr(
         collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs]
     )
-    asked = {"over": "q", "metric": "", "version": ""}
-    module.draw(FIGURES["sweep"], [], asked, work=tmp_path, json=True)
+    options_of_figure = {"over": "q", "metric": "", "version": ""}
+    module.draw(FIGURES["sweep"], [], options_of_figure, work=tmp_path, json=True)
     out, err = capsys.readouterr()
     systems = {line["system"]: line["value"] for line in json.loads(out)["frame"]}
     assert list(systems) == ["FedISM+ (rho=0.05)", "FedISM+ (rho=0.1)", "FedProx"]
@@ -143,7 +143,7 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
     module.draw(
         FIGURES["sweep"],
         [str(record.folder) for record in records],
-        asked,
+        options_of_figure,
         work=tmp_path,
         json=True,
     )
@@ -155,11 +155,11 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
 
 
 def test_a_score_without_meaning_is_no_point(tmp_path):
-    first, _ = gathered(
+    points, _ = gathered(
         a_system(tmp_path / "a", q=1, rounds=(None, 0.5)), a_system(tmp_path / "b", q=2)
     )
-    assert first[1] == 1
-    assert np.isnan(first[2:]).all()
+    assert points[1] == 1
+    assert np.isnan(points[2:]).all()
 
 
 def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_no_difference(
@@ -193,11 +193,11 @@ def test_where_all_runs_have_validation_images_their_scores_are_drawn(tmp_path):
         replace(run, best=Chosen(3, "balanced_accuracy", 0.8 / q))
         for (_, run), q in zip(items, (1, 2), strict=True)
     )
-    runs = {str(place): record for place, (record, _) in enumerate(items)}
+    runs = {str(number): record for number, (record, _) in enumerate(items)}
 
-    def framed(first, second, **how):
+    def framed(scores, other_scores, **how):
         table = sweep.frame(
-            runs, scores=lambda _: [first, second], runs_named=True, over="q", **how
+            runs, scores=lambda _: [scores, other_scores], runs_named=True, over="q", **how
         )
         return table["mean"].tolist(), table.attrs["score"]
 
@@ -236,7 +236,7 @@ def test_the_command_scores_runs_and_prints_points(tmp_path, monkeypatch, capsys
     )
     out, err = capsys.readouterr()
     written = json.loads(out)
-    about = {"system": "FedISM+", "mean": 60.0, "std": pytest.approx(10.0)}
-    assert written["frame"] == [{**about, "value": 1}, {**about, "value": 2}]
+    point = {"system": "FedISM+", "mean": 60.0, "std": pytest.approx(10.0)}
+    assert written["frame"] == [{**point, "value": 1}, {**point, "value": 2}]
     assert written["path"].endswith("-sweep-q.png")
     assert "rounds and seeds" in err

@@ -36,15 +36,15 @@ def work(tmp_path_factory):
     return work
 
 
-def show(work, run, what, *more):
+def show(work, run, figure, *more):
     """The JSON of a picture that fedcli plot has drawn."""
-    line = ["plot", what, str(work / "runs" / run), "--work", str(work), "--json", *more]
+    line = ["plot", figure, str(work / "runs" / run), "--work", str(work), "--json", *more]
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code == 0, ended.output
-    drawn = json.loads(ended.stdout)
-    assert (work / "plots" / f"{run}-{what}.png").read_bytes()[1:4] == b"PNG"
-    assert drawn["path"].endswith(".png")
-    return DataFrame(drawn["frame"])
+    printed = json.loads(ended.stdout)
+    assert (work / "plots" / f"{run}-{figure}.png").read_bytes()[1:4] == b"PNG"
+    assert printed["path"].endswith(".png")
+    return DataFrame(printed["frame"])
 
 
 def test_counts_are_of_the_training_images_of_every_class_and_attribute(work):
@@ -72,10 +72,10 @@ def test_a_scale_beside_counts_that_spread_far_is_in_plain_numbers():
 def test_the_divergence_is_what_the_last_round_recorded(work):
     lines = (work / "runs" / "mas" / "rounds.jsonl").read_text().splitlines()
     reports = json.loads(lines[-1])["reports"]
-    shown = show(work, "mas", "divergence").pivot(index="client", columns="value", values="w")
-    assert shown.loc[ROSTER, "c"].tolist() == pytest.approx(reports["w_class_2"])
-    assert shown.to_numpy().min() >= 0
-    assert shown.to_numpy().max() <= 4
+    table = show(work, "mas", "divergence").pivot(index="client", columns="value", values="w")
+    assert table.loc[ROSTER, "c"].tolist() == pytest.approx(reports["w_class_2"])
+    assert table.to_numpy().min() >= 0
+    assert table.to_numpy().max() <= 4
 
 
 def test_a_point_is_the_mean_feature_of_a_class_at_a_client(work):
@@ -117,15 +117,15 @@ def test_the_matrices_are_those_of_the_last_adapter(work):
     run = finished.open_run(work / "runs" / "lora")
     finished.load_model(run, run.rounds[-1])
     layer, *_ = trained.matrices(run)
-    shown = dict(list(show(work, "lora", "adapters").groupby("matrix")))
+    tables = dict(list(show(work, "lora", "adapters").groupby("matrix")))
     tensors = run.layout.named(run.layout.read())
     a, s, b = (tensors[f"{layer}.{role}"].double() for role in "ASB")
-    assert shown["S"]["value"].to_numpy() == pytest.approx(s.numpy().ravel())
-    assert list(shown["S"]["row"].unique()) == ["f", "m"]
+    assert tables["S"]["value"].to_numpy() == pytest.approx(s.numpy().ravel())
+    assert list(tables["S"]["row"].unique()) == ["f", "m"]
     for name, vectors in (("U'U", a.T), ("VV'", b)):
         lengths = vectors.norm(dim=1)
         expected = (vectors @ vectors.T / lengths / lengths[:, None]).numpy().ravel()
-        assert shown[name]["value"].to_numpy() == pytest.approx(expected)
+        assert tables[name]["value"].to_numpy() == pytest.approx(expected)
 
 
 def test_directions_are_compared_whatever_their_length():
@@ -135,7 +135,7 @@ def test_directions_are_compared_whatever_their_length():
 
 
 @pytest.mark.parametrize(
-    ("run", "words", "said"),
+    ("run", "words", "message"),
     [
         ("mas", ["adapters"], "has no adapter with singular values"),
         ("lora", ["divergence"], "recorded no divergence by class"),
@@ -144,8 +144,8 @@ def test_directions_are_compared_whatever_their_length():
         ("mas", ["counts", "--reduce", "pca"], "no such option: --reduce"),
     ],
 )
-def test_what_cannot_be_shown_is_said_in_a_sentence(work, run, words, said):
+def test_what_cannot_be_shown_is_said_in_a_sentence(work, run, words, message):
     line = ["plot", words[0], str(work / "runs" / run), *words[1:], "--work", str(work)]
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code != 0
-    assert said in " ".join(ended.output.split()).lower()
+    assert message in " ".join(ended.output.split()).lower()

@@ -10,7 +10,8 @@ assert afl  # importing registers
 
 def test_two_rounds_by_hand():
     """Three clients, gamma 0.1. lambda starts at 1/3 each and weighs round 1 before it moves."""
-    rule, memory = resolve("afl", {"gamma": 0.1}).aggregator, {}
+    rule = resolve("afl", {"gamma": 0.1}).aggregator
+    memory = {}
     table = client_updates([[3.0], [6.0], [9.0]], n=[10, 1, 1], loss_before=[0.5, 1.0, 3.0])
     theta, weights = rule.aggregate(torch.zeros(1), table, memory)
     assert weights.tolist() == pytest.approx([1 / 3] * 3)
@@ -48,7 +49,8 @@ def test_with_clients_of_one_size_and_no_ascent_it_is_fedavg():
 
 
 def test_released_rule_keeps_the_model_of_the_worst_client_and_no_memory():
-    rule, memory = resolve("afl", {"rule": "released"}).aggregator, {}
+    rule = resolve("afl", {"rule": "released"}).aggregator
+    memory = {}
     table = client_updates([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], loss_before=[0.5, 0.9, 0.9])
     theta, weights = rule.aggregate(torch.zeros(2), table, memory)
     assert theta.tolist() == [3.0, 4.0]
@@ -63,7 +65,8 @@ def test_released_rule_keeps_the_model_of_the_worst_client_and_no_memory():
 
 
 def test_an_absent_client_gets_no_ascent_and_the_others_share_its_weight():
-    rule, memory = resolve("afl", {"gamma": 0.3}).aggregator, {}
+    rule = resolve("afl", {"gamma": 0.3}).aggregator
+    memory = {}
     rule.aggregate(
         torch.zeros(1),
         client_updates([[0.0]] * 2, rows=[0, 2], roster=3, loss_before=[1.0, 1.0]),
@@ -84,30 +87,32 @@ def test_when_all_lambda_is_with_the_absent_those_present_count_alike():
 
 
 def test_client_order_does_not_matter_and_two_equal_clients_count_twice():
-    rule, first, second = resolve("afl", {"gamma": 0.2}).aggregator, {}, {}
+    rule = resolve("afl", {"gamma": 0.2}).aggregator
+    memory = {}
+    memory_of_turned = {}
     for t in (1, 2):
         straight = client_updates([[1.0], [5.0], [5.0]], t=t, loss_before=[0.2, 1.0, 1.0])
         turned = client_updates(
             [[5.0], [5.0], [1.0]], t=t, rows=[2, 1, 0], loss_before=[1.0, 1.0, 0.2]
         )
-        a, weights = rule.aggregate(torch.zeros(1), straight, first)
-        b, _ = rule.aggregate(torch.zeros(1), turned, second)
+        a, weights = rule.aggregate(torch.zeros(1), straight, memory)
+        b, _ = rule.aggregate(torch.zeros(1), turned, memory_of_turned)
         torch.testing.assert_close(a, b)
     assert weights[1] == weights[2] > weights[0]
 
 
 def test_losses_are_those_of_the_broadcast_model():
-    seen = []
-    play("afl", rounds=2, each=lambda played: seen.append(played.columns["loss_before"]))
-    other = []
+    losses = []
+    play("afl", rounds=2, each=lambda played: losses.append(played.columns["loss_before"]))
+    losses_of_fedavg = []
     play(
         "fedavg+afl",
         {"gamma": 0.0},
         rounds=1,
-        each=lambda played: other.append(played.columns["loss_before"]),
+        each=lambda played: losses_of_fedavg.append(played.columns["loss_before"]),
     )
-    assert torch.equal(seen[0], other[0])
-    assert not torch.equal(seen[0], seen[1])
+    assert torch.equal(losses[0], losses_of_fedavg[0])
+    assert not torch.equal(losses[0], losses[1])
 
 
 @pytest.mark.parametrize("base", ["", "fedprox+", "moon+"])
@@ -117,7 +122,8 @@ def test_winner_takes_all_trains_the_winner_alone_and_comes_to_the_same_model(ba
     monkeypatch.setattr(
         afl.Agnostic, "measure_local", lambda self, net, client: trained.append(client.name)
     )
-    spec, settings = f"{base}afl", {"rule": "released"}
+    spec = f"{base}afl"
+    settings = {"rule": "released"}
     sent = []
     state = play(
         spec,

@@ -16,7 +16,8 @@ SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
 
 @pytest.mark.parametrize("settings", [{}, {"adaptive": True}])
 def test_the_global_track_is_fedavg_bit_for_bit(settings):
-    state, plain = play("apfl", settings, dropout=0.3), play("fedavg", dropout=0.3)
+    state = play("apfl", settings, dropout=0.3)
+    plain = play("fedavg", dropout=0.3)
     assert torch.equal(state.theta, plain.theta)
 
 
@@ -37,7 +38,9 @@ def test_two_steps_from_two_different_models_written_out():
 
     Its statistics are its own, and go on with its passes.
     """
-    start, own, shard = Layout(toy_net()).read(), Layout(toy_net(seed=4)).read(), toy_shard("north")
+    start = Layout(toy_net()).read()
+    personal = Layout(toy_net(seed=4)).read()
+    shard = toy_shard("north")
     net = toy_net(dropout=0.0)
     layout = Layout(net)
     t = layout.trainable
@@ -49,16 +52,20 @@ def test_two_steps_from_two_different_models_written_out():
         0,
         start,
         {},
-        {"own_part": own[:t], "model": own, "alpha": torch.tensor(0.25)},
+        {"own_part": personal[:t], "model": personal, "alpha": torch.tensor(0.25)},
     )
     method = resolve("apfl", {"solver": "sgd", "adaptive": True})
     report = run_client(method, net, layout, shard, task, replace(SGD, epochs=2))
 
-    v, w, alpha, statistics = own[:t], start[:t], torch.tensor(0.25), own[t:].clone()
+    v = personal[:t]
+    w = start[:t]
+    alpha = torch.tensor(0.25)
+    statistics = personal[t:].clone()
     for step in range(2):
         g = gradient(alpha * v + (1 - alpha) * w, shard, statistics)
         moved = (alpha - 0.1 * ((v - w) @ g)).clamp(0, 1)
-        v, w = v - 0.1 * alpha * g, w - 0.1 * gradient(w, shard)
+        v = v - 0.1 * alpha * g
+        w = w - 0.1 * gradient(w, shard)
         alpha = alpha if step else moved
     torch.testing.assert_close(report.memory["own_part"], v, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(report.memory["alpha"], alpha)

@@ -14,7 +14,8 @@ from fedcli.runs.rules import check
 
 def loss_of(spec, net, shard, settings=None):
     """The method's loss on the whole shard, and the plain logits behind it."""
-    local, layout = resolve(spec, settings).local, Layout(net)
+    local = resolve(spec, settings).local
+    layout = Layout(net)
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     local.on_round_start(net, client)
     batch = next(shard.in_order())
@@ -37,7 +38,8 @@ def test_the_loss_is_a_softmax_weighted_by_class_counts():
 
 def test_with_an_absent_class_it_is_the_softmax_over_the_others():
     shard = toy_shard("north", absent=1)
-    n, others = shard.class_counts.double(), [0, 2]
+    n = shard.class_counts.double()
+    others = [0, 2]
     loss, z, y = loss_of("bsm", toy_net(), shard)
     z = z.double()[:, others] + n[others].log()
     expected = torch.nn.functional.cross_entropy(z, y // 2)
@@ -45,7 +47,8 @@ def test_with_an_absent_class_it_is_the_softmax_over_the_others():
 
 
 def test_an_absent_class_counts_as_a_share_of_1e_12_and_is_not_taken_out():
-    net, shard = toy_net(), toy_shard("north", absent=1)
+    net = toy_net()
+    shard = toy_shard("north", absent=1)
     layout = Layout(net)
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     resolve("bsm").local.on_round_start(net, client)

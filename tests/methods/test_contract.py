@@ -15,11 +15,9 @@ def round_of(layout, offset=None):
 
 
 def test_the_plain_loss_is_cross_entropy_with_the_prior_added_to_the_logits():
-    logits, y, offset = (
-        torch.tensor([[2.0, 0.0], [0.0, 1.0]]),
-        torch.tensor([0, 1]),
-        torch.tensor([0.0, 0.5]),
-    )
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    y = torch.tensor([0, 1])
+    offset = torch.tensor([0.0, 0.5])
     layout = Layout(toy_net())
     assert torch.equal(cross_entropy(logits, y, round_of(layout)), F.cross_entropy(logits, y))
     assert torch.equal(

@@ -32,7 +32,8 @@ def begin(**server):
 
 
 def test_the_backbone_is_frozen_and_the_classifier_fresh():
-    plain, net = toy_net(), toy_net(extend=resolve("crt").local.extend)
+    plain = toy_net()
+    net = toy_net(extend=resolve("crt").local.extend)
     assert list(frozen_parts(net)) == ["backbone"]
     assert Layout(net).shapes == {"head.weight": (3, 16), "head.bias": (3,)}  # nothing else travels
     assert all(
@@ -51,10 +52,8 @@ def test_a_cosine_classifier_gives_way_to_a_linear_one():
 
 
 def test_models_are_averaged_with_the_weights_that_ended_the_run_before():
-    rule, memory = (
-        resolve("crt").aggregator,
-        {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)},
-    )
+    rule = resolve("crt").aggregator
+    memory = {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}
     theta, weights = rule.aggregate(
         torch.zeros(2), client_updates(MODELS, n=[9.0, 1.0, 1.0]), memory
     )
@@ -64,8 +63,8 @@ def test_models_are_averaged_with_the_weights_that_ended_the_run_before():
 
 def test_over_those_present_the_weights_sum_to_one():
     memory = {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}
-    some = client_updates(MODELS[:2], rows=[0, 2], roster=3)
-    _, weights = resolve("crt").aggregator.aggregate(torch.zeros(2), some, memory)
+    updates = client_updates(MODELS[:2], rows=[0, 2], roster=3)
+    _, weights = resolve("crt").aggregator.aggregate(torch.zeros(2), updates, memory)
     assert weights.tolist() == pytest.approx([0.625, 0.375])
 
 
@@ -90,12 +89,14 @@ def test_image_counts_are_the_weights(settings, memory):
 
 def test_the_weights_last_to_the_end_of_the_run():
     start = torch.tensor([0.7, 0.1, 0.1, 0.1], dtype=torch.float64)
-    seen = []
+    weights_by_round = []
     state = play(
-        "crt", state=begin(start_weights=start), each=lambda played: seen.append(played.weights)
+        "crt",
+        state=begin(start_weights=start),
+        each=lambda played: weights_by_round.append(played.weights),
     )
-    assert len(seen) == 3
-    assert all(torch.allclose(weights, start) for weights in seen)
+    assert len(weights_by_round) == 3
+    assert all(torch.allclose(weights, start) for weights in weights_by_round)
     assert torch.equal(state.server["start_weights"], start)
 
 
@@ -112,11 +113,11 @@ def test_a_rare_class_is_drawn_as_often_as_the_others():
     y[:3], y[3:9] = 1, 2
     shard = type(shard)(shard.images, shard.rows, y, shard.ids, shard.groups, 3, 1)
     assert isinstance(resolve("crt").local, BalancedSampling)
-    drawn = torch.cat(
+    class_counts = torch.cat(
         [b.y for b in shard.epoch(32, shuffle=1, augment=1, strata=shard.y)]
     ).bincount()
-    assert drawn.sum() == 300
-    assert drawn.min() > 70
+    assert class_counts.sum() == 300
+    assert class_counts.min() > 70
 
 
 def test_it_balances_a_skewed_client_s_answers(monkeypatch):
@@ -132,7 +133,8 @@ def test_it_balances_a_skewed_client_s_answers(monkeypatch):
     )
     shards = {c: skewed(c) for c in ROSTER}
     net = toy_net(extend=resolve("crt").local.extend)
-    layout, batch = Layout(net), next(toy_shard("test", 300).in_order())
+    layout = Layout(net)
+    batch = next(toy_shard("test", 300).in_order())
     answers = {}
     for sampling, local in (("balanced", crt.Retrained()), ("shuffle", Shuffled())):
         monkeypatch.setitem(METHODS, "crt", replace(METHODS["crt"], local=local))

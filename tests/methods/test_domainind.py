@@ -18,7 +18,8 @@ def heads():
 
 
 def test_a_test_image_has_the_mean_of_the_groups_logits():
-    head, f = heads(), torch.randn(5, 4, generator=torch.Generator().manual_seed(2))
+    head = heads()
+    f = torch.randn(5, 4, generator=torch.Generator().manual_seed(2))
     theirs = torch.stack([f @ head.weight[3 * g : 3 * g + 3].T for g in range(2)], 1)  # [B, G, C]
     torch.testing.assert_close(head.by_group(f), theirs)
     torch.testing.assert_close(head(f), theirs.mean(1))
@@ -31,7 +32,8 @@ def test_in_training_each_image_has_its_own_group_s_classifier_and_an_unknown_gr
     local = resolve("domain-ind").local
     net = toy_net(extend=local.extend).eval()
     torch.nn.init.normal_(net.head.weight, generator=torch.Generator().manual_seed(1))
-    layout, shard = Layout(net), toy_shard("north", 6)
+    layout = Layout(net)
+    shard = toy_shard("north", 6)
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     group = torch.tensor([0, 1, -1, 0, 1, -1])
     images = next(shard.in_order())

@@ -48,13 +48,13 @@ def test_the_vision_transformer_has_the_known_number_of_adapter_weights():
 
 def test_the_resnet_has_them_on_its_convolutions_and_plain_lora_in_its_pool():
     net = clip("clip-rn50", device="meta")
-    known = sum(
+    numbers = sum(
         p.numel()
         for m in net.modules()
         if isinstance(m, Adapted) and m.S is not None
         for p in (m.A, m.B, m.S)
     )
-    assert known == 1_147_904
+    assert numbers == 1_147_904
     assert count(net, ".A", ".B", ".S") == 1_147_904 + 491_520
     assert count(net, "weight", "bias") == 53_248
 
@@ -63,15 +63,17 @@ def test_singular_values_start_with_a_common_half_and_one_that_is_rotated():
     """Rank 12, three groups: h = linspace(.5, .1, 6), rotated by 0, 2 and 4."""
     h = [0.5, 0.42, 0.34, 0.26, 0.18, 0.1]
     rotated = [h, h[2:] + h[:2], h[4:] + h[:4]]
-    np.testing.assert_allclose(fairlora.start(12, 3, 1.0), [h + own for own in rotated], rtol=1e-6)
+    np.testing.assert_allclose(
+        fairlora.start(12, 3, 1.0), [h + half for half in rotated], rtol=1e-6
+    )
     np.testing.assert_allclose(
         fairlora.start(12, 3, 0.2)[0, 6:], [0.1, 0.084, 0.068, 0.052, 0.036, 0.02], rtol=1e-6
     )
     for rule, factor in (("paper", 1.0), ("released", 0.2)):
-        first = next(
+        adapted = next(
             m for m in clip("clip-tiny", {"rule": rule}).modules() if isinstance(m, Adapted)
         )
-        assert torch.equal(first.S, fairlora.start(12, 3, factor))
+        assert torch.equal(adapted.S, fairlora.start(12, 3, factor))
 
 
 def test_more_groups_than_half_the_ranks_still_start_apart():
@@ -81,7 +83,7 @@ def test_more_groups_than_half_the_ranks_still_start_apart():
 
 
 @pytest.mark.parametrize(
-    ("settings", "own", "other"),
+    ("settings", "group_share", "other_share"),
     [
         ({}, 1.0, 0.0),
         ({"rule": "released"}, 0.7, 0.15),
@@ -89,9 +91,13 @@ def test_more_groups_than_half_the_ranks_still_start_apart():
         ({"rule": "released", "pi": "onehot"}, 1.0, 0.0),
     ],
 )
-def test_group_shares_of_an_image(settings, own, other):
+def test_group_shares_of_an_image(settings, group_share, other_share):
     shares = resolve("fairlora", settings).local.shares(torch.tensor([1, -1, 0]), 3)
-    expected = [[other, own, other], [1 / 3] * 3, [own, other, other]]
+    expected = [
+        [other_share, group_share, other_share],
+        [1 / 3] * 3,
+        [group_share, other_share, other_share],
+    ]
     assert shares.dtype == torch.float32
     np.testing.assert_allclose(shares, expected, rtol=1e-6)
 
@@ -125,26 +131,30 @@ def averaged(settings=None, counts=COUNTS, t=1, memory=None, **rest):
     """New, old and sent models by name after round t of 50, with the singular values above."""
     layout = Layout(Two())
     rng = torch.Generator().manual_seed(2)
-    theta, sent = (
-        torch.randn(layout.size, generator=rng),
-        torch.randn(2, layout.size, generator=rng),
-    )
+    theta = torch.randn(layout.size, generator=rng)
+    sent = torch.randn(2, layout.size, generator=rng)
     span = layout.spans["layer.S"]
-    theta[span], sent[:, span] = OLD.flatten(), SENT.flatten(1)
+    theta[span] = OLD.flatten()
+    sent[:, span] = SENT.flatten(1)
     table = client_updates(sent, layout=layout, t=t, rounds=50, n=N, group_counts=counts, **rest)
     memory = {} if memory is None else memory
     new, weights = resolve("fairlora", settings).aggregator.aggregate(theta, table, memory)
     assert weights.tolist() == [0.75, 0.25]
-    return layout.named(new), layout.named(theta), [layout.named(each) for each in sent], memory
+    return (
+        layout.named(new),
+        layout.named(theta),
+        [layout.named(theta_sent) for theta_sent in sent],
+        memory,
+    )
 
 
 def test_singular_values_are_averaged_by_the_images_of_their_group():
     """Group 0: 3/4 and 1/4; group 1 the first client alone; group 2 nobody, so its row stays."""
-    new, _, (first, second), _ = averaged()
+    new, _, (sent, other_sent), _ = averaged()
     expected = [[2.0, 3.0], [3.0, 4.0], [-1.0, -2.0]]
     assert new["layer.S"].tolist() == expected
     for name in ("layer.A", "layer.B", "pool.A", "pool.B", "other"):
-        torch.testing.assert_close(new[name], 0.75 * first[name] + 0.25 * second[name])
+        torch.testing.assert_close(new[name], 0.75 * sent[name] + 0.25 * other_sent[name])
 
 
 def test_released_shares_the_first_half_among_the_groups_that_are_there():
@@ -183,21 +193,22 @@ def test_the_prior_of_groups_is_that_of_all_images_seen_so_far():
 
 
 def delta(model, group=None):
-    a, b = model["layer.A"].double().numpy(), model["layer.B"].double().numpy()
+    a = model["layer.A"].double().numpy()
+    b = model["layer.B"].double().numpy()
     s = model["layer.S"].double().numpy()
     return a @ np.diag(s.mean(0) if group is None else s[group]) @ b
 
 
 def test_exact_takes_the_vectors_of_the_mean_and_projects_each_group_on_them():
     """An absent group is that of the old model, in the new vectors."""
-    new, old, (first, second), memory = averaged({"exact": True}, t=30)
-    u, _sigma, v = np.linalg.svd(0.75 * delta(first) + 0.25 * delta(second))
-    true = [0.75 * delta(first, 0) + 0.25 * delta(second, 0), delta(first, 1), delta(old, 2)]
+    new, old, (sent, other_sent), memory = averaged({"exact": True}, t=30)
+    u, _sigma, v = np.linalg.svd(0.75 * delta(sent) + 0.25 * delta(other_sent))
+    true = [0.75 * delta(sent, 0) + 0.25 * delta(other_sent, 0), delta(sent, 1), delta(old, 2)]
     expected = [u[:, :2] * np.diag(u[:, :2].T @ d @ v[:2].T) @ v[:2] for d in true]
     for group in range(3):
         np.testing.assert_allclose(delta(new, group), expected[group], atol=1e-4)
     pool = [
-        m["pool.A"].double().numpy() @ m["pool.B"].double().numpy() for m in (first, second, new)
+        m["pool.A"].double().numpy() @ m["pool.B"].double().numpy() for m in (sent, other_sent, new)
     ]
     p, q, r = np.linalg.svd(0.75 * pool[0] + 0.25 * pool[1])
     np.testing.assert_allclose(pool[2], p[:, :2] * q[:2] @ r[:2], atol=1e-5)
@@ -224,9 +235,9 @@ def trained(settings=None, shard=None, training=SGD):
 def test_a_client_reports_its_groups_and_its_model_holds_their_shares():
     shard = toy_shard("south")
     report, net, _, _ = trained(shard=shard)
-    known = shard.groups["sex"][shard.groups["sex"] >= 0]
-    counts = np.bincount(known.numpy(), minlength=2)
-    assert len(known) < len(shard)
+    groups = shard.groups["sex"][shard.groups["sex"] >= 0]
+    counts = np.bincount(groups.numpy(), minlength=2)
+    assert len(groups) < len(shard)
     assert set(report.columns) == {"group_counts"}
     assert report.columns["group_counts"].tolist() == counts.tolist()
     np.testing.assert_allclose(net.group_prior, counts / counts.sum(), rtol=1e-6)
@@ -290,14 +301,12 @@ def test_the_slabs_of_a_volume_are_seen_as_its_group():
         resolve("fairlora").local.extend(net)
         for module in (m for m in net.eval().modules() if isinstance(m, Adapted)):
             nn.init.normal_(module.A)
-    volumes, shares = (
-        torch.randn(2, 16, 8, 8, generator=torch.Generator().manual_seed(1)),
-        torch.eye(2),
-    )
+    volumes = torch.randn(2, 16, 8, 8, generator=torch.Generator().manual_seed(1))
+    shares = torch.eye(2)
 
-    def seen(at, groups):
+    def seen(rows, groups):
         net.groups.shares = shares[groups]
-        return net(volumes[at])
+        return net(volumes[rows])
 
     both = seen([0, 1], [0, 1])
     torch.testing.assert_close(
@@ -375,7 +384,7 @@ def test_it_resumes_to_the_same_bits_from_disk(settings, tmp_path):
 def test_the_rules_and_options_differ():
     small = {"roster": ROSTER[:2], "rounds": 2}
     settings = [{}, {"rule": "released"}, {"exact": True}, {"pi": "smoothed"}, {"ema": False}]
-    thetas = [play("fairlora", each, **small).theta for each in settings]
+    thetas = [play("fairlora", options, **small).theta for options in settings]
     assert all(theta.isfinite().all() for theta in thetas)
     assert not any(torch.equal(thetas[i], thetas[j]) for i in range(5) for j in range(i))
 

@@ -15,7 +15,8 @@ from fedcli.models.layout import Layout
 
 def started(settings, memory):
     """A client at its first step, and the network that it starts from."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 12)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 12)
     local = resolve("fedala", settings).local
     client = replace(client_of(net, shard), memory=memory)
     local.on_round_start(net, client)
@@ -58,7 +59,8 @@ def test_one_step_on_the_weights_by_hand():
     before = torch.full((51,), 0.5)
     client = started({"share": 1.0, "eta": 2.0}, {"model": last, "ala_weights": before})
 
-    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 12)
+    net = toy_net(dropout=0.0).eval()
+    shard = toy_shard("north", 12)
     theirs = Layout(net)
     g, mine = (torch.cat([vector[span] for span in spans]) for vector in (theirs.read(), last))
     place(theirs.params, spans, mine + 0.5 * (g - mine))
@@ -84,14 +86,15 @@ def test_weights_are_learned_longer_the_first_time():
 
 
 def test_every_round_draws_images_of_its_own():
-    net, local = toy_net(), resolve("fedala", {"share": 0.5}).local
+    net = toy_net()
+    local = resolve("fedala", {"share": 0.5}).local
     client = client_of(net, toy_shard("north", 12))
-    drawn = [
+    images = [
         torch.cat([b.at for b in local._batches(replace(client, round=t))]).tolist()
         for t in (1, 1, 2)
     ]
-    assert drawn[0] == drawn[1] != drawn[2]
-    assert len(drawn[0]) == 6
+    assert images[0] == images[1] != images[2]
+    assert len(images[0]) == 6
 
 
 def test_without_a_step_on_the_weights_it_is_fedavg():

@@ -10,14 +10,16 @@ from fedcli.methods.feddecorr import correlation, released
 
 def test_correlations_by_hand():
     """Two features that rise together and one that is uncorrelated with both: 5 of 9 squares are 1."""
-    a, b = torch.tensor([1.0, 1.0, -1.0, -1.0]), torch.tensor([1.0, -1.0, 1.0, -1.0])
+    a = torch.tensor([1.0, 1.0, -1.0, -1.0])
+    b = torch.tensor([1.0, -1.0, 1.0, -1.0])
     result = correlation(torch.stack([a, 2 * a + 5, b], 1)).item()
     assert result == pytest.approx(5 / 9)
 
 
 def test_the_released_penalty_by_hand():
     """Four images: 2 of 6 squares outside the diagonal are 1, times 3 * 3 / 4."""
-    a, b = torch.tensor([1.0, 1.0, -1.0, -1.0]), torch.tensor([1.0, -1.0, 1.0, -1.0])
+    a = torch.tensor([1.0, 1.0, -1.0, -1.0])
+    b = torch.tensor([1.0, -1.0, 1.0, -1.0])
     result = released(torch.stack([a, 2 * a + 5, b], 1)).item()
     expected = pytest.approx(2 / 6 * 9 / 4)
     assert result == expected
@@ -52,17 +54,18 @@ def test_constant_features_and_a_single_image_have_no_correlation():
 
 @pytest.mark.parametrize(("rule", "penalty"), [("paper", correlation), ("released", released)])
 def test_the_gradient_is_that_of_the_loss_and_the_penalty_together(rule, penalty):
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 8)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 8)
     client = client_of(net, shard)
     batch = next(shard.in_order())
     features = net.features(batch.x)
     loss = F.cross_entropy(net.head(features), batch.y)
     parameters = [p for p in net.parameters() if p.requires_grad]
     expected = torch.autograd.grad(loss + 0.5 * penalty(features), parameters)
-    said = resolve("feddecorr", {"beta": 0.5, "rule": rule}).local.gradient(net, batch, client)
+    returned = resolve("feddecorr", {"beta": 0.5, "rule": rule}).local.gradient(net, batch, client)
     for parameter, gradient in zip(parameters, expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
-    torch.testing.assert_close(said, loss.detach())
+    torch.testing.assert_close(returned, loss.detach())
 
 
 def test_without_strength_it_is_fedavg():

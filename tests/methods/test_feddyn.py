@@ -11,7 +11,8 @@ from fedcli.models.layout import Layout
 
 def test_two_steps_are_the_papers_loss_written_out():
     """CE - <h_i, w> + alpha/2 ||w - w_t||^2 with h_i = -alpha l_i, by autograd; then l_i gains the move."""
-    net, other = toy_net(dropout=0.0), toy_net(dropout=0.0).train()
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0).train()
     layout = Layout(net)
     moved = 0.2 * torch.randn(layout.trainable, generator=torch.Generator().manual_seed(1))  # l_i
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
@@ -20,9 +21,11 @@ def test_two_steps_are_the_papers_loss_written_out():
         resolve("feddyn", {"alpha": 0.8}), net, layout, toy_shard("north"), task, training
     )
 
-    batch, params = next(toy_shard("north").in_order()), list(other.parameters())
+    batch = next(toy_shard("north").in_order())
+    params = list(other.parameters())
     flat = lambda: torch.cat([p.reshape(-1) for p in params])
-    start, h = flat().detach().clone(), -0.8 * moved
+    start = flat().detach().clone()
+    h = -0.8 * moved
     for _ in range(2):
         loss = (
             F.cross_entropy(other(batch.x), batch.y)
@@ -42,15 +45,17 @@ def test_two_steps_are_the_papers_loss_written_out():
 
 def test_the_server_adds_the_mean_of_all_moves_as_in_algorithm_1():
     """h <- h - alpha sum p D and theta - h/alpha, by hand, on two trainable numbers and one buffer."""
-    local, shared = resolve("feddyn", {"alpha": 0.1}).local, {}
-    theta, p = torch.tensor([1.0, 1.0, 7.0]), torch.tensor([0.25, 0.75], dtype=torch.float64)
+    local = resolve("feddyn", {"alpha": 0.1}).local
+    shared = {}
+    theta = torch.tensor([1.0, 1.0, 7.0])
+    p = torch.tensor([0.25, 0.75], dtype=torch.float64)
     table = client_updates(torch.zeros(2, 3), moved=[[1.0, 0.0], [3.0, -2.0]])
-    first = local.post_aggregate(theta, table, p, shared)
+    model = local.post_aggregate(theta, table, p, shared)
     # sum p D = (0.25 + 2.25, -1.5) = (2.5, -1.5); h = (-0.25, 0.15); -h / 0.1 = (2.5, -1.5)
-    torch.testing.assert_close(first, torch.tensor([3.5, -0.5, 7.0]))
-    again = local.post_aggregate(theta, table, p.flip(0), shared)
+    torch.testing.assert_close(model, torch.tensor([3.5, -0.5, 7.0]))
+    next_model = local.post_aggregate(theta, table, p.flip(0), shared)
     # sum p D = (0.75 + 0.75, -0.5) = (1.5, -0.5); h = (-0.4, 0.2); -h / 0.1 = (4, -2)
-    torch.testing.assert_close(again, torch.tensor([5.0, -1.0, 7.0]))
+    torch.testing.assert_close(next_model, torch.tensor([5.0, -1.0, 7.0]))
     assert theta.tolist() == [1.0, 1.0, 7.0]  # not written into
 
 
@@ -120,8 +125,8 @@ def test_order_does_not_matter_and_moves_are_not_masked_by_the_server_rule():
         for order in (tuple(ROSTER), tuple(ROSTER[::-1]))
     }
     torch.testing.assert_close(*table.values(), atol=1e-5, rtol=1e-4)
-    seen = []
-    state = play("feddyn+fedheal", rounds=1, each=lambda played: seen.append(played))
+    rounds_played = []
+    state = play("feddyn+fedheal", rounds=1, each=lambda played: rounds_played.append(played))
     torch.testing.assert_close(
-        state.shared["moved"], seen[0].weights.float() @ seen[0].columns["moved"]
+        state.shared["moved"], rounds_played[0].weights.float() @ rounds_played[0].columns["moved"]
     )

@@ -10,7 +10,8 @@ assert fedfv  # importing registers
 def direct(theta, local, loss, *, alpha, weights, groups=(), released=False):
     """Algorithms 2 and 3 on the vectors themselves; groups: updates of absent clients, oldest round first."""
     g = (theta - local).double()
-    k, order = len(g), loss.argsort().tolist()
+    k = len(g)
+    order = loss.argsort().tolist()
     protected = order[-(-(k - 1) * round(100 - 100 * alpha) // 100) :] if alpha else []
     moved = g.clone()
     for i in range(k):
@@ -27,7 +28,8 @@ def direct(theta, local, loss, *, alpha, weights, groups=(), released=False):
 
 def case(seed, k=5, size=6):
     generator = torch.Generator().manual_seed(seed)
-    theta, local = torch.randn(size, generator=generator), torch.randn(k, size, generator=generator)
+    theta = torch.randn(size, generator=generator)
+    local = torch.randn(k, size, generator=generator)
     return theta, theta + local, torch.rand(k, generator=generator)
 
 
@@ -84,7 +86,9 @@ def test_the_mean_can_go_by_image_count(seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_the_external_step_looks_at_clients_absent_for_up_to_lookback_rounds(seed):
     """Six clients, two a round, tau 2: round 3 sees those of rounds 1 and 2, oldest first; round 4 not those of 1."""
-    memory, size, sixth = {}, 6, torch.full((2,), 0.5, dtype=torch.float64)
+    memory = {}
+    size = 6
+    sixth = torch.full((2,), 0.5, dtype=torch.float64)
     rule = resolve("fedfv", {"lookback": 2, "protect": 0.0}).aggregator
     past = {}
     for t, rows in ((1, [0, 1]), (2, [2, 3]), (3, [4, 5]), (4, [2, 0])):
@@ -114,10 +118,8 @@ def test_the_external_step_looks_at_clients_absent_for_up_to_lookback_rounds(see
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_later_code_looks_at_the_participants_themselves(seed):
-    rule, uniform = (
-        resolve("fedfv", {"rule": "released"}).aggregator,
-        torch.full((5,), 0.2, dtype=torch.float64),
-    )
+    rule = resolve("fedfv", {"rule": "released"}).aggregator
+    uniform = torch.full((5,), 0.2, dtype=torch.float64)
     theta, local, loss = case(seed)
     for t in (1, 2):  # tau is 1: from the first round on
         after, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
@@ -126,10 +128,8 @@ def test_the_later_code_looks_at_the_participants_themselves(seed):
 
 
 def test_the_later_code_begins_in_round_tau():
-    rule, uniform = (
-        resolve("fedfv", {"rule": "released", "lookback": 2}).aggregator,
-        torch.full((5,), 0.2).double(),
-    )
+    rule = resolve("fedfv", {"rule": "released", "lookback": 2}).aggregator
+    uniform = torch.full((5,), 0.2).double()
     for t, external in ((1, False), (2, True)):
         theta, local, loss = case(3)
         after, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
@@ -140,11 +140,9 @@ def test_the_later_code_begins_in_round_tau():
 
 
 def test_a_round_with_fewer_clients_looks_back_on_one_with_all():
-    rule, memory, half = (
-        resolve("fedfv", {"protect": 0.0}).aggregator,
-        {},
-        torch.full((2,), 0.5).double(),
-    )
+    rule = resolve("fedfv", {"protect": 0.0}).aggregator
+    memory = {}
+    half = torch.full((2,), 0.5).double()
     before, everybody, losses = case(7, k=4)
     rule.aggregate(before, client_updates(everybody, loss_before=losses), memory)
     theta, local, loss = case(8, k=2)

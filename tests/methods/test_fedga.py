@@ -30,7 +30,8 @@ def step(rule, memory, t, gap, rounds=10, **rest):
 
 
 def test_released_weights_are_those_of_the_released_code():
-    rule, memory = resolve("fedga", {"rule": "released"}).aggregator, {}
+    rule = resolve("fedga", {"rule": "released"}).aggregator
+    memory = {}
     result = step(rule, memory, 1, [0.0] * 4).tolist()
     assert result == [0.25] * 4
     for r, expected in zip(CASE["rounds"], CASE["weights"], strict=True):
@@ -42,7 +43,8 @@ def test_released_weights_are_those_of_the_released_code():
 
 def test_original_weights_by_hand():
     """Two clients, T = 10: round 2 steps by 0.2 * 9/10 / 2 = 0.09, round 3 by 0.2 * 8/10 / 2 = 0.08."""
-    rule, memory = resolve("fedga").aggregator, {}
+    rule = resolve("fedga").aggregator
+    memory = {}
     assert step(rule, memory, 1, [0.0, 0.0]).tolist() == [0.5, 0.5]
     # 0.5 + 0.09, 0.5 - 0.09 * 1/2, not centred: sum 1.045
     result = step(rule, memory, 2, [0.4, -0.2]).tolist()
@@ -54,8 +56,10 @@ def test_original_weights_by_hand():
 
 
 def test_released_cuts_after_dividing_and_original_before():
-    far, gap = {"step": 20.0}, [1.0, -1.0, -1.0, -1.0]
-    released, memory = resolve("fedga", {**far, "rule": "released"}).aggregator, {}
+    far = {"step": 20.0}
+    gap = [1.0, -1.0, -1.0, -1.0]
+    released = resolve("fedga", {**far, "rule": "released"}).aggregator
+    memory = {}
     # d/K = 20 * 0.05 / 4 = 0.25 at round 1; centred gap 1.5, -0.5 -> 1, -1/3: 0.5, 1/6, 1/6, 1/6
     expected = pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6])
     assert step(released, memory, 1, gap).tolist() == expected
@@ -63,7 +67,8 @@ def test_released_cuts_after_dividing_and_original_before():
         weights = step(released, memory, 1, gap)
     assert memory["weights"].tolist() == pytest.approx([1.25, 0.0, 0.0, 0.0])
     assert weights[0] == 1
-    original, memory = resolve("fedga", far).aggregator, {}
+    original = resolve("fedga", far).aggregator
+    memory = {}
     assert step(original, memory, 1, gap).tolist() == [1, 0, 0, 0]  # d/K = 1: cut at 0 and at 1
 
 
@@ -102,8 +107,10 @@ def test_with_clients_of_one_size_and_no_step_it_is_fedavg():
 
 def test_the_gap_is_what_averaging_cost_on_the_clients_own_images():
     """Against the losses of last round's local model and of this round's global model."""
-    net, seen = toy_net(), []
-    layout, first = Layout(net), play("fedga", rounds=2, until=1)
+    net = toy_net()
+    columns = []
+    layout = Layout(net)
+    after_round_1 = play("fedga", rounds=2, until=1)
     shard = toy_shard("south")
 
     def loss(theta):
@@ -112,7 +119,7 @@ def test_the_gap_is_what_averaging_cost_on_the_clients_own_images():
             net, ClientRound("south", 1, 1, 2, 0.1, theta, {}, layout, shard, None, {})
         )
 
-    play("fedga", rounds=2, state=first, each=lambda played: seen.append(played.columns))
+    play("fedga", rounds=2, state=after_round_1, each=lambda played: columns.append(played.columns))
     net2 = toy_net()
     start = Layout(net2).read()
     report = run_client(
@@ -123,14 +130,16 @@ def test_the_gap_is_what_averaging_cost_on_the_clients_own_images():
         Task("south", 1, 1, 2, 1, start, {}, {}),
         TRAINING,
     )
-    torch.testing.assert_close(seen[0]["gap"][1], loss(first.theta) - loss(report.theta))
+    torch.testing.assert_close(columns[0]["gap"][1], loss(after_round_1.theta) - loss(report.theta))
     assert (
-        seen[0]["validation_images"].tolist() == [0] * 4
+        columns[0]["validation_images"].tolist() == [0] * 4
     )  # no validation part: training images, and it says so
 
 
 def test_the_original_measures_on_the_validation_part_and_the_released_rule_does_not():
-    net, shard, val = toy_net(), toy_shard("north"), toy_shard("other", 12)
+    net = toy_net()
+    shard = toy_shard("north")
+    val = toy_shard("other", 12)
     layout = Layout(net)
     task = Task("north", 0, 1, 2, 1, layout.read(), {}, {})
     columns = {}
@@ -151,7 +160,8 @@ def test_the_original_measures_on_the_validation_part_and_the_released_rule_does
 
 
 def test_an_empty_validation_part_counts_as_none():
-    net, shard = toy_net(), toy_shard("north")
+    net = toy_net()
+    shard = toy_shard("north")
     layout = Layout(net)
     empty = type(shard)(shard.images, shard.rows[:0], shard.y[:0], shard.ids[:0], {}, 3, 1)
     report = run_client(

@@ -48,7 +48,8 @@ def of_classes(y):
 
 def test_a_clients_loss_by_hand():
     """Of 4 images 3 are of class 0 and 1 of class 1: e = (9/4, 3/4, 0), and class 2 keeps the logit 0."""
-    local, net = resolve("fedgela").local, toy_net(dropout=0.0)
+    local = resolve("fedgela").local
+    net = toy_net(dropout=0.0)
     client = client_of(net, of_classes([0, 0, 1, 0]))
     local.on_round_start(net, client)
     assert client.scratch["shares"].tolist() == [2.25, 0.75, 0.0]
@@ -71,7 +72,8 @@ def test_corners_stand_still_under_momentum_and_weight_decay_and_the_rest_moves(
 
 def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_norm():
     """Three steps over all images with much weight decay, and one that is cut, against plain loops."""
-    local, shard = resolve("fedgela").local, toy_shard("north", 20)
+    local = resolve("fedgela").local
+    shard = toy_shard("north", 20)
 
     def trained(training):
         net = toy_net(dropout=0.0, extend=local.extend)
@@ -87,7 +89,9 @@ def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_n
         Training(optimizer="sgd", lr=0.1, weight_decay=0.5, batch_size=20, epochs=3)
     )
     net = toy_net(dropout=0.0, extend=local.extend).train()
-    other, span, batch = Layout(net), layout.spans["head.corners"], next(shard.in_order())
+    other = Layout(net)
+    span = layout.spans["head.corners"]
+    batch = next(shard.in_order())
     shares = 3 * shard.class_counts / shard.class_counts.sum()
     for _ in range(3):
         other.zero_grad()
@@ -110,9 +114,9 @@ def test_the_own_model_has_the_clients_shares_in_its_corners_and_scores_its_clas
     span = layout.spans["head.corners"]
     for client in ROSTER:
         counts = toy_shard(client).class_counts
-        own = state.clients[client]["model"][span].view(3, -1)
+        corners = state.clients[client]["model"][span].view(3, -1)
         expected = pytest.approx((3 * counts / counts.sum()).tolist(), rel=1e-4)
-        assert own.norm(dim=1).tolist() == expected
+        assert corners.norm(dim=1).tolist() == expected
 
 
 def test_of_even_classes_it_is_fedavg_under_the_same_fixed_classifier(monkeypatch):
@@ -131,7 +135,8 @@ def test_more_classes_than_features_are_refused():
 
 
 def test_another_run_starts_with_its_classifier_too(tmp_path):
-    data, training = make_chain(tmp_path), Training(optimizer="sgd", lr=0.1)
+    data = make_chain(tmp_path)
+    training = Training(optimizer="sgd", lr=0.1)
     run = train(data, planned("fedgela", {}, training, 1, model="cnn"), work=tmp_path)
     again = planned(
         "fedgela", {}, replace(training, lr=1e-30), 1, model="cnn", weights=str(run.parent)

@@ -13,11 +13,9 @@ VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "fedheal.json")
 def test_released_rule_gives_the_released_masks_weights_and_models():
     case = VECTORS["t03"]
     rule = resolve("fedheal", {"tau": case["tau"], "beta": case["beta"]}).aggregator
-    layout, theta, memory = (
-        flat_layout(*case["layer_sizes"]),
-        torch.tensor(case["w0"], dtype=torch.float32),
-        {},
-    )
+    layout = flat_layout(*case["layer_sizes"])
+    theta = torch.tensor(case["w0"], dtype=torch.float32)
+    memory = {}
     for r in case["rounds"]:
         table = client_updates(
             theta + torch.tensor(r["delta"]), layout=layout, rounds=len(case["rounds"])
@@ -34,7 +32,8 @@ def test_released_rule_gives_the_released_masks_weights_and_models():
 def test_paper_rule_by_hand():
     """Two clients, two coordinates, two rounds, tau 0.6, beta 0.5; every step worked out from Eqs. 5-12."""
     rule = resolve("fedheal", {"rule": "paper", "tau": 0.6, "beta": 0.5}).aggregator
-    theta, memory = torch.zeros(2), {}
+    theta = torch.zeros(2)
+    memory = {}
     # round 1: each coordinate agrees with itself (1 of 1), all kept. d = 3^2+4^2 = 25 and 0+5^2 = 25: shares 1/2, 1/2
     theta, weights = rule.aggregate(theta, client_updates([[3.0, 4.0], [0.0, -5.0]], t=1), memory)
     assert weights.tolist() == [0.5, 0.5]
@@ -93,12 +92,15 @@ def test_first_round_of_the_filter_alone_is_fedavg():
 
 
 def test_weights_alone_differ_from_both():
-    both, fael = play("fedheal", rounds=4).theta, play("fedheal", {"parts": "fael"}, rounds=4).theta
+    both = play("fedheal", rounds=4).theta
+    fael = play("fedheal", {"parts": "fael"}, rounds=4).theta
     assert not torch.equal(both, fael)
 
 
 def test_a_coordinate_that_nobody_keeps_stays_put():
-    rule, memory, theta = resolve("fedheal", {"tau": 0.9}).aggregator, {}, torch.zeros(1)
+    rule = resolve("fedheal", {"tau": 0.9}).aggregator
+    memory = {}
+    theta = torch.zeros(1)
     theta, _ = rule.aggregate(theta, client_updates([[1.0], [2.0]]), memory)
     after, _ = rule.aggregate(
         theta, client_updates(theta - torch.tensor([[1.0], [2.0]]), t=2), memory
@@ -107,14 +109,18 @@ def test_a_coordinate_that_nobody_keeps_stays_put():
 
 
 def test_when_nobody_moves_weights_stay():
-    rule, memory, theta = resolve("fedheal").aggregator, {}, torch.zeros(2)
-    theta, first = rule.aggregate(theta, client_updates([[1.0, 0.0], [3.0, 0.0]]), memory)
-    _, still = rule.aggregate(theta, client_updates(theta.expand(2, -1), t=2), memory)
-    torch.testing.assert_close(first, still)
+    rule = resolve("fedheal").aggregator
+    memory = {}
+    theta = torch.zeros(2)
+    theta, weights = rule.aggregate(theta, client_updates([[1.0, 0.0], [3.0, 0.0]]), memory)
+    _, weights_after = rule.aggregate(theta, client_updates(theta.expand(2, -1), t=2), memory)
+    torch.testing.assert_close(weights, weights_after)
 
 
 def test_absent_clients_keep_their_history():
-    rule, memory, theta = resolve("fedheal").aggregator, {}, torch.zeros(2)
+    rule = resolve("fedheal").aggregator
+    memory = {}
+    theta = torch.zeros(2)
     rule.aggregate(theta, client_updates([[1.0, 1.0], [2.0, 2.0]], rows=[0, 2], roster=3), memory)
     rule.aggregate(
         theta, client_updates([[1.0, 1.0], [5.0, 2.0]], rows=[1, 2], roster=3, t=2), memory
@@ -124,7 +130,8 @@ def test_absent_clients_keep_their_history():
 
 
 def test_an_absent_client_keeps_its_weight_and_the_others_share_what_they_had():
-    rule, memory = resolve("fedheal", {"rule": "paper"}).aggregator, {}
+    rule = resolve("fedheal", {"rule": "paper"}).aggregator
+    memory = {}
     table = client_updates([[1.0, 1.0], [5.0, 2.0]], rows=[0, 2], roster=3)
     for _ in range(2):
         rule.aggregate(torch.zeros(2), table, memory)
@@ -134,17 +141,21 @@ def test_an_absent_client_keeps_its_weight_and_the_others_share_what_they_had():
 
 
 def test_history_of_twenty_resnet18_clients_fits_in_250_megabytes():
-    layout, memory = flat_layout(11_200_000), {}
+    layout = flat_layout(11_200_000)
+    memory = {}
     table = client_updates(torch.ones(1, 11_200_000), layout=layout, roster=20, rounds=200)
     resolve("fedheal").aggregator.aggregate(torch.zeros(11_200_000), table, memory)
     assert sum(m.nbytes for m in memory.values()) < 250e6
 
 
 def test_client_order_does_not_matter():
-    a, b = [[1.0, 3.0], [2.0, -1.0]], [[-1.0, 1.0], [2.0, 2.0]]
-    rule, theta = resolve("fedheal").aggregator, torch.zeros(2)
-    first, second = {}, {}
+    a = [[1.0, 3.0], [2.0, -1.0]]
+    b = [[-1.0, 1.0], [2.0, 2.0]]
+    rule = resolve("fedheal").aggregator
+    theta = torch.zeros(2)
+    memory = {}
+    memory_of_turned = {}
     for t, (x, y) in enumerate((a, b), 1):
-        straight, _ = rule.aggregate(theta, client_updates([x, y], t=t), first)
-        turned, _ = rule.aggregate(theta, client_updates([y, x], t=t), second)
+        straight, _ = rule.aggregate(theta, client_updates([x, y], t=t), memory)
+        turned, _ = rule.aggregate(theta, client_updates([y, x], t=t), memory_of_turned)
         torch.testing.assert_close(straight, turned)

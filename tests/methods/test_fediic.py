@@ -13,9 +13,9 @@ from fedcli.methods.fediic import contrast, separated
 def test_the_contrast_within_a_client_by_hand():
     """Four vectors of two classes with a share of 1/4 each: temperature 1/4, so -log(e^4 / (e^4 + 2))."""
     z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
-    made = contrast(z, torch.tensor([0, 0, 1, 1]), torch.full((4,), 0.25).double())
+    loss = contrast(z, torch.tensor([0, 0, 1, 1]), torch.full((4,), 0.25).double())
     expected = pytest.approx(-math.log(math.exp(4) / (math.exp(4) + 2)), rel=1e-5)
-    assert made.item() == expected
+    assert loss.item() == expected
     rare = contrast(
         z, torch.tensor([0, 0, 1, 1]), torch.full((4,), 0.01).double()
     )  # the temperature stays at 0.07
@@ -26,14 +26,14 @@ def test_the_contrast_within_a_client_by_hand():
 def test_the_temperature_of_two_classes_is_the_root_of_their_shares_product():
     """Shares 1/2 and 1/8: 1/2 and 1/8 within a class, 1/4 between them, where vectors agree by 0.6."""
     z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [0.6, 0.8]], dtype=torch.float64)
-    made = contrast(
+    loss = contrast(
         z, torch.tensor([0, 0, 1, 1]), torch.tensor([1 / 2, 1 / 2, 1 / 8, 1 / 8]).double()
     )
-    each = [
-        -math.log(math.exp(own) / (math.exp(own) + 2 * math.exp(0.6 / 0.25)))
-        for own in (1 / 0.5, 1 / 0.125)
+    terms = [
+        -math.log(math.exp(cosine) / (math.exp(cosine) + 2 * math.exp(0.6 / 0.25)))
+        for cosine in (1 / 0.5, 1 / 0.125)
     ]
-    assert made.item() == pytest.approx(sum(each) / 2)
+    assert loss.item() == pytest.approx(sum(terms) / 2)
 
 
 def test_prototypes_move_until_no_two_of_them_agree():
@@ -46,7 +46,8 @@ def test_prototypes_move_until_no_two_of_them_agree():
 
 
 def prepared(settings, shared=None, absent=None):
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 6, absent=absent)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 6, absent=absent)
     local = resolve("fediic", settings).local
     local.extend(net)
     client = client_of(net, shard, shared)
@@ -80,7 +81,8 @@ def test_without_contrasts_and_difficulty_it_is_logit_adjustment():
 def test_the_loss_is_the_sum_of_its_three_parts():
     local, net, shard, client = prepared({"k1": 3.0, "k2": 0.5, "d": 0.0})
     batch = shard.batch(torch.arange(6))
-    share, y = shard.class_counts / len(shard), batch.y.repeat(2)
+    share = shard.class_counts / len(shard)
+    y = batch.y.repeat(2)
     z = F.normalize(net.projector(net.features(torch.cat([batch.x, batch.x]))), dim=1)
     supervised = F.cross_entropy(net(batch.x) + share.log(), batch.y)
     inter = F.cross_entropy(z @ client.scratch["prototypes"].T / 0.1, y)

@@ -23,7 +23,8 @@ def client(layout, shard, round=1, rounds=1):
 
 def test_weights_follow_sharpness_as_in_equations_16_and_18():
     case = VECTORS["saga_s"]
-    rule, memory = resolve("fedism-plus", {"q": case["q"], "beta": case["beta"]}).aggregator, {}
+    rule = resolve("fedism-plus", {"q": case["q"], "beta": case["beta"]}).aggregator
+    memory = {}
     for t, (sharpness, expected) in enumerate(
         ((case["S_t1"], case["w1"]), (case["S_t2"], case["w2"])), 1
     ):
@@ -37,7 +38,8 @@ def test_weights_follow_sharpness_as_in_equations_16_and_18():
 
 def test_beta_is_the_share_of_this_round_in_the_moving_average():
     """q = 1. Shares 1/4 and 3/4, then 1/2 and 1/2: a quarter of the new and three quarters of the old."""
-    rule, memory = resolve("fedism-plus", {"q": 1.0, "beta": 0.25}).aggregator, {}
+    rule = resolve("fedism-plus", {"q": 1.0, "beta": 0.25}).aggregator
+    memory = {}
     for t, sharpness in ((1, [1.0, 3.0]), (2, [2.0, 2.0])):
         _, weights = rule.aggregate(
             torch.zeros(2), client_updates(torch.zeros(2, 2), sharpness=sharpness, t=t), memory
@@ -61,15 +63,18 @@ def test_bf16_is_warned_of_where_two_gradients_are_subtracted():
 
 def test_perturbation_radius_grows_as_in_equation_12():
     half = resolve("fedism-plus").local
-    at = {t: perturbation_radius(half, SimpleNamespace(round=t, rounds=300)) for t in (1, 75, 300)}
-    assert at == pytest.approx({1: 0.0057735, 75: 0.05, 300: 0.1}, rel=1e-5)
+    radii = {
+        t: perturbation_radius(half, SimpleNamespace(round=t, rounds=300)) for t in (1, 75, 300)
+    }
+    assert radii == pytest.approx({1: 0.0057735, 75: 0.05, 300: 0.1}, rel=1e-5)
     fixed = resolve("fedism").local
     assert perturbation_radius(fixed, SimpleNamespace(round=3, rounds=300)) == 0.05
 
 
 def test_sharpness_is_the_rise_of_the_loss_one_step_uphill():
     """Against autograd on the whole shard at once, written out from Eqs. 9-10."""
-    net, shard = toy_net(), toy_shard("north")
+    net = toy_net()
+    shard = toy_shard("north")
     layout = Layout(net)
     visit = client(layout, shard, round=1, rounds=4)
     resolve("fedism-plus").aggregator.measure_global(net, visit)
@@ -87,7 +92,8 @@ def test_sharpness_is_the_rise_of_the_loss_one_step_uphill():
 
 
 def test_measuring_sharpness_leaves_the_model_alone():
-    net, shard = toy_net(), toy_shard("north")
+    net = toy_net()
+    shard = toy_shard("north")
     layout = Layout(net)
     before = layout.read()
     resolve("saga").aggregator.measure_global(net, client(layout, shard))
@@ -97,7 +103,8 @@ def test_measuring_sharpness_leaves_the_model_alone():
 
 def test_one_step_is_gsam_written_out():
     """Gradients at theta and at theta + eps by autograd, combined as in GSAM with alpha 0.1."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north")
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north")
     other = toy_net(dropout=0.0).train()
     layout = Layout(net)
     report = run_client(
@@ -112,13 +119,13 @@ def test_one_step_is_gsam_written_out():
     batch = next(shard.in_order())
     params = list(other.parameters())
     flat = lambda tensors: torch.cat([t.reshape(-1) for t in tensors])
-    here = flat(torch.autograd.grad(F.cross_entropy(other(batch.x), batch.y), params))
+    gradient = flat(torch.autograd.grad(F.cross_entropy(other(batch.x), batch.y), params))
     theta = flat([p.detach().clone() for p in params])
     with torch.no_grad():
-        torch.nn.utils.vector_to_parameters(theta + 0.1 * here / here.norm(), params)
-    there = flat(torch.autograd.grad(F.cross_entropy(other(batch.x), batch.y), params))
-    across = here - (here @ there) / there.norm() ** 2 * there
-    expected = theta - 0.1 * (there - 0.1 * across)
+        torch.nn.utils.vector_to_parameters(theta + 0.1 * gradient / gradient.norm(), params)
+    perturbed = flat(torch.autograd.grad(F.cross_entropy(other(batch.x), batch.y), params))
+    across = gradient - (gradient @ perturbed) / perturbed.norm() ** 2 * perturbed
+    expected = theta - 0.1 * (perturbed - 0.1 * across)
     torch.testing.assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
 
 
@@ -178,7 +185,8 @@ def test_the_sharpest_client_weighs_most_and_order_does_not_matter():
 
 
 def test_an_absent_client_keeps_its_average():
-    rule, memory = resolve("fedism-plus").aggregator, {}
+    rule = resolve("fedism-plus").aggregator
+    memory = {}
     rule.aggregate(
         torch.zeros(1),
         client_updates(torch.zeros(2, 1), sharpness=[0.1, 0.3], rows=[0, 2], roster=3),

@@ -9,7 +9,8 @@ from fedcli.models.layout import Layout
 
 
 def loss_of(net, shard, settings=None):
-    local, layout = resolve("fedlc", settings).local, Layout(net)
+    local = resolve("fedlc", settings).local
+    layout = Layout(net)
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     local.on_round_start(net, client)
     batch = next(shard.in_order())

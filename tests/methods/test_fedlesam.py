@@ -21,5 +21,6 @@ def test_fedlesam_without_a_way_takes_plain_steps(memory):
 
 
 def test_without_a_radius_it_is_fedavg():
-    made, plain = play("fedlesam", {"rho": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta
-    torch.testing.assert_close(made, plain, atol=1e-6, rtol=1e-5)
+    theta = play("fedlesam", {"rho": 0.0}, rounds=2).theta
+    plain = play("fedavg", rounds=2).theta
+    torch.testing.assert_close(theta, plain, atol=1e-6, rtol=1e-5)

@@ -33,29 +33,32 @@ def client(layout, shard, **rest):
 
 def model(state, spec, settings=None):
     """Backbone and head of a played state, by tensor name."""
-    named = grown(spec, settings)[2].named(state.theta)
+    tensors = grown(spec, settings)[2].named(state.theta)
     return {
-        name: tensor for name, tensor in named.items() if name.startswith(("backbone.", "head."))
+        name: tensor for name, tensor in tensors.items() if name.startswith(("backbone.", "head."))
     }
 
 
-def factor(w, what, rule):
-    return float(fedmas.rescue_factor(torch.tensor(w).double(), torch.tensor(what).double(), rule))
+def factor(received, trained, rule):
+    return float(
+        fedmas.rescue_factor(torch.tensor(received).double(), torch.tensor(trained).double(), rule)
+    )
 
 
 def test_the_rescue_factor_in_both_forms_from_known_divergences():
     """w = (0.5, 1.5, 0), what = (1, 3, 0): 0.5 + 4.5; shares (1/4, 3/4) twice give 1/16 + 9/16."""
-    w, what = np.array([0.5, 1.5, 0.0]), np.array([1.0, 3.0, 0.0])
-    assert factor(w, what, "paper") == (w * what).sum() == 5.0
-    assert factor(w, what, "released") == (w / w.sum() * what / what.sum()).sum() == 0.625
+    w = np.array([0.5, 1.5, 0.0])
+    trained = np.array([1.0, 3.0, 0.0])
+    assert factor(w, trained, "paper") == (w * trained).sum() == 5.0
+    assert factor(w, trained, "released") == (w / w.sum() * trained / trained.sum()).sum() == 0.625
 
 
 @pytest.mark.parametrize("present", [1, 2, 6, 8])
 def test_flat_divergences_make_the_paper_count_classes_and_the_code_their_inverse(present):
-    w, what = ([value] * present + [0.0] * (8 - present) for value in (0.7, 1.3))
+    w, trained = ([value] * present + [0.0] * (8 - present) for value in (0.7, 1.3))
     expected = pytest.approx(present * 0.7 * 1.3)
-    assert factor(w, what, "paper") == expected
-    assert factor(w, what, "released") == pytest.approx(1 / present)
+    assert factor(w, trained, "paper") == expected
+    assert factor(w, trained, "released") == pytest.approx(1 / present)
 
 
 FLAMBY = [  # training images of six hospitals in eight classes
@@ -121,7 +124,8 @@ def test_a_delay_averages_by_image_count_first(t, delayed):
 def divergences(net, shard, x):
     """Equation 1 by hand, in float64: 2 - 2 cos of projected and taught features."""
     with torch.no_grad():
-        y, taught = net.projector(net.features(x)).double(), net.teacher(x).double()
+        y = net.projector(net.features(x)).double()
+        taught = net.teacher(x).double()
     return (2 - 2 * (y * taught).sum(1) / (y.norm(dim=1) * taught.norm(dim=1))).numpy()  # [B]
 
 
@@ -133,20 +137,23 @@ def test_a_client_reports_the_factor_of_its_divergences_and_no_class(rule):
     method.local.on_round_start(net, turn)
     method.aggregator.measure_global(net, turn)
     net.eval()
-    seen = np.zeros(CLASSES)
+    sums = np.zeros(CLASSES)
     for _ in range(2):  # two epochs without a step: the mean of each, summed
         for batch in turn.shard.in_order(7):
             method.local.loss(net, batch, turn)
-            np.add.at(seen, batch.y.numpy(), divergences(net, turn.shard, batch.x))
+            np.add.at(sums, batch.y.numpy(), divergences(net, turn.shard, batch.x))
     method.aggregator.measure_local(net, turn)
 
-    whole, n = next(turn.shard.in_order()), turn.shard.class_counts.numpy()
+    whole = next(turn.shard.in_order())
+    n = turn.shard.class_counts.numpy()
     values = divergences(net, turn.shard, whole.x)
     w = np.array([values[whole.y.numpy() == k].mean() if n[k] else 0 for k in range(CLASSES)])
-    what = seen / np.maximum(n, 1)
+    trained = sums / np.maximum(n, 1)
     assert n[1] == 0
-    assert np.allclose(what, 2 * w, atol=1e-5)
-    expected = (w * what).sum() if rule == "paper" else (w / w.sum() * what / what.sum()).sum()
+    assert np.allclose(trained, 2 * w, atol=1e-5)
+    expected = (
+        (w * trained).sum() if rule == "paper" else (w / w.sum() * trained / trained.sum()).sum()
+    )
     assert set(turn.report) == {"rescue_factor", "supervised_loss", "divergence_loss"}
     assert all(value.ndim == 0 for value in turn.report.values())
     assert float(turn.report["rescue_factor"]) == pytest.approx(expected, rel=1e-5)
@@ -165,11 +172,11 @@ def test_the_two_losses_are_recorded_and_the_divergence_of_every_class_where_it_
     sent = {name: float(value) for name, value in turn.report.items()}
     result = sent["supervised_loss"] + 3 * sent["divergence_loss"]
     assert result == pytest.approx(np.mean(losses), rel=1e-5)
-    w, what = (
+    w, trained = (
         [sent[f"{name}{k}"] for k in range(CLASSES)] for name in (fedmas.RECEIVED, fedmas.TRAINED)
     )
-    assert w[1] == what[1] == 0 < w[0]
-    assert np.dot(w, what) == pytest.approx(sent["rescue_factor"], rel=1e-5)
+    assert w[1] == trained[1] == 0 < w[0]
+    assert np.dot(w, trained) == pytest.approx(sent["rescue_factor"], rel=1e-5)
 
 
 def test_the_loss_is_equation_4_with_the_clients_own_balanced_softmax():
@@ -219,12 +226,17 @@ def test_equal_factors_without_distillation_are_bsm_fl_with_uniform_weights(monk
         turn.report["rescue_factor"] = torch.tensor(0.3)
 
     monkeypatch.setattr(fedmas.Rescue, "measure_local", equal)
-    seen = []
+    weights_by_round = []
     ours = play(
-        "fed-mas", {"lambda_f": 0}, shards=EQUAL, each=lambda played: seen.append(played.weights)
+        "fed-mas",
+        {"lambda_f": 0},
+        shards=EQUAL,
+        each=lambda played: weights_by_round.append(played.weights),
     )
     bare = model(play("kd", {"lambda_f": 0}, shards=EQUAL), "kd")
-    assert all(torch.allclose(weights, torch.full((4,), 0.25).double()) for weights in seen)
+    assert all(
+        torch.allclose(weights, torch.full((4,), 0.25).double()) for weights in weights_by_round
+    )
     for name, tensor in model(ours, "fed-mas").items():
         torch.testing.assert_close(tensor, bare[name], atol=1e-5, rtol=1e-4)
 
@@ -252,24 +264,27 @@ def test_distillation_brings_the_projection_closer_to_the_teacher(spec):
 @pytest.mark.parametrize("rule", ["paper", "released"])
 def test_one_image_and_a_class_nobody_has_survive(rule):
     shards = {c: toy_shard(c, absent=2) for c in ROSTER} | {"east": toy_shard("east", 1, absent=2)}
-    seen = []
+    weights = []
     state = play(
-        "fed-mas", {"rule": rule}, shards=shards, each=lambda played: seen.append(played.weights)
+        "fed-mas", {"rule": rule}, shards=shards, each=lambda played: weights.append(played.weights)
     )
-    seen = torch.stack(seen)  # [rounds, K]
+    weights = torch.stack(weights)  # [rounds, K]
     assert state.theta.isfinite().all()
-    assert (seen >= 0).all()
-    torch.testing.assert_close(seen.sum(1), torch.ones(3).double())
+    assert (weights >= 0).all()
+    torch.testing.assert_close(weights.sum(1), torch.ones(3).double())
 
 
 def test_absent_clients_are_left_out_of_the_sum():
-    seen = []
+    weights_by_round = []
     state = play(
-        "fed-mas", rounds=4, participation=0.5, each=lambda played: seen.append(played.weights)
+        "fed-mas",
+        rounds=4,
+        participation=0.5,
+        each=lambda played: weights_by_round.append(played.weights),
     )
     assert state.theta.isfinite().all()
-    assert [len(weights) for weights in seen] == [2] * 4
-    torch.testing.assert_close(torch.stack(seen).sum(1), torch.ones(4).double())
+    assert [len(weights) for weights in weights_by_round] == [2] * 4
+    torch.testing.assert_close(torch.stack(weights_by_round).sum(1), torch.ones(4).double())
 
 
 @pytest.mark.parametrize("spec", ["fed-mas", "kd"])

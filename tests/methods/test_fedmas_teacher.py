@@ -19,7 +19,9 @@ class Watched(nn.Module):
 
     def __init__(self, body):
         super().__init__()
-        self.body, self.width, self.asked = body, 16, []
+        self.body = body
+        self.width = 16
+        self.asked = []
 
     def forward(self, x):
         self.asked.append((len(x), self.training or self.body.training, x.requires_grad))
@@ -71,19 +73,18 @@ def test_a_fixed_view_is_shown_to_the_teacher_once_in_a_run(spec, kind, view, ca
     shards = {c: toy_shard(c, 20, kind=kind) for c in ROSTER}
     play(spec, {"teacher_view": view}, shards=shards, rounds=3)
     images = sum(count for count, _, _ in teachers[0].asked)
-    once, every_step = 4 * 20, 3 * 4 * 20
+    once = 4 * 20
+    every_step = 3 * 4 * 20
     assert images == (once if cached else every_step + (once if spec == "fed-mas" else 0))
 
 
 def test_a_cached_view_belongs_to_its_teacher():
     shard = toy_shard("north")
-    each, second = (
-        toy_net(extend=resolve("kd").local.extend),
-        toy_net(3, extend=resolve("kd").local.extend),
-    )
-    first = fedmas.fixed_view(each.eval(), shard)
-    assert fedmas.fixed_view(each, shard) is first
-    assert not torch.equal(fedmas.fixed_view(second.eval(), shard), first)
+    net = toy_net(extend=resolve("kd").local.extend)
+    other_net = toy_net(3, extend=resolve("kd").local.extend)
+    view = fedmas.fixed_view(net.eval(), shard)
+    assert fedmas.fixed_view(net, shard) is view
+    assert not torch.equal(fedmas.fixed_view(other_net.eval(), shard), view)
 
 
 def test_without_a_file_the_teacher_is_the_backbone_as_it_starts():
@@ -96,9 +97,10 @@ def test_without_a_file_the_teacher_is_the_backbone_as_it_starts():
 
 
 def test_the_projector_is_two_layers_with_batch_norm_between_them():
-    wanted, projector = (nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear), extended().projector
+    kinds = (nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear)
+    projector = extended().projector
     assert len(projector) == 4
-    assert all(isinstance(part, kind) for part, kind in zip(projector, wanted, strict=True))
+    assert all(isinstance(part, kind) for part, kind in zip(projector, kinds, strict=True))
 
 
 def test_the_projector_ends_at_the_teachers_width():

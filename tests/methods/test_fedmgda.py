@@ -89,18 +89,20 @@ def test_an_inflated_update_changes_nothing_but_the_step():
     g = torch.Generator().manual_seed(1)
     models = torch.randn(4, 6, generator=g)
     inflated = models * torch.tensor([[1.0], [1000.0], [1.0], [1.0]])
-    first, other = (
+    usual, with_inflated = (
         aggregated(client_updates(m), epsilon=0.2, length="unit") for m in (models, inflated)
     )
-    close(first[0], other[0].tolist())
-    close(first[1], other[1].tolist())
+    close(usual[0], with_inflated[0].tolist())
+    close(usual[1], with_inflated[1].tolist())
 
 
 def test_buffers_are_averaged_with_the_weights():
     layout = Layout(toy_net())
-    size, trainable = layout.size, layout.trainable
+    size = layout.size
+    trainable = layout.trainable
     assert trainable < size
-    theta, rows = torch.zeros(size), torch.zeros(2, size)
+    theta = torch.zeros(size)
+    rows = torch.zeros(2, size)
     rows[0, 0], rows[1, 1] = 3.0, 4.0
     rows[0, trainable:], rows[1, trainable:] = 1.0, 2.0
     out, _weights = aggregated(
@@ -128,7 +130,8 @@ def test_no_other_weights_that_are_allowed_are_shorter(epsilon):
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     prior = rng.dirichlet(np.ones(30))
     weights = min_norm(u @ u.T, prior, epsilon)
-    low, high = np.maximum(prior - epsilon, 0), np.minimum(prior + epsilon, 1)
+    low = np.maximum(prior - epsilon, 0)
+    high = np.minimum(prior + epsilon, 1)
     assert weights.sum() == pytest.approx(1)
     assert (weights >= low - 1e-12).all()
     assert (weights <= high + 1e-12).all()

@@ -8,10 +8,10 @@ from group_clients import moved
 
 def test_fedminmax_by_hand():
     """mu = rho = (3/4, 1/4), plus 0.1 (1, 2), on the simplex: (0.85 - 0.15, 0.45 - 0.15)."""
-    made = moved("fedminmax", [[4.0, 1.0], [2.0, 1.0]], [[5.0, 1.0], [1.0, 3.0]], eta=0.1)
-    assert made["group_shares"] == pytest.approx([0.7, 0.3])
+    shared = moved("fedminmax", [[4.0, 1.0], [2.0, 1.0]], [[5.0, 1.0], [1.0, 3.0]], eta=0.1)
+    assert shared["group_shares"] == pytest.approx([0.7, 0.3])
     expected = pytest.approx([0.7 / 0.75, 0.3 / 0.25])
-    assert made["group_weights"] == expected
+    assert shared["group_weights"] == expected
 
 
 def test_fedminmax_without_a_step_is_fedavg():

@@ -94,7 +94,8 @@ def test_the_reward_counts_clients_by_their_images():
 
 
 def test_the_mean_loss_is_over_images_and_told_to_all():
-    rule, memory = server(parts="fair"), {}
+    rule = server(parts="fair")
+    memory = {}
     rule.aggregate(
         torch.zeros(2), table(torch.zeros(2, 2), n=[30.0, 10.0], loss_before=[0.4, 2.0]), memory
     )
@@ -141,7 +142,8 @@ def test_mu_of_the_next_round_comes_from_the_grid():
 
 
 def test_an_absent_clients_agent_sees_its_last_numbers():
-    rule, memory = server(parts="qmix"), {}
+    rule = server(parts="qmix")
+    memory = {}
     rule.aggregate(
         torch.zeros(2),
         table(torch.zeros(3, 2), n=[10.0, 20.0, 10.0], training_accuracy=[0.1, 0.2, 0.3]),
@@ -175,12 +177,12 @@ def test_identical_clients_weigh_the_same_and_the_model_does_not_shrink():
     torch.testing.assert_close(theta, model)
 
 
-@pytest.mark.parametrize(("grid", "first"), [("log", 1), ("linear", 0)])
-def test_the_agents_remember_the_first_round_as_the_choice_that_is_nearest_to_its_mu(grid, first):
+@pytest.mark.parametrize(("grid", "choice"), [("log", 1), ("linear", 0)])
+def test_the_agents_remember_the_first_round_as_the_choice_that_is_nearest_to_its_mu(grid, choice):
     """The second of 0, 1e-5, 1e-4, .. and the first of 0, 0.1, .."""
     memory = {}
     server(parts="qmix", grid=grid).aggregate(torch.zeros(2), table(torch.zeros(3, 2)), memory)
-    assert memory["qmix_actions"][0].tolist() == [first] * 3
+    assert memory["qmix_actions"][0].tolist() == [choice] * 3
 
 
 @pytest.mark.parametrize(
@@ -194,8 +196,10 @@ def test_the_agents_remember_the_first_round_as_the_choice_that_is_nearest_to_it
     ],
 )
 def test_weights_sum_to_one_and_follow_the_client_not_its_place(settings):
-    models, n = normal(4, 1500), [5.0, 9.0, 2.0, 4.0]
-    memory, turned = {}, {}
+    models = normal(4, 1500)
+    n = [5.0, 9.0, 2.0, 4.0]
+    memory = {}
+    turned = {}
     for t in (1, 2):
         _, weights = server(parts="som", **settings).aggregate(
             normal(1500, seed=9), client_updates(models, n=n, t=t), memory
@@ -207,8 +211,8 @@ def test_weights_sum_to_one_and_follow_the_client_not_its_place(settings):
         torch.zeros(1500), client_updates(models, n=n), turned
     )[1]
     even = server(parts="som").aggregate(torch.zeros(1500), client_updates(models, n=n), {})[1]
-    wanted = even * torch.tensor(n).double()
-    torch.testing.assert_close(by_size, wanted / wanted.sum())
+    expected = even * torch.tensor(n).double()
+    torch.testing.assert_close(by_size, expected / expected.sum())
 
 
 def test_weights_are_nearness_to_the_map_times_likeness_to_the_mean_update():
@@ -216,8 +220,11 @@ def test_weights_are_nearness_to_the_map_times_likeness_to_the_mean_update():
 
     The mean update is uniform, however many images each client has.
     """
-    start, models, neurons = normal(40), normal(3, 40, seed=1), normal(25, 40, seed=2).double()
-    memory, rows = {"som": neurons}, torch.tensor([0, 2, 3])
+    start = normal(40)
+    models = normal(3, 40, seed=1)
+    neurons = normal(25, 40, seed=2).double()
+    memory = {"som": neurons}
+    rows = torch.tensor([0, 2, 3])
     _, weights = server(parts="som").aggregate(
         start, client_updates(models, t=2, rows=rows, roster=5, n=[5.0, 1.0, 9.0]), memory
     )
@@ -269,10 +276,8 @@ def test_clients_who_did_not_move_and_a_lone_client_are_survived():
 
 def test_resumes_to_the_same_bits_with_agents_that_have_learned(tmp_path):
     for settings in (SOON, {**SOON, "rule": "released"}):
-        whole, half = (
-            play("fedmrl", settings, rounds=6),
-            play("fedmrl", settings, rounds=6, until=4),
-        )
+        whole = play("fedmrl", settings, rounds=6)
+        half = play("fedmrl", settings, rounds=6, until=4)
         assert half.server["released_steps" if "rule" in settings else "qmix_steps"] > 0
         states.save(tmp_path, half, ROSTER)
         again = play(
@@ -321,7 +326,8 @@ def still(agents: int, bias: float = 0.0) -> dict:
 @pytest.mark.parametrize(("bias", "mu"), [(0.0, 0.622459), (-50.0, 0.5), (50.0, 0.731059)])
 def test_the_released_step_is_a_part_of_the_uniform_mean(bias, mu):
     """sigmoid of a sigmoid: mu in [0.5, 0.7311], so the step is 0.27 to 0.5 of FedAvg's."""
-    models, start = normal(4, 6), normal(6, seed=1)
+    models = normal(4, 6)
+    start = normal(6, seed=1)
     theta, weights = server(rule="released").aggregate(
         start, table(models, n=[1.0, 2.0, 3.0, 4.0]), still(4, bias)
     )
@@ -333,7 +339,9 @@ def test_the_released_step_is_a_part_of_the_uniform_mean(bias, mu):
 
 def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
     """Client h is seen as the first client's row with the numbers of whoever trained before h."""
-    models, start, memory = normal(2, 6), normal(6, seed=1), {}
+    models = normal(2, 6)
+    start = normal(6, seed=1)
+    memory = {}
     columns = {
         "label_entropy": [-1.0, -2.0],
         "training_accuracy": [0.3, 0.6],
@@ -341,7 +349,8 @@ def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
         "n": [30.0, 10.0],
     }
     theta, weights = server(rule="released").aggregate(start, table(models, **columns), memory)
-    nets, net = fedmrl.Released(2, 0.99), memory["released_weights"]
+    nets = fedmrl.Released(2, 0.99)
+    net = memory["released_weights"]
     before = torch.tensor([[-1.0, 0.75, 0.0, 0.0], [-1.0, 0.75, 0.3, 1.5]])
     mu = nets.outputs(net, torch.cat([before, before], 1)).mean(1).sigmoid()
     assert mu[0] != mu[1]
@@ -362,7 +371,8 @@ def test_the_released_nets_learn_from_round_eleven_on_and_their_target_learns_wi
         assert memory["released_steps"] == (
             1 if t == 12 else 0
         )  # the reward of round 11 comes in round 12
-    nets, state = fedmrl.Released(2, 0.99), memory["released_state"]
+    nets = fedmrl.Released(2, 0.99)
+    state = memory["released_state"]
     weights = memory["released_weights"].clone().requires_grad_()
     loss = nets.loss(weights, state, torch.tensor(0.5))
     (gradient,) = torch.autograd.grad(loss, weights)
@@ -372,7 +382,8 @@ def test_the_released_nets_learn_from_round_eleven_on_and_their_target_learns_wi
 
 def test_released_statistics_are_the_uniform_mean():
     layout = Layout(toy_net())
-    models, start = normal(3, layout.size), layout.read()
+    models = normal(3, layout.size)
+    start = layout.read()
     theta, _ = server(rule="released").aggregate(
         start, table(models, layout=layout, n=[1.0, 5.0, 9.0]), {}
     )

@@ -19,7 +19,8 @@ FULL_BATCH = Training(
 
 def gradients(settings, mean_loss, offset=None):
     """Of one batch: the plain loss, its gradient, and what the method leaves."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north")
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north")
     layout = Layout(net)
     layout.zero_grad()
     net.train()
@@ -90,12 +91,12 @@ def test_the_pull_is_fedproxs_with_the_mu_the_server_told():
 
 def test_what_a_client_reports_of_its_training_is_of_the_batches_before_each_step():
     """Two full-batch steps of a net without dropout: the mean of two evaluations with batch statistics."""
-    report, net, shard = (
-        visited("fedmrl", {"parts": "som", "mu": 0.0}, {}),
-        toy_net(dropout=0.0).train(),
-        toy_shard("north"),
-    )
-    batch, losses, right = next(shard.in_order()), [], []
+    report = visited("fedmrl", {"parts": "som", "mu": 0.0}, {})
+    net = toy_net(dropout=0.0).train()
+    shard = toy_shard("north")
+    batch = next(shard.in_order())
+    losses = []
+    right = []
     for _ in range(2):
         logits = net(batch.x)
         loss = F.cross_entropy(logits, batch.y)
@@ -115,7 +116,8 @@ def test_what_a_client_reports_of_its_training_is_of_the_batches_before_each_ste
 
 def test_a_client_with_a_prior_reports_its_plain_loss():
     """The agents compare clients by it; what is recorded of the step is the loss that was minimised."""
-    once, shard = replace(FULL_BATCH, epochs=1, prior="bsm"), toy_shard("north", absent=1)
+    once = replace(FULL_BATCH, epochs=1, prior="bsm")
+    shard = toy_shard("north", absent=1)
     report = visited("fedmrl", {"parts": "none"}, {}, shard=shard, training=once)
     batch = next(shard.in_order())
     logits = toy_net(dropout=0.0).train()(batch.x)
@@ -129,7 +131,9 @@ def test_a_client_with_a_prior_reports_its_plain_loss():
 
 
 def test_the_received_model_is_scored_on_the_validation_part_or_else_on_training_images():
-    net, val, empty = toy_net(dropout=0.0).eval(), toy_shard("other", 12), toy_shard("other", 12)
+    net = toy_net(dropout=0.0).eval()
+    val = toy_shard("other", 12)
+    empty = toy_shard("other", 12)
     empty = type(empty)(empty.images, empty.rows[:0], empty.y[:0], empty.ids[:0], {}, 3, 1)
     for part, measured, count in (
         (val, val, 12),

@@ -90,7 +90,8 @@ def test_it_is_the_distance_gone_under_a_constant_gradient(
     assert Plain.gradient is ones
     net = toy_net()
     layout = Layout(net)
-    theta, t = layout.read(), layout.trainable
+    theta = layout.read()
+    t = layout.trainable
     training = Training(
         optimizer="sgd",
         lr=0.01,
@@ -108,14 +109,14 @@ def test_it_is_the_distance_gone_under_a_constant_gradient(
 
 
 def test_a_fedprox_client_says_how_strongly_it_was_pulled():
-    seen = []
+    mus = []
     play(
         "fedprox+fednova",
         {"mu": 0.3},
         rounds=1,
-        each=lambda played: seen.append(played.columns["mu"].tolist()),
+        each=lambda played: mus.append(played.columns["mu"].tolist()),
     )
-    assert seen == [[0.3] * 4]
+    assert mus == [[0.3] * 4]
 
 
 def test_momentum_of_another_optimizer_does_not_count():
@@ -168,7 +169,8 @@ def test_statistics_are_averaged_by_size():
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
-    rule, theta = resolve("fednova").aggregator, torch.zeros(1)
+    rule = resolve("fednova").aggregator
+    theta = torch.zeros(1)
     twice = client_updates(
         [[1.0], [5.0], [5.0]],
         n=[3, 2, 2],

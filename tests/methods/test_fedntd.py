@@ -12,8 +12,10 @@ from fedcli.models.layout import Layout
 
 def loss_of(settings, moved=1.0):
     """The loss of a toy client whose model is the global one, its head times `moved`; both models' logits, labels."""
-    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 12)
-    layout, local = Layout(net), resolve("fedntd", settings).local
+    net = toy_net(dropout=0.0).eval()
+    shard = toy_shard("north", 12)
+    layout = Layout(net)
+    local = resolve("fedntd", settings).local
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     local.on_round_start(net, client)
     batch = next(shard.in_order())
@@ -54,8 +56,10 @@ def test_of_two_classes_nothing_is_left_to_keep():
 
 def test_the_global_model_has_the_client_s_own_statistics():
     """In a second round under --bn local: the same model twice, whose distance to itself is 0."""
-    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 12)
-    layout, local = Layout(net), resolve("fedntd").local
+    net = toy_net(dropout=0.0).eval()
+    shard = toy_shard("north", 12)
+    layout = Layout(net)
+    local = resolve("fedntd").local
     theta = layout.read()
     for norm in net.modules():
         if isinstance(norm, torch.nn.BatchNorm2d):

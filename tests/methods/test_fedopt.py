@@ -15,7 +15,10 @@ N = [3, 1]
 
 def rounds(spec, settings=None, start=(1.0, 2.0)):
     """The model after each of three rounds, in which the clients end at theta + their update."""
-    rule, memory, theta, models = resolve(spec, settings).aggregator, {}, torch.tensor(start), []
+    rule = resolve(spec, settings).aggregator
+    memory = {}
+    theta = torch.tensor(start)
+    models = []
     for t, moved in enumerate(UPDATES, 1):
         theta, weights = rule.aggregate(
             theta, client_updates(theta + torch.tensor(moved), n=N, t=t), memory
@@ -30,12 +33,13 @@ def means(p=(0.75, 0.25)):
 
 def test_fedavgm_is_a_momentum_of_mean_updates():
     """m = D1, 0.5 D1 + D2, 0.25 D1 + 0.5 D2 + D3, each times lr 0.1."""
-    d, start = means(), torch.tensor([1.0, 2.0])
-    first = start + 0.1 * d[0]
-    second = first + 0.1 * (0.5 * d[0] + d[1])
-    third = second + 0.1 * (0.25 * d[0] + 0.5 * d[1] + d[2])
+    d = means()
+    start = torch.tensor([1.0, 2.0])
+    after_1 = start + 0.1 * d[0]
+    after_2 = after_1 + 0.1 * (0.5 * d[0] + d[1])
+    after_3 = after_2 + 0.1 * (0.25 * d[0] + 0.5 * d[1] + d[2])
     for model, expected in zip(
-        rounds("fedavgm", {"beta": 0.5, "lr": 0.1})[0], (first, second, third), strict=True
+        rounds("fedavgm", {"beta": 0.5, "lr": 0.1})[0], (after_1, after_2, after_3), strict=True
     ):
         torch.testing.assert_close(model, expected)
 
@@ -49,7 +53,8 @@ def test_algorithm_2_number_by_number(spec):
     models, weights = rounds(spec, settings)
     assert weights.tolist() == [0.75, 0.25]
     for i, x in enumerate([1.0, 2.0]):
-        m, v = 0.0, 0.05**2
+        m = 0.0
+        v = 0.05**2
         for model, mean in zip(models, means(), strict=True):
             d = mean[i].item()
             m = 0.8 * m + 0.2 * d

@@ -82,25 +82,28 @@ def test_the_own_context_stays_and_the_shared_one_travels():
     assert layout.shapes == {"head.prompts.context.0": (4, 32)}
     assert layout.own_shapes == {"head.prompts.context.1": (4, 32)}
     state = play("fedotp")
-    own = torch.stack([state.clients[client]["own"] for client in ROSTER])
+    contexts = torch.stack([state.clients[client]["own"] for client in ROSTER])
     assert state.theta.isfinite().all()
-    assert own.isfinite().all()
-    assert len(own.unique(dim=0)) == len(ROSTER)
-    assert not (own == layout.own_start).any(1).all()
+    assert contexts.isfinite().all()
+    assert len(contexts.unique(dim=0)) == len(ROSTER)
+    assert not (contexts == layout.own_start).any(1).all()
 
 
 def test_an_absent_client_keeps_its_own_context():
-    early, seen = play("fedotp", rounds=4, until=1, participation=0.5), []
+    early = play("fedotp", rounds=4, until=1, participation=0.5)
+    participants = []
     late = play(
         "fedotp",
         rounds=4,
         until=2,
         participation=0.5,
         state=early,
-        each=lambda p: seen.extend(p.clients),
+        each=lambda p: participants.extend(p.clients),
     )
     for client, memory in early.clients.items():
-        assert torch.equal(memory["own"], late.clients[client]["own"]) == (client not in seen)
+        assert torch.equal(memory["own"], late.clients[client]["own"]) == (
+            client not in participants
+        )
 
 
 def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
@@ -126,10 +129,8 @@ def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
 
 def test_it_resumes_to_the_same_bits_from_disk(tmp_path):
     states.save(tmp_path, play("fedotp", until=1), ROSTER)
-    again, whole = (
-        play("fedotp", state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu")),
-        play("fedotp"),
-    )
+    again = play("fedotp", state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
+    whole = play("fedotp")
     assert torch.equal(again.theta, whole.theta)
     assert all(torch.equal(again.clients[c]["own"], whole.clients[c]["own"]) for c in ROSTER)
 

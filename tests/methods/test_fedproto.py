@@ -39,14 +39,14 @@ def test_released_rule_counts_clients_alike(spec):
 
 def test_a_class_unseen_this_round_keeps_its_prototype():
     shared = fold("fedproto", SUMS, COUNTS, {})
-    first = shared["prototypes"]
+    prototypes = shared["prototypes"]
     fold("fedproto", [[[0.0, 0.0], [0.0, 0.0], [5.0, 5.0]]], [[0.0, 0.0, 1.0]], shared)
     torch.testing.assert_close(
         shared["prototypes"], torch.tensor([[0.6, 0.8], [3.0, 1.0], [5.0, 5.0]])
     )
     assert shared["prototype_known"].all()
-    assert shared["prototypes"] is not first
-    assert first[2].tolist() == [
+    assert shared["prototypes"] is not prototypes
+    assert prototypes[2].tolist() == [
         0.0,
         0.0,
     ]
@@ -67,9 +67,11 @@ def test_a_doubled_client_counts_double_and_order_does_not_matter():
 
 
 def test_a_client_reports_sums_of_its_trained_features_by_class():
-    net, shard = toy_net(), toy_shard("north", absent=1)
+    net = toy_net()
+    shard = toy_shard("north", absent=1)
     layout = Layout(net)
-    before, turn = layout.read(), client(layout, shard)
+    before = layout.read()
+    turn = client(layout, shard)
     resolve("fedproto").local.on_round_end(net.train(), turn)
 
     batch = next(shard.in_order())
@@ -85,7 +87,8 @@ def test_a_client_reports_sums_of_its_trained_features_by_class():
 
 def test_the_loss_is_equation_7_image_by_image():
     """Mean over all images of the mean squared distance; class 2 has no prototype and adds zero."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north")
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north")
     prototypes = torch.randn(CLASSES, 16, generator=torch.Generator().manual_seed(3))
     shared = {"prototypes": prototypes, "prototype_known": torch.tensor([True, True, False])}
     batch = next(shard.in_order())

@@ -10,15 +10,16 @@ from fedcli.models.layout import Layout
 
 def test_two_steps_are_equation_2_written_out():
     """Two full-batch steps on F(w) + mu/2 ||w - w_t||^2 by autograd, the square and all."""
-    shard, net, other = toy_shard("north"), toy_net(dropout=0.0), toy_net(dropout=0.0).train()
-    layout, training = (
-        Layout(net),
-        Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2),
-    )
+    shard = toy_shard("north")
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0).train()
+    layout = Layout(net)
+    training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
     task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
     report = run_client(resolve("fedprox", {"mu": 0.7}), net, layout, shard, task, training)
 
-    batch, params = next(shard.in_order()), list(other.parameters())
+    batch = next(shard.in_order())
+    params = list(other.parameters())
     start = [p.detach().clone() for p in params]
     for _ in range(2):
         drift = sum((p - s).square().sum() for p, s in zip(params, start, strict=True))
@@ -53,7 +54,8 @@ def test_batch_norm_statistics_are_not_pulled(optimizer):
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
-    rule, theta = resolve("fedprox").aggregator, torch.zeros(2)
+    rule = resolve("fedprox").aggregator
+    theta = torch.zeros(2)
     heavy, _ = rule.aggregate(theta, client_updates([[1.0, 2.0], [4.0, -1.0]], n=[2, 1]), {})
     twice, _ = rule.aggregate(
         theta, client_updates([[4.0, -1.0], [1.0, 2.0], [1.0, 2.0]], n=[1, 1, 1]), {}

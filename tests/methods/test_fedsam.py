@@ -47,20 +47,19 @@ def test_the_shared_direction_is_the_weighted_mean():
 )
 def test_limits(spec, settings, same):
     """Without dropout, which the second pass draws anew."""
-    made, plain = (
+    theta, plain = (
         play(*method, rounds=2, dropout=0.0).theta for method in ((spec, settings), (same,))
     )
-    torch.testing.assert_close(made, plain, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(theta, plain, atol=1e-6, rtol=1e-5)
 
 
 def test_the_direction_is_the_mean_of_a_clients_steps():
     """Under plain SGD the way gone over K lr, as Algorithm 2 has it."""
-    net, training = (
-        toy_net(dropout=0.0),
-        Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=8, epochs=2),
-    )
+    net = toy_net(dropout=0.0)
+    training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=8, epochs=2)
     layout = Layout(net)
-    start, t = layout.read(), layout.trainable
+    start = layout.read()
+    t = layout.trainable
     task = Task("north", 0, 1, 3, 0, start, {}, {})
     report = run_client(resolve("mofedsam"), net, layout, toy_shard("north", 20), task, training)
     assert report.steps == 6

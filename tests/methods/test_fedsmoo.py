@@ -14,7 +14,7 @@ def test_a_step_by_hand():
     The gradient is w + s_i, plus alpha times what the client has moved in all, (2, -2) before this step.
     """
     memory = {"dual": torch.tensor([-1.0, 0.0]), "moved": torch.tensor([2.0, -2.0])}
-    kept = memory["dual"].clone()
+    before = memory["dual"].clone()
     grad, loss, client = gradient_at(
         "fedsmoo",
         {"rho": 1.0, "alpha": 0.5},
@@ -34,7 +34,7 @@ def test_a_step_by_hand():
         0.0,
         0.0,
     ]
-    assert torch.equal(memory["dual"], kept)  # what was kept is not written into
+    assert torch.equal(memory["dual"], before)  # what was kept is not written into
 
 
 def test_the_step_is_cut_at_the_norm_of_clip():
@@ -47,7 +47,8 @@ def test_the_step_is_cut_at_the_norm_of_clip():
 )
 def test_the_common_perturbation_is_along_the_mean_dual(settings, expected):
     """Weighted by (1/4, 3/4): (3, 4); all the same: (6, 0), each at length 0.5. The model gains the mean move."""
-    shared, p = {}, torch.tensor([0.25, 0.75], dtype=torch.float64)
+    shared = {}
+    p = torch.tensor([0.25, 0.75], dtype=torch.float64)
     table = client_updates(
         torch.zeros(2, 3), dual=[[12.0, -8.0], [0.0, 8.0]], moved=[[1.0, 0.0], [1.0, 0.0]]
     )

@@ -49,8 +49,8 @@ def test_noise_lowers_immerkaers_ratio_whatever_the_picture():
 
 
 def test_clients_with_the_same_images_count_alike_and_as_in_fedavg_by_samples():
-    one = toy_shard("north", 8)
-    alike = toy_shards(**dict.fromkeys(("north", "south", "east", "west"), one))
+    shard = toy_shard("north", 8)
+    alike = toy_shards(**dict.fromkeys(("north", "south", "east", "west"), shard))
     plain = play("fedavg", rounds=2, shards=alike).theta
     for settings in ({}, {"weights": "samples"}, {"snr": "immerkaer"}):
         torch.testing.assert_close(play("fedsnr", settings, rounds=2, shards=alike).theta, plain)

@@ -11,10 +11,10 @@ from fedcli.methods.flexfair import cell_weights
 
 def test_weights_by_hand_over_all_images():
     """Four images of mean loss 1, four of 3: d = (-1, 1), w = 1 + 2 * 0.1 * 8 / 2 * (d / 4)."""
-    made = cell_weights(
+    weights = cell_weights(
         torch.tensor([[4.0], [4.0]]), torch.tensor([[4.0], [12.0]]), torch.tensor([0.1])
     )
-    assert made.flatten().tolist() == pytest.approx([0.8, 1.2])
+    assert weights.flatten().tolist() == pytest.approx([0.8, 1.2])
 
 
 @pytest.mark.parametrize("classes", [1, 3])
@@ -22,7 +22,8 @@ def test_the_weighted_gradient_is_that_of_loss_and_penalty(classes):
     """By autograd through losses l_i(t) = a_i t: mean of l plus the sums of squared differences, at t = 1."""
     stream = torch.Generator().manual_seed(1)
     a = torch.rand(30, generator=stream, dtype=torch.float64)
-    g, c = torch.arange(30) % 2, torch.arange(30) // 2 % classes
+    g = torch.arange(30) % 2
+    c = torch.arange(30) // 2 % classes
     strength = 0.05 * (1 + torch.arange(classes, dtype=torch.float64))
     t = torch.ones((), dtype=torch.float64, requires_grad=True)
     total = (a * t).mean()
@@ -35,10 +36,8 @@ def test_the_weighted_gradient_is_that_of_loss_and_penalty(classes):
             / 2
         )
     total.backward()
-    n, losses = (
-        torch.zeros(2, classes, dtype=torch.float64),
-        torch.zeros(2, classes, dtype=torch.float64),
-    )
+    n = torch.zeros(2, classes, dtype=torch.float64)
+    losses = torch.zeros(2, classes, dtype=torch.float64)
     n.index_put_((g, c), torch.ones_like(a), accumulate=True)
     losses.index_put_((g, c), a, accumulate=True)
     w = cell_weights(n, losses, strength)
@@ -48,7 +47,8 @@ def test_the_weighted_gradient_is_that_of_loss_and_penalty(classes):
 
 
 def test_what_fares_best_is_never_unlearned_and_absent_groups_wait():
-    n, losses = torch.tensor([[9.0, 2.0], [1.0, 0.0]]), torch.tensor([[0.0, 2.0], [5.0, 0.0]])
+    n = torch.tensor([[9.0, 2.0], [1.0, 0.0]])
+    losses = torch.tensor([[0.0, 2.0], [5.0, 0.0]])
     w = cell_weights(n, losses, torch.tensor([50.0, 50.0]))
     assert w.min() == 0
     assert (n * w).sum() == pytest.approx(12)
@@ -89,8 +89,8 @@ def test_one_class_alone_leaves_images_of_the_others_as_they_are():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"), [({"only": 3}, "no class"), ({"only": 0, "within": "all"}, "within")]
+    ("settings", "message"), [({"only": 3}, "no class"), ({"only": 0, "within": "all"}, "within")]
 )
-def test_what_is_no_class_is_refused(settings, said):
-    with pytest.raises(UsageError, match=said):
+def test_what_is_no_class_is_refused(settings, message):
+    with pytest.raises(UsageError, match=message):
         resolve("flexfair", settings).local.extend(toy_net())

@@ -11,7 +11,8 @@ from fedcli.methods.gifair import spread_weights
 
 def test_ranks_by_hand():
     """Three groups: ranks 2, -2 and 0; lambda = 1/2 of the largest, which is 0.2 / 2."""
-    share, loss = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([9.0, 1.0, 2.0])
+    share = torch.tensor([0.5, 0.3, 0.2])
+    loss = torch.tensor([9.0, 1.0, 2.0])
     expected = pytest.approx([0.5 + 0.1, 0.3 - 0.1, 0.2])
     assert spread_weights(share, loss, 0.5).tolist() == expected
     assert spread_weights(share, loss, 1.0).min() >= 0
@@ -27,10 +28,10 @@ def test_equal_losses_and_one_group_change_nothing():
 
 def test_groups_of_patients_by_hand():
     """rho = (3/4, 1/4), mean losses 1 and 2: mu = (3/4 - 1/8, 1/4 + 1/8)."""
-    made = moved("gifair", [[4.0, 1.0], [2.0, 1.0]], [[5.0, 1.0], [1.0, 3.0]], strength=0.5)
-    assert made["group_shares"] == pytest.approx([0.625, 0.375])
+    shared = moved("gifair", [[4.0, 1.0], [2.0, 1.0]], [[5.0, 1.0], [1.0, 3.0]], strength=0.5)
+    assert shared["group_shares"] == pytest.approx([0.625, 0.375])
     expected = pytest.approx([0.625 / 0.75, 0.375 / 0.25])
-    assert made["group_weights"] == expected
+    assert shared["group_weights"] == expected
 
 
 def test_an_absent_group_keeps_its_weight_and_the_others_share_the_rest():
@@ -39,9 +40,9 @@ def test_an_absent_group_keeps_its_weight_and_the_others_share_the_rest():
         "group_shares": torch.tensor([0.5, 0.25, 0.25]).double(),
         "group_images": torch.tensor([4.0, 2.0, 2.0]),
     }
-    made = moved("gifair", [[4.0, 0.0, 4.0]], [[4.0, 0.0, 8.0]], before, strength=0.5)
+    shared = moved("gifair", [[4.0, 0.0, 4.0]], [[4.0, 0.0, 8.0]], before, strength=0.5)
     expected = pytest.approx([0.75 * 5 / 14, 0.25, 0.75 * 9 / 14])
-    assert made["group_shares"] == expected
+    assert shared["group_shares"] == expected
 
 
 def test_clients_by_hand():

@@ -10,7 +10,8 @@ from fedcli.models.layout import Layout
 
 
 def test_each_cluster_is_the_mean_of_its_clients_and_the_largest_is_the_global_model():
-    rule, memory = resolve("ifca", {"clusters": 3}).aggregator, {}
+    rule = resolve("ifca", {"clusters": 3}).aggregator
+    memory = {}
     one_hot = torch.eye(3, dtype=torch.long)[[0, 2, 2]]
     updates = client_updates([[1.0], [2.0], [6.0]], n=[4.0, 1.0, 4.0], cluster=one_hot)
     theta, weights = rule.aggregate(torch.tensor([9.0]), updates, memory)
@@ -24,13 +25,15 @@ def test_each_cluster_is_the_mean_of_its_clients_and_the_largest_is_the_global_m
 
 def test_shared_features_are_averaged_over_all():
     layout = Layout(toy_net())
-    rule, memory = resolve("ifca", {"shared": "features"}).aggregator, {}
+    rule = resolve("ifca", {"shared": "features"}).aggregator
+    memory = {}
     thetas = torch.randn(2, layout.size, generator=torch.Generator().manual_seed(1))
     updates = client_updates(
         thetas, layout=layout, cluster=torch.eye(2, dtype=torch.long), n=[1.0, 3.0]
     )
     largest, weights = rule.aggregate(torch.zeros(layout.size), updates, memory)
-    other, mean = memory["ifca_others"][0], 0.25 * thetas[0] + 0.75 * thetas[1]
+    other = memory["ifca_others"][0]
+    mean = 0.25 * thetas[0] + 0.75 * thetas[1]
     for name, span in layout.spans.items():
         head = name.startswith("head.")
         torch.testing.assert_close(largest[span], thetas[1][span] if head else mean[span])
@@ -71,7 +74,9 @@ def test_clients_whose_labels_disagree_part():
 
 
 def test_a_client_chooses_the_received_model_with_the_lowest_loss():
-    state, net, shards = play("ifca", rounds=1), toy_net().eval(), toy_shards()
+    state = play("ifca", rounds=1)
+    net = toy_net().eval()
+    shards = toy_shards()
     layout = Layout(net)
     models = resolve("ifca").local.models(layout.read(), {}, layout, 1)
     for client, memory in state.clients.items():

@@ -42,10 +42,8 @@ def test_the_loss_is_the_paper_s_image_by_image():
     shard = toy_shard("north", absent=1)
     local, net, client = begun({"beta": 0.9, "scale": 7.0, "max_margin": 0.3}, shard=shard, round=9)
     batch = next(shard.in_order())
-    z, w = (
-        net.features(batch.x).detach().double().numpy(),
-        net.head.weight.detach().double().numpy(),
-    )
+    z = net.features(batch.x).detach().double().numpy()
+    w = net.head.weight.detach().double().numpy()
     n = shard.class_counts.numpy()
 
     present = n > 0
@@ -63,7 +61,7 @@ def test_the_loss_is_the_paper_s_image_by_image():
 
 
 @pytest.mark.parametrize(
-    ("start", "rounds", "first"),
+    ("start", "rounds", "first_round"),
     [
         (0.8, 10, 9),
         (0.8, 3, 3),
@@ -75,7 +73,7 @@ def test_the_loss_is_the_paper_s_image_by_image():
     ],
 )
 def test_weights_come_in_after_their_share_of_the_rounds_as_in_the_authors_code(
-    start, rounds, first
+    start, rounds, first_round
 ):
     """Where int(start T) > 0 it is their epoch // int(start T), from epoch 0; start 1 is never.
 
@@ -90,7 +88,7 @@ def test_weights_come_in_after_their_share_of_the_rounds_as_in_the_authors_code(
         .eq(1)
         .all()
     ]
-    assert weighted == list(range(first, rounds + 1))
+    assert weighted == list(range(first_round, rounds + 1))
     switch = round(start * rounds, 9) // 1
     assert not switch or weighted == [epoch + 1 for epoch in range(rounds) if epoch // switch]
 
@@ -116,11 +114,11 @@ def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():
 
 def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
     local = resolve("ldam", {"scale": 5.0}).local
-    each, two = (toy_net(extend=local.extend).head for _ in range(2))
-    assert (each.in_features, each.out_features, each.bias) == (16, 3, None)
-    assert torch.equal(each.weight, two.weight)
-    torch.testing.assert_close(each.weight.norm(dim=1), torch.ones(3))
-    assert each(torch.zeros(1, 16)).tolist() == [[0, 0, 0]]
+    head, other_head = (toy_net(extend=local.extend).head for _ in range(2))
+    assert (head.in_features, head.out_features, head.bias) == (16, 3, None)
+    assert torch.equal(head.weight, other_head.weight)
+    torch.testing.assert_close(head.weight.norm(dim=1), torch.ones(3))
+    assert head(torch.zeros(1, 16)).tolist() == [[0, 0, 0]]
 
 
 def test_the_length_of_a_class_s_vector_says_nothing():

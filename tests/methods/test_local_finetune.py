@@ -24,10 +24,8 @@ def trained(spec, settings=None, training=SGD, count=20):
 
 
 def test_the_global_track_of_local_finetune_is_fedavg_to_the_last_bit():
-    state, plain = (
-        play("local-finetune", rounds=2, dropout=0.3),
-        play("fedavg", rounds=2, dropout=0.3),
-    )
+    state = play("local-finetune", rounds=2, dropout=0.3)
+    plain = play("fedavg", rounds=2, dropout=0.3)
     assert torch.equal(state.theta, plain.theta)
     assert all(not torch.equal(memory["model"], plain.theta) for memory in state.clients.values())
 
@@ -35,7 +33,8 @@ def test_the_global_track_of_local_finetune_is_fedavg_to_the_last_bit():
 def test_one_step_of_tuning_by_hand():
     """All images in one step of SGD: theta - lr dL/dtheta in eval mode, from the model that was received."""
     report, start, layout = trained("local-finetune", {"solver": "sgd", "tune_batch": 20})
-    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 20)
+    net = toy_net(dropout=0.0).eval()
+    shard = toy_shard("north", 20)
     theirs = Layout(net)
     torch.nn.functional.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
     expected = start.clone()
@@ -45,8 +44,10 @@ def test_one_step_of_tuning_by_hand():
 
 def descended(steps, lr, *, decay=0.0, still=(), train=False):
     """The model after so many steps over all images: theta - lr (dL/dtheta + decay theta); `still` has no gradient."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 20)
-    layout, batch = Layout(net), next(shard.in_order())
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 20)
+    layout = Layout(net)
+    batch = next(shard.in_order())
     start = layout.read()
     for _ in range(steps):
         net.train(train)
@@ -122,17 +123,16 @@ def test_fedbabu_trains_all_but_the_classifier():
 
 def test_fedbabus_first_step_is_fedavgs_but_for_the_classifier():
     whole = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20)
-    (ours, _, layout), (plain, *_) = (
-        trained("fedbabu", training=whole),
-        trained("fedavg", training=whole),
-    )
+    (ours, _, layout) = trained("fedbabu", training=whole)
+    (plain, *_) = trained("fedavg", training=whole)
     for name, span in layout.spans.items():
         result = torch.equal(ours.theta[span], plain.theta[span])
         assert result != name.startswith("head.")
 
 
 def test_the_averaged_classifier_is_the_random_one_of_the_start():
-    state, net = play("fedbabu", rounds=3), toy_net()
+    state = play("fedbabu", rounds=3)
+    net = toy_net()
     layout = Layout(net)
     for name in ("head.weight", "head.bias"):
         span = layout.spans[name]

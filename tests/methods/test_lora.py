@@ -125,11 +125,11 @@ def test_singular_values_start_from_1_down_to_a_tenth():
 def test_before_training_the_adapters_change_no_logit(spec, name):
     net = clip(name, spec).eval()
     x = torch.randn(2, 1, 8, 8, generator=torch.Generator().manual_seed(1))
-    seen = net(x)
+    logits = net(x)
     with torch.no_grad():
         for module in (m for m in net.modules() if isinstance(m, Adapted)):
             module.scale = 0.0
-    assert torch.equal(net(x), seen)
+    assert torch.equal(net(x), logits)
 
 
 def other(name, spec, side=32, settings=None):
@@ -202,7 +202,8 @@ def test_a_layer_that_takes_images_in_its_second_dimension_gets_no_adapter():
     class Turned(nn.Module):
         def __init__(self):
             super().__init__()
-            self.turned, self.straight = nn.Linear(4, 4), nn.Linear(4, 4)
+            self.turned = nn.Linear(4, 4)
+            self.straight = nn.Linear(4, 4)
 
         def forward(self, x):
             rows = x.flatten(2).transpose(0, 1)  # [C, B, 4]
@@ -235,15 +236,18 @@ def averaged(settings, t, spec="lora", singular=None):
     """New, old and sent models by tensor name after round t of 50, of clients with 3 images and 1."""
     layout = Layout(Two(singular))
     rng = torch.Generator().manual_seed(t)
-    theta, sent = (
-        torch.randn(layout.size, generator=rng),
-        torch.randn(2, layout.size, generator=rng),
-    )
+    theta = torch.randn(layout.size, generator=rng)
+    sent = torch.randn(2, layout.size, generator=rng)
     memory = {}
     table = client_updates(sent, layout=layout, t=t, rounds=50, n=[3.0, 1.0])
     new, weights = resolve(spec, settings).aggregator.aggregate(theta, table, memory)
     assert weights.tolist() == [0.75, 0.25]
-    return layout.named(new), layout.named(theta), [layout.named(each) for each in sent], memory
+    return (
+        layout.named(new),
+        layout.named(theta),
+        [layout.named(theta_sent) for theta_sent in sent],
+        memory,
+    )
 
 
 @pytest.mark.parametrize(("t", "beta"), [(1, 0.0), (2, 0.01998), (26, 0.4995), (50, 0.97902)])
@@ -258,31 +262,34 @@ def averaged(settings, t, spec="lora", singular=None):
 )
 def test_the_moving_average_by_hand(t, beta, settings, everything):
     """b = 0.999 (t - 1) / T: of the factors, or of all."""
-    new, old, (first, second), _ = averaged(settings, t)
+    new, old, (sent, other_sent), _ = averaged(settings, t)
     for name in new:
         b = beta if everything or name != "other" else 0
-        expected = (1 - b) * (0.75 * first[name] + 0.25 * second[name]) + b * old[name]
+        expected = (1 - b) * (0.75 * sent[name] + 0.25 * other_sent[name]) + b * old[name]
         torch.testing.assert_close(new[name], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_without_it_the_average_is_fedavgs():
-    new, _, (first, second), _ = averaged({"ema": False}, 30)
-    assert all(torch.allclose(new[name], 0.75 * first[name] + 0.25 * second[name]) for name in new)
+    new, _, (sent, other_sent), _ = averaged({"ema": False}, 30)
+    assert all(
+        torch.allclose(new[name], 0.75 * sent[name] + 0.25 * other_sent[name]) for name in new
+    )
 
 
 def delta(model):
-    a, b = model["layer.A"].double().numpy(), model["layer.B"].double().numpy()
+    a = model["layer.A"].double().numpy()
+    b = model["layer.B"].double().numpy()
     return a @ np.diag(model["layer.S"].double().numpy() if "layer.S" in model else np.ones(2)) @ b
 
 
 @pytest.mark.parametrize("singular", [None, torch.tensor([1.0, 0.1])])
 def test_exact_averages_the_products_and_has_no_moving_average(singular):
-    new, _, (first, second), memory = averaged(
+    new, _, (sent, other_sent), memory = averaged(
         {"exact": True}, 30, "svd-lora" if singular is not None else "lora", singular
     )
-    u, sigma, v = np.linalg.svd(0.75 * delta(first) + 0.25 * delta(second))
+    u, sigma, v = np.linalg.svd(0.75 * delta(sent) + 0.25 * delta(other_sent))
     np.testing.assert_allclose(delta(new), u[:, :2] * sigma[:2] @ v[:2], atol=1e-5)
-    torch.testing.assert_close(new["other"], 0.75 * first["other"] + 0.25 * second["other"])
+    torch.testing.assert_close(new["other"], 0.75 * sent["other"] + 0.25 * other_sent["other"])
     assert memory["exact_loss"].ndim == 0
     expected = pytest.approx(sigma[2] / np.sqrt((sigma**2).sum()), rel=1e-4)
     assert float(memory["exact_loss"]) == expected

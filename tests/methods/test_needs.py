@@ -18,7 +18,8 @@ def seen(name):
     A rule that needs sums gives the same model for the same weighted sum. One that needs scalars is affine in models.
     """
     subject = Subject(name, SHORTER.get(name, {}))
-    rule, calls = subject.method.aggregator, []
+    rule = subject.method.aggregator
+    calls = []
     kind = type(rule)
     aggregate = kind.aggregate
 
@@ -38,7 +39,9 @@ def seen(name):
 
     stream = torch.Generator().manual_seed(0)
     a, b, shift = (0.01 * torch.randn(updates.theta.shape, generator=stream) for _ in range(3))
-    a, b, shift = updates.theta + a, updates.theta + b, shift - updates.base.float() @ shift
+    a = updates.theta + a
+    b = updates.theta + b
+    shift = shift - updates.base.float() @ shift
     scale = (made(a) - made(b)).abs().max()
     if (
         made(updates.theta + shift) - made(updates.theta)
@@ -57,9 +60,9 @@ RULES = {type(method.aggregator): name for name, method in reversed(METHODS.item
 
 @pytest.mark.parametrize("name", RULES.values())
 def test_what_the_server_needs_is_what_its_rule_uses(name):
-    found = seen(name)
+    needs = seen(name)
     assert METHODS[name].aggregator.needs == (
-        "updates" if name in CHOOSING and found == "scalars" else found
+        "updates" if name in CHOOSING and needs == "scalars" else needs
     )
 
 

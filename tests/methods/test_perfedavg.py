@@ -70,7 +70,8 @@ def test_a_batch_is_halved(images, sizes):
 
 def test_a_client_keeps_the_received_model_after_steps_of_alpha():
     """All images in one step: theta - alpha dL/dtheta, whatever the run's learning rate."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 20)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 20)
     layout = Layout(net)
     start = layout.read()
     training = Training(optimizer="adam", lr=0.5, batch_size=8)

@@ -17,16 +17,21 @@ SGD = Training(optimizer="sgd", lr=0.02, weight_decay=0.0, batch_size=10_000)
 
 def test_two_minibatches_of_two_inner_steps_written_out():
     """theta begins at w, whatever the client kept, and goes on; each minibatch is anchored where w is by then."""
-    net, other, shard = toy_net(dropout=0.0), toy_net(dropout=0.0).train(), toy_shard("north")
-    layout, theirs = Layout(net), Layout(other)
-    start, t = layout.read(), layout.trainable
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0).train()
+    shard = toy_shard("north")
+    layout = Layout(net)
+    theirs = Layout(other)
+    start = layout.read()
+    t = layout.trainable
     task = Task("north", 0, 2, 3, 0, start, {}, {"model": Layout(toy_net(seed=4)).read()})
     settings = {"strength": 3.0, "inner_steps": 2, "inner_lr": 0.1}
     report = run_client(
         resolve("pfedme", settings), net, layout, shard, task, replace(SGD, epochs=2)
     )
 
-    w, batch = start[:t].clone(), next(shard.in_order())
+    w = start[:t].clone()
+    batch = next(shard.in_order())
     for _ in range(2):
         for _ in range(2):
             theirs.zero_grad()

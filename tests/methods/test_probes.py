@@ -47,9 +47,9 @@ def test_the_gradient_is_that_of_the_mean_loss_and_is_not_left_behind(client):
 
 def test_ascent_goes_rho_along_the_gradient_and_back(client):
     net, visit = client
-    here, there = probes.ascend(net, visit, 0.05)
+    loss, loss_after = probes.ascend(net, visit, 0.05)
     assert torch.equal(visit.layout.read(), visit.theta)
     _, gradient = probes.gradient(net, visit)
     visit.layout.params.add_(gradient, alpha=0.05 / gradient.norm().item())
-    torch.testing.assert_close(there, probes.mean_loss(net, visit))
-    assert there > here
+    torch.testing.assert_close(loss_after, probes.mean_loss(net, visit))
+    assert loss_after > loss

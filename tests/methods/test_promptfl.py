@@ -25,9 +25,11 @@ def volumes(**settings):
 def test_a_logit_is_the_mean_cosine_of_patches_and_text_over_slabs():
     net = volumes()
     x = torch.randn(2, 16, 32, 32, generator=torch.Generator().manual_seed(1))
-    tokens, texts = net.backbone.tower(x), net.head.prompts.texts()  # [B, S, M, D], [1, C, D]
+    tokens = net.backbone.tower(x)
+    texts = net.head.prompts.texts()  # [B, S, M, D], [1, C, D]
     assert tokens.shape[:3] == (2, 2, 16)
-    got, scale = net(x), net.head.prompts.scale
+    got = net(x)
+    scale = net.head.prompts.scale
     for b in range(2):
         for c in range(3):
             cosines = [
@@ -55,7 +57,8 @@ def test_only_the_context_travels_and_for_volumes_the_slice_projection():
 
 def test_learned_words_lower_the_loss_of_data_they_are_learned_from():
     net = toy_clip(extend=resolve("promptfl").local.extend)
-    layout, shards = Layout(net), toy_shards()
+    layout = Layout(net)
+    shards = toy_shards()
 
     def loss(theta):
         layout.load(theta)

@@ -34,10 +34,8 @@ def test_the_default_counts_images_too():
 
 def test_q_fedavg_by_hand():
     """Two clients, lr 0.5 so L = 2, q = 1; Algorithm 2 line by line."""
-    theta, table = (
-        torch.tensor([1.0, 1.0]),
-        client_updates([[0.0, 1.0], [1.0, 3.0]], lr=0.5, n=[9, 1], loss_before=[0.5, 2.0]),
-    )
+    theta = torch.tensor([1.0, 1.0])
+    table = client_updates([[0.0, 1.0], [1.0, 3.0]], lr=0.5, n=[9, 1], loss_before=[0.5, 2.0])
     after, weight = resolve("qffl", {"rule": "original"}).aggregator.aggregate(theta, table, {})
     # Dw = L (theta - theta_k): (2, 0) and (0, -4). Delta = F^q Dw: (1, 0) and (0, -8)
     # h = q F^(q-1) |Dw|^2 + L F^q: 4 + 1 = 5 and 16 + 4 = 20. theta - sum Delta / sum h
@@ -48,8 +46,10 @@ def test_q_fedavg_by_hand():
 @pytest.mark.parametrize("q", [0.5, 2.0, 5.0])
 def test_the_factorised_step_is_the_literal_one(q):
     torch.manual_seed(0)
-    theta, local = torch.randn(6), torch.randn(3, 6)
-    loss, lr = torch.tensor([0.7, 0.2, 1.9]), 0.3
+    theta = torch.randn(6)
+    local = torch.randn(3, 6)
+    loss = torch.tensor([0.7, 0.2, 1.9])
+    lr = 0.3
     after, _ = resolve("qffl", {"rule": "original", "q": q}).aggregator.aggregate(
         theta, client_updates(local, lr=lr, loss_before=loss), {}
     )
@@ -96,7 +96,8 @@ def test_the_literal_step_shortens_weights_and_not_statistics():
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
-    rule, theta = resolve("qffl").aggregator, torch.zeros(1)
+    rule = resolve("qffl").aggregator
+    theta = torch.zeros(1)
     twice = client_updates([[1.0], [5.0], [5.0]], n=[3, 2, 2], loss_before=[0.2, 1.0, 1.0])
     once = client_updates([[5.0], [1.0]], n=[4, 3], rows=[1, 0], loss_before=[1.0, 0.2])
     torch.testing.assert_close(

@@ -51,10 +51,8 @@ def test_krum_takes_the_client_with_the_nearest_neighbours():
 
 
 def test_rfa_is_the_geometric_median():
-    models, n = (
-        np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 3.0], [40.0, 40.0]]),
-        np.array([3.0, 1.0, 2.0, 1.0]),
-    )
+    models = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 3.0], [40.0, 40.0]])
+    n = np.array([3.0, 1.0, 2.0, 1.0])
     best = minimize(
         lambda z: n @ np.linalg.norm(models - z, axis=1), [1.0, 1.0], method="Nelder-Mead", tol=1e-9
     )
@@ -71,7 +69,8 @@ def test_one_step_of_weiszfeld_by_hand():
 
 def test_norm_clipping_cuts_long_updates():
     """From (1, 0): updates of length 1, 2 and 10; p = 1/2, 1/4, 1/4."""
-    models, n = [[2.0, 0.0], [1.0, 2.0], [1.0, -10.0]], [2.0, 1.0, 1.0]
+    models = [[2.0, 0.0], [1.0, 2.0], [1.0, -10.0]]
+    n = [2.0, 1.0, 1.0]
     cut, weights = aggregate("norm-clipping", models, {"norm": 2.0}, (1.0, 0.0), n=n)
     assert cut == pytest.approx([1.5, 0.5 - 0.5])
     expected = pytest.approx([0.5 / 0.8, 0.25 / 0.8, 0.05 / 0.8])

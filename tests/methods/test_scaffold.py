@@ -45,7 +45,8 @@ def slope_turn(training, **settings):
 @pytest.mark.parametrize("control", ["weighted", "uniform"])
 def test_two_steps_are_algorithm_1_written_out(control):
     """Line 10 twice by autograd; line 12 (ii) from the distance, as the paper has it for plain SGD; line 13."""
-    net, other = toy_net(dropout=0.0), toy_net(dropout=0.0).train()
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0).train()
     layout = Layout(net)
     start = layout.read()
     draw = torch.Generator().manual_seed(2)
@@ -56,7 +57,8 @@ def test_two_steps_are_algorithm_1_written_out(control):
         resolve("scaffold", {"control": control}), net, layout, toy_shard("north"), task, training
     )
 
-    batch, params = next(toy_shard("north").in_order()), list(other.parameters())
+    batch = next(toy_shard("north").in_order())
+    params = list(other.parameters())
     y = start[: layout.trainable].clone()
     for _ in range(2):
         g = torch.autograd.grad(F.cross_entropy(other(batch.x), batch.y), params)
@@ -79,11 +81,9 @@ def test_the_server_moves_c_over_the_roster():
         torch.zeros(2, 2), control_change=[[1.0, 0.0], [3.0, -2.0]], rows=[0, 6], roster=8
     )
     for control, step in (("uniform", [4 / 8, -2 / 8]), ("weighted", [2.5 * 2 / 8, -1.5 * 2 / 8])):
-        local, theta, old = (
-            resolve("scaffold", {"control": control}).local,
-            torch.zeros(2),
-            torch.tensor([1.0, 1.0]),
-        )
+        local = resolve("scaffold", {"control": control}).local
+        theta = torch.zeros(2)
+        old = torch.tensor([1.0, 1.0])
         shared = {"control": old}
         assert local.post_aggregate(theta, table, p, shared) is theta
         torch.testing.assert_close(shared["control"], old + torch.tensor(step))
@@ -135,14 +135,14 @@ def test_the_first_round_has_no_correction_and_is_fedavg():
 
 
 def test_weighted_c_is_the_sum_of_variates_with_this_rounds_weights_even_as_they_change():
-    seen = []
-    state = play("scaffold+saga", each=lambda played: seen.append(played))
+    rounds_played = []
+    state = play("scaffold+saga", each=lambda played: rounds_played.append(played))
     expected = sum(
         w * state.clients[c]["control"]
-        for w, c in zip(seen[-1].weights.tolist(), ROSTER, strict=True)
+        for w, c in zip(rounds_played[-1].weights.tolist(), ROSTER, strict=True)
     )
     torch.testing.assert_close(state.shared["control"], expected, atol=1e-6, rtol=1e-4)
-    assert not torch.allclose(seen[-1].weights, seen[0].weights)
+    assert not torch.allclose(rounds_played[-1].weights, rounds_played[0].weights)
 
 
 def test_uniform_c_is_the_mean_of_variates_absent_clients_included():
@@ -168,18 +168,18 @@ def test_it_settles_at_the_optimum_of_its_weights_where_fedavg_does_not(weights,
 
 
 def test_uniform_weights_are_the_papers_mean_of_models_and_variates():
-    seen = []
-    state = play("scaffold", {"weights": "uniform"}, each=seen.append)
-    assert seen[-1].weights.tolist() == [0.25] * 4
+    rounds_played = []
+    state = play("scaffold", {"weights": "uniform"}, each=rounds_played.append)
+    assert rounds_played[-1].weights.tolist() == [0.25] * 4
     mean = sum(memory["control"] for memory in state.clients.values()) / len(ROSTER)
     torch.testing.assert_close(state.shared["control"], mean, atol=1e-6, rtol=1e-4)
 
 
 def test_client_order_does_not_matter():
-    first, second = (
+    theta, theta_of_turned = (
         play("scaffold", roster=order, dropout=0.0).theta for order in (ROSTER, ROSTER[::-1])
     )
-    torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(theta, theta_of_turned, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("rule", ["original", "released"])

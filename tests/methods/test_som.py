@@ -15,13 +15,12 @@ def sketched(x: torch.Tensor, seed: int) -> torch.Tensor:
 
 def test_one_round_is_kohonens_rule_written_out():
     """Three clients met one by one, in numpy, neuron by neuron; round 4 is t = 3."""
-    neurons, x, similarity = (
-        numbers(25, 6),
-        numbers(3, 6, seed=1),
-        torch.tensor([0.9, 0.4, 0.7], dtype=torch.float64),
-    )
+    neurons = numbers(25, 6)
+    x = numbers(3, 6, seed=1)
+    similarity = torch.tensor([0.9, 0.4, 0.7], dtype=torch.float64)
     m = neurons.numpy().copy().reshape(5, 5, 6)
-    sigma, rate = 2 * np.exp(-0.3), 0.5 * np.exp(-0.3)
+    sigma = 2 * np.exp(-0.3)
+    rate = 0.5 * np.exp(-0.3)
     for h in range(3):
         client = x[h].numpy()
         bi, bj = divmod(int(np.argmin(((m - client) ** 2).sum(-1))), 5)
@@ -36,7 +35,8 @@ def test_one_round_is_kohonens_rule_written_out():
 
 def test_the_pull_of_a_late_round_is_narrow_and_weak_but_there():
     """From round 24 on sigma is 0.5 and the rate 0.05: the nearest neuron moves by 5 %, its neighbour by e^-2 of it."""
-    neurons, x = torch.zeros(25, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
+    neurons = torch.zeros(25, 1, dtype=torch.float64)
+    x = torch.ones(1, 1, dtype=torch.float64)
     moved = som.train(neurons, x, torch.ones(1, dtype=torch.float64), 100)
     expected = pytest.approx([0.05, 0.05 * np.exp(-2)])
     assert moved[:2, 0].tolist() == expected
@@ -53,7 +53,8 @@ def test_the_first_of_equal_neurons_row_by_row_is_the_nearest():
 
 
 def test_nearness_is_in_units_of_the_median_distance():
-    neurons, x = numbers(25, 6), numbers(3, 6, seed=1)
+    neurons = numbers(25, 6)
+    x = numbers(3, 6, seed=1)
     distance = ((neurons.numpy()[None] - x.numpy()[:, None]) ** 2).sum(-1)  # [3, 25]
     expected = np.exp(-distance / (2 * np.median(distance))).mean(1)
     torch.testing.assert_close(som.nearness(neurons, x), torch.from_numpy(expected))
@@ -76,10 +77,8 @@ def test_a_short_vector_is_its_own_sketch():
 
 def test_inner_products_of_sketches_are_right_on_average():
     """200 sketches of two vectors of 3000 numbers: the mean lies within four of its standard errors."""
-    x, y = (
-        1 + numbers(3000),
-        1 + numbers(3000, seed=1),
-    )  # with a mean, which only the signs take out
+    x = 1 + numbers(3000)
+    y = 1 + numbers(3000, seed=1)  # with a mean, which only the signs take out
     products = torch.stack([sketched(x, seed) @ sketched(y, seed) for seed in range(200)])
     error = products.std() / 200**0.5
     result = (products.mean() - x @ y).abs()
@@ -90,7 +89,8 @@ def test_inner_products_of_sketches_are_right_on_average():
 
 
 def test_a_sketch_is_linear_and_depends_on_the_seed_alone():
-    x, y = numbers(3000), numbers(3000, seed=1)
+    x = numbers(3000)
+    y = numbers(3000, seed=1)
     torch.testing.assert_close(sketched(x + 2 * y, 5), sketched(x, 5) + 2 * sketched(y, 5))
     assert sketched(x, 5).shape == (1024,)
     assert not torch.equal(sketched(x, 5), sketched(x, 6))

@@ -13,7 +13,9 @@ from fedcli.models.layout import Layout
 
 def scored(losses, **settings):
     """The averaged model after each round; the mean of round t is t."""
-    rule, memory, models = resolve("swad", settings).aggregator, {}, []
+    rule = resolve("swad", settings).aggregator
+    memory = {}
+    models = []
     for t, loss in enumerate(losses, 1):
         updates = client_updates([[0.0]], t=t, dense_mean=[[float(t)]], validation_loss=[loss])
         rule.aggregate(torch.zeros(1), updates, memory)
@@ -36,9 +38,12 @@ def test_a_loss_that_falls_or_stays_within_the_tolerance_never_ends_it():
 
 def test_the_mean_over_a_client_s_steps_by_hand():
     """Three epochs of one batch, by SGD: the mean of the weights after each step."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 12)
-    layout, batch = Layout(net), next(shard.in_order())
-    start, passed = layout.read(), []
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 12)
+    layout = Layout(net)
+    batch = next(shard.in_order())
+    start = layout.read()
+    passed = []
     net.train()
     for _ in range(3):
         layout.zero_grad()
@@ -58,7 +63,8 @@ def test_the_mean_over_a_client_s_steps_by_hand():
 
 
 def test_the_model_that_travels_is_fedavg_s_and_the_scored_one_is_not():
-    state, plain = play("swad"), play("fedavg").theta
+    state = play("swad")
+    plain = play("fedavg").theta
     assert torch.equal(state.theta, plain)
     assert not torch.equal(
         scored_model(resolve("swad").aggregator, state.theta, state.server), plain
@@ -72,7 +78,9 @@ def test_without_validation_images_a_run_says_what_its_rounds_are_chosen_by():
 
 
 def test_the_loss_that_chooses_is_of_validation_images_where_there_are_any():
-    net, shard, val = toy_net(dropout=0.0), toy_shard("north", 12), toy_shard("south", 6)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 12)
+    val = toy_shard("south", 6)
     layout = Layout(net)
     rule = resolve("swad").aggregator
     for part, others in ((val, {"val": val}), (shard, {})):

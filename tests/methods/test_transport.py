@@ -17,7 +17,8 @@ def similarities(patches, prompts, spread=0.05, problems=3, seed=0):
 
 def turns_as_published(cost, mass, eps, turns):
     """The loop of the paper in float64, with nothing done for range or speed: [M, N] -> [M, N]."""
-    k, (m, n) = np.exp(-cost / eps), cost.shape
+    k = np.exp(-cost / eps)
+    (m, n) = cost.shape
     v = np.ones(n)
     for _ in range(turns):
         u = np.minimum(1 / m / (k @ v), 1)
@@ -56,7 +57,8 @@ def test_it_is_the_published_loop_run_to_its_end(mass, turns):
 def test_it_is_what_pot_finds(mass, eps):
     ot = pytest.importorskip("ot")
     cost = 1 - similarities(49, 2, problems=2)
-    rows, columns = np.full(49, 1 / 49), np.full(2, mass / 2)
+    rows = np.full(49, 1 / 49)
+    columns = np.full(2, mass / 2)
     for got, c in zip(transport_plan(cost, mass, eps), cost.double().numpy(), strict=True):
         if mass == 1:
             reference = ot.sinkhorn(rows, columns, c, eps, stopThr=1e-12)

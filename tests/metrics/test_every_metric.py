@@ -35,8 +35,10 @@ def value(metric, logits, y, weights=None):
 def test_a_weight_of_two_is_an_image_twice_and_of_zero_none(needs, metric):
     logits, y = images(needs)
     weights = RANDOM.integers(0, 3, (len(y), 7))
-    drawn = [np.repeat(np.arange(len(y)), times) for times in weights.T]
-    expected = [value(metric, logits[at], y[at])[0] for at in drawn]
+    resamples = [np.repeat(np.arange(len(y)), times) for times in weights.T]
+    expected = [
+        value(metric, logits[images_drawn], y[images_drawn])[0] for images_drawn in resamples
+    ]
     np.testing.assert_allclose(value(metric, logits, y, weights), expected, rtol=0, atol=1e-12)
 
 
@@ -44,7 +46,7 @@ def test_a_weight_of_two_is_an_image_twice_and_of_zero_none(needs, metric):
 def test_a_group_is_weights_of_zero_and_one(needs, metric):
     logits, y = images(needs)
     group = RANDOM.random((len(y), 3)) < [0.2, 0.5, 0.9]
-    expected = [value(metric, logits[at], y[at])[0] for at in group.T]
+    expected = [value(metric, logits[members], y[members])[0] for members in group.T]
     np.testing.assert_allclose(
         value(metric, logits, y, group.astype(int)), expected, rtol=0, atol=1e-12
     )

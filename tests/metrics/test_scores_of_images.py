@@ -40,7 +40,8 @@ def predictions(classes, *, n=400, seed=0, decimals=None):
 @pytest.mark.parametrize("classes", [3, 5, 8])
 def test_every_score_equals_scikit_learns(classes, decimals):
     logits, y = predictions(classes, decimals=decimals)
-    chance, guess = probabilities(logits), logits.argmax(1)
+    chance = probabilities(logits)
+    guess = logits.argmax(1)
     expected = {
         "accuracy": accuracy_score(y, guess),
         "balanced_accuracy": balanced_accuracy_score(y, guess),
@@ -97,9 +98,10 @@ def test_the_one_vs_one_auc_is_the_mean_over_pairs_of_both_directions():
 
 def test_a_class_without_an_image_is_left_out_of_the_auc_and_named():
     logits, y = predictions(4)
-    kept = y != 2
-    scores = score(logits[kept], y[kept])
-    chance, labels = probabilities(logits[kept]), y[kept]
+    others = y != 2
+    scores = score(logits[others], y[others])
+    chance = probabilities(logits[others])
+    labels = y[others]
     one_against_rest = [roc_auc_score(labels == c, chance[:, c]) for c in (0, 1, 3)]
     assert scores["classes_missing"] == [2]
     assert scores["auc_ovr_macro"] == pytest.approx(np.mean(one_against_rest), abs=1e-12)
@@ -160,7 +162,8 @@ def test_the_calibration_error_by_hand():
 
 def test_a_chance_on_an_edge_belongs_to_the_bin_below_it():
     """1/3 is 5/15 to the bit: with .3, wrong, it is in (4/15, 5/15], and .34, right, is in the next."""
-    chance, right = np.array([1 / 3, 0.3, 0.34]), np.array([True, False, True])
+    chance = np.array([1 / 3, 0.3, 0.34])
+    right = np.array([True, False, True])
     expected = pytest.approx((abs(1 / 3 + 0.3 - 1) + abs(0.34 - 1)) / 3, abs=1e-12)
     assert calibration_error(chance, right) == expected
 
@@ -169,12 +172,12 @@ def test_the_calibration_error_equals_a_loop_over_fifteen_bins():
     rng = np.random.default_rng(0)
     chance = np.concatenate([rng.random(500), np.arange(16) / 15])
     right = rng.random(516) < chance**2
-    expected, left = 0.0, 0
+    expected, binned = 0.0, 0
     for k in range(15):
         inside = (chance > k / 15) & (chance <= (k + 1) / 15) | ((chance == 0) & (k == 0))
         expected += inside.sum() * abs(chance[inside].mean() - right[inside].mean()) / 516
-        left += inside.sum()
-    assert left == 516
+        binned += inside.sum()
+    assert binned == 516
     assert calibration_error(chance, right) == pytest.approx(expected, abs=1e-12)
 
 
@@ -203,11 +206,12 @@ def test_one_class_alone_has_an_accuracy_but_no_auc(classes):
 
 
 def test_no_image_at_all_gives_the_same_names_without_numbers():
-    some, none = score(*predictions(3)), score(np.zeros((0, 3)), np.zeros(0, int))
-    assert list(none) == list(some)
-    assert none.pop("count") == 0
-    assert none.pop("classes_missing") == [0, 1, 2]
-    assert set(none.values()) == {None}
+    usual = score(*predictions(3))
+    empty = score(np.zeros((0, 3)), np.zeros(0, int))
+    assert list(empty) == list(usual)
+    assert empty.pop("count") == 0
+    assert empty.pop("classes_missing") == [0, 1, 2]
+    assert set(empty.values()) == {None}
 
 
 def test_huge_logits_neither_overflow_nor_change_the_order():
@@ -227,18 +231,19 @@ def test_logits_that_are_not_finite_are_refused_with_their_count(bad):
 @pytest.mark.parametrize("classes", [2, 8, 23])
 def test_balanced_accuracy_is_one_number_however_many_classes_have_no_image(classes):
     logits, y = predictions(classes)
-    for kept in (y >= 0, y != 1, y % 3 == 0):
-        accuracy = balanced_accuracy(logits[kept], y[kept])
-        there = [
-            (logits[kept].argmax(1) == y[kept])[y[kept] == c].mean() for c in np.unique(y[kept])
+    for images in (y >= 0, y != 1, y % 3 == 0):
+        accuracy = balanced_accuracy(logits[images], y[images])
+        class_recalls = [
+            (logits[images].argmax(1) == y[images])[y[images] == c].mean()
+            for c in np.unique(y[images])
         ]
         assert (
             accuracy
-            == score(logits[kept], y[kept])["balanced_accuracy"]
-            == pytest.approx(np.mean(there), abs=1e-15)
+            == score(logits[images], y[images])["balanced_accuracy"]
+            == pytest.approx(np.mean(class_recalls), abs=1e-15)
         )
-        result = np.isnan(recalls(logits[kept], y[kept])).sum()
-        assert result == classes - len(there)
+        result = np.isnan(recalls(logits[images], y[images])).sum()
+        assert result == classes - len(class_recalls)
 
 
 def test_mean_recall_of_resamples_leaves_out_the_classes_that_each_of_them_lacks():

@@ -76,7 +76,8 @@ LAYOUTS = {  # how others keep a vision transformer
 def test_a_vision_transformer_is_read_as_others_keep_it(layout, tmp_path):
     state = trained()
     torch.save(LAYOUTS[layout](dict(state)), tmp_path / "checkpoint.pth")
-    net, plain = build(weights=tmp_path / "checkpoint.pth"), build()
+    net = build(weights=tmp_path / "checkpoint.pth")
+    plain = build()
     holds(net, state)
     assert torch.equal(net.head.weight, plain.head.weight)
 
@@ -165,11 +166,11 @@ def test_names_that_mean_no_network_are_refused(name, sentence):
 def test_images_are_normalised_as_the_network_was_trained(tmp_path):
     net = build()
     assert net.fed.mean == (0.5, 0.5, 0.5)
-    seen = []
-    net.backbone.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    inputs_of_net = []
+    net.backbone.register_forward_pre_hook(lambda _, inputs: inputs_of_net.append(inputs[0]))
     white = (1 - torch.tensor([0.485, 0.456, 0.406])) / torch.tensor([0.229, 0.224, 0.225])
     net(white.view(1, 3, 1, 1).expand(1, 3, 32, 32))
-    torch.testing.assert_close(seen[0], torch.ones(1, 3, 32, 32))
+    torch.testing.assert_close(inputs_of_net[0], torch.ones(1, 3, 32, 32))
 
 
 # the hub
@@ -190,9 +191,9 @@ def hub(tmp_path, monkeypatch):
         snapshot.mkdir(parents=True)
         return snapshot
 
-    named = ["clinic/eyes", "clinic/clip", "clinic/absent", "a b//c"]
+    names = ["clinic/eyes", "clinic/clip", "clinic/absent", "a b//c"]
     with extensions.allowed(
-        f"{library}:hf-hub:{name}" for name in named for library in ("timm", "open_clip")
+        f"{library}:hf-hub:{name}" for name in names for library in ("timm", "open_clip")
     ):
         yield put
 
@@ -200,7 +201,8 @@ def hub(tmp_path, monkeypatch):
 def test_a_network_of_the_hub_is_built_from_its_cache_with_its_weights(hub):
     from safetensors.torch import save_file
 
-    folder, state = hub("clinic", "eyes"), trained("timm:test_vit")
+    folder = hub("clinic", "eyes")
+    state = trained("timm:test_vit")
     config = {
         "architecture": "test_vit",
         "num_classes": 0,
@@ -209,7 +211,8 @@ def test_a_network_of_the_hub_is_built_from_its_cache_with_its_weights(hub):
     (folder / "config.json").write_text(json.dumps(config))
     save_file(state, folder / "model.safetensors")
     name = "timm:hf-hub:clinic/eyes"
-    assert outside.titled(name) == name and build(name).head.in_features == 64
+    assert outside.titled(name) == name
+    assert build(name).head.in_features == 64
     holds(build(name, "pretrained"), state)
 
 
@@ -234,7 +237,8 @@ def test_the_tower_of_an_open_clip_network_of_the_hub(hub):
     )
     name = "open_clip:hf-hub:clinic/clip"
     net = build(name)
-    assert net.head.in_features == 16 and net.fed.side == 160
+    assert net.head.in_features == 16
+    assert net.fed.side == 160
     state = {k: torch.full_like(v, 0.25) for k, v in tensors(net).items()}
     torch.save(
         under("visual.", state) | {"text.proj.weight": torch.ones(2)},
@@ -244,7 +248,7 @@ def test_the_tower_of_an_open_clip_network_of_the_hub(hub):
 
 
 @pytest.mark.parametrize(
-    ("library", "file", "about"),
+    ("library", "file", "config"),
     [
         (
             "timm",
@@ -278,10 +282,10 @@ def test_the_tower_of_an_open_clip_network_of_the_hub(hub):
         ),
     ],
 )
-def test_a_revision_is_the_one_that_is_named_and_its_commit_is_recorded(library, file, about, hub):
+def test_a_revision_is_the_one_that_is_named_and_its_commit_is_recorded(library, file, config, hub):
     pytest.importorskip(library)
     for branch, digit, dim in (("main", "0", 2), ("stable", "1", 3)):
-        (hub("clinic", "eyes", branch, digit * 40) / file).write_text(json.dumps(about(dim)))
+        (hub("clinic", "eyes", branch, digit * 40) / file).write_text(json.dumps(config(dim)))
     name = f"{library}:hf-hub:clinic/eyes"
     built = {
         end: sum(p.numel() for p in build(name + end).parameters())
@@ -289,7 +293,7 @@ def test_a_revision_is_the_one_that_is_named_and_its_commit_is_recorded(library,
     }
     assert built["@stable"] == built[f"@{'1' * 40}"] > built[""]
     code = {end: own_code.recorded(resolve("fedavg"), name + end)[name + end] for end in built}
-    assert {end: each["revision"][0] for end, each in code.items()} == {
+    assert {end: record["revision"][0] for end, record in code.items()} == {
         "": "0",
         "@stable": "1",
         f"@{'1' * 40}": "1",
@@ -308,7 +312,8 @@ def test_without_a_network_what_is_not_in_the_cache_is_named(hub, name):
         FedcliError, match="is not in the hub's cache on this machine and cannot be fetched"
     ) as error:
         build(name)
-    assert len(str(error.value)) < 400 and "--weights FILE" in error.value.hint
+    assert len(str(error.value)) < 400
+    assert "--weights FILE" in error.value.hint
 
 
 def test_a_network_of_open_clip_by_name():

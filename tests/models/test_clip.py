@@ -38,7 +38,8 @@ def test_the_resnet_gives_every_place_of_open_clips_pool(tmp_path):
     """Their pool gives the pooled place alone; the others come from the same torch function on their projections."""
     other = theirs("clip-tiny-rn")
     net = tiny("clip-tiny-rn", weights=saved(other, tmp_path / "clip.pt"), extend=prompts)
-    x, pool = clip_input(images(64)), other.visual.attnpool
+    x = clip_input(images(64))
+    pool = other.visual.attnpool
     maps = other.visual.layer4(
         other.visual.layer3(other.visual.layer2(other.visual.layer1(other.visual.stem(x))))
     )
@@ -111,10 +112,8 @@ def test_the_head_is_the_scaled_mean_cosine_over_slabs_places_and_prompts():
 def test_a_learned_word_changes_every_class_through_the_text_tower():
     net = tiny(extend=prompts)
     net.head.texts()[1, 0].sum().backward()
-    assert (
-        net.head.context[0].grad.abs().sum() == 0
-        and (net.head.context[1].grad.abs().sum(1) > 0).all()
-    )
+    assert net.head.context[0].grad.abs().sum() == 0
+    assert (net.head.context[1].grad.abs().sum(1) > 0).all()
 
 
 def test_prompts_are_all_that_travels_and_the_text_tower_is_kept_once():
@@ -132,7 +131,8 @@ def test_prompts_are_all_that_travels_and_the_text_tower_is_kept_once():
 def test_without_prompts_there_is_one_vector_per_image_and_no_text_tower():
     net = tiny()
     x = fed(images(32))
-    assert net.features(x).shape == (3, 16) and net.head.in_features == 16
+    assert net.features(x).shape == (3, 16)
+    assert net.head.in_features == 16
     assert not [k for k in net.state_dict() if k.startswith("text.")]
     means = net.features(x)
     torch.testing.assert_close(copy.deepcopy(net.backbone)(x), means)  # as a teacher sees it
@@ -142,34 +142,39 @@ def test_without_prompts_there_is_one_vector_per_image_and_no_text_tower():
 
 def test_one_channel_is_shown_as_three_and_any_normalisation_is_undone():
     grey = images(32, 1)
-    first, third = tiny(channels=1), tiny(channels=3)
+    of_one_channel = tiny(channels=1)
+    of_three = tiny(channels=3)
     torch.testing.assert_close(
-        first.features(fed(grey)),
-        third.features(fed(grey.expand(-1, 3, -1, -1))),
+        of_one_channel.features(fed(grey)),
+        of_three.features(fed(grey.expand(-1, 3, -1, -1))),
         atol=1e-5,
         rtol=0,
     )
     torch.testing.assert_close(
-        first.backbone._prepared(fed(grey)), clip_input(grey), atol=1e-5, rtol=0
+        of_one_channel.backbone._prepared(fed(grey)), clip_input(grey), atol=1e-5, rtol=0
     )
 
 
 @pytest.mark.parametrize("side", [8, 50])
 def test_images_of_another_size_are_resized_with_straight_lines(side):
-    net, x = tiny(), images(side)
+    net = tiny()
+    x = images(side)
     small = F.interpolate(x, (32, 32), mode="bilinear", antialias=True)
     torch.testing.assert_close(net.features(fed(x)), net.features(fed(small)), atol=1e-5, rtol=0)
 
 
 def test_a_volume_is_four_slabs_of_eight_slices_each_stretched_to_its_own_range():
-    net, x = tiny(channels=32), images(32, 32)
+    net = tiny(channels=32)
+    x = images(32, 32)
     net.tokens = True
     assert net.features(fed(x)).shape == (3, 4, 16, 16)
     assert sum(p.numel() for p in net.backbone.slices.parameters()) == 603
     third = net.backbone.slices(x[:, 16:24])  # [B, 3, H, W]
-    low, high = third.amin((1, 2, 3), keepdim=True), third.amax((1, 2, 3), keepdim=True)
+    low = third.amin((1, 2, 3), keepdim=True)
+    high = third.amax((1, 2, 3), keepdim=True)
     plain = tiny()
-    plain.tokens, plain.backbone.visual = True, net.backbone.visual
+    plain.tokens = True
+    plain.backbone.visual = net.backbone.visual
     stretched = fed((third - low) / (high - low + 1e-5))
     torch.testing.assert_close(
         net.features(fed(x))[:, 2], plain.features(stretched)[:, 0], atol=1e-5, rtol=0
@@ -178,10 +183,8 @@ def test_a_volume_is_four_slabs_of_eight_slices_each_stretched_to_its_own_range(
 
 def test_the_projection_of_slices_starts_small_trains_and_survives_an_empty_volume():
     net = tiny(channels=32)
-    assert (
-        abs(net.backbone.slices.weight.std() - 8**-0.5) < 0.03
-        and not net.backbone.slices.bias.any()
-    )
+    assert abs(net.backbone.slices.weight.std() - 8**-0.5) < 0.03
+    assert not net.backbone.slices.bias.any()
     net(fed(torch.zeros(2, 32, 32, 32))).sum().backward()
     assert net.backbone.slices.weight.grad.isfinite().all()
     net(fed(images(32, 32))).square().sum().backward()
@@ -226,7 +229,8 @@ def test_the_towers_have_the_sizes_of_clip_and_adapters_those_of_fairfedmed():
         32,
         1_147_904 - 32 * 3 * 32,
     )
-    assert counts(resnet, "attention", 32) == 491_520 and counts(resnet, "norms") == 53_248
+    assert counts(resnet, "attention", 32) == 491_520
+    assert counts(resnet, "norms") == 53_248
     assert (vit.backbone.side, vit.backbone.visual.positional_embedding.shape) == (224, (197, 768))
 
 
@@ -242,7 +246,8 @@ def test_the_tiny_networks_have_the_same_parts_as_the_large():
 
 def test_a_wrapped_projection_of_the_pool_is_asked():
     net = tiny("clip-tiny-rn")
-    before, pool = net.features(fed(images(64))), net.backbone.visual.attnpool
+    before = net.features(fed(images(64)))
+    pool = net.backbone.visual.attnpool
     pool.v_proj = nn.Sequential(pool.v_proj, nn.Linear(256, 256))
     assert not torch.allclose(net.features(fed(images(64))), before)
 
@@ -263,20 +268,21 @@ def test_every_weight_that_is_read_has_a_gradient_even_from_one_image(name):
 
 
 def test_bf16_computes_the_image_tower_low_and_the_texts_exactly():
-    low, exact = tiny(precision="bf16", extend=prompts), tiny(extend=prompts)
+    low = tiny(precision="bf16", extend=prompts)
+    exact = tiny(extend=prompts)
     x = fed(images(32))
     assert low.features(x).dtype == low(x).dtype == torch.float32
     torch.testing.assert_close(low.features(x), exact.features(x), atol=0.05, rtol=0.05)
-    assert not torch.equal(low.features(x), exact.features(x)) and torch.equal(
-        low.head.texts(), exact.head.texts()
-    )
+    assert not torch.equal(low.features(x), exact.features(x))
+    assert torch.equal(low.head.texts(), exact.head.texts())
 
 
 @pytest.mark.parametrize("spec", ["fedavg", "fedproto", "fed-mas"])
 def test_methods_that_know_nothing_of_clip_train_it(spec, monkeypatch):
     monkeypatch.setattr("fedcli.bench.toy.toy_net", lambda extend, **_: toy_clip(extend=extend))
     state = play(spec, rounds=1, shards=toy_shards(east=toy_shard("east", 1)))
-    assert state.theta.isfinite().all() and len(state.theta) >= 32_819
+    assert state.theta.isfinite().all()
+    assert len(state.theta) >= 32_819
 
 
 def test_a_class_name_longer_than_clip_can_read_is_refused():
@@ -285,15 +291,17 @@ def test_a_class_name_longer_than_clip_can_read_is_refused():
 
 
 def test_the_seed_decides_both_towers():
-    each = tiny(seed=1, extend=prompts)
+    net = tiny(seed=1, extend=prompts)
     torch.manual_seed(9)
-    two, three = tiny(seed=1, extend=prompts), tiny(seed=2, extend=prompts)
+    same = tiny(seed=1, extend=prompts)
+    other_seed = tiny(seed=2, extend=prompts)
     for part in ("backbone", "text", "head"):
         a, b, c = (
             torch.cat([p.flatten() for p in getattr(n, part).parameters()])
-            for n in (each, two, three)
+            for n in (net, same, other_seed)
         )
-        assert torch.equal(a, b) and not torch.equal(a, c)
+        assert torch.equal(a, b)
+        assert not torch.equal(a, c)
 
 
 def test_every_clip_is_listed_with_its_shape():

@@ -45,10 +45,10 @@ def test_the_model_of_a_run_fills_the_image_tower_and_its_projection_of_slices(t
         for k, v in source.state_dict().items():
             file[f"model/{k}"] = v.numpy()
     net = tiny(channels=16, weights=str(tmp_path / "00002.h5"))
-    for each, two in zip(
+    for tensor, expected in zip(
         net.backbone.state_dict().values(), source.backbone.state_dict().values(), strict=True
     ):
-        assert torch.equal(each, two)
+        assert torch.equal(tensor, expected)
     with pytest.raises(FedcliError, match="holds no text tower, which prompts need"):
         tiny(channels=16, weights=str(tmp_path / "00002.h5"), extend=prompts)
 
@@ -100,7 +100,7 @@ def test_openais_weights_come_through_open_clip_or_a_sentence_says_where_to_find
 ):
     import open_clip
 
-    asked = []
+    sources = []
     path = saved(theirs("clip-tiny"), tmp_path / "clip.pt")
     monkeypatch.setitem(
         clip.SHAPES,
@@ -108,10 +108,10 @@ def test_openais_weights_come_through_open_clip_or_a_sentence_says_where_to_find
         clip.Shape(**vars(clip.SHAPES["clip-tiny"]) | {"pretrained": "RN50"}),
     )
     monkeypatch.setattr(
-        open_clip.pretrained, "download_pretrained", lambda source: asked.append(source) or path
+        open_clip.pretrained, "download_pretrained", lambda source: sources.append(source) or path
     )
     assert torch.equal(tiny(weights="openai").backbone.visual.proj, theirs("clip-tiny").visual.proj)
-    assert asked[0]["hf_hub"] == "timm/resnet50_clip.openai/"
+    assert sources[0]["hf_hub"] == "timm/resnet50_clip.openai/"
 
     def offline(source):
         raise OSError("no route to host")

@@ -26,8 +26,10 @@ def test_trainable_tensors_come_first_and_buffers_last():
 
 
 def test_gradients_land_in_one_vector_and_match_autograd():
-    net, other = toy_net(dropout=0.0), toy_net(dropout=0.0)
-    layout, batch = Layout(net), next(toy_shard("north").in_order())
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0)
+    layout = Layout(net)
+    batch = next(toy_shard("north").in_order())
     nn.functional.cross_entropy(net(batch.x), batch.y).backward()
     nn.functional.cross_entropy(other(batch.x), batch.y).backward()
     torch.testing.assert_close(
@@ -40,8 +42,10 @@ def test_gradients_land_in_one_vector_and_match_autograd():
     [("sgd", torch.optim.SGD, 0.0), ("sgd", torch.optim.SGD, 0.9), ("adam", torch.optim.Adam, 0.0)],
 )
 def test_one_flat_step_equals_torchs_steps_over_the_tensors(name, kind, momentum):
-    net, other = toy_net(dropout=0.0), toy_net(dropout=0.0)
-    layout, batch = Layout(net), next(toy_shard("north").in_order())
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0)
+    layout = Layout(net)
+    batch = next(toy_shard("north").in_order())
     flat = Optimizer(layout, name)
     flat.begin(Training(optimizer=name, lr=0.1, momentum=momentum, weight_decay=0.01))
     plain = kind(
@@ -71,16 +75,16 @@ def test_personal_tensors_stay_out_of_theta_but_are_trained():
         ),
     )
     assert not any(name.startswith("backbone.1") for name in layout.spans)
-    own = layout.read_own()
-    assert len(own) == 16  # weight, bias, mean, variance of four channels
+    personal_values = layout.read_own()
+    assert len(personal_values) == 16  # weight, bias, mean, variance of four channels
     net.backbone[1].weight.grad.fill_(1.0)
     optimizer = Optimizer(layout, "sgd")
     optimizer.begin(Training(optimizer="sgd", lr=1.0, momentum=0.0, weight_decay=0.0))
     optimizer.step()
     assert net.backbone[1].weight.tolist() == [0.0] * 4
-    layout.load_own(own)
+    layout.load_own(personal_values)
     assert net.backbone[1].weight.tolist() == [1.0] * 4
-    assert torch.equal(layout.read_own(), own)
+    assert torch.equal(layout.read_own(), personal_values)
 
 
 def test_frozen_parameters_do_not_travel():

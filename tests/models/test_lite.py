@@ -57,15 +57,15 @@ def file(trained, tmp_path_factory) -> Path:
 @pytest.fixture
 def installed(file, tmp_path, monkeypatch) -> Path:
     """A package that holds the file; returns where the file is."""
-    about = lite.LITE[NAME]
-    folder = tmp_path / about.package
+    entry = lite.LITE[NAME]
+    folder = tmp_path / entry.package
     (folder / "models").mkdir(parents=True)
     written(folder, CODE, "__init__.py")
-    path = folder / about.file
+    path = folder / entry.file
     path.symlink_to(file)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    known = lite.Lite(about.timm_name, about.package, about.file, sha256(file))
-    monkeypatch.setitem(lite.LITE, NAME, known)
+    own_entry = lite.Lite(entry.timm_name, entry.package, entry.file, sha256(file))
+    monkeypatch.setitem(lite.LITE, NAME, own_entry)
     return path
 
 
@@ -139,5 +139,6 @@ def test_the_published_package_holds_the_tensors_of_timms_own_file():
     if find_spec(lite.LITE[NAME].package) is None:
         pytest.skip("fedcli[imagenet] is not installed")
     real = Path(os.environ["FEDCLI_REAL_DATA"]) / "weights" / "tf_efficientnet_lite0.safetensors"
-    state, timms = build(weights="imagenet").state_dict(), build(weights=str(real)).state_dict()
+    state = build(weights="imagenet").state_dict()
+    timms = build(weights=str(real)).state_dict()
     assert all(torch.equal(tensor, timms[key]) for key, tensor in state.items())

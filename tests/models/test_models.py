@@ -69,16 +69,17 @@ def test_the_small_network_pools_before_the_relu_to_the_same_bits():
         net.zero_grad()
         (net(x) ** 2).sum().backward()
         gradients.append([parameter.grad.clone() for parameter in net.parameters()])
-    assert len(gradients[0]) == 9 and all(map(torch.equal, *gradients))
+    assert len(gradients[0]) == 9
+    assert all(map(torch.equal, *gradients))
 
 
 def test_the_seed_decides_the_weights_and_nothing_else_does():
     net = build("cnn", seed=3)
     torch.manual_seed(55)
-    two, three = build("cnn", seed=3), build("cnn", seed=4)
-    assert torch.equal(net.head.weight, two.head.weight) and not torch.equal(
-        net.head.weight, three.head.weight
-    )
+    two = build("cnn", seed=3)
+    three = build("cnn", seed=4)
+    assert torch.equal(net.head.weight, two.head.weight)
+    assert not torch.equal(net.head.weight, three.head.weight)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "densenet121"])
@@ -89,7 +90,8 @@ def test_one_image_that_shrinks_to_one_pixel_trains(name):
 
 
 def test_bf16_computes_low_and_answers_in_float32():
-    net, exact = build("cnn", precision="bf16"), build("cnn")
+    net = build("cnn", precision="bf16")
+    exact = build("cnn")
     x = torch.randn(4, 3, 32, 32)
     assert net(x).dtype == torch.float32
     torch.testing.assert_close(net(x), exact(x), atol=0.05, rtol=0.05)
@@ -104,8 +106,8 @@ def test_a_torchvision_file_fills_the_backbone_and_not_the_head(name, tmp_path):
     source = getattr(torchvision.models, name)()
     torch.save(source.state_dict(), tmp_path / "w.pth")
     net = build(name, weights=str(tmp_path / "w.pth"))
-    first = next(iter(source.state_dict().values()))
-    assert torch.equal(next(net.backbone.parameters()), first)
+    tensor = next(iter(source.state_dict().values()))
+    assert torch.equal(next(net.backbone.parameters()), tensor)
     assert torch.equal(net.head.weight, build(name).head.weight)
 
 
@@ -174,7 +176,8 @@ def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps
         error.value.hint,
     )
     assert error.value.sentence == f"{path} holds Python objects beside tensors"
-    assert "\x1b" not in error.value.hint and "\n" not in error.value.hint
+    assert "\x1b" not in error.value.hint
+    assert "\n" not in error.value.hint
     python, option, code = shlex.split(error.value.hint.partition(": ")[2])
     assert (python, option) == ("python", "-c")
     monkeypatch.chdir(tmp_path)
@@ -183,7 +186,7 @@ def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("w.pth", b"these are words\n", "is not a PyTorch file"),
         ("w.pth", b"", "is not a PyTorch file"),
@@ -193,19 +196,19 @@ def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps
         ("w.safetensors", b"these are words\n", "is not a safetensors file, or is damaged"),
     ],
 )
-def test_any_other_file_is_refused_in_one_sentence_of_ours(tmp_path, name, content, said):
+def test_any_other_file_is_refused_in_one_sentence_of_ours(tmp_path, name, content, message):
     if name.endswith("safetensors"):
         pytest.importorskip("safetensors")
     (tmp_path / name).write_bytes(content)
     with pytest.raises(FedcliError) as error:
         read(tmp_path / name)
-    assert error.value.sentence.startswith(f"{tmp_path / name} {said}")
+    assert error.value.sentence.startswith(f"{tmp_path / name} {message}")
 
 
-@pytest.mark.parametrize("asked", [lambda path: build("resnet18", weights=path), load_teacher])
-def test_a_folder_is_no_weights_file(tmp_path, asked):
+@pytest.mark.parametrize("load", [lambda path: build("resnet18", weights=path), load_teacher])
+def test_a_folder_is_no_weights_file(tmp_path, load):
     with pytest.raises(FedcliError, match="is a folder, not a weights file"):
-        asked(str(tmp_path))
+        load(str(tmp_path))
 
 
 def test_files_of_torch_save_in_both_of_its_formats_are_read(tmp_path):
@@ -241,7 +244,8 @@ def test_imagenet_without_a_network_says_what_to_fetch(monkeypatch):
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", offline)
     with pytest.raises(FedcliError, match="could not be downloaded") as error:
         build("resnet18", weights="imagenet")
-    assert "https://" in error.value.hint and "--weights" in error.value.hint
+    assert "https://" in error.value.hint
+    assert "--weights" in error.value.hint
 
 
 def test_names_and_sizes_that_cannot_work_are_refused():

@@ -110,15 +110,16 @@ def test_it_is_frozen_and_still_and_leaves_the_global_random_stream_alone(plain)
 
 def test_a_resnet_sees_images_at_their_own_size_and_says_what_it_was_trained_at(plain):
     teacher = load_teacher(plain)
-    assert teacher.trained_at == 224 and teacher.side == 0
+    assert teacher.trained_at == 224
+    assert teacher.side == 0
     assert torch.equal(teacher(FED), teacher.body(FED))
 
 
 def test_a_grey_image_is_shown_as_the_same_image_in_colour(plain):
     grey = IMAGES[:, :1]
-    seen = load_teacher(plain)(transforms.to_input(grey, channels=1))
+    features = load_teacher(plain)(transforms.to_input(grey, channels=1))
     torch.testing.assert_close(
-        seen, load_teacher(plain)(transforms.to_input(grey, channels=3)), atol=1e-4, rtol=1e-4
+        features, load_teacher(plain)(transforms.to_input(grey, channels=3)), atol=1e-4, rtol=1e-4
     )
 
 
@@ -137,7 +138,7 @@ def test_a_file_that_lacks_a_tensor_is_refused_by_the_first_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             {"layer1.2.conv1.weight": torch.ones(64, 64, 3, 3)},
@@ -149,8 +150,8 @@ def test_a_file_that_lacks_a_tensor_is_refused_by_the_first_one(tmp_path):
         ),
     ],
 )
-def test_a_file_of_another_network_is_refused_by_the_tensor(change, said, tmp_path):
-    with pytest.raises(FedcliError, match=said):
+def test_a_file_of_another_network_is_refused_by_the_tensor(change, message, tmp_path):
+    with pytest.raises(FedcliError, match=message):
         load_teacher(saved(tmp_path, network("resnet18").state_dict() | change))
 
 
@@ -159,7 +160,8 @@ def test_a_file_that_fits_nothing_is_refused_with_what_would(tmp_path):
         FedcliError, match=r"no network that can be a teacher .*features.0.weight"
     ) as error:
         load_teacher(saved(tmp_path, {"features.0.weight": torch.ones(2)}))
-    assert "MoCo-v2" in error.value.hint and "CLIP" in error.value.hint
+    assert "MoCo-v2" in error.value.hint
+    assert "CLIP" in error.value.hint
     with pytest.raises(FedcliError, match="no such teacher file"):
         load_teacher(str(tmp_path / "absent.pth"))
 
@@ -187,7 +189,8 @@ def test_the_tensors_of_a_torchscript_archive_are_read_and_its_code_is_not(tmp_p
     ) as archive:  # the same archive with code that no compiler would take
         for name, data in entries.items():
             archive.writestr(name, b"this is no code" if name.endswith(".py") else data)
-    tensors, expected = weights.read(path), net.state_dict()
+    tensors = weights.read(path)
+    expected = net.state_dict()
     assert list(tensors) == [
         "input_resolution",
         *[name for name in expected if name != "input_resolution"],
@@ -197,7 +200,7 @@ def test_the_tensors_of_a_torchscript_archive_are_read_and_its_code_is_not(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         (b"cposix\nsystem\n(S'false'\ntR.", "holds a table that calls posix.system"),
         (
@@ -209,7 +212,7 @@ def test_the_tensors_of_a_torchscript_archive_are_read_and_its_code_is_not(tmp_p
         (b"(dp99999999\n.", "counts 99999999 values"),
     ],
 )
-def test_a_torchscript_archive_that_holds_something_else_is_refused(tmp_path, table, said):
+def test_a_torchscript_archive_that_holds_something_else_is_refused(tmp_path, table, message):
     with zipfile.ZipFile(tmp_path / "odd.pt", "w") as archive:
         for name, data in {
             "odd/data.pkl": table,
@@ -219,7 +222,8 @@ def test_a_torchscript_archive_that_holds_something_else_is_refused(tmp_path, ta
             archive.writestr(name, data)
     with pytest.raises(FedcliError) as error:
         weights.read(tmp_path / "odd.pt")
-    assert said in error.value.sentence and len(error.value.sentence) < 400
+    assert message in error.value.sentence
+    assert len(error.value.sentence) < 400
 
 
 def test_a_storage_that_many_tensors_name_takes_its_memory_once(tmp_path):
@@ -237,7 +241,8 @@ def test_a_storage_that_many_tensors_name_takes_its_memory_once(tmp_path):
         }.items():
             archive.writestr(name, data)
     tensors = weights.read(tmp_path / "odd.pt")
-    assert len(tensors) == 50 and all(float(value) == 1 for value in tensors.values())
+    assert len(tensors) == 50
+    assert all(float(value) == 1 for value in tensors.values())
     assert len({value.data_ptr() for value in tensors.values()}) == 1
 
 
@@ -266,7 +271,8 @@ def seen(net, unit):
     """Its image features of unit-range images [B, 3, 32, 32], by CLIP's own normalisation."""
     import torchvision
 
-    mean, std = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
+    mean = [0.48145466, 0.4578275, 0.40821073]
+    std = [0.26862954, 0.26130258, 0.27577711]
     with torch.no_grad():
         return net.visual(torchvision.transforms.functional.normalize(unit, mean, std))
 
@@ -293,15 +299,19 @@ def test_the_image_tower_of_clip_sees_images_at_its_own_size_and_scale(shape, pr
     teacher = load_teacher(str(tmp_path / "clip.pt"))
     small = (IMAGES[:, :, :20, :20] > 0.5).float()  # enlarging it overshoots black and white
     unit = F.interpolate(small, (32, 32), mode="bicubic", antialias=True)
-    assert unit.min() < 0 and unit.max() > 1
+    assert unit.min() < 0
+    assert unit.max() > 1
     unit = unit.clamp(0, 1)
-    assert teacher.width == 24 and not any(p.requires_grad for p in teacher.parameters())
+    assert teacher.width == 24
+    assert not any(p.requires_grad for p in teacher.parameters())
     torch.testing.assert_close(
         teacher(transforms.to_input(small, channels=3)), seen(net, unit), atol=2e-4, rtol=1e-4
     )
     grey = unit[:, :1]
-    shown = teacher(transforms.to_input(grey, channels=1))
-    torch.testing.assert_close(shown, seen(net, grey.expand(-1, 3, -1, -1)), atol=2e-4, rtol=1e-4)
+    features = teacher(transforms.to_input(grey, channels=1))
+    torch.testing.assert_close(
+        features, seen(net, grey.expand(-1, 3, -1, -1)), atol=2e-4, rtol=1e-4
+    )
 
 
 def test_openai_files_get_the_activation_they_were_trained_with(tmp_path):
@@ -319,9 +329,9 @@ def test_openai_files_get_the_activation_they_were_trained_with(tmp_path):
 
 def test_a_clip_file_that_lacks_a_tensor_is_refused_by_it(tmp_path):
     state = clip(**TRANSFORMER).state_dict()
-    for name, said in (
+    for name, message in (
         ("visual.ln_post.bias", "tensor ln_post.bias is missing"),
         ("visual.conv1.weight", "visual.conv1"),
     ):
-        with pytest.raises(FedcliError, match=said):
+        with pytest.raises(FedcliError, match=message):
             load_teacher(saved(tmp_path, {k: v for k, v in state.items() if k != name}))

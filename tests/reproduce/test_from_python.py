@@ -19,7 +19,8 @@ def test_a_table_has_our_numbers_beside_the_published_ones(tmp_path, no_page):
     assert len(table.scores) == 1
     frame = table.to_frame()
     assert frame[["row", "runs", "clean ACC published"]].values.tolist() == [["FedAvg", 1, 0.97]]
-    assert "97.0 ±0.5" in repr(table) and repr(table).endswith("report.html")
+    assert "97.0 ±0.5" in repr(table)
+    assert repr(table).endswith("report.html")
 
 
 def test_shares_are_in_percent_where_that_is_asked_for_and_megabytes_stay(tmp_path):

@@ -48,17 +48,18 @@ def printed(table: int, method: str, attribute: str, rest: str) -> float:
 
 
 def test_es_auc_follows_from_the_group_aucs_in_173_of_180_cells():
-    odd, cells = {}, 0
+    odd = {}
+    cells = 0
     for table in TABLES:
         for method in METHODS:
             for attribute, groups in GROUPS.items():
                 for client in CLIENTS:
-                    of = [
+                    group_aucs = [
                         printed(table, method, attribute, f"{client} {group} AUC") / 100
                         for group in groups
                     ]
                     whole = printed(table, method, attribute, f"{client} AUC") / 100
-                    result = 100 * equity_scaled(whole, dict(zip(groups, of, strict=True)))
+                    result = 100 * equity_scaled(whole, dict(zip(groups, group_aucs, strict=True)))
                     expected = printed(table, method, attribute, f"{client} ES-AUC")
                     cells += 1
                     if abs(result - expected) > 0.25:
@@ -93,17 +94,21 @@ def test_an_average_is_the_mean_of_the_clients_but_in_six_cells():
 
 
 def test_a_gain_is_over_the_best_other_method_but_in_one_cell():
-    odd, cells = {}, 0
+    odd = {}
+    cells = 0
     for table in TABLES:
         for attribute, groups in GROUPS.items():
             for kind in ("AUC", "ES-AUC", *(f"{group} AUC" for group in groups)):
-                *others, own = (
+                *others, fairlora = (
                     printed(table, method, attribute, f"Avg {kind}") for method in METHODS
                 )
                 gain = printed(table, "FairLoRA", attribute, f"Delta Avg {kind}")
                 cells += 1
-                if own - max(others) != pytest.approx(gain, abs=0.051):
-                    odd[table, attribute, kind] = gain, pytest.approx(own - max(others), abs=0.051)
+                if fairlora - max(others) != pytest.approx(gain, abs=0.051):
+                    odd[table, attribute, kind] = (
+                        gain,
+                        pytest.approx(fairlora - max(others), abs=0.051),
+                    )
     assert cells == 56
     assert odd == {(1, "race", "asian AUC"): (0.1, -1.0)}
 

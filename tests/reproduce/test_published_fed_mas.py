@@ -40,8 +40,10 @@ def test_tables_repeat_each_others_means_but_not_each_spread():
     assert whole == (rows(2)["Fed-MAS"]["All"], rows(2)["Fed-MAS"]["B-acc"])
     assert rows(5)["MoCo-v2 RN50"]["B-acc"] == whole[1] == {"mean": 61.61, "std": 1.0}
     assert rows(6)["Fed-MAS"]["non-IID B-acc"] == {"mean": 61.61, "std": 1.4}
-    for row, first in {"FedAvg": "BSM-FL", "Fed-MAS": "Fed-MAS"}.items():
-        assert {c: m for c, m in means(1)[first].items() if c in means(6)[row]} == means(6)[row]
+    for row, row_of_table1 in {"FedAvg": "BSM-FL", "Fed-MAS": "Fed-MAS"}.items():
+        assert {c: m for c, m in means(1)[row_of_table1].items() if c in means(6)[row]} == means(6)[
+            row
+        ]
 
 
 def test_avg_is_the_mean_of_light_and_dark():
@@ -58,15 +60,15 @@ def test_the_column_of_six_hospitals_has_the_gains_of_the_text_and_lies_by_own_m
     assert round(by_name["Fed-MAS"] - by_name["FedLC"], 2) == 4.33
     assert round(by_name["Fed-MAS"] - by_name["BSM-FL"], 2) == 2.68
     fold = means(8)
-    for row, first in {
+    for row, row_of_fold in {
         "FedLC": "FedLC",
         "BSM-FL": "BSM-FL",
         "Fed-MAS": "Fed-MAS, lambda_f=3",
     }.items():
         spread = rows(3)[row][column]["std"]
         assert (
-            abs(fold[first]["pFL"] - by_name[row])
+            abs(fold[row_of_fold]["pFL"] - by_name[row])
             < 1.2 * spread
             < 2.9 * spread
-            < by_name[row] - fold[first]["gFL"]
+            < by_name[row] - fold[row_of_fold]["gFL"]
         )

@@ -67,7 +67,8 @@ def test_office_accuracies_are_means_of_five_rounds_of_the_split_we_use():
 
 
 def test_the_sweep_of_beta_was_made_without_the_filter():
-    sweep, halves = rows("table4"), rows("table5")
+    sweep = rows("table4")
+    halves = rows("table5")
     assert [sweep["FAEL, beta=0.4"][n] for n in ("AVG", "STD")] == [
         halves["FAEL"][f"Digits {n}"] for n in ("AVG", "STD")
     ]

@@ -31,7 +31,8 @@ def test_an_average_is_the_mean_of_clean_and_corrupted(table, kinds):
 
 
 def test_the_delta_columns_are_differences_to_fedavg():
-    base, differences = rows("table1")["FedAvg"], 0
+    base = rows("table1")["FedAvg"]
+    differences = 0
     for name, cells in rows("table1").items():
         for column in [column for column in cells if not column.endswith("less FedAvg")]:
             printed = cells.get(f"{column} less FedAvg")
@@ -46,10 +47,8 @@ def test_the_delta_columns_are_differences_to_fedavg():
 
 def gap(variant: str, column: str) -> float:
     """Clean less corrupted AUC of Tables II and III, for a column of Table IV."""
-    table, kind = (
-        ("table2" if column.startswith("ICH") else "table3"),
-        column.split()[1].rstrip(","),
-    )
+    table = "table2" if column.startswith("ICH") else "table3"
+    kind = column.split()[1].rstrip(",")
     cells = rows(table)[variant]
     return abs(
         cells[f"{kind} clean AUC ovo macro"]["mean"]
@@ -64,7 +63,8 @@ def test_the_spread_among_clients_is_the_gap_of_the_auc_rescaled_but_for_agnosti
         for column, cell in cells.items()
         if column != AVERAGE
     }
-    assert len(by_name) == 32 and sum(by_name.values()) == 28
+    assert len(by_name) == 32
+    assert sum(by_name.values()) == 28
     assert {method for (method, _), holds in by_name.items() if not holds} == {"Agnostic-FL"}
     assert all(
         rows("table4")["Agnostic-FL"][column]["mean"] > SHARE * gap("Agnostic-FL", column)
@@ -76,8 +76,8 @@ def test_the_printed_average_is_the_mean_of_the_four_columns():
     whole = [cells for cells in rows("table4").values() if AVERAGE in cells]
     assert len(whole) == 7
     for cells in whole:
-        of = [cell["mean"] for column, cell in cells.items() if column != AVERAGE]
-        assert abs(cells[AVERAGE]["mean"] - sum(of) / 4) <= 0.01 + 1e-9
+        means = [cell["mean"] for column, cell in cells.items() if column != AVERAGE]
+        assert abs(cells[AVERAGE]["mean"] - sum(means) / 4) <= 0.01 + 1e-9
     parts = [
         cell["mean"]
         for row in ("FedISM+ (S)", "FedISM+ (L)")
@@ -123,4 +123,5 @@ def test_the_printed_megabytes_are_a_network_with_a_thousand_classes():
         rows("table5")["FedISM+ (S)"]["from a client"]["mean"]
         - rows("table5")["FedAvg"]["from a client"]["mean"]
     )
-    assert extra * 1e6 == pytest.approx(4) and round(1 + 4 / (2 * numbers * 4), 9) == 1.000000043
+    assert extra * 1e6 == pytest.approx(4)
+    assert round(1 + 4 / (2 * numbers * 4), 9) == 1.000000043

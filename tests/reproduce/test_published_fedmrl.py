@@ -36,10 +36,10 @@ def test_weighted_recall_is_accuracy_but_in_two_rows():
 
 @pytest.mark.parametrize("data", DATA)
 def test_quoted_gains_are_parts_of_its_own_score_and_no_points(data):
-    own = printed("FedMRL", data)["ACC"]
+    fedmrl = printed("FedMRL", data)["ACC"]
     for row, gain in QUOTED[data].items():
-        points = own - printed(row, data)["ACC"]
-        assert 100 * points / own == pytest.approx(gain, abs=0.015)
+        points = fedmrl - printed(row, data)["ACC"]
+        assert 100 * points / fedmrl == pytest.approx(gain, abs=0.015)
         assert abs(points - gain) > 0.2
 
 

@@ -14,7 +14,8 @@ from fedcli.stages.train import resolved
 @pytest.mark.parametrize("name", recipe.names())
 def test_every_recipe_that_comes_along_is_sound_at_every_scale(name):
     checked = expand.check(recipe.find(name))
-    assert checked.title and checked.paper
+    assert checked.title
+    assert checked.paper
 
 
 def test_the_table_of_all_methods_has_those_that_train_any_network_and_its_seven_classes_without_a_teacher():
@@ -31,7 +32,8 @@ def test_the_table_of_all_methods_has_those_that_train_any_network_and_its_seven
         )
         and not (isinstance(method.aggregator, ContinuesRun) or method.local.needs_two_classes)
     }
-    assert listed <= METHODS.keys() and len(fits & listed) > 0.75 * len(fits)
+    assert listed <= METHODS.keys()
+    assert len(fits & listed) > 0.75 * len(fits)
 
 
 def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_sound(tmp_path):
@@ -40,11 +42,13 @@ def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_so
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in tables]
     lines = {}
     for names, _, _, *cells in rows:
-        first, *more = [name.strip("` ") for name in names.split(",")]
-        lines |= dict.fromkeys((first, *(first.rpartition("-")[0] + each for each in more)), cells)
+        full_name, *endings = [name.strip("` ") for name in names.split(",")]
+        lines |= dict.fromkeys(
+            (full_name, *(full_name.rpartition("-")[0] + ending for ending in endings)), cells
+        )
     for name in recipe.names():
-        known = recipe.load(recipe.find(name))
-        assert lines[name][0].split()[0] == str(len(expand.cells(known, "paper"))), name
+        table = recipe.load(recipe.find(name))
+        assert lines[name][0].split()[0] == str(len(expand.cells(table, "paper"))), name
     example = text.split("```toml\n")[1].split("```")[0]
     expand.check(
         write(
@@ -89,7 +93,7 @@ def test_a_scale_changes_what_is_slow_and_a_recipe_adds_to_it(tmp_path):
 def test_a_file_that_lies_among_the_images_is_given_by_its_name():
     table = expand.check(recipe.find("fed-mas-table3"))
     for scale in ("paper", "smoke"):
-        made = [
+        tone_files = [
             {
                 cell.chain[0].set.get("tone-file")
                 for cell in expand.cells(table, scale, files=files)
@@ -97,7 +101,7 @@ def test_a_file_that_lies_among_the_images_is_given_by_its_name():
             }
             for files in ({}, {"tone": "ISIC/bevan.csv"})
         ]
-        assert made == [{None}, {"bevan.csv"}]
+        assert tone_files == [{None}, {"bevan.csv"}]
 
 
 def test_a_scale_changes_options_of_the_methods_that_have_them(tmp_path):
@@ -249,7 +253,8 @@ def test_every_key_is_of_its_kind(tmp_path, was, now, expected):
     with pytest.raises(UsageError) as error:
         recipe.load(write(tmp_path, TINY.replace(was, now, 1)))
     assert sentence in error.value.sentence
-    assert error.value.hint and hint in error.value.hint
+    assert error.value.hint
+    assert hint in error.value.hint
 
 
 OWN = """
@@ -293,23 +298,23 @@ def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_p
 def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tmp_path):
     checked = expand.check(write(tmp_path, TINY + OWN))
     cells = expand.cells(checked, "paper")
-    there = dict.fromkeys(raw.needed(checked), "there")
-    assert raw.possible(checked, cells, there)[1] == [
+    folders = dict.fromkeys(raw.needed(checked), "there")
+    assert raw.possible(checked, cells, folders)[1] == [
         "Fed-MAS left out: no --file moco=PATH was given, which is a teacher."
     ]
     with pytest.raises(UsageError, match=r"needs files \(moco: a teacher\)"):
-        raw.possible(checked, [cell for cell in cells if cell.asks], there)
+        raw.possible(checked, [cell for cell in cells if cell.asks], folders)
     (tmp_path / "m.pth").touch()
     assert raw.files(checked, [f"moco={tmp_path}/m.pth"], {}, "paper", tmp_path) == {
         "moco": f"{tmp_path}/m.pth"
     }
-    for given, said in (
+    for flag, message in (
         ("m.pth", "which file it is"),
         ("mocko=m.pth", "no file 'mocko'"),
         ("moco=no.pth", "no such"),
     ):
-        with pytest.raises(UsageError, match=said):
-            raw.files(checked, [given], {}, "paper", tmp_path)
+        with pytest.raises(UsageError, match=message):
+            raw.files(checked, [flag], {}, "paper", tmp_path)
 
 
 def test_a_number_of_seeds_takes_the_recipes_first():
@@ -317,9 +322,9 @@ def test_a_number_of_seeds_takes_the_recipes_first():
     assert read_seeds("3", (0,)) == (0, 1, 2)
     assert read_seeds("4,7", (1, 2)) == (4, 7)
     assert read_seeds(None, (1, 2)) == ()
-    for given in ("²", "0", "-1", "1,", "1,1", "9" * 30, "1000000"):
+    for text in ("²", "0", "-1", "1,", "1,1", "9" * 30, "1000000"):
         with pytest.raises(UsageError, match="--seeds"):
-            read_seeds(given, (0,))
+            read_seeds(text, (0,))
 
 
 def test_only_takes_cells_by_their_names(tmp_path):
@@ -350,10 +355,11 @@ def test_every_fedism_plus_recipe_takes_the_lists_that_its_authors_publish(name)
         table, "paper", files=brought
     ):
         prepare, partition = cell.chain[:2]
-        of = "isic-" if prepare.name == "isic2019" and "isic-split" in brought else ""
-        assert str(prepare.split_file) == f"/lists/{of}split" and prepare.sample_images is None
-        assert str(partition.order_file) == f"/lists/{of}order"
-        assert partition.fedism or str(partition.clients_file) == f"/lists/{of}clients"
+        prefix = "isic-" if prepare.name == "isic2019" and "isic-split" in brought else ""
+        assert str(prepare.split_file) == f"/lists/{prefix}split"
+        assert prepare.sample_images is None
+        assert str(partition.order_file) == f"/lists/{prefix}order"
+        assert partition.fedism or str(partition.clients_file) == f"/lists/{prefix}clients"
     plain = expand.cells(table, "paper")
     assert {cell.chain[0].sample_images for cell in plain if cell.chain[0].name == "rsna-ich"} <= {
         25000
@@ -380,18 +386,18 @@ def test_a_row_of_clients_own_models_reads_its_numbers_there():
     ditto = next(
         row for row in recipe.load(recipe.find("fedheal-table3")).rows if row.name == "Ditto"
     )
-    own = "personal/mean_personal"
+    own_models = "personal/mean_personal"
     assert (
         ditto.place("groups/domain/clean/each/accuracy/mnist")
-        == f"{own}/groups/domain/clean/each/accuracy/mnist"
+        == f"{own_models}/groups/domain/clean/each/accuracy/mnist"
     )
-    assert ditto.place("versions/clean/accuracy") == f"{own}/clean/accuracy"
+    assert ditto.place("versions/clean/accuracy") == f"{own_models}/clean/accuracy"
     assert ditto.place("clients/*/accuracy") == "clients/*/accuracy"
 
 
 def test_fed_mas_recipes_augment_by_the_pipeline_beside_them():
-    named = [name for name in recipe.names() if name.startswith("fed-mas")]
-    for name in named:
+    fed_mas_recipes = [name for name in recipe.names() if name.startswith("fed-mas")]
+    for name in fed_mas_recipes:
         cells = expand.cells(recipe.load(recipe.find(name)), "paper")
         for cell in cells:
             file = (

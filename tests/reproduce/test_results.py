@@ -58,7 +58,7 @@ SCORES = scores_of(
 
 
 @pytest.mark.parametrize(
-    ("score", "unit", "at", "rounds"),
+    ("score", "unit", "choice", "rounds"),
     [
         ("versions/clean/accuracy", "percent", "last5", [30.0, 50.0]),
         ("versions/clean/accuracy", "none", "last", [0.5]),
@@ -72,10 +72,12 @@ SCORES = scores_of(
         ("clients/*/auc", "percent", "best", []),
     ],
 )
-def test_a_column_is_a_place_in_the_scores(score, unit, at, rounds):
-    one = recipe(("FedAvg", "fedavg"), reference="FedAvg", at=at)
-    one = with_columns(one, RecipeColumn(name="c", data="d", score=score, unit=unit))
-    assert findings(one, {"FedAvg": SCORES}).columns("FedAvg") == {"c": {0: pytest.approx(rounds)}}
+def test_a_column_is_a_place_in_the_scores(score, unit, choice, rounds):
+    fedavg = recipe(("FedAvg", "fedavg"), reference="FedAvg", at=choice)
+    fedavg = with_columns(fedavg, RecipeColumn(name="c", data="d", score=score, unit=unit))
+    assert findings(fedavg, {"FedAvg": SCORES}).columns("FedAvg") == {
+        "c": {0: pytest.approx(rounds)}
+    }
 
 
 def as_text(table):
@@ -97,9 +99,10 @@ def test_the_spread_is_the_papers():
 
 
 def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
-    first, second = {0: [70.0, 72.0], 1: [74.0, 76.0]}, {0: [60.0, 62.0], 1: []}
-    assert of_rows.mean_runs([first, second]) == {0: [65.0, 67.0]}
-    assert of_rows.mean_runs([first, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
+    scores = {0: [70.0, 72.0], 1: [74.0, 76.0]}
+    lower_scores = {0: [60.0, 62.0], 1: []}
+    assert of_rows.mean_runs([scores, lower_scores]) == {0: [65.0, 67.0]}
+    assert of_rows.mean_runs([scores, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
     assert of_rows.mean_runs([{0: [60.0, 0.0]}, {0: [30.0, 50.0]}], harmonic=True) == {
         0: [40.0, 0.0]
     }  # 2PR/(P+R)
@@ -129,7 +132,8 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
     both = with_columns(
         both, RecipeColumn(name="acc", data="d", score="versions/clean/accuracy"), less
     )
-    mine, base = {0: [70.0, 74.0], 1: [71.0]}, {0: [69.0, 70.0]}
+    mine = {0: [70.0, 74.0], 1: [71.0]}
+    base = {0: [69.0, 70.0]}
     rounds = {"FedAvg": {"acc": base, "less": base}, "SALT": {"acc": mine, "less": mine}}
     assert of_rows.with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
     assert of_rows.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
@@ -184,10 +188,8 @@ def test_a_study_of_ones_own_has_no_table_of_ours():
 
 
 def test_results_of_another_version_are_read_and_broken_ones_are_told(tmp_path):
-    column, file = (
-        RecipeColumn(name="acc", data="d", score="versions/clean/accuracy"),
-        tmp_path / "results.json",
-    )
+    column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
+    file = tmp_path / "results.json"
     body = made(column, {"FedAvg": a_cell(60.0, published=Printed(mean=97.0))}).body()
     for key in ("layout", "orders", "marks", "failed"):  # before these were written
         body.pop(key)
@@ -218,8 +220,8 @@ def findings(recipe, scores):
     """Scores by row."""
     done = [outcome(name) for name in scores]
     runs = {
-        each.scores: Scored(each.scores, {}, of)
-        for each, of in zip(done, scores.values(), strict=True)
+        ended.scores: Scored(ended.scores, {}, row_scores)
+        for ended, row_scores in zip(done, scores.values(), strict=True)
     }
     return Findings(recipe, done, runs)
 
@@ -227,14 +229,14 @@ def findings(recipe, scores):
 def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     both = recipe(("FedAvg", "fedavg"), ("Ditto", "ditto"), reference="FedAvg")
     column = RecipeColumn(name="own", data="d", score="personal/personal/clean/auc")
-    own = scores_of(
+    ditto = scores_of(
         {"versions": {}, "personal": {"personal": {"clean": {"auc": over(None)}, "groups": {}}}}
     )
-    found = findings(both, {"FedAvg": SCORES, "Ditto": own})
-    assert found.has(column)
+    of_both = findings(both, {"FedAvg": SCORES, "Ditto": ditto})
+    assert of_both.has(column)
     assert not findings(both, {"FedAvg": SCORES}).has(column)
     with pytest.raises(UsageError, match=r"column 'own': scores.json has no 'clients/\\*/acc'"):
-        found.has(RecipeColumn(name="own", data="d", score="clients/*/acc"))
+        of_both.has(RecipeColumn(name="own", data="d", score="clients/*/acc"))
 
 
 def test_only_a_version_of_the_test_images_has_a_test():
@@ -246,8 +248,7 @@ def test_only_a_version_of_the_test_images_has_a_test():
         "clean/calibration_error",
     )
     tested = [
-        score_tested(RecipeColumn(name="c", data="d", score=f"versions/{place}"))
-        for place in places
+        score_tested(RecipeColumn(name="c", data="d", score=f"versions/{path}")) for path in places
     ]
     assert tested == [
         Where("clean", metric="accuracy"),
@@ -259,10 +260,8 @@ def test_only_a_version_of_the_test_images_has_a_test():
 
 
 def test_a_score_of_two_classes_is_marked_by_its_test(tmp_path):
-    two, y = (
-        recipe(("FedAvg", "fedavg"), ("FedHEAL", "fedheal"), reference="FedAvg"),
-        np.arange(N) % 2,
-    )
+    two = recipe(("FedAvg", "fedavg"), ("FedHEAL", "fedheal"), reference="FedAvg")
+    y = np.arange(N) % 2
     skills = {"FedAvg": 0.2, "FedHEAL": 1.5}
     paths = {
         name: scored(tmp_path / name, model(skill, 0, 2, y), y=y) for name, skill in skills.items()
@@ -282,22 +281,27 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
     rows = *three.rows[:2], three.rows[2].model_copy(update={"scores_of": "mean_personal"})
     three = with_columns(three.model_copy(update={"rows": rows}), column)
-    found = findings(three, dict.fromkeys((row.name for row in rows), SCORES))
+    of_three = findings(three, dict.fromkeys((row.name for row in rows), SCORES))
     monkeypatch.setattr(
         manifest, "above", lambda path, *kinds: path if "run" in kinds else Path("p")
     )
     tested = []
     monkeypatch.setattr(of_rows, "order", lambda systems, *_: tested.append(list(systems)) or [])
-    assert len(list(of_rows.tests(found))) == 1 and tested == [["FedAvg", "FedProx"]]
+    assert len(list(of_rows.tests(of_three))) == 1
+    assert tested == [["FedAvg", "FedProx"]]
     cells = {"FedAvg": a_cell(70.0), "FedProx": a_cell(60.0), "Ditto": a_cell(80.0)}
     result = made(column, cells)
     assert "Ditto shows clients' own models: it is in no test." in results.notes_of(three, result)
-    asked = []
+    pairs_tested = []
     monkeypatch.setattr(
-        Leads, "test", lambda self, score, first, second, _: asked.append((first, second)) or True
+        Leads,
+        "test",
+        lambda self, score, first, second, _: pairs_tested.append((first, second)) or True,
     )
-    marked = marks(found, result.rows)["acc"]
-    assert marked.best == ["Ditto"] and not marked.tested and not asked
+    marked = marks(of_three, result.rows)["acc"]
+    assert marked.best == ["Ditto"]
+    assert not marked.tested
+    assert not pairs_tested
 
 
 def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path):
@@ -307,8 +311,8 @@ def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path)
         for v, low in ((0.38, 0.3), (0.8, 0.7))
     )
     paths = [
-        scored(tmp_path / name, model(1.0, 1), intervals=of)
-        for name, of in (("ISIC", weak), ("RSNA", skilled))
+        scored(tmp_path / name, model(1.0, 1), intervals=bounds)
+        for name, bounds in (("ISIC", weak), ("RSNA", skilled))
     ]
     runs = {run.path: run for run in read(paths)}
     done = [
@@ -318,19 +322,20 @@ def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path)
         )
         for path in paths
     ]
-    one = recipe(("FedAvg", "fedavg"), reference="FedAvg")
-    ((title, said),) = results.chance_of(Findings(one, done, runs), "FedAvg").items()
-    assert title == "ISIC" and said.startswith(
+    table = recipe(("FedAvg", "fedavg"), reference="FedAvg")
+    ((title, caution),) = results.chance_of(Findings(table, done, runs), "FedAvg").items()
+    assert title == "ISIC"
+    assert caution.startswith(
         "may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 %"
     )
-    one = one.model_copy(
-        update={"rows": (one.rows[0].model_copy(update={"scores_of": "personal"}),)}
+    table = table.model_copy(
+        update={"rows": (table.rows[0].model_copy(update={"scores_of": "personal"}),)}
     )
-    assert results.chance_of(Findings(one, done, runs), "FedAvg") == {}
+    assert results.chance_of(Findings(table, done, runs), "FedAvg") == {}
 
 
 def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
-    made = {
+    data_of_rows = {
         "FedAvg, 0.1": "p1",
         "FedISM, 0.1": "p1",
         "FedAvg, 0.2": "p2",
@@ -341,10 +346,15 @@ def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
     monkeypatch.setattr(
         manifest,
         "above",
-        lambda path, *kinds: path if "run" in kinds else Path(made[path.parts[0][:-2]]),
+        lambda path, *kinds: path if "run" in kinds else Path(data_of_rows[path.parts[0][:-2]]),
     )
     note = of_rows.same_data(
-        [outcome(row, seed) for row in made for seed in (0, 1) if (row, seed) != ("FedISM, 0.1", 0)]
+        [
+            outcome(row, seed)
+            for row in data_of_rows
+            for seed in (0, 1)
+            if (row, seed) != ("FedISM, 0.1", 0)
+        ]
     )
     pairs = [list(rows) for rows in note]
     assert pairs == [
@@ -352,7 +362,9 @@ def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
         ["FedAvg, 0.2", "FedISM, 0.2"],
         ["FedISM, 0.3", "FedGA, 0.3"],
     ]
-    table = recipe(*((row, row.partition(",")[0].lower()) for row in made), reference="FedAvg, 0.2")
+    table = recipe(
+        *((row, row.partition(",")[0].lower()) for row in data_of_rows), reference="FedAvg, 0.2"
+    )
     assert [of_rows._reference(Findings(table, [], {}), rows) for rows in pairs] == [
         "FedAvg, 0.1",
         "FedAvg, 0.2",

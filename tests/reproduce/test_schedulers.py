@@ -55,7 +55,8 @@ def made(folder: Path, nodes: list[subprocess.Popen], work: str) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize("scheduler", ["slurm", "kubernetes", "parallel"])
 def test_an_example_makes_the_table_of_one_process(scheduler, place):
-    nodes, work = [], f"work-{scheduler}"
+    nodes = []
+    work = f"work-{scheduler}"
     if scheduler == "slurm":
         words = ["bash", str(ROOT / "examples/reproduce-slurm.sh"), *FLAGS, "--work", work]
         array = {"SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "2"}
@@ -63,8 +64,9 @@ def test_an_example_makes_the_table_of_one_process(scheduler, place):
     elif scheduler == "kubernetes":
         job = yaml.safe_load((ROOT / "examples/reproduce-kubernetes.yaml").read_text())["spec"]
         (pod,) = job["template"]["spec"]["containers"]
-        env = {each["name"]: each["value"] for each in pod["env"]}
-        assert job["completionMode"] == "Indexed" and env["PARTS"] == str(job["completions"])
+        env = {variable["name"]: variable["value"] for variable in pod["env"]}
+        assert job["completionMode"] == "Indexed"
+        assert env["PARTS"] == str(job["completions"])
         line = [*pod["command"][:-1], f"{pod['command'][-1]} --scale smoke --work {work}"]
         env |= {"TABLE": "tiny.toml", "RAW": "toy=.", "DEVICE": "cpu", "PARTS": "2"}
         line[-1] = line[-1].replace('--raw "$RAW" ', "")  # the digits of toy come along

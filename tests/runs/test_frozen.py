@@ -39,14 +39,16 @@ def test_nothing_of_a_frozen_part_is_in_theta_its_statistics_neither():
 
 def test_a_frozen_backbone_neither_moves_nor_leaves_eval_mode():
     net = frozen_net()
-    layout, before = Layout(net), {k: v.clone() for k, v in net.backbone.state_dict().items()}
-    seen = []
+    layout = Layout(net)
+    before = {k: v.clone() for k, v in net.backbone.state_dict().items()}
+    modes = []
     net.backbone.register_forward_pre_hook(
-        lambda module, _: seen.append([m.training for m in module.modules()])
+        lambda module, _: modes.append([m.training for m in module.modules()])
     )
     task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
     run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, TRAINING)
-    assert seen and not any(sum(seen, []))
+    assert modes
+    assert not any(sum(modes, []))
     assert all(torch.equal(v, before[k]) for k, v in net.backbone.state_dict().items())
 
 
@@ -71,7 +73,8 @@ def test_augmented_images_are_not_cached(shards):
 def test_a_frozen_run_sends_its_head_alone_and_scores_with_its_whole_network(tmp_path):
     run = begun(tmp_path, freeze_backbone=True, model="cnn")
     body = manifest.read(run).body
-    assert body["numbers_sent"] == 64 * 3 + 3 and body["model"]["frozen"]
+    assert body["numbers_sent"] == 64 * 3 + 3
+    assert body["model"]["frozen"]
     opened = open_run(run)
     logits = predict(opened, 3, opened.data.test["clean"])
     load_model(opened, 3)
@@ -89,32 +92,33 @@ def test_a_frozen_run_sends_its_head_alone_and_scores_with_its_whole_network(tmp
 
 
 def test_a_run_starts_from_another_ones_last_model(tmp_path):
-    first = begun(tmp_path)
-    second = begun(tmp_path, weights=str(first.parent))
-    body = manifest.verify(second, "run").body
-    assert body["start"]["method"] == "fedavg" and body["label"] == "FedAvg"
-    assert len(manifest.read(second).parents) == 2
-    assert manifest.parent(second, "partition") == manifest.parent(first, "partition")
+    start = begun(tmp_path)
+    run = begun(tmp_path, weights=str(start.parent))
+    body = manifest.verify(run, "run").body
+    assert body["start"]["method"] == "fedavg"
+    assert body["label"] == "FedAvg"
+    assert len(manifest.read(run).parents) == 2
+    assert manifest.parent(run, "partition") == manifest.parent(start, "partition")
     assert body["warning"] == ""
-    begun_again = read_tensors(first.parent / "models" / "00003.h5")
+    begun_again = read_tensors(start.parent / "models" / "00003.h5")
     last = train(
         make_chain(tmp_path),
-        planned("fedavg", {}, replace(TRAINING, lr=1e-12), 1, weights=str(first)),
+        planned("fedavg", {}, replace(TRAINING, lr=1e-12), 1, weights=str(start)),
         work=tmp_path,
         out=None,
     )
     for name, tensor in read_tensors(last.parent / "models" / "00001.h5").items():
         if name.endswith(("weight", "bias")):  # the classifier too
             torch.testing.assert_close(tensor, begun_again[name])
-    (first.parent / "models" / "00003.h5").write_bytes(b"")
+    (start.parent / "models" / "00003.h5").write_bytes(b"")
     with pytest.raises(FedcliError, match="sha256"):
-        begun(tmp_path, weights=str(first), seed=5)
+        begun(tmp_path, weights=str(start), seed=5)
 
 
 def test_a_frozen_run_is_no_start(tmp_path):
-    first = begun(tmp_path, freeze_backbone=True)
+    frozen = begun(tmp_path, freeze_backbone=True)
     with pytest.raises(FedcliError, match="froze its backbone"):
-        begun(tmp_path, weights=str(first))
+        begun(tmp_path, weights=str(frozen))
 
 
 def test_personal_models_are_those_that_training_leaves(tmp_path):
@@ -148,7 +152,8 @@ def test_balanced_sampling_draws_present_classes_alike():
     shard = replace(shard, rows=shard.rows[rare], y=shard.y[rare])
     batches = list(shard.epoch(50, shuffle=3, augment=0, strata=shard.y))
     y = torch.cat([b.y for b in batches])
-    assert len(y) == len(shard) and set(y.tolist()) == {0, 2}
+    assert len(y) == len(shard)
+    assert set(y.tolist()) == {0, 2}
     assert abs((y == 0).float().mean().item() - 0.5) < 0.07
     again = torch.cat([b.at for b in shard.epoch(50, shuffle=3, augment=0, strata=shard.y)])
     assert torch.equal(again, torch.cat([b.at for b in batches]))
@@ -170,8 +175,8 @@ def test_server_scalars_are_in_the_record(tmp_path):
 
 
 def test_a_second_stage_needs_a_run_of_the_same_clients(tmp_path):
-    first = begun(tmp_path)
-    crt = begun(tmp_path, "crt", weights=str(first))
+    start = begun(tmp_path)
+    crt = begun(tmp_path, "crt", weights=str(start))
     assert manifest.read(crt).body["label"] == "FedAvg + cRT"
     other = make_chain(tmp_path / "other")
     body = json.loads(other.read_text())
@@ -180,7 +185,7 @@ def test_a_second_stage_needs_a_run_of_the_same_clients(tmp_path):
     with pytest.raises(FedcliError, match="other clients"):
         train(
             other,
-            planned("crt", {}, TRAINING, 3, weights=str(first)),
+            planned("crt", {}, TRAINING, 3, weights=str(start)),
             work=tmp_path / "other",
             out=None,
         )
@@ -188,7 +193,7 @@ def test_a_second_stage_needs_a_run_of_the_same_clients(tmp_path):
         begun(tmp_path, "crt", weights="nowhere")
     corrupted = make_chain(tmp_path, corrupted=True)
     assert train(
-        corrupted, planned("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path, out=None
+        corrupted, planned("crt", {}, TRAINING, 3, weights=str(start)), work=tmp_path, out=None
     ).is_file()
 
 
@@ -199,8 +204,8 @@ def test_a_second_stage_is_no_add_on():
 
 
 def test_a_classifier_of_another_kind_starts_anew_and_says_so(tmp_path):
-    first = begun(tmp_path, "ldam")
-    assert "starts anew" in manifest.read(begun(tmp_path, weights=str(first))).body["warning"]
+    ldam = begun(tmp_path, "ldam")
+    assert "starts anew" in manifest.read(begun(tmp_path, weights=str(ldam))).body["warning"]
 
 
 def test_a_frozen_random_backbone_is_told(tmp_path):
@@ -209,7 +214,7 @@ def test_a_frozen_random_backbone_is_told(tmp_path):
 
 def test_batch_norms_that_are_not_there_are_named(tmp_path):
     local = replace(TRAINING, bn="local")
-    for model, said in (("clip-tiny", True), ("cnn", False)):
+    for model, is_warned in (("clip-tiny", True), ("cnn", False)):
         run = train(
             make_chain(tmp_path),
             planned("fedavg", {}, local, 1, model=model),
@@ -218,7 +223,7 @@ def test_batch_norms_that_are_not_there_are_named(tmp_path):
         )
         assert (
             "no batch norm, so --bn local does nothing" in manifest.read(run).body["warning"]
-        ) is said
+        ) is is_warned
 
 
 def test_a_curve_scores_what_evaluate_scores(tmp_path):
@@ -254,14 +259,16 @@ def test_a_clean_run_from_a_corrupted_one_is_told_as_clean(tmp_path):
     )
     run = begun(tmp_path, "crt", weights=str(corrupted))
     scores = manifest.read(evaluate(run)).body
-    assert scores["data"]["corruption"] is None and scores["data"]["partition"]
+    assert scores["data"]["corruption"] is None
+    assert scores["data"]["partition"]
 
 
 def test_a_second_stage_keeps_the_caution_of_the_first(tmp_path):
-    first = begun(tmp_path, "fed-mas")
-    assert "teacher" in manifest.read(begun(tmp_path, "crt", weights=str(first))).body["warning"]
+    fed_mas = begun(tmp_path, "fed-mas")
+    assert "teacher" in manifest.read(begun(tmp_path, "crt", weights=str(fed_mas))).body["warning"]
 
 
 def test_the_recorded_command_is_one(tmp_path):
     made_by = manifest.read(begun(tmp_path, "fedbn", freeze_backbone=True)).made_by
-    assert "--freeze-backbone" in made_by and "--freeze" not in made_by
+    assert "--freeze-backbone" in made_by
+    assert "--freeze" not in made_by

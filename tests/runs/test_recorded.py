@@ -56,29 +56,28 @@ def trained(data):
 
     @cache
     def made(name):
-        given, opened = [], train.opened
+        federations = []
+        opened = train.opened
 
         def watched(federation):
-            given.append(federation)
+            federations.append(federation)
             return opened(federation)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(train, "opened", watched)
             run = train.train(data, asked(**RUNS[name], work=data.parents[2]))
         (row,) = rows([scored(run)])
-        return run, row, given[0]
+        return run, row, federations[0]
 
     return made
 
 
 def acting(name, federation):
     """An option as the engine has it: of what it was given, not of what was asked for."""
-    method, clients, (shard, *_) = (
-        federation.method,
-        federation.clients,
-        federation.data.train.values(),
-    )
-    known = {
+    method = federation.method
+    clients = federation.clients
+    (shard, *_) = federation.data.train.values()
+    values = {
         "method": method.name,
         "augment": shard.kind,
         "seed": federation.seed,
@@ -90,8 +89,8 @@ def acting(name, federation):
         "freeze_backbone": assembly.is_frozen(federation.net),
         "precision": federation.model["precision"],
     }
-    if name in known:
-        return known[name]
+    if name in values:
+        return values[name]
     if name in options.describe(Training):
         return getattr(clients.training, name)
     return (
@@ -117,16 +116,16 @@ SAID = {each.name: f"{each.title} (--{each.typed})" for each in recorded(TrainOp
 def test_the_record_the_page_and_the_card_say_what_the_engine_was_given(trained, name, option):
     run, row, federation = trained(name)
     option = "settings" if option == "set" else option
-    given = settings.OWN if option in OF_THE_METHOD.get(name, ()) else acting(option, federation)
+    value = settings.OWN if option in OF_THE_METHOD.get(name, ()) else acting(option, federation)
     if option not in manifest.read(run).options:
-        assert given == WHEN_ON[option]
+        assert value == WHEN_ON[option]
         return
-    assert manifest.read(run).options[option] == given
+    assert manifest.read(run).options[option] == value
     if option in row.scores.options and option != "seed":
         word = (
-            {True: "yes", False: "no", None: "none"}[given]
-            if isinstance(given, bool | None)
-            else str(given)
+            {True: "yes", False: "no", None: "none"}[value]
+            if isinstance(value, bool | None)
+            else str(value)
         )
         (card,) = [s for s in cards.cards(row)[0].sections if s.name == "training"]
         title = SAID.get(option, option.replace("_", " "))
@@ -168,7 +167,7 @@ def test_the_command_of_a_run_makes_it_again(trained):
 
 def test_the_data_choose_an_attribute_which_is_said():
     body = {"attributes": {"age": ["0-39", "60+"], "sex": ["f", "m"]}, "augment": "none"}
-    for given, taken in (
+    for asked_plan, flag in (
         (planned("fairfed", {"gap": "spd"}, TRAINING), "--set attribute=NAME"),
         (plan("adv"), "--set attribute=NAME"),
         (plan("fedavg", sampling="group-class"), "--sampling group-class:NAME"),
@@ -178,6 +177,6 @@ def test_the_data_choose_an_attribute_which_is_said():
             "",
         ),
     ):
-        made = settled.settled(given, check(given), body)
-        said = f"the groups are those of age; {taken} takes another (sex)" if taken else ""
-        assert settled.chosen(given, made, body) == said
+        settled_plan = settled.settled(asked_plan, check(asked_plan), body)
+        sentence = f"the groups are those of age; {flag} takes another (sex)" if flag else ""
+        assert settled.chosen(asked_plan, settled_plan, body) == sentence

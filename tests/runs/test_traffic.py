@@ -25,9 +25,13 @@ NUMBERS = (
 
 def traffic(spec, **rest):
     """(down, up) of every round."""
-    seen = []
-    play(spec, each=lambda played: seen.append((played.bytes_down, played.bytes_up)), **rest)
-    return seen
+    bytes_by_round = []
+    play(
+        spec,
+        each=lambda played: bytes_by_round.append((played.bytes_down, played.bytes_up)),
+        **rest,
+    )
+    return bytes_by_round
 
 
 def test_of_fedavg_it_is_the_model_down_and_up_with_its_buffers():
@@ -40,9 +44,10 @@ def test_what_a_client_keeps_does_not_travel():
 
 def test_what_the_server_tells_and_clients_report_travels_too():
     trainable = NUMBERS - 8
-    first, *rest = traffic("scaffold")
-    assert first[0] == 4 * NUMBERS and {down for down, _ in rest} == {4 * (NUMBERS + trainable)}
-    assert {up for _, up in (first, *rest)} == {
+    first_round, *later_rounds = traffic("scaffold")
+    assert first_round[0] == 4 * NUMBERS
+    assert {down for down, _ in later_rounds} == {4 * (NUMBERS + trainable)}
+    assert {up for _, up in (first_round, *later_rounds)} == {
         4 * (NUMBERS + trainable)
     }  # beside the model how far c_i moved
 
@@ -97,7 +102,8 @@ def test_the_report_shows_megabytes_when_asked(runs, scores):
     result = rows(scores, traffic=True)
     columns, lines = table_cells(result)
     assert [line[columns.index(DOWN)] for line in lines] == [f"{down:.3g}", "0.00078", "0"]
-    assert BYTES in render(result, "markdown") and DOWN not in table_cells(rows(scores))[0]
+    assert BYTES in render(result, "markdown")
+    assert DOWN not in table_cells(rows(scores))[0]
     table = list(csv.DictReader(io.StringIO(render(result, "csv"))))
     assert [row["MB up per client and round"] for row in table] == [f"{up:.3g}", "0.00078", "0"]
     written = json.loads(render(result, "json"))["rows"]
@@ -113,7 +119,8 @@ def test_bytes_and_minutes_stand_side_by_side_and_old_scores_have_a_dash(scores,
     without = {key: value for key, value in old.body.items() if key not in ("bytes", "views")}
     path = manifest.seal(tmp_path / "old", replace(old, body=without, parents={}))
     columns, lines = table_cells(rows([scores[1], path], minutes=True, traffic=True))
-    assert columns[-3:] == [DOWN, UP, "minutes"] and [line[-2] for line in lines] == [
+    assert columns[-3:] == [DOWN, UP, "minutes"]
+    assert [line[-2] for line in lines] == [
         "0.00078",
         "-",
     ]
