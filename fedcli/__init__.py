@@ -12,8 +12,9 @@
     fedcli.plot("curves", run)
     fedcli.reproduce("fedheal-table2", scale="smoke")
 
-Arguments are the flags of the commands of the same names, and `help(fedcli.train)` shows them. What a stage gives back
-is a path with its manifest; a stage whose result is already there is not run again. Results show themselves as tables.
+Arguments are the flags of the commands of the same names, and `help(fedcli.train)` shows them. What
+a stage gives back is a path with its manifest; a stage whose result is already there is not run
+again. Results show themselves as tables.
 """
 
 import logging
@@ -63,16 +64,16 @@ ELSEWHERE = {  # than in stages.NAME
 }
 __version__ = "0.1.0"
 
-logging.getLogger(__name__).addHandler(
-    logging.NullHandler()
-)  # silent until a program configures logging
+# silent until a program configures logging
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
     """A stage, imported when it is first asked for: torch takes seconds."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{ELSEWHERE.get(name, f'stages.{name}')}"), name)
+    module = ELSEWHERE.get(name, f"stages.{name}")
+    return getattr(import_module(f"{__name__}.{module}"), name)
 
 
 def __dir__() -> list[str]:

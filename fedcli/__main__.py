@@ -1,4 +1,6 @@
-"""The command line. Until its modules are imported, which takes part of a second, Ctrl-C ends it with a sentence."""
+"""The command line. Until its modules are imported, which takes part of a second, Ctrl-C ends it
+with a sentence.
+"""
 
 import os
 import signal
@@ -7,16 +9,16 @@ from .system.interrupts import INTERRUPTED
 
 
 def main() -> None:
-    own = (
-        signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )  # else whoever started us ignores it
-    if own:
+    """Run the command of sys.argv."""
+    # else whoever started us ignores it
+    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if handled:
         signal.signal(signal.SIGINT, _end)
-    from .commands.app import main as called
+    from .commands.app import main as run
 
-    if own:
+    if handled:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    called()
+    run()
 
 
 def _end(*_: object) -> None:

@@ -1,4 +1,5 @@
-"""Code that the words of a command allow: only they, or the arguments of a call from Python, may name code.
+"""Code that the words of a command allow: only they, or the arguments of a call from Python, may
+name code.
 
 What any file says beyond them is refused: a manifest, settings, a recipe, fedcli.toml, a message.
 """
@@ -13,9 +14,8 @@ from pathlib import Path
 from .errors import UsageError
 
 _words: ContextVar[frozenset[str]] = ContextVar("words", default=frozenset())  # of the command
-_files: ContextVar[frozenset[str]] = ContextVar(
-    "files", default=frozenset()
-)  # of code that they name
+# of code that they name
+_files: ContextVar[frozenset[str]] = ContextVar("files", default=frozenset())
 _naming: ContextVar[str] = ContextVar("naming", default="a file")  # the file that names code
 
 
@@ -30,10 +30,12 @@ def named_by(file: Path) -> Iterator[None]:
 
 
 def allow(words: Iterable[str | os.PathLike[str]]) -> None:
-    """Take these words of the command: they, and what is in them between = , and +, may name code."""
+    """Take these words of the command: they, and what is in them between = , and +, may name
+    code.
+    """
     texts = frozenset(os.fspath(word) for word in words)
     _words.set(_words.get() | texts)
-    _files.set(_files.get() | {file for text in texts for file in _files_in(text)})
+    _files.set(_files.get().union(*map(_files_in, texts)))
 
 
 def words() -> frozenset[str]:
@@ -44,34 +46,39 @@ def words() -> frozenset[str]:
 @contextmanager
 def allowed(words: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
     """Within it, these words may name code too."""
-    before = _words.set(_words.get()), _files.set(_files.get())
+    before_words = _words.set(_words.get())
+    before_files = _files.set(_files.get())
     try:
         allow(words)
         yield
     finally:
-        _words.reset(before[0])
-        _files.reset(before[1])
+        _words.reset(before_words)
+        _files.reset(before_files)
 
 
 def _files_in(word: str) -> Iterator[str]:
     """The files of code that a word of a command may mean."""
     for end in re.finditer(r"\.py(?=[:=,+]|$)", word):
-        for begin in [0, *(cut.end() for cut in re.finditer("[=,+]", word[: end.start()]))]:
-            yield _real(word[begin : end.end()])
+        for cut in re.finditer("^|[=,+]", word[: end.start()]):
+            yield _real(word[cut.end() : end.end()])
 
 
 def _real(path: str | Path) -> str:
     return os.path.realpath(path) if "\0" not in str(path) else str(path)
 
 
-def check_named(name: str, what: str) -> None:
-    """Refuse a name that the command does not say. Raises UsageError."""
+def check_named(name: str, kind: str) -> None:
+    """Refuse a name that the command does not say. kind: of the thing, in words. Raises
+    UsageError.
+    """
     pattern = rf"(?:^|[=,+:]){re.escape(name)}(?:$|[=,+:@])"
     if not any(re.search(pattern, word) for word in _words.get()):
-        sentence = (
-            f"{_naming.get()} names {name}, {what}, which is not used: the command does not name it"
-        )
-        raise UsageError(sentence, f"if you know what it does: --code {name}")
+        raise _unnamed(name, f"{kind}, which is not used")
+
+
+def _unnamed(name: str | Path, refusal: str) -> UsageError:
+    sentence = f"{_naming.get()} names {name}, {refusal}: the command does not name it"
+    return UsageError(sentence, f"if you know what it does: --code {name}")
 
 
 def files_named() -> list[Path]:
@@ -82,5 +89,4 @@ def files_named() -> list[Path]:
 def check_file(path: Path) -> None:
     """Refuse a file of code that the command does not name. Raises UsageError."""
     if _real(path) not in _files.get():
-        sentence = f"{_naming.get()} names {path}, which holds code and is not run: the command does not name it"
-        raise UsageError(sentence, f"if you know what it does: --code {path}")
+        raise _unnamed(path, "which holds code and is not run")

@@ -1,4 +1,6 @@
-"""Flags that several stages have, each declared once, and what stands for the value of a flag in help."""
+"""Flags that several stages have, each declared once, and what stands for the value of a flag in
+help.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -6,13 +8,16 @@ from typing import Annotated
 from .options import Flag, Source
 
 MACHINE, OUTPUT = "Machine", "Output"  # headings in help
-NAME, LOCAL = Flag(argument=True), Flag(local=True)
+NAME = Flag(argument=True)
+LOCAL = Flag(local=True)
 INPUT = Flag(argument=True, local=True, access="reads")
-ON_MACHINE, TO_OUTPUT = Flag(local=True, panel=MACHINE), Flag(local=True, panel=OUTPUT)
+ON_MACHINE = Flag(local=True, panel=MACHINE)
+TO_OUTPUT = Flag(local=True, panel=OUTPUT)
 RESULTS = Flag(local=True, panel=OUTPUT, access="results")
 WRITTEN = Flag(local=True, panel=OUTPUT, access="writes")
 RUNS = Flag("RUN", argument=True, local=True, access="reads")
-COLUMN, ATTRIBUTE = Flag("COLUMN"), Flag("ATTRIBUTE")
+COLUMN = Flag("COLUMN")
+ATTRIBUTE = Flag("ATTRIBUTE")
 WORK = "fedcli-work"
 FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
     "hospital": "hospitals that the shared model serves badly",
@@ -50,8 +55,8 @@ On = Annotated[
 ]
 Track = Annotated[
     str | None,
-    "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to the :DIR or :URI "
-    "that follows",
+    "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to "
+    "the :DIR or :URI that follows",
     Flag("NAME[:WHERE]", local=True, panel=OUTPUT, access="writes"),
 ]
 Groups = Annotated[
@@ -61,8 +66,9 @@ Groups = Annotated[
 ]
 Shots = Annotated[
     str | None,
-    "show the mean recall of the head (classes with more than UPPER training images of all clients), the tail (fewer "
-    "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of images: where a group "
-    "is empty, a note suggests thresholds that fill it",
+    "show the mean recall of the head (classes with more than UPPER training images of all "
+    "clients), the tail (fewer than LOWER) and the medium ones between; 700,70 as in the Fed-MAS "
+    "paper suits thousands of images: where a group is empty, a note suggests thresholds that "
+    "fill it",
     Flag("UPPER,LOWER", panel="Data"),
 ]

@@ -7,11 +7,8 @@ from pathlib import Path
 
 SPACE = "free some space, raise the limit on it, or give --work on another disk"
 MEMORY = "give the process more memory (ulimit -v), or try fewer --jobs or a smaller --batch-size"
-SHORT = (
-    "can't allocate memory",
-    "out of memory",
-    "can't start new thread",
-)  # torch on a CPU and on a GPU, Python
+# torch on a CPU and on a GPU, Python
+SHORT = "can't allocate memory", "out of memory", "can't start new thread"
 ACCESS = "ask its owner for access, or give another folder for results, by --work or --out"
 NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # the disk's, the user's, the process's
 REFUSED = errno.EACCES, errno.EPERM, errno.EROFS
@@ -47,32 +44,43 @@ class LimitError(FedcliError):
 
 
 def of_system(error: BaseException) -> FedcliError | None:
-    """The system's refusal in a sentence: memory, a full disk, a limit, a folder; None for any other error."""
+    """The system's refusal in a sentence: memory, a full disk, a limit, a folder; None for any
+    other error.
+    """
     if isinstance(error, RuntimeError) and any(text in str(error) for text in SHORT):
         return FedcliError(f"too little memory: {str(error).splitlines()[0]}", MEMORY)
     if not isinstance(error, OSError):
         return None
-    name, hint = (
-        error.filename,
-        SPACE if error.errno in NO_ROOM else ACCESS if error.errno in REFUSED else "",
-    )
+    hint = ""
+    if error.errno in NO_ROOM:
+        hint = SPACE
+    elif error.errno in REFUSED:
+        hint = ACCESS
+    name = error.filename
     if error.errno == errno.ENOSPC:
-        return FedcliError(
-            f"no space left on the device{f' while writing {name}' if name else ''}", hint
-        )
+        writing = f" while writing {name}" if name else ""
+        return FedcliError(f"no space left on the device{writing}", hint)
     if isinstance(error, FileExistsError | NotADirectoryError) and name and not Path(name).is_dir():
         return FedcliError(f"{name} is no folder, and a folder is needed there", hint)
-    return FedcliError(f"{error.strerror or error}{f': {name}' if name else ''}", hint)
+    end = f": {name}" if name else ""
+    return FedcliError(f"{error.strerror or error}{end}", hint)
 
 
 def sentence(error: FedcliError | OSError) -> str:
     """The words of a warning about an error that was caught."""
-    return (error if isinstance(error, FedcliError) else of_system(error) or error).args[0]
+    return (of_system(error) or error).args[0]
 
 
-def nearest(word: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:
-    """A hint that names the closest known word, or all of them (where given, the listed ones) when none is close."""
-    known = sorted(known)
-    if close := get_close_matches(word, known, n=1, cutoff=0.6):
+def nearest(
+    word: str,
+    names: Iterable[str],
+    listed: Iterable[str] | None = None,
+) -> str:
+    """A hint that names the closest of some names, or all of them (where given, the listed ones)
+    when none is close.
+    """
+    names = sorted(names)
+    close = get_close_matches(word, names, n=1, cutoff=0.6)
+    if close:
         return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(known if listed is None else sorted(listed)) or 'none'}"
+    return f"known: {', '.join(names if listed is None else sorted(listed)) or 'none'}"

@@ -1,8 +1,10 @@
-"""Code from outside the package: a file that a command line names, or an entry point of an installed package.
+"""Code from outside the package: a file that a command line names, or an entry point of an
+installed package.
 
-Only the words of a command, or the arguments of a call from Python, may name code: allow() takes them, and what any
-file says beyond them (a manifest, settings, a recipe, fedcli.toml, a message) is refused here. What a file of code
-registers goes into tables of its own, so that two files, or a file and fedcli, may use the same name.
+Only the words of a command, or the arguments of a call from Python, may name code: allow() takes
+them, and what any file says beyond them (a manifest, settings, a recipe, fedcli.toml, a message) is
+refused here. What a file of code registers goes into tables of its own, so that two files, or a
+file and fedcli, may use the same name.
 
     ./mine.py         the one method, dataset, ... that the file registers
     ./mine.py:NAME    the one of that name
@@ -16,7 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -35,30 +37,29 @@ from .allowed import words as words
 from .errors import FedcliError, UsageError, nearest, of_system
 from .provenance import Code, OwnCodeError, in_line, message_of
 
-KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, and how a file offers one
-    "methods": (
-        "method",
-        "call register(NAME, LOCAL, AGGREGATOR, ...) of fedcli.methods.registry in it",
-    ),
+_METHOD = "call register(NAME, LOCAL, AGGREGATOR, ...) of fedcli.methods.registry in it"
+_SCHEME = "put @register(NAME) of fedcli.data.partition over a class in it"
+_NETWORK = "write a function build(channels, classes) that returns one, and name it: ./net.py:build"
+_METRIC = "write a function (probabilities, labels, groups) that returns a number"
+# kind, which is also the entry-point group fedcli.KIND -> in words, and how a file offers one
+KINDS = {
+    "methods": ("method", _METHOD),
     "datasets": ("dataset", "call register(NAME, SOURCE, CARD) of fedcli.data.sources in it"),
-    "partitions": (
-        "partition scheme",
-        "put @register(NAME) of fedcli.data.partition over a class in it",
-    ),
-    "models": (
-        "network",
-        "write a function build(channels, classes) that returns one, and name it: ./net.py:build",
-    ),
+    "partitions": ("partition scheme", _SCHEME),
+    "models": ("network", _NETWORK),
     "engines": ("engine", "call register(NAME, ENGINE) of fedcli.federation.engines in it"),
-    "metrics": ("metric", "write a function (probabilities, labels, groups) that returns a number"),
+    "metrics": ("metric", _METRIC),
     "commands": ("command", "name a function with declared parameters, or a typer app"),
 }
 FILE = re.compile(r"(?P<path>.*\.py)(?::(?P<name>[^/:+]*))?", re.S)
-RETURNED = "it may return or register something of another form than fedcli expects; --debug shows where it was used"
+RETURNED = (
+    "it may return or register something of another form than fedcli expects; --debug shows where "
+    "it was used"
+)
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 CODE = (  # help of --code
-    "allow code that a run, a recipe or fedcli.toml names: this file, or this network of a package or a hub; may be "
-    "repeated"
+    "allow code that a run, a recipe or fedcli.toml names: this file, or this network of a "
+    "package or a hub; may be repeated"
 )
 
 
@@ -72,9 +73,8 @@ class Loaded:
 
 
 _filling: ContextVar[Loaded | None] = ContextVar("filling", default=None)
-_loaded: dict[
-    tuple[Path, str], Loaded
-] = {}  # one module for equal bytes, so that its classes stay the same objects
+# by path and sha256: one module for equal bytes, so that its classes stay the same objects
+_loaded: dict[tuple[Path, str], Loaded] = {}
 
 
 def is_file(text: str) -> bool:
@@ -90,7 +90,9 @@ def split(text: str) -> tuple[Path, str]:
 
 
 def table(kind: str, usual: dict[str, Any]) -> dict[str, Any]:
-    """Where to register: in the tables of the file or package that is being run, else in the usual one."""
+    """Where to register: in the tables of the file or package that is being run, else in the usual
+    one.
+    """
     filling = _filling.get()
     return usual if filling is None else filling.tables.setdefault(kind, {})
 
@@ -116,7 +118,11 @@ def load(path: Path) -> Loaded:
     check_file(path)
     key = path.resolve(), sha256
     if key not in _loaded:
-        _loaded[key] = _run(path, source, Code(path.name, key[1], path=key[0]))
+        _loaded[key] = _run(
+            path,
+            source,
+            Code(path.name, sha256, path=path.resolve()),
+        )
     return _loaded[key]
 
 
@@ -136,40 +142,46 @@ def _read(path: Path) -> tuple[bytes, str]:
     try:
         source = path.read_bytes()
     except OSError as error:
-        raise FedcliError(
-            f"{path} cannot be read: {error.strerror}", "see to its permissions"
-        ) from None
+        sentence = f"{path} cannot be read: {error.strerror}"
+        raise FedcliError(sentence, "see to its permissions") from None
     return source, hashlib.sha256(source).hexdigest()
 
 
 def _run(path: Path, source: bytes, code: Code) -> Loaded:
-    place = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
-    module = ModuleType(f"fedcli_file_{path.stem}_{place[:6]}{code.sha256[:6]}")
-    module.__file__ = str(path.resolve())
+    file = str(path.resolve())
+    folder = hashlib.sha256(os.fsencode(file)).hexdigest()
+    module = ModuleType(f"fedcli_file_{path.stem}_{folder[:6]}{code.sha256[:6]}")
+    module.__file__ = file
     sys.modules[module.__name__] = module  # dataclasses and pickle look it up
     try:
         with _collecting(code, module) as loaded:
-            exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
+            exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
     except BaseException as error:
         del sys.modules[module.__name__]
         raise _refused(path, module, error) from error
     return loaded
 
 
-def _refused(path: Path, module: ModuleType, error: BaseException) -> BaseException:
+def _refused(
+    path: Path,
+    module: ModuleType,
+    error: BaseException,
+) -> BaseException:
+    if isinstance(error, KeyboardInterrupt):
+        return error
     if isinstance(error, SyntaxError):
         line = error.lineno if error.filename == module.__file__ else None
         return OwnCodeError(f"{path}{in_line(line)}: {message_of(error)}", "mend that line")
     if isinstance(error, SystemExit):
-        return OwnCodeError(
-            f"{path} ends the program instead of registering something", "take sys.exit out of it"
-        )
-    return error if isinstance(error, KeyboardInterrupt) else OwnCodeError(*_sentence(path, error))
+        sentence = f"{path} ends the program instead of registering something"
+        return OwnCodeError(sentence, "take sys.exit out of it")
+    return _in_file(path, error)
 
 
 @contextmanager
 def _collecting(code: Code, module: ModuleType) -> Iterator[Loaded]:
-    before = _filling.set(loaded := Loaded(code, module))
+    loaded = Loaded(code, module)
+    before = _filling.set(loaded)
     try:
         yield loaded
     finally:
@@ -177,70 +189,71 @@ def _collecting(code: Code, module: ModuleType) -> Iterator[Loaded]:
 
 
 def pick(
-    text: str, kind: str, known: Callable[[str, dict[str, Any]], str | None] | None = None
+    text: str,
+    kind: str,
+    spelled: Callable[[str, dict[str, Any]], str | None] | None = None,
 ) -> Any:
-    """The thing that PATH.py or PATH.py:NAME registered of a kind. known: finds the name that another spelling means.
+    """The thing that PATH.py or PATH.py:NAME registered of a kind. spelled: finds the name that
+    another spelling means.
 
     Raises FedcliError, UsageError.
     """
     path, name = split(text)
     registered = load(path).tables.get(kind, {})
-    what, how = KINDS[kind]
+    word, how = KINDS[kind]
     if not registered:
-        raise UsageError(f"{path} registers no {what}", how)
-    if not name and len(registered) > 1:
-        raise UsageError(
-            f"{path} registers several: {', '.join(registered)}",
-            f"name one: {path}:{next(iter(registered))}",
-        )
-    name = name or next(iter(registered))
-    meant = name if name in registered else (known(name, registered) if known else None)
-    if meant is None:
-        raise UsageError(f"{path} registers no {what} {name!r}", nearest(name, registered))
-    return registered[meant]
+        raise UsageError(f"{path} registers no {word}", how)
+    if not name:
+        name, *others = registered
+        if others:
+            sentence = f"{path} registers several: {', '.join(registered)}"
+            raise UsageError(sentence, f"name one: {path}:{name}")
+    key: str | None = name
+    if name not in registered:
+        key = spelled(name, registered) if spelled else None
+    if key is None:
+        raise UsageError(f"{path} registers no {word} {name!r}", nearest(name, registered))
+    return registered[key]
 
 
-def function(text: str, kind: str, usual: str = "") -> tuple[Callable[..., Any], Code]:
-    """The function that PATH.py:NAME names, with where it comes from; usual: NAME where it is left out.
+def function(
+    text: str,
+    kind: str,
+    usual: str = "",
+) -> tuple[Callable[..., Any], Code]:
+    """The function that PATH.py:NAME names, with where it comes from; usual: NAME where it is left
+    out.
 
     Raises FedcliError, UsageError.
     """
     path, name = split(text)
     loaded = load(path)
-    own = {
-        key: value
-        for key, value in vars(loaded.module).items()
-        if _is_own(key, value, loaded.module)
-    }
-    what, how = KINDS[kind]
-    name = name or (next(iter(own)) if len(own) == 1 else usual)
-    if not name and len(own) > 1:
-        raise UsageError(
-            f"{path} has several functions: {', '.join(own)[:200]}",
-            f"name one: {path}:{next(iter(own))}",
-        )
-    if name not in own:
-        raise UsageError(
-            f"{path} has no function" + (f" {name!r} that makes a {what}" if name else ""), how
-        )
-    return own[name], loaded.code
-
-
-def _is_own(name: str, value: Any, module: ModuleType) -> bool:
-    return (
-        callable(value)
-        and getattr(value, "__module__", "") == module.__name__
-        and not name.startswith("_")
-    )
+    functions = {}
+    for key, value in vars(loaded.module).items():
+        if key.startswith("_") or not callable(value):
+            continue
+        if getattr(value, "__module__", "") == loaded.module.__name__:
+            functions[key] = value
+    if not name:
+        name = next(iter(functions)) if len(functions) == 1 else usual
+    if not name and functions:
+        sentence = f"{path} has several functions: {', '.join(functions)[:200]}"
+        raise UsageError(sentence, f"name one: {path}:{next(iter(functions))}")
+    if name not in functions:
+        word, how = KINDS[kind]
+        missing = f" {name!r} that makes a {word}" if name else ""
+        raise UsageError(f"{path} has no function{missing}", how)
+    return functions[name], loaded.code
 
 
 @cache
 def packages(kind: str) -> dict[str, EntryPoint]:
-    """A kind's entry points by name, without loading them: reading what is installed takes milliseconds."""
-    found = entry_points(group=f"fedcli.{kind}")
-    return {
-        entry.name: entry for entry in sorted(found, key=lambda entry: (entry.name, entry.value))
-    }
+    """A kind's entry points by name, without loading them: reading what is installed takes
+    milliseconds.
+    """
+    entries = entry_points(group=f"fedcli.{kind}")
+    in_order = sorted(entries, key=lambda entry: (entry.name, entry.value))
+    return {entry.name: entry for entry in in_order}
 
 
 def loads(kind: str, name: str) -> bool:
@@ -258,7 +271,8 @@ def loads(kind: str, name: str) -> bool:
 
 
 def offered(kind: str, name: str) -> tuple[Any, Code] | None:
-    """The thing that an installed package offers under a name that the command says; None where none does.
+    """The thing that an installed package offers under a name that the command says; None where
+    none does.
 
     Raises UsageError.
     """
@@ -269,28 +283,32 @@ def offered(kind: str, name: str) -> tuple[Any, Code] | None:
 def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
     """Everything that installed packages offer of a kind: name -> it and where it comes from.
 
-    A package whose entry point fails is named in a warning and left out, so that it stops nobody else.
+    A package whose entry point fails is named in a warning and left out, so that it stops nobody
+    else.
     """
     offered: dict[str, tuple[Any, Code]] = {}
     for entry in packages(kind).values():
-        package = entry.dist
-        code = Code(
-            package.name if package else entry.module,
-            _digest(entry),
-            package.version if package else "",
-        )
-        try:
-            tables, made = _registered_by(entry.module, code), entry.load()
-        except (Exception, SystemExit) as error:
-            console.warn(
-                f"the {KINDS[kind][0]} {entry.name} of {code} cannot be loaded: {message_of(error)}"
+        code = Code(entry.module, _digest(entry))
+        if entry.dist:
+            code = replace(
+                code,
+                name=entry.dist.name,
+                version=entry.dist.version,
             )
+        try:
+            registered = _registered_by(entry.module, code).get(kind, {})
+            loaded = entry.load()
+        except (Exception, SystemExit) as error:
+            thing = f"the {KINDS[kind][0]} {entry.name} of {code}"
+            console.warn(f"{thing} cannot be loaded: {message_of(error)}")
             continue
-        registered = tables.get(kind, {}) or ({entry.name: made} if callable(made) else {})
+        if not registered and callable(loaded):
+            registered = {entry.name: loaded}
         if not registered:
-            what, how = KINDS[kind]
-            console.warn(f"{entry.name} of {code} offers no {what}: {how}")
-        offered |= {name: (made, code) for name, made in registered.items()}
+            kind_in_words, way_to_offer = KINDS[kind]
+            console.warn(f"{entry.name} of {code} offers no {kind_in_words}: {way_to_offer}")
+        for name, thing in registered.items():
+            offered[name] = thing, code
     return offered
 
 
@@ -308,41 +326,45 @@ def _digest(entry: EntryPoint) -> str:
 
     try:
         spec = find_spec(entry.module)
-        return (
-            hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
-            if spec and spec.origin
-            else ""
-        )
+        if spec and spec.origin:
+            return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
     except (ImportError, OSError, ValueError):
         return ""
+    return ""
 
 
 def fault(error: BaseException) -> OwnCodeError | None:
-    """The sentence for an error of code from outside the package, or of what it returned; None for any other."""
+    """The sentence for an error of code from outside the package, or of what it returned; None for
+    any other.
+    """
     if isinstance(error, FedcliError):
         return None
+    files = {loaded.module.__file__: loaded.code.name for loaded in _loaded.values()}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        for loaded in _loaded.values():
-            if frame.filename == loaded.module.__file__:
-                sentence, hint = _sentence(Path(loaded.code.name), error, loaded.module.__file__)
-                where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
-                return OwnCodeError(sentence + where, hint)
-    used = ", ".join(dict.fromkeys(loaded.code.name for loaded in _loaded.values()))
-    if not used or isinstance(error, ImportError | MemoryError) or of_system(error):
+        if frame.filename in files:
+            own = _in_file(Path(files[frame.filename]), error, frame.filename)
+            notes = [f", {note}" for note in getattr(error, "__notes__", [])]
+            return OwnCodeError(own.sentence + "".join(notes), own.hint)
+    if not files or isinstance(error, ImportError | MemoryError) or of_system(error):
         return None
+    used = ", ".join(dict.fromkeys(files.values()))
     return OwnCodeError(f"{message_of(error)}, while {used} was used", RETURNED)
 
 
-def _sentence(path: Path, error: BaseException, file: str | None = None) -> tuple[str, str]:
-    """The file and the line in it where an error was raised, or where it called what raised it."""
+def _in_file(
+    path: Path,
+    error: BaseException,
+    file: str | None = None,
+) -> OwnCodeError:
+    """The sentence with the line of a file where an error was raised, or where it called what
+    raised it.
+    """
     file = file or str(path.resolve())
-    hint = (
-        "take sys.exit out of it"
-        if isinstance(error, SystemExit)
-        else "mend it; --debug shows the traceback"
-    )
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file
-    ]
-    line = in_line(frames[-1].lineno if frames else None)
-    return f"{path}{line}: {message_of(error)}", hint
+    line = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == file:
+            line = frame.lineno
+    hint = "mend it; --debug shows the traceback"
+    if isinstance(error, SystemExit):
+        hint = "take sys.exit out of it"
+    return OwnCodeError(f"{path}{in_line(line)}: {message_of(error)}", hint)

@@ -1,6 +1,8 @@
-"""One label per image, or several: for each of L labels whether an image has it, or that this is not known.
+"""One label per image, or several: for each of L labels whether an image has it, or that this is
+not known.
 
-What sorts images by class (splits, folds, partition schemes) takes one number per image, which single() gives.
+What sorts images by class (splits, folds, partition schemes) takes one number per image, which
+single() gives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +21,18 @@ def is_multi_label(body: Mapping[str, Any]) -> bool:
 
 
 def single(labels: np.ndarray) -> np.ndarray:
-    """One number per image, int64 [N]: a class [N] as it is; of labels [N, L] the rarest that the image has, the first
-    of equals, and L where it has none."""
+    """One number per image, int64 [N]: a class [N] as it is; of labels [N, L] the rarest that the
+    image has, the first of equals, and L where it has none.
+    """
     if labels.ndim == 1:
         return labels
     has = labels == YES  # [N, L]
     rarest_first = np.argsort(has.sum(0), kind="stable")
-    return np.where(has.any(1), rarest_first[has[:, rarest_first].argmax(1)], labels.shape[1])
+    return np.where(
+        has.any(1),
+        rarest_first[has[:, rarest_first].argmax(1)],
+        labels.shape[1],
+    )
 
 
 def single_of(labels: Sequence[Label]) -> list[int]:
@@ -38,17 +45,19 @@ def counts(labels: np.ndarray, classes: int) -> np.ndarray:
     return np.bincount(labels, minlength=classes) if labels.ndim == 1 else (labels == YES).sum(0)
 
 
-def joined(labels: np.ndarray, place: np.ndarray, count: int) -> np.ndarray:
-    """Labels among `count` other classes: int64 [N] -> [N], -1 of a class without a place; uint8 [N, L] -> [N, count].
+def joined(labels: np.ndarray, target: np.ndarray, count: int) -> np.ndarray:
+    """Labels among `count` other classes: int64 [N] -> [N], -1 of a class without a target; uint8
+    [N, L] -> [N, count].
 
-    place: [L] of each class among the others, -1 for none. Whether an image has one that none of its labels is, is not
-    known.
+    target: [L] of each class its index among the others, -1 for none. Whether an image has one that
+    none of its labels is, is not known.
     """
     if labels.ndim == 1:
-        return place[labels]
-    made = np.full((len(labels), count), UNKNOWN, np.uint8)
-    for at in range(count):
-        same = labels[:, place == at]
-        made[(same == YES).any(1), at] = YES
-        made[(same == NO).all(1) & (place == at).any(), at] = NO
-    return made
+        return target[labels]
+    result = np.full((len(labels), count), UNKNOWN, np.uint8)
+    for index in range(count):
+        sources = labels[:, target == index]
+        result[(sources == YES).any(1), index] = YES
+        if sources.shape[1]:
+            result[(sources == NO).all(1), index] = NO
+    return result

@@ -1,4 +1,6 @@
-"""Words in the order in which people read them: the numbers in them by size, so that 3-9 comes before 10-19."""
+"""Words in the order in which people read them: the numbers in them by size, so that 3-9 comes
+before 10-19.
+"""
 
 import re
 from functools import cache
@@ -10,7 +12,9 @@ Key = tuple[tuple[str | int, ...], str]
 
 @cache
 def by_size(word: str) -> Key:
-    """A key that sorts words: their texts and whole numbers by turns, then the word itself, as in 07 and 7."""
+    """A key that sorts words: their texts and whole numbers by turns, then the word itself, as in
+    07 and 7.
+    """
     pieces: list[str | int] = []
     for piece in DIGITS.split(word.lstrip(SIGNS)):
         pieces.append(int(piece) if DIGITS.fullmatch(piece) else piece)

@@ -1,9 +1,11 @@
-"""Options as annotated fields of frozen dataclasses: read, described, checked, written as flags and changed.
+"""Options as annotated fields of frozen dataclasses: read, described, checked, written as flags and
+changed.
 
-`q: Annotated[float, "exponent, >= 0"] = 2.0` is help text, default, type and range at once. A range is written in the
-text as `in [0, 1)`, `>= 0`, `> 0` or `>= 1`, and is enforced as written. A field's type is bool, int, float, str, a
-path, a Literal, several of one of these, or one of these or None. The fields of `Options` are the flags of a command
-too: for the shell, for a recipe and for Python.
+`q: Annotated[float, "exponent, >= 0"] = 2.0` is help text, default, type and range at once. A range
+is written in the text as `in [0, 1)`, `>= 0`, `> 0` or `>= 1`, and is enforced as written. A
+field's type is bool, int, float, str, a path, a Literal, several of one of these, or one of these
+or None. The fields of `Options` are the flags of a command too: for the shell, for a recipe and for
+Python.
 """
 
 import math
@@ -33,18 +35,26 @@ Source = str | os.PathLike[str]  # a file or folder, or what a stage made
 INTERVAL = re.compile(r"in ([\[(])\s*([-\d.]+)\s*,\s*([-\d.]+|inf)\s*([\])])")
 BOUND = re.compile(r"(>=|>)\s*([-\d.]+)")
 MOST = 2**31  # of what is counted, which a number of 32 bits holds
-SWITCH = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+SWITCH = {
+    "true": True,
+    "false": False,
+    "1": True,
+    "0": False,
+    "yes": True,
+    "no": False,
+}
 SET = "--set {name}={value}"  # how a user writes an option of a method
 FLAG = "{name} {value}"
-OWN = "the method's own"  # recorded in place of an option for which the method has something of its own
-
-
-# What a command does with the path that an option names. "results" is the folder of all results, "typed" is no path
-# but a decision, such as to download. Only what is read may be named by a file in the folder at hand.
-Access = Literal["", "reads", "writes", "results", "trusts", "typed"]
+# recorded in place of an option for which the method has something of its own
+OWN = "the method's own"
 
 
 PATHS = re.compile("FILE|DIR|FOLDER|PATH|MANIFEST|PROFILE|WHERE|RUN$")  # in what stands for a value
+# What a command does with the path that an option names. "results" is the folder of all results,
+# "typed" is no path
+# but a decision, such as to download. Only what is read may be named by a file in the folder at
+# hand.
+Access = Literal["", "reads", "writes", "results", "trusts", "typed"]
 
 
 @dataclass(frozen=True)
@@ -53,18 +63,17 @@ class Flag:
 
     metavar: str = ""  # what stands for the value in help
     argument: bool = False  # typed without the flag's name, before the flags
-    # about this call and this machine: it decides no number, so no recipe sets it and no manifest records it
+    # about this call and this machine: it decides no number, so no recipe sets it and no manifest
+    # records it
     local: bool = False
     # False where another field says it, or it decides no byte; "on": where it is not the default
     recorded: bool | Literal["on"] = True
     typed: str = ""  # the flag's name where it is not the field's
     panel: str = ""  # its heading in help, in place of its class's
-    open: bool = (
-        False  # None stands for a default of the method, the optimizer or the data, see left_open()
-    )
-    label: str = (
-        ""  # how the name of a run says a value that is not the default, such as "prior {}"
-    )
+    # None stands for a default of the method, the optimizer or the data, see left_open()
+    open: bool = False
+    # how the name of a run says a value that is not the default, such as "prior {}"
+    label: str = ""
     alone: str = ""  # its value where the flag stands alone; another is typed behind =
     access: Access = ""  # of a path or an address; also of what only a person decides
 
@@ -78,7 +87,8 @@ class Option:
     default: Any
     meaning: str = ""
     choices: tuple[Any, ...] = ()  # of a Literal; () for any value
-    # list or tuple where the field holds several values of that type, typed with commas, otherwise None
+    # list or tuple where the field holds several values of that type, typed with commas, otherwise
+    # None
     many: Callable[..., Any] | None = None
     # "switch" stands alone, "one" has a value, "several" may be repeated, "table" repeats KEY=VALUE
     shape: Literal["switch", "one", "several", "table"] = "one"
@@ -88,38 +98,49 @@ class Option:
 
     @classmethod
     def of(cls, name: str, hint: Any, default: Any) -> "Option":
-        """Reads one annotation. Raises TypeError for one that is not among those above."""
-        if get_origin(hint) is Annotated:
-            inner, meaning, *flag = get_args(hint)
+        """The option that an annotated field declares. Raises TypeError for a type that is not
+        among those above.
+        """
+        origin = get_origin(hint)
+        inside = get_args(hint)
+        if origin is Annotated:
+            inner, meaning, *flag = inside
+            option = cls.of(name, inner, default)
             return replace(
-                cls.of(name, inner, default), meaning=meaning, flag=flag[0] if flag else Flag()
+                option,
+                meaning=meaning,
+                flag=flag[0] if flag else Flag(),
             )
-        if get_origin(hint) in (Union, types.UnionType):
-            inside = [part for part in get_args(hint) if part is not type(None)]
-            optional = type(None) in get_args(hint)
-            if set(inside) == set(get_args(Source)):
+        if origin in (Union, types.UnionType):
+            kinds = [kind for kind in inside if kind is not type(None)]
+            optional = len(kinds) < len(inside)
+            if set(kinds) == set(get_args(Source)):
                 return cls(name, str, default, path=True, optional=optional)
-            if len(inside) != 1:
+            if len(kinds) != 1:
                 raise TypeError(f"an option is of one type, or of one type and None, not {hint}")
-            return replace(cls.of(name, inside[0], default), optional=optional)
-        if get_origin(hint) is Literal:
-            return cls(name, type(get_args(hint)[0]), default, choices=get_args(hint))
-        if get_origin(hint) in (list, tuple):
-            return replace(cls.of(name, get_args(hint)[0], default), many=get_origin(hint))
-        if get_origin(hint) in (Mapping, Sequence):
-            return cls(
-                name, str, default, shape="table" if get_origin(hint) is Mapping else "several"
-            )
+            return replace(cls.of(name, kinds[0], default), optional=optional)
+        if origin is Literal:
+            return cls(name, type(inside[0]), default, choices=inside)
+        if origin in (list, tuple):
+            return replace(cls.of(name, inside[0], default), many=origin)
+        if origin is Mapping:
+            return cls(name, str, default, shape="table")
+        if origin is Sequence:
+            return cls(name, str, default, shape="several")
         if not isinstance(hint, type):
             raise TypeError(f"{hint} is no type of an option")
-        return cls(name, hint, default, shape="switch" if hint is bool else "one")
+        return cls(
+            name,
+            hint,
+            default,
+            shape="switch" if hint is bool else "one",
+        )
 
     @property
     def type(self) -> str:
         """The type as help shows it: `float`, `paper|released`, `str,...` for several."""
-        return ("|".join(map(str, self.choices)) or self.kind.__name__) + (
-            ",..." if self.many else ""
-        )
+        kind = "|".join(map(str, self.choices)) or self.kind.__name__
+        return f"{kind},..." if self.many else kind
 
     @property
     def typed(self) -> str:
@@ -129,35 +150,36 @@ class Option:
     @property
     def title(self) -> str:
         """The option in a few words: how its meaning begins, or its name where that is a value."""
-        name, first = self.name.replace("_", " "), re.split(r"[,;:(]| >=", self.meaning)[0].strip()
-        return f"{name} {first}" if first.startswith("of ") else first if " " in first else name
+        name = self.name.replace("_", " ")
+        beginning = re.split(r"[,;:(]| >=", self.meaning)[0].strip()
+        if beginning.startswith("of "):
+            return f"{name} {beginning}"
+        return beginning if " " in beginning else name
 
     @property
     def access(self) -> Access | None:
-        """The use that a command makes of a path; "" where that is not declared, None for an option that is no path."""
+        """The use that a command makes of a path; "" where that is not declared, None for an option
+        that is no path.
+        """
         is_path = self.path or self.kind is Path or PATHS.search(self.flag.metavar)
         return self.flag.access or ("" if is_path else None)
 
     def about(self) -> dict[str, Any]:
         """The line of it that help and JSON show."""
-        return {
-            "name": self.name,
-            "type": self.type,
-            "default": self.default,
-            "meaning": self.meaning,
-        }
+        facts = "name", "type", "default", "meaning"
+        return {fact: getattr(self, fact) for fact in facts}
 
     def read(self, value: Any, name: str = "", write: str = SET) -> Any:
         """A value in the field's type, checked.
 
-        value: as typed, or already of the field's type; several values as a sequence or as text with commas.
-        name: in a sentence, such as --lr. write: how a user writes this option, for the hint of an error.
-        Raises UsageError for a wrong type or a value out of range.
+        value: as typed, or already of the field's type; several values as a sequence or as text
+            with commas.
+        name: in a sentence, such as --lr. write: how a user writes this option, for the hint of an
+        error. Raises UsageError for a wrong type or a value out of range.
         """
         name = name or self.name
-        if self.optional and (
-            value is None or (value == "none" and write != FLAG)
-        ):  # a flag is left out instead
+        # a flag is left out instead
+        if self.optional and (value is None or (value == "none" and write != FLAG)):
             return None
         if self.shape == "table":
             return pairs(self.typed, value)
@@ -166,47 +188,52 @@ class Option:
             return tuple(self._one(name, item, write) for item in items)
         if self.many is None:
             return self._one(name, value, write)
-        several: Sequence[Any] = value.split(",") if isinstance(value, str) else value
-        return self.many(
-            self._one(name, item.strip() if isinstance(item, str) else item, write)
-            for item in several
-        )
+        several = value.split(",") if isinstance(value, str) else value
+        items = [item.strip() if isinstance(item, str) else item for item in several]
+        return self.many(self._one(name, item, write) for item in items)
 
     def _one(self, name: str, value: Any, write: str) -> Any:
-        value = os.fspath(value) if isinstance(value, os.PathLike) and self.kind is str else value
+        """One value in the type that the choices or the kind say. Raises UsageError."""
+        if isinstance(value, os.PathLike) and self.kind is str:
+            value = os.fspath(value)
+        typed = f"{name}={value!r:.60}"
         if self.choices:
-            if value not in self.choices and str(value) not in map(str, self.choices):
-                known = [str(choice) for choice in self.choices if choice != ""]
-                raise UsageError(
-                    f"{name}={value!r:.60} is not one of {', '.join(known)}",
-                    nearest(str(value), known),
-                )
-            return next(choice for choice in self.choices if str(choice) == str(value))
+            for choice in self.choices:
+                if str(choice) == str(value):
+                    return choice
+            choices = [str(choice) for choice in self.choices if choice != ""]
+            hint = nearest(str(value), choices)
+            raise UsageError(f"{typed} is not one of {', '.join(choices)}", hint)
         if self.kind is bool:
-            if str(value).lower() not in SWITCH:
+            switched = SWITCH.get(str(value).lower())
+            if switched is None:
                 hint = f"write {write.format(name=name, value='true')}"
-                raise UsageError(f"{name}={value!r:.60} is neither true nor false", hint)
-            return SWITCH[str(value).lower()]
+                raise UsageError(f"{typed} is neither true nor false", hint)
+            return switched
         if self.kind is str:
             if not isinstance(value, str | int | float):
-                raise UsageError(f"{name}={value!r:.60} is no text", self.meaning)
+                raise UsageError(f"{typed} is no text", self.meaning)
             return text(value)
+        return self._number(name, value, write)
+
+    def _number(self, name: str, value: Any, write: str) -> Any:
+        # of a TOML or JSON file: int() would cut it
+        cut = self.kind is int and isinstance(value, float) and not value.is_integer()
         try:
-            if isinstance(value, bool) or (
-                self.kind is int and isinstance(value, float) and not value.is_integer()
-            ):
-                raise ValueError  # of a TOML or JSON file: int() would cut it
-            read = self.kind(value)
+            if isinstance(value, bool) or cut:
+                raise ValueError
+            number = self.kind(value)
         except (ValueError, TypeError, OverflowError):
             hint = f"write for example {write.format(name=name, value=1)}"
-            raise UsageError(
-                f"{name}={value!r:.60} is not a number of type {self.kind.__name__}", hint
-            ) from None
-        if isinstance(read, float) and not math.isfinite(read):
-            raise UsageError(f"{name}={read} is not finite", self.meaning)
-        if isinstance(read, int | float) and (range := outside(read, self.meaning)):
-            raise UsageError(f"{name}={read} is out of range: it must be {range}", self.meaning)
-        return read
+            sentence = f"{name}={value!r:.60} is not a number of type {self.kind.__name__}"
+            raise UsageError(sentence, hint) from None
+        if isinstance(number, float) and not math.isfinite(number):
+            raise UsageError(f"{name}={number} is not finite", self.meaning)
+        allowed = outside(number, self.meaning) if isinstance(number, int | float) else ""
+        if allowed:
+            sentence = f"{name}={number} is out of range: it must be {allowed}"
+            raise UsageError(sentence, self.meaning)
+        return number
 
     def words(self, value: Any) -> list[str]:
         """The flag with its value as typed; [] where it is left out."""
@@ -217,43 +244,50 @@ class Option:
         items: Iterable[Any] = value if self.shape == "several" else [value]
         if self.shape == "table":
             items = [f"{key}={item}" for key, item in value.items()]
-        if self.flag.argument:
-            return [text(item) for item in items]
-        return [word for item in items for word in (f"--{self.typed}", text(item))]
+        words = []
+        for item in items:
+            if not self.flag.argument:
+                words.append(f"--{self.typed}")
+            words.append(text(item))
+        return words
 
 
 def outside(value: int | float, meaning: str) -> str:
     """The range in a text that a number is not in, "" where it is in all of them."""
-    for low in BOUND.finditer(meaning):
-        if not (value >= float(low[2]) if low[1] == ">=" else value > float(low[2])):
-            return low[0]
+    for bound in BOUND.finditer(meaning):
+        if not _is_above(value, float(bound[2]), bound[1] == ">="):
+            return bound[0]
         if isinstance(value, int) and value >= MOST:
             return f"below {MOST}"
     for interval in INTERVAL.finditer(meaning):
-        above = value >= float(interval[2]) if interval[1] == "[" else value > float(interval[2])
-        if not (
-            above
-            and (value <= float(interval[3]) if interval[4] == "]" else value < float(interval[3]))
-        ):
+        above = _is_above(value, float(interval[2]), interval[1] == "[")
+        # below an end: above it with both signs turned
+        if not above or not _is_above(-value, -float(interval[3]), interval[4] == "]"):
             return interval[0]
     return ""
 
 
+def _is_above(value: float, end: float, may_equal: bool) -> bool:
+    return value >= end if may_equal else value > end
+
+
 def values(options: Any) -> dict[str, Any]:
-    """Option name -> value."""
-    return (
-        {f.name: getattr(options, f.name) for f in fields(options)} if is_dataclass(options) else {}
-    )
+    """Option name -> value; empty of what is no dataclass."""
+    if not is_dataclass(options):
+        return {}
+    return {field.name: getattr(options, field.name) for field in fields(options)}
 
 
 def describe(options: Any) -> dict[str, Option]:
-    """The options of a dataclass, or of one of its objects, whose values then are their defaults; by name, in order."""
+    """The options of a dataclass, or of one of its objects, whose values then are their defaults;
+    by name, in order.
+    """
     if isinstance(options, type):
         return dict(_options_of(options))
-    return {
-        name: replace(_options_of(type(options))[name], default=value)
-        for name, value in values(options).items()
-    }
+    described = {}
+    for name, value in values(options).items():
+        described[name] = replace(_options_of(type(options))[name], default=value)
+    return described
 
 
 def _described(cls: Any) -> dict[str, Option]:
@@ -263,23 +297,30 @@ def _described(cls: Any) -> dict[str, Option]:
     described = {}
     for field in fields(cls):
         default = field.default_factory() if field.default_factory is not MISSING else field.default
-        described[field.name] = Option.of(field.name, hints[field.name], default)
+        described[field.name] = Option.of(
+            field.name,
+            hints[field.name],
+            default,
+        )
     return described
 
 
-_options_of: Callable[[Any], dict[str, Option]] = cache(
-    _described
-)  # mypy takes Options for no type to be hashed
+# mypy takes Options for no type to be hashed
+_options_of: Callable[[Any], dict[str, Option]] = cache(_described)
 
 
 def change(options: Any, key: str, value: Any, write: str = SET) -> Any:
-    """A copy with one option changed, its value checked; arguments and error as those of Option.read()."""
+    """A copy with one option changed, its value checked; arguments and error as those of
+    Option.read().
+    """
     return replace(options, **{key: _options_of(type(options))[key].read(value, write=write)})
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one stage, or a part of them; the base of them all. Values are checked when an object is made."""
+    """The options of one stage, or a part of them; the base of them all. Values are checked when an
+    object is made.
+    """
 
     stage: ClassVar[str]  # the command's name
     panel: ClassVar[str] = "Data"  # the heading of its flags in help
@@ -287,70 +328,72 @@ class Options:
 
     def __post_init__(self) -> None:
         for option in _options_of(type(self)).values():
-            object.__setattr__(
-                self,
-                option.name,
-                option.read(getattr(self, option.name), f"--{option.typed}", FLAG),
+            value = option.read(
+                getattr(self, option.name),
+                f"--{option.typed}",
+                FLAG,
             )
+            object.__setattr__(self, option.name, value)
 
     @classmethod
     def declared(cls) -> tuple[Option, ...]:
-        """Its flags in the order in which they are written: first what stands without a flag, what is read last."""
-        known = _options_of(cls).values()
-        return tuple(
-            sorted(known, key=lambda o: (not o.flag.argument, o.flag.argument and o.flag.local))
-        )
+        """Its flags in the order in which they are written: first those without a flag's name, what
+        is read last.
+        """
+        return tuple(sorted(_options_of(cls).values(), key=_place))
 
     @classmethod
     def from_flags(cls, flags: Mapping[str, Any]) -> Self:
         """The options that flags mean.
 
-        flags: name as typed without the dashes -> value as in a recipe: true stands alone, false leaves the flag out, a
-        list repeats it, a table is KEY=VALUE pairs.
+        flags: name as typed without the dashes -> value as in a recipe: true stands alone, false
+        leaves the flag out, a list repeats it, a table is KEY=VALUE pairs.
         Raises UsageError for a flag that the stage does not have or a value that it cannot take.
         """
-        known = _options_of(cls)
-        given = {o.name: None for o in known.values() if o.default is MISSING and o.optional}
+        options = _options_of(cls)
+        chosen: dict[str, Any] = {}
         for name, value in flags.items():
-            if name.replace("-", "_") not in known:
-                hint = nearest(name, [option.typed for option in known.values()])
+            key = name.replace("-", "_")
+            if key not in options:
+                hint = nearest(name, [option.typed for option in options.values()])
                 raise UsageError(f"{cls.stage} has no flag {name!r}", hint)
             if value is not False:
-                given[name.replace("-", "_")] = value
-        for option in known.values():
-            if option.default is MISSING and option.name not in given:
-                lacking = option.flag.metavar or option.typed
-                raise UsageError(f"{cls.stage} lacks {lacking}", f"give {option.meaning}")
-        return cls(**given)
+                chosen[key] = value
+        for key, option in options.items():
+            if option.default is not MISSING or key in chosen:
+                continue
+            if not option.optional:
+                sentence = f"{cls.stage} lacks {option.flag.metavar or option.typed}"
+                raise UsageError(sentence, f"give {option.meaning}")
+            chosen[key] = None
+        return cls(**chosen)
 
     def reading(self, source: Source) -> Self:
-        """The same on what an earlier stage made."""
-        inputs = (o.name for o in self.declared() if o.flag.argument and o.flag.local)
+        """These options on what an earlier stage made."""
+        inputs = [option.name for option in self.declared() if _is_input(option)]
         return replace(self, **dict.fromkeys(inputs, source))
 
     def changed(self, *names: str) -> list[Option]:
         """The flags, of all or of those named, whose value is not the default."""
-        known = [_options_of(type(self))[name] for name in names] or self.declared()
-        return [option for option in known if getattr(self, option.name) != option.default]
+        options = [_options_of(type(self))[name] for name in names] or self.declared()
+        return [option for option in options if getattr(self, option.name) != option.default]
 
     def unusual(self, *names: str) -> list[Option]:
-        """The same without open flags that were filled in with their usual value."""
-        return [
-            o
-            for o in self.changed(*names)
-            if getattr(self, o.name) != self.usual.get(o.name, MISSING)
-        ]
+        """The changed flags without open ones that were filled in with their usual value."""
+        unusual = []
+        for option in self.changed(*names):
+            if getattr(self, option.name) != self.usual.get(option.name, MISSING):
+                unusual.append(option)
+        return unusual
 
     def argv(self) -> list[str]:
-        """The command line that means these options: what differs from the defaults, in one order."""
-        return [
-            self.stage,
-            *(
-                word
-                for option in self.changed()
-                for word in option.words(getattr(self, option.name))
-            ),
-        ]
+        """The command line that means these options: what differs from the defaults, in one
+        order.
+        """
+        words = [self.stage]
+        for option in self.changed():
+            words += option.words(getattr(self, option.name))
+        return words
 
     def made_by(self, always: Sequence[str] | None = ()) -> list[str]:
         """The command line as a manifest records it: without locations, of a file its name.
@@ -365,6 +408,15 @@ class Options:
         return words
 
 
+def _is_input(option: Option) -> bool:
+    """Tell whether an option is what a stage reads: a path without a flag's name."""
+    return option.flag.argument and option.flag.local
+
+
+def _place(option: Option) -> tuple[bool, bool]:
+    return not option.flag.argument, _is_input(option)
+
+
 def recorded(cls: type[Options]) -> list[Option]:
     """The options that a manifest records."""
     return [option for option in cls.declared() if option.flag.recorded and not option.flag.local]
@@ -374,14 +426,18 @@ Class = TypeVar("Class", bound=type["Options"])
 
 
 def left_open(cls: Class) -> Class:
-    """A decorator below @dataclass: fields whose flag is open begin as None, to be filled in before they count."""
+    """A decorator below @dataclass: fields whose flag is open begin as None, to be filled in before
+    they count.
+    """
     cls.usual = {}
     for base in cls.__mro__[:-1]:
         for name, hint in dict(base.__annotations__).items():
-            inner, *more = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-            if more[1:] and more[1].open and name not in cls.usual:
+            if get_origin(hint) is not Annotated or name in cls.usual:
+                continue
+            inner, meaning, *flag = get_args(hint)
+            if flag and flag[0].open:
                 cls.usual[name] = getattr(cls, name)
-                cls.__annotations__[name] = Annotated[inner | None, *more]
+                cls.__annotations__[name] = Annotated[inner | None, meaning, *flag]
                 setattr(cls, name, None)
     return cls
 
@@ -391,23 +447,22 @@ def text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def path_of(given: Source | None) -> Path | None:
+def path_of(source: Source | None) -> Path | None:
     """A path that may be left open."""
-    return None if given is None else Path(given)
+    return None if source is None else Path(source)
 
 
-def pairs(flag: str, given: Mapping[str, Any] | Sequence[str] | None) -> dict[str, str]:
+def pairs(flag: str, table: Mapping[str, Any] | Sequence[str] | None) -> dict[str, str]:
     """A table, or KEY=VALUE texts, as a dict of texts. Raises UsageError."""
-    if isinstance(given, Mapping):
-        return {str(key): text(value) for key, value in given.items()}
-    table: dict[str, str] = {}
-    for pair in [given] if isinstance(given, str) else given or ():
+    if isinstance(table, Mapping):
+        return {str(key): text(value) for key, value in table.items()}
+    texts: dict[str, str] = {}
+    for pair in [table] if isinstance(table, str) else table or ():
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise UsageError(
-                f"--{flag} {pair!r} is not key=value", f"write for example --{flag} tau=0.4"
-            )
-        if key in table:
+            hint = f"write for example --{flag} tau=0.4"
+            raise UsageError(f"--{flag} {pair!r} is not key=value", hint)
+        if key in texts:
             raise UsageError(f"--{flag} {key} is given twice", "give each option once")
-        table[key.strip()] = value.strip()
-    return table
+        texts[key.strip()] = value.strip()
+    return texts

@@ -2,7 +2,9 @@
 
 
 def fixed(value: float, digits: int, *, sign: str = "") -> str:
-    """A number with so many digits behind the point. sign: "+" shows that of a positive one and of 0, too."""
+    """A number with so many digits behind the point. sign: "+" shows that of a positive one and of
+    0, too.
+    """
     rounded = round(value, digits) + 0.0
     return f"{rounded:{sign}.{digits}f}"
 

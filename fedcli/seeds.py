@@ -15,7 +15,8 @@ def derive(*names: object) -> int:
 def seed_torch(seed: int) -> None:
     """Seed torch's global streams on the devices in use.
 
-    torch.manual_seed() also queues a call, with the whole stack as text, for every kind of device that is not in use.
+    torch.manual_seed() also queues a call, with the whole stack as text, for every kind of device
+    that is not in use.
     """
     import torch
 

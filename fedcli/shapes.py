@@ -1,7 +1,8 @@
 """Checks that JSON that somebody may have edited has the shape that its readers rely on.
 
-A shape is a type, a tuple of shapes of which one must fit, [shape] for a list, {str: shape} for any keys, or a dict of
-named keys, which must be there unless their name ends in "?"; further keys are not looked at.
+A shape is a type, a tuple of shapes of which one must fit, [shape] for a list, {str: shape} for any
+keys, or a dict of named keys, which must be there unless their name ends in "?"; further keys are
+not looked at.
 """
 
 import json
@@ -23,10 +24,20 @@ NAMED = {
 }
 
 
-def check(value: Any, shape: Any, file: object, hint: str, *, whole: bool = True) -> None:
-    """Raises FedcliError that names the file and the first key that has another shape or, if whole, is missing."""
-    if wrong := _misfit(value, shape, "", whole):
-        raise FedcliError(f"{file}: {wrong}", hint)
+def check(
+    value: Any,
+    shape: Any,
+    file: object,
+    hint: str,
+    *,
+    whole: bool = True,
+) -> None:
+    """Raises FedcliError that names the file and the first key that has another shape or, if whole,
+    is missing.
+    """
+    misfit = _misfit(value, shape, "", whole)
+    if misfit:
+        raise FedcliError(f"{file}: {misfit}", hint)
 
 
 def read_json(path: Path, shape: Any, hint: str = "") -> Any:
@@ -39,51 +50,57 @@ def read_json(path: Path, shape: Any, hint: str = "") -> Any:
     return content
 
 
-def _misfit(value: Any, shape: Any, at: str, whole: bool) -> str:
-    """The fault, "" where there is none. at: where the value stands."""
+def _misfit(value: Any, shape: Any, path: str, whole: bool) -> str:
+    """The fault, "" where there is none. path: the keys that lead to the value."""
     if type(value) is int and abs(value) > LARGEST:
-        return f"{at or 'it'} is {str(value)[:10]}..., a number too large"
+        return f"{path or 'it'} is {str(value)[:10]}..., a number too large"
     if isinstance(shape, tuple):
         if type(value) in shape or (value is None and None in shape):  # of most values, and fast
             return ""
-        return (
-            ""
-            if any(not _misfit(value, allowed, at, whole) for allowed in shape)
-            else _sentence(value, shape, at)
-        )
-    if isinstance(shape, list):
-        if not isinstance(value, list):
-            return _sentence(value, list, at)
-        inside = (_misfit(item, shape[0], f"{at}[{k}]", whole) for k, item in enumerate(value))
-        return next(filter(None, inside), "")
-    if isinstance(shape, dict):
-        return (
-            _object(value, shape, at, whole)
-            if isinstance(value, dict)
-            else _sentence(value, dict, at)
-        )
-    if shape is None:
-        return "" if value is None else _sentence(value, shape, at)
-    fits = isinstance(value, shape) and (shape is bool or not isinstance(value, bool))
-    return "" if fits else _sentence(value, shape, at)
+        fits = any(not _misfit(value, allowed, path, whole) for allowed in shape)
+    elif isinstance(shape, list):
+        fits = isinstance(value, list)
+        for index, item in enumerate(value if fits else ()):
+            misfit = _misfit(item, shape[0], f"{path}[{index}]", whole)
+            if misfit:
+                return misfit
+    elif isinstance(shape, dict):
+        if isinstance(value, dict):
+            return _misfit_of_object(
+                value,
+                shape,
+                f"{path}." if path else "",
+                whole,
+            )
+        fits = False
+    elif shape is None:
+        fits = value is None
+    else:
+        fits = isinstance(value, shape) and (shape is bool or not isinstance(value, bool))
+    return "" if fits else _sentence(value, shape, path)
 
 
-def _object(value: dict, shape: dict, at: str, whole: bool) -> str:
-    before = f"{at}." if at else ""
-    if str in shape:
-        inside = (_misfit(item, shape[str], before + key, whole) for key, item in value.items())
-        return next(filter(None, inside), "")
-    for key, inner in shape.items():
-        name = key.removesuffix("?")
-        if name not in value and name == key and whole:
-            return f"{before}{name} is missing"
-        if name in value and (wrong := _misfit(value[name], inner, before + name, whole)):
-            return wrong
+def _misfit_of_object(value: dict, shape: dict, path: str, whole: bool) -> str:
+    keys = value if str in shape else shape
+    for key in keys:
+        name = key if str in shape else key.removesuffix("?")
+        if name in value:
+            misfit = _misfit(
+                value[name],
+                shape[str if str in shape else key],
+                path + name,
+                whole,
+            )
+            if misfit:
+                return misfit
+        elif name == key and whole:
+            return f"{path}{name} is missing"
     return ""
 
 
-def _sentence(value: Any, shape: Any, at: str) -> str:
-    shapes = shape if isinstance(shape, tuple) else (shape,)
-    kinds = [type(allowed) if isinstance(allowed, list | dict) else allowed for allowed in shapes]
-    names = dict.fromkeys(NAMED.get(kind, "nothing") for kind in kinds)
-    return f"{at or 'it'} is {str(value)[:40]!r}, not {' or '.join(names)}"
+def _sentence(value: Any, shape: Any, path: str) -> str:
+    kinds = []
+    for allowed in shape if isinstance(shape, tuple) else (shape,):
+        kind = type(allowed) if isinstance(allowed, list | dict) else allowed
+        kinds.append(NAMED.get(kind, "nothing"))
+    return f"{path or 'it'} is {str(value)[:40]!r}, not {' or '.join(dict.fromkeys(kinds))}"

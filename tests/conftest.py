@@ -16,7 +16,7 @@ from torch import nn
 
 from fedcli import console
 from fedcli.bench import limits
-from fedcli.bench.toy import CLASSES, ROSTER, toy_clip, toy_federation, toy_net, toy_shard
+from fedcli.bench.toy import CLASSES, ROSTER, toy_clip, toy_federation, toy_net, toy_shard  # noqa: F401 - for tests
 from fedcli.data import manifest
 from fedcli.data.pool import Row
 from fedcli.data.shard import Shard, Shards

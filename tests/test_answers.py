@@ -343,7 +343,7 @@ def compact(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    import conftest
+    import conftest  # noqa: F401 - one thread, and what else tests run under
 
     for session_name in sys.argv[1:] or SESSIONS:
         record(session_name)

@@ -31,21 +31,30 @@ from .shell.panels import ANYWHERE
 AGAIN = "run the same command again (train: with --resume); finished stages are not made twice"
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
 MEND = "mend it, or tell its authors; --debug shows the traceback"
-UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
+UNEXPECTED = (
+    "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the "
+    "traceback"
+)
 
 
 class Commands(TyperGroup):
-    """A group whose commands end in one sentence, one hint and an exit code, never in a traceback."""
+    """A group whose commands end in one sentence, one hint and an exit code, never in a
+    traceback.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: Any = registry.CommandsByName()
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  # click's
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # click's
         """Names alone, so that no command is imported for them."""
         return list(self.commands)
 
-    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ARG002  # click's
+    def format_commands(  # type: ignore[override]  # click's
+        self,
+        ctx: typer.Context,
+        formatter: Any,
+    ) -> None:
         """First sentences of all commands, under headings."""
         with console.shown():  # for warnings of commands of packages
             sections = self.commands.sections()
@@ -53,7 +62,11 @@ class Commands(TyperGroup):
             with formatter.section(heading):
                 formatter.write_dl(lines)
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
+    def parse_args(  # type: ignore[override]  # its own click's
+        self,
+        ctx: typer.Context,
+        args: list[str],
+    ) -> list[str]:
         """Read the words; --log-file and --code may be anywhere in the line."""
         flags = [flag.split()[0] for flag, _ in ANYWHERE]
         words = deque(args)
@@ -96,7 +109,9 @@ class Commands(TyperGroup):
             _end(ctx, _in_words(error, ctx.invoked_subcommand))
 
     def _result(self, ctx: typer.Context) -> object:
-        """The result of the command. Raises KeyboardInterrupt also where a library made another error of it."""
+        """The result of the command. Raises KeyboardInterrupt also where a library made another
+        error of it.
+        """
         try:
             ctx.default_map = defaults.read(self.commands)
             return super().invoke(ctx)
@@ -132,7 +147,9 @@ def _in_words(error: BaseException, command: str | None) -> FedcliError:
 
 
 def _refuse(ctx: typer.Context, error: BaseException) -> None:
-    """End where an error is the parser's own, such as a wrong option; a bare `fedcli` shows its help."""
+    """End where an error is the parser's own, such as a wrong option; a bare `fedcli` shows its
+    help.
+    """
     if not hasattr(error, "format_message") or type(error).__name__ == "NoArgsIsHelpError":
         return
     sentence = error.format_message().rstrip(".") + "".join(getattr(error, "__notes__", []))
@@ -195,7 +212,9 @@ def root(
 
 
 def _replaced(error: UnicodeError) -> tuple[bytes, int]:
-    """Bytes for text that the output's encoding lacks: the bytes of a file's name that is no text, else "?"."""
+    """Bytes for text that the output's encoding lacks: the bytes of a file's name that is no text,
+    else "?".
+    """
     assert isinstance(error, UnicodeEncodeError)
     replacement = bytearray()
     for character in error.object[error.start : error.end]:
@@ -205,14 +224,20 @@ def _replaced(error: UnicodeError) -> tuple[bytes, int]:
 
 
 def _open_streams() -> None:
-    """Have three streams that take any text: a file would else be opened in place of one that the shell has closed."""
+    """Have three streams that take any text: a file would else be opened in place of one that the
+    shell has closed.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             # the lowest number that is free, which is this stream's
             descriptor = os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(descriptor, "w" if number else "r"))
     codecs.register_error("fedcli", _replaced)
-    errors = {"stdin": "surrogateescape", "stdout": "fedcli", "stderr": "fedcli"}
+    errors = {
+        "stdin": "surrogateescape",
+        "stdout": "fedcli",
+        "stderr": "fedcli",
+    }
     for name, handler in errors.items():
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
@@ -226,7 +251,12 @@ NEEDED = 4 << 30
 class BeforeTorch(MetaPathFinder):
     """Finds no module; raises MemoryError where torch is looked for under such a limit."""
 
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002  # of its base
+    def find_spec(
+        self,
+        fullname: str,
+        path: object,
+        target: object = None,
+    ) -> None:  # of its base
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         if fullname == "torch" and limit != resource.RLIM_INFINITY and limit < NEEDED:
             allowed = f"{limit / 2**30:.1f} GB are allowed"
@@ -237,7 +267,8 @@ def main() -> None:
     _open_streams()
     if not sys.warnoptions:  # of libraries, for programmers: python -W shows them
         warnings.simplefilter("ignore")
-    # idle threads that spin take the cores from whatever else runs here: up to ten times slower when shared
+    # idle threads that spin take the cores from whatever else runs here: up to ten times slower
+    # when shared
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     interrupts.listen()
     sys.meta_path.insert(0, BeforeTorch())

@@ -36,11 +36,12 @@ def bench(
 ) -> None:
     """Time methods beside a plain PyTorch loop.
 
-    With --device cuda and no --method, training of four networks is timed on the GPU instead: step by step, recorded
-    and compiled. Comparisons with other frameworks are scripts in the checkout's benchmarks/.
+    With --device cuda and no --method, training of four networks is timed on the GPU instead: step
+    by step, recorded and compiled. Comparisons with other frameworks are scripts in the checkout's
+    benchmarks/.
 
-    Examples: fedcli bench; fedcli bench --method fedism-plus --method fedga; fedcli bench --model resnet10 --images 64;
-    fedcli bench --device cuda
+    Examples: fedcli bench; fedcli bench --method fedism-plus --method fedga; fedcli bench --model
+    resnet10 --images 64; fedcli bench --device cuda
     """
     from ..runs.resources import check_device
 
@@ -50,7 +51,12 @@ def bench(
         return
     from ..bench.engine import COLUMNS
 
-    problem = {"model": model, "size": size, "clients": clients, "images": images}
+    problem = {
+        "model": model,
+        "size": size,
+        "clients": clients,
+        "images": images,
+    }
     timings = _beside_bare(method, repeats, device=device, **problem)
     if json:
         show_json([timing.body() for timing in timings])
@@ -58,7 +64,11 @@ def bench(
         terminal.table(COLUMNS, [timing.row() for timing in timings])
 
 
-def _beside_bare(methods: Sequence[str], repeats: int, **problem: Any) -> "list[Timing]":
+def _beside_bare(
+    methods: Sequence[str],
+    repeats: int,
+    **problem: Any,
+) -> "list[Timing]":
     """Two rows for each method, one of SGD and one of Adam."""
     from ..bench import engine
     from ..methods import resolve

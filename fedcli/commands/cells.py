@@ -22,14 +22,14 @@ from .shell.words import methods_and_data
 
 DryRun = Annotated[
     str,
-    "print the commands as a shell script, run none; --dry-run=DIR: write a script for each cell into this folder, and "
-    "one for their data",
+    "print the commands as a shell script, run none; --dry-run=DIR: write a script for each cell "
+    "into this folder, and one for their data",
     Flag("[=DIR]", alone="-", access="writes"),
 ]
 Methods = Annotated[
     Sequence[str],
-    "one or several; then the path of a partition or corruption manifest, default the newest under --work; after "
-    "-- flags of train for all cells",
+    "one or several; then the path of a partition or corruption manifest, default the newest "
+    "under --work; after -- flags of train for all cells",
     Flag("METHOD... [DATA] [-- TRAIN FLAGS]", argument=True),
 ]
 Over = Annotated[
@@ -58,8 +58,8 @@ def sweep(
 ) -> None:
     """Train over a grid of settings and show the scores.
 
-    Where the clients have validation images, these alone choose among the values, and test scores are shown of the
-    chosen value alone. It can be stopped at any moment: the same command goes on.
+    Where the clients have validation images, these alone choose among the values, and test scores
+    are shown of the chosen value alone. It can be stopped at any moment: the same command goes on.
 
     hold-out=all leaves each hospital out of training in turn and tests on it.
 
@@ -89,7 +89,11 @@ def sweep(
         devices = engine.spread(device, jobs, at_once)
         scripted(Script(grid.recipe, grid.cells, work, source=grid.data, devices=devices), dry_run)
         return
-    workplace = engine.Place(work, engine.devices(device, jobs, grid.cells, at_once), debug)
+    workplace = engine.Place(
+        work,
+        engine.devices(device, jobs, grid.cells, at_once),
+        debug,
+    )
     folder = grid.folder(work)
     shared = Shared(work, grid.cells, grid.sources, wait=wait)
     outcomes = run_cells(grid.recipe, shared, workplace, folder, as_json=json)
@@ -100,7 +104,9 @@ def sweep(
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], str | None, Sequence[str]]:
-    """Methods, the path of their data, and flags of train, which begin at the first word with a dash."""
+    """Methods, the path of their data, and flags of train, which begin at the first word with a
+    dash.
+    """
     end = 0
     while end < len(words) and (words[end] == "-" or not words[end].startswith("-")):
         end += 1
@@ -127,8 +133,8 @@ def scripted(script: Any, dry_run: str) -> None:
     script.write(folder)
     count = console.counted(len(script.cells), "script", "scripts")
     console.say(
-        f"written: {folder}/data.sh, to be run first, and the {count} of cells, in any order or at once; the same "
-        "command without --dry-run then writes the table"
+        f"written: {folder}/data.sh, to be run first, and the {count} of cells, in any order or "
+        "at once; the same command without --dry-run then writes the table"
     )
 
 
@@ -149,9 +155,11 @@ def run_cells(
     as_json: bool = False,
     **settings: Any,
 ) -> list[Any]:
-    """Play cells, show their table, and return what became of each, nothing where another process writes it.
+    """Play cells, show their table, and return what became of each, nothing where another process
+    writes it.
 
-    settings: as output.play() takes them. Raises FedcliError where a cell failed, after all is written.
+    settings: as output.play() takes them. Raises FedcliError where a cell failed, after all is
+    written.
     """
     from ..reproduction import output
     from ..reproduction.jobs import refuse_failed
@@ -180,7 +188,8 @@ def train_several(
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Train each method with each seed, and print the path of each run; what is finished is not trained again.
+    """Train each method with each seed, and print the path of each run; what is finished is not
+    trained again.
 
     Raises FedcliError where a run failed, after all others have ended.
     """

@@ -32,8 +32,9 @@ def check(
 
     It is trained on toy images, alone and in a pair with a method of fedcli.
 
-    Finite, unlike FedAvg, resumed to the bit, clients in any order, one image, an absent class, half of the clients,
-    and what the hooks return. The exit code is 1 where something does not hold.
+    Finite, unlike FedAvg, resumed to the bit, clients in any order, one image, an absent class,
+    half of the clients, and what the hooks return. The exit code is 1 where something does not
+    hold.
 
     Example: fedcli check fedprox --alone
     """

@@ -8,15 +8,21 @@ from .shell.common import BriefJson, FailIf, Json, refuse_broken
 from .shell.shown import show_json, show_tables
 
 
-def compare(options: CompareOptions, fail_if: FailIf = (), json: BriefJson = "") -> None:
+def compare(
+    options: CompareOptions,
+    fail_if: FailIf = (),
+    json: BriefJson = "",
+) -> None:
     """Compare the scores of two methods with tests.
 
-    Their settings are compared first, then their scores, and then it is said what follows from the difference.
+    Their settings are compared first, then their scores, and then it is said what follows from the
+    difference.
 
-    Runs that differ in nothing but the seed are one system. The first run's system is A; differences are B - A. A run
-    that has no scores yet is evaluated first.
+    Runs that differ in nothing but the seed are one system. The first run's system is A;
+    differences are B - A. A run that has no scores yet is evaluated first.
 
-    Examples: fedcli compare fedavg fedheal; fedcli compare fedcli-work/runs/fedavg-* fedcli-work/runs/fedheal-*
+    Examples: fedcli compare fedavg fedheal; fedcli compare fedcli-work/runs/fedavg-*
+    fedcli-work/runs/fedheal-*
     """
     from ..reporting import comparison, pipelines, writers
     from ..stages.compare import run as stage
@@ -45,9 +51,10 @@ def compare(options: CompareOptions, fail_if: FailIf = (), json: BriefJson = "")
 def audit(options: AuditOptions, json: Json = False) -> None:
     """Measure what a run's models give away about its patients.
 
-    Three attacks are made on the last models: which images were trained on, by their loss and, with --shadow, by LiRA;
-    which hospital an image is of; and images from the gradient of one batch. Beside them stands what the run's
-    differential privacy allows. The page of `fedcli report` has a section on it.
+    Three attacks are made on the last models: which images were trained on, by their loss and, with
+    --shadow, by LiRA; which hospital an image is of; and images from the gradient of one batch.
+    Beside them stands what the run's differential privacy allows. The page of `fedcli report` has a
+    section on it.
 
     Example: fedcli audit RUN --batch 2 --iterations 2000
     """

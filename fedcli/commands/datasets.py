@@ -49,8 +49,9 @@ def datasets(
 
     Of one dataset: the files it needs, attributes, licence and where to get it.
 
-    --download says how much it is, asks for the licence to be accepted, goes on where it broke off, and checks every
-    file by its published hash, or by that of the first download where nobody publishes one.
+    --download says how much it is, asks for the licence to be accepted, goes on where it broke off,
+    and checks every file by its published hash, or by that of the first download where nobody
+    publishes one.
 
     Example: fedcli prepare isic2018 --raw $(fedcli datasets isic2018 --make-sample sample)
     """
@@ -63,7 +64,13 @@ def datasets(
         raise UsageError("--file and --accept-licence are about a download", "add --download DIR")
     if name:
         if download:
-            _download(name, download, file, accepted=accept_licence, as_json=json)
+            _download(
+                name,
+                download,
+                file,
+                accepted=accept_licence,
+                as_json=json,
+            )
         elif make_sample:
             _make_sample(name, make_sample)
         elif json:
@@ -81,7 +88,12 @@ def datasets(
 
 
 def _download(
-    name: str, folder: Path, files: Sequence[str], *, accepted: bool, as_json: bool
+    name: str,
+    folder: Path,
+    files: Sequence[str],
+    *,
+    accepted: bool,
+    as_json: bool,
 ) -> None:
     from ..data.preparation import download
     from ..data.sources import card

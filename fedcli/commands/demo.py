@@ -21,8 +21,8 @@ def demo(
 ) -> None:
     """Compare three methods on generated images, in a minute.
 
-    The images are head CT slices of four hospitals, one of them with a noisy scanner. Models are scored on clean
-    and corrupted images and by race and sex, in about a minute.
+    The images are head CT slices of four hospitals, one of them with a noisy scanner. Models are
+    scored on clean and corrupted images and by race and sex, in about a minute.
 
     Nothing is downloaded. Bleeds of two groups are drawn fainter, so there is a disparity to find.
     """
@@ -37,7 +37,14 @@ def demo(
     common: dict[str, Any] = {"work": work, "seed": seed}
     dataset = prepare("phantom", size=24, jobs=1, **common)
     divided = partition(dataset, by="site", **common)
-    data = corrupt(divided, "gaussian", severity=1, on=["west"], jobs=1, **common)
+    data = corrupt(
+        divided,
+        "gaussian",
+        severity=1,
+        on=["west"],
+        jobs=1,
+        **common,
+    )
     training = {"rounds": rounds, "epochs": 2, "lr": 3e-3, "batch_size": 32} | common
     runs = [train(method, data, resume=True, **training) for method in METHODS]
     result = report(runs, by=BY, work=work)

@@ -25,7 +25,8 @@ Sites = Annotated[
 ]
 ModelFormat = Annotated[
     Literal["safetensors", "onnx", "torchscript", "torch.export"] | None,
-    "of model: the kind of file; default: by the name of --out; extra: pip install 'fedcli[export]'",
+    "of model: the kind of file; default: by the name of --out; extra: pip install "
+    "'fedcli[export]'",
     Flag("safetensors|onnx|torchscript|torch.export"),
 ]
 Client = Annotated[str | None, "of model: that of this client, where clients have their own"]
@@ -49,7 +50,7 @@ Attach = Annotated[Path, "folder at a hospital in which NVFlare and `fedcli site
 def export(
     what: Kind,
     sites: Sites = (),
-    format: ModelFormat = None,  # noqa: A002  # the name of its flag
+    format: ModelFormat = None,  # the name of its flag
     client: Client = None,
     data: Data = None,
     out: Out = None,
@@ -60,25 +61,38 @@ def export(
 ) -> None:
     """Write a model for other programs, or a job for sites.
 
-    A model is checked against `fedcli predict` before it is kept; a .json beside it says how its images are prepared.
-    A job of NVFlare, or an app of Flower, serves every run of its sites, whatever the method.
-    Neither package is needed for it, and no code travels.
+    A model is checked against `fedcli predict` before it is kept; a .json beside it says how its
+    images are prepared. A job of NVFlare, or an app of Flower, serves every run of its sites,
+    whatever the method. Neither package is needed for it, and no code travels.
 
-    Examples: fedcli export nvflare described -o job; fedcli export flower described -o app --sockets /run/fedcli;
-    fedcli export model RUN --format onnx -o model; fedcli export RUN --format safetensors
+    Examples: fedcli export nvflare described -o job; fedcli export flower described -o app
+    --sockets /run/fedcli; fedcli export model RUN --format onnx -o model; fedcli export RUN
+    --format safetensors
     """
     from ..federation.engines import Remote, registered
 
     carrier = registered(what) if what != "model" else None
     if not isinstance(carrier, Remote) or carrier.export is None:
         run = _run(what, sites, work)
-        _model(run, format or _format(out), out, client=client, data=data, work=work)
+        _model(
+            run,
+            format or _format(out),
+            out,
+            client=client,
+            data=data,
+            work=work,
+        )
         return
     if not sites:
         raise UsageError("which sites?", "name their descriptions, a folder of them, or a run")
     if out is None:
         raise UsageError("where should the files go?", "add -o DIR")
-    texts, steps = carrier.export([Path(site) for site in sites], sockets, idle, attach)
+    texts, steps = carrier.export(
+        [Path(site) for site in sites],
+        sockets,
+        idle,
+        attach,
+    )
     files = {out / name: text.encode() for name, text in texts.items()}
     for path, content in files.items():
         if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == content):
@@ -136,7 +150,12 @@ def _model(
         # the name of a client may come from a table: no path in it
         owner = re.sub(r"[^\w+-]+", "_", client or "")[:80]
         out = work / "exported" / "-".join(filter(None, [run.parent.name, owner, model_format]))
-    path = model_file.export(open_run(run, images=data), model_format, out, client)
+    path = model_file.export(
+        open_run(run, images=data),
+        model_format,
+        out,
+        client,
+    )
     described = path.with_suffix(".json")
     console.say(f"checked against fedcli predict; how to prepare images: {described}")
     print(path)

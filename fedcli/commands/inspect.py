@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 SPLITTING = "dataset", "partition"  # kinds that say what trains and what tests
 HOLDING = *SPLITTING, "corruption"  # kinds with counts of images by client
-KINDS_IN_WORDS = {"scores": "scores", "unfinished run": "an unfinished run", "HDF5": "an HDF5 file"}
+KINDS_IN_WORDS = {
+    "scores": "scores",
+    "unfinished run": "an unfinished run",
+    "HDF5": "an HDF5 file",
+}
 GIVE_DATA = "give a dataset or partition"
 CHANGED = {  # key of a partition -> words for the clients below it
     "label_noise": "labels changed",
@@ -34,19 +38,19 @@ Inspected = Annotated[
 ]
 Strict = Annotated[
     bool,
-    "exit code 1 if train and test share a patient, lesion or image, or train and validation a patient or lesion; "
-    "default: of the newest dataset or partition",
+    "exit code 1 if train and test share a patient, lesion or image, or train and validation a "
+    "patient or lesion; default: of the newest dataset or partition",
 ]
 Power = Annotated[
     str | None,
-    "also how wide intervals of this class will be for each group of the test images, and how small a gap they can "
-    "show",
+    "also how wide intervals of this class will be for each group of the test images, and how "
+    "small a gap they can show",
     Flag("CLASS"),
 ]
 Quality = Annotated[
     bool,
-    "also noise, sharpness, contrast and more of each client's training images, and who stands out; the path may "
-    "be a folder of sites' descriptions",
+    "also noise, sharpness, contrast and more of each client's training images, and who stands "
+    "out; the path may be a folder of sites' descriptions",
 ]
 By = Annotated[str | None, "with --quality: an attribute, or class, in place of clients", ATTRIBUTE]
 Everything = Annotated[bool, "options, hashes and files too", Flag(typed="all")]
@@ -64,16 +68,21 @@ def inspect(
 ) -> None:
     """Show and verify a dataset, partition or run.
 
-    The hashes of its files and of all that it was made from are checked first; the exit code is 3 if one differs.
+    The hashes of its files and of all that it was made from are checked first; the exit code is 3
+    if one differs.
 
-    For a dataset and a partition also which patients, lesions or identical images train and test share, how many images
-    are of nearly one colour, and how many are identical to another image of their part.
+    For a dataset and a partition also which patients, lesions or identical images train and test
+    share, how many images are of nearly one colour, and how many are identical to another image of
+    their part.
     """
     if by and not quality:
         hint = f"add --quality, or see fedcli plot counts for images by {by}"
         raise UsageError("--by is for --quality", hint)
     facts = _read(
-        path, work, _kinds(path, strict=strict, needs_images=bool(power) or quality), quality
+        path,
+        work,
+        _kinds(path, strict=strict, needs_images=bool(power) or quality),
+        quality,
     )
     if strict and "overlap" not in facts:
         sentence = f"--strict is for a dataset or partition, not for {_kind(facts)}"
@@ -94,7 +103,12 @@ def inspect(
         _refuse_overlap(facts)
 
 
-def _kinds(path: Source | None, *, strict: bool, needs_images: bool) -> Sequence[str]:
+def _kinds(
+    path: Source | None,
+    *,
+    strict: bool,
+    needs_images: bool,
+) -> Sequence[str]:
     """Kinds of manifests that can be inspected so; the newest of them is where no path is typed."""
     from ..data import manifest
 
@@ -103,7 +117,12 @@ def _kinds(path: Source | None, *, strict: bool, needs_images: bool) -> Sequence
     return HOLDING if needs_images else manifest.KINDS
 
 
-def _read(source_path: Source | None, work: Path, kinds: Sequence[str], quality: bool) -> Facts:
+def _read(
+    source_path: Source | None,
+    work: Path,
+    kinds: Sequence[str],
+    quality: bool,
+) -> Facts:
     """Facts of what a path names; without one of the newest manifest of these kinds."""
     from ..data import manifest
     from ..stages.call import source
@@ -218,7 +237,9 @@ def _print_quality(quality: Facts) -> None:
 
 
 def _instead(facts: Facts) -> str:
-    """A hint that names what --strict could have been about: the data of this run, corruption or scores."""
+    """A hint that names what --strict could have been about: the data of this run, corruption or
+    scores.
+    """
     from ..data import manifest
 
     if facts["kind"] in manifest.KINDS:
@@ -229,7 +250,9 @@ def _instead(facts: Facts) -> str:
 
 
 def _readable(facts: Facts) -> Facts:
-    """The facts with sentences for numbers about skew, and a name for a dataset's usual number of clients."""
+    """The facts with sentences for numbers about skew, and a name for a dataset's usual number of
+    clients.
+    """
     body = dict(facts.get("body", {}))
     if not body:
         return dict(facts)
@@ -243,7 +266,9 @@ def _readable(facts: Facts) -> Facts:
 
 
 def _print_data(facts: Facts) -> None:
-    """Print what a person looks for: images, classes, groups, patients, counts by client, what train and test share."""
+    """Print what a person looks for: images, classes, groups, patients, counts by client, what
+    train and test share.
+    """
     from ..data import glance, image_counts, manifest, overlap
 
     path = Path(facts["path"])
@@ -281,7 +306,11 @@ def _print_clients(body: Facts) -> None:
         if changes:
             row.append(changes.get(client["client"], ""))
         rows.append(row)
-    terminal.table(heads, rows, title="Training images by class, and all by part")
+    terminal.table(
+        heads,
+        rows,
+        title="Training images by class, and all by part",
+    )
 
 
 def _changes(body: Facts) -> dict[str, str]:
@@ -355,7 +384,12 @@ def _h5(path: Path) -> Facts:
     from ..data.pool import contents
 
     regular(path, "give a manifest or an HDF5 file that fedcli wrote")
-    return {"path": str(path), "kind": "HDF5", "hashes": _checked(path), **contents(path)}
+    return {
+        "path": str(path),
+        "kind": "HDF5",
+        "hashes": _checked(path),
+        **contents(path),
+    }
 
 
 def _checked(path: Path) -> str:

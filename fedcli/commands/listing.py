@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Listing(Shown):
-    """Results by kind: dataset, partition, corruption and run, each a list of entries as `ls --json` has them."""
+    """Results by kind: dataset, partition, corruption and run, each a list of entries as `ls
+    --json` has them.
+    """
 
     entries: dict[str, list[dict[str, Any]]]
 
@@ -36,7 +38,8 @@ class Listing(Shown):
 
 
 def ls(work: Source = WORK) -> Listing:
-    """List datasets, partitions, corruptions and runs, these with seed, rounds and headline score in percent.
+    """List datasets, partitions, corruptions and runs, these with seed, rounds and headline score
+    in percent.
 
     Args:
         work: folder that results are looked for in.

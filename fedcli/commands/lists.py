@@ -14,11 +14,12 @@ One = Annotated[str | None, "show only this one", NAME]
 NETWORKS = {  # of libraries, and one's own
     "torchvision:NAME": "any classifier of torchvision, such as torchvision:convnext_tiny; "
     "--weights pretrained is downloaded",
-    "timm:NAME": "any network of timm, which fedcli[timm] brings, such as timm:vit_tiny_patch16_224@64; "
-    "--weights pretrained is downloaded",
+    "timm:NAME": "any network of timm, which fedcli[timm] brings, such as "
+    "timm:vit_tiny_patch16_224@64; --weights pretrained is downloaded",
     "open_clip:NAME": "the image tower of any CLIP of open_clip, which fedcli[clip] brings; "
     "--weights FILE, or pretrained for one of the hub, which is downloaded",
-    "FILE.py:FUNCTION": "one of your own: FUNCTION(channels, classes) returns it; see docs/extend.md",
+    "FILE.py:FUNCTION": "one of your own: FUNCTION(channels, classes) returns it; see "
+    "docs/extend.md",
 }
 OWN_METRIC = {"FILE.py:FUNCTION": "one of your own: FUNCTION(probabilities, labels, groups)"}
 BETWEEN_GROUPS = {  # what tables show of every metric, and limits take
@@ -87,7 +88,12 @@ def _of_packages(kind: str) -> dict[str, str]:
     return {name: f"{first_line(function)}; from {code}" for name, (function, code) in functions}
 
 
-def _list(kind: str, meanings: dict[str, str], name: str | None, as_json: bool) -> None:
+def _list(
+    kind: str,
+    meanings: dict[str, str],
+    name: str | None,
+    as_json: bool,
+) -> None:
     """Print all entries, or the one with this name. Raises UsageError where there is none."""
     if name:
         if name not in meanings:

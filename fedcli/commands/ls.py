@@ -45,11 +45,14 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
 
     They are those under --work, runs with their seed, rounds and main score.
 
-    The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
-    both. Where the clients have validation images, it is that of the round that is best on these, and no test score.
-    - stands for a run that was not evaluated. "what differs" names the options in which a method's runs differ.
-    An unfinished run shows the rounds played. The column "data" says what was made from a synthetic sample or from
-    generated images. With --json numbers are numbers, and "rounds_played" is below "rounds" in an unfinished run.
+    The score is the newest evaluation's mean over the last five rounds, of clean and corrupted
+    images where a run has both. Where the clients have validation images, it is that of the round
+    that is best on these, and no test score.
+    - stands for a run that was not evaluated. "what differs" names the options in which a method's
+      runs differ.
+    An unfinished run shows the rounds played. The column "data" says what was made from a synthetic
+    sample or from generated images. With --json numbers are numbers, and "rounds_played" is below
+    "rounds" in an unfinished run.
     """
     entries = listed(work)
     if json:
@@ -85,7 +88,9 @@ def cells(entry: Entry) -> list[str]:
 
 
 def _name_differences(runs: list[Entry]) -> None:
-    """Say of each run in which options it differs from others of its method, in place of all its options."""
+    """Say of each run in which options it differs from others of its method, in place of all its
+    options.
+    """
     all_options = [run.pop(OPTIONS) for run in runs]
     for run, options in zip(runs, all_options, strict=True):
         method = options.get("method")
@@ -107,7 +112,9 @@ def _options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    """A value as a table shows it: a number as it is typed, a hash by its first digits, the name of what has one."""
+    """A value as a table shows it: a number as it is typed, a hash by its first digits, the name of
+    what has one.
+    """
     if isinstance(value, dict):
         for key in ("value", "name"):  # of an attribute, and of code
             if key in value:
@@ -126,7 +133,9 @@ def _short(value: Any) -> str:
 
 
 def _entries(work: Path, kind: str) -> list[Entry]:
-    """An entry for each result of a kind that can be read, unfinished runs last; for another a warning."""
+    """An entry for each result of a kind that can be read, unfinished runs last; for another a
+    warning.
+    """
     from ..data import last_used
 
     paths = last_used.every(work / f"{kind}s", kind)
@@ -150,7 +159,14 @@ def _dataset(path: Path) -> Entry:
     body = manifest.read(path, "dataset", whole=True).body
     origin = _origin(body)
     shapes.check(body, DATASET, path, manifest.AGAIN)
-    return _entry("dataset", path, origin, body["count"], body["size"][0], body["clients"])
+    return _entry(
+        "dataset",
+        path,
+        origin,
+        body["count"],
+        body["size"][0],
+        body["clients"],
+    )
 
 
 def _partition(path: Path) -> Entry:
@@ -159,7 +175,14 @@ def _partition(path: Path) -> Entry:
     partition = manifest.read(path, "partition", whole=True)
     body = partition.body
     scheme = _scheme(body["scheme"], partition.options)
-    return _entry("partition", path, body["dataset"], _origin(body), scheme, len(body["roster"]))
+    return _entry(
+        "partition",
+        path,
+        body["dataset"],
+        _origin(body),
+        scheme,
+        len(body["roster"]),
+    )
 
 
 def _corruption(path: Path) -> Entry:
@@ -176,7 +199,15 @@ def _finished(path: Path) -> Entry:
     run = manifest.read(path, "run", whole=True)
     body = run.body
     seed = run.options.get("seed")
-    entry = _entry("run", path, body["label"], "", _origin(body), seed, body["rounds"])
+    entry = _entry(
+        "run",
+        path,
+        body["label"],
+        "",
+        _origin(body),
+        seed,
+        body["rounds"],
+    )
     entry[PLAYED] = body["rounds"]
     return entry | _score(path.parent) | {OPTIONS: _options(run.options)}
 
@@ -189,7 +220,15 @@ def _unfinished(path: Path) -> Entry:
     data = path.parent / settings["data_path"]
     origin = _origin(manifest.read(data).body) if data.is_file() else "-"
     label = _label(options["method"])
-    entry = _entry("run", path, label, "", origin, options["seed"], options["rounds"])
+    entry = _entry(
+        "run",
+        path,
+        label,
+        "",
+        origin,
+        options["seed"],
+        options["rounds"],
+    )
     record = path.parent / "rounds.jsonl"
     entry[PLAYED] = read_text(record).count("\n") if record.is_file() else 0
     return entry | {HEAD: None, OPTIONS: _options(options)}
@@ -218,7 +257,9 @@ def _origin(body: dict[str, Any]) -> str:
 
 
 def _scheme(name: str, options: dict[str, Any]) -> str:
-    """The way clients were made: the scheme with its own options, such as "by center" or "dirichlet alpha 1"."""
+    """The way clients were made: the scheme with its own options, such as "by center" or "dirichlet
+    alpha 1".
+    """
     values = {}
     for key, value in options.items():
         if key not in OF_EVERY_SCHEME and value not in (None, [], False):

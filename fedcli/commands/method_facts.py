@@ -1,6 +1,8 @@
-"""Facts of methods, as `fedcli methods` shows them; those of fedcli's own are kept beside the compiled files.
+"""Facts of methods, as `fedcli methods` shows them; those of fedcli's own are kept beside the
+compiled files.
 
-Asking a method imports torch: it is asked the first time, and again when any file of fedcli has changed.
+Asking a method imports torch: it is asked the first time, and again when any file of fedcli has
+changed.
 """
 
 import contextlib
@@ -21,7 +23,9 @@ Facts = dict[str, Any]
 
 
 def places() -> list[Path]:
-    """Where facts may be kept: with the package, or where that may not be written, with the user."""
+    """Where facts may be kept: with the package, or where that may not be written, with the
+    user.
+    """
     stats = [path.stat() for path in sorted(PACKAGE.rglob("*.py"))]
     version = __version__, [(stat.st_mtime_ns, stat.st_size) for stat in stats]
     key = hashlib.sha256(repr(version).encode()).hexdigest()[:16]
@@ -55,7 +59,9 @@ def by_name() -> dict[str, Facts]:
 
 
 def lookup() -> Callable[[str], Facts]:
-    """A function from a name to facts: of one method, of a pair by its halves, or as the registry says them."""
+    """A function from a name to facts: of one method, of a pair by its halves, or as the registry
+    says them.
+    """
     facts_by_name = by_name()
 
     def facts(name: str) -> Facts:
@@ -157,7 +163,9 @@ class Fit(NamedTuple):
 
 
 def fits(method: Any) -> list[Fit]:
-    """Everything that a method can or cannot be trained with, by the checks that `train` makes itself."""
+    """Everything that a method can or cannot be trained with, by the checks that `train` makes
+    itself.
+    """
     from ..federation.engines import registered
     from ..methods import resolve
     from ..runs.rules import UNCOVERED

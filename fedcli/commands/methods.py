@@ -24,10 +24,15 @@ Purpose = Annotated[
 ]
 
 
-def methods(name: Name = None, purpose: Purpose = None, json: Json = False) -> None:
+def methods(
+    name: Name = None,
+    purpose: Purpose = None,
+    json: Json = False,
+) -> None:
     """List the methods by purpose, or show one.
 
-    Of one method: the paper, how the code differs from it, what it can be trained with, its options.
+    Of one method: the paper, how the code differs from it, what it can be trained with, its
+    options.
 
     Examples: fedcli methods --for groups; fedcli methods fedheal
     """
@@ -84,7 +89,9 @@ def _show_all(purpose: str | None) -> None:
 
 
 def _list(purpose: str | None) -> None:
-    """Print fedcli's own methods and those of installed packages, each under its first family or the purpose."""
+    """Print fedcli's own methods and those of installed packages, each under its first family or
+    the purpose.
+    """
     all_facts = method_facts.all_facts()
     packages: dict[str, str] = {}
     if extensions.packages("methods"):
@@ -113,7 +120,11 @@ def _list(purpose: str | None) -> None:
     print("Some take the server rule of another: fedcli train BASE+ADDON.")
 
 
-def _members(all_facts: list[Facts], family: str, purpose: str | None) -> list[Facts]:
+def _members(
+    all_facts: list[Facts],
+    family: str,
+    purpose: str | None,
+) -> list[Facts]:
     """The methods for a purpose; without one those of which a family is the first."""
     if purpose:
         return [facts for facts in all_facts if _is_for(facts, purpose)]
@@ -131,7 +142,9 @@ def _means(facts: Facts) -> list[str]:
 
 
 def _line(facts: Facts, purpose: str | None = None) -> list[str]:
-    """A line of the list of methods: with what it needs, or among those for privacy the means that it fits."""
+    """A line of the list of methods: with what it needs, or among those for privacy the means that
+    it fits.
+    """
     meaning = facts["about"]
     if purpose == PRIVACY:
         meaning += f" ({', '.join(_means(facts))})"

@@ -30,10 +30,15 @@ Name = Annotated[str, "its name, such as my-rule", NAME]
 Out = Annotated[Path, "folder of the two files", Flag(access="writes")]
 
 
-def new(kind: Kind, name: Name, out: Out = Path()) -> None:  # the current folder
+def new(
+    kind: Kind,
+    name: Name,
+    out: Out = Path(),
+) -> None:  # the current folder
     """Write a template for code of your own.
 
-    It is a method, dataset, partition scheme, network or metric that works as it stands, with a test beside it.
+    It is a method, dataset, partition scheme, network or metric that works as it stands, with a
+    test beside it.
 
     Example: fedcli new method my-rule
     """

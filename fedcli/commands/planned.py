@@ -18,17 +18,18 @@ WORK_TITLE = "Work; a training that a table above has is not new, and not made a
 DEVICE_HEADS = ["device", "precision", "TFLOP/s", "GB/s", "share reached", "about hours"]
 DEVICE_TITLE = "Hours of training, one after another on one device"
 HOW_SURE = (
-    "Hours are about, at --scale {scale}: arithmetic at the share of the matrix speed that others reached with "
-    "ResNet-50, bytes at the memory's speed or 1 ms a step on a GPU, whichever is longest. Preparing images, scores "
-    "and the server are left out. GPUs train in fp32 unless --precision bf16 says so."
+    "Hours are about, at --scale {scale}: arithmetic at the share of the matrix speed that others "
+    "reached with ResNet-50, bytes at the memory's speed or 1 ms a step on a GPU, whichever is "
+    "longest. Preparing images, scores and the server are left out. GPUs train in fp32 unless "
+    "--precision bf16 says so."
 )
 WEIGHTS = (
-    "ImageNet weights of {sizes}: torchvision downloads them as the first training starts with them (--weights "
-    "imagenet); it states no licence for them."
+    "ImageNet weights of {sizes}: torchvision downloads them as the first training starts with "
+    "them (--weights imagenet); it states no licence for them."
 )
 NOT_STATED = (
-    "No formula gives the cost of {names}: counted as plain training, with a forward pass more where there is a "
-    "teacher."
+    "No formula gives the cost of {names}: counted as plain training, with a forward pass more "
+    "where there is a teacher."
 )
 SMOKE = (
     "Without --raw, --scale smoke takes synthetic samples in place of these images, and seconds."
@@ -37,7 +38,12 @@ NOT_COUNTED = "Left out, since nothing says how many images it has before it is 
 UNKNOWN = "Left out, since nobody has counted the network: {names}."
 
 
-def show(plan: Plan, scale: str, as_json: bool, name: str | None = None) -> None:
+def show(
+    plan: Plan,
+    scale: str,
+    as_json: bool,
+    name: str | None = None,
+) -> None:
     """Print a plan. name: of the recipe or the paper; None for all."""
     body = _body(plan, scale)
     if as_json:
@@ -73,7 +79,11 @@ def _size(count: float | None) -> str:
     return f"{count / GB:,.0f} GB" if count >= 10 * GB else f"{count / GB:.2g} GB"
 
 
-def _show_data(plan: Plan, data: dict[str, dict[str, Any]], command: str) -> None:
+def _show_data(
+    plan: Plan,
+    data: dict[str, dict[str, Any]],
+    command: str,
+) -> None:
     """A table of the data of recipes, then where each comes from."""
     sources = [cards.fetching(name) for name in data]
     rows = []
@@ -100,7 +110,9 @@ def _show_data(plan: Plan, data: dict[str, dict[str, Any]], command: str) -> Non
 
 
 def downloads(sources: list[cards.Fetching]) -> tuple[int, int]:
-    """Bytes to download and unpacked, of those that are known; files that data sets share are counted once."""
+    """Bytes to download and unpacked, of those that are known; files that data sets share are
+    counted once.
+    """
     files = {file["url"]: file for source in sources for file in source.files}
     by_hand = {source.where: source for source in sources if not source.by_command}
     download = sum(map(cards.size, files.values()))
@@ -132,7 +144,8 @@ def sentences(plan: Plan, scale: str) -> list[str]:
     memory = _size(max((training.memory for training in plan.trainings), default=0.0))
     disk = _size(sum(training.disk for training in plan.trainings))
     notes = [
-        f"The largest training needs about {memory} of memory; all runs' models take {disk} of disk.",
+        f"The largest training needs about {memory} of memory; all runs' models take {disk} of "
+        "disk.",
         HOW_SURE.format(scale=scale),
     ]
     sizes = []
@@ -145,7 +158,8 @@ def sentences(plan: Plan, scale: str) -> list[str]:
         if len(plan.tables) > len(plan.one_seed):
             tables = f" ({', '.join(plan.one_seed)})"
         notes.append(
-            f"One seed{tables} has no interval around a number; with --seeds 3: three times as much."
+            f"One seed{tables} has no interval around a number; with --seeds 3: three times as "
+            "much."
         )
     if plan.not_stated:
         notes.append(NOT_STATED.format(names=console.listed(sorted(plan.not_stated))))

@@ -41,12 +41,20 @@ Out = Annotated[
 class Figures(TyperGroup):
     """The figures as commands, loaded where one is asked for: they need pandas."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
+    def parse_args(  # type: ignore[override]  # its own click's
+        self,
+        ctx: typer.Context,
+        args: list[str],
+    ) -> list[str]:
         """Read the words; without the name of a figure the list of them is shown."""
         has_name = any(not word.startswith("-") for word in args)
         return super().parse_args(ctx, args if has_name else [*args, "--help"])
 
-    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # its own click's
+    def resolve_command(  # type: ignore[override]  # its own click's
+        self,
+        ctx: typer.Context,
+        args: list[str],
+    ) -> Any:
         """The figure, to which those defaults of the whole group apply that it has a flag for."""
         name, command, words = super().resolve_command(ctx, args)
         if command and name and ctx.default_map:
@@ -55,19 +63,27 @@ class Figures(TyperGroup):
             ctx.default_map = {name: values}
         return name, command, words
 
-    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ARG002  # click's
+    def format_commands(  # type: ignore[override]  # click's
+        self,
+        ctx: typer.Context,
+        formatter: Any,
+    ) -> None:
         """The questions that the figures answer, in full."""
         from ..figures.kinds import FIGURES
 
         with formatter.section("Figures"):
             formatter.write_dl([(name, figure.question) for name, figure in FIGURES.items()])
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  # click's
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # click's
         from ..figures.kinds import FIGURES
 
         return list(FIGURES)
 
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # noqa: ARG002  # click's
+    def get_command(  # type: ignore[override]  # click's
+        self,
+        ctx: typer.Context,
+        cmd_name: str,
+    ) -> Any:
         from ..figures.kinds import FIGURES
 
         return _command(FIGURES[cmd_name]) if cmd_name in FIGURES else None
@@ -76,21 +92,37 @@ class Figures(TyperGroup):
 def plot() -> None:
     """Draw a figure of runs, such as learning curves.
 
-    Others show which client holds which images, what models learned and how often they are right. Each has its own
-    help.
+    Others show which client holds which images, what models learned and how often they are right.
+    Each has its own help.
 
-    Examples: fedcli plot curves; fedcli plot curves fedcli-work/runs/* --series loss --out losses.svg; fedcli plot
-    sweep --over q --version corrupted; fedcli plot landscape fedcli-work/runs/qffl-*
+    Examples: fedcli plot curves; fedcli plot curves fedcli-work/runs/* --series loss --out
+    losses.svg; fedcli plot sweep --over q --version corrupted; fedcli plot landscape
+    fedcli-work/runs/qffl-*
     """
 
 
 def _command(figure: "Figure") -> Any:
-    """A figure as typer declares it: its runs, the options of its frame, and what all commands have."""
+    """A figure as typer declares it: its runs, the options of its frame, and what all commands
+    have.
+    """
 
     def called(
-        runs: Sequence[str], work: Path, out: Path | None, force: bool, json: bool, **options: Any
+        runs: Sequence[str],
+        work: Path,
+        out: Path | None,
+        force: bool,
+        json: bool,
+        **options: Any,
     ) -> None:
-        draw(figure, list(runs), options, work=work, out=out, force=force, json=json)
+        draw(
+            figure,
+            list(runs),
+            options,
+            work=work,
+            out=out,
+            force=force,
+            json=json,
+        )
 
     meaning = RUNS[figure.of].format(EVERY if figure.every else NEWEST)
     flag = Flag("RUN", argument=True, access="reads")
@@ -117,7 +149,9 @@ def draw(
     force: o.Force = False,
     json: o.Json = False,
 ) -> None:
-    """Draw a figure of these runs, or of those under work, and print its path. Raises FedcliError, UsageError."""
+    """Draw a figure of these runs, or of those under work, and print its path. Raises FedcliError,
+    UsageError.
+    """
     from ..data import manifest
     from ..figures import drawing
     from ..figures.figure import numbers
@@ -139,7 +173,11 @@ def draw(
     if suffix == ".csv":
         o.write_named(target, frame.to_csv(index=False).encode(), force=force)
     elif out:
-        o.write_named(out, drawing.picture_bytes(figure.draw(frame), out.suffix), force=force)
+        o.write_named(
+            out,
+            drawing.picture_bytes(figure.draw(frame), out.suffix),
+            force=force,
+        )
     else:
         drawing.write(figure.draw(frame), target)
     if json:

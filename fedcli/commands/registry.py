@@ -1,7 +1,8 @@
 """Commands by name: each is a function in a file and a line in COMMANDS.
 
-A command is imported when it is called or listed in help, so that the others cost nothing. A package adds one by an
-entry point of the group fedcli.commands: a function whose parameters are declared as they are here, or a typer app.
+A command is imported when it is called or listed in help, so that the others cost nothing. A
+package adds one by an entry point of the group fedcli.commands: a function whose parameters are
+declared as they are here, or a typer app.
 """
 
 from collections.abc import Iterator, Mapping
@@ -90,8 +91,18 @@ def load(name: str) -> Any:
     return _command(getattr(module, name), name, entry.heading, kind)
 
 
-def _command(run: declare.Run, name: str, heading: str, kind: type = Command) -> Any:
-    return declare.built(declare.command(run), cls=kind, name=name, rich_help_panel=heading)
+def _command(
+    run: declare.Run,
+    name: str,
+    heading: str,
+    kind: type = Command,
+) -> Any:
+    return declare.built(
+        declare.command(run),
+        cls=kind,
+        name=name,
+        rich_help_panel=heading,
+    )
 
 
 @cache
@@ -123,7 +134,8 @@ def names() -> list[str]:
 class CommandsByName(Mapping[str, Any]):
     """Every command of fedcli, then of installed packages; imported where it is looked up.
 
-    A command of a package that cannot be used has a name here, and is not there when it is looked up.
+    A command of a package that cannot be used has a name here, and is not there when it is looked
+    up.
     """
 
     def __getitem__(self, name: str) -> Any:

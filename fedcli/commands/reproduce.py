@@ -75,7 +75,10 @@ def reproduce(
 
 
 def run(
-    options: RunOptions, dry_run: DryRun = "", json: o.Json = False, debug: bool = False
+    options: RunOptions,
+    dry_run: DryRun = "",
+    json: o.Json = False,
+    debug: bool = False,
 ) -> None:
     """Train and score an experiment file of your own.
 
@@ -90,10 +93,21 @@ def run(
         raise UsageError(f"no such file: {options.recipe}", hint)
     fields = values(options)
     fields["recipe"] = str(options.recipe)
-    _rebuild(ReproduceOptions(**fields), dry_run=dry_run, as_json=json, debug=debug)
+    _rebuild(
+        ReproduceOptions(**fields),
+        dry_run=dry_run,
+        as_json=json,
+        debug=debug,
+    )
 
 
-def _rebuild(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool) -> None:
+def _rebuild(
+    options: ReproduceOptions,
+    *,
+    dry_run: str,
+    as_json: bool,
+    debug: bool,
+) -> None:
     """Play the cells of a recipe, or of all recipes of a paper. dry_run: where scripts go; "" for
     none."""
     from ..reproduction.rebuild import check
@@ -109,7 +123,13 @@ def _rebuild(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: b
         _play(options, dry_run=dry_run, as_json=as_json, debug=debug)
 
 
-def _play(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool) -> bool:
+def _play(
+    options: ReproduceOptions,
+    *,
+    dry_run: str,
+    as_json: bool,
+    debug: bool,
+) -> bool:
     """Train and score the cells of a recipe; False where other processes end its table."""
     from ..reproduction import jobs, rebuild
     from ..reproduction.script import Script
@@ -118,7 +138,13 @@ def _play(options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool
     if dry_run:
         devices = jobs.spread(options.device, options.jobs, options.at_once)
         work = Path(options.work)
-        script = Script(chosen.recipe, chosen.cells, work, chosen.samples, devices=devices)
+        script = Script(
+            chosen.recipe,
+            chosen.cells,
+            work,
+            chosen.samples,
+            devices=devices,
+        )
         cells.scripted(script, dry_run)
         return True
     table = rebuild.ready(chosen, options, debug=debug)
@@ -159,7 +185,12 @@ def _fetch(options: ReproduceOptions, *, accepted: bool, as_json: bool) -> None:
 
 
 def _paper(
-    name: str, options: ReproduceOptions, *, dry_run: str, as_json: bool, debug: bool
+    name: str,
+    options: ReproduceOptions,
+    *,
+    dry_run: str,
+    as_json: bool,
+    debug: bool,
 ) -> None:
     """Play all recipes of a paper, those that can be, and write one page about them.
 
@@ -171,7 +202,13 @@ def _paper(
     from ..reproduction.tables import paper
 
     tables = [recipes.load(path) for path in recipes.recipes_of(name)]
-    reasons, failed = _play_all(tables, options, dry_run=dry_run, as_json=as_json, debug=debug)
+    reasons, failed = _play_all(
+        tables,
+        options,
+        dry_run=dry_run,
+        as_json=as_json,
+        debug=debug,
+    )
     if dry_run:
         return
     parts = []
@@ -249,7 +286,13 @@ def _stamp(folder: Path) -> int:
     return file.stat().st_mtime_ns if file.is_file() else 0
 
 
-def _plan(options: ReproduceOptions, *, with_plan: bool, every_recipe: bool, as_json: bool) -> None:
+def _plan(
+    options: ReproduceOptions,
+    *,
+    with_plan: bool,
+    every_recipe: bool,
+    as_json: bool,
+) -> None:
     """Show what recipes take, without data or torch."""
     from ..reproduction import recipe as recipes
     from ..reproduction.plan import planned
@@ -265,7 +308,11 @@ def _plan(options: ReproduceOptions, *, with_plan: bool, every_recipe: bool, as_
     if options.recipe is not None:
         files = recipes.recipes_of(options.recipe)
     plan = planned(
-        files, options.scale, method_facts.lookup(), seeds=options.seeds, only=tuple(options.only)
+        files,
+        options.scale,
+        method_facts.lookup(),
+        seeds=options.seeds,
+        only=tuple(options.only),
     )
     show(plan, options.scale, as_json, options.recipe)
 

@@ -50,8 +50,9 @@ FOLDER = Flag("DIR", access="writes")
 def prepare(options: PrepareOptions, json: BriefJson = "") -> None:
     """Read and resize the images of a dataset.
 
-    What is written is one file of 8-bit images, which every later command reads. With --clients or --dirichlet it is
-    partitioned too, with --corrupt also corrupted; the last manifest written is printed.
+    What is written is one file of 8-bit images, which every later command reads. With --clients or
+    --dirichlet it is partitioned too, with --corrupt also corrupted; the last manifest written is
+    printed.
 
     Example: fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2
     """
@@ -66,9 +67,9 @@ def partition(options: PartitionOptions, json: BriefJson = "") -> None:
 
     Images are not copied: which client has which image is written.
 
-    Without a scheme the dataset's own sites are the clients if it has them, else it is --dirichlet 1 over its usual
-    number of clients; with --clients, --balanced or --keep-units alone it is --dirichlet 1 too. --clients 1 gives all
-    images to one client.
+    Without a scheme the dataset's own sites are the clients if it has them, else it is --dirichlet
+    1 over its usual number of clients; with --clients, --balanced or --keep-units alone it is
+    --dirichlet 1 too. --clients 1 gives all images to one client.
 
     Examples: fedcli partition --by center; fedcli partition --dirichlet 1.0 --clients 20
     """
@@ -82,20 +83,21 @@ def corrupt(options: CorruptOptions, json: BriefJson = "") -> None:
 
     A copy of the test images is made noisy in the same way, so that models are scored on both.
 
-    --ratio takes the last clients of the roster; --on names them. Kinds: gaussian-noise, shot-noise, impulse-noise,
-    speckle-noise, brightness, contrast, saturate, defocus-blur, glass-blur, motion-blur, zoom-blur, gaussian-blur,
-    snow, frost, fog, spatter, elastic-transform, pixelate, jpeg-compression.
+    --ratio takes the last clients of the roster; --on names them. Kinds: gaussian-noise,
+    shot-noise, impulse-noise, speckle-noise, brightness, contrast, saturate, defocus-blur,
+    glass-blur, motion-blur, zoom-blur, gaussian-blur, snow, frost, fog, spatter, elastic-transform,
+    pixelate, jpeg-compression.
 
-    On a corruption manifest it adds to it, so that clients may differ in kind and severity. Then each test image is
-    corrupted as one of these clients, drawn by the seed, and each client is also scored on all test images corrupted as
-    its own.
+    On a corruption manifest it adds to it, so that clients may differ in kind and severity. Then
+    each test image is corrupted as one of these clients, drawn by the seed, and each client is also
+    scored on all test images corrupted as its own.
 
-    labels, in place of a kind, changes training labels of these clients: each with the chance --rate, --kind symmetric
-    to any other class, pair to the next one, asymmetric as --flip says. Validation and test images keep their labels.
-    What it makes is a partition.
+    labels, in place of a kind, changes training labels of these clients: each with the chance
+    --rate, --kind symmetric to any other class, pair to the next one, asymmetric as --flip says.
+    Validation and test images keep their labels. What it makes is a partition.
 
-    attributes, in place of a kind, hides --hide of a --share of patients in training, at every client or those that
-    --on names. What it makes is a partition too.
+    attributes, in place of a kind, hides --hide of a --share of patients in training, at every
+    client or those that --on names. What it makes is a partition too.
 
     Examples: fedcli corrupt gaussian --ratio 0.2; fedcli corrupt motion-blur --on vidir_modern;
     fedcli corrupt --client vienna_dias=gaussian:1 --client vidir_modern=motion-blur:4;
@@ -110,11 +112,12 @@ def corrupt(options: CorruptOptions, json: BriefJson = "") -> None:
 def attack(options: AttackOptions, json: BriefJson = "") -> None:
     """Have some clients poison their data or send false updates.
 
-    What it makes is a partition. Test images stay as they are. Of a backdoor, `fedcli evaluate` also says how many test
-    images of other classes are called the target once they have its patch.
+    What it makes is a partition. Test images stay as they are. Of a backdoor, `fedcli evaluate`
+    also says how many test images of other classes are called the target once they have its patch.
 
-    Examples: fedcli attack --kind sign-flip --clients 1; fedcli attack --kind scale --strength 5 --on rosendahl;
-    fedcli attack --kind label-flip --flip mel=nv --on rosendahl; fedcli attack --kind backdoor --target nv
+    Examples: fedcli attack --kind sign-flip --clients 1; fedcli attack --kind scale --strength 5
+    --on rosendahl; fedcli attack --kind label-flip --flip mel=nv --on rosendahl; fedcli attack
+    --kind backdoor --target nv
     """
     from ..stages import corrupt as stage
 
@@ -123,8 +126,8 @@ def attack(options: AttackOptions, json: BriefJson = "") -> None:
 
 Methods = Annotated[
     Sequence[str],
-    "one, or several, or base+addon; `fedcli methods` lists all; then the path of a corruption, partition or "
-    "dataset manifest, default the newest under --work; - reads it from stdin",
+    "one, or several, or base+addon; `fedcli methods` lists all; then the path of a corruption, "
+    "partition or dataset manifest, default the newest under --work; - reads it from stdin",
     Flag("METHOD... [DATA]", argument=True),
 ]
 Estimate = Annotated[
@@ -142,12 +145,12 @@ def train(
 ) -> None:
     """Train a method on the images of all clients.
 
-    Several methods and seeds are trained side by side on the cores, a run for each.
-    A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes. Several go on
-    without it, and what is finished is not trained again.
+    Several methods and seeds are trained side by side on the cores, a run for each. A run can be
+    killed at any moment; the same command with --resume goes on and ends at the same bytes. Several
+    go on without it, and what is finished is not trained again.
 
-    Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper;
-    fedcli train fedavg fedheal fedism-plus --seeds 3
+    Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set
+    rule=paper; fedcli train fedavg fedheal fedism-plus --seeds 3
     """
     from ..stages import train as stage
 
@@ -161,7 +164,14 @@ def train(
         if not names:
             hint = "write for example fedcli train fedavg fedheal --seeds 3"
             raise UsageError("which methods?", hint)
-        train_several(names, options, seeds, dry_run=dry_run, as_json=bool(json), debug=debug)
+        train_several(
+            names,
+            options,
+            seeds,
+            dry_run=dry_run,
+            as_json=bool(json),
+            debug=debug,
+        )
         return
     refuse_together(dry_run=dry_run, resume=options.resume)
     if dry_run:
@@ -192,8 +202,8 @@ def _estimate(options: TrainOptions, *, as_json: bool) -> None:
 
 Tables = Annotated[
     Sequence[str],
-    "with --clinical: also these tables, with commas between: thresholds, transfer, calibration, net-benefit, "
-    "conformal, agreement, gaps, subgroups, or all",
+    "with --clinical: also these tables, with commas between: thresholds, transfer, calibration, "
+    "net-benefit, conformal, agreement, gaps, subgroups, or all",
     Flag("NAME", typed="show", local=True, panel=OUTPUT),
 ]
 
@@ -207,12 +217,15 @@ def evaluate(
 ) -> None:
     """Score a run, for all and by client and patient group.
 
-    Test images are scored clean and, where clients have noisy images, noisy. Numbers are means over the last five
-    rounds; `fedcli report --at last` shows the last round's, in tables and on the page.
+    Test images are scored clean and, where clients have noisy images, noisy. Numbers are means over
+    the last five rounds; `fedcli report --at last` shows the last round's, in tables and on the
+    page.
 
-    Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
-    fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
-    fedcli evaluate --on fedcli-work/datasets/*/dataset.json; fedcli evaluate --by sex --fail-if 'gap(sex) > 30'
+    Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli
+    evaluate --export csv; fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate
+    --clinical;
+    fedcli evaluate --on fedcli-work/datasets/*/dataset.json; fedcli evaluate --by sex --fail-if
+    'gap(sex) > 30'
     """
     from ..reporting import clinical, pipelines
     from ..reporting.columns import SHOWN
@@ -242,10 +255,15 @@ def evaluate(
     refuse_broken(broken)
 
 
-def _show_scores(lines: "list[Row]", own_metrics: list[str], topics: "list[Topic] | None") -> None:
+def _show_scores(
+    lines: "list[Row]",
+    own_metrics: list[str],
+    topics: "list[Topic] | None",
+) -> None:
     """Print the tables of one run, with its own metrics, on stderr.
 
-    topics: tables that --show names; None without --clinical, though another evaluation may have them.
+    topics: tables that --show names; None without --clinical, though another evaluation may have
+    them.
     """
     from ..reporting import choice, clinical, single_runs, writers
 
@@ -282,18 +300,19 @@ PredictionFile = Annotated[Path | None, "write there; default: stdout", FILE]
 
 def predict(
     options: PredictOptions,
-    format: PredictionFormat = "csv",  # noqa: A002  # the name of its flag
+    format: PredictionFormat = "csv",  # the name of its flag
     out: PredictionFile = None,
     force: Force = False,
 ) -> None:
     """Classify image files with the model of a run.
 
-    Each gets probabilities, the most likely class and decisions at thresholds that were chosen on validation images of
-    the same data.
+    Each gets probabilities, the most likely class and decisions at thresholds that were chosen on
+    validation images of the same data.
 
-    Files are read and prepared as the run's own images were, as its manifests say. The column `foreign` says how an
-    image differs from the training images, so that its probabilities mean little; it gets no decision. Where files
-    cannot be read they have rows with the reason, the others are scored, and the exit code is 1.
+    Files are read and prepared as the run's own images were, as its manifests say. The column
+    `foreign` says how an image differs from the training images, so that its probabilities mean
+    little; it gets no decision. Where files cannot be read they have rows with the reason, the
+    others are scored, and the exit code is 1.
 
     Examples: fedcli predict RUN DIR; fedcli predict RUN DIR --format json --out predictions.json;
     fedcli predict RUN DIR --positive mel --rule sensitivity=0.95
@@ -304,7 +323,11 @@ def predict(
         check_named(out, force=force)
     predictions = stage.run(options)
     for point in predictions.predicted.operating:
-        images = console.counted(point.images, "validation image", "validation images")
+        images = console.counted(
+            point.images,
+            "validation image",
+            "validation images",
+        )
         console.say(
             f"{point.name}: from a probability of {point.threshold:.4g}, chosen on {images} of "
             f"{point.source}"
@@ -322,8 +345,8 @@ def predict(
 
 ReportFormat = Annotated[
     str,
-    "table, markdown, latex, csv, json, or html: one file with tables, figures and lineage; with --figures also "
-    "svg, pdf, png, separated by commas",
+    "table, markdown, latex, csv, json, or html: one file with tables, figures and lineage; with "
+    "--figures also svg, pdf, png, separated by commas",
 ]
 ReportFile = Annotated[
     Path | None, "write there; default: stdout, and of html report.html in --work", FILE
@@ -333,15 +356,15 @@ Numbers = Annotated[
 ]
 FigureFolder = Annotated[
     Path | None,
-    "also draw there scores by group with intervals, overall score against worst group, scores by severity, the "
-    "most confident errors and the flow of images, as svg or as --format says; of html also on the page; all: "
-    "every figure, into figures under --work",
+    "also draw there scores by group with intervals, overall score against worst group, scores by "
+    "severity, the most confident errors and the flow of images, as svg or as --format says; of "
+    "html also on the page; all: every figure, into figures under --work",
     FOLDER,
 ]
 FigureNames = Annotated[
     Sequence[str],
-    "figures in place of the usual ones: all, or those with this text in their names, as roc; may be repeated; "
-    "without --figures into figures under --work",
+    "figures in place of the usual ones: all, or those with this text in their names, as roc; may "
+    "be repeated; without --figures into figures under --work",
     Flag("TEXT"),
 ]
 CardFolder = Annotated[
@@ -351,15 +374,15 @@ CardFolder = Annotated[
 ]
 EvidenceFolder = Annotated[
     Path | None,
-    "also write there which manifest answers each item of CLAIM, TRIPOD+AI, STARD-AI, FUTURE-AI and the AI Act: "
-    "json and html",
+    "also write there which manifest answers each item of CLAIM, TRIPOD+AI, STARD-AI, FUTURE-AI "
+    "and the AI Act: json and html",
     FOLDER,
 ]
 
 
 def report(
     options: ReportOptions,
-    format: ReportFormat = "table",  # noqa: A002  # the name of its flag
+    format: ReportFormat = "table",  # the name of its flag
     out: ReportFile = None,
     export: Numbers = None,
     figures: FigureFolder = None,
@@ -372,10 +395,11 @@ def report(
 ) -> None:
     """Show the scores of runs in tables or on a page.
 
-    A run that has no scores yet is evaluated first. Runs that differ in nothing but the seed are one row.
+    A run that has no scores yet is evaluated first. Runs that differ in nothing but the seed are
+    one row.
 
-    Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html --out page.html;
-    fedcli report --figures figures --format svg,pdf; fedcli report --figures all;
+    Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html
+    --out page.html; fedcli report --figures figures --format svg,pdf; fedcli report --figures all;
     fedcli report --card cards --evidence evidence
     """
     from ..reporting import pipelines
@@ -386,48 +410,102 @@ def report(
         figures = None
         draw = [*draw, "all"]
     folder = figures
-    if draw and folder is None:
-        folder = work / "figures"
+    if draw:
+        folder = figures or work / "figures"
     table_format, figure_formats = formats(format, folder is not None)
     if json and table_format != "table":
         sentence = f"--json and --format {table_format} exclude each other"
         raise UsageError(sentence, "give one of them")
-    for file in filter(None, (out, export)):
-        check_named(file, force=force)  # before anything is evaluated
-    for directory in filter(None, (folder, card, evidence)):
-        refuse_sealed(directory, folder=True)
+    _check_targets((out, export), (folder, card, evidence), force=force)
     limits = pipelines.limits(fail_if)
     broken: list[str] = []
     with console.warnings_kept() as warnings:
         result = stage.run(options)
-        if limits or json == "short":
-            broken = pipelines.broken(limits, result.rows)
+        broken = pipelines.broken(limits, result.rows)
     if export:
-        write_named(export, pipelines.comma_separated(result.scores).encode(), force=force)
+        text = pipelines.comma_separated(result.scores)
+        write_named(export, text.encode(), force=force)
         console.say(f"wrote {export}")
-    if figures:
-        fill(figures, lambda scratch: result.figures(scratch, figure_formats, draw), force=force)
-    elif folder:
-        result.figures(folder, figure_formats, draw)
     if folder:
+        if figures:
+            fill(
+                figures,
+                lambda scratch: result.figures(scratch, figure_formats, draw),
+                force=force,
+            )
+        else:
+            result.figures(folder, figure_formats, draw)
         console.say(f"wrote {folder}")
+    _write_documents(result, card, evidence, force=force)
+    if json == "short":
+        give(_brief(result, warnings, broken), out, force=force)
+    elif json:
+        give(
+            result.to("json", figures=folder is not None, draw=draw),
+            out,
+            force=force,
+        )
+    elif table_format == "table" and out is None:
+        _show_report(result)
+    else:
+        _give_report(
+            result,
+            table_format,
+            out,
+            work,
+            figures=folder is not None,
+            draw=draw,
+            force=force,
+        )
+    refuse_broken(broken)
+
+
+def _write_documents(
+    result: "Report",
+    card: Path | None,
+    evidence: Path | None,
+    *,
+    force: bool,
+) -> None:
+    """Write the cards and the evidence into the folders that were named."""
     for target, draw_into in ((card, result.cards), (evidence, result.evidence)):
         if target:
             for path in fill(target, draw_into, force=force):
                 console.say(f"wrote {path}")
-    if json == "short":
-        give(_brief(result, warnings, broken), out, force=force)
-    elif out is None and table_format == "table" and not json:
-        _show_report(result)
+
+
+def _give_report(
+    result: "Report",
+    table_format: str,
+    out: Path | None,
+    work: Path,
+    *,
+    figures: bool,
+    draw: Sequence[str],
+    force: bool,
+) -> None:
+    """Write the report as markdown, TeX, CSV or a page, whose usual place is under --work."""
+    kind = "markdown" if table_format == "table" else table_format
+    text = result.to(kind, figures=figures, draw=draw)
+    if out is None and kind == "html":
+        page = work / "report.html"
+        write(page, text)
+        console.result(str(page))
     else:
-        kind = "markdown" if table_format == "table" else table_format
-        text = result.to("json" if json else kind, figures=folder is not None, draw=draw)
-        if out is None and kind == "html":
-            write(work / "report.html", text)
-            console.result(str(work / "report.html"))
-        else:
-            give(text, out, force=force)
-    refuse_broken(broken)
+        give(text, out, force=force)
+
+
+def _check_targets(
+    files: Sequence[Path | None],
+    folders: Sequence[Path | None],
+    *,
+    force: bool,
+) -> None:
+    """Refuse a target that may not be written, before anything is evaluated."""
+    for file in filter(None, files):
+        check_named(file, force=force)
+    for folder in filter(None, folders):
+        refuse_sealed(folder, folder=True)
 
 
 def _brief(result: "Report", warnings: list[str], broken: list[str]) -> str:
@@ -435,7 +513,11 @@ def _brief(result: "Report", warnings: list[str], broken: list[str]) -> str:
     from ..reporting import pipelines
 
     rows = [pipelines.of_row(row) for row in result.rows if not row.is_view]
-    body: dict[str, object] = {"rows": rows, "warnings": warnings, "broken": broken}
+    body: dict[str, object] = {
+        "rows": rows,
+        "warnings": warnings,
+        "broken": broken,
+    }
     if result.by_quality:
         body["quality"] = list(result.by_quality.text)
     return dumped(body) + "\n"

@@ -17,7 +17,8 @@ DEVELOPMENT = re.compile(r"extra == .(test|docs|dev|peers)\b")
 def version(json: Json = False) -> None:
     """Print the versions of fedcli, Python and packages.
 
-    Packages are those that fedcli can use and that are installed here. No name of a host or user is printed.
+    Packages are those that fedcli can use and that are installed here. No name of a host or user is
+    printed.
     """
     versions = {
         "fedcli": __version__,
@@ -31,7 +32,9 @@ def version(json: Json = False) -> None:
 
 
 def packages() -> dict[str, str]:
-    """Version of each installed package that fedcli or one of its extras asks for, but those for its development."""
+    """Version of each installed package that fedcli or one of its extras asks for, but those for
+    its development.
+    """
     try:
         lines = requires("fedcli") or []
     except PackageNotFoundError:  # run from a folder of source code

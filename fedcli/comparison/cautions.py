@@ -91,8 +91,8 @@ def _chance_in_words(
     chance = f"{100 / scores.answers(version):.1f} %"
     return (
         f"may be no better than chance ({chance}) on {images}: {title(metric)} "
-        f"{', '.join(values)} % "
-        f"in the last round, its 95 % interval begins at {', '.join(lower_bounds)} %"
+        f"{', '.join(values)} % in the last round, its 95 % interval begins at "
+        f"{', '.join(lower_bounds)} %"
     )
 
 

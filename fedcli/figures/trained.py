@@ -78,8 +78,8 @@ def _sums(run: runs.Run, shard: Shard) -> dict[str, Tensor]:
         if projector is not None:
             spaces["projected"] = projector(z)
         for name, features in spaces.items():
-            if features.ndim == 3:  # of tokens
-                features = features.mean(1)
+            if features.ndim > 2:  # of tokens, [B, S, M, D] of CLIP's
+                features = features.flatten(1, -2).mean(1)
             flat = features.double()  # [B, D]
             if name not in sums:
                 sums[name] = flat.new_zeros(len(run.data.classes), flat.shape[1])

@@ -10,12 +10,15 @@ FORMULA = "=", "+", "-", "@", "\t", "\r"  # beginnings of what a spreadsheet com
 
 
 def csv_text(lines: Iterable[Iterable[object]]) -> str:
-    """Lines of cells as CSV. A text that a spreadsheet would compute gets a ' before it, control characters their code.
+    """Lines of cells as CSV. A text that a spreadsheet would compute gets a ' before it, control
+    characters their code.
 
     Numbers stay as they are, also where they are given as text.
     """
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([_cell(cell) for cell in line] for line in lines)
+    writer = csv.writer(out, lineterminator="\n")
+    for line in lines:
+        writer.writerow(map(_cell, line))
     return out.getvalue()
 
 

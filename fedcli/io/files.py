@@ -1,4 +1,6 @@
-"""Files that are whole or not there: hashed, read with a bound, written beside and renamed, never through a link."""
+"""Files that are whole or not there: hashed, read with a bound, written beside and renamed, never
+through a link.
+"""
 
 import errno
 import fcntl
@@ -13,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import BinaryIO, TextIO, TypeVar
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 from ..errors import FedcliError, UsageError
 from ..system import interrupts
@@ -26,51 +28,67 @@ T = TypeVar("T")
 
 
 def settled(path: Path) -> tuple[int, ...] | None:
-    """A stamp that differs once a file was changed; None where a clock tick may hide a change right after another."""
+    """A stamp that differs once a file was changed; None where a clock tick may hide a change right
+    after another.
+    """
     try:
-        at = path.stat()
+        status = path.stat()
     except OSError:  # whoever reads the file says what is wrong
         return None
-    if time.time_ns() - max(at.st_mtime_ns, at.st_ctime_ns) < SETTLED:
+    changed = status.st_mtime_ns, status.st_ctime_ns
+    if time.time_ns() - max(changed) < SETTLED:
         return None
     # ctime: a program that copies may put mtime back
-    return at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *changed
 
 
-def remembered(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """A decorator: what is read of a file is read again once it may have changed. most: answers that are remembered."""
+def remembered(count: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """A decorator: what is read of a file is read again once it may have changed. count: answers
+    that are remembered.
+    """
 
     def once(read: Callable[..., T]) -> Callable[..., T]:
-        known = lru_cache(most)(lambda _, *asked: read(*asked))
-        return wraps(read)(
-            lambda path, *how: known(at, path, *how) if (at := settled(path)) else read(path, *how)
-        )
+        @lru_cache(count)
+        def of_stamp(_stamp: tuple[int, ...], path: Path, *how: Any) -> T:
+            return read(path, *how)
+
+        @wraps(read)
+        def of_file(path: Path, *how: Any) -> T:
+            stamp = settled(path)
+            return of_stamp(stamp, path, *how) if stamp else read(path, *how)
+
+        return of_file
 
     return once
 
 
 @remembered(1024)
 def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes; a large file that has not been touched since is hashed once per process."""
+    """Hex digest of a file's bytes; a large file that has not been touched since is hashed once per
+    process.
+    """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def may_pass(error: Exception) -> bool:
-    """Tell whether an error says something of the system, the disk or a signal at this moment, and not of a file."""
-    return interrupts.came() or isinstance(error, OSError) and error.errno in PASSING
+    """Tell whether an error says something of the system, the disk or a signal at this moment, and
+    not of a file.
+    """
+    return interrupts.came() or (isinstance(error, OSError) and error.errno in PASSING)
 
 
 def regular(path: Path, hint: str = "") -> Path:
-    """The path itself. Raises FedcliError where it is absent or no regular file: a pipe or device may never end."""
+    """The path itself. Raises FedcliError where it is absent or no regular file: a pipe or device
+    may never end.
+    """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise FedcliError(f"no such file: {path}", hint) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise FedcliError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", hint
-        ) from None
+        reason = getattr(error, "strerror", None) or error
+        raise FedcliError(f"{path} cannot be read: {reason}", hint) from None
     if not stat.S_ISREG(mode):
         raise FedcliError(f"{path} is not a regular file", hint)
     return path
@@ -85,7 +103,9 @@ def on_one_line(path: Path) -> Path:
 
 
 def read_text(path: Path, hint: str = "", encoding: str = "utf-8") -> str:
-    """The text of a regular file. Raises FedcliError where it is too large, unreadable or not in this encoding."""
+    """The text of a regular file. Raises FedcliError where it is too large, unreadable or not in
+    this encoding.
+    """
     regular(path, hint)
     try:
         with path.open("rb") as file:
@@ -106,7 +126,9 @@ def read_text(path: Path, hint: str = "", encoding: str = "utf-8") -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside, fsync, rename: path holds the old text or the new one, never half. Its folder is made too."""
+    """Write beside, fsync, rename: path holds the old text or the new one, never half. Its folder
+    is made too.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(text.encode())
@@ -114,7 +136,8 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file beside path that takes its place when the block ends without an error; its name is file.name.
+    """A new file beside path that takes its place when the block ends without an error; its name is
+    file.name.
 
     A link at path is replaced, and not what it leads to.
     """
@@ -140,7 +163,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _new(path: Path) -> tuple[Path, BinaryIO]:
-    """A file of its own, locked until it is closed, under a name that nobody could have prepared."""
+    """A file of its own, locked until it is closed, under a name that nobody could have
+    prepared.
+    """
     while True:
         temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
         file = temporary.open("x+b")
@@ -191,7 +216,9 @@ def appending(path: Path) -> TextIO:
 
 
 def not_a_link(path: Path, hint: str) -> Path:
-    """The path itself, to be written to. Raises FedcliError for a link, a pipe or a folder, which is not ours."""
+    """The path itself, to be written to. Raises FedcliError for a link, a pipe or a folder, which
+    is not ours.
+    """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise FedcliError(f"{path} is a link or no regular file", hint)
     return path
@@ -205,7 +232,9 @@ def sync(folder: Path) -> None:
 
 @contextmanager
 def flushing(folder: Path) -> Iterator[None]:
-    """Flush the files that a folder has to the disk while the block runs, such as one that hashes them."""
+    """Flush the files that a folder has to the disk while the block runs, such as one that hashes
+    them.
+    """
     files = [path for path in folder.rglob("*") if path.is_file()]
     with ThreadPoolExecutor(1) as disk:
         flushed = disk.map(flush, files)

@@ -1,7 +1,9 @@
-"""HDF5 files, read as if a stranger had written them and written so that a failed write raises instead of crashing.
+"""HDF5 files, read as if a stranger had written them and written so that a failed write raises
+instead of crashing.
 
-HDF5 can name bytes outside of its file (external data, links, virtual datasets), lead in circles, and promise more
-numbers than it holds. Nothing that fedcli writes does, so whatever does is refused before a number of it is read.
+HDF5 can name bytes outside of its file (external data, links, virtual datasets), lead in circles,
+and promise more numbers than it holds. Nothing that fedcli writes does, so whatever does is refused
+before a number of it is read.
 """
 
 import io
@@ -18,6 +20,7 @@ import h5py
 import numpy as np
 
 from ..errors import FedcliError
+from ..provenance import words_of
 from .files import may_pass, regular, replacing
 
 DEEPEST = 16  # groups in one another
@@ -48,10 +51,13 @@ class Column:
 
 
 class Datasets(Mapping[str, h5py.Dataset]):
-    """Datasets by name, each opened when it is asked for: an open one takes 20 KB, and there may be many."""
+    """Datasets by name, each opened when it is asked for: an open one takes 20 KB, and there may be
+    many.
+    """
 
     def __init__(self, file: h5py.File, names: list[str]):
-        self._file, self._names = file, dict.fromkeys(names)
+        self._file = file
+        self._names = dict.fromkeys(names)
 
     def __getitem__(self, name: str) -> h5py.Dataset:
         if name not in self._names:
@@ -79,7 +85,8 @@ def open_hdf5(
 ) -> Iterator[Datasets]:
     """The datasets of an HDF5 file by name, to be read in the block.
 
-    expected: a dataset's name, or a pattern such as train/*, -> what it must be; others are not looked at.
+    expected: a dataset's name, or a pattern such as train/*, -> what it must be; others are not
+    looked at.
     packed: whether datasets may be compressed, which those of fedcli are not.
     Raises FedcliError where the file is absent, damaged, or not as expected.
     """
@@ -89,7 +96,11 @@ def open_hdf5(
             # finished files do not change, so no locks, which NFS may not have
             file = stack.enter_context(h5py.File(path, "r", locking=False))
             names = _checked(
-                path, _datasets(path, file, hint), expected, PACKED if packed else 1, hint
+                path,
+                _datasets(path, file, hint),
+                expected,
+                PACKED if packed else 1,
+                hint,
             )
         except VARIED as error:
             raise _unreadable(path, error, hint) from None
@@ -100,34 +111,44 @@ def open_hdf5(
 
 
 def _unreadable(path: Path, error: Exception, hint: str) -> Exception:
-    """The error to raise for one while path was read; one of another file, which was written meanwhile, stays."""
+    """The error to raise for one while path was read; one of another file, which was written
+    meanwhile, stays.
+    """
     if isinstance(error, OSError) and error.errno and may_pass(error):
-        return OSError(error.errno, os.strerror(error.errno), error.filename or str(path))
+        return OSError(
+            error.errno,
+            os.strerror(error.errno),
+            error.filename or str(path),
+        )
     if isinstance(error, OSError) and error.filename:
         return error
-    why = " ".join(str(error).split())[:160]
-    return FedcliError(f"{path} is not a readable HDF5 file: {why}", f"it may be damaged; {hint}")
+    sentence = f"{path} is not a readable HDF5 file: {words_of(error, 160)}"
+    return FedcliError(sentence, f"it may be damaged; {hint}")
 
 
-def _datasets(path: Path, file: h5py.File, hint: str) -> Iterator[tuple[str, h5py.Dataset]]:
-    """Every dataset that hard links lead to. Raises FedcliError for any other link, and for circles."""
-    waiting, seen = [("", file["/"], 0)], {h5py.h5o.get_info(file.id).addr}
+def _datasets(
+    path: Path,
+    file: h5py.File,
+    hint: str,
+) -> Iterator[tuple[str, h5py.Dataset]]:
+    """Every dataset that hard links lead to. Raises FedcliError for any other link, and for
+    circles.
+    """
+    waiting = [("", file["/"], 0)]
+    visited = {h5py.h5o.get_info(file.id).addr}
     while waiting:
         prefix, group, depth = waiting.pop()
         for name in group:
             full = prefix + name
-            if (
-                group.id.links.get_info(name.encode("utf-8", "surrogateescape")).type
-                != h5py.h5l.TYPE_HARD
-            ):
+            link = group.id.links.get_info(name.encode("utf-8", "surrogateescape"))
+            if link.type != h5py.h5l.TYPE_HARD:
                 raise FedcliError(f"{path}: {full!r} is a link, which fedcli does not follow", hint)
             item = group[name]
             address = h5py.h5o.get_info(item.id).addr
-            if address in seen or len(seen) > MOST or depth == DEEPEST:
-                raise FedcliError(
-                    f"{path}: {full!r} is linked twice, or is too deep or one of too many", hint
-                )
-            seen.add(address)
+            if address in visited or len(visited) > MOST or depth == DEEPEST:
+                fault = "is linked twice, or is too deep or one of too many"
+                raise FedcliError(f"{path}: {full!r} {fault}", hint)
+            visited.add(address)
             if isinstance(item, h5py.Dataset):
                 yield full, item
             elif isinstance(item, h5py.Group):
@@ -144,50 +165,59 @@ def _checked(
     hint: str,
 ) -> list[str]:
     """Names of the expected ones among the datasets, each as it must be."""
-    names, patterns = set(), [name for name in expected if "*" in name]
+    names = set()
+    patterns = [name for name in expected if "*" in name]
     checked = []
     for name, data in datasets:
         names.add(name)
-        created = data.id.get_create_plist()
-        if created.get_external_count() or created.get_layout() == h5py.h5d.VIRTUAL:
-            raise FedcliError(f"{path}: the numbers of {name!r} lie outside of the file", hint)
-        column = expected.get(name) or next(
-            (expected[some] for some in patterns if fnmatchcase(name, some)), None
-        )
-        if column is None:
-            continue
-        if not _fits(data, column):
-            there = f"{data.dtype} {list(data.shape or ())}"
-            raise FedcliError(f"{path}: {name} is {there}, expected {_words(column)}", hint)
-        if packed == 1 and not data.dtype.isnative:  # torch takes no other, and fedcli writes none
-            raise FedcliError(
-                f"{path}: the bytes of {name}'s numbers stand in another order than this machine's",
-                hint,
-            )
-        # bytes that reading one number allocates
-        chunk = (
-            int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize
-            if data.chunks and data.nbytes
-            else 0
-        )
-        if max(data.nbytes, chunk) > packed * data.id.get_storage_size():
-            raise FedcliError(
-                f"{path}: {name} promises {data.nbytes:,} bytes, more than the file holds", hint
-            )
-        checked.append(name)
+        column = expected.get(name)
+        for pattern in patterns:
+            if column is None and fnmatchcase(name, pattern):
+                column = expected[pattern]
+        fault = _fault(name, data, column, packed)
+        if fault:
+            raise FedcliError(f"{path}: {fault}", hint)
+        if column is not None:
+            checked.append(name)
     for name, column in expected.items():
         if column.needed and "*" not in name and name not in names:
             raise FedcliError(f"{path} has no dataset {name!r}", hint)
     return checked
 
 
+def _fault(name: str, data: h5py.Dataset, column: Column | None, packed: int) -> str:
+    """The reason why a dataset is refused, "" where there is none. column: as it must be."""
+    created = data.id.get_create_plist()
+    if created.get_external_count() or created.get_layout() == h5py.h5d.VIRTUAL:
+        return f"the numbers of {name!r} lie outside of the file"
+    if column is None:
+        return ""
+    if not _fits(data, column):
+        return f"{name} is {data.dtype} {list(data.shape or ())}, expected {_words(column)}"
+    if packed == 1 and not data.dtype.isnative:  # torch takes no other, and fedcli writes none
+        return f"the bytes of {name}'s numbers stand in another order than this machine's"
+    chunk = 0  # bytes that reading one number allocates
+    if data.chunks and data.nbytes:
+        chunk = int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize
+    if max(data.nbytes, chunk) > packed * data.id.get_storage_size():
+        return f"{name} promises {data.nbytes:,} bytes, more than the file holds"
+    return ""
+
+
 def _words(column: Column) -> str:
-    kind = {TEXT: "texts", WHOLE: "whole numbers", "u": "whole numbers", "f": "fractions"}.get(
-        column.kinds, "numbers"
-    )
-    size = f" of {column.size} byte" if column.size else ""
+    kinds = {
+        TEXT: "texts",
+        WHOLE: "whole numbers",
+        "u": "whole numbers",
+        "f": "fractions",
+    }
+    words = kinds.get(column.kinds, "numbers")
+    if column.size:
+        words += f" of {column.size} byte"
     ranks = " or ".join(map(str, _ranks(column)))
-    return kind + size + (f" with {ranks} {'axis' if ranks == '1' else 'axes'}" if ranks else "")
+    if ranks:
+        words += f" with {ranks} {'axis' if ranks == '1' else 'axes'}"
+    return words
 
 
 def _ranks(column: Column) -> tuple[int, ...]:
@@ -211,7 +241,9 @@ def below(datasets: Mapping[str, h5py.Dataset], group: str) -> dict[str, h5py.Da
 
 @contextmanager
 def create_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
-    """A new HDF5 file at path, where none may be yet. size: about how many bytes will be written."""
+    """A new HDF5 file at path, where none may be yet. size: about how many bytes will be
+    written.
+    """
     with (
         path.open("x+b") as out,
         _written(out, path, size) as file,
@@ -221,7 +253,9 @@ def create_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
 
 @contextmanager
 def replace_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
-    """An HDF5 file that takes the place of path when it is whole: written beside, fsync, renamed."""
+    """An HDF5 file that takes the place of path when it is whole: written beside, fsync,
+    renamed.
+    """
     with replacing(path) as out, _written(out, Path(out.name), size) as file:
         yield file
 
@@ -234,7 +268,12 @@ def extend_hdf5(path: Path) -> Iterator[h5py.File]:
 
 
 @contextmanager
-def _written(out: BinaryIO, path: Path, size: int = 0, mode: str = "w") -> Iterator[h5py.File]:
+def _written(
+    out: BinaryIO,
+    path: Path,
+    size: int = 0,
+    mode: str = "w",
+) -> Iterator[h5py.File]:
     """An open file as HDF5. Raises OSError, naming path, for the first write that failed."""
     output = _Output(out.fileno(), path)
     try:
@@ -249,24 +288,26 @@ def _written(out: BinaryIO, path: Path, size: int = 0, mode: str = "w") -> Itera
 
 
 class _Output(io.FileIO):
-    """The file of HDF5, which is never told that a write failed, or it would crash: the first error is kept here.
+    """The file of HDF5, which is never told that a write failed, or it would crash: the first error
+    is kept here.
 
-    It has a handle of its own: where an error or a signal stopped the closing, HDF5 closes it later.
+    It has a handle of its own: where an error or a signal stopped the closing, HDF5 closes it
+    later.
     """
 
     def __init__(self, handle: int, path: Path):
-        own = os.dup(handle)
-        super().__init__(own, "r+b", closefd=False)
-        weakref.finalize(self, os.close, own)
-        self.path, self.failure = path, None  # type: Path, OSError | None
+        duplicate = os.dup(handle)
+        super().__init__(duplicate, "r+b", closefd=False)
+        weakref.finalize(self, os.close, duplicate)
+        self.path = path
+        self.failure: OSError | None = None
 
     def write(self, data: Any) -> int:
-        left = memoryview(data)
+        unwritten = memoryview(data)
         with self._kept():
-            while len(left):
-                left = left[
-                    super().write(left) :
-                ]  # a nearly full disk takes a part before it raises
+            while len(unwritten):
+                # a nearly full disk takes a part before it raises
+                unwritten = unwritten[super().write(unwritten) :]
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:

@@ -1,8 +1,9 @@
 """Files that one process holds at a time; a lock ends with its process, also one that is killed.
 
-Some network disks grant no locks. Work goes on there without them, and a warning says so once for each disk; what a
-killed process left is not removed, as nobody can tell whether it lives. A file that stands for the lock would be worse:
-one that a killed process left on another machine could not be told from one in use.
+Some network disks grant no locks. Work goes on there without them, and a warning says so once for
+each disk; what a killed process left is not removed, as nobody can tell whether it lives. A file
+that stands for the lock would be worse: one that a killed process left on another machine could not
+be told from one in use.
 """
 
 import re
@@ -18,7 +19,8 @@ from .. import console
 from ..errors import FedcliError
 from .files import NO_LOCKS, not_a_link
 
-RENAMING = "renaming"  # stands in the name of a lock where the name of a folder of a process' own has random digits
+# stands in the name of a lock where the name of a folder of a process' own has random digits
+RENAMING = "renaming"
 
 
 _disks_without_locks: set[int] = set()  # device numbers of those that were warned of
@@ -26,18 +28,23 @@ _disks_without_locks: set[int] = set()  # device numbers of those that were warn
 
 @contextmanager
 def held(
-    path: Path, sentence: str, hint: str, *, told: Callable[[str], object] | None = None
+    path: Path,
+    sentence: str,
+    hint: str,
+    *,
+    tell: Callable[[str], object] | None = None,
 ) -> Iterator[None]:
-    """Hold a lock file. Where another process holds it, raises FedcliError with these words, or with `told` tells
-    them and waits."""
+    """Hold a lock file. Where another process holds it, raises FedcliError with these words, or
+    with `tell` tells them and waits.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
             stack.enter_context(_locked(path, timeout=0))
         except Timeout:
-            if told is None:
+            if tell is None:
                 raise FedcliError(sentence, hint) from None
-            told(f"{sentence}: waiting for it")
+            tell(f"{sentence}: waiting for it")
             stack.enter_context(_locked(path))
         yield
 
@@ -62,12 +69,14 @@ def renaming(folder: Path) -> Iterator[None]:
             yield
         finally:
             with suppress(OSError):
-                path.unlink()  # while it is held: whoever waits sees that it is gone, and makes another
+                # while it is held: whoever waits sees that it is gone, and makes another
+                path.unlink()
 
 
 @contextmanager
 def _locked(path: Path, timeout: float = -1) -> Iterator[None]:
-    """Hold a lock file; on a disk without locks only warn. timeout: seconds to wait for it, -1 for ever.
+    """Hold a lock file; on a disk without locks only warn. timeout: seconds to wait for it, -1 for
+    ever.
 
     Raises Timeout; FedcliError for a link or a pipe in its place, which is not ours to write to.
     """
@@ -98,7 +107,9 @@ def _warn_of_no_locks(folder: Path) -> None:
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """A new folder beside the target, locked until it is renamed or left; those of killed processes go first."""
+    """A new folder beside the target, locked until it is renamed or left; those of killed processes
+    go first.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(folder)
     path = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
@@ -111,7 +122,9 @@ def scratch(folder: Path) -> Iterator[Path]:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove what killed processes have left beside a target: their folders and locks, known by their names."""
+    """Remove what killed processes have left beside a target: their folders and locks, known by
+    their names.
+    """
     abandoned = re.compile(rf"\.{re.escape(folder.name)}\.([0-9a-f]{{8}}|{RENAMING})\.lock")
     for path in list(folder.parent.iterdir()):
         if not abandoned.fullmatch(path.name):

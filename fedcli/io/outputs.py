@@ -1,7 +1,8 @@
 """Files that a person names for a result: nothing that fedcli did not write is lost by them.
 
-A file is replaced while it is what fedcli wrote, byte for byte: the sha256 of every such file is a line of `written` in
-the user's cache. Any other file needs force. A pipe, a device and /dev/stdout are written into; a link is refused.
+A file is replaced while it is what fedcli wrote, byte for byte: the sha256 of every such file is a
+line of `written` in the user's cache. Any other file needs force. A pipe, a device and /dev/stdout
+are written into; a link is refused.
 """
 
 import hashlib
@@ -20,14 +21,18 @@ HINT = "give another name, or --force to replace it"
 
 
 def user_cache() -> Path | None:
-    """The folder of fedcli's in the user's cache, be it there or not; None for an account without a home."""
-    home = os.path.expanduser("~")
+    """The folder of fedcli's in the user's cache, be it there or not; None for an account without a
+    home.
+    """
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path's raises where an account has no home
     cache = Path(os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache")
     return cache / "fedcli" if cache.is_absolute() else None
 
 
 def is_stream(path: Path) -> bool:
-    """Tell whether a path leads to a pipe, a device or an open file of this process, which keeps no result."""
+    """Tell whether a path leads to a pipe, a device or an open file of this process, which keeps no
+    result.
+    """
     if STREAM.fullmatch(str(path)):
         return True
     try:
@@ -38,7 +43,9 @@ def is_stream(path: Path) -> bool:
 
 
 def check(path: Path, *, force: bool = False) -> None:
-    """Refuse a path at which there is something that a result may not replace. Raises FedcliError."""
+    """Refuse a path at which there is something that a result may not replace. Raises
+    FedcliError.
+    """
     if is_stream(path):
         return
     if path.is_symlink():
@@ -48,7 +55,9 @@ def check(path: Path, *, force: bool = False) -> None:
 
 
 def write(path: Path, result: bytes, *, force: bool = False) -> None:
-    """Write a result into a stream, or as a whole file, with its folder. Raises FedcliError as check() does."""
+    """Write a result into a stream, or as a whole file, with its folder. Raises FedcliError as
+    check() does.
+    """
     if is_stream(path):
         handle = os.open(path, os.O_WRONLY | os.O_APPEND)
         with os.fdopen(handle, "wb") as stream:
@@ -65,8 +74,8 @@ def _check_file(path: Path) -> None:
     if not path.stat().st_mode & stat.S_IWUSR:
         raise FedcliError(f"{path} is there already, and is read-only", HINT)
     if sha256(path) not in _written():
-        what = "is there already, and is not as fedcli wrote it, if it ever did"
-        raise FedcliError(f"{path} {what}", HINT)
+        changed = "is not as fedcli wrote it, if it ever did"
+        raise FedcliError(f"{path} is there already, and {changed}", HINT)
 
 
 def _holds(path: Path, result: bytes) -> bool:

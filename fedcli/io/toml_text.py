@@ -1,4 +1,6 @@
-"""TOML files, whose size and nesting are bounded before they are parsed: the parser bounds neither."""
+"""TOML files, whose size and nesting are bounded before they are parsed: the parser bounds
+neither.
+"""
 
 import re
 import tomllib
@@ -40,6 +42,9 @@ def _check_depth(text: str) -> None:
             depth += 1
         elif token in "]}":
             depth = max(0, depth - 1)
-        parts = parts + 1 if token == "." else 0 if token in "[{]},=\n" else parts
+        if token == ".":
+            parts += 1
+        elif token in "[{]},=\n":
+            parts = 0
         if max(depth, parts) >= DEEPEST:
             raise ValueError(f"it nests more than {DEEPEST} deep")

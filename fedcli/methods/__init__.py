@@ -1,6 +1,6 @@
 """Every method, by explicit import: no directory scan, no plugins."""
 
-from . import (
+from . import (  # noqa: F401 - importing registers; the order is that of `fedcli methods`
     adv,
     afl,
     apfl,

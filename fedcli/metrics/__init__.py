@@ -1,7 +1,7 @@
 """Metrics, by explicit import: each is a function of weighted images, in the file of its kind."""
 
 # importing registers; the order is that of `fedcli metrics`
-from . import (  # isort: skip
+from . import (  # isort: skip  # noqa: F401
     decisions,
     areas,
     calibration,

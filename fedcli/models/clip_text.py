@@ -1,9 +1,12 @@
-"""CLIP's text tower behind learned words: prompts before class names become the vectors that images are compared with.
+"""CLIP's text tower behind learned words: prompts before class names become the vectors that images
+are compared with.
 
-Source: CLIP as in clip.py; learned words of Zhou, Yang, Loy and Liu, "Learning to prompt for vision-language models",
-arXiv 2109.01134, Eqs. 1-2, with the class at the end and one context for all classes.
+Source: CLIP as in clip.py; learned words of Zhou, Yang, Loy and Liu, "Learning to prompt for
+vision-language models", arXiv 2109.01134, Eqs. 1-2, with the class at the end and one context for
+all classes.
 
-Only the words of the class names are kept of the vocabulary: 25 million parameters less to keep in memory and to save.
+Only the words of the class names are kept of the vocabulary: 25 million parameters less to keep in
+memory and to save.
 """
 
 from functools import cache
@@ -30,37 +33,42 @@ class TextTower(nn.Module):
 
     def __init__(self, clip: Any, names: list[str]):
         super().__init__()
-        self.transformer, self.ln_final = clip.transformer, clip.ln_final
-        self.positional_embedding, self.text_projection = (
-            clip.positional_embedding,
-            clip.text_projection,
-        )
+        self.transformer = clip.transformer
+        self.ln_final = clip.ln_final
+        self.positional_embedding = clip.positional_embedding
+        self.text_projection = clip.text_projection
         self.logit_scale = clip.logit_scale
         self.names = names
         tokenizer = _tokenizer()
-        self.first, end = tokenizer.sot_token_id, tokenizer.eot_token_id
-        self.sentences = [[*tokenizer.encode(f"{name.replace('_', ' ')}."), end] for name in names]
+        self.first = tokenizer.sot_token_id
+        self.sentences = []
+        for name in names:
+            tokens = tokenizer.encode(f"{name.replace('_', ' ')}.")
+            self.sentences.append([*tokens, tokenizer.eot_token_id])
         self.ends = tuple(len(sentence) - 1 for sentence in self.sentences)
-        self.register_buffer("start", torch.zeros(clip.ln_final.weight.numel()))
+        width = clip.ln_final.weight.numel()
+        self.register_buffer("start", torch.zeros(width))
         self.register_buffer("last", torch.tensor(self.ends), persistent=False)
-        self.register_buffer("words", torch.zeros(len(names), max(self.ends) + 1, len(self.start)))
-        used = sorted({self.first, *(token for sentence in self.sentences for token in sentence)})
-        rows = torch.randn(len(used), len(self.start)) * 0.02  # CLIP's own start
+        self.register_buffer("words", torch.zeros(len(names), max(self.ends) + 1, width))
+        used = sorted({self.first}.union(*self.sentences))
+        rows = torch.randn(len(used), width) * 0.02  # CLIP's own start
         self.embed(dict(zip(used, rows, strict=True)))
-        stream = torch.Generator().manual_seed(
-            0
-        )  # of its own: the draws after this one stay as they are
-        prompt = (
-            torch.randn(len(tokenizer.encode(PROMPT)), len(self.start), generator=stream) * 0.02
+        # of its own: the draws after this one stay as they are
+        stream = torch.Generator().manual_seed(0)
+        prompt = torch.randn(
+            len(tokenizer.encode(PROMPT)),
+            width,
+            generator=stream,
         )
-        self.register_buffer("prompt", prompt, persistent=False)
+        self.register_buffer("prompt", prompt * 0.02, persistent=False)
         self.requires_grad_(False)
 
     def embed(self, table: Any) -> None:
         """Copy the words' embeddings from a table by token: rows of [vocabulary, W], or a dict."""
         self.start.copy_(table[self.first])
         for row, sentence in zip(self.words, self.sentences, strict=True):
-            row[: len(sentence)] = torch.stack([table[token].to(row.dtype) for token in sentence])
+            for position, token in enumerate(sentence):
+                row[position] = table[token]
         if isinstance(table, Tensor):
             self.prompt.copy_(table[_tokenizer().encode(PROMPT)])
 
@@ -71,15 +79,12 @@ class TextTower(nn.Module):
 
     def forward(self, context: Tensor) -> Tensor:
         """Learned words [N, length, W] before every class name -> texts [N, C, D]."""
-        count, length, classes = *context.shape[:2], len(self.words)
-        x = torch.cat(
-            [
-                self.start.expand(count, classes, 1, -1),
-                context[:, None].expand(-1, classes, -1, -1),
-                self.words.expand(count, -1, -1, -1),
-            ],
-            2,
-        ).flatten(0, 1)  # [N*C, 1 + length + L, W]
+        count, length = context.shape[:2]
+        classes = len(self.words)
+        start = self.start.expand(count, classes, 1, -1)
+        learned = context[:, None].expand(-1, classes, -1, -1)
+        words = self.words.expand(count, -1, -1, -1)
+        x = torch.cat([start, learned, words], 2).flatten(0, 1)  # [N*C, 1 + length + L, W]
         positions = x.shape[1]  # the tower is causal: what would come after these changes nothing
         mask = torch.full((positions, positions), -torch.inf, device=x.device).triu(1)
         x = self.transformer(x + self.positional_embedding[:positions], attn_mask=mask)
@@ -89,7 +94,8 @@ class TextTower(nn.Module):
 
 
 class PromptHead(nn.Module):
-    """Logits by the similarity of an image's tokens to texts, each a class name after learned words.
+    """Logits by the similarity of an image's tokens to texts, each a class name after learned
+    words.
 
     Args:
         text: the tower, which belongs to the network and not to this head.
@@ -100,15 +106,15 @@ class PromptHead(nn.Module):
     def __init__(self, text: TextTower, count: int, length: int):
         super().__init__()
         if 1 + length + text.words.shape[1] > CONTEXT:
-            longest = max(zip(text.ends, text.names, strict=True))[1]
-            what = f"{length} learned words and the class {longest!r} exceed the {CONTEXT} positions of CLIP's texts"
-            raise UsageError(what, "use fewer learned words, or shorter class names")
+            _, longest = max(zip(text.ends, text.names, strict=True))
+            exceeding = f"{length} learned words and the class {longest!r}"
+            sentence = f"{exceeding} exceed the {CONTEXT} positions of CLIP's texts"
+            raise UsageError(sentence, "use fewer learned words, or shorter class names")
         self._text = (text,)  # no submodule: the network has it already
-        width = len(text.start)
         # N parameters [length, W], shared by all classes
-        self.context = nn.ParameterList(
-            [nn.init.normal_(torch.empty(length, width), std=0.02) for _ in range(count)]
-        )
+        self.context = nn.ParameterList()
+        for _ in range(count):
+            self.context.append(nn.init.normal_(torch.empty(length, len(text.start)), std=0.02))
 
     @property
     def scale(self) -> Tensor:
@@ -121,14 +127,20 @@ class PromptHead(nn.Module):
 
     def similarity(self, tokens: Tensor) -> Tensor:
         """Cosines [B, S, C, M, N] of tokens [B, S, M, D]."""
-        return torch.einsum("bsmd,ncd->bscmn", F.normalize(tokens, dim=-1), self.texts())
+        return torch.einsum(
+            "bsmd,ncd->bscmn",
+            F.normalize(tokens, dim=-1),
+            self.texts(),
+        )
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits [B, C]: scale times the mean cosine over slabs, positions and prompts."""
-        mean = F.normalize(tokens, dim=-1).mean(
-            (1, 2)
-        )  # [B, D]; a mean of cosines is a cosine of means, unnormalised
-        return self.scale * mean @ self.texts().mean(0).T
+        # a mean of cosines is a cosine of means, unnormalised
+        return self.of_direction(F.normalize(tokens, dim=-1).mean((1, 2)))
+
+    def of_direction(self, direction: Tensor) -> Tensor:
+        """Logits [B, C] by the mean of the tokens' unit vectors [B, D]."""
+        return self.scale * direction @ self.texts().mean(0).T
 
 
 class MeanDirection(nn.Module):
@@ -143,18 +155,24 @@ class MeanDirection(nn.Module):
 
 
 class TextHead(nn.Module):
-    """scale times the mean cosine between an image's tokens and the class texts, from the tokens' mean direction."""
+    """scale times the mean cosine between an image's tokens and the class texts, from the tokens'
+    mean direction.
+    """
 
     def __init__(self, prompts: PromptHead):
         super().__init__()
         self.prompts = prompts
 
     def forward(self, direction: Tensor) -> Tensor:
-        return self.prompts.scale * direction @ self.prompts.texts().mean(0).T  # [B, C]
+        return self.prompts.of_direction(direction)  # [B, C]
 
 
 def freeze(net: Network, *, slices: bool = True) -> None:
-    """Turn a CLIP network to tokens, of which nothing trains, or the slice projection of volumes alone."""
+    """Turn a CLIP network to tokens, of which nothing trains, or the slice projection of volumes
+    alone.
+
+    Raises UsageError for another network.
+    """
     if not hasattr(net, "make_prompts"):
         raise UsageError("learned prompts need a CLIP network", "--model clip-vit-b16")
     net.tokens = True
@@ -164,19 +182,23 @@ def freeze(net: Network, *, slices: bool = True) -> None:
 
 
 def prompted(net: Network, length: int, *, slices: bool = True) -> None:
-    """Freeze a CLIP network so and give it one context of so many learned words. Raises UsageError."""
+    """Freeze a CLIP network so and give it one context of so many learned words. Raises
+    UsageError.
+    """
     freeze(net, slices=slices)
-    net.backbone, net.head = MeanDirection(net.backbone), TextHead(net.make_prompts(1, length))
+    net.backbone = MeanDirection(net.backbone)
+    net.head = TextHead(net.make_prompts(1, length))
 
 
 def open_clip() -> Any:
-    """The package, imported only where it is needed because that takes seconds."""
+    """The package, imported only where it is needed because that takes seconds. Raises FedcliError
+    without it.
+    """
     try:
         import open_clip as package
     except ImportError:
-        raise FedcliError(
-            "CLIP networks need the package open_clip_torch", "pip install 'fedcli[clip]'"
-        ) from None
+        sentence = "CLIP networks need the package open_clip_torch"
+        raise FedcliError(sentence, "pip install 'fedcli[clip]'") from None
     return package
 
 

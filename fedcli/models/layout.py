@@ -6,7 +6,6 @@ over 60 tensors in Python was the largest cost beside the convolutions.
 """
 
 from collections.abc import Mapping
-from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +16,8 @@ from .network import frozen_parts
 class Layout:
     """Where each exchanged tensor sits in theta, and the live vectors behind a network.
 
-    Frozen parameters, all of a part in which nothing trains, and integer buffers stay with the network;
-    tensors named in `personal` stay with the client, in a vector of their own.
+    Frozen parameters, all of a part in which nothing trains, and integer buffers stay with the
+    network; tensors named in `personal` stay with the client, in a vector of their own.
 
     Attributes:
         spans: tensor name -> slice of theta.
@@ -30,54 +29,58 @@ class Layout:
         grad: [T] live, their gradient.
         own_shapes: tensor name -> shape of what never leaves the client, [Q] in all.
         frozen: modules in which nothing trains.
-        own_start: [Q] what a client starts with in its first round, whatever the last client left in the net.
+        own_start: [Q] what a client starts with in its first round, whatever the last client left
+            in the net.
     """
 
     def __init__(self, net: nn.Module, personal: tuple[str, ...] = ()):
-        trainable = {k: p for k, p in net.named_parameters() if p.requires_grad}
         parts = frozen_parts(net)
         self.frozen = tuple(parts.values())
         frozen = tuple(f"{name}." for name in parts)
-        buffers = {
-            k: b
-            for k, b in net.named_buffers()
-            if b.is_floating_point() and not k.startswith(frozen)
+        # own weights | weights | buffers | own buffers: what the optimizer moves and what travels
+        # are both one slice
+        own_weights: dict[str, Tensor] = {}
+        weights: dict[str, Tensor] = {}
+        buffers: dict[str, Tensor] = {}
+        own_buffers: dict[str, Tensor] = {}
+        for name, parameter in net.named_parameters():
+            if parameter.requires_grad:
+                (own_weights if name in personal else weights)[name] = parameter
+        for name, buffer in net.named_buffers():
+            if buffer.is_floating_point() and not name.startswith(frozen):
+                (own_buffers if name in personal else buffers)[name] = buffer
+        order = own_weights | weights | buffers | own_buffers
+        for name, tensor in order.items():
+            if tensor.dtype != torch.float32:
+                raise TypeError(f"theta is float32; {name} is not")
+
+        device = next(iter(order.values())).device
+        begin = _numbers(own_weights)
+        self.trainable = _numbers(weights)
+        self.size = self.trainable + _numbers(buffers)
+        self.weights = tuple(weights)
+        self._all = torch.empty(_numbers(order), device=device)
+        self._all_grad = torch.zeros(begin + self.trainable, device=device)
+        self._bind(order)
+        self.flat = self._all[begin : begin + self.size]
+        self.grad = self._all_grad[begin:]
+        self._own = self._all[:begin], self._all[begin + self.size :]
+        self.shapes = {name: tensor.shape for name, tensor in (weights | buffers).items()}
+        self.own_shapes = {
+            name: tensor.shape for name, tensor in (own_weights | own_buffers).items()
         }
-        if wrong := [k for k, t in {**trainable, **buffers}.items() if t.dtype != torch.float32]:
-            raise TypeError(f"theta is float32; {wrong[0]} is not")
-
-        def split(tensors: Mapping[str, Tensor], mine: bool) -> dict[str, Tensor]:
-            return {k: t for k, t in tensors.items() if (k in personal) == mine}
-
-        # own weights | weights | buffers | own buffers: what the optimizer moves and what travels are both one slice
-        order = [
-            split(trainable, True),
-            split(trainable, False),
-            split(buffers, False),
-            split(buffers, True),
-        ]
-        own_weights, weights, floats, _ = sizes = [
-            sum(t.numel() for t in part.values()) for part in order
-        ]
-        device = next(iter({**trainable, **buffers}.values())).device
-        self._all = torch.empty(sum(sizes), device=device)
-        self._all_grad = torch.zeros(own_weights + weights, device=device)
-        self._bind({k: t for part in order for k, t in part.items()})
-
-        self.trainable, self.size, self.weights = weights, weights + floats, tuple(order[1])
-        self.flat = self._all[own_weights : own_weights + self.size]
-        self.grad = self._all_grad[own_weights:]
-        self._own = self._all[:own_weights], self._all[own_weights + self.size :]
-        self.shapes = {name: tensor.shape for name, tensor in {**order[1], **order[2]}.items()}
-        self.own_shapes = {name: tensor.shape for name, tensor in {**order[0], **order[3]}.items()}
         self.own_start = self.read_own()
-        ends = [0, *accumulate(shape.numel() for shape in self.shapes.values())]
-        self.spans = {name: slice(*ends[i : i + 2]) for i, name in enumerate(self.shapes)}
+        self.spans: dict[str, slice] = {}
+        end = 0
+        for name, shape in self.shapes.items():
+            self.spans[name] = slice(end, end + shape.numel())
+            end += shape.numel()
 
     def _bind(self, tensors: dict[str, Tensor]) -> None:
         start = 0
         for tensor in tensors.values():
-            span = slice(start, start := start + tensor.numel())
+            span = slice(start, start + tensor.numel())
+            start = span.stop
             view = self._all[span].view_as(tensor)
             view.copy_(tensor.detach())
             tensor.data = view
@@ -109,30 +112,40 @@ class Layout:
         """Copy what never leaves the client into a fresh vector [Q]."""
         return torch.cat(self._own)
 
-    def load_own(self, own: Tensor) -> None:
+    def load_own(self, numbers: Tensor) -> None:
         """Copy a client's own numbers [Q] into the network."""
-        for part, values in zip(
-            self._own, own.split([len(part) for part in self._own]), strict=True
-        ):
-            part.copy_(values)
+        sizes = [len(vector) for vector in self._own]
+        for vector, part in zip(self._own, numbers.split(sizes), strict=True):
+            vector.copy_(part)
 
     @property
     def all_tensors(self) -> tuple[Tensor, Tensor]:
-        """Live, every float of the network that is not frozen, own ones among them, and the gradient."""
+        """Live, every float of the network that is not frozen, own ones among them, and the
+        gradient.
+        """
         return self._all, self._all_grad
 
     @property
     def all_trainable(self) -> tuple[Tensor, Tensor]:
-        """[Q + T] live, all that an optimizer moves, a client's own weights among it, and its gradient."""
+        """[Q + T] live, all that an optimizer moves, a client's own weights among it, and its
+        gradient.
+        """
         return self._all[: len(self._all_grad)], self._all_grad
 
-    def named(self, theta: Tensor, own: Tensor | None = None) -> dict[str, Tensor]:
-        """theta [P], and own [Q] where given, as named tensors of their own shapes."""
-        parts = [(theta, self.shapes)] + ([(own, self.own_shapes)] if own is not None else [])
-        return {
-            name: piece.view(shapes[name])
-            for vector, shapes in parts
-            for name, piece in zip(
-                shapes, vector.split([s.numel() for s in shapes.values()]), strict=True
-            )
-        }
+    def named(
+        self,
+        theta: Tensor,
+        personal: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """theta [P], and personal numbers [Q] where given, as named tensors of their own shapes."""
+        tensors = _named(theta, self.shapes)
+        return tensors if personal is None else tensors | _named(personal, self.own_shapes)
+
+
+def _numbers(tensors: Mapping[str, Tensor]) -> int:
+    return sum(tensor.numel() for tensor in tensors.values())
+
+
+def _named(vector: Tensor, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+    pieces = vector.split([shape.numel() for shape in shapes.values()])
+    return {name: piece.view(shapes[name]) for name, piece in zip(shapes, pieces, strict=True)}

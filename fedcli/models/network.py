@@ -1,6 +1,6 @@
 """A backbone and a linear head, with precision and batch norm on a single value handled once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,11 +11,15 @@ from torch import Tensor, nn
 
 from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
 
+Make = Callable[["Inputs"], "Network"]  # builds a network with random weights
+
 
 class Groups:
-    """To which groups the images of the next forward pass belong, for parts of a network that differ by group.
+    """To which groups the images of the next forward pass belong, for parts of a network that
+    differ by group.
 
-    Set before a pass by methods.mixins.GroupViews.set_groups(); parts that read it hold this object, not the network.
+    Set before a pass by methods.mixins.GroupViews.set_groups(); parts that read it hold this
+    object, not the network.
     """
 
     def __init__(self) -> None:
@@ -35,9 +39,15 @@ class Inputs:
 
     @classmethod
     def of(cls, dataset: dict[str, Any], channels: int) -> "Inputs":
-        """Those of a manifest's body with these channels."""
+        """The facts in the body of a dataset's manifest, with so many channels."""
         classes = dataset["classes"]
-        return cls(channels, len(classes), min(dataset["size"]), classes, dataset["attributes"])
+        return cls(
+            channels,
+            len(classes),
+            min(dataset["size"]),
+            classes,
+            dataset["attributes"],
+        )
 
 
 class Network(nn.Module):
@@ -52,21 +62,28 @@ class Network(nn.Module):
     channels: int = 0  # of the images it is built for
     side: int = 0  # theirs in pixels
     resized: int = 0  # the side to which features() resizes images, in pixels; 0 leaves theirs
-    tokens: bool = (
-        False  # True: features() gives what a head of tokens reads, not one vector per image
-    )
+    # True: features() gives what a head of tokens reads, not one vector per image
+    tokens: bool = False
     backbone: Any  # modules, whose own attributes a method may read
     head: Any
-    teacher: Any  # frozen, images -> [B, teacher.width], that a method may learn from; never sent or scored
+    # frozen, images -> [B, teacher.width], that a method may learn from; never sent or scored
+    teacher: Any
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             """Parts that a method puts beside them in extend()."""
 
-    def __init__(self, backbone: nn.Module, width: int, classes: int, precision: str = "fp32"):
+    def __init__(
+        self,
+        backbone: nn.Module,
+        width: int,
+        classes: int,
+        precision: str = "fp32",
+    ):
         super().__init__()
-        self.backbone, self.head = backbone, nn.Linear(width, classes)
+        self.backbone = backbone
+        self.head = nn.Linear(width, classes)
         self.bf16 = precision == "bf16"
         self.teacher = None
         self.groups = Groups()  # read by parts that differ by group
@@ -84,7 +101,9 @@ class Network(nn.Module):
         return self.head(self.features(x))
 
     def take_features(self) -> None:
-        """Drop the backbone: from now on the network is fed features [B, width] in place of images."""
+        """Drop the backbone: from now on the network is fed features [B, width] in place of
+        images.
+        """
         self.backbone = nn.Identity()
         self.features = _unchanged  # type: ignore[method-assign, assignment]
 
@@ -94,7 +113,8 @@ def _unchanged(features: Tensor) -> Tensor:
 
 
 class LoneSafe(nn.modules.batchnorm._BatchNorm):
-    """Batch norm that uses its running statistics, as in eval mode, when a batch is one single value per channel.
+    """Batch norm that uses its running statistics, as in eval mode, when a batch is one single
+    value per channel.
 
     PyTorch refuses to train on such a batch: the last batch of a client can be one image, and a
     deep net may shrink it to one pixel.
@@ -138,7 +158,9 @@ def still(net: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def slow_attention() -> Iterator[None]:
-    """Attention in single steps, which exporters and torch.func know, in place of one fused operator."""
+    """Attention in single steps, which exporters and torch.func know, in place of one fused
+    operator.
+    """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -148,32 +170,41 @@ def slow_attention() -> Iterator[None]:
 
 
 def in_pixels(x: Tensor) -> Tensor:
-    """Images as a network of fedcli's is fed them, [B, 1 or more, H, W], with numbers in [0, 1] again."""
+    """Images as a network of fedcli's is fed them, [B, 1 or more, H, W], with numbers in [0, 1]
+    again.
+    """
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if x.shape[1] == 3 else (GREY_MEAN, GREY_STD)
     return x * by_channel(std, x.device) + by_channel(mean, x.device)
 
 
-def normalised(unit: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+def normalised(
+    unit: Tensor,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+) -> Tensor:
     """Numbers in [0, 1] as a network wants them that was trained with another normalisation."""
     return (unit - by_channel(mean, unit.device)) / by_channel(std, unit.device)
 
 
 def exchange(net: nn.Module, name: str, layer: nn.Module) -> None:
-    """Put a layer in the place of another."""
-    above, _, own = name.rpartition(".")
-    setattr(net.get_submodule(above), own, layer)
+    """Put a layer in the place of the one of this name."""
+    parent, _, attribute = name.rpartition(".")
+    setattr(net.get_submodule(parent), attribute, layer)
 
 
 def has_batch_norm(net: nn.Module) -> bool:
+    """Tell whether a network has batch norm."""
     return any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in net.modules())
 
 
 def frozen_parts(net: nn.Module) -> dict[str, nn.Module]:
-    """The largest modules in which nothing trains, by name: they stay in eval mode and are never sent."""
+    """The largest modules in which nothing trains, by name: they stay in eval mode and are never
+    sent.
+    """
     parts: dict[str, nn.Module] = {}
     for name, module in net.named_modules():
-        parameters = list(module.parameters())
-        inside = any(name.startswith(f"{outer}.") for outer in parts)
-        if name and parameters and not inside and not any(p.requires_grad for p in parameters):
+        trains = [parameter.requires_grad for parameter in module.parameters()]
+        inside = name.startswith(tuple(f"{outer}." for outer in parts))
+        if name and trains and not inside and not any(trains):
             parts[name] = module
     return parts

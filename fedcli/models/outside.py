@@ -2,12 +2,15 @@
 
     torchvision:NAME    any classifier of torchvision, such as torchvision:convnext_tiny
     timm:NAME           any network of timm, which is installed with fedcli[timm], see libraries.py
-    open_clip:NAME      the image tower of any CLIP of open_clip, which is installed with fedcli[clip]
-    ./net.py:build      a function build(channels, classes), or build(channels, classes, size), of a file; it is given
+    open_clip:NAME      the image tower of any CLIP of open_clip, which is installed with
+    fedcli[clip]
+    ./net.py:build      a function build(channels, classes), or build(channels, classes, size), of a
+    file; it is given
                         them by these names, or, where its own differ, in this order
 
-Such a function returns a backbone and the width of its features, or a whole classifier: its last layer of `classes`
-outputs is then taken off and a linear head put in its place, as it is for torchvision's.
+Such a function returns a backbone and the width of its features, or a whole classifier: its last
+layer of `classes` outputs is then taken off and a linear head put in its place, as it is for
+torchvision's.
 """
 
 import inspect
@@ -23,23 +26,16 @@ from ..errors import UsageError, nearest
 from ..provenance import Code, version_of
 from . import libraries
 from .libraries import revision as revision
-from .network import Inputs, Network
+from .network import Inputs, Make, Network
 from .wrapped import Fed, behind
 
 TORCHVISION = "torchvision:"
-FIXED = {
-    "vit_": 224,
-    "maxvit": 224,
-}  # beginnings of torchvision's names -> the only side that these networks take
-LIBRARIES = {
-    libraries.TIMM: "timm",
-    libraries.OPEN_CLIP: "open_clip_torch",
-}  # beginning of a name -> package
-NO_AUXILIARY = {
-    "googlenet": {"init_weights": True},
-    "inception_v3": {"init_weights": True},
-}  # heads used in training
-Make = Callable[[Inputs], Network]
+# beginnings of torchvision's names -> the only side that these networks take, in pixels
+FIXED = {"vit_": 224, "maxvit": 224}
+# beginning of a name -> package
+LIBRARIES = {libraries.TIMM: "timm", libraries.OPEN_CLIP: "open_clip_torch"}
+# networks with heads that are used in training alone
+NO_AUXILIARY = {"googlenet": {"init_weights": True}, "inception_v3": {"init_weights": True}}
 
 
 def channels(name: str) -> int:
@@ -57,28 +53,41 @@ def make_of(name: str) -> Make | None:
     if name.startswith(tuple(LIBRARIES)):
         libraries.check(name)
         return partial(libraries.make, name)
+    function = _function(name)
+    return partial(_by, name, function[0]) if function else None
+
+
+def _function(name: str) -> tuple[Callable[..., Any], Code] | None:
+    """Somebody's function for a network, and where it comes from. Raises FedcliError,
+    UsageError.
+    """
     if extensions.is_file(name):
-        return _by(name, extensions.function(name, "models", "build")[0])
-    offered = extensions.offered("models", name)
-    return _by(name, offered[0]) if offered else None
+        return extensions.function(name, "models", "build")
+    return extensions.offered("models", name)
 
 
 def code_of(name: str) -> tuple[str, Code] | None:
-    """A network's name without its place, and where its code comes from; None for fedcli's own and torchvision's."""
-    if package := next((LIBRARIES[begin] for begin in LIBRARIES if name.startswith(begin)), ""):
+    """A network's name without its place, and where its code comes from; None for fedcli's own and
+    torchvision's.
+
+    Raises FedcliError, UsageError.
+    """
+    if name.startswith(tuple(LIBRARIES)):
         libraries.check(name)
+        package = LIBRARIES[libraries.library_of(name)]
         return name, Code(package, version=version_of(package))
-    if extensions.is_file(name):
-        function, code = extensions.function(name, "models", "build")
-        return f"{code.name}:{function.__name__}", code
-    offered = extensions.offered("models", name) if ":" not in name else None
-    return (name, offered[1]) if offered else None
+    is_file = extensions.is_file(name)
+    function = _function(name) if is_file or ":" not in name else None
+    if function is None:
+        return None
+    build, code = function
+    return f"{code.name}:{build.__name__}" if is_file else name, code
 
 
 def titled(name: str) -> str:
     """A network's name as records say it, without the place of a file."""
-    own = code_of(name)
-    return own[0] if own else name
+    source = code_of(name)
+    return source[0] if source else name
 
 
 def pinned(name: str, revision: str) -> str:
@@ -87,67 +96,74 @@ def pinned(name: str, revision: str) -> str:
 
 
 def published(name: str) -> dict[str, Tensor] | Path | None:
-    """Published weights of a network by tensor name, or a file of them; None where nobody publishes any that fedcli
-    knows of.
+    """Published weights of a network by tensor name, or a file of them; None where fedcli knows of
+    none.
 
     Raises OSError where they cannot be downloaded.
     """
-    if name.startswith(TORCHVISION):
-        import torchvision.models as zoo
+    if name.startswith(tuple(LIBRARIES)):
+        return libraries.published(name)
+    if not name.startswith(TORCHVISION):
+        return None
+    import torchvision.models as zoo
 
-        known = list(zoo.get_model_weights(name.removeprefix(TORCHVISION)))
-        first = next(
-            (weights for weights in known if weights.name == "IMAGENET1K_V1"),
-            next(iter(known), None),
-        )
-        return first.get_state_dict(progress=False, check_hash=True) if first else None
-    return libraries.published(name) if name.startswith(tuple(LIBRARIES)) else None
+    versions = list(zoo.get_model_weights(name.removeprefix(TORCHVISION)))
+    if not versions:
+        return None
+    names = [entry.name for entry in versions]
+    version = names.index("IMAGENET1K_V1") if "IMAGENET1K_V1" in names else 0
+    return versions[version].get_state_dict(progress=False, check_hash=True)
 
 
 def _torchvision(name: str) -> Make:
     import torchvision.models as zoo
 
-    if name not in (known := zoo.list_models(zoo)):
-        raise UsageError(f"torchvision has no classifier {name!r}", nearest(name, known, known[:8]))
+    names = zoo.list_models(zoo)
+    if name not in names:
+        raise UsageError(f"torchvision has no classifier {name!r}", nearest(name, names, names[:8]))
 
     def make(inputs: Inputs) -> Network:
-        more: dict[str, Any] = NO_AUXILIARY.get(name, {})
-        net = zoo.get_model(name, weights=None, num_classes=inputs.classes, **more)
+        training_heads: dict[str, Any] = NO_AUXILIARY.get(name, {})
+        net = zoo.get_model(
+            name,
+            weights=None,
+            num_classes=inputs.classes,
+            **training_heads,
+        )
         if hasattr(net, "aux_logits"):
             net.aux_logits = False
             net.AuxLogits = net.aux1 = net.aux2 = None
-        side = next((side for begin, side in FIXED.items() if name.startswith(begin)), 0)
+        side = 0
+        for beginning, only_side in FIXED.items():
+            if name.startswith(beginning):
+                side = only_side
         return behind(f"{TORCHVISION}{name}", net, inputs, Fed(side))
 
     return make
 
 
-def _by(name: str, build: Callable[..., Any]) -> Make:
-    """Of somebody's function."""
+def _by(name: str, build: Callable[..., Any], inputs: Inputs) -> Network:
+    """The network of somebody's function. Raises UsageError for what is none."""
+    net = _called(build, inputs)
+    if isinstance(net, Network):
+        return net
+    if isinstance(net, nn.Module):
+        return behind(name, net, inputs)
+    if isinstance(net, tuple) and len(net) == 2 and isinstance(net[0], nn.Module):
+        return behind(name, net[0], inputs, whole=False)
+    sentence = f"{name} returns a {type(net).__name__}, not a network"
+    raise UsageError(sentence, "return an nn.Module, or a backbone and its width")
 
-    def make(inputs: Inputs) -> Network:
-        named = {
-            n
-            for n, p in inspect.signature(build).parameters.items()
-            if p.kind is not p.POSITIONAL_ONLY
-        }
-        given = {
-            name: getattr(inputs, name) for name in ("channels", "classes", "size") if name in named
-        }
-        plain = () if {"channels", "classes"} <= given.keys() else (inputs.channels, inputs.classes)
-        made = build(
-            *plain, **{name: value for name, value in given.items() if name == "size" or not plain}
-        )
-        if isinstance(made, Network):
-            return made
-        if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
-            return behind(name, made[0], inputs, whole=False)
-        if isinstance(made, nn.Module):
-            return behind(name, made, inputs)
-        what = type(made).__name__
-        raise UsageError(
-            f"{name} returns a {what}, not a network",
-            "return an nn.Module, or a backbone and its width",
-        )
 
-    return make
+def _called(build: Callable[..., Any], inputs: Inputs) -> Any:
+    """The result of somebody's function, which gets channels and classes by name, or else in this
+    order.
+    """
+    names = set()
+    for parameter in inspect.signature(build).parameters.values():
+        if parameter.kind is not parameter.POSITIONAL_ONLY:
+            names.add(parameter.name)
+    size = {"size": inputs.size} if "size" in names else {}
+    if {"channels", "classes"} <= names:
+        return build(channels=inputs.channels, classes=inputs.classes, **size)
+    return build(inputs.channels, inputs.classes, **size)

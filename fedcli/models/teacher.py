@@ -1,18 +1,23 @@
-"""A frozen network beside the model, from a file: its features are a reference that all clients share.
+"""A frozen network beside the model, from a file: its features are a reference that all clients
+share.
 
 What a file may hold; no code in it is ever run:
-- a MoCo-v2 checkpoint (Chen, Fan, Girshick and He, arXiv 2003.04297): the query encoder, a ResNet-50 or -18, without
-  its projection head. The key encoder, the queue and the optimizer are left out.
+- a MoCo-v2 checkpoint (Chen, Fan, Girshick and He, arXiv 2003.04297): the query encoder, a
+  ResNet-50 or -18, without its projection head. The key encoder, the queue and the optimizer are
+  left out.
 - torchvision's ResNet-18 or -50 without its classifier, also from the .h5 of a run.
-- a CLIP checkpoint in the names of OpenAI and open_clip: the image tower with its projection, through open_clip.
-Nothing in CLIP's tensors says which activation it was trained with. OpenAI's own files, which also hold a tensor
-`input_resolution`, get the quick GELU they were trained with, all others the plain GELU.
-A ResNet sees images as large as the model's, as in the code of Fed-MAS: both are fed 224 pixels. It was trained at
-224, so at 32 its features are those of another scale; a run at the size it was trained at is the remedy. Enlarging 32
-pixels to 224 would cost 49 times as much and add no detail. CLIP's towers work at one size only and are fed that.
+- a CLIP checkpoint in the names of OpenAI and open_clip: the image tower with its projection,
+  through open_clip.
+Nothing in CLIP's tensors says which activation it was trained with. OpenAI's own files, which also
+hold a tensor `input_resolution`, get the quick GELU they were trained with, all others the plain
+GELU. A ResNet sees images as large as the model's, as in the code of Fed-MAS: both are fed 224
+pixels. It was trained at 224, so at 32 its features are those of another scale; a run at the size
+it was trained at is the remedy. Enlarging 32 pixels to 224 would cost 49 times as much and add no
+detail. CLIP's towers work at one size only and are fed that.
 """
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -24,21 +29,19 @@ from ..errors import FedcliError
 from .backbones import headless
 from .clip_text import open_clip
 from .network import in_pixels, normalised
-from .weights import HEADS, Tensors, fill, part, read
+from .weights import HEADS, Tensors, fill, part, read_unwrapped
+from .wrapped import Fed
 
-CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-CLIP_HEADS = {
-    1280: 80,
-    1408: 88,
-    1664: 104,
-}  # width of one attention head by that of the tower; 64 in all others
-
+CLIP_MEAN = 0.48145466, 0.4578275, 0.40821073
+CLIP_STD = 0.26862954, 0.26130258, 0.27577711
+# width of one attention head by that of the tower; 64 in all others
+CLIP_HEADS = {1280: 80, 1408: 88, 1664: 104}
 TRAINED_AT = 224  # pixels; torchvision's ResNets and MoCo-v2
-
+LIKE_MODELS = Fed(0, IMAGENET_MEAN, IMAGENET_STD)  # as the models' own images
 KINDS = "give a MoCo-v2 checkpoint, a torchvision ResNet-18 or -50, or a CLIP checkpoint"
 
 
-class Absent(nn.Module):
+class AbsentTeacher(nn.Module):
     """Replaces a teacher where it is not needed: when a run is scored."""
 
     def __init__(self, width: int):
@@ -54,106 +57,117 @@ class Teacher(nn.Module):
     Args:
         body: the network.
         width: of its features.
-        mean, std: what its three channels are normalised by.
-        side: of the square in pixels that images are resized to; 0 leaves them as they are.
+        fed: the form in which the network wants its three channels; of side 0 they are as large as
+            the model's.
     """
 
-    def __init__(
-        self,
-        body: nn.Module,
-        width: int,
-        *,
-        mean: tuple = IMAGENET_MEAN,
-        std: tuple = IMAGENET_STD,
-        side: int = 0,
-    ):
+    def __init__(self, body: nn.Module, width: int, fed: Fed):
         super().__init__()
-        self.body, self.width = body, width
-        self.mean, self.std, self.side = mean, std, side
-        self.trained_at = (
-            side or TRAINED_AT
-        )  # pixels; where side is 0 the images' own size may be another
+        self.body = body
+        self.width = width
+        self.fed = fed
+        # pixels; where side is 0 the images' own size may be another
+        self.trained_at = fed.side or TRAINED_AT
 
     def forward(self, x: Tensor) -> Tensor:
-        if (
-            x.shape[1] == 3
-            and (self.mean, self.std) == (IMAGENET_MEAN, IMAGENET_STD)
-            and not self.side
-        ):
+        if x.shape[1] == 3 and self.fed == LIKE_MODELS:
             return self.body(x)
         unit = in_pixels(x)  # [B, 1 or 3, H, W]
-        if self.side and unit.shape[2:] != (self.side, self.side):
-            unit = F.interpolate(
-                unit, (self.side, self.side), mode="bicubic", antialias=True
-            ).clamp(0, 1)
-        return self.body(normalised(unit, self.mean, self.std))  # [B, 3, H, W]
+        square = self.fed.side, self.fed.side
+        if self.fed.side and unit.shape[2:] != square:
+            unit = F.interpolate(unit, square, mode="bicubic", antialias=True).clamp(0, 1)
+        return self.body(normalised(unit, self.fed.mean, self.fed.std))  # [B, 3, H, W]
 
 
 def load_teacher(path: str) -> nn.Module:
-    """A frozen network in eval mode with attribute `width`. Raises FedcliError when the file cannot be read or fits
-    none of the kinds above."""
+    """A frozen network in eval mode with attribute `width`, images [B, 1 or 3, H, W] to features
+    [B, width].
+
+    Raises FedcliError when the file cannot be read or fits none of the kinds above.
+    """
     if not Path(path).exists():
         raise FedcliError(f"no such teacher file: {path}", KINDS)
-    tensors = {name.removeprefix("module."): tensor for name, tensor in read(Path(path)).items()}
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # a new network draws weights, which the file then replaces
-        teacher = _clip(path, tensors) if part(tensors, "visual.") else _resnet(path, tensors)
-    return teacher.requires_grad_(False).eval()
+    tensors = read_unwrapped(Path(path))
+    load = _clip if part(tensors, "visual.") else _resnet
+    # a new network draws weights, which the file then replaces
+    with torch.random.fork_rng(devices=[]):
+        return load(path, tensors).requires_grad_(False).eval()
 
 
 def _resnet(path: str, tensors: Tensors) -> Teacher:
     tensors = part(tensors, "encoder_q.") or part(tensors, "backbone.") or tensors
-    tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(HEADS)}
-    if not any(re.fullmatch(r"layer\d\.\d+\.conv\d\.weight", name) for name in tensors):
-        first = f" (its first tensor: {next(iter(tensors))})" if tensors else ""
-        raise FedcliError(f"{path} holds no network that can be a teacher{first}", KINDS)
-    deep = any(re.fullmatch(r"layer\d\.\d+\.conv3\.weight", name) for name in tensors)
-    body, width = headless("resnet50" if deep else "resnet18")(3)
-    fill(body, tensors, f"{path} is not a ResNet-{50 if deep else 18}: tensor ", KINDS)
-    return Teacher(body, width)
+    names = [name for name in tensors if not name.startswith(HEADS)]
+    convolutions = set()
+    for name in names:
+        match = re.fullmatch(r"layer\d\.\d+\.(conv\d)\.weight", name)
+        if match:
+            convolutions.add(match[1])
+    if not convolutions:
+        example = f" (its first tensor: {names[0]})" if names else ""
+        raise FedcliError(f"{path} holds no network that can be a teacher{example}", KINDS)
+    layers = 50 if "conv3" in convolutions else 18
+    body, width = headless(f"resnet{layers}")(3)
+    backbone = {name: tensors[name] for name in names}
+    fill(body, backbone, f"{path} is not a ResNet-{layers}: tensor ", KINDS)
+    return Teacher(body, width, LIKE_MODELS)
 
 
 def _clip(path: str, tensors: Tensors) -> Teacher:
     library = open_clip()
     tower = part(tensors, "visual.")
+    describe = _transformer if "proj" in tower else _attention_resnet
     try:
-        shape, width = (_transformer if "proj" in tower else _attention_resnet)(tower)
+        shape, width = describe(tower)
     except KeyError as missing:
-        what = f"{path} is no image tower of CLIP: tensor visual.{missing.args[0]} is missing"
-        raise FedcliError(what, KINDS) from None
+        lacking = f"tensor visual.{missing.args[0]} is missing"
+        raise FedcliError(f"{path} is no image tower of CLIP: {lacking}", KINDS) from None
+    # built only to be dropped
     text = library.CLIPTextCfg(
-        context_length=1, vocab_size=1, width=64, heads=1, layers=1
-    )  # built only to be dropped
+        context_length=1,
+        vocab_size=1,
+        width=64,
+        heads=1,
+        layers=1,
+    )
     quick = "input_resolution" in tensors
     body = library.CLIP(width, library.CLIPVisionCfg(**shape), text, quick_gelu=quick).visual
     fill(body, tower, f"{path} is not an image tower of CLIP: tensor ", KINDS)
-    return Teacher(body, width, mean=CLIP_MEAN, std=CLIP_STD, side=shape["image_size"])
+    return Teacher(body, width, Fed(shape["image_size"], CLIP_MEAN, CLIP_STD))
 
 
 def _transformer(tower: Tensors) -> tuple[dict, int]:
-    """open_clip's description of a vision transformer, and the width of its features, from the tensors' shapes."""
+    """open_clip's description of a vision transformer, and the width of its features, from the
+    tensors' shapes.
+    """
     width, _, patch, _ = tower["conv1.weight"].shape
-    positions = len(tower["positional_embedding"]) - 1
+    hidden = len(tower["transformer.resblocks.0.mlp.c_fc.weight"])
     shape = {
-        "layers": len([name for name in tower if name.endswith(".attn.in_proj_weight")]),
+        "layers": sum(name.endswith(".attn.in_proj_weight") for name in tower),
         "width": width,
         "head_width": CLIP_HEADS.get(width, 64),
-        "mlp_ratio": (len(tower["transformer.resblocks.0.mlp.c_fc.weight"]) + 0.5)
-        / width,  # times width, rounded down
+        "mlp_ratio": (hidden + 0.5) / width,  # times width, rounded down
         "patch_size": patch,
-        "image_size": patch * round(positions**0.5),
+        "image_size": patch * _side(tower["positional_embedding"]),
     }
     return shape, tower["proj"].shape[1]
 
 
 def _attention_resnet(tower: Tensors) -> tuple[dict, int]:
-    """The same of CLIP's ResNets, which end in attention over 1/32 of the image's side."""
-    blocks = {tuple(name.split(".")[:2]) for name in tower if name.startswith("layer")}
-    positions = len(tower["attnpool.positional_embedding"]) - 1
+    """open_clip's description of CLIP's ResNets, which end in attention over 1/32 of the image's
+    side, and the width.
+    """
+    blocks = {tuple(name.split(".")[:2]) for name in tower}
+    layers = Counter(layer for layer, *_ in blocks)
     shape = {
-        "layers": tuple(sum(layer == f"layer{i}" for layer, _ in blocks) for i in (1, 2, 3, 4)),
+        "layers": (layers["layer1"], layers["layer2"], layers["layer3"], layers["layer4"]),
         "width": len(tower["layer1.0.conv1.weight"]),
-        "image_size": 32 * round(positions**0.5),
+        "image_size": 32 * _side(tower["attnpool.positional_embedding"]),
     }
     return shape, len(tower["attnpool.c_proj.weight"])
+
+
+def _side(positions: Tensor) -> int:
+    """Positions along a square image's side, from the embeddings [1 + positions, W] of all and the
+    pooled token.
+    """
+    return round((len(positions) - 1) ** 0.5)

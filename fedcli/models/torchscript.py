@@ -1,9 +1,10 @@
-"""The tensors of a TorchScript archive, such as OpenAI's ViT-B-32.pt, without running anything in it.
+"""The tensors of a TorchScript archive, such as OpenAI's ViT-B-32.pt, without running anything in
+it.
 
-torch.jit.load would compile the code that lies beside the tensors, and torch.load(weights_only=True) refuses the
-classes of that code. Here the table of the archive (data.pkl) is read by an unpickler that knows four kinds of name
-only, each for something that keeps what it is given: a module, a tensor, its storage's type, a list or dict. The code
-is not read.
+torch.jit.load would compile the code that lies beside the tensors, and
+torch.load(weights_only=True) refuses the classes of that code. Here the table of the archive
+(data.pkl) is read by an unpickler that knows four kinds of name only, each for something that keeps
+what it is given: a module, a tensor, its storage's type, a list or dict. The code is not read.
 Tested on archives that torch.jit.save writes; OpenAI's own file was not at hand.
 """
 
@@ -12,6 +13,7 @@ import math
 import pickle
 import pickletools
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +24,19 @@ from ..errors import FedcliError
 
 UNTRUSTED = "do not use a file from a source you do not trust; nothing of it was run"
 STORAGES = {
-    "Float": torch.float32,
-    "Half": torch.float16,
-    "BFloat16": torch.bfloat16,
-    "Double": torch.float64,
-    "Long": torch.int64,
-    "Int": torch.int32,
-    "Short": torch.int16,
-    "Char": torch.int8,
-    "Byte": torch.uint8,
-    "Bool": torch.bool,
+    "FloatStorage": torch.float32,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "DoubleStorage": torch.float64,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
 }
 DEEPEST = 100  # modules within modules
+TABLE = "data.pkl"
 
 
 class _Unknown(Exception):
@@ -41,42 +44,60 @@ class _Unknown(Exception):
 
 
 class _Module:
-    """Stands for any class of the archive's own code; what it holds comes with BUILD."""
+    """An object of any class of the archive's own code; its tensors and modules come with BUILD."""
 
     def __init__(self, *_: Any):
-        self.held: Any = {}
+        self.attributes: Any = {}
 
     def __setstate__(self, state: Any) -> None:
-        self.held = state
+        self.attributes = state
 
 
-def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
+def _tensor(
+    storage: Any,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    *_: Any,
+) -> Tensor:
     """A tensor over a storage. Raises ValueError where it would reach beyond it."""
     if not isinstance(storage, Tensor) or math.prod(size) > max(len(storage), 1):
         raise ValueError("a tensor is larger than what is stored of it")
     return torch.as_strided(storage, size, stride, offset)
 
 
+CALLED = {
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("collections", "OrderedDict"): dict,
+}
+
+
+def _content(archive: zipfile.ZipFile, name: str, packed: str) -> bytes:
+    """The bytes of an entry. Raises ValueError where they are compressed, to any size."""
+    entry = archive.getinfo(name)
+    if entry.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(packed)
+    return archive.read(entry)
+
+
 class _OnlyTensors(pickle.Unpickler):
     def __init__(self, data: bytes, archive: zipfile.ZipFile, root: str):
         super().__init__(io.BytesIO(data))
-        self.archive, self.root = archive, root
+        self.archive = archive
+        self.root = root
         self.storages: dict[str, bytearray] = {}  # each is read once, however often it is named
 
     def find_class(self, module: str, name: str) -> Any:
-        if module == "__torch__" or module.startswith("__torch__."):
+        if f"{module}.".startswith("__torch__."):
             return _Module
-        if module == "torch" and name.removesuffix("Storage") in STORAGES:
-            return STORAGES[name.removesuffix("Storage")]
-        known = {
-            ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-            ("collections", "OrderedDict"): dict,
-        }
+        dtype = STORAGES.get(name)
+        if module == "torch" and dtype:
+            return dtype
         if module == "torch.jit._pickle" and name.startswith("build_"):
             return list
-        if (module, name) not in known:
+        if (module, name) not in CALLED:
             raise _Unknown(f"{module}.{name}")
-        return known[module, name]
+        return CALLED[module, name]
 
     def persistent_load(self, saved: Any) -> Tensor:
         """A storage as a flat tensor, from ("storage", type, number, device, length)."""
@@ -84,68 +105,76 @@ class _OnlyTensors(pickle.Unpickler):
         if kind != "storage" or not isinstance(dtype, torch.dtype) or not str(key).isdecimal():
             raise ValueError("it names a storage that is none")
         if key not in self.storages:
-            entry = self.archive.getinfo(f"{self.root}data/{key}")
-            if entry.compress_type != zipfile.ZIP_STORED:
-                raise ValueError("its storages are packed")
-            self.storages[key] = bytearray(self.archive.read(entry))
+            content = _content(
+                self.archive,
+                f"{self.root}data/{key}",
+                "its storages are packed",
+            )
+            self.storages[key] = bytearray(content)
         data = self.storages[key]
         return torch.frombuffer(data, dtype=dtype)[:count] if data else torch.empty(0, dtype=dtype)
 
 
-def is_archive(path: Path) -> bool:
-    """Tell whether a file is a TorchScript archive."""
-    return zipfile.is_zipfile(path) and any(
-        n.endswith("/constants.pkl") for n in zipfile.ZipFile(path).namelist()
-    )
+def is_archive(names: Iterable[str]) -> bool:
+    """Tell whether a zip file with entries of these names is a TorchScript archive."""
+    return any(name.endswith("/constants.pkl") for name in names)
 
 
 def read(path: Path) -> dict[str, Tensor]:
     """Every tensor of the network by its name, as its state_dict has it. Raises FedcliError."""
+    tensors: dict[str, Tensor] = {}
     try:
         with zipfile.ZipFile(path) as archive:
-            table = next(
-                n for n in archive.namelist() if n.endswith("/data.pkl") and n.count("/") == 1
-            )
-            entry = archive.getinfo(table)
-            if entry.compress_type != zipfile.ZIP_STORED:
-                raise ValueError("its table is packed")
-            data = archive.read(entry)
-            _check_operations(path, data)
-            whole = _OnlyTensors(data, archive, table.removesuffix("data.pkl")).load()
-        tensors: dict[str, Tensor] = {}
-        _collect(whole, "", tensors, 0)
+            _collect(_network(path, archive), "", tensors, 0)
     except _Unknown as name:
-        raise FedcliError(
-            f"{path} holds a table that calls {name}, not only modules and tensors", UNTRUSTED
-        ) from None
+        sentence = f"{path} holds a table that calls {name}, not only modules and tensors"
+        raise FedcliError(sentence, UNTRUSTED) from None
     except FedcliError:
         raise
     except Exception as error:  # a damaged archive or pickle: a dozen unrelated types
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FedcliError(
-            f"{path} is truncated or damaged: {reason}", "download it again"
-        ) from None
+        sentence = f"{path} is truncated or damaged: {reason}"
+        raise FedcliError(sentence, "download it again") from None
     return tensors
+
+
+def _network(path: Path, archive: zipfile.ZipFile) -> Any:
+    """The object of the archive's table, with its tensors. Raises FedcliError, and what a damaged
+    table leads to.
+    """
+    roots = []
+    for name in archive.namelist():
+        if name.endswith(f"/{TABLE}") and name.count("/") == 1:
+            roots.append(name.removesuffix(TABLE))
+    data = _content(archive, f"{roots[0]}{TABLE}", "its table is packed")
+    _check_operations(path, data)
+    return _OnlyTensors(data, archive, roots[0]).load()
 
 
 def _check_operations(path: Path, data: bytes) -> None:
     """Refuse operations that would take much memory or look names up elsewhere."""
     for operation, argument, _ in pickletools.genops(data):
         if "PUT" in operation.name and not 0 <= int(argument or 0) <= len(data):
-            raise FedcliError(
-                f"{path} holds a table that counts {argument} values in {len(data)} bytes",
-                UNTRUSTED,
-            )
+            counted = f"counts {argument} values in {len(data)} bytes"
+            raise FedcliError(f"{path} holds a table that {counted}", UNTRUSTED)
         if operation.name.startswith("EXT"):
-            raise FedcliError(
-                f"{path} holds a table with the operation {operation.name}", UNTRUSTED
-            )
+            sentence = f"{path} holds a table with the operation {operation.name}"
+            raise FedcliError(sentence, UNTRUSTED)
 
 
-def _collect(module: Any, prefix: str, tensors: dict[str, Tensor], depth: int) -> None:
-    if not isinstance(module, _Module) or not isinstance(module.held, dict) or depth > DEEPEST:
+def _collect(
+    module: Any,
+    prefix: str,
+    tensors: dict[str, Tensor],
+    depth: int,
+) -> None:
+    if (
+        not isinstance(module, _Module)
+        or not isinstance(module.attributes, dict)
+        or depth > DEEPEST
+    ):
         raise ValueError("it holds no network")
-    for name, value in module.held.items():
+    for name, value in module.attributes.items():
         if isinstance(value, Tensor):
             tensors[f"{prefix}{name}"] = value
         elif isinstance(value, _Module):

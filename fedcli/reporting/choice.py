@@ -1,4 +1,6 @@
-"""The model that each rule takes by the clients' validation images: a round of a run, and a run among several."""
+"""The model that each rule takes by the clients' validation images: a round of a run, and a run
+among several.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,19 +14,22 @@ from .table import Table, heads
 
 TITLE = "Model choice on validation images"
 LEGEND = (
-    "On the clients' validation images, in percent; test images choose nothing. overall takes the highest score of all "
-    "images; worst-group the highest score of the worst group (min-max); dto the smallest distance to the utopia "
-    "point, which has the best score of every group that a line of this table reaches. A group with few validation "
-    "images decides by chance: the smallest is named."
+    "On the clients' validation images, in percent; test images choose nothing. overall takes the "
+    "highest score of all images; worst-group the highest score of the worst group (min-max); dto "
+    "the smallest distance to the utopia point, which has the best score of every group that a "
+    "line of this table reaches. A group with few validation images decides by chance: the "
+    "smallest is named."
 )
 SEVERAL = (
-    " A line of several seeds is the mean over them, each with the round that was taken of it, and of the groups that "
-    "all of them have."
+    " A line of several seeds is the mean over them, each with the round that was taken of it, "
+    "and of the groups that all of them have."
 )
 
 
 def tables(rows: Rows) -> Iterator[Table]:
-    """The kept rounds of a system alone, else the systems that share data and rounds, each with the round taken."""
+    """The kept rounds of a system alone, else the systems that share data and rounds, each with the
+    round taken.
+    """
     systems = []
     for row in systems_of(rows):
         if all(run.scores.candidates for run in row.scored):
@@ -44,7 +49,9 @@ def tables(rows: Rows) -> Iterator[Table]:
 
 
 def _taken(row: Row) -> Candidate:
-    """The mean of the candidates that were taken of its runs, over the groups that all of them have."""
+    """The mean of the candidates that were taken of its runs, over the groups that all of them
+    have.
+    """
     models = []
     for run in row.scored:
         for candidate in run.scores.candidates:

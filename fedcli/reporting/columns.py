@@ -1,4 +1,6 @@
-"""The columns of a report by name, each with whose number it is; and the numbers of several runs as one."""
+"""The columns of a report by name, each with whose number it is; and the numbers of several runs as
+one.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,7 +59,9 @@ def all_numbers(scores: Scores, rounds: str) -> dict[Where, Score]:
 
 
 def joined(scores: Sequence[Score | None], spread: str) -> Value:
-    """A number of runs that differ in the seed alone, as one; without a mean if a run does not have it."""
+    """A number of runs that differ in the seed alone, as one; without a mean if a run does not have
+    it.
+    """
     scored = [score for score in scores if score and score.mean is not None]
     if not scored or len(scored) < len(scores):
         return Value(None)
@@ -67,11 +71,17 @@ def joined(scores: Sequence[Score | None], spread: str) -> Value:
     return Value(several.mean, several.std(spread))
 
 
-def columns(table: Numbers, run: Scored, metrics: Sequence[str], view: str = "") -> Names:
+def columns(
+    table: Numbers,
+    run: Scored,
+    metrics: Sequence[str],
+    view: str = "",
+) -> Names:
     """The columns of one run, or of a view of its models, in the order in which they are shown.
 
-    table: all numbers of the run. metrics: of all images, such as accuracy, or names of single columns, which are those
-        of numbers in full or without the version of the images. Raises UsageError for an unknown one.
+    table: all numbers of the run. metrics: of all images, such as accuracy, or names of single
+        columns, which are those of numbers in full or without the version of the images. Raises
+        UsageError for an unknown one.
     """
     scores = run.scores
     metrics = shown(scores, metrics)
@@ -108,12 +118,18 @@ def _of_attribute(where: Where, overall: Sequence[str]) -> Names:
 
 
 def _of_models(run: Scored, overall: Sequence[str]) -> Names:
-    """Recalls by shots, where they were asked for, clients' own models, and scores among clients."""
+    """Recalls by shots, where they were asked for, clients' own models, and scores among
+    clients.
+    """
     scores = run.scores
     area = scores.usual[1]
     names: Names = {}
     for shots in SHOT_GROUPS if "shots" in run.options else ():
-        names[f"clean {shots} recall"] = Where("clean", label=shots, metric=RECALL)
+        names[f"clean {shots} recall"] = Where(
+            "clean",
+            label=shots,
+            metric=RECALL,
+        )
     for model in scores.personal:
         names |= _of_versions(model.replace("_", " "), Where(model=model), [area])
     names[f"{STD_AMONG} {area}"] = Where(metric=area, measure=STD_AMONG)
@@ -129,7 +145,8 @@ def _of_models(run: Scored, overall: Sequence[str]) -> Names:
 
 
 def check_names(metrics: Sequence[str], further: Sequence[str] = ()) -> None:
-    """Refuse a metric that no scores have; a name with a blank in it depends on the data. Raises UsageError.
+    """Refuse a metric that no scores have; a name with a blank in it depends on the data. Raises
+    UsageError.
 
     further: names of metrics from outside the package that are asked for.
     """
@@ -139,8 +156,15 @@ def check_names(metrics: Sequence[str], further: Sequence[str] = ()) -> None:
             raise UsageError(f"the scores have no metric {name!r}", nearest(name, names))
 
 
-def group_columns(scores: Scores, attribute: str, version: str, metric: str) -> Names:
-    """One metric between the groups of an attribute, then of every group; {} where the run has none."""
+def group_columns(
+    scores: Scores,
+    attribute: str,
+    version: str,
+    metric: str,
+) -> Names:
+    """One metric between the groups of an attribute, then of every group; {} where the run has
+    none.
+    """
     scores_by_metric = scores.groups.get(attribute, {}).get(version, {})
     if not scores_by_metric:
         return {}
@@ -163,7 +187,12 @@ def _as_column(name: str, scores: Scores) -> str:
     by_title = {title(metric).lower(): metric for metric in scores.versions["clean"]}
     metric = by_title.get(quantity.metric.lower(), quantity.metric) or scores.usual[1]
     version = VERSION_NAMES.get(quantity.version, quantity.version)
-    where = Where(version, attribute=quantity.attribute, metric=metric, measure=quantity.measure)
+    where = Where(
+        version,
+        attribute=quantity.attribute,
+        metric=metric,
+        measure=quantity.measure,
+    )
     return numbers.name(where)
 
 
@@ -187,7 +216,9 @@ def _named(table: Numbers, scores: Scores, names: Sequence[str]) -> Names:
 
 
 def _spellings(column: str) -> Iterator[str]:
-    """A column's name in full, without the version of the images, and of a parity also the metric alone."""
+    """A column's name in full, without the version of the images, and of a parity also the metric
+    alone.
+    """
     yield column
     version, _, rest = column.partition(" ")
     short = rest if version in VERSIONS else column

@@ -1,4 +1,6 @@
-"""Tests of systems in tables and sentences: one system against another, and several against a reference."""
+"""Tests of systems in tables and sentences: one system against another, and several against a
+reference.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -33,8 +35,9 @@ from .table import NONE, Column, Table, heads
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
 SHORT = 30  # characters of settings that fit behind a name
 ABOUT = (
-    "Mean of the last five rounds (all of a shorter run), in %; change: {b} minus {a}. 95 % interval{bca} and "
-    "p {units}: {resamples:,} resamples of the {count:,} {units}, with the trained models held fixed."
+    "Mean of the last five rounds (all of a shorter run), in %; change: {b} minus {a}. 95 % "
+    "interval{bca} and p {units}: {resamples:,} resamples of the {count:,} {units}, with the "
+    "trained models held fixed."
 )
 SEEDS = "p seeds: paired t test."
 SPLITS = "p {over}: corrected resampled t test (Nadeau and Bengio 2003)."
@@ -45,11 +48,15 @@ REMARKS = {
     INCONCLUSIVE: "no significant difference: {reason}",
 }
 RANKS = (
-    "Mean of a method's ranks on the datasets, by clean images; 1 is the best, and equal scores share a rank. "
-    "Friedman's test as of Iman and Davenport, and Nemenyi's critical difference (Demsar 2006)."
+    "Mean of a method's ranks on the datasets, by clean images; 1 is the best, and equal scores "
+    "share a rank. Friedman's test as of Iman and Davenport, and Nemenyi's critical difference "
+    "(Demsar 2006)."
 )
 NO_DIFFERENCE = "no significant difference, which does not show that they are equal."
-SCORE = "In %: mean of the last five rounds (all of a shorter run) and over {over}; difference: to {reference}. "
+SCORE = (
+    "In %: mean of the last five rounds (all of a shorter run) and over {over}; difference: to "
+    "{reference}. "
+)
 Remark = tuple[str, str]  # a verdict and its reason
 
 
@@ -99,7 +106,9 @@ def spoken(metric: str) -> str:
 
 
 def table(comparison: Comparison) -> Table:
-    """A line for each score and for each gap between groups on clean images, with the letter of its remark."""
+    """A line for each score and for each gap between groups on clean images, with the letter of its
+    remark.
+    """
     sample = comparison.sample
     sides = names(comparison)
     letters = _letters(comparison)
@@ -107,7 +116,12 @@ def table(comparison: Comparison) -> Table:
     lines = []
     for name, row in _rows(comparison):
         means = [None if side.mean is None else percents(side.mean) for side in (row.a, row.b)]
-        tests = _tests(row, _as_printed(row, row.b.mean, row.a.mean, 1), 1, has_seeds=has_seeds)
+        tests = _tests(
+            row,
+            _as_printed(row, row.b.mean, row.a.mean, 1),
+            1,
+            has_seeds=has_seeds,
+        )
         lines.append([name, *means, *tests, letters.get(_remark(row), "")])
     columns = ["", sides["a"], sides["b"], "change", "95 % interval", f"p {_units(comparison)}"]
     if has_seeds:
@@ -156,7 +170,11 @@ def heading(comparison: Comparison) -> str:
 
 
 def _tests(
-    row: Difference, difference: Number, digits: int = 2, *, has_seeds: bool = True
+    row: Difference,
+    difference: Number,
+    digits: int = 2,
+    *,
+    has_seeds: bool = True,
 ) -> list[str]:
     """The difference, its interval and p; has_seeds: whether there is a p over seeds."""
     tests = [
@@ -237,7 +255,9 @@ def legend(comparison: Comparison) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Notes for a reader: models of another kind or that learned nothing, few seeds, patients or images of a group."""
+    """Notes for a reader: models of another kind or that learned nothing, few seeds, patients or
+    images of a group.
+    """
     sample = comparison.sample
     systems = {name: comparison.systems[side] for side, name in names(comparison).items()}
     notes = [*comparison.remarks]
@@ -277,10 +297,17 @@ def table_against(rows: Sequence[Against], score: str, reference: str) -> Table:
 
 
 def said_against(
-    rows: Iterable[Against], reference: str, score: str, *, intervals: bool = False, digits: int = 1
+    rows: Iterable[Against],
+    reference: str,
+    score: str,
+    *,
+    intervals: bool = False,
+    digits: int = 1,
 ) -> list[str]:
-    """Sentences on systems against the reference, with direction and size, and intervals where there is room for them;
-    those without a significant difference are together. digits: of the scores in a table beside it."""
+    """Sentences on systems against the reference, with direction and size, and intervals where
+    there is room for them; those without a significant difference are together. digits: of the
+    scores in a table beside it.
+    """
     rows = list(rows)
     base = next((row.mean for row in rows if row.is_reference), None)
     texts = []
@@ -306,16 +333,27 @@ def _no_difference(names: Sequence[str], reference: str, scores: str) -> str:
 
 
 def _sentence(
-    name: str, row: Difference, difference: Number, base_score: str, digits: int = 1
+    name: str,
+    row: Difference,
+    difference: Number,
+    base_score: str,
+    digits: int = 1,
 ) -> str:
-    """A sentence on a significant difference. base_score: the other system and the score, in words."""
+    """A sentence on a significant difference. base_score: the other system and the score, in
+    words.
+    """
     points = difference or 0.0
     direction = "higher" if points > 0 else "lower"
     size = f"{percents(abs(points), digits)} points {direction}"
     return f"{name}: {size} than {base_score}{_certainty(row)}."
 
 
-def _as_printed(row: Difference, mean: Number, reference: Number, digits: int) -> Number:
+def _as_printed(
+    row: Difference,
+    mean: Number,
+    reference: Number,
+    digits: int,
+) -> Number:
     """The difference of two scores as they are printed, so that a reader finds it in the table."""
     if row.difference is None or mean is None or reference is None:
         return row.difference
@@ -325,7 +363,9 @@ def _as_printed(row: Difference, mean: Number, reference: Number, digits: int) -
 
 
 def _certainty(row: Difference) -> str:
-    """The end of a sentence on a difference: what it is significant over, and how many trainings that is of."""
+    """The end of a sentence on a difference: what it is significant over, and how many trainings
+    that is of.
+    """
     over = row.over or "seeds"
     unit = UNITS.get(row.unit or "", "patients").split()[0]
     significant = f", significant over test {unit}"
@@ -341,9 +381,11 @@ def _certainty(row: Difference) -> str:
 def tests_against(
     tests: Sequence[tuple[str, str, Sequence[Against]]],
 ) -> tuple[list[str], list[Table]]:
-    """Sentences on the tests of several scores, and a table for each; a legend stands below the last.
+    """Sentences on the tests of several scores, and a table for each; a legend stands below the
+    last.
 
-    tests: the score, such as "clean accuracy", the name of the reference, and the systems against it.
+    tests: the score, such as "clean accuracy", the name of the reference, and the systems against
+    it.
     """
     tables: list[Table] = []
     texts = []
@@ -369,14 +411,17 @@ def tests_against(
 
 
 def in_words(score: str) -> str:
-    """The name of a score or column, such as "clean balanced_accuracy", with the metric in words."""
+    """The name of a score or column, such as "clean balanced_accuracy", with the metric in
+    words.
+    """
     words = re.split(r"(\w+)", score)
     return "".join(spoken(word) if word in METRICS else word for word in words)
 
 
 def rank_tests(rows: Rows) -> list[Ranks]:
-    """Friedman's test in each usual metric of clean images, of the methods that every dataset has one row of; none of
-    fewer than two datasets or three methods."""
+    """Friedman's test in each usual metric of clean images, of the methods that every dataset has
+    one row of; none of fewer than two datasets or three methods.
+    """
     systems = systems_of(rows)
     datasets = list(dict.fromkeys(_datasets(systems)))
     systems.sort(key=lambda row: datasets.index(row.scores.dataset))

@@ -1,5 +1,7 @@
-"""Sentences above the tables of a report, each once: the data, the test images, chance, what all rows share, the
-rounds that numbers are of and the meaning of their columns; and, for the last line, whose formula each method follows."""
+"""Sentences above the tables of a report, each once: the data, the test images, chance, what all
+rows share, the rounds that numbers are of and the meaning of their columns; and, for the last line,
+whose formula each method follows.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +34,9 @@ ON_VALIDATION = "on the clients' validation images"
 
 
 def about(rows: Rows) -> list[str]:
-    """The data and whether they are real, the test images, what was asked of all runs alike, and chance."""
+    """The data and whether they are real, the test images, what was asked of all runs alike, and
+    chance.
+    """
     systems = systems_of(rows)
     guessing = chance(scores_of(systems))
     texts = [_data(systems), _test_images(systems), _shared(systems), guessing]
@@ -55,7 +59,9 @@ def _shared(systems: Rows) -> str:
 
 
 def columns_in_words(rows: Rows, wheres: Sequence[Where]) -> list[str]:
-    """The rounds that are averaged, and the meaning of less usual columns. wheres: whose numbers these have."""
+    """The rounds that are averaged, and the meaning of less usual columns. wheres: whose numbers
+    these have.
+    """
     words = numbers.versions(scores_of(rows))
     versions = {where.version for where in wheres if where.metric and not where.attribute}
     corruptions = unique(
@@ -131,7 +137,9 @@ def rules(rows: Rows) -> str:
 
 
 def chance(every: Sequence[Scores]) -> str:
-    """The level of guessing in the metrics that are shown by default, in a sentence; "" where it differs."""
+    """The level of guessing in the metrics that are shown by default, in a sentence; "" where it
+    differs.
+    """
     classes = _common([scores.answers() for scores in every])
     if not classes or classes < 2:
         return ""
@@ -140,7 +148,9 @@ def chance(every: Sequence[Scores]) -> str:
 
 
 def _data(systems: Rows) -> str:
-    """The datasets, clients, rounds, corruption and attack; without those in which systems differ."""
+    """The datasets, clients, rounds, corruption and attack; without those in which systems
+    differ.
+    """
     datasets = unique(row.scores.dataset for row in systems)
     names = " and ".join(datasets)
     if any(row.scores.sample for row in systems):

@@ -1,15 +1,16 @@
-"""Scores as programs read them: the handful of numbers that `--json` gives, limits that --fail-if sets, and all numbers
-as one long table, a line per number, for pandas, R or a spreadsheet.
+"""Scores as programs read them: the handful of numbers that `--json` gives, limits that --fail-if
+sets, and all numbers as one long table, a line per number, for pandas, R or a spreadsheet.
 
-Scores of `--json` are shares from 0 to 1, means over the kept rounds (the last five) and over seeds.
-A limit, such as gap(sex) > 5, is read, looked up in scores, and said where it is broken:
+Scores of `--json` are shares from 0 to 1, means over the kept rounds (the last five) and over
+seeds. A limit, such as gap(sex) > 5, is read, looked up in scores, and said where it is broken:
 
     QUANTITY [of METRIC] [on clean|noisy|both] OP NUMBER
 
-QUANTITY is a metric by its name or title, gap(ATTRIBUTE), worst(ATTRIBUTE), or mean, std or worst `among clients`; of
-two systems change(QUANTITY) or p(QUANTITY). Gaps and worst groups may also be named as columns are, such as
-`worst group balanced_accuracy by age`, see quantities.py. Numbers are in percent or percentage points, p is a share. OP is one of
-<, <=, >, >=. Nothing that is typed is run.
+QUANTITY is a metric by its name or title, gap(ATTRIBUTE), worst(ATTRIBUTE), or mean, std or worst
+`among clients`; of two systems change(QUANTITY) or p(QUANTITY). Gaps and worst groups may also be
+named as columns are, such as `worst group balanced_accuracy by age`, see quantities.py. Numbers are
+in percent or percentage points, p is a share. OP is one of <, <=, >, >=. Nothing that is typed is
+run.
 """
 
 import operator
@@ -37,13 +38,21 @@ from .quantities import VERSION_NAMES, Quantity, quantity
 from .rows import Row, Rows, systems_of
 
 Brief = dict[str, Any]
-SIGNS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
+SIGNS = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 LIMIT = re.compile(r"(.+?)\s*(<=|>=|<|>)\s*([-+]?\d+(?:\.\d+)?)\s*%?")
 IN_POINTS = views.GAP, views.GAP_IN_EACH, views.AMONG[1]
 COMPARED = re.compile(r"(change|p)\s*\((.*)\)(.*)")
 VERSION_WORDS = {version: word for word, version in VERSION_NAMES.items()} | {MODELS[1]: "noisy"}
 BY_GROUP, ON_IMAGES = "groups are by", "scores are on images that are"
-GRAMMAR = "write for example 'gap(sex) > 5', 'worst(age) of balanced_accuracy on noisy < 40' or 'accuracy < 80'"
+GRAMMAR = (
+    "write for example 'gap(sex) > 5', 'worst(age) of balanced_accuracy on noisy < 40' or "
+    "'accuracy < 80'"
+)
 CHANGES = (
     "write for example 'change(auc_ovo_macro) < -1', 'change(gap(sex)) > 2' or 'p(accuracy) < 0.05'"
 )
@@ -54,7 +63,9 @@ Line = tuple[str | int | Number, ...]
 
 
 def of_row(row: Row) -> Brief:
-    """One system: its scores on each version of the test images, chance, and each attribute's worst group and gap."""
+    """One system: its scores on each version of the test images, chance, and each attribute's worst
+    group and gap.
+    """
     scores = row.scores
     own_metrics = [name for name in scores.versions["clean"] if name not in METRICS]
     by_metric: Brief = {}
@@ -96,11 +107,17 @@ def _groups(row: Row, attribute: str, version: str) -> Brief:
 
 
 def of_comparison(compared: Comparison) -> Brief:
-    """Two systems: the change of each score and of each gap between groups, B minus A, and what can be said of it."""
+    """Two systems: the change of each score and of each gap between groups, B minus A, and what can
+    be said of it.
+    """
     changes = [_change(row, "") for row in compared.rows]
     for attribute, tests in compared.groups.items():
         changes += [_change(row, attribute) for row in tests.gaps]
-    return {"systems": texts.names(compared), "pairs": compared.pairs, "changes": changes}
+    return {
+        "systems": texts.names(compared),
+        "pairs": compared.pairs,
+        "changes": changes,
+    }
 
 
 def _change(row: Compared, attribute: str) -> Brief:
@@ -123,8 +140,8 @@ def _change(row: Compared, attribute: str) -> Brief:
 class Limit:
     """One limit as typed.
 
-    compares: "change" or "p" of two systems, "" of a score. quantity: with the version of the test images as scores
-    have it.
+    compares: "change" or "p" of two systems, "" of a score. quantity: with the version of the test
+    images as scores have it.
     """
 
     text: str
@@ -134,7 +151,9 @@ class Limit:
     bound: float
 
     def broken_by(self, system: str, value: Number) -> str:
-        """A sentence on a number that is beyond the limit, or is not there, which cannot be shown to be within; or ""."""
+        """A sentence on a number that is beyond the limit, or is not there, which cannot be shown
+        to be within; or "".
+        """
         limit = f"--fail-if {self.text!r}"
         if value is None:
             return f"{system}: {limit} cannot be checked, as there is no such number"
@@ -196,11 +215,19 @@ def _limit(text: str, compares: bool) -> Limit:
     is_named = typed.metric or typed.measure
     if bool(change) != compares or version not in VERSION_NAMES or not is_named:
         raise error
-    return Limit(text, kind, replace(typed, version=VERSION_NAMES[version]), sign, float(bound))
+    return Limit(
+        text,
+        kind,
+        replace(typed, version=VERSION_NAMES[version]),
+        sign,
+        float(bound),
+    )
 
 
 def broken(limits: Sequence[Limit], rows: Rows) -> list[str]:
-    """A sentence for each limit that a row is beyond. Raises UsageError for a quantity that the scores do not have."""
+    """A sentence for each limit that a row is beyond. Raises UsageError for a quantity that the
+    scores do not have.
+    """
     sentences = []
     for limit, row in product(limits, systems_of(rows)):
         share = row.value(_where(limit, row.scores)).mean
@@ -220,7 +247,12 @@ def _where(limit: Limit, scores: Scores) -> Where:
         limit.check(attribute, scores.groups, BY_GROUP)
         versions = scores.groups[attribute]
     limit.check(limit.quantity.version, versions, ON_IMAGES)
-    return Where(limit.quantity.version, attribute=attribute, metric=metric, measure=measure)
+    return Where(
+        limit.quantity.version,
+        attribute=attribute,
+        metric=metric,
+        measure=measure,
+    )
 
 
 def broken_by(limits: Sequence[Limit], comparison: Comparison) -> list[str]:
@@ -250,8 +282,9 @@ def broken_by(limits: Sequence[Limit], comparison: Comparison) -> list[str]:
 def tidy(scores: Sequence[Path]) -> list[Line]:
     """A line in the order of FIELDS for each number of these scores.json.
 
-    statistic: "last", "mean_last5" or "std_last5" of what was scored in several rounds, "best_on_validation" of the
-        round that validation chose, else "value". Scores are shares from 0 to 1, None where they have no meaning.
+    statistic: "last", "mean_last5" or "std_last5" of what was scored in several rounds,
+        "best_on_validation" of the round that validation chose, else "value". Scores are shares
+        from 0 to 1, None where they have no meaning.
     Raises FedcliError, HashError.
     """
     lines = []

@@ -1,7 +1,8 @@
 """Numbers as people type them; those between groups in either of two ways:
 
 gap(sex) of balanced_accuracy on noisy      as --fail-if has it; without a metric it is the AUC
-noisy gap balanced_accuracy by sex          as columns are named; without a version --metric takes all
+noisy gap balanced_accuracy by sex          as columns are named; without a version --metric takes
+all
 
 Both have `gap` and `worst` (or `worst group`), of the groups' means, and the same `in each round`.
 """
@@ -48,7 +49,9 @@ class Quantity:
 
 
 def quantity(text: str) -> Quantity:
-    """The number between groups, among clients or of all images that a text names; empty of another text."""
+    """The number between groups, among clients or of all images that a text names; empty of another
+    text.
+    """
     between = between_groups(text)
     if between:
         return between
@@ -64,4 +67,9 @@ def between_groups(text: str) -> Quantity | None:
     parts = match.groupdict()
     version = parts["version"] or parts.get("before") or ""
     measure = MEASURES[parts["measure"]]
-    return Quantity(measure, parts["attribute"].strip(), parts["metric"], version)
+    return Quantity(
+        measure,
+        parts["attribute"].strip(),
+        parts["metric"],
+        version,
+    )

@@ -1,9 +1,11 @@
-"""Rows of a report: which runs are one system, its numbers, its name, and what a reader must know of it.
+"""Rows of a report: which runs are one system, its numbers, its name, and what a reader must know
+of it.
 
-If rows of one method were trained with different options, each of them names its own. The best is marked only among
-rows of the same data and as many rounds. A number is the mean over the last five rounds (± population standard
-deviation) unless another `at` is asked for; group columns are those of the clean test set. Runs that differ in nothing
-but the seed of training are one system, and one row where a spread over seeds is asked for.
+If rows of one method were trained with different options, each of them names its own. The best is
+marked only among rows of the same data and as many rounds. A number is the mean over the last five
+rounds (± population standard deviation) unless another `at` is asked for; group columns are those
+of the clean test set. Runs that differ in nothing but the seed of training are one system, and one
+row where a spread over seeds is asked for.
 """
 
 import json
@@ -61,8 +63,10 @@ class Row(System):
         over: over what runs spread: "pooled" over all rounds, or "runs".
         heads: column -> whose number it is. doubtful: the columns that a small group decides.
         view: "" where the method is shown images in one way only.
-        minutes: how long each run trained on average. left_out: columns that are not known of the best round.
-        names_runs: whether the name says of how many runs it is. short: the label without what all rows share.
+        minutes: how long each run trained on average. left_out: columns that are not known of the
+            best round.
+        names_runs: whether the name says of how many runs it is. short: the label without what all
+            rows share.
     """
 
     over: str = POOLED
@@ -122,7 +126,9 @@ class Row(System):
 
     @cached_property
     def data(self) -> Options:
-        """Stage -> its hash; several if the runs' data were drawn anew, None if no run has the stage."""
+        """Stage -> its hash; several if the runs' data were drawn anew, None if no run has the
+        stage.
+        """
         hashes: dict[str, Any] = {}
         for kind in self.scores.data:
             stages = sorted(filter(None, {run.sha256(kind) for run in self.scored}))
@@ -152,12 +158,16 @@ class Row(System):
 
     @property
     def shared_patients(self) -> list[str]:
-        """A sentence on patients of test images who also have training images, for each number of them."""
+        """A sentence on patients of test images who also have training images, for each number of
+        them.
+        """
         return unique(shared_patients.sentence(scores.shared_patients) for scores in self.each)
 
     @property
     def shot_groups(self) -> list[str]:
-        """The groups of classes by their training images, of each dataset, if recalls were asked for."""
+        """The groups of classes by their training images, of each dataset, if recalls were asked
+        for.
+        """
         texts = []
         for run in self.scored:
             if "shots" in run.options and run.scores.shots:
@@ -166,7 +176,9 @@ class Row(System):
 
     @cached_property
     def chosen(self) -> Sequence[Options]:
-        """The round that validation chose of each run that kept one, if rows are of these rounds."""
+        """The round that validation chose of each run that kept one, if rows are of these
+        rounds.
+        """
         if self.at != BEST or self.is_view:
             return []
         choices = []
@@ -177,7 +189,9 @@ class Row(System):
 
     @property
     def name(self) -> str:
-        """The label, and in brackets the view, the number of seeds and the options in which the row differs."""
+        """The label, and in brackets the view, the number of seeds and the options in which the row
+        differs.
+        """
         differs = "" if self.mark else self.differs
         return f"{self.named(differs)} {self.mark}".rstrip()
 
@@ -196,7 +210,9 @@ class Row(System):
 
     @cached_property
     def comparable(self) -> str:
-        """The facts that rows must share for one of them to be the best: data, test images and rounds."""
+        """The facts that rows must share for one of them to be the best: data, test images and
+        rounds.
+        """
         external = self.scores.external and self.scores.external.sha256
         return json.dumps([self.scores.rounds, self.data, external], sort_keys=True)
 
@@ -229,7 +245,9 @@ def scores_of(rows: Iterable[Row]) -> list[Scores]:
 
 
 def compared(rows: Iterable[Row]) -> list[Row]:
-    """The systems, in the order of their colours, without the word that tells them from their views."""
+    """The systems, in the order of their colours, without the word that tells them from their
+    views.
+    """
     return [replace(row, view="", place=k) for k, row in enumerate(systems_of(rows))]
 
 
@@ -243,14 +261,15 @@ def rows(
     traffic: bool = False,
     warned: bool = False,
 ) -> list[Row]:
-    """One row per system, verified first, and below it one per view; warns on stderr of what cannot be compared,
-    unless that was done before (warned).
+    """One row per system, verified first, and below it one per view; warns on stderr of what cannot
+    be compared, unless that was done before (warned).
 
-    at: "last5" for means over the last five rounds, "last" for the last round, "best" for the round that was best on
-    the clients' validation images. spread: "pooled" or "runs" makes the runs of a system one row whose ± is over all
-    its rounds, or over the runs' means; None keeps runs separate. minutes: also how long each run trained, by the
-    clocks beside it; they are no part of any promise of equal bytes. traffic: also the bytes that travel, where runs
-    recorded them. Raises FedcliError, HashError, UsageError.
+    at: "last5" for means over the last five rounds, "last" for the last round, "best" for the round
+    that was best on the clients' validation images. spread: "pooled" or "runs" makes the runs of a
+    system one row whose ± is over all its rounds, or over the runs' means; None keeps runs
+    separate. minutes: also how long each run trained, by the clocks beside it; they are no part of
+    any promise of equal bytes. traffic: also the bytes that travel, where runs recorded them.
+    Raises FedcliError, HashError, UsageError.
     """
     scored = read(paths)
     refuse_mixed(scored)
@@ -285,7 +304,9 @@ def rows(
 
 
 def _systems(scored: list[Scored], spread: str | None) -> list[list[Scored]]:
-    """The runs of each system; runs of equal seeds differ in something unknown and stay separate."""
+    """The runs of each system; runs of equal seeds differ in something unknown and stay
+    separate.
+    """
     if spread is None:
         return [[run] for run in scored]
     systems = []
@@ -298,7 +319,9 @@ def _systems(scored: list[Scored], spread: str | None) -> list[list[Scored]]:
 
 
 def _with_views(row: Row, metrics: Sequence[str]) -> Iterator[Row]:
-    """The row with its cells, and one for each view below it; what it cost to train is in the first alone."""
+    """The row with its cells, and one for each view below it; what it cost to train is in the first
+    alone.
+    """
     heads = _heads(row, metrics)
     by_small_group = [name for name in heads if small_groups(row.scores, name.partition(" by ")[2])]
     yield replace(
@@ -338,7 +361,9 @@ def _left_out(row: Row, metrics: Sequence[str], heads: Names) -> list[str]:
 
 
 def notes(rows: Rows) -> list[str]:
-    """Notes for a reader before comparing: runs that differ in more than the method, small groups."""
+    """Notes for a reader before comparing: runs that differ in more than the method, small
+    groups.
+    """
     systems = systems_of(rows)
     texts = []
     if any(row.scores.sample for row in rows):
@@ -362,7 +387,9 @@ def notes(rows: Rows) -> list[str]:
 
 
 def _unshared(rows: Rows) -> list[str]:
-    """The stages of the data, the rounds and the shot groups that some rows have otherwise than others."""
+    """The stages of the data, the rounds and the shot groups that some rows have otherwise than
+    others.
+    """
     unshared = [stage for stage in STAGES if differ([row.data.get(stage) for row in rows])]
     if differ([row.scores.rounds for row in rows]):
         unshared.append("rounds")
@@ -419,10 +446,12 @@ def unlike(
     systems: Sequence[Options],
     same_label: Sequence[Options] | None = None,
 ) -> list[str]:
-    """key=value of what must stand behind a label, but not what it has already; the rule has a column of its own.
+    """key=value of what must stand behind a label, but not what it has already; the rule has a
+    column of its own.
 
-    same_method: options of the rows of the same method. same_label: of the rows with the same label, from which only a
-    seed or fold may tell this one; None if the row is of several seeds, whose number it has.
+    same_method: options of the rows of the same method. same_label: of the rows with the same
+    label, from which only a seed or fold may tell this one; None if the row is of several seeds,
+    whose number it has.
     """
     differences = []
     for key, value in options.items():
@@ -440,7 +469,9 @@ def unlike(
 
 
 def is_named(value: Any, same_method: list[Any], systems: list[Any]) -> bool:
-    """Tell whether a value is named: runs of the same method have others, or it is not what most of all rows have."""
+    """Tell whether a value is named: runs of the same method have others, or it is not what most of
+    all rows have.
+    """
     if differ(same_method):
         return True
     return differ(systems) and 2 * systems.count(value) <= len(systems)
@@ -451,7 +482,9 @@ def differ(values: list[Any]) -> bool:
 
 
 def shortened(rows: Rows) -> list[Row]:
-    """Rows whose names hold only what differs: no part of the label, and no number of seeds, that all have."""
+    """Rows whose names hold only what differs: no part of the label, and no number of seeds, that
+    all have.
+    """
     shared = shared_parts([row.scores.name for row in systems_of(rows)])
     has_unequal_runs = differ([row.runs for row in rows])
     short_rows = []

@@ -1,5 +1,6 @@
-"""Tables of single runs: group by group, under other corruptions and a backdoor, of every client's model at the other
-clients, and of the last round's model adapted to the test images."""
+"""Tables of single runs: group by group, under other corruptions and a backdoor, of every client's
+model at the other clients, and of the last round's model adapted to the test images.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -26,21 +27,27 @@ Runs = Sequence[tuple[str, Scores]]  # name and scores of each
 UNRELIABLE = f"{DAGGER} not reliable: "
 LONGEST_REASON = 64  # characters of a small group's name with its reason
 SEVERITIES = (
-    "Mean of the last five rounds ± their standard deviation, in %, on all test images. In training: whether clients "
-    "trained on images of this kind and severity, of this kind at another severity, or of neither (unseen)."
+    "Mean of the last five rounds ± their standard deviation, in %, on all test images. In "
+    "training: whether clients trained on images of this kind and severity, of this kind at "
+    "another severity, or of neither (unseen)."
 )
 SAME = "The interval of every change includes 0."
-BACKDOOR = "Test images of other classes than the target that are called the target, with the patch and without it."
+BACKDOOR = (
+    "Test images of other classes than the target that are called the target, with the patch and "
+    "without it."
+)
 BY_GROUP = "In percent, of the last round's model; the gap is between the best and the worst group."
 CROSS_SITE = (
-    "In percent, last round's models on clean test images. A row is whose model it is, a column whose test images; in "
-    "brackets their number. Where both are the same client, nothing was transferred."
+    "In percent, last round's models on clean test images. A row is whose model it is, a column "
+    "whose test images; in brackets their number. Where both are the same client, nothing was "
+    "transferred."
 )
 ADAPTED = (
-    "In %, last round's model. none: as it was trained; below it the change in points, with a 95 % interval over "
-    "bootstrap resamples that both share. bn: batch-norm statistics of these images. prior: their class prior by EM. "
-    "temperature: fitted to validation images. Labels of these images choose nothing. Calibration errors grow in "
-    "resamples, so that their intervals are rough."
+    "In %, last round's model. none: as it was trained; below it the change in points, with a 95 "
+    "% interval over bootstrap resamples that both share. bn: batch-norm statistics of these "
+    "images. prior: their class prior by EM. temperature: fitted to validation images. Labels of "
+    "these images choose nothing. Calibration errors grow in resamples, so that their intervals "
+    "are rough."
 )
 AT_SITES = (
     "images, which sites count without their patients, so too narrow where patients have several"
@@ -50,8 +57,8 @@ AT_SITES = (
 def by_group(run: Scored, metric: str = "") -> Iterator[Table]:
     """A table for each attribute, on clean and corrupted test images; metric: by default the AUC.
 
-    Scores are means over the kept rounds, with intervals of these means over patients; of a metric that is not
-    resampled they are the last round's.
+    Scores are means over the kept rounds, with intervals of these means over patients; of a metric
+    that is not resampled they are the last round's.
     """
     scores = run.scores
     metric = metric or scores.usual[1]
@@ -72,15 +79,20 @@ def by_group(run: Scored, metric: str = "") -> Iterator[Table]:
 
 
 def worst_groups(run: Scored) -> Iterator[str]:
-    """A sentence for each attribute and version of the test images: the worst group and the gap, as the tables have
-    them."""
+    """A sentence for each attribute and version of the test images: the worst group and the gap, as
+    the tables have them.
+    """
     metric = run.scores.usual[1]
     words = numbers.versions([run.scores])
     rounds = _rounds_in_words(run, metric)
     mean = _is_mean(run, metric)
     for attribute, versions in run.scores.groups.items():
         for version, columns in versions.items():
-            gap = _gap(run, Where(version, attribute=attribute, metric=metric), mean=mean)
+            gap = _gap(
+                run,
+                Where(version, attribute=attribute, metric=metric),
+                mean=mean,
+            )
             if gap is None:
                 continue
             column = columns.get(metric, {})
@@ -110,7 +122,9 @@ def _kept_rounds(run: Scored) -> str:
 
 
 def _group_line(run: Scored, where: Where, size: Score) -> list[str]:
-    """The group, its images, its score on each version, and how much worse the second is, in points."""
+    """The group, its images, its score on each version, and how much worse the second is, in
+    points.
+    """
     is_small = size.small and size.count and not size.hidden
     line = [f"{where.group}{DAGGER}" if is_small else where.group, size.size]
     mean = _is_mean(run, where.metric)
@@ -142,7 +156,9 @@ def _loss(clean: Number, corrupted: Number, *, low: bool) -> str:
 
 
 def _interval(run: Scored, where: Where) -> tuple[Number, Number]:
-    """The interval of a score in the table; that of a mean is drawn here, from two patients or more."""
+    """The interval of a score in the table; that of a mean is drawn here, from two patients or
+    more.
+    """
     score = run.score(where) or Score()
     if score.mean is None or len(score.values) < 2 or not _is_mean(run, where.metric):
         return score.low, score.high
@@ -158,7 +174,9 @@ def _interval(run: Scored, where: Where) -> tuple[Number, Number]:
 
 
 def _gap_lines(run: Scored, where: Where) -> list[list[str]]:
-    """The gaps of the groups, and those of a report where it has means and the table the last round."""
+    """The gaps of the groups, and those of a report where it has means and the table the last
+    round.
+    """
     versions = run.scores.groups[where.attribute]
     is_mean = _is_mean(run, where.metric)
     rows = {"gap": is_mean}
@@ -184,12 +202,20 @@ def _marked_gap(run: Scored, where: Where, mean: bool) -> str:
     if gap is None:
         return ""
     rounds = LAST5 if mean else LAST
-    decided = small_decides([run.scores], where.attribute, where.version, where.metric, rounds)
+    decided = small_decides(
+        [run.scores],
+        where.attribute,
+        where.version,
+        where.metric,
+        rounds,
+    )
     return f"{percents(gap)}{DAGGER}" if views.GAP in decided else percents(gap)
 
 
 def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
-    """Lines below tables by group: the unit that intervals draw, and the reason of each small group."""
+    """Lines below tables by group: the unit that intervals draw, and the reason of each small
+    group.
+    """
     metrics = [scores.usual[1], *metrics]
     lines = []
     intervals = list(_intervals(scores, metrics))
@@ -225,7 +251,8 @@ def unreliable(
 ) -> str:
     """A line that names each small group with its reason; "" where there is none.
 
-    attribute: of this one alone. metrics: those that are shown; none where any may be. clients: name small ones too.
+    attribute: of this one alone. metrics: those that are shown; none where any may be. clients:
+    name small ones too.
     """
     texts = []
     for scores in runs:
@@ -265,7 +292,9 @@ def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
 
 
 def by_severity_and_group(runs: Runs) -> Iterator[Table]:
-    """A table for each run and attribute: a line for each kind and severity, a column for each group."""
+    """A table for each run and attribute: a line for each kind and severity, a column for each
+    group.
+    """
     for name, scores in runs:
         if not scores.severities:
             continue
@@ -285,7 +314,9 @@ def by_severity_and_group(runs: Runs) -> Iterator[Table]:
 
 
 def _levels(scores: Scores) -> Iterator[tuple[str, str, str | None, str | None]]:
-    """Version of the test images, its kind in words, its severity, and whether clients trained on it."""
+    """Version of the test images, its kind in words, its severity, and whether clients trained on
+    it.
+    """
     yield "clean", "clean", None, None
     for kind, levels in scores.severities.items():
         for severity in sorted(levels, key=int):
@@ -326,7 +357,9 @@ def cross_site(runs: Runs) -> Iterator[Table]:
 
 
 def adapted(runs: Runs) -> Iterator[Table]:
-    """A table of all images and one for each attribute, of each version of them, of each run that has such scores."""
+    """A table of all images and one for each attribute, of each version of them, of each run that
+    has such scores.
+    """
     for name, scores in runs:
         if not scores.adapted:
             continue
@@ -350,7 +383,8 @@ def _adapted_table(
 ) -> Table:
     """The table of one attribute, "" of all images.
 
-    Each row says by itself whose it is and of which adaptation: a wide table repeats its first column alone.
+    Each row says by itself whose it is and of which adaptation: a wide table repeats its first
+    column alone.
     """
     attribute = part[0].attribute
     if attribute:
@@ -401,7 +435,9 @@ def _adapted_cells(adaptation: Sequence[AdaptedScore]) -> list[Any]:
 
 
 def _change(score: AdaptedScore) -> str:
-    """The metric, and the side of zero on which the change's interval lies; "" if it holds zero or there is none."""
+    """The metric, and the side of zero on which the change's interval lies; "" if it holds zero or
+    there is none.
+    """
     if score.low is None or score.high is None:
         return ""
     if apart(score.low, 0.0) > 0:

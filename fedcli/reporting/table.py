@@ -1,8 +1,8 @@
 """The one model of a table: what every format is written from, with its marks decided once.
 
-A cell is a number with its spread, or text. At most two marks stand on it: `best`, and DAGGER where a group too small
-to be reliable decides the number, which is then never the best. Writers are in writers.py; the page has its own in
-page/markup.py.
+A cell is a number with its spread, or text. At most two marks stand on it: `best`, and DAGGER where
+a group too small to be reliable decides the number, which is then never the best. Writers are in
+writers.py; the page has its own in page/markup.py.
 """
 
 import re
@@ -28,11 +28,14 @@ NUMBER = re.compile(r"[!*+−<\s-]*\d[^_]*")
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading in two parts: `name`, and what it shares with its neighbours, which stands once `over` them.
+    """A column's heading in two parts: `name`, and what it shares with its neighbours, which stands
+    once `over` them.
 
     Such as "clean", "noisy" and "both" with "balanced accuracy" over them.
-    unit: of its numbers, such as "%"; "" where they have none. lower: whether low numbers are better.
-    digits: behind the point of its numbers; None: as the spreads in the table ask for. key: its heading in CSV.
+    unit: of its numbers, such as "%"; "" where they have none. lower: whether low numbers are
+    better.
+    digits: behind the point of its numbers; None: as the spreads in the table ask for. key: its
+    heading in CSV.
     """
 
     name: str
@@ -49,7 +52,9 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """The heading in one part, with its unit if the name does not have one of its own below a common one."""
+        """The heading in one part, with its unit if the name does not have one of its own below a
+        common one.
+        """
         if not self.unit or self.name.endswith(OWN_UNITS):
             return self.title
         return f"{self.title} ({self.unit})"
@@ -62,7 +67,9 @@ class Column:
         return f"{self.over}, {self.unit}" if self.unit else self.over, self.name
 
     def cell(self, value: Any) -> "Cell":
-        """A value as the column shows it: text as it is, a share in percent, a mean with its std, None as a dash."""
+        """A value as the column shows it: text as it is, a share in percent, a mean with its std,
+        None as a dash.
+        """
         if value is None:
             return Cell()
         if isinstance(value, Cell):
@@ -72,15 +79,19 @@ class Column:
         mean, std = (value, None) if isinstance(value, float) else (value.mean, value.std)
         if self.unit in SHARES:
             return percent(mean, std)
-        return number(mean, std, digits=2 if self.digits is None else self.digits)
+        return number(
+            mean,
+            std,
+            digits=2 if self.digits is None else self.digits,
+        )
 
 
 @dataclass(frozen=True)
 class Cell:
     """A cell as it is printed, and its numbers in full.
 
-    text, spread: as printed, the spread without its sign. number, std: in the unit of the column. whose: the group that
-    a number is of, where the head does not say it.
+    text, spread: as printed, the spread without its sign. number, std: in the unit of the column.
+    whose: the group that a number is of, where the head does not say it.
     """
 
     text: str = NONE
@@ -176,7 +187,9 @@ class Table:
         return replace(self, columns=columns, rows=list(zip(*cells)))
 
     def unfolded(self) -> "Table":
-        """The table with the second lines of cells as rows of their own, for what has one line to a row."""
+        """The table with the second lines of cells as rows of their own, for what has one line to a
+        row.
+        """
         rows: list[Sequence[Cell]] = []
         for row in self.rows:
             rows.append([replace(cell, below=None) for cell in row])
@@ -196,7 +209,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A topic of a report: a heading and what stands below it, for the page, a card and, as far as tables go, as text.
+    """A topic of a report: a heading and what stands below it, for the page, a card and, as far as
+    tables go, as text.
 
     Attributes:
         name: of its anchor. title: often the question that it answers.
@@ -230,7 +244,13 @@ def heads(*names: str, unit: str = "", lower: bool = False) -> list[Column]:
     return [Column(name, unit, lower=lower) for name in names]
 
 
-def number(value: Number, std: Number = None, *, digits: int = 2, sign: str = "") -> Cell:
+def number(
+    value: Number,
+    std: Number = None,
+    *,
+    digits: int = 2,
+    sign: str = "",
+) -> Cell:
     """A cell of a number. sign: "+" shows that of a positive one too."""
     if value is None:
         return Cell()
@@ -238,8 +258,15 @@ def number(value: Number, std: Number = None, *, digits: int = 2, sign: str = ""
     return Cell(fixed(value, digits, sign=sign), spread, value, std)
 
 
-def percent(mean: Number, std: Number = None, *, doubtful: bool = False) -> Cell:
-    """A cell of a share from 0 to 1, in percent. doubtful: a group too small to be reliable decides it."""
+def percent(
+    mean: Number,
+    std: Number = None,
+    *,
+    doubtful: bool = False,
+) -> Cell:
+    """A cell of a share from 0 to 1, in percent. doubtful: a group too small to be reliable decides
+    it.
+    """
     if mean is None:
         return Cell()
     return replace(number(100 * mean, None if std is None else 100 * std), doubtful=doubtful)
@@ -263,15 +290,18 @@ def bounded(
 
 
 def mark(
-    column: Column, cells: Sequence[Cell], among: Sequence[str], leads: Callable[[int, int], bool]
+    column: Column,
+    cells: Sequence[Cell],
+    among: Sequence[str],
+    leads: Callable[[int, int], bool],
 ) -> list[Cell]:
     """The cells of a column with `best` set where it may stand.
 
-    among: of each row what it shares with those it competes with; a row alone has beaten nobody. If a small group
-        decides the best number, none is marked.
-    leads: whether the row of the first index is significantly better than that of the second, or no test can be made.
-        The best has to lead all others. Where no test can be made, values that print the same share the mark, unless
-        all print the same.
+    among: of each row what it shares with those it competes with; a row alone has beaten nobody. If
+        a small group decides the best number, none is marked.
+    leads: whether the row of the first index is significantly better than that of the second, or no
+        test can be made. The best has to lead all others. Where no test can be made, values that
+        print the same share the mark, unless all print the same.
     """
     best = set()
     best_of = min if column.lower else max

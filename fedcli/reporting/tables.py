@@ -1,7 +1,9 @@
-"""The rows of a report as tables, with their marks, and in every format; what all rows share is said once, above.
+"""The rows of a report as tables, with their marks, and in every format; what all rows share is
+said once, above.
 
-The best of a column is marked if its lead over all comparable rows is significant, or if no column has a test; the
-legend says which. A column that a group too small to be reliable decides has no best.
+The best of a column is marked if its lead over all comparable rows is significant, or if no column
+has a test; the legend says which. A column that a group too small to be reliable decides has no
+best.
 """
 
 import json
@@ -29,13 +31,19 @@ from .table import Cell, Column, Table, mark, number, percent
 FORMATS = "markdown", "latex", "csv", "json"
 AMONG = " among rows of the same data and rounds"
 UNRANKED = "No best is marked: no two rows share data and rounds."
-TESTED = "{mark}: the best{among}, significantly better than every other row over {over} (p < {level:g}, Bonferroni)."
+TESTED = (
+    "{mark}: the best{among}, significantly better than every other row over {over} (p < "
+    "{level:g}, Bonferroni)."
+)
 MODELS_ALONE = (
-    "{mark}: the best{among}, significantly better than every other row over test patients (p < {level:g}, "
-    "Bonferroni); {trained} each."
+    "{mark}: the best{among}, significantly better than every other row over test patients (p < "
+    "{level:g}, Bonferroni); {trained} each."
 )
 UNTESTED = "{mark}: the best of the column{among}, not tested."
-SIGNIFICANTLY = f"Significant: p < {SIGNIFICANT:g} in a bootstrap test over test patients, adjusted over the rows (Holm)."
+SIGNIFICANTLY = (
+    f"Significant: p < {SIGNIFICANT:g} in a bootstrap test over test patients, adjusted over the "
+    "rows (Holm)."
+)
 GROUPS = {
     "worst": "worst: the group that scores lowest",
     "gap": "gap: the best group minus the worst",
@@ -45,12 +53,18 @@ BETWEEN_GROUPS = "Between groups of the clean images"
 DOWNWARD = "↓"  # behind the head of numbers that are better when low
 LOWER = f"{DOWNWARD} lower is better."
 CALIBRATION = "Calibration error: 15 bins of equal width."
-OWN = "Own model: each client's own on its test images (pFL in Fed-MAS); global model: the shared one there (gFL)."
+OWN = (
+    "Own model: each client's own on its test images (pFL in Fed-MAS); global model: the shared "
+    "one there (gFL)."
+)
 SHOTS = "Head, medium and tail classes have many, some and few training images."
-VIEWS = "True group at test: the model is told the group of each test image; group-blind: the same model without it."
+VIEWS = (
+    "True group at test: the model is told the group of each test image; group-blind: the same "
+    "model without it."
+)
 BYTES = (
-    "MB (10^6 bytes) sent to (down) and by (up) each client in a round, mean over clients and rounds: the trained "
-    "parameters and what the method sends beside them."
+    "MB (10^6 bytes) sent to (down) and by (up) each client in a round, mean over clients and "
+    "rounds: the trained parameters and what the method sends beside them."
 )
 OF_RUN = "method", "label", "rule", "settings", "rounds", "roster_size", "sample"  # in JSON
 OF_ROW = (
@@ -79,10 +93,12 @@ DOWN, UP = "MB down per client and round", "MB up per client and round"
 class Report:
     """Tables of the same rows: all scores, then what lies between groups.
 
-    whole: all columns in one table, under their ids. about: what all rows share. measured: what the numbers are.
-    verdicts: which rows differ from the first, and by how much; levelled: whose gap is smaller as no group gained.
-    legends: a line for each sign, for tests and for methods. captions: of each table what it shows, and what the first
-    has not said.
+    whole: all columns in one table, under their ids. about: what all rows share. measured: what the
+    numbers are.
+    verdicts: which rows differ from the first, and by how much; levelled: whose gap is smaller as
+    no group gained.
+    legends: a line for each sign, for tests and for methods. captions: of each table what it shows,
+    and what the first has not said.
     """
 
     rows: Rows
@@ -112,7 +128,9 @@ class _Filled:
 
 
 def report(rows: Rows, *, long_names: bool = False, best: str = "*") -> Report:
-    """Tables of rows with their marks; the tests that a mark needs are made here. best: how the best is marked."""
+    """Tables of rows with their marks; the tests that a mark needs are made here. best: how the
+    best is marked.
+    """
     columns = _columns(rows)
     leads = Leads([row.scored for row in rows], unique(column.where.metric for column in columns))
     # the first pass makes the tests: if there are any, marks mean one thing in all columns
@@ -128,7 +146,11 @@ def report(rows: Rows, *, long_names: bool = False, best: str = "*") -> Report:
     tables = _parts(short_rows, filled)
     verdicts = []
     if not long_names:
-        verdicts = _verdicts(short_rows, leads, tables[0].digits if tables else 1)
+        verdicts = _verdicts(
+            short_rows,
+            leads,
+            tables[0].digits if tables else 1,
+        )
     data = head.about(rows)
     measured = head.columns_in_words(rows, [column.where for column in scores])
     captions = []
@@ -181,7 +203,9 @@ def _wheres(rows: Iterable[Row]) -> Mapping[str, Where]:
 
 
 def _columns(rows: Rows) -> list[_Filled]:
-    """The columns of which some row has a number, in the order of the rows' cells, still without cells."""
+    """The columns of which some row has a number, in the order of the rows' cells, still without
+    cells.
+    """
     wheres = _wheres(rows)
     has_number: dict[str, bool] = {}
     for row in rows:
@@ -199,7 +223,9 @@ def _columns(rows: Rows) -> list[_Filled]:
 
 
 def _cells(rows: Rows, filled: _Filled, leads: Leads) -> list[Cell]:
-    """The cells of a column with the best marked: significantly better; if nothing in the table has a test, best."""
+    """The cells of a column with the best marked: significantly better; if nothing in the table has
+    a test, best.
+    """
     column = filled.column
     where = filled.where
     # the paired tests are of scores of all images of a version
@@ -224,7 +250,8 @@ def _cells(rows: Rows, filled: _Filled, leads: Leads) -> list[Cell]:
 
 
 def _verdicts(rows: Rows, leads: Leads, digits: int) -> list[str]:
-    """Sentences on the metrics shown by default, of each row against the first of the same data and rounds.
+    """Sentences on the metrics shown by default, of each row against the first of the same data and
+    rounds.
 
     digits: behind the point of the scores in the table.
     """
@@ -247,7 +274,9 @@ def _verdicts(rows: Rows, leads: Leads, digits: int) -> list[str]:
 
 
 def _levelled(rows: Rows, leads: Leads) -> list[str]:
-    """Sentences on the systems that level down compared with the first, of the rows of the same data."""
+    """Sentences on the systems that level down compared with the first, of the rows of the same
+    data.
+    """
     data = rows[0].data
     indices = [k for k, row in enumerate(rows) if not row.is_view and row.data == data]
     systems = [(rows[k].name, rows[k].scored) for k in indices]
@@ -255,7 +284,9 @@ def _levelled(rows: Rows, leads: Leads) -> list[str]:
 
 
 def _costs(rows: Rows) -> list[_Filled]:
-    """Costs of training in time and bytes, where it was asked for: no score, so no best is marked."""
+    """Costs of training in time and bytes, where it was asked for: no score, so no best is
+    marked.
+    """
     costs = []
     if any(row.bytes for row in rows):
         for name, way in ((DOWN, "down"), (UP, "up")):
@@ -267,7 +298,9 @@ def _costs(rows: Rows) -> list[_Filled]:
 
 
 def megabytes(count: Number) -> Cell:
-    """Bytes in MB with three digits, of prompts of some thousand bytes as of models of hundreds of megabytes."""
+    """Bytes in MB with three digits, of prompts of some thousand bytes as of models of hundreds of
+    megabytes.
+    """
     if count is None:
         return Cell()
     size = count / 1e6
@@ -290,7 +323,9 @@ def _table(
 
 
 def _parts(rows: Rows, columns: list[_Filled]) -> list[Table]:
-    """The table of all images, then one of what lies between groups; `rule` is shown if one method has two."""
+    """The table of all images, then one of what lies between groups; `rule` is shown if one method
+    has two.
+    """
     names = [row.name for row in rows]
     rules = [row.scores.rule for row in rows] if has_two_rules(rows) else []
     of_images = [_as_part(filled) for filled in columns if not filled.is_between]
@@ -313,7 +348,9 @@ def _parts(rows: Rows, columns: list[_Filled]) -> list[Table]:
 
 
 def _as_part(filled: _Filled) -> _Filled:
-    """The column as a part of the table has it: with the mark of low numbers, and digits by the spreads."""
+    """The column as a part of the table has it: with the mark of low numbers, and digits by the
+    spreads.
+    """
     column = replace(filled.column, digits=None)
     if column.lower:
         column = replace(column, name=f"{column.name} {DOWNWARD}")
@@ -327,7 +364,9 @@ def _by_heading(columns: list[_Filled]) -> list[_Filled]:
 
 
 def _by_metric(columns: list[_Filled]) -> tuple[str, list[_Filled]]:
-    """The metric in words and columns without it, if all columns are of one metric; else "" and the columns."""
+    """The metric in words and columns without it, if all columns are of one metric; else "" and the
+    columns.
+    """
     words = set()
     without = []
     for filled in columns:
@@ -342,7 +381,9 @@ def _by_metric(columns: list[_Filled]) -> tuple[str, list[_Filled]]:
 
 
 def _with_worst(filled: _Filled, rows: Rows) -> _Filled:
-    """A column of worst groups with the group's name: in the head if all rows have the same, else in the cells."""
+    """A column of worst groups with the group's name: in the head if all rows have the same, else
+    in the cells.
+    """
     if filled.where.measure != views.WORST:
         return filled
     groups = [_lowest(row, filled.where) for row in rows]
@@ -365,7 +406,14 @@ def _lowest(row: Row, where: Where) -> str:
     return views.worst_of(means, where.metric)
 
 
-def _legend(rows: Rows, whole: Table, leads: Leads, best: str, *, tested: bool) -> list[str]:
+def _legend(
+    rows: Rows,
+    whole: Table,
+    leads: Leads,
+    best: str,
+    *,
+    tested: bool,
+) -> list[str]:
     """A legend of the marks, of columns that not every table has, of tests and of methods.
 
     best: how the best is marked. tested: whether sentences say what is significant.

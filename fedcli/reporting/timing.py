@@ -1,8 +1,8 @@
 """Time and memory that runs took, by the clocks beside each run.
 
-timing.jsonl has a line per round; of a round that was played again after a stop, the last one counts. A run that was
-stopped may lack the line of a round, or have half of one: then its time is not known. Clocks are no part of any promise
-of equal bytes.
+timing.jsonl has a line per round; of a round that was played again after a stop, the last one
+counts. A run that was stopped may lack the line of a round, or have half of one: then its time is
+not known. Clocks are no part of any promise of equal bytes.
 """
 
 import json
@@ -21,23 +21,30 @@ Line = dict[str, float]  # numbers by name
 Lines = list[Line]  # of rounds
 CLIENTS = "client_seconds"
 SCORING = "evaluation_seconds"
-PARTS = {"clients": CLIENTS, "evaluation": SCORING, "writing": "writing_seconds"}  # of a round
+PARTS = {
+    "clients": CLIENTS,
+    "evaluation": SCORING,
+    "writing": "writing_seconds",
+}  # of a round
 MOST = 1e100  # what no clock reaches
 ENERGIES = {"processors": "joules", "GPU": "gpu_joules"}  # consumer -> key of a round's line
 
 
 class Clocks(NamedTuple):
-    """Times, memory and energy of one run or in the mean over several; None for what an older run did not record.
+    """Times, memory and energy of one run or in the mean over several; None for what an older run
+    did not record.
 
     Attributes:
         minutes: of all rounds, those of the runs that it began with among them.
-        images_per_second: trained images by the time in which no test or validation image was scored.
+        images_per_second: trained images by the time in which no test or validation image was
+            scored.
         evaluation: share of the time in which --eval-every and validation scored images.
         peak_bytes: the most that any run held, in its process or on the GPU.
-        compute: while clients trained, their products and convolutions by what one large matrix product does in that
-            time; of runs of a few seconds not measured.
+        compute: while clients trained, their products and convolutions by what one large matrix
+            product does in that time; of runs of a few seconds not measured.
         traffic: likewise, bytes that operations read and wrote by those of a large copy.
-        watt_hours: of the machine's processors and their memory in all rounds, where the system tells.
+        watt_hours: of the machine's processors and their memory in all rounds, where the system
+            tells.
         gpu_watt_hours: likewise of the GPU's board.
     """
 
@@ -52,7 +59,9 @@ class Clocks(NamedTuple):
 
 
 def of_runs(scores: Sequence[Path]) -> Clocks | None:
-    """The mean over the runs behind some scores.json; None if one of them lacks the clock of a round."""
+    """The mean over the runs behind some scores.json; None if one of them lacks the clock of a
+    round.
+    """
     clocks = [_of_run(path) for path in scores]
     if None in clocks:
         return None
@@ -68,7 +77,9 @@ def seconds(run: Path) -> float:
 
 
 def speed(run: Path) -> str:
-    """Sentences on the speed of a finished run in this folder, where its limits were measured; else nothing."""
+    """Sentences on the speed of a finished run in this folder, where its limits were measured; else
+    nothing.
+    """
     rounds, limits = _read(run / "timing.jsonl")
     lines = list(rounds.values())
     shares = _shares(lines, limits)
@@ -84,7 +95,8 @@ def speed(run: Path) -> str:
     traffic = f"({limits['bytes_per_second'] / 1e9:,.0f} GB/s)"
     sentences = [
         f"Speed: {_images(lines) / _sum(lines, CLIENTS):,.0f} images a second while clients train.",
-        f"This uses {100 * shares['flops']:.0f} % of the arithmetic that a large matrix product reaches here {products}",
+        f"This uses {100 * shares['flops']:.0f} % of the arithmetic that a large matrix product "
+        f"reaches here {products}",
         f"and {100 * shares['bytes']:.0f} % of the bandwidth of a large copy {traffic}.",
         f"Time: {', '.join(times)}.",
     ]

@@ -1,4 +1,6 @@
-"""A table as text: for a terminal, Markdown, LaTeX and CSV. Each writes the marks that the model holds."""
+"""A table as text: for a terminal, Markdown, LaTeX and CSV. Each writes the marks that the model
+holds.
+"""
 
 import re
 from collections import Counter
@@ -60,7 +62,9 @@ def say(texts: Iterable[str], file: TextIO | None = None) -> None:
 
 
 def markdown(table: Table) -> str:
-    """The table alone, as several below each other where it is wide; its title and legend are the document's."""
+    """The table alone, as several below each other where it is wide; its title and legend are the
+    document's.
+    """
     parts = []
     for part in _parts(table):
         head = [_escaped(column.heading) for column in part.columns]
@@ -73,7 +77,9 @@ def markdown(table: Table) -> str:
 
 
 def _parts(table: Table) -> list[Table]:
-    """The table, or if that is too wide for a page its columns in several, those under one head together."""
+    """The table, or if that is too wide for a page its columns in several, those under one head
+    together.
+    """
     table = table.unfolded()
     widths = []
     for column, cells in zip(table.columns, table.cells):
@@ -90,11 +96,14 @@ def titled(table: Table) -> str:
 
 
 def latex(
-    tables: Iterable[Table], captions: Iterable[Sequence[str]], remarks: Iterable[str]
+    tables: Iterable[Table],
+    captions: Iterable[Sequence[str]],
+    remarks: Iterable[str],
 ) -> str:
     """Tables of a paper, with rules of the package booktabs and the best in bold.
 
-    captions: of each table, behind its title; all but the first refer to it. remarks: comments for the author below.
+    captions: of each table, behind its title; all but the first refer to it. remarks: comments for
+    the author below.
     """
     lines = ["% needs \\usepackage{booktabs}"]
     labels: list[str] = []

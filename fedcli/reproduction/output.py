@@ -64,7 +64,7 @@ def play(
         if outcomes is None:
             return []
         lock = folder.with_name(f"{folder.name}.lock")
-        with held(lock, f"another process is writing {folder}", "", told=console.status):
+        with held(lock, f"another process is writing {folder}", "", tell=console.status):
             results = collect(
                 recipe,
                 outcomes,

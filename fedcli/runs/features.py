@@ -80,7 +80,7 @@ class FeatureTables:
             return table
         try:
             lock = path.with_name(f".{path.stem}.lock")
-            with held(lock, f"another command computes {path}", "", told=console.say):
+            with held(lock, f"another command computes {path}", "", tell=console.say):
                 table = self._read(path, shard)  # by the command that was waited for
                 if table is None:
                     table = _computed(self.net, shard)

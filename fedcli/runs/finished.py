@@ -92,7 +92,7 @@ def _built(verified: manifest.Manifest, data: Shards, method: Method, seed: int)
     inputs = models.Inputs(model["channels"], len(classes), model["size"], classes, data.attributes)
     teacher = None
     if model["teacher_width"]:
-        teacher = models.Absent(model["teacher_width"])
+        teacher = models.AbsentTeacher(model["teacher_width"])
     return models.build(
         model_of(verified),
         inputs,

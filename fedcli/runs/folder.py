@@ -124,7 +124,7 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[None]:
     wait: until another process has trained into it, in place of an error.
     """
     report = console.status if wait else None
-    with held(folder / ".lock", f"another process is training into {folder}", BUSY, told=report):
+    with held(folder / ".lock", f"another process is training into {folder}", BUSY, tell=report):
         for name in ("state", "models"):
             if (folder / name).is_symlink():
                 raise FedcliError(

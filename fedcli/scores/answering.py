@@ -69,7 +69,11 @@ class Panel:
     models: dict[str, bool]
     alone: bool
 
-    def answers(self, run: Run, logits: Logits) -> Iterator[tuple[str, list[Array]]]:
+    def answers(
+        self,
+        run: Run,
+        logits: Logits,
+    ) -> Iterator[tuple[str, list[Array]]]:
         """Model -> logits [n, C] of each kept round.
 
         logits: the run's answers to the same test images.
@@ -155,6 +159,10 @@ def cross_site(run: Run, images: Images) -> Table:
         logits = runs.predict(run, last, shard, model)
         for client, part in run.data.client_test.items():
             if len(part):
-                where = Where("clean", client=client, model=TRAINED_AT + (model or GLOBAL_MODEL))
+                where = Where(
+                    "clean",
+                    client=client,
+                    model=TRAINED_AT + (model or GLOBAL_MODEL),
+                )
                 table |= facts(where, images.at(part), [(last, [logits[part]])])
     return table

@@ -59,7 +59,11 @@ GAP = {  # p over deals of the groups among patients and their images
 
 def _by_part(shape: Any) -> dict[str, Any]:
     """A shape for all images, for each group of each attribute, and for each client with any."""
-    return {"overall": shape, "groups": {str: {str: shape}}, "clients": {str: shape}}
+    return {
+        "overall": shape,
+        "groups": {str: {str: shape}},
+        "clients": {str: shape},
+    }
 
 
 OPERATING = {  # one rule with the thresholds of one choice, carried to the test images
@@ -90,7 +94,7 @@ SUBGROUP = {  # of one attribute or two crossed; difference: from the accuracy o
 }
 CLASS = {**_by_part(DESCRIBED), "operating": [OPERATING]}
 AGREEMENT = {"matthews_correlation": KNOWN, "quadratic_kappa": KNOWN}
-TEMPERATURE = {"temperature": NUMBER, **dict.fromkeys(BEFORE_AFTER, [KNOWN])}
+TEMPERATURE = {"temperature": NUMBER} | {name: [KNOWN] for name in BEFORE_AFTER}
 SHAPE = {  # by version of the test images, if not said
     "validation": int,  # images of the clients' validation parts; where it is 0 nothing is chosen
     "classes": {str: {str: CLASS}},  # class -> version
@@ -107,7 +111,12 @@ def check(clinical: Any, path: Path) -> dict[str, Any]:
 
     Raises FedcliError where they have another shape.
     """
-    shapes.check(clinical, SHAPE, path, f"remove {path.parent} and evaluate the run again")
+    shapes.check(
+        clinical,
+        SHAPE,
+        path,
+        f"remove {path.parent} and evaluate the run again",
+    )
     return clinical
 
 
@@ -130,7 +139,12 @@ def select(tree: Any, path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
                 yield (name, *names), part
 
 
-def positives(classes: list[str], requested: Sequence[str], *, several: bool = False) -> list[str]:
+def positives(
+    classes: list[str],
+    requested: Sequence[str],
+    *,
+    several: bool = False,
+) -> list[str]:
     """The classes to describe: the requested ones, else the second of two, else all.
 
     several: an image may have several of them, which are labels then. Raises UsageError.

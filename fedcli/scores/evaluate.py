@@ -112,7 +112,14 @@ def _build(
     write(folder / "predictions.h5", run, views)
     images = _images(run, attributes)
     ids = run.data.test["clean"].ids
-    resampled.write(folder, logits, images.y, ids, images.units, images.groupings)
+    resampled.write(
+        folder,
+        logits,
+        images.y,
+        ids,
+        images.units,
+        images.groupings,
+    )
     clients, table = _clients(run, images, logits)
     for view, answers in views.items():
         table |= _quality(Where(view=view), images, run.rounds, answers, options.interval)
@@ -165,7 +172,12 @@ def _warning(run: Run, tested_on: External | None) -> str:
     return "; ".join(sentence for sentence in sentences if sentence)
 
 
-def _corrupted(run: Run, images: Images, corruptions: severities.Asked, method: str) -> Table:
+def _corrupted(
+    run: Run,
+    images: Images,
+    corruptions: severities.Asked,
+    method: str,
+) -> Table:
     """Lines of the test images under other corruptions."""
     names = [severities.name_of(kind, severity) for kind, severity in corruptions]
     if names:
@@ -189,7 +201,11 @@ def _of_labels(run: Run, images: Images, logits: Logits) -> Table:
 
 
 def _of_shots(
-    run: Run, images: Images, logits: Logits, trained_on: np.ndarray, limits: Limits
+    run: Run,
+    images: Images,
+    logits: Logits,
+    trained_on: np.ndarray,
+    limits: Limits,
 ) -> Table:
     """Lines of the recalls of classes with many, some and few training images."""
     table: Table = {}
@@ -208,7 +224,11 @@ def _shared_patients(run: Run, tests: external.Asked) -> dict[str, Any] | None:
         return None
     dataset = manifest.read(manifest.above(data, "dataset"))
     patients = run.data.test_patients
-    counted = shared_patients.with_tests(dataset.body["unit"], holdings(data), patients)
+    counted = shared_patients.with_tests(
+        dataset.body["unit"],
+        holdings(data),
+        patients,
+    )
     return counted.get(shared_patients.KEY)
 
 
@@ -217,11 +237,20 @@ def _images(run: Run, attributes: list[str]) -> Images:
     test = run.data.test["clean"]
     codes = {name: column.cpu().numpy() for name, column in test.groups.items()}
     groupings = {name: grouping(name, codes, run.data.attributes) for name in attributes}
-    return Images(test.y.cpu().numpy(), run.data.classes, groupings, run.data.test_patients)
+    return Images(
+        test.y.cpu().numpy(),
+        run.data.classes,
+        groupings,
+        run.data.test_patients,
+    )
 
 
 def _quality(
-    where: Where, images: Images, rounds: Sequence[int], logits: Logits, method: str
+    where: Where,
+    images: Images,
+    rounds: Sequence[int],
+    logits: Logits,
+    method: str,
 ) -> Table:
     """Lines of all test images and of each group, with intervals.
 
@@ -230,7 +259,12 @@ def _quality(
     table: Table = {}
     last = {}
     for version, answers in logits.items():
-        answered = Answered(answers[-1], images.y, images.units, images.groupings)
+        answered = Answered(
+            answers[-1],
+            images.y,
+            images.units,
+            images.groupings,
+        )
         last[version] = answered
         key = where._replace(version=version)
         table |= facts(key, images, zip(rounds, answers, strict=True), images.groupings)
@@ -239,7 +273,11 @@ def _quality(
     return table
 
 
-def _clients(run: Run, images: Images, logits: Logits) -> tuple[dict[str, Client], Table]:
+def _clients(
+    run: Run,
+    images: Images,
+    logits: Logits,
+) -> tuple[dict[str, Client], Table]:
     """Every client's test images and lines.
 
     Where clients are corrupted differently, they are on images corrupted as its own.
@@ -270,7 +308,12 @@ def _clients(run: Run, images: Images, logits: Logits) -> tuple[dict[str, Client
     return {name: clients[name] for name in run.data.roster}, table
 
 
-def _client(run: Run, images: Images, logits: Logits, models: Panel) -> tuple[Client, Table]:
+def _client(
+    run: Run,
+    images: Images,
+    logits: Logits,
+    models: Panel,
+) -> tuple[Client, Table]:
     """A client's own model, where it has one, and the global one.
 
     Groups are those of its own test part.
@@ -333,7 +376,11 @@ def _clinical(
                 "partition by sites, so that each client has a test part",
             )
         last[version] = models[0]
-    names = positives(run.data.classes, options.positive, several=images.y.ndim == 2)
+    names = positives(
+        run.data.classes,
+        options.positive,
+        several=images.y.ndim == 2,
+    )
     if not any(len(shard) for shard in run.data.val.values()):
         console.warn(
             "no validation images, so no thresholds, temperature or conformal sets: "
@@ -343,7 +390,12 @@ def _clinical(
     return clinical.scores(run, last, images, names, rules)
 
 
-def about(path: Path, run: manifest.Manifest, local: Local, rounds: list[int]) -> dict[str, Any]:
+def about(
+    path: Path,
+    run: manifest.Manifest,
+    local: Local,
+    rounds: list[int],
+) -> dict[str, Any]:
     """Facts that a report needs about the run at this path, so that it reads its scores alone.
 
     rounds: those kept.

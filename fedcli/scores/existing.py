@@ -54,7 +54,11 @@ def existing(run_path: Path, options: EvaluateOptions) -> Path | None:
     path = manifest.find(run_path, "run")
     sites = _sites(path)
     if sites:
-        return _from_sites(path, _attributes(options.by, sites), others=not options.by)
+        return _from_sites(
+            path,
+            _attributes(options.by, sites),
+            others=not options.by,
+        )
     recorded, folder = asked(path, options)
     target = folder / "scores.json"
     if not target.is_file():
@@ -116,7 +120,12 @@ def _sites(run: Path) -> Path | None:
     return data if data and manifest.read(data).kind == "sites" else None
 
 
-def _from_sites(run: Path, attributes: list[str], *, others: bool) -> Path | None:
+def _from_sites(
+    run: Path,
+    attributes: list[str],
+    *,
+    others: bool,
+) -> Path | None:
     """The scores that sites have given of a run by these attributes; None where there are none.
 
     others: else those by other ones that were made last, since a report cannot ask the sites.

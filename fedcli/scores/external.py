@@ -59,7 +59,13 @@ class Asked:
         return [self.path] if self.path else []
 
 
-def asked(run: Path, on: Path | None, classes: Path | None, *, everything: bool) -> Asked:
+def asked(
+    run: Path,
+    on: Path | None,
+    classes: Path | None,
+    *,
+    everything: bool,
+) -> Asked:
     """The meaning of the flags for a run's manifest. Raises FedcliError, HashError, UsageError."""
     if on is None:
         for flag, value in (("map-classes", classes), ("all-images", everything)):
@@ -77,7 +83,12 @@ def asked(run: Path, on: Path | None, classes: Path | None, *, everything: bool)
     return Asked(path, everything, pairs)
 
 
-def _pairs(file: Path | None, theirs: list[str], ours: list[str], path: Path) -> dict[str, str]:
+def _pairs(
+    file: Path | None,
+    theirs: list[str],
+    ours: list[str],
+    path: Path,
+) -> dict[str, str]:
     """Class of theirs -> class of ours, "" for none.
 
     Raises FedcliError where a class of theirs has no line.
@@ -125,7 +136,12 @@ def with_tests(run: Run, tests: Asked) -> tuple[Run, External | None]:
         return run, None
     _check_images(run, path)
     channels = run.manifest.body["model"]["channels"]
-    others = load_tests(path, channels=channels, device=run.device, everything=tests.everything)
+    others = load_tests(
+        path,
+        channels=channels,
+        device=run.device,
+        everything=tests.everything,
+    )
     if others.test["clean"].multi_label != run.data.test["clean"].multi_label:
         fault = f"{path} and the run's data do not both have one label per image, or several"
         raise FedcliError(fault, "give another --on")
@@ -136,7 +152,13 @@ def with_tests(run: Run, tests: Asked) -> tuple[Run, External | None]:
     test = {}
     rows = np.zeros(0, np.int64)
     for version, shard in others.test.items():
-        test[version], rows = _as_ours(shard, tests.classes, others.classes, run.data, columns)
+        test[version], rows = _as_ours(
+            shard,
+            tests.classes,
+            others.classes,
+            run.data,
+            columns,
+        )
     if not len(rows):
         fault = f"{path} holds no test image of the run's classes"
         raise FedcliError(fault, "give another --on or --map-classes")

@@ -105,7 +105,11 @@ def of_model(
 
 
 def _lines(
-    where: Where, number: int, scored: Scored, whole: Scored, classes: Sequence[str] | None
+    where: Where,
+    number: int,
+    scored: Scored,
+    whole: Scored,
+    classes: Sequence[str] | None,
 ) -> Table:
     """The lines of some images, each with the reason for which they are too few.
 
@@ -121,11 +125,22 @@ def _lines(
     for name, value in scored.items():
         if name not in NOT_SCORES:
             small = reasons[needs_every_class(name)]
-            table[where._replace(metric=name)] = Score([value], [number], count, missing, small)
+            table[where._replace(metric=name)] = Score(
+                [value],
+                [number],
+                count,
+                missing,
+                small,
+            )
     return table
 
 
-def facts(where: Where, images: Images, rounds: Rounds, attributes: Iterable[str] = ()) -> Table:
+def facts(
+    where: Where,
+    images: Images,
+    rounds: Rounds,
+    attributes: Iterable[str] = (),
+) -> Table:
     """The lines of all images, and of each group of the attributes, over kept rounds.
 
     Raises FedcliError for logits that are not finite.
@@ -149,7 +164,11 @@ def of_round(
 
 
 def _answer(
-    where: Where, number: int, images: Images, logits: Array, attributes: Iterable[str]
+    where: Where,
+    number: int,
+    images: Images,
+    logits: Array,
+    attributes: Iterable[str],
 ) -> Table:
     def scored(members: Array | slice, patients: Patients) -> Scored:
         groupings = groupings_at(images.groupings, members)
@@ -208,7 +227,11 @@ def _give_reasons(table: Table, images: Images) -> None:
 
 
 def _of_each_label(
-    keys: Sequence[Where], number: int, y: Array, logits: Array, groupings: Groupings
+    keys: Sequence[Where],
+    number: int,
+    y: Array,
+    logits: Array,
+    groupings: Groupings,
 ) -> list[Table]:
     """Lines of one model. keys: of each label."""
     counts = (y == YES).sum(0).tolist()
@@ -268,7 +291,11 @@ def _measured(where: Where, tables: Sequence[Table]) -> Table:
     return measured
 
 
-def _ends(key: Where, worst: Score, edges: Sequence[views.Edges | None]) -> Table:
+def _ends(
+    key: Where,
+    worst: Score,
+    edges: Sequence[views.Edges | None],
+) -> Table:
     """The worst group's line and, where every model has one, the best group's."""
     table = {key._replace(group=_agreed(edges, 0)): worst}
     ends = [edge for edge in edges if edge]
@@ -306,7 +333,11 @@ def over_rounds(rounds: Sequence[Table]) -> Table:
                 if whose in of_round:
                     values += of_round[whose].values
                     numbers += of_round[whose].rounds
-        table[key] = replace(score, values=values + score.values, rounds=numbers + score.rounds)
+        table[key] = replace(
+            score,
+            values=values + score.values,
+            rounds=numbers + score.rounds,
+        )
     return table
 
 
@@ -321,7 +352,12 @@ def _whose(key: Where) -> Where:
     return key._replace(group="") if key.measure else key
 
 
-def _reasons(part: Scored, overall: Scored, classes: Sequence[str], every_class: bool) -> str:
+def _reasons(
+    part: Scored,
+    overall: Scored,
+    classes: Sequence[str],
+    every_class: bool,
+) -> str:
     """Why images are too few to be reliable; a class that the whole test set lacks is no reason.
 
     every_class: whether the score needs every class, so that few images of one of them are a

@@ -129,7 +129,11 @@ class Patients:
         return f"{self._counted(count)} {relation} {name}"
 
 
-def grouping(name: str, codes: Mapping[str, Array], values: Mapping[str, list[str]]) -> Grouping:
+def grouping(
+    name: str,
+    codes: Mapping[str, Array],
+    values: Mapping[str, list[str]],
+) -> Grouping:
     """The groups of an attribute, or of several crossed, such as race*sex.
 
     codes: attribute -> the index of each image's value [N].

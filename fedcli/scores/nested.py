@@ -66,20 +66,35 @@ def nested(scores: Scores) -> Nested:
         success = {version: part.overall[version][SUCCESS] for version in PATCHED}
         whole["backdoor"] = _over_all(success)
     if scores.cross_site:
-        whole["cross_site"] = {}
-        for model, clients in scores.cross_site.items():
-            whole["cross_site"][model] = {name: _in_last(tests) for name, tests in clients.items()}
+        whole["cross_site"] = _cross_site(scores)
     if scores.labels:
-        whole["labels"] = {}
-        for version, parts in scores.labels.items():
-            labels = {name: _label(part, version) for name, part in parts.items()}
-            whole["labels"][version] = labels
+        whole["labels"] = _labels(scores)
     return whole
+
+
+def _cross_site(scores: Scores) -> Nested:
+    """Model -> client -> scores of its test images in the last round."""
+    nested_by_model = {}
+    for model, clients in scores.cross_site.items():
+        nested_by_model[model] = {name: _in_last(tests) for name, tests in clients.items()}
+    return nested_by_model
+
+
+def _labels(scores: Scores) -> Nested:
+    """Version -> label -> its scores, where an image has several labels."""
+    nested_by_version = {}
+    for version, parts in scores.labels.items():
+        nested_by_version[version] = {name: _label(part, version) for name, part in parts.items()}
+    return nested_by_version
 
 
 def _over(score: Score) -> Nested:
     """A number over the rounds; what is of the groups' means has its rounds under another name."""
-    over: Nested = {"last": score.last, "mean_last5": score.mean, "std_last5": score.std}
+    over: Nested = {
+        "last": score.last,
+        "mean_last5": score.mean,
+        "std_last5": score.std,
+    }
     if not isinstance(score, views.OfMeans):
         over["per_round"] = score.values
     return over
@@ -190,7 +205,11 @@ def _all_groups(scores: Scores, part: Part) -> Nested:
     return groups
 
 
-def _groups_on(part: Part, version: str, grouped: Mapping[str, Grouped]) -> Nested:
+def _groups_on(
+    part: Part,
+    version: str,
+    grouped: Mapping[str, Grouped],
+) -> Nested:
     """Attribute -> its groups on one version of the test images."""
     groups: Nested = {}
     for attribute, versions in part.groups.items():
@@ -200,7 +219,12 @@ def _groups_on(part: Part, version: str, grouped: Mapping[str, Grouped]) -> Nest
     return groups
 
 
-def _groups(part: Part, attribute: str, version: str, grouped: Grouped) -> Nested:
+def _groups(
+    part: Part,
+    attribute: str,
+    version: str,
+    grouped: Grouped,
+) -> Nested:
     """The groups of an attribute on one version of the test images, and what lies between them."""
     columns = part.groups[attribute][version]
     by_measure = tree(part.between(attribute, version), "metric", "measure")
@@ -240,7 +264,12 @@ def _single(by_measure: ByMetric) -> dict[str, Score]:
     return {metric: measures[""] for metric, measures in by_measure.items() if "" in measures}
 
 
-def _between(part: Part, attribute: str, version: str, by_measure: ByMetric) -> Nested:
+def _between(
+    part: Part,
+    attribute: str,
+    version: str,
+    by_measure: ByMetric,
+) -> Nested:
     """Numbers between the groups in the last round, with the worst and the best of these.
 
     by_measure: metric -> measure -> score.

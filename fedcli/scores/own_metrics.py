@@ -64,7 +64,14 @@ def named(name: str) -> OwnMetric:
         hint = f"give the function of {code} another name"
         raise UsageError(f"fedcli has a metric {name!r} already", hint)
     value = partial(_value, function, f"{code}: {name}")
-    return OwnMetric(name, metrics.title(name), "from outside the package", (), value, code=code)
+    return OwnMetric(
+        name,
+        metrics.title(name),
+        "from outside the package",
+        (),
+        value,
+        code=code,
+    )
 
 
 def _value(function: Function, name: str, sums: Any) -> Array:

@@ -51,7 +51,8 @@ Groups = dict[str, dict[str, Columns]]  # attribute -> version -> metric -> grou
 
 @dataclass(frozen=True)
 class Part:
-    """Scores of some models: those of a view, a client or a label, or the run's model on all images.
+    """Scores of some models: those of a view, a client or a label, or the run's model on all
+    images.
 
     Attributes:
         overall: version -> metric -> score of all images.
@@ -63,7 +64,11 @@ class Part:
     overall: Versions
     groups: Groups
     measured: Table
-    _between: dict[tuple[str, str], Table] = field(default_factory=dict, repr=False, compare=False)
+    _between: dict[tuple[str, str], Table] = field(
+        default_factory=dict,
+        repr=False,
+        compare=False,
+    )
 
     @classmethod
     def of(cls, where: Where, table: Mapping[Where, Score]) -> "Part":
@@ -109,7 +114,13 @@ class Part:
             )
         return self._between[key]
 
-    def lies(self, attribute: str, version: str, metric: str, measure: str) -> Score | None:
+    def lies(
+        self,
+        attribute: str,
+        version: str,
+        metric: str,
+        measure: str,
+    ) -> Score | None:
         """One of the numbers between the groups.
 
         None where fewer than two groups are scored by the metric.
@@ -118,7 +129,12 @@ class Part:
         where = self.where._replace(version=version, attribute=attribute)
         return between.get(where._replace(metric=metric, measure=measure))
 
-    def edges(self, attribute: str, version: str, metric: str) -> views.Edges | None:
+    def edges(
+        self,
+        attribute: str,
+        version: str,
+        metric: str,
+    ) -> views.Edges | None:
         """Name and score of the worst and of the best group of the last round."""
         column = self.columns(attribute, version).get(metric, {})
         if column:
@@ -300,7 +316,11 @@ class Scores:
         """Attribute -> clean or corrupted -> metric -> group -> score, by the run's model."""
         return groups_of(self.part())
 
-    def members(self, attribute: str, metrics: Iterable[str] = ()) -> dict[str, Score]:
+    def members(
+        self,
+        attribute: str,
+        metrics: Iterable[str] = (),
+    ) -> dict[str, Score]:
         """Group -> one of its scores, which says how many images it has and why they are too few.
 
         metrics: those of which one may need more images; none where any may.
@@ -366,7 +386,11 @@ class Scores:
         among = {}
         for metric in views.headlines(metrics):
             column = {name: scores[metric] for name, scores in by_client.items()}
-            among[metric] = views.among(column, measures, low=better_low(metric))
+            among[metric] = views.among(
+                column,
+                measures,
+                low=better_low(metric),
+            )
         return among
 
     @property
@@ -393,7 +417,11 @@ def with_average(overall: Versions) -> Versions:
     measured = overall.get(AVERAGE, {})
     average = {}
     for metric, score in clean.items():
-        average[metric] = views.average(score, corrupted[metric], measured.get(metric))
+        average[metric] = views.average(
+            score,
+            corrupted[metric],
+            measured.get(metric),
+        )
     return {AVERAGE: average, **both}
 
 

@@ -75,8 +75,18 @@ def test_set(run: Run, kind: str, severity: int, version: str) -> Run:
     data = _data(run)
     seed = data.options["seed"] if data.kind == "corruption" else 0
     ids = clean.ids.tolist()
-    images = corrupt_images(pixels(clean), ids, kind=kind, severity=severity, seed=seed)
-    shard = with_images(clean, torch.from_numpy(images).permute(0, 3, 1, 2), run.device)
+    images = corrupt_images(
+        pixels(clean),
+        ids,
+        kind=kind,
+        severity=severity,
+        seed=seed,
+    )
+    shard = with_images(
+        clean,
+        torch.from_numpy(images).permute(0, 3, 1, 2),
+        run.device,
+    )
     return _with_test(run, version, shard)
 
 
@@ -119,7 +129,11 @@ def backdoor(run: Run, logits: Logits) -> Table:
     return table
 
 
-def success(models: Sequence[np.ndarray], others: np.ndarray, target: int) -> Number:
+def success(
+    models: Sequence[np.ndarray],
+    others: np.ndarray,
+    target: int,
+) -> Number:
     """The share of images of other classes that models call the target.
 
     None where there is no such image. models: logits [N, C] of each. others: bool [N].

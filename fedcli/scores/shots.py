@@ -82,7 +82,13 @@ def shots(y: Array, classes: list[str], counts: Array, limits: Limits) -> Shots:
     return Shots(upper, lower, by_group, skipped)
 
 
-def shot_facts(where: Where, y: Array, rounds: Rounds, counts: Array, limits: Limits) -> Table:
+def shot_facts(
+    where: Where,
+    y: Array,
+    rounds: Rounds,
+    counts: Array,
+    limits: Limits,
+) -> Table:
     """Lines of the mean recalls over kept rounds."""
     groups = [group_of(count, *limits) for count in counts]
 

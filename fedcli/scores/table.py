@@ -230,7 +230,13 @@ def _collected(lines: Iterable[list[str]], *, shielded: bool) -> Table:
             where = _where(whose, shielded)
             if where not in table:
                 places = tuple(map(int, missing.split())) if missing else ()
-                table[where] = Score([], [], int(count), places, small.removeprefix("'"))
+                table[where] = Score(
+                    [],
+                    [],
+                    int(count),
+                    places,
+                    small.removeprefix("'"),
+                )
             score = table[where]
         score.values.append(_number(value) if value else None)
         score.rounds.append(int(number))

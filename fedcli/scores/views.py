@@ -85,7 +85,13 @@ class OfMeans(Score):
         """The last round as the only one, of every group."""
         rounds = self.rounds[-1:]
         column = {name: score.alone() for name, score in self.column.items()}
-        return OfMeans([self.last], rounds, column=column, measure=self.measure, low=self.low)
+        return OfMeans(
+            [self.last],
+            rounds,
+            column=column,
+            measure=self.measure,
+            low=self.low,
+        )
 
 
 def block(column: Iterable[Score]) -> Array:
@@ -103,7 +109,11 @@ def mean(scores: Sequence[Score]) -> Score:
     return replace(_rounds(means, score), small=score.small)
 
 
-def average(clean: Score, corrupted: Score, measured: Score | None = None) -> Score:
+def average(
+    clean: Score,
+    corrupted: Score,
+    measured: Score | None = None,
+) -> Score:
     """The mean of both versions of the test images, in each round.
 
     measured: of the last round, for its interval.
@@ -258,7 +268,10 @@ def among(column: Column, measures: Iterable[str], *, low: bool) -> ByMeasure:
 
 
 def of_groups(
-    where: Where, overall: Column, metrics: Mapping[str, Column], measured: Table
+    where: Where,
+    overall: Column,
+    metrics: Mapping[str, Column],
+    measured: Table,
 ) -> Table:
     """All that lies between the groups of an attribute.
 

@@ -72,7 +72,11 @@ def of_site(client: str) -> Iterator[None]:
 
 
 def description(
-    client: str, content: Any, expected: Described, entry: Described, digest: str | None
+    client: str,
+    content: Any,
+    expected: Described,
+    entry: Described,
+    digest: str | None,
 ) -> Described:
     """Check the description that a site sends as it begins a run, and return it. Raises SiteError.
 
@@ -80,7 +84,12 @@ def description(
     roster has them. digest: sha256 of the data that it described before; None where it did not, and
     its images for validation and test are not known.
     """
-    shapes.check(content, SHAPE, f"site {client} described itself wrongly", ANOTHER)
+    shapes.check(
+        content,
+        SHAPE,
+        f"site {client} described itself wrongly",
+        ANOTHER,
+    )
     if content["client"] != client:
         sentence = f"it describes itself as {content['client']!r}"
         raise SiteError(sentence, "start it with another --name")
@@ -101,7 +110,12 @@ def description(
     return content
 
 
-def report(task: Task, message: Message, site: Described, federation: PlannedFederation) -> Report:
+def report(
+    task: Task,
+    message: Message,
+    site: Described,
+    federation: PlannedFederation,
+) -> Report:
     """The report that a message holds.
 
     Raises FedcliError for what is no report on this task of this site.
@@ -385,7 +399,11 @@ def _left_out(scalars: Scalars, site: Described) -> int:
     return left_out
 
 
-def _check_classes(versions: Mapping[str, Tallies], left_out: int, site: Described) -> None:
+def _check_classes(
+    versions: Mapping[str, Tallies],
+    left_out: int,
+    site: Described,
+) -> None:
     """Raises SiteError where the images by class are not those that were described."""
     images = site["images"]["test"]
     # a hidden class is left out of every count

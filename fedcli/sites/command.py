@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from .policy import Policy, Privacy
     from .site import Site
 
-# The memory of a site holds how much privacy was spent, and lies below --work by the name of the site.
+# The memory of a site holds how much privacy was spent, and lies below --work by the name of the
+# site.
 TRUSTED = Flag(access="trusts")
 
 
 def site(
     action: Annotated[
         Literal["run", "describe", "check"],
-        "run: take part; describe: print the description that is sent; check: say what may leave, send nothing",
+        "run: take part; describe: print the description that is sent; check: say what may leave, "
+        "send nothing",
         NAME,
     ] = "run",
     data: Annotated[
@@ -55,7 +57,8 @@ def site(
     device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
     quality: Annotated[
         bool,
-        "with describe: also histograms of the images' noise, sharpness and so on, as far as the policy allows",
+        "with describe: also histograms of the images' noise, sharpness and so on, as far as the "
+        "policy allows",
     ] = False,
     out: Annotated[Path | None, "file for the description", Flag("FILE", access="writes")] = None,
     force: o.Force = False,
@@ -66,9 +69,11 @@ def site(
 ) -> None:
     """Take part in a federation, with images that stay here.
 
-    A coordinator elsewhere sends the model, and this site trains it. Its policy limits what may leave.
+    A coordinator elsewhere sends the model, and this site trains it. Its policy limits what may
+    leave.
 
-    Examples: fedcli site describe --client client-00 --out client-00.json; fedcli site check --client client-00
+    Examples: fedcli site describe --client client-00 --out client-00.json; fedcli site check
+    --client client-00
     """
     from . import description
     from . import policy as policies
@@ -86,7 +91,14 @@ def site(
     path = source(data, work, "corruption", "partition")
     allowed = policies.read(policy)
     folder = state or work / "site" / (name or description.held_by(path, client))
-    own_site = Site(path, folder, client=client, name=name, policy=allowed, device=device)
+    own_site = Site(
+        path,
+        folder,
+        client=client,
+        name=name,
+        policy=allowed,
+        device=device,
+    )
     content = own_site.description
     if action == "describe":
         if quality:
@@ -95,7 +107,12 @@ def site(
             smallest = allowed.smallest_cell
             histograms = description.quality(path, own_site.client, smallest)
             content = {**content, "quality": histograms}
-        written = text.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
+        written = text.dumps(
+            content,
+            indent=1,
+            sort_keys=True,
+            ensure_ascii=False,
+        )
         if out:
             o.write_named(out, f"{written}\n".encode(), force=force)
         if out is None or json:
@@ -185,8 +202,8 @@ def _form(policy: "Policy") -> str:
     form = "The model is sent as it is, not masked: the coordinator sees the model of this site."
     if policy.secure_aggregation:
         form = (
-            "The model is sent only masked; "
-            f"the server sees the sum over at least {policy.smallest_sum} sites."
+            "The model is sent only masked; the server sees the sum over at least "
+            f"{policy.smallest_sum} sites."
         )
     if policy.gradients:
         return f"{form} Even a single training step may be sent."
@@ -229,7 +246,8 @@ def _noise(privacy: "Privacy | None", folder: Path) -> str:
         f"deviation {privacy.noise * privacy.clip:g} is added. Differential privacy for all "
         f"patients of this site together: at most epsilon {privacy.epsilon:g} at delta "
         f"{privacy.delta:g}, which allows {privacy.answers:,} answers, one each round. The first "
-        f"answer spends {privacy.spent(1):.3g}. Sent so far: {count:,} answers, epsilon {spent:.3g}."
+        f"answer spends {privacy.spent(1):.3g}. Sent so far: {count:,} answers, epsilon "
+        f"{spent:.3g}."
     )
 
 

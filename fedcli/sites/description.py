@@ -89,7 +89,12 @@ def held_by(data: Path, client: str | None) -> str:
     return client
 
 
-def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> dict[str, Any]:
+def describe(
+    data: Path,
+    client: str,
+    name: str,
+    smallest: int = SMALLEST,
+) -> dict[str, Any]:
     """The description of a site. Raises SiteError.
 
     data: a verified partition or corruption manifest. client: its name there.
@@ -123,7 +128,11 @@ def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> di
     return description
 
 
-def quality(data: Path, client: str, smallest: int) -> dict[str, list[list[int]]]:
+def quality(
+    data: Path,
+    client: str,
+    smallest: int,
+) -> dict[str, list[list[int]]]:
     """Histograms of the quality of a client's training and validation images together.
 
     A cell has at least `smallest` images. They are of all images alone: from those of classes or
@@ -223,7 +232,11 @@ def check_same(descriptions: Sequence[Described]) -> None:
         )
 
 
-def check_against(expected: Described, description: Described, whose: str) -> None:
+def check_against(
+    expected: Described,
+    description: Described,
+    whose: str,
+) -> None:
     """Raises SiteError where a site differs from what is expected.
 
     whose: the expectation, for the sentence.

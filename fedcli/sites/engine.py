@@ -41,7 +41,10 @@ class Sites:
     """Asks the sites of a federation; an engine as engines.Engine wants it."""
 
     def __init__(
-        self, federation: PlannedFederation, transport: Transport, timeout: float | None = None
+        self,
+        federation: PlannedFederation,
+        transport: Transport,
+        timeout: float | None = None,
     ):
         """Begin the run at every site.
 
@@ -126,7 +129,11 @@ class Sites:
         if wrong and not self.federation.min_clients:
             raise next(iter(wrong.values()))
 
-    def _send(self, clients: Sequence[str], message: Message) -> dict[str, Reply]:
+    def _send(
+        self,
+        clients: Sequence[str],
+        message: Message,
+    ) -> dict[str, Reply]:
         """The answers of these sites to one message, which gets the name of each."""
         scalars, arrays = message
         messages = [(client, ({**scalars, "client": client}, arrays)) for client in clients]
@@ -149,13 +156,22 @@ class Sites:
                 scalars, _ = _answered(client, answers.get(client, NO_ANSWER))
                 with of_site(client):
                     self.descriptions[client] = description(
-                        client, scalars.get("description"), expected, entry, digest
+                        client,
+                        scalars.get("description"),
+                        expected,
+                        entry,
+                        digest,
                     )
             except SiteError as error:
                 failed[client] = error
         return failed
 
-    def tallies(self, round: int, theta: Tensor, clients: Sequence[str]) -> dict[str, Answer]:
+    def tallies(
+        self,
+        round: int,
+        theta: Tensor,
+        clients: Sequence[str],
+    ) -> dict[str, Answer]:
         """Answers of each site on a round's model [P], of its own test images.
 
         Raises SiteError for one that does not answer, or not with counts.
@@ -193,7 +209,12 @@ class Sites:
         try:
             with of_site(client):
                 self._check_question(client, message, task.round)
-                report = report_of(task, message, self.descriptions[client], self.federation)
+                report = report_of(
+                    task,
+                    message,
+                    self.descriptions[client],
+                    self.federation,
+                )
         except SiteError as error:
             if "not finite" in error.sentence:
                 raise self._lengths.blamed(error) from None

@@ -26,11 +26,13 @@ ANOTHER = "train without it, or another method"
 
 
 def reaches(
-    open: Callable[[Any, str, float], AbstractContextManager[Engine]], meaning: str
+    opened: Callable[[Any, str, float], AbstractContextManager[Engine]], meaning: str
 ) -> Remote:
-    """An engine whose clients are sites. open: as of Remote; a context that gives Sites."""
+    """An engine whose clients are sites. opened: see Remote.open; a context that
+    gives Sites.
+    """
     return Remote(
-        open,
+        opened,
         "DIR",
         meaning,
         images=roster.without_images,
@@ -40,7 +42,11 @@ def reaches(
 
 
 @contextmanager
-def open_sockets(federation: PlannedFederation, where: str, timeout: float) -> Iterator[Sites]:
+def open_sockets(
+    federation: PlannedFederation,
+    where: str,
+    timeout: float,
+) -> Iterator[Sites]:
     """The engine of --engine socket:DIR."""
     with sockets.Connections(Path(where)) as connections:
         connections.wait_for(federation.data.roster, sockets.WAIT)
@@ -49,7 +55,10 @@ def open_sockets(federation: PlannedFederation, where: str, timeout: float) -> I
 
 @contextmanager
 def open_job(
-    federation: PlannedFederation, where: str, timeout: float, kind: type[Sites] = Sites
+    federation: PlannedFederation,
+    where: str,
+    timeout: float,
+    kind: type[Sites] = Sites,
 ) -> Iterator[Sites]:
     """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site.
 

@@ -74,7 +74,12 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
     plan = replace(begun(path.parent), **changed)
     be_deterministic(plan.device, plan.threads, plan.precision)  # it names the run at its sites
     method = check(plan)
-    federation = assemble(Path(plan.data or ""), plan, method, open_parent(plan, method))
+    federation = assemble(
+        Path(plan.data or ""),
+        plan,
+        method,
+        open_parent(plan, method),
+    )
     rounds = sorted(int(file.stem) for file in (path.parent / "models").glob("[0-9]*.h5"))
     if body["model"]["personal_models"] or plan.bn == "local":
         rounds = rounds[-1:]  # a site keeps what is a client's own for the last rounds only
@@ -88,10 +93,18 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
             by_round = []
             for number in rounds:
                 file = model_file(path.parent, number)
-                model = joined(file, read_tensors(file), federation.layout.shapes)
+                model = joined(
+                    file,
+                    read_tensors(file),
+                    federation.layout.shapes,
+                )
                 answers = sites.tallies(number, model, federation.data.roster)  # type: ignore[attr-defined]
                 by_round.append(answers)
-            return _scored(path, _Answers(rounds, by_round, data["classes"], attributes), folder)
+            return _scored(
+                path,
+                _Answers(rounds, by_round, data["classes"], attributes),
+                folder,
+            )
 
         return manifest.stage(
             "scores",
@@ -179,7 +192,12 @@ class _Answers:
         hidden = {}
         for key, (attribute, group) in self.group_names.items():
             if any(key in answer.hidden_groups for answer in answers):
-                hidden[attribute, group] = _hidden_images(key, attribute, group, answers)
+                hidden[attribute, group] = _hidden_images(
+                    key,
+                    attribute,
+                    group,
+                    answers,
+                )
         return hidden
 
     def by_group(
@@ -191,7 +209,12 @@ class _Answers:
             by_attribute[attribute][group] = measure(tallies[key])
         return by_attribute
 
-    def lines(self, where: Where, tallies: list[Tallies], clients: Iterable[str]) -> Table:
+    def lines(
+        self,
+        where: Where,
+        tallies: list[Tallies],
+        clients: Iterable[str],
+    ) -> Table:
         """All images and every group over rounds. clients: whose images they are."""
         hidden = self.hidden_groups(clients)
         tables = []
@@ -200,7 +223,14 @@ class _Answers:
             differences = {name: parity(counts) for name, counts in decisions.items()}
             groups = self.by_group(of_round, _score)
             scores = _score(of_round[ALL])
-            table = of_model(where, round, scores, groups, differences, self.classes)
+            table = of_model(
+                where,
+                round,
+                scores,
+                groups,
+                differences,
+                self.classes,
+            )
             _hide(table, round, hidden)
             tables.append(table)
         return over_rounds(tables)
@@ -210,7 +240,11 @@ class _Answers:
         tables = self.by_group(tallies, lambda tally: tally.table)
         return {name: np.stack([*of_groups.values()]) for name, of_groups in tables.items()}
 
-    def grouped(self, tallies: Tallies, clients: Iterable[str]) -> dict[str, Grouped]:
+    def grouped(
+        self,
+        tallies: Tallies,
+        clients: Iterable[str],
+    ) -> dict[str, Grouped]:
         """Attribute -> images in no group, undefined rates, and groups that sites hide."""
         hidden: dict[str, dict[str, str]] = {}
         for (attribute, group), (_, words) in self.hidden_groups(clients).items():
@@ -218,9 +252,17 @@ class _Answers:
         by_attribute = {}
         for name, tables in self._decisions(tallies).items():
             if name in hidden:
-                by_attribute[name] = Grouped(self._unknown(name, clients), [], hidden[name])
+                by_attribute[name] = Grouped(
+                    self._unknown(name, clients),
+                    [],
+                    hidden[name],
+                )
             else:
-                undefined = undefined_rates(tables, self.attributes[name], self.classes)
+                undefined = undefined_rates(
+                    tables,
+                    self.attributes[name],
+                    self.classes,
+                )
                 by_attribute[name] = Grouped(tallies[ALL].images - int(tables.sum()), undefined)
         return by_attribute
 
@@ -307,7 +349,11 @@ def _scored(path: Path, answers: _Answers, folder: Path) -> dict[str, Any]:
         table |= answers.lines(Where(version), tallies, answers.last)
         for key, tally in tallies[-1].items():
             attribute, group = answers.group_names.get(key, ("", ""))
-            _add_interval(table, Where(version, attribute=attribute, group=group), tally)
+            _add_interval(
+                table,
+                Where(version, attribute=attribute, group=group),
+                tally,
+            )
     clients = {}
     for client, answer in answers.last.items():
         version = CORRUPTED if answer.corrupted and CORRUPTED in answer.versions else CLEAN

@@ -157,8 +157,8 @@ class Policy:
             raise Refusal(f"its policy allows the methods {', '.join(self.methods)}, not {name}")
         if images < self.minimum_images:
             raise Refusal(
-                f"it has {images} training images; "
-                f"its policy asks for at least {self.minimum_images}"
+                f"it has {images} training images; its policy asks for at least "
+                f"{self.minimum_images}"
             )
         self.check_round(plan.rounds)
 
@@ -246,7 +246,12 @@ def _filled(path: Path, target: T, table: dict[str, Any]) -> T:
         if fields[name].many and not _is_names(value):
             raise UsageError(f"{path}: {name} is not a list of names", f'write {name} = ["..."]')
         try:
-            target = options.change(target, name, value, write="{name} = {value}")
+            target = options.change(
+                target,
+                name,
+                value,
+                write="{name} = {value}",
+            )
         except UsageError as error:
             raise UsageError(f"{path}: {error.sentence}", error.hint) from None
     return target
@@ -297,10 +302,20 @@ def noised(
     secret = hashlib.sha256(f"{_key(folder / KEY)}\x1f{question}".encode()).digest()
     _count(privacy, folder / LEDGER, question)
     seed = int.from_bytes(secret, "big")
-    theta = noised_model(report.theta, task.theta, privacy.clip, privacy.noise, seed)
+    theta = noised_model(
+        report.theta,
+        task.theta,
+        privacy.clip,
+        privacy.noise,
+        seed,
+    )
     for span in variances:
         theta[span].clamp_(min=0)
-    return replace(report, theta=theta, loss=torch.full_like(report.loss, math.nan))
+    return replace(
+        report,
+        theta=theta,
+        loss=torch.full_like(report.loss, math.nan),
+    )
 
 
 def read_ledger(ledger: Path) -> tuple[list[str], float]:

@@ -47,7 +47,12 @@ def gathered(paths: Sequence[Path], work: Path) -> Path:
     options = {"sites": digests}
     folder = manifest.place(work, None, "site", slug, options, [])
     return manifest.stage(
-        "sites", folder=folder, made_by=["sites"], options=options, parents=[], build=build
+        "sites",
+        folder=folder,
+        made_by=["sites"],
+        options=options,
+        parents=[],
+        build=build,
     )
 
 
@@ -78,7 +83,15 @@ def _shard(count: int, body: dict[str, Any]) -> Shard:
     """A shard that has a length and nothing else."""
     zeros = torch.zeros((), dtype=torch.int64).expand(count)  # [N], of one number
     ids = np.broadcast_to(np.array(""), count)
-    return Shard(torch.empty(0), zeros, zeros, ids, {}, len(body["classes"]), body["channels"])
+    return Shard(
+        torch.empty(0),
+        zeros,
+        zeros,
+        ids,
+        {},
+        len(body["classes"]),
+        body["channels"],
+    )
 
 
 def names(paths: Sequence[Path]) -> list[str]:

@@ -112,7 +112,12 @@ class Site:
         self.name = name or self.client
         self.policy = policy or Policy()
         check_name(self.name)
-        self.description = describe(data, self.client, self.name, self.policy.smallest_cell)
+        self.description = describe(
+            data,
+            self.client,
+            self.name,
+            self.policy.smallest_cell,
+        )
         self.begun: Begun | None = None
 
     def answer(self, scalars: Scalars, arrays: Arrays) -> Message:
@@ -175,12 +180,23 @@ class Site:
         plan = replace(plan, device=self.device)
         be_deterministic(plan.device, threads, plan.precision)
         start = tensors_below(START, arrays)
-        federation = assemble(self.data, plan, check(plan), only=self.client, start=start)
+        federation = assemble(
+            self.data,
+            plan,
+            check(plan),
+            only=self.client,
+            start=start,
+        )
         clients = federation.clients
         shards = {self.name: clients.shards[self.client]}
         val = {self.name: clients.val[self.client]}
         memory = self.folder / "memory" / f"{run}-{self.description['data'][:8]}"
-        return Begun(run, replace(clients, shards=shards, val=val), federation.data, memory)
+        return Begun(
+            run,
+            replace(clients, shards=shards, val=val),
+            federation.data,
+            memory,
+        )
 
     def _train(self, begun: Begun, scalars: Scalars, arrays: Arrays) -> Message:
         after = scalars.get("after")
@@ -204,7 +220,14 @@ class Site:
                 spans = layout.spans.items()
                 variances = [span for name, span in spans if name.endswith("running_var")]
                 privacy = self.policy.privacy
-                report = noised(report, task, privacy, self.folder, digests, variances)
+                report = noised(
+                    report,
+                    task,
+                    privacy,
+                    self.folder,
+                    digests,
+                    variances,
+                )
         answer, content = pack(report)
         answer.update(round=task.round, kept=bool(report.memory))
         return answer, content
@@ -231,7 +254,11 @@ class Site:
             # of several corruptions, no set is corrupted as all clients are
             if version == CLEAN or len(corruptions) < 2:
                 shard = part(images, test_images)
-                answers = logits(begun.clients.net, shard, begun.clients.method.local)
+                answers = logits(
+                    begun.clients.net,
+                    shard,
+                    begun.clients.method.local,
+                )
                 counts[version], hidden_groups = tallied(
                     answers, shard, begun.data.attributes, smallest_cell
                 )
@@ -256,7 +283,13 @@ class Site:
         hint = "mend that there; training goes on with --resume"
         return self._failed(line, sentence, hint, refusal.sentence)
 
-    def _failed(self, line: Scalars, sentence: str, hint: str, at_the_site: str = "") -> Message:
+    def _failed(
+        self,
+        line: Scalars,
+        sentence: str,
+        hint: str,
+        at_the_site: str = "",
+    ) -> Message:
         """An answer that says why there is no other.
 
         line: of the audit file, on the question. at_the_site: a sentence with more, which does not

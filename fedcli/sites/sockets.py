@@ -101,7 +101,12 @@ class Connections(AbstractContextManager["Connections"]):
                 console.say(self._waiting_for(sorted(waiting.values())))
                 self._keep_others({*waiting.values()})
 
-    def _ask(self, client: str, message: Message, timeout: float | None) -> Message | str:
+    def _ask(
+        self,
+        client: str,
+        message: Message,
+        timeout: float | None,
+    ) -> Message | str:
         def noticed(sentence: str, alive: bool) -> None:
             if alive:
                 self._heard[client] = time.monotonic()
@@ -111,7 +116,13 @@ class Connections(AbstractContextManager["Connections"]):
 
         try:
             connection = self._connected(client)
-            return sockets.ask(connection, message, timeout, noticed, most_bytes(message))
+            return sockets.ask(
+                connection,
+                message,
+                timeout,
+                noticed,
+                most_bytes(message),
+            )
         except (OSError, sockets.Closed, FedcliError) as error:
             return self._lost(client, error)
 
@@ -131,7 +142,11 @@ class Connections(AbstractContextManager["Connections"]):
         """Tell the sites that have answered that this coordinator is alive."""
         for client in self.open.keys() - waiting:
             with suppress(OSError):  # whoever asks it next says so
-                sockets.tell(self.open[client], "it waits for other sites", alive=True)
+                sockets.tell(
+                    self.open[client],
+                    "it waits for other sites",
+                    alive=True,
+                )
 
     def _path(self, client: str) -> Path:
         return self.folder / f"{client}.sock"
@@ -165,7 +180,11 @@ class Connections(AbstractContextManager["Connections"]):
             connection.close()
 
 
-def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> None:
+def serve(
+    site: Site,
+    path: Path,
+    over: Callable[[], bool] = lambda: False,
+) -> None:
     """Answer one coordinator after another until the process is interrupted or it is over.
 
     Raises FedcliError, also where another process has the site's folder, whose epsilon only one can

@@ -79,7 +79,12 @@ class Tally:
         return cls(table, chances, top, positive)
 
     @classmethod
-    def of_arrays(cls, arrays: Arrays, classes: int, at_most: int) -> "Tally | None":
+    def of_arrays(
+        cls,
+        arrays: Arrays,
+        classes: int,
+        at_most: int,
+    ) -> "Tally | None":
         """The tally with these arrays, of at most so many images; None where it cannot be that."""
         empty = vars(cls.nothing(classes))
         if arrays.keys() != empty.keys():
@@ -116,7 +121,11 @@ class Tally:
     def score(self) -> dict:
         """The scores that metrics.score() gives of the logits."""
         sums = _TallySums(self)
-        return {**score_of(sums), "count": self.images, "classes_missing": sums.missing()}
+        return {
+            **score_of(sums),
+            "count": self.images,
+            "classes_missing": sums.missing(),
+        }
 
     def resolution(self) -> float:
         """The most by which an AUC of two classes may be off.
@@ -292,7 +301,13 @@ def hidden_cells(images: Array, smallest: int, hidden_classes: Array) -> Array:
         before = secret.copy()
         for line, axis in lines:
             safe = _safe(secret, hidden_classes)
-            _hide_more(images[line], secret[line], safe[line], secret.any(axis), smallest)
+            _hide_more(
+                images[line],
+                secret[line],
+                safe[line],
+                secret.any(axis),
+                smallest,
+            )
         if (secret == before).all():
             return secret
 

@@ -21,12 +21,15 @@ def came() -> bool:
 
 
 def listen() -> None:
-    """Have SIGTERM, a scheduler's, end a command as Ctrl-C does; where a shell ignores Ctrl-C, it stays ignored."""
+    """Have SIGTERM, a scheduler's, end a command as Ctrl-C does; where a shell ignores Ctrl-C, it
+    stays ignored.
+    """
     signal.signal(signal.SIGTERM, end)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end)
     sys.unraisablehook = _unraisable
-    # until the process is gone: Python gives its handlers back first, and exit codes would be the signal's
+    # until the process is gone: Python gives its handlers back first, and exit codes would be the
+    # signal's
     atexit.register(signal.pthread_sigmask, signal.SIG_BLOCK, TO_END)
 
 
@@ -39,7 +42,9 @@ def end(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Signals to end wait until the block is over; a process forked within calls let_through() once it expects them."""
+    """Signals to end wait until the block is over; a process forked within calls let_through() once
+    it expects them.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, TO_END)
     try:
         yield
@@ -54,7 +59,9 @@ def let_through() -> None:
 
 @contextmanager
 def left_to_parent() -> Iterator[None]:
-    """Processes that a library starts within hear no Ctrl-C: this one ends them, and they print no traceback."""
+    """Processes that a library starts within hear no Ctrl-C: this one ends them, and they print no
+    traceback.
+    """
     if (
         threading.current_thread() is not threading.main_thread()
     ):  # which alone may say what a signal does
@@ -68,7 +75,9 @@ def left_to_parent() -> Iterator[None]:
 
 
 def _unraisable(ignored: Any) -> None:
-    """Python drops an error inside a destructor: an interrupt comes again, others are shown to programmers only."""
+    """Python drops an error inside a destructor: an interrupt comes again, others are shown to
+    programmers only.
+    """
     if issubclass(ignored.exc_type, KeyboardInterrupt):
         main = threading.main_thread().ident or 0
         threading.Timer(

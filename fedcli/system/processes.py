@@ -1,8 +1,9 @@
 """Worker processes: the one module that starts, feeds and ends them.
 
-A worker is connected by a pipe of its own and served by a thread of this process, so a killed one is noticed by the
-call that it was on, and no other waits for it. Workers leave Ctrl-C to this process and end when it ends.
-Arrays go through memory that both ends share, where there is some (see shared_blocks.py).
+A worker is connected by a pipe of its own and served by a thread of this process, so a killed one
+is noticed by the call that it was on, and no other waits for it. Workers leave Ctrl-C to this
+process and end when it ends. Arrays go through memory that both ends share, where there is some
+(see shared_blocks.py).
 """
 
 import contextlib
@@ -20,11 +21,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from multiprocessing import forkserver
-from multiprocessing.connection import Connection, wait
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from .. import console, extensions
 from ..errors import FedcliError
@@ -36,8 +37,12 @@ T = TypeVar("T", bound=tuple)
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 Answer = tuple[Any, Exception | None, str]  # value, or error with its traceback
 
-SHORT_TEMPORARY, LONGEST_TEMPORARY = "/tmp", 70  # bytes; Python adds 32, and the system takes 107
+SHORT_TEMPORARY = "/tmp"
+LONGEST_TEMPORARY = 70  # bytes; Python adds 32, and the system takes 107
 END = ("end",)  # of tasks
+_own: dict[
+    str, Any
+] = {}  # of a worker, as it starts: its pipe; the function and the items of in_order()
 RUN = 32  # items that a worker is given at once by in_order(), at most
 
 
@@ -49,10 +54,16 @@ class WorkerError(Exception):
     """The message of a worker's exception that cannot be pickled."""
 
 
+class Note(NamedTuple):
+    """A message that a worker sends before the answer to a call."""
+
+    message: tuple[Any, ...]
+
+
 class Workers(contextlib.AbstractContextManager["Workers"]):
     """A few processes that are started once; each does its calls in order. To be used as a context.
 
-    They are forked, so that they share what is in memory.
+    They are forked, so that they share what is in memory, unless they are fresh.
     """
 
     def __init__(
@@ -62,42 +73,49 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         *arguments: Any,
         shared: bool = False,
         block: int = 0,
+        fresh: bool = False,
     ):
         """setup(*arguments) is called once in each worker.
 
         shared: any free worker does the next call.
-        block: bytes of arrays that a worker is sent at once, and returns at once, without passing the pipe.
+        block: bytes of arrays that a worker is sent at once, and returns at once, without passing
+            the pipe.
+        fresh: they are of Python's fork server, share nothing, and may have processes of their own.
         """
-        context: Any = multiprocessing.get_context("fork")
+        context: Any = multiprocessing.get_context("forkserver" if fresh else "fork")
         ends: list[Channel] = []
         self.processes = []
         for _ in range(count):  # all of them before the first thread
             end, far_end = channels(context, block)
-            process = context.Process(
-                target=_work, args=(far_end, [*ends, end], setup, arguments), daemon=True
-            )
-            with (
-                interrupts.held_back()
-            ):  # until it leaves Ctrl-C to this process: it would print a traceback
+            ends.append(end)
+            work = far_end, [] if fresh else list(ends), setup, arguments
+            process = context.Process(target=_work, args=work, daemon=not fresh)
+            # until it leaves Ctrl-C to this process: it would print a traceback
+            with interrupts.held_back():
                 process.start()
             far_end.close()
-            ends.append(end)
             self.processes.append(process)
-        groups = [ends] if shared else [[end] for end in ends]
-        self._served = [
-            (ThreadPoolExecutor(len(group)), queue.SimpleQueue[Channel]()) for group in groups
-        ]
-        for group, (_, free) in zip(groups, self._served, strict=True):
+        self._served = []
+        for group in [ends] if shared else [[end] for end in ends]:
+            free = queue.SimpleQueue[Channel]()
             for end in group:
                 free.put(end)
+            self._served.append((ThreadPoolExecutor(len(group)), free))
 
-    def submit(self, worker: int, function: Callable[..., B], *arguments: Any) -> "Future[B]":
+    def submit(
+        self,
+        worker: int,
+        function: Callable[..., B],
+        *arguments: Any,
+        note: Callable[[tuple[Any, ...]], None] | None = None,
+    ) -> "Future[B]":
         """Have this worker, or where they are shared any, call function(*arguments).
 
+        note: is called with what the function sends before it returns, see _with_send().
         The result raises what the function raised, and WorkerKilled.
         """
         thread, free = self._served[worker % len(self._served)]
-        return thread.submit(_ask, free, (function, arguments))
+        return thread.submit(_ask, free, (function, arguments), note)
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         if kind is not None:  # their results are no longer needed
@@ -106,43 +124,64 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         for thread, free in self._served:
             thread.shutdown(cancel_futures=kind is not None)
             while not free.empty():
-                with contextlib.closing(free.get()) as end, contextlib.suppress(OSError):
+                end = free.get()
+                with contextlib.suppress(OSError):
                     end.send(None)
+                end.close()
         for process in self.processes:
             process.join()
 
 
-def _ask(free: "queue.SimpleQueue[Channel]", call: Call) -> Any:
+def _ask(free: "queue.SimpleQueue[Channel]", call: Call, note: Any) -> Any:
     """The value that a free worker returns of a call. Raises its error, and WorkerKilled."""
     end = free.get()
     try:
         end.send(call)
-        value, error, trace = end.receive()
+        answer = end.receive()
+        while isinstance(answer, Note):
+            note(answer.message)
+            answer = end.receive()
     except (EOFError, OSError):
         raise WorkerKilled from None
     finally:
         free.put(end)
+    value, error, trace = answer
     if error is not None:
         raise error from RuntimeError(trace)  # which --debug shows
     return value
 
 
 def _work(
-    pipe: Channel, inherited: list[Channel], setup: Callable[..., None], arguments: tuple
+    pipe: Channel,
+    inherited: list[Channel],
+    setup: Callable[..., None],
+    arguments: tuple,
 ) -> None:
-    """The life of a worker. inherited: this process's ends of pipes, which came with the fork."""
+    """The life of a worker. inherited: the parent's ends of pipes, which came with the fork."""
     for other in inherited:
         other.close()
     follow_parent()
-    setup(*arguments)
-    while (answer := _answer(pipe)) is not None:
-        try:
-            pipe.send(answer)
-        except (BrokenPipeError, ConnectionResetError):
-            return
-        except Exception as error:  # it cannot be pickled, or memory is short
-            pipe.send(_failed(error))
-        del answer
+    _own["pipe"] = pipe
+    try:
+        setup(*arguments)
+        while _answered(pipe):
+            pass
+    except KeyboardInterrupt:  # of a fresh one, which has saved its state
+        os._exit(interrupts.INTERRUPTED)
+
+
+def _answered(pipe: Channel) -> bool:
+    """Answer the next call; False where there is none, or nobody to answer."""
+    answer = _answer(pipe)
+    if answer is None:
+        return False
+    try:
+        pipe.send(answer)
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    except Exception as error:  # it cannot be pickled, or memory is short
+        pipe.send(_failed(error))
+    return True
 
 
 def _answer(pipe: Channel) -> Answer | None:
@@ -162,11 +201,8 @@ def _answer(pipe: Channel) -> Answer | None:
 
 
 def _failed(error: Exception) -> Answer:
-    return (
-        None,
-        portable(extensions.fault(error) or error),
-        "".join(traceback.format_exception(error)),
-    )
+    trace = "".join(traceback.format_exception(error))
+    return None, portable(extensions.fault(error) or error), trace
 
 
 def portable(error: Exception) -> Exception:
@@ -196,7 +232,9 @@ def _end_with_parent() -> None:
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a process of one_each(): with the value that its function returned, or killed with this exit code."""
+    """The end of a process of one_each(): with the value that its function returned, or killed with
+    this exit code.
+    """
 
     value: Any = None
     code: int | None = None
@@ -209,68 +247,116 @@ def one_each(
     preload: str,
     pause: float = 1.0,
 ) -> Generator[tuple[T, Any], None, None]:
-    """Call function(*task, slot, send) for each task in a process of its own, so that a crash ends no other.
+    """Call function(*task, slot, send) for each task in a process of its own, so that a crash ends
+    no other.
 
-    Yields (task, message) for each tuple that the function sends by send(...), and at last
-    (task, Ended). A process that is ended early gets a KeyboardInterrupt, so that it can save its state.
+    Yields (task, message) for each tuple that the function sends by send(...), and at last (task,
+    Ended). A process that is ended early gets a KeyboardInterrupt, so that it can save its state.
 
     Args:
-        tasks: the next is asked for when a slot is free; None says to ask again after a pause (seconds).
+        tasks: the next is asked for when a slot is free; None says to ask again after a pause
+            (seconds).
         slots: as many processes at once; each has one of them, such as a device, for itself.
         preload: module that is imported once for all processes.
     """
-    context: Any = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([preload])
+    multiprocessing.get_context("forkserver").set_forkserver_preload([preload])
     # Python's own process, which imports that module, would print a traceback
     with interrupts.left_to_parent(), _short_temporary_folder():
         forkserver.ensure_running()
     waiting: Iterator[Any] = iter(tasks)
     free = deque(slots)
-    running: dict[
-        Any, tuple[Any, Any, Any]
-    ] = {}  # by this process's end of its pipe: task, slot and process
+    running: dict[Workers, tuple[Any, Any]] = {}  # by the process of each: task and slot
+    messages = queue.SimpleQueue[tuple[Workers, Any]]()
     try:
         while True:
             task: Any = None
-            while free and (task := next(waiting, END)) is not None and task is not END:
+            while free:
+                task = next(waiting, END)
+                if task is None or task is END:
+                    break
                 slot = free.popleft()
-                end, far_end = context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_alone, args=(far_end, function, (*task, slot), extensions.words())
-                )
                 with _not_the_main_script():
-                    process.start()
-                far_end.close()
-                running[end] = task, slot, process
-            if task is END and not running:
-                return
+                    worker = Workers(
+                        1,
+                        _save_at_end,
+                        extensions.words(),
+                        fresh=True,
+                    )
+                running[worker] = task, slot
+                pass_on = partial(_pass_on, messages, worker)
+                answer = worker.submit(
+                    0,
+                    _with_send,
+                    function,
+                    *task,
+                    slot,
+                    note=pass_on,
+                )
+                answer.add_done_callback(pass_on)
             if not running:
+                if task is END:
+                    return
                 time.sleep(pause)
-            ready: list[Any] = (
-                wait(list(running), pause if free and task is None else None) if running else []
-            )
-            for pipe in ready:
-                task, slot, process = running[pipe]
-                try:
-                    message = pipe.recv()
-                except EOFError:
-                    process.join()
-                    message = Ended(code=process.exitcode)
-                if isinstance(message, Ended):
-                    process.join()
-                    free.append(slot)
-                    del running[pipe]
-                yield task, message
+                continue
+            try:
+                worker, message = messages.get(timeout=pause if free and task is None else None)
+            except queue.Empty:
+                continue
+            task, slot = running[worker]
+            if isinstance(message, Future):
+                message = _ended(worker, message)
+                free.append(slot)
+                del running[worker]
+            yield task, message
     finally:
-        for _, _, process in running.values():
-            process.terminate()
-        for _, _, process in running.values():
-            process.join()  # it saves its state first
+        for worker in running:
+            worker.processes[0].terminate()
+        for worker in running:
+            worker.__exit__(
+                None
+            )  # waits until it has saved its state: a second signal would disturb it
+
+
+def _pass_on(
+    messages: "queue.SimpleQueue[tuple[Workers, Any]]",
+    worker: Workers,
+    message: Any,
+) -> None:
+    messages.put((worker, message))
+
+
+def _ended(worker: Workers, answer: "Future[Any]") -> Ended:
+    """The end of a process of one_each(), which is gone then."""
+    with worker, contextlib.suppress(WorkerKilled):
+        return Ended(answer.result())
+    return Ended(code=worker.processes[0].exitcode)
+
+
+def _with_send(function: Callable[..., Any], *values: Any) -> Any:
+    """In a worker, function(*values, send)."""
+    return function(*values, _send)
+
+
+def _send(*message: Any) -> None:
+    try:
+        _own["pipe"].send(Note(message))
+    except BrokenPipeError:
+        raise KeyboardInterrupt from None
+
+
+def _save_at_end(words: frozenset[str]) -> None:
+    """In a process of one_each(): code that the command names may run, and a signal to end is a
+    KeyboardInterrupt.
+    """
+    signal.signal(signal.SIGTERM, interrupts.end)
+    extensions.allow(words)
 
 
 @contextlib.contextmanager
 def _not_the_main_script() -> Iterator[None]:
-    """A process that starts here does not run the script again that calls fedcli, which it needs nothing of."""
+    """A process that starts here does not run the script again that calls fedcli, which it needs
+    nothing of.
+    """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -281,11 +367,12 @@ def _not_the_main_script() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _short_temporary_folder() -> Iterator[None]:
-    """Python's socket to that process lies in the temporary folder, whose path may be too long for one."""
+    """Python's socket to that process lies in the temporary folder, whose path may be too long for
+    one.
+    """
     before = tempfile.tempdir
-    if len(os.fsencode(tempfile.gettempdir())) > LONGEST_TEMPORARY and os.access(
-        SHORT_TEMPORARY, os.W_OK | os.X_OK
-    ):
+    deep = len(os.fsencode(tempfile.gettempdir())) > LONGEST_TEMPORARY
+    if deep and os.access(SHORT_TEMPORARY, os.W_OK | os.X_OK):
         tempfile.tempdir = SHORT_TEMPORARY
     try:
         yield
@@ -293,35 +380,12 @@ def _short_temporary_folder() -> Iterator[None]:
         tempfile.tempdir = before
 
 
-def _alone(
-    pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...], words: frozenset[str]
-) -> None:
-    """The life of a process of one_each(); it ends when there is no parent to send to."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    signal.signal(signal.SIGTERM, interrupts.end)
-    extensions.allow(words)
-
-    def send(*message: Any) -> None:
-        try:
-            pipe.send(message)
-        except BrokenPipeError:
-            raise KeyboardInterrupt from None
-
-    try:
-        pipe.send(Ended(function(*values, send)))
-    except (KeyboardInterrupt, BrokenPipeError):
-        os._exit(130)
-
-
 def cores() -> int:
-    """The number of cores this process may use, also in a container that may keep only some of them busy."""
-    known = len(os.sched_getaffinity(0))
-    return min(known, container.cores() or known)
-
-
-_items: tuple[Callable[[Any], list], Sequence] | None = (
-    None  # of a worker of in_order(), set once as it starts
-)
+    """The number of cores this process may use, also in a container that may keep only some of them
+    busy.
+    """
+    schedulable = len(os.sched_getaffinity(0))
+    return min(schedulable, container.cores() or schedulable)
 
 
 def in_order(
@@ -334,33 +398,37 @@ def in_order(
 ) -> Iterator[Any]:
     """Yield function(item) for each item, in order, under a progress bar.
 
-    function must be picklable and depend on its item only, so the number of jobs changes no result. What it raises
-    reaches the caller.
+    function must be picklable and depend on its item only, so the number of jobs changes no result.
+    What it raises reaches the caller; FedcliError where a worker was killed.
 
     Args:
         jobs: processes, 0 for one per core, never more than four per core.
-        run: function takes a sequence of up to so many consecutive items, and returns as many results.
+        run: function takes a sequence of up to so many consecutive items, and returns as many
+            results.
     """
     jobs = min(jobs or cores(), 4 * cores(), len(items))
-    of_run = function if run else lambda part: list(map(function, part))
-    most = run or (RUN if jobs > 1 else 1)
-    size = max(1, min(most, len(items) // (4 * max(jobs, 1))))
+    of_run = function if run else partial(_one_by_one, function)
+    limit = run or (RUN if jobs > 1 else 1)
+    size = max(1, min(limit, len(items) // (4 * max(jobs, 1))))
     runs = [slice(start, start + size) for start in range(0, len(items), size)]
     if jobs <= 1:
-        results = chain.from_iterable(of_run(items[part]) for part in runs)
+        results: Iterator[Any] = chain.from_iterable(of_run(items[part]) for part in runs)
         yield from console.progress(results, label=label, total=len(items))
         return
-    with Workers(
-        jobs, _keep_items, of_run, items, shared=True
-    ) as workers:  # before the bar, which has a thread
+    # before the bar, which has a thread
+    with Workers(jobs, _keep_items, of_run, items, shared=True) as workers:
         ahead = (workers.submit(0, _work_on, part) for part in runs)
-        waiting = deque(islice(ahead, 3 * jobs))  # so far may the workers run ahead of the reader
+        # so far may the workers run ahead of the reader
+        results = _drained(deque(islice(ahead, 3 * jobs)), ahead)
         try:
-            yield from console.progress(_drained(waiting, ahead), label=label, total=len(items))
+            yield from console.progress(results, label=label, total=len(items))
         except WorkerKilled:
-            raise FedcliError(
-                "a worker process was killed", "it may have run out of memory; try fewer --jobs"
-            ) from None
+            hint = "it may have run out of memory; try fewer --jobs"
+            raise FedcliError("a worker process was killed", hint) from None
+
+
+def _one_by_one(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    return [function(item) for item in items]
 
 
 def _drained(waiting: "deque[Future]", ahead: "Iterator[Future]") -> Iterator[Any]:
@@ -370,11 +438,8 @@ def _drained(waiting: "deque[Future]", ahead: "Iterator[Future]") -> Iterator[An
 
 
 def _keep_items(of_run: Callable[[Any], list], items: Sequence) -> None:
-    global _items
-    _items = of_run, items
+    _own.update(of_run=of_run, items=items)
 
 
 def _work_on(part: slice) -> list:
-    assert _items is not None
-    of_run, items = _items
-    return of_run(items[part])
+    return _own["of_run"](_own["items"][part])

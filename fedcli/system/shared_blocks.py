@@ -1,8 +1,8 @@
 """Memory that forked processes share, and a pipe between two of them whose arrays go through it.
 
-The memory is anonymous and comes with the fork: it has no name that a killed process could leave behind, and no part in
-/dev/shm, which containers keep small. A page of it is taken when it is first written. What does not fit goes
-through the pipe.
+The memory is anonymous and comes with the fork: it has no name that a killed process could leave
+behind, and no part in /dev/shm, which containers keep small. A page of it is taken when it is first
+written. What does not fit goes through the pipe.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ class Stored(NamedTuple):
     pickled: bytes  # the rest
 
 
-class Block:
+class SharedBlock:
     """One message at a time in shared memory; without memory, all of it is pickled."""
 
     def __init__(self, memory: mmap.mmap | None):
@@ -44,44 +44,48 @@ class Block:
             """Tell whether an array has to be pickled; else it is put into the block."""
             with buffer.raw() as raw:
                 begin = -(-sum(places[-1]) // ALIGNED) * ALIGNED if places else 0
-                if (
-                    self.memory is None
-                    or raw.nbytes < SMALL
-                    or begin + raw.nbytes > len(self.memory)
-                ):
+                end = begin + raw.nbytes
+                if self.memory is None or raw.nbytes < SMALL or end > len(self.memory):
                     return True
-                self.memory[begin : begin + raw.nbytes] = raw
+                self.memory[begin:end] = raw
                 places.append((begin, raw.nbytes))
                 return False
 
         return Stored(places, pickle.dumps(message, protocol=5, buffer_callback=in_pickle))
 
     def get(self, stored: Stored, *, in_place: bool = False) -> Any:
-        """The message; in_place: its arrays are those in the block, as long as no other message is put there."""
+        """The message; in_place: its arrays are those in the block, as long as no other message is
+        put there.
+        """
         if self.memory is None or not stored.places:
             return pickle.loads(stored.pickled)
-        whole = memoryview(self.memory)
-        parts = [whole[begin : begin + size] for begin, size in stored.places]
-        return pickle.loads(
-            stored.pickled, buffers=parts if in_place else list(map(bytearray, parts))
-        )
+        block = memoryview(self.memory)
+        parts: list[Any] = [block[begin : begin + size] for begin, size in stored.places]
+        if not in_place:
+            parts = [bytearray(part) for part in parts]
+        return pickle.loads(stored.pickled, buffers=parts)
 
 
 class Channel:
-    """One end of a connection. The ends take turns: a question is answered before the next one is sent.
+    """One end of a connection. The ends take turns: a question is answered before the next one is
+    sent.
 
-    So one block serves both directions, as whoever receives a message copies its arrays out before answering.
+    So one block serves both directions, as whoever receives a message copies its arrays out before
+    answering.
     """
 
     def __init__(self, pipe: Connection, memory: mmap.mmap | None):
-        self._pipe, self._block = pipe, Block(memory)
+        self._pipe = pipe
+        self._block = SharedBlock(memory)
 
     def send(self, message: Any) -> None:
         """Raises OSError where the other end is gone, and what pickle raises."""
         self._pipe.send(self._block.put(message))
 
     def receive(self) -> Any:
-        """The next message, with arrays of its own. Raises EOFError or OSError where the other end is gone."""
+        """The next message, with arrays of its own. Raises EOFError or OSError where the other end
+        is gone.
+        """
         stored = self._pipe.recv()
         message = self._block.get(stored)
         memory = self._block.memory
@@ -95,9 +99,11 @@ class Channel:
 
 
 def channels(context: Any, size: int) -> tuple[Channel, Channel]:
-    """Both ends of a connection with a block of so many bytes, which a process gets by being forked; 0: without one.
+    """Both ends of a connection with a block of so many bytes, which a process gets by being
+    forked; 0: without one.
 
-    context: of multiprocessing. Where the system refuses so large a block, all goes through the pipe.
+    context: of multiprocessing. Where the system refuses so large a block, all goes through the
+    pipe.
     """
     end, far_end = context.Pipe()
     memory = anonymous(size)

@@ -22,7 +22,7 @@ def test_a_client_depends_on_its_task_and_nothing_else():
             toy_shard("north"),
             task,
             Training(lr=0.01, batch_size=8),
-        )
+        )  # noqa: E731
 
     report = run()
     torch.manual_seed(999)
@@ -52,7 +52,7 @@ def test_a_round_matches_a_loop_written_by_hand():
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         order = torch.randperm(
             len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 1, 1, client, 0))
-        )
+        )  # noqa: E731
         whole = next(shard.in_order())
         for images in order.split(8):
             optimizer.zero_grad()

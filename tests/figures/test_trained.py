@@ -94,6 +94,18 @@ def test_a_point_is_the_mean_feature_of_a_class_at_a_client(work):
     assert set(points["class"]) == {"a", "b", "c"}
 
 
+def test_a_point_of_a_network_of_tokens_is_the_mean_over_their_images_and_positions(work):
+    run = finished.open_run(work / "runs" / "lora")
+    finished.load_model(run, run.rounds[-1])
+    space, client, k, mean = trained.mean_features(run)[0]
+    batch = next(iter(run.data.train[client].in_order()))
+    with torch.no_grad():
+        tokens = run.net.features(batch.x)[batch.y == run.data.classes.index(k)]
+    assert space == "features" and tokens.ndim == 4  # [B, S, M, D]
+    assert mean == pytest.approx(tokens.double().mean((0, 1, 2)).numpy())
+    assert len(show(work, "lora", "features")) == 12
+
+
 def test_the_plane_keeps_the_distances_of_points_that_lie_in_one():
     flat = np.random.default_rng(0).normal(size=(6, 2)) @ np.array([[3.0, 0, 4, 0], [0, 1, 0, 0]])
     plane = features.in_the_plane(flat, "pca", 0)

@@ -205,7 +205,7 @@ def test_factors_are_found_by_name_and_not_by_shape():
 
 def factors(models, groups, *, inputs=6, rank=3, outputs=5, seed=0):
     rng = torch.Generator().manual_seed(seed)
-    draw = lambda *shape: torch.randn(*shape, generator=rng)
+    draw = lambda *shape: torch.randn(*shape, generator=rng)  # noqa: E731
     return Factors(
         draw(models, inputs, rank),
         0.5 + draw(models, groups, rank).abs(),

@@ -6,7 +6,7 @@ from made_plans import planned
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
-from fedcli.methods import bsm, resolve
+from fedcli.methods import bsm, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
 from fedcli.runs.rules import check

@@ -7,7 +7,7 @@ from torch import nn
 
 from fedcli.errors import FedcliError
 from fedcli.federation import state as states
-from fedcli.methods import bsm, resolve
+from fedcli.methods import bsm, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
 from fedcli.methods.creff import (
     class_gradients,
@@ -61,7 +61,7 @@ def test_the_mismatch_is_one_minus_cosine_row_by_row():
         .numpy()
     )
     theirs = gradients.double().numpy()
-    cos = lambda a, b: a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+    cos = lambda a, b: a @ b / np.linalg.norm(a) / np.linalg.norm(b)  # noqa: E731
     expected = sum(1 - cos(ours[c, r, :-1], theirs[c, r, :-1]) for c in (0, 2) for r in range(3))
     expected += sum(1 - cos(ours[c, :, -1], theirs[c, :, -1]) for c in (0, 2))
     result = mismatch(features, head, directions(gradients)).item()

@@ -9,7 +9,7 @@ from torch import nn
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
 from fedcli.federation.state import RunState
-from fedcli.methods import METHODS, bsm, crt, ldam, resolve
+from fedcli.methods import METHODS, bsm, crt, ldam, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import Local
 from fedcli.methods.mixins import BalancedSampling
 from fedcli.models.layout import Layout

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
 
 from fedcli.federation.client import Task, Training, run_client
-from fedcli.methods import ditto, resolve
+from fedcli.methods import ditto, resolve  # noqa: F401 - importing registers
 from fedcli.models.layout import Layout
 
 SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=8)

@@ -3,7 +3,7 @@ from conftest import ROSTER, play, toy_net
 from torch import nn
 
 from fedcli.federation.client import Training
-from fedcli.methods import fedbn, resolve
+from fedcli.methods import fedbn, resolve  # noqa: F401 - importing registers
 from fedcli.models.layout import Layout
 
 OWN = {"backbone.1.weight", "backbone.1.bias", "backbone.1.running_mean", "backbone.1.running_var"}

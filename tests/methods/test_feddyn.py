@@ -23,7 +23,7 @@ def test_two_steps_are_the_papers_loss_written_out():
 
     batch = next(toy_shard("north").in_order())
     params = list(other.parameters())
-    flat = lambda: torch.cat([p.reshape(-1) for p in params])
+    flat = lambda: torch.cat([p.reshape(-1) for p in params])  # noqa: E731
     start = flat().detach().clone()
     h = -0.8 * moved
     for _ in range(2):

@@ -118,7 +118,7 @@ def test_one_step_is_gsam_written_out():
 
     batch = next(shard.in_order())
     params = list(other.parameters())
-    flat = lambda tensors: torch.cat([t.reshape(-1) for t in tensors])
+    flat = lambda tensors: torch.cat([t.reshape(-1) for t in tensors])  # noqa: E731
     gradient = flat(torch.autograd.grad(F.cross_entropy(other(batch.x), batch.y), params))
     theta = flat([p.detach().clone() for p in params])
     with torch.no_grad():

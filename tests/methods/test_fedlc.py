@@ -3,7 +3,7 @@ import torch
 from conftest import play, toy_net, toy_shard
 
 from fedcli.errors import UsageError
-from fedcli.methods import fedlc, resolve
+from fedcli.methods import fedlc, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
 

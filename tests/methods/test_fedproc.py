@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from conftest import CLASSES, play, toy_net, toy_shard
 
-from fedcli.methods import fedproc, resolve
+from fedcli.methods import fedproc, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
 

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from conftest import CLASSES, client_updates, play, toy_net, toy_shard
 
-from fedcli.methods import fedproto, resolve
+from fedcli.methods import fedproto, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
 

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from conftest import client_updates, play, toy_net, toy_shard
 
 from fedcli.federation.client import Task, Training, run_client
-from fedcli.methods import fedprox, resolve
+from fedcli.methods import fedprox, resolve  # noqa: F401 - importing registers
 from fedcli.models.layout import Layout
 
 

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
 
 from fedcli.errors import UsageError
-from fedcli.methods import creff, resolve
+from fedcli.methods import creff, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
 from fedcli.methods.ldam import margins
 from fedcli.methods.losses import effective_weights

@@ -5,7 +5,7 @@ import pytest
 import torch
 from conftest import ROSTER, play, toy_net, toy_shard
 
-from fedcli.methods import bsm, logit_adjust, resolve
+from fedcli.methods import bsm, logit_adjust, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
 

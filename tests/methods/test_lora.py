@@ -7,7 +7,7 @@ from conftest import CLASSES, ROSTER, client_updates, make_chain, play, toy_clip
 from made_plans import planned, train
 from torch import nn
 
-import fedcli.methods.lora
+import fedcli.methods.lora  # noqa: F401 - importing registers
 from fedcli import models
 from fedcli.errors import UsageError
 from fedcli.federation import state as states

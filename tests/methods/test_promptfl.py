@@ -6,7 +6,7 @@ from conftest import ROSTER, play, toy_clip, toy_net, toy_shard, toy_shards
 from fedcli.data.shard import Shards
 from fedcli.errors import UsageError
 from fedcli.federation import state as states
-from fedcli.methods import promptfl, resolve
+from fedcli.methods import promptfl, resolve  # noqa: F401 - importing registers
 from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
 from fedcli.runs import assembly

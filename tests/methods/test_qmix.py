@@ -135,7 +135,7 @@ def test_steps_are_those_of_adam_with_clipped_gradients():
     optimizer = torch.optim.Adam([expected], lr=1e-3)
     learner = Learner.start(TEAM.layers, 0)
     for scale in (0.1, 30.0, 0.0, 0.001, 2.0):
-        loss = lambda w, scale=scale: scale * (w - 1).square().sum() / 2
+        loss = lambda w, scale=scale: scale * (w - 1).square().sum() / 2  # noqa: E731
         learner, value = learner.descend(loss, 10.0)
         optimizer.zero_grad()
         loss(expected).backward()

@@ -321,3 +321,20 @@ def test_a_network_of_open_clip_by_name():
     libraries.check("open_clip:ViT-B-32")
     with pytest.raises(UsageError, match="needs 3 channels"):
         models.input_channels("open_clip:ViT-B-32", 5)
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_for_published_weights(tmp_path, monkeypatch):
+    """Its library would ask six times for each file, and wait in between."""
+    pytest.importorskip("timm")
+    constants = pytest.importorskip("huggingface_hub").constants
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+
+    def no_wait(seconds):
+        raise AssertionError(f"waited {seconds} s")
+
+    monkeypatch.setattr("time.sleep", no_wait)
+    with pytest.raises(FedcliError, match=r"could not be downloaded: http://127.0.0.1:9 does not"):
+        build("timm:test_vit", "pretrained")
+    assert constants.HF_HUB_OFFLINE is False

@@ -111,7 +111,7 @@ def test_it_is_frozen_and_still_and_leaves_the_global_random_stream_alone(plain)
 def test_a_resnet_sees_images_at_their_own_size_and_says_what_it_was_trained_at(plain):
     teacher = load_teacher(plain)
     assert teacher.trained_at == 224
-    assert teacher.side == 0
+    assert teacher.fed.side == 0
     assert torch.equal(teacher(FED), teacher.body(FED))
 
 

@@ -41,7 +41,7 @@ class Processes(ExitStack):
     """Command lines of fedcli in processes forked from this one; those that live are killed at the end."""
 
     def start(self, line: str, **env: str) -> tuple[int, TemporaryFile]:
-        output = self.enter_context(TemporaryFile())
+        output = self.enter_context(TemporaryFile())  # noqa: SIM115
         if not (process := os.fork()):
             os.setpgrp()
 

@@ -343,7 +343,7 @@ def test_the_accountant_agrees_with_the_integral_and_stays_below_renyi(noise, an
     s = noise / 2 / math.sqrt(answers)  # of a normal density whose mean differs by 1
 
     def excess(x):
-        density = lambda at: math.exp(-((x - at) ** 2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))
+        density = lambda at: math.exp(-((x - at) ** 2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))  # noqa: E731
         return max(0.0, density(1) - math.exp(spent) * density(0))
 
     crossing = spent * s * s + 0.5

@@ -53,7 +53,7 @@ def test_all_that_is_offered_is_there_and_explains_its_arguments():
         stage = getattr(fedcli, name)
         assert stage.__name__ == name and "Args:" in stage.__doc__
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
-        fedcli.trian
+        fedcli.trian  # noqa: B018
 
 
 @pytest.fixture(scope="module")

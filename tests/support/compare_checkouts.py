@@ -22,7 +22,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import conftest
+import conftest  # noqa: F401 - one thread, and whatever else the tests run under
 import session
 import test_answers
 import test_documented_lines as guides

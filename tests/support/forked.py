@@ -108,7 +108,7 @@ def _become(out: int, err: int, folder: Path | None, env: Mapping[str, str]) -> 
     gc.freeze()  # a collection here would copy every page of the other process
     os.dup2(out, 1)
     os.dup2(err, 2)
-    sys.stdin = open(os.devnull, encoding="utf-8")
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     sys.stdout, sys.stderr = (os.fdopen(k, "w", encoding="utf-8", closefd=False) for k in (1, 2))
     os.environ.update(env)
     if folder:

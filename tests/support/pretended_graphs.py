@@ -81,7 +81,7 @@ def _baked(value):
     return value
 
 
-class capture:
+class capture:  # noqa: N801 - as torch.cuda.graph
     def __init__(self, graph, pool=None, stream=None, capture_error_mode="global"):
         self.graph, self.stream = graph, stream
 

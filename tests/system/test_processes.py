@@ -9,7 +9,7 @@ from multiprocessing import forkserver
 
 import numpy as np
 import pytest
-from in_a_process import half_or_die
+from in_a_process import half_or_die, saves_when_ended
 
 from fedcli.errors import FedcliError
 from fedcli.system import memory, processes, shared_blocks
@@ -71,7 +71,7 @@ def test_a_call_for_which_a_worker_has_no_memory_is_an_error_of_that_call(monkey
     def refused(*_):
         raise MemoryError
 
-    monkeypatch.setattr(shared_blocks.Block, "get", refused)
+    monkeypatch.setattr(shared_blocks.SharedBlock, "get", refused)
     with Workers(1) as workers:  # which keeps this in place of the method
         monkeypatch.undo()
         with pytest.raises(MemoryError):
@@ -136,6 +136,15 @@ def test_a_killed_process_takes_no_other_with_it_and_says_its_code():
     assert {slot for _, slot in sent.values()} <= {"a", "b"}
 
 
+def test_a_process_that_is_ended_early_saves_its_state(tmp_path, capfd):
+    tasks = [(tmp_path / "one",), (tmp_path / "two",)]
+    messages = one_each(saves_when_ended, tasks, ["a", "b"], preload="fedcli.system.processes")
+    assert [next(messages)[1] for _ in tasks] == [("begun",), ("begun",)]
+    messages.close()
+    assert {path.read_text(): path.name for (path,) in tasks} == {"a": "one", "b": "two"}
+    assert capfd.readouterr().err == ""
+
+
 def halved(arrays):
     for array in arrays.values():
         array /= 2  # what a worker receives is its own
@@ -176,7 +185,7 @@ def test_what_fits_into_the_block_does_not_pass_the_pipe():
 
 
 def test_arrays_in_place_are_those_of_the_block():
-    block = shared_blocks.Block(shared_blocks.anonymous(2**20))
+    block = shared_blocks.SharedBlock(shared_blocks.anonymous(2**20))
     stored = block.put({"large": np.arange(10_000), "small": np.arange(3)})
     seen, own = block.get(stored, in_place=True), block.get(stored)
     assert len(stored.places) == 1 and len(stored.pickled) < 1000

@@ -1,1 +1,3 @@
-"""The command line itself, which every command shares: flags, help, defaults, completion, and what is printed."""
+"""The command line itself, which every command shares: flags, help, defaults, completion, and what
+is printed.
+"""

@@ -14,13 +14,14 @@ Work = Annotated[Path, "folder of all results", RESULTS]
 Json = Annotated[bool, "print JSON instead of a path or a table", TO_OUTPUT]
 BriefJson = Annotated[
     Literal["", "short", "full"],
-    "print JSON instead of a path or a table: what people look at, and warnings; --json=full: everything",
+    "print JSON instead of a path or a table: what people look at, and warnings; --json=full: "
+    "everything",
     Flag("[=full]", local=True, panel=OUTPUT, alone="short"),
 ]
 FailIf = Annotated[
     Sequence[str],
-    "end with exit code 4 where this holds, such as 'gap(sex) > 5', 'worst(age) of accuracy on noisy < 60' or, of "
-    "compare, 'change(auc_ovo_macro) < -1'; in percent; may be repeated",
+    "end with exit code 4 where this holds, such as 'gap(sex) > 5', 'worst(age) of accuracy on "
+    "noisy < 60' or, of compare, 'change(auc_ovo_macro) < -1'; in percent; may be repeated",
     Flag("LIMIT", local=True, panel=OUTPUT),
 ]
 AcceptLicence = Annotated[
@@ -30,7 +31,8 @@ AcceptLicence = Annotated[
 ]
 Force = Annotated[
     bool,
-    "replace files that are there already, even if fedcli did not write them or they were changed since",
+    "replace files that are there already, even if fedcli did not write them or they were changed "
+    "since",
     Flag(local=True, panel=OUTPUT, access="typed"),
 ]
 Seed = Annotated[int, "seed of every random number of this stage"]
@@ -59,8 +61,9 @@ def refuse_broken(sentences: Sequence[str]) -> None:
 
 
 def refuse_sealed(out: Path, *, folder: bool = False) -> None:
-    """Raise UsageError for a folder where a file is to be written or the other way, and for a path among the files of
-    a run, which are hashed when it ends."""
+    """Raise UsageError for a folder where a file is to be written or the other way, and for a path
+    among the files of a run, which are hashed when it ends.
+    """
     if str(out) == "-" and not folder:
         raise UsageError("- is no file", "leave it out to print")
     if out.is_dir() and not folder:
@@ -75,7 +78,9 @@ def refuse_sealed(out: Path, *, folder: bool = False) -> None:
 
 
 def write(out: Path, text: str) -> None:
-    """Write a file among fedcli's own, which is none of a run, and its folder where it is not there."""
+    """Write a file among fedcli's own, which is none of a run, and its folder where it is not
+    there.
+    """
     from ...io.files import write_text
 
     refuse_sealed(out)
@@ -83,7 +88,9 @@ def write(out: Path, text: str) -> None:
 
 
 def check_named(out: Path, *, force: bool) -> None:
-    """Refuse a file that a person names where it would take the place of another. Raises FedcliError, UsageError."""
+    """Refuse a file that a person names where it would take the place of another. Raises
+    FedcliError, UsageError.
+    """
     from ...io import outputs
 
     refuse_sealed(out)

@@ -1,4 +1,6 @@
-"""Completion in a shell: methods, datasets, recipes, networks, corruptions, clients, and manifests under --work."""
+"""Completion in a shell: methods, datasets, recipes, networks, corruptions, clients, and manifests
+under --work.
+"""
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -83,7 +85,9 @@ def manifests_of(*kinds: str) -> Completer:
 
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:
-    """Runs under --work: by the name of the folder, without the signs that end it or whole, and by path."""
+    """Runs under --work: by the name of the folder, without the signs that end it or whole, and by
+    path.
+    """
     folders = [path.parent.name for path in sorted(_work(context).glob("runs/*/run.json"))]
     shortened = [name.rpartition("-")[0] for name in folders]
     names = dict.fromkeys(filter(None, [*shortened, *folders]))
@@ -99,7 +103,9 @@ def methods_and_data(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _newest(context: typer.Context, kind: str) -> dict[str, Any]:
-    """The body of the newest manifest of a kind, empty where none can be read: the command says why when it is run."""
+    """The body of the newest manifest of a kind, empty where none can be read: the command says why
+    when it is run.
+    """
     from ...data import last_used, manifest
 
     try:

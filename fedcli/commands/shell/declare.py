@@ -1,8 +1,10 @@
-"""Functions as commands: their parameters are flags, declared as the fields of a stage's options are.
+"""Functions as commands: their parameters are flags, declared as the fields of a stage's options
+are.
 
-`def ls(work: Annotated[Path, "folder of results"] = WORK)` has the flag --work; its value is read and checked by
-fedcli/options.py, and typer is given texts alone. Where the first parameter is a stage's options, their fields are
-flags too, and the function gets them as one object. Every command has --quiet, --verbose and --debug besides.
+`def ls(work: Annotated[Path, "folder of results"] = WORK)` has the flag --work; its value is read
+and checked by fedcli/options.py, and typer is given texts alone. Where the first parameter is a
+stage's options, their fields are flags too, and the function gets them as one object. Every command
+has --quiet, --verbose and --debug besides.
 """
 
 import sys
@@ -47,18 +49,25 @@ def command(run: Run) -> Run:
 
 
 def option_of(parameter: Parameter) -> Option:
-    """A parameter as the option that its annotation declares. Raises TypeError where it has none."""
+    """A parameter as the option that its annotation declares. Raises TypeError where it has
+    none.
+    """
     if parameter.annotation is Parameter.empty:
         raise TypeError(f"{parameter.name} is not declared as Annotated[TYPE, MEANING]")
     default = MISSING if parameter.default is Parameter.empty else parameter.default
     return Option.of(parameter.name, parameter.annotation, default)
 
 
-def with_flags(run: Run, options: Iterable[Option], stage: type[Options] | None = None) -> Run:
-    """A function that calls run() with these options by name, and before them with those of a stage, as one object.
+def with_flags(
+    run: Run,
+    options: Iterable[Option],
+    stage: type[Options] | None = None,
+) -> Run:
+    """A function that calls run() with these options by name, and before them with those of a
+    stage, as one object.
 
-    Where run() has a parameter `quiet` or `debug`, it gets that too. Words without a flag are its own where it declares
-    such a parameter, and then not those of the stage.
+    Where run() has a parameter `quiet` or `debug`, it gets that too. Words without a flag are its
+    own where it declares such a parameter, and then not those of the stage.
     """
     options = list(options)
     stage_options = _options_of(stage, options) if stage else []
@@ -100,7 +109,9 @@ def _options_of(stage: type[Options], options: Sequence[Option]) -> list[Option]
 
 
 def parsed(stage: type[Options], words: Sequence[str]) -> Any:
-    """The options that the flags of a stage mean, typed behind another command. Raises UsageError."""
+    """The options that the flags of a stage mean, typed behind another command. Raises
+    UsageError.
+    """
     parsed_options: list[Options] = []
     command = built(with_flags(parsed_options.append, (), stage))
     try:
@@ -126,7 +137,9 @@ def piped() -> str:
 def _read(
     options: Iterable[Option], context: typer.Context, typed: dict[str, Any]
 ) -> dict[str, Any]:
-    """Values of the options that were typed, or are set in a file or a variable. Raises UsageError."""
+    """Values of the options that were typed, or are set in a file or a variable. Raises
+    UsageError.
+    """
     values = {}
     for option in options:
         source = defaults.source(context, option.name)
@@ -192,10 +205,19 @@ def _metavar(option: Option) -> str:
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return Parameter(
+        name,
+        Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=annotation,
+    )
 
 
-def _switch(name: str, meaning: str, switched: Callable[[typer.Context], object]) -> Parameter:
+def _switch(
+    name: str,
+    meaning: str,
+    switched: Callable[[typer.Context], object],
+) -> Parameter:
     """A switch of every command; switched() is called with the context where it is given."""
 
     def callback(context: typer.Context, value: bool) -> bool:
@@ -203,7 +225,12 @@ def _switch(name: str, meaning: str, switched: Callable[[typer.Context], object]
             switched(context)
         return value
 
-    declared = typer.Option(f"--{name}", callback=callback, help=meaning, rich_help_panel=OUTPUT)
+    declared = typer.Option(
+        f"--{name}",
+        callback=callback,
+        help=meaning,
+        rich_help_panel=OUTPUT,
+    )
     return _keyword(name, Annotated[bool, declared], False)
 
 

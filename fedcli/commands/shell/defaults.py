@@ -1,13 +1,15 @@
-"""Options from environment variables and from a fedcli.toml in the folder at hand, for what was not typed.
+"""Options from environment variables and from a fedcli.toml in the folder at hand, for what was not
+typed.
 
-work = "results"          # of every command that has --work, --device or --jobs; FEDCLI_WORK, FEDCLI_DEVICE and
+work = "results"          # of every command that has --work, --device or --jobs; FEDCLI_WORK,
+FEDCLI_DEVICE and
 device = "cuda"           # FEDCLI_JOBS come before the file
 [train]                   # the flags of one command
 rounds = 50
 set = { tau = 0.4 }
 
-Whoever made the folder at hand wrote the file, so it does not say where a command writes or what a command trusts; its
-folder of results lies beside it. Flag.access declares which options these are.
+Whoever made the folder at hand wrote the file, so it does not say where a command writes or what a
+command trusts; its folder of results lies beside it. Flag.access declares which options these are.
 """
 
 import os
@@ -40,7 +42,8 @@ TYPED = {  # access -> the decision that only the command line takes
 def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Command -> parameter -> value, as click reads defaults.
 
-    Raises UsageError for what no command knows; those of installed packages are not imported for it.
+    Raises UsageError for what no command knows; those of installed packages are not imported for
+    it.
     """
     file = toml_text.read(FILE, "mend that line, or move the file away") if FILE.is_file() else {}
     common: dict[str, Any] = {}
@@ -79,7 +82,9 @@ def _check_flags(name: str, table: dict[str, Any], command: Any) -> None:
 
 
 def _flags(command: Any) -> set[str]:
-    """The options of a command, or of all commands of a group; not lists of arguments, whose words may name code."""
+    """The options of a command, or of all commands of a group; not lists of arguments, whose words
+    may name code.
+    """
     commands = [command]
     if hasattr(command, "list_commands"):
         commands = [command.get_command(None, name) for name in command.list_commands(None)]

@@ -20,9 +20,15 @@ ANYWHERE = [  # of the whole program, wherever they stand in the line
 
 
 class Command(TyperCommand):
-    """Options under headings where there are many; those that were not typed are named when it runs."""
+    """Options under headings where there are many; those that were not typed are named when it
+    runs.
+    """
 
-    def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # its own click's
+    def format_options(  # type: ignore[override]  # its own click's
+        self,
+        ctx: typer.Context,
+        formatter: Any,
+    ) -> None:
         arguments: list[Any] = []
         options: list[tuple[str, Any]] = []
         for parameter in self.get_params(ctx):
@@ -42,8 +48,14 @@ class Command(TyperCommand):
                 with formatter.section(title):
                     formatter.write_dl(lines)
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
-        """Read the words. A flag that may be alone gets its value behind =, so that it takes no word of the arguments."""
+    def parse_args(  # type: ignore[override]  # its own click's
+        self,
+        ctx: typer.Context,
+        args: list[str],
+    ) -> list[str]:
+        """Read the words. A flag that may be alone gets its value behind =, so that it takes no
+        word of the arguments.
+        """
         values = {}
         for option in getattr(self.callback, defaults.OPTIONS, {}).values():
             if option.flag.alone:
@@ -66,7 +78,9 @@ def _panel(parameter: Any) -> str:
 
 
 def _typed(ctx: typer.Context) -> Iterator[str]:
-    """Words typed for options and for single arguments; not for lists of files, which a shell's pattern may fill."""
+    """Words typed for options and for single arguments; not for lists of files, which a shell's
+    pattern may fill.
+    """
     for parameter in ctx.command.params:
         name = parameter.name or ""
         is_list = parameter.param_type_name != "option" and parameter.nargs != 1

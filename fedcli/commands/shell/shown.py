@@ -19,7 +19,9 @@ BRIEF = "name", "dataset", "method", "label", "rounds", "scheme", "severity", "s
 
 
 def show(
-    make: Callable[[], Path], as_json: str, then: Callable[[Path], None] | None = None
+    make: Callable[[], Path],
+    as_json: str,
+    then: Callable[[Path], None] | None = None,
 ) -> None:
     """Run a stage and print its result: the path on one line, or as JSON.
 
@@ -103,8 +105,14 @@ def _line(text: str) -> str:
     return console.printable(text.replace("\n", "\\n"))
 
 
-def show_rows(rows: "list[Row]", file: TextIO | None = None, *, between: bool = True) -> None:
-    """Print the rows of a report as tables, with what they share above, and what they show and mean below.
+def show_rows(
+    rows: "list[Row]",
+    file: TextIO | None = None,
+    *,
+    between: bool = True,
+) -> None:
+    """Print the rows of a report as tables, with what they share above, and what they show and mean
+    below.
 
     between: whether to show the numbers between groups too.
     """

@@ -24,7 +24,9 @@ def methods_and_data(words: Sequence[str]) -> tuple[list[str], str | None]:
 
 
 def _is_method(word: str, *, is_first: bool) -> bool:
-    """Tell whether a word names a method, be it mistyped. A file that has a method's name is written ./NAME."""
+    """Tell whether a word names a method, be it mistyped. A file that has a method's name is
+    written ./NAME.
+    """
     from ...methods import METHODS, resolve
 
     if any(extensions.is_file(half) for half in word.split("+")):

@@ -103,7 +103,7 @@ def download(requests: Sequence[Wanted], *, accepted: bool) -> None:
         folder = request.folder
         folder.mkdir(parents=True, exist_ok=True)
         lock = folder / ".download.lock"
-        with held(lock, f"{folder} is being filled", "wait for it", told=console.say):
+        with held(lock, f"{folder} is being filled", "wait for it", tell=console.say):
             for file in request.files:
                 try:
                     _get(file, request, remaining)

@@ -282,7 +282,7 @@ def refuse_changed(
 def _seen(path: str) -> str:
     """Size and digest of a regular file, "-1" of anything else."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
             return ABSENT
         with open(path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size

@@ -25,7 +25,7 @@ from torch import Tensor
 from ...errors import FedcliError, UsageError
 from ...system.memory import keep_freed
 from ...system.processes import WorkerKilled, Workers, cores
-from ...system.shared_blocks import Block, Stored, anonymous
+from ...system.shared_blocks import SharedBlock, Stored, anonymous
 from ..client import Report, Task
 from .in_process import InProcess
 from .wire import Arrays, Message, Scalars, pack, to_arrays, to_tensors, unpack
@@ -34,7 +34,7 @@ MODELS_AT_ONCE = 6  # of model size: theta, what the method sends beside it, and
 ROOM = 2**20  # bytes for all that is smaller
 
 _clients: InProcess | None = None  # of a worker process, which is forked with it
-_received = Block(None)  # the arrays that all clients of a round receive
+_received = SharedBlock(None)  # the arrays that all clients of a round receive
 _table: Tensor | None = None  # [K, P] the models of a round
 _call: tuple[int, Arrays] = 0, {}  # the call whose arrays are in that block, and these
 
@@ -56,7 +56,7 @@ class Pool(AbstractContextManager["Pool"]):
         self.worker_of = shared_out(images, jobs)
         numbers = clients.layout.flat.numel()
         block = MODELS_AT_ONCE * 4 * numbers + ROOM
-        self.received = Block(anonymous(block))
+        self.received = SharedBlock(anonymous(block))
         # [K, P] in shared memory, the models of the last call; None where the system refuses it
         self.table: Tensor | None = None
         memory = anonymous(at_most * 4 * numbers)
@@ -160,7 +160,11 @@ def shared_out(sizes: dict[str, int], jobs: int) -> dict[str, int]:
     return worker_of
 
 
-def _begin(clients: InProcess, received: Block, table: Tensor | None) -> None:
+def _begin(
+    clients: InProcess,
+    received: SharedBlock,
+    table: Tensor | None,
+) -> None:
     global _clients, _received, _table
     _clients = clients
     _received = received

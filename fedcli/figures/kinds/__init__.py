@@ -1,6 +1,6 @@
 """Every figure, one file each; a further one is a file and a line here."""
 
-from . import (
+from . import (  # noqa: F401, I001 - importing registers; the order is that of `fedcli plot`
     curves,
     convergence,
     weights,

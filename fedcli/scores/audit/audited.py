@@ -1,9 +1,12 @@
 """The audit of a finished run, in its folder:
 
-    audit.json             the manifest; its body has a row per attack and group of images, per probe, and the inversion
-    reconstructions.h5     uint8 [B, H, W, C]: the images of the batch, and what was made of their gradient
+    audit.json             the manifest; its body has a row per attack and group of images, per
+    probe, and the inversion
+    reconstructions.h5     uint8 [B, H, W, C]: the images of the batch, and what was made of their
+    gradient
 
-An image is a member where a client trained on it, and held out where it is in a client's test or validation part.
+An image is a member where a client trained on it, and held out where it is in a client's test or
+validation part.
 """
 
 import json
@@ -43,10 +46,13 @@ from .membership import Scores, allowed, attack, lira
 
 LOSS = "its loss"
 ALL = "all"
-DIVERGED = "Training diverged: losses of its last round are not finite, so these numbers say nothing of a model that learned"
+DIVERGED = (
+    "Training diverged: losses of its last round are not finite, so these numbers say nothing of "
+    "a model that learned"
+)
 CHANCE = (
-    "The model may be no better than chance ({:.1f} %) on held-out images: {} {:.1f} %, its 95 % interval begins at "
-    "{:.1f} %. What has learned little gives little away"
+    "The model may be no better than chance ({:.1f} %) on held-out images: {} {:.1f} %, its 95 % "
+    "interval begins at {:.1f} %. What has learned little gives little away"
 )
 # of the probe
 LOCAL_BATCH = 8  # images of a gradient
@@ -63,7 +69,8 @@ class Probed:
     """Answers or gradients by which the hospital is guessed.
 
     Attributes:
-        table: [M, D]. counts: int [M, C], the images of each class behind a row. hospital: int [M]. units: [M], patients.
+        table: [M, D]. counts: int [M, C], the images of each class behind a row. hospital: int [M].
+            units: [M], patients.
     """
 
     table: Array
@@ -77,10 +84,11 @@ class AuditedImages:
     """Every training and held-out image of each client, with the model's answer to it.
 
     Attributes:
-        shards: of a client each, in this order. client: int [N]. member: bool [N]. once: bool [N], False where the same
-            held-out image is another client's too. logits: float32 [N, C]. y: [N], or [N, L] of several labels per
-            image. classes: int [N], the class; of several labels, the index of their combination. units: [N], patients.
-            groups: attribute -> int [N].
+        shards: of a client each, in this order. client: int [N]. member: bool [N]. once: bool [N],
+            False where the same held-out image is another client's too. logits: float32 [N, C]. y:
+            [N], or [N, L] of several labels per image. classes: int [N], the class; of several
+            labels, the index of their combination. units: [N], patients. groups: attribute -> int
+            [N].
     """
 
     shards: list[Shard]
@@ -115,7 +123,12 @@ def audit(path: Path, shadows: list[Path], options: AuditOptions) -> Path:
     )
 
 
-def _build(path: Path, shadows: list[Path], options: AuditOptions, folder: Path) -> Facts:
+def _build(
+    path: Path,
+    shadows: list[Path],
+    options: AuditOptions,
+    folder: Path,
+) -> Facts:
     run = open_run(path, options.device)
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
@@ -163,7 +176,9 @@ def _images(run: Run, alone: bool) -> AuditedImages:
     logits = []
     keys: list[str] = []
     turns = console.progress(
-        enumerate(run.data.roster), label="audit: answers", total=len(run.data.roster)
+        enumerate(run.data.roster),
+        label="audit: answers",
+        total=len(run.data.roster),
     )
     for row, client in turns:
         for name, shard in _shards(run, client).items():
@@ -203,7 +218,11 @@ def _shards(run: Run, client: str) -> dict[str, Shard]:
     if models.places is not None:
         test = part(test, models.places)
     training = run.data.train[client]
-    return {TRAINING: training, VALIDATION: run.data.val[client], models.version: test}
+    return {
+        TRAINING: training,
+        VALIDATION: run.data.val[client],
+        models.version: test,
+    }
 
 
 def _column(tensors: Iterable[torch.Tensor]) -> Array:
@@ -215,12 +234,16 @@ def _ids(shards: Iterable[Shard]) -> Array:
 
 
 def classes_of(y: Array) -> Array:
-    """The class of each image, or the index of its combination of labels: int [N]. y: [N], or [N, L]."""
+    """The class of each image, or the index of its combination of labels: int [N]. y: [N], or [N,
+    L].
+    """
     return np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _caution(run: Run, images: AuditedImages) -> str:
-    """A sentence on a model that may have learned nothing; "" of others. Raises FedcliError for infinite logits."""
+    """A sentence on a model that may have learned nothing; "" of others. Raises FedcliError for
+    infinite logits.
+    """
     held_out = images.once & ~images.member
     if not held_out.any():
         return ""
@@ -261,7 +284,12 @@ def _parts(run: Run, images: AuditedImages) -> list[tuple[str, str, Array]]:
     return parts
 
 
-def _membership(run: Run, images: AuditedImages, scores: Scores, seed: int) -> Iterator[Facts]:
+def _membership(
+    run: Run,
+    images: AuditedImages,
+    scores: Scores,
+    seed: int,
+) -> Iterator[Facts]:
     """A row for each attack on all images, on those of each client and of each group."""
     turns = list(product(scores, _parts(run, images)))
     for name, (attribute, group, chosen) in console.progress(
@@ -290,7 +318,9 @@ def _membership(run: Run, images: AuditedImages, scores: Scores, seed: int) -> I
 
 
 def _allowed(run: Run, client: str) -> dict[str, float] | None:
-    """The most that the run's differential privacy allows an attack on a client's images; None without a bound."""
+    """The most that the run's differential privacy allows an attack on a client's images; None
+    without a bound.
+    """
     privacy = run.manifest.body.get("privacy", {})
     epsilon = privacy.get("clients", {}).get(client, privacy.get("epsilon"))
     return None if epsilon is None else {"epsilon": epsilon, **allowed(epsilon, privacy["delta"])}
@@ -314,7 +344,11 @@ def _lira(run: Run, images: AuditedImages, shadows: list[Path]) -> Scores:
         answers.append(_confidence(np.concatenate(logits), images.y))
         trained.append(np.isin(ids, _ids(shadow.data.train.values())))
     scores: Scores = {}
-    attacks = lira(_confidence(images.logits, images.y), np.stack(answers), np.stack(trained))
+    attacks = lira(
+        _confidence(images.logits, images.y),
+        np.stack(answers),
+        np.stack(trained),
+    )
     for name, (has_score, score) in attacks.items():
         if len(np.unique(images.member[has_score])) == 2:
             scores[name] = (has_score, score)
@@ -342,7 +376,9 @@ def _settings(run: Run) -> Facts:
 
 
 def _confidence(logits: Array, y: Array) -> Array:
-    """phi of Carlini et al., the logit of the label's probability: its logit against all others together. [N]"""
+    """phi of Carlini et al., the logit of the label's probability: its logit against all others
+    together. [N]
+    """
     z = torch.from_numpy(logits).double()
     label = torch.from_numpy(y)[:, None]
     others = z.scatter(1, label, -torch.inf).logsumexp(1)
@@ -350,7 +386,9 @@ def _confidence(logits: Array, y: Array) -> Array:
 
 
 def _hospitals(run: Run, images: AuditedImages, seed: int) -> Iterator[Facts]:
-    """The probe on answers to held-out images, where each client has its own, and on gradients of training images."""
+    """The probe on answers to held-out images, where each client has its own, and on gradients of
+    training images.
+    """
     kind = "training"
     rows = images.member
     if _have_own_tests(run):
@@ -365,15 +403,26 @@ def _hospitals(run: Run, images: AuditedImages, seed: int) -> Iterator[Facts]:
     yield from _probed(f"gradients of {LOCAL_BATCH} training images", mixed, of_one_class, seed)
 
 
-def _probed(name: str, probed: Probed, of_one_class: Probed, seed: int) -> Iterator[Facts]:
-    """A row of the probe; none where a hospital has too few. of_one_class: answers or gradients of a single class each."""
+def _probed(
+    name: str,
+    probed: Probed,
+    of_one_class: Probed,
+    seed: int,
+) -> Iterator[Facts]:
+    """A row of the probe; none where a hospital has too few. of_one_class: answers or gradients of
+    a single class each.
+    """
     accuracy = probe(probed.table, probed.hospital, probed.units, seed)
     if not accuracy:
         return
     hospitals = len(np.unique(probed.hospital))
     classes = of_one_class.counts.argmax(1)
     by_images = within_classes(
-        of_one_class.table, classes, of_one_class.hospital, of_one_class.units, seed
+        of_one_class.table,
+        classes,
+        of_one_class.hospital,
+        of_one_class.units,
+        seed,
     )
     yield {
         "of": name,
@@ -398,11 +447,18 @@ def _answers(images: AuditedImages, rows: Array) -> Probed:
     )
 
 
-def _gradients(run: Run, images: AuditedImages, seed: int, *, of_one_class: bool = False) -> Probed:
+def _gradients(
+    run: Run,
+    images: AuditedImages,
+    seed: int,
+    *,
+    of_one_class: bool = False,
+) -> Probed:
     """Directions of gradients; no two of a hospital have a patient in common.
 
     of_one_class: the images of each gradient are of one class.
-    Sketched as Charikar, Chen and Farach-Colton, ICALP 2002: sums of the numbers with random signs, which keep angles.
+    Sketched as Charikar, Chen and Farach-Colton, ICALP 2002: sums of the numbers with random signs,
+    which keep angles.
     """
     random = np.random.default_rng(derive("audit gradients", seed))
     cell = torch.from_numpy(random.integers(SKETCHED, size=run.layout.trainable))
@@ -435,11 +491,18 @@ def _gradients(run: Run, images: AuditedImages, seed: int, *, of_one_class: bool
             hospital.append(images.client[span][0])
     table = np.array(rows).reshape(-1, SKETCHED)
     counts_by_row = np.array(counts, int).reshape(-1, classes)
-    return Probed(table, counts_by_row, np.array(hospital, int), np.arange(len(rows)))
+    return Probed(
+        table,
+        counts_by_row,
+        np.array(hospital, int),
+        np.arange(len(rows)),
+    )
 
 
 def _batches(order: Array, classes: Array) -> list[Array]:
-    """Whole batches of images of one class, in this order. order: places [n] of the images with these classes [N]."""
+    """Whole batches of images of one class, in this order. order: places [n] of the images with
+    these classes [N].
+    """
     batches = []
     for one_class in np.unique(classes):
         places = order[classes[order] == one_class]
@@ -500,7 +563,9 @@ def _label(y: torch.Tensor) -> str:
 
 
 def _mean_images(test: Shard) -> dict[str, np.ndarray]:
-    """The mean of all test images, under ALL, and of those of each class, or combination of labels: [C, H, W]."""
+    """The mean of all test images, under ALL, and of those of each class, or combination of labels:
+    [C, H, W].
+    """
     sums: dict[str, np.ndarray] = {}
     counts: Counter[str] = Counter()
     for batch in test.in_order():

@@ -14,14 +14,20 @@ AGAIN = "audit the run again"
 
 
 def newest(run: Path) -> Path | None:
-    """The audit in a run's folder, of several the one with most shadow runs; None where there is none."""
+    """The audit in a run's folder, of several the one with most shadow runs; None where there is
+    none.
+    """
     run_hash = manifest.sha256(run)
     parents_by_path = {}
     for path in sorted(run.parent.glob("audit/*/audit.json")):
         parents = manifest.read(path, "audit").parents
         if run_hash in parents.values():
             parents_by_path[path] = parents
-    return max(parents_by_path, key=lambda path: len(parents_by_path[path]), default=None)
+    return max(
+        parents_by_path,
+        key=lambda path: len(parents_by_path[path]),
+        default=None,
+    )
 
 
 def pictures(path: Path) -> dict[str, np.ndarray]:

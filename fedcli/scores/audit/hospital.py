@@ -1,13 +1,16 @@
-"""The which-hospital probe: how well a linear classifier recognises the hospital of answers or gradients.
+"""The which-hospital probe: how well a linear classifier recognises the hospital of answers or
+gradients.
 
-The classifier is scikit-learn's logistic regression with hospitals of equal weight, cross-validated by patient. Chance
-is one over the number of hospitals, but hospitals with other diseases are recognised by the class of an image alone:
-by_class() names the hospital in which the class has the highest share, with no model at all (multinomial naive Bayes
-with hospitals of equal weight; of a batch, by how many of its images are of each class).
+The classifier is scikit-learn's logistic regression with hospitals of equal weight, cross-validated
+by patient. Chance is one over the number of hospitals, but hospitals with other diseases are
+recognised by the class of an image alone: by_class() names the hospital in which the class has the
+highest share, with no model at all (multinomial naive Bayes with hospitals of equal weight; of a
+batch, by how many of its images are of each class).
 
-Only within a class does the case mix say nothing: where answers depend on the class alone, the balanced accuracy is one
-over the hospitals with this class, whatever the classifier. within_classes() measures it there. A higher one comes from
-whatever else differs: scanners, or patients of other ages; the probe does not say which.
+Only within a class does the case mix say nothing: where answers depend on the class alone, the
+balanced accuracy is one over the hospitals with this class, whatever the classifier.
+within_classes() measures it there. A higher one comes from whatever else differs: scanners, or
+patients of other ages; the probe does not say which.
 """
 
 from typing import Any
@@ -21,7 +24,12 @@ FOLDS = 5
 LEAST = FOLDS  # patients of a class at a hospital, so that each fold has one
 
 
-def probe(table: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int) -> Interval | None:
+def probe(
+    table: np.ndarray,
+    hospital: np.ndarray,
+    units: np.ndarray,
+    seed: int,
+) -> Interval | None:
     """Balanced accuracy with its interval over patients; None where a hospital has no two patients.
 
     table: [N, D]. hospital: int [N]. units: [N], patients.
@@ -38,16 +46,27 @@ def by_class(
     """
     from sklearn.naive_bayes import MultinomialNB
 
-    return _measured(MultinomialNB(fit_prior=False), counts, hospital, units, seed)
+    return _measured(
+        MultinomialNB(fit_prior=False),
+        counts,
+        hospital,
+        units,
+        seed,
+    )
 
 
 def within_classes(
-    table: np.ndarray, classes: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int
+    table: np.ndarray,
+    classes: np.ndarray,
+    hospital: np.ndarray,
+    units: np.ndarray,
+    seed: int,
 ) -> dict[str, Any] | None:
-    """The probe on the images of one class at a time: the mean balanced accuracy, and what chance is.
+    """The probe on the images of one class at a time: the mean balanced accuracy, and what chance
+    is.
 
-    classes: int [N]. A class counts by its images, at hospitals with LEAST patients of it; None where no class has two
-    such hospitals.
+    classes: int [N]. A class counts by its images, at hospitals with LEAST patients of it; None
+    where no class has two such hospitals.
     """
     if not len(units):
         return None
@@ -56,11 +75,22 @@ def within_classes(
     chances = []
     sizes = []
     for one_class in np.unique(classes):
-        rows = _at_large_hospitals(np.flatnonzero(classes == one_class), hospital, units)
+        rows = _at_large_hospitals(
+            np.flatnonzero(classes == one_class),
+            hospital,
+            units,
+        )
         hospitals = len(np.unique(hospital[rows]))
         if hospitals < 2:
             continue
-        right = _right(_linear(), FOLDS, table[rows], hospital[rows], units[rows], seed)
+        right = _right(
+            _linear(),
+            FOLDS,
+            table[rows],
+            hospital[rows],
+            units[rows],
+            seed,
+        )
         accuracies.append(_balanced(right, hospital[rows], weights[:, rows]))
         chances.append(1 / hospitals)
         sizes.append(len(rows))
@@ -74,7 +104,11 @@ def within_classes(
     }
 
 
-def _at_large_hospitals(rows: np.ndarray, hospital: np.ndarray, units: np.ndarray) -> np.ndarray:
+def _at_large_hospitals(
+    rows: np.ndarray,
+    hospital: np.ndarray,
+    units: np.ndarray,
+) -> np.ndarray:
     """The rows whose hospital has LEAST patients among them."""
     patients = np.unique(units, return_inverse=True)[1]
     pairs = np.unique(np.stack([hospital[rows], patients[rows]]), axis=1)
@@ -92,7 +126,11 @@ def _linear() -> Any:
 
 
 def _measured(
-    classifier: Any, table: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int
+    classifier: Any,
+    table: np.ndarray,
+    hospital: np.ndarray,
+    units: np.ndarray,
+    seed: int,
 ) -> Interval | None:
     hospitals = np.unique(hospital)
     patients = [len(np.unique(units[hospital == k])) for k in hospitals]
@@ -111,7 +149,9 @@ def _right(
     units: np.ndarray,
     seed: int,
 ) -> np.ndarray:
-    """Hospitals that are named rightly by a classifier that saw none of the patient's images: bool [N]."""
+    """Hospitals that are named rightly by a classifier that saw none of the patient's images: bool
+    [N].
+    """
     from sklearn.model_selection import StratifiedGroupKFold, cross_val_predict
 
     state = derive("which hospital", seed) % 2**32
@@ -119,7 +159,11 @@ def _right(
     return cross_val_predict(classifier, table, hospital, groups=units, cv=split) == hospital
 
 
-def _balanced(right: np.ndarray, hospital: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _balanced(
+    right: np.ndarray,
+    hospital: np.ndarray,
+    weights: np.ndarray,
+) -> np.ndarray:
     """The mean share of right ones over hospitals, under each set of weights: [B + 1]."""
     recalls = []
     for k in np.unique(hospital):

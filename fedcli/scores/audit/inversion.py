@@ -1,14 +1,17 @@
-"""Gradient inversion: the images of a batch, looked for by the gradient that a hospital would send of it.
+"""Gradient inversion: the images of a batch, looked for by the gradient that a hospital would send
+of it.
 
-Source: Geiping, Bauermeister, Dröge and Moeller, "Inverting gradients", NeurIPS 2020, arXiv 2003.14053, Eq. 4:
+Source: Geiping, Bauermeister, Dröge and Moeller, "Inverting gradients", NeurIPS 2020, arXiv
+2003.14053, Eq. 4:
 
     argmin over x in [0, 1]^n of  1 - <grad L(x, y), g> / (||grad L(x, y)|| ||g||) + alpha TV(x)
 
-by Adam on the signs of the gradient, with its step cut to a tenth after 3/8, 5/8 and 7/8 of the iterations. As there,
-the attacker knows the labels and the network, which answers in evaluation mode, and g is of one batch: a worst case,
-since a client of FedAvg sends the sum of many steps. One start, where the authors take the best of several. Under
---dp-sgd the gradient of each image is cut and the sum has the run's noise; under --dp-noise the whole gradient is cut
-at its full norm, so that the noise is no larger beside it than in the run.
+by Adam on the signs of the gradient, with its step cut to a tenth after 3/8, 5/8 and 7/8 of the
+iterations. As there, the attacker knows the labels and the network, which answers in evaluation
+mode, and g is of one batch: a worst case, since a client of FedAvg sends the sum of many steps. One
+start, where the authors take the best of several. Under --dp-sgd the gradient of each image is cut
+and the sum has the run's noise; under --dp-noise the whole gradient is cut at its full norm, so
+that the noise is no larger beside it than in the run.
 """
 
 from collections.abc import Callable
@@ -33,8 +36,16 @@ MOST = 100.0  # dB of two images that are the same
 Gradient = Callable[[Tensor], Tensor]
 
 
-def sent(run: Run, net: Network, shard: Shard, places: Tensor, seed: int) -> Tensor:
-    """The gradient [T] that a hospital sends of its images at these places [B], as private as the run was."""
+def sent(
+    run: Run,
+    net: Network,
+    shard: Shard,
+    places: Tensor,
+    seed: int,
+) -> Tensor:
+    """The gradient [T] that a hospital sends of its images at these places [B], as private as the
+    run was.
+    """
     losses = _losses(run, net, shard, places, shard.batch(places).x)  # [B]
     privacy = run.manifest.body.get("privacy")
     if not privacy:
@@ -54,27 +65,51 @@ def sent(run: Run, net: Network, shard: Shard, places: Tensor, seed: int) -> Ten
     return total + privacy["noise"] * clip * noise
 
 
-def _losses(run: Run, net: Network, shard: Shard, places: Tensor, x: Tensor) -> Tensor:
+def _losses(
+    run: Run,
+    net: Network,
+    shard: Shard,
+    places: Tensor,
+    x: Tensor,
+) -> Tensor:
     if isinstance(run.method.local, GroupViews):
         view = views_of(run.method.local)[0]
         run.method.local.set_groups(net, shard, places, view)
     return each_loss(net(x), shard.y[places.to(shard.y.device)])
 
 
-def _gradient(run: Run, net: Network, loss: Tensor, *, is_derived: bool = False) -> Tensor:
+def _gradient(
+    run: Run,
+    net: Network,
+    loss: Tensor,
+    *,
+    is_derived: bool = False,
+) -> Tensor:
     """The gradient [T] of the weights that travel. is_derived: it is derived once more."""
     weights = [p for name, p in net.named_parameters() if name in run.layout.weights]
     gradients = torch.autograd.grad(
-        loss, weights, retain_graph=True, create_graph=is_derived, materialize_grads=True
+        loss,
+        weights,
+        retain_graph=True,
+        create_graph=is_derived,
+        materialize_grads=True,
     )
     return torch.cat([gradient.reshape(-1) for gradient in gradients])
 
 
 def reconstructed(
-    run: Run, net: Network, shard: Shard, places: Tensor, *, iterations: int, label: str, seed: int
+    run: Run,
+    net: Network,
+    shard: Shard,
+    places: Tensor,
+    *,
+    iterations: int,
+    label: str,
+    seed: int,
 ) -> tuple[Tensor, float]:
-    """Pixels in [0, 1] that give a hospital's gradient of its images at these places [B, C, H, W], and the cosine
-    distance between the two gradients."""
+    """Pixels in [0, 1] that give a hospital's gradient of its images at these places [B, C, H, W],
+    and the cosine distance between the two gradients.
+    """
     net.eval()
 
     def gradient(x: Tensor) -> Tensor:
@@ -83,7 +118,14 @@ def reconstructed(
 
     target = sent(run, net, shard, places, seed)
     shape = shard.batch(places).x.shape
-    return invert(gradient, target, shape, iterations=iterations, label=label, seed=seed)
+    return invert(
+        gradient,
+        target,
+        shape,
+        iterations=iterations,
+        label=label,
+        seed=seed,
+    )
 
 
 def invert(
@@ -95,7 +137,9 @@ def invert(
     label: str = "",
     seed: int = 0,
 ) -> tuple[Tensor, float]:
-    """Pixels in [0, 1] of this shape whose gradient is the nearest to a target [T], and their cosine distance."""
+    """Pixels in [0, 1] of this shape whose gradient is the nearest to a target [T], and their
+    cosine distance.
+    """
     stream = torch.Generator().manual_seed(derive("gradient inversion", seed))
     x = torch.randn(shape, generator=stream).to(target.device).requires_grad_()
     low = transforms.normalised(torch.full(shape, 0.0, device=x.device))
@@ -128,7 +172,9 @@ def psnr(image: np.ndarray, other: np.ndarray) -> float:
 
 
 def matched(originals: np.ndarray, rebuilt: np.ndarray) -> np.ndarray:
-    """Reconstructions [B, ...] in the order of the originals that they fit best: a gradient has no order."""
+    """Reconstructions [B, ...] in the order of the originals that they fit best: a gradient has no
+    order.
+    """
     from scipy.optimize import linear_sum_assignment
 
     fits = np.empty((len(originals), len(rebuilt)))

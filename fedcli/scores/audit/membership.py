@@ -1,23 +1,27 @@
 """Membership inference: how well a model's answers tell its training images from held-out ones.
 
-Sources: the loss as the score, and the advantage TPR - FPR of who knows the mean training loss, are Yeom, Giacomelli,
-Fredrikson and Jha, CSF 2018, arXiv 1709.01604, Definition 4 and Adversary 2. True positives at few false positives, and
-LiRA, are Carlini, Chien, Nasr, Song, Terzis and Tramèr, S&P 2022, arXiv 2112.03570, Algorithm 1. With f(x)_y the
-probability of the label, shadow models that were not trained on x, and in the online attack those that were too, give
+Sources: the loss as the score, and the advantage TPR - FPR of who knows the mean training loss, are
+Yeom, Giacomelli, Fredrikson and Jha, CSF 2018, arXiv 1709.01604, Definition 4 and Adversary 2. True
+positives at few false positives, and LiRA, are Carlini, Chien, Nasr, Song, Terzis and Tramèr, S&P
+2022, arXiv 2112.03570, Algorithm 1. With f(x)_y the probability of the label, shadow models that
+were not trained on x, and in the online attack those that were too, give
 
-    phi = log f(x)_y / (1 - f(x)_y)                                            normal with mean mu_x and deviation sigma
-    offline: Pr[Z <= phi], Z ~ N(mu_out, sigma_out^2)     online: p(phi | N(mu_in, sigma_in^2)) / p(phi | N(mu_out, ..))
+    phi = log f(x)_y / (1 - f(x)_y)                                            normal with mean mu_x
+    and deviation sigma
+    offline: Pr[Z <= phi], Z ~ N(mu_out, sigma_out^2)     online: p(phi | N(mu_in, sigma_in^2)) /
+    p(phi | N(mu_out, ..))
 
-With few shadow models sigma is the same for all images, as the paper advises; ours is that the variance of a mean over
-n of them is added, sigma^2 (1 + 1/n), without which images with few models would stand out by chance.
+With few shadow models sigma is the same for all images, as the paper advises; ours is that the
+variance of a mean over n of them is added, sigma^2 (1 + 1/n), without which images with few models
+would stand out by chance.
 
-Training images of other classes than the held-out ones are found by their class alone. Two numbers tell this apart from
-membership: the AUC of the mean score of held-out images of the class in place of the image's own; and the AUC where the
-held-out images of each class weigh as much as its training images, which is a half where the score depends on the class
-alone.
+Training images of other classes than the held-out ones are found by their class alone. Two numbers
+tell this apart from membership: the AUC of the mean score of held-out images of the class in place
+of the image's own; and the AUC where the held-out images of each class weigh as much as its
+training images, which is a half where the score depends on the class alone.
 
-What differential privacy allows is Kairouz, Oh and Viswanath, ICML 2015, arXiv 1311.0776, Theorem 2.1:
-TPR <= exp(epsilon) FPR + delta and 1 - FPR <= exp(epsilon) (1 - TPR) + delta.
+What differential privacy allows is Kairouz, Oh and Viswanath, ICML 2015, arXiv 1311.0776, Theorem
+2.1: TPR <= exp(epsilon) FPR + delta and 1 - FPR <= exp(epsilon) (1 - TPR) + delta.
 """
 
 import math
@@ -47,8 +51,8 @@ def attack(
 ) -> dict[str, Interval]:
     """Numbers of an attack, with intervals over patients.
 
-    score: [N], high for likely members. member: bool [N]. classes: int [N]. units: [N], patients. threshold: the score
-    of a member on average, for the advantage; None without.
+    score: [N], high for likely members. member: bool [N]. classes: int [N]. units: [N], patients.
+    threshold: the score of a member on average, for the advantage; None without.
     """
     weights = weights_of(units, seed)
     means = by_class(score, member, classes)
@@ -65,13 +69,21 @@ def attack(
 
 
 def weights_of(units: np.ndarray, seed: int) -> np.ndarray:
-    """The weight of each image: one, then its count in each resample of the patients: int16 [B + 1, N]."""
+    """The weight of each image: one, then its count in each resample of the patients: int16 [B + 1,
+    N].
+    """
     once = np.ones((1, len(units)), np.int16)
     return np.concatenate([once, draw(units, RESAMPLES, seed)])
 
 
-def by_class(score: np.ndarray, member: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The mean score of the held-out images of each image's class, or of its members where none is held out: [N]."""
+def by_class(
+    score: np.ndarray,
+    member: np.ndarray,
+    classes: np.ndarray,
+) -> np.ndarray:
+    """The mean score of the held-out images of each image's class, or of its members where none is
+    held out: [N].
+    """
     means = np.empty(len(score))
     for one_class in np.unique(classes):
         images = classes == one_class
@@ -81,12 +93,16 @@ def by_class(score: np.ndarray, member: np.ndarray, classes: np.ndarray) -> np.n
 
 
 def auc_at_equal_mix(
-    score: np.ndarray, member: np.ndarray, classes: np.ndarray, weights: np.ndarray
+    score: np.ndarray,
+    member: np.ndarray,
+    classes: np.ndarray,
+    weights: np.ndarray,
 ) -> np.ndarray:
-    """The AUC where the held-out images of each class weigh as much as its members, under each set of weights: [b].
+    """The AUC where the held-out images of each class weigh as much as its members, under each set
+    of weights: [b].
 
-    classes: int [N]. weights: [b, N]. A class without members or without held-out images takes no part; NaN without
-    a class that has both.
+    classes: int [N]. weights: [b, N]. A class without members or without held-out images takes no
+    part; NaN without a class that has both.
     """
     members = weights * member.astype(float)  # [b, N]
     held_out = weights * (~member).astype(float)  # [b, N]
@@ -112,9 +128,13 @@ def with_interval(column: np.ndarray) -> Interval:
 
 
 def roc(
-    score: np.ndarray, member: np.ndarray, weights: np.ndarray, threshold: float | None
+    score: np.ndarray,
+    member: np.ndarray,
+    weights: np.ndarray,
+    threshold: float | None,
 ) -> dict[str, np.ndarray]:
-    """AUC, true positive rates at RATES and the advantage under each set of weights: [b] each. weights: [b, N].
+    """AUC, true positive rates at RATES and the advantage under each set of weights: [b] each.
+    weights: [b, N].
 
     A rate of which there is no single held-out image is left out.
     """
@@ -130,7 +150,11 @@ def roc(
             # the lowest threshold with so few false positives
             last = (fpr <= rate + 1e-12).sum(1) - 1
             hit_rate = tpr[np.arange(len(tpr)), last]
-            numbers[f"tpr {rate:g}"] = np.where(np.isnan(fpr[:, -1]), np.nan, hit_rate)
+            numbers[f"tpr {rate:g}"] = np.where(
+                np.isnan(fpr[:, -1]),
+                np.nan,
+                hit_rate,
+            )
     if threshold is not None:
         last = np.searchsorted(-thresholds, -threshold, "right")
         numbers["advantage"] = tpr[:, last] - fpr[:, last]  # Definition 4
@@ -153,8 +177,8 @@ def allowed(epsilon: float, delta: float) -> dict[str, float]:
 def lira(phi: np.ndarray, shadows: np.ndarray, trained: np.ndarray) -> Scores:
     """Attack -> the images that have enough shadow models, bool [N], and their scores [N].
 
-    phi: [N], of the model that is attacked. shadows: [S, N], phi of each shadow model. trained: bool [S, N], the images
-    on which each was trained.
+    phi: [N], of the model that is attacked. shadows: [S, N], phi of each shadow model. trained:
+    bool [S, N], the images on which each was trained.
     """
     enough_out, z, log_out = _likelihood(phi, shadows, ~trained)
     enough_in, _, log_in = _likelihood(phi, shadows, trained)
@@ -167,8 +191,9 @@ def lira(phi: np.ndarray, shadows: np.ndarray, trained: np.ndarray) -> Scores:
 def _likelihood(
     phi: np.ndarray, shadows: np.ndarray, counted: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Images with enough of the counted models, their phi in standard deviations, and its log density but for a
-    constant. counted: bool [S, N]."""
+    """Images with enough of the counted models, their phi in standard deviations, and its log
+    density but for a constant. counted: bool [S, N].
+    """
     n = counted.sum(0)  # [N]
     at_least_one = n.clip(1)
     mean = (shadows * counted).sum(0) / at_least_one

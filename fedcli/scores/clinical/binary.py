@@ -36,7 +36,13 @@ def rate(count: int, total: int) -> dict[str, Any]:
     """A share with its interval, counted of total images; None of no image."""
     low, high = wilson(count, total)
     value = count / total if total else None
-    return {"value": value, "low": low, "high": high, "counted": count, "total": total}
+    return {
+        "value": value,
+        "low": low,
+        "high": high,
+        "counted": count,
+        "total": total,
+    }
 
 
 def point(called: Array, ill: Array, threshold: float | None) -> dict[str, Any]:
@@ -63,7 +69,11 @@ def point(called: Array, ill: Array, threshold: float | None) -> dict[str, Any]:
     }
 
 
-def falling(score: Array, label: Array, weights: Array) -> tuple[Array, Array, Array]:
+def falling(
+    score: Array,
+    label: Array,
+    weights: Array,
+) -> tuple[Array, Array, Array]:
     """The scores that occur, falling [T], with the images at or above none and each of them.
 
     Images are of the class, and all others: int32 [b, T + 1]. weights: how often each image counts,
@@ -96,7 +106,12 @@ def curve(score: Array, label: Array) -> tuple[Array, Array, Array]:
     return thresholds, counts[0], counts[1]
 
 
-def threshold_of(rule: str, value: float | None, score: Array, label: Array) -> float | None:
+def threshold_of(
+    rule: str,
+    value: float | None,
+    score: Array,
+    label: Array,
+) -> float | None:
     """The threshold that a rule chooses; None where the images are all of one label.
 
     "youden": the largest sensitivity + specificity. "sensitivity": the highest threshold that
@@ -143,7 +158,11 @@ def average_precision(score: Array, label: Array) -> float | None:
     return float(areas.sum() / hits[-1])
 
 
-def sensitivity_at(specificity: float, score: Array, label: Array) -> float | None:
+def sensitivity_at(
+    specificity: float,
+    score: Array,
+    label: Array,
+) -> float | None:
     """Sensitivity of the lowest threshold with this specificity on the same images.
 
     It is a point of the ROC curve.

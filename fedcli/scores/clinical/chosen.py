@@ -117,7 +117,11 @@ def chosen_here(run: Path, images: Path) -> tuple[str, str]:
     return dataset, digest
 
 
-def site_of(sites: Mapping[str, Any], dataset: str, sha256: str) -> tuple[str, str]:
+def site_of(
+    sites: Mapping[str, Any],
+    dataset: str,
+    sha256: str,
+) -> tuple[str, str]:
     """The name of the one site that described data of this hash, and the hash.
 
     Without such a site the name is that of the dataset.

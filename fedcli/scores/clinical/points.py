@@ -179,7 +179,11 @@ def scores(
             break
         guess = images.logits.argmax(1)
         facts["agreement"][version] = agreement(guess, y, len(tested.classes))
-        facts["subgroups"][version] = permutation.subgroups(guess == y, units, groupings)
+        facts["subgroups"][version] = permutation.subgroups(
+            guess == y,
+            units,
+            groupings,
+        )
         if len(chosen.y) and len(y):
             facts["temperature"][version] = scaled(chosen, images)
             facts["conformal"][version] = list(conformal(chosen, images))
@@ -211,7 +215,12 @@ def validation(
             shards[name] = shard
     if not shards:
         y = run.data.test["clean"].y.cpu().numpy()[:0]
-        return Seen(np.zeros((0, len(run.data.classes))), y, {}, np.zeros(0, np.int64))
+        return Seen(
+            np.zeros((0, len(run.data.classes))),
+            y,
+            {},
+            np.zeros(0, np.int64),
+        )
     if kept_round is None:
         kept_round = run.rounds[-1]
     by_own_model = runs.trains_alone(run) or client
@@ -227,10 +236,21 @@ def validation(
             columns = [shard.groups[name].cpu().numpy() for shard in shards.values()]
             groupings[name] = (np.concatenate(columns), groups)
     y = np.concatenate(labels)
-    return Seen(np.concatenate(logits), y, groupings, np.concatenate(owners), run.data.roster)
+    return Seen(
+        np.concatenate(logits),
+        y,
+        groupings,
+        np.concatenate(owners),
+        run.data.roster,
+    )
 
 
-def _class(c: int, images: Seen, chosen: Seen, chosen_rules: Sequence[Rule]) -> Facts:
+def _class(
+    c: int,
+    images: Seen,
+    chosen: Seen,
+    chosen_rules: Sequence[Rule],
+) -> Facts:
     """One class against all others on one version of the test images."""
     images = images.of(c)
     chosen = chosen.of(c)
@@ -252,7 +272,11 @@ def _by_part(measure: Measure, images: Seen) -> Facts:
     name, "" for all.
     """
     everything = np.ones(len(images.y), bool)
-    facts: Facts = {"overall": measure(everything, "", ""), "groups": {}, "clients": {}}
+    facts: Facts = {
+        "overall": measure(everything, "", ""),
+        "groups": {},
+        "clients": {},
+    }
     for attribute, (codes, names) in images.groupings.items():
         groups = {}
         for code, name in enumerate(names):
@@ -266,7 +290,11 @@ def _by_part(measure: Measure, images: Seen) -> Facts:
 
 
 def _carried(
-    choose: Callable[[Any], float | None], pooled: float, choice: str, chosen: Seen, images: Seen
+    choose: Callable[[Any], float | None],
+    pooled: float,
+    choice: str,
+    chosen: Seen,
+    images: Seen,
 ) -> tuple[Limits, Array]:
     """The limits of a choice by member, "" of all together, and that of each test image [N].
 
@@ -287,7 +315,11 @@ def _carried(
     return limits, limit_of_image
 
 
-def _operating(images: Seen, chosen: Seen, chosen_rules: Sequence[Rule]) -> Iterator[Facts]:
+def _operating(
+    images: Seen,
+    chosen: Seen,
+    chosen_rules: Sequence[Rule],
+) -> Iterator[Facts]:
     """The decisions by each rule and choice; images, chosen: Seen.of() one class."""
     choices = [POOLED, *chosen.groupings]
     if (images.client >= 0).any():
@@ -298,19 +330,39 @@ def _operating(images: Seen, chosen: Seen, chosen_rules: Sequence[Rule]) -> Iter
         if pooled is None:  # the validation images are all of this class, or none is
             continue
         for choice in choices:
-            limits, limit_of_image = _carried(choose, pooled, choice, chosen, images)
+            limits, limit_of_image = _carried(
+                choose,
+                pooled,
+                choice,
+                chosen,
+                images,
+            )
             called = images.logits >= limit_of_image
             decisions = _decisions(choice, limits, called, images)
             yield {"rule": titled(rule), "choice": choice} | decisions
 
 
-def threshold(rule: Rule, images: Seen, members: Any = slice(None)) -> float | None:
+def threshold(
+    rule: Rule,
+    images: Seen,
+    members: Any = slice(None),
+) -> float | None:
     """The threshold that a rule chooses on marked images, which are Seen.of() one class."""
     name, value = rule
-    return binary.threshold_of(name, value, images.logits[members], images.y[members])
+    return binary.threshold_of(
+        name,
+        value,
+        images.logits[members],
+        images.y[members],
+    )
 
 
-def _decisions(choice: str, limits: Limits, called: Array, images: Seen) -> Facts:
+def _decisions(
+    choice: str,
+    limits: Limits,
+    called: Array,
+    images: Seen,
+) -> Facts:
     """Rates of all images and of each part at the limits of a choice.
 
     called: [N], the images that are called positive.
@@ -323,7 +375,11 @@ def _decisions(choice: str, limits: Limits, called: Array, images: Seen) -> Fact
             limit = limits.get(name, limit)
         return binary.point(called[members], ill[members], limit)
 
-    facts = {"thresholds": limits, **_by_part(measure, images), "differences": {}}
+    facts = {
+        "thresholds": limits,
+        **_by_part(measure, images),
+        "differences": {},
+    }
     guess = called.astype(np.int64)
     for attribute, (codes, names) in images.groupings.items():
         decisions = decided(guess, images.y, codes, 2, len(names))
@@ -383,7 +439,12 @@ def temperature(chosen: Seen) -> float:
         return _likelihood(chosen.logits / np.exp(log_temperature), chosen)
 
     options = {"xatol": 1e-8}
-    minimum = minimize_scalar(loss, bounds=(-3, 3), method="bounded", options=options)
+    minimum = minimize_scalar(
+        loss,
+        bounds=(-3, 3),
+        method="bounded",
+        options=options,
+    )
     return float(np.exp(minimum.x))
 
 
@@ -402,7 +463,13 @@ def conformal(chosen: Seen, images: Seen) -> Iterator[Facts]:
         return quantile(score[members])
 
     for choice in (POOLED, *chosen.groupings):
-        limits, limit_of_image = _carried(choose, quantile(score), choice, chosen, images)
+        limits, limit_of_image = _carried(
+            choose,
+            quantile(score),
+            choice,
+            chosen,
+            images,
+        )
         in_set = 1 - images.chances <= limit_of_image[:, None]
         facts = {"level": LEVEL, "choice": choice, "quantiles": limits}
         yield facts | _covered(in_set, images)

@@ -94,7 +94,12 @@ def export(run: Run, kind: str, out: Path, client: str | None = None) -> Path:
     module = module.to("cpu").eval()
     one_by_one = isinstance(run.net, ClipNetwork)  # its attention fixes the batch
     size = preprocessing.choices.size
-    example = torch.rand(1 if one_by_one else 2, preprocessing.channels, size, size)
+    example = torch.rand(
+        1 if one_by_one else 2,
+        preprocessing.channels,
+        size,
+        size,
+    )
     with scratch(out) as temporary:
         path = temporary / (out.name if is_file else f"model{suffix}")
         with warnings.catch_warnings(), torch.no_grad():
@@ -102,7 +107,15 @@ def export(run: Run, kind: str, out: Path, client: str | None = None) -> Path:
             with slow_attention():
                 scorer = _written(kind, module, example, path, not one_by_one)
             difference = _checked(run, scorer, one_by_one)
-        sidecar = _sidecar(run, preprocessing, path, kind, client, one_by_one, difference)
+        sidecar = _sidecar(
+            run,
+            preprocessing,
+            path,
+            kind,
+            client,
+            one_by_one,
+            difference,
+        )
         text = json.dumps(sidecar, indent=1, sort_keys=True, ensure_ascii=False)
         manifest.write_text(path.with_suffix(".json"), text + "\n")
         sync(temporary)
@@ -131,7 +144,13 @@ def _exists(path: Path) -> FedcliError:
     return FedcliError(f"{path} is there already", "give another --out, or remove it")
 
 
-def _written(kind: str, module: Prepared, example: Tensor, path: Path, any_batch: bool) -> Scorer:
+def _written(
+    kind: str,
+    module: Prepared,
+    example: Tensor,
+    path: Path,
+    any_batch: bool,
+) -> Scorer:
     """Write the file and load it again.
 
     Raises FedcliError where the network has a part that the format lacks.
@@ -157,7 +176,11 @@ def _checked(run: Run, scorer: Scorer, one_by_one: bool) -> float:
     test = run.data.test["clean"]
     rows = test.rows[:CHECKED].to(test.images.device)
     images = test.images[rows].permute(0, 2, 3, 1).cpu().numpy()
-    logits = runs.logits(run.net, predict.shard_of(images, run), run.method.local)
+    logits = runs.logits(
+        run.net,
+        predict.shard_of(images, run),
+        run.method.local,
+    )
     pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
     parts = [pixels]
     if one_by_one:
@@ -187,7 +210,11 @@ def _sidecar(
     model = run.manifest.body["model"]
     test = run.data.test["clean"]
     function = "sigmoid" if test.y.ndim == 2 else "softmax"
-    pixels = _input(preprocessing, model["channels"], 1 if one_by_one else "batch")
+    pixels = _input(
+        preprocessing,
+        model["channels"],
+        1 if one_by_one else "batch",
+    )
     pixels["normalised_inside"] = kind != "safetensors"
     return {
         "format": kind,
@@ -237,7 +264,12 @@ def _input(
     }
 
 
-def _onnx(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
+def _onnx(
+    module: Prepared,
+    example: Tensor,
+    path: Path,
+    any_batch: bool,
+) -> None:
     _needed("onnx")
     axes = {}
     if any_batch:
@@ -258,7 +290,12 @@ def _load_onnx(path: Path, module: Prepared) -> Scorer:
     return lambda pixels: session.run(None, {INPUT: pixels})[0]
 
 
-def _torchscript(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
+def _torchscript(
+    module: Prepared,
+    example: Tensor,
+    path: Path,
+    any_batch: bool,
+) -> None:
     """Write without the places on this machine of the code of each operation."""
     torch.jit.save(torch.jit.trace(module, example), str(path))
     whole = torch._C.PyTorchFileReader(io.BytesIO(path.read_bytes()))
@@ -276,7 +313,12 @@ def _load_torchscript(path: Path, module: Prepared) -> Scorer:
     return _scorer(torch.jit.load(str(path)))
 
 
-def _torch_export(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
+def _torch_export(
+    module: Prepared,
+    example: Tensor,
+    path: Path,
+    any_batch: bool,
+) -> None:
     shapes = ({0: torch.export.Dim("batch")},) if any_batch else None
     program = torch.export.export(module, (example,), dynamic_shapes=shapes)
     for node in program.graph.nodes:
@@ -288,7 +330,12 @@ def _load_torch_export(path: Path, module: Prepared) -> Scorer:
     return _scorer(torch.export.load(path).module())
 
 
-def _safetensors(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
+def _safetensors(
+    module: Prepared,
+    example: Tensor,
+    path: Path,
+    any_batch: bool,
+) -> None:
     tensors = {}
     for name, tensor in module.net.state_dict().items():
         tensors[name] = tensor.detach().cpu().contiguous()

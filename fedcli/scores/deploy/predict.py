@@ -81,7 +81,13 @@ class Preprocessing:
         if not reader.per_file:
             reader = own_images.SOURCE
             choices = replace(choices, own={**OWN, **choices.own})
-        return cls(name, reader, choices, dataset.body["channels"], originals.read(path.parent))
+        return cls(
+            name,
+            reader,
+            choices,
+            dataset.body["channels"],
+            originals.read(path.parent),
+        )
 
     def read(self, path: Path) -> tuple[Array, Array]:
         """uint8 [S, S, C] of one file, and pixel_facts() [3] of its own colours at that size.
@@ -93,7 +99,11 @@ class Preprocessing:
         if not path.is_file():
             raise Unreadable("not a regular file")
         with scaled_decoding(self.choices):
-            image = self.source.decode(path.parent, Row(path.name, 0, path.name), self.choices)
+            image = self.source.decode(
+                path.parent,
+                Row(path.name, 0, path.name),
+                self.choices,
+            )
         fitted = self._fitted(match_channels(image, self.channels))
         in_colour = fitted
         if image.shape[2] > self.channels:  # colours that a grey model loses
@@ -110,7 +120,12 @@ class Preprocessing:
         return self.originals.differences(originals.original(path))
 
     def _fitted(self, image: Array) -> Array:
-        return fit_image(image, self.choices.size, self.choices.fit, self.choices.clahe)
+        return fit_image(
+            image,
+            self.choices.size,
+            self.choices.fit,
+            self.choices.clahe,
+        )
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -155,7 +170,11 @@ class Predicted:
         """
         decisions: list[list[bool | None]] = []
         for point in self.operating:
-            calls = zip(point.decide(self.chances, self.classes), self.foreign, strict=True)
+            calls = zip(
+                point.decide(self.chances, self.classes),
+                self.foreign,
+                strict=True,
+            )
             decisions.append([None if foreign else positive for positive, foreign in calls])
         return decisions
 
@@ -295,7 +314,9 @@ class _Image(NamedTuple):
 
 
 def _read(
-    files: Sequence[Path], preprocessing: Preprocessing, unreadable: list[Unread]
+    files: Sequence[Path],
+    preprocessing: Preprocessing,
+    unreadable: list[Unread],
 ) -> list[_Image]:
     """The files that can be read; the others are added to `unreadable`."""
     images = []

@@ -85,7 +85,12 @@ def _times(count: int, resamples: int, seed: int, step: int) -> Iterator[Array]:
 
 
 @lru_cache(maxsize=1)
-def _remembered(count: int, resamples: int, seed: int, step: int) -> tuple[Array, ...]:
+def _remembered(
+    count: int,
+    resamples: int,
+    seed: int,
+    step: int,
+) -> tuple[Array, ...]:
     """The counts of _times(), for the next call.
 
     Runs that are compared have one test set, and drawing takes as long as scoring.
@@ -155,7 +160,10 @@ def _leave_out(of_models: Sequence[Columns]) -> None:
 
 
 def without_each(
-    logits: Array, y: Array, units: Array | None, groupings: Groupings | None = None
+    logits: Array,
+    y: Array,
+    units: Array | None,
+    groupings: Groupings | None = None,
 ) -> Columns:
     """Scores of logits [N, C] without each patient in turn: {metric: [U]}.
 
@@ -276,7 +284,11 @@ def bca_interval(
     return float(low), float(high)
 
 
-def bounds(value: float | None, resampled: Array, jackknife: Array | None) -> Bounds:
+def bounds(
+    value: float | None,
+    resampled: Array,
+    jackknife: Array | None,
+) -> Bounds:
     """Percentile bounds, or BCa where the scores without each patient are given."""
     if jackknife is None:
         return interval(resampled)

@@ -66,7 +66,12 @@ class Answered:
             columns.append(without_each(logits, self.y, self.units, self.groupings))
         return mean(columns)
 
-    def mark(self, score: Score, resampled: Array, jackknife: Array | None) -> None:
+    def mark(
+        self,
+        score: Score,
+        resampled: Array,
+        jackknife: Array | None,
+    ) -> None:
         """Give a score of these images its interval.
 
         jackknife: the scores without each patient, for a BCa interval.
@@ -84,7 +89,10 @@ class Answered:
 
 
 def add_intervals(
-    table: Table, where: Where, versions: Mapping[str, Answered], method: str = PERCENTILE
+    table: Table,
+    where: Where,
+    versions: Mapping[str, Answered],
+    method: str = PERCENTILE,
 ) -> None:
     """Give an interval to each line of all images that is resampled, and add those of the average.
 
@@ -136,6 +144,10 @@ def add_group_intervals(
             if method == BCA and has_images:
                 jackknife = members.without_each()
             for metric, column in columns.items():
-                key = where._replace(attribute=attribute, group=group, metric=metric)
+                key = where._replace(
+                    attribute=attribute,
+                    group=group,
+                    metric=metric,
+                )
                 resampled = column[:, code] if has_images else np.zeros(0)
                 members.mark(table[key], resampled, jackknife.get(metric))

@@ -28,7 +28,11 @@ Array = np.ndarray
 
 
 def gaps(
-    logits: Array, y: Array, units: Array, grouping: Grouping, names: Sequence[str]
+    logits: Array,
+    y: Array,
+    units: Array,
+    grouping: Grouping,
+    names: Sequence[str],
 ) -> dict[str, dict[str, Any]]:
     """The gap between best and worst group by each metric, with its p and deals.
 
@@ -48,7 +52,12 @@ def gaps(
     return tests
 
 
-def _gaps(plan: Plan, dealt: Array, count: int, names: Sequence[str]) -> dict[str, Array]:
+def _gaps(
+    plan: Plan,
+    dealt: Array,
+    count: int,
+    names: Sequence[str],
+) -> dict[str, Array]:
     """The gaps [B] by each metric in deals, NaN where fewer than two groups have the score.
 
     dealt: the groups [N, B], of which there are so many.
@@ -86,7 +95,12 @@ def _one_or_two_deep(groupings: Mapping[str, Grouping]) -> dict[str, Grouping]:
     return single | crossed
 
 
-def _tested(right: Array, units: Array, attribute: str, grouping: Grouping) -> list[dict[str, Any]]:
+def _tested(
+    right: Array,
+    units: Array,
+    attribute: str,
+    grouping: Grouping,
+) -> list[dict[str, Any]]:
     """A line for each group of the attribute that is large enough to be tested."""
     codes, names = grouping
     sizes = np.bincount(codes[codes >= 0], minlength=len(names)).tolist()
@@ -102,7 +116,11 @@ def _tested(right: Array, units: Array, attribute: str, grouping: Grouping) -> l
     observed = _differences(right, codes[:, None], tested).ravel().tolist()
     lines = []
     for code, difference, column in zip(tested, observed, columns, strict=True):
-        line = {"attribute": attribute, "group": names[code], "images": sizes[code]}
+        line = {
+            "attribute": attribute,
+            "group": names[code],
+            "images": sizes[code],
+        }
         line["accuracy"] = float(right[codes == code].mean())
         line["difference"] = difference
         line["p"] = _p(np.abs(column), abs(difference))
@@ -139,7 +157,11 @@ def _deals(codes: Array, units: Array) -> Iterator[Array]:
     """
     images = np.flatnonzero(codes >= 0)  # of known group
     groups = codes[images]
-    _, unit_starts, unit = np.unique(units[images], return_index=True, return_inverse=True)
+    _, unit_starts, unit = np.unique(
+        units[images],
+        return_index=True,
+        return_inverse=True,
+    )
     group_of_unit = groups[unit_starts]  # [U]
     one_group_each = bool((groups == group_of_unit[unit]).all())
     blocks = [] if one_group_each else list(_blocks(images, unit))

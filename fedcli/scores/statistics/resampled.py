@@ -68,12 +68,22 @@ def write(
         for version, rounds in logits.items():
             # as predictions.h5 has them
             tables = [table[order].astype(np.float32) for (table,) in rounds]
-            over_rounds = bootstrap_all(tables, y[order], owner, resamples=RESAMPLES, seed=seed)
+            over_rounds = bootstrap_all(
+                tables,
+                y[order],
+                owner,
+                resamples=RESAMPLES,
+                seed=seed,
+            )
             last = intervals.Answered(tables[-1:], y[order], owner)
             _write_columns(file, version, mean(over_rounds))
             _write_columns(file, f"{LAST}/{version}", last.resampled())
             for name, images in _members(groupings or {}, order):
-                _write_columns(file, f"{name}/{version}", last.at(images).resampled())
+                _write_columns(
+                    file,
+                    f"{name}/{version}",
+                    last.at(images).resampled(),
+                )
 
 
 def _write_columns(file: Any, name: str, columns: Columns) -> None:
@@ -115,7 +125,11 @@ def read_group(folder: Path, attribute: int, group: int) -> ByVersion:
 
     Raises FedcliError.
     """
-    return _columns_below(folder, [GROUPS, str(attribute), str(group)], intervals.RESAMPLES)
+    return _columns_below(
+        folder,
+        [GROUPS, str(attribute), str(group)],
+        intervals.RESAMPLES,
+    )
 
 
 def _columns_below(folder: Path, prefix: list[str], count: int) -> ByVersion:

@@ -111,7 +111,11 @@ def _components(score: Array, truth: Array) -> tuple[Array, Array]:
 
 def _midranks(values: Array) -> Array:
     """Ranks from 1, their mean where values are the same."""
-    _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, codes, counts = np.unique(
+        values,
+        return_inverse=True,
+        return_counts=True,
+    )
     ranks = np.cumsum(counts) - (counts - 1) / 2
     return ranks[codes]
 
@@ -157,7 +161,12 @@ class PairTest:
     floor: float = 0.0
 
 
-def paired_t(a: list[float], b: list[float], *, overlap: float = 0.0) -> PairTest:
+def paired_t(
+    a: list[float],
+    b: list[float],
+    *,
+    overlap: float = 0.0,
+) -> PairTest:
     """Student's paired t test, two-sided.
 
     p is None for fewer than two pairs, or equal differences that are not 0.
@@ -198,7 +207,13 @@ def wilcoxon(a: list[float], b: list[float]) -> PairTest:
     rises = int(ranks[unequal > 0].sum())
     chance = _rank_sums(ranks)
     p = 2 * float(min(chance[: rises + 1].sum(), chance[rises:].sum()))
-    return PairTest(pairs, float(differences.mean()), rises / 2, min(1.0, p), floor)
+    return PairTest(
+        pairs,
+        float(differences.mean()),
+        rises / 2,
+        min(1.0, p),
+        floor,
+    )
 
 
 def _rank_sums(ranks: Array) -> Array:

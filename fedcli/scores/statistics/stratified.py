@@ -57,7 +57,12 @@ def strata(values: Array, count: int = STRATA) -> Array:
     return np.searchsorted(edges, values, "left")
 
 
-def scores(answers: Sequence[Array], y: Array, members: Array, metric: str) -> float:
+def scores(
+    answers: Sequence[Array],
+    y: Array,
+    members: Array,
+    metric: str,
+) -> float:
     """A metric of some images, the mean over answers [N, C]; NaN where it has no meaning."""
     values = _values(_plans(answers, y, members), None, metric)
     return float(np.mean(values))
@@ -163,14 +168,23 @@ def _ranked(
         value = scores(answers, y, members, metric)
         if np.isfinite(value):
             values[code] = value
-    return sorted(values, key=lambda code: values[code], reverse=not better_low(metric))
+    return sorted(
+        values,
+        key=lambda code: values[code],
+        reverse=not better_low(metric),
+    )
 
 
 class _Pair:
     """Two groups of images that a metric compares, as they are and at the same distribution."""
 
     def __init__(
-        self, answers: Sequence[Array], y: Array, side: Array, stratum: Array, metric: str
+        self,
+        answers: Sequence[Array],
+        y: Array,
+        side: Array,
+        stratum: Array,
+        metric: str,
     ):
         self.side = side
         self.stratum = stratum
@@ -187,7 +201,15 @@ class _Pair:
 
     def _gap(self, weights: Array) -> Array:
         """The better group's score less the worse one's, above 0 for any metric: [B]."""
-        of_better = _values(self.models_of_better, weights[self.better], self.metric)
-        of_worse = _values(self.models_of_worse, weights[self.worse], self.metric)
+        of_better = _values(
+            self.models_of_better,
+            weights[self.better],
+            self.metric,
+        )
+        of_worse = _values(
+            self.models_of_worse,
+            weights[self.worse],
+            self.metric,
+        )
         sign = -1 if better_low(self.metric) else 1
         return (np.mean(of_better, 0) - np.mean(of_worse, 0)) * sign

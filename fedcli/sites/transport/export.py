@@ -82,13 +82,18 @@ def nvflare(job: Job) -> dict[str, str]:
 def flower(job: Job) -> dict[str, str]:
     """The files of an app for Flower, by path. Raises UsageError."""
     job.check()
-    config = {"folder": str(job.folder), "clients": ",".join(job.clients), "idle": job.idle}
+    config = {
+        "folder": str(job.folder),
+        "clients": ",".join(job.clients),
+        "idle": job.idle,
+    }
     project = _template("pyproject.toml")
     for key, value in config.items():
         project += f"{key} = {json.dumps(value)}\n"  # TOML has JSON's strings
     return {
         "app/pyproject.toml": project,
-        "app/LICENSE": "These files only name fedcli's own transport; they are under its licence.\n",
+        "app/LICENSE": "These files only name fedcli's own transport; they are under its "
+        "licence.\n",
         "app/fedcli_app/__init__.py": "",
         "app/fedcli_app/app.py": APP,
     }
@@ -104,8 +109,8 @@ ALLOW = {  # what has to be allowed by hand, for people
         f"at every site, add {EXECUTOR} there, and put its comm_config.json into local",
     ],
     "flower": [
-        "start the SuperLink and the SuperNodes where fedcli is installed: the app holds no code of "
-        "its own"
+        "start the SuperLink and the SuperNodes where fedcli is installed: the app holds no code "
+        "of its own"
     ],
 }
 ENGINES: dict[str, Callable[[Job], dict[str, str]]] = {"nvflare": nvflare, "flower": flower}

@@ -189,7 +189,11 @@ def pass_on(relay: Relay, nodes: Nodes, context: Any = None) -> None:
                 question.answer_of(message_of, reply.content)
 
 
-def _add_up(nodes: Nodes, context: Any, questions: Collection[Question]) -> None:
+def _add_up(
+    nodes: Nodes,
+    context: Any,
+    questions: Collection[Question],
+) -> None:
     """Let the sites of these questions add their updates, and answer all of them."""
     by_node = {}
     try:

@@ -73,7 +73,13 @@ class Controller(Base):
     timeout: seconds for one answer, 0 for any time.
     """
 
-    def __init__(self, folder: str, clients: list[str], idle: float = 600, timeout: int = 0):
+    def __init__(
+        self,
+        folder: str,
+        clients: list[str],
+        idle: float = 600,
+        timeout: int = 0,
+    ):
         check()
         super().__init__(task_check_period=0.1)
         self.folder = Path(folder)
@@ -125,7 +131,12 @@ class Controller(Base):
         """Nothing is kept after the last one."""
 
     def process_result_of_unknown_task(
-        self, client: Any, task_name: str, client_task_id: str, result: Any, fl_ctx: Any
+        self,
+        client: Any,
+        task_name: str,
+        client_task_id: str,
+        result: Any,
+        fl_ctx: Any,
     ):
         """An answer whose question is gone is dropped."""
 
@@ -194,7 +205,11 @@ def attach(profile: Path, socket: Path) -> None:
     """Wait for a job, and pass its questions to the process at the socket until the job ends."""
     with APIContext(config_file=str(profile)) as context:
         site = context.api.get_site_name()
-        print(f"{site}: attached to a job of NVFlare", file=sys.stderr, flush=True)
+        print(
+            f"{site}: attached to a job of NVFlare",
+            file=sys.stderr,
+            flush=True,
+        )
         try:
             while flare.is_running(ctx=context):
                 model = flare.receive(ctx=context)
@@ -202,7 +217,11 @@ def attach(profile: Path, socket: Path) -> None:
                     break
                 flare.send(model_of(answered(site, socket, message_of(model))), ctx=context)
         except RuntimeError as error:  # of a job that was stopped while the site was at work
-            print(f"{site}: the job of NVFlare ended: {error}"[:300], file=sys.stderr, flush=True)
+            print(
+                f"{site}: the job of NVFlare ended: {error}"[:300],
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _end_with_parent() -> None:

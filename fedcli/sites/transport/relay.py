@@ -87,7 +87,11 @@ class _Turn:
         while not self._lock.acquire(timeout=seconds):
             if over.is_set():
                 raise Closed
-            tell(connection, f"it serves another coordinator since {self._since}", alive=False)
+            tell(
+                connection,
+                f"it serves another coordinator since {self._since}",
+                alive=False,
+            )
             self._take_from_silent()
             seconds = LIFE
         self._heard = time.monotonic()
@@ -175,7 +179,11 @@ class Relay:
         with ExitStack() as opened:
             for client, path in self._paths.items():
                 listener = opened.enter_context(listening(path))
-                thread = threading.Thread(target=self._listen, args=(client, listener), daemon=True)
+                thread = threading.Thread(
+                    target=self._listen,
+                    args=(client, listener),
+                    daemon=True,
+                )
                 self._listeners.append(thread)
             self._sockets = opened.pop_all()
         for thread in self._listeners:
@@ -206,7 +214,11 @@ class Relay:
             self._failed.append(error)  # raised by `over`, in the thread that runs the job
 
     def _start(self, client: str, connection: socket.socket) -> None:
-        thread = threading.Thread(target=self._talk, args=(client, connection), daemon=True)
+        thread = threading.Thread(
+            target=self._talk,
+            args=(client, connection),
+            daemon=True,
+        )
         with self._lock:
             if self._stop.is_set() or len(self._open) >= MOST * len(self._paths):
                 connection.close()
@@ -255,7 +267,13 @@ class Relay:
                 self._waiting.discard(question)
 
 
-def answered(client: str, path: Path, question: Message, *, masked: int = 0) -> Message:
+def answered(
+    client: str,
+    path: Path,
+    question: Message,
+    *,
+    masked: int = 0,
+) -> Message:
     """The answer of a site's own process, which listens at path, or one that says why it has none.
 
     masked: over how many sites the sum is for which the caller, on the site's machine, masks the
@@ -270,12 +288,24 @@ def answered(client: str, path: Path, question: Message, *, masked: int = 0) -> 
             return ask(connection, (scalars, arrays), PATIENCE)
     except (FileNotFoundError, ConnectionRefusedError):
         sentence = f"no process of fedcli listens at {path}"
-        return failed(client, sentence, "start `fedcli site` there, then use --resume")
+        return failed(
+            client,
+            sentence,
+            "start `fedcli site` there, then use --resume",
+        )
     except Silent as error:
-        return failed(client, str(error), "look at `fedcli site` there, then use --resume")
+        return failed(
+            client,
+            str(error),
+            "look at `fedcli site` there, then use --resume",
+        )
     except (OSError, Closed):
         sentence = "its process ended before it answered"
-        return failed(client, sentence, "start `fedcli site` again, then use --resume")
+        return failed(
+            client,
+            sentence,
+            "start `fedcli site` again, then use --resume",
+        )
     except FedcliError as error:
         return failed(client, error.sentence, error.hint)
 

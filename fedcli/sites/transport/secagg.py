@@ -44,7 +44,11 @@ HALVES = (  # of flwr's protocol, at a site and at the server
 FAILED = "secure aggregation ended without a sum"
 
 
-def update_of(question: Message, answer: Message, largest: int) -> list[np.ndarray]:
+def update_of(
+    question: Message,
+    answer: Message,
+    largest: int,
+) -> list[np.ndarray]:
     """A site's part of the sum: its update float64 [P]; its loss, and whether it says one, [2].
 
     largest: training images of a site. Raises ValueError where it cannot be part of a sum; the
@@ -103,7 +107,11 @@ def bits(clients: int) -> int:
     return min(MOST_BITS, BITS - math.ceil(math.log2(clients)))
 
 
-def masks(seed: bytes, span: int, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+def masks(
+    seed: bytes,
+    span: int,
+    shapes: Sequence[tuple[int, ...]],
+) -> list[np.ndarray]:
     """Whole numbers in [0, span), int64, in place of flwr's pseudo_rand_gen().
 
     span: a power of two up to 2^32.
@@ -226,7 +234,11 @@ class _SumRound:
             self.mean = parameters_to_ndarrays(result.parameters)
         return None, {}
 
-    def send_and_receive(self, messages: Iterable[Any], **more: Any) -> list[Any]:
+    def send_and_receive(
+        self,
+        messages: Iterable[Any],
+        **more: Any,
+    ) -> list[Any]:
         replies = list(self.grid.send_and_receive(messages, **more))
         for reply in replies:
             if reply.has_error():

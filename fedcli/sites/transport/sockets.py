@@ -80,7 +80,11 @@ def talk(
     patience: float | None = HANDSHAKE
     while True:
         try:
-            scalars, arrays = receive(connection, patience, lambda sentence, alive: heard())
+            scalars, arrays = receive(
+                connection,
+                patience,
+                lambda sentence, alive: heard(),
+            )
             send(connection, answer(scalars, arrays), PATIENCE)
         except FedcliError as error:  # what arrived is no message, so nothing after it can be
             console.warn(error.sentence)
@@ -132,7 +136,11 @@ def connected(path: Path) -> socket.socket:
     return connection
 
 
-def send(connection: socket.socket, message: Message, patience: float | None = None) -> None:
+def send(
+    connection: socket.socket,
+    message: Message,
+    patience: float | None = None,
+) -> None:
     """Send a message. Raises OSError, TimeoutError where none of it was taken for that long."""
     connection.settimeout(patience)
     for piece in encoded(message):

@@ -210,8 +210,8 @@ def _within_raw(raw: Path, named_table: str) -> str:
 
     Any other text as it is.
     """
-    path = Path(os.path.abspath(named_table))
-    folder = Path(os.path.abspath(raw))
+    path = Path(os.path.abspath(named_table))  # noqa: PTH100 - links stay
+    folder = Path(os.path.abspath(raw))  # noqa: PTH100
     relative = (raw / named_table).is_file() and not Path(named_table).is_absolute()
     if not relative and path.is_file() and path.is_relative_to(folder):
         return path.relative_to(folder).as_posix()
