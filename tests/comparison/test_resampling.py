@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scored_runs import PATIENTS_OF, SEX, N, Y, fold, heal, model, scored
 
 from fedcli.comparison import resampling
@@ -177,4 +178,4 @@ def test_a_gap_has_no_interval_where_a_group_has_a_score_and_none(score, expecte
     monkeypatch.setattr(resampling, "_groups", lambda pairs, where: groups)
     gap = Where("clean", attribute="sex", measure="gap")
     differences = resampling.drawn_difference([(run_a, run_b)], gap, resamples)
-    np.testing.assert_allclose(differences, expected)
+    assert_allclose(differences, expected)

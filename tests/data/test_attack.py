@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROSTER, make_chain, play, toy_federation, toy_shards
+from torch.testing import assert_close
 
 from fedcli.data import manifest, shard
 from fedcli.data.corruption.attack import KINDS, Attack, make_attack, of_body
@@ -111,9 +112,7 @@ def test_a_sign_flip_of_everyone_turns_the_round_around_but_for_its_statistics()
     usual = play("fedavg", rounds=1).theta
     flipped = play("fedavg", rounds=1, shards=hostile("sign-flip", 1.0)).theta
     trained = toy_federation(resolve("fedavg")).layout.trainable
-    torch.testing.assert_close(
-        (flipped - start)[:trained], (start - usual)[:trained], rtol=1e-3, atol=1e-6
-    )
+    assert_close((flipped - start)[:trained], (start - usual)[:trained], rtol=1e-3, atol=1e-6)
     assert torch.equal(flipped[trained:], usual[trained:])
 
 

@@ -211,10 +211,8 @@ def test_an_archive_that_was_there_before_stays(server, tmp_path, content):
         get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
     assert not server[1]
     assert (tmp_path / "pictures").is_dir()
-    assert all(
-        (tmp_path / name).read_bytes() == content
-        for name in ("all.zip", "all.zip.part", "pictures.part")
-    )
+    for name in ("all.zip", "all.zip.part", "pictures.part"):
+        assert (tmp_path / name).read_bytes() == content
 
 
 def test_an_absent_file_a_dead_server_and_other_schemes_are_sentences(server, tmp_path):

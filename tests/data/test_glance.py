@@ -62,7 +62,8 @@ def test_counts_unknown_groups_patients_and_what_was_left_out(tmp_path):
 def test_lines_are_short_whatever_the_names(tmp_path):
     text = lines(tmp_path, LONG, [""] * 40, skipped=[{"file": "a", "why": "x" * 300}])
     assert len(text) <= 8
-    assert all(len(line) <= 100 for line in text)
+    for line in text:
+        assert len(line) <= 100
     assert text[1].startswith("classes: 20, from 2 (a class with a long name")
     assert "patients: not known" in text
     assert glance.fitted("also: ", ["name " * 5] * 9).endswith(" more")
@@ -84,7 +85,8 @@ def test_images_of_one_colour_and_identical_ones_are_counted_by_part(tmp_path):
 
 def test_lines_about_odd_images_are_short_too(tmp_path):
     text = lines(tmp_path, LONG, [""] * 40, [np.zeros_like(RAMP)] * 40)
-    assert all(len(line) <= 100 for line in text)
+    for line in text:
+        assert len(line) <= 100
     assert text[-1] == (
         "identical to another image of their part: 30 training images and 10 test images"
     )

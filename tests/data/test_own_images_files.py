@@ -206,7 +206,8 @@ def test_the_patients_of_dicom_files_stay_on_one_side_and_their_ids_unwritten(tm
     assert len(set(pool.patient)) == 6
     assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
     assert (pool.split == 1).any()
-    assert not any(b"NAME-" in file.read_bytes() for file in path.parent.iterdir())
+    for file in path.parent.iterdir():
+        assert b"NAME-" not in file.read_bytes()
     assert "no patients are known" not in capsys.readouterr().err
 
 

@@ -166,7 +166,8 @@ def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
     of_image = {id: label.tolist() for id, label in zip(pool.id, pool.y, strict=True)}
     assert of_image == {line[0]: line[1:3] for line in lines}
     sides = {patient: set(pool.split[pool.patient == patient].tolist()) for patient in pool.patient}
-    assert all(len(both) == 1 for both in sides.values())
+    for both in sides.values():
+        assert len(both) == 1
     assert {0, 1} == set(pool.split.tolist())
     with refused("--label-column is given several times", of=UsageError):
         prepare("images", **options)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import make_chain
 from raw_folders import write_pool
+from torch.testing import assert_close
 
 from fedcli.data import manifest, transforms
 from fedcli.data import shard as load
@@ -145,9 +146,9 @@ def test_an_epoch_has_every_image_once_and_keeps_the_last_batch(tmp_path):
 def test_normalisation_is_mean_and_deviation_of_the_unit_range():
     x = torch.tensor([0, 128, 255], dtype=torch.uint8).reshape(1, 1, 1, 3)
     grey = transforms.to_input(x, channels=1)
-    torch.testing.assert_close(grey, (x / 255 - 0.449) / 0.226)
+    assert_close(grey, (x / 255 - 0.449) / 0.226)
     rgb = transforms.to_input(x, channels=3)
-    torch.testing.assert_close(rgb[0, 2], (x[0, 0] / 255 - 0.406) / 0.225)
+    assert_close(rgb[0, 2], (x[0, 0] / 255 - 0.406) / 0.225)
 
 
 @pytest.mark.parametrize("kind", transforms.AUGMENTS)
@@ -170,7 +171,7 @@ def test_a_flip_mirrors_and_a_still_affine_changes_nothing():
     never = torch.tensor([[0.5, 0.5, 0.5, 0.9]])
     assert torch.equal(transforms.augment(x, "flip", always), x.flip(3))
     assert torch.equal(transforms.augment(x, "affine-flip", never), x / 255)
-    torch.testing.assert_close(transforms.augment(x, "affine-flip", always), x.flip(3) / 255)
+    assert_close(transforms.augment(x, "affine-flip", always), x.flip(3) / 255)
 
 
 def test_an_affine_turn_is_a_rotation_also_on_images_that_are_not_square():

@@ -20,7 +20,8 @@ def test_every_image_goes_to_one_client():
     assert list(parts) == expected
     result = sorted(np.concatenate(list(parts.values())))
     assert result == list(range(len(Y)))
-    assert all((np.diff(part) > 0).all() for part in parts.values())
+    for part in parts.values():
+        assert (np.diff(part) > 0).all()
 
 
 def test_sizes_are_the_shares_drawn_first_up_to_one_image():

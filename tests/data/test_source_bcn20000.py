@@ -90,9 +90,8 @@ def test_blanks_letters_and_ages_that_are_no_number_of_years(tmp_path):
     rows = listed(tmp_path, *lines)
     expected = [1, 0, -1, -1, -1, -1]
     assert [row.groups["age"] for row in rows.values()] == expected
-    assert all(
-        (row.groups["sex"], row.groups["site"], row.label) == (1, 1, 0) for row in rows.values()
-    )
+    for row in rows.values():
+        assert (row.groups["sex"], row.groups["site"], row.label) == (1, 1, 0)
 
 
 def test_an_image_that_is_not_there_is_left_out_with_the_reason(sample, tmp_path, raw):

@@ -138,7 +138,8 @@ def test_usps_in_hdf5_is_the_same_as_in_text(raw):
     rows = [row for row in digits.rows(raw, OFFICIAL).rows if row.groups["domain"] == 1]
     result = [(row.id, row.label) for row in rows]
     assert result == [(id, row.label) for id, row in text.items()]
-    assert all((digits.decode(raw, row, OFFICIAL) == pixels[row.id]).all() for row in rows)
+    for row in rows:
+        assert (digits.decode(raw, row, OFFICIAL) == pixels[row.id]).all()
 
 
 def test_svhn_writes_10_for_the_digit_0_and_puts_the_images_last(tmp_path):

@@ -66,7 +66,8 @@ def test_few_stay_in_memory_and_all_go_to_the_disk_once_they_are_many(tmp_path):
     assert store.offload(three, ["c"]) == three  # it is in the round, so it is in memory anyway
     many = store.offload(three)
     assert list(many) == ["a", "b", "c"]
-    assert all(isinstance(stored, StoredState) for stored in many.values())
+    for stored in many.values():
+        assert isinstance(stored, StoredState)
     again = store.offload({**many, "a": {"x": torch.zeros(5)}, "d": {}})
     assert isinstance(again["a"], StoredState)
     assert again["a"]["x"].sum() == 0

@@ -178,10 +178,8 @@ def test_what_a_rule_keeps_on_the_host_is_there_again_after_a_resume(tmp_path):
         )
         states.save(tmp_path, state, ROSTER)
         restored = states.restore(tmp_path / "00001.h5", ROSTER, "cuda")
-        assert all(
-            states.equal(getattr(restored, part), getattr(state, part))
-            for part in ("theta", "shared", "server")
-        )
+        for part in ("theta", "shared", "server"):
+            assert states.equal(getattr(restored, part), getattr(state, part))
         assert not restored.server["seen"].is_cuda
         assert not states.equal(restored.server["seen"], state.server["seen"].cuda())
 

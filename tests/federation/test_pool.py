@@ -63,7 +63,8 @@ def test_bits_are_those_of_one_process(spec):
         mine = state.clients.get(client, {})
         other = usual.clients.get(client, {})
         assert mine.keys() == other.keys()
-        assert all(torch.equal(mine[k], other[k]) for k in mine)
+        for k in mine:
+            assert torch.equal(mine[k], other[k])
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ def test_clients_that_only_measure_or_train_alone_leave_the_same_bits(spec, sett
             pooled = together.play(pooled, engine=engine).state
             expected = together.play(expected).state
     assert torch.equal(pooled.theta, expected.theta)
-    assert all(equal(pooled.clients[client], state) for client, state in expected.clients.items())
+    for client, state in expected.clients.items():
+        assert equal(pooled.clients[client], state)
 
 
 def test_more_tasks_than_the_table_has_rows_are_answered():
@@ -120,10 +122,8 @@ def test_more_tasks_than_the_table_has_rows_are_answered():
     with Pool(federation.clients, 2, 1) as engine:
         reports = [(report.theta.clone(), report.table is None) for report in engine(tasks)]
     assert [alone for _, alone in reports] == [False, True, True, True]
-    assert all(
-        torch.equal(theta, federation.clients.run_one(task).theta)
-        for (theta, _), task in zip(reports, tasks)
-    )
+    for (theta, _), task in zip(reports, tasks):
+        assert torch.equal(theta, federation.clients.run_one(task).theta)
 
 
 def test_a_call_that_is_left_early_does_not_reach_into_the_next():
@@ -134,10 +134,8 @@ def test_a_call_that_is_left_early_does_not_reach_into_the_next():
         next(iter(engine(tasks)))
         thetas = [report.theta.clone() for report in engine(next_tasks)]
     alone = engine_clients()
-    assert all(
-        torch.equal(theta, alone.run_one(task).theta)
-        for theta, task in zip(thetas, next_tasks, strict=True)
-    )
+    for theta, task in zip(thetas, next_tasks, strict=True):
+        assert torch.equal(theta, alone.run_one(task).theta)
 
 
 @pytest.mark.parametrize("worker", [0, 1])
@@ -160,7 +158,8 @@ def test_an_interruption_ends_the_workers_and_what_waits_for_them():
     with pytest.raises(KeyboardInterrupt), engine:
         next(iter(engine([replace(task, client=client) for client in ROSTER] * 4)))
         raise KeyboardInterrupt
-    assert not any(process.is_alive() for process in engine.workers.processes)
+    for process in engine.workers.processes:
+        assert not process.is_alive()
 
 
 class Odd(Exception):
@@ -232,9 +231,8 @@ def test_one_process_trains_where_memory_is_short(four_cores, tmp_path, monkeypa
     before = {name: tensor.clone() for name, tensor in federation.net.state_dict().items()}
     settle(federation)
     assert torch.get_num_threads() == threads
-    assert all(
-        torch.equal(tensor, before[name]) for name, tensor in federation.net.state_dict().items()
-    )
+    for name, tensor in federation.net.state_dict().items():
+        assert torch.equal(tensor, before[name])
 
 
 def test_workers_get_about_as_many_images_each():

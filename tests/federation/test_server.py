@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
+from torch.testing import assert_close
 
 from fedcli.errors import FedcliError
 from fedcli.federation.client import Task, Training, run_client
@@ -61,7 +62,7 @@ def test_a_round_matches_a_loop_written_by_hand():
         models.append(Layout(net).read())
         counts.append(len(shard))
     share = torch.tensor(counts) / sum(counts)
-    torch.testing.assert_close(got.theta, share @ torch.stack(models), atol=1e-6, rtol=1e-5)
+    assert_close(got.theta, share @ torch.stack(models), atol=1e-6, rtol=1e-5)
 
 
 def test_cohorts_are_drawn_from_seed_and_round():

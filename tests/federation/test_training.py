@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
 from made_plans import planned
 from tapes import AT_CLIENTS, RECORDED, Strict, federation, recorded
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation import state as states
@@ -135,7 +136,7 @@ FULL = {"batch_size": 10_000, "epochs": 3}
     ],
 )
 def test_each_optimizer_is_torchs(training, kind, options):
-    torch.testing.assert_close(by_us(training)[0], by_torch(kind, **options), atol=1e-6, rtol=1e-5)
+    assert_close(by_us(training)[0], by_torch(kind, **options), atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +161,15 @@ def test_each_optimizer_is_torchs(training, kind, options):
 )
 def test_a_kept_optimizer_goes_on_where_a_fresh_one_starts_anew(training, kind, options):
     continued, memory = by_us(replace(training, keep_optimizer=True), rounds=2)
-    torch.testing.assert_close(
+    assert_close(
         continued, by_torch(kind, rounds=2, keep_state=True, **options), atol=1e-6, rtol=1e-5
     )
     fresh, nothing = by_us(training, rounds=2)
-    torch.testing.assert_close(fresh, by_torch(kind, rounds=2, **options), atol=1e-6, rtol=1e-5)
+    assert_close(fresh, by_torch(kind, rounds=2, **options), atol=1e-6, rtol=1e-5)
     assert not torch.allclose(continued, fresh, atol=1e-4)
     assert memory
-    assert all(name.startswith("optimizer_") for name in memory)
+    for name in memory:
+        assert name.startswith("optimizer_")
     assert not nothing
 
 
@@ -183,7 +185,8 @@ def test_a_resumed_run_has_the_kept_optimizers_to_the_bit(optimizer, tmp_path):
     assert torch.equal(resumed.theta, whole.theta)
     assert any("optimizer_" in name for memory in whole.clients.values() for name in memory)
     for client, memory in whole.clients.items():
-        assert all(torch.equal(memory[name], resumed.clients[client][name]) for name in memory)
+        for name in memory:
+            assert torch.equal(memory[name], resumed.clients[client][name])
 
 
 def test_a_client_with_another_optimizers_state_starts_afresh():
@@ -214,7 +217,8 @@ def test_every_method_trains_with_all_of_them_and_a_recording_has_the_same_bits(
     shards = federation("affine-flip")
     usual = play(spec, training=training, shards=shards, dropout=0.0, until=2)
     assert usual.theta.isfinite().all()
-    assert all("optimizer_momentum" in usual.clients[client] for client in ROSTER)
+    for client in ROSTER:
+        assert "optimizer_momentum" in usual.clients[client]
     if spec in RECORDED:
         state, captures = recorded(
             monkeypatch, Strict, spec, training=training, shards=shards, dropout=0.0, until=2
@@ -315,10 +319,8 @@ def test_every_engine_comes_to_the_same_bits(open_engine):
             state = together.play(state, engine=engine).state
     assert torch.equal(state.theta, usual.theta)
     for client in ROSTER:
-        assert all(
-            torch.equal(state.clients[client][name], value)
-            for name, value in usual.clients[client].items()
-        )
+        for name, value in usual.clients[client].items():
+            assert torch.equal(state.clients[client][name], value)
 
 
 def test_a_run_with_another_loss_says_so_in_its_label():

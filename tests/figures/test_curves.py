@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROSTER, make_chain
+from numpy.testing import assert_allclose
 from run_folders import a_line, a_run
 
 from fedcli.commands.plot import draw as command
@@ -479,7 +480,7 @@ def test_curves_are_means_over_clients_and_then_over_seeds():
     assert rounds.tolist() == [1, 2, 3]
     assert mean.tolist() == [3, 4, 6]
     std = np.array([2**0.5, 2**0.5, np.nan])  # of 2 and 4, of 3 and 5, of one run
-    np.testing.assert_allclose([low, high], [mean - std, mean + std])
+    assert_allclose([low, high], [mean - std, mean + std])
 
 
 def test_scores_on_validation_parts_are_a_series_of_their_own(tmp_path):

@@ -7,8 +7,10 @@ import torch
 import torch.nn.functional as F
 from conftest import make_chain, toy_net
 from made_plans import planned, train
+from numpy.testing import assert_allclose
 from pandas import DataFrame, concat
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.commands.plot import draw as command
 from fedcli.errors import FedcliError, UsageError
@@ -55,7 +57,7 @@ def test_each_filter_of_a_direction_is_as_long_as_the_filter_and_vectors_stay_pu
             assert not way[name].any()
             continue
         norms = [tensor.flatten(1).norm(dim=1) for tensor in (way[name], weight)]
-        torch.testing.assert_close(*norms)
+        assert_close(*norms)
     assert {"backbone.1.weight", "backbone.1.bias", "head.bias"} < weights.keys()
     zero = moved.direction({"w": torch.zeros(2, 3)}, 0, 0)["w"]
     assert not zero.any()
@@ -80,14 +82,15 @@ def test_around_a_squared_length_the_curve_is_known_and_the_net_is_as_it_was():
     way = random / random.norm(dim=1, keepdim=True) * torch.tensor([[5.0], [2.0]])
     steps = np.array([-1, -0.5, 0, 0.5, 1])
     along = float((before["weight"].double() * way).sum())
-    np.testing.assert_allclose(
+    assert_allclose(
         curve, 29 + 2 * steps * along + steps**2 * 29, rtol=1e-6
     )  # |d| = |w| by normalisation
     table = moved.surface(net, net.loss, dims=2, seed=3, points=5)
     assert table.shape == (5, 5)
     assert table[:, 2].tolist() == curve.tolist()
     assert table[2, 2] == 29
-    assert all(torch.equal(before[name], p) for name, p in net.named_parameters())
+    for name, p in net.named_parameters():
+        assert torch.equal(before[name], p)
 
 
 def test_a_loss_that_fails_leaves_the_net_as_it_was():

@@ -7,6 +7,7 @@ import pytest
 import session
 from conftest import make_chain
 from made_plans import planned, train
+from numpy.testing import assert_allclose
 from scored_runs import heal, model, scored
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
@@ -75,7 +76,7 @@ def test_a_weighted_resample_is_the_resample_itself(curve):
     weights = np.bincount(resample, minlength=N)[:, None]
     weighted = curve(SCORE, LABEL, weights)[1]
     repeated = curve(SCORE[resample], LABEL[resample], ONCE)[1]
-    np.testing.assert_allclose(weighted, repeated)
+    assert_allclose(weighted, repeated)
 
 
 def test_a_band_holds_the_middle_of_its_resamples():

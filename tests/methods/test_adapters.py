@@ -5,7 +5,9 @@ import copy
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.methods.adapters import Factors, Roles, product_mean, roles
 from fedcli.models.adapted import Adapted
@@ -65,7 +67,7 @@ def test_each_image_is_seen_through_its_own_singular_values(kind, base):
         kind
     ]
     x = images(base)
-    np.testing.assert_allclose(adapted(x).detach(), by_hand(adapted, x, w), rtol=1e-4, atol=1e-5)
+    assert_allclose(adapted(x).detach(), by_hand(adapted, x, w), rtol=1e-4, atol=1e-5)
 
 
 def test_the_slabs_of_a_volume_share_its_singular_values():
@@ -74,7 +76,7 @@ def test_the_slabs_of_a_volume_share_its_singular_values():
     x = torch.cat([images(), images().flip(0)])
     adapted.groups.shares = SHARES
     w = (SHARES @ S).repeat_interleave(2, 0).numpy()
-    np.testing.assert_allclose(adapted(x).detach(), by_hand(adapted, x, w), rtol=1e-4, atol=1e-5)
+    assert_allclose(adapted(x).detach(), by_hand(adapted, x, w), rtol=1e-4, atol=1e-5)
 
 
 def test_batches_that_do_not_fit_their_shares_are_refused():
@@ -90,8 +92,8 @@ def test_without_shares_every_image_has_the_mean_singular_values():
     adapted.groups.shares = torch.full((3, 3), 1 / 3)
     uniform = adapted(x)
     adapted.groups.shares = None
-    torch.testing.assert_close(adapted(x), uniform)
-    np.testing.assert_allclose(
+    assert_close(adapted(x), uniform)
+    assert_allclose(
         adapted(x).detach(), by_hand(adapted, x, [S.mean(0).numpy()] * 3), rtol=1e-4, atol=1e-5
     )
 
@@ -129,7 +131,7 @@ def test_singular_values_of_1_are_lora():
     x = images()
     ones = same_factors(plain, layer("fair", singular=torch.ones(3, 2)))
     ones.groups.shares = SHARES
-    torch.testing.assert_close(ones(x), plain(x))
+    assert_close(ones(x), plain(x))
 
 
 def test_one_group_is_svd_lora():
@@ -137,9 +139,9 @@ def test_one_group_is_svd_lora():
     x = images()
     fair = same_factors(svd, layer("fair", singular=S[:1]))
     fair.groups.shares = torch.ones(3, 1)
-    torch.testing.assert_close(fair(x), svd(x))
+    assert_close(fair(x), svd(x))
     fair.groups.shares = None
-    torch.testing.assert_close(fair(x), svd(x))
+    assert_close(fair(x), svd(x))
 
 
 def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
@@ -148,7 +150,8 @@ def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
     for name in ("1.0", "2"):
         exchange(body, name, Adapted(body.get_submodule(name), 2, 1.0))
     after = body.state_dict()
-    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    for name, tensor in before.items():
+        assert torch.equal(after[name], tensor)
     result = {name for name, p in body.named_parameters() if p.requires_grad}
     assert result == {
         "0.weight",
@@ -183,7 +186,7 @@ def test_a_convolution_with_its_adapter_is_the_convolution_of_their_sum(kwargs, 
         padding = base.padding
         dilation = base.dilation
         expected = torch.nn.functional.conv2d(x, sum_, base.bias, stride, padding, dilation)
-        torch.testing.assert_close(adapted(x), expected)
+        assert_close(adapted(x), expected)
 
 
 class Named:
@@ -231,9 +234,7 @@ def test_one_model_comes_back_as_it_was_but_for_its_basis():
     averaged, (lost, whole) = product_mean(
         factor, torch.ones(1).double(), torch.ones(1, 1).double()
     )
-    np.testing.assert_allclose(
-        rebuilt(*averaged), products(factor, np.ones((1, 1))), rtol=1e-9, atol=1e-9
-    )
+    assert_allclose(rebuilt(*averaged), products(factor, np.ones((1, 1))), rtol=1e-9, atol=1e-9)
     assert abs(lost) < 1e-9 * whole
     assert not np.allclose(averaged[0].numpy(), factor.A[0].numpy())
 
@@ -245,7 +246,7 @@ def test_the_true_average_is_found_where_its_rank_allows():
     models = Factors(models.A, models.S, models.B[:1].expand(3, -1, -1))
     averaged, (lost, whole) = product_mean(models, weights, weights[:, None])
     true = products(models, weights[:, None].numpy())
-    np.testing.assert_allclose(rebuilt(*averaged), true, rtol=1e-9, atol=1e-9)
+    assert_allclose(rebuilt(*averaged), true, rtol=1e-9, atol=1e-9)
     assert abs(lost) < 1e-9 * whole
     parts = (t.double().numpy() for t in (models.A, models.S, models.B))
     a, s, b = (np.tensordot(weights.numpy(), t, 1) for t in parts)
@@ -258,9 +259,7 @@ def test_beyond_that_it_is_the_nearest_matrix_of_rank_r():
     averaged, (lost, whole) = product_mean(models, weights, weights[:, None])
     true = products(models, weights[:, None].numpy())[0]
     u, sigma, v = np.linalg.svd(true)
-    np.testing.assert_allclose(
-        rebuilt(*averaged)[0], u[:, :3] * sigma[:3] @ v[:3], rtol=1e-8, atol=1e-8
-    )
+    assert_allclose(rebuilt(*averaged)[0], u[:, :3] * sigma[:3] @ v[:3], rtol=1e-8, atol=1e-8)
     expected = pytest.approx((sigma[3:] ** 2).sum())
     assert float(lost) == expected
     assert float(whole) == pytest.approx((sigma**2).sum())
@@ -273,7 +272,7 @@ def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
     )
     true = products(factor, np.ones((1, 4)))
     again = rebuilt(*averaged)
-    np.testing.assert_allclose(again.mean(0), true.mean(0), rtol=1e-8, atol=1e-8)
+    assert_allclose(again.mean(0), true.mean(0), rtol=1e-8, atol=1e-8)
     expected = pytest.approx(((true - again) ** 2).sum())
     assert float(lost) == expected
     assert float(lost) > 1e-3 * float(whole)
@@ -290,7 +289,7 @@ def test_orthogonal_factors_keep_every_group():
     averaged, (lost, whole) = product_mean(
         factor, torch.ones(1).double(), torch.ones(1, 4).double()
     )
-    np.testing.assert_allclose(rebuilt(*averaged), products(factor, np.ones((1, 4))), atol=1e-5)
+    assert_allclose(rebuilt(*averaged), products(factor, np.ones((1, 4))), atol=1e-5)
     assert abs(lost) < 1e-9 * whole
 
 
@@ -299,7 +298,7 @@ def test_the_factors_keep_their_usual_size():
     models = factors(3, 2)
     weights = torch.tensor([0.5, 0.3, 0.2]).double()
     _, s, b = product_mean(models, weights, weights[:, None].expand(-1, 2))[0]
-    np.testing.assert_allclose(b.norm(dim=1), [5**0.5] * 3)
+    assert_allclose(b.norm(dim=1), [5**0.5] * 3)
     assert 0.3 < float(s.abs().mean() / models.S.abs().mean()) < 3
 
 
@@ -307,7 +306,7 @@ def test_plain_lora_has_singular_values_of_1_afterwards():
     models = factors(3, 1)
     weights = torch.tensor([0.5, 0.3, 0.2]).double()
     ones = Factors(models.A, torch.ones_like(models.S), models.B)
-    np.testing.assert_allclose(product_mean(ones, weights, weights[:, None])[0][1], np.ones((1, 3)))
+    assert_allclose(product_mean(ones, weights, weights[:, None])[0][1], np.ones((1, 3)))
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(2, 5), (6, 2), (1, 1)])
@@ -317,7 +316,7 @@ def test_a_layer_narrower_than_its_adapter_is_no_problem(inputs, outputs):
     (a, s, b), _ = product_mean(models, weights, weights[:, None].expand(-1, 2))
     expected = ((inputs, 3), (2, 3), (3, outputs))
     assert (a.shape, s.shape, b.shape) == expected
-    np.testing.assert_allclose(
+    assert_allclose(
         rebuilt(a, s, b).mean(0),
         products(models, weights[:, None].expand(-1, 2).numpy()).mean(0),
         atol=1e-6,
@@ -344,7 +343,7 @@ def test_it_computes_low_where_the_network_does(base):
         low = adapted(x)
     assert low.dtype == torch.bfloat16
     assert not torch.equal(low.float(), adapted(x))
-    torch.testing.assert_close(low.float(), adapted(x), atol=0.3, rtol=0.05)
+    assert_close(low.float(), adapted(x), atol=0.3, rtol=0.05)
 
 
 def test_singular_values_have_the_mean_size_of_those_of_the_models():

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from group_clients import client_of, of_group
+from torch.testing import assert_close
 
 from fedcli.federation.steps import with_own
 from fedcli.methods import resolve
@@ -60,13 +61,11 @@ def test_features_climb_and_the_adversary_descends_its_loss():
     for name, g, y in zip(names, of_guess, of_label, strict=True):
         factor = 1.0 if name.startswith("adversary") else -0.5
         expected = sum(f * part for f, part in ((factor, g), (1.0, y)) if part is not None)
-        torch.testing.assert_close(gradients[name], expected)
+        assert_close(gradients[name], expected)
 
 
 def test_without_strength_the_classifier_is_fedavgs():
     """The adversary trains beside it, from features as they are."""
     theta = play("adv", {"strength": 0.0}, rounds=2).theta
     plain = play("fedavg", rounds=2).theta
-    torch.testing.assert_close(
-        theta[: 4 * 9 + 8 + 51], plain[: 4 * 9 + 8 + 51]
-    )  # convolution, norm, classifier
+    assert_close(theta[: 4 * 9 + 8 + 51], plain[: 4 * 9 + 8 + 51])  # convolution, norm, classifier

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -67,12 +68,10 @@ def test_two_steps_from_two_different_models_written_out():
         v = v - 0.1 * alpha * g
         w = w - 0.1 * gradient(w, shard)
         alpha = alpha if step else moved
-    torch.testing.assert_close(report.memory["own_part"], v, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(report.memory["alpha"], alpha)
-    torch.testing.assert_close(report.memory["model"][t:], statistics, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(
-        report.memory["model"][:t], alpha * v + (1 - alpha) * w, atol=1e-6, rtol=1e-5
-    )
+    assert_close(report.memory["own_part"], v, atol=1e-6, rtol=1e-5)
+    assert_close(report.memory["alpha"], alpha)
+    assert_close(report.memory["model"][t:], statistics, atol=1e-5, rtol=1e-5)
+    assert_close(report.memory["model"][:t], alpha * v + (1 - alpha) * w, atol=1e-6, rtol=1e-5)
 
 
 def test_alpha_0_is_the_clients_own_copy_of_fedavg():
@@ -81,19 +80,19 @@ def test_alpha_0_is_the_clients_own_copy_of_fedavg():
     layout = Layout(net)
     task = Task(ROSTER[0], 0, 1, 1, 1, layout.read(), {}, {})
     alone = run_client(resolve("fedavg"), net, layout, toy_shard(ROSTER[0]), task, SGD).theta
-    torch.testing.assert_close(
-        state.clients[ROSTER[0]]["model"][: layout.trainable], alone[: layout.trainable]
-    )
+    assert_close(state.clients[ROSTER[0]]["model"][: layout.trainable], alone[: layout.trainable])
 
 
 def test_alpha_moves_once_in_a_round_and_stays_within_0_and_1():
     fixed = play("apfl", rounds=2)
-    assert all(memory["alpha"] == 0.5 for memory in fixed.clients.values())
+    for memory in fixed.clients.values():
+        assert memory["alpha"] == 0.5
     moved = play(
         "apfl",
         {"adaptive": True},
         rounds=3,
         training=Training(optimizer="sgd", lr=0.5, batch_size=8),
     )
-    assert all(0 <= memory["alpha"] <= 1 for memory in moved.clients.values())
+    for memory in moved.clients.values():
+        assert 0 <= memory["alpha"] <= 1
     assert any(memory["alpha"] != 0.5 for memory in moved.clients.values())

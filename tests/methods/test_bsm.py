@@ -3,6 +3,7 @@ import pytest
 import torch
 from conftest import play, toy_net, toy_shard
 from made_plans import planned
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
@@ -31,9 +32,7 @@ def test_the_loss_is_a_softmax_weighted_by_class_counts():
         n[c] * z[i, c].double().exp() / (n * z[i].double().exp()).sum()
         for i, c in enumerate(y.tolist())
     ]
-    torch.testing.assert_close(
-        loss.double(), -torch.stack(likelihood).log().mean(), atol=1e-6, rtol=1e-6
-    )
+    assert_close(loss.double(), -torch.stack(likelihood).log().mean(), atol=1e-6, rtol=1e-6)
 
 
 def test_with_an_absent_class_it_is_the_softmax_over_the_others():
@@ -43,7 +42,7 @@ def test_with_an_absent_class_it_is_the_softmax_over_the_others():
     loss, z, y = loss_of("bsm", toy_net(), shard)
     z = z.double()[:, others] + n[others].log()
     expected = torch.nn.functional.cross_entropy(z, y // 2)
-    torch.testing.assert_close(loss.double(), expected, atol=1e-6, rtol=1e-6)
+    assert_close(loss.double(), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_an_absent_class_counts_as_a_share_of_1e_12_and_is_not_taken_out():
@@ -65,7 +64,7 @@ def test_a_client_with_equal_counts_trains_as_fedavg_does():
         c: type(s)(s.images, s.rows, y, s.ids, s.groups, s.classes, s.channels)
         for c, s in even.items()
     }
-    torch.testing.assert_close(
+    assert_close(
         play("bsm", shards=even).theta, play("fedavg", shards=even).theta, atol=1e-5, rtol=1e-4
     )
 

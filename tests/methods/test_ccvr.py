@@ -2,6 +2,7 @@
 
 import torch
 from conftest import client_updates, play, toy_clip, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Training
 from fedcli.methods import resolve
@@ -34,8 +35,8 @@ def test_mean_and_covariance_are_those_of_all_images_together():
     assert present.all()
     for c in range(3):
         theirs = z[y == c].double()
-        torch.testing.assert_close(mean[c], theirs.mean(0), rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(covariance[c], theirs.T.cov(), rtol=1e-3, atol=1e-6)
+        assert_close(mean[c], theirs.mean(0), rtol=1e-4, atol=1e-6)
+        assert_close(covariance[c], theirs.T.cov(), rtol=1e-3, atol=1e-6)
 
 
 def test_virtual_features_have_that_mean_and_covariance():
@@ -44,8 +45,8 @@ def test_virtual_features_have_that_mean_and_covariance():
     features = resolve("ccvr", {"features": 10000}).aggregator.draws(
         mean, (root @ root.T)[None], 3
     )[0]
-    torch.testing.assert_close(features.mean(0), mean[0], atol=0.1, rtol=0)
-    torch.testing.assert_close(features.T.cov(), root @ root.T, atol=0.2, rtol=0)
+    assert_close(features.mean(0), mean[0], atol=0.1, rtol=0)
+    assert_close(features.T.cov(), root @ root.T, atol=0.2, rtol=0)
 
 
 def test_a_class_of_one_image_is_drawn_as_that_image_and_one_of_none_is_left_out():

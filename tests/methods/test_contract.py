@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import client_updates, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods.contract import Aggregator, ClientRound, Local, cross_entropy
 from fedcli.models.layout import Layout
@@ -33,7 +34,7 @@ def test_the_plain_gradient_lies_in_the_layout_and_the_loss_needs_none():
     loss = Local().gradient(net, batch, client)
     expected = torch.autograd.grad(F.cross_entropy(net(batch.x), batch.y), net.head.weight)[0]
     assert not loss.requires_grad
-    torch.testing.assert_close(net.head.weight.grad, expected)
+    assert_close(net.head.weight.grad, expected)
 
 
 def test_image_counts_are_the_weights_of_a_rule_that_says_nothing_else():

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from conftest import CLASSES, ROSTER, client_updates, play, toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.errors import FedcliError
 from fedcli.federation import state as states
@@ -45,7 +46,7 @@ def test_class_gradients_are_those_of_autograd_and_zero_for_an_absent_class():
     y = torch.tensor([0, 3, 1] * 10)
     head = random(4, 6, seed=1)
     gradients = class_gradients(f, y, head)
-    torch.testing.assert_close(gradients, autograd_gradients(f, y, head), atol=1e-6, rtol=1e-5)
+    assert_close(gradients, autograd_gradients(f, y, head), atol=1e-6, rtol=1e-5)
     assert not gradients[2].any()
 
 
@@ -106,7 +107,7 @@ def test_the_classifier_is_what_sgd_on_the_features_gives():
             optimizer.zero_grad()
             F.cross_entropy(layer(f[batch]), y[batch]).backward()
             optimizer.step()
-    torch.testing.assert_close(
+    assert_close(
         head, torch.cat([layer.weight, layer.bias[:, None]], 1).detach(), atol=1e-5, rtol=1e-5
     )
 
@@ -127,7 +128,7 @@ def test_a_client_reports_the_gradients_of_the_classifier_it_was_told():
             "creff_head", torch.cat([net.head.weight, net.head.bias[:, None]], 1).detach()
         )
         expected = autograd_gradients(f, batch.y, head)
-        torch.testing.assert_close(client.report["creff_gradient"], expected, atol=1e-5, rtol=1e-4)
+        assert_close(client.report["creff_gradient"], expected, atol=1e-5, rtol=1e-4)
         assert client.report["creff_has"].tolist() == [True, False, True]
         assert torch.equal(layout.read(), client.theta)
 
@@ -161,7 +162,7 @@ def test_the_server_averages_gradients_over_the_clients_that_sent_a_class():
     rule.aggregate(
         torch.zeros(layout.size), table(layout, mean[None], [[True, True, False]]), memory_of_mean
     )
-    torch.testing.assert_close(memory["creff_features"], memory_of_mean["creff_features"])
+    assert_close(memory["creff_features"], memory_of_mean["creff_features"])
     assert memory["creff_seen"].tolist() == [True, True, False]
 
 
@@ -228,7 +229,8 @@ def test_it_is_deterministic_and_resumes_to_the_same_bits(tmp_path):
     states.save(tmp_path, half, ROSTER)
     again = play("creff", QUICK, state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
     assert whole.server.keys() == again.server.keys()
-    assert all(torch.equal(whole.server[k], again.server[k]) for k in whole.server)
+    for k in whole.server:
+        assert torch.equal(whole.server[k], again.server[k])
     assert not torch.equal(
         play("creff", QUICK, seed=2).server["creff_head"], whole.server["creff_head"]
     )
@@ -298,4 +300,4 @@ def test_gradients_do_not_depend_on_the_order_of_images():
     y = torch.arange(30) % 4
     head = random(4, 6, seed=1)
     turned = class_gradients(f.flip(0), y.flip(0), head)
-    torch.testing.assert_close(class_gradients(f, y, head), turned, atol=1e-6, rtol=1e-5)
+    assert_close(class_gradients(f, y, head), turned, atol=1e-6, rtol=1e-5)

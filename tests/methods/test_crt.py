@@ -36,10 +36,8 @@ def test_the_backbone_is_frozen_and_the_classifier_fresh():
     net = toy_net(extend=resolve("crt").local.extend)
     assert list(frozen_parts(net)) == ["backbone"]
     assert Layout(net).shapes == {"head.weight": (3, 16), "head.bias": (3,)}  # nothing else travels
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(plain.backbone.parameters(), net.backbone.parameters(), strict=True)
-    )
+    for a, b in zip(plain.backbone.parameters(), net.backbone.parameters(), strict=True):
+        assert torch.equal(a, b)
     assert not torch.equal(net.head.weight, plain.head.weight)
     assert torch.equal(net.head.weight, toy_net(extend=resolve("crt").local.extend).head.weight)
 
@@ -96,7 +94,8 @@ def test_the_weights_last_to_the_end_of_the_run():
         each=lambda played: weights_by_round.append(played.weights),
     )
     assert len(weights_by_round) == 3
-    assert all(torch.allclose(weights, start) for weights in weights_by_round)
+    for weights in weights_by_round:
+        assert torch.allclose(weights, start)
     assert torch.equal(state.server["start_weights"], start)
 
 

@@ -2,6 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import ditto, resolve  # noqa: F401 - importing registers
@@ -19,7 +20,8 @@ def test_the_global_track_is_the_base_bit_for_bit(spec, training):
         play(s, training=training, dropout=0.3) for s in (spec, spec.replace("ditto", "fedavg"))
     )
     assert torch.equal(ours.theta, plain.theta)
-    assert all(not torch.equal(memory["model"], ours.theta) for memory in ours.clients.values())
+    for memory in ours.clients.values():
+        assert not torch.equal(memory["model"], ours.theta)
 
 
 def test_two_personal_steps_are_equation_1_written_out():
@@ -42,9 +44,7 @@ def test_two_personal_steps_are_equation_1_written_out():
         theirs.zero_grad()
         F.cross_entropy(other(batch.x), batch.y).backward()
         theirs.params.sub_(0.1 * (theirs.grad + 0.6 * (theirs.params - start[:t])))
-    torch.testing.assert_close(
-        report.memory["model"], theirs.read(), atol=1e-6, rtol=1e-5
-    )  # statistics as well
+    assert_close(report.memory["model"], theirs.read(), atol=1e-6, rtol=1e-5)  # statistics as well
     assert torch.equal(task.memory["model"], mine)
     assert report.memory["model"] is not mine
 

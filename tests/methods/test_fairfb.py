@@ -7,6 +7,7 @@ import torch
 from conftest import client_updates, play, toy_net, toy_shard
 from group_clients import client_of, of_group
 from made_plans import planned
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.training import Training
@@ -70,9 +71,7 @@ def test_of_errors_the_way_of_demographic_parity_is_the_gap_in_positive_decision
     errors = [[[2.0, 2.0], [3.0, 1.0], [1.0, 1.0]]]  # yes: 2 + 4 of 20, 3 + 2 of 10, 1 + 1 of 10
     weights = after(n, errors, alpha=0.1, t=1, rule="released")
     gaps = torch.tensor([-(0.5 - 0.3) - (0.2 - 0.3), 0.5 - 0.3, 0.2 - 0.3]).double()
-    torch.testing.assert_close(
-        weights[:, 0], 1 + 0.1 * gaps * 40 / torch.tensor([20.0, 10.0, 10.0])
-    )
+    assert_close(weights[:, 0], 1 + 0.1 * gaps * 40 / torch.tensor([20.0, 10.0, 10.0]))
 
 
 @pytest.mark.parametrize("parity", ["demographic", "opportunity", "odds"])
@@ -85,9 +84,9 @@ def test_weights_stay_within_their_bounds_and_keep_the_weight_of_a_class(parity)
         assert w.min() >= 0
         assert w.isfinite().all()
         if parity == "demographic":
-            torch.testing.assert_close(w.sum(1), torch.full((2,), 2.0).double())
+            assert_close(w.sum(1), torch.full((2,), 2.0).double())
         else:
-            torch.testing.assert_close((n * w).sum(0), n.sum(0).double())
+            assert_close((n * w).sum(0), n.sum(0).double())
     assert (w == 0).any()  # losses that never change drive a group to its bound
 
 
@@ -111,9 +110,7 @@ def test_equal_groups_a_lone_group_and_none_leave_the_weights_alone(parity):
         ([[[4.0, 2.0], [0.0, 0.0]]], [[[2.0, 1.0], [0.0, 0.0]]]),
         ([[[0.0, 0.0], [0.0, 0.0]]], [[[0.0, 0.0], [0.0, 0.0]]]),
     ):
-        torch.testing.assert_close(
-            after(n, losses, alpha=0.5, parity=parity), torch.ones(2, 2).double()
-        )
+        assert_close(after(n, losses, alpha=0.5, parity=parity), torch.ones(2, 2).double())
 
 
 def test_a_group_without_images_keeps_its_weights_and_the_next_takes_the_first_ones_place():
@@ -131,7 +128,7 @@ def test_a_group_without_images_keeps_its_weights_and_the_next_takes_the_first_o
 @pytest.mark.parametrize("parity", ["demographic", "odds"])
 def test_without_a_step_it_is_fedavg(parity):
     theta = play("fairfb", {"alpha": 0.0, "parity": parity}, rounds=2).theta
-    torch.testing.assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)
+    assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)
 
 
 def test_a_client_weighs_its_images_by_group_and_class_and_counts_them():

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import fairfed, probes, resolve
 from fedcli.methods.contract import ClientRound
@@ -29,7 +30,7 @@ def test_weights_of_the_second_round_are_those_of_the_reference(rule, beta):
         [n / 2600 for n in CASE["n"]]
     )  # round 1: base weights
     expected = torch.tensor(CASE[RULES[rule]][beta], dtype=torch.float64)
-    torch.testing.assert_close(step(half, memory, 2), expected, atol=1e-12, rtol=1e-12)
+    assert_close(step(half, memory, 2), expected, atol=1e-12, rtol=1e-12)
 
 
 def test_the_weak_client_loses_by_the_original_and_gains_by_the_released_rule():
@@ -54,7 +55,7 @@ def test_steps_add_up_over_rounds():
 
 
 def test_without_a_step_it_is_fedavg():
-    torch.testing.assert_close(play("fairfed", {"beta": 0.0}).theta, play("fedavg").theta)
+    assert_close(play("fairfed", {"beta": 0.0}).theta, play("fedavg").theta)
     assert torch.equal(play("fairfed", rounds=1).theta, play("fedavg", rounds=1).theta)
 
 
@@ -98,7 +99,7 @@ def test_client_order_does_not_matter():
         turned = step(
             half, memory_of_turned, t, CASE["acc"][::-1], CASE["n"][::-1], rows=[3, 2, 1, 0]
         )
-        torch.testing.assert_close(straight, turned.flip(0))
+        assert_close(straight, turned.flip(0))
 
 
 def test_balanced_accuracy_is_the_mean_recall_over_the_classes_a_client_has():

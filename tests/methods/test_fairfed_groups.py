@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
 from group_clients import client_of, of_group
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.methods import resolve
@@ -58,9 +59,7 @@ def test_one_client_is_as_unfair_as_all_and_the_order_of_groups_does_not_matter(
     counts = torch.randint(0, 9, (3, 4, 3, 3), generator=torch.Generator().manual_seed(4)).double()
     for kind in ("eod", "spd"):
         assert unfairness_gaps(counts[:1], kind).tolist() == [0.0]
-        torch.testing.assert_close(
-            unfairness_gaps(counts, kind), unfairness_gaps(counts[:, [2, 0, 3, 1]], kind)
-        )
+        assert_close(unfairness_gaps(counts, kind), unfairness_gaps(counts[:, [2, 0, 3, 1]], kind))
 
 
 def test_clients_count_predictions_of_known_groups():

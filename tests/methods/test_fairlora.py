@@ -7,7 +7,9 @@ import pytest
 import torch
 from conftest import ROSTER, client_updates, make_chain, play, toy_clip, toy_shard
 from made_plans import planned, train
+from numpy.testing import assert_allclose
 from torch import nn
+from torch.testing import assert_close
 
 import fedcli.methods.fairlora as fairlora  # importing registers
 from fedcli.errors import UsageError
@@ -63,10 +65,8 @@ def test_singular_values_start_with_a_common_half_and_one_that_is_rotated():
     """Rank 12, three groups: h = linspace(.5, .1, 6), rotated by 0, 2 and 4."""
     h = [0.5, 0.42, 0.34, 0.26, 0.18, 0.1]
     rotated = [h, h[2:] + h[:2], h[4:] + h[:4]]
-    np.testing.assert_allclose(
-        fairlora.start(12, 3, 1.0), [h + half for half in rotated], rtol=1e-6
-    )
-    np.testing.assert_allclose(
+    assert_allclose(fairlora.start(12, 3, 1.0), [h + half for half in rotated], rtol=1e-6)
+    assert_allclose(
         fairlora.start(12, 3, 0.2)[0, 6:], [0.1, 0.084, 0.068, 0.052, 0.036, 0.02], rtol=1e-6
     )
     for rule, factor in (("paper", 1.0), ("released", 0.2)):
@@ -78,7 +78,8 @@ def test_singular_values_start_with_a_common_half_and_one_that_is_rotated():
 
 def test_more_groups_than_half_the_ranks_still_start_apart():
     starts = fairlora.start(6, 3, 1.0), fairlora.start(4, 2, 1.0), fairlora.start(8, 6, 1.0)[:4]
-    assert all(len(s.unique(dim=0)) == len(s) for s in starts)
+    for s in starts:
+        assert len(s.unique(dim=0)) == len(s)
     assert fairlora.start(12, 1, 1.0).shape == (1, 12)
 
 
@@ -99,7 +100,7 @@ def test_group_shares_of_an_image(settings, group_share, other_share):
         [group_share, other_share, other_share],
     ]
     assert shares.dtype == torch.float32
-    np.testing.assert_allclose(shares, expected, rtol=1e-6)
+    assert_allclose(shares, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("pi", ["onehot", "smoothed"])
@@ -154,7 +155,7 @@ def test_singular_values_are_averaged_by_the_images_of_their_group():
     expected = [[2.0, 3.0], [3.0, 4.0], [-1.0, -2.0]]
     assert new["layer.S"].tolist() == expected
     for name in ("layer.A", "layer.B", "pool.A", "pool.B", "other"):
-        torch.testing.assert_close(new[name], 0.75 * sent[name] + 0.25 * other_sent[name])
+        assert_close(new[name], 0.75 * sent[name] + 0.25 * other_sent[name])
 
 
 def test_released_shares_the_first_half_among_the_groups_that_are_there():
@@ -175,20 +176,20 @@ def test_the_moving_average_covers_singular_values_and_leaves_rows_of_absent_gro
     new, old, _, _ = averaged(t=26)
     b = 0.999 / 2
     expected = (1 - b) * torch.tensor([[2.0, 3.0], [3.0, 4.0], [-1.0, -2.0]]) + b * OLD
-    torch.testing.assert_close(new["layer.S"], expected)
+    assert_close(new["layer.S"], expected)
     assert torch.equal(new["layer.S"][2], old["layer.S"][2])
 
 
 def test_the_prior_of_groups_is_that_of_all_images_seen_so_far():
     """Of four clients two have been here: 5 known images; the next round brings the third and the first again."""
     new, _, _, memory = averaged(t=26, settings={"rule": "released"}, rows=[0, 2], roster=4)
-    torch.testing.assert_close(new["group_prior"], torch.tensor([4.0, 1.0, 0.0]) / 5)
+    assert_close(new["group_prior"], torch.tensor([4.0, 1.0, 0.0]) / 5)
     before = memory["group_counts"].clone()
     again = dict(memory)
     new, *_ = averaged(
         counts=torch.tensor([[3.0, 1, 0], [0, 2, 3]]).double(), memory=again, rows=[0, 3], roster=4
     )
-    torch.testing.assert_close(new["group_prior"], torch.tensor([4.0, 3.0, 3.0]) / 10)
+    assert_close(new["group_prior"], torch.tensor([4.0, 3.0, 3.0]) / 10)
     assert torch.equal(memory["group_counts"], before)  # the old round stays whole
 
 
@@ -206,12 +207,12 @@ def test_exact_takes_the_vectors_of_the_mean_and_projects_each_group_on_them():
     true = [0.75 * delta(sent, 0) + 0.25 * delta(other_sent, 0), delta(sent, 1), delta(old, 2)]
     expected = [u[:, :2] * np.diag(u[:, :2].T @ d @ v[:2].T) @ v[:2] for d in true]
     for group in range(3):
-        np.testing.assert_allclose(delta(new, group), expected[group], atol=1e-4)
+        assert_allclose(delta(new, group), expected[group], atol=1e-4)
     pool = [
         m["pool.A"].double().numpy() @ m["pool.B"].double().numpy() for m in (sent, other_sent, new)
     ]
     p, q, r = np.linalg.svd(0.75 * pool[0] + 0.25 * pool[1])
-    np.testing.assert_allclose(pool[2], p[:, :2] * q[:2] @ r[:2], atol=1e-5)
+    assert_allclose(pool[2], p[:, :2] * q[:2] @ r[:2], atol=1e-5)
     lost = sum(((t - f) ** 2).sum() for t, f in zip(true, expected)) + q[2] ** 2
     whole = sum((t**2).sum() for t in true) + (q**2).sum()
     assert float(memory["exact_loss"]) == pytest.approx((lost / whole) ** 0.5, rel=1e-4)
@@ -240,7 +241,7 @@ def test_a_client_reports_its_groups_and_its_model_holds_their_shares():
     assert len(groups) < len(shard)
     assert set(report.columns) == {"group_counts"}
     assert report.columns["group_counts"].tolist() == counts.tolist()
-    np.testing.assert_allclose(net.group_prior, counts / counts.sum(), rtol=1e-6)
+    assert_allclose(net.group_prior, counts / counts.sum(), rtol=1e-6)
     assert net.groups.shares is None
 
 
@@ -258,9 +259,12 @@ def test_groups_train_their_own_row_and_unknown_images_train_all_alike():
             if n.endswith(".S")
         ]
 
-    assert all(rows.tolist() == [True, False] for rows in moved(0))
-    assert all(rows.tolist() == [False, True] for rows in moved(1))
-    assert all(rows.tolist() == [True, True] for rows in moved(-1))
+    for rows in moved(0):
+        assert rows.tolist() == [True, False]
+    for rows in moved(1):
+        assert rows.tolist() == [False, True]
+    for rows in moved(-1):
+        assert rows.tolist() == [True, True]
 
 
 def shown(net, local, shard, view):
@@ -276,7 +280,7 @@ def test_images_equal_but_for_their_group_are_scored_unlike():
     for view in ("uniform", "prior"):
         assert torch.equal(shown(net, local, women, view), shown(net, local, men, view))
     assert not torch.equal(shown(net, local, men, "uniform"), shown(net, local, men, "prior"))
-    torch.testing.assert_close(shown(net, local, women, None), shown(net, local, women, "group"))
+    assert_close(shown(net, local, women, None), shown(net, local, women, "group"))
 
 
 def test_uniform_is_the_mean_of_singular_values_and_unknown_groups_are_scored_so():
@@ -284,12 +288,12 @@ def test_uniform_is_the_mean_of_singular_values_and_unknown_groups_are_scored_so
     shard = toy_shard("test", 12)
     unknown = replace(shard, groups={"sex": torch.full((12,), -1)})
     uniform = shown(net, local, shard, "uniform")
-    torch.testing.assert_close(shown(net, local, unknown, "group"), uniform)
+    assert_close(shown(net, local, unknown, "group"), uniform)
     with torch.no_grad():
         for module in (m for m in net.modules() if isinstance(m, Adapted)):
             module.S.copy_(module.S.mean(0).expand(2, -1))
     for view in local.views:
-        torch.testing.assert_close(shown(net, local, shard, view), uniform, atol=1e-5, rtol=1e-4)
+        assert_close(shown(net, local, shard, view), uniform, atol=1e-5, rtol=1e-4)
 
 
 def test_the_slabs_of_a_volume_are_seen_as_its_group():
@@ -309,9 +313,7 @@ def test_the_slabs_of_a_volume_are_seen_as_its_group():
         return net(volumes[rows])
 
     both = seen([0, 1], [0, 1])
-    torch.testing.assert_close(
-        both, torch.cat([seen([0], [0]), seen([1], [1])]), atol=1e-4, rtol=1e-4
-    )
+    assert_close(both, torch.cat([seen([0], [0]), seen([1], [1])]), atol=1e-4, rtol=1e-4)
     assert not torch.allclose(both[1], seen([1], [0])[0], atol=1e-2)
 
 
@@ -320,7 +322,7 @@ def test_prior_gives_every_group_its_share_of_the_training_images():
     shard = toy_shard("test", 12)
     net.group_prior.copy_(torch.tensor([1.0, 0.0]))
     women = replace(shard, groups={"sex": torch.zeros(12, dtype=torch.int64)})
-    torch.testing.assert_close(shown(net, local, shard, "prior"), shown(net, local, women, "group"))
+    assert_close(shown(net, local, shard, "prior"), shown(net, local, women, "group"))
 
 
 def test_the_prior_reaches_a_finished_run(tmp_path):
@@ -385,7 +387,8 @@ def test_the_rules_and_options_differ():
     small = {"roster": ROSTER[:2], "rounds": 2}
     settings = [{}, {"rule": "released"}, {"exact": True}, {"pi": "smoothed"}, {"ema": False}]
     thetas = [play("fairlora", options, **small).theta for options in settings]
-    assert all(theta.isfinite().all() for theta in thetas)
+    for theta in thetas:
+        assert theta.isfinite().all()
     assert not any(torch.equal(thetas[i], thetas[j]) for i in range(5) for j in range(i))
 
 

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.contract import Local
@@ -66,11 +67,9 @@ def test_one_step_on_the_weights_by_hand():
     place(theirs.params, spans, mine + 0.5 * (g - mine))
     F.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
     w = (0.5 - 2.0 * torch.cat([theirs.grad[span] for span in spans]) * (g - mine)).clamp(0, 1)
-    torch.testing.assert_close(client.memory["ala_weights"], w)
+    assert_close(client.memory["ala_weights"], w)
     place(theirs.params, spans, mine + w * (g - mine))
-    torch.testing.assert_close(
-        client.scratch["start"], theirs.params
-    )  # features are the global ones
+    assert_close(client.scratch["start"], theirs.params)  # features are the global ones
     assert torch.equal(before, torch.full((51,), 0.5))
 
 
@@ -100,7 +99,7 @@ def test_every_round_draws_images_of_its_own():
 def test_without_a_step_on_the_weights_it_is_fedavg():
     """W stays 1: l + (theta - l) is theta, but for rounding."""
     ours = play("fedala", {"eta": 0.0, "most_passes": 1}, rounds=3).theta
-    torch.testing.assert_close(ours, play("fedavg", rounds=3).theta)
+    assert_close(ours, play("fedavg", rounds=3).theta)
 
 
 def test_the_first_learning_ends_where_the_last_ten_losses_have_settled(monkeypatch):

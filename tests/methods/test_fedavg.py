@@ -1,5 +1,6 @@
 import torch
 from conftest import ROSTER, client_updates, play, toy_shards
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
@@ -27,7 +28,7 @@ def test_a_doubled_client_counts_double():
     double, _ = rule.aggregate(
         torch.zeros(2), client_updates([[1.0, 0.0], [0.0, 3.0]], n=[4, 1]), {}
     )
-    torch.testing.assert_close(twice, double)
+    assert_close(twice, double)
 
 
 def test_training_learns():
@@ -38,7 +39,7 @@ def test_training_learns():
 
 def test_the_order_of_the_roster_changes_nothing_but_rounding():
     turned = ROSTER[::-1]
-    torch.testing.assert_close(
+    assert_close(
         play("fedavg", shards=toy_shards()).theta,
         play("fedavg", roster=turned).theta,
         atol=1e-5,

@@ -5,6 +5,7 @@ import pytest
 import torch
 from conftest import ROSTER, client_updates, flat_layout, play, toy_net, toy_shard
 from made_plans import planned
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -40,9 +41,9 @@ def test_weights_are_those_of_the_released_code_round_by_round():
             updates(r), t=r + 1, without_me=torch.tensor(CASE["minus_bacc"][r], dtype=torch.float64)
         )
         _, weights = rule.aggregate(theta, table, memory)
-        torch.testing.assert_close(memory["cosine"] - past, expected["cos"], atol=1e-6, rtol=0)
-        torch.testing.assert_close(1 - memory["without_me"] / (r + 1), expected["minus_val"])
-        torch.testing.assert_close(weights, expected["coef"], atol=1e-7, rtol=1e-6)
+        assert_close(memory["cosine"] - past, expected["cos"], atol=1e-6, rtol=0)
+        assert_close(1 - memory["without_me"] / (r + 1), expected["minus_val"])
+        assert_close(weights, expected["coef"], atol=1e-7, rtol=1e-6)
         past = memory["cosine"]
 
 
@@ -146,7 +147,7 @@ def test_what_is_measured_is_that_mean_to_the_number(monkeypatch):
         probes, "balanced_accuracy", lambda *_: models.append(layout.read()) or torch.tensor(0.5)
     )
     resolve("fedce").aggregator.measure_global(net, visit)
-    torch.testing.assert_close(models[0], others, atol=1e-6, rtol=1e-5)
+    assert_close(models[0], others, atol=1e-6, rtol=1e-5)
 
 
 def test_measuring_leaves_the_model_alone():
@@ -213,7 +214,7 @@ def test_client_order_does_not_matter():
             client_updates(u.flip(0), t=t, rows=[2, 1, 0], without_me=b[::-1]),
             memory_of_turned,
         )
-        torch.testing.assert_close(straight, turned.flip(0))
+        assert_close(straight, turned.flip(0))
 
 
 def test_partial_participation_is_refused_by_name():

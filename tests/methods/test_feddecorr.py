@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.feddecorr import correlation, released
@@ -34,13 +35,13 @@ def test_both_rules_push_the_same_way():
         gradients.append(features.grad)
     images, width = 9, 4
     ratio = (images - 1) ** 2 / images * width / (width - 1)
-    torch.testing.assert_close(gradients[1], ratio * gradients[0], atol=1e-6, rtol=1e-4)
+    assert_close(gradients[1], ratio * gradients[0], atol=1e-6, rtol=1e-4)
 
 
 def test_it_knows_no_scale_and_no_sign():
     features = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
     scaled = features * torch.tensor([2.0, -3.0, 0.5, 1.0]) + 7
-    torch.testing.assert_close(correlation(scaled), correlation(features))
+    assert_close(correlation(scaled), correlation(features))
 
 
 def test_constant_features_and_a_single_image_have_no_correlation():
@@ -64,11 +65,9 @@ def test_the_gradient_is_that_of_the_loss_and_the_penalty_together(rule, penalty
     expected = torch.autograd.grad(loss + 0.5 * penalty(features), parameters)
     returned = resolve("feddecorr", {"beta": 0.5, "rule": rule}).local.gradient(net, batch, client)
     for parameter, gradient in zip(parameters, expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
-    torch.testing.assert_close(returned, loss.detach())
+        assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
+    assert_close(returned, loss.detach())
 
 
 def test_without_strength_it_is_fedavg():
-    torch.testing.assert_close(
-        play("feddecorr", {"beta": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta
-    )
+    assert_close(play("feddecorr", {"beta": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
@@ -39,4 +40,4 @@ def test_limits():
     expected = pytest.approx([0.85 / 1.2, 0.35 / 1.2])
     assert weights([0.0, 0.0]) == expected
     plain = play("fedavg", rounds=2).theta
-    torch.testing.assert_close(play("feddisco", {"a": 0.0, "b": 0.0}, rounds=2).theta, plain)
+    assert_close(play("feddisco", {"a": 0.0, "b": 0.0}, rounds=2).theta, plain)

@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 from bowls import optimum, settled
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -36,11 +37,9 @@ def test_two_steps_are_the_papers_loss_written_out():
             for p, g in zip(params, torch.autograd.grad(loss, params), strict=True):
                 p -= 0.1 * g
     end = flat().detach()
-    torch.testing.assert_close(report.theta[: layout.trainable], end, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(report.columns["moved"], end - start, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(
-        -0.8 * report.memory["moved"], h - 0.8 * (end - start), atol=1e-6, rtol=1e-5
-    )
+    assert_close(report.theta[: layout.trainable], end, atol=1e-6, rtol=1e-5)
+    assert_close(report.columns["moved"], end - start, atol=1e-6, rtol=1e-5)
+    assert_close(-0.8 * report.memory["moved"], h - 0.8 * (end - start), atol=1e-6, rtol=1e-5)
 
 
 def test_the_server_adds_the_mean_of_all_moves_as_in_algorithm_1():
@@ -52,10 +51,10 @@ def test_the_server_adds_the_mean_of_all_moves_as_in_algorithm_1():
     table = client_updates(torch.zeros(2, 3), moved=[[1.0, 0.0], [3.0, -2.0]])
     model = local.post_aggregate(theta, table, p, shared)
     # sum p D = (0.25 + 2.25, -1.5) = (2.5, -1.5); h = (-0.25, 0.15); -h / 0.1 = (2.5, -1.5)
-    torch.testing.assert_close(model, torch.tensor([3.5, -0.5, 7.0]))
+    assert_close(model, torch.tensor([3.5, -0.5, 7.0]))
     next_model = local.post_aggregate(theta, table, p.flip(0), shared)
     # sum p D = (0.75 + 0.75, -0.5) = (1.5, -0.5); h = (-0.4, 0.2); -h / 0.1 = (4, -2)
-    torch.testing.assert_close(next_model, torch.tensor([5.0, -1.0, 7.0]))
+    assert_close(next_model, torch.tensor([5.0, -1.0, 7.0]))
     assert theta.tolist() == [1.0, 1.0, 7.0]  # not written into
 
 
@@ -65,9 +64,7 @@ def test_with_absent_clients_the_moves_are_a_mean_over_the_roster():
     table = client_updates(torch.zeros(2, 1), moved=[[1.0], [3.0]], rows=[1, 5], roster=8)
     for control, expected in (("uniform", 4 / 8), ("weighted", 2.5 * 2 / 8)):
         local = resolve("feddyn", {"control": control}).local
-        torch.testing.assert_close(
-            local.post_aggregate(torch.zeros(1), table, p, {}), torch.tensor([expected])
-        )
+        assert_close(local.post_aggregate(torch.zeros(1), table, p, {}), torch.tensor([expected]))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +92,7 @@ def test_without_a_penalty_clients_train_as_in_fedavg():
     start = Layout(toy_net()).read()[:95]
     plain = play("fedavg", rounds=1).theta
     twice = play("feddyn", {"alpha": 0.0, "clip": 1e9}, rounds=1).theta
-    torch.testing.assert_close(twice[:95] - start, 2 * (plain[:95] - start), atol=1e-6, rtol=1e-5)
+    assert_close(twice[:95] - start, 2 * (plain[:95] - start), atol=1e-6, rtol=1e-5)
     assert torch.equal(twice[95:], plain[95:])
 
 
@@ -116,7 +113,7 @@ def test_the_mean_of_all_moves_is_that_of_the_clients_memories():
     """control=uniform keeps l = 1/N sum l_i to the end, absent clients included."""
     state = play("feddyn", {"control": "uniform"}, rounds=6, participation=0.5)
     mean = sum(memory["moved"] for memory in state.clients.values()) / len(ROSTER)
-    torch.testing.assert_close(state.shared["moved"], mean, atol=1e-5, rtol=1e-4)
+    assert_close(state.shared["moved"], mean, atol=1e-5, rtol=1e-4)
 
 
 def test_order_does_not_matter_and_moves_are_not_masked_by_the_server_rule():
@@ -124,9 +121,9 @@ def test_order_does_not_matter_and_moves_are_not_masked_by_the_server_rule():
         order: play("feddyn", roster=list(order), dropout=0.0).theta
         for order in (tuple(ROSTER), tuple(ROSTER[::-1]))
     }
-    torch.testing.assert_close(*table.values(), atol=1e-5, rtol=1e-4)
+    assert_close(*table.values(), atol=1e-5, rtol=1e-4)
     rounds_played = []
     state = play("feddyn+fedheal", rounds=1, each=lambda played: rounds_played.append(played))
-    torch.testing.assert_close(
+    assert_close(
         state.shared["moved"], rounds_played[0].weights.float() @ rounds_played[0].columns["moved"]
     )

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
@@ -43,7 +44,7 @@ def test_updates_that_agree_are_averaged():
     result = model([[2.0, 1.0], [2.0, 1.0]])
     assert result == (pytest.approx([2.0, 1.0]), 1.0)
     theta = play("fedexp", {"epsilon": 1e9}, rounds=2).theta
-    torch.testing.assert_close(theta, play("fedavg", rounds=2).theta)
+    assert_close(theta, play("fedavg", rounds=2).theta)
 
 
 def test_statistics_take_no_step():

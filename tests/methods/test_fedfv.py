@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import ROSTER, client_updates, flat_layout, play, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import fedfv, resolve
 
@@ -41,7 +42,7 @@ def test_two_clients_by_hand():
     rule = resolve("fedfv", {"protect": 0.0}).aggregator
     table = client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[1.0, 2.0])
     theta, weights = rule.aggregate(torch.zeros(2), table, {})
-    torch.testing.assert_close(theta, -torch.tensor([0.25, 0.75]) * 0.4**0.5)
+    assert_close(theta, -torch.tensor([0.25, 0.75]) * 0.4**0.5)
     assert weights.tolist() == [0.5, 0.5]
 
 
@@ -52,7 +53,7 @@ def test_the_largest_losses_are_protected():
         torch.zeros(2), client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[1.0, 2.0]), {}
     )
     mean = torch.tensor([-0.25, 0.75])  # ((0.5, 0.5) + (-1, 1)) / 2
-    torch.testing.assert_close(theta, -mean / mean.norm() * 0.5)
+    assert_close(theta, -mean / mean.norm() * 0.5)
     turned, _ = rule.aggregate(
         torch.zeros(2), client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[2.0, 1.0]), {}
     )
@@ -66,7 +67,7 @@ def test_coefficients_give_what_the_vectors_give(seed, alpha):
     rule = resolve("fedfv", {"protect": alpha}).aggregator
     after, _ = rule.aggregate(theta, client_updates(local, loss_before=loss, n=[5, 1, 2, 3, 4]), {})
     uniform = torch.full((5,), 0.2, dtype=torch.float64)
-    torch.testing.assert_close(
+    assert_close(
         after, direct(theta, local, loss, alpha=alpha, weights=uniform), atol=1e-5, rtol=1e-5
     )
 
@@ -78,9 +79,7 @@ def test_the_mean_can_go_by_image_count(seed):
     rule = resolve("fedfv", {"weights": "samples"}).aggregator
     after, weights = rule.aggregate(theta, client_updates(local, loss_before=loss, n=n), {})
     assert torch.equal(weights, n / 15)
-    torch.testing.assert_close(
-        after, direct(theta, local, loss, alpha=0.1, weights=n / 15), atol=1e-5, rtol=1e-5
-    )
+    assert_close(after, direct(theta, local, loss, alpha=0.1, weights=n / 15), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -105,7 +104,7 @@ def test_the_external_step_looks_at_clients_absent_for_up_to_lookback_rounds(see
             weights=sixth,
             groups=[[past[r] for r in g] for g in groups],
         )
-        torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
+        assert_close(after, expected, atol=1e-5, rtol=1e-5)
         past.update(zip(rows, theta - local, strict=True))
     result = sorted(k for k in memory if k != "seen")
     assert result == [
@@ -124,7 +123,7 @@ def test_the_later_code_looks_at_the_participants_themselves(seed):
     for t in (1, 2):  # tau is 1: from the first round on
         after, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
         expected = direct(theta, local, loss, alpha=0.1, weights=uniform, released=True)
-        torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
+        assert_close(after, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_the_later_code_begins_in_round_tau():
@@ -134,7 +133,7 @@ def test_the_later_code_begins_in_round_tau():
         theta, local, loss = case(3)
         after, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
         expected = direct(theta, local, loss, alpha=0.1, weights=uniform, released=external)
-        torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
+        assert_close(after, expected, atol=1e-5, rtol=1e-5)
         inside = direct(theta, local, loss, alpha=0.1, weights=uniform)
         assert torch.allclose(after, inside, atol=1e-5) is not external
 
@@ -151,7 +150,7 @@ def test_a_round_with_fewer_clients_looks_back_on_one_with_all():
     )
     absent = [before - everybody[1], before - everybody[3]]
     expected = direct(theta, local, loss, alpha=0, weights=half, groups=[absent])
-    torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
+    assert_close(after, expected, atol=1e-5, rtol=1e-5)
     assert not torch.allclose(after, direct(theta, local, loss, alpha=0, weights=half), atol=1e-3)
 
 
@@ -169,14 +168,14 @@ def test_updates_that_agree_are_averaged():
         theta, _ = resolve("fedfv", {"weights": weights}).aggregator.aggregate(
             torch.zeros(2), table, {}
         )
-        torch.testing.assert_close(theta, torch.tensor(mean))
+        assert_close(theta, torch.tensor(mean))
 
 
 def test_opposite_updates_leave_the_model_where_it_is():
     rule = resolve("fedfv", {"protect": 0.0}).aggregator
     table = client_updates([[1.0, 2.0], [-3.0, -6.0]], loss_before=[1.0, 2.0])
     theta, _ = rule.aggregate(torch.zeros(2), table, {})
-    torch.testing.assert_close(theta, torch.zeros(2), atol=1e-6, rtol=0)
+    assert_close(theta, torch.zeros(2), atol=1e-6, rtol=0)
     still, _ = rule.aggregate(
         torch.ones(2), client_updates([[1.0, 1.0]] * 2, loss_before=[1.0, 2.0]), {}
     )
@@ -211,7 +210,7 @@ def test_client_order_does_not_matter_even_with_equal_losses():
     turned, _ = rule.aggregate(
         theta, client_updates(local[order], rows=order, loss_before=loss[order]), {}
     )
-    torch.testing.assert_close(straight, turned)
+    assert_close(straight, turned)
 
 
 def test_a_round_that_fails_leaves_the_old_memory_whole():
@@ -219,7 +218,8 @@ def test_a_round_that_fails_leaves_the_old_memory_whole():
     before = {name: tensor.clone() for name, tensor in state.server.items()}
     play("fedfv", participation=0.5, rounds=4, state=state)
     assert state.server.keys() == before.keys()
-    assert all(torch.equal(state.server[k], before[k]) for k in before)
+    for k in before:
+        assert torch.equal(state.server[k], before[k])
 
 
 def test_absent_clients_change_the_step():

@@ -5,6 +5,7 @@ import pytest
 import torch
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
 from made_plans import planned
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -36,9 +37,7 @@ def test_released_weights_are_those_of_the_released_code():
     assert result == [0.25] * 4
     for r, expected in zip(CASE["rounds"], CASE["weights"], strict=True):
         weights = step(rule, memory, r + 1, CASE["gap_raw"], rounds=CASE["T"])
-        torch.testing.assert_close(
-            weights, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12
-        )
+        assert_close(weights, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12)
 
 
 def test_original_weights_by_hand():
@@ -77,7 +76,7 @@ def test_clients_whose_gap_is_largest_gain_and_order_does_not_matter():
         half = resolve("fedga", {"rule": rule}).aggregator
         straight = step(half, {}, 2, [0.1, 0.5, 0.3])
         turned = step(half, {}, 2, [0.3, 0.5, 0.1], rows=[2, 1, 0])
-        torch.testing.assert_close(straight, turned.flip(0))
+        assert_close(straight, turned.flip(0))
         assert straight.argmax() == 1
         assert straight.argmin() == 0
 
@@ -130,7 +129,7 @@ def test_the_gap_is_what_averaging_cost_on_the_clients_own_images():
         Task("south", 1, 1, 2, 1, start, {}, {}),
         TRAINING,
     )
-    torch.testing.assert_close(columns[0]["gap"][1], loss(after_round_1.theta) - loss(report.theta))
+    assert_close(columns[0]["gap"][1], loss(after_round_1.theta) - loss(report.theta))
     assert (
         columns[0]["validation_images"].tolist() == [0] * 4
     )  # no validation part: training images, and it says so

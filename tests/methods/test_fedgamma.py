@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import play, toy_net, toy_shard
 from quadratic import gradient_at
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -15,7 +16,7 @@ SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
 def test_without_a_radius_it_is_scaffold():
     ours = play("fedgamma", {"rho": 0.0}, rounds=3, dropout=0.0)
     scaffold = play("scaffold", rounds=3, dropout=0.0)
-    torch.testing.assert_close(ours.theta, scaffold.theta, atol=1e-5, rtol=1e-4)
+    assert_close(ours.theta, scaffold.theta, atol=1e-5, rtol=1e-4)
 
 
 def test_a_step_by_hand():
@@ -45,11 +46,9 @@ def test_a_step_is_fedsams_plus_the_correction():
     mine = torch.linspace(-1, 1, t)
     report, _layout = one_round("fedgamma", {"rho": 0.05}, {"control": c}, {"control": mine})
     sharp, _ = one_round("fedsam", {"rho": 0.05})
-    torch.testing.assert_close(report.theta[:t], sharp.theta[:t] - 0.1 * (c - mine))
+    assert_close(report.theta[:t], sharp.theta[:t] - 0.1 * (c - mine))
     start = Layout(toy_net(dropout=0.0)).read()[:t]
-    torch.testing.assert_close(
-        report.memory["control"], (start - sharp.theta[:t]) / 0.1, atol=1e-5, rtol=1e-4
-    )
+    assert_close(report.memory["control"], (start - sharp.theta[:t]) / 0.1, atol=1e-5, rtol=1e-4)
 
 
 def test_with_one_step_a_round_and_everyone_in_it_the_mean_step_is_fedsams():
@@ -57,4 +56,4 @@ def test_with_one_step_a_round_and_everyone_in_it_the_mean_step_is_fedsams():
     ours, sharp = (
         play(spec, rounds=2, training=SGD, dropout=0.0) for spec in ("fedgamma", "fedsam")
     )
-    torch.testing.assert_close(ours.theta, sharp.theta, atol=1e-5, rtol=1e-4)
+    assert_close(ours.theta, sharp.theta, atol=1e-5, rtol=1e-4)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from conftest import ROSTER, make_chain, play, toy_net, toy_shard, toy_shards
 from group_clients import client_of
 from made_plans import planned, train
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -22,13 +23,13 @@ from fedcli.models.network import Network
 def test_corners_are_unit_vectors_as_far_from_each_other_as_they_can_be():
     corners = simplex(7, 4).double()
     expected = torch.full((4, 4), -1 / 3).double().fill_diagonal_(1)
-    torch.testing.assert_close(corners @ corners.T, expected, atol=1e-6, rtol=0)
-    torch.testing.assert_close(corners.sum(0), torch.zeros(7).double(), atol=1e-6, rtol=0)
+    assert_close(corners @ corners.T, expected, atol=1e-6, rtol=0)
+    assert_close(corners.sum(0), torch.zeros(7).double(), atol=1e-6, rtol=0)
 
 
 def test_two_classes_are_opposite_ways():
     corners = simplex(5, 2)
-    torch.testing.assert_close(corners[0], -corners[1])
+    assert_close(corners[0], -corners[1])
 
 
 def test_logits_by_hand():
@@ -66,7 +67,7 @@ def test_corners_stand_still_under_momentum_and_weight_decay_and_the_rest_moves(
     net = toy_net(extend=resolve("fedgela").local.extend)
     layout = Layout(net)
     span = layout.spans["head.corners"]
-    torch.testing.assert_close(state.theta[span], layout.read()[span], atol=1e-6, rtol=0)
+    assert_close(state.theta[span], layout.read()[span], atol=1e-6, rtol=0)
     assert (state.theta - layout.read()).abs().max() > 0.01
 
 
@@ -99,7 +100,7 @@ def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_n
         other.params.sub_(0.1 * (other.grad + 0.5 * other.params))
         other.flat[span] = start[span]
     moving = slice(layout.trainable)
-    torch.testing.assert_close(theta[moving], other.read()[moving], atol=1e-5, rtol=1e-4)
+    assert_close(theta[moving], other.read()[moving], atol=1e-5, rtol=1e-4)
     theta, start, _ = trained(
         Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20, clip_norm=0.01)
     )
@@ -125,7 +126,7 @@ def test_of_even_classes_it_is_fedavg_under_the_same_fixed_classifier(monkeypatc
     ours = play("fedgela", shards=shards, rounds=2)
     kind = type(resolve("fedgela").local)
     monkeypatch.setattr(kind, "loss", kind.__bases__[0].loss)  # plain cross-entropy
-    torch.testing.assert_close(ours.theta, play("fedgela", shards=shards, rounds=2).theta)
+    assert_close(ours.theta, play("fedgela", shards=shards, rounds=2).theta)
 
 
 def test_more_classes_than_features_are_refused():
@@ -146,4 +147,4 @@ def test_another_run_starts_with_its_classifier_too(tmp_path):
         for path in (run, train(data, again, work=tmp_path))
     )
     for name in ("model/head.corners", "model/head.norm.weight"):
-        torch.testing.assert_close(after[name], before[name])
+        assert_close(after[name], before[name])

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
@@ -23,10 +24,10 @@ def test_released_rule_gives_the_released_masks_weights_and_models():
         mask = rule.consistent(theta, table, dict(memory))
         assert mask.int().tolist() == r["mask_code"]
         theta, weights = rule.aggregate(theta, table, memory)
-        torch.testing.assert_close(
+        assert_close(
             weights, torch.tensor(r["weights_code"], dtype=torch.float64), atol=1e-7, rtol=1e-6
         )
-        torch.testing.assert_close(theta, torch.tensor(r["global_code"]), atol=1e-6, rtol=1e-6)
+        assert_close(theta, torch.tensor(r["global_code"]), atol=1e-6, rtol=1e-6)
 
 
 def test_paper_rule_by_hand():
@@ -37,7 +38,7 @@ def test_paper_rule_by_hand():
     # round 1: each coordinate agrees with itself (1 of 1), all kept. d = 3^2+4^2 = 25 and 0+5^2 = 25: shares 1/2, 1/2
     theta, weights = rule.aggregate(theta, client_updates([[3.0, 4.0], [0.0, -5.0]], t=1), memory)
     assert weights.tolist() == [0.5, 0.5]
-    torch.testing.assert_close(theta, torch.tensor([1.5, -0.5]))
+    assert_close(theta, torch.tensor([1.5, -0.5]))
     # round 2: client 0 moves (-1, +2): first coordinate turned, 1 of 2 < 0.6, dropped; kept d = 4.
     # client 1 moves (0, -4): zero counts as a rise, as in round 1; both kept; d = 16.
     # shares 1/5 and 4/5; pull = 0.5*0.25 + 0.5*share = 0.225 and 0.525 (round 1: pull 0.5*0.5 = 0.25)
@@ -45,12 +46,8 @@ def test_paper_rule_by_hand():
     theta, weights = rule.aggregate(
         theta, client_updates(theta + torch.tensor([[-1.0, 2.0], [0.0, -4.0]]), t=2), memory
     )
-    torch.testing.assert_close(
-        weights, torch.tensor([0.725 / 1.75, 1.025 / 1.75], dtype=torch.float64)
-    )
-    torch.testing.assert_close(
-        theta, torch.tensor([1.5 + 0.0, -0.5 + (0.725 * 2 - 1.025 * 4) / 1.75])
-    )
+    assert_close(weights, torch.tensor([0.725 / 1.75, 1.025 / 1.75], dtype=torch.float64))
+    assert_close(theta, torch.tensor([1.5 + 0.0, -0.5 + (0.725 * 2 - 1.025 * 4) / 1.75]))
 
 
 @pytest.mark.parametrize("rule", ["released", "paper"])
@@ -70,8 +67,8 @@ def test_without_filter_and_pull_it_is_the_uniform_mean():
     theta, weights = resolve("fedheal", {"tau": 0.0, "beta": 0.0}).aggregator.aggregate(
         torch.zeros(2), table, {}
     )
-    torch.testing.assert_close(weights, torch.full((3,), 1 / 3, dtype=torch.float64))
-    torch.testing.assert_close(theta, torch.tensor([3.0, 1.0]))
+    assert_close(weights, torch.full((3,), 1 / 3, dtype=torch.float64))
+    assert_close(theta, torch.tensor([3.0, 1.0]))
 
 
 def test_filter_alone_keeps_the_base_weights():
@@ -83,7 +80,7 @@ def test_filter_alone_keeps_the_base_weights():
 
 
 def test_first_round_of_the_filter_alone_is_fedavg():
-    torch.testing.assert_close(
+    assert_close(
         play("fedheal", {"parts": "fphl"}, rounds=1).theta,
         play("fedavg", rounds=1).theta,
         atol=1e-6,
@@ -114,7 +111,7 @@ def test_when_nobody_moves_weights_stay():
     theta = torch.zeros(2)
     theta, weights = rule.aggregate(theta, client_updates([[1.0, 0.0], [3.0, 0.0]]), memory)
     _, weights_after = rule.aggregate(theta, client_updates(theta.expand(2, -1), t=2), memory)
-    torch.testing.assert_close(weights, weights_after)
+    assert_close(weights, weights_after)
 
 
 def test_absent_clients_keep_their_history():
@@ -158,4 +155,4 @@ def test_client_order_does_not_matter():
     for t, (x, y) in enumerate((a, b), 1):
         straight, _ = rule.aggregate(theta, client_updates([x, y], t=t), memory)
         turned, _ = rule.aggregate(theta, client_updates([y, x], t=t), memory_of_turned)
-        torch.testing.assert_close(straight, turned)
+        assert_close(straight, turned)

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from conftest import client_updates, play, toy_net, toy_shard
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.fediic import contrast, separated
@@ -39,9 +40,9 @@ def test_the_temperature_of_two_classes_is_the_root_of_their_shares_product():
 def test_prototypes_move_until_no_two_of_them_agree():
     near = torch.tensor([[1.0, 0.1, 0.0], [1.0, -0.1, 0.0], [1.0, 0.0, 0.1]])
     unit = separated(near, 1000)
-    torch.testing.assert_close(unit.norm(dim=1), torch.ones(3))
+    assert_close(unit.norm(dim=1), torch.ones(3))
     assert (unit @ unit.T - torch.eye(3)).max() <= 1e-6
-    torch.testing.assert_close(separated(near, 0), F.normalize(near, dim=1))
+    assert_close(separated(near, 0), F.normalize(near, dim=1))
     assert separated(near[:1], 5).shape == (1, 3)
 
 
@@ -73,9 +74,7 @@ def test_without_contrasts_and_difficulty_it_is_logit_adjustment():
     local, net, shard, client = prepared({"k1": 0.0, "k2": 0.0, "d": 0.0})
     batch = shard.batch(torch.arange(6))
     shares = (shard.class_counts / len(shard)).log()
-    torch.testing.assert_close(
-        local.loss(net, batch, client), F.cross_entropy(net(batch.x) + shares, batch.y)
-    )
+    assert_close(local.loss(net, batch, client), F.cross_entropy(net(batch.x) + shares, batch.y))
 
 
 def test_the_loss_is_the_sum_of_its_three_parts():
@@ -87,7 +86,7 @@ def test_the_loss_is_the_sum_of_its_three_parts():
     supervised = F.cross_entropy(net(batch.x) + share.log(), batch.y)
     inter = F.cross_entropy(z @ client.scratch["prototypes"].T / 0.1, y)
     expected = supervised + 3.0 * contrast(z, y, share[y]) + 0.5 * inter
-    torch.testing.assert_close(local.loss(net, batch, client), expected, atol=1e-4, rtol=1e-3)
+    assert_close(local.loss(net, batch, client), expected, atol=1e-4, rtol=1e-3)
 
 
 def test_the_server_divides_the_sums_of_all_clients():

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import client_updates, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import METHODS, resolve
@@ -31,9 +32,7 @@ def test_weights_follow_sharpness_as_in_equations_16_and_18():
         _, weights = rule.aggregate(
             torch.zeros(2), client_updates(torch.zeros(4, 2), sharpness=sharpness, t=t), memory
         )
-        torch.testing.assert_close(
-            weights, torch.tensor(expected, dtype=torch.float64), atol=1e-8, rtol=1e-6
-        )
+        assert_close(weights, torch.tensor(expected, dtype=torch.float64), atol=1e-8, rtol=1e-6)
 
 
 def test_beta_is_the_share_of_this_round_in_the_moving_average():
@@ -88,7 +87,7 @@ def test_sharpness_is_the_rise_of_the_loss_one_step_uphill():
         for p, d in zip(other.parameters(), g, strict=True):
             p += 0.1 * 0.25**0.5 * d / norm
         rise = F.cross_entropy(other(batch.x), batch.y) - loss
-    torch.testing.assert_close(visit.report["sharpness"], rise.detach(), atol=1e-6, rtol=1e-4)
+    assert_close(visit.report["sharpness"], rise.detach(), atol=1e-6, rtol=1e-4)
 
 
 def test_measuring_sharpness_leaves_the_model_alone():
@@ -126,7 +125,7 @@ def test_one_step_is_gsam_written_out():
     perturbed = flat(torch.autograd.grad(F.cross_entropy(other(batch.x), batch.y), params))
     across = gradient - (gradient @ perturbed) / perturbed.norm() ** 2 * perturbed
     expected = theta - 0.1 * (perturbed - 0.1 * across)
-    torch.testing.assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
+    assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_running_statistics_move_once_a_step():
@@ -160,9 +159,7 @@ def test_saga_by_loss_without_a_perturbation_radius_is_q_weights():
     loss = torch.tensor([0.8, 0.5, 0.4, 1.6])
     rule = resolve("saga", {"state": "loss", "rho": 0.0, "beta": 1.0, "q": 2.0}).aggregator
     _, weights = rule.aggregate(torch.zeros(1), client_updates(torch.zeros(4, 1), loss=loss), {})
-    torch.testing.assert_close(
-        weights, (loss.double() ** 2) / (loss.double() ** 2).sum(), atol=1e-8, rtol=1e-7
-    )
+    assert_close(weights, (loss.double() ** 2) / (loss.double() ** 2).sum(), atol=1e-8, rtol=1e-7)
 
 
 def test_q_zero_weighs_everybody_alike():
@@ -181,7 +178,7 @@ def test_the_sharpest_client_weighs_most_and_order_does_not_matter():
         torch.zeros(1), client_updates(torch.zeros(3, 1), sharpness=[0.3, 0.2, 0.1]), {}
     )
     assert weights.argmax() == 1
-    torch.testing.assert_close(weights[[1, 2, 0]], turned)
+    assert_close(weights[[1, 2, 0]], turned)
 
 
 def test_an_absent_client_keeps_its_average():
@@ -209,7 +206,7 @@ def test_logit_adjustment_and_its_gradient_on_an_absent_class():
     loss = F.cross_entropy(logits + (counts / counts.sum()).log(), torch.tensor(case["targets"]))
     loss.backward()
     assert loss.item() == pytest.approx(case["loss"], abs=1e-6)
-    torch.testing.assert_close(logits.grad, torch.tensor(case["grad"]), atol=1e-6, rtol=1e-5)
+    assert_close(logits.grad, torch.tensor(case["grad"]), atol=1e-6, rtol=1e-5)
 
 
 def test_a_client_without_a_class_trains_on_with_logit_adjustment():

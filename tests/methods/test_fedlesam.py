@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import play
 from quadratic import gradient_at
+from torch.testing import assert_close
 
 
 def test_fedlesam_looks_back_along_the_global_way():
@@ -23,4 +24,4 @@ def test_fedlesam_without_a_way_takes_plain_steps(memory):
 def test_without_a_radius_it_is_fedavg():
     theta = play("fedlesam", {"rho": 0.0}, rounds=2).theta
     plain = play("fedavg", rounds=2).theta
-    torch.testing.assert_close(theta, plain, atol=1e-6, rtol=1e-5)
+    assert_close(theta, plain, atol=1e-6, rtol=1e-5)

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from conftest import CLASSES, ROSTER, client_updates, play, toy_net, toy_shard, toy_shards
 from made_plans import planned
+from torch.testing import assert_close
 
 import fedcli.methods.fedmas as fedmas  # importing registers
 from fedcli.errors import UsageError
@@ -104,7 +105,7 @@ def test_the_whole_model_is_averaged_by_rescue_factor_and_not_by_images():
     _, weights = resolve("fed-mas", {"by_count": True}).aggregator.aggregate(
         torch.zeros(2), table, {}
     )
-    torch.testing.assert_close(weights, torch.tensor([100, 30, 40]).double() / 170)
+    assert_close(weights, torch.tensor([100, 30, 40]).double() / 170)
 
 
 @pytest.mark.parametrize("rescue", [[0.0, 0.0, 0.0], [1.0, math.nan, 1.0], [1.0, math.inf, 1.0]])
@@ -155,7 +156,8 @@ def test_a_client_reports_the_factor_of_its_divergences_and_no_class(rule):
         (w * trained).sum() if rule == "paper" else (w / w.sum() * trained / trained.sum()).sum()
     )
     assert set(turn.report) == {"rescue_factor", "supervised_loss", "divergence_loss"}
-    assert all(value.ndim == 0 for value in turn.report.values())
+    for value in turn.report.values():
+        assert value.ndim == 0
     assert float(turn.report["rescue_factor"]) == pytest.approx(expected, rel=1e-5)
 
 
@@ -218,7 +220,8 @@ def test_without_distillation_the_model_is_that_of_the_prior_alone(prior):
     names = Layout(toy_net()).named(bare.theta)
     ours = model(play("kd", settings, shards=EQUAL), "kd", settings)
     assert ours.keys() == names.keys()
-    assert all(torch.equal(ours[name], names[name]) for name in names)
+    for name in names:
+        assert torch.equal(ours[name], names[name])
 
 
 def test_equal_factors_without_distillation_are_bsm_fl_with_uniform_weights(monkeypatch):
@@ -234,11 +237,10 @@ def test_equal_factors_without_distillation_are_bsm_fl_with_uniform_weights(monk
         each=lambda played: weights_by_round.append(played.weights),
     )
     bare = model(play("kd", {"lambda_f": 0}, shards=EQUAL), "kd")
-    assert all(
-        torch.allclose(weights, torch.full((4,), 0.25).double()) for weights in weights_by_round
-    )
+    for weights in weights_by_round:
+        assert torch.allclose(weights, torch.full((4,), 0.25).double())
     for name, tensor in model(ours, "fed-mas").items():
-        torch.testing.assert_close(tensor, bare[name], atol=1e-5, rtol=1e-4)
+        assert_close(tensor, bare[name], atol=1e-5, rtol=1e-4)
 
 
 def test_one_client_alone_is_kd():
@@ -271,7 +273,7 @@ def test_one_image_and_a_class_nobody_has_survive(rule):
     weights = torch.stack(weights)  # [rounds, K]
     assert state.theta.isfinite().all()
     assert (weights >= 0).all()
-    torch.testing.assert_close(weights.sum(1), torch.ones(3).double())
+    assert_close(weights.sum(1), torch.ones(3).double())
 
 
 def test_absent_clients_are_left_out_of_the_sum():
@@ -284,7 +286,7 @@ def test_absent_clients_are_left_out_of_the_sum():
     )
     assert state.theta.isfinite().all()
     assert [len(weights) for weights in weights_by_round] == [2] * 4
-    torch.testing.assert_close(torch.stack(weights_by_round).sum(1), torch.ones(4).double())
+    assert_close(torch.stack(weights_by_round).sum(1), torch.ones(4).double())
 
 
 @pytest.mark.parametrize("spec", ["fed-mas", "kd"])

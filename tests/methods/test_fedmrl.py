@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, client_updates, flat_layout, play, toy_net
+from torch.testing import assert_close
 
 from fedcli.federation import state as states
 from fedcli.federation.client import Training
@@ -163,7 +164,7 @@ def test_an_absent_clients_agent_sees_its_last_numbers():
     assert memory["mu"].shape == (3,)
     log2 = math.log(2)
     expected = torch.tensor([[0.9, 0.25, 0.5, 0.0], [0.9, 0.5, 0.2, log2], [0.9, 0.25, 0.7, log2]])
-    torch.testing.assert_close(memory["qmix_states"][1], expected)
+    assert_close(memory["qmix_states"][1], expected)
 
 
 def test_identical_clients_weigh_the_same_and_the_model_does_not_shrink():
@@ -174,7 +175,7 @@ def test_identical_clients_weigh_the_same_and_the_model_does_not_shrink():
     )
     expected = pytest.approx([1 / 3] * 3, abs=1e-15)
     assert weights.tolist() == expected
-    torch.testing.assert_close(theta, model)
+    assert_close(theta, model)
 
 
 @pytest.mark.parametrize(("grid", "choice"), [("log", 1), ("linear", 0)])
@@ -212,7 +213,7 @@ def test_weights_sum_to_one_and_follow_the_client_not_its_place(settings):
     )[1]
     even = server(parts="som").aggregate(torch.zeros(1500), client_updates(models, n=n), {})[1]
     expected = even * torch.tensor(n).double()
-    torch.testing.assert_close(by_size, expected / expected.sum())
+    assert_close(by_size, expected / expected.sum())
 
 
 def test_weights_are_nearness_to_the_map_times_likeness_to_the_mean_update():
@@ -234,8 +235,8 @@ def test_weights_are_nearness_to_the_map_times_likeness_to_the_mean_update():
     assert turn.tolist() != [0, 1, 2]  # or the order would not show
     trained = som.train(neurons, delta[turn], likeness[turn], 2)
     expected = som.nearness(trained, delta) * likeness
-    torch.testing.assert_close(memory["som"], trained, atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(weights, expected / expected.sum(), atol=1e-6, rtol=1e-6)
+    assert_close(memory["som"], trained, atol=1e-6, rtol=1e-6)
+    assert_close(weights, expected / expected.sum(), atol=1e-6, rtol=1e-6)
 
 
 def test_who_moves_with_the_others_weighs_more_than_who_moves_against_them():
@@ -253,7 +254,7 @@ def test_buffers_are_averaged_with_the_same_weights():
         layout.read(), client_updates(models, layout=layout), {}
     )
     expected = weights @ models.double()
-    torch.testing.assert_close(theta.double(), expected, atol=1e-6, rtol=1e-5)
+    assert_close(theta.double(), expected, atol=1e-6, rtol=1e-5)
     other = models.clone()
     other[:, layout.trainable :] += 5.0 * normal(3, layout.size - layout.trainable, seed=4)
     again = server(parts="som").aggregate(layout.read(), client_updates(other, layout=layout), {})[
@@ -269,7 +270,7 @@ def test_clients_who_did_not_move_and_a_lone_client_are_survived():
             start, client_updates(start.repeat(3, 1)), memory
         )
         assert weights.tolist() == pytest.approx([1 / 3] * 3)
-        torch.testing.assert_close(theta, start)
+        assert_close(theta, start)
     result = server(parts="som").aggregate(start, client_updates(normal(1, 1500)), {})[1].tolist()
     assert result == [1.0]
 
@@ -298,7 +299,8 @@ def test_resumes_to_the_same_bits_with_agents_that_have_learned(tmp_path):
 def test_absent_clients_do_no_harm(rule):
     state = play("fedmrl", {**SOON, "rule": rule}, rounds=6, participation=0.5)
     assert state.theta.isfinite().all()
-    assert all(value.isfinite().all() for value in state.server.values())
+    for value in state.server.values():
+        assert value.isfinite().all()
 
 
 def test_what_is_logged_is_a_scalar_and_finite():
@@ -331,9 +333,7 @@ def test_the_released_step_is_a_part_of_the_uniform_mean(bias, mu):
     theta, weights = server(rule="released").aggregate(
         start, table(models, n=[1.0, 2.0, 3.0, 4.0]), still(4, bias)
     )
-    torch.testing.assert_close(
-        theta, start + (1 - mu) * (models - start).mean(0), atol=1e-5, rtol=1e-5
-    )
+    assert_close(theta, start + (1 - mu) * (models - start).mean(0), atol=1e-5, rtol=1e-5)
     assert weights.tolist() == pytest.approx([0.25] * 4)
 
 
@@ -355,13 +355,11 @@ def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
     mu = nets.outputs(net, torch.cat([before, before], 1)).mean(1).sigmoid()
     assert mu[0] != mu[1]
     assert ((mu > 0.5) & (mu < 0.7311)).all()
-    torch.testing.assert_close(theta, start + ((1 - mu)[:, None] * (models - start)).mean(0))
-    torch.testing.assert_close(weights.float(), (1 - mu) / (1 - mu).sum())
+    assert_close(theta, start + ((1 - mu)[:, None] * (models - start)).mean(0))
+    assert_close(weights.float(), (1 - mu) / (1 - mu).sum())
     assert memory["mean_mu"].item() == pytest.approx(mu.mean().item())
     written = torch.tensor([[-1.0, 0.75, 0.6, 0.7], [-2.0, 0.25, 0.0, 0.0]])
-    torch.testing.assert_close(
-        memory["released_state"], written
-    )  # everybody writes into the first row
+    assert_close(memory["released_state"], written)  # everybody writes into the first row
 
 
 def test_the_released_nets_learn_from_round_eleven_on_and_their_target_learns_with_them():
@@ -377,7 +375,8 @@ def test_the_released_nets_learn_from_round_eleven_on_and_their_target_learns_wi
     loss = nets.loss(weights, state, torch.tensor(0.5))
     (gradient,) = torch.autograd.grad(loss, weights)
     parts = qmix.unpacked(gradient, nets.layers)
-    assert all(parts[name][0].any() for name in ("agent_in", "critic_in", "mixer_in", "mixer_out"))
+    for name in ("agent_in", "critic_in", "mixer_in", "mixer_out"):
+        assert parts[name][0].any()
 
 
 def test_released_statistics_are_the_uniform_mean():
@@ -387,7 +386,7 @@ def test_released_statistics_are_the_uniform_mean():
     theta, _ = server(rule="released").aggregate(
         start, table(models, layout=layout, n=[1.0, 5.0, 9.0]), {}
     )
-    torch.testing.assert_close(theta[layout.trainable :], models.mean(0)[layout.trainable :])
+    assert_close(theta[layout.trainable :], models.mean(0)[layout.trainable :])
 
 
 def test_the_map_of_a_long_model_is_of_its_sketch():

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -37,9 +38,7 @@ def gradients(settings, mean_loss, offset=None):
     )
     recorded = local.gradient(net, batch, client)
     supervised = F.cross_entropy(net(batch.x) + (0 if offset is None else offset), batch.y)
-    torch.testing.assert_close(
-        recorded, supervised.detach()
-    )  # without the penalty, so that methods compare
+    assert_close(recorded, supervised.detach())  # without the penalty, so that methods compare
     return plain, layout.grad.clone()
 
 
@@ -55,19 +54,19 @@ def gradients(settings, mean_loss, offset=None):
 def test_the_fairness_term_multiplies_the_gradient(fair, above, factor):
     """1 + 2 lambda (F_h - F), and 1 below the mean under the hinge."""
     plain, with_term = gradients({"fair": fair, "lambda_fair": 0.5}, -above)
-    torch.testing.assert_close(with_term, factor * plain, atol=1e-6, rtol=1e-5)
+    assert_close(with_term, factor * plain, atol=1e-6, rtol=1e-5)
 
 
 def test_the_symmetric_term_unlearns_far_below_the_mean():
     plain, with_term = gradients({"fair": "symmetric", "lambda_fair": 1.0}, 2.0)
-    torch.testing.assert_close(with_term, -3 * plain, atol=1e-6, rtol=1e-5)
+    assert_close(with_term, -3 * plain, atol=1e-6, rtol=1e-5)
 
 
 def test_the_fairness_term_compares_plain_losses_under_a_prior():
     """The batch's own loss as the mean: no penalty, although the adjusted loss is another."""
     offset = torch.tensor([-2.0, 0.0, 1.0])
     on, off = (gradients({"lambda_fair": strength}, 0.0, offset)[1] for strength in (5.0, 0.0))
-    torch.testing.assert_close(on, off)
+    assert_close(on, off)
 
 
 def visited(spec, settings, shared, val=None, t=2, net=None, shard=None, training=FULL_BATCH):

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.contract import ClientRound
@@ -90,7 +91,7 @@ def test_noisy_clients_are_looked_for_when_the_first_stage_ends():
 def test_a_first_stage_that_never_ends_is_logit_adjustment():
     ours = play("fednoro", {"warm_up": 1.0}, rounds=3)
     adjusted = play("logit-adjust", rounds=3)
-    torch.testing.assert_close(ours.theta, adjusted.theta)
+    assert_close(ours.theta, adjusted.theta)
 
 
 @pytest.mark.parametrize(("round", "remaining"), [(11, 1), (24, 2 / 3), (50, 0), (51, 0)])
@@ -122,7 +123,7 @@ def test_the_received_model_teaches_at_temperature_08():
     client.layout.params.mul_(1.5)  # the student is elsewhere by then
     net.train()
     expected = distilled(net(batch.x) + client.offset, batch.y, soft, torch.tensor(0.5))
-    torch.testing.assert_close(local.loss(net, batch, client), expected)
+    assert_close(local.loss(net, batch, client), expected)
 
 
 def test_buffers_count_in_distances():

@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.contract import ClientRound
@@ -31,13 +32,13 @@ def test_the_loss_by_hand():
         others = [c for c in range(3) if c != true]
         q, q_g = ((logits[others] / 2).softmax(0) for logits in (local, globally))
         expected += -local.log_softmax(0)[true] + 0.5 * 4 * (q_g * (q_g / q).log()).sum()
-    torch.testing.assert_close(loss, (expected / len(y)).item(), atol=1e-6, rtol=1e-5)
+    assert_close(loss, (expected / len(y)).item(), atol=1e-6, rtol=1e-5)
 
 
 def test_the_global_model_itself_and_strength_0_have_the_plain_loss():
     for settings, moved in (({}, 1.0), ({"beta": 0.0}, 3.0)):
         loss, z, _, y = loss_of(settings, moved)
-        torch.testing.assert_close(loss, F.cross_entropy(z, y).item())
+        assert_close(loss, F.cross_entropy(z, y).item())
     assert torch.equal(play("fedntd", {"beta": 0.0}).theta, play("fedavg").theta)
 
 
@@ -69,4 +70,4 @@ def test_the_global_model_has_the_client_s_own_statistics():
     local.on_round_start(net, client)
     batch = next(shard.in_order())
     loss = local.loss(net, batch, client)
-    torch.testing.assert_close(loss, F.cross_entropy(net(batch.x), batch.y))
+    assert_close(loss, F.cross_entropy(net(batch.x), batch.y))

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.runs.assembly import unsettled
@@ -41,7 +42,7 @@ def test_fedavgm_is_a_momentum_of_mean_updates():
     for model, expected in zip(
         rounds("fedavgm", {"beta": 0.5, "lr": 0.1})[0], (after_1, after_2, after_3), strict=True
     ):
-        torch.testing.assert_close(model, expected)
+        assert_close(model, expected)
 
 
 @pytest.mark.parametrize("spec", ["fedadam", "fedyogi", "fedadagrad"])
@@ -69,9 +70,7 @@ def test_algorithm_2_number_by_number(spec):
 
 
 def test_without_momentum_and_with_step_1_fedavgm_is_fedavg():
-    torch.testing.assert_close(
-        play("fedavgm", {"beta": 0.0}).theta, play("fedavg").theta, atol=1e-6, rtol=1e-6
-    )
+    assert_close(play("fedavgm", {"beta": 0.0}).theta, play("fedavg").theta, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("spec", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
@@ -79,7 +78,7 @@ def test_clients_can_count_all_the_same(spec):
     models, weights = rounds(spec, {"weights": "uniform"})
     assert weights.tolist() == [0.5, 0.5]
     table = client_updates(torch.tensor([1.0, 2.0]) + torch.tensor(UPDATES[0]), n=[1, 1])
-    torch.testing.assert_close(
+    assert_close(
         models[0], resolve(spec).aggregator.aggregate(torch.tensor([1.0, 2.0]), table, {})[0]
     )
 
@@ -92,7 +91,8 @@ def test_statistics_are_averaged_and_take_no_step(spec):
     memory = {}
     theta, _ = resolve(spec).aggregator.aggregate(torch.zeros(3), table, memory)
     assert theta[2].item() == 5.0
-    assert all(tensor.shape == (2,) for tensor in memory.values())
+    for tensor in memory.values():
+        assert tensor.shape == (2,)
 
 
 @pytest.mark.parametrize("spec", ["fedadam", "fedyogi", "fedadagrad"])

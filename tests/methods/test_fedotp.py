@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import ROSTER, play, toy_clip, toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation import state as states
@@ -37,27 +38,25 @@ def test_a_logit_is_the_transported_similarity_averaged_over_slabs():
     other = 0.6 - 0.1 * math.log(3)
     similarity = torch.tensor([[0.6, other], [0.2, 0.2]]).view(1, 2, 1, 2, 1)
     expected = 10 * ((0.5 * 0.6 + 0.3 * other) + 0.8 * 0.2) / 2
-    torch.testing.assert_close(head()(similarity), torch.tensor([[expected]]))
+    assert_close(head()(similarity), torch.tensor([[expected]]))
 
 
 def test_patches_that_all_fit_alike_score_tau_times_their_similarity():
-    torch.testing.assert_close(
-        head()(torch.full((2, 1, 3, 16, 2), 0.3)), torch.full((2, 3), 10 * 0.8 * 0.3)
-    )
+    assert_close(head()(torch.full((2, 1, 3, 16, 2), 0.3)), torch.full((2, 3), 10 * 0.8 * 0.3))
 
 
 @pytest.mark.parametrize("prompts", [1, 2, 3])
 def test_like_prompts_over_whole_images_are_the_plain_mean(prompts):
     """tau = 1 and N prompts alike: T = 1 / MN, which is how PromptFL scores."""
     similarity = some_cosines(2, 2, 3, 16, 1).expand(-1, -1, -1, -1, prompts)
-    torch.testing.assert_close(head(tau=1.0)(similarity), 10 * similarity.mean((1, 3, 4)))
+    assert_close(head(tau=1.0)(similarity), 10 * similarity.mean((1, 3, 4)))
 
 
 def test_over_the_same_network_it_is_promptfl_with_one_prompt_and_whole_images():
     net = toy_clip(extend=resolve("promptfl").local.extend).eval()
     x = next(toy_shard("north").in_order()).x
     tokens = net.backbone.tower(x)
-    torch.testing.assert_close(
+    assert_close(
         fedotp.TransportHead(net.head.prompts, 1.0, 0.1)(tokens), net(x), atol=1e-4, rtol=1e-4
     )
 
@@ -73,7 +72,7 @@ def test_no_gradient_goes_through_the_plan():
     similarity = some_cosines(1, 1, 2, 8, 2).requires_grad_()
     head()(similarity).sum().backward()
     plan = fedotp.transport_plan(1 - similarity.detach(), 0.8, 0.1)
-    torch.testing.assert_close(similarity.grad, 10 * plan)
+    assert_close(similarity.grad, 10 * plan)
 
 
 def test_the_own_context_stays_and_the_shared_one_travels():
@@ -132,7 +131,8 @@ def test_it_resumes_to_the_same_bits_from_disk(tmp_path):
     again = play("fedotp", state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
     whole = play("fedotp")
     assert torch.equal(again.theta, whole.theta)
-    assert all(torch.equal(again.clients[c]["own"], whole.clients[c]["own"]) for c in ROSTER)
+    for c in ROSTER:
+        assert torch.equal(again.clients[c]["own"], whole.clients[c]["own"])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import CLASSES, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import fedproc, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
@@ -80,7 +81,7 @@ def test_the_last_round_is_fedavg_from_there():
 def test_released_rule_learns_nothing_in_its_first_round_ours_does():
     start = Layout(toy_net()).read()[:95]
     trained = slice(95)
-    torch.testing.assert_close(play("fedproc", {"rule": "released"}, until=1).theta[trained], start)
+    assert_close(play("fedproc", {"rule": "released"}, until=1).theta[trained], start)
     assert not torch.allclose(play("fedproc", until=1).theta[trained], start)
 
 

@@ -2,6 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import CLASSES, client_updates, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import fedproto, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
@@ -26,7 +27,7 @@ def fold(spec, sums, counts, shared, **settings):
 def test_prototypes_are_averaged_by_images_of_the_class(spec):
     """Class 0: (2+1)/(4+1), (4+0)/5. Class 1: one client alone, 9/3 and 3/3. Class 2: nobody."""
     shared = fold(spec, SUMS, COUNTS, {})
-    torch.testing.assert_close(shared["prototypes"][:2], torch.tensor([[0.6, 0.8], [3.0, 1.0]]))
+    assert_close(shared["prototypes"][:2], torch.tensor([[0.6, 0.8], [3.0, 1.0]]))
     assert shared["prototype_known"].tolist() == [True, True, False]
 
 
@@ -34,16 +35,14 @@ def test_prototypes_are_averaged_by_images_of_the_class(spec):
 def test_released_rule_counts_clients_alike(spec):
     """Class 0: client means (0.5, 1) and (1, 0), so (0.75, 0.5)."""
     shared = fold(spec, SUMS, COUNTS, {}, rule="released")
-    torch.testing.assert_close(shared["prototypes"][:2], torch.tensor([[0.75, 0.5], [3.0, 1.0]]))
+    assert_close(shared["prototypes"][:2], torch.tensor([[0.75, 0.5], [3.0, 1.0]]))
 
 
 def test_a_class_unseen_this_round_keeps_its_prototype():
     shared = fold("fedproto", SUMS, COUNTS, {})
     prototypes = shared["prototypes"]
     fold("fedproto", [[[0.0, 0.0], [0.0, 0.0], [5.0, 5.0]]], [[0.0, 0.0, 1.0]], shared)
-    torch.testing.assert_close(
-        shared["prototypes"], torch.tensor([[0.6, 0.8], [3.0, 1.0], [5.0, 5.0]])
-    )
+    assert_close(shared["prototypes"], torch.tensor([[0.6, 0.8], [3.0, 1.0], [5.0, 5.0]]))
     assert shared["prototype_known"].all()
     assert shared["prototypes"] is not prototypes
     assert prototypes[2].tolist() == [
@@ -62,8 +61,8 @@ def test_a_doubled_client_counts_double_and_order_does_not_matter():
         {},
     )
     twice = fold("fedproto", [SUMS[0], *SUMS], [COUNTS[0], *COUNTS], {})
-    torch.testing.assert_close(once, turned)
-    torch.testing.assert_close(heavy["prototypes"], twice["prototypes"])
+    assert_close(once, turned)
+    assert_close(heavy["prototypes"], twice["prototypes"])
 
 
 def test_a_client_reports_sums_of_its_trained_features_by_class():
@@ -77,9 +76,7 @@ def test_a_client_reports_sums_of_its_trained_features_by_class():
     batch = next(shard.in_order())
     z = toy_net().eval().features(batch.x).detach()
     for c in range(CLASSES):
-        torch.testing.assert_close(
-            turn.report["feature_sum"][c], z[batch.y == c].sum(0), atol=1e-4, rtol=1e-5
-        )
+        assert_close(turn.report["feature_sum"][c], z[batch.y == c].sum(0), atol=1e-4, rtol=1e-5)
     assert turn.report["feature_n"].tolist() == shard.class_counts.tolist()
     assert turn.report["feature_n"][1] == 0
     assert torch.equal(layout.read(), before)  # no statistic moved
@@ -99,9 +96,7 @@ def test_the_loss_is_equation_7_image_by_image():
     distances = sum(
         (z[i] - prototypes[c]).square().mean() for i, c in enumerate(batch.y.tolist()) if c < 2
     )
-    torch.testing.assert_close(
-        loss, F.cross_entropy(net(batch.x), batch.y) + 0.5 * distances / len(batch.y)
-    )
+    assert_close(loss, F.cross_entropy(net(batch.x), batch.y) + 0.5 * distances / len(batch.y))
 
 
 def test_without_a_pull_it_is_fedavg():

@@ -2,6 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import client_updates, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import fedprox, resolve  # noqa: F401 - importing registers
@@ -28,7 +29,7 @@ def test_two_steps_are_equation_2_written_out():
             for p, g in zip(params, torch.autograd.grad(loss, params), strict=True):
                 p -= 0.1 * g
     expected = torch.cat([p.detach().reshape(-1) for p in params])
-    torch.testing.assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
+    assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_without_a_pull_it_is_fedavg():
@@ -60,7 +61,7 @@ def test_a_doubled_client_counts_double_and_order_does_not_matter():
     twice, _ = rule.aggregate(
         theta, client_updates([[4.0, -1.0], [1.0, 2.0], [1.0, 2.0]], n=[1, 1, 1]), {}
     )
-    torch.testing.assert_close(heavy, twice)
+    assert_close(heavy, twice)
 
 
 def test_absent_clients_do_no_harm():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import ROSTER, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.data.shard import Shard
 from fedcli.errors import UsageError
@@ -39,7 +40,7 @@ def test_fedper_with_one_client_is_fedavg():
     state = play("fedper", **options)
     plain = play("fedavg", **options)
     together = torch.cat([state.theta[:44], state.clients["north"]["own"], state.theta[44:]])
-    torch.testing.assert_close(together, plain.theta)
+    assert_close(together, plain.theta)
 
 
 def test_fedrep_moves_the_classifier_first_and_then_leaves_it():
@@ -68,7 +69,7 @@ def test_the_passes_over_the_classifier_are_its_plain_descent():
     shard = toy_shard("north", 20)
     torch.nn.functional.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
     moved = personal - 0.1 * torch.cat([net.head.weight.grad.flatten(), net.head.bias.grad])
-    torch.testing.assert_close(report.memory["own"], moved)
+    assert_close(report.memory["own"], moved)
 
 
 def test_the_passes_over_the_classifier_shuffle_anew_in_every_round_and_pass(monkeypatch):

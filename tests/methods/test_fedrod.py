@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -33,7 +34,7 @@ def test_one_step_of_the_own_classifier_by_hand():
     z = net.features(next(shard.in_order()).x).detach()
     p = (net.head(z).softmax(1) - F.one_hot(shard.y, 3)) / 20  # [B, C] dL / d logits
     expected = -0.1 * torch.cat([p.T @ z, p.sum(0)[:, None]], 1)  # [C, D + 1]
-    torch.testing.assert_close(report.memory["own_head"], expected.detach())
+    assert_close(report.memory["own_head"], expected.detach())
 
 
 def test_the_own_model_has_the_sum_of_both_classifiers():
@@ -44,7 +45,7 @@ def test_the_own_model_has_the_sum_of_both_classifiers():
     expected["head.weight"] = expected["head.weight"] + personal_head[:, :-1]
     expected["head.bias"] = expected["head.bias"] + personal_head[:, -1]
     for name, tensor in layout.named(model).items():
-        torch.testing.assert_close(tensor, expected[name])
+        assert_close(tensor, expected[name])
 
 
 def test_a_client_goes_on_with_its_own_classifier():

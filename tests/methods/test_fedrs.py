@@ -2,6 +2,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.runs.rules import takes_prior
@@ -20,7 +21,7 @@ def loss(alpha, absent=2):
 
 def test_logits_of_a_missing_class_are_scaled():
     result, logits, y = loss(0.25)
-    torch.testing.assert_close(result, F.cross_entropy(logits * torch.tensor([1.0, 1.0, 0.25]), y))
+    assert_close(result, F.cross_entropy(logits * torch.tensor([1.0, 1.0, 0.25]), y))
 
 
 def test_a_class_of_one_image_is_not_missing():
@@ -29,7 +30,7 @@ def test_a_class_of_one_image_is_not_missing():
     shard.y[:] = torch.tensor([0, 0, 0, 0, 0, 1])
     client = client_of(net, shard)
     resolve("fedrs", {"alpha": 0.2}).local.on_round_start(net, client)
-    torch.testing.assert_close(client.scratch["scale"], torch.tensor([1.0, 1.0, 0.2]))
+    assert_close(client.scratch["scale"], torch.tensor([1.0, 1.0, 0.2]))
 
 
 def test_by_the_released_rule_a_class_counts_by_its_share_of_the_commonest():
@@ -38,15 +39,13 @@ def test_by_the_released_rule_a_class_counts_by_its_share_of_the_commonest():
     shard.y[:] = torch.tensor([0, 0, 0, 0, 1, 1])
     client = client_of(net, shard)
     resolve("fedrs", {"alpha": 0.2, "rule": "released"}).local.on_round_start(net, client)
-    torch.testing.assert_close(client.scratch["scale"], torch.tensor([1.0, 0.6, 0.2]))
+    assert_close(client.scratch["scale"], torch.tensor([1.0, 0.6, 0.2]))
 
 
 def test_where_nothing_is_missing_or_scaled_it_is_fedavg():
     result, logits, y = loss(1.0)
-    torch.testing.assert_close(result, F.cross_entropy(logits, y))
-    torch.testing.assert_close(
-        play("fedrs", {"alpha": 1.0}, rounds=2).theta, play("fedavg", rounds=2).theta
-    )
+    assert_close(result, F.cross_entropy(logits, y))
+    assert_close(play("fedrs", {"alpha": 1.0}, rounds=2).theta, play("fedavg", rounds=2).theta)
 
 
 def test_a_smaller_alpha_pushes_the_missing_class_less():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
 from quadratic import gradient_at
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -50,7 +51,7 @@ def test_limits(spec, settings, same):
     theta, plain = (
         play(*method, rounds=2, dropout=0.0).theta for method in ((spec, settings), (same,))
     )
-    torch.testing.assert_close(theta, plain, atol=1e-6, rtol=1e-5)
+    assert_close(theta, plain, atol=1e-6, rtol=1e-5)
 
 
 def test_the_direction_is_the_mean_of_a_clients_steps():
@@ -63,6 +64,6 @@ def test_the_direction_is_the_mean_of_a_clients_steps():
     task = Task("north", 0, 1, 3, 0, start, {}, {})
     report = run_client(resolve("mofedsam"), net, layout, toy_shard("north", 20), task, training)
     assert report.steps == 6
-    torch.testing.assert_close(
+    assert_close(
         report.columns["direction"], (start - report.theta)[:t] / (6 * 0.1), atol=1e-6, rtol=1e-3
     )

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, play
 from quadratic import gradient_at
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
@@ -61,7 +62,7 @@ def test_the_common_perturbation_is_along_the_mean_dual(settings, expected):
 def test_without_a_radius_it_is_feddyn():
     ours = play("fedsmoo", {"rho": 0.0, "alpha": 0.3}, dropout=0.0)
     feddyn = play("feddyn", {"alpha": 0.3}, dropout=0.0)
-    torch.testing.assert_close(ours.theta, feddyn.theta, atol=1e-5, rtol=1e-4)
+    assert_close(ours.theta, feddyn.theta, atol=1e-5, rtol=1e-4)
     assert not ours.shared["perturbation"].any()
 
 

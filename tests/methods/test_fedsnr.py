@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard, toy_shards
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.data.shard import with_images
 from fedcli.methods import resolve
@@ -53,4 +54,4 @@ def test_clients_with_the_same_images_count_alike_and_as_in_fedavg_by_samples():
     alike = toy_shards(**dict.fromkeys(("north", "south", "east", "west"), shard))
     plain = play("fedavg", rounds=2, shards=alike).theta
     for settings in ({}, {"weights": "samples"}, {"snr": "immerkaer"}):
-        torch.testing.assert_close(play("fedsnr", settings, rounds=2, shards=alike).theta, plain)
+        assert_close(play("fedsnr", settings, rounds=2, shards=alike).theta, plain)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import client_updates, play, toy_net
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.methods import resolve
@@ -76,7 +77,7 @@ def test_a_group_that_is_away_for_a_round_keeps_its_weight_and_a_new_one_starts_
 @pytest.mark.parametrize("settings", [{"strength": 0.0}, {"strength": 0.0, "within": "all"}])
 def test_without_strength_it_is_fedavg(settings):
     theta = play("flexfair", settings, rounds=2).theta
-    torch.testing.assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)
+    assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)
 
 
 def test_one_class_alone_leaves_images_of_the_others_as_they_are():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, play
 from group_clients import moved
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.gifair import spread_weights
@@ -57,4 +58,4 @@ def test_clients_by_hand():
 @pytest.mark.parametrize("spec", ["gifair", "gifair-clients"])
 def test_without_strength_it_is_fedavg(spec):
     theta = play(spec, {"strength": 0.0}, rounds=2).theta
-    torch.testing.assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)
+    assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
 from group_clients import client_of, moved, of_group
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.steps import with_own
@@ -28,7 +29,7 @@ def test_a_client_reports_counts_and_sums_of_losses_by_group():
         losses = F.cross_entropy(net.eval()(batch.x), batch.y, reduction="none")
     assert client.report["group_counts"].tolist() == [2, 2]
     expected = torch.stack([losses[[0, 4]].sum(), losses[[1, 2]].sum()]).double()
-    torch.testing.assert_close(client.report["group_losses"], expected)
+    assert_close(client.report["group_losses"], expected)
     assert (
         client.per_image["weights"].tolist() == [1.0] * 5
     )  # nothing is known before the first round
@@ -51,9 +52,7 @@ def test_the_loss_of_a_batch_is_the_weighted_mean():
     local.on_round_start(net, client)
     batch = with_own(shard.batch(torch.tensor([3, 0])), client)
     losses = F.cross_entropy(net(batch.x), batch.y, reduction="none")
-    torch.testing.assert_close(
-        local.loss(net, batch, client), (2.0 * losses[0] + 0.5 * losses[1]) / 2
-    )
+    assert_close(local.loss(net, batch, client), (2.0 * losses[0] + 0.5 * losses[1]) / 2)
 
 
 @pytest.mark.parametrize("spec", WEIGHING)
@@ -62,9 +61,7 @@ def test_no_group_or_a_single_one_trains_as_fedavg(spec, values):
     """A weighted mean of weights 1 is rounded otherwise than torch's own mean."""
     shards = {c: of_group(toy_shard(c, 9), torch.full((9,), values)) for c in ROSTER[:2]}
     small = {"roster": ROSTER[:2], "shards": shards, "rounds": 2}
-    torch.testing.assert_close(
-        play(spec, **small).theta, play("fedavg", **small).theta, atol=1e-5, rtol=1e-4
-    )
+    assert_close(play(spec, **small).theta, play("fedavg", **small).theta, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("spec", [*WEIGHING, "adv"])

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.data.shard import EVALUATION_BATCH
 from fedcli.data.transforms import to_pixels
@@ -34,8 +35,8 @@ def test_an_image_gets_the_common_mean_colour_and_stays_as_it_is_until_there_is_
     x = images("north")[:2]
     assert torch.equal(layer(x), x)
     layer.amplitude += 0.25
-    torch.testing.assert_close(to_pixels(layer(x)).mean((1, 2, 3)), torch.tensor([0.25, 0.25]))
-    torch.testing.assert_close((layer(x) - x).std((1, 2, 3)), torch.zeros(2), atol=1e-5, rtol=0)
+    assert_close(to_pixels(layer(x)).mean((1, 2, 3)), torch.tensor([0.25, 0.25]))
+    assert_close((layer(x) - x).std((1, 2, 3)), torch.zeros(2), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("low", [0.0, 0.2])
@@ -45,7 +46,7 @@ def test_the_spectrum_is_the_mean_over_all_images_of_all_clients_and_is_shared_o
     everyone = torch.cat([images(client) for client in ROSTER])
     expected = amplitudes(everyone, low).mean(0).flatten()
     for theta in thetas:
-        torch.testing.assert_close(amplitude_of(theta, low=low), expected, atol=1e-6, rtol=1e-5)
+        assert_close(amplitude_of(theta, low=low), expected, atol=1e-6, rtol=1e-5)
 
 
 def test_a_clients_spectrum_is_the_mean_over_all_of_its_evaluation_batches():
@@ -56,13 +57,13 @@ def test_a_clients_spectrum_is_the_mean_over_all_of_its_evaluation_batches():
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     resolve("harmofl", {"low": 0.2}).local.on_round_start(net, client)
     expected = amplitudes(torch.cat([batch.x for batch in shard.in_order()]), 0.2).mean(0).flatten()
-    torch.testing.assert_close(layout.flat[layout.spans[STANDS]], expected, atol=1e-5, rtol=1e-4)
+    assert_close(layout.flat[layout.spans[STANDS]], expected, atol=1e-5, rtol=1e-4)
 
 
 def test_all_clients_may_count_the_same():
     theta = play("harmofl", {"weights": "uniform"}, rounds=1).theta
     means = torch.stack([amplitudes(images(client), 0.0).mean() for client in ROSTER])
-    torch.testing.assert_close(amplitude_of(theta), means.mean()[None])
+    assert_close(amplitude_of(theta), means.mean()[None])
 
 
 def test_what_a_client_keeps_of_its_statistics_is_no_amplitude():
@@ -72,7 +73,7 @@ def test_what_a_client_keeps_of_its_statistics_is_no_amplitude():
     layout = Layout(network())
     span = layout.spans[STANDS]
     in_statistics = statistics[slice(span.start - layout.trainable, span.stop - layout.trainable)]
-    torch.testing.assert_close(in_statistics, state.theta[span])
+    assert_close(in_statistics, state.theta[span])
 
 
 def test_where_clients_have_one_spectrum_it_is_fedsam():
@@ -86,7 +87,7 @@ def test_where_clients_have_one_spectrum_it_is_fedsam():
     ours, sam = (
         play(spec, shards=shards, rounds=2, dropout=0.0).theta for spec in ("harmofl", "fedsam")
     )
-    torch.testing.assert_close(ours[:95], sam[:95], atol=1e-3, rtol=1e-3)
+    assert_close(ours[:95], sam[:95], atol=1e-3, rtol=1e-3)
 
 
 def test_hospitals_with_another_brightness_look_the_same_to_the_network():
@@ -95,7 +96,7 @@ def test_hospitals_with_another_brightness_look_the_same_to_the_network():
     x = images("north")
     net.backbone[0].amplitude += 0.4
     darker = x - 0.3
-    torch.testing.assert_close(net(x), net(darker), atol=1e-4, rtol=1e-3)
+    assert_close(net(x), net(darker), atol=1e-4, rtol=1e-3)
     assert not torch.allclose(
         toy_net(dropout=0.0).eval()(x), toy_net(dropout=0.0).eval()(darker), atol=1e-2
     )

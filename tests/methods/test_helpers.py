@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.helpers import average, by_row, gram, late_start, normalised, still_batchnorm
@@ -43,10 +44,10 @@ def test_gram_is_the_same_by_blocks(monkeypatch):
     table = client_updates(torch.randn(3, 50))
     further = [torch.randn(50)]
     g = torch.stack([*(theta - table.theta), *further]).double()
-    torch.testing.assert_close(gram(theta, table, further), g @ g.T)
+    assert_close(gram(theta, table, further), g @ g.T)
     split = torch.Tensor.split
     monkeypatch.setattr(torch.Tensor, "split", lambda self, size: split(self, 7))
-    torch.testing.assert_close(gram(theta, table, further), g @ g.T)
+    assert_close(gram(theta, table, further), g @ g.T)
 
 
 def test_batch_norm_stands_still_even_where_the_pass_fails():

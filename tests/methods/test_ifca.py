@@ -3,6 +3,7 @@
 import torch
 from conftest import ROSTER, client_updates, play, toy_net, toy_shards
 from torch.nn.functional import cross_entropy
+from torch.testing import assert_close
 
 from fedcli.data.shard import Shard
 from fedcli.methods import resolve
@@ -15,12 +16,12 @@ def test_each_cluster_is_the_mean_of_its_clients_and_the_largest_is_the_global_m
     one_hot = torch.eye(3, dtype=torch.long)[[0, 2, 2]]
     updates = client_updates([[1.0], [2.0], [6.0]], n=[4.0, 1.0, 4.0], cluster=one_hot)
     theta, weights = rule.aggregate(torch.tensor([9.0]), updates, memory)
-    torch.testing.assert_close(theta, torch.tensor([5.2]))
+    assert_close(theta, torch.tensor([5.2]))
     assert weights.tolist() == [0, 0.2, 0.8]
     assert memory["ifca_others"].tolist() == [[1.0], [9.0]]  # nobody picked the second
     assert memory["ifca_largest"] == 2
     again = rule.models(theta, rule.broadcast(memory), updates.layout, 0)
-    torch.testing.assert_close(again, torch.tensor([[1.0], [9.0], [5.2]]))
+    assert_close(again, torch.tensor([[1.0], [9.0], [5.2]]))
 
 
 def test_shared_features_are_averaged_over_all():
@@ -36,8 +37,8 @@ def test_shared_features_are_averaged_over_all():
     mean = 0.25 * thetas[0] + 0.75 * thetas[1]
     for name, span in layout.spans.items():
         head = name.startswith("head.")
-        torch.testing.assert_close(largest[span], thetas[1][span] if head else mean[span])
-        torch.testing.assert_close(other[span], thetas[0][span] if head else mean[span])
+        assert_close(largest[span], thetas[1][span] if head else mean[span])
+        assert_close(other[span], thetas[0][span] if head else mean[span])
     assert weights.tolist() == [0.25, 0.75]
 
 
@@ -49,10 +50,8 @@ def test_starts_have_the_same_numbers_in_another_order():
     layout = Layout(toy_net())
     models = resolve("ifca").local.models(layout.read(), {}, layout, 3)
     assert not torch.equal(*models)
-    assert all(
-        torch.equal(*(model[span].sort().values for model in models))
-        for span in layout.spans.values()
-    )
+    for span in layout.spans.values():
+        assert torch.equal(*(model[span].sort().values for model in models))
 
 
 def test_clients_whose_labels_disagree_part():

@@ -3,6 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.methods import creff, resolve  # noqa: F401 - importing registers
@@ -24,7 +25,7 @@ def begun(settings=None, *, shard, round=1, rounds=10):
 
 def test_margins_are_inverse_fourth_roots_and_the_rarest_class_has_the_largest():
     values = margins(torch.tensor([81, 16, 0, 1296]), 0.5)  # n^-1/4: 1/3, 1/2, -, 1/6
-    torch.testing.assert_close(values, torch.tensor([1 / 3, 1 / 2, 0, 1 / 6]))
+    assert_close(values, torch.tensor([1 / 3, 1 / 2, 0, 1 / 6]))
 
 
 def test_weights_are_effective_numbers_that_sum_to_the_classes_present():
@@ -106,10 +107,8 @@ def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():
     local, net, client = begun({"max_margin": 0.0, "beta": 0.0}, shard=shard)
     batch = next(shard.in_order())
     cosines = F.cosine_similarity(net.features(batch.x)[:, None], net.head.weight[None], dim=2)
-    torch.testing.assert_close(net(batch.x), 30 * cosines)
-    torch.testing.assert_close(
-        local.loss(net, batch, client), F.cross_entropy(30 * cosines, batch.y)
-    )
+    assert_close(net(batch.x), 30 * cosines)
+    assert_close(local.loss(net, batch, client), F.cross_entropy(30 * cosines, batch.y))
 
 
 def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
@@ -117,7 +116,7 @@ def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
     head, other_head = (toy_net(extend=local.extend).head for _ in range(2))
     assert (head.in_features, head.out_features, head.bias) == (16, 3, None)
     assert torch.equal(head.weight, other_head.weight)
-    torch.testing.assert_close(head.weight.norm(dim=1), torch.ones(3))
+    assert_close(head.weight.norm(dim=1), torch.ones(3))
     assert head(torch.zeros(1, 16)).tolist() == [[0, 0, 0]]
 
 
@@ -126,7 +125,7 @@ def test_the_length_of_a_class_s_vector_says_nothing():
     z = torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
     before = head(z).detach()
     head.weight.data *= 3
-    torch.testing.assert_close(head(z).detach(), before)
+    assert_close(head(z).detach(), before)
 
 
 def test_a_zero_feature_has_a_finite_gradient():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -27,7 +28,8 @@ def test_the_global_track_of_local_finetune_is_fedavg_to_the_last_bit():
     state = play("local-finetune", rounds=2, dropout=0.3)
     plain = play("fedavg", rounds=2, dropout=0.3)
     assert torch.equal(state.theta, plain.theta)
-    assert all(not torch.equal(memory["model"], plain.theta) for memory in state.clients.values())
+    for memory in state.clients.values():
+        assert not torch.equal(memory["model"], plain.theta)
 
 
 def test_one_step_of_tuning_by_hand():
@@ -39,7 +41,7 @@ def test_one_step_of_tuning_by_hand():
     torch.nn.functional.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
     expected = start.clone()
     expected[: layout.trainable] -= 0.1 * theirs.grad
-    torch.testing.assert_close(report.memory["model"], expected)
+    assert_close(report.memory["model"], expected)
 
 
 def descended(steps, lr, *, decay=0.0, still=(), train=False):
@@ -64,9 +66,7 @@ def test_two_passes_are_two_steps_each_along_its_own_gradient():
         "local-finetune", {"solver": "sgd", "tune_batch": 20, "tune_epochs": 2}
     )
     expected = descended(2, 0.1)[: layout.trainable]
-    torch.testing.assert_close(
-        report.memory["model"][: layout.trainable], expected, atol=1e-6, rtol=1e-5
-    )
+    assert_close(report.memory["model"][: layout.trainable], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_features_train_under_the_classifier_that_was_received_whatever_weight_decay_does_to_it():
@@ -75,7 +75,7 @@ def test_features_train_under_the_classifier_that_was_received_whatever_weight_d
     expected = descended(3, 0.1, decay=0.5, still=["head.weight", "head.bias"], train=True)[
         : layout.trainable
     ]
-    torch.testing.assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
+    assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_the_classifier_has_no_gradient_so_that_it_takes_no_part_in_a_cut_of_the_norm():
@@ -136,7 +136,7 @@ def test_the_averaged_classifier_is_the_random_one_of_the_start():
     layout = Layout(net)
     for name in ("head.weight", "head.bias"):
         span = layout.spans[name]
-        torch.testing.assert_close(state.theta[span], layout.read()[span], rtol=1e-6, atol=1e-7)
+        assert_close(state.theta[span], layout.read()[span], rtol=1e-6, atol=1e-7)
 
 
 def test_features_that_do_not_train_are_refused():

@@ -5,7 +5,9 @@ import pytest
 import torch
 from conftest import CLASSES, ROSTER, client_updates, make_chain, play, toy_clip, toy_net, toy_shard
 from made_plans import planned, train
+from numpy.testing import assert_allclose
 from torch import nn
+from torch.testing import assert_close
 
 import fedcli.methods.lora  # noqa: F401 - importing registers
 from fedcli import models
@@ -90,7 +92,8 @@ def test_what_is_frozen_stays_to_the_last_bit():
     )
     now = dict(net.named_parameters())
     assert still
-    assert all(torch.equal(now[name], p) for name, p in still.items())
+    for name, p in still.items():
+        assert torch.equal(now[name], p)
     changed = layout.named(report.theta - task.theta)
     assert all(
         change.any() for name, change in changed.items() if name.endswith((".A", ".0", ".1"))
@@ -117,7 +120,8 @@ def test_singular_values_start_from_1_down_to_a_tenth():
     expected = torch.tensor([1.0, 0.7, 0.4, 0.1])
     starts = [m.S for m in net.modules() if isinstance(m, Adapted)]
     assert len(starts) == 4
-    assert all(torch.allclose(s, expected) for s in starts)
+    for s in starts:
+        assert torch.allclose(s, expected)
 
 
 @BOTH
@@ -164,7 +168,8 @@ def test_on_any_network_adapters_stand_beside_its_layers(name, adapters, spec):
     assert torch.equal(net.eval()(x), plain.eval()(x))  # A starts at 0
     norms = [n for n, m in plain.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     trains = {n for n, p in net.named_parameters() if p.requires_grad}
-    assert all(n.endswith((".A", ".B", ".S")) or n.startswith(("head.", *norms)) for n in trains)
+    for n in trains:
+        assert n.endswith((".A", ".B", ".S")) or n.startswith(("head.", *norms))
     assert {"head.weight", "head.bias"} <= trains
     assert {f"{norm}.weight" for norm in norms} <= trains
     for norm in norms:
@@ -266,14 +271,13 @@ def test_the_moving_average_by_hand(t, beta, settings, everything):
     for name in new:
         b = beta if everything or name != "other" else 0
         expected = (1 - b) * (0.75 * sent[name] + 0.25 * other_sent[name]) + b * old[name]
-        torch.testing.assert_close(new[name], expected, atol=1e-6, rtol=1e-5)
+        assert_close(new[name], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_without_it_the_average_is_fedavgs():
     new, _, (sent, other_sent), _ = averaged({"ema": False}, 30)
-    assert all(
-        torch.allclose(new[name], 0.75 * sent[name] + 0.25 * other_sent[name]) for name in new
-    )
+    for name in new:
+        assert torch.allclose(new[name], 0.75 * sent[name] + 0.25 * other_sent[name])
 
 
 def delta(model):
@@ -288,8 +292,8 @@ def test_exact_averages_the_products_and_has_no_moving_average(singular):
         {"exact": True}, 30, "svd-lora" if singular is not None else "lora", singular
     )
     u, sigma, v = np.linalg.svd(0.75 * delta(sent) + 0.25 * delta(other_sent))
-    np.testing.assert_allclose(delta(new), u[:, :2] * sigma[:2] @ v[:2], atol=1e-5)
-    torch.testing.assert_close(new["other"], 0.75 * sent["other"] + 0.25 * other_sent["other"])
+    assert_allclose(delta(new), u[:, :2] * sigma[:2] @ v[:2], atol=1e-5)
+    assert_close(new["other"], 0.75 * sent["other"] + 0.25 * other_sent["other"])
     assert memory["exact_loss"].ndim == 0
     expected = pytest.approx(sigma[2] / np.sqrt((sigma**2).sum()), rel=1e-4)
     assert float(memory["exact_loss"]) == expected
@@ -312,7 +316,7 @@ def test_exact_with_one_client_is_its_own_product(spec):
             for m in models
         ]  # each [in, out]
         assert products[1].any()
-        torch.testing.assert_close(*products, atol=1e-5, rtol=1e-4)
+        assert_close(*products, atol=1e-5, rtol=1e-4)
 
 
 @BOTH
@@ -369,6 +373,4 @@ def test_a_run_opened_again_scores_as_the_network_that_trained(model, spec, tmp_
     scored = predictions(run)["clean"][0][0]
     layout = Layout(net)
     layout.load(run.layout.read())
-    np.testing.assert_allclose(
-        scored, logits(net, run.data.test["clean"], run.method.local), atol=1e-5
-    )
+    assert_allclose(scored, logits(net, run.data.test["clean"], run.method.local), atol=1e-5)

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import helpers, resolve
@@ -50,8 +51,8 @@ def test_one_step_is_the_contrast_written_out():
 
     report = turn(net, layout, {"previous": previous}, mu=3.0, temperature=0.4)
     expected = torch.cat([p.detach().reshape(-1) for p in steps])
-    torch.testing.assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(report.loss, loss.detach())
+    assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
+    assert_close(report.loss, loss.detach())
 
 
 def test_a_projection_head_stands_between_features_and_classifier():
@@ -61,7 +62,7 @@ def test_a_projection_head_stands_between_features_and_classifier():
     x = next(toy_shard("north").in_order()).x
     linear, relu, last_linear = net.backbone.projection
     with torch.no_grad():
-        torch.testing.assert_close(net.backbone.body(x), plain.features(x))
+        assert_close(net.backbone.body(x), plain.features(x))
         assert torch.equal(net.features(x), last_linear(relu(linear(plain.features(x)))))
         assert net.features(x).shape == (len(x), 5)
         assert net(x).shape == plain(x).shape

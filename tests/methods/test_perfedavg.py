@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import flat_layout, play, toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.data.shard import Batch
 from fedcli.federation.client import Task, Training, run_client
@@ -34,9 +35,9 @@ def test_first_order_and_hessian_free_by_hand(monkeypatch):
     """Inner half y = 1, outer half y = 2: g = 2 (w - alpha w^3)^3, and H = diag(3 w^2) of the inner half."""
     w = torch.tensor([1.0, -2.0])
     g = 2 * (w - 0.05 * w**3) ** 3
-    torch.testing.assert_close(gradient_of(monkeypatch, {"alpha": 0.05}), g)
+    assert_close(gradient_of(monkeypatch, {"alpha": 0.05}), g)
     exact = g - 0.05 * 3 * w**2 * g
-    torch.testing.assert_close(
+    assert_close(
         gradient_of(monkeypatch, {"alpha": 0.05, "variant": "hf", "delta": 0.02}),
         exact,
         rtol=1e-3,
@@ -84,4 +85,4 @@ def test_a_client_keeps_the_received_model_after_steps_of_alpha():
     nn.functional.cross_entropy(net.eval()(next(shard.in_order()).x), shard.y).backward()
     expected = start.clone()
     expected[: layout.trainable] -= 0.05 * layout.grad
-    torch.testing.assert_close(report.memory["model"], expected)
+    assert_close(report.memory["model"], expected)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -38,8 +38,8 @@ def test_two_minibatches_of_two_inner_steps_written_out():
             F.cross_entropy(other(batch.x), batch.y).backward()
             theirs.params.sub_(0.1 * (theirs.grad + 3.0 * (theirs.params - w)))
         w = w - 0.02 * 3.0 * (w - theirs.params)
-    torch.testing.assert_close(report.memory["model"][:t], theirs.params, atol=1e-6, rtol=1e-4)
-    torch.testing.assert_close(report.theta[:t], w, atol=1e-6, rtol=1e-4)
+    assert_close(report.memory["model"][:t], theirs.params, atol=1e-6, rtol=1e-4)
+    assert_close(report.theta[:t], w, atol=1e-6, rtol=1e-4)
 
 
 def test_near_the_minimum_of_the_envelope_a_step_of_w_is_a_step_of_gradient_descent():
@@ -48,7 +48,7 @@ def test_near_the_minimum_of_the_envelope_a_step_of_w_is_a_step_of_gradient_desc
     ours = play("pfedme", stiff, rounds=1, training=SGD, dropout=0.0)
     plain = play("fedavg", rounds=1, training=SGD, dropout=0.0)
     t = Layout(toy_net()).trainable
-    torch.testing.assert_close(ours.theta[:t], plain.theta[:t], atol=2e-4, rtol=1e-2)
+    assert_close(ours.theta[:t], plain.theta[:t], atol=2e-4, rtol=1e-2)
 
 
 @pytest.mark.parametrize("steps", [1, 5])

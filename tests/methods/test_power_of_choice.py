@@ -73,4 +73,5 @@ def test_only_the_chosen_train():
         rounds=2,
         each=lambda played: trained.append(played.weights.tolist()),
     )
-    assert all(sorted(weights) == [0, 0, 0, 1] for weights in trained)
+    for weights in trained:
+        assert sorted(weights) == [0, 0, 0, 1]

@@ -2,6 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_clip, toy_net, toy_shard, toy_shards
+from torch.testing import assert_close
 
 from fedcli.data.shard import Shards
 from fedcli.errors import UsageError
@@ -37,7 +38,7 @@ def test_a_logit_is_the_mean_cosine_of_patches_and_text_over_slabs():
                 for slab in tokens[b]
                 for patch in slab
             ]
-            torch.testing.assert_close(got[b, c], scale * sum(cosines) / 32, atol=1e-4, rtol=1e-4)
+            assert_close(got[b, c], scale * sum(cosines) / 32, atol=1e-4, rtol=1e-4)
 
 
 def test_only_the_context_travels_and_for_volumes_the_slice_projection():
@@ -83,7 +84,7 @@ def test_the_tower_is_asked_once_where_nothing_in_it_trains():
         net, Shards(["a", "b", "c"], {}, ["north"], {"north": shard}, {}, {}, {}, [], {})
     )
     assert table.train["north"].images.shape == (len(shard), 16)
-    torch.testing.assert_close(
+    assert_close(
         torch.from_numpy(logits(net, table.train["north"], local)), torch.from_numpy(before)
     )
 

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from conftest import play
+from torch.testing import assert_close
 
 from fedcli.federation.client import Training
 from fedcli.methods import resolve
@@ -41,6 +42,4 @@ def test_far_below_the_bound_it_is_fedavg_at_another_learning_rate():
         return Training(optimizer="sgd", lr=lr, momentum=0.0, weight_decay=0.0, batch_size=8)
 
     theta = play("propfair", {"bound": 1e4}, training=sgd(1e3), rounds=2).theta
-    torch.testing.assert_close(
-        theta, play("fedavg", training=sgd(0.1), rounds=2).theta, atol=1e-3, rtol=1e-2
-    )
+    assert_close(theta, play("fedavg", training=sgd(0.1), rounds=2).theta, atol=1e-3, rtol=1e-2)

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play
+from torch.testing import assert_close
 
 from fedcli.methods import qffl, resolve
 
@@ -21,9 +22,7 @@ def weights(settings, **table):
 def test_released_weights_are_those_of_the_released_code(q, expected):
     loss = torch.tensor(CASE["loss"], dtype=torch.float64)
     shares = weights({"rule": "released", "q": q}, n=[9, 1, 1, 1], loss_before=loss)
-    torch.testing.assert_close(
-        shares, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12
-    )
+    assert_close(shares, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12)
 
 
 def test_the_default_counts_images_too():
@@ -39,7 +38,7 @@ def test_q_fedavg_by_hand():
     after, weight = resolve("qffl", {"rule": "original"}).aggregator.aggregate(theta, table, {})
     # Dw = L (theta - theta_k): (2, 0) and (0, -4). Delta = F^q Dw: (1, 0) and (0, -8)
     # h = q F^(q-1) |Dw|^2 + L F^q: 4 + 1 = 5 and 16 + 4 = 20. theta - sum Delta / sum h
-    torch.testing.assert_close(after, torch.tensor([1.0 - 1 / 25, 1.0 + 8 / 25]))
+    assert_close(after, torch.tensor([1.0 - 1 / 25, 1.0 + 8 / 25]))
     assert weight.tolist() == pytest.approx([0.2, 0.8])
 
 
@@ -55,7 +54,7 @@ def test_the_factorised_step_is_the_literal_one(q):
     )
     dw = (theta - local) / lr
     h = q * loss ** (q - 1) * dw.square().sum(1) + loss**q / lr
-    torch.testing.assert_close(after, theta - (loss**q) @ dw / h.sum())
+    assert_close(after, theta - (loss**q) @ dw / h.sum())
 
 
 def test_q_zero_is_the_base():
@@ -70,7 +69,7 @@ def test_q_zero_is_the_uniform_mean_for_the_other_rules(rule):
     after, _ = resolve("qffl", {"q": 0.0, "rule": rule}).aggregator.aggregate(
         torch.zeros(2), table, {}
     )
-    torch.testing.assert_close(after, torch.tensor([3.0, 1.0]))
+    assert_close(after, torch.tensor([3.0, 1.0]))
 
 
 def test_a_huge_q_follows_the_worst_client_without_running_out_of_range():
@@ -92,7 +91,7 @@ def test_the_literal_step_shortens_weights_and_not_statistics():
     )
     assert after[2:].tolist() == [2.0, 4.0]
     # D: (-3, -3) and (-1, -1), squares 18 and 2, s = 1 / (1 + 20 / 2 / 0.1)
-    torch.testing.assert_close(after[:2], torch.tensor([3 - 2 / 101, 3 - 2 / 101]))
+    assert_close(after[:2], torch.tensor([3 - 2 / 101, 3 - 2 / 101]))
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
@@ -100,9 +99,7 @@ def test_a_doubled_client_counts_double_and_order_does_not_matter():
     theta = torch.zeros(1)
     twice = client_updates([[1.0], [5.0], [5.0]], n=[3, 2, 2], loss_before=[0.2, 1.0, 1.0])
     once = client_updates([[5.0], [1.0]], n=[4, 3], rows=[1, 0], loss_before=[1.0, 0.2])
-    torch.testing.assert_close(
-        rule.aggregate(theta, twice, {})[0], rule.aggregate(theta, once, {})[0]
-    )
+    assert_close(rule.aggregate(theta, twice, {})[0], rule.aggregate(theta, once, {})[0])
 
 
 def test_the_three_rules_differ():

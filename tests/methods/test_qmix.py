@@ -3,6 +3,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from torch.testing import assert_close
 
 from fedcli.methods import qmix
 from fedcli.methods.qmix import Learner, Qmix, Transitions
@@ -104,7 +105,7 @@ def test_targets_let_the_new_weights_choose_and_the_old_ones_value():
             old, values[m, torch.arange(3), best[m]][None], transitions.after[m : m + 1]
         )
         expected = transitions.reward[m] + 0.9 * worth[0]
-        torch.testing.assert_close(TEAM.target(new, old, transitions)[m], expected)
+        assert_close(TEAM.target(new, old, transitions)[m], expected)
 
 
 def test_the_target_is_held_constant():
@@ -126,7 +127,7 @@ def test_the_target_is_held_constant():
     (expected,) = torch.autograd.grad(
         torch.where(far, error.abs() - 0.5, error.square() / 2).mean(), flat
     )
-    torch.testing.assert_close(gradient, expected)
+    assert_close(gradient, expected)
 
 
 def test_steps_are_those_of_adam_with_clipped_gradients():
@@ -142,7 +143,7 @@ def test_steps_are_those_of_adam_with_clipped_gradients():
         torch.nn.utils.clip_grad_norm_([expected], 10.0)
         optimizer.step()
         assert not value.requires_grad
-    torch.testing.assert_close(learner.weights, expected.detach(), atol=1e-6, rtol=1e-5)
+    assert_close(learner.weights, expected.detach(), atol=1e-6, rtol=1e-5)
     assert learner.steps == 5
     assert not torch.equal(learner.weights, flat)
 
@@ -169,10 +170,8 @@ def test_a_round_s_steps_follow_gradients_of_norm_10_at_most():
         optimizer.step()
     learner, _ = TEAM.train(Learner.start(TEAM.layers, 0), older, transitions, 3)
     assert min(norms) > 10
-    torch.testing.assert_close(learner.weights, expected.detach(), atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(
-        learner.mean, optimizer.state[expected]["exp_avg"], atol=1e-5, rtol=1e-4
-    )
+    assert_close(learner.weights, expected.detach(), atol=1e-5, rtol=1e-4)
+    assert_close(learner.mean, optimizer.state[expected]["exp_avg"], atol=1e-5, rtol=1e-4)
 
 
 def test_a_transition_joins_a_choice_with_the_reward_it_led_to():
@@ -262,7 +261,8 @@ def test_two_rounds_learn_from_transitions_in_another_order(monkeypatch):
     monkeypatch.setattr(Transitions, "__getitem__", watched)
     rounds(TEAM, 8, warmup=6)
     assert len(batches) == 2 * qmix.STEPS
-    assert all(sorted(places) == [0, 1, 2, 3] for places in batches)
+    for places in batches:
+        assert sorted(places) == [0, 1, 2, 3]
     assert batches[: qmix.STEPS] != batches[qmix.STEPS :]
 
 
@@ -299,7 +299,9 @@ def test_a_bandit_in_which_one_agent_matters_is_solved():
 def test_any_number_of_agents_learns(agents):
     memory = rounds(Qmix(agents, 11, 0.99), 5, warmup=3)
     assert memory["qmix_steps"] == 2 * qmix.STEPS
-    assert all(value.isfinite().all() and value.numel() for value in memory.values())
+    for value in memory.values():
+        assert value.isfinite().all()
+        assert value.numel()
     assert memory["qmix_actions"].max() < 11
 
 
@@ -311,5 +313,6 @@ def test_the_same_seed_gives_the_same_bits_and_no_global_numbers_are_drawn():
     torch.manual_seed(1)
     repeated = rounds(TEAM, 5, warmup=2)
     other_seed = rounds(TEAM, 5, warmup=2, seed=1)
-    assert all(torch.equal(memory[name], repeated[name]) for name in memory)
+    for name in memory:
+        assert torch.equal(memory[name], repeated[name])
     assert not torch.equal(memory["qmix_weights"], other_seed["qmix_weights"])

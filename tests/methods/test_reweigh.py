@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, toy_net, toy_shard
 from group_clients import client_of, of_group
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.reweigh import kamiran
@@ -12,15 +13,15 @@ from fedcli.methods.reweigh import kamiran
 def test_weights_by_hand():
     """10 images, group 0: 3 and 1, group 1: 2 and 4; W = 4 * 5 / (10 * 3) and so on."""
     weights = kamiran(torch.tensor([[3.0, 1.0], [2.0, 4.0]]).double())
-    torch.testing.assert_close(weights, torch.tensor([[20 / 30, 2.0], [30 / 20, 30 / 40]]).double())
+    assert_close(weights, torch.tensor([[20 / 30, 2.0], [30 / 20, 30 / 40]]).double())
 
 
 def test_weighted_counts_are_independent_of_group_and_class_and_keep_their_margins():
     counts = torch.tensor([[3.0, 1.0, 5.0], [2.0, 4.0, 1.0]]).double()
     weighted = counts * kamiran(counts)
-    torch.testing.assert_close(weighted.sum(0), counts.sum(0))
-    torch.testing.assert_close(weighted.sum(1), counts.sum(1))
-    torch.testing.assert_close(weighted, torch.outer(counts.sum(1), counts.sum(0)) / counts.sum())
+    assert_close(weighted.sum(0), counts.sum(0))
+    assert_close(weighted.sum(1), counts.sum(1))
+    assert_close(weighted, torch.outer(counts.sum(1), counts.sum(0)) / counts.sum())
 
 
 def test_independent_groups_weigh_1_and_so_do_pairs_without_an_image():

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from bowls import optimum, settled
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve, scaffold
@@ -67,9 +68,9 @@ def test_two_steps_are_algorithm_1_written_out(control):
             torch.nn.utils.vector_to_parameters(y, params)
     fresh = mine - c + (start[: layout.trainable] - y) / (2 * 0.1)  # line 12 (ii)
     close = {"atol": 1e-5, "rtol": 1e-4}
-    torch.testing.assert_close(report.theta[: layout.trainable], y, **close)
-    torch.testing.assert_close(report.memory["control"], fresh, **close)
-    torch.testing.assert_close(
+    assert_close(report.theta[: layout.trainable], y, **close)
+    assert_close(report.memory["control"], fresh, **close)
+    assert_close(
         report.columns["control_change"], fresh - (mine if control == "uniform" else c), **close
     )
 
@@ -86,10 +87,10 @@ def test_the_server_moves_c_over_the_roster():
         old = torch.tensor([1.0, 1.0])
         shared = {"control": old}
         assert local.post_aggregate(theta, table, p, shared) is theta
-        torch.testing.assert_close(shared["control"], old + torch.tensor(step))
+        assert_close(shared["control"], old + torch.tensor(step))
         assert old.tolist() == [1.0, 1.0]  # replaced, not written into
         local.post_aggregate(theta, table, p, shared := {})
-        torch.testing.assert_close(shared["control"], torch.tensor(step))
+        assert_close(shared["control"], torch.tensor(step))
 
 
 @pytest.mark.parametrize(
@@ -121,13 +122,9 @@ def test_under_momentum_it_is_the_distance_over_the_effective_steps_and_the_rele
 
 def test_under_plain_sgd_both_rules_agree():
     state = {rule: play("scaffold", {"rule": rule}) for rule in ("original", "released")}
-    torch.testing.assert_close(
-        state["original"].theta, state["released"].theta, atol=1e-5, rtol=1e-4
-    )
+    assert_close(state["original"].theta, state["released"].theta, atol=1e-5, rtol=1e-4)
     close = {"atol": 1e-5, "rtol": 1e-3}
-    torch.testing.assert_close(
-        state["original"].shared["control"], state["released"].shared["control"], **close
-    )
+    assert_close(state["original"].shared["control"], state["released"].shared["control"], **close)
 
 
 def test_the_first_round_has_no_correction_and_is_fedavg():
@@ -141,14 +138,14 @@ def test_weighted_c_is_the_sum_of_variates_with_this_rounds_weights_even_as_they
         w * state.clients[c]["control"]
         for w, c in zip(rounds_played[-1].weights.tolist(), ROSTER, strict=True)
     )
-    torch.testing.assert_close(state.shared["control"], expected, atol=1e-6, rtol=1e-4)
+    assert_close(state.shared["control"], expected, atol=1e-6, rtol=1e-4)
     assert not torch.allclose(rounds_played[-1].weights, rounds_played[0].weights)
 
 
 def test_uniform_c_is_the_mean_of_variates_absent_clients_included():
     state = play("scaffold", {"control": "uniform"}, rounds=6, participation=0.5)
     mean = sum(memory["control"] for memory in state.clients.values()) / len(ROSTER)
-    torch.testing.assert_close(state.shared["control"], mean, atol=1e-6, rtol=1e-4)
+    assert_close(state.shared["control"], mean, atol=1e-6, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("weights", "p"), [("samples", (0.25, 0.75)), ("uniform", (0.5, 0.5))])
@@ -172,14 +169,14 @@ def test_uniform_weights_are_the_papers_mean_of_models_and_variates():
     state = play("scaffold", {"weights": "uniform"}, each=rounds_played.append)
     assert rounds_played[-1].weights.tolist() == [0.25] * 4
     mean = sum(memory["control"] for memory in state.clients.values()) / len(ROSTER)
-    torch.testing.assert_close(state.shared["control"], mean, atol=1e-6, rtol=1e-4)
+    assert_close(state.shared["control"], mean, atol=1e-6, rtol=1e-4)
 
 
 def test_client_order_does_not_matter():
     theta, theta_of_turned = (
         play("scaffold", roster=order, dropout=0.0).theta for order in (ROSTER, ROSTER[::-1])
     )
-    torch.testing.assert_close(theta, theta_of_turned, atol=1e-5, rtol=1e-4)
+    assert_close(theta, theta_of_turned, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("rule", ["original", "released"])

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.testing import assert_close
 
 from fedcli.methods import som
 
@@ -28,9 +29,7 @@ def test_one_round_is_kohonens_rule_written_out():
             for j in range(5):
                 near = np.exp(-((i - bi) ** 2 + (j - bj) ** 2) / (2 * sigma**2))
                 m[i, j] += rate * float(similarity[h]) * near * (client - m[i, j])
-    torch.testing.assert_close(
-        som.train(neurons, x, similarity, 4), torch.from_numpy(m.reshape(25, 6))
-    )
+    assert_close(som.train(neurons, x, similarity, 4), torch.from_numpy(m.reshape(25, 6)))
 
 
 def test_the_pull_of_a_late_round_is_narrow_and_weak_but_there():
@@ -57,8 +56,8 @@ def test_nearness_is_in_units_of_the_median_distance():
     x = numbers(3, 6, seed=1)
     distance = ((neurons.numpy()[None] - x.numpy()[:, None]) ** 2).sum(-1)  # [3, 25]
     expected = np.exp(-distance / (2 * np.median(distance))).mean(1)
-    torch.testing.assert_close(som.nearness(neurons, x), torch.from_numpy(expected))
-    torch.testing.assert_close(som.nearness(1000 * neurons, 1000 * x), som.nearness(neurons, x))
+    assert_close(som.nearness(neurons, x), torch.from_numpy(expected))
+    assert_close(som.nearness(1000 * neurons, 1000 * x), som.nearness(neurons, x))
 
 
 def test_clients_on_the_spot_are_all_near():
@@ -91,7 +90,7 @@ def test_inner_products_of_sketches_are_right_on_average():
 def test_a_sketch_is_linear_and_depends_on_the_seed_alone():
     x = numbers(3000)
     y = numbers(3000, seed=1)
-    torch.testing.assert_close(sketched(x + 2 * y, 5), sketched(x, 5) + 2 * sketched(y, 5))
+    assert_close(sketched(x + 2 * y, 5), sketched(x, 5) + 2 * sketched(y, 5))
     assert sketched(x, 5).shape == (1024,)
     assert not torch.equal(sketched(x, 5), sketched(x, 6))
     hit = sketched(torch.eye(1, 3000)[0], 5)
@@ -120,7 +119,7 @@ def test_the_first_map_lies_about_the_first_clients():
 
 def test_the_first_map_scales_with_the_clients():
     x = numbers(2, 40)
-    torch.testing.assert_close(som.start(100 * x, 0), 100 * som.start(x, 0))
+    assert_close(som.start(100 * x, 0), 100 * som.start(x, 0))
 
 
 def test_the_order_of_a_round_is_drawn_and_follows_the_clients_not_their_places():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -56,10 +57,8 @@ def test_the_mean_over_a_client_s_steps_by_hand():
     report = run_client(
         resolve("swad"), net, layout, shard, Task("north", 0, 1, 3, 1, start, {}, {}), training
     )
-    torch.testing.assert_close(report.theta, passed[-1], rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(
-        report.columns["dense_mean"], torch.stack(passed).mean(0), rtol=1e-4, atol=1e-6
-    )
+    assert_close(report.theta, passed[-1], rtol=1e-4, atol=1e-6)
+    assert_close(report.columns["dense_mean"], torch.stack(passed).mean(0), rtol=1e-4, atol=1e-6)
 
 
 def test_the_model_that_travels_is_fedavg_s_and_the_scored_one_is_not():
@@ -90,4 +89,4 @@ def test_the_loss_that_chooses_is_of_validation_images_where_there_are_any():
         rule.measure_global(net, client)
         batch = next(part.in_order())
         expected = torch.nn.functional.cross_entropy(net(batch.x), batch.y)
-        torch.testing.assert_close(client.report["validation_loss"], expected.detach())
+        assert_close(client.report["validation_loss"], expected.detach())

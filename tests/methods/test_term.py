@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import client_updates, play
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
@@ -21,9 +22,7 @@ def test_weights_by_hand():
 
 def test_without_a_tilt_it_is_fedavg():
     assert weights({"t": 0.0}) == [0.75, 0.25]
-    torch.testing.assert_close(
-        play("term", {"t": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta
-    )
+    assert_close(play("term", {"t": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta)
 
 
 def test_a_large_tilt_follows_the_worst_client_and_a_large_one_below_0_the_best():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from fedcli import metrics
 from fedcli.metrics import CLASSES, GROUPS, LABELS, TWO
@@ -39,7 +40,7 @@ def test_a_weight_of_two_is_an_image_twice_and_of_zero_none(needs, metric):
     expected = [
         value(metric, logits[images_drawn], y[images_drawn])[0] for images_drawn in resamples
     ]
-    np.testing.assert_allclose(value(metric, logits, y, weights), expected, rtol=0, atol=1e-12)
+    assert_allclose(value(metric, logits, y, weights), expected, rtol=0, atol=1e-12)
 
 
 @every
@@ -47,9 +48,7 @@ def test_a_group_is_weights_of_zero_and_one(needs, metric):
     logits, y = images(needs)
     group = RANDOM.random((len(y), 3)) < [0.2, 0.5, 0.9]
     expected = [value(metric, logits[members], y[members])[0] for members in group.T]
-    np.testing.assert_allclose(
-        value(metric, logits, y, group.astype(int)), expected, rtol=0, atol=1e-12
-    )
+    assert_allclose(value(metric, logits, y, group.astype(int)), expected, rtol=0, atol=1e-12)
 
 
 @every

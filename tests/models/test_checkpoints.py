@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli import extensions, models
 from fedcli.errors import FedcliError, UsageError
@@ -39,7 +40,8 @@ def tensors(net):
 
 
 def holds(net, expected):
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in tensors(net).items())
+    for name, tensor in tensors(net).items():
+        assert torch.equal(tensor, expected[name])
 
 
 def under(prefix, state):
@@ -92,9 +94,7 @@ def test_a_checkpoint_with_other_objects_than_its_arguments_is_refused(tmp_path)
 def test_position_embeddings_are_resized_to_the_side_that_is_asked_for(tmp_path):
     torch.save(trained("timm:test_vit@64"), tmp_path / "w.pth")
     net = build(weights=tmp_path / "w.pth")
-    torch.testing.assert_close(
-        net.backbone.pos_embed, torch.full_like(net.backbone.pos_embed, 0.25)
-    )
+    assert_close(net.backbone.pos_embed, torch.full_like(net.backbone.pos_embed, 0.25))
     assert net(torch.zeros(1, 3, 20, 20)).shape == (1, 2)  # enlarged to 32
 
 
@@ -124,9 +124,7 @@ def test_openais_names_are_read_by_timms_network_and_by_open_clips(tmp_path):
     net = models.Network(backbone, 64, 2)
     models.load_weights(net, "timm:vit", str(tmp_path / "clip.pth"))
     clip.visual.proj = None
-    torch.testing.assert_close(
-        net.eval().features(image), clip.visual.eval()(image), atol=1e-4, rtol=1e-4
-    )
+    assert_close(net.eval().features(image), clip.visual.eval()(image), atol=1e-4, rtol=1e-4)
     tower = models.Network(clip.visual, 64, 2)
     read = of_backbone(tower.backbone, state, "clip.pth")
     assert read.keys() - {"proj"} == tower.backbone.state_dict().keys()
@@ -170,7 +168,7 @@ def test_images_are_normalised_as_the_network_was_trained(tmp_path):
     net.backbone.register_forward_pre_hook(lambda _, inputs: inputs_of_net.append(inputs[0]))
     white = (1 - torch.tensor([0.485, 0.456, 0.406])) / torch.tensor([0.229, 0.224, 0.225])
     net(white.view(1, 3, 1, 1).expand(1, 3, 32, 32))
-    torch.testing.assert_close(inputs_of_net[0], torch.ones(1, 3, 32, 32))
+    assert_close(inputs_of_net[0], torch.ones(1, 3, 32, 32))
 
 
 # the hub

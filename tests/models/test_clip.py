@@ -11,6 +11,7 @@ from conftest import play, toy_clip, toy_shard, toy_shards
 from made_plans import planned
 from tiny_clips import NAMES, SEED, fed, images, prompts, saved, theirs, tiny
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.models import MODELS, clip, frozen_parts, input_channels
@@ -30,7 +31,7 @@ def test_the_transformer_gives_open_clips_patches(tmp_path):
     other.visual.output_tokens = True
     patches = other.visual(clip_input(images(32)))[1] @ other.visual.proj
     assert patches.shape == (3, 16, 16)
-    torch.testing.assert_close(net.features(fed(images(32))), patches[:, None], atol=1e-5, rtol=0)
+    assert_close(net.features(fed(images(32))), patches[:, None], atol=1e-5, rtol=0)
 
 
 @torch.no_grad()
@@ -44,8 +45,8 @@ def test_the_resnet_gives_every_place_of_open_clips_pool(tmp_path):
         other.visual.layer3(other.visual.layer2(other.visual.layer1(other.visual.stem(x))))
     )
     every = net.backbone.visual.attnpool(maps)  # [B, 1 + M, D]
-    torch.testing.assert_close(every[:, 0], other.visual(x), atol=1e-5, rtol=0)
-    torch.testing.assert_close(net.features(fed(images(64))), every[:, None, 1:], atol=1e-5, rtol=0)
+    assert_close(every[:, 0], other.visual(x), atol=1e-5, rtol=0)
+    assert_close(net.features(fed(images(64))), every[:, None, 1:], atol=1e-5, rtol=0)
     places = maps.flatten(2).permute(2, 0, 1)
     places = torch.cat([places.mean(0, keepdim=True), places]) + pool.positional_embedding[:, None]
     bias = torch.cat([pool.q_proj.bias, pool.k_proj.bias, pool.v_proj.bias])
@@ -69,7 +70,7 @@ def test_the_resnet_gives_every_place_of_open_clips_pool(tmp_path):
         k_proj_weight=pool.k_proj.weight,
         v_proj_weight=pool.v_proj.weight,
     )
-    torch.testing.assert_close(every, expected.transpose(0, 1), atol=1e-5, rtol=0)
+    assert_close(every, expected.transpose(0, 1), atol=1e-5, rtol=0)
 
 
 @torch.no_grad()
@@ -85,10 +86,8 @@ def test_learned_words_that_are_real_words_give_open_clips_texts(tmp_path):
     tokens = open_clip.tokenize([f"a scan of my {name}." for name in NAMES])
     net.head.context[1].copy_(other.token_embedding(tokens[0, 1:5]))
     assert [end + 1 + 4 for end in net.text.ends] == tokens.argmax(1).tolist() == [9, 8]
-    torch.testing.assert_close(
-        net.head.texts()[1], other.encode_text(tokens, normalize=True), atol=1e-5, rtol=0
-    )
-    torch.testing.assert_close(net.head.scale, other.logit_scale.exp())
+    assert_close(net.head.texts()[1], other.encode_text(tokens, normalize=True), atol=1e-5, rtol=0)
+    assert_close(net.head.scale, other.logit_scale.exp())
 
 
 def test_the_head_is_the_scaled_mean_cosine_over_slabs_places_and_prompts():
@@ -104,8 +103,8 @@ def test_the_head_is_the_scaled_mean_cosine_over_slabs_places_and_prompts():
         2,
     )
     assert cosines.shape == (2, 2, 2, 16, 2)  # [B, S, C, M, N]
-    torch.testing.assert_close(net.head.similarity(tokens), cosines)
-    torch.testing.assert_close(net.head(tokens), cosines.mean((1, 3, 4)) / 0.07)
+    assert_close(net.head.similarity(tokens), cosines)
+    assert_close(net.head(tokens), cosines.mean((1, 3, 4)) / 0.07)
     assert torch.equal(net(fed(images(32, 16))), net.head(net.features(fed(images(32, 16)))))
 
 
@@ -135,24 +134,22 @@ def test_without_prompts_there_is_one_vector_per_image_and_no_text_tower():
     assert net.head.in_features == 16
     assert not [k for k in net.state_dict() if k.startswith("text.")]
     means = net.features(x)
-    torch.testing.assert_close(copy.deepcopy(net.backbone)(x), means)  # as a teacher sees it
+    assert_close(copy.deepcopy(net.backbone)(x), means)  # as a teacher sees it
     net.tokens = True
-    torch.testing.assert_close(net.features(x).mean((1, 2)), means)
+    assert_close(net.features(x).mean((1, 2)), means)
 
 
 def test_one_channel_is_shown_as_three_and_any_normalisation_is_undone():
     grey = images(32, 1)
     of_one_channel = tiny(channels=1)
     of_three = tiny(channels=3)
-    torch.testing.assert_close(
+    assert_close(
         of_one_channel.features(fed(grey)),
         of_three.features(fed(grey.expand(-1, 3, -1, -1))),
         atol=1e-5,
         rtol=0,
     )
-    torch.testing.assert_close(
-        of_one_channel.backbone._prepared(fed(grey)), clip_input(grey), atol=1e-5, rtol=0
-    )
+    assert_close(of_one_channel.backbone._prepared(fed(grey)), clip_input(grey), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("side", [8, 50])
@@ -160,7 +157,7 @@ def test_images_of_another_size_are_resized_with_straight_lines(side):
     net = tiny()
     x = images(side)
     small = F.interpolate(x, (32, 32), mode="bilinear", antialias=True)
-    torch.testing.assert_close(net.features(fed(x)), net.features(fed(small)), atol=1e-5, rtol=0)
+    assert_close(net.features(fed(x)), net.features(fed(small)), atol=1e-5, rtol=0)
 
 
 def test_a_volume_is_four_slabs_of_eight_slices_each_stretched_to_its_own_range():
@@ -176,9 +173,7 @@ def test_a_volume_is_four_slabs_of_eight_slices_each_stretched_to_its_own_range(
     plain.tokens = True
     plain.backbone.visual = net.backbone.visual
     stretched = fed((third - low) / (high - low + 1e-5))
-    torch.testing.assert_close(
-        net.features(fed(x))[:, 2], plain.features(stretched)[:, 0], atol=1e-5, rtol=0
-    )
+    assert_close(net.features(fed(x))[:, 2], plain.features(stretched)[:, 0], atol=1e-5, rtol=0)
 
 
 def test_the_projection_of_slices_starts_small_trains_and_survives_an_empty_volume():
@@ -238,7 +233,8 @@ def test_the_tiny_networks_have_the_same_parts_as_the_large():
     for tiny_one, large in (("clip-tiny", "clip-vit-b16"), ("clip-tiny-rn", "clip-rn50")):
         with torch.device("meta"):
             parts = [clip.ClipNetwork(name, 1, NAMES).backbone.parts for name in (tiny_one, large)]
-        assert all(set(parts[0][kind]) <= set(parts[1][kind]) for kind in parts[1])
+        for kind in parts[1]:
+            assert set(parts[0][kind]) <= set(parts[1][kind])
         assert [bool(names) for names in parts[0].values()] == [
             bool(names) for names in parts[1].values()
         ]
@@ -272,7 +268,7 @@ def test_bf16_computes_the_image_tower_low_and_the_texts_exactly():
     exact = tiny(extend=prompts)
     x = fed(images(32))
     assert low.features(x).dtype == low(x).dtype == torch.float32
-    torch.testing.assert_close(low.features(x), exact.features(x), atol=0.05, rtol=0.05)
+    assert_close(low.features(x), exact.features(x), atol=0.05, rtol=0.05)
     assert not torch.equal(low.features(x), exact.features(x))
     assert torch.equal(low.head.texts(), exact.head.texts())
 

@@ -2,6 +2,7 @@ import pytest
 import torch
 from conftest import toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.federation.client import Training
 from fedcli.federation.steps import Optimizer
@@ -12,7 +13,8 @@ def test_the_network_is_a_view_of_theta():
     net = toy_net()
     layout = Layout(net)
     layout.load(torch.zeros(layout.size))
-    assert not any(p.any() for p in net.parameters())
+    for p in net.parameters():
+        assert not p.any()
     net.head.bias.data.fill_(3.0)
     assert layout.read()[layout.spans["head.bias"]].tolist() == [3.0, 3.0, 3.0]
 
@@ -32,9 +34,7 @@ def test_gradients_land_in_one_vector_and_match_autograd():
     batch = next(toy_shard("north").in_order())
     nn.functional.cross_entropy(net(batch.x), batch.y).backward()
     nn.functional.cross_entropy(other(batch.x), batch.y).backward()
-    torch.testing.assert_close(
-        layout.grad, torch.cat([p.grad.reshape(-1) for p in other.parameters()])
-    )
+    assert_close(layout.grad, torch.cat([p.grad.reshape(-1) for p in other.parameters()]))
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,7 @@ def test_one_flat_step_equals_torchs_steps_over_the_tensors(name, kind, momentum
         plain.zero_grad()
         nn.functional.cross_entropy(other(batch.x), batch.y).backward()
         plain.step()
-    torch.testing.assert_close(
-        layout.params, torch.cat([p.detach().reshape(-1) for p in other.parameters()])
-    )
+    assert_close(layout.params, torch.cat([p.detach().reshape(-1) for p in other.parameters()]))
 
 
 def test_personal_tensors_stay_out_of_theta_but_are_trained():
@@ -74,7 +72,8 @@ def test_personal_tensors_stay_out_of_theta_but_are_trained():
             f"backbone.1.{k}" for k in ("weight", "bias", "running_mean", "running_var")
         ),
     )
-    assert not any(name.startswith("backbone.1") for name in layout.spans)
+    for name in layout.spans:
+        assert not name.startswith("backbone.1")
     personal_values = layout.read_own()
     assert len(personal_values) == 16  # weight, bias, mean, variance of four channels
     net.backbone[1].weight.grad.fill_(1.0)

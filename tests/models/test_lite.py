@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from own_files import written
+from torch.testing import assert_close
 
 from fedcli import models
 from fedcli.errors import FedcliError
@@ -115,7 +116,7 @@ def test_a_network_of_timm_for_grey_images_sums_the_weights_of_colours(trained, 
     torch.save(trained, tmp_path / "lite.pth")
     net = build("timm:tf_efficientnet_lite0", str(tmp_path / "lite.pth"), channels=1)
     colours = trained["conv_stem.weight"]
-    torch.testing.assert_close(net.backbone.conv_stem.weight, colours.sum(1, keepdim=True))
+    assert_close(net.backbone.conv_stem.weight, colours.sum(1, keepdim=True))
 
 
 def test_a_file_in_torchs_old_format_is_read(file, trained):
@@ -141,4 +142,5 @@ def test_the_published_package_holds_the_tensors_of_timms_own_file():
     real = Path(os.environ["FEDCLI_REAL_DATA"]) / "weights" / "tf_efficientnet_lite0.safetensors"
     state = build(weights="imagenet").state_dict()
     timms = build(weights=str(real)).state_dict()
-    assert all(torch.equal(tensor, timms[key]) for key, tensor in state.items())
+    for key, tensor in state.items():
+        assert torch.equal(tensor, timms[key])

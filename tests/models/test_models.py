@@ -6,6 +6,7 @@ from datetime import date
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from fedcli import models
 from fedcli.errors import FedcliError, UsageError
@@ -35,7 +36,7 @@ def test_size_and_shapes(name):
     assert sum(p.numel() for p in net.parameters()) == SIZES[name]
     x = torch.randn(2, 3, 32, 32)
     assert net(x).shape == (2, 10)
-    torch.testing.assert_close(net.head(net.features(x)), net(x), atol=1e-3, rtol=1e-3)
+    assert_close(net.head(net.features(x)), net(x), atol=1e-3, rtol=1e-3)
 
 
 def test_resnet10_has_the_buffers_of_fedheal():
@@ -94,7 +95,7 @@ def test_bf16_computes_low_and_answers_in_float32():
     exact = build("cnn")
     x = torch.randn(4, 3, 32, 32)
     assert net(x).dtype == torch.float32
-    torch.testing.assert_close(net(x), exact(x), atol=0.05, rtol=0.05)
+    assert_close(net(x), exact(x), atol=0.05, rtol=0.05)
     assert not torch.equal(net(x), exact(x))
 
 

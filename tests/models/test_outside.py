@@ -4,6 +4,7 @@ import pytest
 import torch
 from own_files import written
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli import models
 from fedcli.errors import FedcliError, UsageError
@@ -72,7 +73,7 @@ def holds(net, size=8, channels=3):
     net.eval()
     assert net(x).shape == (2, 10)
     assert isinstance(net.head, nn.Linear)
-    torch.testing.assert_close(net.head(net.features(x)), net(x))
+    assert_close(net.head(net.features(x)), net(x))
 
 
 # one of each way in which torchvision ends its classifiers, without numbers: shapes alone are worked out

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.data import transforms
 from fedcli.errors import FedcliError
@@ -104,8 +105,10 @@ def test_it_is_frozen_and_still_and_leaves_the_global_random_stream_alone(plain)
     before = torch.random.get_rng_state()
     teacher = load_teacher(plain)
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert not any(p.requires_grad for p in teacher.parameters())
-    assert not any(m.training for m in teacher.modules())
+    for p in teacher.parameters():
+        assert not p.requires_grad
+    for m in teacher.modules():
+        assert not m.training
 
 
 def test_a_resnet_sees_images_at_their_own_size_and_says_what_it_was_trained_at(plain):
@@ -118,7 +121,7 @@ def test_a_resnet_sees_images_at_their_own_size_and_says_what_it_was_trained_at(
 def test_a_grey_image_is_shown_as_the_same_image_in_colour(plain):
     grey = IMAGES[:, :1]
     features = load_teacher(plain)(transforms.to_input(grey, channels=1))
-    torch.testing.assert_close(
+    assert_close(
         features, load_teacher(plain)(transforms.to_input(grey, channels=3)), atol=1e-4, rtol=1e-4
     )
 
@@ -195,7 +198,8 @@ def test_the_tensors_of_a_torchscript_archive_are_read_and_its_code_is_not(tmp_p
         "input_resolution",
         *[name for name in expected if name != "input_resolution"],
     ]
-    assert all(torch.equal(tensors[name], tensor) for name, tensor in expected.items())
+    for name, tensor in expected.items():
+        assert torch.equal(tensors[name], tensor)
     assert tensors["0.weight"].dtype == torch.float16
 
 
@@ -242,7 +246,8 @@ def test_a_storage_that_many_tensors_name_takes_its_memory_once(tmp_path):
             archive.writestr(name, data)
     tensors = weights.read(tmp_path / "odd.pt")
     assert len(tensors) == 50
-    assert all(float(value) == 1 for value in tensors.values())
+    for value in tensors.values():
+        assert float(value) == 1
     assert len({value.data_ptr() for value in tensors.values()}) == 1
 
 
@@ -303,15 +308,14 @@ def test_the_image_tower_of_clip_sees_images_at_its_own_size_and_scale(shape, pr
     assert unit.max() > 1
     unit = unit.clamp(0, 1)
     assert teacher.width == 24
-    assert not any(p.requires_grad for p in teacher.parameters())
-    torch.testing.assert_close(
+    for p in teacher.parameters():
+        assert not p.requires_grad
+    assert_close(
         teacher(transforms.to_input(small, channels=3)), seen(net, unit), atol=2e-4, rtol=1e-4
     )
     grey = unit[:, :1]
     features = teacher(transforms.to_input(grey, channels=1))
-    torch.testing.assert_close(
-        features, seen(net, grey.expand(-1, 3, -1, -1)), atol=2e-4, rtol=1e-4
-    )
+    assert_close(features, seen(net, grey.expand(-1, 3, -1, -1)), atol=2e-4, rtol=1e-4)
 
 
 def test_openai_files_get_the_activation_they_were_trained_with(tmp_path):
@@ -321,9 +325,7 @@ def test_openai_files_get_the_activation_they_were_trained_with(tmp_path):
     torch.save(net.state_dict(), tmp_path / "other.pt")
     quick, other = (load_teacher(str(tmp_path / f"{name}.pt")) for name in ("openai", "other"))
     small = transforms.to_input(IMAGES[:, :, :32, :32], channels=3)
-    torch.testing.assert_close(
-        quick(small), seen(net, IMAGES[:, :, :32, :32]), atol=2e-4, rtol=1e-4
-    )
+    assert_close(quick(small), seen(net, IMAGES[:, :, :32, :32]), atol=2e-4, rtol=1e-4)
     assert not torch.allclose(other(small), quick(small), atol=2e-3)
 
 

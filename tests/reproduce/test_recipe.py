@@ -291,7 +291,9 @@ def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_p
     cells = expand.cells(checked, "paper")
     assert [cell.asks for cell in cells[-1:] + cells[:1]] == [{"MOCO_FILE"}, set()]
     smoke = expand.cells(checked, "smoke")
-    assert not any(cell.asks or cell.train.teacher for cell in smoke)
+    for cell in smoke:
+        assert not (cell.asks)
+        assert not (cell.train.teacher)
     assert smoke[0].chain[0].argv() == ["prepare", "toy", "--size", "32", "--table", "plain.csv"]
 
 
@@ -364,8 +366,11 @@ def test_every_fedism_plus_recipe_takes_the_lists_that_its_authors_publish(name)
     assert {cell.chain[0].sample_images for cell in plain if cell.chain[0].name == "rsna-ich"} <= {
         25000
     }
-    assert not any(cell.chain[0].split_file or "FILE" in "".join(cell.asks) for cell in plain)
-    assert not any(cell.chain[0].sample_images for cell in expand.cells(table, "smoke"))
+    for cell in plain:
+        assert not (cell.chain[0].split_file)
+        assert not ("FILE" in "".join(cell.asks))
+    for cell in expand.cells(table, "smoke"):
+        assert not cell.chain[0].sample_images
 
 
 def test_one_of_several_lists_is_refused_with_the_others():
@@ -410,7 +415,8 @@ def test_fed_mas_recipes_augment_by_the_pipeline_beside_them():
 def test_where_validation_images_choose_no_best_is_marked_by_test_images():
     tuning = recipe.load(recipe.find("fedism-plus-tuning"))
     assert {column.name: column.validation for column in tuning.columns if column.validation}
-    assert not any(column.marked for column in tuning.columns)
+    for column in tuning.columns:
+        assert not column.marked
     assert any(column.marked for column in recipe.load(recipe.find("fedism-plus-table2")).columns)
     assert {row.stem for row in tuning.rows} == {"q-FedAvg", "FairFed"}
 

@@ -48,7 +48,8 @@ def start(folder: Path, line: list[str], **env: str) -> subprocess.Popen:
 
 def made(folder: Path, nodes: list[subprocess.Popen], work: str) -> str:
     ended = [(*node.communicate(), node.returncode) for node in nodes]
-    assert all(code == 0 for *_, code in ended), ended
+    for *_, code in ended:
+        assert code == 0, ended
     return (folder / work / "reproduce/tiny-smoke/table.md").read_text()
 
 

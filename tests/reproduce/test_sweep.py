@@ -36,7 +36,8 @@ def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, no_page):
     assert "2 runs to train: " in ended.stderr
     written = json.loads(ended.stdout)
     assert [row["name"] for row in written["rows"]] == ["q=0.5, lr=0.001", "q=2, lr=0.001"]
-    assert not any(column["marked"] for column in written["columns"])
+    for column in written["columns"]:
+        assert not column["marked"]
     assert written["notes"][0] == sweep.UNCHOSEN
     assert len(written["pictures"]) == 3  # clean, corrupted and average
     assert written["rows"][1]["command"] == "fedcli train qffl --lr 0.001 --rounds 1 --set q=2"
@@ -111,7 +112,8 @@ def test_a_cell_that_ends_is_shown_with_its_validation_score(swept, caplog):
     swept(test=True)
     ends = [line for line in caplog.messages if line.startswith(("[1/2]", "[2/2]"))]
     assert sum(VALIDATION in line for line in ends) == 2
-    assert not any("clean" in line for line in caplog.messages)
+    for line in caplog.messages:
+        assert "clean" not in line
 
 
 def test_all_test_scores_are_shown_where_they_are_asked_for(swept):
@@ -132,7 +134,8 @@ def test_each_of_several_methods_has_a_value_of_its_own_chosen(swept):
 def test_methods_without_values_are_compared_on_test_images_as_ever(swept):
     result = swept(["fedavg", "fedprox"], over=None)
     assert result.to_frame()[ON_TESTS].notna().all(axis=None)
-    assert not any(word.startswith("Chosen") for word in result.words())
+    for word in result.words():
+        assert not word.startswith("Chosen")
 
 
 def test_the_notes_of_a_table_say_how_many_patients_are_on_both_sides(
@@ -187,7 +190,8 @@ def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path, no_pa
     (table,) = tmp_path.glob("sweeps/*/held-out.md")
     lines = [line for line in table.read_text().splitlines() if line.startswith("| without")]
     assert len(lines) == 6
-    assert all(line.split("|")[4].strip() == "20" for line in lines)
+    for line in lines:
+        assert line.split("|")[4].strip() == "20"
     script = CliRunner().invoke(app, [*words[:-1], "--dry-run"]).stdout
     assert script.count("--hold-out hospital=") == 3
     assert script.count("fedcli train") == 3

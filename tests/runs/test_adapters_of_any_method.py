@@ -7,6 +7,7 @@ import pytest
 import torch
 from conftest import CLASSES, ROSTER, interrupt_in_round, make_chain
 from made_plans import TRAINING, planned, results, train
+from torch.testing import assert_close
 
 from fedcli import models
 from fedcli.bench.toy import toy_federation, toy_shard
@@ -78,7 +79,8 @@ def test_fedavg_on_adapters_is_the_method_without_its_moving_average(method, tmp
             read_tensors(path.parent / "models" / name) for path in (of_option, of_method)
         )
         assert with_option.keys() == with_method.keys()
-        assert all(torch.equal(with_option[key], with_method[key]) for key in with_option)
+        for key in with_option:
+            assert torch.equal(with_option[key], with_method[key])
     record = json.loads(of_option.read_text())
     assert record["options"]["adapters"] == f"{method}:4:2"
     assert "local_adapters" not in record["options"]
@@ -97,7 +99,9 @@ def test_private_steps_are_of_what_trains_alone():
     private = Training(optimizer="sgd", lr=0.1, batch_size=4, dp_sgd=1.0)
     state, federation = play("fedavg", private, adapters="lora:2", dp_sgd=1.0)
     moved = federation.layout.named(state.theta - federation.first().theta)
-    assert all(change.any() and change.isfinite().all() for change in moved.values())
+    for change in moved.values():
+        assert change.any()
+        assert change.isfinite().all()
 
 
 def test_a_run_sends_less_leaves_what_is_frozen_and_is_scored_and_resumed(tmp_path, monkeypatch):
@@ -106,16 +110,16 @@ def test_a_run_sends_less_leaves_what_is_frozen_and_is_scored_and_resumed(tmp_pa
     body = json.loads(done.read_text())["body"]
     assert body["bytes_up"] < whole["bytes_up"] / 5
     assert body["model"]["personal"]
-    assert all(name.endswith((".A", ".B", ".S")) for name in body["model"]["personal"])
+    for name in body["model"]["personal"]:
+        assert name.endswith((".A", ".B", ".S"))
     assert body["model"]["personal_models"]
     assert "adapters" not in json.dumps(whole)
     opened = open_run(done)
     start = models.build("cnn", models.Inputs(1, CLASSES, 8), seed=0).state_dict()
     frozen = read_tensors(done.parent / "models" / "frozen.h5")
     assert frozen
-    assert all(
-        torch.equal(tensor, start[name.removeprefix("model/")]) for name, tensor in frozen.items()
-    )
+    for name, tensor in frozen.items():
+        assert torch.equal(tensor, start[name.removeprefix("model/")])
     logits, other_logits = (
         predict(opened, 3, opened.data.test["clean"], client) for client in ROSTER[:2]
     )
@@ -143,9 +147,10 @@ def test_merged_into_the_layers_it_is_the_same_network_under_its_own_names(name,
     alone = merged(net)
     assert alone.state_dict().keys() == base.state_dict().keys()
     assert not torch.equal(alone(x), base(x))
-    torch.testing.assert_close(alone(x), net(x), atol=1e-5, rtol=1e-4)
+    assert_close(alone(x), net(x), atol=1e-5, rtol=1e-4)
     untrained = merged(made(name, text, trained=False)[0]).state_dict()
-    assert all(torch.equal(tensor, untrained[key]) for key, tensor in base.state_dict().items())
+    for key, tensor in base.state_dict().items():
+        assert torch.equal(tensor, untrained[key])
 
 
 def test_alpha_scales_what_adapters_add():
@@ -154,9 +159,7 @@ def test_alpha_scales_what_adapters_add():
     of_once = merged(once).state_dict()
     of_thrice = merged(thrice).state_dict()
     for name, tensor in base.state_dict().items():
-        torch.testing.assert_close(
-            of_thrice[name] - tensor, 3 * (of_once[name] - tensor), atol=1e-5, rtol=1e-4
-        )
+        assert_close(of_thrice[name] - tensor, 3 * (of_once[name] - tensor), atol=1e-5, rtol=1e-4)
 
 
 def test_layers_are_chosen_by_the_ends_of_their_names():

@@ -8,6 +8,8 @@ import pytest
 import torch
 from conftest import make_chain, toy_net, toy_shard, toy_shards
 from made_plans import TRAINING, planned, train
+from numpy.testing import assert_allclose
+from torch.testing import assert_close
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
@@ -49,7 +51,8 @@ def test_a_frozen_backbone_neither_moves_nor_leaves_eval_mode():
     run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, TRAINING)
     assert modes
     assert not any(sum(modes, []))
-    assert all(torch.equal(v, before[k]) for k, v in net.backbone.state_dict().items())
+    for k, v in net.backbone.state_dict().items():
+        assert torch.equal(v, before[k])
 
 
 def test_cached_features_train_as_the_images_do(shards):
@@ -61,7 +64,7 @@ def test_cached_features_train_as_the_images_do(shards):
         return run_client(resolve("fedavg"), net, layout, data.train["north"], task, TRAINING).theta
 
     assert not torch.equal(trained(True), Layout(frozen_net()).read())
-    torch.testing.assert_close(trained(True), trained(False), atol=1e-6, rtol=1e-5)
+    assert_close(trained(True), trained(False), atol=1e-6, rtol=1e-5)
 
 
 def test_augmented_images_are_not_cached(shards):
@@ -83,12 +86,10 @@ def test_a_frozen_run_sends_its_head_alone_and_scores_with_its_whole_network(tmp
         features_ = opened.net.backbone(batch.x)
         head = read_tensors(run.parent / "models" / "00003.h5")
         expected = features_ @ head["model/head.weight"].T + head["model/head.bias"]
-    np.testing.assert_allclose(logits, expected.numpy(), atol=1e-5)
+    assert_allclose(logits, expected.numpy(), atol=1e-5)
     frozen = read_tensors(run.parent / "models" / "frozen.h5")
-    assert all(
-        torch.equal(opened.net.state_dict()[k], frozen[f"model/{k}"])
-        for k in body["model"]["frozen"]
-    )
+    for k in body["model"]["frozen"]:
+        assert torch.equal(opened.net.state_dict()[k], frozen[f"model/{k}"])
 
 
 def test_a_run_starts_from_another_ones_last_model(tmp_path):
@@ -109,7 +110,7 @@ def test_a_run_starts_from_another_ones_last_model(tmp_path):
     )
     for name, tensor in read_tensors(last.parent / "models" / "00001.h5").items():
         if name.endswith(("weight", "bias")):  # the classifier too
-            torch.testing.assert_close(tensor, begun_again[name])
+            assert_close(tensor, begun_again[name])
     (start.parent / "models" / "00003.h5").write_bytes(b"")
     with pytest.raises(FedcliError, match="sha256"):
         begun(tmp_path, weights=str(start), seed=5)
@@ -137,12 +138,12 @@ def test_personal_models_are_those_that_training_leaves(tmp_path):
     )
     layout = open_run(run).layout
     mean = sum(models[f"clients/{row}/model"] for row in range(4)) / 4  # clients of one size
-    torch.testing.assert_close(mean[layout.spans["head.bias"]], models["model/head.bias"])
+    assert_close(mean[layout.spans["head.bias"]], models["model/head.bias"])
 
 
 def test_a_cosine_schedule_falls_from_the_first_round_to_near_nothing():
     rates = [replace(TRAINING, schedule="cosine").at(t, 4).lr for t in range(1, 5)]
-    np.testing.assert_allclose(rates, 0.05 * (1 + np.cos(np.pi * np.arange(4) / 4)) / 2)
+    assert_allclose(rates, 0.05 * (1 + np.cos(np.pi * np.arange(4) / 4)) / 2)
     assert TRAINING.at(3, 4) == TRAINING
 
 
@@ -245,7 +246,7 @@ def test_a_mean_of_personal_models_has_the_mean_of_what_clients_keep(tmp_path):
     before = predict(opened, 2, shard)
     predict(opened, 2, shard, "west")
     assert load_mean_personal(opened, 2)
-    np.testing.assert_allclose(
+    assert_allclose(
         logits(opened.net, shard, opened.method.local), before, atol=1e-5
     )  # one round's mean is the global model
 

@@ -13,6 +13,7 @@ import torch
 from conftest import ROSTER, interrupt_in_round, make_chain, play, toy_net, toy_shard, toy_shards
 from made_plans import planned, results, train
 from nested_scores import body_of
+from numpy.testing import assert_allclose
 from score_json import group_scores
 
 from fedcli.commands.app import app
@@ -115,7 +116,8 @@ def test_a_federation_of_one_client_is_that_client_alone(spec):
     assert torch.equal(apart.pop("model"), together.theta)
     memory = together.clients.get("east", {})
     assert apart.keys() == memory.keys()
-    assert all(torch.equal(apart[name], memory[name]) for name in memory)
+    for name in memory:
+        assert torch.equal(apart[name], memory[name])
 
 
 def test_no_client_hears_of_another():
@@ -132,10 +134,9 @@ def test_no_client_hears_of_another():
 def test_nothing_is_sent_and_nothing_is_averaged():
     rounds_played = []
     state = play_sites("fedbn", after_round=rounds_played.append)
-    assert all(
-        (p.bytes_down, p.bytes_up, p.columns) == (0, 0, {}) and p.weights.isnan().all()
-        for p in rounds_played
-    )
+    for p in rounds_played:
+        assert (p.bytes_down, p.bytes_up, p.columns) == (0, 0, {})
+        assert p.weights.isnan().all()
     assert state.shared == state.server == {}
     assert set(state.clients["north"]) == {"model", "own"}
 
@@ -157,7 +158,8 @@ def test_every_method_trains_alone_or_is_refused_by_name(name):
     if method.local.works_without_server and method.aggregator.works_without_server:
         check(plan(name, model=model))
         state = play_sites(name, rounds=2)
-        assert all(state.clients[client]["model"].isfinite().all() for client in ROSTER)
+        for client in ROSTER:
+            assert state.clients[client]["model"].isfinite().all()
         return
     with pytest.raises(UsageError, match=re.escape(f"{name} lives on what clients send")) as error:
         check(plan(name, model=model))
@@ -229,7 +231,7 @@ def test_where_test_images_are_divided_each_is_scored_by_its_own_clients_model(t
         with h5py.File(path.parent / "predictions.h5") as file:
             stored = file[f"logits/{version}/3"][()]
             patients = np.unique(file["unit"][()], return_inverse=True)[1]
-        np.testing.assert_allclose(stored, expected, atol=1e-5)
+        assert_allclose(stored, expected, atol=1e-5)
         scores = score(stored, shard.y.numpy())
         assert body["versions"][version]["auc_ovo_macro"]["last"] == scores["auc_ovo_macro"]
         groups = group_scores(
@@ -320,10 +322,12 @@ def test_no_number_is_of_the_untrained_start(tmp_path, chain):
     untrained = score(start, opened.data.test["clean"].y.numpy())["auc_ovo_macro"]
     assert body["versions"]["clean"]["auc_ovo_macro"]["last"] != untrained
     assert body["personal"] == body["among_clients_global"] == {}
-    assert not any("global_model" in client for client in body["clients"].values())
+    for client in body["clients"].values():
+        assert "global_model" not in client
     table = rows([path])
     assert table[0].name == "FedAvg, single-site"
-    assert not any("global" in column for column in table[0].cells)
+    for column in table[0].cells:
+        assert "global" not in column
     assert any(body["warning"] in note for note in notes(table))
     assert body["warning"] in render(table, "markdown")
 
