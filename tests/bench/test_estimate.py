@@ -1,4 +1,4 @@
-"""What a run will take, told before it starts."""
+"""Time, memory and disk of a run, estimated before it starts."""
 
 import json
 import time
@@ -74,11 +74,11 @@ def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, cloc
     images = {client["client"]: client["train"] for client in manifest.read(data).body["roster"]}
     result = estimate(data, plan(engine="pool:2"), limit=1.0)
     process_of = shared_out(images, 2)
-    seconds = [
-        sum(FIXED + EACH * n for client, n in images.items() if process_of[client] == k)
-        for k in (0, 1)
-    ]
-    assert result.seconds["clients"] == pytest.approx(6 * max(seconds))
+    seconds = [0, 0]
+    for client, n in images.items():
+        seconds[process_of[client]] += FIXED + EACH * n
+    expected = pytest.approx(6 * max(seconds))
+    assert result.seconds["clients"] == expected
     assert result.processes == 2
     assert result.bytes["training processes"] > 0
 
@@ -110,7 +110,8 @@ def test_validation_curves_and_clients_alone_are_in_it(tmp_path):
     assert forecast.seconds["evaluation"] > 0
     assert forecast.bytes["kept between rounds"] == model
     assert alone.seconds["server"] == 0
-    assert alone.bytes["kept between rounds"] == (2 * 4 + 1) * model
+    expected = (2 * 4 + 1) * model
+    assert alone.bytes["kept between rounds"] == expected
 
 
 def test_a_rule_that_asks_one_client_to_train_costs_every_measurement_and_one_visit(
@@ -139,11 +140,11 @@ def test_a_recipe_with_such_a_rule_is_forecast(tmp_path, capsys):
             "--dry-run",
         ],
     ):
+        line = words
+        if words[0] == "reproduce":
+            line = [*words, "--work", str(tmp_path)]
         with pytest.raises(SystemExit) as end:
-            app(
-                [*words, "--work", str(tmp_path)] if words[0] == "reproduce" else words,
-                prog_name="fedcli",
-            )
+            app(line, prog_name="fedcli")
         assert not end.value.code, capsys.readouterr().err
 
 
@@ -174,7 +175,8 @@ def test_the_command_prints_it_and_makes_no_run(tmp_path, capsys):
         assert not end.value.code
     out = capsys.readouterr().out
     assert "fedavg, 3 rounds" in out
-    assert json.loads(out[out.index("{") :])["rounds"] == 3
+    result = json.loads(out[out.index("{") :])["rounds"]
+    assert result == 3
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -61,5 +61,6 @@ def test_whoever_asks_for_a_network_has_one_thread_as_there_is_one_for_each_core
 def test_neither_images_nor_weights_are_sent_to_processes():
     users = blaze.Users(SMALL)
     networks = blaze.Networks(SMALL)
-    assert len(list(users.get_dataloader("train", 0, BATCH, None))) == 2  # by now in memory
+    result = len(list(users.get_dataloader("train", 0, BATCH, None)))
+    assert result == 2  # by now in memory
     assert len(pickle.dumps((users, networks))) < 1000

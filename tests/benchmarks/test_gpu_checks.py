@@ -20,8 +20,11 @@ def few(monkeypatch):
 
 def test_every_check_holds_where_recorded_steps_do_what_they_should(few):
     proofs = list(gpu_checks.proofs("cpu", Tape))
-    assert {proof.method: proof.failed for proof in proofs} == {name: {} for name in FEW}
-    assert [proof.method for proof in proofs if not proof.recorded] == ["ditto"]
+    result = {proof.method: proof.failed for proof in proofs}
+    expected = {name: {} for name in FEW}
+    assert result == expected
+    result = [proof.method for proof in proofs if not proof.recorded]
+    assert result == ["ditto"]
 
 
 class Forgetful(Tape):

@@ -24,7 +24,7 @@ SMALL = Problem(size=16, clients=3, images=40, rounds=2)  # a last batch of 8 im
 
 
 def by_hand(problem: Problem) -> torch.Tensor:
-    """The same training in plain PyTorch, as a peer's users would write it."""
+    """The peers' training in plain PyTorch, as their users would write it."""
     net = problem.net()
     shards = problem.shards()
     theta = {name: tensor.clone() for name, tensor in net.state_dict().items()}
@@ -36,10 +36,9 @@ def by_hand(problem: Problem) -> torch.Tensor:
             ends.append(
                 {name: tensor.clone().double() for name, tensor in net.state_dict().items()}
             )
-        theta = {
-            name: sum(end[name] for end in ends).div(len(ends)).to(theta[name].dtype)
-            for name in theta
-        }
+        for name, tensor in theta.items():
+            mean = sum(end[name] for end in ends) / len(ends)
+            theta[name] = mean.to(tensor.dtype)
     net.load_state_dict(theta)
     return weights(net)
 
@@ -48,9 +47,8 @@ def test_a_problem_is_the_same_wherever_it_is_made():
     again = dataclasses.replace(SMALL)
     assert torch.equal(weights(SMALL.net()), weights(again.net()))
     for client, shard in SMALL.shards().items():
-        assert torch.equal(
-            shard.images[shard.rows], again.shards()[client].images[again.shards()[client].rows]
-        )
+        expected = again.shards()[client].images[again.shards()[client].rows]
+        assert torch.equal(shard.images[shard.rows], expected)
         assert torch.equal(shard.y, again.shards()[client].y)
     assert list(SMALL.shards()) == SMALL.names
 
@@ -179,7 +177,8 @@ def test_the_asked_size_reaches_the_peers(monkeypatch):
     ((beside, problem, repeats),) = calls
     assert beside == ["flower"]
     assert repeats == 7
-    assert (problem.rounds, problem.clients, problem.images, problem.model) == (2, 4, 256, "cnn")
+    result = (problem.rounds, problem.clients, problem.images, problem.model)
+    assert result == (2, 4, 256, "cnn")
 
 
 def test_a_peer_that_trains_otherwise_gets_no_row(monkeypatch):

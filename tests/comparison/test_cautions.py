@@ -155,13 +155,15 @@ def of_two_hospitals(why):
 
 def test_few_images_of_a_class_decide_gaps_scaled_scores_and_spreads_over_clients():
     area = "auc_ovo_macro"
-    assert doubtful([of_two_hospitals("2 images of ill")], [area], "last5") == [
+    result = doubtful([of_two_hospitals("2 images of ill")], [area], "last5")
+    expected = [
         f"site gap {area}",
         f"site worst group {area}",
         f"site ES-AUC ({area})",
         f"std among clients {area}",
         f"worst among clients {area}",
     ]
+    assert result == expected
     assert doubtful([of_two_hospitals("")], [area], "last5") == []
 
 

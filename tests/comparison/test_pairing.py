@@ -1,4 +1,4 @@
-"""Which runs are one system, which make a pair, and what the pairs are a sample of."""
+"""Runs form systems and pairs, and pairs are a sample of seeds or folds."""
 
 import numpy as np
 import pytest
@@ -13,6 +13,16 @@ from fedcli.errors import FedcliError
 from fedcli.reporting.comparison import heading, legend, names, notes, table
 from fedcli.reporting.rows import rows
 from fedcli.scores.groups import cross
+
+
+def mean_of(path):
+    """Mean balanced accuracy of clean images over the last five rounds, as scores.json has it."""
+    return body_of(path)["versions"]["clean"]["balanced_accuracy"]["mean_last5"]
+
+
+def accuracy_of(path):
+    (run,) = read([path])
+    return run.scores.versions["clean"]["accuracy"].mean
 
 
 def test_other_test_images_labels_or_patients_are_refused(tmp_path):
@@ -49,11 +59,9 @@ def test_runs_are_paired_by_seed_and_those_alone_are_left_out(tmp_path):
 
 def test_single_runs_of_unlike_seeds_or_data_are_compared_with_a_warning(tmp_path):
     data = {"dataset": stage("d"), "partition": stage("q", seed=0, alpha=1), "corruption": None}
-    comparison = compare(
-        [scored(tmp_path / "a", model(1, 0))],
-        [heal(tmp_path / "b", model(1, 1), seed=1, data=data)],
-        resamples=50,
-    )
+    a = [scored(tmp_path / "a", model(1, 0))]
+    b = [heal(tmp_path / "b", model(1, 1), seed=1, data=data)]
+    comparison = compare(a, b, resamples=50)
     assert notes(comparison)[:2] == [
         "the two runs do not have the same seeds: they differ in their draw as well",
         "the systems were not trained on the same partition: a difference may be due to that and not to the method",
@@ -67,30 +75,27 @@ def test_folds_have_test_sets_of_their_own_and_a_corrected_t_test(tmp_path):
     b = [heal(tmp_path / f"b{k}", model(1.5, 7 + k), seed=k, by=(), **fold(k)) for k in (1, 2, 3)]
     assert systems_of([*a, *b]) == [a, b]
     comparison = compare(a, b, resamples=50)
-    assert (
+    result = (
         comparison.pairs,
         comparison.sample.over,
         comparison.sample.count,
         comparison.sample.test_images,
-    ) == (
+    )
+    expected = (
         3,
         "folds",
         3,
         3 * N,
     )
-    assert (comparison.sample.units, comparison.sample.overlap) == (3 * N // 2, 0.5)
+    assert result == expected
+    expected = (3 * N // 2, 0.5)
+    assert (comparison.sample.units, comparison.sample.overlap) == expected
     difference = row(comparison, "clean", "balanced_accuracy")
-    means = [
-        [body_of(p)["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for p in x]
-        for x in (a, b)
-    ]
+    means = [[mean_of(path) for path in a], [mean_of(path) for path in b]]
     d = np.subtract(means[1], means[0])
     t = d.mean() / np.sqrt((1 / 3 + 1 / 2) * d.var(ddof=1))
-    assert (
-        difference.over_seeds["corrected_t"]["p"]
-        == difference.p_seeds
-        == pytest.approx(2 * scipy.stats.t.sf(abs(t), 2))
-    )
+    assert difference.p_seeds == pytest.approx(2 * scipy.stats.t.sf(abs(t), 2))
+    assert difference.over_seeds["corrected_t"]["p"] == difference.p_seeds
     assert "p folds: corrected resampled t test (Nadeau and Bengio 2003)." in legend(comparison)
     heads = [column.name for column in table(comparison).columns]
     assert heads[1] == "FedAvg"
@@ -110,11 +115,12 @@ def test_seeds_of_one_fold_count_once(tmp_path):
         for s, k in seeds_and_folds
     ]
     comparison = compare(a, b, resamples=50)
-    assert (
+    result = (
         comparison.pairs,
         comparison.sample.count,
         row(comparison, "clean", "auc_ovo_macro").samples,
-    ) == (4, 2, 2)
+    )
+    assert result == (4, 2, 2)
     assert heading(comparison).startswith("FedHEAL against FedAvg, 2 folds, 4 runs each;")
 
 
@@ -133,16 +139,14 @@ def test_folds_of_unlike_numbers_of_runs_weigh_every_run_alike(tmp_path, interva
     ]
     comparison = compare(a, b, metrics=["accuracy"], resamples=300, interval=interval)
     difference = row(comparison, "clean", "accuracy")
-    assert difference.difference == pytest.approx(difference.b.mean - difference.a.mean)
+    expected = pytest.approx(difference.b.mean - difference.a.mean)
+    assert difference.difference == expected
     assert difference.low < difference.difference < difference.high
-    differences = [
-        np.subtract(*(read([path])[0].scores.versions["clean"]["accuracy"].mean for path in pair))
-        for pair in zip(b, a, strict=True)
-    ]
+    pairs = zip(a, b, strict=True)
+    differences = [accuracy_of(path_b) - accuracy_of(path_a) for path_a, path_b in pairs]
     assert difference.difference == pytest.approx(np.mean(differences))
-    assert difference.over_seeds["corrected_t"]["difference"] == pytest.approx(
-        (np.mean(differences[:3]) + differences[3]) / 2
-    )
+    expected = pytest.approx((np.mean(differences[:3]) + differences[3]) / 2)
+    assert difference.over_seeds["corrected_t"]["difference"] == expected
     caution = "the folds have unlike numbers of runs (3, 1)"
     assert any(note.startswith(caution) for note in notes(comparison))
     (_, against) = ordered({"A": a, "B": b}, "A", "accuracy", "clean", resamples=50)
@@ -174,7 +178,8 @@ def test_groups_are_found_by_name_where_folds_have_other_ones(tmp_path):
     ).groups["age*sex"]
     scores = {single.group: single for single in comparison.each}
     assert list(scores) == ["old x m", "young x f", "young x m"]
-    assert (scores["young x f"].low, scores["young x f"].high) == (0, 0)
+    result = (scores["young x f"].low, scores["young x f"].high)
+    assert result == (0, 0)
     assert scores["young x m"].low > 0.2
     assert scores["old x m"].low > 0.2
     assert comparison.small["old x f"].startswith("no test image (fold 1, seed 0); ")
@@ -187,28 +192,34 @@ def test_settings_of_one_method_are_told_one_by_one(tmp_path):
     )
     c = scored(tmp_path / "c", model(1, 0), model={"name": "resnet18", "size": 8})
     fedheal, changed, fedavg = (run.scores for run in read([a, b, c]))
-    assert settings(fedheal, changed) == [
+    expected = [
         {"what": "rounds", "a": "6", "b": "7"},
         {"what": "tau", "a": "0.3", "b": "0.4"},
     ]
-    assert settings(fedheal, fedavg) == [
+    assert settings(fedheal, changed) == expected
+    expected = [
         {"what": "method", "a": "FedHEAL", "b": "FedAvg"},
         {"what": "model name", "a": "cnn", "b": "resnet18"},
         {"what": "method settings", "a": "beta=0.4, tau=0.3", "b": "none"},
     ]
-    assert names(compare([a], [b], resamples=50))["b"] == "FedHEAL (rounds=7, tau=0.4)"
+    assert settings(fedheal, fedavg) == expected
+    result = names(compare([a], [b], resamples=50))["b"]
+    assert result == "FedHEAL (rounds=7, tau=0.4)"
 
 
 def test_runs_that_differ_in_the_seed_alone_are_one_system(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k) for k in (0, 1)]
     b = scored(tmp_path / "b", model(1, 0), options={"lr": 0.2, "seed": 0})
     c = scored(tmp_path / "c", model(1, 0), model={"name": "resnet18"})
-    assert systems_of([a[0], b, a[1], c]) == [a, [b], [c]]
+    result = systems_of([a[0], b, a[1], c])
+    expected = [a, [b], [c]]
+    assert result == expected
 
 
 def test_folds_of_a_system_are_one_row_of_a_report(tmp_path):
     paths = [scored(tmp_path / f"a{k}", model(1, k), seed=0, by=(), **fold(k)) for k in (1, 2, 3)]
-    assert [row.name for row in rows(paths, spread="pooled")] == ["FedAvg (3 folds)"]
+    result = [row.name for row in rows(paths, spread="pooled")]
+    assert result == ["FedAvg (3 folds)"]
 
 
 def test_runs_that_differ_in_the_seed_of_their_partition_alone_are_named_by_it(tmp_path):
@@ -232,10 +243,12 @@ def test_groups_of_corrupted_images_that_one_system_alone_has_are_left_out(tmp_p
     b = [heal(tmp_path / "b", model(2, 0))]
     for system, other_system in ((a, b), (b, a)):
         groups = compare(system, other_system, metrics=["accuracy"], resamples=50).groups["sex"]
-        assert [(score.version, score.group) for score in groups.each] == [
+        result = [(score.version, score.group) for score in groups.each]
+        expected = [
             ("clean", "f"),
             ("clean", "m"),
         ]
+        assert result == expected
         assert [gap.version for gap in groups.gaps] == ["clean"]
 
 

@@ -36,20 +36,23 @@ def by_hand(rounds, within_images=None):
     """The mean over rounds without each patient, of images [N] or all."""
     images = np.full(N, True) if within_images is None else within_images
     keeps = [images & (PATIENTS_OF != patient) for patient in np.unique(PATIENTS_OF)]
-    return np.array([np.mean([balanced(logits, keep) for logits in rounds]) for keep in keeps])
+    means = []
+    for keep in keeps:
+        means.append(np.mean([balanced(logits, keep) for logits in rounds]))
+    return np.array(means)
 
 
 def test_scores_of_all_images_and_of_groups_without_each_patient(tmp_path):
     logits = model(1, 0)
     (run,) = read([scored(tmp_path / "a", logits)])
     resamples = Resamples(10)
-    assert sorted(resamples.left(run, Where("clean", metric=METRIC))) == pytest.approx(
-        sorted(by_hand(logits))
-    )
+    result = sorted(resamples.left(run, Where("clean", metric=METRIC)))
+    expected = pytest.approx(sorted(by_hand(logits)))
+    assert result == expected
     female, male = (by_hand(logits, SEX == g) for g in (0, 1))
-    assert sorted(
-        resamples.left(run, Where("clean", attribute="sex", group="f", metric=METRIC))
-    ) == pytest.approx(sorted(female))
+    where = Where("clean", attribute="sex", group="f", metric=METRIC)
+    expected = pytest.approx(sorted(female))
+    assert sorted(resamples.left(run, where)) == expected
     assert male.shape == female.shape == (30,)
 
 
@@ -63,13 +66,15 @@ def test_a_gap_without_each_patient_is_that_of_the_groups_means(tmp_path):
     for logits in models:
         female, male = (by_hand(logits, SEX == g) for g in (0, 1))
         gaps.append(np.abs(female - male))
-    assert sorted(without) == pytest.approx(sorted(gaps[1] - gaps[0]))
+    expected = pytest.approx(sorted(gaps[1] - gaps[0]))
+    assert sorted(without) == expected
 
 
 def test_a_patient_of_one_test_set_is_left_out_of_its_pairs_alone():
     without = [np.array([0.1, 0.3]), np.array([0.5, 0.1]), np.array([0.0, 0.6, 0.3])]
     result = left_of_mean([0.2, 0.4, 0.3], without, [0, 0, 1])
-    assert result == pytest.approx([0.9 / 3, 0.7 / 3, 0.6 / 3, 1.2 / 3, 0.9 / 3])
+    expected = pytest.approx([0.9 / 3, 0.7 / 3, 0.6 / 3, 1.2 / 3, 0.9 / 3])
+    assert result == expected
 
 
 def test_compare_gives_bca_intervals_where_they_are_asked_for(tmp_path):
@@ -78,13 +83,13 @@ def test_compare_gives_bca_intervals_where_they_are_asked_for(tmp_path):
     b = [heal(tmp_path / "b", runs[1])]
     usual = compare(a, b, resamples=300)
     bca = compare(a, b, resamples=300, interval="bca")
-    row, before = (
-        next(r for r in comparison.rows if r.metric == METRIC) for comparison in (bca, usual)
-    )
+    row = next(row for row in bca.rows if row.metric == METRIC)
+    before = next(row for row in usual.rows if row.metric == METRIC)
     resamples = Resamples(300)
-    resampled, other_resampled = (
-        resamples.drawn(run, Where("clean", metric=METRIC)) for run in read([*a, *b])
-    )
+    run_a, run_b = read([*a, *b])
+    where = Where("clean", metric=METRIC)
+    resampled = resamples.drawn(run_a, where)
+    other_resampled = resamples.drawn(run_b, where)
     expected = bca_interval(
         row.difference, other_resampled - resampled, by_hand(runs[1]) - by_hand(runs[0])
     )
@@ -128,24 +133,25 @@ def left_out(answers):
 
 def test_a_patient_is_left_out_of_the_runs_of_its_own_test_set_alone(tmp_path, monkeypatch):
     """Two seeds of one fold, one of another."""
-    runs_and_answers = [
-        a_fold(tmp_path / f"{k}{seed}", k, SIZES[k - 1], seed)
-        for k, seed in ((1, 0), (1, 1), (2, 0))
-    ]
+    runs_and_answers = []
+    for k, seed in ((1, 0), (1, 1), (2, 0)):
+        runs_and_answers.append(a_fold(tmp_path / f"{k}{seed}", k, SIZES[k - 1], seed))
     runs = read([path for path, _ in runs_and_answers])
     (a, b, c) = [answers for _, answers in runs_and_answers]
     arguments = []
     monkeypatch.setattr(intervals, "bounds", lambda *values: arguments.extend(values) or (0.1, 0.9))
-    assert bounds_of_mean(
+    result = bounds_of_mean(
         runs, SCORE, [known(right_answers, "bca") for right_answers in (a, b, c)]
-    ) == (0.1, 0.9)
+    )
+    assert result == (0.1, 0.9)
     draws, other_draws = (draw(size, intervals.RESAMPLES, intervals.SEED) for size in SIZES)
     without = [left_out(a) + left_out(b) + c.mean(), a.mean() + b.mean() + left_out(c)]
-    assert arguments[0] == pytest.approx(np.mean([a.mean(), b.mean(), c.mean()]))
-    assert arguments[1] == pytest.approx(
-        ((draws @ a + draws @ b) / 60 + np.roll(other_draws @ c / 48, 1)) / 3
-    )
-    assert arguments[2] == pytest.approx(np.concatenate(without) / 3)
+    expected = pytest.approx(np.mean([a.mean(), b.mean(), c.mean()]))
+    assert arguments[0] == expected
+    expected = pytest.approx(((draws @ a + draws @ b) / 60 + np.roll(other_draws @ c / 48, 1)) / 3)
+    assert arguments[1] == expected
+    expected = pytest.approx(np.concatenate(without) / 3)
+    assert arguments[2] == expected
 
 
 @pytest.mark.parametrize("method", ["", "bca"])
@@ -159,14 +165,14 @@ def test_patients_of_two_test_sets_of_one_size_are_not_drawn_as_one(tmp_path, me
     estimate = known(right(logits, y), method)
     bounds_alone = bounds_of_mean(alone * 2, SCORE, [estimate] * 2)
     bounds_of_both = bounds_of_mean(both, SCORE, [estimate] * 2)
-    assert bounds_of_both[1] - bounds_of_both[0] < 0.85 * (
+    result = bounds_of_both[1] - bounds_of_both[0]
+    assert result < 0.85 * (
         bounds_alone[1] - bounds_alone[0]
     )  # by the square root of two, in the long run
-    groups = [
-        bounds_of_mean(scored_runs, SCORE._replace(attribute="sex", group="f"), [estimate] * 2)
-        for scored_runs in (alone * 2, both)
-    ]
-    assert groups[1][1] - groups[1][0] < 0.9 * (groups[0][1] - groups[0][0])
+    of_women = SCORE._replace(attribute="sex", group="f")
+    low_alone, high_alone = bounds_of_mean(alone * 2, of_women, [estimate] * 2)
+    low, high = bounds_of_mean(both, of_women, [estimate] * 2)
+    assert high - low < 0.9 * (high_alone - low_alone)
 
 
 @pytest.mark.parametrize(("score", "expected"), [(0.4, [np.nan, np.nan]), (None, [0.2, 0.3])])

@@ -35,16 +35,20 @@ def test_only_the_attacker_is_changed_and_only_in_what_its_kind_changes(tmp_path
     clean, other, _ = attacked(tmp_path, kind)
     *honest, attacker = clean.roster
     for name in honest:
-        assert torch.equal(images(clean.train[name]), images(other.train[name]))
+        expected = images(other.train[name])
+        assert torch.equal(images(clean.train[name]), expected)
         assert other.train[name].attack is None
         assert torch.equal(clean.train[name].y, other.train[name].y)
     before = clean.train[attacker]
     after = other.train[attacker]
-    assert (kind in ("label-flip", "backdoor")) == (not torch.equal(before.y, after.y))
-    assert (kind in ("image-swap", "backdoor")) == (not torch.equal(images(before), images(after)))
+    expected = not torch.equal(before.y, after.y)
+    assert (kind in ("label-flip", "backdoor")) == expected
+    expected = not torch.equal(images(before), images(after))
+    assert (kind in ("image-swap", "backdoor")) == expected
     assert after.attack.kind == kind
     assert list(after.ids) == list(before.ids)
-    assert torch.equal(images(clean.test["clean"]), images(other.test["clean"]))
+    expected = images(other.test["clean"])
+    assert torch.equal(images(clean.test["clean"]), expected)
 
 
 def test_a_backdoor_stamps_the_images_it_relabels(tmp_path):
@@ -55,13 +59,16 @@ def test_a_backdoor_stamps_the_images_it_relabels(tmp_path):
     marked = torch.from_numpy(after.attack.drawn(after.ids))
     assert 0 < marked.sum() < len(marked)
     assert (after.y[marked] == 2).all()
-    assert torch.equal(after.y[~marked], before.y[~marked])
+    expected = before.y[~marked]
+    assert torch.equal(after.y[~marked], expected)
     assert (
         images(after)[marked][..., -3:, -3:]
         .eq(torch.tensor([[0, 255, 0], [255, 0, 255], [0, 255, 0]]))
         .all()
     )
-    assert torch.equal(images(after)[..., :-3, :], images(before)[..., :-3, :])
+    result = images(after)[..., :-3, :]
+    expected = images(before)[..., :-3, :]
+    assert torch.equal(result, expected)
 
 
 def test_swapped_images_stay_at_the_client_and_none_keeps_its_own():
@@ -97,7 +104,9 @@ def test_noise_has_its_size_and_another_draw_in_each_round():
     )
     assert torch.equal(noisy, repeated)
     assert not torch.equal(noisy, later)
-    assert (noisy - update).std().item() == pytest.approx(3, rel=0.05)
+    result = (noisy - update).std().item()
+    expected = pytest.approx(3, rel=0.05)
+    assert result == expected
 
 
 def hostile(kind, strength):
@@ -112,7 +121,9 @@ def test_a_sign_flip_of_everyone_turns_the_round_around_but_for_its_statistics()
     usual = play("fedavg", rounds=1).theta
     flipped = play("fedavg", rounds=1, shards=hostile("sign-flip", 1.0)).theta
     trained = toy_federation(resolve("fedavg")).layout.trainable
-    assert_close((flipped - start)[:trained], (start - usual)[:trained], rtol=1e-3, atol=1e-6)
+    result = (flipped - start)[:trained]
+    expected = (start - usual)[:trained]
+    assert_close(result, expected, rtol=1e-3, atol=1e-6)
     assert torch.equal(flipped[trained:], usual[trained:])
 
 
@@ -125,9 +136,8 @@ def test_engines_send_the_same_and_a_client_alone_attacks_nobody():
     assert torch.equal(played[0].state.theta, played[1].state.theta)
     task = replace(federation.tasks(start, ROSTER, {})[0], part="alone")
     with_attack = federation.clients.run_one(task).theta
-    assert torch.equal(
-        with_attack, toy_federation(resolve("fedavg"), rounds=2).clients.run_one(task).theta
-    )
+    expected = toy_federation(resolve("fedavg"), rounds=2).clients.run_one(task).theta
+    assert torch.equal(with_attack, expected)
 
 
 @pytest.mark.parametrize(

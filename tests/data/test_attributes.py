@@ -73,7 +73,8 @@ def test_the_encoding_that_is_given_is_that_of_the_table(tmp_path):
     table.write_bytes("file,herkunft\na,Köln\nb,Bonn\n".encode("cp1252"))
     with pytest.raises(FedcliError, match="is not utf-8 text"):
         given_tables.joined(LISTING, table)
-    assert given_tables.joined(LISTING, table, "cp1252").attributes["herkunft"] == ["Bonn", "Köln"]
+    result = given_tables.joined(LISTING, table, "cp1252").attributes["herkunft"]
+    assert result == ["Bonn", "Köln"]
 
 
 def test_images_in_folders_of_classes_take_the_encoding_of_their_attributes(tmp_path):

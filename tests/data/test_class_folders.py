@@ -38,7 +38,8 @@ def classes_by_image(raw, split="unit"):
 def test_masks_are_no_images_of_a_class(tmp_path, capsys, image, mask):
     saved(tmp_path, *(name.format(label) for name in (image, mask) for label in ("ill", "well")))
     result = listed(tmp_path)
-    assert labels(result) == {image.format("ill"): "ill", image.format("well"): "well"}
+    expected = {image.format("ill"): "ill", image.format("well"): "well"}
+    assert labels(result) == expected
     expected = {mask.format("ill"), mask.format("well")}
     assert {file for file, _ in result.skipped} == expected
     assert "left out 2 files, such as " in capsys.readouterr().err
@@ -189,7 +190,8 @@ def test_the_folder_to_give_is_named_where_it_holds_several(tmp_path):
     several = [Row("1", 0, "all/x/1.png"), Row("2", 0, "all/y/2.png")]
     assert deeper(tmp_path, several) == f"go one folder down: --raw {tmp_path}/all; else "
     assert deeper(tmp_path, several[:1]) == ""
-    assert deeper(tmp_path, [*several, Row("3", 0, "more/z/3.png")]) == ""
+    result = deeper(tmp_path, [*several, Row("3", 0, "more/z/3.png")])
+    assert result == ""
 
 
 @pytest.mark.parametrize(("count", "end"), [(8, "c6, c7 are"), (9, "c6, c7 and 1 more are")])

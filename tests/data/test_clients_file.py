@@ -140,7 +140,8 @@ def test_the_fedism_authors_file_gives_their_twenty_clients(name, tmp_path):
     )  # where the pool keeps the images of train.csv
     rows_of, _ = clients_file.read(path, [f"ID_{row}" for row in range(len(y))], rows)
     assert list(rows_of)[-1] == "client-19"
-    assert [len(part) for part in rows_of.values()] == v["sizes"]
+    result = [len(part) for part in rows_of.values()]
+    assert result == v["sizes"]
     pairs = zip(rows_of.values(), parts, strict=True)
     for rows_, part in pairs:
         assert np.array_equal(rows_, np.sort(rows[part]))
@@ -154,7 +155,8 @@ def test_an_order_file_says_which_images_the_positions_mean(tmp_path):
         ["six"],
     )
     assert read(path, order=tmp_path / "train.csv") == expected
-    assert read(path) == ({"client-00": [0, 4], "client-01": [2]}, [])
+    expected = ({"client-00": [0, 4], "client-01": [2]}, [])
+    assert read(path) == expected
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4])
@@ -216,7 +218,8 @@ def test_a_pickle_cannot_change_what_reads_it(tmp_path):
         body = (
             b"\x80\x03" + target + b"(N}X\x04\x00\x00\x00doesX\x01\x00\x00\x00xstb."
         )  # BUILD with (None, {"does": "x"})
-        assert [code.name for code, *_ in pickletools.genops(body)][-2:] == ["BUILD", "STOP"]
+        result = [code.name for code, *_ in pickletools.genops(body)][-2:]
+        assert result == ["BUILD", "STOP"]
         (tmp_path / "c.npy").write_bytes(head + body)
         refused(tmp_path / "c.npy", "truncated or damaged")
     save(tmp_path / "c.npy", {0: [0], 1: np.array([1])})

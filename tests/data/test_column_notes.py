@@ -32,7 +32,8 @@ def test_a_word_for_unknown_is_offered_to_the_option_for_unknown(tmp_path, capsy
     err = said(capsys)
     assert f"sex: {word!r} counts as a group; if unknown: --unknown '{word}'" in err
     assert "--map" not in err
-    assert listed(raw, group="sex", unknown=word).attributes["sex"] == ["female", "male"]
+    result = listed(raw, group="sex", unknown=word).attributes["sex"]
+    assert result == ["female", "male"]
 
 
 def test_several_words_for_unknown_are_offered_together(tmp_path, capsys):

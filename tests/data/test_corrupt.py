@@ -70,7 +70,8 @@ def test_every_kind_changes_an_image_reproducibly(kind, channels):
     assert changed_image.shape == image.shape
     assert changed_image.dtype == np.uint8
     assert np.array_equal(image, before)
-    assert np.abs(changed_image.astype(int) - image).mean() > 0.5
+    result = np.abs(changed_image.astype(int) - image).mean()
+    assert result > 0.5
     assert np.array_equal(changed_image, corrupted(image, kind=kind))
 
 
@@ -95,7 +96,8 @@ def test_gaussian_noise_has_the_published_strength():
     image = np.full((200, 200, 1), GREY_LEVEL, np.uint8)
     for severity, sigma in enumerate([0.08, 0.12, 0.18], 1):  # above 0.18 clipping makes it smaller
         change = corrupted(image, severity=severity).astype(float) - GREY_LEVEL
-        assert change.std() == pytest.approx(255 * sigma, rel=0.02)
+        expected = pytest.approx(255 * sigma, rel=0.02)
+        assert change.std() == expected
         assert change.mean() == pytest.approx(-0.5, abs=1)
 
 
@@ -105,7 +107,8 @@ def test_gaussian_noise_is_the_packages_own_draw_cut_off_to_whole_numbers():
         divmod(derive("corrupt", 0, "one", "gaussian-noise", 3), 2**32)
     ).normal(size=(40, 40))
     expected = np.clip(image[..., 0] / 255 + 0.18 * noise, 0, 1) * 255
-    assert np.array_equal(corrupted(image)[..., 0], np.floor(expected))
+    result = corrupted(image)[..., 0]
+    assert np.array_equal(result, np.floor(expected))
 
 
 def test_a_grey_image_gets_one_draw_and_a_colour_image_three():
@@ -122,13 +125,15 @@ def test_a_volumes_slices_are_corrupted_as_grey_images_with_a_draw_each(kind):
     out = corrupted(volume, kind=kind)
     assert out.shape == volume.shape
     assert not np.array_equal(out[..., 0], out[..., 1])
-    assert np.array_equal(out[..., [3]], corrupted(volume[..., [3]], "one/3", kind=kind))
+    expected = corrupted(volume[..., [3]], "one/3", kind=kind)
+    assert np.array_equal(out[..., [3]], expected)
 
 
 def test_motion_blur_of_grey_equals_a_channel_of_the_same_image_in_colour():
     grey = photo(channels=1)
     colour = corrupted(np.repeat(grey, 3, axis=2), kind="motion-blur")
-    assert np.array_equal(corrupted(grey, kind="motion-blur"), colour[..., :1])
+    expected = colour[..., :1]
+    assert np.array_equal(corrupted(grey, kind="motion-blur"), expected)
 
 
 def test_gaussian_blur_does_not_mix_channels():
@@ -141,7 +146,8 @@ def test_impulse_noise_is_black_and_white_dots_in_its_share_of_the_pixels():
     image = np.full((100, 100, 1), GREY_LEVEL, np.uint8)
     noisy = corrupted(image, kind="impulse-noise")
     assert set(np.unique(noisy)) == {0, GREY_LEVEL, 255}
-    assert np.mean(noisy != GREY_LEVEL) == pytest.approx(0.09, abs=0.015)
+    expected = pytest.approx(0.09, abs=0.015)
+    assert np.mean(noisy != GREY_LEVEL) == expected
 
 
 @pytest.mark.parametrize(
@@ -175,7 +181,8 @@ def test_numpys_global_stream_is_given_back_as_it_was():
 
 @pytest.mark.parametrize("kind", POINTWISE)
 def test_pointwise_kinds_work_on_tiny_images(kind):
-    assert not np.array_equal(corrupted(photo(8), kind=kind), photo(8))
+    result = corrupted(photo(8), kind=kind)
+    assert not np.array_equal(result, photo(8))
 
 
 @pytest.mark.parametrize(
@@ -279,7 +286,8 @@ def test_the_body_carries_what_training_needs(tmp_path):
         "augment": "none",
     }
     assert result == expected
-    assert body["roster"] == manifest.read(manifest.parent(path, "partition")).body["roster"]
+    expected = manifest.read(manifest.parent(path, "partition")).body["roster"]
+    assert body["roster"] == expected
 
 
 @pytest.mark.parametrize(
@@ -291,7 +299,8 @@ def test_a_ratio_is_rounded_half_up_to_clients(tmp_path, ratio, number):
     expected = [f"client-{k:02d}" for k in range(5 - number, 5)]
     assert body["clients"] == expected
     assert body["ratio"] == number / 5
-    assert changed(path)["train/x"].shape == (12 * number, 4, 4, 1)
+    expected = (12 * number, 4, 4, 1)
+    assert changed(path)["train/x"].shape == expected
     assert changed(path)["test/x"].shape == (20, 4, 4, 1)
 
 
@@ -300,10 +309,9 @@ def test_named_clients_are_corrupted_instead_of_a_ratio(tmp_path):
     path, body = corruption(tmp_path, partition_path=partition_path, on=["client-03", "client-00"])
     assert body["clients"] == ["client-00", "client-03"]
     assert body["ratio"] == 0.4
-    assert (
-        corruption(tmp_path, partition_path=partition_path, on=["client-03", "client-04"])[0]
-        == corruption(tmp_path, partition_path=partition_path, ratio=0.4)[0]
-    )
+    result = corruption(tmp_path, partition_path=partition_path, on=["client-03", "client-04"])[0]
+    expected = corruption(tmp_path, partition_path=partition_path, ratio=0.4)[0]
+    assert result == expected
     assert path != corruption(tmp_path, partition_path=partition_path, ratio=0.4)[0]
 
 
@@ -343,7 +351,8 @@ def test_the_fedism_scheme_says_who_is_corrupted(tmp_path):
     partition_path = partition(
         tmp_path, scheme="fedism", clients=5, corrupted=2, alpha=9.0, val=0.0
     )
-    assert corruption(tmp_path, partition_path=partition_path, ratio=0.4)[1]["clients"] == [
+    result = corruption(tmp_path, partition_path=partition_path, ratio=0.4)[1]["clients"]
+    assert result == [
         "client-03",
         "client-04",
     ]

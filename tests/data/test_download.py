@@ -73,7 +73,8 @@ def test_a_file_that_cannot_be_had_leaves_the_others_and_is_named_last(server, t
     assert (tmp_path / "had").read_bytes() == BODY
     assert not (tmp_path / "lost").exists()
     output = " ".join(capsys.readouterr().err.split())
-    assert output.index(f"digits: SYN belongs into {tmp_path}/syn") < output.index("to download")
+    result = output.index(f"digits: SYN belongs into {tmp_path}/syn")
+    assert result < output.index("to download")
     assert "/absent cannot be downloaded" in output
 
 
@@ -322,8 +323,10 @@ def test_an_archive_is_unpacked_recorded_and_not_fetched_again(server, tmp_path)
         get(tmp_path, archive(f"{address}/zip", unpack="pictures"))
     assert requests == [("/zip", None)]
     assert (tmp_path / "pictures" / "a").read_bytes() == b"first"
-    assert (tmp_path / "pictures" / "deep" / "b").read_bytes() == b"second"
-    assert {path.name for path in tmp_path.iterdir()} == {
+    result = (tmp_path / "pictures" / "deep" / "b").read_bytes()
+    assert result == b"second"
+    result = {path.name for path in tmp_path.iterdir()}
+    assert result == {
         "pictures",
         "download.json",
         ".download.lock",
@@ -338,11 +341,13 @@ def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, t
     half_folder.with_suffix(".lock").touch()
     get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
     assert not server[1]
-    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {
+    result = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert result == {
         "a",
         "deep",
     }
-    assert {path.name for path in tmp_path.iterdir()} == {
+    result = {path.name for path in tmp_path.iterdir()}
+    assert result == {
         "pictures",
         "download.json",
         ".download.lock",
@@ -382,9 +387,8 @@ def test_a_server_that_is_too_slow_is_given_up(server, tmp_path, monkeypatch):
     with pytest.raises(FedcliError, match=r"sent fewer than 1.0 GB in 0 minutes") as error:
         get(tmp_path, plain(f"{server[0]}/file"))
     assert "are kept: give the same command again later" in error.value.hint
-    assert (tmp_path / ".file.part").read_bytes() == BODY[
-        : (tmp_path / ".file.part").stat().st_size
-    ]
+    expected = BODY[: (tmp_path / ".file.part").stat().st_size]
+    assert (tmp_path / ".file.part").read_bytes() == expected
 
 
 def test_a_server_that_ends_each_connection_early_is_given_up(server, tmp_path, monkeypatch):

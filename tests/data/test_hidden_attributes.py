@@ -75,13 +75,15 @@ def test_training_groups_of_the_clients_that_were_chosen_are_hidden_and_nothing_
     for client in ROSTER:
         groups_before = before.train[client].groups["sex"]
         groups_after = after.train[client].groups["sex"]
-        assert set(groups_after[groups_after != groups_before].tolist()) <= {-1}
+        result = set(groups_after[groups_after != groups_before].tolist())
+        assert result <= {-1}
         lost = int((groups_after != groups_before).sum())
         assert (lost > 0) == (client == ROSTER[0])
-        assert partly.body["hidden_attributes"]["images"].get(client, {}) == (
-            {"sex": lost} if client == ROSTER[0] else {}
-        )
-        assert before.train[client].y.tolist() == after.train[client].y.tolist()
+        result = partly.body["hidden_attributes"]["images"].get(client, {})
+        expected = {"sex": lost} if client == ROSTER[0] else {}
+        assert result == expected
+        expected = after.train[client].y.tolist()
+        assert before.train[client].y.tolist() == expected
         result = before.val[client].groups["sex"].tolist()
         assert result == after.val[client].groups["sex"].tolist()
     result = before.test["clean"].groups["sex"].tolist()
@@ -99,10 +101,9 @@ def test_it_is_a_partition_that_labels_and_images_are_changed_on_and_group_metho
     images = fedcli.corrupt(labels, "gaussian", ratio=0.25, work=work, jobs=1)
     assert images.body["hidden_attributes"] == partly.body["hidden_attributes"]
     loaded = shard.load(images.path).train
-    assert (
-        loaded[ROSTER[0]].groups["sex"].tolist()
-        == shard.load(partly.path).train[ROSTER[0]].groups["sex"].tolist()
-    )
+    result = loaded[ROSTER[0]].groups["sex"].tolist()
+    expected = shard.load(partly.path).train[ROSTER[0]].groups["sex"].tolist()
+    assert result == expected
     run = fedcli.train("group-dro", images, rounds=1, work=work)
     assert fedcli.evaluate(run, by=["sex"]).body["groups"]
 
@@ -110,9 +111,8 @@ def test_it_is_a_partition_that_labels_and_images_are_changed_on_and_group_metho
 def test_labels_that_were_changed_before_stay_changed(source, work):
     noisy = fedcli.corrupt(source, "labels", rate=0.5, on=[ROSTER[1]], work=work)
     both = fedcli.corrupt(noisy, "attributes", hide=["sex"], work=work)
-    assert set(both.body["hidden_attributes"]["images"]) == set(
-        ROSTER
-    )  # every client, where none is named
+    result = set(both.body["hidden_attributes"]["images"])
+    assert result == set(ROSTER)  # every client, where none is named
     labels, labels_after = (
         shard.load(data.path).train[ROSTER[1]].y.tolist() for data in (noisy, both)
     )

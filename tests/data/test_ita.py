@@ -126,14 +126,19 @@ def test_both_rules_agree_on_skin_and_part_where_it_looks_blue():
 @pytest.mark.parametrize("rule", RULES)
 def test_grey_divides_nothing_by_zero(rule):
     colours = np.array([[70, 0, 0], [30, 0, 0], [50, 0, 0]], float)
-    assert skin_type.angles(colours, rule).tolist() == [90, -90, 0]
+    expected = [90, -90, 0]
+    assert skin_type.angles(colours, rule).tolist() == expected
     for value in (0, 128, 255):
-        assert skin_type.skin_type(uniform((value,) * 3), rule) == (6 if value == 0 else 1)
+        result = skin_type.skin_type(uniform((value,) * 3), rule)
+        expected = 6 if value == 0 else 1
+        assert result == expected
 
 
 def test_bright_skin_with_a_bluish_cast_is_light_except_by_the_released_rule():
-    assert skin_type.skin_type(uniform(SKIN[::-1]), "continuous") == 1
-    assert skin_type.skin_type(uniform(SKIN[::-1]), "released") == 6
+    result = skin_type.skin_type(uniform(SKIN[::-1]), "continuous")
+    assert result == 1
+    result = skin_type.skin_type(uniform(SKIN[::-1]), "released")
+    assert result == 6
 
 
 @pytest.mark.skipif(
@@ -152,9 +157,8 @@ def test_real_skin_is_ranked_as_another_estimate_ranks_it():
         skin_type.patch_colours(skin_type.without_hair(skin_type.centre_square(image)))
         for image in images
     ]
-    table = table.assign(
-        **{rule: [skin_type.angles(patches, rule).max() for patches in colours] for rule in RULES}
-    )
+    for rule in RULES:
+        table[rule] = [skin_type.angles(patches, rule).max() for patches in colours]
     rank = table[["ita_est", *RULES]].corr("spearman").ita_est
     assert rank.continuous > 0.85
     assert abs(rank.released) < 0.3

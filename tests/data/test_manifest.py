@@ -57,10 +57,8 @@ def test_a_manifest_holds_no_path_of_this_machine(tmp_path):
 def test_a_chain_can_be_moved_as_a_whole(tmp_path):
     made_path = make_chain(tmp_path / "old", corrupted=True)
     (tmp_path / "old").rename(tmp_path / "new")
-    assert (
-        manifest.verify(tmp_path / "new" / made_path.relative_to(tmp_path / "old")).kind
-        == "corruption"
-    )
+    result = manifest.verify(tmp_path / "new" / made_path.relative_to(tmp_path / "old")).kind
+    assert result == "corruption"
 
 
 def test_an_equal_stage_is_not_made_again(tmp_path, capsys):
@@ -226,7 +224,8 @@ def test_a_damaged_result_is_made_again_and_files_of_others_beside_it_stay(tmp_p
     assert (path.parent / "notes.txt").read_text() == "mine"
     assert (path.parent / "runs" / "weeks.h5").read_text() == "of work"
     assert capsys.readouterr().err.count("making it again") == 1
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["one"]
+    result = sorted(entry.name for entry in tmp_path.iterdir())
+    assert result == ["one"]
 
 
 def test_a_stop_while_a_damaged_result_is_replaced_costs_nothing(tmp_path, monkeypatch):

@@ -43,7 +43,8 @@ def test_the_client_is_as_noisy_as_the_other_in_the_same_bytes_each_time(tmp_pat
     }
     assert body["each"][0] == expected
     assert manifest.read(path).options["match"] == "west"
-    assert manifest.read(path).made_by[:3] == [
+    result = manifest.read(path).made_by[:3]
+    assert result == [
         "corrupt",
         "--match",
         "west",

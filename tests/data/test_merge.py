@@ -115,13 +115,15 @@ def test_a_client_has_images_of_one_dataset_and_those_that_it_would_have_without
         merged(work, north, south, classes_table=table(*ILL), iid=True, clients=2).path
     )
     result = pool.id[rows["south-client-01"]["test"]].tolist()
-    assert result == [id for id in pool.id[tests] if id.startswith("south/")]
+    expected = [id for id in pool.id[tests] if id.startswith("south/")]
+    assert result == expected
     alone = held(fedcli.partition(north, clients=3, work=work, **how | {"val": 0}))
     both = held(
         merged(work, north, south, classes_table=table(*ILL), clients=3, **how | {"val": 0})
     )
     for client, ids in alone.items():
-        assert both[f"north-{client}"] == [f"north/{id}" for id in ids]
+        expected = [f"north/{id}" for id in ids]
+        assert both[f"north-{client}"] == expected
 
 
 def test_by_sites_a_dataset_that_lacks_them_is_one_client_and_one_may_be_held_out(
@@ -134,7 +136,8 @@ def test_by_sites_a_dataset_that_lacks_them_is_one_client_and_one_may_be_held_ou
     out = merged(work, north, south, classes_table=table(*ILL), hold_out="dataset=south")
     assert [*held(out)] == ["north-a", "north-b"]
     scored = fedcli.evaluate(fedcli.train("fedavg", out, rounds=1, work=work), by=["dataset"])
-    assert scored.body["groups"]["dataset"]["clean"]["last_round"]["groups"]["south"]["count"] == 32
+    result = scored.body["groups"]["dataset"]["clean"]["last_round"]["groups"]["south"]["count"]
+    assert result == 32
 
 
 def test_a_changed_dataset_is_seen_through_the_chain(work, north, south, table, tmp_path):

@@ -1,4 +1,4 @@
-"""What train and test share, counted by hand."""
+"""Patients and images that train and test share, counted by hand."""
 
 import json
 import os
@@ -56,12 +56,13 @@ def test_patients_and_identical_images_on_both_sides_are_counted(tmp_path):
         "examples": ["a", "b"],
     }
     assert overlaps["patients"] == expected
-    assert overlaps["pixels"] == {
+    expected = {
         "count": 2,
         "train_images": 2,
         "test_images": 3,
         "examples": ["i1 = i5", "i3 = i6"],
     }
+    assert overlaps["pixels"] == expected
     assert overlap.sentence(overlaps) == (
         "2 of 3 test lesions also have training images, and 3 test images are identical to training images"
     )
@@ -90,9 +91,8 @@ def test_images_without_a_unit_share_none_and_a_dataset_without_units_says_so(tm
 
 def test_a_partition_counts_what_its_clients_hold(tmp_path):
     dataset_path = dataset(tmp_path, UNITS, PIXELS)
-    path = make_partition(
-        dataset_path, resolve("iid", {"clients": 2}), manifest.Destination(tmp_path), val=0.5
-    )
+    scheme = resolve("iid", {"clients": 2})
+    path = make_partition(dataset_path, scheme, manifest.Destination(tmp_path), val=0.5)
     of_partition = overlap.find(path)
     of_dataset = overlap.find(dataset_path)
     assert of_partition["patients"] == of_dataset["patients"]

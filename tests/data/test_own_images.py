@@ -57,7 +57,8 @@ def test_a_spreadsheets_csv_is_read_as_it_comes(tmp_path, separator):
     )
     text = text.replace('d.jpg",', f'd.jpg"{separator}')
     raw = folder(tmp_path, text, "a.jpg", "b.jpg", "c, d.jpg")
-    assert labels(listed(raw)) == {"a.jpg": "x", "b.jpg": "y", "c, d.jpg": "x"}
+    expected = {"a.jpg": "x", "b.jpg": "y", "c, d.jpg": "x"}
+    assert labels(listed(raw)) == expected
 
 
 @pytest.mark.skipif(sys.getfilesystemencoding() != "utf-8", reason="no such name of a file here")
@@ -68,7 +69,8 @@ def test_accents_may_be_spelt_in_either_way(tmp_path):
         unicodedata.normalize("NFD", "né.jpg"),
         "b.jpg",
     )
-    assert list(labels(listed(raw)).values()) == ["x", "süd"]
+    result = list(labels(listed(raw)).values())
+    assert result == ["x", "süd"]
 
 
 def test_absent_files_and_missing_labels_are_skipped_with_the_reason(tmp_path, capsys):
@@ -167,7 +169,8 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, options, 
 
 def test_a_group_has_at_most_50_values_and_numbers_are_ordered_by_size(tmp_path):
     raw = of_columns(tmp_path, label=[i % 12 for i in range(51)], ward=range(51))
-    assert listed(raw).classes == [str(i) for i in range(12)]
+    expected = [str(i) for i in range(12)]
+    assert listed(raw).classes == expected
     with refused("'ward' has 51 values", "at most 50"):
         listed(raw, group="ward")
 
@@ -177,7 +180,8 @@ def test_ages_in_words_are_groups_as_they_are(tmp_path):
     assert listed(raw, group="age").attributes == {"age": ["old", "young"]}
     folder(tmp_path, "image,label,Age\na.jpg,x,-1\nb.jpg,y,61.5\n")
     result = listed(raw, group="Age")
-    assert [row.groups["Age"] for row in result.rows] == [-1, 2]
+    result = [row.groups["Age"] for row in result.rows]
+    assert result == [-1, 2]
 
 
 def test_several_tables_need_a_choice_and_one_below_counts_from_its_folder(tmp_path):
@@ -228,12 +232,13 @@ def test_folders_train_and_test_above_the_classes_can_be_the_split(tmp_path, cap
     for name in ("train/x/1.jpg", "train/y/2.jpg", "val/x/3.jpg", "test/y/4.jpg"):
         save(tmp_path / name)
     result = listed(tmp_path, "folder")
-    assert labels(result) == {
+    expected = {
         "test/y/4.jpg": "y",
         "train/x/1.jpg": "x",
         "train/y/2.jpg": "y",
         "val/x/3.jpg": "x",
     }
+    assert labels(result) == expected
     assert [row.id for row in result.rows if row.test] == ["test/y/4.jpg"]
     listed(tmp_path)
     assert "--split folder keeps them" in capsys.readouterr().err
@@ -278,7 +283,8 @@ def test_spellings_of_sex_are_merged_only_where_all_are_known(tmp_path, capsys):
     assert outcome == [1, 1, 1, 0, 0, 0, -1]
     assert "differ only" not in capsys.readouterr().err
     result = listed(of_columns(tmp_path, Gender=[*values[:-1], "diverse"]), group="Gender")
-    assert result.attributes == {"Gender": ["M", "Male", "diverse", "f", "female", "m", "w"]}
+    expected = {"Gender": ["M", "Male", "diverse", "f", "female", "m", "w"]}
+    assert result.attributes == expected
     assert (
         "Gender: 'M' and 'm' differ only by case or spaces, and count as two values"
         in capsys.readouterr().err
@@ -363,7 +369,8 @@ def test_labels_that_look_like_lists_or_measurements_are_refused(tmp_path, cells
     with pytest.raises(FedcliError, match=re.escape(words)) as error:
         listed(of_columns(tmp_path, label=cells))
     assert error.value.hint
-    assert len(str(error.value) + error.value.hint) < 400
+    result = len(str(error.value) + error.value.hint)
+    assert result < 400
 
 
 def test_many_whole_numbers_as_classes_are_warned_of(tmp_path, caplog):
@@ -374,4 +381,5 @@ def test_many_whole_numbers_as_classes_are_warned_of(tmp_path, caplog):
 
 def test_grades_and_names_with_a_comma_are_classes(tmp_path):
     cells = ["0", "1.0", "2", "carcinoma, NOS"]
-    assert listed(of_columns(tmp_path, label=cells)).classes == ["0", "1", "2", "carcinoma, NOS"]
+    result = listed(of_columns(tmp_path, label=cells)).classes
+    assert result == ["0", "1", "2", "carcinoma, NOS"]

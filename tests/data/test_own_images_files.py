@@ -96,7 +96,8 @@ def test_a_picture_with_a_long_colour_profile_is_read(tmp_path):
     profile = bytes(3 * 2**20)
     Image.fromarray(np.full((8, 8, 3), 90, np.uint8)).save(tmp_path / "a.png", icc_profile=profile)
     choices = Choices(8, "unit", window="file", own=OWN)
-    assert own_images.decode(tmp_path, Row("a", 0, "a.png"), choices).max() == 90
+    result = own_images.decode(tmp_path, Row("a", 0, "a.png"), choices).max()
+    assert result == 90
 
 
 def test_large_pictures_and_odd_ones_are_read_without_the_librarys_warnings(
@@ -104,12 +105,9 @@ def test_large_pictures_and_odd_ones_are_read_without_the_librarys_warnings(
 ):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
     save(tmp_path / "a.png")  # 72 pixels
-    assert (
-        own_images.decode(
-            tmp_path, Row("a", 0, "a.png"), Choices(8, "unit", window="file", own=OWN)
-        ).max()
-        == 90
-    )
+    choices = Choices(8, "unit", window="file", own=OWN)
+    result = own_images.decode(tmp_path, Row("a", 0, "a.png"), choices).max()
+    assert result == 90
     assert not recwarn.list
 
 
@@ -142,7 +140,8 @@ def test_dicom_files_are_read_by_their_kind(tmp_path):
     assert pixels["ct.dcm"][7, 7, 0] == expected
     assert pixels["xray.dcm"][0, 0, 0] == 255
     assert pixels["xray.dcm"][7, 7, 0] == 0
-    assert pixels["ultrasound.dcm"][7, 7].tolist() == [189, 190, 191]
+    result = pixels["ultrasound.dcm"][7, 7].tolist()
+    assert result == [189, 190, 191]
 
 
 def test_the_hospitals_are_the_default_partition(tmp_path):
@@ -258,11 +257,12 @@ def test_a_bare_file_behind_a_link_out_of_the_folder_is_not_opened(tmp_path):
 def test_a_listed_file_of_a_kind_that_is_not_read_says_so(tmp_path):
     raw = folder(tmp_path, "image,label\na.jpg,x\nb.jpg,y\nc.webp,x\nd,y\ne,x\n", "a.jpg", "b.jpg")
     (raw / "c.webp").write_text("w"), (raw / "d.gif").write_text("g")
-    assert listed(raw).skipped == [
+    expected = [
         ("c.webp", "listed in labels.csv, but .webp files are not read"),
         ("d", "listed in labels.csv, but .gif files are not read"),
         ("e", "listed in labels.csv, not in the folder"),
     ]
+    assert listed(raw).skipped == expected
     folder(
         raw,
         "image,label\n1.jpg,x\n2.jpg,y\ndeep/3.gif,x\n",

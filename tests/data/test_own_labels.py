@@ -164,7 +164,8 @@ def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
     assert body["classes"] == ["Mass", "Lung, left"]
     assert body["task"] == MULTI_LABEL
     of_image = {id: label.tolist() for id, label in zip(pool.id, pool.y, strict=True)}
-    assert of_image == {line[0]: line[1:3] for line in lines}
+    expected = {line[0]: line[1:3] for line in lines}
+    assert of_image == expected
     sides = {patient: set(pool.split[pool.patient == patient].tolist()) for patient in pool.patient}
     for both in sides.values():
         assert len(both) == 1
@@ -186,7 +187,8 @@ def test_what_is_not_used_is_not_recorded(tmp_path):
 
 def test_an_image_is_sorted_by_the_rarest_of_its_labels():
     y = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0], [1, 0, 1], [UNKNOWN, 0, 1], [UNKNOWN, 0, 0]])
-    assert single(y).tolist() == [1, 0, 3, 2, 2, 3]
+    expected = [1, 0, 3, 2, 2, 3]
+    assert single(y).tolist() == expected
     result = single(np.array([2, 0, 1])).tolist()
     assert result == [2, 0, 1]
 
@@ -210,7 +212,8 @@ def test_a_pool_of_other_labels_than_its_dataset_says_is_refused(tmp_path):
         ({"task": MULTI_LABEL, "classes": ["a"]}, False),
     ):
         whole = {"unit": None, "sites": None, **body, **changes}
-        path = manifest.seal(tmp_path, manifest.Manifest("dataset", [], {}, {}, {}, whole))
+        record = manifest.Manifest("dataset", [], {}, {}, {}, whole)
+        path = manifest.seal(tmp_path, record)
         if fits:
             assert pool_of(path).single.tolist() == [1, 0, 1, 0]
             continue

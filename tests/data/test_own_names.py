@@ -19,7 +19,7 @@ AGREED = {"classes": "ill,healthy", "values": "sex=male,female; hospital=south,n
 
 
 def described(raw, work, **settings):
-    """What a hospital with one client says of itself."""
+    """The description that a hospital with one client gives of itself."""
     columns = {
         "group": ["sex"],
         "site": "hospital",
@@ -124,4 +124,5 @@ def test_the_only_site_that_trains_has_no_test_images_of_others(tmp_path):
     result = [client["client"] for client in manifest.read(by_site).body["roster"]]
     assert result == [trains]
     test_rows = holdings(by_site).rows[trains]["test"]
-    assert {hospitals[hospital] for hospital in pool.groups["hospital"][test_rows]} == {trains}
+    result = {hospitals[hospital] for hospital in pool.groups["hospital"][test_rows]}
+    assert result == {trains}

@@ -49,7 +49,7 @@ def web(path, coloured=True):
 
 
 def hugging(path, kind="parquet", names=("a", "b")):
-    """As a Hugging Face dataset keeps them: pictures in structs, classes as numbers that its description names."""
+    """Write a file like those of Hugging Face: pictures in structs, classes as numbers that its description names."""
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
@@ -105,7 +105,8 @@ def test_labels_in_members_of_their_own_and_grey_pictures(tmp_path):
     body = manifest.read(
         prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
     ).body
-    assert (body["classes"], body["channels"]) == (["0", "1"], 1)
+    result = (body["classes"], body["channels"])
+    assert result == (["0", "1"], 1)
 
 
 def test_members_never_leave_the_archive(tmp_path):

@@ -13,6 +13,11 @@ from fedcli.data.shard import load
 from fedcli.errors import FedcliError
 
 
+def rows_of(arrays, client):
+    """Training and validation rows of a client."""
+    return np.concatenate([arrays["train"][str(client)], arrays["val"][str(client)]])
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -26,10 +31,7 @@ from fedcli.errors import FedcliError
 )
 def test_whole_patients_go_to_one_client_if_asked_for(tmp_path, options, capsys):
     _, body, arrays = partition(tmp_path, clients=4, keep_units=True, val=0.2, **options)
-    lesions_of_clients = [
-        set(np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) // 3)
-        for k in range(4)
-    ]
+    lesions_of_clients = [set(rows_of(arrays, k) // 3) for k in range(4)]
     assert sum(map(len, lesions_of_clients)) == len(set.union(*lesions_of_clients)) == 27
     assert body["unit_overlap"] == 0
     expected = [k for k in range(80) if k % 4 != 3]
@@ -66,9 +68,7 @@ def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp
     path, body, arrays = partition(tmp_path, scheme="fedmrl-authors", clients=3, val=0.2)
     assert "images are in more than one client" in (output := capsys.readouterr().err)
     assert "validate one and train" in output
-    rows_of_clients = [
-        np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) for k in range(3)
-    ]
+    rows_of_clients = [rows_of(arrays, k) for k in range(3)]
     assert (
         body["skew"]["images_in_several"]["count"]
         == (np.bincount(np.concatenate(rows_of_clients)) > 1).sum()
@@ -190,7 +190,8 @@ def test_fedisms_npy_counts_in_the_training_images_by_class_or_in_an_order_file(
         sorted([by_class[0], by_class[59]]),
         [by_class[21]],
     ]
-    assert [arrays["train"][k].tolist() for k in "01"] == expected
+    result = [arrays["train"][k].tolist() for k in "01"]
+    assert result == expected
     (tmp_path / "train.csv").write_text(
         "id,class\n" + "".join(f"i{k},0\n" for k in range(79, -1, -1))
     )

@@ -34,7 +34,9 @@ def test_images_that_follow_one_another_are_written_at_once_and_in_any_order(tmp
     blank.put(3, images[3:])
     blank.put(0, images[:3][:, :, ::-1][:, :, ::-1])  # not contiguous
     blank.finish([Row(f"i{k}", 0, None) for k in (0, 2, 4)], [0, 2, 4], [])
-    assert np.array_equal(read_pool(tmp_path / "pool.h5").pixels(), images[[0, 2, 4]])
+    result = read_pool(tmp_path / "pool.h5").pixels()
+    expected = images[[0, 2, 4]]
+    assert np.array_equal(result, expected)
     with pytest.raises(ValueError, match=r"expected uint8 \[n, \(4, 5, 3\)\]"):
         blank.put(0, images[0])
 
@@ -43,12 +45,14 @@ def test_rows_may_be_asked_for_in_any_order_and_twice(tmp_path):
     written = pool(tmp_path / "pool.h5")
     result = written.pixels(np.array([5, 0, 5, 3]))[:, 0, 0, 0].tolist()
     assert result == [5, 0, 5, 3]
-    assert written.pixels(np.array([], int)).shape == (0, 4, 5, 3)
+    result = written.pixels(np.array([], int)).shape
+    assert result == (0, 4, 5, 3)
 
 
 def test_the_same_pool_has_the_same_bytes(tmp_path):
     pool(tmp_path / "a.h5"), pool(tmp_path / "b.h5")
-    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+    expected = (tmp_path / "b.h5").read_bytes()
+    assert (tmp_path / "a.h5").read_bytes() == expected
 
 
 def test_some_rows_can_become_a_pool_of_their_own(tmp_path):
@@ -57,7 +61,8 @@ def test_some_rows_can_become_a_pool_of_their_own(tmp_path):
     copy_pool(written, rows, tmp_path / "site.h5", written.pixels(rows))
     site = read_pool(tmp_path / "site.h5")
     assert site.id.tolist() == ["ä1", "ä4"]
-    assert site.pixels()[:, 0, 0, 0].tolist() == [1, 4]
+    result = site.pixels()[:, 0, 0, 0].tolist()
+    assert result == [1, 4]
 
 
 def test_a_truncated_pool_is_refused(tmp_path):
@@ -108,7 +113,8 @@ def test_a_pool_that_its_manifest_does_not_describe_is_refused(tmp_path, name, v
     body |= {"name": "mine", "unit": None, "sites": None}
     record = manifest.Manifest("dataset", ["prepare"], {}, {}, {"pool.h5": "0"}, body)
     (tmp_path / "dataset.json").write_text(record.text, encoding="utf-8")
-    assert pool_of(tmp_path / "dataset.json").shape == (6, 4, 5, 3)
+    result = pool_of(tmp_path / "dataset.json").shape
+    assert result == (6, 4, 5, 3)
     with h5py.File(tmp_path / "pool.h5", "a") as file:
         file[name][0] = value
     with pytest.raises(FedcliError, match=why):
@@ -125,9 +131,12 @@ def test_a_corruption_changes_its_clients_and_a_copy_of_the_test_set(tmp_path):
     noisy = load.load(make_chain(tmp_path, corrupted=True))
     same = {c: torch.equal(_pixels(clean.train[c]), _pixels(noisy.train[c])) for c in clean.roster}
     assert same == {"north": True, "south": True, "east": True, "west": False}
-    assert torch.equal(_pixels(clean.test["clean"]), _pixels(noisy.test["clean"]))
-    assert not torch.equal(_pixels(noisy.test["clean"]), _pixels(noisy.test["corrupted"]))
-    assert noisy.test["corrupted"].ids.tolist() == noisy.test["clean"].ids.tolist()
+    expected = _pixels(noisy.test["clean"])
+    assert torch.equal(_pixels(clean.test["clean"]), expected)
+    other = _pixels(noisy.test["corrupted"])
+    assert not torch.equal(_pixels(noisy.test["clean"]), other)
+    expected = noisy.test["clean"].ids.tolist()
+    assert noisy.test["corrupted"].ids.tolist() == expected
 
 
 def _pixels(shard):
@@ -137,7 +146,8 @@ def _pixels(shard):
 def test_an_epoch_has_every_image_once_and_keeps_the_last_batch(tmp_path):
     shard = load.load(make_chain(tmp_path)).train["north"]
     batches = list(shard.epoch(8, shuffle=1, augment=1))
-    assert [len(b.y) for b in batches] == [8, 8, 4]
+    result = [len(b.y) for b in batches]
+    assert result == [8, 8, 4]
     places = torch.cat([b.at for b in batches])
     assert places.sort().values.tolist() == list(range(20))
     assert places.tolist() != list(range(20))
@@ -148,7 +158,8 @@ def test_normalisation_is_mean_and_deviation_of_the_unit_range():
     grey = transforms.to_input(x, channels=1)
     assert_close(grey, (x / 255 - 0.449) / 0.226)
     rgb = transforms.to_input(x, channels=3)
-    assert_close(rgb[0, 2], (x[0, 0] / 255 - 0.406) / 0.225)
+    expected = (x[0, 0] / 255 - 0.406) / 0.225
+    assert_close(rgb[0, 2], expected)
 
 
 @pytest.mark.parametrize("kind", transforms.AUGMENTS)
@@ -171,7 +182,8 @@ def test_a_flip_mirrors_and_a_still_affine_changes_nothing():
     never = torch.tensor([[0.5, 0.5, 0.5, 0.9]])
     assert torch.equal(transforms.augment(x, "flip", always), x.flip(3))
     assert torch.equal(transforms.augment(x, "affine-flip", never), x / 255)
-    assert_close(transforms.augment(x, "affine-flip", always), x.flip(3) / 255)
+    expected = x.flip(3) / 255
+    assert_close(transforms.augment(x, "affine-flip", always), expected)
 
 
 def test_an_affine_turn_is_a_rotation_also_on_images_that_are_not_square():

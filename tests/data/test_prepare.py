@@ -94,7 +94,8 @@ def test_every_number_of_jobs_gives_the_same_bytes(skin, tmp_path):
     ended = run("isic2018", tmp_path, raw=skin, out=tmp_path / "one", fit="pad", clahe=True)
     two = run("isic2018", tmp_path, raw=skin, out=tmp_path / "two", fit="pad", clahe=True, jobs=2)
     assert ended.read_bytes() == two.read_bytes()
-    assert (ended.parent / "pool.h5").read_bytes() == (two.parent / "pool.h5").read_bytes()
+    expected = (two.parent / "pool.h5").read_bytes()
+    assert (ended.parent / "pool.h5").read_bytes() == expected
 
 
 def test_the_same_request_is_not_made_twice(skin, tmp_path, monkeypatch):
@@ -108,17 +109,20 @@ def test_the_same_request_is_not_made_twice(skin, tmp_path, monkeypatch):
     [{"size": 9}, {"seed": 1}, {"fit": "pad"}, {"clahe": True}, {"split": "image"}, {"test": 0.3}],
 )
 def test_another_option_is_another_result(skin, tmp_path, change):
-    assert run("isic2018", tmp_path, raw=skin) != run("isic2018", tmp_path, raw=skin, **change)
+    other = run("isic2018", tmp_path, raw=skin, **change)
+    assert run("isic2018", tmp_path, raw=skin) != other
 
 
 def test_other_raw_files_are_another_result_and_another_place_is_not(skin, tmp_path):
     path = run("isic2018", tmp_path, raw=skin)
-    assert run("isic2018", tmp_path, raw=shutil.copytree(skin, tmp_path / "copy")) == path
+    result = run("isic2018", tmp_path, raw=shutil.copytree(skin, tmp_path / "copy"))
+    assert result == path
     Image.new("RGB", (40, 30)).save(skin / "images" / "i00.jpg")
     path_changed = run("isic2018", tmp_path, raw=skin)
     table = skin / isic2018.HAM
     table.write_text(table.read_text().replace("male", "female"))
-    assert len({path, path_changed, run("isic2018", tmp_path, raw=skin)}) == 3
+    result = len({path, path_changed, run("isic2018", tmp_path, raw=skin)})
+    assert result == 3
 
 
 def test_a_large_image_that_changed_anywhere_is_another_result(skin, tmp_path):
@@ -141,7 +145,8 @@ def test_an_unreadable_image_is_left_out_and_listed(skin, tmp_path, capsys):
     body = manifest.verify(path).body
     assert body["skipped"] == [{"file": "images/i05.jpg", "why": "OSError: Truncated File Read"}]
     assert body["count"] == 19
-    assert sum(body["split"][part] for part in ("train", "test")) == 19
+    result = sum(body["split"][part] for part in ("train", "test"))
+    assert result == 19
     assert "skipped 1 of 20 files" in capsys.readouterr().err
     pool = read_pool(path.parent / "pool.h5")
     others = np.delete(np.arange(20), 5)
@@ -199,7 +204,8 @@ def test_strict_refuses_an_unreadable_image_and_leaves_nothing(skin, tmp_path):
     damage(skin, "i05.jpg")
     with pytest.raises(FedcliError, match=r"images/i05\.jpg: OSError: Truncated File Read"):
         run("isic2018", tmp_path, raw=skin, strict=True)
-    assert list((tmp_path / "work" / "datasets").iterdir()) == []
+    result = list((tmp_path / "work" / "datasets").iterdir())
+    assert result == []
 
 
 def test_strict_refuses_an_absent_image(skin, tmp_path):
@@ -215,7 +221,8 @@ def test_a_stage_that_is_stopped_leaves_nothing(skin, tmp_path, monkeypatch):
     monkeypatch.setattr(prepare.shard.BlankPool, "finish", stop)
     with pytest.raises(KeyboardInterrupt):
         run("isic2018", tmp_path, raw=skin)
-    assert list((tmp_path / "work" / "datasets").iterdir()) == []
+    result = list((tmp_path / "work" / "datasets").iterdir())
+    assert result == []
 
 
 def test_a_folder_with_nothing_readable_is_an_error(skin, tmp_path):
@@ -314,15 +321,17 @@ def test_all_of_ham10000_has_its_published_counts():
     result = sum(row.groups["age"] == -1 for row in rows)
     assert result == 57
     by_center = Counter(centers[row.groups["center"]] for row in rows)
-    assert by_center == {
+    expected = {
         "vidir_molemax": 3954,
         "vidir_modern": 3363,
         "rosendahl": 2259,
         "vienna_dias": 439,
     }
-    lesions = [{row.patient for row in rows if row.test == test} for test in (False, True)]
-    assert len(lesions[0] | lesions[1]) == 7470
-    assert not lesions[0] & lesions[1]
+    assert by_center == expected
+    trained = {row.patient for row in rows if not row.test}
+    tested = {row.patient for row in rows if row.test}
+    assert len(trained | tested) == 7470
+    assert not trained & tested
     of_training = Counter(row.label for row in rows if not row.test)
     result = [of_training[label] for label in range(7)]
     assert result == [890, 5364, 411, 261, 879, 92, 113]

@@ -32,8 +32,10 @@ def sampled(count, **options):
 def test_a_sample_has_its_size_keeps_the_order_and_depends_on_the_seed_alone():
     ids = sampled(40)
     assert len(ids) == 40
-    assert ids == [row.id for row in ROWS if row.id in ids]
-    again = sample_rows(ROWS[::-1], Choices(16, "image", sample_images=40))
+    expected = [row.id for row in ROWS if row.id in ids]
+    assert ids == expected
+    choices = Choices(16, "image", sample_images=40)
+    again = sample_rows(ROWS[::-1], choices)
     assert {row.id for row in again} == set(ids) != set(sampled(40, seed=1))
     assert sampled(100) == sampled(None) == [row.id for row in ROWS]
 
@@ -44,9 +46,8 @@ def test_a_stratified_sample_has_each_class_in_proportion():
 
 
 def test_a_sample_is_drawn_before_the_split_so_that_its_shares_are_exact():
-    rows = split_rows(
-        ROWS, Choices(16, "image", sample_images=50, stratified=True), by_patient=False
-    )
+    choices = Choices(16, "image", sample_images=50, stratified=True)
+    rows = split_rows(ROWS, choices, by_patient=False)
     expected = {
         (0, False): 24,
         (0, True): 6,
@@ -55,7 +56,8 @@ def test_a_sample_is_drawn_before_the_split_so_that_its_shares_are_exact():
         (2, False): 4,
         (2, True): 1,
     }
-    assert Counter((row.label, row.test) for row in rows) == expected
+    result = Counter((row.label, row.test) for row in rows)
+    assert result == expected
 
 
 @pytest.fixture
@@ -75,7 +77,8 @@ def test_a_sample_is_recorded_and_what_it_leaves_out_is_no_skipped_file(skin, tm
     assert record.body["count"] == 12
     assert record.body["skipped"] == []
     assert record.body["split"]["test"] == 4
-    assert (record.options["sample_images"], record.options["stratified"]) == (12, True)
+    result = (record.options["sample_images"], record.options["stratified"])
+    assert result == (12, True)
     assert "--sample-images 12 --seed 0 --stratified" in " ".join(record.made_by)
     assert "sample_images" not in manifest.read(run(tmp_path)).options
 
@@ -103,7 +106,8 @@ def test_a_train_csv_and_the_test_csv_beside_it_are_a_split(skin, tmp_path):
     for name in ("train.csv", "test.csv"):
         record = manifest.read(path := run(tmp_path, split_file=folder / name))
         pool = read_pool(path.parent / "pool.h5")
-        assert pool.id[pool.split == 1].tolist() == ["i12", "i13", "i14"]
+        result = pool.id[pool.split == 1].tolist()
+        assert result == ["i12", "i13", "i14"]
         assert len(pool.id) == 15
         result = {record.options["split_file"]["name"], record.options["split_file_beside"]["name"]}
         assert result == {
@@ -172,9 +176,9 @@ def test_the_published_npy_gives_the_same_twenty_clients(tmp_path):
     pool, line_of = authors(tmp_path, "rsna-ich-4")
     order = {"corrupted": 4, "order_file": tmp_path / "train.csv"}
     rows_of_clients = resolve("fedism", order).divide(pool, DATASET, 0, 0).train.values()
-    lists = {
-        k: [np.int64(line_of[id]) for id in pool.id[rows]] for k, rows in enumerate(rows_of_clients)
-    }
+    lists = {}
+    for k, rows in enumerate(rows_of_clients):
+        lists[k] = [np.int64(line_of[id]) for id in pool.id[rows]]
     np.save(tmp_path / "clients.npy", np.array(lists, dtype=object), allow_pickle=True)
     files = {"clients_file": tmp_path / "clients.npy", "order_file": tmp_path / "train.csv"}
     division = resolve("file", files).divide(pool, DATASET, 0, 0)

@@ -139,4 +139,5 @@ def test_alike_sites_do_not_stand_out():
     assert quality_by_site.findings(histograms) == [
         "no site stands out: every distance is below 0.8 standard deviations"
     ]
-    assert quality_by_site.findings({"alone": np.ones((len(NAMES), BINS))}) == []
+    result = quality_by_site.findings({"alone": np.ones((len(NAMES), BINS))})
+    assert result == []

@@ -1,4 +1,4 @@
-"""What nobody can train on ends in a sentence that names the file, before anything is written."""
+"""Files that nobody can train on end in a sentence that names the file, before anything is written."""
 
 import gzip
 import itertools
@@ -129,7 +129,8 @@ def test_a_picture_is_turned_as_its_exif_data_say(tmp_path, suffix):
         )
         pixels = read_grey_or_rgb(path, None)[..., 0]
         assert pixels.shape == expected.shape
-        assert np.abs(pixels.astype(int) - expected).max() < 4
+        result = np.abs(pixels.astype(int) - expected).max()
+        assert result < 4
 
 
 def test_a_picture_whose_exif_data_are_damaged_is_read_as_it_lies(tmp_path):
@@ -142,4 +143,5 @@ def test_a_picture_whose_exif_data_are_damaged_is_read_as_it_lies(tmp_path):
         damaged = bytearray(whole)
         damaged[position] = value
         (tmp_path / "b.jpg").write_bytes(damaged)
-        assert sorted(read_grey_or_rgb(tmp_path / "b.jpg", None).shape) == [1, 8, 12]
+        result = sorted(read_grey_or_rgb(tmp_path / "b.jpg", None).shape)
+        assert result == [1, 8, 12]

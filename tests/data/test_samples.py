@@ -81,7 +81,7 @@ def test_a_sample_is_small_and_has_the_same_bytes_every_time(sample, tmp_path):
 
 @pytest.mark.parametrize("sample", SAMPLES, indirect=True)
 def test_no_patient_of_a_sample_is_on_both_sides_by_default(sample):
-    """Of every dataset that knows its patients or lesions, prepared without a word about its split."""
+    """Every dataset that knows its patients or lesions is prepared without a word about its split."""
     for data in (sample.dataset, sample.partition):
         assert shared_patients.of_body(manifest.read(data).body) == ""
 
@@ -108,9 +108,9 @@ def test_a_sample_goes_the_whole_way_to_scores_by_the_lines_that_its_making_prin
     if kind in trained:
         return
     trained.add(kind)
-    run = train(
-        data, planned("fedavg", {}, Training(lr=1e-3, batch_size=16), rounds=1), work=work, out=None
-    )
+    training = Training(lr=1e-3, batch_size=16)
+    plan = planned("fedavg", {}, training, rounds=1)
+    run = train(data, plan, work=work, out=None)
     scores = Scores.read(evaluate(run))
     assert set(scores.versions) == {"clean", "corrupted", "average"}
     assert set(scores.groups) == set(body["attributes"])
@@ -125,7 +125,8 @@ def test_both_parts_of_a_sample_have_every_class_and_every_value(sample):
         result = set(y.nonzero()[1] if y.ndim == 2 else y)
         assert result == set(range(len(body["classes"])))  # several labels, or one
     for name, values in body["attributes"].items():
-        assert set(range(len(values))) <= set(pool.groups[name]), name
+        result = set(range(len(values)))
+        assert result <= set(pool.groups[name]), name
 
 
 @pytest.mark.parametrize("sample", SAMPLES, indirect=True)

@@ -22,7 +22,8 @@ def test_every_scheme_lists_its_options_with_their_meaning():
     table = listing()
     assert set(table) == set(SCHEMES)
     for name, options in table.items():
-        assert SCHEMES[name].__doc__ and all(option.meaning for option in options), name
+        assert SCHEMES[name].__doc__, name
+        assert all(option.meaning for option in options), name
     assert ("corrupted", "required") in [
         (option.name, option.default) for option in table["fedism"]
     ]

@@ -83,14 +83,16 @@ def test_fedism_rounds_a_half_to_the_even_number_as_the_authors_do(images, clean
 
 def test_fedism_gives_both_groups_the_same_part_of_every_class():
     counts = table(fedism(Y, 10, 2, 1.0))
-    assert counts[8:].sum(0).tolist() == [60, 30, 8, 2]  # a fifth of each class
+    result = counts[8:].sum(0).tolist()
+    assert result == [60, 30, 8, 2]  # a fifth of each class
 
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_every_image_goes_to_exactly_one_client(name):
     for seed in range(20):
         parts = RANDOM[name](np.random.default_rng(seed))
-        assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(500))
+        result = np.sort(np.concatenate(parts))
+        assert np.array_equal(result, np.arange(500))
         for part in parts:
             assert np.all(np.diff(part) > 0)
 
@@ -106,7 +108,8 @@ def test_a_partition_depends_on_its_seed_only(name):
 def test_even_schemes_are_even_up_to_one_image(name):
     for seed in range(20):
         result = sorted(sizes(RANDOM[name](np.random.default_rng(seed))))
-        assert result == [71] * 4 + [72] * 3
+        expected = [71] * 4 + [72] * 3
+        assert result == expected
 
 
 def test_a_minimum_lifts_small_clients_and_keeps_the_order_of_the_others():
@@ -114,12 +117,14 @@ def test_a_minimum_lifts_small_clients_and_keeps_the_order_of_the_others():
     lifted = sizes(balanced(Y, 7, 0.2, np.random.default_rng(0), 30))
     assert min(plain) < 30 <= min(lifted)
     large = [k for k in np.argsort(plain) if plain[k] > 31]
-    assert large == [k for k in np.argsort(lifted) if k in large]
+    expected = [k for k in np.argsort(lifted) if k in large]
+    assert large == expected
 
 
 def test_a_minimum_holds_whatever_the_draw():
     for seed in range(50):
-        assert min(sizes(RANDOM["minimum"](np.random.default_rng(seed)))) >= 30
+        result = min(sizes(RANDOM["minimum"](np.random.default_rng(seed))))
+        assert result >= 30
 
 
 def test_the_largest_possible_minimum_makes_all_clients_equal():
@@ -177,7 +182,8 @@ def test_natural_sites_leave_out_unknown_values():
 def test_shares_hold_in_every_class_and_unknown_values_go_to_nobody():
     sex = np.where(np.arange(500) < 30, -1, SEX)
     parts = shares(sex, np.random.default_rng(0))
-    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(30, 500))
+    result = np.sort(np.concatenate(parts))
+    assert np.array_equal(result, np.arange(30, 500))
     for label in range(4):
         for value, share in ((0, 0.9), (1, 0.1)):
             of_cell = ((sex == value) & (Y == label)).sum()
@@ -286,7 +292,8 @@ def test_fedmrls_authors_clients_are_nearly_alike_and_share_images():
     assert 0 < description["total_variation"]["max"] < 0.02  # the authors' own: 0.008
     rows = np.concatenate(parts)
     nevus = np.bincount(rows[rows < 5160], minlength=5160)
-    assert abs((nevus == 0).mean() - 0.46) < 0.02
+    result = abs((nevus == 0).mean() - 0.46)
+    assert result < 0.02
     for part in parts:
         assert len(np.unique(part)) == len(part)
 

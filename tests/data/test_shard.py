@@ -48,7 +48,8 @@ def test_an_image_of_an_unknown_patient_stands_for_itself(tmp_path):
     with h5py.File(tmp_path / "datasets" / "made" / "pool.h5", "r+") as file:
         file["unit"][[80, 90]] = b""
     patients = load(path).test_patients
-    assert (patients[0], patients[1], patients[10]) == (
+    result = (patients[0], patients[1], patients[10])
+    assert result == (
         "image img-80",
         "patient-40",
         "image img-90",

@@ -41,7 +41,8 @@ def test_patients_on_both_sides_are_counted_and_said_in_one_sentence(
 
 
 def test_images_of_nobody_in_particular_are_on_no_side():
-    assert shared_patients.counted("patient", ["", "a"], [""], ["", "b"]) == {}
+    result = shared_patients.counted("patient", ["", "a"], [""], ["", "b"])
+    assert result == {}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,8 @@ def test_a_split_by_image_says_how_many_patients_it_shares_and_what_keeps_them_t
     raw, work, caplog
 ):
     dataset = prepared(raw, work, "image")
-    assert of(dataset) == {"unit": "patients", "test": {"shared": 20, "of": 28}}
+    expected = {"unit": "patients", "test": {"shared": 20, "of": 28}}
+    assert of(dataset) == expected
     sentence = "20 of 28 test patients also have training images"
     assert f"{sentence}; --split unit keeps them together" in caplog.text
     caplog.clear()
@@ -102,7 +104,8 @@ def test_a_partition_has_the_count_and_that_of_validation_patients(by_image, wor
 
 def test_whole_patients_at_each_client_share_no_validation_patient(by_image, work):
     partition = fedcli.partition(by_image, iid=True, clients=3, val=0.3, keep_units=True, work=work)
-    assert of(partition) == {"unit": "patients", "test": {"shared": 20, "of": 28}}
+    expected = {"unit": "patients", "test": {"shared": 20, "of": 28}}
+    assert of(partition) == expected
 
 
 def test_a_corruption_and_changed_labels_keep_the_count(by_image, work):
@@ -167,7 +170,8 @@ def test_other_images_of_the_same_dataset_are_compared_with_those_of_the_trainin
     partition = fedcli.partition(by_image, by=["hospital"], hold_out="north", work=work)
     run = fedcli.train("fedavg", partition, rounds=1, batch_size=64, model="cnn", work=work)
     its_own = evaluate.run(EvaluateOptions(run.path, work=work))
-    others = evaluate.run(EvaluateOptions(run.path, on=by_image.path, work=work))
+    options = EvaluateOptions(run.path, on=by_image.path, work=work)
+    others = evaluate.run(options)
     assert shared_patients.KEY not in its_own.body
     pool, _rows, test = holdings(by_image.path)
     trained = [parts["train"] for parts in holdings(partition.path).rows.values()]

@@ -26,11 +26,12 @@ def test_the_card_agrees_with_the_code():
     card = sources.card("bcn20000")
     assert card["classes"] == bcn20000.CLASSES
     assert card["task"] == "binary"
-    assert card["attributes"] == {
+    expected = {
         "sex": bcn20000.SEXES,
         "age": bcn20000.AGES,
         "site": bcn20000.SITES,
     }
+    assert card["attributes"] == expected
 
 
 def test_both_collections_are_read_with_the_columns_of_either_time(sample):
@@ -91,7 +92,8 @@ def test_blanks_letters_and_ages_that_are_no_number_of_years(tmp_path):
     expected = [1, 0, -1, -1, -1, -1]
     assert [row.groups["age"] for row in rows.values()] == expected
     for row in rows.values():
-        assert (row.groups["sex"], row.groups["site"], row.label) == (1, 1, 0)
+        result = (row.groups["sex"], row.groups["site"], row.label)
+        assert result == (1, 1, 0)
 
 
 def test_an_image_that_is_not_there_is_left_out_with_the_reason(sample, tmp_path, raw):
@@ -123,7 +125,8 @@ def test_the_hospitals_are_the_clients_and_fairfb_trains_on_them(sample, tmp_pat
     data = fedcli.partition(
         fedcli.prepare("bcn20000", raw=sample, size=16, work=tmp_path), work=tmp_path
     )
-    assert [client["client"] for client in data.body["roster"]] == ["vienna", "barcelona"]
+    result = [client["client"] for client in data.body["roster"]]
+    assert result == ["vienna", "barcelona"]
     run = fedcli.train(
         "fairfb", data, rounds=2, set={"attribute": "sex"}, model="cnn", work=tmp_path
     )

@@ -36,7 +36,8 @@ RADIOLOGIST = [
 
 
 def rows(raw: Path, split: str = "patient", uncertain: str = "zero", views: str = "frontal"):
-    return chexpert.rows(raw, Choices(16, split, own={"uncertain": uncertain, "views": views}))
+    choices = Choices(16, split, own={"uncertain": uncertain, "views": views})
+    return chexpert.rows(raw, choices)
 
 
 @pytest.fixture
@@ -60,8 +61,10 @@ def raw(tmp_path):
 def test_a_blank_is_absent_and_an_uncertain_one_what_was_asked(raw, word, label):
     listing = rows(raw, "official", word)
     train, test = listing.rows
-    assert train.label == (NO, label, YES, *[NO] * 11)
-    assert (train.id, train.patient, train.test) == (
+    expected = (NO, label, YES, *[NO] * 11)
+    assert train.label == expected
+    result = (train.id, train.patient, train.test)
+    assert result == (
         "chexpert/train/patient00001/study1/view1_frontal",
         "patient00001",
         False,
@@ -111,6 +114,7 @@ def test_the_sample_keeps_patients_together_and_has_every_kind_of_cell(tmp_path)
     for row in listing.rows:
         parts.setdefault(row.patient, set()).add(row.test)
     assert {len(part) for part in parts.values()} == {1}
-    assert {cell for row in listing.rows for cell in row.label} == {NO, YES, UNKNOWN}
+    result = {cell for row in listing.rows for cell in row.label}
+    assert result == {NO, YES, UNKNOWN}
     result = {row.groups["race"] for row in listing.rows}
     assert result == {-1, 0, 1, 2}

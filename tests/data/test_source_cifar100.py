@@ -12,7 +12,7 @@ OFFICIAL = Choices(32, "official")
 
 
 def write(folder, *records):
-    """The same records as both files."""
+    """Write these records into the training and into the test file."""
     folder.mkdir(parents=True, exist_ok=True)
     data = b"".join(
         bytes([kind, label]) + pixels.transpose(2, 0, 1).tobytes()
@@ -36,7 +36,8 @@ def test_a_record_is_its_kind_its_class_and_three_planes(tmp_path, home):
         ("train/1", "apple", False, "vehicles_2"),
     ]
     assert records[:2] == expected
-    assert [row.test for row in listing.rows] == [False, False, True, True]
+    result = [row.test for row in listing.rows]
+    assert result == [False, False, True, True]
     for row, image in zip(listing.rows, [*pixels, *pixels], strict=True):
         assert np.array_equal(cifar100.decode(tmp_path, row, OFFICIAL), image)
 

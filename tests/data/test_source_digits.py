@@ -56,7 +56,8 @@ def test_the_card_names_the_domains_of_the_code():
     card = sources.card("digits")
     assert card["attributes"] == {"domain": digits.DOMAINS}
     assert card["sites"] == "domain"
-    assert (card["size"], card["augment"], card["clients"]) == (32, "crop", 20)
+    result = (card["size"], card["augment"], card["clients"])
+    assert result == (32, "crop", 20)
 
 
 def test_every_domain_has_its_train_and_test_part(sample):
@@ -97,11 +98,12 @@ def test_in_the_pool_all_are_32_pixels_wide_and_grey_is_three_equal_channels(sam
     body = manifest.read(path).body
     pool = read_pool(path.parent / "pool.h5")
     assert body["sites"] == "domain"
-    assert body["split"] == {
+    expected = {
         "train": 160,
         "test": 40,
         "by": "official",
     }
+    assert body["split"] == expected
     pixels = pool.pixels()
     grey = pool.groups["domain"] < 2
     assert pixels.shape == (200, 32, 32, 3)
@@ -124,7 +126,8 @@ def test_usps_maps_minus_one_to_black_and_one_to_white_and_counts_digits_from_1(
     images, labels = digits.read_usps(tmp_path / "usps.bz2")
     assert labels.tolist() == [0, 9]
     assert images.shape == (2, 16, 16, 1)
-    assert images[1].ravel().tolist() == list(range(256))
+    result = images[1].ravel().tolist()
+    assert result == list(range(256))
 
 
 def test_usps_in_hdf5_is_the_same_as_in_text(raw):
@@ -137,7 +140,8 @@ def test_usps_in_hdf5_is_the_same_as_in_text(raw):
             file[f"{part}/target"] = [text[id].label for id in ids]
     rows = [row for row in digits.rows(raw, OFFICIAL).rows if row.groups["domain"] == 1]
     result = [(row.id, row.label) for row in rows]
-    assert result == [(id, row.label) for id, row in text.items()]
+    expected = [(id, row.label) for id, row in text.items()]
+    assert result == expected
     for row in rows:
         assert (digits.decode(raw, row, OFFICIAL) == pixels[row.id]).all()
 
@@ -180,7 +184,8 @@ def test_files_may_lie_where_others_unpack_them(raw):
         file.rename(raw / "svhn" / file.name)
     moved = digits.rows(raw, OFFICIAL)
     result = [(r.id, r.label, r.test) for r in moved.rows]
-    assert result == [(r.id, r.label, r.test) for r in whole.rows]
+    expected = [(r.id, r.label, r.test) for r in whole.rows]
+    assert result == expected
     assert moved.rows[0].source == "mnist/train-images-idx3-ubyte#train-0"
 
 

@@ -40,10 +40,10 @@ def test_phantom_deals_every_attribute_alike_to_every_class():
 def test_a_phantom_slice_depends_on_seed_and_id_alone():
     choices = Choices(32, "patient")
     row = phantom.rows(None, choices).rows[7]
-    assert np.array_equal(phantom.decode(None, row, choices), phantom.decode(None, row, choices))
-    assert not np.array_equal(
-        phantom.decode(None, row, choices), phantom.decode(None, row, replace(choices, seed=1))
-    )
+    expected = phantom.decode(None, row, choices)
+    assert np.array_equal(phantom.decode(None, row, choices), expected)
+    other = phantom.decode(None, row, replace(choices, seed=1))
+    assert not np.array_equal(phantom.decode(None, row, choices), other)
     assert not np.array_equal(
         phantom.decode(None, row, choices), phantom.decode(None, replace(row, id="x"), choices)
     )

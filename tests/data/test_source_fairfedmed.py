@@ -54,11 +54,12 @@ def test_the_cards_name_the_classes_attributes_and_options_of_the_code(name):
     card = sources.card(name)
     assert card["classes"] == CLASSES
     assert card["channels"] == (32 if name.endswith("oct") else 1)
-    assert card["attributes"] == {
+    expected = {
         **fairfedmed.CODED,
         "age": fairfedmed.AGE_BANDS,
         "site": fairfedmed.SITES,
     }
+    assert card["attributes"] == expected
     result = {key: option["default"] for key, option in card["options"].items()}
     assert result == OWN
 
@@ -75,13 +76,10 @@ def test_the_tables_of_the_sites_decide_site_and_part(sample):
 
 
 def test_every_attribute_has_three_sites_of_its_own(sample):
-    site = {
-        attribute: {
-            id: row.groups["site"]
-            for id, row in by_id(SLO.rows(sample, choices(sites=attribute))).items()
-        }
-        for attribute in ("race", "language", "ethnicity")
-    }
+    site = {}
+    for attribute in ("race", "language", "ethnicity"):
+        images = by_id(SLO.rows(sample, choices(sites=attribute)))
+        site[attribute] = {id: row.groups["site"] for id, row in images.items()}
     assert site["race"] != site["language"] != site["ethnicity"] != site["race"]
     for site_of in site.values():
         assert Counter(site_of.values()).keys() == {0, 1, 2}
@@ -204,16 +202,19 @@ def test_a_file_that_claims_more_numbers_than_an_eye_has_is_skipped_unread(tmp_p
             file, {"descr": "|u1", "fortran_order": False, "shape": shape}
         )
     why = f"its {member} claims {' x '.join(map(str, shape))} numbers, which is no image of an eye"
-    assert source.rows(raw, choices("image")).skipped == [("all/a.npz", why)]
+    result = source.rows(raw, choices("image")).skipped
+    assert result == [("all/a.npz", why)]
 
 
 def test_a_file_that_is_no_archive_is_skipped(tmp_path):
     patient(tmp_path)
     (tmp_path / "all/a.npz").write_bytes((tmp_path / "all/a.npz").read_bytes()[:-100])
-    assert SLO.rows(tmp_path, choices("image")).skipped == [("all/a.npz", "is no npz archive")]
+    result = SLO.rows(tmp_path, choices("image")).skipped
+    assert result == [("all/a.npz", "is no npz archive")]
     (tmp_path / "all/a.npz").unlink()
     why = "listed in the tables, not in the folder"
-    assert SLO.rows(tmp_path, choices("image")).skipped == [("all/a.npz", why)]
+    result = SLO.rows(tmp_path, choices("image")).skipped
+    assert result == [("all/a.npz", why)]
 
 
 def test_listing_reads_no_pixels(tmp_path, monkeypatch):
@@ -247,7 +248,8 @@ def test_every_fourth_b_scan_of_a_volume_is_a_channel(tmp_path):
     (row,) = OCT.rows(raw, choices("image")).rows
     image = OCT.decode(raw, row, choices())
     assert image.shape == (2, 3, 32)
-    assert image[0, 0].tolist() == list(range(0, 128, 4))
+    expected = list(range(0, 128, 4))
+    assert image[0, 0].tolist() == expected
     assert image[1, 2, 31] == 124 + 5
 
 
@@ -293,14 +295,10 @@ def test_sites_of_another_split_come_from_the_whole_tables_else_from_the_parts(r
 
 
 def test_folds_take_turns_as_the_test_part(sample):
-    tests = [
-        {
-            row.id
-            for row in SLO.rows(sample, Choices(16, "folds", jobs=1, own=OWN, fold=fold)).rows
-            if row.test
-        }
-        for fold in range(1, 6)
-    ]
+    tests = []
+    for fold in range(1, 6):
+        listing = SLO.rows(sample, Choices(16, "folds", jobs=1, own=OWN, fold=fold))
+        tests.append({row.id for row in listing.rows if row.test})
     assert sum(map(len, tests)) == len(set.union(*tests)) == 71
 
 
@@ -309,12 +307,13 @@ def test_a_volume_of_32_channels_goes_into_the_pool(sample, tmp_path):
     body = manifest.read(made_at).body
     pool = read_pool(made_at.parent / "pool.h5")
     result = (body["channels"], body["sites"], body["count"], pool.shape)
-    assert result == (
+    expected = (
         32,
         "site",
         71,
         (71, 10, 10, 32),
     )
+    assert result == expected
     row = by_id(OCT.rows(sample, choices()))[pool.id[0]]
     volume = OCT.decode(sample, row, choices()).astype(float)  # [20, 20, 32]
     halves = volume.reshape(10, 2, 10, 2, 32).mean((1, 3))

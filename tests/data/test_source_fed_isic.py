@@ -142,7 +142,8 @@ def test_the_names_may_lack_the_suffix_in_one_table(raw):
 def test_an_image_of_flambys_table_that_isics_lacks_is_skipped_with_the_reason(raw):
     rewrite(raw / isic2019.TRUTH, lambda table: table[1:])
     listing = fed_isic.rows(raw, OFFICIAL)
-    assert listing.skipped == [("ISIC_0010000.jpg", f"listed in {SPLIT}, not in {isic2019.TRUTH}")]
+    expected = [("ISIC_0010000.jpg", f"listed in {SPLIT}, not in {isic2019.TRUTH}")]
+    assert listing.skipped == expected
 
 
 @pytest.mark.parametrize(
@@ -180,9 +181,8 @@ def test_the_hospitals_become_clients_with_test_parts_of_their_own(raw):
         "fed-isic", raw=raw, work=raw / "work", size=16, jobs=1, split="official"
     )
     assert manifest.read(dataset_path).body["sites"] == "center"
-    path = make_partition(
-        dataset_path, resolve("by", {"by": ["center"]}), manifest.Destination(raw / "work")
-    )
+    scheme = resolve("by", {"by": ["center"]})
+    path = make_partition(dataset_path, scheme, manifest.Destination(raw / "work"))
     roster = manifest.read(path).body["roster"]
     assert [client["client"] for client in roster] == fed_isic.CENTERS
     expected = [
@@ -193,7 +193,8 @@ def test_the_hospitals_become_clients_with_test_parts_of_their_own(raw):
         (6, 3),
         (6, 3),
     ]
-    assert [(client["train"], client["test"]) for client in roster] == expected
+    result = [(client["train"], client["test"]) for client in roster]
+    assert result == expected
 
 
 # the real table
@@ -224,7 +225,8 @@ def test_the_real_table_has_fed_mass_sizes_and_class_counts():
     assert len(table) == 23247
     for fold, published in (("train", TRAIN), ("test", TEST)):
         counts = pandas.crosstab(table.center[table.fold == fold], table.target[table.fold == fold])
-        assert {center: row.tolist() for center, row in counts.iterrows()} == published
+        result = {center: row.tolist() for center, row in counts.iterrows()}
+        assert result == published
     result = [sum(TRAIN[c]) for c in fed_isic.CENTERS]
     assert result == [9930, 3163, 2691, 1807, 655, 351]
     result = [sum(TEST[c]) for c in fed_isic.CENTERS]
@@ -246,11 +248,12 @@ def test_the_real_official_fold_shares_696_lesions_of_ham10000(tmp_path):
     listing = fed_isic.rows(tmp_path, OFFICIAL)
     assert shared(listing).startswith("696 of ")
     hospitals = Counter(fed_isic.CENTERS[row.groups["center"]] for row in listing.rows)
-    assert hospitals == {
+    expected = {
         "vidir_molemax": 3954,
         "vidir_modern": 3363,
         "rosendahl": 2259,
         "vienna_dias": 439,
     }
+    assert hospitals == expected
     assert len(listing.skipped) == 23247 - 10015
     assert shared(fed_isic.rows(tmp_path, Choices(16, "lesion"))) == ""

@@ -23,7 +23,8 @@ TRAIN = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "Pleural Effusion"]
 
 
 def rows(raw: Path, split: str = "patient", **own: str):
-    return fedchexmimic.rows(raw, Choices(16, split, jobs=1, own=OWN | own))
+    choices = Choices(16, split, jobs=1, own=OWN | own)
+    return fedchexmimic.rows(raw, choices)
 
 
 @pytest.fixture
@@ -92,14 +93,17 @@ def test_both_hospitals_are_there_with_their_certain_frontal_images(sample, caps
     assert "chexpert: 48 images; left out 9 that are not frontal, 5 uncertain" in output
     assert "left out 1 MIMIC-CXR images whose study has no labels" in output
     row = next(row for row in listing.rows if row.groups["site"] == 1)
-    assert fedchexmimic.SOURCE.decode(sample, row, None).shape == (28, 32, 1)
+    result = fedchexmimic.SOURCE.decode(sample, row, None).shape
+    assert result == (28, 32, 1)
 
 
 def test_uncertain_labels_are_skipped_or_count_as_either(sample):
-    skipped, zeros, ones = (
-        Counter(row.label for row in rows(sample, uncertain=word).rows)
-        for word in ("skip", "zero", "one")
-    )
+    def counts(word):
+        return Counter(row.label for row in rows(sample, uncertain=word).rows)
+
+    skipped = counts("skip")
+    zeros = counts("zero")
+    ones = counts("one")
     assert zeros - skipped == {0: 9}
     assert ones - skipped == {1: 9}
 
@@ -140,12 +144,13 @@ def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
         for id, row in result.items()
         if id[:5] == "train"
     }
-    assert people == {  # label, race, gender, age, site, unit
+    expected = {  # label, race, gender, age, site, unit
         "patient00001": (1, 0, 0, 0, 0, "chexpert-patient00001"),
         "patient00002": (0, 1, 1, 1, 0, "chexpert-patient00002"),
         "patient00003": (0, 2, 0, -1, 0, "chexpert-patient00003"),
         "patient00004": (1, -1, 1, 1, 0, "chexpert-patient00004"),
     }
+    assert people == expected
 
 
 @pytest.mark.parametrize("other", ["80", "unknown", ""])
@@ -185,7 +190,8 @@ def test_people_of_mimic_come_from_patients_and_admissions(raw):
 
     assert told(21_010_101, "BLACK/CAPE VERDEAN") == (2, 1, 0)  # 59 years
     assert told(21_021_231, "UNKNOWN", "ASIAN - KOREAN", "ASIAN") == (1, 1, 1)  # 60 years
-    assert told(21_021_231, "WHITE", "WHITE - RUSSIAN", "BLACK/AFRICAN") == (-1, 1, 1)
+    expected = (-1, 1, 1)
+    assert told(21_021_231, "WHITE", "WHITE - RUSSIAN", "BLACK/AFRICAN") == expected
     assert told(21_021_231, "PORTUGUESE") == (-1, 1, 1)
 
 
@@ -212,7 +218,8 @@ def test_a_patients_images_stay_together_unless_told_otherwise(sample):
             sides.setdefault(row.patient, set()).add(row.test)
         return sum(len(parts) > 1 for parts in sides.values())
 
-    assert [torn(split) for split in ("patient", "folds", "official")] == [0, 0, 0]
+    result = [torn(split) for split in ("patient", "folds", "official")]
+    assert result == [0, 0, 0]
     assert torn("image") > 0
 
 
@@ -224,7 +231,8 @@ def test_the_official_split_is_each_downloads_own(sample):
     }
     for row in table:
         site, _, id = row.id.partition("/")
-        assert row.test == (id.startswith("valid/") if site == "chexpert" else split[id] == "test")
+        expected = id.startswith("valid/") if site == "chexpert" else split[id] == "test"
+        assert row.test == expected
     result = Counter((row.groups["site"], row.test) for row in table)
     expected = {
         (0, 0): 33,
@@ -270,7 +278,8 @@ def test_the_authors_names_may_be_values_and_mimic_may_lie_in_files_336p(raw):
             path, ["filename", "disease_label", "race_label", "gender_label", "age_label"], table
         )
     mimic = [row for row in rows(raw, "paper").rows if row.groups["site"] == 1]
-    assert {row.source.split("/")[0] for row in mimic} == {"files_336p"}
+    result = {row.source.split("/")[0] for row in mimic}
+    assert result == {"files_336p"}
     assert len(mimic) == 26
     result = {tuple(row.groups.values()) for row in mimic}
     assert result == {(0, -1, -1, 1)}

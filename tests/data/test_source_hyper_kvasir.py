@@ -65,19 +65,23 @@ def test_every_class_has_its_images_organ_and_finding(sample):
     assert listing.skipped == []
     assert listing.tables == ["labeled-images/image-labels.csv"]
     result = Counter(row.groups["organ"] for row in listing.rows)
-    assert result == {0: 16 * 5, 1: 7 * 5}
+    expected = {0: 16 * 5, 1: 7 * 5}
+    assert result == expected
     expected = {
         0: 6 * 5,
         1: 12 * 5,
         2: 3 * 5,
         3: 2 * 5,
     }
-    assert Counter(row.groups["finding"] for row in listing.rows) == expected
+    result = Counter(row.groups["finding"] for row in listing.rows)
+    assert result == expected
     hemorrhoids = next(
         row for row in listing.rows if hyper_kvasir.CLASSES[row.label] == "hemorrhoids"
     )
-    assert (hemorrhoids.groups, hemorrhoids.patient) == ({"organ": 0, "finding": 1}, "")
-    assert hyper_kvasir.SOURCE.decode(sample, hemorrhoids, IMAGE).shape == (24, 32, 3)
+    expected = ({"organ": 0, "finding": 1}, "")
+    assert (hemorrhoids.groups, hemorrhoids.patient) == expected
+    result = hyper_kvasir.SOURCE.decode(sample, hemorrhoids, IMAGE).shape
+    assert result == (24, 32, 3)
 
 
 def test_the_folder_of_images_itself_will_do(sample):
@@ -115,7 +119,8 @@ def test_our_folds_test_every_image_once_and_every_class_each_time(sample):
 
 
 def test_the_authors_folds_are_taken_and_counted_from_1(sample):
-    second = hyper_kvasir.rows(sample, Choices(16, "official", fold=2, folds=2))
+    choices = Choices(16, "official", fold=2, folds=2)
+    second = hyper_kvasir.rows(sample, choices)
     folds = hyper_kvasir.read_folds(sample / "official_splits" / "2_fold_split.csv")
     expected = {id for id, (_, fold) in folds.items() if fold == 1}
     assert held_out(second) == expected
@@ -132,10 +137,9 @@ def test_the_authors_file_says_the_same_as_a_split_file(sample, tmp_path):
         "hyper-kvasir", raw=sample, work=tmp_path, size=8, split_file=file, fold=2, jobs=1
     )
     assert manifest.read(official).body["split"]["test"] == 23
-    assert (
-        read_pool(official.parent / "pool.h5").split.tolist()
-        == read_pool(by_file.parent / "pool.h5").split.tolist()
-    )
+    result = read_pool(official.parent / "pool.h5").split.tolist()
+    expected = read_pool(by_file.parent / "pool.h5").split.tolist()
+    assert result == expected
 
 
 def test_official_folds_that_are_not_there_or_incomplete_are_an_error(raw):
@@ -253,7 +257,8 @@ def test_a_missing_column_and_a_missing_folder_are_named(raw):
 def test_the_authors_files_have_the_published_counts(folds, sizes):
     folder = Path(os.environ["FEDCLI_REAL_DATA"], "splits", "hyper_kvasir", "official_splits")
     read = hyper_kvasir.read_folds(folder / f"{folds}_fold_split.csv")
-    assert Counter(name for name, _ in read.values()) == COUNTS
+    result = Counter(name for name, _ in read.values())
+    assert result == COUNTS
     assert len(read) == 10662 == sum(COUNTS.values())
     per_fold = Counter(fold for _, fold in read.values())
     assert [per_fold[k] for k in range(folds)] == sizes

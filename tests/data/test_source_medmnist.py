@@ -50,7 +50,8 @@ def test_the_sample_has_pathmnists_classes_and_colours(sample):
     assert listing.channels == 3
     assert listing.classes[-1] == "colorectal adenocarcinoma epithelium"
     result = Counter(row.test for row in listing.rows)
-    assert result == {False: 9 * 6, True: 9 * 2}
+    expected = {False: 9 * 6, True: 9 * 2}
+    assert result == expected
     assert listing.tables == ["pathmnist.npz"]
     assert listing.patient is None
     assert listing.attributes == {}
@@ -65,7 +66,8 @@ def test_every_image_is_found_in_whatever_order(tmp_path, save, channels, side):
         image = medmnist.decode(tmp_path, row, choose())
         part = ["train", "val", "test"].index(row.id.split("-")[0])
         assert image.shape == (side, side, channels)
-        assert set(image.ravel()) == {10 * row.label + part}
+        expected = {10 * row.label + part}
+        assert set(image.ravel()) == expected
 
 
 def test_the_images_of_validation_train_or_are_dropped(tmp_path):
@@ -90,7 +92,8 @@ def test_other_splits_mix_the_parts(tmp_path):
         medmnist.rows(tmp_path, Choices(28, "folds", own=choose().own, fold=k)).rows
         for k in range(1, 6)
     ]
-    assert sum(row.test for rows in folds for row in rows) == 24
+    result = sum(row.test for rows in folds for row in rows)
+    assert result == 24
 
 
 def test_the_pool_holds_the_files_pixels_and_the_manifest_its_classes(tmp_path):
@@ -108,9 +111,11 @@ def test_the_pool_holds_the_files_pixels_and_the_manifest_its_classes(tmp_path):
 def test_a_file_written_anew_is_read_anew(tmp_path):
     write(tmp_path)
     row = medmnist.rows(tmp_path, choose()).rows[0]
-    assert medmnist.decode(tmp_path, row, choose())[0, 0, 0] == 0
+    result = medmnist.decode(tmp_path, row, choose())[0, 0, 0]
+    assert result == 0
     write(tmp_path, save=np.savez, train_images=arrays()["train_images"] + 7)
-    assert medmnist.decode(tmp_path, row, choose())[0, 0, 0] == 7
+    result = medmnist.decode(tmp_path, row, choose())[0, 0, 0]
+    assert result == 7
 
 
 @pytest.mark.parametrize(
@@ -144,7 +149,8 @@ def test_classes_are_named_after_the_file(tmp_path, name, class_0, count):
 )
 def test_every_known_set_has_as_many_names_as_classes(flag, count):
     assert len(set(medmnist.CLASSES[flag])) == count
-    assert set(medmnist.CLASSES[flag]) == {*medmnist.CLASSES[flag]}
+    expected = {*medmnist.CLASSES[flag]}
+    assert set(medmnist.CLASSES[flag]) == expected
 
 
 @pytest.mark.parametrize(
@@ -283,7 +289,8 @@ def test_headers_of_later_versions_are_read(tmp_path, version):
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w") as file:
                 np.lib.format.write_array(file, array, version=version)
-    assert [row.label for row in medmnist.rows(tmp_path, choose()).rows] == expected
+    result = [row.label for row in medmnist.rows(tmp_path, choose()).rows]
+    assert result == expected
 
 
 def test_a_damaged_archive_says_so(tmp_path):

@@ -35,18 +35,21 @@ def test_the_card_names_the_grades_and_the_targets_default():
 def test_five_grades_are_read_and_the_ungradable_left_out_with_the_reason(sample):
     listing = messidor2.rows(sample, DR)
     result = Counter(row.label for row in listing.rows)
-    assert result == {0: 16, 1: 12, 2: 12, 3: 10, 4: 10}
+    expected = {0: 16, 1: 12, 2: 12, 3: 10, 4: 10}
+    assert result == expected
     assert listing.classes == ["no-dr", "mild", "moderate", "severe", "proliferative"]
     assert listing.attributes == {}
     assert listing.patient is None
     ungradable = "messidor-2/messidor-2/preprocess/20060411_58550_0200_PP.png"
     assert listing.skipped == [(ungradable, "not gradable, say the graders")]
-    assert messidor2.SOURCE.decode(sample, listing.rows[0], DR).shape == (32, 32, 3)
+    result = messidor2.SOURCE.decode(sample, listing.rows[0], DR).shape
+    assert result == (32, 32, 3)
 
 
 def test_macular_oedema_is_two_classes(sample, tmp_path):
     listing = messidor2.rows(sample, DME)
-    assert Counter(row.label for row in listing.rows) == {0: 44, 1: 16}
+    result = Counter(row.label for row in listing.rows)
+    assert result == {0: 44, 1: 16}
     assert listing.classes == [
         "no-dme",
         "dme",
@@ -69,7 +72,8 @@ def test_googles_spelling_and_adcis_folder_give_the_same(raw):
     path.write_text(path.read_text().replace("id_code,diagnosis", "image_id,adjudicated_dr_grade"))
     table = messidor2.rows(raw, DR)
     result = [(r.id, r.label, r.test) for r in table.rows]
-    assert result == [(r.id, r.label, r.test) for r in whole.rows]
+    expected = [(r.id, r.label, r.test) for r in whole.rows]
+    assert result == expected
     assert table.rows[0].source.startswith("IMAGES/")
 
 
@@ -125,7 +129,8 @@ def test_a_listed_photograph_that_is_absent_and_one_without_a_grade_are_skipped(
 def test_grades_written_as_decimals_are_read(raw):
     path = raw / "messidor_data.csv"
     path.write_text(path.read_text().replace(",4,", ",4.0,").replace(",0\n", ",0.0\n"))
-    assert Counter(row.label for row in messidor2.rows(raw, DR).rows)[4] == 10
+    result = Counter(row.label for row in messidor2.rows(raw, DR).rows)[4]
+    assert result == 10
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ def test_a_whole_number_has_one_spelling_in_labels_groups_and_patients(tmp_path,
     listing = listed(raw, group="code", patient="id")
     assert listing.classes == ["0", "1"]
     assert listing.attributes == {"code": ["1", "2", "3"]}
-    assert [row.patient for row in listing.rows] == ["7", "7", "8", "8", "007"]
+    expected = ["7", "7", "8", "8", "007"]
+    assert [row.patient for row in listing.rows] == expected
     output = capsys.readouterr().err
     for name in ("label", "code", "id"):
         assert f"{name}: " in output
@@ -39,13 +40,14 @@ def test_a_column_of_ages_is_known_by_the_word(tmp_path, name):
     listing = listed(raw, group=name)
     assert listing.attributes[name] == ["0-39", "40-59", "60+"]
     result = [row.groups[name] for row in listing.rows]
-    assert result == [0, 1, 2, -1, -1, 0]
+    expected = [0, 1, 2, -1, -1, 0]
+    assert result == expected
 
 
 def test_a_column_of_age_groups_is_taken_as_it_is(tmp_path):
-    assert listed(six(tmp_path, "age_group", *"012012"), group="age_group").attributes == {
-        "age_group": ["0", "1", "2"]
-    }
+    result = listed(six(tmp_path, "age_group", *"012012"), group="age_group").attributes
+    expected = {"age_group": ["0", "1", "2"]}
+    assert result == expected
 
 
 @pytest.mark.parametrize("age", ["411Y", "300", "1957", "121"])
@@ -53,7 +55,8 @@ def test_an_age_that_nobody_reaches_is_an_error_of_the_table(tmp_path, age):
     raw = six(tmp_path, "age", "30", "45", "60", age, "20", "70")
     with refused(f"has the age '{age}'", f"--unknown {age}"):
         listed(raw, group="age")
-    assert listed(raw, group="age", unknown=age).rows[3].groups["age"] == -1
+    result = listed(raw, group="age", unknown=age).rows[3].groups["age"]
+    assert result == -1
 
 
 def test_values_that_mean_unknown_can_be_named(tmp_path):
@@ -62,7 +65,8 @@ def test_values_that_mean_unknown_can_be_named(tmp_path):
     assert listing.attributes == {"skin": ["1", "2"]}
     expected = [-1, 0, 1, -1, -1, 1]
     assert [row.groups["skin"] for row in listing.rows] == expected
-    assert [row.patient for row in listing.rows] == ["a", "a", "", "", "b", "b"]
+    expected = ["a", "a", "", "", "b", "b"]
+    assert [row.patient for row in listing.rows] == expected
 
 
 def test_a_column_whose_name_has_a_comma_can_be_a_group(tmp_path):
@@ -71,7 +75,8 @@ def test_a_column_whose_name_has_a_comma_can_be_a_group(tmp_path):
     path = prepare(
         "images", raw=raw, work=tmp_path / "work", size=8, jobs=1, own={"group": '"Age, years"'}
     )
-    assert list(read_pool(path.parent / "pool.h5").groups) == ["Age, years"]
+    result = list(read_pool(path.parent / "pool.h5").groups)
+    assert result == ["Age, years"]
 
 
 def test_a_name_in_other_case_is_the_file(tmp_path):
@@ -149,7 +154,8 @@ def test_deep_grey_images_are_bright_or_left_out_with_the_reason(tmp_path, value
         prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1).parent / "pool.h5"
     )
     pixels = pool.pixels()[pool.id == f"seen.{kind}"]
-    assert (None if not len(pixels) else int(pixels.max())) == brightest
+    result = None if not len(pixels) else int(pixels.max())
+    assert result == brightest
 
 
 def test_files_of_one_size_that_swap_places_make_another_dataset(tmp_path):
@@ -166,4 +172,5 @@ def test_files_of_one_size_that_swap_places_make_another_dataset(tmp_path):
     )
     path_after = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
     assert path_after != path
-    assert read_pool(path_after.parent / "pool.h5").pixels()[0].max() == 200
+    result = read_pool(path_after.parent / "pool.h5").pixels()[0].max()
+    assert result == 200

@@ -31,7 +31,8 @@ def test_what_is_stored_comes_back_bit_for_bit(tmp_path):
     assert "model" not in state
     assert states.equal(state, STATE)
     assert size(state) == 8 + 8 + 2
-    assert half["control"].item() == torch.tensor(0.1, dtype=torch.bfloat16).item()
+    expected = torch.tensor(0.1, dtype=torch.bfloat16).item()
+    assert half["control"].item() == expected
 
 
 def test_what_is_changed_after_it_was_read_stays_as_it_was(tmp_path):
@@ -47,7 +48,8 @@ def test_a_place_is_written_again_only_when_no_state_refers_to_it(tmp_path):
     state = {"x": zeros}
     del zeros
     twos = store.write({"a": torch.full((4,), 2.0)})
-    assert state["x"]["a"].tolist() == [0] * 4
+    result = state["x"]["a"].tolist()
+    assert result == [0] * 4
     assert ones["a"].tolist() == [1] * 4
     assert twos["a"].tolist() == [2] * 4
     assert store._end == 48
@@ -140,7 +142,8 @@ def test_a_table_by_rows_is_saved_and_restored_wherever_its_rows_are(
     again = states.restore(path, ["a", "b", "c"], "cpu", store)
     assert states.equal(again.server, state.server)
     assert again.server["t"].shape == (3, 4)
-    assert isinstance(again.server["t"].rows[1], StoredState) == (in_memory == 0)
+    result = isinstance(again.server["t"].rows[1], StoredState)
+    assert result == (in_memory == 0)
 
 
 @pytest.mark.parametrize("in_memory", [0, 10**9])

@@ -45,13 +45,9 @@ def test_epsilon_is_that_of_independent_accountants(noise, q, steps, delta, expe
 
 def test_epsilon_grows_with_steps_and_chance_and_falls_with_noise():
     usual = epsilon(1.0, 0.1, 100, 1e-5)
-    assert (
-        epsilon(1.0, 0.1, 0, 1e-5)
-        == 0
-        < epsilon(2.0, 0.1, 100, 1e-5)
-        < usual
-        < epsilon(1.0, 0.1, 200, 1e-5)
-    )
+    assert epsilon(1.0, 0.1, 0, 1e-5) == 0
+    assert 0 < epsilon(2.0, 0.1, 100, 1e-5) < usual
+    assert epsilon(1.0, 0.1, 200, 1e-5) > usual
     assert usual < epsilon(1.0, 0.2, 100, 1e-5) < epsilon(1.0, 1.0, 100, 1e-5)
     assert epsilon(1e9, 0.1, 1, 1e-5) == 0
     assert usual < epsilon(0.01, 0.1, 100, 1e-5)
@@ -106,13 +102,15 @@ def test_a_parameter_that_the_loss_does_not_read_has_no_gradient(monkeypatch, fe
 
 
 def test_a_step_without_images_is_noise_of_the_stated_size():
-    net = models.build("cnn-gn", models.Inputs(1, 3, 8), seed=0)
+    inputs = models.Inputs(1, 3, 8)
+    net = models.build("cnn-gn", inputs, seed=0)
     shard = toy_shard("north", 6)
     loss, gradient = private(net, shard, PrivateGradient(0.5, 3.0, 4.0), [])
     assert loss == 0
     expected = pytest.approx(3.0 * 0.5 / 4.0, rel=0.03)
     assert float(gradient.std()) == expected
-    assert torch.equal(gradient, private(net, shard, PrivateGradient(0.5, 3.0, 4.0), [])[1])
+    expected = private(net, shard, PrivateGradient(0.5, 3.0, 4.0), [])[1]
+    assert torch.equal(gradient, expected)
 
 
 @pytest.mark.parametrize("other", [{"steps": 1}, {"round": 2}, {"name": "south"}, {"seed": 1}])
@@ -139,13 +137,17 @@ def test_images_are_drawn_independently_at_the_stated_rate():
     assert len(sizes) == 200 * 4
     assert rate(40, 10) == 0.25
     assert rate(5, 10) == 1.0
-    assert sum(sizes) / len(sizes) == pytest.approx(10, rel=0.05)
+    result = sum(sizes) / len(sizes)
+    expected = pytest.approx(10, rel=0.05)
+    assert result == expected
     assert len(set(sizes)) > 10
-    assert (times_drawn / len(sizes) - 0.25).abs().max() < 0.08
+    result = (times_drawn / len(sizes) - 0.25).abs().max()
+    assert result < 0.08
 
 
 def test_every_step_of_an_epoch_draws_images_and_augmentation_anew():
-    steps = list(poisson_turns(toy_shard("north", 40, kind="flip"), 20, shuffle=1, augment=1))
+    shard = toy_shard("north", 40, kind="flip")
+    steps = list(poisson_turns(shard, 20, shuffle=1, augment=1))
     (images, chance), (other_images, other_chance) = steps
     assert images.tolist() != other_images.tolist()
     assert chance[0].tolist() != other_chance[0].tolist()
@@ -201,12 +203,10 @@ def test_what_a_method_sends_depends_on_images_through_the_private_gradient_alon
         return torch.zeros(())
 
     monkeypatch.setattr(PrivateGradient, "__call__", blind)
-    others = {
-        client: replace(
-            toy_shard(client), images=255 - toy_shard(client).images, y=2 - toy_shard(client).y
-        )
-        for client in ROSTER
-    }
+    others = {}
+    for client in ROSTER:
+        shard = toy_shard(client)
+        others[client] = replace(shard, images=255 - shard.images, y=2 - shard.y)
     training = replace(SGD, dp_sgd=1.0, bn="freeze")
     for name in fits:
         usual, with_others = (
@@ -267,9 +267,9 @@ def test_batch_norm_is_refused_with_the_network_that_has_none(name):
 
 def test_networks_with_group_norm_have_the_same_trained_numbers_and_no_statistics():
     for name in ("cnn", "resnet10", "resnet18"):
-        plain, grouped = (
-            models.build(n, models.Inputs(3, 2, 32), seed=0) for n in (name, f"{name}-gn")
-        )
+        inputs = models.Inputs(3, 2, 32)
+        plain = models.build(name, inputs, seed=0)
+        grouped = models.build(f"{name}-gn", inputs, seed=0)
         counts = [sum(p.numel() for p in net.parameters()) for net in (plain, grouped)]
         assert counts[0] == counts[1]
         assert not list(grouped.buffers())
@@ -279,10 +279,10 @@ def test_a_run_states_epsilon_of_the_client_with_the_most_of_it(tmp_path):
     chain = make_chain(tmp_path)
     plan = planned("fedavg", {}, replace(SGD, dp_sgd=1.0), rounds=2, model="cnn-gn")
     run = manifest.read(train(chain, plan, work=tmp_path, out=None))
-    epsilons = {
-        client["client"]: epsilon(1.0, rate(client["train"], 8), 2 * -(-client["train"] // 8), 1e-5)
-        for client in manifest.read(chain).body["roster"]
-    }
+    epsilons = {}
+    for client in manifest.read(chain).body["roster"]:
+        steps = 2 * -(-client["train"] // 8)
+        epsilons[client["client"]] = epsilon(1.0, rate(client["train"], 8), steps, 1e-5)
     expected = {
         "clip": 1.0,
         "noise": 1.0,
@@ -293,10 +293,8 @@ def test_a_run_states_epsilon_of_the_client_with_the_most_of_it(tmp_path):
         "clients": epsilons,
     }
     assert run.body["privacy"] == expected
-    assert (
-        run.body["label"]
-        == f"FedAvg, epsilon {max(epsilons.values()):.3g} and delta 1e-05 per image"
-    )
+    expected = f"FedAvg, epsilon {max(epsilons.values()):.3g} and delta 1e-05 per image"
+    assert run.body["label"] == expected
     assert run.options["dp_sgd"] == 1.0
 
 

@@ -54,7 +54,7 @@ def test_every_check_of_a_gpu_holds(spec, monkeypatch):
 
 
 def failures(local, **attributes):
-    """Of a method whose client half has these attributes, and says that its step can be recorded."""
+    """Checks that fail of a method whose client half has these attributes and says that its step can be recorded."""
     kind = type("Own", (local,), {"recordable": True, **attributes})
     with pretended():
         return gpu_checks.failures(replace(METHODS["fedavg"], local=kind()), "cuda")
@@ -129,7 +129,8 @@ def test_one_method_that_fails_ends_no_other(monkeypatch):
     gpu_checks.METHODS["broken"] = replace(METHODS["fedavg"], local=broken())
     monkeypatch.setattr(gpu_checks, "resolve", lambda name: gpu_checks.METHODS[name])
     with pretended():
-        assert [proof.failed for proof in gpu_checks.proofs("cuda")] == [
+        result = [proof.failed for proof in gpu_checks.proofs("cuda")]
+        assert result == [
             {"it trains": "ZeroDivisionError: division by zero"},
             {},
         ]
@@ -151,7 +152,7 @@ def test_a_recording_has_one_stream_of_its_network_and_workers_have_no_more_than
 
 
 def tasks(clients, round):
-    """Of every client in a round, from the model as it starts."""
+    """Tasks of every client in a round, from the model as it starts."""
     from fedcli.federation.client import Task
 
     theta = clients.layout.read()
@@ -167,7 +168,8 @@ def test_before_torch_2_12_clients_side_by_side_are_not_recorded(version, record
             resolve("fedavg"), shards=gpu_checks.toy_clients("cuda"), device="cuda"
         ).clients
         workers = Streams.of(clients, 2).workers
-        assert [isinstance(worker.steps, RecordedSteps) for worker in workers] == [records, records]
+        result = [isinstance(worker.steps, RecordedSteps) for worker in workers]
+        assert result == [records, records]
 
 
 def test_what_a_rule_keeps_on_the_host_is_there_again_after_a_resume(tmp_path):
@@ -250,7 +252,8 @@ def test_features_of_images_on_the_host_lie_on_the_gpu():
         assert features.images.is_cuda
         assert features.rows.is_cuda
         assert features.images.shape == (12, 16)
-        assert features.batch(torch.arange(3)).x.shape == (3, 16)
+        result = features.batch(torch.arange(3)).x.shape
+        assert result == (3, 16)
 
 
 def test_workers_of_one_gpu_share_what_is_free():

@@ -36,7 +36,7 @@ class Result:
 
 
 class Actor:
-    """What a call returns is known at once, and is there as long as the actor is."""
+    """An actor whose calls return at once; their values are there as long as it is."""
 
     def __init__(self, ray, kind):
         self.ray = ray
@@ -59,7 +59,7 @@ class Actor:
 
 
 class StandIn:
-    """As much of ray as the engine uses, in this process; every message is pickled.
+    """The part of ray that the engine uses, in this process; every message is pickled.
 
     lost_at: the call in which the worker that has it is lost, and all that it has not handed over.
     """
@@ -149,7 +149,8 @@ def test_without_a_worker_it_ends_in_a_sentence_and_resumes_to_the_same_bytes(tm
         trained(tmp_path / "ray", "scaffold", "ray")
     assert "--resume" in error.value.hint
     ray()
-    assert made(trained(tmp_path / "ray", "scaffold", "ray", resume=True)) == usual
+    result = made(trained(tmp_path / "ray", "scaffold", "ray", resume=True))
+    assert result == usual
 
 
 def test_what_goes_wrong_at_a_worker_reaches_the_user(tmp_path, ray, monkeypatch):
@@ -185,7 +186,8 @@ def test_a_node_without_the_data_is_refused(tmp_path, monkeypatch):
         calls.append(arguments)
         return clients
 
-    assert worker.begin(remake, str(tmp_path), frozenset(), "cuda", 1, 3) == []
+    result = worker.begin(remake, str(tmp_path), frozenset(), "cuda", 1, 3)
+    assert result == []
     assert calls == [("cuda", 1, 3)]
     refused = worker.begin(remake, str(tmp_path / "absent"), frozenset(), "cpu", 1, 1)
     assert isinstance(refused, FedcliError)
@@ -242,4 +244,5 @@ def test_its_number_of_workers_may_be_left_out():
 def test_a_run_that_ray_ends_at_once_says_so(sent, capfd):
     watch = on_ray._watched()
     watch.communicate(sent)
-    assert capfd.readouterr().err == ("" if sent else f"{on_ray.GONE}\n")
+    expected = "" if sent else f"{on_ray.GONE}\n"
+    assert capfd.readouterr().err == expected

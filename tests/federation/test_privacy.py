@@ -56,7 +56,8 @@ def test_noise_has_the_standard_deviation_that_is_stated_and_follows_from_its_se
 
 def test_without_a_cut_and_with_hardly_any_noise_it_is_fedavg():
     theta = play("fedavg", rounds=2, training=replace(SGD, dp_clip=1e6, dp_noise=1e-15)).theta
-    assert_close(theta, play("fedavg", rounds=2, training=SGD).theta, atol=1e-4, rtol=1e-3)
+    expected = play("fedavg", rounds=2, training=SGD).theta
+    assert_close(theta, expected, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("spec", ["moon", "fedheal", "fedadam"])

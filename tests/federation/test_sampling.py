@@ -26,15 +26,11 @@ def shard_of(labels, groups):
 def shares(sampling, labels, groups):
     """Share of draws of each of the given images."""
     shard = shard_of(labels, groups)
-    draws = torch.cat(
-        [
-            batch.at
-            for shuffle in range(10)
-            for batch in shard.epoch(
-                64, shuffle=shuffle, augment=1, strata=strata(sampling, shard, SEX)
-            )
-        ]
-    )
+    batches = []
+    for shuffle in range(10):
+        parts = strata(sampling, shard, SEX)
+        batches += shard.epoch(64, shuffle=shuffle, augment=1, strata=parts)
+    draws = torch.cat([batch.at for batch in batches])
     return ((draws % len(labels)).bincount(minlength=len(labels)) / len(draws)).tolist()
 
 

@@ -16,14 +16,8 @@ def test_a_client_depends_on_its_task_and_nothing_else():
     task = Task("north", 0, 1, 3, 5, layout.read(), {}, {})
 
     def run():
-        return run_client(
-            resolve("fedism-plus"),
-            net,
-            layout,
-            toy_shard("north"),
-            task,
-            Training(lr=0.01, batch_size=8),
-        )  # noqa: E731
+        training = Training(lr=0.01, batch_size=8)
+        return run_client(resolve("fedism-plus"), net, layout, toy_shard("north"), task, training)
 
     report = run()
     torch.manual_seed(999)
@@ -51,9 +45,8 @@ def test_a_round_matches_a_loop_written_by_hand():
     for client, shard in toy_shards().items():
         net = toy_net(dropout=0.0).train()
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        order = torch.randperm(
-            len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 1, 1, client, 0))
-        )  # noqa: E731
+        generator = torch.Generator().manual_seed(derive("shuffle", 1, 1, client, 0))
+        order = torch.randperm(len(shard), generator=generator)
         whole = next(shard.in_order())
         for images in order.split(8):
             optimizer.zero_grad()
@@ -62,13 +55,16 @@ def test_a_round_matches_a_loop_written_by_hand():
         models.append(Layout(net).read())
         counts.append(len(shard))
     share = torch.tensor(counts) / sum(counts)
-    assert_close(got.theta, share @ torch.stack(models), atol=1e-6, rtol=1e-5)
+    expected = share @ torch.stack(models)
+    assert_close(got.theta, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_cohorts_are_drawn_from_seed_and_round():
     expected = cohort(20, 0.3, seed=1, round=4)
     assert cohort(20, 0.3, seed=1, round=4) == expected
-    assert cohort(20, 0.3, seed=1, round=4) != cohort(20, 0.3, seed=1, round=5)
+    result = cohort(20, 0.3, seed=1, round=4)
+    other = cohort(20, 0.3, seed=1, round=5)
+    assert result != other
     assert len(cohort(20, 0.3, seed=1, round=4)) == 6
     assert cohort(20, 0.001, seed=1, round=1) != []
     assert cohort(4, 1.0, seed=1, round=1) == [
@@ -93,13 +89,15 @@ def test_a_client_that_raises_names_itself_and_the_round():
 
 
 def test_local_statistics_stay_with_the_client():
-    state = play("fedavg", training=Training(optimizer="sgd", lr=0.1, batch_size=8, bn="local"))
+    training = Training(optimizer="sgd", lr=0.1, batch_size=8, bn="local")
+    state = play("fedavg", training=training)
     statistics = [state.clients[c]["statistics"] for c in ROSTER]
     assert not torch.equal(statistics[0], statistics[1])
 
 
 def test_frozen_statistics_do_not_move():
-    state = play("fedavg", training=Training(optimizer="sgd", lr=0.1, batch_size=8, bn="freeze"))
+    training = Training(optimizer="sgd", lr=0.1, batch_size=8, bn="freeze")
+    state = play("fedavg", training=training)
     expected = pytest.approx([0.0] * 4 + [1.0] * 4)
     assert state.theta[-8:].tolist() == expected
 

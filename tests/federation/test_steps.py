@@ -85,7 +85,8 @@ def test_clients_side_by_side_come_to_the_same_bits():
     clients = InProcess(method, net, Layout(net), shards, TRAINING)
     engine = Streams.of(clients, 3)
     together = Federation(clients, rounds=3, seed=1)
-    assert len({id(worker.net) for worker in engine.workers}) == 3
+    result = len({id(worker.net) for worker in engine.workers})
+    assert result == 3
     state = together.first()
     for _ in range(3):
         state = together.play(state, engine=engine).state

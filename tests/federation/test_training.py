@@ -44,7 +44,7 @@ OWN_LOSS = [name for name, method in METHODS.items() if method.local.own_loss]
 
 
 def training_of(spec: str, training: Training = EVERYTHING) -> Training:
-    """What of it the method takes."""
+    """The training with the options that the method takes; others have their defaults."""
     usual = {name: getattr(Training, name) for name in OF_LOSS}
     return replace(training, **usual) if resolve(spec).local.own_loss else training
 
@@ -58,7 +58,8 @@ def test_a_step_schedule_multiplies_after_each_of_its_rounds():
     assert result == pytest.approx([1, 1, 0.1, 0.1])
     result = rates(Training(lr=1.0, schedule="step:1,3:0.5"), 4)
     assert result == pytest.approx([1, 0.5, 0.5, 0.25])
-    assert rates(Training(lr=1.0), 3) == [1.0] * 3
+    result = rates(Training(lr=1.0), 3)
+    assert result == [1.0] * 3
 
 
 def test_warmup_rises_in_a_line_and_goes_with_every_schedule():
@@ -68,7 +69,8 @@ def test_warmup_rises_in_a_line_and_goes_with_every_schedule():
     assert result == pytest.approx([0.5, 0.1, 0.1])
     cosine = rates(Training(lr=1.0, schedule="cosine"), 4)
     result = rates(Training(lr=1.0, warmup=2, schedule="cosine"), 4)
-    assert result == [cosine[0] / 2, *cosine[1:]]
+    expected = [cosine[0] / 2, *cosine[1:]]
+    assert result == expected
 
 
 @pytest.mark.parametrize("warmup", [-1, 10**400])
@@ -95,7 +97,7 @@ def by_torch(kind, *, clip=0.0, rounds=1, keep_state=False, **options):
 
 
 def by_us(training, rounds=1):
-    """The same by the client loop."""
+    """Three full-batch steps a round by the client loop; (trained numbers, memory) after the last round."""
     net = toy_net(dropout=0.0)
     layout = Layout(net)
     memory = {}
@@ -161,11 +163,11 @@ def test_each_optimizer_is_torchs(training, kind, options):
 )
 def test_a_kept_optimizer_goes_on_where_a_fresh_one_starts_anew(training, kind, options):
     continued, memory = by_us(replace(training, keep_optimizer=True), rounds=2)
-    assert_close(
-        continued, by_torch(kind, rounds=2, keep_state=True, **options), atol=1e-6, rtol=1e-5
-    )
+    expected = by_torch(kind, rounds=2, keep_state=True, **options)
+    assert_close(continued, expected, atol=1e-6, rtol=1e-5)
     fresh, nothing = by_us(training, rounds=2)
-    assert_close(fresh, by_torch(kind, rounds=2, **options), atol=1e-6, rtol=1e-5)
+    expected = by_torch(kind, rounds=2, **options)
+    assert_close(fresh, expected, atol=1e-6, rtol=1e-5)
     assert not torch.allclose(continued, fresh, atol=1e-4)
     assert memory
     for name in memory:
@@ -190,24 +192,19 @@ def test_a_resumed_run_has_the_kept_optimizers_to_the_bit(optimizer, tmp_path):
 
 
 def test_a_client_with_another_optimizers_state_starts_afresh():
-    """As after --resume --force with another optimizer."""
+    """That is how a client begins after --resume --force with another optimizer."""
     net = toy_net()
     layout = Layout(net)
     old = {"optimizer_momentum": torch.ones(layout.trainable)}
     training = Training(optimizer="adam", lr=0.01, keep_optimizer=True)
-    begun = [
-        run_client(
-            resolve("fedavg"),
-            net,
-            layout,
-            toy_shard("north"),
-            Task("north", 0, 2, 3, 0, Layout(toy_net()).read(), {}, memory),
-            training,
-        )
-        for memory in (old, {})
-    ]
+    begun = []
+    for memory in (old, {}):
+        task = Task("north", 0, 2, 3, 0, Layout(toy_net()).read(), {}, memory)
+        report = run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, training)
+        begun.append(report)
     assert torch.equal(begun[0].theta, begun[1].theta)
-    assert begun[0].memory.keys() == begun[1].memory.keys()
+    expected = begun[1].memory.keys()
+    assert begun[0].memory.keys() == expected
 
 
 @pytest.mark.parametrize("spec", AT_CLIENTS)
@@ -288,7 +285,8 @@ def test_a_run_records_every_option_that_decides_its_bytes_and_reads_it_again():
     )
     plan = planned("fedavg", {}, everything, 3, engine=None)
     recorded = settings.options(plan, resolve("fedavg"), None)
-    assert {name: recorded[name] for name in values(everything)} == values(everything)
+    result = {name: recorded[name] for name in values(everything)}
+    assert result == values(everything)
     assert settings.plan_of(recorded) == plan
     words = settings.command(recorded)
     assert words[words.index("--loss") + 1] == "focal:2"

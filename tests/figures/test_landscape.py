@@ -27,7 +27,8 @@ from fedcli.seeds import derive
 def trained(tmp_path_factory):
     """A run of two rounds on clean and corrupted images."""
     work = tmp_path_factory.mktemp("work")
-    plan = planned("fedavg", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2)
+    training = Training(optimizer="sgd", lr=0.1, batch_size=8)
+    plan = planned("fedavg", {}, training, 2)
     return train(
         make_chain(work, corrupted=True), plan, work=work, out=work / "runs" / "mine"
     ).parent
@@ -51,7 +52,8 @@ def test_each_filter_of_a_direction_is_as_long_as_the_filter_and_vectors_stay_pu
     weights = {name: p.detach() for name, p in net.named_parameters()}
     way = moved.direction(weights, 0, 0)
     result = {name: tensor.shape for name, tensor in way.items()}
-    assert result == {name: p.shape for name, p in weights.items()}
+    expected = {name: p.shape for name, p in weights.items()}
+    assert result == expected
     for name, weight in weights.items():
         if weight.ndim < 2:  # of batch norm, and biases
             assert not way[name].any()
@@ -76,15 +78,13 @@ def test_around_a_squared_length_the_curve_is_known_and_the_net_is_as_it_was():
     net = Square()
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
     curve = moved.surface(net, net.loss, dims=1, seed=3, points=5)
-    random = torch.randn(
-        2, 2, generator=torch.Generator().manual_seed(derive("landscape", 3, 0, "weight"))
-    ).double()
+    generator = torch.Generator().manual_seed(derive("landscape", 3, 0, "weight"))
+    random = torch.randn(2, 2, generator=generator).double()
     way = random / random.norm(dim=1, keepdim=True) * torch.tensor([[5.0], [2.0]])
     steps = np.array([-1, -0.5, 0, 0.5, 1])
     along = float((before["weight"].double() * way).sum())
-    assert_allclose(
-        curve, 29 + 2 * steps * along + steps**2 * 29, rtol=1e-6
-    )  # |d| = |w| by normalisation
+    expected = 29 + 2 * steps * along + steps**2 * 29
+    assert_allclose(curve, expected, rtol=1e-6)  # |d| = |w| by normalisation
     table = moved.surface(net, net.loss, dims=2, seed=3, points=5)
     assert table.shape == (5, 5)
     assert table[:, 2].tolist() == curve.tolist()
@@ -158,7 +158,8 @@ def test_the_levels_of_a_map_are_round_numbers_around_all_losses():
     even = landscape._levels(0.31, 1.7, False)
     assert even[0] <= 0.31
     assert even[-1] >= 1.7
-    assert np.allclose(even * 10, np.round(even * 10))
+    expected = np.round(even * 10)
+    assert np.allclose(even * 10, expected)
 
 
 def test_what_cannot_be_drawn_is_told(trained, tmp_path):

@@ -35,12 +35,8 @@ ONCE = np.ones((N, 1), np.int64)
 def run(tmp_path_factory):
     """A trained run that was evaluated."""
     work = tmp_path_factory.mktemp("graphics")
-    path = train(
-        make_chain(work),
-        planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1),
-        work=work,
-        out=None,
-    )
+    plan = planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1)
+    path = train(make_chain(work), plan, work=work, out=None)
     return evaluate(path)
 
 
@@ -51,9 +47,9 @@ def test_curves_are_those_of_scikit_learn():
     assert y[:, 0] == expected
     precision, recall, _ = precision_recall_curve(LABEL, SCORE)
     x, y = answers.precision(SCORE, LABEL, ONCE)
-    highest = [
-        precision[:-1][recall[:-1] >= threshold - 1e-9][-1] for threshold in x[1:]
-    ]  # at the highest threshold that reaches it
+    highest = []
+    for reached in x[1:]:  # at the highest threshold that reaches it
+        highest.append(precision[:-1][recall[:-1] >= reached - 1e-9][-1])
     assert y[1:, 0] == pytest.approx(highest)
 
 
@@ -67,7 +63,8 @@ def test_net_benefit_and_reliability_are_their_formulas():
     x, y = answers.reliability(SCORE, LABEL, ONCE)
     inside = (SCORE > 0.3) & (SCORE <= 0.4)
     expected = pytest.approx((SCORE[inside].mean(), LABEL[inside].mean()))
-    assert (x[3, 0], y[3, 0]) == expected
+    expected = (x[3, 0], y[3, 0])
+    assert expected == expected
 
 
 @pytest.mark.parametrize("curve", [answers.roc, answers.precision, answers.reliability, benefit])
@@ -113,12 +110,14 @@ def test_the_worst_cases_are_the_surest_errors(run):
     cases = errors.worst(images, np.arange(len(images.y)))
     assert set(cases) <= set(wrong.tolist())
     assert len(cases) == min(len(wrong), errors.CASES)
-    assert images.chances.max(1)[cases].min() >= np.delete(images.chances.max(1), cases)[
+    result = images.chances.max(1)[cases].min()
+    assert result >= np.delete(images.chances.max(1), cases)[
         np.delete(guess != images.y, cases)
     ].max(initial=0)
     table = confusion_matrix(images.y, guess, labels=range(3))
     confusions = confusion.frame(system, by="sex")
-    assert confusions["images"].to_list()[: table.size] == table.ravel().tolist()
+    result = confusions["images"].to_list()[: table.size]
+    assert result == table.ravel().tolist()
 
 
 def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, monkeypatch):
@@ -167,7 +166,8 @@ def two(tmp_path):
 
 def test_two_systems_stand_in_one_plane(two):
     pictures = report.of_systems(two, ["overall"])
-    assert [name for name, _ in pictures] == [
+    result = [name for name, _ in pictures]
+    assert result == [
         "overall-and-worst-balanced-accuracy",
         "overall-and-worst-auc",
     ]
@@ -177,7 +177,8 @@ def test_two_systems_stand_in_one_plane(two):
     markers = [handle.get_marker() for handle in canvas.legends[0].legend_handles]
     points = [line.get_marker() for line in canvas.axes[0].lines if line.get_marker() != "None"]
     assert markers == points == ["o", "s"]
-    assert [handle.get_linestyle() for handle in canvas.legends[0].legend_handles] == [
+    result = [handle.get_linestyle() for handle in canvas.legends[0].legend_handles]
+    assert result == [
         "None",
         "None",
     ]
@@ -193,7 +194,8 @@ def test_each_point_has_the_intervals_of_all_images_and_of_the_worst_group(two):
         lowest = groups.loc[groups["value"].idxmin()]
         expected = tuple(everyone[["value", "low", "high"]])
         assert (line.overall, line.overall_low, line.overall_high) == expected
-        assert (line.worst_low, line.worst_high) == tuple(lowest[["low", "high"]])
+        result = tuple(lowest[["low", "high"]])
+        assert (line.worst_low, line.worst_high) == result
         assert line.overall_low < line.overall < line.overall_high
         assert line.worst <= lowest["value"] + 1e-9
 
@@ -201,9 +203,7 @@ def test_each_point_has_the_intervals_of_all_images_and_of_the_worst_group(two):
 def test_methods_stand_side_by_side_for_each_group_with_the_mean_of_the_tables(two):
     table = forest.frame(two)
     assert table.attrs["title"].endswith(" by sex")
-    line = table[
-        (table["system"] == "FedHEAL") & (table["group"] == "f") & (table["version"] == "clean")
-    ].iloc[0]
+    line = table.query("system == 'FedHEAL' and group == 'f' and version == 'clean'").iloc[0]
     score = two[1].scores.groups["sex"]["clean"]["auc_ovo_macro"]["f"]
     assert line["value"] == pytest.approx(100 * score.mean)
     assert line["low"] < line["value"] < line["high"]
@@ -230,10 +230,10 @@ def test_names_of_files_hold_neither_seeds_nor_settings_and_are_short(two):
 def test_a_legend_of_the_page_shows_points_lines_and_lines_with_points(two):
     picture = FIGURES["overall-and-worst"].picture(two)
     looks = drawing.point, drawing.look, drawing.marked
-    keys = [
-        inline.of_picture(replace(picture, legend={"a": look(0), "b": look(1)})).keys[1]
-        for look in looks
-    ]
+    keys = []
+    for look in looks:
+        changed = replace(picture, legend={"a": look(0), "b": look(1)})
+        keys.append(inline.of_picture(changed).keys[1])
     points, lines, both = keys
     assert (points.pattern, points.mark) == (
         "",
@@ -261,7 +261,8 @@ def test_of_many_systems_the_front_is_named(two):
 
 def test_figures_can_be_chosen_by_their_names(run, tmp_path):
     write_all(compared(rows([run])), tmp_path, ["svg"], ["roc", "flow"])
-    assert {path.name for path in tmp_path.iterdir()} == {
+    result = {path.name for path in tmp_path.iterdir()}
+    assert result == {
         "captions.md",
         "flow.svg",
         "roc-sex-clean.svg",
@@ -280,16 +281,14 @@ def test_figures_cards_and_evidence_are_written_anew_into_their_folders(run, tmp
 
 
 def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, tmp_path):
-    """Of one run whose few images have small groups."""
+    """The run has few images, and so small groups."""
     out = f"--format html --out {tmp_path}/page.html"
     output = session.run(f"fedcli report {run} {out}")
     assert output.count("groups of few") == 1
-    assert (
-        session.run(f"fedcli report {run} {out} --figures {tmp_path}/f --draw flow").count(
-            "groups of few"
-        )
-        == 1
+    result = session.run(f"fedcli report {run} {out} --figures {tmp_path}/f --draw flow").count(
+        "groups of few"
     )
+    assert result == 1
 
 
 def test_the_page_folds_the_figures(run):

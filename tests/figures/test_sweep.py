@@ -58,14 +58,16 @@ def test_values_stand_in_order_with_a_tick_each_and_a_gap_where_there_is_no_scor
     line = axes.lines[0]
     assert line.get_xdata().tolist() == [0.5, 1, 2]
     assert np.array_equal(line.get_ydata(), [69, np.nan, 71], equal_nan=True)
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.5", "1", "2"]
+    result = [tick.get_text() for tick in axes.get_xticklabels()]
+    assert result == ["0.5", "1", "2"]
     result = [text.get_text() for text in figure.legends[0].get_texts()]
     assert result == [
         "FedISM+",
         "q-FedAvg",
         "FedAvg",
     ]
-    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == (
+    result = (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale())
+    assert result == (
         "q",
         "Balanced accuracy (%)",
         "linear",
@@ -85,7 +87,8 @@ def test_words_stand_in_the_order_given():
     (axes,) = drawn(
         [("a", "site", 1.0, None), ("a", "iid", 2.0, None), ("b", "iid", 3.0, 1.0)]
     ).axes
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["site", "iid"]
+    result = [tick.get_text() for tick in axes.get_xticklabels()]
+    assert result == ["site", "iid"]
     result = [line.get_xdata().tolist() for line in axes.lines[:2]]
     assert result == [[0, 1], [1]]
 
@@ -189,10 +192,9 @@ def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_n
 def test_where_all_runs_have_validation_images_their_scores_are_drawn(tmp_path):
     """And those of the test images where they are asked for."""
     items = [a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)]
-    of_one, of_two = (
-        replace(run, best=Chosen(3, "balanced_accuracy", 0.8 / q))
-        for (_, run), q in zip(items, (1, 2), strict=True)
-    )
+    (_, run_of_one), (_, run_of_two) = items
+    of_one = replace(run_of_one, best=Chosen(3, "balanced_accuracy", 0.8))
+    of_two = replace(run_of_two, best=Chosen(3, "balanced_accuracy", 0.4))
     runs = {str(number): record for number, (record, _) in enumerate(items)}
 
     def framed(scores, other_scores, **how):
@@ -202,8 +204,12 @@ def test_where_all_runs_have_validation_images_their_scores_are_drawn(tmp_path):
         return table["mean"].tolist(), table.attrs["score"]
 
     assert framed(of_one, of_two) == ([80, 40], "balanced accuracy,\nvalidation images (%)")
-    assert framed(of_one, of_two, version="clean")[0] == pytest.approx([60, 60])
-    assert framed(of_one, items[1][1])[0] == pytest.approx([60, 60])  # one has none
+    result = framed(of_one, of_two, version="clean")[0]
+    expected = pytest.approx([60, 60])
+    assert result == expected
+    result = framed(of_one, items[1][1])[0]
+    expected = pytest.approx([60, 60])
+    assert result == expected  # one has none
     with pytest.raises(UsageError, match="a run has no validation images"):
         framed(of_one, items[1][1], version="validation")
     with pytest.raises(UsageError, match="validation images have no score 'auc'"):
@@ -237,6 +243,7 @@ def test_the_command_scores_runs_and_prints_points(tmp_path, monkeypatch, capsys
     out, err = capsys.readouterr()
     written = json.loads(out)
     point = {"system": "FedISM+", "mean": 60.0, "std": pytest.approx(10.0)}
-    assert written["frame"] == [{**point, "value": 1}, {**point, "value": 2}]
+    expected = [{**point, "value": 1}, {**point, "value": 2}]
+    assert written["frame"] == expected
     assert written["path"].endswith("-sweep-q.png")
     assert "rounds and seeds" in err

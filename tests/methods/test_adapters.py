@@ -93,9 +93,8 @@ def test_without_shares_every_image_has_the_mean_singular_values():
     uniform = adapted(x)
     adapted.groups.shares = None
     assert_close(adapted(x), uniform)
-    assert_allclose(
-        adapted(x).detach(), by_hand(adapted, x, [S.mean(0).numpy()] * 3), rtol=1e-4, atol=1e-5
-    )
+    expected = by_hand(adapted, x, [S.mean(0).numpy()] * 3)
+    assert_allclose(adapted(x).detach(), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("base", [None, conv()])
@@ -104,7 +103,8 @@ def test_it_changes_nothing_before_it_is_trained(kind, base):
     base = base or nn.Linear(4, 5)
     x = images(base)
     plain = copy.deepcopy(base)
-    assert torch.equal(layer(kind, base, trained=False)(x), plain(x))
+    result = layer(kind, base, trained=False)(x)
+    assert torch.equal(result, plain(x))
 
 
 @pytest.mark.parametrize("kind", ["lora", "svd", "fair"])
@@ -190,7 +190,7 @@ def test_a_convolution_with_its_adapter_is_the_convolution_of_their_sum(kwargs, 
 
 
 class Named:
-    """What roles() reads of a layout: S has as many groups as ranks, B is square."""
+    """The part of a layout that roles() reads: S has as many groups as ranks, B is square."""
 
     shapes = {
         "x.A": (3, 2),
@@ -203,7 +203,8 @@ class Named:
 
 
 def test_factors_are_found_by_name_and_not_by_shape():
-    assert roles(Named) == [Roles("x.A", "x.B", "x.S"), Roles("y.A", "y.B", "")]
+    expected = [Roles("x.A", "x.B", "x.S"), Roles("y.A", "y.B", "")]
+    assert roles(Named) == expected
 
 
 def factors(models, groups, *, inputs=6, rank=3, outputs=5, seed=0):
@@ -234,9 +235,11 @@ def test_one_model_comes_back_as_it_was_but_for_its_basis():
     averaged, (lost, whole) = product_mean(
         factor, torch.ones(1).double(), torch.ones(1, 1).double()
     )
-    assert_allclose(rebuilt(*averaged), products(factor, np.ones((1, 1))), rtol=1e-9, atol=1e-9)
+    expected = products(factor, np.ones((1, 1)))
+    assert_allclose(rebuilt(*averaged), expected, rtol=1e-9, atol=1e-9)
     assert abs(lost) < 1e-9 * whole
-    assert not np.allclose(averaged[0].numpy(), factor.A[0].numpy())
+    other = factor.A[0].numpy()
+    assert not np.allclose(averaged[0].numpy(), other)
 
 
 def test_the_true_average_is_found_where_its_rank_allows():
@@ -250,7 +253,8 @@ def test_the_true_average_is_found_where_its_rank_allows():
     assert abs(lost) < 1e-9 * whole
     parts = (t.double().numpy() for t in (models.A, models.S, models.B))
     a, s, b = (np.tensordot(weights.numpy(), t, 1) for t in parts)
-    assert not np.allclose(a @ np.diag(s[0]) @ b, true[0], rtol=0.05)
+    result = a @ np.diag(s[0]) @ b
+    assert not np.allclose(result, true[0], rtol=0.05)
 
 
 def test_beyond_that_it_is_the_nearest_matrix_of_rank_r():
@@ -259,10 +263,12 @@ def test_beyond_that_it_is_the_nearest_matrix_of_rank_r():
     averaged, (lost, whole) = product_mean(models, weights, weights[:, None])
     true = products(models, weights[:, None].numpy())[0]
     u, sigma, v = np.linalg.svd(true)
-    assert_allclose(rebuilt(*averaged)[0], u[:, :3] * sigma[:3] @ v[:3], rtol=1e-8, atol=1e-8)
+    expected = u[:, :3] * sigma[:3] @ v[:3]
+    assert_allclose(rebuilt(*averaged)[0], expected, rtol=1e-8, atol=1e-8)
     expected = pytest.approx((sigma[3:] ** 2).sum())
     assert float(lost) == expected
-    assert float(whole) == pytest.approx((sigma**2).sum())
+    expected = pytest.approx((sigma**2).sum())
+    assert float(whole) == expected
 
 
 def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
@@ -276,7 +282,8 @@ def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
     expected = pytest.approx(((true - again) ** 2).sum())
     assert float(lost) == expected
     assert float(lost) > 1e-3 * float(whole)
-    assert float(whole) == pytest.approx((true**2).sum())
+    expected = pytest.approx((true**2).sum())
+    assert float(whole) == expected
 
 
 def test_orthogonal_factors_keep_every_group():
@@ -289,7 +296,8 @@ def test_orthogonal_factors_keep_every_group():
     averaged, (lost, whole) = product_mean(
         factor, torch.ones(1).double(), torch.ones(1, 4).double()
     )
-    assert_allclose(rebuilt(*averaged), products(factor, np.ones((1, 4))), atol=1e-5)
+    expected = products(factor, np.ones((1, 4)))
+    assert_allclose(rebuilt(*averaged), expected, atol=1e-5)
     assert abs(lost) < 1e-9 * whole
 
 
@@ -298,7 +306,8 @@ def test_the_factors_keep_their_usual_size():
     models = factors(3, 2)
     weights = torch.tensor([0.5, 0.3, 0.2]).double()
     _, s, b = product_mean(models, weights, weights[:, None].expand(-1, 2))[0]
-    assert_allclose(b.norm(dim=1), [5**0.5] * 3)
+    expected = [5**0.5] * 3
+    assert_allclose(b.norm(dim=1), expected)
     assert 0.3 < float(s.abs().mean() / models.S.abs().mean()) < 3
 
 
@@ -306,7 +315,9 @@ def test_plain_lora_has_singular_values_of_1_afterwards():
     models = factors(3, 1)
     weights = torch.tensor([0.5, 0.3, 0.2]).double()
     ones = Factors(models.A, torch.ones_like(models.S), models.B)
-    assert_allclose(product_mean(ones, weights, weights[:, None])[0][1], np.ones((1, 3)))
+    result = product_mean(ones, weights, weights[:, None])[0][1]
+    expected = np.ones((1, 3))
+    assert_allclose(result, expected)
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(2, 5), (6, 2), (1, 1)])
@@ -316,11 +327,9 @@ def test_a_layer_narrower_than_its_adapter_is_no_problem(inputs, outputs):
     (a, s, b), _ = product_mean(models, weights, weights[:, None].expand(-1, 2))
     expected = ((inputs, 3), (2, 3), (3, outputs))
     assert (a.shape, s.shape, b.shape) == expected
-    assert_allclose(
-        rebuilt(a, s, b).mean(0),
-        products(models, weights[:, None].expand(-1, 2).numpy()).mean(0),
-        atol=1e-6,
-    )
+    result = rebuilt(a, s, b).mean(0)
+    expected = products(models, weights[:, None].expand(-1, 2).numpy()).mean(0)
+    assert_allclose(result, expected, atol=1e-6)
 
 
 def test_adapters_that_never_moved_still_change_nothing_and_can_learn():
@@ -352,4 +361,5 @@ def test_singular_values_have_the_mean_size_of_those_of_the_models():
     models = Factors(ones, torch.tensor([[[1.0, 3.0]], [[2.0, -6.0]]]), ones)
     weights = torch.tensor([0.5, 0.5])
     (_, s, _), _ = product_mean(models, weights, weights[:, None])
-    assert s.abs().flatten().tolist() == pytest.approx([3.0, 3.0])
+    expected = pytest.approx([3.0, 3.0])
+    assert s.abs().flatten().tolist() == expected

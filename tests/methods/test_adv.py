@@ -68,4 +68,6 @@ def test_without_strength_the_classifier_is_fedavgs():
     """The adversary trains beside it, from features as they are."""
     theta = play("adv", {"strength": 0.0}, rounds=2).theta
     plain = play("fedavg", rounds=2).theta
-    assert_close(theta[: 4 * 9 + 8 + 51], plain[: 4 * 9 + 8 + 51])  # convolution, norm, classifier
+    result = theta[: 4 * 9 + 8 + 51]
+    expected = plain[: 4 * 9 + 8 + 51]
+    assert_close(result, expected)  # convolution, norm, classifier

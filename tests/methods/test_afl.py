@@ -15,12 +15,12 @@ def test_two_rounds_by_hand():
     memory = {}
     table = client_updates([[3.0], [6.0], [9.0]], n=[10, 1, 1], loss_before=[0.5, 1.0, 3.0])
     theta, weights = rule.aggregate(torch.zeros(1), table, memory)
-    assert weights.tolist() == pytest.approx([1 / 3] * 3)
+    expected = pytest.approx([1 / 3] * 3)
+    assert weights.tolist() == expected
     assert theta.item() == pytest.approx(6.0)
     # 1/3 + 0.1 * loss = 0.38333, 0.43333, 0.63333, sum 1.45: each gives up 0.15 and the sum is 1
-    theta, weights = rule.aggregate(
-        theta, client_updates([[3.0], [6.0], [9.0]], t=2, loss_before=[0.1, 0.1, 0.1]), memory
-    )
+    updates = client_updates([[3.0], [6.0], [9.0]], t=2, loss_before=[0.1, 0.1, 0.1])
+    theta, weights = rule.aggregate(theta, updates, memory)
     assert weights.tolist() == pytest.approx([0.23333333, 0.28333333, 0.48333333])
     expected = pytest.approx(3 * 0.23333333 + 6 * 0.28333333 + 9 * 0.48333333, abs=1e-5)
     assert theta.item() == expected
@@ -28,12 +28,13 @@ def test_two_rounds_by_hand():
 
 def test_projection_finds_the_nearest_point():
     # threshold (1.2 + 0.3 - 1) / 2 = 0.25 over the two largest; the third would be negative
-    assert_close(
-        project_to_simplex(torch.tensor([0.3, 1.2, -0.2])), torch.tensor([0.05, 0.95, 0.0])
-    )
+    result = project_to_simplex(torch.tensor([0.3, 1.2, -0.2]))
+    expected = torch.tensor([0.05, 0.95, 0.0])
+    assert_close(result, expected)
     result = project_to_simplex(torch.tensor([0.2, 0.5, 0.3])).tolist()
     assert result == pytest.approx([0.2, 0.5, 0.3])
-    assert project_to_simplex(torch.tensor([5.0, 0.0])).tolist() == [1.0, 0.0]
+    result = project_to_simplex(torch.tensor([5.0, 0.0])).tolist()
+    assert result == [1.0, 0.0]
 
 
 def test_without_ascent_it_is_the_uniform_mean():
@@ -44,9 +45,9 @@ def test_without_ascent_it_is_the_uniform_mean():
 
 def test_with_clients_of_one_size_and_no_ascent_it_is_fedavg():
     shards = toy_shards(**{c: toy_shard(c, 24) for c in ("north", "south", "east", "west")})
-    assert torch.equal(
-        play("afl", {"gamma": 0.0}, shards=shards).theta, play("fedavg", shards=shards).theta
-    )
+    result = play("afl", {"gamma": 0.0}, shards=shards).theta
+    expected = play("fedavg", shards=shards).theta
+    assert torch.equal(result, expected)
 
 
 def test_released_rule_keeps_the_model_of_the_worst_client_and_no_memory():
@@ -68,13 +69,11 @@ def test_released_rule_keeps_the_model_of_the_worst_client_and_no_memory():
 def test_an_absent_client_gets_no_ascent_and_the_others_share_its_weight():
     rule = resolve("afl", {"gamma": 0.3}).aggregator
     memory = {}
-    rule.aggregate(
-        torch.zeros(1),
-        client_updates([[0.0]] * 2, rows=[0, 2], roster=3, loss_before=[1.0, 1.0]),
-        memory,
-    )
+    updates = client_updates([[0.0]] * 2, rows=[0, 2], roster=3, loss_before=[1.0, 1.0])
+    rule.aggregate(torch.zeros(1), updates, memory)
     # 1/3 + 0.3, 1/3, 1/3 + 0.3, sum 1.6: each gives up 0.2
-    assert memory["lambda"].tolist() == pytest.approx([0.4333333, 0.1333333, 0.4333333])
+    expected = pytest.approx([0.4333333, 0.1333333, 0.4333333])
+    assert memory["lambda"].tolist() == expected
     table = client_updates([[0.0]] * 2, rows=[1, 2], roster=3, t=2, loss_before=[0.0, 0.0])
     result = rule.aggregate(torch.zeros(1), table, memory)[1].tolist()
     assert result == pytest.approx([0.2352941, 0.7647059])
@@ -138,4 +137,6 @@ def test_winner_takes_all_trains_the_winner_alone_and_comes_to_the_same_model(ba
     assert len(trained) == 12
     assert few == (base != "moon+")
     for bytes_up, empty in sent:
-        assert (bytes_up < 4 * len(state.theta), empty) == ((True, 3) if few else (False, 0))
+        result = (True, 3) if few else (False, 0)
+        expected = (bytes_up < 4 * len(state.theta), empty)
+        assert expected == result

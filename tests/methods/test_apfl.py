@@ -70,8 +70,11 @@ def test_two_steps_from_two_different_models_written_out():
         alpha = alpha if step else moved
     assert_close(report.memory["own_part"], v, atol=1e-6, rtol=1e-5)
     assert_close(report.memory["alpha"], alpha)
-    assert_close(report.memory["model"][t:], statistics, atol=1e-5, rtol=1e-5)
-    assert_close(report.memory["model"][:t], alpha * v + (1 - alpha) * w, atol=1e-6, rtol=1e-5)
+    result = report.memory["model"][t:]
+    assert_close(result, statistics, atol=1e-5, rtol=1e-5)
+    result = report.memory["model"][:t]
+    expected = alpha * v + (1 - alpha) * w
+    assert_close(result, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_alpha_0_is_the_clients_own_copy_of_fedavg():
@@ -80,19 +83,16 @@ def test_alpha_0_is_the_clients_own_copy_of_fedavg():
     layout = Layout(net)
     task = Task(ROSTER[0], 0, 1, 1, 1, layout.read(), {}, {})
     alone = run_client(resolve("fedavg"), net, layout, toy_shard(ROSTER[0]), task, SGD).theta
-    assert_close(state.clients[ROSTER[0]]["model"][: layout.trainable], alone[: layout.trainable])
+    result = state.clients[ROSTER[0]]["model"][: layout.trainable]
+    assert_close(result, alone[: layout.trainable])
 
 
 def test_alpha_moves_once_in_a_round_and_stays_within_0_and_1():
     fixed = play("apfl", rounds=2)
     for memory in fixed.clients.values():
         assert memory["alpha"] == 0.5
-    moved = play(
-        "apfl",
-        {"adaptive": True},
-        rounds=3,
-        training=Training(optimizer="sgd", lr=0.5, batch_size=8),
-    )
+    training = Training(optimizer="sgd", lr=0.5, batch_size=8)
+    moved = play("apfl", {"adaptive": True}, rounds=3, training=training)
     for memory in moved.clients.values():
         assert 0 <= memory["alpha"] <= 1
     assert any(memory["alpha"] != 0.5 for memory in moved.clients.values())

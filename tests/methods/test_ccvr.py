@@ -15,7 +15,7 @@ QUICK = {"features": 40, "epochs": 3}
 
 
 def reports(*shards):
-    """What these clients send, stacked, and the features and labels of all."""
+    """(reports of these clients stacked by name, features of all, labels of all, layout)"""
     net = toy_clip(extend=resolve("ccvr").local.extend)
     layout = Layout(net)
     columns = []
@@ -72,8 +72,9 @@ def test_the_classifier_tells_two_gaussians_apart_and_nothing_else_of_the_model_
         "class_means": means,
         "class_covariances": eyes,
     }
+    updates = client_updates(layout.read()[None], layout=layout, **columns)
     theta, weights = resolve("ccvr", {"head_lr": 0.1}).aggregator.aggregate(
-        layout.read(), client_updates(layout.read()[None], layout=layout, **columns), {}
+        layout.read(), updates, {}
     )
     weight, bias = theta[head_index(layout)].split([2, 1], dim=1)  # [C, D], [C, 1]
     slope, other_slope = (weight[0] - weight[1]).tolist()

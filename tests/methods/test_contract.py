@@ -20,10 +20,11 @@ def test_the_plain_loss_is_cross_entropy_with_the_prior_added_to_the_logits():
     y = torch.tensor([0, 1])
     offset = torch.tensor([0.0, 0.5])
     layout = Layout(toy_net())
-    assert torch.equal(cross_entropy(logits, y, round_of(layout)), F.cross_entropy(logits, y))
-    assert torch.equal(
-        cross_entropy(logits, y, round_of(layout, offset)), F.cross_entropy(logits + offset, y)
-    )
+    result = cross_entropy(logits, y, round_of(layout))
+    assert torch.equal(result, F.cross_entropy(logits, y))
+    result = cross_entropy(logits, y, round_of(layout, offset))
+    expected = F.cross_entropy(logits + offset, y)
+    assert torch.equal(result, expected)
 
 
 def test_the_plain_gradient_lies_in_the_layout_and_the_loss_needs_none():

@@ -28,7 +28,7 @@ def random(*shape, seed=0):
 
 
 def autograd_gradients(f, y, head):
-    """The same by autograd through a real linear layer, class by class."""
+    """Gradients of the classifier by autograd through a real linear layer, class by class."""
     layer = nn.Linear(f.shape[1], len(head))
     layer.weight.data = head[:, :-1].clone()
     layer.bias.data = head[:, -1].clone()
@@ -107,9 +107,8 @@ def test_the_classifier_is_what_sgd_on_the_features_gives():
             optimizer.zero_grad()
             F.cross_entropy(layer(f[batch]), y[batch]).backward()
             optimizer.step()
-    assert_close(
-        head, torch.cat([layer.weight, layer.bias[:, None]], 1).detach(), atol=1e-5, rtol=1e-5
-    )
+    expected = torch.cat([layer.weight, layer.bias[:, None]], 1).detach()
+    assert_close(head, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_client_reports_the_gradients_of_the_classifier_it_was_told():
@@ -206,8 +205,10 @@ def test_the_travelling_model_is_fedavg_s_and_the_scored_one_has_another_head():
     layout = Layout(toy_net())
     tensors = layout.named(scored)
     before = layout.named(state.theta)
-    assert torch.equal(tensors["head.weight"], state.server["creff_head"][:, :-1])
-    assert torch.equal(tensors["head.bias"], state.server["creff_head"][:, -1])
+    expected = state.server["creff_head"][:, :-1]
+    assert torch.equal(tensors["head.weight"], expected)
+    expected = state.server["creff_head"][:, -1]
+    assert torch.equal(tensors["head.bias"], expected)
     assert not torch.equal(tensors["head.weight"], before["head.weight"])
     assert all(torch.equal(tensors[k], before[k]) for k in tensors if not k.startswith("head."))
     assert rule.scored(state.theta, {}) is state.theta
@@ -220,7 +221,8 @@ def test_place_follows_the_head_wherever_the_layout_puts_it():
     net = toy_net(extend=crowd)
     layout = Layout(net)
     classifier = layout.read()[head_index(layout)]
-    assert torch.equal(classifier, torch.cat([net.head.weight, net.head.bias[:, None]], 1))
+    expected = torch.cat([net.head.weight, net.head.bias[:, None]], 1)
+    assert torch.equal(classifier, expected)
 
 
 def test_it_is_deterministic_and_resumes_to_the_same_bits(tmp_path):
@@ -231,9 +233,8 @@ def test_it_is_deterministic_and_resumes_to_the_same_bits(tmp_path):
     assert whole.server.keys() == again.server.keys()
     for k in whole.server:
         assert torch.equal(whole.server[k], again.server[k])
-    assert not torch.equal(
-        play("creff", QUICK, seed=2).server["creff_head"], whole.server["creff_head"]
-    )
+    result = play("creff", QUICK, seed=2).server["creff_head"]
+    assert not torch.equal(result, whole.server["creff_head"])
 
 
 def test_it_works_with_absent_clients_and_with_a_class_nobody_has():
@@ -271,7 +272,7 @@ def test_it_is_an_add_on_to_local_methods():
 
 
 def test_a_classifier_that_is_not_finite_is_told():
-    """As when the features of a client overflow on the fixed view."""
+    """The features of a client may overflow on the fixed view."""
     layout = head_only()
     sent = random(1, CLASSES, CLASSES, 5)
     sent[0, 1, 2, 3] = torch.nan

@@ -35,11 +35,13 @@ def test_the_backbone_is_frozen_and_the_classifier_fresh():
     plain = toy_net()
     net = toy_net(extend=resolve("crt").local.extend)
     assert list(frozen_parts(net)) == ["backbone"]
-    assert Layout(net).shapes == {"head.weight": (3, 16), "head.bias": (3,)}  # nothing else travels
+    expected = {"head.weight": (3, 16), "head.bias": (3,)}
+    assert Layout(net).shapes == expected  # nothing else travels
     for a, b in zip(plain.backbone.parameters(), net.backbone.parameters(), strict=True):
         assert torch.equal(a, b)
     assert not torch.equal(net.head.weight, plain.head.weight)
-    assert torch.equal(net.head.weight, toy_net(extend=resolve("crt").local.extend).head.weight)
+    expected = toy_net(extend=resolve("crt").local.extend).head.weight
+    assert torch.equal(net.head.weight, expected)
 
 
 def test_a_cosine_classifier_gives_way_to_a_linear_one():
@@ -52,9 +54,8 @@ def test_a_cosine_classifier_gives_way_to_a_linear_one():
 def test_models_are_averaged_with_the_weights_that_ended_the_run_before():
     rule = resolve("crt").aggregator
     memory = {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}
-    theta, weights = rule.aggregate(
-        torch.zeros(2), client_updates(MODELS, n=[9.0, 1.0, 1.0]), memory
-    )
+    updates = client_updates(MODELS, n=[9.0, 1.0, 1.0])
+    theta, weights = rule.aggregate(torch.zeros(2), updates, memory)
     assert weights.tolist() == pytest.approx([0.5, 0.2, 0.3])
     assert theta.tolist() == pytest.approx([1.4, 1.1])
 
@@ -79,9 +80,8 @@ def test_over_those_present_the_weights_sum_to_one():
     ids=["nothing known", "asked for", "those here had none"],
 )
 def test_image_counts_are_the_weights(settings, memory):
-    _, weights = resolve("crt", settings).aggregator.aggregate(
-        torch.zeros(2), client_updates(MODELS, n=[2, 1, 1]), memory
-    )
+    updates = client_updates(MODELS, n=[2, 1, 1])
+    _, weights = resolve("crt", settings).aggregator.aggregate(torch.zeros(2), updates, memory)
     assert weights.tolist() == [0.5, 0.25, 0.25]
 
 
@@ -101,9 +101,9 @@ def test_the_weights_last_to_the_end_of_the_run():
 
 def test_the_host_s_weights_change_the_model():
     last = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
-    assert not torch.equal(
-        play("crt", state=begin(start_weights=last)).theta, play("crt", state=begin()).theta
-    )
+    result = play("crt", state=begin(start_weights=last)).theta
+    other = play("crt", state=begin()).theta
+    assert not torch.equal(result, other)
 
 
 def test_a_rare_class_is_drawn_as_often_as_the_others():

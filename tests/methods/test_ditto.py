@@ -88,7 +88,6 @@ def test_an_absent_client_keeps_its_model_and_a_new_one_starts_from_the_global()
         each=lambda played: participants.extend(played.clients),
     )
     for client in early.clients:
-        assert torch.equal(early.clients[client]["model"], late.clients[client]["model"]) == (
-            client not in participants
-        )
+        result = torch.equal(early.clients[client]["model"], late.clients[client]["model"])
+        assert result == (client not in participants)
     assert set(late.clients) == {*early.clients, *participants}

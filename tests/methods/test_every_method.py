@@ -1,4 +1,4 @@
-"""What must hold for every registered name."""
+"""Properties of every registered method."""
 
 from functools import cache
 

@@ -37,7 +37,9 @@ def test_demographic_parity_by_hand():
     """
     step = 0.1 / math.sqrt(2)
     expected = [[1 - 1.25 * step, 1 + 1.25 * step], [1 + 5 * step, 1 - 5 * step]]
-    assert after(N, LOSSES, alpha=0.1).tolist() == [pytest.approx(row) for row in expected]
+    result = after(N, LOSSES, alpha=0.1).tolist()
+    expected = [pytest.approx(row) for row in expected]
+    assert result == expected
 
 
 def test_the_released_step_by_hand():
@@ -48,7 +50,7 @@ def test_the_released_step_by_hand():
 
 
 def test_opportunity_by_hand():
-    """Of the positive ones group 0 has a mean loss of 0.5, group 1 one of 0.4: lambda_1 falls from 0.1 to 0.05."""
+    """Mean losses of positive images are 0.5 in group 0 and 0.4 in group 1: lambda_1 falls from 0.1 to 0.05."""
     weights = after(N, LOSSES, alpha=0.05, parity="opportunity")
     expected = pytest.approx([1, (0.3 - 0.05) / 0.2, 1, 0.5])
     assert weights.flatten().tolist() == expected
@@ -71,7 +73,8 @@ def test_of_errors_the_way_of_demographic_parity_is_the_gap_in_positive_decision
     errors = [[[2.0, 2.0], [3.0, 1.0], [1.0, 1.0]]]  # yes: 2 + 4 of 20, 3 + 2 of 10, 1 + 1 of 10
     weights = after(n, errors, alpha=0.1, t=1, rule="released")
     gaps = torch.tensor([-(0.5 - 0.3) - (0.2 - 0.3), 0.5 - 0.3, 0.2 - 0.3]).double()
-    assert_close(weights[:, 0], 1 + 0.1 * gaps * 40 / torch.tensor([20.0, 10.0, 10.0]))
+    expected = 1 + 0.1 * gaps * 40 / torch.tensor([20.0, 10.0, 10.0])
+    assert_close(weights[:, 0], expected)
 
 
 @pytest.mark.parametrize("parity", ["demographic", "opportunity", "odds"])
@@ -84,9 +87,11 @@ def test_weights_stay_within_their_bounds_and_keep_the_weight_of_a_class(parity)
         assert w.min() >= 0
         assert w.isfinite().all()
         if parity == "demographic":
-            assert_close(w.sum(1), torch.full((2,), 2.0).double())
+            expected = torch.full((2,), 2.0).double()
+            assert_close(w.sum(1), expected)
         else:
-            assert_close((n * w).sum(0), n.sum(0).double())
+            expected = n.sum(0).double()
+            assert_close((n * w).sum(0), expected)
     assert (w == 0).any()  # losses that never change drive a group to its bound
 
 
@@ -110,7 +115,9 @@ def test_equal_groups_a_lone_group_and_none_leave_the_weights_alone(parity):
         ([[[4.0, 2.0], [0.0, 0.0]]], [[[2.0, 1.0], [0.0, 0.0]]]),
         ([[[0.0, 0.0], [0.0, 0.0]]], [[[0.0, 0.0], [0.0, 0.0]]]),
     ):
-        assert_close(after(n, losses, alpha=0.5, parity=parity), torch.ones(2, 2).double())
+        result = after(n, losses, alpha=0.5, parity=parity)
+        expected = torch.ones(2, 2).double()
+        assert_close(result, expected)
 
 
 def test_a_group_without_images_keeps_its_weights_and_the_next_takes_the_first_ones_place():
@@ -139,8 +146,10 @@ def test_a_client_weighs_its_images_by_group_and_class_and_counts_them():
         net, shard, {"cell_weights": torch.tensor([[0.5, 1.5], [0.25, 1.75]]).double()}
     )
     resolve("fairfb").local.on_round_start(net, client)
-    assert client.per_image["weights"].tolist() == [0.5, 1.75, 1.0, 0.25, 1.5]
-    assert client.report["cell_counts"].tolist() == [[1, 1], [1, 1]]
+    expected = [0.5, 1.75, 1.0, 0.25, 1.5]
+    assert client.per_image["weights"].tolist() == expected
+    expected = [[1, 1], [1, 1]]
+    assert client.report["cell_counts"].tolist() == expected
 
 
 def test_more_than_two_classes_and_a_step_that_no_code_has_are_refused():

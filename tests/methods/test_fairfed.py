@@ -26,9 +26,8 @@ def step(rule, memory, t, accuracy=CASE["acc"], n=CASE["n"], **rest):
 def test_weights_of_the_second_round_are_those_of_the_reference(rule, beta):
     half = resolve("fairfed", {"rule": rule, "beta": beta}).aggregator
     memory = {}
-    assert step(half, memory, 1).tolist() == pytest.approx(
-        [n / 2600 for n in CASE["n"]]
-    )  # round 1: base weights
+    expected = pytest.approx([n / 2600 for n in CASE["n"]])
+    assert step(half, memory, 1).tolist() == expected  # round 1: base weights
     expected = torch.tensor(CASE[RULES[rule]][beta], dtype=torch.float64)
     assert_close(step(half, memory, 2), expected, atol=1e-12, rtol=1e-12)
 
@@ -56,14 +55,16 @@ def test_steps_add_up_over_rounds():
 
 def test_without_a_step_it_is_fedavg():
     assert_close(play("fairfed", {"beta": 0.0}).theta, play("fedavg").theta)
-    assert torch.equal(play("fairfed", rounds=1).theta, play("fedavg", rounds=1).theta)
+    expected = play("fedavg", rounds=1).theta
+    assert torch.equal(play("fairfed", rounds=1).theta, expected)
 
 
 def test_a_client_cut_to_zero_can_come_back():
     half = resolve("fairfed", {"beta": 1.0}).aggregator
     memory = {}
     assert step(half, memory, 2)[3] == 0
-    assert step(half, memory, 3, accuracy=[0.9, 0.1, 0.9, 0.7])[3] > 0
+    result = step(half, memory, 3, accuracy=[0.9, 0.1, 0.9, 0.7])[3]
+    assert result > 0
 
 
 def test_an_absent_client_keeps_its_place_and_a_new_one_starts_at_the_base():
@@ -110,9 +111,11 @@ def test_balanced_accuracy_is_the_mean_recall_over_the_classes_a_client_has():
     accuracy = probes.balanced_accuracy(net, client)
     predicted = net.eval()(next(shard.in_order()).x).argmax(1)
     recalls = [(predicted[shard.y == c] == c).double().mean().item() for c in (0, 2)]
-    assert accuracy.item() == pytest.approx(sum(recalls) / 2)
+    expected = pytest.approx(sum(recalls) / 2)
+    assert accuracy.item() == expected
     assert 0 < accuracy < 1
 
 
 def test_the_two_rules_differ_in_training():
-    assert not torch.equal(play("fairfed").theta, play("fairfed", {"rule": "released"}).theta)
+    other = play("fairfed", {"rule": "released"}).theta
+    assert not torch.equal(play("fairfed").theta, other)

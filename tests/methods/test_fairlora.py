@@ -65,10 +65,11 @@ def test_singular_values_start_with_a_common_half_and_one_that_is_rotated():
     """Rank 12, three groups: h = linspace(.5, .1, 6), rotated by 0, 2 and 4."""
     h = [0.5, 0.42, 0.34, 0.26, 0.18, 0.1]
     rotated = [h, h[2:] + h[:2], h[4:] + h[:4]]
-    assert_allclose(fairlora.start(12, 3, 1.0), [h + half for half in rotated], rtol=1e-6)
-    assert_allclose(
-        fairlora.start(12, 3, 0.2)[0, 6:], [0.1, 0.084, 0.068, 0.052, 0.036, 0.02], rtol=1e-6
-    )
+    expected = [h + half for half in rotated]
+    assert_allclose(fairlora.start(12, 3, 1.0), expected, rtol=1e-6)
+    result = fairlora.start(12, 3, 0.2)[0, 6:]
+    expected = [0.1, 0.084, 0.068, 0.052, 0.036, 0.02]
+    assert_allclose(result, expected, rtol=1e-6)
     for rule, factor in (("paper", 1.0), ("released", 0.2)):
         adapted = next(
             m for m in clip("clip-tiny", {"rule": rule}).modules() if isinstance(m, Adapted)
@@ -155,7 +156,8 @@ def test_singular_values_are_averaged_by_the_images_of_their_group():
     expected = [[2.0, 3.0], [3.0, 4.0], [-1.0, -2.0]]
     assert new["layer.S"].tolist() == expected
     for name in ("layer.A", "layer.B", "pool.A", "pool.B", "other"):
-        assert_close(new[name], 0.75 * sent[name] + 0.25 * other_sent[name])
+        expected = 0.75 * sent[name] + 0.25 * other_sent[name]
+        assert_close(new[name], expected)
 
 
 def test_released_shares_the_first_half_among_the_groups_that_are_there():
@@ -181,15 +183,17 @@ def test_the_moving_average_covers_singular_values_and_leaves_rows_of_absent_gro
 
 
 def test_the_prior_of_groups_is_that_of_all_images_seen_so_far():
-    """Of four clients two have been here: 5 known images; the next round brings the third and the first again."""
+    """Two of four clients have been here: 5 known images; the next round brings the third and the first again."""
     new, _, _, memory = averaged(t=26, settings={"rule": "released"}, rows=[0, 2], roster=4)
-    assert_close(new["group_prior"], torch.tensor([4.0, 1.0, 0.0]) / 5)
+    expected = torch.tensor([4.0, 1.0, 0.0]) / 5
+    assert_close(new["group_prior"], expected)
     before = memory["group_counts"].clone()
     again = dict(memory)
     new, *_ = averaged(
         counts=torch.tensor([[3.0, 1, 0], [0, 2, 3]]).double(), memory=again, rows=[0, 3], roster=4
     )
-    assert_close(new["group_prior"], torch.tensor([4.0, 3.0, 3.0]) / 10)
+    expected = torch.tensor([4.0, 3.0, 3.0]) / 10
+    assert_close(new["group_prior"], expected)
     assert torch.equal(memory["group_counts"], before)  # the old round stays whole
 
 
@@ -276,11 +280,14 @@ def test_images_equal_but_for_their_group_are_scored_unlike():
     _, net, _, local = trained(shard=toy_shard("south"))
     shard = toy_shard("test", 12)
     women, men = (replace(shard, groups={"sex": torch.full((12,), g)}) for g in (0, 1))
-    assert not torch.equal(shown(net, local, women, "group"), shown(net, local, men, "group"))
+    other = shown(net, local, men, "group")
+    assert not torch.equal(shown(net, local, women, "group"), other)
     for view in ("uniform", "prior"):
-        assert torch.equal(shown(net, local, women, view), shown(net, local, men, view))
+        expected = shown(net, local, men, view)
+        assert torch.equal(shown(net, local, women, view), expected)
     assert not torch.equal(shown(net, local, men, "uniform"), shown(net, local, men, "prior"))
-    assert_close(shown(net, local, women, None), shown(net, local, women, "group"))
+    expected = shown(net, local, women, "group")
+    assert_close(shown(net, local, women, None), expected)
 
 
 def test_uniform_is_the_mean_of_singular_values_and_unknown_groups_are_scored_so():
@@ -305,7 +312,8 @@ def test_the_slabs_of_a_volume_are_seen_as_its_group():
         resolve("fairlora").local.extend(net)
         for module in (m for m in net.eval().modules() if isinstance(m, Adapted)):
             nn.init.normal_(module.A)
-    volumes = torch.randn(2, 16, 8, 8, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    volumes = torch.randn(2, 16, 8, 8, generator=generator)
     shares = torch.eye(2)
 
     def seen(rows, groups):
@@ -313,7 +321,8 @@ def test_the_slabs_of_a_volume_are_seen_as_its_group():
         return net(volumes[rows])
 
     both = seen([0, 1], [0, 1])
-    assert_close(both, torch.cat([seen([0], [0]), seen([1], [1])]), atol=1e-4, rtol=1e-4)
+    expected = torch.cat([seen([0], [0]), seen([1], [1])])
+    assert_close(both, expected, atol=1e-4, rtol=1e-4)
     assert not torch.allclose(both[1], seen([1], [0])[0], atol=1e-2)
 
 
@@ -322,7 +331,8 @@ def test_prior_gives_every_group_its_share_of_the_training_images():
     shard = toy_shard("test", 12)
     net.group_prior.copy_(torch.tensor([1.0, 0.0]))
     women = replace(shard, groups={"sex": torch.zeros(12, dtype=torch.int64)})
-    assert_close(shown(net, local, shard, "prior"), shown(net, local, women, "group"))
+    expected = shown(net, local, women, "group")
+    assert_close(shown(net, local, shard, "prior"), expected)
 
 
 def test_the_prior_reaches_a_finished_run(tmp_path):
@@ -340,7 +350,8 @@ def test_the_group_that_counts_is_the_datasets_first_unless_named():
         net = clip("clip-tiny", settings, attributes)
         result = {m.S.shape for m in net.modules() if isinstance(m, Adapted)}
         assert result == {(groups, 12)}
-        assert net.group_prior.tolist() == [1 / groups] * groups
+        expected = [1 / groups] * groups
+        assert net.group_prior.tolist() == expected
 
 
 def test_an_attribute_that_is_not_there_is_refused_with_those_that_are():
@@ -377,10 +388,9 @@ def test_it_resumes_to_the_same_bits_from_disk(settings, tmp_path):
     small = {"roster": ROSTER[:3], "rounds": 3, "participation": 0.6}
     states.save(tmp_path, play("fairlora", settings, until=1, **small), ROSTER[:3])
     again = states.restore(states.saved(tmp_path)[-1], ROSTER[:3], "cpu")
-    assert torch.equal(
-        play("fairlora", settings, state=again, **small).theta,
-        play("fairlora", settings, **small).theta,
-    )
+    result = play("fairlora", settings, state=again, **small).theta
+    expected = play("fairlora", settings, **small).theta
+    assert torch.equal(result, expected)
 
 
 def test_the_rules_and_options_differ():
@@ -403,4 +413,5 @@ def test_one_image_and_a_class_and_groups_nobody_has_survive(settings):
     }
     state = play("fairlora", settings, shards=shards, roster=ROSTER[:3], rounds=2)
     assert state.theta.isfinite().all()
-    assert state.theta[-2:].tolist() == [0.5, 0.5]
+    result = state.theta[-2:].tolist()
+    assert result == [0.5, 0.5]

@@ -33,14 +33,10 @@ def other_model():
 
 def test_the_last_layers_are_those_with_trained_numbers():
     layout = Layout(toy_net())
-    names = {
-        count: [
-            n
-            for n, s in layout.spans.items()
-            if s in upper_layers(layout.spans, layout.weights, count)
-        ]
-        for count in (1, 2, 9)
-    }
+    names = {}
+    for count in (1, 2, 9):
+        upper = upper_layers(layout.spans, layout.weights, count)
+        names[count] = [name for name, span in layout.spans.items() if span in upper]
     assert names[1] == ["head.weight", "head.bias"]
     assert names[2] == ["backbone.1.weight", "backbone.1.bias", *names[1]]
     assert names[9] == list(layout.weights)
@@ -63,7 +59,8 @@ def test_one_step_on_the_weights_by_hand():
     net = toy_net(dropout=0.0).eval()
     shard = toy_shard("north", 12)
     theirs = Layout(net)
-    g, mine = (torch.cat([vector[span] for span in spans]) for vector in (theirs.read(), last))
+    g = torch.cat([theirs.read()[span] for span in spans])
+    mine = torch.cat([last[span] for span in spans])
     place(theirs.params, spans, mine + 0.5 * (g - mine))
     F.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
     w = (0.5 - 2.0 * torch.cat([theirs.grad[span] for span in spans]) * (g - mine)).clamp(0, 1)
@@ -88,10 +85,10 @@ def test_every_round_draws_images_of_its_own():
     net = toy_net()
     local = resolve("fedala", {"share": 0.5}).local
     client = client_of(net, toy_shard("north", 12))
-    images = [
-        torch.cat([b.at for b in local._batches(replace(client, round=t))]).tolist()
-        for t in (1, 1, 2)
-    ]
+    images = []
+    for t in (1, 1, 2):
+        batches = local._batches(replace(client, round=t))
+        images.append(torch.cat([batch.at for batch in batches]).tolist())
     assert images[0] == images[1] != images[2]
     assert len(images[0]) == 6
 

@@ -15,7 +15,8 @@ def test_batch_norm_layers_are_kept_by_type_whatever_their_name():
     )
     personal = set(resolve("fedbn").local.personal_tensors(net))
     names = {name for name, _ in (*net.named_parameters(), *net.named_buffers())}
-    assert personal == {name for name in names if name.startswith(("1.", "3."))}
+    expected = {name for name in names if name.startswith(("1.", "3."))}
+    assert personal == expected
 
 
 def test_the_global_model_holds_no_batch_norm():
@@ -71,9 +72,8 @@ def test_an_absent_client_keeps_its_layers():
         each=lambda played: participants.extend(played.clients),
     )
     for client in early.clients:
-        assert torch.equal(early.clients[client]["own"], late.clients[client]["own"]) == (
-            client not in participants
-        )
+        result = torch.equal(early.clients[client]["own"], late.clients[client]["own"])
+        assert result == (client not in participants)
 
 
 def test_adam_and_frozen_statistics_work():
@@ -85,4 +85,5 @@ def test_a_first_visit_does_not_start_from_the_layers_of_the_client_before():
     forward = play("fedbn", rounds=1)
     backward = play("fedbn", rounds=1, roster=ROSTER[::-1])
     for client in ROSTER:
-        assert torch.equal(forward.clients[client]["own"], backward.clients[client]["own"])
+        expected = backward.clients[client]["own"]
+        assert torch.equal(forward.clients[client]["own"], expected)

@@ -42,7 +42,8 @@ def test_weights_are_those_of_the_released_code_round_by_round():
         )
         _, weights = rule.aggregate(theta, table, memory)
         assert_close(memory["cosine"] - past, expected["cos"], atol=1e-6, rtol=0)
-        assert_close(1 - memory["without_me"] / (r + 1), expected["minus_val"])
+        result = 1 - memory["without_me"] / (r + 1)
+        assert_close(result, expected["minus_val"])
         assert_close(weights, expected["coef"], atol=1e-7, rtol=1e-6)
         past = memory["cosine"]
 
@@ -185,9 +186,8 @@ def test_the_original_measures_on_the_validation_part():
         rule,
         value,
     ) in expected.items():  # with weight 0 the model without the client is the global one
-        report = run_client(
-            resolve("fedce", {"rule": rule}), net, layout, shard, task, TRAINING, val=val
-        )
+        method = resolve("fedce", {"rule": rule})
+        report = run_client(method, net, layout, shard, task, TRAINING, val=val)
         assert report.columns["without_me"] == value
 
 

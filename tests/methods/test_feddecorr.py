@@ -30,16 +30,19 @@ def test_the_released_penalty_by_hand():
 def test_both_rules_push_the_same_way():
     gradients = []
     for penalty in (correlation, released):
-        features = torch.randn(9, 4, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        generator = torch.Generator().manual_seed(1)
+        features = torch.randn(9, 4, generator=generator).requires_grad_()
         penalty(features).backward()
         gradients.append(features.grad)
     images, width = 9, 4
     ratio = (images - 1) ** 2 / images * width / (width - 1)
-    assert_close(gradients[1], ratio * gradients[0], atol=1e-6, rtol=1e-4)
+    expected = ratio * gradients[0]
+    assert_close(gradients[1], expected, atol=1e-6, rtol=1e-4)
 
 
 def test_it_knows_no_scale_and_no_sign():
-    features = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(9, 4, generator=generator)
     scaled = features * torch.tensor([2.0, -3.0, 0.5, 1.0]) + 7
     assert_close(correlation(scaled), correlation(features))
 
@@ -70,4 +73,6 @@ def test_the_gradient_is_that_of_the_loss_and_the_penalty_together(rule, penalty
 
 
 def test_without_strength_it_is_fedavg():
-    assert_close(play("feddecorr", {"beta": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta)
+    result = play("feddecorr", {"beta": 0.0}, rounds=2).theta
+    expected = play("fedavg", rounds=2).theta
+    assert_close(result, expected)

@@ -19,7 +19,7 @@ SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
 
 
 def gradient_on(layout, net, x, y):
-    """Of the mean loss on these images [T]; batch norm uses their statistics."""
+    """Gradient of the mean loss on these images [T]; batch norm uses their statistics."""
     net.train()
     layout.zero_grad()
     F.cross_entropy(net(x), y).backward()
@@ -97,7 +97,8 @@ def test_a_client_sees_the_spectra_of_others_alone_and_trains_plainly_without_an
     local.post_aggregate(torch.zeros(1), updates, updates.base, shared)
     client = client_of(net, toy_shard("north", 4), shared)  # of row 0
     local.on_round_start(net, client)
-    assert client.scratch["others"].flatten().tolist() == [0.0, 0.0, 2.0, 2.0]
+    result = client.scratch["others"].flatten().tolist()
+    assert result == [0.0, 0.0, 2.0, 2.0]
     for nothing in ({}, {"amplitudes": spectra[:1], "amplitude_rows": torch.tensor([0])}):
         client = client_of(net, toy_shard("north", 4), nothing)
         local.on_round_start(net, client)
@@ -105,10 +106,10 @@ def test_a_client_sees_the_spectra_of_others_alone_and_trains_plainly_without_an
 
 
 def test_the_first_round_is_fedavg_and_later_ones_are_not():
-    assert torch.equal(play("feddg", rounds=1).theta, play("fedavg", rounds=1).theta)
-    assert not torch.allclose(
-        play("feddg", rounds=2).theta, play("fedavg", rounds=2).theta, atol=1e-3
-    )
+    expected = play("fedavg", rounds=1).theta
+    assert torch.equal(play("feddg", rounds=1).theta, expected)
+    other = play("fedavg", rounds=2).theta
+    assert not torch.allclose(play("feddg", rounds=2).theta, other, atol=1e-3)
 
 
 def test_with_its_own_amplitudes_and_no_inner_step_a_step_is_twice_as_long():

@@ -15,12 +15,12 @@ def test_two_steps_are_the_papers_loss_written_out():
     net = toy_net(dropout=0.0)
     other = toy_net(dropout=0.0).train()
     layout = Layout(net)
-    moved = 0.2 * torch.randn(layout.trainable, generator=torch.Generator().manual_seed(1))  # l_i
+    generator = torch.Generator().manual_seed(1)
+    moved = 0.2 * torch.randn(layout.trainable, generator=generator)  # l_i
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
     task = Task("north", 0, 2, 3, 0, layout.read(), {}, {"moved": moved})
-    report = run_client(
-        resolve("feddyn", {"alpha": 0.8}), net, layout, toy_shard("north"), task, training
-    )
+    method = resolve("feddyn", {"alpha": 0.8})
+    report = run_client(method, net, layout, toy_shard("north"), task, training)
 
     batch = next(toy_shard("north").in_order())
     params = list(other.parameters())
@@ -39,7 +39,9 @@ def test_two_steps_are_the_papers_loss_written_out():
     end = flat().detach()
     assert_close(report.theta[: layout.trainable], end, atol=1e-6, rtol=1e-5)
     assert_close(report.columns["moved"], end - start, atol=1e-6, rtol=1e-5)
-    assert_close(-0.8 * report.memory["moved"], h - 0.8 * (end - start), atol=1e-6, rtol=1e-5)
+    result = -0.8 * report.memory["moved"]
+    expected = h - 0.8 * (end - start)
+    assert_close(result, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_the_server_adds_the_mean_of_all_moves_as_in_algorithm_1():
@@ -64,7 +66,8 @@ def test_with_absent_clients_the_moves_are_a_mean_over_the_roster():
     table = client_updates(torch.zeros(2, 1), moved=[[1.0], [3.0]], rows=[1, 5], roster=8)
     for control, expected in (("uniform", 4 / 8), ("weighted", 2.5 * 2 / 8)):
         local = resolve("feddyn", {"control": control}).local
-        assert_close(local.post_aggregate(torch.zeros(1), table, p, {}), torch.tensor([expected]))
+        result = local.post_aggregate(torch.zeros(1), table, p, {})
+        assert_close(result, torch.tensor([expected]))
 
 
 @pytest.mark.parametrize(
@@ -78,13 +81,13 @@ def test_with_absent_clients_the_moves_are_a_mean_over_the_roster():
 def test_it_settles_at_the_optimum_of_its_weights_where_fedavg_does_not(settings, p):
     expected = pytest.approx(optimum(*p), abs=1e-3)
     assert settled("feddyn", {"alpha": 1.0, **settings}) == expected
-    assert (
-        abs(settled("feddyn", {"alpha": 1.0, "rule": "released", **settings}) - optimum(*p)) > 0.01
-    )
+    result = abs(settled("feddyn", {"alpha": 1.0, "rule": "released", **settings}) - optimum(*p))
+    assert result > 0.01
 
 
 def test_released_rule_is_fedavg_bit_for_bit():
-    assert torch.equal(play("feddyn", {"rule": "released"}).theta, play("fedavg").theta)
+    result = play("feddyn", {"rule": "released"}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_without_a_penalty_clients_train_as_in_fedavg():
@@ -92,7 +95,9 @@ def test_without_a_penalty_clients_train_as_in_fedavg():
     start = Layout(toy_net()).read()[:95]
     plain = play("fedavg", rounds=1).theta
     twice = play("feddyn", {"alpha": 0.0, "clip": 1e9}, rounds=1).theta
-    assert_close(twice[:95] - start, 2 * (plain[:95] - start), atol=1e-6, rtol=1e-5)
+    result = twice[:95] - start
+    expected = 2 * (plain[:95] - start)
+    assert_close(result, expected, atol=1e-6, rtol=1e-5)
     assert torch.equal(twice[95:], plain[95:])
 
 
@@ -102,9 +107,8 @@ def test_gradients_are_cut_at_the_norm_of_clip():
     start = layout.read()
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
     task = Task("north", 0, 1, 3, 0, start, {}, {})
-    report = run_client(
-        resolve("feddyn", {"clip": 0.01}), net, layout, toy_shard("north"), task, training
-    )
+    method = resolve("feddyn", {"clip": 0.01})
+    report = run_client(method, net, layout, toy_shard("north"), task, training)
     result = (report.theta - start)[: layout.trainable].norm().item()
     assert result == pytest.approx(0.1 * 0.01, rel=1e-3)
 
@@ -124,6 +128,5 @@ def test_order_does_not_matter_and_moves_are_not_masked_by_the_server_rule():
     assert_close(*table.values(), atol=1e-5, rtol=1e-4)
     rounds_played = []
     state = play("feddyn+fedheal", rounds=1, each=lambda played: rounds_played.append(played))
-    assert_close(
-        state.shared["moved"], rounds_played[0].weights.float() @ rounds_played[0].columns["moved"]
-    )
+    expected = rounds_played[0].weights.float() @ rounds_played[0].columns["moved"]
+    assert_close(state.shared["moved"], expected)

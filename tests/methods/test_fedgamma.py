@@ -26,10 +26,13 @@ def test_a_step_by_hand():
     grad, loss, client = gradient_at(
         "fedgamma", {"rho": 2.0}, [3.0, 4.0], shared=shared, memory=memory
     )
-    assert grad == pytest.approx([4.2 + 1, 5.6 - 2])
+    expected = pytest.approx([4.2 + 1, 5.6 - 2])
+    assert grad == expected
     assert loss == 12.5
-    assert client.memory["control"].tolist() == pytest.approx([4.2, 5.6])
-    assert client.report["control_change"].tolist() == pytest.approx([2.2, 5.6])
+    expected = pytest.approx([4.2, 5.6])
+    assert client.memory["control"].tolist() == expected
+    expected = pytest.approx([2.2, 5.6])
+    assert client.report["control_change"].tolist() == expected
 
 
 def one_round(spec, settings, shared=None, memory=None):
@@ -46,9 +49,11 @@ def test_a_step_is_fedsams_plus_the_correction():
     mine = torch.linspace(-1, 1, t)
     report, _layout = one_round("fedgamma", {"rho": 0.05}, {"control": c}, {"control": mine})
     sharp, _ = one_round("fedsam", {"rho": 0.05})
-    assert_close(report.theta[:t], sharp.theta[:t] - 0.1 * (c - mine))
+    expected = sharp.theta[:t] - 0.1 * (c - mine)
+    assert_close(report.theta[:t], expected)
     start = Layout(toy_net(dropout=0.0)).read()[:t]
-    assert_close(report.memory["control"], (start - sharp.theta[:t]) / 0.1, atol=1e-5, rtol=1e-4)
+    expected = (start - sharp.theta[:t]) / 0.1
+    assert_close(report.memory["control"], expected, atol=1e-5, rtol=1e-4)
 
 
 def test_with_one_step_a_round_and_everyone_in_it_the_mean_step_is_fedsams():

@@ -24,7 +24,8 @@ def test_corners_are_unit_vectors_as_far_from_each_other_as_they_can_be():
     corners = simplex(7, 4).double()
     expected = torch.full((4, 4), -1 / 3).double().fill_diagonal_(1)
     assert_close(corners @ corners.T, expected, atol=1e-6, rtol=0)
-    assert_close(corners.sum(0), torch.zeros(7).double(), atol=1e-6, rtol=0)
+    expected = torch.zeros(7).double()
+    assert_close(corners.sum(0), expected, atol=1e-6, rtol=0)
 
 
 def test_two_classes_are_opposite_ways():
@@ -48,7 +49,7 @@ def of_classes(y):
 
 
 def test_a_clients_loss_by_hand():
-    """Of 4 images 3 are of class 0 and 1 of class 1: e = (9/4, 3/4, 0), and class 2 keeps the logit 0."""
+    """Three images are of class 0, one of class 1: e = (9/4, 3/4, 0), and class 2 keeps the logit 0."""
     local = resolve("fedgela").local
     net = toy_net(dropout=0.0)
     client = client_of(net, of_classes([0, 0, 1, 0]))
@@ -58,7 +59,8 @@ def test_a_clients_loss_by_hand():
     net.forward = lambda x: torch.tensor([[1.0, 2.0, 3.0]]).expand(len(x), 3)
     total = math.exp(2.25) + math.exp(1.5) + 1
     expected = math.log(total) - (3 * 2.25 + 1.5) / 4
-    assert local.loss(net, batch, client).item() == pytest.approx(expected)
+    result = local.loss(net, batch, client).item()
+    assert result == pytest.approx(expected)
 
 
 def test_corners_stand_still_under_momentum_and_weight_decay_and_the_rest_moves():
@@ -68,7 +70,8 @@ def test_corners_stand_still_under_momentum_and_weight_decay_and_the_rest_moves(
     layout = Layout(net)
     span = layout.spans["head.corners"]
     assert_close(state.theta[span], layout.read()[span], atol=1e-6, rtol=0)
-    assert (state.theta - layout.read()).abs().max() > 0.01
+    result = (state.theta - layout.read()).abs().max()
+    assert result > 0.01
 
 
 def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_norm():
@@ -138,7 +141,8 @@ def test_more_classes_than_features_are_refused():
 def test_another_run_starts_with_its_classifier_too(tmp_path):
     data = make_chain(tmp_path)
     training = Training(optimizer="sgd", lr=0.1)
-    run = train(data, planned("fedgela", {}, training, 1, model="cnn"), work=tmp_path)
+    plan = planned("fedgela", {}, training, 1, model="cnn")
+    run = train(data, plan, work=tmp_path)
     again = planned(
         "fedgela", {}, replace(training, lr=1e-30), 1, model="cnn", weights=str(run.parent)
     )

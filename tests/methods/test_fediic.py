@@ -34,14 +34,16 @@ def test_the_temperature_of_two_classes_is_the_root_of_their_shares_product():
         -math.log(math.exp(cosine) / (math.exp(cosine) + 2 * math.exp(0.6 / 0.25)))
         for cosine in (1 / 0.5, 1 / 0.125)
     ]
-    assert loss.item() == pytest.approx(sum(terms) / 2)
+    expected = pytest.approx(sum(terms) / 2)
+    assert loss.item() == expected
 
 
 def test_prototypes_move_until_no_two_of_them_agree():
     near = torch.tensor([[1.0, 0.1, 0.0], [1.0, -0.1, 0.0], [1.0, 0.0, 0.1]])
     unit = separated(near, 1000)
     assert_close(unit.norm(dim=1), torch.ones(3))
-    assert (unit @ unit.T - torch.eye(3)).max() <= 1e-6
+    result = (unit @ unit.T - torch.eye(3)).max()
+    assert result <= 1e-6
     assert_close(separated(near, 0), F.normalize(near, dim=1))
     assert separated(near[:1], 5).shape == (1, 3)
 
@@ -74,7 +76,8 @@ def test_without_contrasts_and_difficulty_it_is_logit_adjustment():
     local, net, shard, client = prepared({"k1": 0.0, "k2": 0.0, "d": 0.0})
     batch = shard.batch(torch.arange(6))
     shares = (shard.class_counts / len(shard)).log()
-    assert_close(local.loss(net, batch, client), F.cross_entropy(net(batch.x) + shares, batch.y))
+    expected = F.cross_entropy(net(batch.x) + shares, batch.y)
+    assert_close(local.loss(net, batch, client), expected)
 
 
 def test_the_loss_is_the_sum_of_its_three_parts():
@@ -97,9 +100,8 @@ def test_the_server_divides_the_sums_of_all_clients():
     )
     shared = {}
     resolve("fediic").local.post_aggregate(torch.zeros(1), table, table.base, shared)
-    assert shared["class_difficulty"].tolist() == pytest.approx(
-        [2.0, 1.0], abs=1e-4
-    )  # nobody has the second class
+    expected = pytest.approx([2.0, 1.0], abs=1e-4)
+    assert shared["class_difficulty"].tolist() == expected  # nobody has the second class
 
 
 def test_a_class_that_is_away_for_a_round_keeps_its_margin():
@@ -109,7 +111,8 @@ def test_a_class_that_is_away_for_a_round_keeps_its_margin():
     )
     shared = {"class_difficulty": torch.tensor([16.0, 16.0, 1.0]).double()}
     resolve("fediic").local.post_aggregate(torch.zeros(1), table, table.base, shared)
-    assert shared["class_difficulty"].tolist() == pytest.approx([0.5, 16.0, 0.5], abs=1e-4)
+    expected = pytest.approx([0.5, 16.0, 0.5], abs=1e-4)
+    assert shared["class_difficulty"].tolist() == expected
     _, _, shard, client = prepared({}, shared)
     share = shard.class_counts[1] / len(shard)
     expected = pytest.approx(math.log(share / 2), abs=1e-4)

@@ -29,9 +29,8 @@ def test_weights_follow_sharpness_as_in_equations_16_and_18():
     for t, (sharpness, expected) in enumerate(
         ((case["S_t1"], case["w1"]), (case["S_t2"], case["w2"])), 1
     ):
-        _, weights = rule.aggregate(
-            torch.zeros(2), client_updates(torch.zeros(4, 2), sharpness=sharpness, t=t), memory
-        )
+        updates = client_updates(torch.zeros(4, 2), sharpness=sharpness, t=t)
+        _, weights = rule.aggregate(torch.zeros(2), updates, memory)
         assert_close(weights, torch.tensor(expected, dtype=torch.float64), atol=1e-8, rtol=1e-6)
 
 
@@ -40,9 +39,8 @@ def test_beta_is_the_share_of_this_round_in_the_moving_average():
     rule = resolve("fedism-plus", {"q": 1.0, "beta": 0.25}).aggregator
     memory = {}
     for t, sharpness in ((1, [1.0, 3.0]), (2, [2.0, 2.0])):
-        _, weights = rule.aggregate(
-            torch.zeros(2), client_updates(torch.zeros(2, 2), sharpness=sharpness, t=t), memory
-        )
+        updates = client_updates(torch.zeros(2, 2), sharpness=sharpness, t=t)
+        _, weights = rule.aggregate(torch.zeros(2), updates, memory)
     expected = pytest.approx([0.25 * 0.5 + 0.75 * 0.25, 0.25 * 0.5 + 0.75 * 0.75])
     assert weights.tolist() == expected
 
@@ -55,9 +53,8 @@ def test_bf16_is_warned_of_where_two_gradients_are_subtracted():
         (True, {"alpha": 0.0}, False),
     ):
         net.bf16 = bf16
-        assert (
-            "--precision fp32" in resolve("fedism-plus", settings).local.warning(net, 10)
-        ) == warned
+        result = "--precision fp32" in resolve("fedism-plus", settings).local.warning(net, 10)
+        assert result == warned
 
 
 def test_perturbation_radius_grows_as_in_equation_12():
@@ -65,7 +62,8 @@ def test_perturbation_radius_grows_as_in_equation_12():
     radii = {
         t: perturbation_radius(half, SimpleNamespace(round=t, rounds=300)) for t in (1, 75, 300)
     }
-    assert radii == pytest.approx({1: 0.0057735, 75: 0.05, 300: 0.1}, rel=1e-5)
+    expected = pytest.approx({1: 0.0057735, 75: 0.05, 300: 0.1}, rel=1e-5)
+    assert radii == expected
     fixed = resolve("fedism").local
     assert perturbation_radius(fixed, SimpleNamespace(round=3, rounds=300)) == 0.05
 
@@ -106,14 +104,8 @@ def test_one_step_is_gsam_written_out():
     shard = toy_shard("north")
     other = toy_net(dropout=0.0).train()
     layout = Layout(net)
-    report = run_client(
-        resolve("salt"),
-        net,
-        layout,
-        shard,
-        Task("north", 0, 1, 1, 0, layout.read(), {}, {}),
-        FULL_BATCH,
-    )
+    task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
+    report = run_client(resolve("salt"), net, layout, shard, task, FULL_BATCH)
 
     batch = next(shard.in_order())
     params = list(other.parameters())
@@ -142,41 +134,41 @@ def test_running_statistics_move_once_a_step():
         for net in [toy_net()]
         for layout in [Layout(net)]
     )
-    assert torch.equal(
-        plain.theta[-8:], sharp.theta[-8:]
-    )  # one full batch: the same statistics, not twice as far
+    result = plain.theta[-8:]
+    expected = sharp.theta[-8:]
+    assert torch.equal(result, expected)  # one full batch: the same statistics, not twice as far
 
 
 def test_salt_without_a_perturbation_radius_is_fedavg():
     still = {"dropout": 0.0}  # with dropout the two passes of a step draw two masks
-    assert torch.equal(
-        play("salt", {"rho": 0.0, "alpha": 0.0}, **still).theta, play("fedavg", **still).theta
-    )
+    result = play("salt", {"rho": 0.0, "alpha": 0.0}, **still).theta
+    expected = play("fedavg", **still).theta
+    assert torch.equal(result, expected)
 
 
 def test_saga_by_loss_without_a_perturbation_radius_is_q_weights():
     """SAGA(L) at rho 0 and beta 1 weighs by loss ** q: FedISM+ specs 3.8."""
     loss = torch.tensor([0.8, 0.5, 0.4, 1.6])
     rule = resolve("saga", {"state": "loss", "rho": 0.0, "beta": 1.0, "q": 2.0}).aggregator
-    _, weights = rule.aggregate(torch.zeros(1), client_updates(torch.zeros(4, 1), loss=loss), {})
-    assert_close(weights, (loss.double() ** 2) / (loss.double() ** 2).sum(), atol=1e-8, rtol=1e-7)
+    updates = client_updates(torch.zeros(4, 1), loss=loss)
+    _, weights = rule.aggregate(torch.zeros(1), updates, {})
+    expected = (loss.double() ** 2) / (loss.double() ** 2).sum()
+    assert_close(weights, expected, atol=1e-8, rtol=1e-7)
 
 
 def test_q_zero_weighs_everybody_alike():
-    _, weights = resolve("saga", {"q": 0.0}).aggregator.aggregate(
-        torch.zeros(1), client_updates(torch.zeros(3, 1), sharpness=[0.1, 0.5, 2.0]), {}
-    )
-    assert weights.tolist() == pytest.approx([1 / 3] * 3)
+    updates = client_updates(torch.zeros(3, 1), sharpness=[0.1, 0.5, 2.0])
+    _, weights = resolve("saga", {"q": 0.0}).aggregator.aggregate(torch.zeros(1), updates, {})
+    expected = pytest.approx([1 / 3] * 3)
+    assert weights.tolist() == expected
 
 
 def test_the_sharpest_client_weighs_most_and_order_does_not_matter():
     rule = resolve("fedism-plus").aggregator
-    _, weights = rule.aggregate(
-        torch.zeros(1), client_updates(torch.zeros(3, 1), sharpness=[0.1, 0.3, 0.2]), {}
-    )
-    _, turned = rule.aggregate(
-        torch.zeros(1), client_updates(torch.zeros(3, 1), sharpness=[0.3, 0.2, 0.1]), {}
-    )
+    updates = client_updates(torch.zeros(3, 1), sharpness=[0.1, 0.3, 0.2])
+    _, weights = rule.aggregate(torch.zeros(1), updates, {})
+    updates = client_updates(torch.zeros(3, 1), sharpness=[0.3, 0.2, 0.1])
+    _, turned = rule.aggregate(torch.zeros(1), updates, {})
     assert weights.argmax() == 1
     assert_close(weights[[1, 2, 0]], turned)
 
@@ -184,17 +176,11 @@ def test_the_sharpest_client_weighs_most_and_order_does_not_matter():
 def test_an_absent_client_keeps_its_average():
     rule = resolve("fedism-plus").aggregator
     memory = {}
-    rule.aggregate(
-        torch.zeros(1),
-        client_updates(torch.zeros(2, 1), sharpness=[0.1, 0.3], rows=[0, 2], roster=3),
-        memory,
-    )
+    updates = client_updates(torch.zeros(2, 1), sharpness=[0.1, 0.3], rows=[0, 2], roster=3)
+    rule.aggregate(torch.zeros(1), updates, memory)
     before = memory["weights"][0].item()
-    _, weights = rule.aggregate(
-        torch.zeros(1),
-        client_updates(torch.zeros(2, 1), sharpness=[0.2, 0.3], rows=[1, 2], roster=3, t=2),
-        memory,
-    )
+    updates = client_updates(torch.zeros(2, 1), sharpness=[0.2, 0.3], rows=[1, 2], roster=3, t=2)
+    _, weights = rule.aggregate(torch.zeros(1), updates, memory)
     assert memory["weights"][0].item() == before
     assert weights.sum().item() == pytest.approx(1)
 
@@ -206,7 +192,8 @@ def test_logit_adjustment_and_its_gradient_on_an_absent_class():
     loss = F.cross_entropy(logits + (counts / counts.sum()).log(), torch.tensor(case["targets"]))
     loss.backward()
     assert loss.item() == pytest.approx(case["loss"], abs=1e-6)
-    assert_close(logits.grad, torch.tensor(case["grad"]), atol=1e-6, rtol=1e-5)
+    expected = torch.tensor(case["grad"])
+    assert_close(logits.grad, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_a_client_without_a_class_trains_on_with_logit_adjustment():
@@ -219,5 +206,6 @@ def test_a_client_without_a_class_trains_on_with_logit_adjustment():
 
 def test_all_four_names_differ():
     out = {name: play(name).theta for name in ("fedism-plus", "fedism", "salt", "saga")}
-    assert len({tuple(theta.tolist()) for theta in out.values()}) == 4
+    result = len({tuple(theta.tolist()) for theta in out.values()})
+    assert result == 4
     assert METHODS["fedism"].settings["rho"] == 0.05

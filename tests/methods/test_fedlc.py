@@ -33,11 +33,13 @@ def test_the_paper_s_pairwise_form_is_the_same_up_to_the_true_class_in_the_denom
     margin = 0.5 * shard.class_counts.double() ** -0.25
     pairs = (z - z[torch.arange(len(y)), y, None] + margin[y][:, None] - margin).exp()
     others = pairs.sum(1) - 1
-    assert_close(loss.double(), (1 + others).log().mean(), atol=1e-6, rtol=1e-6)
+    expected = (1 + others).log().mean()
+    assert_close(loss.double(), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_without_a_margin_it_is_fedavg():
-    assert torch.equal(play("fedlc", {"tau": 0.0}).theta, play("fedavg").theta)
+    result = play("fedlc", {"tau": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_large_logits_do_not_overflow():

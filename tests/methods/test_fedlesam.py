@@ -18,7 +18,8 @@ def test_fedlesam_looks_back_along_the_global_way():
 
 @pytest.mark.parametrize("memory", [{}, {"global": torch.tensor([3.0, 4.0])}])
 def test_fedlesam_without_a_way_takes_plain_steps(memory):
-    assert gradient_at("fedlesam", {"rho": 0.5}, [3.0, 4.0], memory=memory)[0] == [3.0, 4.0]
+    result = gradient_at("fedlesam", {"rho": 0.5}, [3.0, 4.0], memory=memory)[0]
+    assert result == [3.0, 4.0]
 
 
 def test_without_a_radius_it_is_fedavg():

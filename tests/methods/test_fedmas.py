@@ -59,7 +59,8 @@ def test_flat_divergences_make_the_paper_count_classes_and_the_code_their_invers
     w, trained = ([value] * present + [0.0] * (8 - present) for value in (0.7, 1.3))
     expected = pytest.approx(present * 0.7 * 1.3)
     assert factor(w, trained, "paper") == expected
-    assert factor(w, trained, "released") == pytest.approx(1 / present)
+    expected = pytest.approx(1 / present)
+    assert factor(w, trained, "released") == expected
 
 
 FLAMBY = [  # training images of six hospitals in eight classes
@@ -105,13 +106,15 @@ def test_the_whole_model_is_averaged_by_rescue_factor_and_not_by_images():
     _, weights = resolve("fed-mas", {"by_count": True}).aggregator.aggregate(
         torch.zeros(2), table, {}
     )
-    assert_close(weights, torch.tensor([100, 30, 40]).double() / 170)
+    expected = torch.tensor([100, 30, 40]).double() / 170
+    assert_close(weights, expected)
 
 
 @pytest.mark.parametrize("rescue", [[0.0, 0.0, 0.0], [1.0, math.nan, 1.0], [1.0, math.inf, 1.0]])
 def test_factors_that_say_nothing_leave_the_images_to_decide(rescue):
     table = client_updates(THETA, n=[2, 1, 1], rescue_factor=rescue)
-    assert resolve("fed-mas").aggregator.weights(table).tolist() == [0.5, 0.25, 0.25]
+    result = resolve("fed-mas").aggregator.weights(table).tolist()
+    assert result == [0.5, 0.25, 0.25]
 
 
 @pytest.mark.parametrize(("t", "delayed"), [(1, True), (29, True), (30, False), (100, False)])
@@ -174,11 +177,11 @@ def test_the_two_losses_are_recorded_and_the_divergence_of_every_class_where_it_
     sent = {name: float(value) for name, value in turn.report.items()}
     result = sent["supervised_loss"] + 3 * sent["divergence_loss"]
     assert result == pytest.approx(np.mean(losses), rel=1e-5)
-    w, trained = (
-        [sent[f"{name}{k}"] for k in range(CLASSES)] for name in (fedmas.RECEIVED, fedmas.TRAINED)
-    )
+    w = [sent[f"{fedmas.RECEIVED}{k}"] for k in range(CLASSES)]
+    trained = [sent[f"{fedmas.TRAINED}{k}"] for k in range(CLASSES)]
     assert w[1] == trained[1] == 0 < w[0]
-    assert np.dot(w, trained) == pytest.approx(sent["rescue_factor"], rel=1e-5)
+    expected = pytest.approx(sent["rescue_factor"], rel=1e-5)
+    assert np.dot(w, trained) == expected
 
 
 def test_the_loss_is_equation_4_with_the_clients_own_balanced_softmax():
@@ -216,7 +219,8 @@ def test_the_released_loss_adds_a_classifier_on_the_projection_under_the_same_pr
 def test_without_distillation_the_model_is_that_of_the_prior_alone(prior):
     """Bit for bit, under FedAvg's average; bsm makes it BSM-FL."""
     settings = {"lambda_f": 0, "prior": prior}
-    bare = play("fedavg", training=Training(**SGD, prior=prior), shards=EQUAL)
+    training = Training(**SGD, prior=prior)
+    bare = play("fedavg", training=training, shards=EQUAL)
     names = Layout(toy_net()).named(bare.theta)
     ours = model(play("kd", settings, shards=EQUAL), "kd", settings)
     assert ours.keys() == names.keys()
@@ -245,7 +249,8 @@ def test_equal_factors_without_distillation_are_bsm_fl_with_uniform_weights(monk
 
 def test_one_client_alone_is_kd():
     alone = {"roster": ROSTER[:1], "shards": toy_shards()}
-    assert torch.equal(play("fed-mas", **alone).theta, play("kd", **alone).theta)
+    expected = play("kd", **alone).theta
+    assert torch.equal(play("fed-mas", **alone).theta, expected)
 
 
 @pytest.mark.parametrize("spec", ["fed-mas", "kd"])
@@ -285,8 +290,10 @@ def test_absent_clients_are_left_out_of_the_sum():
         each=lambda played: weights_by_round.append(played.weights),
     )
     assert state.theta.isfinite().all()
-    assert [len(weights) for weights in weights_by_round] == [2] * 4
-    assert_close(torch.stack(weights_by_round).sum(1), torch.ones(4).double())
+    result = [len(weights) for weights in weights_by_round]
+    assert result == [2] * 4
+    expected = torch.ones(4).double()
+    assert_close(torch.stack(weights_by_round).sum(1), expected)
 
 
 @pytest.mark.parametrize("spec", ["fed-mas", "kd"])
@@ -296,7 +303,8 @@ def test_it_resumes_to_the_same_bits_from_disk(spec, tmp_path):
     whole, half = (play(spec, until=t, training=training, shards=shards) for t in (3, 1))
     states.save(tmp_path, half, ROSTER)
     again = states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu")
-    assert torch.equal(play(spec, state=again, training=training, shards=shards).theta, whole.theta)
+    result = play(spec, state=again, training=training, shards=shards).theta
+    assert torch.equal(result, whole.theta)
 
 
 def test_the_two_rules_and_the_two_names_differ():

@@ -59,29 +59,31 @@ def test_epsilon_0_of_equal_lengths_is_fedavg():
 
 
 def test_one_client_alone_gets_its_own_model():
-    theta, weights = aggregated(client_updates([[3.0, -4.0]]), theta=torch.ones(2), epsilon=1.0)
+    updates = client_updates([[3.0, -4.0]])
+    theta, weights = aggregated(updates, theta=torch.ones(2), epsilon=1.0)
     close(theta, [3.0, -4.0])
     assert weights.tolist() == [1.0]
 
 
 def test_a_client_that_did_not_move_weighs_as_much_as_epsilon_allows():
     # u_1 = 0, so l_1 = 1/2 + 0.25; eta = (0 + 2) / 2; theta = 1 * 0.25 * (1, 0)
-    theta, weights = aggregated(client_updates([[0.0, 0.0], [2.0, 0.0]]), epsilon=0.25)
+    updates = client_updates([[0.0, 0.0], [2.0, 0.0]])
+    theta, weights = aggregated(updates, epsilon=0.25)
     close(weights, [0.75, 0.25])
     close(theta, [0.25, 0.0])
 
 
 @pytest.mark.parametrize("length", ["kept", "unit"])
 def test_where_nobody_moved_nothing_moves(length):
-    theta, weights = aggregated(
-        client_updates([[1.0, 2.0]] * 3), theta=torch.tensor([1.0, 2.0]), length=length
-    )
+    updates = client_updates([[1.0, 2.0]] * 3)
+    theta, weights = aggregated(updates, theta=torch.tensor([1.0, 2.0]), length=length)
     assert theta.tolist() == [1.0, 2.0]
     close(weights, [1 / 3] * 3)
 
 
 def test_clients_that_want_the_opposite_stop_mgda():
-    theta, _ = aggregated(client_updates([[1.0, 0.0], [-9.0, 0.0]]), epsilon=1.0)
+    updates = client_updates([[1.0, 0.0], [-9.0, 0.0]])
+    theta, _ = aggregated(updates, epsilon=1.0)
     close(theta, [0.0, 0.0])
 
 
@@ -105,9 +107,8 @@ def test_buffers_are_averaged_with_the_weights():
     rows = torch.zeros(2, size)
     rows[0, 0], rows[1, 1] = 3.0, 4.0
     rows[0, trainable:], rows[1, trainable:] = 1.0, 2.0
-    out, _weights = aggregated(
-        client_updates(rows, layout=layout, n=[30.0, 10.0]), theta, epsilon=0.1
-    )
+    updates = client_updates(rows, layout=layout, n=[30.0, 10.0])
+    out, _weights = aggregated(updates, theta, epsilon=0.1)
     close(out[:2], [2.1125, 1.1375])
     close(out[trainable:], [0.65 * 1 + 0.35 * 2] * (size - trainable))
 

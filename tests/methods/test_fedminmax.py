@@ -15,6 +15,7 @@ def test_fedminmax_by_hand():
 
 
 def test_fedminmax_without_a_step_is_fedavg():
-    assert moved("fedminmax", [[6.0, 2.0]], [[1.0, 9.0]], eta=0.0)["group_weights"] == [1.0, 1.0]
+    result = moved("fedminmax", [[6.0, 2.0]], [[1.0, 9.0]], eta=0.0)["group_weights"]
+    assert result == [1.0, 1.0]
     theta = play("fedminmax", {"eta": 0.0}, rounds=2).theta
     assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)

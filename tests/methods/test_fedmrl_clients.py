@@ -19,7 +19,7 @@ FULL_BATCH = Training(
 
 
 def gradients(settings, mean_loss, offset=None):
-    """Of one batch: the plain loss, its gradient, and what the method leaves."""
+    """(plain loss of one batch, its gradient, and the one that the method leaves)"""
     net = toy_net(dropout=0.0)
     shard = toy_shard("north")
     layout = Layout(net)
@@ -83,7 +83,8 @@ def test_the_pull_is_fedproxs_with_the_mu_the_server_told():
     report = visited("fedmrl", {"parts": "qmix"}, shared)
     assert torch.equal(report.theta, visited("fedprox", {"mu": 0.7}, {}).theta)
     assert report.columns["mu"] == 0.7
-    assert visited("fedmrl", {"parts": "qmix"}, {}, t=1).columns["mu"] == 1e-5
+    result = visited("fedmrl", {"parts": "qmix"}, {}, t=1).columns["mu"]
+    assert result == 1e-5
     fixed = visited("fedmrl", {"parts": "som", "mu": 0.7}, {})
     assert torch.equal(fixed.theta, report.theta)
 
@@ -125,7 +126,8 @@ def test_a_client_with_a_prior_reports_its_plain_loss():
         logits + (shard.class_counts / len(shard) + 1e-12).log(), batch.y
     ).item()
     assert abs(adjusted - plain) > 0.1  # or this could not tell
-    assert report.columns["training_loss"].item() == pytest.approx(plain, rel=1e-5)
+    expected = pytest.approx(plain, rel=1e-5)
+    assert report.columns["training_loss"].item() == expected
     assert report.loss.item() == pytest.approx(adjusted, rel=1e-5)
 
 

@@ -96,7 +96,7 @@ def test_a_first_stage_that_never_ends_is_logit_adjustment():
 
 @pytest.mark.parametrize(("round", "remaining"), [(11, 1), (24, 2 / 3), (50, 0), (51, 0)])
 def test_the_share_of_distillation_rises_from_the_first_round_of_the_second_stage(round, remaining):
-    """As in the code, whose rounds count from 0: its share is least in round 10 and full in round 49."""
+    """Rounds of the released code count from 0: its share is least in round 10 and full in round 49."""
     _, _, client = at_a_noisy_client(round)
     expected = pytest.approx(0.8 * math.exp(-5 * remaining**2))
     assert client.scratch["share"].item() == expected

@@ -39,7 +39,8 @@ def test_two_clients_by_hand():
     assert weights.tolist() == [0.75, 0.25]  # p, which the objective has
     moved, _ = resolve("fednova").aggregator.aggregate(torch.tensor([1.0, 1.0]), table, {})
     # deltas (1, -1) and (-1, 3) / 4: direction (0.75 - 0.0625, -0.75 + 0.1875)
-    assert_close(moved, torch.tensor([1 + 1.75 * 0.6875, 1 - 1.75 * 0.5625]))
+    expected = torch.tensor([1 + 1.75 * 0.6875, 1 - 1.75 * 0.5625])
+    assert_close(moved, expected)
 
 
 def test_with_a_proximal_term_tau_counts_steps():
@@ -100,9 +101,8 @@ def test_it_is_the_distance_gone_under_a_constant_gradient(
         batch_size=8,
     )
     method = resolve(f"{base}+fednova", {"mu": mu} if mu else {})
-    report = run_client(
-        method, net, layout, toy_shard("north"), Task("north", 0, 1, 1, 1, theta, {}, {}), training
-    )
+    task = Task("north", 0, 1, 1, 1, theta, {}, {})
+    report = run_client(method, net, layout, toy_shard("north"), task, training)
     gone = theta[:t] - 0.01 * report.columns["local_steps_effective"].float()
     assert_close(report.theta[:t], gone, atol=1e-5, rtol=1e-4)
 
@@ -185,4 +185,6 @@ def test_a_doubled_client_counts_double_and_order_does_not_matter():
         local_steps_effective=[3.0, 1.0],
         mu=[0.0] * 2,
     )
-    assert_close(rule.aggregate(theta, twice, {})[0], rule.aggregate(theta, once, {})[0])
+    result = rule.aggregate(theta, twice, {})[0]
+    expected = rule.aggregate(theta, once, {})[0]
+    assert_close(result, expected)

@@ -39,7 +39,8 @@ def test_the_global_model_itself_and_strength_0_have_the_plain_loss():
     for settings, moved in (({}, 1.0), ({"beta": 0.0}, 3.0)):
         loss, z, _, y = loss_of(settings, moved)
         assert_close(loss, F.cross_entropy(z, y).item())
-    assert torch.equal(play("fedntd", {"beta": 0.0}).theta, play("fedavg").theta)
+    result = play("fedntd", {"beta": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_the_true_class_is_left_out():

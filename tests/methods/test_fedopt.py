@@ -21,9 +21,8 @@ def rounds(spec, settings=None, start=(1.0, 2.0)):
     theta = torch.tensor(start)
     models = []
     for t, moved in enumerate(UPDATES, 1):
-        theta, weights = rule.aggregate(
-            theta, client_updates(theta + torch.tensor(moved), n=N, t=t), memory
-        )
+        updates = client_updates(theta + torch.tensor(moved), n=N, t=t)
+        theta, weights = rule.aggregate(theta, updates, memory)
         models.append(theta)
     return models, weights
 
@@ -70,7 +69,8 @@ def test_algorithm_2_number_by_number(spec):
 
 
 def test_without_momentum_and_with_step_1_fedavgm_is_fedavg():
-    assert_close(play("fedavgm", {"beta": 0.0}).theta, play("fedavg").theta, atol=1e-6, rtol=1e-6)
+    result = play("fedavgm", {"beta": 0.0}).theta
+    assert_close(result, play("fedavg").theta, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("spec", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
@@ -78,9 +78,8 @@ def test_clients_can_count_all_the_same(spec):
     models, weights = rounds(spec, {"weights": "uniform"})
     assert weights.tolist() == [0.5, 0.5]
     table = client_updates(torch.tensor([1.0, 2.0]) + torch.tensor(UPDATES[0]), n=[1, 1])
-    assert_close(
-        models[0], resolve(spec).aggregator.aggregate(torch.tensor([1.0, 2.0]), table, {})[0]
-    )
+    expected = resolve(spec).aggregator.aggregate(torch.tensor([1.0, 2.0]), table, {})[0]
+    assert_close(models[0], expected)
 
 
 @pytest.mark.parametrize("spec", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
@@ -97,9 +96,8 @@ def test_statistics_are_averaged_and_take_no_step(spec):
 
 @pytest.mark.parametrize("spec", ["fedadam", "fedyogi", "fedadagrad"])
 def test_without_any_update_the_model_stays_where_it_is(spec):
-    theta, _ = resolve(spec).aggregator.aggregate(
-        torch.ones(2), client_updates(torch.ones(2, 2)), {}
-    )
+    updates = client_updates(torch.ones(2, 2))
+    theta, _ = resolve(spec).aggregator.aggregate(torch.ones(2), updates, {})
     assert theta.tolist() == [1.0, 1.0]
 
 
@@ -113,7 +111,8 @@ def test_they_are_add_ons_of_every_base_that_averages():
 )
 def test_beside_a_correction_of_the_mean_a_run_warns_that_the_pair_swings(spec):
     assert unsettled(resolve(spec)).startswith(f"{spec} adds to the server's own steps")
-    assert not unsettled(resolve(spec.replace("feddyn", "moon").replace("fedsmoo", "moon")))
+    method = resolve(spec.replace("feddyn", "moon").replace("fedsmoo", "moon"))
+    assert not unsettled(method)
 
 
 def test_a_pair_that_settles_is_not_warned_of():

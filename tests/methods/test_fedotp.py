@@ -30,7 +30,8 @@ def head(tau=0.8, eps=0.1):
 
 
 def some_cosines(*shape):
-    return 0.2 + 0.1 * torch.randn(shape, generator=torch.Generator().manual_seed(2))
+    generator = torch.Generator().manual_seed(2)
+    return 0.2 + 0.1 * torch.randn(shape, generator=generator)
 
 
 def test_a_logit_is_the_transported_similarity_averaged_over_slabs():
@@ -42,23 +43,25 @@ def test_a_logit_is_the_transported_similarity_averaged_over_slabs():
 
 
 def test_patches_that_all_fit_alike_score_tau_times_their_similarity():
-    assert_close(head()(torch.full((2, 1, 3, 16, 2), 0.3)), torch.full((2, 3), 10 * 0.8 * 0.3))
+    result = head()(torch.full((2, 1, 3, 16, 2), 0.3))
+    expected = torch.full((2, 3), 10 * 0.8 * 0.3)
+    assert_close(result, expected)
 
 
 @pytest.mark.parametrize("prompts", [1, 2, 3])
 def test_like_prompts_over_whole_images_are_the_plain_mean(prompts):
     """tau = 1 and N prompts alike: T = 1 / MN, which is how PromptFL scores."""
     similarity = some_cosines(2, 2, 3, 16, 1).expand(-1, -1, -1, -1, prompts)
-    assert_close(head(tau=1.0)(similarity), 10 * similarity.mean((1, 3, 4)))
+    expected = 10 * similarity.mean((1, 3, 4))
+    assert_close(head(tau=1.0)(similarity), expected)
 
 
 def test_over_the_same_network_it_is_promptfl_with_one_prompt_and_whole_images():
     net = toy_clip(extend=resolve("promptfl").local.extend).eval()
     x = next(toy_shard("north").in_order()).x
     tokens = net.backbone.tower(x)
-    assert_close(
-        fedotp.TransportHead(net.head.prompts, 1.0, 0.1)(tokens), net(x), atol=1e-4, rtol=1e-4
-    )
+    result = fedotp.TransportHead(net.head.prompts, 1.0, 0.1)(tokens)
+    assert_close(result, net(x), atol=1e-4, rtol=1e-4)
 
 
 def test_leaving_the_worst_patches_out_raises_the_score_per_mass():
@@ -100,9 +103,8 @@ def test_an_absent_client_keeps_its_own_context():
         each=lambda p: participants.extend(p.clients),
     )
     for client, memory in early.clients.items():
-        assert torch.equal(memory["own"], late.clients[client]["own"]) == (
-            client not in participants
-        )
+        result = torch.equal(memory["own"], late.clients[client]["own"])
+        assert result == (client not in participants)
 
 
 def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
@@ -118,9 +120,8 @@ def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
         )
 
     fresh = first_visit()
-    run_client(
-        method, net, layout, toy_shard("north"), Task("north", 0, 1, 3, 1, start, {}, {}), SGD
-    )
+    task = Task("north", 0, 1, 3, 1, start, {}, {})
+    run_client(method, net, layout, toy_shard("north"), task, SGD)
     again = first_visit()
     assert torch.equal(fresh.memory["own"], again.memory["own"])
     assert torch.equal(fresh.theta, again.theta)
@@ -132,7 +133,8 @@ def test_it_resumes_to_the_same_bits_from_disk(tmp_path):
     whole = play("fedotp")
     assert torch.equal(again.theta, whole.theta)
     for c in ROSTER:
-        assert torch.equal(again.clients[c]["own"], whole.clients[c]["own"])
+        expected = whole.clients[c]["own"]
+        assert torch.equal(again.clients[c]["own"], expected)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,8 @@ def test_options_run_and_change_the_result(settings):
 
 
 def test_volumes_train_their_slice_projection_unless_released():
-    x = torch.randn(2, 16, 32, 32, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 16, 32, 32, generator=generator)
     for rule, numbers in (("paper", 603 + 4 * 32), ("released", 4 * 32)):
         net = ClipNetwork("clip-tiny", 16, ["a", "b", "c"])
         local = resolve("fedotp", {"rule": rule}).local

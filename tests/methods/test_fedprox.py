@@ -17,7 +17,8 @@ def test_two_steps_are_equation_2_written_out():
     layout = Layout(net)
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
     task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
-    report = run_client(resolve("fedprox", {"mu": 0.7}), net, layout, shard, task, training)
+    method = resolve("fedprox", {"mu": 0.7})
+    report = run_client(method, net, layout, shard, task, training)
 
     batch = next(shard.in_order())
     params = list(other.parameters())
@@ -33,7 +34,8 @@ def test_two_steps_are_equation_2_written_out():
 
 
 def test_without_a_pull_it_is_fedavg():
-    assert torch.equal(play("fedprox", {"mu": 0.0}).theta, play("fedavg").theta)
+    result = play("fedprox", {"mu": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_the_stronger_the_pull_the_less_a_model_moves():
@@ -57,10 +59,10 @@ def test_batch_norm_statistics_are_not_pulled(optimizer):
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
     rule = resolve("fedprox").aggregator
     theta = torch.zeros(2)
-    heavy, _ = rule.aggregate(theta, client_updates([[1.0, 2.0], [4.0, -1.0]], n=[2, 1]), {})
-    twice, _ = rule.aggregate(
-        theta, client_updates([[4.0, -1.0], [1.0, 2.0], [1.0, 2.0]], n=[1, 1, 1]), {}
-    )
+    updates = client_updates([[1.0, 2.0], [4.0, -1.0]], n=[2, 1])
+    heavy, _ = rule.aggregate(theta, updates, {})
+    updates = client_updates([[4.0, -1.0], [1.0, 2.0], [1.0, 2.0]], n=[1, 1, 1])
+    twice, _ = rule.aggregate(theta, updates, {})
     assert_close(heavy, twice)
 
 

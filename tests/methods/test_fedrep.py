@@ -46,10 +46,8 @@ def test_fedper_with_one_client_is_fedavg():
 def test_fedrep_moves_the_classifier_first_and_then_leaves_it():
     """Its classifier after the round is that of the passes over it, which more features' epochs do not change."""
     once, *_ = trained("fedrep")
-    twice, *_ = trained(
-        "fedrep",
-        training=Training(optimizer="sgd", lr=0.1, weight_decay=0.01, batch_size=8, epochs=2),
-    )
+    training = Training(optimizer="sgd", lr=0.1, weight_decay=0.01, batch_size=8, epochs=2)
+    twice, *_ = trained("fedrep", training=training)
     assert torch.equal(once.memory["own"], twice.memory["own"])
     assert not torch.equal(once.theta, twice.theta)
 
@@ -62,9 +60,8 @@ def test_fedrep_without_passes_over_the_classifier_leaves_it_as_it_was():
 def test_the_passes_over_the_classifier_are_its_plain_descent():
     """One step of SGD over all images: W - lr dL/dW in eval mode, features unmoved."""
     settings = {"solver": "sgd", "head_batch": 20}
-    report, _, personal = trained(
-        "fedrep", settings, training=Training(optimizer="sgd", lr=0.1, batch_size=8, epochs=1)
-    )
+    training = Training(optimizer="sgd", lr=0.1, batch_size=8, epochs=1)
+    report, _, personal = trained("fedrep", settings, training=training)
     net = toy_net(dropout=0.0).eval()
     shard = toy_shard("north", 20)
     torch.nn.functional.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
@@ -98,7 +95,8 @@ def test_the_passes_over_the_classifier_shuffle_anew_in_every_round_and_pass(mon
 
 def test_clients_end_with_classifiers_of_their_own():
     state = play("fedper", rounds=2)
-    assert not torch.equal(state.clients["north"]["own"], state.clients["south"]["own"])
+    other = state.clients["south"]["own"]
+    assert not torch.equal(state.clients["north"]["own"], other)
 
 
 def test_what_shares_nothing_is_refused():

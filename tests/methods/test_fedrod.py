@@ -17,7 +17,8 @@ def trained(spec="fedrod", settings=None, memory=None, absent=None, training=SGD
     layout = Layout(net)
     task = Task("north", 0, 1, 3, 1, layout.read(), {}, memory or {})
     shard = toy_shard("north", 20, absent=absent)
-    return run_client(resolve(spec, settings or {}), net, layout, shard, task, training), layout
+    method = resolve(spec, settings or {})
+    return run_client(method, net, layout, shard, task, training), layout
 
 
 def test_what_is_shared_trains_as_under_balanced_softmax():
@@ -58,10 +59,8 @@ def test_a_client_goes_on_with_its_own_classifier():
 
 def test_the_own_classifier_learns_what_a_client_has():
     """A client without a class: its own model gives that class less than the generic one does."""
-    report, _layout = trained(
-        absent=2,
-        training=Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=5, epochs=5),
-    )
+    training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=5, epochs=5)
+    report, _layout = trained(absent=2, training=training)
     net = toy_net(dropout=0.0).eval()
     shard = toy_shard("north", 20, absent=2)
     theirs = Layout(net)

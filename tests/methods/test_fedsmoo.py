@@ -23,7 +23,8 @@ def test_a_step_by_hand():
         memory=memory,
         shared={"perturbation": torch.tensor([1.0, 0.0])},
     )
-    assert grad == pytest.approx([3.6 + 1, 4.8 - 1])
+    expected = pytest.approx([3.6 + 1, 4.8 - 1])
+    assert grad == expected
     assert loss == 12.5
     assert (
         client.memory["dual"].tolist()
@@ -79,4 +80,5 @@ def test_where_all_perturb_alike_the_dual_comes_to_rest():
     _, _, client = gradient_at(
         "fedsmoo", {"rho": 1.0}, [3.0, 4.0], memory=memory, shared={"perturbation": along}
     )
-    assert client.memory["dual"].tolist() == pytest.approx([0.3, 0.4], abs=1e-6)
+    expected = pytest.approx([0.3, 0.4], abs=1e-6)
+    assert client.memory["dual"].tolist() == expected

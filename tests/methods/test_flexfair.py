@@ -54,9 +54,8 @@ def test_what_fares_best_is_never_unlearned_and_absent_groups_wait():
     assert w.min() == 0
     assert (n * w).sum() == pytest.approx(12)
     assert w.isfinite().all()
-    assert torch.equal(
-        cell_weights(torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(1)), torch.ones(2, 1)
-    )
+    result = cell_weights(torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(1))
+    assert torch.equal(result, torch.ones(2, 1))
 
 
 def test_a_group_that_is_away_for_a_round_keeps_its_weight_and_a_new_one_starts_at_1():
@@ -69,9 +68,11 @@ def test_a_group_that_is_away_for_a_round_keeps_its_weight_and_a_new_one_starts_
     shared = {"cell_weights": torch.tensor([[1.0], [1.0], [3.0]])}
     local = resolve("flexfair", {"strength": 0.1, "within": "all"}).local
     local.post_aggregate(torch.zeros(1), table, table.base, shared)
-    assert shared["cell_weights"].flatten().tolist() == pytest.approx([0.8, 1.2, 3.0])
+    expected = pytest.approx([0.8, 1.2, 3.0])
+    assert shared["cell_weights"].flatten().tolist() == expected
     local.post_aggregate(torch.zeros(1), table, table.base, empty := {})
-    assert empty["cell_weights"].flatten().tolist() == pytest.approx([0.8, 1.2, 1.0])
+    expected = pytest.approx([0.8, 1.2, 1.0])
+    assert empty["cell_weights"].flatten().tolist() == expected
 
 
 @pytest.mark.parametrize("settings", [{"strength": 0.0}, {"strength": 0.0, "within": "all"}])

@@ -22,7 +22,8 @@ def test_ranks_by_hand():
 
 def test_equal_losses_and_one_group_change_nothing():
     share = torch.tensor([0.75, 0.25])
-    assert torch.equal(spread_weights(share, torch.tensor([2.0, 2.0]), 1.0), share)
+    result = spread_weights(share, torch.tensor([2.0, 2.0]), 1.0)
+    assert torch.equal(result, share)
     result = spread_weights(torch.tensor([3.0]), torch.tensor([2.0]), 1.0).tolist()
     assert result == [1.0]
 
@@ -36,7 +37,7 @@ def test_groups_of_patients_by_hand():
 
 
 def test_an_absent_group_keeps_its_weight_and_the_others_share_the_rest():
-    """Of all images (8, 2, 6) the two that are here have 4/7 and 3/7: mu = 3/4 (4/7 - 3/14, 3/7 + 3/14)."""
+    """Groups have (8, 2, 6) images in all; the two that are here have 4/7 and 3/7: mu = 3/4 (4/7 - 3/14, 3/7 + 3/14)."""
     before = {
         "group_shares": torch.tensor([0.5, 0.25, 0.25]).double(),
         "group_images": torch.tensor([4.0, 2.0, 2.0]),

@@ -24,4 +24,5 @@ def test_group_dro_adjusts_for_the_size_of_a_group():
 def test_group_dro_without_a_step_makes_groups_count_the_same():
     shared = moved("group-dro", [[6.0, 2.0]], [[1.0, 9.0]], eta=0.0)
     assert shared["group_shares"] == [0.5, 0.5]
-    assert shared["group_weights"] == pytest.approx([0.5 / 0.75, 2.0])
+    expected = pytest.approx([0.5 / 0.75, 2.0])
+    assert shared["group_weights"] == expected

@@ -52,7 +52,8 @@ def test_the_loss_of_a_batch_is_the_weighted_mean():
     local.on_round_start(net, client)
     batch = with_own(shard.batch(torch.tensor([3, 0])), client)
     losses = F.cross_entropy(net(batch.x), batch.y, reduction="none")
-    assert_close(local.loss(net, batch, client), (2.0 * losses[0] + 0.5 * losses[1]) / 2)
+    expected = (2.0 * losses[0] + 0.5 * losses[1]) / 2
+    assert_close(local.loss(net, batch, client), expected)
 
 
 @pytest.mark.parametrize("spec", WEIGHING)
@@ -61,7 +62,8 @@ def test_no_group_or_a_single_one_trains_as_fedavg(spec, values):
     """A weighted mean of weights 1 is rounded otherwise than torch's own mean."""
     shards = {c: of_group(toy_shard(c, 9), torch.full((9,), values)) for c in ROSTER[:2]}
     small = {"roster": ROSTER[:2], "shards": shards, "rounds": 2}
-    assert_close(play(spec, **small).theta, play("fedavg", **small).theta, atol=1e-5, rtol=1e-4)
+    expected = play("fedavg", **small).theta
+    assert_close(play(spec, **small).theta, expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("spec", [*WEIGHING, "adv"])
@@ -105,10 +107,8 @@ def test_small_groups_and_unknown_values_are_named_where_a_method_weighs_by_them
     few = {value: int((counts == g).sum()) for g, value in enumerate("fm")}
     assert ("f " in caution) == (few["f"] < 30)
     assert f"{int((counts < 0).sum())} training images have no sex" in caution
-    assert (
-        small_groups(resolve("group-dro"), "shuffle", net, tiny(shards))
-        == "groups of sex with few training images, which then count for many: f 3, m 1"
-    )
+    result = small_groups(resolve("group-dro"), "shuffle", net, tiny(shards))
+    assert result == "groups of sex with few training images, which then count for many: f 3, m 1"
     assert small_groups(resolve("fedavg"), "group:sex", net, tiny(shards)).endswith("f 3, m 1")
     for spec, settings in (("adv", {}), ("fedavg", {}), ("fairfed", {})):
         assert small_groups(resolve(spec, settings), "shuffle", net, shards) == ""
@@ -180,7 +180,8 @@ def test_an_absent_group_keeps_its_share_and_a_round_without_groups_changes_noth
     expected = pytest.approx(0.25 * 18 / 2)
     assert shared["group_weights"][1] == expected  # and its weight: mu over its share of all images
     nobody = moved(spec, [[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]], before)
-    assert nobody == {name: value.tolist() for name, value in before.items()}
+    expected = {name: value.tolist() for name, value in before.items()}
+    assert nobody == expected
 
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
@@ -190,9 +191,9 @@ def test_a_mean_loss_is_that_of_the_images_of_this_round(spec):
         "group_shares": torch.tensor([0.5, 0.5]).double(),
         "group_images": torch.tensor([90.0, 10.0]),
     }
-    assert moved(spec, [[5.0, 5.0]], [[10.0, 10.0]], before, eta=0.1)[
-        "group_shares"
-    ] == pytest.approx([0.5, 0.5])
+    result = moved(spec, [[5.0, 5.0]], [[10.0, 10.0]], before, eta=0.1)["group_shares"]
+    expected = pytest.approx([0.5, 0.5])
+    assert result == expected
 
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax", "gifair"])

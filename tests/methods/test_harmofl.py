@@ -35,8 +35,11 @@ def test_an_image_gets_the_common_mean_colour_and_stays_as_it_is_until_there_is_
     x = images("north")[:2]
     assert torch.equal(layer(x), x)
     layer.amplitude += 0.25
-    assert_close(to_pixels(layer(x)).mean((1, 2, 3)), torch.tensor([0.25, 0.25]))
-    assert_close((layer(x) - x).std((1, 2, 3)), torch.zeros(2), atol=1e-5, rtol=0)
+    result = to_pixels(layer(x)).mean((1, 2, 3))
+    expected = torch.tensor([0.25, 0.25])
+    assert_close(result, expected)
+    result = (layer(x) - x).std((1, 2, 3))
+    assert_close(result, torch.zeros(2), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("low", [0.0, 0.2])
@@ -57,7 +60,8 @@ def test_a_clients_spectrum_is_the_mean_over_all_of_its_evaluation_batches():
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     resolve("harmofl", {"low": 0.2}).local.on_round_start(net, client)
     expected = amplitudes(torch.cat([batch.x for batch in shard.in_order()]), 0.2).mean(0).flatten()
-    assert_close(layout.flat[layout.spans[STANDS]], expected, atol=1e-5, rtol=1e-4)
+    result = layout.flat[layout.spans[STANDS]]
+    assert_close(result, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_all_clients_may_count_the_same():
@@ -80,10 +84,9 @@ def test_where_clients_have_one_spectrum_it_is_fedsam():
     """Every image has the mean 0.5, so the first round gives each its own amplitude back."""
     shards = toy_shards()
     for shard in shards.values():
-        shard.images[:, :, ::2], shard.images[:, :, 1::2] = (
-            shard.images[:, :, ::2] // 2,
-            255 - shard.images[:, :, ::2] // 2,
-        )
+        half = shard.images[:, :, ::2] // 2
+        shard.images[:, :, ::2] = half
+        shard.images[:, :, 1::2] = 255 - half
     ours, sam = (
         play(spec, shards=shards, rounds=2, dropout=0.0).theta for spec in ("harmofl", "fedsam")
     )
@@ -91,15 +94,15 @@ def test_where_clients_have_one_spectrum_it_is_fedsam():
 
 
 def test_hospitals_with_another_brightness_look_the_same_to_the_network():
-    """The same pictures, darker in one place than in another: equal features."""
+    """Pictures that are darker in one hospital than in another have equal features."""
     net = network().eval()
     x = images("north")
     net.backbone[0].amplitude += 0.4
     darker = x - 0.3
     assert_close(net(x), net(darker), atol=1e-4, rtol=1e-3)
-    assert not torch.allclose(
-        toy_net(dropout=0.0).eval()(x), toy_net(dropout=0.0).eval()(darker), atol=1e-2
-    )
+    result = toy_net(dropout=0.0).eval()(x)
+    other = toy_net(dropout=0.0).eval()(darker)
+    assert not torch.allclose(result, other, atol=1e-2)
 
 
 def test_networks_that_do_not_see_the_images_are_refused():

@@ -1,4 +1,4 @@
-"""What several methods compute, on numbers that can be checked by hand."""
+"""Computations that several methods share, on numbers that can be checked by hand."""
 
 import pytest
 import torch
@@ -22,7 +22,8 @@ def test_shares_are_normalised_without_what_is_below_zero():
 
 
 def test_shares_that_sum_to_nothing_become_uniform():
-    assert normalised(torch.zeros(4)).tolist() == [0.25] * 4
+    result = normalised(torch.zeros(4)).tolist()
+    assert result == [0.25] * 4
     result = normalised(torch.tensor([1e-10, 0.0]), smallest=1e-9).tolist()
     assert result == [0.5, 0.5]
 

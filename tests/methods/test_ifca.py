@@ -28,7 +28,8 @@ def test_shared_features_are_averaged_over_all():
     layout = Layout(toy_net())
     rule = resolve("ifca", {"shared": "features"}).aggregator
     memory = {}
-    thetas = torch.randn(2, layout.size, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    thetas = torch.randn(2, layout.size, generator=generator)
     updates = client_updates(
         thetas, layout=layout, cluster=torch.eye(2, dtype=torch.long), n=[1.0, 3.0]
     )
@@ -37,13 +38,16 @@ def test_shared_features_are_averaged_over_all():
     mean = 0.25 * thetas[0] + 0.75 * thetas[1]
     for name, span in layout.spans.items():
         head = name.startswith("head.")
-        assert_close(largest[span], thetas[1][span] if head else mean[span])
-        assert_close(other[span], thetas[0][span] if head else mean[span])
+        expected = thetas[1][span] if head else mean[span]
+        assert_close(largest[span], expected)
+        expected = thetas[0][span] if head else mean[span]
+        assert_close(other[span], expected)
     assert weights.tolist() == [0.25, 0.75]
 
 
 def test_one_cluster_is_fedavg():
-    assert torch.equal(play("ifca", {"clusters": 1}).theta, play("fedavg").theta)
+    result = play("ifca", {"clusters": 1}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_starts_have_the_same_numbers_in_another_order():
@@ -90,4 +94,5 @@ def test_a_client_chooses_the_received_model_with_the_lowest_loss():
                     )
                 )
         assert losses[0] != losses[1]
-        assert torch.equal(memory["model"], models[torch.stack(losses).argmin()])
+        expected = models[torch.stack(losses).argmin()]
+        assert torch.equal(memory["model"], expected)

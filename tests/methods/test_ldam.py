@@ -25,7 +25,8 @@ def begun(settings=None, *, shard, round=1, rounds=10):
 
 def test_margins_are_inverse_fourth_roots_and_the_rarest_class_has_the_largest():
     values = margins(torch.tensor([81, 16, 0, 1296]), 0.5)  # n^-1/4: 1/3, 1/2, -, 1/6
-    assert_close(values, torch.tensor([1 / 3, 1 / 2, 0, 1 / 6]))
+    expected = torch.tensor([1 / 3, 1 / 2, 0, 1 / 6])
+    assert_close(values, expected)
 
 
 def test_weights_are_effective_numbers_that_sum_to_the_classes_present():
@@ -33,7 +34,8 @@ def test_weights_are_effective_numbers_that_sum_to_the_classes_present():
     raw = (1 - 0.9999) / (1 - 0.9999**n)
     values = effective_weights(torch.tensor([1000, 10, 0, 1]), 0.9999)
     expected = 3 * raw / raw.sum()
-    assert values.tolist() == pytest.approx([expected[0], expected[1], 0, expected[2]], rel=1e-6)
+    expected = pytest.approx([expected[0], expected[1], 0, expected[2]], rel=1e-6)
+    assert values.tolist() == expected
     result = effective_weights(torch.tensor([1000, 10, 0, 1]), 0.0).tolist()
     assert result == [1, 1, 0, 1]
 
@@ -58,7 +60,9 @@ def test_the_loss_is_the_paper_s_image_by_image():
         logits[y] -= 7 * m[y]
         total += v[y] * (np.log(np.exp(logits).sum()) - logits[y])
     expected = total / v[batch.y].sum()
-    assert local.loss(net, batch, client).item() == pytest.approx(expected, rel=1e-5)
+    result = local.loss(net, batch, client).item()
+    expected = pytest.approx(expected, rel=1e-5)
+    assert result == expected
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,8 @@ def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():
     batch = next(shard.in_order())
     cosines = F.cosine_similarity(net.features(batch.x)[:, None], net.head.weight[None], dim=2)
     assert_close(net(batch.x), 30 * cosines)
-    assert_close(local.loss(net, batch, client), F.cross_entropy(30 * cosines, batch.y))
+    expected = F.cross_entropy(30 * cosines, batch.y)
+    assert_close(local.loss(net, batch, client), expected)
 
 
 def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
@@ -117,12 +122,14 @@ def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
     assert (head.in_features, head.out_features, head.bias) == (16, 3, None)
     assert torch.equal(head.weight, other_head.weight)
     assert_close(head.weight.norm(dim=1), torch.ones(3))
-    assert head(torch.zeros(1, 16)).tolist() == [[0, 0, 0]]
+    result = head(torch.zeros(1, 16)).tolist()
+    assert result == [[0, 0, 0]]
 
 
 def test_the_length_of_a_class_s_vector_says_nothing():
     head = toy_net(extend=resolve("ldam").local.extend).head
-    z = torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(5, 16, generator=generator)
     before = head(z).detach()
     head.weight.data *= 3
     assert_close(head(z).detach(), before)

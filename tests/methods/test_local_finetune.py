@@ -66,7 +66,8 @@ def test_two_passes_are_two_steps_each_along_its_own_gradient():
         "local-finetune", {"solver": "sgd", "tune_batch": 20, "tune_epochs": 2}
     )
     expected = descended(2, 0.1)[: layout.trainable]
-    assert_close(report.memory["model"][: layout.trainable], expected, atol=1e-6, rtol=1e-5)
+    result = report.memory["model"][: layout.trainable]
+    assert_close(result, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_features_train_under_the_classifier_that_was_received_whatever_weight_decay_does_to_it():

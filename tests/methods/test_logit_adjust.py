@@ -29,7 +29,8 @@ def test_the_offset_is_that_of_the_golden_vector():
     shard = type(shard)(shard.images, shard.rows, y, shard.ids, shard.groups, 5, 1)
     n = torch.tensor(VECTOR["counts"])
     assert_close(begun(shard), (n / n.sum()).log())
-    assert_close(begun(shard, {"tau": 0.5}), 0.5 * (n / n.sum()).log())
+    expected = 0.5 * (n / n.sum()).log()
+    assert_close(begun(shard, {"tau": 0.5}), expected)
 
 
 def test_it_is_balanced_softmax_where_no_class_is_absent():
@@ -41,7 +42,8 @@ def test_it_is_balanced_softmax_where_no_class_is_absent():
 
 
 def test_temperature_zero_without_absent_classes_is_fedavg():
-    assert torch.equal(play("logit-adjust", {"tau": 0.0}).theta, play("fedavg").theta)
+    result = play("logit-adjust", {"tau": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_the_row_of_a_class_that_nobody_has_never_moves():
@@ -65,4 +67,5 @@ def test_as_an_option_it_changes_other_methods_too(base):
     adjusted = Training(
         optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8, prior="logit-adjust"
     )
-    assert not torch.equal(play(base, training=plain).theta, play(base, training=adjusted).theta)
+    other = play(base, training=adjusted).theta
+    assert not torch.equal(play(base, training=plain).theta, other)

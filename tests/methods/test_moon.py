@@ -63,7 +63,8 @@ def test_a_projection_head_stands_between_features_and_classifier():
     linear, relu, last_linear = net.backbone.projection
     with torch.no_grad():
         assert_close(net.backbone.body(x), plain.features(x))
-        assert torch.equal(net.features(x), last_linear(relu(linear(plain.features(x)))))
+        expected = last_linear(relu(linear(plain.features(x))))
+        assert torch.equal(net.features(x), expected)
         assert net.features(x).shape == (len(x), 5)
         assert net(x).shape == plain(x).shape
     result = len(play("moon", {"projection": 5}).theta)
@@ -71,11 +72,13 @@ def test_a_projection_head_stands_between_features_and_classifier():
 
 
 def test_without_a_contrast_it_is_fedavg():
-    assert torch.equal(play("moon", {"mu": 0.0}).theta, play("fedavg").theta)
+    result = play("moon", {"mu": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_a_first_visit_is_fedavg():
-    assert torch.equal(play("moon", rounds=1).theta, play("fedavg", rounds=1).theta)
+    expected = play("fedavg", rounds=1).theta
+    assert torch.equal(play("moon", rounds=1).theta, expected)
 
 
 @pytest.mark.parametrize("bn", ["aggregate", "freeze"])
@@ -139,7 +142,6 @@ def test_an_absent_client_keeps_its_last_model():
         each=lambda p: participants.extend(p.clients),
     )
     for client, memory in early.clients.items():
-        assert torch.equal(memory["previous"], late.clients[client]["previous"]) == (
-            client not in participants
-        )
+        result = torch.equal(memory["previous"], late.clients[client]["previous"])
+        assert result == (client not in participants)
     assert set(late.clients) == {*early.clients, *participants}

@@ -1,4 +1,4 @@
-"""What a server must see of each client, as methods declare it, against what their rules do with the models."""
+"""Needs that methods declare for their servers, against what their rules do with the models."""
 
 from dataclasses import replace
 
@@ -61,9 +61,8 @@ RULES = {type(method.aggregator): name for name, method in reversed(METHODS.item
 @pytest.mark.parametrize("name", RULES.values())
 def test_what_the_server_needs_is_what_its_rule_uses(name):
     needs = seen(name)
-    assert METHODS[name].aggregator.needs == (
-        "updates" if name in CHOOSING and needs == "scalars" else needs
-    )
+    expected = "updates" if name in CHOOSING and needs == "scalars" else needs
+    assert METHODS[name].aggregator.needs == expected
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -71,7 +70,8 @@ def test_a_method_needs_no_less_than_its_rule(name):
     """The word is that of the half that needs more."""
     method = METHODS[name]
     assert method.needs in NEEDS
-    assert list(NEEDS).index(method.needs) >= list(NEEDS).index(method.aggregator.needs)
+    result = list(NEEDS).index(method.needs)
+    assert result >= list(NEEDS).index(method.aggregator.needs)
 
 
 def test_a_pair_needs_what_its_rule_needs():

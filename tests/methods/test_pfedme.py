@@ -38,7 +38,8 @@ def test_two_minibatches_of_two_inner_steps_written_out():
             F.cross_entropy(other(batch.x), batch.y).backward()
             theirs.params.sub_(0.1 * (theirs.grad + 3.0 * (theirs.params - w)))
         w = w - 0.02 * 3.0 * (w - theirs.params)
-    assert_close(report.memory["model"][:t], theirs.params, atol=1e-6, rtol=1e-4)
+    result = report.memory["model"][:t]
+    assert_close(result, theirs.params, atol=1e-6, rtol=1e-4)
     assert_close(report.theta[:t], w, atol=1e-6, rtol=1e-4)
 
 

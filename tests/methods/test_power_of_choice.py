@@ -45,7 +45,7 @@ def test_all_candidates_and_all_chosen_is_the_plain_mean_and_the_fewest_is_one()
 
 
 def test_a_client_is_drawn_in_proportion_to_its_images():
-    """Of one candidate: the client of 6 images in about three of four rounds, each round anew."""
+    """One candidate a round: the client of 6 images in about three of four rounds, each round anew."""
     net = toy_net()
     layout = Layout(net)
     chosen = []

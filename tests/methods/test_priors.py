@@ -22,14 +22,17 @@ def test_logit_adjustment_takes_absent_classes_out():
     expected = torch.tensor([math.log(0.75), -torch.inf, math.log(0.25)])
     assert_close(offset("logit-adjust", COUNTS), expected)
     assert_close(offset("logit-adjust", COUNTS, tau=2.0), 2 * expected)
-    assert offset("logit-adjust", COUNTS, tau=0.0).tolist() == [0, -torch.inf, 0]
+    result = offset("logit-adjust", COUNTS, tau=0.0).tolist()
+    assert result == [0, -torch.inf, 0]
 
 
 def test_the_margin_is_a_fourth_root():
     """16 images: 1/2 of tau; 81: 1/3; none: as if 1e-8, whose fourth root is 1/100."""
     counts = torch.tensor([16, 81, 0])
-    assert_close(offset("fedlc", counts), -0.5 * torch.tensor([1 / 2, 1 / 3, 100]))
-    assert_close(offset("fedlc", counts, tau=3.0), -3 * torch.tensor([1 / 2, 1 / 3, 100]))
+    expected = -0.5 * torch.tensor([1 / 2, 1 / 3, 100])
+    assert_close(offset("fedlc", counts), expected)
+    expected = -3 * torch.tensor([1 / 2, 1 / 3, 100])
+    assert_close(offset("fedlc", counts, tau=3.0), expected)
     expected = pytest.approx([-0.25, -1 / 6, -torch.inf])
     assert offset("fedlc", counts, absent="mask").tolist() == expected
 
@@ -41,7 +44,8 @@ def test_logit_adjustment_and_balanced_softmax_agree_where_no_class_is_absent():
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_equal_counts_change_no_probability(kind):
-    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(4, 3, generator=generator)
     shifted = logits + offset(kind, torch.tensor([5, 5, 5]))
     assert_close(shifted.softmax(1), logits.softmax(1))
 

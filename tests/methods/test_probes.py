@@ -1,4 +1,4 @@
-"""What a client measures on its own images: by hand, in eval mode, and without a trace in the network."""
+"""Measurements of a client on its own images: by hand, in eval mode, and without a trace in the network."""
 
 import pytest
 import torch
@@ -33,7 +33,8 @@ def test_balanced_accuracy_is_over_the_classes_that_the_client_has(client):
     batch = next(visit.shard.in_order())
     right = net.eval()(batch.x).argmax(1) == batch.y
     expected = sum(right[batch.y == c].double().mean() for c in (0, 1)) / 2
-    assert probes.balanced_accuracy(net, visit).item() == pytest.approx(expected.item())
+    expected = pytest.approx(expected.item())
+    assert probes.balanced_accuracy(net, visit).item() == expected
 
 
 def test_the_gradient_is_that_of_the_mean_loss_and_is_not_left_behind(client):

@@ -25,7 +25,8 @@ def volumes(**settings):
 
 def test_a_logit_is_the_mean_cosine_of_patches_and_text_over_slabs():
     net = volumes()
-    x = torch.randn(2, 16, 32, 32, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 16, 32, 32, generator=generator)
     tokens = net.backbone.tower(x)
     texts = net.head.prompts.texts()  # [B, S, M, D], [1, C, D]
     assert tokens.shape[:3] == (2, 2, 16)
@@ -38,11 +39,13 @@ def test_a_logit_is_the_mean_cosine_of_patches_and_text_over_slabs():
                 for slab in tokens[b]
                 for patch in slab
             ]
-            assert_close(got[b, c], scale * sum(cosines) / 32, atol=1e-4, rtol=1e-4)
+            expected = scale * sum(cosines) / 32
+            assert_close(got[b, c], expected, atol=1e-4, rtol=1e-4)
 
 
 def test_only_the_context_travels_and_for_volumes_the_slice_projection():
-    assert play("promptfl", until=0).theta.numel() == 4 * 32
+    result = play("promptfl", until=0).theta.numel()
+    assert result == 4 * 32
     result = play("promptfl", {"length": 16}, until=0).theta.numel()
     assert result == 16 * 32
     trained = Layout(volumes())
@@ -68,7 +71,8 @@ def test_learned_words_lower_the_loss_of_data_they_are_learned_from():
             for s in shards.values()
         )
 
-    assert loss(play("promptfl", rounds=4).theta) < loss(play("promptfl", until=0).theta)
+    result = loss(play("promptfl", rounds=4).theta)
+    assert result < loss(play("promptfl", until=0).theta)
 
 
 def test_the_tower_is_asked_once_where_nothing_in_it_trains():
@@ -84,9 +88,8 @@ def test_the_tower_is_asked_once_where_nothing_in_it_trains():
         net, Shards(["a", "b", "c"], {}, ["north"], {"north": shard}, {}, {}, {}, [], {})
     )
     assert table.train["north"].images.shape == (len(shard), 16)
-    assert_close(
-        torch.from_numpy(logits(net, table.train["north"], local)), torch.from_numpy(before)
-    )
+    result = torch.from_numpy(logits(net, table.train["north"], local))
+    assert_close(result, torch.from_numpy(before))
 
 
 def test_a_tower_that_projects_slices_is_not_frozen_unless_released():

@@ -18,7 +18,8 @@ def transformed(loss, **settings):
 
 def test_below_the_bound_it_is_a_logarithm():
     """M = 5, l = 3: -log 2, and a slope of 1 / 2."""
-    assert transformed(3.0) == pytest.approx((-math.log(2), 0.5))
+    expected = pytest.approx((-math.log(2), 0.5))
+    assert transformed(3.0) == expected
 
 
 def test_near_and_above_the_bound_it_is_a_straight_line():
@@ -42,4 +43,5 @@ def test_far_below_the_bound_it_is_fedavg_at_another_learning_rate():
         return Training(optimizer="sgd", lr=lr, momentum=0.0, weight_decay=0.0, batch_size=8)
 
     theta = play("propfair", {"bound": 1e4}, training=sgd(1e3), rounds=2).theta
-    assert_close(theta, play("fedavg", training=sgd(0.1), rounds=2).theta, atol=1e-3, rtol=1e-2)
+    expected = play("fedavg", training=sgd(0.1), rounds=2).theta
+    assert_close(theta, expected, atol=1e-3, rtol=1e-2)

@@ -16,7 +16,8 @@ def weights(seed: int, team: Qmix = TEAM) -> torch.Tensor:
 
 
 def states(count: int, agents: int = 3, seed: int = 0) -> torch.Tensor:
-    return torch.randn(count, agents, 4, generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, agents, 4, generator=generator)
 
 
 def some(count: int, seed: int = 0) -> Transitions:
@@ -49,10 +50,9 @@ def test_the_mixer_is_two_layers_with_absolute_weights_from_the_state():
     flat = weights(1)
     state = states(1)
     chosen = torch.tensor([[0.3, -1.2, 0.8]])
-    layer = {
-        name: [part.numpy() for part in pair]
-        for name, pair in qmix.unpacked(flat, TEAM.layers).items()
-    }
+    layer = {}
+    for name, (matrix, bias) in qmix.unpacked(flat, TEAM.layers).items():
+        layer[name] = [matrix.numpy(), bias.numpy()]
     s = state.numpy().reshape(-1)
 
     def hyper(into, out):
@@ -63,12 +63,15 @@ def test_the_mixer_is_two_layers_with_absolute_weights_from_the_state():
     inner = chosen.numpy()[0] @ mixing + layer["bias"][0] @ s + layer["bias"][1]
     inner = np.where(inner > 0, inner, np.exp(np.minimum(inner, 0)) - 1)
     expected = inner @ np.abs(hyper("sum_in", "sum_out")) + hyper("value_in", "value_out")[0]
-    assert TEAM.total(flat, chosen, state).item() == pytest.approx(expected, abs=1e-5)
+    result = TEAM.total(flat, chosen, state).item()
+    expected = pytest.approx(expected, abs=1e-5)
+    assert result == expected
 
 
 def test_the_total_rises_with_the_value_of_each_agent():
     for seed in range(5):
-        chosen = torch.randn(20, 3, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+        generator = torch.Generator().manual_seed(seed)
+        chosen = torch.randn(20, 3, generator=generator).requires_grad_()
         TEAM.total(weights(seed), chosen, states(20, seed=seed)).sum().backward()
         assert (chosen.grad >= 0).all()
         assert (chosen.grad > 0).any()
@@ -82,14 +85,16 @@ def test_the_best_joint_action_is_everybodys_own_best():
         last = torch.tensor([[0, 2, 1]])
         q = TEAM.utilities(weights(seed), state, last)[0]  # [3, 3]
         values = TEAM.total(weights(seed), q[torch.arange(3), joint], state.expand(27, -1, -1))
-        assert joint[values.argmax()].tolist() == q.argmax(1).tolist()
+        expected = q.argmax(1).tolist()
+        assert joint[values.argmax()].tolist() == expected
 
 
 def test_agents_share_a_network_but_know_who_they_are_and_what_they_did():
     alike = torch.zeros(1, 3, 4)
     q = TEAM.utilities(weights(0), alike, torch.tensor([[0, 0, 0]]))[0]
     assert not torch.equal(q[0], q[1])
-    assert not torch.equal(q[2], TEAM.utilities(weights(0), alike, torch.tensor([[0, 0, 1]]))[0, 2])
+    other = TEAM.utilities(weights(0), alike, torch.tensor([[0, 0, 1]]))[0, 2]
+    assert not torch.equal(q[2], other)
 
 
 def test_targets_let_the_new_weights_choose_and_the_old_ones_value():
@@ -182,8 +187,10 @@ def test_a_transition_joins_a_choice_with_the_reward_it_led_to():
     assert actions[0].tolist() == [1, 1, 1]
     transitions = qmix.transitions(memory["qmix_states"], memory["qmix_rewards"], actions[:-1])
     assert len(transitions) == 3  # rounds 2, 3 and 4
-    assert transitions.state[:, 0, 0].tolist() == [1, 2, 3]
-    assert transitions.after[:, 0, 0].tolist() == [2, 3, 4]
+    result = transitions.state[:, 0, 0].tolist()
+    assert result == [1, 2, 3]
+    result = transitions.after[:, 0, 0].tolist()
+    assert result == [2, 3, 4]
     assert transitions.reward.tolist() == [2, 3, 4]
     assert torch.equal(transitions.action, actions[1:4])
     assert torch.equal(transitions.last, actions[:3])
@@ -196,7 +203,8 @@ def test_only_the_newest_transitions_are_kept(monkeypatch):
         memory["qmix_states"], memory["qmix_rewards"], memory["qmix_actions"][:-1]
     )
     assert transitions.reward.tolist() == [6, 7, 8]
-    assert transitions.state[:, 0, 0].tolist() == [5, 6, 7]
+    result = transitions.state[:, 0, 0].tolist()
+    assert result == [5, 6, 7]
 
 
 def test_agents_learn_after_the_warm_up_and_targets_follow_every_fifth_round():
@@ -238,7 +246,8 @@ def test_each_round_explores_as_much_as_its_own_number_says(monkeypatch):
 
     monkeypatch.setattr(Qmix, "choose", watched)
     memory = rounds(TEAM, 8, warmup=2, total=12)
-    assert epsilons == pytest.approx([1.0, 1.0, 0.81, 0.62, 0.43, 0.24, 0.05, 0.05])
+    expected = pytest.approx([1.0, 1.0, 0.81, 0.62, 0.43, 0.24, 0.05, 0.05])
+    assert epsilons == expected
     assert memory["epsilon"].item() == epsilons[-1]
 
 
@@ -268,13 +277,16 @@ def test_two_rounds_learn_from_transitions_in_another_order(monkeypatch):
 
 def test_without_exploration_the_best_known_is_chosen_and_with_nothing_else_anything():
     team = Qmix(100, 8, 0.9)
-    state = torch.randn(100, 4, generator=torch.Generator().manual_seed(3))
+    generator = torch.Generator().manual_seed(3)
+    state = torch.randn(100, 4, generator=generator)
     last = torch.zeros(100, dtype=torch.int64)
     best = team.utilities(weights(0, team), state[None], last[None])[0].argmax(1)
-    assert torch.equal(team.choose(weights(0, team), state, last, epsilon=0.0, seed=1), best)
+    result = team.choose(weights(0, team), state, last, epsilon=0.0, seed=1)
+    assert torch.equal(result, best)
     anything = team.choose(weights(0, team), state, last, epsilon=1.0, seed=1)
     assert anything.bincount(minlength=8).min() >= 3  # 12.5 expected of each
-    assert torch.equal(anything, team.choose(weights(5, team), state, last, epsilon=1.0, seed=1))
+    expected = team.choose(weights(5, team), state, last, epsilon=1.0, seed=1)
+    assert torch.equal(anything, expected)
 
 
 def test_a_bandit_in_which_one_agent_matters_is_solved():

@@ -13,7 +13,8 @@ from fedcli.methods.reweigh import kamiran
 def test_weights_by_hand():
     """10 images, group 0: 3 and 1, group 1: 2 and 4; W = 4 * 5 / (10 * 3) and so on."""
     weights = kamiran(torch.tensor([[3.0, 1.0], [2.0, 4.0]]).double())
-    assert_close(weights, torch.tensor([[20 / 30, 2.0], [30 / 20, 30 / 40]]).double())
+    expected = torch.tensor([[20 / 30, 2.0], [30 / 20, 30 / 40]]).double()
+    assert_close(weights, expected)
 
 
 def test_weighted_counts_are_independent_of_group_and_class_and_keep_their_margins():
@@ -21,7 +22,8 @@ def test_weighted_counts_are_independent_of_group_and_class_and_keep_their_margi
     weighted = counts * kamiran(counts)
     assert_close(weighted.sum(0), counts.sum(0))
     assert_close(weighted.sum(1), counts.sum(1))
-    assert_close(weighted, torch.outer(counts.sum(1), counts.sum(0)) / counts.sum())
+    expected = torch.outer(counts.sum(1), counts.sum(0)) / counts.sum()
+    assert_close(weighted, expected)
 
 
 def test_independent_groups_weigh_1_and_so_do_pairs_without_an_image():
@@ -47,7 +49,8 @@ def test_a_client_weighs_by_all_counts_or_by_its_own(counts):
     assert ("group_class_counts" in client.report) == (counts == "global")
     weights = client.per_image["weights"]
     assert weights[2] == 1
-    assert (weights.tolist() == [1.0] * 4) == (counts == "global")
+    result = weights.tolist() == [1.0] * 4
+    assert result == (counts == "global")
 
 
 def test_the_server_adds_counts_up():
@@ -67,4 +70,5 @@ def test_images_of_clients_that_are_away_are_not_forgotten():
             torch.zeros(1, 1), group_class_counts=torch.tensor([counts]).double()
         )
         resolve("reweigh").local.post_aggregate(torch.zeros(1), table, table.base, shared)
-    assert shared["group_class_counts"].tolist() == [[18.0, 0.0], [11.0, 1.0]]
+    expected = [[18.0, 0.0], [11.0, 1.0]]
+    assert shared["group_class_counts"].tolist() == expected

@@ -11,7 +11,8 @@ def test_rows_that_were_not_replaced_are_zeros_and_take_no_memory():
     assert table[2].tolist() == [0, 0]
     assert table[2].dtype == torch.uint8
     assert len(table) == 0
-    assert table.whole().tolist() == [[0, 0]] * 3
+    expected = [[0, 0]] * 3
+    assert table.whole().tolist() == expected
     assert (table.ndim, table.nbytes) == (2, 6)
     with pytest.raises(IndexError, match="row 3 of a table of 3 rows"):
         table[3]
@@ -29,7 +30,8 @@ def test_a_table_stays_as_it_was_when_rows_are_replaced():
     ]
     assert changed.whole().tolist() == expected
     assert changed[1] is table[1]
-    assert changed.whole(1).tolist() == [[1, 2], [0, 0]]
+    expected = [[1, 2], [0, 0]]
+    assert changed.whole(1).tolist() == expected
     result = list(changed.replaced({1: torch.zeros(2, dtype=torch.int16)}))
     assert result == [0]  # zeros again
 

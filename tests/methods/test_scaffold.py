@@ -32,14 +32,8 @@ def slope_turn(training, **settings):
     """c_i of a client after one visit on the slope, its distance x - y and its number of steps."""
     net, layout = lone(0.0)
     method = replace(resolve("scaffold"), local=Slope(**settings))
-    report = run_client(
-        method,
-        net,
-        layout,
-        toy_shard("north", 8),
-        Task("north", 0, 1, 1, 0, layout.read(), {}, {}),
-        training,
-    )
+    task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
+    report = run_client(method, net, layout, toy_shard("north", 8), task, training)
     return report.memory["control"].item(), -report.theta.item(), report.steps
 
 
@@ -54,9 +48,8 @@ def test_two_steps_are_algorithm_1_written_out(control):
     c, mine = (0.3 * torch.randn(layout.trainable, generator=draw) for _ in range(2))
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
     task = Task("north", 0, 2, 3, 0, start, {"control": c}, {"control": mine})
-    report = run_client(
-        resolve("scaffold", {"control": control}), net, layout, toy_shard("north"), task, training
-    )
+    method = resolve("scaffold", {"control": control})
+    report = run_client(method, net, layout, toy_shard("north"), task, training)
 
     batch = next(toy_shard("north").in_order())
     params = list(other.parameters())
@@ -70,9 +63,8 @@ def test_two_steps_are_algorithm_1_written_out(control):
     close = {"atol": 1e-5, "rtol": 1e-4}
     assert_close(report.theta[: layout.trainable], y, **close)
     assert_close(report.memory["control"], fresh, **close)
-    assert_close(
-        report.columns["control_change"], fresh - (mine if control == "uniform" else c), **close
-    )
+    expected = fresh - (mine if control == "uniform" else c)
+    assert_close(report.columns["control_change"], expected, **close)
 
 
 def test_the_server_moves_c_over_the_roster():
@@ -114,9 +106,11 @@ def test_under_momentum_it_is_the_distance_over_the_effective_steps_and_the_rele
     )
     effective = (24 - 0.9 * (1 - 0.9**24) / 0.1) / 0.1
     control, distance, _ = slope_turn(training)
-    assert control == pytest.approx(distance / (0.1 * effective), rel=1e-5)
+    expected = pytest.approx(distance / (0.1 * effective), rel=1e-5)
+    assert control == expected
     released, distance, steps = slope_turn(training, rule="released")
-    assert released == pytest.approx(distance / (0.1 * steps), rel=1e-5)
+    expected = pytest.approx(distance / (0.1 * steps), rel=1e-5)
+    assert released == expected
     assert released > 6 * control
 
 
@@ -124,11 +118,13 @@ def test_under_plain_sgd_both_rules_agree():
     state = {rule: play("scaffold", {"rule": rule}) for rule in ("original", "released")}
     assert_close(state["original"].theta, state["released"].theta, atol=1e-5, rtol=1e-4)
     close = {"atol": 1e-5, "rtol": 1e-3}
-    assert_close(state["original"].shared["control"], state["released"].shared["control"], **close)
+    expected = state["released"].shared["control"]
+    assert_close(state["original"].shared["control"], expected, **close)
 
 
 def test_the_first_round_has_no_correction_and_is_fedavg():
-    assert torch.equal(play("scaffold", until=1).theta, play("fedavg", until=1).theta)
+    expected = play("fedavg", until=1).theta
+    assert torch.equal(play("scaffold", until=1).theta, expected)
 
 
 def test_weighted_c_is_the_sum_of_variates_with_this_rounds_weights_even_as_they_change():
@@ -158,16 +154,17 @@ def test_it_settles_at_the_optimum_of_its_weights_where_fedavg_does_not(weights,
         scaffold.Controlled.on_round_start(self, net, client)
         client.scratch["correction"].zero_()
 
-    assert (
-        abs(settled("scaffold", {"weights": weights}, on_round_start=uncorrected) - optimum(*p))
-        > 0.01
+    result = abs(
+        settled("scaffold", {"weights": weights}, on_round_start=uncorrected) - optimum(*p)
     )
+    assert result > 0.01
 
 
 def test_uniform_weights_are_the_papers_mean_of_models_and_variates():
     rounds_played = []
     state = play("scaffold", {"weights": "uniform"}, each=rounds_played.append)
-    assert rounds_played[-1].weights.tolist() == [0.25] * 4
+    result = rounds_played[-1].weights.tolist()
+    assert result == [0.25] * 4
     mean = sum(memory["control"] for memory in state.clients.values()) / len(ROSTER)
     assert_close(state.shared["control"], mean, atol=1e-6, rtol=1e-4)
 

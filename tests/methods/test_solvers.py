@@ -24,7 +24,8 @@ def test_adam_by_hand():
     """The first step is lr along the sign; the second has the means (.1 * .9 * 1 + .1 * 3) / (1 - .81) and so on."""
     parameter = nn.Parameter(torch.tensor([0.0]))
     solver = Solver("adam", [parameter], 0.1)
-    assert stepped(solver, parameter, [[1.0]]) == pytest.approx([-0.1])
+    expected = pytest.approx([-0.1])
+    assert stepped(solver, parameter, [[1.0]]) == expected
     mean = 0.39 / 0.19
     square = 0.009999 / 0.001999  # (.000999 + .001 * 9) / (1 - .999^2)
     expected = pytest.approx([-0.1 - 0.1 * mean / square**0.5], rel=1e-5)
@@ -33,7 +34,7 @@ def test_adam_by_hand():
 
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("sgd", torch.optim.SGD)])
 def test_to_the_bit_as_torchs_classes(name, kind):
-    """Of two parameters one is left without a gradient, as frozen ones are."""
+    """One of two parameters has no gradient, like a frozen one."""
     stream = torch.Generator().manual_seed(0)
     start = torch.randn(7, generator=stream)
     gradients = torch.randn(4, 7, generator=stream)

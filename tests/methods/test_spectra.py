@@ -42,15 +42,18 @@ def test_a_wave_takes_the_amplitudes_of_another_and_keeps_its_phase(shift):
         (0.5, wave(0.45, 0.25, shift)),
         (0.0, wave(0.5, 0.2, shift)),
     ):
-        assert_close(to_pixels(exchanged(x, other, 0.13, mix)), expected, atol=1e-5, rtol=0)
+        result = to_pixels(exchanged(x, other, 0.13, mix))
+        assert_close(result, expected, atol=1e-5, rtol=0)
     mean_alone = to_pixels(exchanged(x, amplitudes(normalised(wave(0.4, 0.3)), 0.0), 0.0))
     assert_close(mean_alone, wave(0.4, 0.2, shift), atol=1e-5, rtol=0)
 
 
 def test_its_own_amplitudes_leave_an_image_as_it_is():
-    x = normalised(torch.rand(3, 3, 9, 9, generator=torch.Generator().manual_seed(1)))
+    generator = torch.Generator().manual_seed(1)
+    x = normalised(torch.rand(3, 3, 9, 9, generator=generator))
     for low in (0.0, 0.2, 0.5):
-        assert_close(exchanged(x, amplitudes(x, low), low), x, atol=1e-4, rtol=0)
+        result = exchanged(x, amplitudes(x, low), low)
+        assert_close(result, x, atol=1e-4, rtol=0)
 
 
 def test_the_mean_alone_is_what_a_transform_makes_of_it():

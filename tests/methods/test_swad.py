@@ -29,12 +29,15 @@ def test_it_begins_at_the_first_loss_that_no_later_one_beats_and_ends_before_the
     above, so the mean is that of rounds 2 to 5, and stays so."""
     losses = [3.0, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 0.1]
     models = scored(losses, patience=3, overfit=2, tolerance=1.2)
-    assert models == pytest.approx([1, 2, 3, 3, 3.5, 4, 3.5, 3.5])
+    expected = pytest.approx([1, 2, 3, 3, 3.5, 4, 3.5, 3.5])
+    assert models == expected
 
 
 def test_a_loss_that_falls_or_stays_within_the_tolerance_never_ends_it():
-    assert scored([4.0, 3.0, 2.0, 1.0])[-1] == 4  # not begun: the last round
-    assert scored([1.0] * 9)[-1] == pytest.approx(5)
+    result = scored([4.0, 3.0, 2.0, 1.0])[-1]
+    assert result == 4  # not begun: the last round
+    result = scored([1.0] * 9)[-1]
+    assert result == pytest.approx(5)
 
 
 def test_the_mean_over_a_client_s_steps_by_hand():
@@ -54,20 +57,19 @@ def test_the_mean_over_a_client_s_steps_by_hand():
     training = Training(
         optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=12, epochs=3
     )
-    report = run_client(
-        resolve("swad"), net, layout, shard, Task("north", 0, 1, 3, 1, start, {}, {}), training
-    )
+    task = Task("north", 0, 1, 3, 1, start, {}, {})
+    report = run_client(resolve("swad"), net, layout, shard, task, training)
     assert_close(report.theta, passed[-1], rtol=1e-4, atol=1e-6)
-    assert_close(report.columns["dense_mean"], torch.stack(passed).mean(0), rtol=1e-4, atol=1e-6)
+    expected = torch.stack(passed).mean(0)
+    assert_close(report.columns["dense_mean"], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_model_that_travels_is_fedavg_s_and_the_scored_one_is_not():
     state = play("swad")
     plain = play("fedavg").theta
     assert torch.equal(state.theta, plain)
-    assert not torch.equal(
-        scored_model(resolve("swad").aggregator, state.theta, state.server), plain
-    )
+    result = scored_model(resolve("swad").aggregator, state.theta, state.server)
+    assert not torch.equal(result, plain)
 
 
 def test_without_validation_images_a_run_says_what_its_rounds_are_chosen_by():

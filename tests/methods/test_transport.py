@@ -44,7 +44,8 @@ def test_one_prompt_fills_its_best_patches_first(mass, expected):
 @pytest.mark.parametrize("mass", [1.0, 0.8])
 def test_two_patches_that_mirror_each_other_split_by_three_to_one(mass):
     plan = transport_plan(torch.tensor([[0.0, LN3], [LN3, 0.0]]), mass, eps=1.0)
-    assert_close(plan, mass / 2 * torch.tensor([[0.75, 0.25], [0.25, 0.75]]))
+    expected = mass / 2 * torch.tensor([[0.75, 0.25], [0.25, 0.75]])
+    assert_close(plan, expected)
 
 
 @pytest.mark.parametrize(("mass", "turns"), [(0.3, 500), (0.8, 2000), (0.99, 20_000), (1.0, 500)])
@@ -74,9 +75,11 @@ def test_it_is_what_pot_finds(mass, eps):
 @pytest.mark.parametrize("mass", [0.05, 0.5, 0.8, 0.99, 1.0])
 def test_prompts_receive_exactly_their_share_and_no_patch_sends_more_than_it_has(mass):
     plan = transport_plan(1 - similarities(49, 3, spread=0.3), mass, 0.1)
-    assert_close(plan.sum(-2), torch.full((3, 3), mass / 3))
+    expected = torch.full((3, 3), mass / 3)
+    assert_close(plan.sum(-2), expected)
     assert plan.min() >= 0
-    assert plan.sum(-1).max() <= (1 + 1e-4) / 49
+    result = plan.sum(-1).max()
+    assert result <= (1 + 1e-4) / 49
 
 
 @pytest.mark.parametrize("mass", [0.8, 0.999])
@@ -90,24 +93,29 @@ def test_a_dozen_turns_do_at_any_mass(mass, monkeypatch):
 
 def test_what_is_added_to_a_prompts_costs_changes_nothing():
     cost = (similarities(49, 2) * 1024).round() / 1024  # so that adding 1 is exact
-    assert torch.equal(
-        transport_plan(cost + torch.tensor([1.0, 0.0]), 0.8, 0.001),
-        transport_plan(cost, 0.8, 0.001),
-    )
+    result = transport_plan(cost + torch.tensor([1.0, 0.0]), 0.8, 0.001)
+    assert torch.equal(result, transport_plan(cost, 0.8, 0.001))
 
 
 def test_like_prompts_receive_alike_and_strong_entropy_makes_all_alike():
     same = similarities(6, 1).expand(-1, -1, 2)
     plan = transport_plan(1 - same, 0.8, 0.1)
     assert torch.equal(plan[..., 0], plan[..., 1])
-    assert_close(transport_plan(1 - same, 1.0, 0.1), torch.full((3, 6, 2), 1 / 12))
+    result = transport_plan(1 - same, 1.0, 0.1)
+    expected = torch.full((3, 6, 2), 1 / 12)
+    assert_close(result, expected)
     flat = transport_plan(1 - similarities(6, 2), 0.8, 1e4)
-    assert_close(flat, torch.full((3, 6, 2), 0.8 / 12), atol=1e-5, rtol=0)
+    expected = torch.full((3, 6, 2), 0.8 / 12)
+    assert_close(flat, expected, atol=1e-5, rtol=0)
 
 
 def test_one_patch_sends_each_prompt_its_share():
-    assert_close(transport_plan(1 - similarities(1, 4), 0.8, 0.01), torch.full((3, 1, 4), 0.2))
-    assert_close(transport_plan(torch.zeros(1, 1), 0.8, 0.1), torch.tensor([[0.8]]))
+    result = transport_plan(1 - similarities(1, 4), 0.8, 0.01)
+    expected = torch.full((3, 1, 4), 0.2)
+    assert_close(result, expected)
+    result = transport_plan(torch.zeros(1, 1), 0.8, 0.1)
+    expected = torch.tensor([[0.8]])
+    assert_close(result, expected)
 
 
 def test_little_entropy_takes_the_best_patches_whole():
@@ -118,21 +126,20 @@ def test_little_entropy_takes_the_best_patches_whole():
 
 def test_half_precision_survives_where_the_kernel_is_zero():
     similarity = similarities(49, 2).half()
-    assert (
-        -(1 - similarity) / 0.01
-    ).exp().max() == 0  # all of K: the published loop divides 0 by 0
+    result = (-(1 - similarity) / 0.01).exp().max()
+    assert result == 0  # all of K: the published loop divides 0 by 0
     plan = transport_plan(1 - similarity, 0.8, 0.01)
     assert plan.dtype == torch.float32
-    assert_close(
-        plan, transport_plan((1 - similarity).double(), 0.8, 0.01).float(), atol=1e-6, rtol=0
-    )
+    expected = transport_plan((1 - similarity).double(), 0.8, 0.01).float()
+    assert_close(plan, expected, atol=1e-6, rtol=0)
 
 
 def test_one_patch_far_better_than_the_rest_underflows_nothing():
     cost = torch.full((4, 2), 2.0)
     cost[0] = 0.0  # exp(-2 / 0.01) is 0 in float32, and yet the rest has to send 0.55
     expected = torch.tensor([0.25, *[0.55 / 3] * 3])
-    assert_close(transport_plan(cost, 0.8, 0.01).sum(1), expected, atol=1e-5, rtol=0)
+    result = transport_plan(cost, 0.8, 0.01).sum(1)
+    assert_close(result, expected, atol=1e-5, rtol=0)
 
 
 def test_problems_do_not_see_each_other_and_carry_no_gradient():

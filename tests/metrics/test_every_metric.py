@@ -48,7 +48,8 @@ def test_a_group_is_weights_of_zero_and_one(needs, metric):
     logits, y = images(needs)
     group = RANDOM.random((len(y), 3)) < [0.2, 0.5, 0.9]
     expected = [value(metric, logits[members], y[members])[0] for members in group.T]
-    assert_allclose(value(metric, logits, y, group.astype(int)), expected, rtol=0, atol=1e-12)
+    result = value(metric, logits, y, group.astype(int))
+    assert_allclose(result, expected, rtol=0, atol=1e-12)
 
 
 @every
@@ -58,7 +59,8 @@ def test_no_weights_are_ones_and_what_score_says(needs, metric):
     ones = value(metric, logits, y, np.ones((len(y), 1), int))
     expected = pytest.approx([scores[metric.name]], abs=1e-12)
     assert value(metric, logits, y).tolist() == expected
-    assert ones.tolist() == pytest.approx([scores[metric.name]], abs=1e-12)
+    expected = pytest.approx([scores[metric.name]], abs=1e-12)
+    assert ones.tolist() == expected
 
 
 @every

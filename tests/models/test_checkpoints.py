@@ -22,17 +22,17 @@ VIT = "timm:test_vit@32"
 
 
 def build(name=VIT, weights=None, size=32, **rest):
-    return models.build(
-        name, models.Inputs(3, 2, size), seed=0, weights=weights and str(weights), **rest
-    )
+    inputs = models.Inputs(3, 2, size)
+    return models.build(name, inputs, seed=0, weights=weights and str(weights), **rest)
 
 
 def trained(name=VIT):
     """The tensors of a backbone whose numbers are not those of seed 0."""
-    return {
-        k: torch.full_like(v, 0.25) if v.is_floating_point() else v
-        for k, v in tensors(build(name)).items()
-    }
+    state = tensors(build(name))
+    for key, tensor in state.items():
+        if tensor.is_floating_point():
+            state[key] = torch.full_like(tensor, 0.25)
+    return state
 
 
 def tensors(net):
@@ -95,11 +95,12 @@ def test_position_embeddings_are_resized_to_the_side_that_is_asked_for(tmp_path)
     torch.save(trained("timm:test_vit@64"), tmp_path / "w.pth")
     net = build(weights=tmp_path / "w.pth")
     assert_close(net.backbone.pos_embed, torch.full_like(net.backbone.pos_embed, 0.25))
-    assert net(torch.zeros(1, 3, 20, 20)).shape == (1, 2)  # enlarged to 32
+    result = net(torch.zeros(1, 3, 20, 20)).shape
+    assert result == (1, 2)  # enlarged to 32
 
 
 def test_openais_names_are_read_by_timms_network_and_by_open_clips(tmp_path):
-    """As PubMedCLIP, which keeps a state_dict in OpenAI's names."""
+    """PubMedCLIP is such a file: a state_dict in OpenAI's names."""
     clip = pytest.importorskip("open_clip").CLIP(
         16,
         {"layers": 1, "width": 64, "head_width": 32, "patch_size": 16, "image_size": 32},
@@ -120,14 +121,17 @@ def test_openais_names_are_read_by_timms_network_and_by_open_clips(tmp_path):
         fc_norm=False,
     )
     state = torch.load(tmp_path / "clip.pth", weights_only=True)["state_dict"]
-    image = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    image = torch.randn(2, 3, 32, 32, generator=generator)
     net = models.Network(backbone, 64, 2)
     models.load_weights(net, "timm:vit", str(tmp_path / "clip.pth"))
     clip.visual.proj = None
-    assert_close(net.eval().features(image), clip.visual.eval()(image), atol=1e-4, rtol=1e-4)
+    expected = clip.visual.eval()(image)
+    assert_close(net.eval().features(image), expected, atol=1e-4, rtol=1e-4)
     tower = models.Network(clip.visual, 64, 2)
     read = of_backbone(tower.backbone, state, "clip.pth")
-    assert read.keys() - {"proj"} == tower.backbone.state_dict().keys()
+    expected = tower.backbone.state_dict().keys()
+    assert read.keys() - {"proj"} == expected
 
 
 def test_a_file_of_two_networks_is_refused(tmp_path):
@@ -285,19 +289,23 @@ def test_a_revision_is_the_one_that_is_named_and_its_commit_is_recorded(library,
     for branch, digit, dim in (("main", "0", 2), ("stable", "1", 3)):
         (hub("clinic", "eyes", branch, digit * 40) / file).write_text(json.dumps(config(dim)))
     name = f"{library}:hf-hub:clinic/eyes"
-    built = {
-        end: sum(p.numel() for p in build(name + end).parameters())
-        for end in ("", "@stable", f"@{'1' * 40}")
-    }
-    assert built["@stable"] == built[f"@{'1' * 40}"] > built[""]
+    commit = f"@{'1' * 40}"
+    built = {}
+    for end in ("", "@stable", commit):
+        parameters = build(name + end).parameters()
+        built[end] = sum(p.numel() for p in parameters)
+    assert built["@stable"] == built[commit] > built[""]
     code = {end: own_code.recorded(resolve("fedavg"), name + end)[name + end] for end in built}
-    assert {end: record["revision"][0] for end, record in code.items()} == {
+    result = {end: record["revision"][0] for end, record in code.items()}
+    expected = {
         "": "0",
         "@stable": "1",
         f"@{'1' * 40}": "1",
     }
+    assert result == expected
     run = SimpleNamespace(body={"model": {"name": name}}, options={"code": {name: code[""]}})
-    assert own_code.model_of(run) == f"{name}@{'0' * 40}"
+    expected = f"{name}@{'0' * 40}"
+    assert own_code.model_of(run) == expected
     with pytest.raises(FedcliError, match="is not in the hub's cache"):
         build(f"{name}@absent")
 

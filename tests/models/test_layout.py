@@ -16,15 +16,18 @@ def test_the_network_is_a_view_of_theta():
     for p in net.parameters():
         assert not p.any()
     net.head.bias.data.fill_(3.0)
-    assert layout.read()[layout.spans["head.bias"]].tolist() == [3.0, 3.0, 3.0]
+    result = layout.read()[layout.spans["head.bias"]].tolist()
+    assert result == [3.0, 3.0, 3.0]
 
 
 def test_trainable_tensors_come_first_and_buffers_last():
     net = toy_net()
     layout = Layout(net)
-    assert layout.trainable == sum(p.numel() for p in net.parameters())
+    expected = sum(p.numel() for p in net.parameters())
+    assert layout.trainable == expected
     assert layout.size - layout.trainable == 8  # running mean and variance of four channels
-    assert list(layout.spans)[-2:] == ["backbone.1.running_mean", "backbone.1.running_var"]
+    result = list(layout.spans)[-2:]
+    assert result == ["backbone.1.running_mean", "backbone.1.running_var"]
 
 
 def test_gradients_land_in_one_vector_and_match_autograd():
@@ -34,11 +37,12 @@ def test_gradients_land_in_one_vector_and_match_autograd():
     batch = next(toy_shard("north").in_order())
     nn.functional.cross_entropy(net(batch.x), batch.y).backward()
     nn.functional.cross_entropy(other(batch.x), batch.y).backward()
-    assert_close(layout.grad, torch.cat([p.grad.reshape(-1) for p in other.parameters()]))
+    expected = torch.cat([p.grad.reshape(-1) for p in other.parameters()])
+    assert_close(layout.grad, expected)
 
 
 @pytest.mark.parametrize(
-    "name, kind, momentum",
+    ("name", "kind", "momentum"),
     [("sgd", torch.optim.SGD, 0.0), ("sgd", torch.optim.SGD, 0.9), ("adam", torch.optim.Adam, 0.0)],
 )
 def test_one_flat_step_equals_torchs_steps_over_the_tensors(name, kind, momentum):
@@ -61,7 +65,8 @@ def test_one_flat_step_equals_torchs_steps_over_the_tensors(name, kind, momentum
         plain.zero_grad()
         nn.functional.cross_entropy(other(batch.x), batch.y).backward()
         plain.step()
-    assert_close(layout.params, torch.cat([p.detach().reshape(-1) for p in other.parameters()]))
+    expected = torch.cat([p.detach().reshape(-1) for p in other.parameters()])
+    assert_close(layout.params, expected)
 
 
 def test_personal_tensors_stay_out_of_theta_but_are_trained():
@@ -80,9 +85,11 @@ def test_personal_tensors_stay_out_of_theta_but_are_trained():
     optimizer = Optimizer(layout, "sgd")
     optimizer.begin(Training(optimizer="sgd", lr=1.0, momentum=0.0, weight_decay=0.0))
     optimizer.step()
-    assert net.backbone[1].weight.tolist() == [0.0] * 4
+    result = net.backbone[1].weight.tolist()
+    assert result == [0.0] * 4
     layout.load_own(personal_values)
-    assert net.backbone[1].weight.tolist() == [1.0] * 4
+    result = net.backbone[1].weight.tolist()
+    assert result == [1.0] * 4
     assert torch.equal(layout.read_own(), personal_values)
 
 

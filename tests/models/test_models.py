@@ -1,5 +1,6 @@
 import os
 import pickle
+import re
 import shlex
 from argparse import Namespace
 from datetime import date
@@ -33,23 +34,27 @@ def build(name, **rest):
 @pytest.mark.parametrize("name", SIZES)
 def test_size_and_shapes(name):
     net = build(name)
-    assert sum(p.numel() for p in net.parameters()) == SIZES[name]
+    result = sum(p.numel() for p in net.parameters())
+    assert result == SIZES[name]
     x = torch.randn(2, 3, 32, 32)
     assert net(x).shape == (2, 10)
-    assert_close(net.head(net.features(x)), net(x), atol=1e-3, rtol=1e-3)
+    result = net.head(net.features(x))
+    assert_close(result, net(x), atol=1e-3, rtol=1e-3)
 
 
 def test_resnet10_has_the_buffers_of_fedheal():
     layout = Layout(build("resnet10"))
-    assert (layout.trainable, layout.size - layout.trainable) == (4_903_242, 5_760)
+    result = (layout.trainable, layout.size - layout.trainable)
+    assert result == (4_903_242, 5_760)
 
 
 def test_resnet18_for_eight_classes_has_the_size_the_paper_trains():
-    assert sum(p.numel() for p in build("resnet18", classes=8).parameters()) == 11_180_616
+    result = sum(p.numel() for p in build("resnet18", classes=8).parameters())
+    assert result == 11_180_616
 
 
 def test_the_small_network_pools_before_the_relu_to_the_same_bits():
-    """Of four numbers, the largest is the largest after the ReLU too, and only its gradient differs from 0."""
+    """The largest of four numbers is the largest after the ReLU too, and only its gradient differs from 0."""
     quick, _ = small_cnn(3)
     layers = [*quick]
     usual = torch.nn.Sequential(
@@ -58,13 +63,15 @@ def test_the_small_network_pools_before_the_relu_to_the_same_bits():
             for k in range(len(layers))
         )
     )
-    assert [type(layer).__name__ for layer in usual[:4]] == [
+    result = [type(layer).__name__ for layer in usual[:4]]
+    assert result == [
         "Conv2d",
         "BatchNorm2d",
         "ReLU",
         "MaxPool2d",
     ]
-    x = torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(8, 3, 32, 32, generator=generator)
     gradients = []
     for net in (quick, usual):
         net.zero_grad()
@@ -87,7 +94,9 @@ def test_the_seed_decides_the_weights_and_nothing_else_does():
 def test_one_image_that_shrinks_to_one_pixel_trains(name):
     net = build(name).train()
     net(torch.randn(1, 3, 32, 32)).sum().backward()
-    assert all(torch.isfinite(p.grad).all() for p in net.parameters() if p.grad is not None)
+    for parameter in net.parameters():
+        if parameter.grad is not None:
+            assert parameter.grad.isfinite().all()
 
 
 def test_bf16_computes_low_and_answers_in_float32():
@@ -116,15 +125,11 @@ def test_old_densenet_names_are_understood(tmp_path):
     import torchvision
 
     state = torchvision.models.densenet121().state_dict()
-    old = {
-        k.replace("norm1.", "norm.1.")
-        .replace("norm2.", "norm.2.")
-        .replace("conv1.", "conv.1.")
-        .replace("conv2.", "conv.2.")
-        if "denselayer" in k
-        else k: v
-        for k, v in state.items()
-    }
+    old = {}
+    for name, tensor in state.items():
+        if "denselayer" in name:
+            name = re.sub(r"(norm|conv)([12])\.", r"\1.\2.", name)
+        old[name] = tensor
     torch.save(old, tmp_path / "old.pth")
     net = build("densenet121", weights=str(tmp_path / "old.pth"))
     key = "features.denseblock1.denselayer1.norm1.weight"
@@ -172,10 +177,11 @@ def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps
         build("resnet18", weights=str(path))
     with pytest.raises(FedcliError) as as_teacher:
         load_teacher(str(path))
-    assert (as_teacher.value.sentence, as_teacher.value.hint) == (
+    expected = (
         error.value.sentence,
         error.value.hint,
     )
+    assert (as_teacher.value.sentence, as_teacher.value.hint) == expected
     assert error.value.sentence == f"{path} holds Python objects beside tensors"
     assert "\x1b" not in error.value.hint
     assert "\n" not in error.value.hint
@@ -183,7 +189,8 @@ def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps
     assert (python, option) == ("python", "-c")
     monkeypatch.chdir(tmp_path)
     exec(code, {})
-    assert torch.equal(read(tmp_path / "clean.pth")["w"], torch.ones(2))
+    result = read(tmp_path / "clean.pth")["w"]
+    assert torch.equal(result, torch.ones(2))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +222,8 @@ def test_a_folder_is_no_weights_file(tmp_path, load):
 def test_files_of_torch_save_in_both_of_its_formats_are_read(tmp_path):
     for old in (False, True):
         torch.save({"w": torch.ones(2)}, tmp_path / "w.pth", _use_new_zipfile_serialization=not old)
-        assert torch.equal(read(tmp_path / "w.pth")["w"], torch.ones(2))
+        result = read(tmp_path / "w.pth")["w"]
+        assert torch.equal(result, torch.ones(2))
 
 
 def test_weights_of_another_network_are_refused_by_name(tmp_path):

@@ -64,7 +64,8 @@ def broken(channels, classes):
 
 
 def build(name, size=8, channels=3, classes=10, **rest):
-    return models.build(str(name), models.Inputs(channels, classes, size), **{"seed": 0} | rest)
+    inputs = models.Inputs(channels, classes, size)
+    return models.build(str(name), inputs, **{"seed": 0} | rest)
 
 
 def holds(net, size=8, channels=3):
@@ -95,10 +96,13 @@ def test_torchvisions_classifiers_lose_their_last_layer(name, width, size, monke
         outside.NO_AUXILIARY, name, {"init_weights": False} if name in outside.NO_AUXILIARY else {}
     )
     with torch.device("meta"):
-        net = outside.make_of(f"torchvision:{name}")(models.Inputs(3, 7, size))
+        inputs = models.Inputs(3, 7, size)
+        net = outside.make_of(f"torchvision:{name}")(inputs)
         assert net.head.in_features == width
-        assert net(torch.zeros(2, 3, size, size)).shape == (2, 7)
-        assert net.train()(torch.zeros(2, 3, size, size)).shape == (2, 7)
+        result = net(torch.zeros(2, 3, size, size)).shape
+        assert result == (2, 7)
+        result = net.train()(torch.zeros(2, 3, size, size)).shape
+        assert result == (2, 7)
 
 
 def test_a_network_of_torchvision_trains_and_is_seeded():
@@ -214,5 +218,7 @@ def test_batch_norm_of_another_kind_takes_one_value_too():
     network.make_lone_safe(net)
     network.make_lone_safe(net)  # twice is once
     x = torch.tensor([-1.0, 1.0]).view(1, 2, 1, 1)
-    assert net.train()(x).flatten().tolist() == pytest.approx([0.0, 1.0], abs=1e-4)
+    result = net.train()(x).flatten().tolist()
+    expected = pytest.approx([0.0, 1.0], abs=1e-4)
+    assert result == expected
     assert net[0].training

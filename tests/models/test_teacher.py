@@ -39,14 +39,19 @@ def features(net, x=FED):
         return net(x)
 
 
+def under(prefix, state):
+    return {prefix + name: tensor for name, tensor in state.items()}
+
+
 def moco(net, width):
-    """What MoCo-v2 saves: two encoders with projection heads in place of fc, a queue and an optimizer."""
+    """A file of MoCo-v2: two encoders with projection heads in place of fc, a queue and an optimizer."""
     names = {k: v for k, v in net.state_dict().items() if not k.startswith("fc.")}
     head = {"0.weight": torch.ones(width, width), "0.bias": torch.ones(width)}
     head |= {"2.weight": torch.ones(128, width), "2.bias": torch.ones(128)}
-    encoder = names | {f"fc.{k}": v for k, v in head.items()}
-    state = {f"module.encoder_q.{k}": v for k, v in encoder.items()}
-    state |= {f"module.encoder_k.{k}": v.flatten()[:1] + 1 for k, v in encoder.items()}
+    encoder = names | under("fc.", head)
+    key_encoder = {name: tensor.flatten()[:1] + 1 for name, tensor in encoder.items()}
+    state = under("module.encoder_q.", encoder)
+    state |= under("module.encoder_k.", key_encoder)
     state |= {
         "module.queue": torch.rand(128, 16),
         "module.queue_ptr": torch.zeros(1, dtype=torch.long),
@@ -72,23 +77,22 @@ def test_the_query_encoder_of_moco_gives_its_features_to_the_bit(name, width, tm
 @pytest.mark.parametrize("prefix", ["", "module.", "backbone.", "module.backbone."])
 def test_a_torchvision_state_dict_is_taken_without_its_classifier(prefix, tmp_path):
     net = network("resnet18")
-    torch.save({prefix + k: v for k, v in net.state_dict().items()}, tmp_path / "net.pth")
-    assert torch.equal(load_teacher(str(tmp_path / "net.pth"))(FED), features(net))
+    torch.save(under(prefix, net.state_dict()), tmp_path / "net.pth")
+    result = load_teacher(str(tmp_path / "net.pth"))(FED)
+    assert torch.equal(result, features(net))
 
 
 def test_the_model_of_a_run_is_taken_without_what_trained_beside_it(tmp_path):
-    """As a teacher, and as starting weights."""
+    """It can be a teacher, and starting weights."""
     net = network("resnet18")
-    floats = {
-        f"backbone.{k}": v
-        for k, v in net.state_dict().items()
-        if v.is_floating_point() and k[:3] != "fc."
-    }
+    del net.fc
+    tensors = under("backbone.", net.state_dict())
+    tensors["head.weight"] = torch.ones(8, 512)
+    tensors["projector.0.weight"] = torch.ones(2, 2)
     with h5py.File(tmp_path / "00002.h5", "w") as file:
-        for k, v in (
-            floats | {"head.weight": torch.ones(8, 512), "projector.0.weight": torch.ones(2, 2)}
-        ).items():
-            file[f"model/{k}"] = v.numpy()
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point():
+                file[f"model/{name}"] = tensor.numpy()
     path = str(tmp_path / "00002.h5")
     begun = build("resnet18", Inputs(3, 2, 32), seed=0, weights=path)
     assert torch.equal(load_teacher(path)(FED), features(net))
@@ -121,9 +125,8 @@ def test_a_resnet_sees_images_at_their_own_size_and_says_what_it_was_trained_at(
 def test_a_grey_image_is_shown_as_the_same_image_in_colour(plain):
     grey = IMAGES[:, :1]
     features = load_teacher(plain)(transforms.to_input(grey, channels=1))
-    assert_close(
-        features, load_teacher(plain)(transforms.to_input(grey, channels=3)), atol=1e-4, rtol=1e-4
-    )
+    expected = load_teacher(plain)(transforms.to_input(grey, channels=3))
+    assert_close(features, expected, atol=1e-4, rtol=1e-4)
 
 
 def saved(tmp_path, tensors):
@@ -248,7 +251,8 @@ def test_a_storage_that_many_tensors_name_takes_its_memory_once(tmp_path):
     assert len(tensors) == 50
     for value in tensors.values():
         assert float(value) == 1
-    assert len({value.data_ptr() for value in tensors.values()}) == 1
+    result = len({value.data_ptr() for value in tensors.values()})
+    assert result == 1
 
 
 def test_clip_without_its_package_says_what_to_install(tmp_path, monkeypatch):
@@ -297,10 +301,8 @@ RESNET = {"layers": (1, 2, 1, 1), "width": 16}
 @pytest.mark.parametrize("prefix", ["", "module."])
 def test_the_image_tower_of_clip_sees_images_at_its_own_size_and_scale(shape, prefix, tmp_path):
     net = clip(**shape)
-    torch.save(
-        {"epoch": 3, "state_dict": {prefix + k: v for k, v in net.state_dict().items()}},
-        tmp_path / "clip.pt",
-    )
+    state = under(prefix, net.state_dict())
+    torch.save({"epoch": 3, "state_dict": state}, tmp_path / "clip.pt")
     teacher = load_teacher(str(tmp_path / "clip.pt"))
     small = (IMAGES[:, :, :20, :20] > 0.5).float()  # enlarging it overshoots black and white
     unit = F.interpolate(small, (32, 32), mode="bicubic", antialias=True)
@@ -310,12 +312,12 @@ def test_the_image_tower_of_clip_sees_images_at_its_own_size_and_scale(shape, pr
     assert teacher.width == 24
     for p in teacher.parameters():
         assert not p.requires_grad
-    assert_close(
-        teacher(transforms.to_input(small, channels=3)), seen(net, unit), atol=2e-4, rtol=1e-4
-    )
+    result = teacher(transforms.to_input(small, channels=3))
+    assert_close(result, seen(net, unit), atol=2e-4, rtol=1e-4)
     grey = unit[:, :1]
     features = teacher(transforms.to_input(grey, channels=1))
-    assert_close(features, seen(net, grey.expand(-1, 3, -1, -1)), atol=2e-4, rtol=1e-4)
+    expected = seen(net, grey.expand(-1, 3, -1, -1))
+    assert_close(features, expected, atol=2e-4, rtol=1e-4)
 
 
 def test_openai_files_get_the_activation_they_were_trained_with(tmp_path):
@@ -323,9 +325,11 @@ def test_openai_files_get_the_activation_they_were_trained_with(tmp_path):
     openai = net.state_dict() | {"input_resolution": torch.tensor(32)}
     torch.save(openai, tmp_path / "openai.pt")
     torch.save(net.state_dict(), tmp_path / "other.pt")
-    quick, other = (load_teacher(str(tmp_path / f"{name}.pt")) for name in ("openai", "other"))
+    quick = load_teacher(str(tmp_path / "openai.pt"))
+    other = load_teacher(str(tmp_path / "other.pt"))
     small = transforms.to_input(IMAGES[:, :, :32, :32], channels=3)
-    assert_close(quick(small), seen(net, IMAGES[:, :, :32, :32]), atol=2e-4, rtol=1e-4)
+    expected = seen(net, IMAGES[:, :, :32, :32])
+    assert_close(quick(small), expected, atol=2e-4, rtol=1e-4)
     assert not torch.allclose(other(small), quick(small), atol=2e-3)
 
 

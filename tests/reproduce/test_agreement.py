@@ -26,7 +26,9 @@ def test_the_interval_holds_the_mean_of_other_runs_95_times_in_100(runs, publish
     mine = rng.normal(70, 2, (cases, runs))
     theirs = rng.normal(70, 2, (cases, published_runs)).mean(1)
     halves = np.array([agreement.half_width(list(scores), published_runs) for scores in mine])
-    assert (abs(mine.mean(1) - theirs) <= halves).mean() == pytest.approx(0.95, abs=0.012)
+    result = (abs(mine.mean(1) - theirs) <= halves).mean()
+    expected = pytest.approx(0.95, abs=0.012)
+    assert result == expected
 
 
 def test_a_printed_number_lies_within_or_outside_by_so_much():
@@ -46,11 +48,13 @@ def test_a_printed_number_lies_within_or_outside_by_so_much():
         assert cell.difference == pytest.approx(70 - printed)
     single = agreement.judged(ours(70.0), Printed(mean=70.0), scale="paper")
     assert (single.verdict, single.half) == ("too few seeds", None)
-    assert agreement.judged(ours(70.0, 71.0), Printed(mean=70.0), scale="small").verdict == "-"
+    result = agreement.judged(ours(70.0, 71.0), Printed(mean=70.0), scale="small").verdict
+    assert result == "-"
     sure = agreement.judged(
         ours(44.754712), Printed(mean=46.758048, digits=6), scale="paper", sure=True
     )
-    assert (sure.verdict, sure.beyond) == ("outside", pytest.approx(2.003336, abs=1e-6))
+    expected = ("outside", pytest.approx(2.003336, abs=1e-6))
+    assert (sure.verdict, sure.beyond) == expected
 
 
 def test_tau_is_kendalls_and_p_is_the_share_of_orders():
@@ -58,24 +62,23 @@ def test_tau_is_kendalls_and_p_is_the_share_of_orders():
     b = [1.0, 3.0, 2.0, 5.0, 4.0]
     tau, p = agreement.tau_b(a, b)
     assert tau == pytest.approx(kendalltau(a, b).statistic)
-    assert p == np.mean([kendalltau(a, order).statistic >= tau - 1e-9 for order in permutations(b)])
+    expected = np.mean([kendalltau(a, order).statistic >= tau - 1e-9 for order in permutations(b)])
+    assert p == expected
     assert agreement.tau_b([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
     long = np.random.default_rng(1).normal(size=(2, 28))
     tau, p = agreement.tau_b(*long)
     exact = kendalltau(*long, alternative="greater")
-    assert (tau, p) == (pytest.approx(exact.statistic), pytest.approx(exact.pvalue, abs=0.02))
+    expected = (pytest.approx(exact.statistic), pytest.approx(exact.pvalue, abs=0.02))
+    assert (tau, p) == expected
 
 
 def a_table(seeds=3, scale="paper"):
     column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
-    cells = {
-        f"row {row:02d}": agreement.judged(
-            ours(*(50.0 + row + seed for seed in range(seeds))),
-            Printed(mean=51.0 + row + 20 * row),
-            scale=scale,
-        )
-        for row in range(14)
-    }
+    cells = {}
+    for row in range(14):
+        scores = ours(*(50.0 + row + seed for seed in range(seeds)))
+        printed = Printed(mean=51.0 + row + 20 * row)
+        cells[f"row {row:02d}"] = agreement.judged(scores, printed, scale=scale)
     result = made(column, cells, scale=scale, seeds=range(seeds))
     return result.model_copy(update={"orders": list(agreement.orders(result))})
 
@@ -83,9 +86,8 @@ def a_table(seeds=3, scale="paper"):
 def test_the_worst_ten_differences_are_listed_and_the_rest_is_counted():
     result = a_table()
     table = beside.differences(result)
-    assert [row[0].text for row in table.rows] == [
-        f"row {number:02d}" for number in range(13, 3, -1)
-    ]
+    expected = [f"row {number:02d}" for number in range(13, 3, -1)]
+    assert [row[0].text for row in table.rows] == expected
     assert table.legend.endswith("3 more in results.json.")
     (main_table,) = beside.main(result)
     below = [row[0].text for row in main_table.unfolded().rows[1::2]]

@@ -92,4 +92,5 @@ def test_a_figure_asks_for_what_is_there(tmp_path, line):
 
 
 def test_curves_are_of_the_metrics_that_training_records():
-    assert tuple(curve(np.eye(2), np.arange(2))) == ONE.curves
+    result = tuple(curve(np.eye(2), np.arange(2)))
+    assert result == ONE.curves

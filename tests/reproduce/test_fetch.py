@@ -41,7 +41,7 @@ score = "versions/clean/accuracy"
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """What was asked of the server that stands for the addresses of the cards; a recipe lies in the folder at hand."""
+    """Requests to the server that stands for the addresses of the cards; a recipe lies in the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     sources.make_sample("office-caltech", Path("sample"))
@@ -53,11 +53,13 @@ def server(tmp_path, monkeypatch):
     with serving({"/officecaltech.tgz": archived.getvalue()}) as (address, requests):
 
         def of_server(card):
-            files = [
-                {key: value for key, value in file.items() if key not in ("sha256", "md5", "bytes")}
-                | {"url": f"{address}/{Path(file['path']).name}", "about_bytes": len(BODY)}
-                for file in card.get("download", ())
-            ]
+            files = []
+            for file in card.get("download", ()):
+                hashes = ("sha256", "md5", "bytes")
+                entry = {key: value for key, value in file.items() if key not in hashes}
+                entry["url"] = f"{address}/{Path(file['path']).name}"
+                entry["about_bytes"] = len(BODY)
+                files.append(entry)
             return card | ({"download": files} if files else {})
 
         monkeypatch.setattr(cards, "read", lambda name: of_server(read(name)))
@@ -121,10 +123,10 @@ def test_what_was_fetched_is_found(server):
     assert "--teacher w/downloads/moco-v2/moco_v2_800ep_pretrain.pth.tar" in script
     table = recipe.load(Path("sample.toml"))
     nothing = Path("w")
-    assert raw.folders(table, ["office-caltech=mine"], "paper", nothing) == {
-        "office-caltech": "mine"
-    }
-    assert set(raw.folders(table, [], "smoke", nothing).values()) == {
+    result = raw.folders(table, ["office-caltech=mine"], "paper", nothing)
+    assert result == {"office-caltech": "mine"}
+    result = set(raw.folders(table, [], "smoke", nothing).values())
+    assert result == {
         "w/samples/office-caltech",
         "w/samples/rsna-ich",
     }
@@ -163,4 +165,5 @@ def test_a_file_that_no_card_has_is_a_sentence(server, line, words):
         RECIPE.replace('{ card = "ffl4mia", path = "ICH_20/train.csv" }', line)
     )
     ended = run("reproduce", "sample.toml", "--fetch")
-    assert ended.exit_code == 2 and words in " ".join(ended.stderr.split()), ended.stderr
+    assert ended.exit_code == 2
+    assert words in " ".join(ended.stderr.split())

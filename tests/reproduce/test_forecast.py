@@ -46,17 +46,18 @@ def measured(monkeypatch):
 
 def made(*lines):
     """The forecast of cells, each a kind of training on data."""
-    cells = [
-        SimpleNamespace(work=(kind, data), chain=(data,), train=kind, row=kind)
-        for kind, data in (words.split() for words in lines)
-    ]
+    cells = []
+    for line in lines:
+        kind, data = line.split()
+        cells.append(SimpleNamespace(work=(kind, data), chain=(data,), train=kind, row=kind))
     sources = {(name,): Path(name) for name in IMAGES}
     return forecast.forecast(cells, sources, Place(Path("work")))
 
 
 def test_each_kind_is_measured_once_and_goes_with_the_images(measured):
     total = made("a small", "a large", "b small", "done small")
-    assert (total.cells, total.seconds, total.kinds) == (3, 10 + 30 + 20, (2, 2))
+    expected = (3, 10 + 30 + 20, (2, 2))
+    assert (total.cells, total.seconds, total.kinds) == expected
     assert measured == {"a": 15.0, "b": 15.0}
     assert "kinds" not in total.sentence(1)
     assert "3 runs to train: about 60 s, one after another" in total.sentence(1)
@@ -67,7 +68,8 @@ def test_when_the_time_is_over_the_other_kinds_count_as_the_mean(measured, monke
     monkeypatch.setattr(forecast, "MOST_SECONDS", 40.0)
     total = made("a small", "b small", "d large", "e small", "f small")
     assert measured == {"a": 8.0, "b": 8.0}  # a fifth each
-    assert (total.cells, total.seconds) == (5, 10 + 20 + 45 + 15 + 15)
+    expected = (5, 10 + 20 + 45 + 15 + 15)
+    assert (total.cells, total.seconds) == expected
     assert total.sentence(1).endswith("(2 of 5 kinds of training measured)")
 
 
@@ -91,7 +93,8 @@ def test_what_cannot_be_measured_is_left_out(measured):
 
 def test_a_kind_whose_steps_take_too_long_counts_by_its_operations(measured, capsys):
     total = made("slow large", "a small")
-    assert (total.cells, total.seconds, total.kinds) == (2, 5 * 300 + 10, (2, 1))
+    expected = (2, 5 * 300 + 10, (2, 1))
+    assert (total.cells, total.seconds, total.kinds) == expected
     assert measured == {"a": 15.0}
     output = capsys.readouterr().err
     assert "measuring a few steps of a, 15 s at most" in output
@@ -104,7 +107,8 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     work = Place(tmp_path)
     estimate = Estimate(1.0, 2, 3.0, 4, 5, 6, 1, {}, {})
     forecast._Kept(work, {"a": data, "b": data}).add("a", estimate)
-    assert forecast._Kept(work, {"a": data, "b": data}).estimates == {"a": estimate}
+    result = forecast._Kept(work, {"a": data, "b": data}).estimates
+    assert result == {"a": estimate}
     assert not forecast._Kept(Place(tmp_path, ("cuda",)), {"a": data}).estimates
     data.write_text("{ }", encoding="utf-8")
     assert not forecast._Kept(work, {"a": data}).estimates

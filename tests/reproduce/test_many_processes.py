@@ -1,5 +1,6 @@
 """One table made by several processes on one work folder."""
 
+import itertools
 import json
 import os
 import shutil
@@ -80,7 +81,8 @@ def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, no
     assert len(runs) == 3
     assert "clean ACC" in helper
     assert "published" not in helper
-    assert CliRunner().invoke(app, [*LINE.split()[1:], "alone"]).exit_code == 0
+    result = CliRunner().invoke(app, [*LINE.split()[1:], "alone"]).exit_code
+    assert result == 0
     assert table("w") == table("alone")
     assert not Path("w/cells/held").exists()
     before = table("w")
@@ -114,7 +116,8 @@ def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
         fifth = subprocess.run([*line, "w", "--wait"], capture_output=True, text=True)
         codes = [process.wait() for process in four]
         output = "".join(forked.texts(*logs)) + fifth.stderr
-    assert codes == [-9, -9, 0, 0] and fifth.returncode == 0, output
+    assert codes == [-9, -9, 0, 0], output
+    assert fifth.returncode == 0, output
     assert not [*Path("w").glob("runs/*/state")]
     subprocess.run([*line, "alone"], check=True, capture_output=True)
     assert table("w") == table("alone")
@@ -138,19 +141,22 @@ def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder, no_pag
     )
     assert not Path("w/reproduce").exists()
     assert second_part.stdout == ""
-    assert CliRunner().invoke(app, [*line, "2/2", "--json"]).stdout == "null\n"
+    result = CliRunner().invoke(app, [*line, "2/2", "--json"]).stdout
+    assert result == "null\n"
     assert CliRunner().invoke(app, [*line, "1/2"]).exit_code == 0
-    assert json.loads(table("w")["results.json"])["rows"][2]["cells"]["clean ACC"]["runs"] == 1
+    result = json.loads(table("w")["results.json"])["rows"][2]["cells"]["clean ACC"]["runs"]
+    assert result == 1
 
 
 def test_parts_take_about_as_long_and_hold_every_cell_once(monkeypatch):
     lengths = {f"cell {k}": length for k, length in enumerate([9, 1, 1, 5, 1, 4, 2, 1])}
     monkeypatch.setattr(shared, "_length", lambda cell, source: lengths[cell])
     parts = [dealt(dict.fromkeys(lengths), f"{k}/3") for k in (1, 2, 3)]
-    assert sorted(sum(parts, [])) == [*lengths]
+    assert sorted(itertools.chain(*parts)) == [*lengths]
     for part in parts:
         assert part == sorted(part)
-    assert [sum(lengths[cell] for cell in part) for part in parts] == [9, 8, 7]
+    result = [sum(lengths[cell] for cell in part) for part in parts]
+    assert result == [9, 8, 7]
     assert dealt(dict.fromkeys(lengths), "9/9") == []
 
 
@@ -172,7 +178,8 @@ def test_a_cell_that_failed_elsewhere_is_told_and_not_tried_again_before_the_com
     with Shared(work.work, cells, sources) as failing, Shared(work.work, cells, sources) as other:
         assert failing.claim(cells[0])
         failing.end(Outcome(cells[0], None, "no ink", "buy some"))
-        assert other.ended(cells[0]) == Outcome(cells[0], None, "no ink", "buy some")
+        expected = Outcome(cells[0], None, "no ink", "buy some")
+        assert other.ended(cells[0]) == expected
         assert Shared(work.work, cells, sources).ended(cells[0]) is None
         board = Board(other, lambda _: "")
         assert board.count == "[1/6]"
@@ -187,10 +194,15 @@ def test_cells_share_a_gpu_as_far_as_its_memory_goes(monkeypatch):
     assert spread("cuda:1", None, 2) == ("cuda:1",) * 2
     two_gpus = Place(Path("w"), devices)
     gib = 2**30
-    assert fitting(two_gpus, 20 * gib, 78 * gib).devices == devices
-    assert fitting(two_gpus, 30 * gib, 78 * gib).devices == ("cuda:0", "cuda:1") * 2
-    assert fitting(two_gpus, 90 * gib, 78 * gib).devices == ("cuda:0", "cuda:1")
-    assert fitting(Place(Path("w"), ("cpu",) * 4), 90 * gib, 78 * gib).devices == ("cpu",) * 4
+    result = fitting(two_gpus, 20 * gib, 78 * gib).devices
+    assert result == devices
+    result = fitting(two_gpus, 30 * gib, 78 * gib).devices
+    expected = ("cuda:0", "cuda:1") * 2
+    assert result == expected
+    result = fitting(two_gpus, 90 * gib, 78 * gib).devices
+    assert result == ("cuda:0", "cuda:1")
+    result = fitting(Place(Path("w"), ("cpu",) * 4), 90 * gib, 78 * gib).devices
+    assert result == ("cpu",) * 4
     with pytest.raises(UsageError, match="--at-once is about cells on one GPU"):
         jobs.devices("cpu", None, [], 2)
 

@@ -125,10 +125,12 @@ def test_folders_and_files_go_to_the_recipes_that_read_them():
     tables = [
         recipe.load(recipe.find(name)) for name in ("fedism-plus-table2", "fedism-plus-table3")
     ]
-    assert raw.shared_out(tables, ["isic2019=A", "rsna-ich=B"], []) == [
+    result = raw.shared_out(tables, ["isic2019=A", "rsna-ich=B"], [])
+    expected = [
         (["rsna-ich=B"], []),
         (["isic2019=A"], []),
     ]
+    assert result == expected
     for folder in ("A", "digits=A"):
         with pytest.raises(UsageError, match="names nothing that these recipes read"):
             raw.shared_out(tables, [folder], [])
@@ -147,4 +149,5 @@ def test_a_table_agrees_in_the_numbers_that_lie_within_our_intervals(tmp_path):
     part = paper.Rebuilt(SimpleNamespace(rows=rows, title="Tiny, Table 1: rows"), tmp_path)
     object.__setattr__(part, "results", made(column, cells))
     agree = [head.name for head in paper.overview([part]).columns].index("agree")
-    assert paper.overview([part]).rows[0][agree].plain == "1 of 3"
+    result = paper.overview([part]).rows[0][agree].plain
+    assert result == "1 of 3"

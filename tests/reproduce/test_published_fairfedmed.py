@@ -1,4 +1,4 @@
-"""What must hold between the numbers that FairFedMed prints, and the cells in which it does not."""
+"""Rules that the numbers which FairFedMed prints must keep to, and the cells in which they do not."""
 
 import pytest
 from published_numbers import means
@@ -43,7 +43,7 @@ TABLES = {number: read(f"table{number}") for number in (1, 2, 3, 4)}
 
 
 def printed(table: int, method: str, attribute: str, rest: str) -> float:
-    """Of a client or the average, as in "C1 ES-AUC"."""
+    """The number of a client or of the average; rest: for example "C1 ES-AUC"."""
     return TABLES[table][method, f"{attribute} {rest}"]
 
 
@@ -118,22 +118,24 @@ def test_table_3_repeats_fairloras_numbers_on_race_from_table_1():
     assert len(race) == 25
     race = [column for column in race if "Delta" not in column]  # to others than in Table 1
     for column in race:
-        assert TABLES[3]["FairLoRA", column] == TABLES[1]["FairLoRA", column]
-    assert all(
-        TABLES[3][row, "race C1 AUC"] != TABLES[1][row, "race C1 AUC"]
-        for row in METHODS
-        if row != "FairLoRA"
-    )
+        expected = TABLES[1]["FairLoRA", column]
+        assert TABLES[3]["FairLoRA", column] == expected
+    for row in METHODS:
+        if row != "FairLoRA":
+            assert TABLES[3][row, "race C1 AUC"] != TABLES[1][row, "race C1 AUC"]
 
 
 def test_every_published_column_is_there():
-    assert {len({column for _, column in table}) for table in TABLES.values()} == {70}
+    result = {len({column for _, column in table}) for table in TABLES.values()}
+    assert result == {70}
 
 
 def test_figure_5_speaks_of_table_2():
     contents = read("figure5")
     for kind in ("AUC", "ES-AUC"):
-        assert contents["FairLoRA", f"Avg {kind}"] == printed(2, "FairLoRA", "race", f"Avg {kind}")
-        assert contents["PromptFL", f"Avg {kind}"] == pytest.approx(
-            printed(2, "PromptFL", "race", f"Avg {kind}"), abs=1
-        )
+        result = contents["FairLoRA", f"Avg {kind}"]
+        expected = printed(2, "FairLoRA", "race", f"Avg {kind}")
+        assert result == expected
+        result = contents["PromptFL", f"Avg {kind}"]
+        expected = pytest.approx(printed(2, "PromptFL", "race", f"Avg {kind}"), abs=1)
+        assert result == expected

@@ -48,7 +48,9 @@ def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_so
         )
     for name in recipe.names():
         table = recipe.load(recipe.find(name))
-        assert lines[name][0].split()[0] == str(len(expand.cells(table, "paper"))), name
+        result = lines[name][0].split()[0]
+        expected = str(len(expand.cells(table, "paper")))
+        assert result == expected, name
     example = text.split("```toml\n")[1].split("```")[0]
     expand.check(
         write(
@@ -60,15 +62,16 @@ def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_so
 
 def test_a_cell_is_the_commands_that_make_it(tmp_path):
     cells = expand.cells(expand.check(write(tmp_path, TINY)), "paper")
-    assert [cell.name for cell in cells[4:]] == [
+    result = [cell.name for cell in cells[4:]]
+    assert result == [
         "FedAvg · plain · seed 1",
         "FedAvg · Noise · seed 1",
         "FedISM+, q=0.5 · Noise · seed 1",
         "FedISM+, q=1 · Noise · seed 1",
     ]
-    lines = [
-        " ".join(stage.argv()) for stage in (*cells[6].chain, cells[6].train, cells[6].evaluate)
-    ]
+    cell = cells[6]
+    stages = (*cell.chain, cell.train, cell.evaluate)
+    lines = [" ".join(stage.argv()) for stage in stages]
     assert lines == [
         "prepare toy",
         "partition --dirichlet 1.0 --clients 2",
@@ -77,41 +80,38 @@ def test_a_cell_is_the_commands_that_make_it(tmp_path):
         "--weights imagenet",
         "evaluate",
     ]
-    assert " ".join(cells[4].chain[1].argv()) == "partition --dirichlet 1.0 --clients 2 --seed 1"
+    result = " ".join(cells[4].chain[1].argv())
+    assert result == "partition --dirichlet 1.0 --clients 2 --seed 1"
 
 
 def test_a_scale_changes_what_is_slow_and_a_recipe_adds_to_it(tmp_path):
     cells = expand.cells(recipe.load(write(tmp_path, TINY)), "smoke")
     assert len(cells) == 4  # one seed
-    assert (
-        " ".join(cells[0].train.argv())
-        == "train fedavg --batch-size 128 --lr 0.001 --rounds 2 --model cnn"
-    )
-    assert " ".join(cells[0].chain[1].argv()) == "partition --dirichlet 1.0 --clients 4"
+    result = " ".join(cells[0].train.argv())
+    assert result == "train fedavg --batch-size 128 --lr 0.001 --rounds 2 --model cnn"
+    result = " ".join(cells[0].chain[1].argv())
+    assert result == "partition --dirichlet 1.0 --clients 4"
 
 
 def test_a_file_that_lies_among_the_images_is_given_by_its_name():
     table = expand.check(recipe.find("fed-mas-table3"))
     for scale in ("paper", "smoke"):
-        tone_files = [
-            {
-                cell.chain[0].set.get("tone-file")
-                for cell in expand.cells(table, scale, files=files)
-                if cell.data == "tone"
-            }
-            for files in ({}, {"tone": "ISIC/bevan.csv"})
-        ]
-        assert tone_files == [{None}, {"bevan.csv"}]
+        for files, expected in (({}, None), ({"tone": "ISIC/bevan.csv"}, "bevan.csv")):
+            cells = expand.cells(table, scale, files=files)
+            first_stages = [cell.chain[0] for cell in cells if cell.data == "tone"]
+            assert {stage.set.get("tone-file") for stage in first_stages} == {expected}
 
 
 def test_a_scale_changes_options_of_the_methods_that_have_them(tmp_path):
     table = expand.check(write(tmp_path, TINY + "[smoke.set]\nrho = 0.2\nq = 3"))
-    settings = {
-        scale: [cell.train.set for cell in expand.cells(table, scale, seeds=(0,))[1:]]
-        for scale in ("paper", "smoke")
-    }
-    assert settings["paper"] == [{}, {"state": "loss", "q": "0.5"}, {"state": "loss", "q": "1"}]
-    assert settings["smoke"] == [{}, *[{"state": "loss", "q": "3", "rho": "0.2"}] * 2]
+    settings = {}
+    for scale in ("paper", "smoke"):
+        cells = expand.cells(table, scale, seeds=(0,))[1:]
+        settings[scale] = [cell.train.set for cell in cells]
+    expected = [{}, {"state": "loss", "q": "0.5"}, {"state": "loss", "q": "1"}]
+    assert settings["paper"] == expected
+    expected = [{}, *[{"state": "loss", "q": "3", "rho": "0.2"}] * 2]
+    assert settings["smoke"] == expected
 
 
 MISTAKES = {
@@ -289,27 +289,29 @@ def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_p
     assert "--batch-size 64" in lines["FedAvg · plain · seed 0"]
     assert "--teacher m.pth" in lines["Fed-MAS · plain · seed 0"]
     cells = expand.cells(checked, "paper")
-    assert [cell.asks for cell in cells[-1:] + cells[:1]] == [{"MOCO_FILE"}, set()]
+    result = [cell.asks for cell in cells[-1:] + cells[:1]]
+    assert result == [{"MOCO_FILE"}, set()]
     smoke = expand.cells(checked, "smoke")
     for cell in smoke:
         assert not (cell.asks)
         assert not (cell.train.teacher)
-    assert smoke[0].chain[0].argv() == ["prepare", "toy", "--size", "32", "--table", "plain.csv"]
+    result = smoke[0].chain[0].argv()
+    expected = ["prepare", "toy", "--size", "32", "--table", "plain.csv"]
+    assert result == expected
 
 
 def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tmp_path):
     checked = expand.check(write(tmp_path, TINY + OWN))
     cells = expand.cells(checked, "paper")
     folders = dict.fromkeys(raw.needed(checked), "there")
-    assert raw.possible(checked, cells, folders)[1] == [
-        "Fed-MAS left out: no --file moco=PATH was given, which is a teacher."
-    ]
+    result = raw.possible(checked, cells, folders)[1]
+    assert result == ["Fed-MAS left out: no --file moco=PATH was given, which is a teacher."]
     with pytest.raises(UsageError, match=r"needs files \(moco: a teacher\)"):
         raw.possible(checked, [cell for cell in cells if cell.asks], folders)
     (tmp_path / "m.pth").touch()
-    assert raw.files(checked, [f"moco={tmp_path}/m.pth"], {}, "paper", tmp_path) == {
-        "moco": f"{tmp_path}/m.pth"
-    }
+    result = raw.files(checked, [f"moco={tmp_path}/m.pth"], {}, "paper", tmp_path)
+    expected = {"moco": f"{tmp_path}/m.pth"}
+    assert result == expected
     for flag, message in (
         ("m.pth", "which file it is"),
         ("mocko=m.pth", "no file 'mocko'"),
@@ -320,7 +322,8 @@ def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tm
 
 
 def test_a_number_of_seeds_takes_the_recipes_first():
-    assert read_seeds("3", (1, 2, 3, 4, 5)) == (1, 2, 3)
+    result = read_seeds("3", (1, 2, 3, 4, 5))
+    assert result == (1, 2, 3)
     assert read_seeds("3", (0,)) == (0, 1, 2)
     assert read_seeds("4,7", (1, 2)) == (4, 7)
     assert read_seeds(None, (1, 2)) == ()
@@ -331,7 +334,8 @@ def test_a_number_of_seeds_takes_the_recipes_first():
 
 def test_only_takes_cells_by_their_names(tmp_path):
     cells = expand.cells(recipe.load(write(tmp_path, TINY)), "paper")
-    assert [cell.seed for cell in expand.chosen(cells, ["noise · SEED 1"])] == [1, 1, 1]
+    result = [cell.seed for cell in expand.chosen(cells, ["noise · SEED 1"])]
+    assert result == [1, 1, 1]
     with pytest.raises(UsageError, match="no cell is called 'ditto'"):
         expand.chosen(cells, ["ditto"])
 
@@ -339,8 +343,10 @@ def test_only_takes_cells_by_their_names(tmp_path):
 def test_only_takes_a_row_by_its_whole_name_before_rows_that_hold_it():
     table = recipe.load(recipe.find("fedism-plus-table2"))
     cells = expand.cells(table, "paper")
-    assert {cell.row for cell in expand.chosen(cells, ["fedism"])} == {"FedISM"}
-    assert {cell.row for cell in expand.chosen(cells, ["FedISM+"])} == {
+    result = {cell.row for cell in expand.chosen(cells, ["fedism"])}
+    assert result == {"FedISM"}
+    result = {cell.row for cell in expand.chosen(cells, ["FedISM+"])}
+    assert result == {
         "FedISM+ (S)",
         "FedISM+ (L)",
     }
@@ -363,12 +369,11 @@ def test_every_fedism_plus_recipe_takes_the_lists_that_its_authors_publish(name)
         assert str(partition.order_file) == f"/lists/{prefix}order"
         assert partition.fedism or str(partition.clients_file) == f"/lists/{prefix}clients"
     plain = expand.cells(table, "paper")
-    assert {cell.chain[0].sample_images for cell in plain if cell.chain[0].name == "rsna-ich"} <= {
-        25000
-    }
+    result = {cell.chain[0].sample_images for cell in plain if cell.chain[0].name == "rsna-ich"}
+    assert result <= {25000}
     for cell in plain:
-        assert not (cell.chain[0].split_file)
-        assert not ("FILE" in "".join(cell.asks))
+        assert not cell.chain[0].split_file
+        assert "FILE" not in "".join(cell.asks)
     for cell in expand.cells(table, "smoke"):
         assert not cell.chain[0].sample_images
 
@@ -408,7 +413,8 @@ def test_fed_mas_recipes_augment_by_the_pipeline_beside_them():
             file = (
                 "fed-mas-flamby.json" if cell.chain[0].name == "fed-isic" else "fed-mas-skin.json"
             )
-            assert str(cell.train.augment) == str(recipe.recipes_folder() / file)
+            expected = str(recipe.recipes_folder() / file)
+            assert str(cell.train.augment) == expected
     assert "VerticalFlip" in resolved(cells[0].train).augment
 
 
@@ -427,7 +433,8 @@ def test_where_validation_images_choose_no_best_is_marked_by_test_images():
 def test_a_papers_name_means_all_its_recipes(typed):
     files = recipe.recipes_of(typed)
     paper = files[0].stem.rpartition("-")[0]
-    assert files == [path for name, path in recipe.names().items() if name.startswith(f"{paper}-")]
+    expected = [path for name, path in recipe.names().items() if name.startswith(f"{paper}-")]
+    assert files == expected
     assert any("-table" in path.stem for path in files)
 
 

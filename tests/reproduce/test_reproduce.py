@@ -80,12 +80,13 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, no_page, monkeypatch):
     assert len(done) == 1
     ended = tiny("--scale", "smoke")
     assert ended.exit_code == 0, ended.output
-    assert rounds[2:] == [
+    expected = [
         ("q-FFL, q=0.5", 1),
         ("q-FFL, q=0.5", 2),
         ("q-FFL, q=1", 1),
         ("q-FFL, q=1", 2),
     ]
+    assert rounds[2:] == expected
     for path, node in done.items():
         assert path.stat().st_ino == node
     assert "numbers are not to be compared" in ended.stderr
@@ -112,8 +113,10 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, no_page, monkeypatch):
         "No picture 'rounds'" in json.loads(files["results.json"])["notes"][-1]
     )  # nothing was recorded over rounds
     again = tiny("--scale", "smoke", "--json")
-    assert {path.name: path.read_bytes() for path in results().parent.iterdir()} == files
-    assert json.loads(again.stdout)["rows"][0]["cells"]["clean ACC"]["published"]["mean"] == 97.0
+    result = {path.name: path.read_bytes() for path in results().parent.iterdir()}
+    assert result == files
+    result = json.loads(again.stdout)["rows"][0]["cells"]["clean ACC"]["published"]["mean"]
+    assert result == 97.0
 
 
 def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, no_forecast):
@@ -129,7 +132,8 @@ def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, no_fo
     assert "[3/3]" in ended.stderr
     assert "2 of 3 cells failed: q-FFL, q=0.5 · seed 0 and others" in ended.stderr
     written = json.loads(results("paper").read_text())
-    assert [failure["cell"] for failure in written["failed"]] == [
+    result = [failure["cell"] for failure in written["failed"]]
+    assert result == [
         "q-FFL, q=0.5 · seed 0",
         "q-FFL, q=1 · seed 0",
     ]
@@ -137,7 +141,8 @@ def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, no_fo
     assert cell["verdict"] == "too few seeds"
     assert "half" in cell
     assert "Largest differences" in results("paper").with_name("report.html").read_text()
-    assert cell["difference"] == pytest.approx(cell["mean"] - 97)
+    expected = pytest.approx(cell["mean"] - 97)
+    assert cell["difference"] == expected
 
 
 def test_a_cell_says_what_the_system_refused_as_every_command_does():
@@ -198,7 +203,8 @@ def test_the_list_is_for_programs_too_and_an_unknown_name_gets_the_nearest(tiny)
         "fedism-plus-table1"
     ]
     assert listed["datasets"] == ["rsna-ich"]
-    assert listed["cells"] == len(listed["rows"]) * len(listed["seeds"])
+    expected = len(listed["rows"]) * len(listed["seeds"])
+    assert listed["cells"] == expected
     for word, hint in (
         ("fedism", "did you mean 'fedism-plus' or"),
         ("xyz", "`fedcli reproduce` lists all"),
@@ -219,7 +225,7 @@ def test_a_column_that_no_scores_have_is_refused_by_name(tiny):
 
 def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
     script = tiny("--scale", "smoke", "--dry-run", "--only", "FedAvg").stdout
-    assert script.splitlines()[2:] == [
+    expected = [
         "set -e",
         "# [1/1] FedAvg · seed 0",
         "prepare_1=$(fedcli prepare toy --size 8 --work w)",
@@ -228,6 +234,7 @@ def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
         'run=$(fedcli train fedavg "$corrupt_1" --lr 0.003 --rounds 2 --model cnn --work w --resume)',
         'fedcli evaluate "$run" --work w',
     ]
+    assert script.splitlines()[2:] == expected
     assert not Path("w").exists()
 
 
@@ -245,7 +252,8 @@ def test_the_dry_run_has_the_device_and_cells_side_by_side_and_writes_a_script_f
         'wait "$side_2" || failed=1',
         'exit "$failed"',
     ]
-    assert subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0
+    result = subprocess.run(["sh", "-n"], input=script, text=True).returncode
+    assert result == 0
     ended = tiny("--scale", "smoke", "--dry-run=scripts")
     assert (ended.exit_code, ended.stdout) == (
         0,
@@ -309,9 +317,8 @@ def test_a_table_of_fewer_rows_says_that_the_runs_are_kept(tiny, no_page, no_for
     assert "1 of 1 row of the table in w/reproduce/tiny-smoke left out of this one" in output
     assert "the same command without --only shows all" in output
     assert "table.tex, report.html" in output
-    assert (
-        json.loads(results().read_text())["statistics"] == []
-    )  # no tests of samples of a few images
+    result = json.loads(results().read_text())["statistics"]
+    assert result == []  # no tests of samples of a few images
 
 
 def test_scripts_are_all_written_or_none(tiny, monkeypatch):

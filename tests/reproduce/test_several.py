@@ -37,13 +37,15 @@ def test_each_method_and_seed_is_the_run_that_it_is_by_itself_and_none_is_traine
     assert code == 0, err
     recorded = [json.loads(Path(path).read_text())["options"] for path in paths]
     methods_and_seeds = [(options["method"], options["seed"]) for options in recorded]
-    assert methods_and_seeds == [("fedavg", 0), ("fedprox", 0), ("fedavg", 1), ("fedprox", 1)]
+    expected = [("fedavg", 0), ("fedprox", 0), ("fedavg", 1), ("fedprox", 1)]
+    assert methods_and_seeds == expected
     assert paths[3] == alone[0]
     assert "3 runs to train" in err
     assert "[4/4] FedProx · seed 1: was done already" in err
     code, again, err = run(*words, "--seeds", "0,1", "--json")
     assert code == 0
-    assert [trained["path"] for trained in json.loads(" ".join(again))] == paths
+    result = [trained["path"] for trained in json.loads(" ".join(again))]
+    assert result == paths
     assert err.count("was done already") == 4
 
 
@@ -125,12 +127,14 @@ def test_small_networks_have_a_core_each_and_a_large_one_has_them_all(monkeypatc
         ]
 
     assert devices("cpu", None, of()) == ("cpu",) * 3
-    assert devices("cpu", None, of()[:2]) == ("cpu",) * 2
+    result = devices("cpu", None, of()[:2])
+    assert result == ("cpu",) * 2
     assert (
         devices("cpu", None, of(model="resnet18"))
         == devices("cpu", None, of(engine="pool:2"))
         == ("cpu",)
     )
-    assert devices("cpu", 4, of(model="resnet18")) == ("cpu",) * 4
+    result = devices("cpu", 4, of(model="resnet18"))
+    assert result == ("cpu",) * 4
     monkeypatch.setattr("fedcli.reproduction.jobs.free", lambda device: 2**31)
     assert devices("cpu", None, of()) == ("cpu",) * 2

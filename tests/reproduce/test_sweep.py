@@ -35,7 +35,8 @@ def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, no_page):
     assert ended.exit_code == 0, ended.output
     assert "2 runs to train: " in ended.stderr
     written = json.loads(ended.stdout)
-    assert [row["name"] for row in written["rows"]] == ["q=0.5, lr=0.001", "q=2, lr=0.001"]
+    result = [row["name"] for row in written["rows"]]
+    assert result == ["q=0.5, lr=0.001", "q=2, lr=0.001"]
     for column in written["columns"]:
         assert not column["marked"]
     assert written["notes"][0] == sweep.UNCHOSEN
@@ -80,7 +81,8 @@ def test_with_validation_images_only_the_chosen_value_has_test_scores(swept):
     assert frame.loc[chosen, ON_TESTS].notna().all()
     assert frame.loc[other, ON_TESTS].isna().all()
     assert frame[VALIDATION].notna().all()
-    assert result.scores == [end.path for end in result.outcomes if end.cell.row == chosen]
+    expected = [end.path for end in result.outcomes if end.cell.row == chosen]
+    assert result.scores == expected
     assert not result.results.statistics  # one row has nothing to be tested against
 
 
@@ -153,9 +155,8 @@ def test_the_notes_of_a_table_say_how_many_patients_are_on_both_sides(
 
 def test_what_a_sweep_goes_over_is_an_option_of_the_method_or_a_flag_of_train(tmp_path):
     source: Path = make_chain(tmp_path)
-    assert sweep.recipe_of(["fedavg"], source, ["batch-size=8,16"]).rows[1].train == {
-        "batch_size": 16
-    }
+    result = sweep.recipe_of(["fedavg"], source, ["batch-size=8,16"]).rows[1].train
+    assert result == {"batch_size": 16}
     for over, message in (
         ("qq=1", "neither qffl nor train"),
         ("q", "is not KEY=VALUE"),
@@ -181,7 +182,8 @@ def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path, no_pa
     ended = CliRunner().invoke(app, [*words, "--", "--rounds", "1"])
     assert ended.exit_code == 0, ended.output
     printed = json.loads(ended.stdout)
-    assert [row["name"] for row in printed["rows"]] == [
+    result = [row["name"] for row in printed["rows"]]
+    assert result == [
         "hold-out=east",
         "hold-out=north",
         "hold-out=south",

@@ -31,9 +31,8 @@ def run(folder, method="fedavg", settings=None, rounds=1, **options):
         if not (folder / "partition").exists()
         else next(folder.rglob("partition.json"))
     )
-    return train(
-        data, planned(method, settings or {}, TRAINING, rounds, **options), work=folder, out=None
-    )
+    plan = planned(method, settings or {}, TRAINING, rounds, **options)
+    return train(data, plan, work=folder, out=None)
 
 
 def made(name="cnn", text="lora:4", layers="", trained=True, side=32):
@@ -115,7 +114,8 @@ def test_a_run_sends_less_leaves_what_is_frozen_and_is_scored_and_resumed(tmp_pa
     assert body["model"]["personal_models"]
     assert "adapters" not in json.dumps(whole)
     opened = open_run(done)
-    start = models.build("cnn", models.Inputs(1, CLASSES, 8), seed=0).state_dict()
+    inputs = models.Inputs(1, CLASSES, 8)
+    start = models.build("cnn", inputs, seed=0).state_dict()
     frozen = read_tensors(done.parent / "models" / "frozen.h5")
     assert frozen
     for name, tensor in frozen.items():
@@ -159,7 +159,8 @@ def test_alpha_scales_what_adapters_add():
     of_once = merged(once).state_dict()
     of_thrice = merged(thrice).state_dict()
     for name, tensor in base.state_dict().items():
-        assert_close(of_thrice[name] - tensor, 3 * (of_once[name] - tensor), atol=1e-5, rtol=1e-4)
+        expected = 3 * (of_once[name] - tensor)
+        assert_close(of_thrice[name] - tensor, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_layers_are_chosen_by_the_ends_of_their_names():
@@ -170,7 +171,8 @@ def test_layers_are_chosen_by_the_ends_of_their_names():
         if isinstance(m, Adapted)
     }
     assert len(names) == 12
-    assert {name.rpartition(".")[2] for name in names} == {"qkv", "fc1"}
+    result = {name.rpartition(".")[2] for name in names}
+    assert result == {"qkv", "fc1"}
     with pytest.raises(UsageError, match="no layer that takes an adapter is named 'q'") as error:
         made("timm:test_vit", layers="q")
     assert "qkv" in error.value.hint

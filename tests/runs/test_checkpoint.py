@@ -97,10 +97,12 @@ def test_settings_of_another_shape_are_refused_with_a_sentence(cut, text):
 def test_only_states_are_removed_from_the_folder_of_states(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "rounds.jsonl").write_text("{}\n")
-    folder.save_state(tmp_path, states.RunState(1, torch.zeros(10)), [])
+    state = states.RunState(1, torch.zeros(10))
+    folder.save_state(tmp_path, state, [])
     (tmp_path / "state" / "notes.txt").write_text("mine")
     folder.remove_states(tmp_path)
-    assert [path.name for path in (tmp_path / "state").iterdir()] == ["notes.txt"]
+    result = [path.name for path in (tmp_path / "state").iterdir()]
+    assert result == ["notes.txt"]
 
 
 def test_a_process_that_waited_while_another_finished_the_run_leaves_it_whole(

@@ -66,7 +66,7 @@ def test_a_run_tells_its_energy_beside_its_clocks_and_not_in_its_manifest(tmp_pa
 
 
 class Driver:
-    """What nvidia-ml-py gives a program, of one GPU."""
+    """A stand-in for nvidia-ml-py on a machine with one GPU."""
 
     class NVMLError(Exception):
         pass
@@ -109,11 +109,13 @@ def driver(monkeypatch):
 def test_a_gpu_counts_millijoules_from_line_to_line(driver, tmp_path):
     nvml = driver(5_000, 7_500, 7_500, 10_000)
     meter = Meter("cuda:1", tmp_path)
-    assert [meter.line() for _ in range(3)] == [
+    result = [meter.line() for _ in range(3)]
+    expected = [
         {"gpu_joules": 2.5},
         {"gpu_joules": 0},
         {"gpu_joules": 2.5},
     ]
+    assert result == expected
     assert set(nvml.asked) == {"GPU-1a2b-3c"}
 
 
@@ -158,7 +160,7 @@ def counting(folder):
 
 
 @pytest.mark.parametrize(
-    "joules, expected", [([1800, 5400], 2.0), ([1800, None], None), ([1800, -1], None)]
+    ("joules", "expected"), [([1800, 5400], 2.0), ([1800, None], None), ([1800, -1], None)]
 )
 def test_watt_hours_are_known_where_every_round_has_them(joules, expected, tmp_path):
     lines = [

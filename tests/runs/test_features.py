@@ -49,9 +49,11 @@ def test_runs_methods_and_evaluation_share_them(tmp_path, images_seen):
         run = train(data, plan, work=tmp_path / "elsewhere", out=None)
         evaluate(run)
     pools = 120, 40  # all images with the corrupted ones in place, and the corrupted test images
-    assert sorted(size for size in images_seen if size > features.PROBES) == sorted(pools)
+    result = sorted(size for size in images_seen if size > features.PROBES)
+    assert result == sorted(pools)
     assert folder_for(data) == tmp_path / "features"
-    assert len([*(tmp_path / "features").glob("*.h5")]) == len(pools)
+    result = len([*(tmp_path / "features").glob("*.h5")])
+    assert result == len(pools)
 
 
 def test_evaluation_scores_what_the_whole_network_answers(tmp_path):
@@ -60,7 +62,9 @@ def test_evaluation_scores_what_the_whole_network_answers(tmp_path):
     shard = opened.data.test["clean"]
     whole = predict(replace(opened, features=None), 2, shard)
     assert predict(opened, 2, shard) == pytest.approx(whole, abs=1e-5)
-    assert predict(replace(opened, features=None), 2, shard) == pytest.approx(whole, abs=0)
+    result = predict(replace(opened, features=None), 2, shard)
+    expected = pytest.approx(whole, abs=0)
+    assert result == expected
 
 
 def test_other_weights_and_other_images_have_a_file_of_their_own(tmp_path, images_seen):
@@ -127,7 +131,8 @@ def test_batches_fit_into_memory(monkeypatch, images_seen):
     small = table_of(net, shard, None)
     net.resized = 40
     assert torch.allclose(table_of(net, shard, None), small, atol=1e-6)
-    assert images_seen == [2, 2, 1] + 5 * [1]
+    expected = [2, 2, 1] + 5 * [1]
+    assert images_seen == expected
 
 
 def test_prediction_compares_new_files_with_kept_features(tmp_path):
@@ -135,6 +140,7 @@ def test_prediction_compares_new_files_with_kept_features(tmp_path):
     opened = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
     features = Known.of(opened).features
     assert opened.features.has(opened.data.train["north"])
-    assert features == pytest.approx(Known.of(replace(opened, features=None)).features, abs=1e-5)
+    expected = pytest.approx(Known.of(replace(opened, features=None)).features, abs=1e-5)
+    assert features == expected
     new = replace(opened.data.test["clean"], images=opened.data.test["clean"].images + 1)
     assert not opened.features.has(new)

@@ -96,7 +96,7 @@ def data(work):
 
 
 def in_grey(work: Path) -> Path:
-    """The same images with one channel."""
+    """A copy of the images with one channel."""
     raw = work / "grey"
     shutil.copytree(work / "raw", raw)
     for file in raw.glob("*.png"):
@@ -203,4 +203,5 @@ def test_federated_training_of_a_classifier_ends_at_the_logistic_regression_on_t
     expected = oracle.predict_proba(test.images[test.rows].numpy())
     table = torch.from_numpy(predict(opened, 60, opened.data.test["clean"]))
     auc = partial(roc_auc_score, test.y.numpy(), multi_class="ovo")
-    assert auc(table.softmax(1).numpy()) == pytest.approx(auc(expected), abs=2e-3)
+    result = auc(table.softmax(1).numpy())
+    assert result == pytest.approx(auc(expected), abs=2e-3)

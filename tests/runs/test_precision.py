@@ -12,7 +12,7 @@ from fedcli.federation.client import Training
 from fedcli.runs import precision
 
 
-@pytest.mark.parametrize("slow, chosen", [("fp32", "bf16"), ("bf16", "fp32")])
+@pytest.mark.parametrize(("slow", "chosen"), [("fp32", "bf16"), ("bf16", "fp32")])
 def test_the_faster_one_is_chosen(slow, chosen, monkeypatch):
     """By a clock that only a pass of a network moves."""
     now = 0.0
@@ -41,6 +41,7 @@ def test_a_run_keeps_the_precision_it_was_begun_with(tmp_path, monkeypatch):
     plan = planned("fedavg", {}, Training(batch_size=16), rounds=1, precision="auto")
     monkeypatch.setattr(precision, "fastest", lambda *_: ("bf16", {"fp32": 2.0, "bf16": 1.0}))
     run = train(data, plan, work=tmp_path, out=None)
-    assert json.loads(run.read_text())["body"]["model"]["precision"] == "bf16"
+    result = json.loads(run.read_text())["body"]["model"]["precision"]
+    assert result == "bf16"
     monkeypatch.setattr(precision, "fastest", lambda *_: pytest.fail("measured again"))
     assert train(data, plan, work=tmp_path, out=None) == run

@@ -130,7 +130,8 @@ def test_the_record_the_page_and_the_card_say_what_the_engine_was_given(trained,
         (card,) = [s for s in cards.cards(row)[0].sections if s.name == "training"]
         title = SAID.get(option, option.replace("_", " "))
         for pairs in (provenance.settings([row], False).pairs, card.pairs):
-            assert dict(pairs).get(title) == (word if had_effect(option, row) else None)
+            expected = word if had_effect(option, row) else None
+            assert dict(pairs).get(title) == expected
 
 
 def had_effect(option, row):
@@ -141,7 +142,7 @@ def had_effect(option, row):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_methods_table_says_which_settings_acted(trained, name):
-    run, row, federation = trained(name)
+    run, row, _ = trained(name)
     (line,) = provenance.settings([row], False).tables[0].rows
     for key, value in manifest.read(run).options["settings"].items():
         assert key == "rule" or f"{key}={value}" in str(line[2])
@@ -153,7 +154,8 @@ def test_what_is_left_open_and_what_it_stands_for_are_one_run(data, trained):
         method="fedprox", sampling="group:sex", augment="affine-flip", work=data.parents[2]
     )
     assert train.train(data, asked(**again)) == run
-    assert train.train(data, asked(**again | {"augment": "none"})) != run
+    result = train.train(data, asked(**again | {"augment": "none"}))
+    assert result != run
 
 
 def test_the_command_of_a_run_makes_it_again(trained):

@@ -33,7 +33,8 @@ def test_a_system_that_tells_less_ends_no_training(tmp_path, monkeypatch, status
         resources.STATUS.write_text(status)
     assert resources.peak("cpu") > LEAST
     assert resources.own() == resources.free("cpu") == 0
-    assert resources.in_use("cpu") == (7000 * 1024 if status else resources.peak("cpu"))
+    expected = 7000 * 1024 if status else resources.peak("cpu")
+    assert resources.in_use("cpu") == expected
 
 
 @pytest.mark.parametrize(("limits", "free"), [([], 64), ([80], 64), ([80, 6], 6)])

@@ -228,9 +228,9 @@ def test_a_forced_resume_with_other_rounds_keeps_the_last_five_models_only(tmp_p
     with pytest.raises(FedcliError, match="played 5 rounds already"):
         train(data, plan(rounds=3), work=tmp_path, out=out, resume=True, force=True)
     run = train(data, plan(rounds=12), work=tmp_path, out=out, resume=True, force=True)
-    assert [name for name in manifest.read(run).files if name.startswith("models/")] == [
-        f"models/{r:05d}.h5" for r in range(8, 13)
-    ]
+    result = [name for name in manifest.read(run).files if name.startswith("models/")]
+    expected = [f"models/{r:05d}.h5" for r in range(8, 13)]
+    assert result == expected
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,10 @@ def test_a_link_in_an_unfinished_run_is_refused_or_replaced_and_never_written_th
     }
     with suppress(FedcliError):
         train(data, plan(rounds=3), work=tmp_path, out=out, resume=True)
-    assert {
+    result = {
         path: path.read_bytes() for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()
-    } == before
+    }
+    assert result == before
 
 
 def test_options_that_no_unfinished_run_has_are_refused_and_the_one_that_waits_is_named(

@@ -1,5 +1,6 @@
 """Clients that train alone: nothing is sent, nothing is averaged, and nobody's number is another's."""
 
+import itertools
 import json
 import re
 from dataclasses import dataclass, replace
@@ -49,17 +50,12 @@ def play_sites(
     training=TRAINING,
     after_round=None,
 ):
-    """The same toy federation as conftest.play, every client by itself."""
+    """The toy federation of conftest.play, every client by itself."""
     method = resolve(spec)
     make = conftest.toy_clip if method.local.freezes else toy_net
     net = make(extend=method.local.extend)
-    clients = InProcess(
-        method,
-        net,
-        Layout(net, method.local.personal_tensors(net)),
-        shards or toy_shards(),
-        training,
-    )
+    layout = Layout(net, method.local.personal_tensors(net))
+    clients = InProcess(method, net, layout, shards or toy_shards(), training)
     federation = Federation(clients, rounds, 1, participation, single_site=True)
     state = federation.first()
     for _ in range(rounds):
@@ -125,10 +121,10 @@ def test_no_client_hears_of_another():
     state = play_sites()
     state_of_others = play_sites(shards=others)
     for client, same in {"south": True, "east": True, "north": False, "west": False}.items():
-        assert (
-            torch.equal(state.clients[client]["model"], state_of_others.clients[client]["model"])
-            == same
+        result = torch.equal(
+            state.clients[client]["model"], state_of_others.clients[client]["model"]
         )
+        assert result == same
 
 
 def test_nothing_is_sent_and_nothing_is_averaged():
@@ -144,11 +140,12 @@ def test_nothing_is_sent_and_nothing_is_averaged():
 def test_an_absent_client_keeps_its_model_and_one_never_drawn_has_none():
     rounds_played = []
     play_sites(rounds=4, participation=0.25, after_round=rounds_played.append)
-    for before, after in zip(rounds_played, rounds_played[1:], strict=False):
+    for before, after in itertools.pairwise(rounds_played):
         for client, memory in before.state.clients.items():
             moved = not torch.equal(memory["model"], after.state.clients[client]["model"])
             assert moved == (client in after.clients)
-    assert set(rounds_played[0].state.clients) == set(rounds_played[0].clients)
+    expected = set(rounds_played[0].clients)
+    assert set(rounds_played[0].state.clients) == expected
 
 
 @pytest.mark.parametrize("name", [*METHODS, "fedprox+fedheal", "fedprox+afl"])
@@ -177,7 +174,8 @@ def test_an_option_of_the_server_is_refused_and_not_recorded(monkeypatch):
     monkeypatch.setitem(METHODS, "halved", method)
     halved_plan = replace(plan("halved"), set={"share": "0.25"})
     assert "share" in method.settings
-    assert acting(halved_plan, method).keys() == method.settings.keys() - {"share"}
+    expected = method.settings.keys() - {"share"}
+    assert acting(halved_plan, method).keys() == expected
     with pytest.raises(UsageError, match="share is an option of the server"):
         check(halved_plan)
     check(replace(halved_plan, set=acting(halved_plan, method)))  # as a resume gives them
@@ -210,7 +208,8 @@ def test_a_run_says_what_it_is(tmp_path):
     assert record.options["single_site"] is True
     assert "--single-site" in record.made_by
     assert run.parent.name.startswith("fedavg-single-site-")
-    assert (record.body["numbers_sent"], record.body["bytes_down"], record.body["bytes_up"]) == (
+    result = (record.body["numbers_sent"], record.body["bytes_down"], record.body["bytes_up"])
+    assert result == (
         0,
         0,
         0,
@@ -233,7 +232,8 @@ def test_where_test_images_are_divided_each_is_scored_by_its_own_clients_model(t
             patients = np.unique(file["unit"][()], return_inverse=True)[1]
         assert_allclose(stored, expected, atol=1e-5)
         scores = score(stored, shard.y.numpy())
-        assert body["versions"][version]["auc_ovo_macro"]["last"] == scores["auc_ovo_macro"]
+        result = body["versions"][version]["auc_ovo_macro"]["last"]
+        assert result == scores["auc_ovo_macro"]
         groups = group_scores(
             stored,
             shard.y.numpy(),
@@ -245,10 +245,8 @@ def test_where_test_images_are_divided_each_is_scored_by_its_own_clients_model(t
         assert body["groups"]["sex"][version]["last_round"] == groups
         west_images = opened.data.client_test["west"]
         if version == "corrupted":
-            assert (
-                body["clients"]["west"]["accuracy"]["last"]
-                == score(stored[west_images], shard.y.numpy()[west_images])["accuracy"]
-            )
+            result = body["clients"]["west"]["accuracy"]["last"]
+            assert result == score(stored[west_images], shard.y.numpy()[west_images])["accuracy"]
     assert body["clients"]["west"]["part"] == "own"
     assert body["among_clients"]["accuracy"]["std"] > 0
     assert "own test part" in body["warning"]
@@ -261,7 +259,8 @@ def test_a_client_without_test_images_is_scored_by_its_own_model_all_the_same(tm
     shard = opened.data.test["clean"]
     west_scores = score(predict(opened, 3, shard, "west"), shard.y.numpy())
     assert body["clients"]["west"]["part"] == "whole"
-    assert body["clients"]["west"]["auc_ovo_macro"]["last"] == west_scores["auc_ovo_macro"]
+    result = body["clients"]["west"]["auc_ovo_macro"]["last"]
+    assert result == west_scores["auc_ovo_macro"]
 
 
 def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
@@ -274,16 +273,17 @@ def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
     for index, t in enumerate((1, 2)):
         tables = [predict(opened, t, shard, client) for client in ROSTER]
         mean = np.mean([score(table, y)["auc_ovo_macro"] for table in tables])
-        assert body["versions"]["clean"]["auc_ovo_macro"]["per_round"][index] == pytest.approx(mean)
+        result = body["versions"]["clean"]["auc_ovo_macro"]["per_round"][index]
+        assert result == pytest.approx(mean)
         groups = [group_scores(table, y, sex, ["f", "m"]) for table in tables]
         over = body["groups"]["sex"]["clean"]["over_rounds"]
         auc = over["auc_ovo_macro"]
         gaps = [group["between"]["auc_ovo_macro"]["gap"] for group in groups]
-        assert auc["gap_in_each_round"]["per_round"][index] == pytest.approx(np.mean(gaps))
+        expected = pytest.approx(np.mean(gaps))
+        assert auc["gap_in_each_round"]["per_round"][index] == expected
         worst = [group["between"]["auc_ovo_macro"]["worst"] for group in groups]
-        assert auc["worst_in_each_round"]["per_round"][index] == pytest.approx(
-            np.mean([w["score"] for w in worst])
-        )
+        expected = pytest.approx(np.mean([w["score"] for w in worst]))
+        assert auc["worst_in_each_round"]["per_round"][index] == expected
     last = body["groups"]["sex"]["clean"]["last_round"]
     assert last["groups"]["f"]["count"] == 20
     assert last["groups"]["f"]["small"] is True
@@ -291,9 +291,11 @@ def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
     lowest = min(aucs, key=aucs.get)
     between = last["between"]["auc_ovo_macro"]
     assert between["worst"] == {"group": lowest, "score": aucs[lowest]}
-    assert between["gap"] == max(aucs.values()) - min(aucs.values())
+    expected = max(aucs.values()) - min(aucs.values())
+    assert between["gap"] == expected
     shots = body["shots"]["versions"]["clean"]["balanced_accuracy"]["per_round"]
-    assert shots == pytest.approx(body["versions"]["clean"]["balanced_accuracy"]["per_round"])
+    expected = pytest.approx(body["versions"]["clean"]["balanced_accuracy"]["per_round"])
+    assert shots == expected
     with h5py.File(path.parent / "predictions.h5") as file:
         assert {"clients", "group", "id", "y"} <= set(file)
         assert (file["clients/2/logits/clean/2"][()] == tables[2]).all()
@@ -307,7 +309,8 @@ def test_clients_that_trained_alone_answer_for_corrupted_images_too(tmp_path, ch
     severities = body_of(evaluate(run, options))["severities"]["gaussian-noise"]
     assert 0 < severities["2"]["scores"]["accuracy"]["last"] < 1
     assert severities["2"]["scores"]["count"] == 40
-    assert severities["2"]["groups"]["sex"]["last_round"]["between"]["accuracy"]["gap"] >= 0
+    result = severities["2"]["groups"]["sex"]["last_round"]["between"]["accuracy"]["gap"]
+    assert result >= 0
 
 
 @pytest.mark.parametrize("chain", [make_chain, divided])
@@ -315,9 +318,8 @@ def test_no_number_is_of_the_untrained_start(tmp_path, chain):
     run = train(chain(tmp_path), plan(rounds=2), work=tmp_path, out=None)
     opened = open_run(run)
     start = predict(opened, 2, opened.data.test["clean"])
-    assert torch.equal(
-        torch.from_numpy(start), torch.from_numpy(predict(opened, 1, opened.data.test["clean"]))
-    )
+    expected = torch.from_numpy(predict(opened, 1, opened.data.test["clean"]))
+    assert torch.equal(torch.from_numpy(start), expected)
     path, body = scored(run)
     untrained = score(start, opened.data.test["clean"].y.numpy())["auc_ovo_macro"]
     assert body["versions"]["clean"]["auc_ovo_macro"]["last"] != untrained
@@ -336,10 +338,12 @@ def test_no_number_is_of_the_untrained_start(tmp_path, chain):
 def test_a_curve_ends_at_the_scores(tmp_path, chain):
     run = train(chain(tmp_path), plan("fedbn", eval_every=2), work=tmp_path)
     lines = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
-    assert ["test" in line for line in lines] == [False, True, True]
+    result = ["test" in line for line in lines]
+    assert result == [False, True, True]
     _, body = scored(run)
     for metric, value in lines[-1]["test"]["clean"].items():
-        assert value == pytest.approx(body["versions"]["clean"][metric]["last"])
+        expected = pytest.approx(body["versions"]["clean"][metric]["last"])
+        assert value == expected
 
 
 def test_a_client_that_never_took_part_is_named(tmp_path):
