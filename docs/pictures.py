@@ -35,7 +35,7 @@ def every_method() -> Pairs:
     head = next(
         line for line in lines if line.startswith("| method | clean balanced accuracy | noisy")
     )
-    columns = [name.strip() for name in head.split("|")]
+    columns = [name.strip(" †") for name in head.split("|")]
     after = lines[lines.index(head) + 2 :]
     table = [line.replace("†", "").split("|") for line in after[: after.index("")]]
     names, (overall, sex, age) = (

@@ -21,10 +21,12 @@ DONE = [  # rooms that keep to the measures
     "methods",
     "metrics",
     "models",
+    "reporting",
     "reproduction",
     "runs",
     "scores",
     "sites",
+    "stages",
     "system",
     GROUND,
 ]

@@ -172,7 +172,10 @@ def run_cells(
 
     outcomes = output.play(recipe, shared, workplace, folder, show, **settings)
     if outcomes:
-        console.say(f"written: {folder}/results.json, table.md, table.tex, report.html")
+        files = "results.json, table.md, table.tex"
+        if (folder / "report.html").is_file():  # there is none where every cell has failed
+            files += ", report.html"
+        console.say(f"written: {folder}/{files}")
     elif as_json:
         show_json(None)
     refuse_failed(outcomes, "cell", "cells")

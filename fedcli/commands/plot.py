@@ -169,7 +169,7 @@ def draw(
     if out:
         o.check_named(out, force=force)
     o.refuse_sealed(target)
-    frame = drawn(figure, paths, options, given=bool(runs)).frame
+    frame = drawn(figure, paths, options, runs_named=bool(runs)).frame
     if suffix == ".csv":
         o.write_named(target, frame.to_csv(index=False).encode(), force=force)
     elif out:

@@ -380,7 +380,7 @@ EvidenceFolder = Annotated[
 ]
 
 
-def report(
+def report(  # noqa: C901 - a flag a step
     options: ReportOptions,
     format: ReportFormat = "table",  # the name of its flag
     out: ReportFile = None,
@@ -413,38 +413,35 @@ def report(
     if draw:
         folder = figures or work / "figures"
     table_format, figure_formats = formats(format, folder is not None)
-    if json and table_format != "table":
-        sentence = f"--json and --format {table_format} exclude each other"
-        raise UsageError(sentence, "give one of them")
+    if json:
+        if table_format != "table":
+            sentence = f"--json and --format {table_format} exclude each other"
+            raise UsageError(sentence, "give one of them")
+        table_format = "json"
     _check_targets((out, export), (folder, card, evidence), force=force)
     limits = pipelines.limits(fail_if)
     broken: list[str] = []
     with console.warnings_kept() as warnings:
         result = stage.run(options)
         broken = pipelines.broken(limits, result.rows)
+    if card or evidence:
+        result.one_system("a card" if card else "evidence")  # before anything is written
     if export:
         text = pipelines.comma_separated(result.scores)
         write_named(export, text.encode(), force=force)
-        console.say(f"wrote {export}")
-    if folder:
-        if figures:
-            fill(
-                figures,
-                lambda scratch: result.figures(scratch, figure_formats, draw),
-                force=force,
-            )
-        else:
-            result.figures(folder, figure_formats, draw)
-        console.say(f"wrote {folder}")
+    _say_wrote(export)
+    if figures:
+        fill(
+            figures,
+            lambda scratch: result.figures(scratch, figure_formats, draw),
+            force=force,
+        )
+    elif folder:
+        result.figures(folder, figure_formats, draw)
+    _say_wrote(folder)
     _write_documents(result, card, evidence, force=force)
     if json == "short":
         give(_brief(result, warnings, broken), out, force=force)
-    elif json:
-        give(
-            result.to("json", figures=folder is not None, draw=draw),
-            out,
-            force=force,
-        )
     elif table_format == "table" and out is None:
         _show_report(result)
     else:
@@ -458,6 +455,11 @@ def report(
             force=force,
         )
     refuse_broken(broken)
+
+
+def _say_wrote(target: Path | None) -> None:
+    if target:
+        console.say(f"wrote {target}")
 
 
 def _write_documents(
@@ -484,7 +486,7 @@ def _give_report(
     draw: Sequence[str],
     force: bool,
 ) -> None:
-    """Write the report as markdown, TeX, CSV or a page, whose usual place is under --work."""
+    """Write the report as markdown, TeX, CSV, JSON or a page, whose usual place is under --work."""
     kind = "markdown" if table_format == "table" else table_format
     text = result.to(kind, figures=figures, draw=draw)
     if out is None and kind == "html":

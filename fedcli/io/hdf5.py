@@ -185,7 +185,12 @@ def _checked(
     return checked
 
 
-def _fault(name: str, data: h5py.Dataset, column: Column | None, packed: int) -> str:
+def _fault(
+    name: str,
+    data: h5py.Dataset,
+    column: Column | None,
+    packed: int,
+) -> str:
     """The reason why a dataset is refused, "" where there is none. column: as it must be."""
     created = data.id.get_create_plist()
     if created.get_external_count() or created.get_layout() == h5py.h5d.VIRTUAL:

@@ -100,7 +100,14 @@ def worst_groups(run: Scored) -> Iterator[str]:
             worst = views.worst_of(values, metric)
             images = f"{attribute} on {words.get(version, version)} images, {rounds}"
             score = f"{percents(values[worst] or 0)} % {title(metric)}"
-            yield f"worst group by {images}: {worst}, {score}; gap {percents(gap)} points"
+            doubt = ""
+            if small_decides([run.scores], attribute, version, metric, LAST5 if mean else LAST):
+                doubt = " (not reliable)"
+            if views.is_tied(values):
+                yield f"no group by {images}, scores lower than another: {score}{doubt}"
+            else:
+                gap_in_words = f"gap {percents(gap)} points{doubt}"
+                yield f"worst group by {images}: {worst}, {score}; {gap_in_words}"
 
 
 def _is_mean(run: Scored, metric: str) -> bool:
@@ -392,12 +399,13 @@ def _adapted_table(
         part = [score for score in part if score.metric != "accuracy"]  # which finds no room
     lines = []
     changes = []
+    small = _small_groups(part, scores)
     for of_group in grouped(part, lambda score: score.group):
         as_trained = [score.value for score in of_group if score.adaptation == AS_TRAINED]
         if all(value is None for value in as_trained):
             continue
         for of_adaptation in grouped(of_group, lambda score: score.adaptation):
-            name = _adapted_name(of_adaptation[0], scores)
+            name = _adapted_name(of_adaptation[0], small)
             lines.append([name, *_adapted_cells(of_adaptation)])
             changed = ", ".join(filter(None, map(_change, of_adaptation)))
             if changed:
@@ -409,12 +417,33 @@ def _adapted_table(
     return Table.of(caption, columns, lines, f"{verdict} {legend}".strip())
 
 
-def _adapted_name(score: AdaptedScore, scores: Scores) -> str:
-    """The adaptation, behind the group, or the gap, that a score is of."""
+def _small_groups(part: Sequence[AdaptedScore], scores: Scores) -> set[str]:
+    """The groups that are too small for a reliable score; "" where one of them decides a gap.
+
+    part: the scores of an attribute, "" of all images.
+    """
+    attribute = part[0].attribute
+    if not attribute:
+        return set()
+    small = {group for group, size in scores.members(attribute).items() if size.small}
+    values_by_metric: dict[str, dict[str, Number]] = {}
+    for score in part:
+        if score.group and score.adaptation == AS_TRAINED:
+            values_by_metric.setdefault(score.metric, {})[score.group] = score.value
+    for values in values_by_metric.values():
+        ends = views.worst_and_best(values, low=False) or ()
+        if any(group in small for group, _ in ends):
+            small.add("")  # the gap has no name
+    return small
+
+
+def _adapted_name(score: AdaptedScore, small: set[str]) -> str:
+    """The adaptation, behind the group, or the gap, that a score is of. small: see
+    _small_groups().
+    """
     if not score.attribute:
         return score.adaptation
-    size = scores.members(score.attribute).get(score.group, Score())
-    dagger = DAGGER if size.small else ""
+    dagger = DAGGER if score.group in small else ""
     return f"{score.group or 'gap'}{dagger}, {score.adaptation}"
 
 

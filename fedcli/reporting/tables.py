@@ -403,7 +403,7 @@ def _lowest(row: Row, where: Where) -> str:
         return ""
     of_group = where._replace(measure="")
     means = {group: row.value(of_group._replace(group=group)).mean for group in column}
-    return views.worst_of(means, where.metric)
+    return "" if views.is_tied(means) else views.worst_of(means, where.metric)
 
 
 def _legend(

@@ -102,23 +102,28 @@ def packed(
     over: Line,
     width: int,
     gap: int = GAP,
+    head_gap: int = GROUP_GAP - GAP,
 ) -> list[list[int]]:
     """The places of columns in as few tables as fit a width, the first in each, those under one
     head together.
 
-    least: the width of each column. Empty where some columns do not fit beside the first.
+    least: the width of each column. gap: blanks between two columns, head_gap: more of them between
+    two heads. Empty where some columns do not fit beside the first.
     """
+
+    def fits(places: list[int]) -> bool:
+        changes = sum(over[before] != over[after] for before, after in pairwise(places))
+        blanks = gap * (len(places) - 1) + head_gap * changes
+        return sum(least[place] for place in places) + blanks <= width
+
     parts: list[list[int]] = []
-    filled = width
     for span in _spans(over, start=1):
-        room = sum(least[column] + gap for column in span) + GROUP_GAP - GAP
-        if filled + room > width:
-            if least[0] + room > width:
-                return []
-            parts.append([0])
-            filled = least[0] + gap
-        parts[-1] += span
-        filled += room - GROUP_GAP + GAP
+        if parts and fits([*parts[-1], *span]):
+            parts[-1] += span
+        elif fits([0, *span]):
+            parts.append([0, *span])
+        else:
+            return []
     return parts
 
 

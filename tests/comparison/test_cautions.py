@@ -8,9 +8,10 @@ from nested_scores import ABOUT
 from scored_runs import Y, heal, model, scored
 
 from fedcli.comparison.cautions import at_chance, doubtful, levelling_down, unreliable_groups
+from fedcli.comparison.systems import Scored
 from fedcli.comparison.verdict import INCONCLUSIVE, MODELS_ONLY, Difference
 from fedcli.reporting.rows import notes, rows
-from fedcli.reporting.single_runs import unreliable
+from fedcli.reporting.single_runs import unreliable, worst_groups
 from fedcli.scores.parts import Client, Shots
 from fedcli.scores.scores import Scores
 from fedcli.scores.table import Score, Where
@@ -177,3 +178,50 @@ def test_the_sentences_name_few_images_of_a_class_in_all_images_and_in_groups():
     assert unreliable([scores], clients=True) == (
         "† not reliable: site north (2 images of ill), client north (2 images of ill)."
     )
+
+
+@pytest.mark.parametrize(
+    ("classes", "missing", "consequence"),
+    [
+        (["ill", "well"], (0,), "has no test image of ill: it has no AUC"),
+        (["ill", "odd", "well"], (0,), "has no test image of ill: its AUC covers 2 of 3 classes"),
+        (["ill", "odd", "well"], (0, 1), "has no test image of ill or odd: it has no AUC"),
+    ],
+)
+def test_a_group_with_one_class_alone_has_no_auc(classes, missing, consequence):
+    assert _of_north(of_two_hospitals("no image of ill"), classes, missing) == [
+        f"site north {consequence}"
+    ]
+
+
+def test_a_label_that_all_images_of_a_group_have_is_not_said_to_be_of_none():
+    """Nor is the group said to have no AUC, where it has those of other labels."""
+    scores = of_two_hospitals("no AUC of ill")
+    scores.table[Where("clean", metric="auc", label="odd")] = Score([0.7], [1], 80)
+    assert _of_north(scores, ["ill", "odd", "well"], (0,)) == [
+        "site north has no AUC of ill: its mean covers 2 of 3 labels"
+    ]
+
+
+def _of_north(scores, classes, missing):
+    """The sentences on the groups, where north lacks these of the classes."""
+    scores = replace(scores, classes=classes)
+    lines = [line for line in scores.table if line.group == "north"]
+    for line in lines:
+        scores.table[line] = replace(scores.table[line], missing=missing)
+    return unreliable_groups(scores)
+
+
+def test_a_worst_group_is_named_with_its_doubt_and_of_equal_ones_none(tmp_path):
+    def said(scores):
+        return [*worst_groups(Scored(tmp_path / "scores.json", {}, scores))]
+
+    begin = "worst group by site on clean images, last round: north, 60.0 % AUC, one-vs-one; gap 20.0 points"
+    assert said(of_two_hospitals("")) == [begin]
+    assert said(of_two_hospitals("2 images of ill")) == [f"{begin} (not reliable)"]
+    scores = of_two_hospitals("")
+    for line in [line for line in scores.table if line.group]:
+        scores.table[line] = replace(scores.table[line], values=[0.7])
+    assert said(scores) == [
+        "no group by site on clean images, last round, scores lower than another: 70.0 % AUC, one-vs-one"
+    ]

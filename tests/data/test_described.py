@@ -3,15 +3,14 @@
 from collections import Counter
 
 import pytest
-from raw_folders import prepare, write_csv
+from raw_folders import completed, prepare, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.sources.described import Table
 from fedcli.data.sources.drawing import picture, save
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
-CHOICES = Choices(16, "unit")
+CHOICES = completed(16, "unit")
 GRADES = Table(
     "grades.csv",
     image="photo",

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import prepare, refused
+from raw_folders import completed, prepare, refused
 
 from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.partition.sites import domain_clients
 from fedcli.data.pool import read_pool
 from fedcli.data.sources import office_caltech
-from fedcli.data.sources.source import Choices
 from fedcli.errors import UsageError
 from fedcli.io.hdf5 import open_hdf5
 
@@ -53,11 +52,11 @@ def test_images_0_to_7_of_every_ten_train(tmp_path, caltech):
 
 def test_what_macos_puts_beside_an_image_is_no_image(tmp_path):
     raw = folders(tmp_path)
-    whole = office_caltech.rows(raw, Choices(8, "fedheal"))
+    whole = office_caltech.rows(raw, completed(8, "fedheal"))
     (raw / "amazon" / "mug" / "._frame_0000.jpg").write_text("of macOS")
     (raw / "amazon" / ".AppleDouble").mkdir()
     (raw / "amazon" / ".AppleDouble" / "frame_0000.jpg").write_text("of macOS")
-    assert office_caltech.rows(raw, Choices(8, "fedheal")) == whole
+    assert office_caltech.rows(raw, completed(8, "fedheal")) == whole
 
 
 def test_a_missing_domain_or_an_unknown_class_is_refused(tmp_path):

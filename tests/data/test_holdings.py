@@ -123,11 +123,12 @@ def test_inspect_and_the_page_show_them(dataset, tmp_path, monkeypatch):
 )
 def test_the_nevi_of_ham10000_are_counted():
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
+    from raw_folders import completed
+
     from fedcli.data.sources import card
     from fedcli.data.sources.skin import isic2018
-    from fedcli.data.sources.source import Choices
 
-    rows = isic2018.rows(raw, Choices(8, "lesion")).rows
+    rows = isic2018.rows(raw, completed(8, "lesion")).rows
     y = np.array([row.label for row in rows])
     split = np.array([int(row.test) for row in rows])
     pool = Pool(raw, (len(rows), 8, 8, 3), y, np.array([row.id for row in rows]), split, None, {})

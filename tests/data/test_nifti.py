@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from raw_folders import prepare, refused, write_csv
+from raw_folders import completed, prepare, refused, write_csv
 
 from fedcli.data import manifest
 from fedcli.data.pool import read_pool
 from fedcli.data.sources.formats import nifti
-from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.sources.source import Unreadable
 from fedcli.errors import UsageError
 
 nibabel = pytest.importorskip("nibabel")
@@ -15,7 +15,7 @@ BODY = np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6)  # [right, front, u
 
 
 def choose(slices="1", axis="axial", **rest):
-    return Choices(8, "image", own={"slices": slices, "axis": axis}, **rest)
+    return completed(8, "image", own={"slices": slices, "axis": axis}, **rest)
 
 
 def save(path, array=BODY, axes="RAS"):

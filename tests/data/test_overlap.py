@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_folders import write_pool
+from raw_folders import completed, write_pool
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
@@ -14,7 +14,6 @@ from fedcli.data import manifest, overlap
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row
 from fedcli.data.sources.skin import isic2018
-from fedcli.data.sources.source import Choices
 
 #          image 0  1  2  3  4  5  6  7   the last four test
 UNITS = ["a", "a", "b", "", "c", "b", "", "a"]
@@ -169,7 +168,7 @@ def test_strict_is_for_datasets_and_partitions(tmp_path):
 def test_the_official_fold_of_ham10000_shares_696_lesions(split, shared, tmp_path):
     """Lesions and parts as they are in its table; the pixels are a number for each image."""
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    rows = isic2018.rows(raw, Choices(8, split)).rows
+    rows = isic2018.rows(raw, completed(8, split)).rows
     numbers = np.arange(len(rows), dtype=np.uint16).view(np.uint8).reshape(-1, 1, 2, 1)
     patients = overlap.find(stage(tmp_path, rows, list(numbers)))["patients"]
     assert (patients["name"], patients["count"]) == ("lesion_id", shared)

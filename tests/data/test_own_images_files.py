@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from own_images_folder import OWN, folder, labels, listed, save
 from PIL import Image
-from raw_folders import prepare, refused, write_slice
+from raw_folders import completed, prepare, refused, write_slice
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
@@ -16,7 +16,7 @@ from fedcli.data import manifest
 from fedcli.data.pool import Row, read_pool
 from fedcli.data.sources.formats import photographs
 from fedcli.data.sources.own_files import own_images
-from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.sources.source import Unreadable
 from fedcli.errors import UsageError
 
 
@@ -54,7 +54,7 @@ def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
     raw = folder(tmp_path, "image,label\na.png,x\nb.tif,y\n")
     Image.fromarray(np.full((8, 8), 2048, np.uint16)).save(raw / "a.png")
     Image.fromarray(np.full((8, 8), 65535, np.uint16)).save(raw / "b.tif")
-    choices = Choices(8, "unit", window="file", own=OWN | {"white": "4096"})
+    choices = completed(8, "unit", window="file", own=OWN | {"white": "4096"})
     row, brightest_row = own_images.rows(raw, choices).rows
     assert own_images.decode(raw, row, choices).max() == 128
     assert own_images.decode(raw, brightest_row, choices).max() == 255
@@ -74,12 +74,14 @@ def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
 def test_values_that_would_be_lost_in_silence_make_a_file_unreadable(tmp_path, name, values, why):
     cv2.imwrite(str(tmp_path / name), values.reshape(8, 8, -1))
     with pytest.raises(Unreadable, match=why):
-        own_images.decode(tmp_path, Row(name, 0, name), Choices(8, "unit", window="file", own=OWN))
+        own_images.decode(
+            tmp_path, Row(name, 0, name), completed(8, "unit", window="file", own=OWN)
+        )
 
 
 def test_fractions_of_a_small_range_are_shown_by_what_is_white(tmp_path):
     cv2.imwrite(str(tmp_path / "a.tif"), np.linspace(0, 0.0025, 64, dtype=np.float32).reshape(8, 8))
-    choices = Choices(8, "unit", window="file", own=OWN | {"white": "0.0025"})
+    choices = completed(8, "unit", window="file", own=OWN | {"white": "0.0025"})
     image = own_images.decode(tmp_path, Row("a", 0, "a.tif"), choices)
     expected = np.rint(np.linspace(0, 255, 64)).tolist()
     assert image.ravel().tolist() == expected
@@ -87,7 +89,7 @@ def test_fractions_of_a_small_range_are_shown_by_what_is_white(tmp_path):
 
 @pytest.mark.parametrize("text", ["0", "-1", "65536", "nan", "inf", "bright", ""])
 def test_what_is_white_is_a_number_above_zero(text):
-    choices = Choices(8, "unit", window="file", own=OWN | {"white": text})
+    choices = completed(8, "unit", window="file", own=OWN | {"white": text})
     with pytest.raises(UsageError, match=f"white is '{text}'"):
         own_images.white(choices)
 
@@ -95,7 +97,7 @@ def test_what_is_white_is_a_number_above_zero(text):
 def test_a_picture_with_a_long_colour_profile_is_read(tmp_path):
     profile = bytes(3 * 2**20)
     Image.fromarray(np.full((8, 8, 3), 90, np.uint8)).save(tmp_path / "a.png", icc_profile=profile)
-    choices = Choices(8, "unit", window="file", own=OWN)
+    choices = completed(8, "unit", window="file", own=OWN)
     result = own_images.decode(tmp_path, Row("a", 0, "a.png"), choices).max()
     assert result == 90
 
@@ -105,7 +107,7 @@ def test_large_pictures_and_odd_ones_are_read_without_the_librarys_warnings(
 ):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
     save(tmp_path / "a.png")  # 72 pixels
-    choices = Choices(8, "unit", window="file", own=OWN)
+    choices = completed(8, "unit", window="file", own=OWN)
     result = own_images.decode(tmp_path, Row("a", 0, "a.png"), choices).max()
     assert result == 90
     assert not recwarn.list
@@ -235,7 +237,7 @@ def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
         ("DICOMDIR", "holds no image"),
         ("README", "listed in labels.csv, is no DICOM file and has no suffix of an image"),
     ]
-    choices = Choices(8, "unit", window="brain", own=OWN)
+    choices = completed(8, "unit", window="brain", own=OWN)
     expected = round(63 / 80 * 255)
     assert own_images.decode(raw, result.rows[-1], choices)[7, 7, 0] == expected
     disc = tmp_path / "disc"

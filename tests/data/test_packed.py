@@ -185,6 +185,23 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path):
         )
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_table_that_lost_its_pictures_is_named_with_the_reason(kind, tmp_path):
+    """Another file in its place, while the images are read."""
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    path = tmp_path / f"data.{kind}"
+    table = arrow.table({"label": [0, 1]})
+    if kind == "parquet":
+        pyarrow.parquet.write_table(table, path)
+    else:
+        with arrow.ipc.new_stream(str(path), table.schema) as stream:
+            stream.write_table(table)
+    with pytest.raises(packed.Unreadable, match=r"^has no column of pictures$"):
+        packed._cell(path, 0, (0, 0), 1)
+
+
 def test_a_row_without_bytes_is_left_out_and_the_package_is_named(tmp_path, monkeypatch):
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet

@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import request, write_csv, write_ct, write_skin
+from raw_folders import prepare as prepared
+from raw_folders import write_csv, write_ct, write_skin
 
 from fedcli.data import manifest, shared_patients, sources
 from fedcli.data.pool import Row, read_pool
 from fedcli.data.preparation import prepare
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources import rsna_ich
 from fedcli.data.sources.formats import photographs
 from fedcli.data.sources.skin import isic2018
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 
 REAL = pytest.mark.skipif(
@@ -37,10 +38,10 @@ def skin(tmp_path):
 
 def run(name: str, tmp_path: Path, out: Path | None = None, **options) -> Path:
     fields = {"size": 8, "jobs": 1, **options}
-    return prepare.prepare(name, request(**fields), work=tmp_path / "work", out=out)
+    return prepared(name, work=tmp_path / "work", out=out, **fields)
 
 
-def blank(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+def blank(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     """In place of a decoder: a black image."""
     return np.zeros((choices.size, choices.size, 3), np.uint8)
 
@@ -302,7 +303,7 @@ def test_ct_takes_the_window_from_the_card_or_the_person(tmp_path):
 def test_all_of_ham10000_has_its_published_counts():
     """Its tables, the names of its files and the split; the session on real images decodes them."""
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    listing = sources.source("isic2018").rows(raw, sources.isic2018.Choices(16, "lesion"))
+    listing = sources.source("isic2018").rows(raw, sources.isic2018.completed(16, "lesion"))
     rows = listing.rows
     centers = listing.attributes["center"]
     counts = Counter(isic2018.CLASSES[row.label] for row in rows)
@@ -340,7 +341,7 @@ def test_all_of_ham10000_has_its_published_counts():
 @REAL
 def test_the_official_fold_of_ham10000_shares_696_lesions():
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    listing = sources.source("isic2018").rows(raw, sources.isic2018.Choices(16, "official"))
+    listing = sources.source("isic2018").rows(raw, sources.isic2018.completed(16, "official"))
     assert sum(row.test for row in listing.rows) == 2003
     shared = shared_patients.of_rows(listing.patient, listing.rows)
     assert shared_patients.of_body(shared).startswith("696 of ")

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_folders import prepare, write_csv, write_skin
+from raw_folders import completed, prepare, write_csv, write_skin
 
 from fedcli.data import manifest
 from fedcli.data.partition import resolve
 from fedcli.data.pool import Pool, Row, read_pool
 from fedcli.data.preparation import given_tables
 from fedcli.data.sources.division import sample_rows, split_rows
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 
 VECTORS = json.loads(
@@ -25,7 +24,7 @@ ROWS = [Row(f"{label}-{i}", label, None) for label, n in enumerate([60, 30, 10])
 
 def sampled(count, **options):
     return [
-        row.id for row in sample_rows(ROWS, Choices(16, "image", sample_images=count, **options))
+        row.id for row in sample_rows(ROWS, completed(16, "image", sample_images=count, **options))
     ]
 
 
@@ -34,7 +33,7 @@ def test_a_sample_has_its_size_keeps_the_order_and_depends_on_the_seed_alone():
     assert len(ids) == 40
     expected = [row.id for row in ROWS if row.id in ids]
     assert ids == expected
-    choices = Choices(16, "image", sample_images=40)
+    choices = completed(16, "image", sample_images=40)
     again = sample_rows(ROWS[::-1], choices)
     assert {row.id for row in again} == set(ids) != set(sampled(40, seed=1))
     assert sampled(100) == sampled(None) == [row.id for row in ROWS]
@@ -46,7 +45,7 @@ def test_a_stratified_sample_has_each_class_in_proportion():
 
 
 def test_a_sample_is_drawn_before_the_split_so_that_its_shares_are_exact():
-    choices = Choices(16, "image", sample_images=50, stratified=True)
+    choices = completed(16, "image", sample_images=50, stratified=True)
     rows = split_rows(ROWS, choices, by_patient=False)
     expected = {
         (0, False): 24,
@@ -206,7 +205,8 @@ def test_an_order_of_other_images_is_refused(tmp_path, ids, sentence):
 
 
 def test_an_order_file_needs_a_scheme_that_reads_it():
-    from fedcli.stages.partition import scheme_from_flags
+    from fedcli.stages.options import PartitionOptions
+    from fedcli.stages.partition import scheme_of
 
     with pytest.raises(UsageError, match="--order-file is about a file of clients or --fedism"):
-        scheme_from_flags({"order_file": Path("train.csv"), "iid": True}, DATASET)
+        scheme_of(PartitionOptions(order_file="train.csv", iid=True), DATASET)

@@ -13,7 +13,8 @@ from fedcli.commands.app import app
 from fedcli.data import manifest
 from fedcli.data.partition import SCHEMES, Scheme, listing, register
 from fedcli.errors import UsageError
-from fedcli.stages.partition import scheme_from_flags
+from fedcli.stages.options import PartitionOptions
+from fedcli.stages.partition import scheme_of
 
 # ---- the registry
 
@@ -92,7 +93,7 @@ DATASET = {"clients": 4}
     ],
 )
 def test_flags_mean_a_scheme(flags, name, settings):
-    scheme = scheme_from_flags(flags, DATASET)
+    scheme = scheme_of(PartitionOptions(**flags), DATASET)
     assert scheme.name == name
     assert {key: getattr(scheme, key) for key in settings} == settings
 
@@ -113,6 +114,6 @@ def test_flags_mean_a_scheme(flags, name, settings):
 )
 def test_flags_that_exclude_each_other_are_refused(flags, sentence):
     with pytest.raises(UsageError) as error:
-        scheme_from_flags(flags, DATASET)
+        scheme_of(PartitionOptions(**flags), DATASET)
     assert sentence in error.value.sentence
     assert error.value.hint

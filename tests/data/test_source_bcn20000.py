@@ -3,16 +3,15 @@
 import os
 from collections import Counter
 
-from raw_folders import refused, write_csv
+from raw_folders import completed, refused, write_csv
 
 import fedcli
 from fedcli.data import sources
 from fedcli.data.sources.skin import bcn20000
-from fedcli.data.sources.source import Choices
 
 DATASET = "bcn20000"
-LESION = Choices(16, "lesion")
-IMAGE = Choices(16, "image")
+LESION = completed(16, "lesion")
+IMAGE = completed(16, "image")
 HEAD = ["isic_id", "attribution", "age_approx", "sex", "benign_malignant"]
 OWNERS = (
     "ViDIR Group, Medical University of Vienna",

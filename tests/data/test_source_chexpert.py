@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from raw_folders import refused, write_csv
+from raw_folders import completed, refused, write_csv
 
 from fedcli.data.sources.chest import chexpert
 from fedcli.data.sources.chest.fedchexmimic_sample import FINDINGS
-from fedcli.data.sources.source import Choices
 from fedcli.labels import NO, UNKNOWN, YES
 
 HEAD = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *FINDINGS]
@@ -36,7 +35,7 @@ RADIOLOGIST = [
 
 
 def rows(raw: Path, split: str = "patient", uncertain: str = "zero", views: str = "frontal"):
-    choices = Choices(16, split, own={"uncertain": uncertain, "views": views})
+    choices = completed(16, split, own={"uncertain": uncertain, "views": views})
     return chexpert.rows(raw, choices)
 
 

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from raw_folders import refused
+from raw_folders import completed, refused
 
 from fedcli.data import sources
 from fedcli.data.sources import cifar100
-from fedcli.data.sources.source import Choices
 
-OFFICIAL = Choices(32, "official")
+OFFICIAL = completed(32, "official")
 
 
 def write(folder, *records):

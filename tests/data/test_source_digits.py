@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from raw_folders import prepare, refused
+from raw_folders import completed, prepare, refused
 from scipy.io import savemat
 
 from fedcli.data import manifest, sources
@@ -18,11 +18,10 @@ from fedcli.data.partition import make_partition, resolve
 from fedcli.data.partition.sites import domain_clients
 from fedcli.data.pool import read_pool
 from fedcli.data.sources import digits
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
 DATASET = "digits"
-OFFICIAL = Choices(32, "official")
+OFFICIAL = completed(32, "official")
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -190,7 +189,7 @@ def test_files_may_lie_where_others_unpack_them(raw):
 
 
 def test_images_may_be_split_anew(sample):
-    rows = digits.rows(sample, Choices(32, "image")).rows
+    rows = digits.rows(sample, completed(32, "image")).rows
     assert sum(row.test for row in rows) == 40
     result = {row.id.split("/")[1] for row in rows if row.test}
     assert result == {

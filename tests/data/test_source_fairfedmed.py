@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_folders import prepare, refused, write_csv
+from raw_folders import completed, prepare, refused, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import Row, read_pool
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources.eyes import fairfedmed
-from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.sources.source import Unreadable
 from fedcli.errors import UsageError
 
 DATASET = "fairfedmed-slo"
@@ -24,8 +25,8 @@ OCT = fairfedmed.OCT
 CODES = {"glaucoma": 1, "race": 2, "language": 0, "ethnicity": -1, "gender": 1, "maritalstatus": 4}
 
 
-def choices(split: str = "official", *, clahe: bool = False, **own: str) -> Choices:
-    return Choices(16, split, clahe=clahe, jobs=1, own=OWN | own)
+def choices(split: str = "official", *, clahe: bool = False, **own: str) -> PrepareOptions:
+    return completed(16, split, clahe=clahe, jobs=1, own=OWN | own)
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -297,7 +298,7 @@ def test_sites_of_another_split_come_from_the_whole_tables_else_from_the_parts(r
 def test_folds_take_turns_as_the_test_part(sample):
     tests = []
     for fold in range(1, 6):
-        listing = SLO.rows(sample, Choices(16, "folds", jobs=1, own=OWN, fold=fold))
+        listing = SLO.rows(sample, completed(16, "folds", jobs=1, own=OWN, fold=fold))
         tests.append({row.id for row in listing.rows if row.test})
     assert sum(map(len, tests)) == len(set.union(*tests)) == 71
 

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pandas
 import pytest
-from raw_folders import prepare, refused, rewrite
+from raw_folders import completed, prepare, refused, rewrite
 
 from fedcli.data import manifest, shared_patients, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row
 from fedcli.data.sources.skin import fed_isic, isic2019
-from fedcli.data.sources.source import Choices, Listing
+from fedcli.data.sources.source import Listing
 from fedcli.errors import FedcliError
 
 REAL = pytest.mark.skipif(
     not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
 )
 DATASET = "fed-isic"
-OFFICIAL = Choices(16, "official")
+OFFICIAL = completed(16, "official")
 SPLIT = "train_test_split"
 
 
@@ -62,7 +62,7 @@ def shared(listing: Listing) -> str:
 
 def test_a_lesion_stays_on_one_side_by_default(raw):
     assert sources.card("fed-isic")["split"] == "lesion"
-    listing = fed_isic.rows(raw, Choices(16, "lesion"))
+    listing = fed_isic.rows(raw, completed(16, "lesion"))
     assert any(row.test for row in listing.rows)
     assert shared(listing) == ""
 
@@ -74,7 +74,7 @@ def test_an_image_without_a_lesion_cannot_be_on_both_sides():
 
 def test_the_first_fold_is_the_official_one_and_the_others_cut_up_its_train_part(raw):
     official = fed_isic.rows(raw, OFFICIAL)
-    folds = [fed_isic.rows(raw, Choices(16, "folds", fold=fold)) for fold in range(1, 6)]
+    folds = [fed_isic.rows(raw, completed(16, "folds", fold=fold)) for fold in range(1, 6)]
     assert folds[0].rows == official.rows
     everything = Counter(id for fold in folds for id in held_out(fold))
     assert set(everything) == {row.id for row in official.rows}
@@ -88,12 +88,18 @@ def test_the_first_fold_is_the_official_one_and_the_others_cut_up_its_train_part
             )  # a quarter of two images per class
 
 
+def test_of_two_folds_the_second_is_the_train_part_of_the_first(raw):
+    official = fed_isic.rows(raw, OFFICIAL)
+    second = fed_isic.rows(raw, completed(16, "folds", fold=2, folds=2))
+    assert [row.test for row in second.rows] == [not row.test for row in official.rows]
+
+
 def test_folds_depend_on_the_seed_and_the_official_one_does_not(raw):
     fold_2 = [
-        held_out(fed_isic.rows(raw, Choices(16, "folds", fold=2, seed=seed))) for seed in (0, 1)
+        held_out(fed_isic.rows(raw, completed(16, "folds", fold=2, seed=seed))) for seed in (0, 1)
     ]
     fold_1 = [
-        held_out(fed_isic.rows(raw, Choices(16, "folds", fold=1, seed=seed))) for seed in (0, 1)
+        held_out(fed_isic.rows(raw, completed(16, "folds", fold=1, seed=seed))) for seed in (0, 1)
     ]
     assert fold_2[0] != fold_2[1]
     assert fold_1[0] == fold_1[1]
@@ -256,4 +262,4 @@ def test_the_real_official_fold_shares_696_lesions_of_ham10000(tmp_path):
     }
     assert hospitals == expected
     assert len(listing.skipped) == 23247 - 10015
-    assert shared(fed_isic.rows(tmp_path, Choices(16, "lesion"))) == ""
+    assert shared(fed_isic.rows(tmp_path, completed(16, "lesion"))) == ""

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import prepare, refused, write_csv
+from raw_folders import completed, prepare, refused, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import Row
 from fedcli.data.sources.chest import fedchexmimic
-from fedcli.data.sources.source import Choices
 
 DATASET = "fedchexmimic"
 OWN = {"uncertain": "skip", "views": "frontal", "attribute": "race"}
@@ -23,7 +22,7 @@ TRAIN = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "Pleural Effusion"]
 
 
 def rows(raw: Path, split: str = "patient", **own: str):
-    choices = Choices(16, split, jobs=1, own=OWN | own)
+    choices = completed(16, split, jobs=1, own=OWN | own)
     return fedchexmimic.rows(raw, choices)
 
 

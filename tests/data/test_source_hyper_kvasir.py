@@ -6,16 +6,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from raw_folders import prepare, refused, write_csv
+from raw_folders import completed, prepare, refused, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import read_pool
 from fedcli.data.sources import hyper_kvasir
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
 DATASET = "hyper-kvasir"
-IMAGE = Choices(16, "image")
+IMAGE = completed(16, "image")
 COUNTS = {
     "bbps-2-3": 1148,
     "polyp": 1028,
@@ -107,7 +106,7 @@ def test_other_spellings_of_a_class_are_known(spelling, name):
 
 
 def test_our_folds_test_every_image_once_and_every_class_each_time(sample):
-    folds = [hyper_kvasir.rows(sample, Choices(16, "folds", fold=k)) for k in range(1, 6)]
+    folds = [hyper_kvasir.rows(sample, completed(16, "folds", fold=k)) for k in range(1, 6)]
     assert (
         sum(Counter(held_out(fold)).total() for fold in folds)
         == 115
@@ -119,7 +118,7 @@ def test_our_folds_test_every_image_once_and_every_class_each_time(sample):
 
 
 def test_the_authors_folds_are_taken_and_counted_from_1(sample):
-    choices = Choices(16, "official", fold=2, folds=2)
+    choices = completed(16, "official", fold=2, folds=2)
     second = hyper_kvasir.rows(sample, choices)
     folds = hyper_kvasir.read_folds(sample / "official_splits" / "2_fold_split.csv")
     expected = {id for id, (_, fold) in folds.items() if fold == 1}
@@ -144,18 +143,18 @@ def test_the_authors_file_says_the_same_as_a_split_file(sample, tmp_path):
 
 def test_official_folds_that_are_not_there_or_incomplete_are_an_error(raw):
     with refused("no 3_fold_split.csv", "simula/hyper-kvasir"):
-        hyper_kvasir.rows(raw, Choices(16, "official", folds=3))
+        hyper_kvasir.rows(raw, completed(16, "official", folds=3))
     path = raw / "official_splits" / "5_fold_split.csv"
     head, line, *others = path.read_text().splitlines()
     path.write_text("\n".join([head, *others]))
     with refused(f"no fold for {line[:36]}"):
-        hyper_kvasir.rows(raw, Choices(16, "official"))
+        hyper_kvasir.rows(raw, completed(16, "official"))
     path.write_text("\n".join([head, line.replace("normal-cecum", "polyp"), *others]))
     with refused("is normal-cecum, but .* calls it polyp"):
-        hyper_kvasir.rows(raw, Choices(16, "official"))
+        hyper_kvasir.rows(raw, completed(16, "official"))
     path.write_text("\n".join([head, line[:-1] + "first", *others]))
     with refused("split-index 'first'"):
-        hyper_kvasir.rows(raw, Choices(16, "official"))
+        hyper_kvasir.rows(raw, completed(16, "official"))
 
 
 def test_table_and_folders_that_differ_leave_an_image_out_with_the_reason(raw):

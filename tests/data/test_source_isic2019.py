@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pandas
 import pytest
-from raw_folders import in_any_order, prepare, refused, rewrite, write_csv
+from raw_folders import completed, in_any_order, prepare, refused, rewrite, write_csv
 
 from fedcli.data import sources
 from fedcli.data.pool import read_pool
 from fedcli.data.sources.skin import isic2019
-from fedcli.data.sources.source import Choices, Listing, Unreadable
+from fedcli.data.sources.source import Listing, Unreadable
 from fedcli.errors import FedcliError
 
 DATASET = "isic2019"
-LESION = Choices(16, "lesion")
+LESION = completed(16, "lesion")
 
 
 def column(listing: Listing, name: str) -> Counter:
@@ -62,14 +62,14 @@ def test_a_lesions_images_stay_together_and_those_without_one_stand_alone(raw, c
 
 
 def test_the_split_by_image_is_fedisms_floor_and_needs_no_lesion(raw, capsys):
-    listing = isic2019.rows(raw, Choices(16, "image"))
+    listing = isic2019.rows(raw, completed(16, "image"))
     result = Counter(row.label for row in listing.rows if not row.test)
     assert result == dict.fromkeys(range(8), 6)
     assert "lesion" not in capsys.readouterr().err
 
 
 def test_five_folds_cover_every_image_once_and_break_no_lesion(raw):
-    folds = [isic2019.rows(raw, Choices(16, "folds", fold=fold)) for fold in range(1, 6)]
+    folds = [isic2019.rows(raw, completed(16, "folds", fold=fold)) for fold in range(1, 6)]
     tested = Counter(row.id for listing in folds for row in listing.rows if row.test)
     assert len(tested) == 64
     assert set(tested.values()) == {1}

@@ -9,18 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import prepare, refused, write_csv, write_skin
+from raw_folders import completed, prepare, refused, write_csv, write_skin
 
 from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import read_pool
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources.skin import isic2018, isic2019, isic_skin_tone
-from fedcli.data.sources.source import Choices, Listing
+from fedcli.data.sources.source import Listing
 from fedcli.io.hdf5 import open_hdf5
 
 DATASET = "isic-skin-tone"
 OWN = {"ita-cut": "28", "ita-rule": "continuous", "tone-file": ""}
-LESION = Choices(16, "lesion", jobs=1, own=OWN)
+LESION = completed(16, "lesion", jobs=1, own=OWN)
 TABLE = "isic_train_20-19-18-17.csv"
 
 
@@ -42,10 +43,9 @@ def _each_image_once():
         yield
 
 
-def choose(**own: str) -> Choices:
-    return replace(
-        LESION, own={**OWN, **{name.replace("_", "-"): value for name, value in own.items()}}
-    )
+def choose(**own: str) -> PrepareOptions:
+    typed = {name.replace("_", "-"): value for name, value in own.items()}
+    return LESION.completed({**OWN, **typed})
 
 
 def tones(listing: Listing) -> list[int]:

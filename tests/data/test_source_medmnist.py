@@ -7,20 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_folders import prepare, refused
+from raw_folders import completed, prepare, refused
 
 import fedcli
 from fedcli.data import manifest
 from fedcli.data.pool import read_pool
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources import medmnist
-from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.sources.source import Unreadable
 from fedcli.errors import UsageError
 
 DATASET = "medmnist"
 
 
-def choose(split: str = "official", **own) -> Choices:
-    return Choices(28, split, own={"file": "", "val": "train", "slices": ""} | own)
+def choose(split: str = "official", **own) -> PrepareOptions:
+    return completed(28, split, own={"file": "", "val": "train", "slices": ""} | own)
 
 
 def arrays(classes: int = 4, channels: int = 1, side: int = 28) -> dict[str, np.ndarray]:
@@ -89,7 +90,7 @@ def test_other_splits_mix_the_parts(tmp_path):
     result = {row.id.split("-")[0] for row in mixed if row.test}
     assert result != {"test"}
     folds = [
-        medmnist.rows(tmp_path, Choices(28, "folds", own=choose().own, fold=k)).rows
+        medmnist.rows(tmp_path, completed(28, "folds", own=choose().own, fold=k)).rows
         for k in range(1, 6)
     ]
     result = sum(row.test for rows in folds for row in rows)

@@ -5,16 +5,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from raw_folders import in_any_order, prepare, refused, write_csv
+from raw_folders import completed, in_any_order, prepare, refused, write_csv
 
 from fedcli.data import manifest, sources
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources.eyes import messidor2
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
 DATASET = "messidor2"
-DR = Choices(16, "image", own={"target": "dr"})
-DME = Choices(16, "image", own={"target": "dme"})
+DR = completed(16, "image", own={"target": "dr"})
+DME = completed(16, "image", own={"target": "dme"})
 
 
 def append(raw: Path, row: str) -> None:
@@ -22,8 +22,8 @@ def append(raw: Path, row: str) -> None:
     path.write_text(path.read_text() + row + "\n")
 
 
-def choose(split: str, **more) -> Choices:
-    return Choices(16, split, own={"target": "dr"}, **more)
+def choose(split: str, **more) -> PrepareOptions:
+    return completed(16, split, own={"target": "dr"}, **more)
 
 
 def test_the_card_names_the_grades_and_the_targets_default():

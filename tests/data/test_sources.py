@@ -4,18 +4,18 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import refused
+from raw_folders import completed, refused
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.data import sources
 from fedcli.data.pool import Row
-from fedcli.data.preparation.request import Request, resolved
+from fedcli.data.preparation.request import check_own
 from fedcli.data.sources import phantom, rsna_ich
 from fedcli.data.sources.division import split_rows
 from fedcli.data.sources.formats import photographs
 from fedcli.data.sources.skin import isic2018
-from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.sources.source import Unreadable
 from fedcli.data.sources.tables import age_band
 from fedcli.data.transforms import AUGMENTS
 from fedcli.errors import FedcliError, UsageError
@@ -77,7 +77,7 @@ def test_what_an_option_of_a_dataset_does_not_know_is_named_with_the_nearest(nam
     card = sources.card(name)
     word = option["values"][-1] + "s"
     with pytest.raises(UsageError, match=f"unknown value {key}={word}") as error:
-        resolved(name, card, Request(chosen={"own": {key: word}}))
+        check_own(name, card, {key: word})
     assert repr(option["values"][-1]) in error.value.hint or "known: " in error.value.hint
 
 
@@ -110,7 +110,7 @@ def test_train_gets_the_floor_of_its_share_in_every_class():
     rows = [
         Row(f"{label}-{i}", label, None) for label, n in enumerate([548, 7, 1]) for i in range(n)
     ]
-    split = split_rows(rows, Choices(16, "image"), by_patient=False)
+    split = split_rows(rows, completed(16, "image"), by_patient=False)
     result = [sum(not row.test for row in split if row.label == c) for c in range(3)]
     assert result == [438, 5, 0]
 
@@ -118,15 +118,17 @@ def test_train_gets_the_floor_of_its_share_in_every_class():
 def test_the_split_depends_on_the_seed_and_not_on_the_order_of_rows():
     rows = [Row(f"i{i}", i % 2, None) for i in range(40)]
     chosen = {
-        row.id for row in split_rows(rows, Choices(16, "image"), by_patient=False) if row.test
+        row.id for row in split_rows(rows, completed(16, "image"), by_patient=False) if row.test
     }
     expected = {
-        row.id for row in split_rows(rows[::-1], Choices(16, "image"), by_patient=False) if row.test
+        row.id
+        for row in split_rows(rows[::-1], completed(16, "image"), by_patient=False)
+        if row.test
     }
     assert chosen == expected
     other = {
         row.id
-        for row in split_rows(rows, Choices(16, "image", seed=1), by_patient=False)
+        for row in split_rows(rows, completed(16, "image", seed=1), by_patient=False)
         if row.test
     }
     assert chosen != other
@@ -134,7 +136,7 @@ def test_the_split_depends_on_the_seed_and_not_on_the_order_of_rows():
 
 def test_a_unit_is_never_on_both_sides_and_the_share_still_holds():
     rows = [Row(f"i{i}", i % 3, None, patient=f"u{i // 4}") for i in range(400)]
-    split = split_rows(rows, Choices(16, "patient"), by_patient=True)
+    split = split_rows(rows, completed(16, "patient"), by_patient=True)
     test = {row.patient for row in split if row.test}
     assert not test & {row.patient for row in split if not row.test}
     assert sum(row.test for row in split) == 80
@@ -142,7 +144,7 @@ def test_a_unit_is_never_on_both_sides_and_the_share_still_holds():
 
 def test_an_image_without_a_unit_is_its_own():
     rows = [Row(f"i{i}", 0, None) for i in range(10)]
-    result = sum(row.test for row in split_rows(rows, Choices(16, "patient"), by_patient=True))
+    result = sum(row.test for row in split_rows(rows, completed(16, "patient"), by_patient=True))
     assert result == 2
 
 

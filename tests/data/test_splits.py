@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from raw_folders import prepare, refused, write_csv, write_skin
+from raw_folders import completed, prepare, refused, write_csv, write_skin
 
 from fedcli.data import manifest
 from fedcli.data.pool import Row, read_pool
@@ -13,7 +13,6 @@ from fedcli.data.preparation import given_tables
 from fedcli.data.sources import card
 from fedcli.data.sources.division import fold_rows
 from fedcli.data.sources.own_files import own_images
-from fedcli.data.sources.source import Choices
 from fedcli.errors import UsageError
 
 # folds
@@ -22,7 +21,7 @@ from fedcli.errors import UsageError
 def folds(rows: list[Row], count: int, **options) -> list[set[str]]:
     """Ids of each fold's test part."""
     listings = [
-        fold_rows(rows, Choices(16, "folds", fold=k + 1, folds=count, **options), by_patient=True)
+        fold_rows(rows, completed(16, "folds", fold=k + 1, folds=count, **options), by_patient=True)
         for k in range(count)
     ]
     return [{row.id for row in listing if row.test} for listing in listings]
@@ -212,7 +211,7 @@ def test_ham10000_read_as_your_own_images_has_its_published_counts():
     options = {key: option["default"] for key, option in card("images")["options"].items()}
     options |= {"table": "HAM10000_metadata.csv", "image-column": "image_id", "label-column": "dx"}
     options |= {"group": "sex,age", "patient": "lesion_id"}
-    choices = Choices(16, "unit", window="file", own=options)
+    choices = completed(16, "unit", window="file", own=options)
     table = own_images.rows(raw, choices)
     counts = Counter(table.classes[row.label] for row in table.rows)
     expected = {

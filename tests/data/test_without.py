@@ -10,6 +10,7 @@ from raw_folders import write_pool
 
 import fedcli
 from fedcli.data import manifest
+from fedcli.data.partition import held_out
 from fedcli.data.pool import Row, holdings, pool_of
 from fedcli.errors import FedcliError, UsageError
 
@@ -94,6 +95,20 @@ def test_a_client_of_a_file_or_a_site_in_it_leaves(dataset, tmp_path):
     expected = ({"x": [0, 1], "y": [3]}, [6, 7, 9, 10])
     assert parts(partition) == expected
     assert (pool_of(dataset).split < 2).all()
+
+
+def test_a_value_that_is_called_all_is_held_out_where_there_are_no_sites():
+    dataset = {"name": "own", "sites": "", "attributes": {"cover": ["all", "part"]}}
+    assert held_out.held_out("all", (), dataset) == held_out.Site("cover", "all")
+    with pytest.raises(UsageError, match="names no sites"):
+        held_out.sites("all", (), dataset)  # of a sweep: each site in turn
+    assert [site.value for site in held_out.sites("cover=all", (), dataset)] == ["all", "part"]
+    with_sites = dataset | {
+        "sites": "center",
+        "attributes": {**dataset["attributes"], "center": ["x", "y"]},
+    }
+    assert held_out.held_out("all", (), with_sites) == held_out.Site("cover", "all")
+    assert [site.value for site in held_out.sites("all", (), with_sites)] == ["x", "y"]
 
 
 def test_wrong_names_are_refused_with_the_nearest(dataset, tmp_path):

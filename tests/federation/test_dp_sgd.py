@@ -16,6 +16,7 @@ from fedcli.bench.toy import CLASSES
 from fedcli.data import manifest
 from fedcli.data.shard import Batch
 from fedcli.errors import UsageError
+from fedcli.federation import steps
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.federation.dp_sgd import PrivateGradient, check_norms, epsilon, poisson_turns, rate
 from fedcli.methods import METHODS, resolve
@@ -182,6 +183,27 @@ def test_a_client_trains_through_draws_without_images():
     assert draws.count(0) > 3
     assert report.steps == len(draws)
     assert report.theta.isfinite().all()
+
+
+@pytest.mark.parametrize("draws", [[[0, 1], [], [2], []], [[], []]])
+def test_the_recorded_loss_is_the_mean_over_draws_that_had_images(draws, monkeypatch):
+    def drawn(*_, **__):
+        return [(torch.tensor(places, dtype=torch.int64), None) for places in draws]
+
+    monkeypatch.setattr(steps, "poisson_turns", drawn)
+    losses = []
+    plain = PrivateGradient.__call__
+
+    def noted(self, net, loss, batch, client):
+        value = plain(self, net, loss, batch, client)
+        losses.extend([float(value)] if len(batch.y) else [])
+        return value
+
+    monkeypatch.setattr(PrivateGradient, "__call__", noted)
+    report = one_round("fedavg", replace(SGD, dp_sgd=1.0))
+    expected = sum(losses) / len(losses) if losses else float("nan")
+    assert float(report.loss) == pytest.approx(expected, nan_ok=True)
+    assert report.steps == len(draws)
 
 
 @pytest.mark.parametrize("spec", ["fedprox", "scaffold", "feddyn", "fedper", "fedavg+fedheal"])

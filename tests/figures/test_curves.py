@@ -460,6 +460,13 @@ def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, c
     assert "--eval-every 1" in caught.value.hint
 
 
+def test_scores_that_are_all_unknown_are_refused_in_a_sentence(tmp_path):
+    unknown = a_line(1, test={"clean": {"balanced_accuracy": None}})
+    record = read(a_run(tmp_path / "one", [unknown]))
+    with pytest.raises(FedcliError, match="no number is there to draw"):
+        drawing.drawn(FIGURES["convergence"].picture({"one": [record]}))
+
+
 def test_the_numbers_of_a_figure_are_printed_and_written(tmp_path, capsys):
     folder = a_run(tmp_path / "run", [a_line(1), a_line(2, loss=[None, 1.0, 2.0, 3.0])])
     options = {"series": ["loss"]}
