@@ -71,7 +71,8 @@ def test_clients_take_what_their_images_take(tmp_path, clock, limit, participati
 def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, clock):
     dataset = manifest.parent(make_chain(tmp_path), "dataset")
     data = partition(dataset, work=tmp_path, dirichlet=1.0, clients=4).path
-    images = {client["client"]: client["train"] for client in manifest.read(data).body["roster"]}
+    roster = manifest.read(data).body["roster"]
+    images = {client["client"]: client["train"] for client in roster}
     result = estimate(data, plan(engine="pool:2"), limit=1.0)
     process_of = shared_out(images, 2)
     seconds = [0, 0]

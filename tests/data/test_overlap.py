@@ -30,7 +30,8 @@ def stage(work: Path, rows: list[Row], images: list[np.ndarray]) -> Path:
         write_pool(folder / "pool.h5", rows, images, [])
         size = list(images[0].shape[:2])
         unit = "lesion_id" if any(row.patient for row in rows) else None
-        classes = [str(label) for label in range(1 + max(row.label for row in rows))]
+        last = max(row.label for row in rows)
+        classes = [str(label) for label in range(last + 1)]
         body = {
             "classes": classes,
             "attributes": {},

@@ -53,7 +53,10 @@ def hugging(path, kind="parquet", names=("a", "b")):
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
-    columns = {key: [about(i)[key] for i in range(COUNT)] for key in ("sex", "person")}
+    columns = {
+        "sex": [about(i)["sex"] for i in range(COUNT)],
+        "person": [about(i)["person"] for i in range(COUNT)],
+    }
     columns["image"] = [{"bytes": png(i), "path": None} for i in range(COUNT)]
     columns["label"] = [i % 2 for i in range(COUNT)]
     features = {"label": {"names": list(names), "_type": "ClassLabel"}, "image": {"_type": "Image"}}

@@ -147,10 +147,11 @@ def authors(tmp_path, name):
 
 def fingerprint(division, pool, line_of):
     """sha256 of the clients' lines of train.csv, as the vectors have it."""
-    lines = [sorted(line_of[id] for id in pool.id[rows]) for rows in division.train.values()]
-    return hashlib.sha256(
-        "\n".join(",".join(map(str, part)) for part in lines).encode()
-    ).hexdigest()
+    lines = []
+    for rows in division.train.values():
+        numbers = sorted(line_of[id] for id in pool.id[rows])
+        lines.append(",".join(map(str, numbers)))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 DATASET = {"attributes": {}, "clients": 20}

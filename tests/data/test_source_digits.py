@@ -120,8 +120,9 @@ def test_an_idx_file_is_read_as_its_makers_describe_it(tmp_path):
 
 def test_usps_maps_minus_one_to_black_and_one_to_white_and_counts_digits_from_1(tmp_path):
     values = np.linspace(-1, 1, 256)
-    lines = [f"{n} " + " ".join(f"{k}:{v:.6f}" for k, v in enumerate(values, 1)) for n in (1, 10)]
-    (tmp_path / "usps.bz2").write_bytes(bz2.compress("\n".join(lines).encode()))
+    numbers = " ".join(f"{k}:{v:.6f}" for k, v in enumerate(values, 1))
+    text = f"1 {numbers}\n10 {numbers}"
+    (tmp_path / "usps.bz2").write_bytes(bz2.compress(text.encode()))
     images, labels = digits.read_usps(tmp_path / "usps.bz2")
     assert labels.tolist() == [0, 9]
     assert images.shape == (2, 16, 16, 1)

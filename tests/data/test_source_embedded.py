@@ -16,7 +16,8 @@ def test_toy_is_scikit_learns_digits():
     assert len(listing.rows) == 1797
     assert listing.rows[0].id == "digit-0000"
     assert listing.rows[0].label == 0
-    expected = sum(int(0.8 * n) for n in Counter(r.label for r in listing.rows).values())
+    images_of_class = Counter(row.label for row in listing.rows)
+    expected = sum(int(0.8 * n) for n in images_of_class.values())
     assert len(ids(listing, test=False)) == expected
     image = toy.decode(None, listing.rows[0], completed(16, "image"))
     assert image.shape == (8, 8, 1)

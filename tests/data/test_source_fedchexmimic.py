@@ -255,10 +255,10 @@ def test_the_authors_tables_decide_where_they_are(sample, attribute):
                     part == "test",
                     *map(int, codes),
                 )
-    result = {
-        row.id: (row.label, row.test, *(row.groups[name] for name in ("race", "gender", "age")))
-        for row in listing.rows
-    }
+    result = {}
+    for row in listing.rows:
+        groups = (row.groups["race"], row.groups["gender"], row.groups["age"])
+        result[row.id] = (row.label, row.test, *groups)
     assert result == expected
     assert len(expected) == 63
     assert listing.skipped == []

@@ -80,7 +80,8 @@ def test_a_figure_draws_its_numbers(name, run):
         subject = compared(rows([scores(path) for path in paths]))
         subject = subject if figure.of == "systems" else subject[0]
     if name == "sweep":
-        scored = [system.scores for system in compared(rows([scores(path) for path in paths]))]
+        systems = compared(rows([scores(path) for path in paths]))
+        scored = [system.scores for system in systems]
         extra = {"scores": lambda records: scored, "runs_named": True}
     options = OPTIONS.get(name, {})
     frame = by_severity() if name == "severities" else figure.frame(subject, **options, **extra)

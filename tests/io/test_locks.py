@@ -1,4 +1,4 @@
-"""What one process holds, another cannot take; what a killed one held is free."""
+"""A lock that one process holds is closed to others; that of a killed one is free."""
 
 import errno
 import fcntl

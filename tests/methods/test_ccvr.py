@@ -25,7 +25,9 @@ def reports(*shards):
         resolve("ccvr").aggregator.measure_global(net, client)
         columns.append(client.report)
         features_and_labels.append((net.features(next(shard.in_order()).x).detach(), shard.y))
-    stacked = {name: torch.stack([column[name] for column in columns]) for name in columns[0]}
+    stacked = {}
+    for name in columns[0]:
+        stacked[name] = torch.stack([column[name] for column in columns])
     return stacked, *(torch.cat(part) for part in zip(*features_and_labels, strict=True)), layout
 
 

@@ -118,19 +118,19 @@ def test_a_cell_that_ends_is_shown_with_its_validation_score(swept, caplog):
         assert "clean" not in line
 
 
-@pytest.mark.parametrize("more", [[], ["--test"]])
+@pytest.mark.parametrize("flags", [[], ["--test"]])
 def test_a_script_scores_test_images_only_where_all_of_them_are_shown(
-    more, validated, work, tmp_path
+    flags, validated, work, tmp_path
 ):
     folder = tmp_path / "scripts"
     words = ["sweep", "fedavg", str(validated.path), "--over", "lr=1e-9,1e-2", "--work", str(work)]
-    printed = CliRunner().invoke(app, [*words, *more, "--dry-run"]).stdout
-    assert CliRunner().invoke(app, [*words, *more, f"--dry-run={folder}"]).exit_code == 0
+    printed = CliRunner().invoke(app, [*words, *flags, "--dry-run"]).stdout
+    assert CliRunner().invoke(app, [*words, *flags, f"--dry-run={folder}"]).exit_code == 0
     one_each = "".join(path.read_text() for path in folder.glob("*=*.sh"))
     for text in (printed, one_each):
         assert text.count("fedcli train") == 2
-        assert text.count("fedcli evaluate") == (2 if more else 0)
-        assert ("shows test scores of the chosen value alone" in text) != bool(more)
+        assert text.count("fedcli evaluate") == (2 if flags else 0)
+        assert ("shows test scores of the chosen value alone" in text) != bool(flags)
 
 
 def test_a_page_that_was_not_written_is_not_named(validated, tmp_path, monkeypatch):
@@ -140,8 +140,10 @@ def test_a_page_that_was_not_written_is_not_named(validated, tmp_path, monkeypat
     monkeypatch.setattr("fedcli.reproduction.jobs.train.run", failed)
     words = ["sweep", "fedavg", str(validated.path), "--over", "lr=1e-9,1e-2", "--jobs", "1"]
     ended = CliRunner().invoke(app, [*words, "--work", str(tmp_path)])
-    assert ended.exit_code == 1 and "results.json, table.md, table.tex" in ended.stderr
-    assert "report.html" not in ended.stderr and not [*tmp_path.glob("sweeps/*/report.html")]
+    assert ended.exit_code == 1
+    assert "results.json, table.md, table.tex" in ended.stderr
+    assert "report.html" not in ended.stderr
+    assert not [*tmp_path.glob("sweeps/*/report.html")]
 
 
 def test_all_test_scores_are_shown_where_they_are_asked_for(swept):

@@ -203,7 +203,7 @@ def test_arrays_in_place_are_those_of_the_block():
 
 
 def page_faults(keep):
-    """Of thirty blocks of 40 MB, one after another, in a process of its own."""
+    """Page faults of thirty blocks of 40 MB, one after another, in a process of its own."""
     code = (
         "import numpy, resource; from fedcli.system.memory import keep_freed\n"
         f"if {keep}: keep_freed()\n"

@@ -24,7 +24,7 @@ NUMBERS = ["79.58 ±7.04 *", "5.30", "-12.34 to +4.50", "0.001", "-"]
 
 
 def on_terminal(command: str, width: int) -> str:
-    """What a command prints on the stdout of a pseudo-terminal of so many columns."""
+    """Text that a command prints on the stdout of a pseudo-terminal of so many columns."""
     fcntl, termios, tty = map(pytest.importorskip, ("fcntl", "termios", "tty"))
     reader, writer = os.openpty()
     tty.setraw(writer)
@@ -48,7 +48,7 @@ def _keep(reader: int, pieces: list[bytes]) -> None:
 
 @cache
 def as_file(command: str) -> str:
-    """What a command prints where stdout is no terminal."""
+    """Text that a command prints where stdout is no terminal."""
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()),
@@ -90,7 +90,8 @@ COMMANDS = {  # and the widths at which what it shows is laid out differently
 
 
 @pytest.mark.parametrize(
-    ("command", "width"), [(command, width) for command, at in COMMANDS.items() for width in at]
+    ("command", "width"),
+    [(command, width) for command, widths in COMMANDS.items() for width in widths],
 )
 def test_every_number_and_name_appears_whole_at_any_width(runs, command, width):
     partition = runs.parent / "partitions" / "made"
@@ -156,9 +157,9 @@ def test_columns_under_one_head_stay_together_and_the_head_stands_once_above_the
 def test_tables_under_many_heads_are_never_wider_than_asked(width):
     over = ["", *(f"head {letter}, %" for letter in "aabbcdef")]
     row = ["FedAvg", *["12.3 ±45.6"] * 8]
-    made = terminal.lines(["method", *["clean"] * 8], [row], width=width, over=over)
-    assert max(map(len, made)) <= width
-    assert " ".join(made).count("12.3 ±45.6") == 8
+    lines = terminal.lines(["method", *["clean"] * 8], [row], width=width, over=over)
+    assert max(map(len, lines)) <= width
+    assert " ".join(lines).count("12.3 ±45.6") == 8
 
 
 def test_text_folds_between_words_before_anything_else_changes():
