@@ -179,14 +179,12 @@ def test_order_against_a_reference_with_holm(tmp_path):
     )
     result = ordered(rows, "reference", "accuracy", "corrupted", resamples=50)[1].note
     assert result == "the two have no such score in common"
-    noisy = (
-        [scored(tmp_path / "n0", model(1, 0), corrupted=model(0, 0))],
-        [heal(tmp_path / "n1", model(1, 0), corrupted=model(5, 0))],
-    )
-    result = ordered({"a": noisy[0], "b": noisy[1]}, "a", "accuracy", "corrupted", resamples=200)[
-        1
-    ].verdict
-    assert result == MODELS_ONLY
+    noisy = {
+        "a": [scored(tmp_path / "n0", model(1, 0), corrupted=model(0, 0))],
+        "b": [heal(tmp_path / "n1", model(1, 0), corrupted=model(5, 0))],
+    }
+    result = ordered(noisy, "a", "accuracy", "corrupted", resamples=200)[1]
+    assert result.verdict == MODELS_ONLY
     with pytest.raises(UsageError, match="no system is named 'refrence'"):
         ordered(rows, "refrence", "accuracy", "clean")
 

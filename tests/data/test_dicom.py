@@ -157,9 +157,8 @@ def test_a_frames_own_scale_and_window_count_and_then_the_common_ones(tmp_path):
 def test_three_windows_are_three_channels(tmp_path):
     path = write_slice(tmp_path / "a.dcm", np.array([[-20, 40, 80, 600, 2000]], np.int16))
     image = dicom.read_slice(path, dicom.parse_window("brain,subdural,bone"))
-    assert image.dtype == np.uint8 and image[
-        0
-    ].tolist() == [  # 255 (HU - centre + width / 2) / width
+    assert image.dtype == np.uint8
+    assert image[0].tolist() == [  # 255 (HU - centre + width / 2) / width
         [0, 0, 71],
         [128, 76, 76],
         [255, 128, 80],

@@ -239,4 +239,5 @@ def test_a_process_does_not_run_the_calling_script_again(tmp_path):
         "list(one_each(print, [('task',)], ['slot'], preload='fedcli.console'))\n"
     )
     done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True)
-    assert done.stdout.count("script") == 1 and "task slot" in done.stdout, done.stderr
+    assert done.stdout.count("script") == 1, done.stderr
+    assert "task slot" in done.stdout, done.stderr
