@@ -1,7 +1,8 @@
 """Make the pictures in docs/images anew.
 
-report.png is the page of a small comparison, as Chromium shows it. overall-and-worst.svg is drawn from the table of every
-method in hospitals.md. python docs/pictures.py [report.png] [overall-and-worst.svg]
+report.png is the page of a small comparison, as Chromium shows it. overall-and-worst.svg is drawn
+from the table of every method in hospitals.md. python docs/pictures.py [report.png]
+[overall-and-worst.svg]
 """
 
 import contextlib
@@ -30,7 +31,9 @@ def page(work: Path) -> Path:
 
 
 def every_method() -> Pairs:
-    """The methods of the table, and for sex and age their AUC on all clean images and in the worst group."""
+    """The methods of the table, and for sex and age their AUC on all clean images and in the worst
+    group.
+    """
     lines = (DOCS / "hospitals.md").read_text(encoding="utf-8").splitlines()
     head = next(
         line for line in lines if line.startswith("| method | clean balanced accuracy | noisy")
@@ -54,7 +57,12 @@ def every_method() -> Pairs:
 
 def plane(path: Path) -> None:
     pairs = every_method()
-    frame = overall_and_worst.of_pairs(pairs, "auc_ovo_macro", len(pairs) // 2, TESTED)
+    frame = overall_and_worst.of_pairs(
+        pairs,
+        "auc_ovo_macro",
+        len(pairs) // 2,
+        TESTED,
+    )
     drawing.write(overall_and_worst.draw(frame), path)
 
 
