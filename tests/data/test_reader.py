@@ -1,4 +1,4 @@
-"""What workers of prepare do beside decoding: memory that is kept from one image to the next."""
+"""Contents of files, and the memory that workers of prepare keep from one image to the next."""
 
 import os
 import sys
@@ -32,9 +32,12 @@ def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_pat
         (tmp_path / f"{i}.png").write_bytes(np.full(1000 + i, i, np.uint8).tobytes())
     rows = [Row(str(i), 0, f"{i}.png") for i in reversed(range(prepare.TURN + 2))]
     contents = prepare.contents_of(tmp_path, Listing(rows, skipped=[("none.png", "absent")]))
-    assert list(contents) == sorted([*(row.source for row in rows), "none.png"])
+    expected = sorted([*(row.source for row in rows), "none.png"])
+    assert list(contents) == expected
     assert contents["none.png"] == prepare.ABSENT
-    sizes = {name: int(seen.split()[0]) for name, seen in contents.items() if name != "none.png"}
+    sizes = {
+        name: int(content.split()[0]) for name, content in contents.items() if name != "none.png"
+    }
     expected = {f"{i}.png": 1000 + i for i in range(prepare.TURN + 2)}
     assert sizes == expected
     assert len(set(contents.values())) == len(contents)

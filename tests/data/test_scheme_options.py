@@ -23,7 +23,8 @@ def test_every_scheme_lists_its_options_with_their_meaning():
     table = listing()
     assert set(table) == set(SCHEMES)
     for name, options in table.items():
-        assert SCHEMES[name].__doc__ and all(option.meaning for option in options), name
+        assert SCHEMES[name].__doc__, name
+        assert all(option.meaning for option in options), name
     assert ("corrupted", "required") in [
         (option.name, option.default) for option in table["fedism"]
     ]
@@ -55,12 +56,12 @@ def test_a_scheme_of_ones_own_is_reached_by_its_name(tmp_path):
                 "swap=yes",
             ],
         )
-        made = manifest.verify(Path(done.stdout.strip()))
+        record = manifest.verify(Path(done.stdout.strip()))
     finally:
         del SCHEMES["odd-and-even"]
-    assert names(made.body) == ["odd", "even"]
-    assert made.options["swap"] is True
-    assert made.made_by == ["partition", "--scheme", "odd-and-even", "--set", "swap=yes"]
+    assert names(record.body) == ["odd", "even"]
+    assert record.options["swap"] is True
+    assert record.made_by == ["partition", "--scheme", "odd-and-even", "--set", "swap=yes"]
 
 
 DATASET = {"clients": 4}

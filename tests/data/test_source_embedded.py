@@ -16,7 +16,8 @@ def test_toy_is_scikit_learns_digits():
     assert len(listing.rows) == 1797
     assert listing.rows[0].id == "digit-0000"
     assert listing.rows[0].label == 0
-    expected = sum(int(0.8 * n) for n in Counter(r.label for r in listing.rows).values())
+    images_of_class = Counter(row.label for row in listing.rows)
+    expected = sum(int(0.8 * n) for n in images_of_class.values())
     assert len(ids(listing, test=False)) == expected
     image = toy.decode(None, listing.rows[0], completed(16, "image"))
     assert image.shape == (8, 8, 1)
@@ -39,10 +40,10 @@ def test_phantom_deals_every_attribute_alike_to_every_class():
 def test_a_phantom_slice_depends_on_seed_and_id_alone():
     choices = completed(32, "patient")
     row = phantom.rows(None, choices).rows[7]
-    assert np.array_equal(phantom.decode(None, row, choices), phantom.decode(None, row, choices))
-    assert not np.array_equal(
-        phantom.decode(None, row, choices), phantom.decode(None, row, replace(choices, seed=1))
-    )
+    expected = phantom.decode(None, row, choices)
+    assert np.array_equal(phantom.decode(None, row, choices), expected)
+    other = phantom.decode(None, row, replace(choices, seed=1))
+    assert not np.array_equal(phantom.decode(None, row, choices), other)
     assert not np.array_equal(
         phantom.decode(None, row, choices), phantom.decode(None, replace(row, id="x"), choices)
     )

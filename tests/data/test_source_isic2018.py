@@ -34,7 +34,8 @@ def test_skin_rows_carry_class_lesion_sex_and_age(tmp_path):
     assert listing.patient == "lesion_id"
     assert list(listing.attributes) == ["sex", "age"]
     assert listing.tables == [isic2018.HAM]
-    assert isic2018.SOURCE.decode(tmp_path, listing.rows[0], LESION).shape == (9, 12, 3)
+    result = isic2018.SOURCE.decode(tmp_path, listing.rows[0], LESION).shape
+    assert result == (9, 12, 3)
 
 
 @pytest.mark.parametrize("folder", [".", "HAM10000_images_part_1", "HAM10000_images_part_2"])

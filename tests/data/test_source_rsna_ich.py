@@ -15,15 +15,18 @@ def test_slices_with_exactly_one_subtype_are_taken(tmp_path):
         "ID_b": "",
         "ID_d": "epidural subdural any",
     }
-    listing = rsna_ich.rows(write_ct(tmp_path, labels), completed(8, "image", window="file"))
+    choices = completed(8, "image", window="file")
+    listing = rsna_ich.rows(write_ct(tmp_path, labels), choices)
     result = [(r.id, r.label, r.source) for r in listing.rows]
-    assert result == [
+    expected = [
         ("ID_a", 0, "stage_2_train/ID_a.dcm"),
         ("ID_c", 4, "stage_2_train/ID_c.dcm"),
     ]
+    assert result == expected
     assert listing.attributes == {}
     assert listing.patient is None
-    image = rsna_ich.decode(tmp_path, listing.rows[1], completed(8, "image", window="0/510"))
+    choices = completed(8, "image", window="0/510")
+    image = rsna_ich.decode(tmp_path, listing.rows[1], choices)
     assert image.shape == (8, 8, 1)
     assert set(image.ravel()) == {128}
 
@@ -37,7 +40,8 @@ def test_a_repeated_row_is_fine_and_a_contradiction_is_not(tmp_path):
     table = write_ct(tmp_path, {"ID_a": "epidural any"}) / "stage_2_train.csv"
     text = table.read_text()
     table.write_text(text + "ID_a_epidural,1\nID_a_subdural,0\n")
-    assert ids(rsna_ich.rows(tmp_path, completed(8, "image"))) == ["ID_a"]
+    result = ids(rsna_ich.rows(tmp_path, completed(8, "image")))
+    assert result == ["ID_a"]
     table.write_text(text + "ID_a_subdural,1\n")
     with refused("ID_a_subdural has two labels"):
         rsna_ich.rows(tmp_path, completed(8, "image"))
@@ -69,7 +73,8 @@ def test_slices_that_are_absent_or_no_dicom_are_skipped(tmp_path):
 
 
 def test_a_table_without_a_bleed_gives_no_rows(tmp_path):
-    assert rsna_ich.rows(write_ct(tmp_path, {"ID_a": ""}), completed(8, "image")).rows == []
+    result = rsna_ich.rows(write_ct(tmp_path, {"ID_a": ""}), completed(8, "image")).rows
+    assert result == []
 
 
 def test_a_folder_that_is_not_kaggles_is_an_error(tmp_path):
@@ -97,7 +102,8 @@ def test_headers_give_patients_sex_and_age_where_they_tell_them(tmp_path):
     assert listing.patient == "patient_id"
     result = [row.groups["sex"] for row in listing.rows[:2]]
     assert result == [1, -1]
-    assert Counter(row.patient for row in listing.rows if row.test).most_common()[0][1] == 4
+    result = Counter(row.patient for row in listing.rows if row.test).most_common()[0][1]
+    assert result == 4
 
 
 def test_a_split_by_patient_needs_patients(tmp_path):

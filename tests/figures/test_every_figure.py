@@ -74,7 +74,8 @@ BY_HAND = {"severities": by_severity, "critical-difference": by_rank}
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_draws_its_numbers(name, run):
-    figure, extra = FIGURES[name], {}
+    figure = FIGURES[name]
+    extra = {}
     paths = [run("heal"), run("avg")] if name in TWO else [run(OF.get(name, "heal"))]
     if name == "reconstructions":
         audit(paths[0], [], AuditOptions(iterations=1))
@@ -88,7 +89,8 @@ def test_a_figure_draws_its_numbers(name, run):
         subject = compared(rows([scores(path) for path in paths]))
         subject = subject if figure.of == "systems" else subject[0]
     if name == "sweep":
-        scored = [system.scores for system in compared(rows([scores(path) for path in paths]))]
+        systems = compared(rows([scores(path) for path in paths]))
+        scored = [system.scores for system in systems]
         extra = {"scores": lambda records: scored, "runs_named": True}
     options = OPTIONS.get(name, {})
     frame = BY_HAND[name]() if name in BY_HAND else figure.frame(subject, **options, **extra)
@@ -97,7 +99,8 @@ def test_a_figure_draws_its_numbers(name, run):
     picture = figure.draw(frame)
     result = len([axes for axes in drawn(picture).axes if axes.has_data()])
     assert result >= len(picture.panels)
-    assert all("<svg " in one.svg for one in inline.of_picture(picture).figures)
+    for panel in inline.of_picture(picture).figures:
+        assert "<svg " in panel.svg
 
 
 def test_a_name_stands_for_one_figure():
