@@ -1,9 +1,10 @@
 """BlazeFL by its own FedAvg server and client trainers, which are given a network and batches.
 
-Source: github.com/blazefl/blazefl, version 2.0.3, by its author's quickstart. A pool of processes is started anew in
-every round; models go through shared memory. Where processes are forked they find images and network in memory. A
-pool of threads is what its author recommends, and means for a Python without a global interpreter lock. Where its
-quickstart makes a batch image by image, a whole batch is made here, as on the other sides.
+Source: github.com/blazefl/blazefl, version 2.0.3, by its author's quickstart. A pool of processes
+is started anew in every round; models go through shared memory. Where processes are forked they
+find images and network in memory. A pool of threads is what its author recommends, and means for a
+Python without a global interpreter lock. Where its quickstart makes a batch image by image, a whole
+batch is made here, as on the other sides.
 """
 
 import copy
@@ -34,7 +35,8 @@ class Networks:
 
 
 class Users:
-    """BlazeFL's PartitionedDataset: a client's images in the order of a round. Goes to processes without the images.
+    """BlazeFL's PartitionedDataset: a client's images in the order of a round. Goes to processes
+    without the images.
 
     Attributes:
         round: t from 1, set by the loop over rounds.
@@ -50,7 +52,9 @@ class Users:
         order = self.problem.order(client, self.round)
         batches: Any = order.split(batch_size)  # a sampler may yield the places of a whole batch
         return DataLoader(
-            _Batches(_in_memory(self.problem)[1][client]), batch_size=None, sampler=batches
+            _Batches(_in_memory(self.problem)[1][client]),
+            batch_size=None,
+            sampler=batches,
         )
 
     def set_dataset(self, type_: str, cid: int, dataset: Dataset) -> None:

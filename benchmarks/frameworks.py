@@ -1,8 +1,9 @@
 """pfl-research and Flower as they are run on several cores.
 
-pfl-research runs in processes of its own, started by torchrun; Flower runs its simulation runtime, which needs ray,
-with workers that keep the network and the images from message to message. Neither scores anything. pfl-research
-averages weights only, the others batch-norm statistics too; these do not act on training.
+pfl-research runs in processes of its own, started by torchrun; Flower runs its simulation runtime,
+which needs ray, with workers that keep the network and the images from message to message. Neither
+scores anything. pfl-research averages weights only, the others batch-norm statistics too; these do
+not act on training.
 """
 
 import contextlib
@@ -30,9 +31,14 @@ TRAIN, END = "train", "end"  # what the first of pfl-research's processes is tol
 RANKS = Path(__file__).with_name("pfl_ranks.py")
 
 
-def run_pfl(problem: Problem, measure: Callable[[Train], None], processes: int = 0) -> None:
-    """pfl-research in so many processes, by default one for each core, which share the cores: SimulatedBackend, users'
-    tensors in memory."""
+def run_pfl(
+    problem: Problem,
+    measure: Callable[[Train], None],
+    processes: int = 0,
+) -> None:
+    """pfl-research in so many processes, by default one for each core, which share the cores:
+    SimulatedBackend, users' tensors in memory.
+    """
     with _torchrun(RANKS, problem, processes or problem.cores) as connection:
 
         def train() -> Tensor:
@@ -52,8 +58,14 @@ def run_pfl(problem: Problem, measure: Callable[[Train], None], processes: int =
 
 
 @contextmanager
-def _torchrun(script: Path, problem: Problem, processes: int) -> Iterator[Connection]:
-    """A connection to the first of the processes that torchrun starts with this script. Raises FedcliError."""
+def _torchrun(
+    script: Path,
+    problem: Problem,
+    processes: int,
+) -> Iterator[Connection]:
+    """A connection to the first of the processes that torchrun starts with this script. Raises
+    FedcliError.
+    """
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
         address = str(Path(folder, "first"))
         server.bind(address)
@@ -90,7 +102,9 @@ def _accepted(server: socket.socket, launcher: subprocess.Popen) -> socket.socke
 
 
 def run_flower(problem: Problem, measure: Callable[[Train], None]) -> None:
-    """Flower's simulation runtime: ServerApp with FedAvg in a thread, ClientApp in a ray worker for each core."""
+    """Flower's simulation runtime: ServerApp with FedAvg in a thread, ClientApp in a ray worker for
+    each core.
+    """
     os.environ["FLWR_TELEMETRY_ENABLED"] = os.environ["RAY_USAGE_STATS_ENABLED"] = (
         "0"  # both report usage to their authors
     )
@@ -120,10 +134,16 @@ def _flower_rounds(problem: Problem, grid) -> Tensor:
     from flwr.serverapp.strategy import FedAvg
 
     strategy = FedAvg(
-        fraction_evaluate=0.0, min_train_nodes=problem.clients, min_available_nodes=problem.clients
+        fraction_evaluate=0.0,
+        min_train_nodes=problem.clients,
+        min_available_nodes=problem.clients,
     )
     net = problem.net()
-    result = strategy.start(grid, ArrayRecord(net.state_dict()), num_rounds=problem.rounds)
+    result = strategy.start(
+        grid,
+        ArrayRecord(net.state_dict()),
+        num_rounds=problem.rounds,
+    )
     if len(result.train_metrics_clientapp) < problem.rounds:
         raise FedcliError("a round of Flower ended without a model", "its messages above say why")
     net.load_state_dict(result.arrays.to_torch_state_dict())
@@ -138,7 +158,9 @@ def _flower_client(problem: Problem, message, context):
     client = problem.names[context.node_config["partition-id"]]
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
     train_epoch(
-        net, shards[client], problem.order(client, message.content["config"]["server-round"])
+        net,
+        shards[client],
+        problem.order(client, message.content["config"]["server-round"]),
     )
     reply = {
         "arrays": ArrayRecord(net.state_dict()),

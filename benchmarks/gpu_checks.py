@@ -1,7 +1,7 @@
 """Checks of every method on a GPU: `python benchmarks/gpu_checks.py`.
 
-Every method plays the toy federation on the device: with its steps recorded and without, several clients at once,
-resumed from disk, and on the CPU.
+Every method plays the toy federation on the device: with its steps recorded and without, several
+clients at once, resumed from disk, and on the CPU.
 """
 
 import json as encoder
@@ -38,7 +38,12 @@ from fedcli.system import terminal
 ROUNDS = 3
 COMPARED = 3  # of these, the round whose models are compared: the last or the one before it
 TRAINING = Training(
-    optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.01, epochs=2, batch_size=8
+    optimizer="sgd",
+    lr=0.1,
+    momentum=0.9,
+    weight_decay=0.01,
+    epochs=2,
+    batch_size=8,
 )
 COUNTS = {
     "north": 9,
@@ -115,7 +120,9 @@ def proofs(device: str, graph: Callable[[], CudaGraph] | None = None) -> Iterato
 def failures(
     method: Method, device: str, graph: Callable[[], CudaGraph] | None = None
 ) -> dict[str, str]:
-    """Why a method does not hold, by check; {} where it holds all. An error in one is the answer of that one."""
+    """Why a method does not hold, by check; {} where it holds all. An error in one is the answer of
+    that one.
+    """
     failed: dict[str, str] = {}
     try:
         played = _OnDevice(method, device, graph)
@@ -132,9 +139,16 @@ def failures(
 
 
 class _OnDevice:
-    """A method's toy federation on a device, played once with its steps recorded where they can be."""
+    """A method's toy federation on a device, played once with its steps recorded where they can
+    be.
+    """
 
-    def __init__(self, method: Method, device: str, graph: Callable[[], CudaGraph] | None):
+    def __init__(
+        self,
+        method: Method,
+        device: str,
+        graph: Callable[[], CudaGraph] | None,
+    ):
         self.method, self.device, self.graph = method, device, graph
         self.clients = self.prepared(device)
         self.states, self.held = deque[RunState](maxlen=2), list[int]()  # what is held beside these
@@ -148,12 +162,20 @@ class _OnDevice:
         """The clients, with their network and images on a device."""
         shards = toy_clients(device)
         federation = toy_federation(
-            self.method, shards=shards, training=TRAINING, dropout=dropout, device=device
+            self.method,
+            shards=shards,
+            training=TRAINING,
+            dropout=dropout,
+            device=device,
         )
         clients = federation.clients
         if self.graph and device == self.device:
             steps = local_steps(
-                self.method, clients.net, clients.layout, TRAINING.optimizer, self.graph
+                self.method,
+                clients.net,
+                clients.layout,
+                TRAINING.optimizer,
+                self.graph,
             )
             return replace(clients, steps=steps)
         return clients
@@ -188,7 +210,11 @@ def clients_at_once_change_nothing(played: _OnDevice) -> str:
 def a_resumed_training_is_the_same(played: _OnDevice) -> str:
     with tempfile.TemporaryDirectory() as folder:
         states.save(Path(folder), played.states[-2], ROSTER)
-        restored = states.restore(states.saved(Path(folder))[-1], ROSTER, played.device)
+        restored = states.restore(
+            states.saved(Path(folder))[-1],
+            ROSTER,
+            played.device,
+        )
     *_, last = played.play(played.prepared(played.device), state=restored)
     return _difference(last, played.states[-1])
 
@@ -216,7 +242,9 @@ def memory_does_not_grow(played: _OnDevice) -> str:
 
 
 def _bytes(*values: Any) -> int:
-    """That a GPU gave for the tensors in nests of mappings and lists: pieces of 512, and a shared one once."""
+    """That a GPU gave for the tensors in nests of mappings and lists: pieces of 512, and a shared
+    one once.
+    """
     pieces: dict[int, int] = {}
     waiting = list(values)
     while waiting:
@@ -248,7 +276,14 @@ def toy_clients(device: str, kind: str = "none") -> dict[str, Shard]:
         rows = torch.arange(start, start := start + len(part), device=device)
         groups = {name: codes.to(device) for name, codes in part.groups.items()}
         made[client] = Shard(
-            pool, rows, part.y.to(device), part.ids, groups, part.classes, part.channels, kind
+            pool,
+            rows,
+            part.y.to(device),
+            part.ids,
+            groups,
+            part.classes,
+            part.channels,
+            kind,
         )
     return made
 

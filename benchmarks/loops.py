@@ -1,8 +1,9 @@
-"""Plain loops beside fedcli: on a process for each core, and in the shape of code that is released with papers.
+"""Plain loops beside fedcli: on a process for each core, and in the shape of code that is released
+with papers.
 
-The second is written anew after what papers' repositories have in common, FedISM's among them: images are files that
-PIL reads and albumentations normalises one by one in every epoch, in worker processes that start anew for every client,
-and each client trains a deep copy of the model.
+The second is written anew after what papers' repositories have in common, FedISM's among them:
+images are files that PIL reads and albumentations normalises one by one in every epoch, in worker
+processes that start anew for every client, and each client trains a deep copy of the model.
 """
 
 import copy
@@ -32,7 +33,9 @@ Numbers = Mapping[str, np.ndarray]  # a state_dict that pickles without shared m
 
 
 def run_processes(problem: Problem, measure: Callable[[Train], None]) -> None:
-    """Plain PyTorch on a process of one thread for each core; a round is one message to each and one back."""
+    """Plain PyTorch on a process of one thread for each core; a round is one message to each and
+    one back.
+    """
     count = min(problem.cores, problem.clients)
     parts = [problem.names[k::count] for k in range(count)]
     with ProcessPoolExecutor(count, get_context("spawn")) as pool:
@@ -43,7 +46,11 @@ def run_processes(problem: Problem, measure: Callable[[Train], None]) -> None:
             for round in range(1, problem.rounds + 1):
                 with interrupts.left_to_parent():  # the first call starts the processes
                     trained = pool.map(
-                        _sum_of_models, repeat(problem), parts, repeat(theta), repeat(round)
+                        _sum_of_models,
+                        repeat(problem),
+                        parts,
+                        repeat(theta),
+                        repeat(round),
                     )
                 sums = list(trained)
                 theta = {
@@ -58,7 +65,12 @@ def run_processes(problem: Problem, measure: Callable[[Train], None]) -> None:
         measure(train)
 
 
-def _sum_of_models(problem: Problem, names: Sequence[str], theta: Numbers, round: int) -> Numbers:
+def _sum_of_models(
+    problem: Problem,
+    names: Sequence[str],
+    theta: Numbers,
+    round: int,
+) -> Numbers:
     """Trains these clients from one start; the sum of their models, float64."""
     net, shards = in_worker(problem)
     start = {name: torch.from_numpy(np.asarray(numbers)) for name, numbers in theta.items()}
@@ -74,7 +86,9 @@ def _sum_of_models(problem: Problem, names: Sequence[str], theta: Numbers, round
 
 
 def run_released(problem: Problem, measure: Callable[[Train], None]) -> None:
-    """One client after another with all threads: a DataLoader over files, a deep copy of the model for each."""
+    """One client after another with all threads: a DataLoader over files, a deep copy of the model
+    for each.
+    """
     with temporary_folder() as folder:
         files = {
             client: _files(folder / client, shard) for client, shard in problem.shards().items()

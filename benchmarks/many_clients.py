@@ -1,7 +1,7 @@
 """Memory of whole trainings with many clients, few of which take part in a round.
 
-What grows with every client that ever took part, or with all there are, shows beside a method that keeps nothing of
-clients, FedAvg, and beside the same training some rounds earlier.
+What grows with every client that ever took part, or with all there are, shows beside a method that
+keeps nothing of clients, FedAvg, and beside the same training some rounds earlier.
 """
 
 import json
@@ -26,7 +26,8 @@ METHODS = [
 ]  # the first is what the others are set beside
 COHORT = 50
 TESTED = 100  # images at least
-LEAST = 12  # images that are trained on, beside which so many are the largest part that prepare sets aside
+# images that are trained on, beside which so many are the largest part that prepare sets aside
+LEAST = 12
 PARTS = 6, 2, 1  # a training is looked at after these parts of its rounds
 
 
@@ -43,7 +44,8 @@ class Size:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that the training process held at most up to each of some rounds, one dict of each repetition.
+    """Bytes that the training process held at most up to each of some rounds, one dict of each
+    repetition.
 
     first: the same of the first method, in the same repetitions.
     """
@@ -96,10 +98,16 @@ def looked_at(rounds: int) -> list[int]:
     return sorted({max(1, rounds // part) for part in PARTS})
 
 
-def memory(methods: list[str], size: Size, repeats: int, command: Command = fedcli) -> list[Memory]:
+def memory(
+    methods: list[str],
+    size: Size,
+    repeats: int,
+    command: Command = fedcli,
+) -> list[Memory]:
     """Train each method so many times, in turn; METHODS[0] is trained in any case.
 
-    Raises UsageError for an unknown network, and for fewer images than a test part can stand beside.
+    Raises UsageError for an unknown network, and for fewer images than a test part can stand
+    beside.
     """
     models.describe(size.model)  # before images are made
     if size.clients * size.images < LEAST:
@@ -113,7 +121,8 @@ def memory(methods: list[str], size: Size, repeats: int, command: Command = fedc
         for turn in range(repeats):
             for each in made:
                 console.say(
-                    f"{each.method}, {size.clients:,} clients, {size.rounds} rounds: {turn + 1} of {repeats}"
+                    f"{each.method}, {size.clients:,} clients, {size.rounds} rounds: {turn + 1} "
+                    f"of {repeats}"
                 )
                 each.peaks.append(
                     _peaks(each.method, data, work / f"{each.method}-{turn}", size, command)
@@ -138,10 +147,24 @@ def _federation(work: Path, size: Size, command: Command) -> str:
         work,
     )
     dataset = command(
-        "prepare", "images", "--raw", work / "raw", "--split", "image", *flags, "--quiet"
+        "prepare",
+        "images",
+        "--raw",
+        work / "raw",
+        "--split",
+        "image",
+        *flags,
+        "--quiet",
     )
     return command(
-        "partition", dataset, "--iid", "--clients", size.clients, "--work", work, "--quiet"
+        "partition",
+        dataset,
+        "--iid",
+        "--clients",
+        size.clients,
+        "--work",
+        work,
+        "--quiet",
     )
 
 
@@ -149,8 +172,16 @@ def _count(work: Path) -> int:
     return sum(1 for _ in (work / "raw").glob("*.png"))
 
 
-def _peaks(method: str, data: str, out: Path, size: Size, command: Command) -> dict[int, int]:
-    """In one process, which then holds the clients of a round, the server and all between rounds."""
+def _peaks(
+    method: str,
+    data: str,
+    out: Path,
+    size: Size,
+    command: Command,
+) -> dict[int, int]:
+    """In one process, which then holds the clients of a round, the server and all between
+    rounds.
+    """
     cohort = min(1.0, COHORT / size.clients)
     flags = [
         "--rounds",

@@ -1,4 +1,6 @@
-"""Time of a report, and of its page, over many scored runs, beside reading and hashing their files."""
+"""Time of a report, and of its page, over many scored runs, beside reading and hashing their
+files.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,7 +49,9 @@ score = "versions/clean/balanced_accuracy"
 
 @dataclass(frozen=True)
 class Reported:
-    """Seconds of each repetition: of a command, and of reading and hashing what lies under the runs' folder."""
+    """Seconds of each repetition: of a command, and of reading and hashing what lies under the
+    runs' folder.
+    """
 
     what: str
     spent: list[Spent]
@@ -89,7 +93,11 @@ COLUMNS = [
 
 
 def report(
-    runs: int, images: int, repeats: int, command: Command = fedcli, side: int = 8
+    runs: int,
+    images: int,
+    repeats: int,
+    command: Command = fedcli,
+    side: int = 8,
 ) -> list[Reported]:
     """Rows for `fedcli report` as a table and as a page over so many runs, SEEDS of each system.
 
@@ -113,7 +121,12 @@ def report(
 
 
 @contextmanager
-def _scored(runs: int, images: int, side: int, command: Command) -> Iterator[Path]:
+def _scored(
+    runs: int,
+    images: int,
+    side: int,
+    command: Command,
+) -> Iterator[Path]:
     """A work folder with so many runs of one federation, trained and scored by a recipe."""
     systems = -(-runs // SEEDS)
     with temporary_folder() as work:
@@ -155,7 +168,9 @@ def main(
     repeats: Annotated[int, typer.Option(min=1, help="reports and pages")] = 3,
     json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Time `fedcli report` and its page over many runs, which are trained and scored first. Takes long."""
+    """Time `fedcli report` and its page over many runs, which are trained and scored first. Takes
+    long.
+    """
     show(COLUMNS, report(runs, images, repeats), json)
 
 

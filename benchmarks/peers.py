@@ -1,12 +1,14 @@
 """The same federated training by fedcli, other frameworks and plain loops, timed alternately.
 
-Source: Granqvist et al., pfl-research, NeurIPS 2024, arXiv 2404.06430; Beutel et al., Flower, 2020, arXiv 2007.14390.
+Source: Granqvist et al., pfl-research, NeurIPS 2024, arXiv 2404.06430; Beutel et al., Flower, 2020,
+arXiv 2007.14390.
 
-Every side trains the same clients on the same batches in the same order from the same start: one epoch of plain SGD a
-round, models averaged by image count. They differ only in what happens around the steps: how the data is kept, how the
-model is set, read, sent and averaged. Every side has all cores and uses them as its makers mean it to; fedcli as it
-does by default. A ratio is given only where both sides end at the same weights. What it takes to start, until a side
-has trained once, is measured separately.
+Every side trains the same clients on the same batches in the same order from the same start: one
+epoch of plain SGD a round, models averaged by image count. They differ only in what happens around
+the steps: how the data is kept, how the model is set, read, sent and averaged. Every side has all
+cores and uses them as its makers mean it to; fedcli as it does by default. A ratio is given only
+where both sides end at the same weights. What it takes to start, until a side has trained once, is
+measured separately.
 """
 
 import importlib.util
@@ -38,7 +40,8 @@ from fedcli.federation.server import Federation
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 
-TOLERANCE = 3e-3  # distance of two final models as a share of that from the start; rounding of a cnn leaves 2e-4
+# distance of two final models as a share of that from the start; rounding of a cnn leaves 2e-4
+TOLERANCE = 3e-3
 INSTALL = "pip install 'fedcli[peers]'"
 COLUMNS = [*engine.COLUMNS, "to start and train once"]  # each side, its processes included
 
@@ -72,8 +75,8 @@ class Peer:
         about: how it runs here, for the row's name; {cores} stands for their number.
         package: its name in pip; "" for a plain loop.
         modules: which must be importable.
-        run: calls its second argument with a Train while the framework is up. Flower needs it: all that is
-            measured runs inside its server.
+        run: calls its second argument with a Train while the framework is up. Flower needs it: all
+            that is measured runs inside its server.
     """
 
     about: str
@@ -87,7 +90,8 @@ class Peer:
 
 
 def named(asked: Iterable[str] | None) -> list[str]:
-    """The peers whose names begin as one of those asked for does, in whatever case; None or none asked for: all.
+    """The peers whose names begin as one of those asked for does, in whatever case; None or none
+    asked for: all.
 
     Raises UsageError where none does.
     """
@@ -104,7 +108,9 @@ def _begins(name: str, part: str) -> bool:
 
 
 def compare(name: str, problem: Problem, repeats: int) -> Compared:
-    """Train by fedcli and by a peer in turns. Raises FedcliError where they end at different weights."""
+    """Train by fedcli and by a peer in turns. Raises FedcliError where they end at different
+    weights.
+    """
     results: list[Compared] = []
     before = time.perf_counter()
     with fedcli_side(problem) as own_training:
@@ -123,7 +129,11 @@ def compare(name: str, problem: Problem, repeats: int) -> Compared:
 
 
 def _alternately(
-    name: str, problem: Problem, own_training: Train, peer_training: Train, repeats: int
+    name: str,
+    problem: Problem,
+    own_training: Train,
+    peer_training: Train,
+    repeats: int,
 ) -> engine.Timing:
     """Times of all rounds; the final models of every repetition must agree."""
     start = weights(problem.net())
@@ -133,7 +143,9 @@ def _alternately(
         final[side].append(train())
 
     seconds = engine.alternate(
-        lambda: keep("fedcli", own_training), lambda: keep(name, peer_training), repeats
+        lambda: keep("fedcli", own_training),
+        lambda: keep(name, peer_training),
+        repeats,
     )
     ends = list(zip(*final.values(), strict=True))
     far = max(_distance(start, ours, theirs) for ours, theirs in ends)
@@ -148,7 +160,8 @@ def _alternately(
 
 
 def _distance(start: Tensor, ours: Tensor, theirs: Tensor) -> float:
-    """The distance of two trained weights [T] as a share of that from the start; NaN where nothing has moved.
+    """The distance of two trained weights [T] as a share of that from the start; NaN where nothing
+    has moved.
 
     Norms alone would agree where neither has moved far.
     """
@@ -169,7 +182,11 @@ def _rounding(problem: Problem, start: Tensor) -> float:
 
 
 def check_same_model(
-    name: str, start: Tensor, ours: Tensor, theirs: Tensor, allowed: float = TOLERANCE
+    name: str,
+    start: Tensor,
+    ours: Tensor,
+    theirs: Tensor,
+    allowed: float = TOLERANCE,
 ) -> None:
     """Raise FedcliError unless both trained weights [T] are the same but for rounding.
 
@@ -179,9 +196,11 @@ def check_same_model(
     if distance < allowed:  # false for NaN
         return
     raise FedcliError(
-        f"{name} did not train as fedcli did: the norm of the final parameters is {float(theirs.norm()):.6f}, "
-        f"fedcli's is {float(ours.norm()):.6f}; their distance is {distance:.2g} of that from the start",
-        f"no ratio is given, it would compare different work: {INSTALL} gets the {name} fedcli was tested with",
+        f"{name} did not train as fedcli did: the norm of the final parameters is "
+        f"{float(theirs.norm()):.6f}, fedcli's is {float(ours.norm()):.6f}; their distance is "
+        f"{distance:.2g} of that from the start",
+        f"no ratio is given, it would compare different work: {INSTALL} gets the {name} fedcli "
+        "was tested with",
     )
 
 
@@ -191,9 +210,20 @@ def fedcli_clients(
     """What trains the problem's clients; remake: the same in another process."""
     net = problem.net()
     training = Training(
-        optimizer="sgd", lr=LEARNING_RATE, momentum=0.0, weight_decay=0.0, batch_size=BATCH
+        optimizer="sgd",
+        lr=LEARNING_RATE,
+        momentum=0.0,
+        weight_decay=0.0,
+        batch_size=BATCH,
     )
-    return InProcess(resolve("fedavg"), net, Layout(net), problem.shards(), training, remake=remake)
+    return InProcess(
+        resolve("fedavg"),
+        net,
+        Layout(net),
+        problem.shards(),
+        training,
+        remake=remake,
+    )
 
 
 @contextmanager
@@ -215,7 +245,9 @@ def fedcli_side(problem: Problem) -> Iterator[Train]:
 
 
 def fedcli_training(
-    problem: Problem, clients: InProcess | None = None, opened: Engine | None = None
+    problem: Problem,
+    clients: InProcess | None = None,
+    opened: Engine | None = None,
 ) -> Train:
     """All rounds from the start, in this process unless an engine is given."""
     federation = Federation(clients or fedcli_clients(problem), rounds=problem.rounds)
@@ -264,12 +296,24 @@ def main(
     ] = 7,
     json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Time fedcli beside pfl-research, Flower, BlazeFL and plain loops, each on all cores, in a row for each."""
-    show(COLUMNS, list(rows(beside, Problem(model, size, clients, images, rounds), repeats)), json)
+    """Time fedcli beside pfl-research, Flower, BlazeFL and plain loops, each on all cores, in a row
+    for each.
+    """
+    show(
+        COLUMNS,
+        list(rows(beside, Problem(model, size, clients, images, rounds), repeats)),
+        json,
+    )
 
 
-def rows(beside: Iterable[str] | None, problem: Problem, repeats: int) -> Iterator[Compared]:
-    """A comparison with every peer that is asked for and installed, in which the peer is the bare side."""
+def rows(
+    beside: Iterable[str] | None,
+    problem: Problem,
+    repeats: int,
+) -> Iterator[Compared]:
+    """A comparison with every peer that is asked for and installed, in which the peer is the bare
+    side.
+    """
     for name in named(beside):
         if not PEERS[name].installed:
             console.say(f"no row for {name}: it is not installed, {INSTALL}")

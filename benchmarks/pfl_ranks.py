@@ -1,4 +1,5 @@
-"""One of pfl-research's processes, which torchrun starts: trains whenever the first of them is told to.
+"""One of pfl-research's processes, which torchrun starts: trains whenever the first of them is told
+to.
 
 Source: Granqvist et al., pfl-research, NeurIPS 2024, arXiv 2404.06430.
 """
@@ -52,7 +53,9 @@ class _Loss(nn.Module):
         return F.cross_entropy(self.net(transforms.to_input(images, channels=self.channels)), y)
 
     def metrics(self, images: Tensor, y: Tensor) -> dict:
-        """pfl-research needs a metric in its first round: the number of images, which costs nothing."""
+        """pfl-research needs a metric in its first round: the number of images, which costs
+        nothing.
+        """
         from pfl.metrics import Weighted
 
         return {"images": Weighted.from_unweighted(len(y))}
@@ -71,7 +74,11 @@ def training(problem: Problem) -> Train:
     shards, net = problem.shards(), problem.net()
     begin = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     central = torch.optim.SGD(net.parameters(), lr=1.0)
-    model = PyTorchModel(_Loss(net, shards[problem.names[0]].channels), torch.optim.SGD, central)
+    model = PyTorchModel(
+        _Loss(net, shards[problem.names[0]].channels),
+        torch.optim.SGD,
+        central,
+    )
     plan = NNAlgorithmParams(
         central_num_iterations=problem.rounds,
         evaluation_frequency=problem.rounds,
@@ -79,14 +86,26 @@ def training(problem: Problem) -> Train:
         val_cohort_size=None,
     )
     local = NNTrainHyperParams(
-        local_batch_size=BATCH, local_num_epochs=1, local_learning_rate=LEARNING_RATE
+        local_batch_size=BATCH,
+        local_num_epochs=1,
+        local_learning_rate=LEARNING_RATE,
     )
 
     def train() -> Tensor:
         net.load_state_dict(begin)
         data = _pfl_users(problem, shards)
-        backend = SimulatedBackend(data, data, postprocessors=[WeightByDatapoints()])
-        FederatedAveraging().run(plan, backend, model, local, send_metrics_to_platform=False)
+        backend = SimulatedBackend(
+            data,
+            data,
+            postprocessors=[WeightByDatapoints()],
+        )
+        FederatedAveraging().run(
+            plan,
+            backend,
+            model,
+            local,
+            send_metrics_to_platform=False,
+        )
         return weights(net)
 
     return train

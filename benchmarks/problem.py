@@ -23,7 +23,8 @@ Train = Callable[[], Tensor]  # all rounds from the start; the trained weights [
 
 @dataclass(frozen=True)
 class Problem:
-    """The training that every side does. Plain data, so that another process can make the same tensors from it.
+    """The training that every side does. Plain data, so that another process can make the same
+    tensors from it.
 
     Attributes:
         images: per client.
@@ -61,7 +62,9 @@ def weights(net: nn.Module) -> Tensor:
 
 @functools.cache
 def in_worker(problem: Problem) -> tuple[nn.Module, dict[str, Shard]]:
-    """A network to train and all images, which a process that works for another keeps, on one thread."""
+    """A network to train and all images, which a process that works for another keeps, on one
+    thread.
+    """
     torch.set_num_threads(1)
     return problem.net().train(), problem.shards()
 

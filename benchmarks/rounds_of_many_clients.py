@@ -1,12 +1,15 @@
-"""How time and memory of a round grow with the number of clients: fedcli's engines, and Flower's simulation where installed.
+"""How time and memory of a round grow with the number of clients: fedcli's engines, and Flower's
+simulation where installed.
 
-    python benchmarks/rounds_of_many_clients.py                  # 1,000 and 10,000 clients of 8 images, the small CNN at 16 px
+    python benchmarks/rounds_of_many_clients.py                  # 1,000 and 10,000 clients of 8
+    images, the small CNN at 16 px
     python benchmarks/rounds_of_many_clients.py 1000 --repeats 3
 
-Every line is a process of its own. Processor time and memory are those of it and of all that it starts: memory is the
-largest sum of proportional set sizes, read every fifth of a second. All clients take part in every round of "all";
-in "100 of them" a hundred do. Flower trains the same clients on the same batches in one ray worker; that both end at the
-same model is checked by `benchmarks/peers.py`.
+Every line is a process of its own. Processor time and memory are those of it and of all that it
+starts: memory is the largest sum of proportional set sizes, read every fifth of a second. All
+clients take part in every round of "all"; in "100 of them" a hundred do. Flower trains the same
+clients on the same batches in one ray worker; that both end at the same model is checked by
+`benchmarks/peers.py`.
 """
 
 import argparse
@@ -44,7 +47,11 @@ def measured(side, clients, cohort):
             )
             return marks[0], marks[2], ROUNDS
         engine = clients_of(problem)
-        federation = Federation(engine, rounds=ROUNDS, participation=cohort / clients)
+        federation = Federation(
+            engine,
+            rounds=ROUNDS,
+            participation=cohort / clients,
+        )
         with open_engine(side, engine, cohort) as opened:
             state = federation.play(federation.first(), engine=opened).state
             start = time.time()
@@ -97,7 +104,12 @@ def main():
     asked = argparse.ArgumentParser()
     asked.add_argument("clients", nargs="*", type=int, default=[1000, 10000])
     asked.add_argument("--repeats", type=int, default=1)
-    asked.add_argument("--limit", type=float, default=600, help="seconds for each line")
+    asked.add_argument(
+        "--limit",
+        type=float,
+        default=600,
+        help="seconds for each line",
+    )
     asked.add_argument("--side")
     asked.add_argument("--cohort", type=int)
     asked = asked.parse_args()
@@ -105,7 +117,8 @@ def main():
         print(json.dumps(measured(asked.side, asked.clients[0], asked.cohort)))
         return
     print(
-        "| engine | clients | a round of | s a round | processor s a round | ms of processor a client | peak MB |"
+        "| engine | clients | a round of | s a round | processor s a round | ms of processor a "
+        "client | peak MB |"
     )
     print("|---|---|---|---|---|---|---|")
     for _ in range(asked.repeats):
@@ -124,7 +137,12 @@ def main():
                         ]
                     )
                     whole = "all" if cohort == clients else f"{cohort} of them"
-                    print("|", " | ".join([side, f"{clients:,}", whole, *numbers]), "|", flush=True)
+                    print(
+                        "|",
+                        " | ".join([side, f"{clients:,}", whole, *numbers]),
+                        "|",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Whole commands as a user types them, each in a process of its own, and a folder of images for them."""
+"""Whole commands as a user types them, each in a process of its own, and a folder of images for
+them.
+"""
 
 import csv
 import json
@@ -85,7 +87,9 @@ def timed(work: Callable[[], object]) -> Spent:
 
 
 def own_images(folder: Path, count: int, side: int) -> None:
-    """A folder with a table: noisy images of four classes, two of each patient, whose sex is known."""
+    """A folder with a table: noisy images of four classes, two of each patient, whose sex is
+    known.
+    """
     from PIL import Image
 
     folder.mkdir(parents=True)

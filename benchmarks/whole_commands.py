@@ -1,4 +1,6 @@
-"""A small job from the shell beside importing torch, and `fedcli prepare` beside decoding and resizing by hand."""
+"""A small job from the shell beside importing torch, and `fedcli prepare` beside decoding and
+resizing by hand.
+"""
 
 import csv
 import multiprocessing
@@ -27,7 +29,9 @@ def main(
     repeats: Annotated[int, typer.Option(min=1, help="times each side runs")] = 7,
     json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Time a small job from the shell against importing torch, and prepare against bare decoding on the same cores."""
+    """Time a small job from the shell against importing torch, and prepare against bare decoding on
+    the same cores.
+    """
     console.say(f"a whole small job from the shell: {repeats} runs")
     timings = [job(repeats)]
     console.say(f"prepare against bare decoding, on the same cores: {repeats} runs each")
@@ -36,17 +40,30 @@ def main(
 
 
 def job(repeats: int) -> Timing:
-    """Time a small training from the shell, four clients of 32 images and three rounds, against importing torch."""
+    """Time a small training from the shell, four clients of 32 images and three rounds, against
+    importing torch.
+    """
     with temporary_folder() as folder:
         data = _small_job(folder)
 
         def ours() -> None:
-            fedcli("train", "fedavg", data, "--rounds", 3, "--work", folder, "--quiet")
+            fedcli(
+                "train",
+                "fedavg",
+                data,
+                "--rounds",
+                3,
+                "--work",
+                folder,
+                "--quiet",
+            )
             shutil.rmtree(folder / "runs")
 
         pairs = alternate(ours, lambda: python("-c", "import torch"), repeats)
     return Timing(
-        "a job of 4 x 32 images and 3 rounds, from the shell; bare: import torch", *pairs, images=0
+        "a job of 4 x 32 images and 3 rounds, from the shell; bare: import torch",
+        *pairs,
+        images=0,
     )
 
 
@@ -58,12 +75,22 @@ def _small_job(folder: Path) -> Path:
     from fedcli.data.preparation.prepare import prepare as stage
 
     with console.muted():
-        toy = stage("toy", Request(chosen={"test": 1 - 128 / 1797, "jobs": 1}), work=folder)
-        return make_partition(toy, resolve("iid", {"clients": 4}), Destination(folder))
+        toy = stage(
+            "toy",
+            Request(chosen={"test": 1 - 128 / 1797, "jobs": 1}),
+            work=folder,
+        )
+        return make_partition(
+            toy,
+            resolve("iid", {"clients": 4}),
+            Destination(folder),
+        )
 
 
 def prepare(dataset: str, images: int, repeats: int, jobs: int = 0) -> Timing:
-    """Time `fedcli prepare` of a dataset of BARE against work on the same images by hand, on as many cores."""
+    """Time `fedcli prepare` of a dataset of BARE against work on the same images by hand, on as
+    many cores.
+    """
     from fedcli.data.preparation.prepare import Request
     from fedcli.data.preparation.prepare import prepare as stage
 
@@ -82,12 +109,23 @@ def prepare(dataset: str, images: int, repeats: int, jobs: int = 0) -> Timing:
 
         with console.muted():
             pairs = alternate(
-                ours, bare, repeats, between=lambda: shutil.rmtree(out, ignore_errors=True)
+                ours,
+                bare,
+                repeats,
+                between=lambda: shutil.rmtree(out, ignore_errors=True),
             )
-    return Timing(f"prepare {dataset}, {form} to {SIDE} px", *pairs, images=images)
+    return Timing(
+        f"prepare {dataset}, {form} to {SIDE} px",
+        *pairs,
+        images=images,
+    )
 
 
-def _spread(function: Callable[[Path], None], files: list[Path], jobs: int) -> Iterator[None]:
+def _spread(
+    function: Callable[[Path], None],
+    files: list[Path],
+    jobs: int,
+) -> Iterator[None]:
     """The usual few lines that spread work over cores."""
     jobs = jobs or cores()
     if jobs == 1:
@@ -104,7 +142,11 @@ def _bare_photograph(file: Path) -> None:
 
     cv2 = import_cv2()
     with Image.open(file) as image:
-        cv2.resize(np.asarray(image.convert("RGB")), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+        cv2.resize(
+            np.asarray(image.convert("RGB")),
+            (SIDE, SIDE),
+            interpolation=cv2.INTER_AREA,
+        )
 
 
 def _bare_slice(file: Path) -> None:
@@ -121,7 +163,9 @@ def _bare_slice(file: Path) -> None:
 
 
 def _skin_folder(folder: Path, count: int) -> list[Path]:
-    """HAM10000's layout; blurred noise compresses about as photographs of skin do. The files of images."""
+    """HAM10000's layout; blurred noise compresses about as photographs of skin do. The files of
+    images.
+    """
     from PIL import Image
 
     (folder / "images").mkdir(parents=True)

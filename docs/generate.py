@@ -1,6 +1,7 @@
 """The pages of the site that say what the code says: commands, methods, datasets, shapes of files.
 
-mkdocs calls on_files() as a hook. pages() needs fedcli alone, so that a test can read them without mkdocs.
+mkdocs calls on_files() as a hook. pages() needs fedcli alone, so that a test can read them without
+mkdocs.
 """
 
 import json
@@ -57,7 +58,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def _from_repository(file: str) -> str:
-    """A page of the repository; its links lead to pages of the site, or stay words where the site has no such page."""
+    """A page of the repository; its links lead to pages of the site, or stay words where the site
+    has no such page.
+    """
     shown = {name: page for page, name in REPOSITORY_PAGES.items()}
 
     def link(match: re.Match[str]) -> str:
@@ -69,7 +72,11 @@ def _from_repository(file: str) -> str:
         on_site = page in REPOSITORY_PAGES or (ROOT / "docs" / page).exists()
         return f"[{words}]({page})" if on_site else f"`{words.strip('`')}`"
 
-    return re.sub(r"\[([^]]+)\]\(([^)\s]+)\)", link, (ROOT / file).read_text(encoding="utf-8"))
+    return re.sub(
+        r"\[([^]]+)\]\(([^)\s]+)\)",
+        link,
+        (ROOT / file).read_text(encoding="utf-8"),
+    )
 
 
 def _commands() -> dict[str, str]:
@@ -79,7 +86,11 @@ def _commands() -> dict[str, str]:
     for name, command in sorted(commands.items()):
         about = " ".join((command.help or "").split())
         rows.append([f"[`{name}`]({name}.md)", about.split(". ")[0].rstrip(".")])
-        context = command.make_context(f"fedcli {name}", [], resilient_parsing=True)
+        context = command.make_context(
+            f"fedcli {name}",
+            [],
+            resilient_parsing=True,
+        )
         usage = " ".join(command.get_usage(context).removeprefix("Usage:").split())
         options = [_option(parameter) for parameter in command.get_params(context)]
         body = f"```text\n{usage}\n```\n\n{_paragraphs(command.help or '')}\n\n"
@@ -131,9 +142,10 @@ def _example(words: str) -> str:
 def _methods() -> dict[str, str]:
     made = {f"methods/{name}.md": _method(method) for name, method in METHODS.items()}
     head = (
-        "By purpose, as `fedcli methods` lists them; [Choose a method](../choose-a-method.md) says when to use which. "
-        "A rule is the reading of a paper that runs: `paper` (its formula), `released` (what its authors' code computes) or "
-        "`original` (a baseline's own first paper). What the server must see of each client, as a method runs by default: "
+        "By purpose, as `fedcli methods` lists them; [Choose a method](../choose-a-method.md) "
+        "says when to use which. A rule is the reading of a paper that runs: `paper` (its "
+        "formula), `released` (what its authors' code computes) or `original` (a baseline's own "
+        "first paper). What the server must see of each client, as a method runs by default: "
         + "; ".join(f"`{word}`: {meaning}" for word, meaning in NEEDS.items())
         + ".\n"
     )
@@ -212,7 +224,10 @@ def _dataset(name: str, card: dict[str, Any]) -> str:
     text += "".join(
         f"- Split `{split}`: {meaning}\n" for split, meaning in card.get("splits", {}).items()
     )
-    text += f"\n{card.get('notes', '')}\n\n## Files expected\n\n{_table(['file', 'what', 'columns'], files)}"
+    text += (
+        f"\n{card.get('notes', '')}\n\n## Files "
+        f"expected\n\n{_table(['file', 'what', 'columns'], files)}"
+    )
     return text + (
         f"\n## Attributes\n\n{_table(['attribute', 'values'], groups)}" if groups else ""
     )
@@ -229,8 +244,9 @@ def _files() -> dict[str, str]:
         for kind in manifest_bodies.BODIES
     ]
     head = (
-        "Every stage writes a manifest: the command, its options, the sha256 of its parents and of its files, and a body. "
-        "A manifest holds no clock, host or absolute path: the same input gives the same bytes.\n\n"
+        "Every stage writes a manifest: the command, its options, the sha256 of its parents and of "
+        "its files, and a body. A manifest holds no clock, host or absolute path: the same input "
+        "gives the same bytes.\n\n"
     )
     made["files.md"] = f"# Files\n\n{head}{_table(['manifest', 'files beside it'], rows)}"
     return made

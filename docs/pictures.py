@@ -1,22 +1,27 @@
 """Make the pictures in docs/images anew.
 
-report.png is the page of a small comparison, as Chromium shows it. overall-and-worst.svg is drawn from the table of every
-method in hospitals.md. python docs/pictures.py [report.png] [overall-and-worst.svg]
+report.png is the page of a small comparison, as Chromium shows it. overall-and-worst.svg is drawn
+from the table of every method in hospitals.md, critical-difference.svg from the scores in
+benchmarks/results. python docs/pictures.py [report.png] [overall-and-worst.svg]
+[critical-difference.svg]
 """
 
 import contextlib
+import csv
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import fmean
 
 from fedcli.commands.demo import demo
 from fedcli.figures import drawing
-from fedcli.figures.kinds import overall_and_worst
+from fedcli.figures.kinds import critical_difference, overall_and_worst
 
 DOCS = Path(__file__).parent
 SIZE = "1300,1000"
+RANKED = "both balanced accuracy", "mean of domains"  # the column of each federation that is ranked
 TESTED = 2005  # images of the table of every method
 Pairs = list[
     tuple[str, str, int, float, float]
@@ -30,12 +35,14 @@ def page(work: Path) -> Path:
 
 
 def every_method() -> Pairs:
-    """The methods of the table, and for sex and age their AUC on all clean images and in the worst group."""
+    """The methods of the table, and for sex and age their AUC on all clean images and in the worst
+    group.
+    """
     lines = (DOCS / "hospitals.md").read_text(encoding="utf-8").splitlines()
     head = next(
         line for line in lines if line.startswith("| method | clean balanced accuracy | noisy")
     )
-    columns = [name.strip() for name in head.split("|")]
+    columns = [name.strip(" †") for name in head.split("|")]
     after = lines[lines.index(head) + 2 :]
     table = [line.replace("†", "").split("|") for line in after[: after.index("")]]
     names, (overall, sex, age) = (
@@ -54,7 +61,12 @@ def every_method() -> Pairs:
 
 def plane(path: Path) -> None:
     pairs = every_method()
-    frame = overall_and_worst.of_pairs(pairs, "auc_ovo_macro", len(pairs) // 2, TESTED)
+    frame = overall_and_worst.of_pairs(
+        pairs,
+        "auc_ovo_macro",
+        len(pairs) // 2,
+        TESTED,
+    )
     drawing.write(overall_and_worst.draw(frame), path)
 
 
@@ -73,7 +85,34 @@ def screenshot(path: Path) -> None:
         subprocess.run([browser, *words, page(Path(folder)).as_uri()], check=True)
 
 
-PICTURES = {"report.png": screenshot, "overall-and-worst.svg": plane}
+def ranked() -> dict[str, list[float]]:
+    """Method -> its score on each recipe of the benchmark that was played, of those that each one
+    has.
+    """
+    by_recipe = []
+    for path in sorted((DOCS.parent / "benchmarks" / "results").glob("*.csv")):
+        values: dict[str, list[float]] = {}
+        if "-differences" not in path.stem:
+            with path.open(encoding="utf-8") as file:
+                for line in csv.DictReader(file):
+                    if line["column"] in RANKED:
+                        values.setdefault(line["method"], []).append(float(line["value"]))
+            by_recipe.append(values)
+    shared = [name for name in by_recipe[0] if all(name in values for values in by_recipe)]
+    return {name: [fmean(values[name]) for values in by_recipe] for name in shared}
+
+
+def ranks(path: Path) -> None:
+    frame = critical_difference.of_scores("balanced_accuracy", ranked())
+    frame.attrs["title"] = "Mean ranks on the federations of the benchmark"
+    drawing.write(critical_difference.draw(frame), path)
+
+
+PICTURES = {
+    "report.png": screenshot,
+    "overall-and-worst.svg": plane,
+    "critical-difference.svg": ranks,
+}
 
 
 def main() -> None:

@@ -8,11 +8,19 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from fedcli.scores.scores import OPTIONAL, Scores
 
-PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
+PLAIN = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    NoneType: "null",
+}
 
 
 def body() -> dict[str, Any]:
-    """The schema of a body: an object for each dataclass below Scores, under $defs, and the legend."""
+    """The schema of a body: an object for each dataclass below Scores, under $defs, and the
+    legend.
+    """
     whole = _object(Scores)
     whole["properties"]["legend"] = {"type": "object", "additionalProperties": {"type": "string"}}
     whole["required"].append("legend")

@@ -1,7 +1,8 @@
-"""FedAvg in plain PyTorch, from top to bottom: four clients hold scanned digits and train one model together.
+"""FedAvg in plain PyTorch, from top to bottom: four clients hold scanned digits and train one model
+together.
 
-Run it with `python examples/fedavg_by_hand.py`. A test compares it, bit by bit, with what fedcli computes.
-Source: McMahan et al., AISTATS 2017, arXiv 1602.05629, Algorithm 1.
+Run it with `python examples/fedavg_by_hand.py`. A test compares it, bit by bit, with what fedcli
+computes. Source: McMahan et al., AISTATS 2017, arXiv 1602.05629, Algorithm 1.
 """
 
 import torch
@@ -18,11 +19,20 @@ CLIENTS = ["north", "south", "east", "west"]
 def network() -> nn.Module:
     torch.manual_seed(SEED)
     return nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 8 * 8, 10)
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(8 * 8 * 8, 10),
     )
 
 
-def train_locally(net: nn.Module, x: Tensor, y: Tensor, client: str, round: int) -> None:
+def train_locally(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    client: str,
+    round: int,
+) -> None:
     """One client's turn: one pass over its own images in batches, in an order of its own."""
     optimizer = torch.optim.SGD(net.parameters(), lr=LR, fused=True)
     stream = torch.Generator().manual_seed(derive("shuffle", SEED, round, client, 0))
@@ -33,7 +43,9 @@ def train_locally(net: nn.Module, x: Tensor, y: Tensor, client: str, round: int)
 
 
 def federated_averaging(net: nn.Module, images: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
-    """Train for ROUNDS rounds; images: client -> (x [n, 1, 8, 8], y [n]). Returns the global model as a vector [P]."""
+    """Train for ROUNDS rounds; images: client -> (x [n, 1, 8, 8], y [n]). Returns the global model
+    as a vector [P].
+    """
     theta = nn.utils.parameters_to_vector(net.parameters()).detach()  # [P] the global model
     n = torch.tensor(
         [len(y) for _, y in images.values()], dtype=torch.float64
@@ -72,5 +84,6 @@ if __name__ == "__main__":
     model = network()
     federated_averaging(model, clients)
     print(
-        f"{(model(x_test).argmax(1) == y_test).float().mean():.1%} of the test images are classified correctly"
+        f"{(model(x_test).argmax(1) == y_test).float().mean():.1%} of the test images are "
+        "classified correctly"
     )

@@ -13,8 +13,14 @@ LOCAL = Flag(local=True)
 INPUT = Flag(argument=True, local=True, access="reads")
 ON_MACHINE = Flag(local=True, panel=MACHINE)
 TO_OUTPUT = Flag(local=True, panel=OUTPUT)
-RESULTS = Flag(local=True, panel=OUTPUT, access="results")
-WRITTEN = Flag(local=True, panel=OUTPUT, access="writes")
+EXECUTION = Flag(local=True, panel=MACHINE, marks=("again", "second"))
+RESULTS = Flag(
+    local=True,
+    panel=OUTPUT,
+    access="results",
+    marks=("again", "second"),
+)
+WRITTEN = Flag(local=True, panel=OUTPUT, access="writes", marks=("again",))
 RUNS = Flag("RUN", argument=True, local=True, access="reads")
 COLUMN = Flag("COLUMN")
 ATTRIBUTE = Flag("ATTRIBUTE")
@@ -40,25 +46,40 @@ Seeds = Annotated[
     Flag("N|SEED,..."),
 ]
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", ON_MACHINE]
-Device = Annotated[str, "cpu, cuda or cuda:N", ON_MACHINE]
+Device = Annotated[str, "cpu, cuda or cuda:N", Flag(local=True, panel=MACHINE, marks=("second",))]
 Timeout = Annotated[
-    float, "seconds to wait for a site that gives no sign of life, >= 0; 0: no limit", ON_MACHINE
+    float, "seconds to wait for a site that gives no sign of life, >= 0; 0: no limit", EXECUTION
 ]
 Wait = Annotated[
-    bool, "wait if another process makes the same result, instead of failing", ON_MACHINE
+    bool, "wait if another process makes the same result, instead of failing", EXECUTION
 ]
-Clients = Annotated[int | None, "number of clients, >= 1"]
-Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
-Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]
+Clients = Annotated[int | None, "number of clients, >= 1", Flag(marks=("later", "scheme"))]
+Dirichlet = Annotated[
+    float | None,
+    "label skew: a Dirichlet(ALPHA) draw per class",
+    Flag("ALPHA", marks=("later", "scheme")),
+]
+Val = Annotated[
+    float,
+    "share of each client's training images kept for validation, in [0, 0.9]",
+    Flag(marks=("later",)),
+]
 On = Annotated[
-    Sequence[str], "corrupt this client instead of a share; may be repeated", Flag("CLIENT")
+    Sequence[str],
+    "corrupt this client instead of a share; may be repeated",
+    Flag("CLIENT", marks=("later", "corruption")),
 ]
 Track = Annotated[
     str | None,
     "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to "
-    "the :DIR or :URI "
-    "that follows",
-    Flag("NAME[:WHERE]", local=True, panel=OUTPUT, access="writes"),
+    "the :DIR or :URI that follows",
+    Flag(
+        "NAME[:WHERE]",
+        local=True,
+        panel=OUTPUT,
+        access="writes",
+        marks=("again", "second", "at_hand"),
+    ),
 ]
 Groups = Annotated[
     Sequence[str],
@@ -68,9 +89,8 @@ Groups = Annotated[
 Shots = Annotated[
     str | None,
     "show the mean recall of the head (classes with more than UPPER training images of all "
-    "clients), the tail (fewer "
-    "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of "
-    "images: where a group "
-    "is empty, a note suggests thresholds that fill it",
-    Flag("UPPER,LOWER", panel="Data"),
+    "clients), the tail (fewer than LOWER) and the medium ones between; 700,70 as in the Fed-MAS "
+    "paper suits thousands of images: where a group is empty, a note suggests thresholds that "
+    "fill it",
+    Flag("UPPER,LOWER", panel="Data", marks=("images",)),
 ]

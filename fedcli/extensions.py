@@ -61,8 +61,7 @@ RETURNED = (
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 CODE = (  # help of --code
     "allow code that a run, a recipe or fedcli.toml names: this file, or this network of a "
-    "package or a hub; may be "
-    "repeated"
+    "package or a hub; may be repeated"
 )
 
 

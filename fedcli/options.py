@@ -49,6 +49,23 @@ FLAG = "{name} {value}"
 OWN = "the method's own"
 
 
+# Facts about options that rules ask for, so that no rule has a list of names, see marked().
+Mark = Literal[
+    "pool",  # of prepare: recorded in dataset.json
+    "pixels",  # of prepare: decides, beside --size, what becomes of an image
+    "own",  # of prepare: an option of some datasets, as those of --set are
+    "later",  # of prepare: about the partition or the corruption of the dataset
+    "corruption",  # of prepare: an option of corrupt too, so with --corrupt alone
+    "scheme",  # of partition: about the scheme
+    "again",  # of train: may have another value when a run goes on
+    "second",  # of train: a second stage has the value of the first
+    "watching",  # of train: measures on the way and changes nothing that is learned
+    "tests",  # of evaluate: chooses the test images
+    "at_hand",  # of evaluate: sites score with what they have, so not with --engine
+    "images",  # of evaluate: needs the test images, so not with --engine
+]
+
+
 PATHS = re.compile("FILE|DIR|FOLDER|PATH|MANIFEST|PROFILE|WHERE|RUN$")  # in what stands for a value
 # What a command does with the path that an option names. "results" is the folder of all results,
 # "typed" is no path
@@ -76,6 +93,7 @@ class Flag:
     label: str = ""
     alone: str = ""  # its value where the flag stands alone; another is typed behind =
     access: Access = ""  # of a path or an address; also of what only a person decides
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -386,6 +404,34 @@ class Options:
                 unusual.append(option)
         return unusual
 
+    @classmethod
+    def marked(cls, mark: Mark) -> list[Option]:
+        """The flags that have a mark, in the order in which they are written."""
+        return [option for option in cls.declared() if mark in option.flag.marks]
+
+    def of_mark(self, mark: Mark) -> dict[str, Any]:
+        """The values of the flags that have a mark, by name."""
+        return {option.name: getattr(self, option.name) for option in self.marked(mark)}
+
+    def given(self, mark: Mark) -> dict[str, Any]:
+        """The values of the flags that have a mark and are not left at their default, by name."""
+        changed = [option.name for option in self.changed()]
+        return {name: value for name, value in self.of_mark(mark).items() if name in changed}
+
+    def filled(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of fields: these, but for what these options do not leave open."""
+        given = {name: getattr(self, name) for name in values}
+        return {**values, **{name: value for name, value in given.items() if value is not None}}
+
+    def record(self, options: Iterable[Option]) -> dict[str, Any]:
+        """The values of these options as a manifest has them, by name."""
+        recorded = {}
+        for option in options:
+            value = getattr(self, option.name)
+            if value != option.default or option.flag.recorded != "on":
+                recorded[option.name] = value
+        return recorded
+
     def argv(self) -> list[str]:
         """The command line that means these options: what differs from the defaults, in one
         order.
@@ -395,15 +441,15 @@ class Options:
             words += option.words(getattr(self, option.name))
         return words
 
-    def made_by(self, always: Sequence[str] | None = ()) -> list[str]:
+    def made_by(self, always: Sequence[str] = ()) -> list[str]:
         """The command line as a manifest records it: without locations, of a file its name.
 
-        always: flags that are written even where they have their default; None: all.
+        always: flags that are written even where they have their default.
         """
         words = [self.stage]
         for option in recorded(type(self)):
             value = getattr(self, option.name)
-            if always is None or value != option.default or option.name in always:
+            if value != option.default or option.name in always:
                 words += option.words(Path(value).name if option.path and value else value)
         return words
 

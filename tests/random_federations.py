@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from fedcli import metrics
+from fedcli.comparison import resampling
 from fedcli.comparison.cautions import hidden_groups, unreliable_groups
-from fedcli.comparison.systems import Scored
+from fedcli.comparison.systems import LAST5, Scored
 from fedcli.data import manifest
 from fedcli.data.shard import Shard
 from fedcli.errors import FedcliError
@@ -343,6 +344,8 @@ def _wrong_prints(federation, scores, truth, folder):
                 yield f"{table.title}, {name}: {cells}, not {expected}"
             if cells[0] == "hidden" and cells[1] != "-":
                 yield f"{name} is hidden and has the score {cells[1]}"
+    for metric in scores.usual:
+        yield from _wrong_interval(mine, Where("clean", metric=metric))
     said = " ".join([*unreliable_groups(scores), *single_runs.legend(scores)])
     for attribute in federation.attributes:
         for group in hidden_groups(scores, attribute):
@@ -358,6 +361,15 @@ def _wrong_prints(federation, scores, truth, folder):
                 f"worst group by {attribute} " in text for text in single_runs.worst_groups(mine)
             ):
                 yield f"a worst group by {attribute} of some groups alone"
+
+
+def _wrong_interval(run, where):
+    """An interval that a report shows beside a score, and that the score is not in."""
+    score, limits = run.score(where), resampling.bounds([run], where, LAST5)
+    if score is None or score.mean is None or limits is None:
+        return
+    if not limits[0] - BINS <= score.mean <= limits[1] + BINS:
+        yield f"{where.metric} is {score.mean}, with the interval {limits}"
 
 
 def revealed(federation) -> list[str]:

@@ -12,9 +12,10 @@ from fedcli.commands.ls import ls
 from fedcli.data import last_used, manifest
 from fedcli.errors import FedcliError, of_system
 from fedcli.runs.folder import unfinished
+from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.sites.sockets import Connections
 from fedcli.sites.transport.sockets import listening
-from fedcli.stages.collect import _collected
+from fedcli.stages import collect
 from fedcli.stages.plot import runs_of
 
 NOBODY = 65534
@@ -91,20 +92,23 @@ def test_one_run_that_may_not_be_entered_is_left_out_and_named(work, capsys):
     assert f"left out {work / 'runs' / 'fedavg'}: Permission denied" in capsys.readouterr().err
 
 
-def test_a_report_leaves_out_the_runs_that_it_may_not_score(work, capsys):
-    def scored(path):
+def test_a_report_leaves_out_the_runs_that_it_may_not_score(work, capsys, monkeypatch):
+    def scored(path, options):
         if path.parent.name == "fedavg":
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path.parent / "scores"))
         return path, False
 
+    monkeypatch.setattr(collect, "scores_of", scored)
+    monkeypatch.setattr(collect.Scores, "of", lambda facts, path: facts)
+    monkeypatch.setattr(collect, "check", lambda path, options: None)
     runs = last_used.every(work / "runs", "run")
-    assert _collected(runs, scored, skip=True) == runs[1:]
+    assert collect.scores_under(work, EvaluateOptions()) == runs[1:]
     assert (
         f"left out {runs[0].parent}: Read-only file system: {runs[0].parent / 'scores'}"
         in capsys.readouterr().err
     )
     with pytest.raises(OSError, match="Read-only"):
-        _collected(runs, scored, skip=False)
+        collect.scores_of_all(runs, EvaluateOptions())
 
 
 def test_a_refusal_of_the_system_says_what_to_do(tmp_path):

@@ -329,6 +329,7 @@ def test_a_typer_app_of_a_package_is_a_command_and_gets_nothing_from_a_file(
     package, monkeypatch, tmp_path
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(extensions, "_loaded", {})  # files that other tests have used
     (tmp_path / "fedcli.toml").write_text('work = "/"\n', encoding="utf-8")
     assert fedcli("count", "things")[:2] == (0, "things in none\n")
     code, _, err = fedcli("count", "people")

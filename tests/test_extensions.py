@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import make_chain
 from own_files import RULE, written
+from raw_folders import completed
 
 from fedcli import extensions
 from fedcli.commands.new import TEMPLATES
@@ -17,7 +18,7 @@ from fedcli.data.pool import Row
 from fedcli.data.preparation import raw_folder
 from fedcli.data.preparation.prepare import Reader, check_labels
 from fedcli.data.sources.formats.photographs import within
-from fedcli.data.sources.source import Choices, Listing, Source
+from fedcli.data.sources.source import Listing, Source
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation import checks
 from fedcli.federation.checks import ContractError
@@ -185,7 +186,7 @@ def test_what_decode_returns_is_checked(made, what):
     def mine(raw, row, choices):
         return made
 
-    reader = Reader(Source(None, mine), None, Choices(8, "image"), None)
+    reader = Reader(Source(None, mine), None, completed(8, "image"), None)
     with pytest.raises(
         OwnCodeError, match=rf"test_extensions\.py: mine returned {what} for the image 'one'"
     ):

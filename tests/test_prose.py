@@ -21,10 +21,12 @@ DONE = [  # rooms that keep to the measures
     "methods",
     "metrics",
     "models",
+    "reporting",
     "reproduction",
     "runs",
     "scores",
     "sites",
+    "stages",
     "system",
     GROUND,
 ]
@@ -40,6 +42,25 @@ NEVER = (
     "docstring without a subject",
 )
 SELDOM = {"comprehension in a comprehension": 1, "two expressions assigned on one line": 2}
+TESTS = Path(__file__).parent
+OF_TESTS = [  # folders of tests whose names say what they hold
+    "bench",
+    "benchmarks",
+    "comparison",
+    "data",
+    "federation",
+    "figures",
+    "io",
+    "methods",
+    "metrics",
+    "models",
+    "reproduce",
+    "runs",
+    "system",
+]
+SMALL_IN_TESTS = ["bench", "benchmarks", "federation", "io", "models", "runs", "system"]
+SHARE_OF_VAGUE_IN_TESTS = 0.1
+NESTED_IN_TESTS = 6
 
 
 @cache
@@ -50,6 +71,11 @@ def measured(room: str) -> prose.Prose:
     for path in sorted(ROOT.glob("*.py")):
         prose.read_file(path, measures)
     return measures
+
+
+@cache
+def measured_tests(folder: str) -> prose.Prose:
+    return prose.measure(TESTS / folder)
 
 
 @pytest.mark.parametrize("room", DONE)
@@ -73,6 +99,27 @@ def test_a_room_has_no_habit_that_makes_a_reader_go_back(room):
 def test_names_in_a_room_say_what_they_hold(room):
     measures = measured(room)
     assert measures.share_of_vague() <= SHARE_OF_VAGUE, measures.places["vague name"]
+
+
+@pytest.mark.parametrize("folder", SMALL_IN_TESTS)
+def test_statements_of_tests_are_small(folder):
+    """The other folders write out tables of cases and tensors, which are large."""
+    assert measured_tests(folder).nodes_per_statement() <= NODES_PER_STATEMENT
+
+
+@pytest.mark.parametrize("folder", OF_TESTS)
+def test_tests_have_no_habit_that_makes_a_reader_go_back(folder):
+    places = measured_tests(folder).places
+    for habit in (*NEVER, "two expressions assigned on one line"):
+        assert not places[habit], habit
+    nested = places["comprehension in a comprehension"]
+    assert len(nested) <= NESTED_IN_TESTS, nested
+
+
+@pytest.mark.parametrize("folder", OF_TESTS)
+def test_names_in_tests_say_what_they_hold(folder):
+    measures = measured_tests(folder)
+    assert measures.share_of_vague() <= SHARE_OF_VAGUE_IN_TESTS, measures.places["vague name"]
 
 
 def test_every_habit_is_seen(tmp_path):

@@ -46,15 +46,15 @@ class Commands(TyperGroup):
         super().__init__(**settings)
         self.commands: Any = registry.CommandsByName()
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  # click's
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # click's
         """Names alone, so that no command is imported for them."""
         return list(self.commands)
 
-    def format_commands(
+    def format_commands(  # type: ignore[override]  # click's
         self,
         ctx: typer.Context,
         formatter: Any,
-    ) -> None:  # type: ignore[override]  # noqa: ARG002  # click's
+    ) -> None:
         """First sentences of all commands, under headings."""
         with console.shown():  # for warnings of commands of packages
             sections = self.commands.sections()
@@ -62,11 +62,11 @@ class Commands(TyperGroup):
             with formatter.section(heading):
                 formatter.write_dl(lines)
 
-    def parse_args(
+    def parse_args(  # type: ignore[override]  # its own click's
         self,
         ctx: typer.Context,
         args: list[str],
-    ) -> list[str]:  # type: ignore[override]  # its own click's
+    ) -> list[str]:
         """Read the words; --log-file and --code may be anywhere in the line."""
         flags = [flag.split()[0] for flag, _ in ANYWHERE]
         words = deque(args)
@@ -256,7 +256,7 @@ class BeforeTorch(MetaPathFinder):
         fullname: str,
         path: object,
         target: object = None,
-    ) -> None:  # noqa: ARG002  # of its base
+    ) -> None:  # of its base
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         if fullname == "torch" and limit != resource.RLIM_INFINITY and limit < NEEDED:
             allowed = f"{limit / 2**30:.1f} GB are allowed"

@@ -23,15 +23,13 @@ from .shell.words import methods_and_data
 DryRun = Annotated[
     str,
     "print the commands as a shell script, run none; --dry-run=DIR: write a script for each cell "
-    "into this folder, and "
-    "one for their data",
+    "into this folder, and one for their data",
     Flag("[=DIR]", alone="-", access="writes"),
 ]
 Methods = Annotated[
     Sequence[str],
     "one or several; then the path of a partition or corruption manifest, default the newest "
-    "under --work; after "
-    "-- flags of train for all cells",
+    "under --work; after -- flags of train for all cells",
     Flag("METHOD... [DATA] [-- TRAIN FLAGS]", argument=True),
 ]
 Over = Annotated[
@@ -136,8 +134,7 @@ def scripted(script: Any, dry_run: str) -> None:
     count = console.counted(len(script.cells), "script", "scripts")
     console.say(
         f"written: {folder}/data.sh, to be run first, and the {count} of cells, in any order or "
-        "at once; the same "
-        "command without --dry-run then writes the table"
+        "at once; the same command without --dry-run then writes the table"
     )
 
 
@@ -175,7 +172,10 @@ def run_cells(
 
     outcomes = output.play(recipe, shared, workplace, folder, show, **settings)
     if outcomes:
-        console.say(f"written: {folder}/results.json, table.md, table.tex, report.html")
+        files = "results.json, table.md, table.tex"
+        if (folder / "report.html").is_file():  # there is none where every cell has failed
+            files += ", report.html"
+        console.say(f"written: {folder}/{files}")
     elif as_json:
         show_json(None)
     refuse_failed(outcomes, "cell", "cells")

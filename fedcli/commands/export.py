@@ -50,7 +50,7 @@ Attach = Annotated[Path, "folder at a hospital in which NVFlare and `fedcli site
 def export(
     what: Kind,
     sites: Sites = (),
-    format: ModelFormat = None,  # noqa: A002  # the name of its flag
+    format: ModelFormat = None,  # the name of its flag
     client: Client = None,
     data: Data = None,
     out: Out = None,

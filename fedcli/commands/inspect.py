@@ -40,21 +40,18 @@ Inspected = Annotated[
 Strict = Annotated[
     bool,
     "exit code 1 if train and test share a patient, lesion or image, or train and validation a "
-    "patient or lesion; "
-    "default: of the newest dataset or partition",
+    "patient or lesion; default: of the newest dataset or partition",
 ]
 Power = Annotated[
     str | None,
     "also how wide intervals of this class will be for each group of the test images, and how "
-    "small a gap they can "
-    "show",
+    "small a gap they can show",
     Flag("CLASS"),
 ]
 Quality = Annotated[
     bool,
     "also noise, sharpness, contrast and more of each client's training images, and who stands "
-    "out; the path may "
-    "be a folder of sites' descriptions",
+    "out; the path may be a folder of sites' descriptions",
 ]
 By = Annotated[str | None, "with --quality: an attribute, or class, in place of clients", ATTRIBUTE]
 Everything = Annotated[bool, "options, hashes and files too", Flag(typed="all")]

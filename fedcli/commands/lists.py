@@ -15,8 +15,7 @@ NETWORKS = {  # of libraries, and one's own
     "torchvision:NAME": "any classifier of torchvision, such as torchvision:convnext_tiny; "
     "--weights pretrained is downloaded",
     "timm:NAME": "any network of timm, which fedcli[timm] brings, such as "
-    "timm:vit_tiny_patch16_224@64; "
-    "--weights pretrained is downloaded",
+    "timm:vit_tiny_patch16_224@64; --weights pretrained is downloaded",
     "open_clip:NAME": "the image tower of any CLIP of open_clip, which fedcli[clip] brings; "
     "--weights FILE, or pretrained for one of the hub, which is downloaded",
     "FILE.py:FUNCTION": "one of your own: FUNCTION(channels, classes) returns it; see "

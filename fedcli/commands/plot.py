@@ -42,20 +42,20 @@ Out = Annotated[
 class Figures(TyperGroup):
     """The figures as commands, loaded where one is asked for: they need pandas."""
 
-    def parse_args(
+    def parse_args(  # type: ignore[override]  # its own click's
         self,
         ctx: typer.Context,
         args: list[str],
-    ) -> list[str]:  # type: ignore[override]  # its own click's
+    ) -> list[str]:
         """Read the words; without the name of a figure the list of them is shown."""
         has_name = any(not word.startswith("-") for word in args)
         return super().parse_args(ctx, args if has_name else [*args, "--help"])
 
-    def resolve_command(
+    def resolve_command(  # type: ignore[override]  # its own click's
         self,
         ctx: typer.Context,
         args: list[str],
-    ) -> Any:  # type: ignore[override]  # its own click's
+    ) -> Any:
         """The figure, to which those defaults of the whole group apply that it has a flag for."""
         name, command, words = super().resolve_command(ctx, args)
         if command and name and ctx.default_map:
@@ -64,11 +64,11 @@ class Figures(TyperGroup):
             ctx.default_map = {name: values}
         return name, command, words
 
-    def format_commands(
+    def format_commands(  # type: ignore[override]  # click's
         self,
         ctx: typer.Context,
         formatter: Any,
-    ) -> None:  # type: ignore[override]  # noqa: ARG002  # click's
+    ) -> None:
         """The questions that the figures answer, in full."""
         from ..figures.kinds import FIGURES, of_packages
 
@@ -77,16 +77,16 @@ class Figures(TyperGroup):
         with formatter.section("Figures"):
             formatter.write_dl([(name, figure.question) for name, figure in figures.items()])
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  # click's
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # click's
         from ..figures.kinds import FIGURES, of_packages
 
         return [*FIGURES, *of_packages()]
 
-    def get_command(
+    def get_command(  # type: ignore[override]  # click's
         self,
         ctx: typer.Context,
         cmd_name: str,
-    ) -> Any:  # type: ignore[override]  # noqa: ARG002  # click's
+    ) -> Any:
         from ..figures.kinds import FIGURES, of_packages
 
         figure = FIGURES.get(cmd_name) or of_packages().get(cmd_name)
@@ -173,7 +173,7 @@ def draw(
     if out:
         o.check_named(out, force=force)
     o.refuse_sealed(target)
-    frame = drawn(figure, paths, options, given=bool(runs)).frame
+    frame = drawn(figure, paths, options, runs_named=bool(runs)).frame
     if suffix == ".csv":
         o.write_named(target, frame.to_csv(index=False).encode(), force=force)
     elif out:

@@ -320,14 +320,19 @@ def _plan(
 def _list(as_json: bool) -> None:
     from ..reproduction import recipe as recipes
 
-    tables = [recipes.load(path) for path in recipes.names().values()]
+    tables = {name: recipes.load(path) for name, path in recipes.names().items()}
     if as_json:
-        show_json({table.name: _described(table) for table in tables})
+        show_json({name: _described(table) for name, table in tables.items()})
         return
-    rows = []
-    for table in tables:
-        rows.append([table.name, str(len(table.rows)), str(len(table.seeds)), table.title])
-    terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)
+    rows_by_folder: dict[str, list[list[str]]] = {}
+    for name, table in tables.items():
+        folder = name.rpartition("/")[0]
+        line = [name, str(len(table.rows)), str(len(table.seeds)), table.title]
+        rows_by_folder.setdefault(folder, []).append(line)
+    for folder, rows in rows_by_folder.items():
+        if folder:
+            print(f"\n{folder.upper()}")
+        terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)
 
 
 def _described(table: "Recipe") -> dict[str, Any]:

@@ -128,8 +128,7 @@ def attack(options: AttackOptions, json: BriefJson = "") -> None:
 Methods = Annotated[
     Sequence[str],
     "one, or several, or base+addon; `fedcli methods` lists all; then the path of a corruption, "
-    "partition or "
-    "dataset manifest, default the newest under --work; - reads it from stdin",
+    "partition or dataset manifest, default the newest under --work; - reads it from stdin",
     Flag("METHOD... [DATA]", argument=True),
 ]
 Estimate = Annotated[
@@ -206,8 +205,7 @@ def _estimate(options: TrainOptions, *, as_json: bool) -> None:
 Tables = Annotated[
     Sequence[str],
     "with --clinical: also these tables, with commas between: thresholds, transfer, calibration, "
-    "net-benefit, "
-    "conformal, agreement, gaps, subgroups, or all",
+    "net-benefit, conformal, agreement, gaps, subgroups, or all",
     Flag("NAME", typed="show", local=True, panel=OUTPUT),
 ]
 
@@ -304,7 +302,7 @@ PredictionFile = Annotated[Path | None, "write there; default: stdout", FILE]
 
 def predict(
     options: PredictOptions,
-    format: PredictionFormat = "csv",  # noqa: A002  # the name of its flag
+    format: PredictionFormat = "csv",  # the name of its flag
     out: PredictionFile = None,
     force: Force = False,
 ) -> None:
@@ -350,8 +348,7 @@ def predict(
 ReportFormat = Annotated[
     str,
     "table, markdown, latex, csv, json, or html: one file with tables, figures and lineage; with "
-    "--figures also "
-    "svg, pdf, png, separated by commas",
+    "--figures also svg, pdf, png, separated by commas",
 ]
 ReportFile = Annotated[
     Path | None, "write there; default: stdout, and of html report.html in --work", FILE
@@ -362,17 +359,14 @@ Numbers = Annotated[
 FigureFolder = Annotated[
     Path | None,
     "also draw there scores by group with intervals, overall score against worst group, scores by "
-    "severity, the "
-    "most confident errors and the flow of images, as svg or as --format says; of html also on "
-    "the page; all: "
-    "every figure, into figures under --work",
+    "severity, the most confident errors and the flow of images, as svg or as --format says; of "
+    "html also on the page; all: every figure, into figures under --work",
     FOLDER,
 ]
 FigureNames = Annotated[
     Sequence[str],
     "figures in place of the usual ones: all, or those with this text in their names, as roc; may "
-    "be repeated; "
-    "without --figures into figures under --work",
+    "be repeated; without --figures into figures under --work",
     Flag("TEXT"),
 ]
 CardFolder = Annotated[
@@ -383,15 +377,14 @@ CardFolder = Annotated[
 EvidenceFolder = Annotated[
     Path | None,
     "also write there which manifest answers each item of CLAIM, TRIPOD+AI, STARD-AI, FUTURE-AI "
-    "and the AI Act: "
-    "json and html",
+    "and the AI Act: json and html",
     FOLDER,
 ]
 
 
-def report(
+def report(  # noqa: C901 - a flag a step
     options: ReportOptions,
-    format: ReportFormat = "table",  # noqa: A002  # the name of its flag
+    format: ReportFormat = "table",  # the name of its flag
     out: ReportFile = None,
     export: Numbers = None,
     figures: FigureFolder = None,
@@ -419,29 +412,26 @@ def report(
         figures = None
         draw = [*draw, "all"]
     folder = figures
-    if draw and folder is None:
-        folder = work / "figures"
+    if draw:
+        folder = figures or work / "figures"
     table_format, figure_formats = formats(format, folder is not None)
-    if json and table_format != "table":
-        sentence = f"--json and --format {table_format} exclude each other"
-        raise UsageError(sentence, "give one of them")
-    for file in filter(None, (out, export)):
-        check_named(file, force=force)  # before anything is evaluated
-    for directory in filter(None, (folder, card, evidence)):
-        refuse_sealed(directory, folder=True)
+    if json:
+        if table_format != "table":
+            sentence = f"--json and --format {table_format} exclude each other"
+            raise UsageError(sentence, "give one of them")
+        table_format = "json"
+    _check_targets((out, export), (folder, card, evidence), force=force)
     limits = pipelines.limits(fail_if)
     broken: list[str] = []
     with console.warnings_kept() as warnings:
         result = stage.run(options)
-        if limits or json == "short":
-            broken = pipelines.broken(limits, result.rows)
+        broken = pipelines.broken(limits, result.rows)
+    if card or evidence:
+        result.one_system("a card" if card else "evidence")  # before anything is written
     if export:
-        write_named(
-            export,
-            pipelines.comma_separated(result.scores).encode(),
-            force=force,
-        )
-        console.say(f"wrote {export}")
+        text = pipelines.comma_separated(result.scores)
+        write_named(export, text.encode(), force=force)
+    _say_wrote(export)
     if figures:
         fill(
             figures,
@@ -450,29 +440,76 @@ def report(
         )
     elif folder:
         result.figures(folder, figure_formats, draw)
-    if folder:
-        console.say(f"wrote {folder}")
+    _say_wrote(folder)
+    _write_documents(result, card, evidence, force=force)
+    if json == "short":
+        give(_brief(result, warnings, broken), out, force=force)
+    elif table_format == "table" and out is None:
+        _show_report(result)
+    else:
+        _give_report(
+            result,
+            table_format,
+            out,
+            work,
+            figures=folder is not None,
+            draw=draw,
+            force=force,
+        )
+    refuse_broken(broken)
+
+
+def _say_wrote(target: Path | None) -> None:
+    if target:
+        console.say(f"wrote {target}")
+
+
+def _write_documents(
+    result: "Report",
+    card: Path | None,
+    evidence: Path | None,
+    *,
+    force: bool,
+) -> None:
+    """Write the cards and the evidence into the folders that were named."""
     for target, draw_into in ((card, result.cards), (evidence, result.evidence)):
         if target:
             for path in fill(target, draw_into, force=force):
                 console.say(f"wrote {path}")
-    if json == "short":
-        give(_brief(result, warnings, broken), out, force=force)
-    elif out is None and table_format == "table" and not json:
-        _show_report(result)
+
+
+def _give_report(
+    result: "Report",
+    table_format: str,
+    out: Path | None,
+    work: Path,
+    *,
+    figures: bool,
+    draw: Sequence[str],
+    force: bool,
+) -> None:
+    """Write the report as markdown, TeX, CSV, JSON or a page, whose usual place is under --work."""
+    kind = "markdown" if table_format == "table" else table_format
+    text = result.to(kind, figures=figures, draw=draw)
+    if out is None and kind == "html":
+        page = work / "report.html"
+        write(page, text)
+        console.result(str(page))
     else:
-        kind = "markdown" if table_format == "table" else table_format
-        text = result.to(
-            "json" if json else kind,
-            figures=folder is not None,
-            draw=draw,
-        )
-        if out is None and kind == "html":
-            write(work / "report.html", text)
-            console.result(str(work / "report.html"))
-        else:
-            give(text, out, force=force)
-    refuse_broken(broken)
+        give(text, out, force=force)
+
+
+def _check_targets(
+    files: Sequence[Path | None],
+    folders: Sequence[Path | None],
+    *,
+    force: bool,
+) -> None:
+    """Refuse a target that may not be written, before anything is evaluated."""
+    for file in filter(None, files):
+        check_named(file, force=force)
+    for folder in filter(None, folders):
+        refuse_sealed(folder, folder=True)
 
 
 def _brief(result: "Report", warnings: list[str], broken: list[str]) -> str:

@@ -91,8 +91,8 @@ def _chance_in_words(
     chance = f"{100 / scores.answers(version):.1f} %"
     return (
         f"may be no better than chance ({chance}) on {images}: {title(metric)} "
-        f"{', '.join(values)} % "
-        f"in the last round, its 95 % interval begins at {', '.join(lower_bounds)} %"
+        f"{', '.join(values)} % in the last round, its 95 % interval begins at "
+        f"{', '.join(lower_bounds)} %"
     )
 
 
@@ -404,12 +404,8 @@ def unreliable_groups(scores: Scores) -> list[str]:
             if JOIN in score.small or not classes:
                 few.append(f"{attribute} {group} ({score.small})")
             else:
-                covered = len(scores.classes) - len(score.missing)
-                present = len(scores.classes) - len(_absent_classes(scores))
-                lacking.append(
-                    f"{attribute} {group} has no test image of {' or '.join(classes)}: "
-                    f"its AUC covers {covered} of {present} classes"
-                )
+                lack = _lack(scores, score, " or ".join(classes))
+                lacking.append(f"{attribute} {group} {lack}")
     sentences = _of_all_images(scores)
     if few:
         sentences.append(f"groups of few test images: {', '.join(few)}")
@@ -417,6 +413,18 @@ def unreliable_groups(scores: Scores) -> list[str]:
     if hidden:
         sentences.append(hidden.removesuffix("."))
     return sentences + lacking
+
+
+def _lack(scores: Scores, score: Score, names: str) -> str:
+    """The rest of a sentence on a group that lacks classes, or AUCs of labels, of these names."""
+    covered = len(scores.classes) - len(score.missing)
+    present = len(scores.classes) - len(_absent_classes(scores))
+    if scores.several_labels:  # a label without an AUC is one that no image has, or every one
+        return f"has no AUC of {names}: its mean covers {covered} of {present} labels"
+    consequence = f"its AUC covers {covered} of {present} classes"
+    if covered < 2:  # an AUC is of pairs of classes
+        consequence = "it has no AUC"
+    return f"has no test image of {names}: {consequence}"
 
 
 def _absent_classes(scores: Scores) -> tuple[int, ...]:

@@ -113,7 +113,8 @@ def difference(
         return None
     mean_a = over_runs(scores_a)
     mean_b = over_runs(scores_b)
-    assert mean_a.mean is not None and mean_b.mean is not None  # of runs that have the score
+    assert mean_a.mean is not None  # runs that have the score
+    assert mean_b.mean is not None
     differences = drawn_difference(pairs, where, resamples)  # [B]
     units = differing(pairs, where)
     a = sample.means([_mean(score) for score in scores_a])

@@ -17,10 +17,9 @@ from .systems import NOT_THE_METHOD, Pairs, Scored
 
 COUNTED = (
     "both were scored by counts at their sites, which do not pair images: the two systems are "
-    "taken as independent,"
-    " which widens the interval of a difference, and images of one patient too, which narrows it; "
-    "areas under curves of"
-    " more than two classes, and the average of clean and corrupted images, have no test"
+    "taken as independent, which widens the interval of a difference, and images of one patient "
+    "too, which narrows it; areas under curves of more than two classes, and the average of clean "
+    "and corrupted images, have no test"
 )
 
 

@@ -16,12 +16,14 @@ share the mean of their ranks, and chi2 is not corrected for that, as in the pap
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from ..scores.scores import Scores
+from ..scores.table import Number
 from .verdict import SIGNIFICANT
 
 MANY = 10  # datasets, which Demsar asks for
@@ -69,13 +71,38 @@ class Ranks:
         return f"The test is made for {MANY} datasets or more, and {limit}."
 
 
+def by_method(systems: Iterable[tuple[Scores, Number]]) -> dict[str, list[Number]]:
+    """Method -> its number on each dataset, of the methods that every dataset has once.
+
+    systems: the scores of each, and the number that is ranked. A method is named with its settings
+    where it has several.
+    """
+    datasets: dict[str, bool] = {}
+    found: dict[tuple[str, str], dict[str, list[Number]]] = {}
+    for scores, number in systems:
+        datasets[scores.dataset] = True
+        settings = ", ".join(f"{key}={value}" for key, value in scores.settings.items())
+        numbers = found.setdefault((scores.label, settings), {})
+        numbers.setdefault(scores.dataset, []).append(number)
+    complete = {}
+    for method, numbers in found.items():
+        if all(len(numbers.get(name, [])) == 1 for name in datasets):
+            complete[method] = [numbers[name][0] for name in datasets]
+    labels = [label for label, _ in complete]
+    named = {}
+    for (label, settings), row in complete.items():
+        name = f"{label} ({settings})" if labels.count(label) > 1 else label
+        named[name] = row
+    return named
+
+
 def friedman(
     metric: str,
     scores: Mapping[str, list[float]],
     *,
     lower: bool = False,
 ) -> Ranks:
-    """The tests of three methods or more on two datasets or more.
+    """The tests of two methods or more on two datasets or more.
 
     scores: method -> its score on each dataset. lower: low scores are better.
     """

@@ -24,7 +24,7 @@ from ..scores.statistics.resampled import Columns, mean
 from ..scores.table import Score, Where
 from ..scores.views import GAP
 from .pairing import numbered
-from .predicted import Predicted, predicted
+from .predicted import Predicted, can_resample, predicted
 from .systems import LAST, LAST5, Pairs, Scored
 
 Table = dict[Where, np.ndarray]  # resamples [B], or without each patient [U]
@@ -278,7 +278,8 @@ def bounds(runs: Sequence[Scored], where: Where, rounds: str) -> Bounds | None:
     """Low and high of a score as a report shows it, over patients.
 
     rounds: LAST for the last round's score, LAST5 for the mean over the kept rounds and over runs.
-    None for the round that validation chose, and if there are no answers to single images.
+    None for the round that validation chose, if there are no answers to single images, and for
+    scores that the counts of sites do not reveal.
     """
     if rounds == LAST:
         return bounds_of_mean(runs, where, [run.score(where) for run in runs])
@@ -293,6 +294,8 @@ def bounds(runs: Sequence[Scored], where: Where, rounds: str) -> Bounds | None:
             means.append(float(np.mean(values)))
     resamples = Resamples(resampled.RESAMPLES)
     try:
+        if not can_resample([(run, run) for run in runs], where):
+            return None
         resampled_means = np.mean([resamples.drawn(run, where) for run in runs], axis=0)
     except (FedcliError, KeyError):  # no predictions, and metrics of one's own
         return None

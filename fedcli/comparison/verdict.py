@@ -31,25 +31,21 @@ HOLM = (
 )
 OVER_PATIENTS = (
     "95 % interval and p over patients: {resamples} bootstrap resamples of the patients of the "
-    "test set, with the "
-    "trained models held fixed; where n patients differ at all, p is at least 2 / 2^n"
+    "test set, with the trained models held fixed; where n patients differ at all, p is at least "
+    "2 / 2^n"
 )
 OVER_SEEDS = "p over seeds: paired t test, with the test images held fixed"
 OVER_SPLITS = (
     "p over {over}: corrected resampled t test (Nadeau and Bengio, Machine Learning 52, 2003), "
-    "its variance factor "
-    "1/J + n_test/n_train, here 1/{count} + {overlap:.3g}; each of the {over} has test images of "
-    "its own, but their "
-    "training sets overlap, so that p of a plain paired t test or of Wilcoxon's test would be too "
-    "small"
+    "its variance factor 1/J + n_test/n_train, here 1/{count} + {overlap:.3g}; each of the {over} "
+    "has test images of its own, but their training sets overlap, so that p of a plain paired t "
+    "test or of Wilcoxon's test would be too small"
 )
 WORDS = (
     f"{HIGHER.capitalize()} or {LOWER}: both p are below 0.05, with {ENOUGH} {{over}} or more; "
-    f"{MODELS_ONLY}: p over "
-    "patients is below 0.05, but there are too few {over}, or they vary too much, to attribute "
-    "the difference to the "
-    f"method; {INCONCLUSIVE}: p over patients is not below 0.05, which does not show that they "
-    "are equal"
+    f"{MODELS_ONLY}: p over patients is below 0.05, but there are too few {{over}}, or they vary "
+    f"too much, to attribute the difference to the method; {INCONCLUSIVE}: p over patients is not "
+    "below 0.05, which does not show that they are equal"
 )
 
 

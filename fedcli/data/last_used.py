@@ -56,14 +56,21 @@ def newest(work: Path, *kinds: str) -> Path:
     if paths:
         return max(paths, key=age)
     check_open(work)
-    unfinished = sorted(work.glob("runs/*/settings.json"))
-    if "run" in kinds and unfinished:
-        hint = f"go on with: fedcli train --resume --out {unfinished[-1].parent}"
+    begun = sorted(work.glob("runs/*/settings.json"))
+    if "run" in kinds and begun:
+        hint = f"go on with: fedcli train --resume --out {begun[-1].parent}"
         raise FedcliError(f"no run under {work} is finished", hint)
     if set(kinds) >= {"dataset", "run"}:
         raise FedcliError(f"nothing is under {work}", f"make a dataset with {MADE_BY['dataset']}")
     hint = f"make one with {MADE_BY[kinds[-1]]}, or give its path"
     raise FedcliError(f"no {' or '.join(kinds)} manifest under {work}", hint)
+
+
+def unfinished(runs: Path) -> list[Path]:
+    """The settings.json of each run in a folder that has not finished, the one used last at the
+    end."""
+    paths = runs.glob("*/settings.json")
+    return sorted((path for path in paths if not (path.parent / "run.json").exists()), key=age)
 
 
 def check_open(work: Path) -> None:

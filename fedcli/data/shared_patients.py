@@ -106,6 +106,6 @@ def of_body(body: manifest.Body) -> str:
 def warn(path: Path, remedy: str = "") -> None:
     """Say the sentence about the manifest at this path, and behind it what would help; nothing
     without shared patients."""
-    text = of_body(manifest.read(path).body)
+    text = of_body(manifest.read(path, whole=True).body)
     if text:
         console.warn(text + remedy)

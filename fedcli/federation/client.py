@@ -52,7 +52,7 @@ class Report:
     row: int
     n: int
     steps: int
-    loss: Tensor  # mean training loss over its steps, a scalar
+    loss: Tensor  # mean training loss over its steps that had images, a scalar
     theta: Tensor  # [P]
     columns: Tensors
     memory: Tensors
@@ -125,7 +125,7 @@ def run_client(
             training.batch_size,
             training.sampling,
         )
-        loss = total_loss / max(client.steps, 1)
+        loss = total_loss / _steps_with_images(client)
         _call(method, method.local, "on_round_end", net, client)
         if task.part != "alone":
             _call(method, method.aggregator, "measure_local", net, client)
@@ -153,6 +153,13 @@ def run_client(
         client.report,
         client.memory,
     )
+
+
+def _steps_with_images(client: ClientRound) -> float:
+    """The number of steps that have a loss; NaN where --dp-sgd drew no image in any step."""
+    if client.steps and client.empty_steps == client.steps:
+        return math.nan
+    return max(client.steps - client.empty_steps, 1)
 
 
 def _client_round(

@@ -167,11 +167,12 @@ class PrivateGradient:
         batch: Batch,
         client: ClientRound,
     ) -> Tensor:
-        """The mean loss over the batch, for the record; 0 for an empty one."""
+        """The mean loss over the batch, for the record; 0 for an empty one, which is counted."""
         _, grad = client.layout.all_trainable  # [Q + T] live
         total = torch.zeros_like(grad)
         loss_sum = torch.zeros((), device=grad.device)
         count = len(batch.y)
+        client.empty_steps += not count
         images = torch.arange(count, device=grad.device)
         at_once = max(1, AT_ONCE // len(grad))
         parts = images.split(at_once) if count else ()

@@ -31,12 +31,12 @@ class Training(Options):
 
     panel: ClassVar[str] = "Training"
     epochs: Annotated[int, "passes over a client's images per round, >= 1"] = 1
-    batch_size: Annotated[int, "images per local step, >= 1"] = 32
+    batch_size: Annotated[int, "images per local step, >= 1", Flag(marks=("second",))] = 32
     optimizer: Annotated[
         Literal["adam", "sgd", "adamw"],
         "adam (lr 1e-3, 3e-4 from --weights, 3e-3 with --freeze-backbone; weight decay 5e-4), the "
-        "default, sgd (lr "
-        "1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr 1e-3, weight decay 1e-2)",
+        "default, sgd (lr 1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr 1e-3, weight decay "
+        "1e-2)",
         OPEN,
     ] = "adam"
     lr: Annotated[float, "local learning rate, > 0; default: the optimizer's", OPEN] = 1e-3

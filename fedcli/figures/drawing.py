@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import FedcliError
 from ..io.files import replacing
 
 if TYPE_CHECKING:
@@ -144,12 +145,15 @@ def styled(style: Mapping[str, Any]) -> Iterator[None]:
 
 
 def drawn(picture: Picture) -> "Figure":
-    """All panels in one figure of matplotlib."""
+    """All panels in one figure of matplotlib. Raises FedcliError where there is none."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     wide, high = picture.size
     panel_count = len(picture.panels)
+    if not panel_count:
+        hint = "its scores may all be unknown; see rounds.jsonl, or draw another figure"
+        raise FedcliError("no number is there to draw", hint)
     columns = picture.columns or min(3, int(np.ceil(np.sqrt(panel_count))))
     columns = min(panel_count, columns)
     rows = -(-panel_count // columns)

@@ -9,7 +9,8 @@ from ..runs.train_options import TrainOptions
 from .drawing import LINES, LONG
 from .series import Record
 
-UNNAMED = "settings", "eval_every"  # options: shown one by one, or of no effect on what is learned
+# options that are shown one by one, or have no effect on what is learned
+UNNAMED = ("settings", *(option.name for option in TrainOptions.marked("watching")))
 COUNTED = {"rounds": "round", "epochs": "epoch"}  # options that are numbers of something: one of it
 
 

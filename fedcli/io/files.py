@@ -49,7 +49,7 @@ def remembered(count: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
     def once(read: Callable[..., T]) -> Callable[..., T]:
         @lru_cache(count)
-        def of_stamp(stamp: tuple[int, ...], path: Path, *how: Any) -> T:
+        def of_stamp(_stamp: tuple[int, ...], path: Path, *how: Any) -> T:
             return read(path, *how)
 
         @wraps(read)
@@ -75,7 +75,7 @@ def may_pass(error: Exception) -> bool:
     """Tell whether an error says something of the system, the disk or a signal at this moment, and
     not of a file.
     """
-    return interrupts.came() or isinstance(error, OSError) and error.errno in PASSING
+    return interrupts.came() or (isinstance(error, OSError) and error.errno in PASSING)
 
 
 def regular(path: Path, hint: str = "") -> Path:

@@ -170,32 +170,43 @@ def _checked(
     checked = []
     for name, data in datasets:
         names.add(name)
-        created = data.id.get_create_plist()
-        if created.get_external_count() or created.get_layout() == h5py.h5d.VIRTUAL:
-            raise FedcliError(f"{path}: the numbers of {name!r} lie outside of the file", hint)
         column = expected.get(name)
         for pattern in patterns:
             if column is None and fnmatchcase(name, pattern):
                 column = expected[pattern]
-        if column is None:
-            continue
-        if not _fits(data, column):
-            shape = f"{data.dtype} {list(data.shape or ())}"
-            raise FedcliError(f"{path}: {name} is {shape}, expected {_words(column)}", hint)
-        if packed == 1 and not data.dtype.isnative:  # torch takes no other, and fedcli writes none
-            order = "stand in another order than this machine's"
-            raise FedcliError(f"{path}: the bytes of {name}'s numbers {order}", hint)
-        chunk = 0  # bytes that reading one number allocates
-        if data.chunks and data.nbytes:
-            chunk = int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize
-        if max(data.nbytes, chunk) > packed * data.id.get_storage_size():
-            promise = f"promises {data.nbytes:,} bytes, more than the file holds"
-            raise FedcliError(f"{path}: {name} {promise}", hint)
-        checked.append(name)
+        fault = _fault(name, data, column, packed)
+        if fault:
+            raise FedcliError(f"{path}: {fault}", hint)
+        if column is not None:
+            checked.append(name)
     for name, column in expected.items():
         if column.needed and "*" not in name and name not in names:
             raise FedcliError(f"{path} has no dataset {name!r}", hint)
     return checked
+
+
+def _fault(
+    name: str,
+    data: h5py.Dataset,
+    column: Column | None,
+    packed: int,
+) -> str:
+    """The reason why a dataset is refused, "" where there is none. column: as it must be."""
+    created = data.id.get_create_plist()
+    if created.get_external_count() or created.get_layout() == h5py.h5d.VIRTUAL:
+        return f"the numbers of {name!r} lie outside of the file"
+    if column is None:
+        return ""
+    if not _fits(data, column):
+        return f"{name} is {data.dtype} {list(data.shape or ())}, expected {_words(column)}"
+    if packed == 1 and not data.dtype.isnative:  # torch takes no other, and fedcli writes none
+        return f"the bytes of {name}'s numbers stand in another order than this machine's"
+    chunk = 0  # bytes that reading one number allocates
+    if data.chunks and data.nbytes:
+        chunk = int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize
+    if max(data.nbytes, chunk) > packed * data.id.get_storage_size():
+        return f"{name} promises {data.nbytes:,} bytes, more than the file holds"
+    return ""
 
 
 def _words(column: Column) -> str:

@@ -33,10 +33,11 @@ from typing import Any
 
 from torch import Tensor
 
-from ..data.shard import Batch, Shard
+from ..data.shard import Batch as Batch  # what a method's file needs is imported from here
+from ..data.shard import Shard as Shard
 from ..errors import FedcliError
-from ..models.layout import Layout
-from ..models.network import Network
+from ..models.layout import Layout as Layout
+from ..models.network import Network as Network
 from .losses import binary_cross_entropy, weighted_cross_entropy
 
 Tensors = dict[str, Tensor]
@@ -55,8 +56,8 @@ NEEDS = {  # what a server must see of each client, from the least to the most
 class ClientRound:
     """One client in one round: what it received, and what it leaves behind.
 
-    run_client writes `steps`; the method's hooks write `memory`, `report`, `scratch` and
-    `per_image`.
+    run_client writes `steps` and `empty_steps`; the method's hooks write `memory`, `report`,
+    `scratch` and `per_image`.
     """
 
     name: str
@@ -76,6 +77,7 @@ class ClientRound:
         default_factory=dict
     )  # [N, ...] of each training image; a step has its batch's part
     steps: int = 0
+    empty_steps: int = 0  # those for which --dp-sgd drew no image
     momentum: float = 0.0  # of the local optimizer; 0 unless it is SGD
     nesterov: bool = False  # whether that looks ahead
     val: Shard | None = None  # the client's validation part, where the partition gives it one

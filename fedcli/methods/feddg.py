@@ -122,7 +122,6 @@ register(
     Mean(),
     label="FedDG",
     about="steps that also hold for images in other clients' style; clients share amplitude "
-    "spectra "
-    "of some images",
+    "spectra of some images",
     families="domain",
 )

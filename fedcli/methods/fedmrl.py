@@ -470,7 +470,6 @@ register(
     AgentsAndMap(),
     label="FedMRL",
     about="agents choose each client's proximal term, a penalty evens out losses, a "
-    "self-organizing "
-    "map weighs models",
+    "self-organizing map weighs models",
     families="hospital",
 )

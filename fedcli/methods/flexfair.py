@@ -129,7 +129,6 @@ register(
     Mean(),
     label="FlexFair",
     about="images weighed by group, against differences of group losses over all images or within "
-    "a "
-    "class",
+    "a class",
     families="groups",
 )

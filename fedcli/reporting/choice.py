@@ -15,17 +15,14 @@ from .table import Table, heads
 TITLE = "Model choice on validation images"
 LEGEND = (
     "On the clients' validation images, in percent; test images choose nothing. overall takes the "
-    "highest score of all "
-    "images; worst-group the highest score of the worst group (min-max); dto the smallest "
-    "distance to the utopia "
-    "point, which has the best score of every group that a line of this table reaches. A group "
-    "with few validation "
-    "images decides by chance: the smallest is named."
+    "highest score of all images; worst-group the highest score of the worst group (min-max); dto "
+    "the smallest distance to the utopia point, which has the best score of every group that a "
+    "line of this table reaches. A group with few validation images decides by chance: the "
+    "smallest is named."
 )
 SEVERAL = (
     " A line of several seeds is the mean over them, each with the round that was taken of it, "
-    "and of the groups that "
-    "all of them have."
+    "and of the groups that all of them have."
 )
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from .. import console
 from ..comparison import verdict
-from ..comparison.ranks import Ranks, friedman
-from ..comparison.systems import grouped
+from ..comparison.ranks import Ranks, by_method, friedman
 from ..comparison.tested import Comparison
 from ..comparison.verdict import (
     HIGHER,
@@ -36,9 +35,8 @@ OF_METHOD = "method", "rule", "method settings"  # in which systems of two metho
 SHORT = 30  # characters of settings that fit behind a name
 ABOUT = (
     "Mean of the last five rounds (all of a shorter run), in %; change: {b} minus {a}. 95 % "
-    "interval{bca} and "
-    "p {units}: {resamples:,} resamples of the {count:,} {units}, with the trained models held "
-    "fixed."
+    "interval{bca} and p {units}: {resamples:,} resamples of the {count:,} {units}, with the "
+    "trained models held fixed."
 )
 SEEDS = "p seeds: paired t test."
 SPLITS = "p {over}: corrected resampled t test (Nadeau and Bengio 2003)."
@@ -50,8 +48,8 @@ REMARKS = {
 }
 RANKS = (
     "Mean of a method's ranks on the datasets, by clean images; 1 is the best, and equal scores "
-    "share a rank. "
-    "Friedman's test as of Iman and Davenport, and Nemenyi's critical difference (Demsar 2006)."
+    "share a rank. Friedman's test as of Iman and Davenport, and Nemenyi's critical difference "
+    "(Demsar 2006)."
 )
 NO_DIFFERENCE = "no significant difference, which does not show that they are equal."
 SCORE = (
@@ -424,33 +422,19 @@ def rank_tests(rows: Rows) -> list[Ranks]:
     one row of; none of fewer than two datasets or three methods.
     """
     systems = systems_of(rows)
-    datasets = list(dict.fromkeys(_datasets(systems)))
-    systems.sort(key=lambda row: datasets.index(row.scores.dataset))
-    methods = [alike for alike in grouped(systems, _method) if _datasets(alike) == datasets]
-    if len(datasets) < 2 or len(methods) < 3:
+    if len({row.scores.dataset for row in systems}) < 2:
         return []
-    labels = [alike[0].scores.label for alike in methods]
     tests = []
     for metric in rows[0].scores.usual:
         where = Where("clean", metric=metric)
         scores = {}
-        for label, alike in zip(labels, methods, strict=True):
-            name = _method(alike[0]) if labels.count(label) > 1 else label
-            means = [row.value(where).mean for row in alike]
-            scores[name] = [mean for mean in means if mean is not None]
-        if all(len(means) == len(datasets) for means in scores.values()):
+        numbers = by_method((row.scores, row.value(where).mean) for row in systems)
+        for method, means in numbers.items():
+            scores[method] = [mean for mean in means if mean is not None]
+        is_whole = all(len(scores[method]) == len(numbers[method]) for method in numbers)
+        if len(scores) > 2 and is_whole:
             tests.append(friedman(metric, scores, lower=is_lower(where)))
     return tests
-
-
-def _datasets(rows: Rows) -> list[str]:
-    return [row.scores.dataset for row in rows]
-
-
-def _method(row: Row) -> str:
-    """The label of a row and its method's settings."""
-    settings = ", ".join(f"{key}={value}" for key, value in row.scores.settings.items())
-    return f"{row.scores.label} ({settings})"
 
 
 def rank_tables(tests: Sequence[Ranks]) -> list[Table]:

@@ -10,9 +10,8 @@ OWN = "your own"  # begins what the card of one's own images has in place of fac
 
 
 def card_of(scores: Scores) -> dict[str, Any]:
-    """The facts of the dataset's card that fedcli has.
-
-    Of images of one's own those are a person's to write.
+    """The facts of the dataset's card that fedcli has; of images of one's own those are a person's
+    to write.
     """
     try:
         facts = card(scores.dataset)

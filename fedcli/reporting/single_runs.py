@@ -28,9 +28,8 @@ UNRELIABLE = f"{DAGGER} not reliable: "
 LONGEST_REASON = 64  # characters of a small group's name with its reason
 SEVERITIES = (
     "Mean of the last five rounds ± their standard deviation, in %, on all test images. In "
-    "training: whether clients "
-    "trained on images of this kind and severity, of this kind at another severity, or of neither "
-    "(unseen)."
+    "training: whether clients trained on images of this kind and severity, of this kind at "
+    "another severity, or of neither (unseen)."
 )
 SAME = "The interval of every change includes 0."
 BACKDOOR = (
@@ -40,17 +39,15 @@ BACKDOOR = (
 BY_GROUP = "In percent, of the last round's model; the gap is between the best and the worst group."
 CROSS_SITE = (
     "In percent, last round's models on clean test images. A row is whose model it is, a column "
-    "whose test images; in "
-    "brackets their number. Where both are the same client, nothing was transferred."
+    "whose test images; in brackets their number. Where both are the same client, nothing was "
+    "transferred."
 )
 ADAPTED = (
     "In %, last round's model. none: as it was trained; below it the change in points, with a 95 "
-    "% interval over "
-    "bootstrap resamples that both share. bn: batch-norm statistics of these images. prior: their "
-    "class prior by EM. "
-    "temperature: fitted to validation images. Labels of these images choose nothing. Calibration "
-    "errors grow in "
-    "resamples, so that their intervals are rough."
+    "% interval over bootstrap resamples that both share. bn: batch-norm statistics of these "
+    "images. prior: their class prior by EM. temperature: fitted to validation images. Labels of "
+    "these images choose nothing. Calibration errors grow in resamples, so that their intervals "
+    "are rough."
 )
 AT_SITES = (
     "images, which sites count without their patients, so too narrow where patients have several"
@@ -103,7 +100,14 @@ def worst_groups(run: Scored) -> Iterator[str]:
             worst = views.worst_of(values, metric)
             images = f"{attribute} on {words.get(version, version)} images, {rounds}"
             score = f"{percents(values[worst] or 0)} % {title(metric)}"
-            yield f"worst group by {images}: {worst}, {score}; gap {percents(gap)} points"
+            doubt = ""
+            if small_decides([run.scores], attribute, version, metric, LAST5 if mean else LAST):
+                doubt = " (not reliable)"
+            if views.is_tied(values):
+                yield f"no group by {images}, scores lower than another: {score}{doubt}"
+            else:
+                gap_in_words = f"gap {percents(gap)} points{doubt}"
+                yield f"worst group by {images}: {worst}, {score}; {gap_in_words}"
 
 
 def _is_mean(run: Scored, metric: str) -> bool:
@@ -395,12 +399,13 @@ def _adapted_table(
         part = [score for score in part if score.metric != "accuracy"]  # which finds no room
     lines = []
     changes = []
+    small = _small_groups(part, scores)
     for of_group in grouped(part, lambda score: score.group):
         as_trained = [score.value for score in of_group if score.adaptation == AS_TRAINED]
         if all(value is None for value in as_trained):
             continue
         for of_adaptation in grouped(of_group, lambda score: score.adaptation):
-            name = _adapted_name(of_adaptation[0], scores)
+            name = _adapted_name(of_adaptation[0], small)
             lines.append([name, *_adapted_cells(of_adaptation)])
             changed = ", ".join(filter(None, map(_change, of_adaptation)))
             if changed:
@@ -412,12 +417,33 @@ def _adapted_table(
     return Table.of(caption, columns, lines, f"{verdict} {legend}".strip())
 
 
-def _adapted_name(score: AdaptedScore, scores: Scores) -> str:
-    """The adaptation, behind the group, or the gap, that a score is of."""
+def _small_groups(part: Sequence[AdaptedScore], scores: Scores) -> set[str]:
+    """The groups that are too small for a reliable score; "" where one of them decides a gap.
+
+    part: the scores of an attribute, "" of all images.
+    """
+    attribute = part[0].attribute
+    if not attribute:
+        return set()
+    small = {group for group, size in scores.members(attribute).items() if size.small}
+    values_by_metric: dict[str, dict[str, Number]] = {}
+    for score in part:
+        if score.group and score.adaptation == AS_TRAINED:
+            values_by_metric.setdefault(score.metric, {})[score.group] = score.value
+    for values in values_by_metric.values():
+        ends = views.worst_and_best(values, low=False) or ()
+        if any(group in small for group, _ in ends):
+            small.add("")  # the gap has no name
+    return small
+
+
+def _adapted_name(score: AdaptedScore, small: set[str]) -> str:
+    """The adaptation, behind the group, or the gap, that a score is of. small: see
+    _small_groups().
+    """
     if not score.attribute:
         return score.adaptation
-    size = scores.members(score.attribute).get(score.group, Score())
-    dagger = DAGGER if size.small else ""
+    dagger = DAGGER if score.group in small else ""
     return f"{score.group or 'gap'}{dagger}, {score.adaptation}"
 
 

@@ -37,8 +37,7 @@ TESTED = (
 )
 MODELS_ALONE = (
     "{mark}: the best{among}, significantly better than every other row over test patients (p < "
-    "{level:g}, "
-    "Bonferroni); {trained} each."
+    "{level:g}, Bonferroni); {trained} each."
 )
 UNTESTED = "{mark}: the best of the column{among}, not tested."
 SIGNIFICANTLY = (
@@ -65,8 +64,7 @@ VIEWS = (
 )
 BYTES = (
     "MB (10^6 bytes) sent to (down) and by (up) each client in a round, mean over clients and "
-    "rounds: the trained "
-    "parameters and what the method sends beside them."
+    "rounds: the trained parameters and what the method sends beside them."
 )
 OF_RUN = "method", "label", "rule", "settings", "rounds", "roster_size", "sample"  # in JSON
 OF_ROW = (
@@ -405,7 +403,7 @@ def _lowest(row: Row, where: Where) -> str:
         return ""
     of_group = where._replace(measure="")
     means = {group: row.value(of_group._replace(group=group)).mean for group in column}
-    return views.worst_of(means, where.metric)
+    return "" if views.is_tied(means) else views.worst_of(means, where.metric)
 
 
 def _legend(

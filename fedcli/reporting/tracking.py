@@ -1,7 +1,7 @@
 """Curves, client weights, scores and the report of a run for TensorBoard or MLflow.
 
-All of it is read from what train and evaluate have written, so tracking changes no byte of a run. Without a place the
-files are local, under the work folder. The packages come with fedcli[track].
+All of it is read from what train and evaluate have written, so tracking changes no byte of a run.
+Without a place the files are local, under the work folder. The packages come with fedcli[track].
 """
 
 import re
@@ -20,62 +20,80 @@ from ..figures import series
 from ..scores import numbers
 from .columns import all_numbers
 
-REMOTE = re.compile(r"[a-z+]+:")  # how a place of mlflow begins that is no folder
-OTHER = re.compile(r"[^\w\-./ ]")  # what a name in MLflow may not hold
-EXPERIMENT, TAG = (
-    "fedcli",
-    "fedcli.run",
-)  # in MLflow: where runs are, and by which tag one is found again
+REMOTE = re.compile(r"[a-z+]+:")  # the beginning of an address of MLflow that is no folder
+OTHER = re.compile(r"[^\w\-./ ]")  # signs that a name in MLflow may not hold
+EXPERIMENT = "fedcli"  # of MLflow, which holds the runs
+TAG = "fedcli.run"  # of a run in MLflow: the hash of its run.json
 
 
 class TensorBoard:
-    """A folder of event files under DIR, named after the run's folder; the page lies beside them."""
+    """A folder of event files under DIR, named after the run's folder; the page lies beside
+    them.
+    """
 
-    def __init__(self, place: str, run: Path):
+    def __init__(self, target: str, run: Path):
         from torch.utils.tensorboard import SummaryWriter
 
-        self.folder = Path(place) / run.parent.name
-        writer: Any = SummaryWriter(str(self.folder))
-        self.number, self.close, self._text = writer.add_scalar, writer.close, writer.add_text
+        self.folder = Path(target) / run.parent.name
+        self.writer: Any = SummaryWriter(str(self.folder))
 
-    def about(self, asked: Mapping[str, Any]) -> None:
-        lines = [f"| {key} | {value} |" for key, value in asked.items()]
-        self._text("options", "\n".join(["| option | value |", "|---|---|", *lines]))
+    def number(self, name: str, value: float, step: int) -> None:
+        self.writer.add_scalar(name, value, step)
+
+    def options(self, options: Mapping[str, Any]) -> None:
+        lines = [f"| {key} | {value} |" for key, value in options.items()]
+        self.writer.add_text("options", "\n".join(["| option | value |", "|---|---|", *lines]))
 
     def page(self, text: str) -> None:
         (self.folder / "report.html").write_text(text, encoding="utf-8")
 
+    def close(self) -> None:
+        self.writer.close()
+
 
 class MLflow:
-    """A run of the experiment `fedcli`, found again by the hash of its run.json; of a folder in its mlflow.db."""
+    """A run of the experiment `fedcli`, found again by the hash of its run.json; of a folder in its
+    mlflow.db.
+    """
 
-    def __init__(self, place: str, run: Path):
+    def __init__(self, target: str, run: Path):
         from mlflow import MlflowClient
 
-        remote, folder = REMOTE.match(place), Path(place).resolve()
-        if not remote:  # MLflow no longer writes plain files: a database and a folder for the page
+        uri = target
+        pages = None
+        if not REMOTE.match(target):  # a database and a folder for the page
+            folder = Path(target).resolve()
             folder.mkdir(parents=True, exist_ok=True)
-        self.client: Any = MlflowClient(place if remote else f"sqlite:///{folder / 'mlflow.db'}")
+            uri = f"sqlite:///{folder / 'mlflow.db'}"
+            pages = (folder / "artifacts").as_uri()
+        self.client: Any = MlflowClient(uri)
+        experiment = self.client.get_experiment_by_name(EXPERIMENT)
+        if experiment:
+            experiment_id = experiment.experiment_id
+        else:
+            experiment_id = self.client.create_experiment(EXPERIMENT, pages)
         sha = manifest.sha256(run)
-        known = self.client.get_experiment_by_name(EXPERIMENT)
-        pages = None if remote else (folder / "artifacts").as_uri()
-        experiment = (
-            known.experiment_id if known else self.client.create_experiment(EXPERIMENT, pages)
-        )
-        same = self.client.search_runs([experiment], f"tags.`{TAG}` = '{sha}'")
-        made = (
-            same[0]
-            if same
-            else self.client.create_run(experiment, tags={TAG: sha}, run_name=run.parent.name)
-        )
-        self.id = made.info.run_id
+        runs = self.client.search_runs([experiment_id], f"tags.`{TAG}` = '{sha}'")
+        if not runs:
+            name = run.parent.name
+            runs = [self.client.create_run(experiment_id, tags={TAG: sha}, run_name=name)]
+        self.id = runs[0].info.run_id
 
     def number(self, name: str, value: float, step: int) -> None:
-        self.client.log_metric(self.id, re.sub(OTHER, "_", name), value, step=step)
+        self.client.log_metric(
+            self.id,
+            re.sub(OTHER, "_", name),
+            value,
+            step=step,
+        )
 
-    def about(self, asked: Mapping[str, Any]) -> None:
-        for key, value in asked.items():
-            self.client.log_param(self.id, re.sub(OTHER, "_", key), str(value)[:500])
+    def options(self, options: Mapping[str, Any]) -> None:
+        for key, value in options.items():
+            self.client.log_param(
+                self.id,
+                re.sub(OTHER, "_", key),
+                str(value)[:500],
+            )
 
     def page(self, text: str) -> None:
         self.client.log_text(self.id, text, "report.html")
@@ -88,16 +106,18 @@ Tracker = TensorBoard | MLflow
 TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
 
-def check(asked: str) -> None:
+def check(track: str | None) -> None:
     """Refuse a tracker that there is not, or whose package is missing, before anything is trained.
 
     Raises FedcliError, UsageError.
     """
-    kind, _, place = asked.partition(":")
+    if track is None:
+        return
+    kind, _, target = track.partition(":")
     if kind not in TRACKERS:
-        raise UsageError(f"--track {asked!r} is no tracker", nearest(kind, TRACKERS))
-    if kind == "mlflow" and REMOTE.match(place):
-        extensions.check_named(asked, "a server")
+        raise UsageError(f"--track {track!r} is no tracker", nearest(kind, TRACKERS))
+    if kind == "mlflow" and REMOTE.match(target):
+        extensions.check_named(track, "a server")
     try:
         __import__(kind)
     except ModuleNotFoundError as error:
@@ -106,49 +126,63 @@ def check(asked: str) -> None:
         ) from None
 
 
-def training(asked: str, run: Path, work: Path) -> str:
-    """Give a finished run's curves to a tracker; where they are.
+def training(track: str | None, run: Path, work: Path) -> str:
+    """Give a finished run's curves to a tracker and return where they are, "" without a tracker.
 
-    asked: "tensorboard" or "mlflow", with :DIR or :URI behind it. run: run.json. Raises FedcliError.
+    track: "tensorboard" or "mlflow", with :DIR or :URI behind it. run: run.json. Raises
+    FedcliError.
     """
+    if track is None:
+        return ""
     record = series.read(run)
-    with _opened(asked, run, work) as (tracker, place):
-        tracker.about(record.asked)
-        for name, one in record.series.items():
-            for client, points in one.curves.items():
+    with _opened(track, run, work) as (tracker, target):
+        tracker.options(record.asked)
+        for name, curves in record.series.items():
+            for client, points in curves.curves.items():
+                title = f"{name}/{client}" if name and client else name or client
                 for step, value in points[np.isfinite(points[:, 1])].tolist():
-                    tracker.number("/".join(filter(None, [name, client])), value, int(step))
-    return place
+                    tracker.number(title, value, int(step))
+    return target
 
 
-def evaluation(asked: str, scores: Path, work: Path) -> str:
-    """Give the last round's scores and the page of a scores.json to a tracker; where they are."""
+def evaluation(track: str | None, scores: Path, work: Path) -> str:
+    """Give the last round's scores and the page of a scores.json to a tracker and return where they
+    are.
+    """
+    if track is None:
+        return ""
     run = manifest.parent(scores, "run")
     if run is None:
         raise FedcliError(f"{scores} names no run", "evaluate the run again")
     from .page import PageOptions, render  # draws, which nothing else here does
 
     (scored,) = read([scores])
-    step, text = scored.scores.kept_rounds[-1], render([scores], PageOptions())
-    with _opened(asked, run, work) as (tracker, place):
+    step = scored.scores.kept_rounds[-1]
+    text = render([scores], PageOptions())
+    with _opened(track, run, work) as (tracker, target):
         for where, score in all_numbers(scored.scores, LAST).items():
             if score.last is not None and np.isfinite(score.last):
-                tracker.number(f"scores/{numbers.name(where)}", score.last, step)
+                tracker.number(
+                    f"scores/{numbers.name(where)}",
+                    score.last,
+                    step,
+                )
         tracker.page(text)
-    return place
+    return target
 
 
 @contextmanager
-def _opened(asked: str, run: Path, work: Path) -> Iterator[tuple[Tracker, str]]:
-    """A tracker, closed at the end, and where it is. Raises FedcliError where it cannot be written, or no longer."""
-    kind, _, place = asked.partition(":")
-    place = place or str(work / kind)
+def _opened(track: str, run: Path, work: Path) -> Iterator[tuple[Tracker, str]]:
+    """A tracker, closed at the end, and where it is. Raises FedcliError where it cannot be written,
+    or no longer.
+    """
+    kind, _, target = track.partition(":")
+    target = target or str(work / kind)
     try:
-        tracker = TRACKERS[kind](place, run)
-        yield tracker, place
+        tracker = TRACKERS[kind](target, run)
+        yield tracker, target
         tracker.close()
     except Exception as error:  # what a server or a package says is not ours to list
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FedcliError(
-            f"{place} cannot be written by {kind}: {reason}"[:300], "give another place"
-        ) from error
+        sentence = f"{target} cannot be written by {kind}: {reason}"
+        raise FedcliError(sentence[:300], "give another place") from error

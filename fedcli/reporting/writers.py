@@ -86,7 +86,14 @@ def _parts(table: Table) -> list[Table]:
         texts = [*column.name.split(), *column.over.split(), column.unit, *map(starred, cells)]
         widths.append(max(map(len, texts)))
     heads = [column.over for column in table.columns]
-    parts = terminal.packed(widths, heads, terminal.WIDEST, gap=3)
+    bars = 4  # at both ends of a line
+    parts = terminal.packed(
+        widths,
+        heads,
+        terminal.WIDEST - bars,
+        gap=3,
+        head_gap=0,
+    )
     return [table.part(indices) for indices in parts] or [table]
 
 

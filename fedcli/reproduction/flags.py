@@ -12,8 +12,6 @@ from ..options import Option
 from ..stages.options import STAGES
 
 Flags = dict[str, Any]
-# flags of prepare that later stages have
-OF_OTHERS = "clients", "dirichlet", "val", "corrupt", "severity", "ratio", "on"
 BRACED = re.compile(r"\{([\w.-]+)\}")
 MARK = "\ufdd0"  # a character of no text, so of no path
 PLACEHOLDER = re.compile(f"{MARK}(\\w+){MARK}")
@@ -40,14 +38,17 @@ def flags(stage: str) -> dict[str, Option]:
     """The flags of a stage that a recipe may set, by name as typed and without the dashes."""
     flags = {}
     for option in STAGES[stage].declared():
-        if option.flag.local or option.flag.argument or _is_of_later_stage(stage, option.typed):
+        if option.flag.local or option.flag.argument or option.typed in _of_later(stage):
             continue
         flags[option.typed] = option
     return flags
 
 
-def _is_of_later_stage(stage: str, name: str) -> bool:
-    return stage == "prepare" and name in OF_OTHERS
+def _of_later(stage: str) -> list[str]:
+    """The flags of prepare that later stages have."""
+    if stage != "prepare":
+        return []
+    return [option.typed for option in STAGES[stage].marked("later")]
 
 
 def checked(stage: str, values: Flags) -> Flags:
@@ -116,7 +117,7 @@ def _check_text(text: str, name: str) -> None:
 
 
 def _check_flag(stage: str, name: str, value: Any) -> None:
-    if _is_of_later_stage(stage, name):
+    if name in _of_later(stage):
         hint = "write it under partition or corrupt"
         raise UsageError(f"{stage} takes no {name} in a recipe", hint)
     if name in {option.typed for option in STAGES[stage].declared() if option.flag.local}:

@@ -86,7 +86,7 @@ class Plan:
     weights: network -> MB of its published weights, None where nobody has counted it.
     one_seed: recipes that are played with one.
     unknown: networks and sides whose cost no table has; not_stated: methods that count as one step
-    for each image.
+    for each image. frozen: networks of which only a classifier trains, whose features are left out.
     """
 
     tables: list[PlannedTable] = field(default_factory=list)
@@ -97,6 +97,7 @@ class Plan:
     one_seed: list[str] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)
     not_stated: set[str] = field(default_factory=set)
+    frozen: set[str] = field(default_factory=set)
 
     @property
     def trainings(self) -> list[TrainingCost]:
@@ -271,6 +272,9 @@ def _training(cell: RecipeCell, method: Any, plan: Plan) -> TrainingCost | None:
         return None
     if not _images(prepare):
         return None
+    if train.freeze_backbone:
+        plan.frozen.add(train.model or "cnn")
+        network = dict.fromkeys(network, 0.0)
     if method.passes is None:
         plan.not_stated.add(train.method or "")
     passes = summed(method.passes or [NOT_STATED])

@@ -99,8 +99,13 @@ def recipes_folder() -> Path:
 
 
 def names() -> dict[str, Path]:
-    """The recipes that come with fedcli."""
-    return {path.stem: path for path in sorted(recipes_folder().glob("*.toml"))}
+    """The recipes that come with fedcli; one in a sub-folder has its name before its own, as in
+    benchmark/office-probe."""
+    folder = recipes_folder()
+    files = {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    for path in sorted(folder.glob("*/*.toml")):
+        files[f"{path.parent.name}/{path.stem}"] = path
+    return files
 
 
 def find(recipe: str) -> Path:
@@ -110,14 +115,16 @@ def find(recipe: str) -> Path:
         return path
     paths = names()
     is_path = path.suffix == ".toml" or path.parent != Path()
-    word = path.stem if is_path else recipe
-    for name, file in paths.items():
-        if _folded(name) == _folded(word):
-            return file
+    words = [recipe, path.stem] if is_path else [recipe]
+    for word in words:
+        for name, file in paths.items():
+            if _folded(word) in (_folded(name), _folded(file.stem)):
+                return file
+    word = words[-1].lower()
     every_name = [*papers(), *paths]
-    close = [name for name in every_name if word.lower() in name]
+    close = [name for name in every_name if word in name]
     if not close:
-        close = get_close_matches(word.lower(), every_name, cutoff=0.6)
+        close = get_close_matches(word, every_name, cutoff=0.6)
     hint = "`fedcli reproduce` lists all"
     if close:
         hint = f"did you mean {' or '.join(map(repr, close[:3]))}?"

@@ -22,8 +22,7 @@ File = Annotated[
 Scale = Annotated[
     Literal["paper", "small", "smoke"],
     "paper as published, small for hours on a laptop, smoke for seconds on synthetic samples; "
-    "with --raw, smoke too "
-    "prepares the whole folder, which may take minutes or more",
+    "with --raw, smoke too prepares the whole folder, which may take minutes or more",
 ]
 Only = Annotated[
     Sequence[str], "the row of this name, or cells with this text; may be repeated", Flag("TEXT")
@@ -31,15 +30,13 @@ Only = Annotated[
 Part = Annotated[
     str,
     "play this part of the cells alone, such as 3/8, the third of eight that take about as long; "
-    "the last part to end "
-    "writes the table",
+    "the last part to end writes the table",
     Flag("I/N"),
 ]
 Jobs = Annotated[
     int | None,
     "cells at a time, each in a process, in [1, 256]; default: one per core where networks are "
-    "small, else 1, or with "
-    "cuda as --at-once says",
+    "small, else 1, or with cuda as --at-once says",
 ]
 AtOnce = Annotated[
     int | None,

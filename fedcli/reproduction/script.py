@@ -18,6 +18,10 @@ from .recipe import Recipe
 
 Paths = dict[tuple[Options, ...], str]  # the path that a chain made, or the variable that holds it
 LONGEST_NAME = 80
+UNSCORED = (
+    "Validation images choose the value: the same command without --dry-run scores the runs and "
+    "shows test scores of the chosen value alone"
+)
 
 
 @dataclass
@@ -94,7 +98,10 @@ class Script:
             write_text(folder / f"{number:0{digits}}-{name}.sh", _joined(lines))
 
     def _head(self, cells: list[RecipeCell], title: str) -> list[str]:
-        return ["#!/bin/sh", f"# {title}", "set -e", *_questions(self.recipe, cells)]
+        lines = ["#!/bin/sh", f"# {title}"]
+        if self.recipe.tests_of_chosen:
+            lines.append(f"# {UNSCORED}")
+        return [*lines, "set -e", *_questions(self.recipe, cells)]
 
     def _samples(self) -> list[str]:
         lines = []
@@ -125,7 +132,7 @@ class Script:
         training."""
         train = replace(cell.train, resume=True, device=device, wait=wait)
         lines = [f"run=$({_command(train, paths[cell.chain], self.work)})"]
-        if cell.evaluate:
+        if cell.evaluate and not self.recipe.tests_of_chosen:
             evaluate = replace(cell.evaluate, device=device)
             lines.append(_command(evaluate, placeholder("run"), self.work))
         return lines

@@ -44,28 +44,24 @@ HOLD_OUT = f"partition.{KEY}"
 LONGEST_NAME = 80
 CHOSEN = (
     "The clients' validation images alone choose among the values; test scores are shown of the "
-    "chosen ones alone. "
-    "--test, or test=True in Python, shows those of all."
+    "chosen ones alone. --test, or test=True in Python, shows those of all."
 )
 ALL_TESTS = (
     "The clients' validation images alone choose among the values. Test scores of all values are "
-    "shown, and choose "
-    "nothing."
+    "shown, and choose nothing."
 )
 UNCHOSEN = (
     "These are test scores, and they choose nothing: no value is marked as the best. To choose "
-    "one, keep validation "
-    "images: fedcli partition --val 0.1."
+    "one, keep validation images: fedcli partition --val 0.1."
 )
 LEFT_OUT = (
     "Every row is trained without one site and tested on all of its images; nothing is chosen."
 )
 LEGEND = (
-    "In percent, last round's model. Held out: all images of "
-    "that site, with the 95 % bootstrap interval over its patients. The other columns are the "
-    "dataset's own test part "
-    "by site, [number of images]; † marks a site that is too small, or lacks a class or has few "
-    "images of one."
+    "In percent, last round's model. Held out: all images of that site, with the 95 % bootstrap "
+    "interval over its patients. The other columns are the dataset's own test part by site, "
+    "[number of images]; † marks a site that is too small, or lacks a class or has few images of "
+    "one."
 )
 # a site that is left out of training -> the partition without it
 Sites = dict[str, PartitionOptions]

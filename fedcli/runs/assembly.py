@@ -118,7 +118,13 @@ def assemble(
     source = manifest.read(data)
     check_labels(plan, method, source.body)
     sampling.check(plan.sampling, source.body["attributes"])
-    net, layout, new_head = _network(source.body, plan, method, parent_run, start)
+    net, layout, new_head = _network(
+        source.body,
+        plan,
+        method,
+        parent_run,
+        start,
+    )
     backbone_frozen = is_frozen(net)
     augment = plan.augment
     if backbone_frozen and not augment:
@@ -137,7 +143,12 @@ def assemble(
         shards = replace(shards, roster=[only], train=train, val=val)
     begun_with = {}
     if parent_run and isinstance(method.aggregator, ContinuesRun):
-        begun_with = initial.server_memory(parent_run, data, shards.roster, plan.device)
+        begun_with = initial.server_memory(
+            parent_run,
+            data,
+            shards.roster,
+            plan.device,
+        )
     frozen = initial.frozen(net)
     model = {
         "name": models.outside.titled(plan.model),
@@ -167,7 +178,12 @@ def assemble(
         shards = with_features(net, shards, folder_for(data))
     remake_clients = None
     if shards.here:
-        remake_clients = partial(remake, data.resolve(), manifest.sha256(data), plan)
+        remake_clients = partial(
+            remake,
+            data.resolve(),
+            manifest.sha256(data),
+            plan,
+        )
     return PlannedFederation(
         clients=InProcess(
             method, net, layout, shards.train, plan, val=shards.val, remake=remake_clients
@@ -188,7 +204,10 @@ def assemble(
 
 
 def _doubts_of_network(
-    plan: TrainOptions, method: Method, net: models.Network, frozen_at_random: bool
+    plan: TrainOptions,
+    method: Method,
+    net: models.Network,
+    frozen_at_random: bool,
 ) -> list[str]:
     """Warnings of options that a network makes useless."""
     warnings = []
@@ -229,7 +248,10 @@ def unsettled(method: Method) -> str:
 
 
 def small_groups(
-    method: Method, sampling_option: str, net: models.Network, shards: load.Shards
+    method: Method,
+    sampling_option: str,
+    net: models.Network,
+    shards: load.Shards,
 ) -> str:
     """A warning where images weigh, or are drawn, by groups with few training images.
 
@@ -279,7 +301,12 @@ def _notes_on_groups(
     return notes
 
 
-def _small_pairs(name: str, groups: Tensor, y: Tensor, net: models.Network) -> list[str]:
+def _small_pairs(
+    name: str,
+    groups: Tensor,
+    y: Tensor,
+    net: models.Network,
+) -> list[str]:
     """A sentence on pairs of group and class of few training images [N]; without any, none."""
     values = net.attributes[name]
     classes = net.class_names
@@ -300,7 +327,12 @@ def _small_pairs(name: str, groups: Tensor, y: Tensor, net: models.Network) -> l
 
 
 def remake(
-    data: Path, digest: str, plan: TrainOptions, device: str, threads: int, sharing: int = 1
+    data: Path,
+    digest: str,
+    plan: TrainOptions,
+    device: str,
+    threads: int,
+    sharing: int = 1,
 ) -> InProcess:
     """The clients of a plan in another process, perhaps of another machine.
 
@@ -325,7 +357,11 @@ def remake(
     return assemble(data, plan, method, parent_run, sharing=sharing).clients
 
 
-def _images(plan: TrainOptions, kind: str, sharing: int) -> Callable[..., load.Shards]:
+def _images(
+    plan: TrainOptions,
+    kind: str,
+    sharing: int,
+) -> Callable[..., load.Shards]:
     """The function that loads the data of a manifest of this kind.
 
     It loads images at sites as far as the engine knows them without these.
@@ -390,5 +426,11 @@ def probe(data: Path, plan: TrainOptions) -> tuple[Callable[[str], models.Networ
         inputs = models.Inputs.of(pool, channels)
         return models.build(plan.model, inputs, seed=plan.seed, precision=precision).to(plan.device)
 
-    images = torch.zeros(plan.batch_size, channels, height, width, device=plan.device)
+    images = torch.zeros(
+        plan.batch_size,
+        channels,
+        height,
+        width,
+        device=plan.device,
+    )
     return build, images.contiguous(memory_format=torch.channels_last)

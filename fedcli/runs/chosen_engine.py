@@ -35,7 +35,11 @@ def prepare(plan: TrainOptions, clients: int) -> Callable[[PlannedFederation], N
     cohort = cohort_size(clients, plan.participation)
     together = not usual and side_by_side(plan.engine, cohort, plan.device)
     before = torch.get_num_threads()
-    resources.be_deterministic(plan.device, 1 if together else usual, plan.precision)
+    resources.be_deterministic(
+        plan.device,
+        1 if together else usual,
+        plan.precision,
+    )
 
     def settle(federation: PlannedFederation) -> None:
         if together and plan.engine is None and not _fits(federation):
@@ -82,7 +86,11 @@ def opened(federation: PlannedFederation) -> AbstractContextManager[Engine]:
     if reached:
         kind, where = reached
         return kind.open(federation, where, federation.plan.timeout)
-    return open_engine(federation.plan.engine, federation.clients, federation.cohort_size)
+    return open_engine(
+        federation.plan.engine,
+        federation.clients,
+        federation.cohort_size,
+    )
 
 
 def reaches_sites(plan: TrainOptions, kind: str) -> bool:

@@ -54,7 +54,11 @@ class Run:
     features: FeatureTables | None = None  # of a frozen network
 
 
-def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run:
+def open_run(
+    path: Path,
+    device: str = "cpu",
+    images: Path | None = None,
+) -> Run:
     """Open a run after checking every hash above it. Raises FedcliError, HashError, UsageError.
 
     images: where the run's own are at their sites, the partition or corruption of one of them.
@@ -64,7 +68,12 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
     verified = manifest.verify(path, "run")
     model = verified.body["model"]
     data_path = of_one_site(path, images) if images else data_of(path)
-    data = load.load(data_path, channels=model["channels"], augment="none", device=device)
+    data = load.load(
+        data_path,
+        channels=model["channels"],
+        augment="none",
+        device=device,
+    )
     if not len(data.test["clean"]):
         raise FedcliError(
             f"{data_path} holds no test image", "prepare or partition again with a test part"
@@ -81,15 +90,35 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
     if is_frozen(net) and not net.tokens:
         tables = FeatureTables(net, folder_for(data_path))
     return Run(
-        path, verified, data, rounds, net, layout, device, method, data_path, features=tables
+        path,
+        verified,
+        data,
+        rounds,
+        net,
+        layout,
+        device,
+        method,
+        data_path,
+        features=tables,
     )
 
 
-def _built(verified: manifest.Manifest, data: Shards, method: Method, seed: int) -> models.Network:
+def _built(
+    verified: manifest.Manifest,
+    data: Shards,
+    method: Method,
+    seed: int,
+) -> models.Network:
     """The network of a run with the weights of a seed."""
     model = verified.body["model"]
     classes = data.classes
-    inputs = models.Inputs(model["channels"], len(classes), model["size"], classes, data.attributes)
+    inputs = models.Inputs(
+        model["channels"],
+        len(classes),
+        model["size"],
+        classes,
+        data.attributes,
+    )
     teacher = None
     if model["teacher_width"]:
         teacher = models.AbsentTeacher(model["teacher_width"])
@@ -200,7 +229,11 @@ def load_model(run: Run, round: int | str, client: str | None = None) -> None:
     load_personal(run.layout, memory)
 
 
-def joined(path: Path, tensors: Tensors, shapes: dict[str, torch.Size]) -> torch.Tensor:
+def joined(
+    path: Path,
+    tensors: Tensors,
+    shapes: dict[str, torch.Size],
+) -> torch.Tensor:
     """The tensors of a model file as one vector. Raises FedcliError for one that is not usable."""
     parts = []
     for name, shape in shapes.items():
@@ -304,7 +337,11 @@ def part(shard: Shard, places: np.ndarray) -> Shard:
 
 @torch.inference_mode()
 def predict(
-    run: Run, round: int | str, shard: Shard, client: str | None = None, view: str | None = None
+    run: Run,
+    round: int | str,
+    shard: Shard,
+    client: str | None = None,
+    view: str | None = None,
 ) -> np.ndarray:
     """Logits float32 [N, C] of a kept round's model, or BEST, on a shard's fixed view.
 
@@ -321,7 +358,12 @@ def predict(
 
 
 @torch.inference_mode()
-def logits(net: models.Network, shard: Shard, local: Local, view: str | None = None) -> np.ndarray:
+def logits(
+    net: models.Network,
+    shard: Shard,
+    local: Local,
+    view: str | None = None,
+) -> np.ndarray:
     """Logits float32 [N, C] in eval mode.
 
     view: the method's first by default; any other is shown no image's group.

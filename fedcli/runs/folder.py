@@ -27,7 +27,8 @@ RESTORE = "restore it, or remove the folder and train again"
 
 def unfinished(work: Path, out: Path | None) -> Path:
     """The run folder to resume: --out, or the newest unfinished one under --work."""
-    folders = _unfinished_folders(work / "runs")
+    paths = last_used.unfinished(work / "runs")
+    folders = [path.parent for path in paths if path.is_file()]
     if out:
         folders = [out] if (out / "settings.json").is_file() else []
     if not folders:
@@ -37,18 +38,7 @@ def unfinished(work: Path, out: Path | None) -> Path:
             "start one with fedcli train METHOD; a second stage (--then) goes on by giving its "
             "whole command again",
         )
-    return max(folders, key=_last_use)
-
-
-def _unfinished_folders(runs: Path) -> list[Path]:
-    """The folders with settings.json and without run.json."""
-    paths = [path for path in runs.glob("*/settings.json") if path.is_file()]
-    folders = [path.parent for path in paths]
-    return [folder for folder in folders if not (folder / "run.json").exists()]
-
-
-def _last_use(folder: Path) -> Any:
-    return last_used.age(folder / "settings.json")
+    return folders[-1]
 
 
 def refuse_waiting(runs: Path, options: dict[str, Any], *, typed: bool) -> None:
@@ -71,7 +61,11 @@ def refuse_waiting(runs: Path, options: dict[str, Any], *, typed: bool) -> None:
     console.say("no unfinished run to resume: training from the first round")
 
 
-def _refuse_changed_code(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+def _refuse_changed_code(
+    folder: Path,
+    old: dict[str, Any],
+    new: dict[str, Any],
+) -> None:
     """Raise HashError where only the code of these options is another."""
     old_code = old.get("code", {})
     new_code = new.get("code", {})
@@ -87,7 +81,11 @@ def _refuse_changed_code(folder: Path, old: dict[str, Any], new: dict[str, Any])
     )
 
 
-def _refuse_other_options(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+def _refuse_other_options(
+    folder: Path,
+    old: dict[str, Any],
+    new: dict[str, Any],
+) -> None:
     """Raise UsageError: the unfinished run of this folder has other options, or other data."""
     differing = [name for name in new if old.get(name) != new[name]]
     words = [f"{name.replace('_', ' ')} {old.get(name)}" for name in differing]
@@ -109,12 +107,9 @@ def _stop(folder: Path, rounds: int) -> str:
 
 def _waiting(runs: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The folders of unfinished runs, the newest first, and the options of each."""
-    for path in sorted(runs.glob("*/settings.json"), key=last_used.age, reverse=True):
-        folder = path.parent
-        if (folder / "run.json").exists():
-            continue
+    for path in reversed(last_used.unfinished(runs)):
         with suppress(FedcliError):  # of another run: its own resume says what is wrong
-            yield folder, settings.load(folder)["options"]
+            yield path.parent, settings.load(path.parent)["options"]
 
 
 @contextmanager
@@ -134,7 +129,13 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[None]:
         yield
 
 
-def settle(folder: Path, content: dict[str, Any], *, resume: bool, force: bool) -> list[str]:
+def settle(
+    folder: Path,
+    content: dict[str, Any],
+    *,
+    resume: bool,
+    force: bool,
+) -> list[str]:
     """Write the settings of a new run, or compare them with those it was begun with.
 
     content: of settings.json.
@@ -194,7 +195,11 @@ def save_state(folder: Path, state: RunState, roster: list[str]) -> None:
     for model in (folder / "models").glob("*.h5"):
         if model.stem.isdecimal() and int(model.stem) <= state.round:
             models[model.stem] = sha256(model)
-    sealed = {"state": sha256(path), "lines": hashlib.sha256(lines).hexdigest(), "models": models}
+    sealed = {
+        "state": sha256(path),
+        "lines": hashlib.sha256(lines).hexdigest(),
+        "models": models,
+    }
     text = json.dumps(sealed, indent=1, sort_keys=True)
     write_text(path.with_suffix(".json"), f"{text}\n")
 

@@ -62,7 +62,12 @@ def open_parent(weights: Source | None) -> ParentRun | None:
     return ParentRun(path, path.parent / model_names[-1], verified.body)
 
 
-def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list[str]) -> str:
+def take_head(
+    net: Network,
+    parent_run: ParentRun,
+    method: Method,
+    classes: list[str],
+) -> str:
     """Give net the classifier of the run before too.
 
     Returns the reason where it does not fit, else "".

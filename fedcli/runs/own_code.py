@@ -124,7 +124,11 @@ def opens_files(method: str, model: str) -> bool:
     return any(re.search(pattern, name) for name in (method, model))
 
 
-def refuse_bare_resume(folder: Path, options: dict[str, Any], command: list[str]) -> None:
+def refuse_bare_resume(
+    folder: Path,
+    options: dict[str, Any],
+    command: list[str],
+) -> None:
     """Raise UsageError for an unfinished run whose code is in a file that no command names."""
     for code in options.get("code", {}).values():
         if "file" not in code:

@@ -109,7 +109,11 @@ def check_device(device: str) -> None:
         raise FedcliError(text, "give one of them")
 
 
-def be_deterministic(device: str, threads: int, precision: str = "fp32") -> None:
+def be_deterministic(
+    device: str,
+    threads: int,
+    precision: str = "fp32",
+) -> None:
     """Make equal inputs give equal bits, and products on a GPU as exact as the precision says.
 
     Raises as check_device() does.

@@ -103,14 +103,22 @@ def replaced(method: Method) -> list[str]:
     return names
 
 
-def _without_adapters(options: TrainOptions, _method: Method, _body: Body) -> str:
+def _without_adapters(
+    options: TrainOptions,
+    _method: Method,
+    _body: Body,
+) -> str:
     """An option of adapters where there are none."""
     if options.adapters:
         return ""
     return changed(options, "adapter_layers", "local_adapters")
 
 
-def _freezes_beside_adapters(options: TrainOptions, method: Method, _body: Body) -> str:
+def _freezes_beside_adapters(
+    options: TrainOptions,
+    method: Method,
+    _body: Body,
+) -> str:
     """The method or option beside adapters that freezes the network too."""
     if not options.adapters:
         return ""
@@ -119,7 +127,11 @@ def _freezes_beside_adapters(options: TrainOptions, method: Method, _body: Body)
     return "--freeze-backbone" if options.freeze_backbone else ""
 
 
-def _prompts_lack_linear_head(_options: TrainOptions, method: Method, _body: Body) -> bool:
+def _prompts_lack_linear_head(
+    _options: TrainOptions,
+    method: Method,
+    _body: Body,
+) -> bool:
     if not method.adapters or method.adapters.kind != "prompt":
         return False
     local = method.local
@@ -153,7 +165,11 @@ def _server_option(options: TrainOptions, method: Method, _body: Body) -> str:
     return ""
 
 
-def _untrained_backbone(options: TrainOptions, method: Method, _body: Body) -> str:
+def _untrained_backbone(
+    options: TrainOptions,
+    method: Method,
+    _body: Body,
+) -> str:
     """The reason that the backbone, which a second stage needs, does not train."""
     if not options.then:
         return ""
@@ -166,7 +182,11 @@ def _untrained_backbone(options: TrainOptions, method: Method, _body: Body) -> s
     return ""
 
 
-def _other_than_two_classes(_options: TrainOptions, method: Method, body: Body) -> str:
+def _other_than_two_classes(
+    _options: TrainOptions,
+    method: Method,
+    body: Body,
+) -> str:
     reason = method.local.needs_two_classes
     count = len(body["classes"])
     if not reason or count == 2:
@@ -184,7 +204,11 @@ def _needs_one_label(options: TrainOptions, method: Method, _body: Body) -> str:
     return ""
 
 
-def _option_of_one_label(options: TrainOptions, _method: Method, _body: Body) -> str:
+def _option_of_one_label(
+    options: TrainOptions,
+    _method: Method,
+    _body: Body,
+) -> str:
     for option in options.unusual("prior", "class_weights", "sampling"):
         value = getattr(options, option.name)
         if value.partition(":")[0] not in ONE_LABEL:
@@ -378,11 +402,16 @@ OF_SEVERAL_LABELS = (
 def check(options: TrainOptions) -> Method:
     """The method, resolved. Raises UsageError for values that are refused, alone or together."""
     _check_named(options)
-    method = adapted(resolve(options.method or "", dict(options.set)), options.decided())
+    method = method_of(options)
     refuse(RULES, options, method)
     if options.augment:
         check_augment(str(options.augment))
     return method
+
+
+def method_of(options: TrainOptions) -> Method:
+    """The method that options name, with its options and its adapters. Raises UsageError."""
+    return adapted(resolve(options.method or "", dict(options.set)), options.decided())
 
 
 def adapted(method: Method, options: Mapping[str, Any]) -> Method:
@@ -405,7 +434,10 @@ def check_labels(options: TrainOptions, method: Method, body: Body) -> None:
 
 
 def refuse(
-    rules: Iterable[Rule], options: TrainOptions, method: Method, body: Body | None = None
+    rules: Iterable[Rule],
+    options: TrainOptions,
+    method: Method,
+    body: Body | None = None,
 ) -> None:
     """Raise UsageError for the first of these rules that the options break."""
     for rule in rules:
@@ -428,7 +460,13 @@ def _check_named(options: TrainOptions) -> None:
         )
     weights = options.class_weights
     example = "effective:0.999"
-    beta = _number_in("--class-weights", weights, CLASS_WEIGHTS, "effective", example)
+    beta = _number_in(
+        "--class-weights",
+        weights,
+        CLASS_WEIGHTS,
+        "effective",
+        example,
+    )
     if beta is not None and not 0 <= number(beta) < 1:
         raise UsageError(f"--class-weights {weights}: {beta!r} is not in [0, 1)", example)
 

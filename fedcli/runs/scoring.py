@@ -75,7 +75,12 @@ class Scoring:
             return curve(table, y)[self.metric]
         return metrics.balanced_accuracy(table, y)
 
-    def best(self, before: Best | None, state: RunState, line: dict[str, Any]) -> Best | None:
+    def best(
+        self,
+        before: Best | None,
+        state: RunState,
+        line: dict[str, Any],
+    ) -> Best | None:
         """The best model up to this round; an earlier one is replaced only by a better score."""
         score = line.get("validation", {}).get(self.metric)
         if score is None:
@@ -97,7 +102,12 @@ class Scoring:
             layout.load_own(own_numbers)  # not those of the client that trained last
         return logits(self.federation.net, shard, self.federation.method.local)
 
-    def _alone(self, sites: dict[str, Tensors], client: str, shard: Shard) -> np.ndarray:
+    def _alone(
+        self,
+        sites: dict[str, Tensors],
+        client: str,
+        shard: Shard,
+    ) -> np.ndarray:
         """Logits [N, C] of the model of a client that trains alone."""
         load_personal(self.federation.layout, sites[client])
         return logits(self.federation.net, shard, self.federation.method.local)

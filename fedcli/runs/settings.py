@@ -46,7 +46,11 @@ SETTINGS = {
 }
 
 
-def options(plan: TrainOptions, method: Method, parent_run: ParentRun | None) -> dict[str, Any]:
+def options(
+    plan: TrainOptions,
+    method: Method,
+    parent_run: ParentRun | None,
+) -> dict[str, Any]:
     """Every option that decides the bytes of a run, files by their hash."""
     weights = parent_run.model if parent_run else plan.weights
     recorded = plan.decided()
@@ -142,7 +146,11 @@ def content(
 
 def write(folder: Path, settings: dict[str, Any]) -> None:
     """Write settings.json, with the hash by which load() notices a change."""
-    text = json.dumps({**settings, "sha256": _digest(settings)}, indent=1, sort_keys=True)
+    text = json.dumps(
+        {**settings, "sha256": _digest(settings)},
+        indent=1,
+        sort_keys=True,
+    )
     write_text(folder / "settings.json", f"{text}\n")
 
 

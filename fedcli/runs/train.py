@@ -16,7 +16,8 @@ so far. On resume the newest whole state wins and later lines are cut and played
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from .chosen_engine import opened, reaches_sites
 from .clocks import Clocks
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
 from .initial import ParentRun
-from .rules import check
+from .rules import check, method_of
 from .scoring import Scoring, check_patience, in_words
 from .settled import chosen, settled, unaugmented
 from .train_options import TrainOptions
@@ -56,7 +57,11 @@ class Interrupted(FedcliError):
 
 
 def train(
-    data: Path, plan: TrainOptions, *, typed: bool = False, trained: Trained | None = None
+    data: Path,
+    plan: TrainOptions,
+    *,
+    typed: bool = False,
+    trained: Trained | None = None,
 ) -> Path:
     """Train and return the path of run.json.
 
@@ -70,29 +75,25 @@ def train(
     source = manifest.verify(data, "partition", "corruption", "sites")
     requested = plan
     plan = settled(requested, check(requested), source.body)
-    method = check(plan)
+    method = method_of(plan)
     remotely = reaches_sites(plan, source.kind)
     settle_threads = chosen_engine.prepare(plan, len(source.body["roster"]))
     resources.restart(plan.device)
-    parent_run = open_parent(plan, method)
-    parents = [data]
-    if parent_run:
-        parents.append(parent_run.path)
-    slug = _slug(plan, method, parent_run)
-    options = settings.options(plan, method, parent_run)
+    recorded = _Recorded(data, plan, method, open_parent(plan, method))
     if plan.precision == "auto":
-        plan = _measured(data, plan, slug, options, parents)
-        options["precision"] = plan.precision
-    folder = _folder(plan, slug, options, parents)
+        recorded = _measured(recorded)
+        plan = recorded.plan
+    folder = recorded.folder
+    options = recorded.options
     if (folder / "run.json").exists():
-        return _finished(folder, options, parents)
+        return recorded.reused()
     for note in (chosen(requested, plan, source.body), unaugmented(requested, plan, source.body)):
         if note:
             console.say(note)
     if plan.resume and plan.out is None and not (folder / "settings.json").exists():
         folders.refuse_waiting(folder.parent, options, typed=typed)
     # what can fail fails before the folder is made
-    federation = assemble(data, plan, method, parent_run)
+    federation = assemble(data, plan, method, recorded.parent_run)
     check_patience(federation)
     settle_threads(federation)
     content = settings.content(folder, data, plan, options)
@@ -100,75 +101,126 @@ def train(
     checkpoint_every = plan.checkpoint_every or int(remotely)
     with opened(federation) as engine, folders.claimed(folder, wait=plan.wait):
         if (folder / "run.json").exists():  # another process finished it since
-            return _finished(folder, options, parents)
+            return recorded.reused()
         run = _Training(folder, federation, engine, checkpoint_every)
-        forced = folders.settle(folder, content, resume=plan.resume, force=plan.force)
+        forced = folders.settle(
+            folder,
+            content,
+            resume=plan.resume,
+            force=plan.force,
+        )
         run.play()
         body = run.body()
         body["environment"] = content["environment"]
         if forced:
             body["forced"] = forced
-        path = _sealed(folder, options, body, parents)
+        path = recorded.sealed(body)
         folders.remove_states(folder)  # last: until run.json is there, it is all there is
         if trained:
             trained(folder, federation, run.clocks.seconds)
         return path
 
 
-def _slug(plan: TrainOptions, method: Method, parent_run: ParentRun | None) -> str:
-    """The run's methods, for the name of its folder."""
-    slug = method.name
-    if parent_run and isinstance(method.aggregator, ContinuesRun):
-        slug = f"{parent_run.body['method']}-{slug}"
-    if plan.single_site:
-        slug = f"{slug}-single-site"
-    return slug
+@dataclass(frozen=True)
+class _Recorded:
+    """A plan with all that names its run: the record of its options and the manifests that it
+    reads.
+
+    Attributes:
+        plan: settled, so that it is recorded once.
+    """
+
+    data: Path
+    plan: TrainOptions
+    method: Method
+    parent_run: ParentRun | None
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        return settings.options(self.plan, self.method, self.parent_run)
+
+    @property
+    def parents(self) -> list[Path]:
+        if self.parent_run:
+            return [self.data, self.parent_run.path]
+        return [self.data]
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder of the run: the one in --out, or one named by its methods and options."""
+        slug = self.method.name
+        if self.parent_run and isinstance(self.method.aggregator, ContinuesRun):
+            slug = f"{self.parent_run.body['method']}-{slug}"
+        if self.plan.single_site:
+            slug = f"{slug}-single-site"
+        out = path_of(self.plan.out)
+        work = Path(self.plan.work)
+        return manifest.place(
+            work,
+            out,
+            "run",
+            slug,
+            self.options,
+            self.parents,
+        )
+
+    def in_precision(self, name: precision.Precision) -> "_Recorded":
+        return replace(self, plan=replace(self.plan, precision=name))
+
+    def sealed(self, body: dict[str, Any]) -> Path:
+        """Write run.json and return its path."""
+        made_by = settings.command(self.options)
+        links = manifest.links(self.folder, self.parents)
+        marked = manifest.marked(body, self.parents)
+        result = manifest.Manifest(
+            "run",
+            made_by,
+            self.options,
+            links,
+            {},
+            marked,
+        )
+        return manifest.seal(
+            self.folder,
+            result,
+            outside=("settings.json", "timing.jsonl", "state"),
+        )
+
+    def reused(self) -> Path:
+        """The run.json of a finished run, checked."""
+        path = manifest.reuse(
+            self.folder / "run.json",
+            self.options,
+            self.parents,
+        )
+        folders.remove_states(self.folder)  # left by a kill right after run.json was written
+        return path
 
 
-def _folder(plan: TrainOptions, slug: str, options: dict[str, Any], parents: list[Path]) -> Path:
-    work = Path(plan.work)
-    return manifest.place(work, path_of(plan.out), "run", slug, options, parents)
-
-
-def _sealed(
-    folder: Path, options: dict[str, Any], body: dict[str, Any], parents: list[Path]
-) -> Path:
-    """Write run.json and return its path."""
-    made_by = settings.command(options)
-    links = manifest.links(folder, parents)
-    marked = manifest.marked(body, parents)
-    result = manifest.Manifest("run", made_by, options, links, {}, marked)
-    return manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
-
-
-def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Path:
-    path = manifest.reuse(folder / "run.json", options, parents)
-    folders.remove_states(folder)  # left by a kill right after run.json was written
-    return path
-
-
-def _measured(
-    data: Path, plan: TrainOptions, slug: str, options: dict[str, Any], parents: list[Path]
-) -> TrainOptions:
+def _measured(recorded: _Recorded) -> _Recorded:
     """The plan in the precision of a run that exists already, else in the faster one."""
     for name in precision.CHOICES:
-        folder = _folder(plan, slug, {**options, "precision": name}, parents)
-        if not (folder / "settings.json").is_file():
+        in_precision = recorded.in_precision(name)
+        if not (in_precision.folder / "settings.json").is_file():
             continue
-        options_there = settings.load(folder)["options"]
+        options_there = settings.load(in_precision.folder)["options"]
         if options_there.get("precision") == name:
-            return replace(plan, precision=name)
-    fastest, seconds = precision.fastest(*probe(data, plan))
+            return in_precision
+    fastest, seconds = precision.fastest(*probe(recorded.data, recorded.plan))
     times = [f"{1e3 * value:.1f} ms in {name}" for name, value in seconds.items()]
     console.say(f"precision: {fastest} (a step takes {', '.join(times)})")
-    return replace(plan, precision=fastest)
+    return recorded.in_precision(fastest)
 
 
 class _Training:
     """One training in one folder: loads, plays the rounds that are missing, keeps the record."""
 
     def __init__(
-        self, folder: Path, federation: PlannedFederation, engine: Engine, checkpoint_every: int
+        self,
+        folder: Path,
+        federation: PlannedFederation,
+        engine: Engine,
+        checkpoint_every: int,
     ):
         self.folder = folder
         self.federation = federation
@@ -225,7 +277,12 @@ class _Training:
             hint = "go on with the same command and --resume"
         return Interrupted(sentence, hint)
 
-    def _play_rounds(self, lines: Any, timing: Any, writer: ThreadPoolExecutor) -> None:
+    def _play_rounds(
+        self,
+        lines: Any,
+        timing: Any,
+        writer: ThreadPoolExecutor,
+    ) -> None:
         """Play the rounds that are missing; a round that is interrupted is played again."""
         label = record.titled(self.federation, self.federation.method.label)
         clocks = self.clocks
@@ -233,7 +290,11 @@ class _Training:
         missing = self._missing_rounds()
         for _ in console.progress(missing, label=label, total=rounds, done=self.state.round):
             clocks.begin()
-            played = self.federation.play(self.state, engine=self.engine, arrived=clocks.arrived)
+            played = self.federation.play(
+                self.state,
+                engine=self.engine,
+                arrived=clocks.arrived,
+            )
             line = record.line(self.federation, played)
             with clocks.part("evaluation"):
                 line |= self.scoring.line(played.state)
@@ -280,14 +341,31 @@ class _Training:
             if not self.state.round - KEPT < number <= self.state.round:
                 path.unlink()
 
-    def _save(self, path: Path, theta: Tensor, clients: Mapping[str, ClientState]) -> None:
-        save_model(path, self.federation.layout, theta, clients, self.federation.counts)
+    def _save(
+        self,
+        path: Path,
+        theta: Tensor,
+        clients: Mapping[str, ClientState],
+    ) -> None:
+        save_model(
+            path,
+            self.federation.layout,
+            theta,
+            clients,
+            self.federation.counts,
+        )
 
     def _start(self) -> RunState:
         """The newest whole state, or the first; later lines of the record are cut."""
         device = self.plan.device
         roster = self.data.roster
-        state = folders.newest_state(self.folder, self.state, roster, device, self.store)
+        state = folders.newest_state(
+            self.folder,
+            self.state,
+            roster,
+            device,
+            self.store,
+        )
         if state.round > self.plan.rounds:
             raise FedcliError(
                 f"{self.folder} has played {state.round} rounds already",

@@ -5,15 +5,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from ..common_options import (
+    EXECUTION,
     INPUT,
-    LOCAL,
     MACHINE,
     NAME,
-    ON_MACHINE,
     OUTPUT,
     WORK,
     Device,
     Out,
+    Seed,
     Timeout,
     Track,
     Wait,
@@ -27,7 +27,8 @@ from ..options import Flag, Source, left_open, recorded
 ANOTHER = "both sides need the same version of fedcli"
 ROUNDS = 20  # by default
 OF_METHOD = Flag(panel=METHOD)
-UNRECORDED = Flag(panel=MACHINE, recorded=False)  # it decides no byte, but may stand in a recipe
+SECOND = Flag(marks=("second",))
+AGAIN = Flag(local=True, marks=("again",))
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,12 @@ class TrainOptions(Training):
         int,
         "score the test set every so many rounds, >= 0, for curves; no model is chosen by it; 0: "
         "never",
+        Flag(marks=("second", "watching")),
     ] = 0
     patience: Annotated[
         int, "stop after so many rounds without a better validation score, >= 0; 0: never"
     ] = 0
-    seed: Annotated[int, "seed of every random number of this stage"] = 0
+    seed: Annotated[Seed, SECOND] = 0
     set: Annotated[Mapping[str, object], "an option of the method; may be repeated", OF_METHOD] = (
         field(default_factory=dict, hash=False)
     )
@@ -79,7 +81,7 @@ class TrainOptions(Training):
         str,
         "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or "
         "./net.py:build",
-        Flag(panel=METHOD, open=True),
+        Flag(panel=METHOD, open=True, marks=("second",)),
     ] = "cnn"
     weights: Annotated[
         Source | None,
@@ -128,13 +130,13 @@ class TrainOptions(Training):
     precision: Annotated[
         Literal["fp32", "tf32", "bf16", "auto"],
         "fp32, tf32 on GPUs, bf16 in forward and backward pass, or auto: fp32 or bf16, measured",
-        Flag(panel=MACHINE),
+        Flag(panel=MACHINE, marks=("second",)),
     ] = "fp32"
     threads: Annotated[
         int,
         "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is "
         "small, else torch's choice. Two runs are equal to the bit only with the same number",
-        UNRECORDED,
+        Flag(panel=MACHINE, recorded=False, marks=("second",)),
     ] = 0
     engine: Annotated[
         str | None,
@@ -143,7 +145,7 @@ class TrainOptions(Training):
         "sites that listen in a folder, nvflare:DIR or flower:DIR for hospitals, flower-secagg:DIR "
         "with secure aggregation, the only one that changes numbers; default: a process on every "
         "core for networks of one thread, else in-process",
-        Flag("NAME[:N]", local=True, panel=MACHINE, access="trusts"),
+        Flag("NAME[:N]", local=True, panel=MACHINE, access="trusts", marks=("again", "second")),
     ] = None
     sites: Annotated[
         Sequence[Source],
@@ -151,15 +153,16 @@ class TrainOptions(Training):
         Flag("FILE", local=True, panel=MACHINE, access="reads"),
     ] = ()
     timeout: Timeout = 600.0
-    jobs: Annotated[int | None, "short for --engine pool:N, >= 1", ON_MACHINE] = None
-    at_once: Annotated[int | None, "short for --engine streams:N, >= 1", ON_MACHINE] = None
+    jobs: Annotated[int | None, "short for --engine pool:N, >= 1", EXECUTION] = None
+    at_once: Annotated[int | None, "short for --engine streams:N, >= 1", EXECUTION] = None
     min_clients: Annotated[
-        int, "least number of sites that must answer in a round, >= 0; 0: all", ON_MACHINE
+        int, "least number of sites that must answer in a round, >= 0; 0: all", EXECUTION
     ] = 0
     checkpoint_every: Annotated[
         int,
         "rounds between saved states, >= 0; 0: as often as takes less than 2 % of the time",
-        UNRECORDED,
+        # it decides no byte, but may be in a recipe
+        Flag(panel=MACHINE, recorded=False, marks=("again", "second")),
     ] = 0
     work: Work = WORK
     out: Out = None
@@ -171,19 +174,19 @@ class TrainOptions(Training):
     resume: Annotated[
         bool,
         "go on with an unfinished run; without METHOD: the newest one, or the one in --out",
-        LOCAL,
+        AGAIN,
     ] = False
-    force: Annotated[bool, "resume although options differ, and record that they do", LOCAL] = False
+    force: Annotated[
+        bool,
+        "resume although options differ, and record that they do",
+        AGAIN,
+    ] = False
     wait: Wait = False
     track: Track = None
 
     def decided(self) -> dict[str, Any]:
         """Every option that decides the bytes of a run, as a record or a message holds it."""
-        changed = {option.name for option in self.changed()}
-        values = {}
-        for option in recorded(TrainOptions):
-            if option.name in changed or option.flag.recorded != "on":
-                values[option.name] = getattr(self, option.name)
+        values = self.record(recorded(TrainOptions))
         values["settings"] = dict(values.pop("set"))
         return values
 

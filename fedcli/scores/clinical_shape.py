@@ -94,7 +94,7 @@ SUBGROUP = {  # of one attribute or two crossed; difference: from the accuracy o
 }
 CLASS = {**_by_part(DESCRIBED), "operating": [OPERATING]}
 AGREEMENT = {"matthews_correlation": KNOWN, "quadratic_kappa": KNOWN}
-TEMPERATURE = {"temperature": NUMBER, **dict.fromkeys(BEFORE_AFTER, [KNOWN])}
+TEMPERATURE = {"temperature": NUMBER} | {name: [KNOWN] for name in BEFORE_AFTER}
 SHAPE = {  # by version of the test images, if not said
     "validation": int,  # images of the clients' validation parts; where it is 0 nothing is chosen
     "classes": {str: {str: CLASS}},  # class -> version

@@ -28,6 +28,7 @@ from ..options import path_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
 from ..runs.initial import is_at_sites
+from ..runs.train_options import TrainOptions
 from . import by_validation, external, severities
 from .answering import Panel, check_cross_site, cross_site, panel, predictions, who_answers
 from .clinical import points as clinical
@@ -55,8 +56,6 @@ COPIED = (  # of the run's body
     "model",
     "corruption",
 )
-# of its options: in another place, or of no meaning for its scores
-UNCOPIED = (*COPIED, "eval_every", "single_site")
 DATA = ("corruption", "partition", "sites")  # manifests of a run's data
 PLAIN = EvaluateOptions()
 
@@ -401,7 +400,10 @@ def about(
     rounds: those kept.
     """
     facts = {key: run.body[key] for key in COPIED}
-    facts["options"] = {key: value for key, value in run.options.items() if key not in UNCOPIED}
+    # in another place, or of no meaning for its scores
+    left_out = {*COPIED, "single_site"}
+    left_out.update(option.name for option in TrainOptions.marked("watching"))
+    facts["options"] = {key: value for key, value in run.options.items() if key not in left_out}
     facts["data"] = {kind: _stage(path, kind) for kind in ("dataset", "partition", "corruption")}
     facts["roster_size"] = len(run.body["roster"])
     facts["kept_rounds"] = rounds

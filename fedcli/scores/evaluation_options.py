@@ -41,43 +41,48 @@ class EvaluateOptions(Options):
         Sequence[str],
         "also score the test images under this corruption, which needs no training; may be "
         "repeated",
-        Flag("KIND"),
+        Flag("KIND", marks=("images",)),
     ] = ()
     severity: Annotated[
         Sequence[str],
         "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all "
         "five",
-        Flag("N"),
+        Flag("N", marks=("images",)),
     ] = ()
     on: Annotated[
         Source | None,
         "score the test images of this dataset, partition or corruption manifest in place of the "
         "run's own: another hospital, another dataset",
-        Flag("MANIFEST", access="reads"),
+        Flag("MANIFEST", access="reads", marks=("tests", "at_hand")),
     ] = None
     map_classes: Annotated[
         Source | None,
         "with --on: CSV with the columns theirs and ours, a line for each of its classes; an "
         "empty cell leaves a class out; default: classes of equal names",
-        Flag("FILE", access="reads"),
+        Flag("FILE", access="reads", marks=("tests",)),
     ] = None
-    all_images: Annotated[bool, "with --on DATASET: all of its images, not its test part alone"] = (
-        False
-    )
+    all_images: Annotated[
+        bool,
+        "with --on DATASET: all of its images, not its test part alone",
+        Flag(marks=("tests",)),
+    ] = False
     adapt: Annotated[
         Sequence[str],
         "also the last round's model adapted to the test images without their labels: bn, by "
         "their batch-norm statistics, prior, by EM of their class prior, temperature, by "
         "validation images; may be repeated",
-        Flag("NAME"),
+        Flag("NAME", marks=("at_hand",)),
     ] = ()
     cross_site: Annotated[
-        bool, "also score every client's own model on every client's own test images"
+        bool,
+        "also score every client's own model on every client's own test images",
+        Flag(marks=("at_hand",)),
     ] = False
     clinical: Annotated[
         bool,
         "also operating points with thresholds chosen on validation images, calibration, decision "
         "curves and conformal sets",
+        Flag(marks=("at_hand",)),
     ] = False
     positive: Annotated[
         Sequence[str],
@@ -107,17 +112,17 @@ class EvaluateOptions(Options):
         "what best_on_validation is chosen by, on the clients' validation images: the overall "
         "score, that of the worst-group (min-max) or dto, the distance to the best score of every "
         "group; needs `partition --val 0.2`; default: overall, of all rounds",
-        Flag("RULE", panel=OUTPUT),
+        Flag("RULE", panel=OUTPUT, marks=("at_hand",)),
     ] = None
     export: Annotated[
         str | None,
         "also write the last round's predictions beside the scores, a row per image",
-        Flag("csv", local=True, panel=OUTPUT),
+        Flag("csv", local=True, panel=OUTPUT, marks=("images",)),
     ] = None
     metric: Annotated[
         Sequence[str],
         "a metric of your own: ./mine.py:NAME, or a package's; may be repeated",
-        Flag("FILE", local=True, panel=OUTPUT, access="reads"),
+        Flag("FILE", local=True, panel=OUTPUT, access="reads", marks=("at_hand", "images")),
     ] = ()
     engine: Annotated[
         str | None,

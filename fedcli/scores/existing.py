@@ -19,20 +19,6 @@ from .shots import thresholds
 if TYPE_CHECKING:
     from . import external  # it imports torch, which scores that lie there do not need
 
-# options that do not change test images
-QUESTIONS = (
-    "by",
-    "shots",
-    "severities",
-    "metrics",
-    "cross_site",
-    "clinical",
-    "adapt",
-    "choose",
-    "interval",
-)
-
-
 DATA = ("corruption", "partition")  # manifests of a run's data that are at hand
 
 
@@ -111,7 +97,8 @@ def with_operating_points(scores: Path) -> Path | None:
 
 def _tests(scores: manifest.Manifest) -> dict[str, Any]:
     """The options that decide on the test images."""
-    return {key: value for key, value in scores.options.items() if key not in QUESTIONS}
+    names = [option.name for option in EvaluateOptions.marked("tests")]
+    return {name: scores.options[name] for name in names if name in scores.options}
 
 
 def _sites(run: Path) -> Path | None:

@@ -14,7 +14,7 @@ import torch
 
 from .. import console
 from ..data import manifest
-from ..data.preparation.merge import PREPARED
+from ..data.prepare_options import PrepareOptions
 from ..data.shard import Shard, Shards, load_tests
 from ..data.sources.tables import lacking, read_cells
 from ..errors import FedcliError, UsageError, nearest
@@ -199,12 +199,11 @@ def _check_images(run: Run, path: Path) -> None:
     theirs = manifest.read(_dataset(path)).options
     ours = manifest.read(_dataset(run.images or run.path)).options
     differing = []
-    for name in PREPARED:
-        way = _in_words(theirs.get(name))
-        our_way = _in_words(ours.get(name))
+    for option in PrepareOptions.marked("pixels"):
+        way = _in_words(theirs.get(option.name))
+        our_way = _in_words(ours.get(option.name))
         if way != our_way:
-            flag = name.replace("_", "-")
-            differing.append(f"--{flag} {way}, the run's {our_way}")
+            differing.append(f"--{option.typed} {way}, the run's {our_way}")
     if differing:
         listed = ", ".join(differing)
         console.warn(f"{path} was prepared in another way: {listed}")

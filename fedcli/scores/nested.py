@@ -66,15 +66,26 @@ def nested(scores: Scores) -> Nested:
         success = {version: part.overall[version][SUCCESS] for version in PATCHED}
         whole["backdoor"] = _over_all(success)
     if scores.cross_site:
-        whole["cross_site"] = {}
-        for model, clients in scores.cross_site.items():
-            whole["cross_site"][model] = {name: _in_last(tests) for name, tests in clients.items()}
+        whole["cross_site"] = _cross_site(scores)
     if scores.labels:
-        whole["labels"] = {}
-        for version, parts in scores.labels.items():
-            labels = {name: _label(part, version) for name, part in parts.items()}
-            whole["labels"][version] = labels
+        whole["labels"] = _labels(scores)
     return whole
+
+
+def _cross_site(scores: Scores) -> Nested:
+    """Model -> client -> scores of its test images in the last round."""
+    nested_by_model = {}
+    for model, clients in scores.cross_site.items():
+        nested_by_model[model] = {name: _in_last(tests) for name, tests in clients.items()}
+    return nested_by_model
+
+
+def _labels(scores: Scores) -> Nested:
+    """Version -> label -> its scores, where an image has several labels."""
+    nested_by_version = {}
+    for version, parts in scores.labels.items():
+        nested_by_version[version] = {name: _label(part, version) for name, part in parts.items()}
+    return nested_by_version
 
 
 def _over(score: Score) -> Nested:

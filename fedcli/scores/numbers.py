@@ -10,6 +10,7 @@ from .scores import (
     EQUITY_SCALED,
     GLOBAL,
     RECALL,
+    ByMetric,
     Part,
     Scores,
     Versions,
@@ -138,18 +139,29 @@ def _of_run(scores: Scores) -> Iterator[Number]:
     for version, labels in scores.labels.items():
         for of_label in labels.values():
             yield from _of_label(of_label, version)
-    for name, client in scores.clients.items():
-        part = scores.part(client=name)
-        for of_model in (part, scores.part(model=GLOBAL, client=name)):
-            yield from _of_images(of_model, client.version, of_model.overall)
-        for attribute in part.groups:
-            yield from _of_groups(part, attribute, client.version)
-    for model, among in (("", scores.among_clients), (GLOBAL, scores.among_clients_global)):
-        for metric, measures in among.items():
-            for measure, score in measures.items():
-                yield Where(metric=metric, measure=measure, model=model), score
+    for name in scores.clients:
+        yield from _of_client(scores, name)
+    yield from _among_clients(scores.among_clients, "")
+    yield from _among_clients(scores.among_clients_global, GLOBAL)
     yield Where(metric="bytes down"), Score([scores.bytes.down])
     yield Where(metric="bytes up"), Score([scores.bytes.up])
+
+
+def _of_client(scores: Scores, name: str) -> Iterator[Number]:
+    """Scores of a client's test images, by the model that it gets and by the global one."""
+    part = scores.part(client=name)
+    version = scores.clients[name].version
+    for of_model in (part, scores.part(model=GLOBAL, client=name)):
+        yield from _of_images(of_model, version, of_model.overall)
+    for attribute in part.groups:
+        yield from _of_groups(part, attribute, version)
+
+
+def _among_clients(among: ByMetric, model: str) -> Iterator[Number]:
+    """Means, spreads and worst clients of each metric."""
+    for metric, measures in among.items():
+        for measure, score in measures.items():
+            yield Where(metric=metric, measure=measure, model=model), score
 
 
 def _of_part(part: Part, *, average: bool = True) -> Iterator[Number]:

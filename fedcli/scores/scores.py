@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..data import manifest
+from .. import shapes
+from ..data import manifest, manifest_bodies
 from ..errors import FedcliError
 from ..metrics import PARITY, better_low
 from ..metrics.task import ONE, SEVERAL
@@ -226,6 +227,13 @@ class Scores:
         except (KeyError, TypeError, AttributeError) as error:
             fault = f"{path} does not have the shape of scores that this version writes ({error})"
             raise FedcliError(fault, f"remove {path.parent} and evaluate the run again") from None
+        if scores.shared_patients:
+            shapes.check(
+                scores.shared_patients,
+                manifest_bodies.SHARED,
+                path,
+                table.AGAIN,
+            )
         if scores.clinical:
             clinical_shape.check(scores.clinical, path)
         file = path.parent / table.FILE

@@ -176,14 +176,17 @@ def end_of(numbers: Numbers, measure: str, *, low: bool) -> Number:
 def worst_and_best(numbers: Numbers, *, low: bool) -> Edges | None:
     """The worst and the best group with their numbers; None where fewer than two groups have one.
 
-    Numbers that rounding alone sets apart are the same: the first group of them is named. low: low
-    ones are better.
+    Numbers that rounding alone sets apart are the same: the first group of them is named, and where
+    all are the same the first two. low: low ones are better.
     """
     scored = known_of(numbers)
     if len(scored) < 2:
         return None
     lowest = _first_near(scored, min(scored.values()))
     highest = _first_near(scored, max(scored.values()))
+    if lowest[0] == highest[0]:
+        second = next(name for name in scored if name != lowest[0])
+        return lowest, (second, lowest[1])
     return (highest, lowest) if low else (lowest, highest)
 
 
@@ -214,6 +217,14 @@ def worst_of(values: Numbers, metric: str) -> str:
     extreme = max if better_low(metric) else min
     name, _ = _first_near(scored, extreme(scored.values()))
     return name
+
+
+def is_tied(values: Numbers) -> bool:
+    """Tell whether two groups or more have a number, and all of these the same: none is the
+    worst.
+    """
+    ends = worst_and_best(values, low=False)
+    return ends is not None and ends[0][1] == ends[1][1]
 
 
 def known_of(values: Numbers) -> dict[str, float]:

@@ -202,8 +202,8 @@ def _form(policy: "Policy") -> str:
     form = "The model is sent as it is, not masked: the coordinator sees the model of this site."
     if policy.secure_aggregation:
         form = (
-            "The model is sent only masked; "
-            f"the server sees the sum over at least {policy.smallest_sum} sites."
+            "The model is sent only masked; the server sees the sum over at least "
+            f"{policy.smallest_sum} sites."
         )
     if policy.gradients:
         return f"{form} Even a single training step may be sent."

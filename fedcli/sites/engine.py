@@ -28,7 +28,6 @@ from .transport.relay import SUM
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
 NO_ANSWER = "it did not answer"
-CHANGING = "rounds", "eval_every"  # options that may differ when a run is gone on with
 LOSS, UPDATE = "loss", "update"  # in the answer of a sum
 Reply = Message | str  # or a sentence on why there is no answer
 Errors = dict[str, SiteError]  # site -> why it is left out
@@ -265,7 +264,8 @@ def _beginning(federation: PlannedFederation) -> Message:
         arrays = {f"{START}{name}": array for name, array in tensors.items()}
     plan: dict[str, Any] = federation.plan.decided() | {"weights": None, "teacher": None}
     threads = torch.get_num_threads()
-    lasting = {key: value for key, value in plan.items() if key not in CHANGING}
+    changing = {"rounds", *federation.plan.of_mark("watching")}  # when a run is gone on with
+    lasting = {key: value for key, value in plan.items() if key not in changing}
     identity = [lasting, threads, federation.data.roster, digest(({}, arrays))]
     text = json.dumps(identity, sort_keys=True)
     return {

@@ -26,11 +26,13 @@ ANOTHER = "train without it, or another method"
 
 
 def reaches(
-    open: Callable[[Any, str, float], AbstractContextManager[Engine]], meaning: str
+    opened: Callable[[Any, str, float], AbstractContextManager[Engine]], meaning: str
 ) -> Remote:
-    """An engine whose clients are sites. open: as of Remote; a context that gives Sites."""
+    """An engine whose clients are sites. opened: see Remote.open; a context that
+    gives Sites.
+    """
     return Remote(
-        open,
+        opened,
         "DIR",
         meaning,
         images=roster.without_images,

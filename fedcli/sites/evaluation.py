@@ -56,7 +56,6 @@ from .tallies import (
 Result = TypeVar("Result")
 # attribute and group -> its images, and a sentence on those that are hidden
 _Hidden = dict[tuple[str, str], tuple[int, str]]
-NEED_IMAGES = "shots", "corrupt", "severity", "export", "metric"  # options
 
 
 def evaluate(run: Path, options: EvaluateOptions) -> Path:
@@ -64,14 +63,17 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
 
     Raises FedcliError, UsageError.
     """
-    for name in NEED_IMAGES:
-        if getattr(options, name):
-            sentence = f"--{name} needs the test images, which are at their sites"
-            raise UsageError(sentence, f"leave --{name} out")
+    for name in options.given("images"):
+        sentence = f"--{name} needs the test images, which are at their sites"
+        raise UsageError(sentence, f"leave --{name} out")
     path = manifest.find(run, "run")
     body = manifest.verify(path, "run").body
-    changed = {name: getattr(options, name) for name in ("device", "engine", "timeout")}
-    plan = replace(begun(path.parent), **changed)
+    plan = replace(
+        begun(path.parent),
+        device=options.device,
+        engine=options.engine,
+        timeout=options.timeout,
+    )
     be_deterministic(plan.device, plan.threads, plan.precision)  # it names the run at its sites
     method = check(plan)
     federation = assemble(

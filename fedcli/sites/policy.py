@@ -157,8 +157,8 @@ class Policy:
             raise Refusal(f"its policy allows the methods {', '.join(self.methods)}, not {name}")
         if images < self.minimum_images:
             raise Refusal(
-                f"it has {images} training images; "
-                f"its policy asks for at least {self.minimum_images}"
+                f"it has {images} training images; its policy asks for at least "
+                f"{self.minimum_images}"
             )
         self.check_round(plan.rounds)
 

@@ -27,13 +27,16 @@ class Audit(Result):
 
 
 def run(options: AuditOptions) -> Audit:
-    """Measure what the models of a run give away about its patients. Raises FedcliError, HashError, UsageError."""
+    """Measure what the models of a run give away about its patients.
+
+    Raises FedcliError, HashError, UsageError.
+    """
     path = source(options.run, options.work, "run")
-    shadows = [source(each, options.work, "run") for each in options.shadow]
-    if len({each.resolve() for each in [path, *shadows]}) <= len(shadows):
-        raise UsageError(
-            "a run is given twice", "shadow runs are others than the run that is audited"
-        )
+    shadows = [source(shadow, options.work, "run") for shadow in options.shadow]
+    different = {run.resolve() for run in (path, *shadows)}
+    if len(different) <= len(shadows):
+        hint = "shadow runs are others than the run that is audited"
+        raise UsageError("a run is given twice", hint)
     return Audit(audit_run(path, shadows, options))
 
 

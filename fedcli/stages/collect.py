@@ -1,7 +1,6 @@
 """The runs that report, compare and plot are given, and the scores of each."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from .. import console
@@ -12,8 +11,6 @@ from ..scores.existing import check, existing
 from ..scores.scores import Scores
 from ..scores.shots import thresholds
 
-Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
-
 
 def every_run(work: Path) -> list[Path]:
     """Every finished run under a work folder. Raises FedcliError where there is none."""
@@ -23,92 +20,107 @@ def every_run(work: Path) -> list[Path]:
 
 def runs_in(path: Path) -> list[Path]:
     """A run, or the runs in a folder of runs or under a work folder. Raises FedcliError."""
-    if not path.is_dir() or any(
-        (path / name).is_file() for name in ("run.json", "scores.json", "settings.json")
-    ):
+    for name in ("run.json", "scores.json", "settings.json"):
+        if (path / name).is_file():
+            return [path]
+    if not path.is_dir():
         return [path]
-    runs = _readable(
-        sorted([*last_used.every(path, "run"), *last_used.every(path / "runs", "run")])
-    )
+    paths = [*last_used.every(path, "run"), *last_used.every(path / "runs", "run")]
+    runs = _readable(sorted(paths))
     if not runs:
-        raise FedcliError(
-            f"{path} holds no finished run", "give a run's folder, or a folder of runs"
-        )
+        hint = "give a run's folder, or a folder of runs"
+        raise FedcliError(f"{path} holds no finished run", hint)
     return runs
 
 
 def _readable(runs: list[Path]) -> list[Path]:
     """The runs but for those that are broken links, which are warned of."""
-    kept = []
+    readable = []
     for path in runs:
         try:
-            kept.append(manifest.find(path))
+            readable.append(manifest.find(path))
         except FedcliError as error:
             console.warn(f"left out {path.parent}: {error.sentence}")
-    return kept
+    return readable
 
 
-def scores_under(work: Path, asked: EvaluateOptions) -> list[Path]:
+def scores_under(work: Path, options: EvaluateOptions) -> list[Path]:
     """The scores of every run under a work folder.
 
     A run that cannot be evaluated, or whose scores cannot be read, is left out with a warning.
 
     Raises FedcliError, of the last of them, where no run is left.
     """
-    thresholds(asked.shots)  # one mistake, not one of every run
-    return _collected(every_run(work), lambda path: _readable_scores(path, asked), skip=True)
+    thresholds(options.shots)  # one mistake, not one of every run
+    return _collected(every_run(work), options, skip=True)
 
 
-def scores_of_all(paths: list[Path], asked: EvaluateOptions) -> list[Path]:
-    """The scores of these runs, each once; all are checked before any is evaluated. Raises FedcliError, HashError."""
-    paths = list(dict.fromkeys(paths))
-    for path in paths:
+def scores_of_all(paths: list[Path], options: EvaluateOptions) -> list[Path]:
+    """The scores of these runs, each once; all are checked before any is evaluated.
+
+    Raises FedcliError, HashError.
+    """
+    runs = list(dict.fromkeys(paths))
+    for path in runs:
         if _is_run(path) or path.name == "run.json":
-            check(path, asked)
-    return _collected(paths, lambda path: scores_of(path, asked), skip=False)
+            check(path, options)
+    return _collected(runs, options, skip=False)
 
 
-def scores_of(path: Path, asked: EvaluateOptions) -> Evaluated:
-    """The scores of a run that answer this question, as they lie there or made now."""
+def scores_of(path: Path, options: EvaluateOptions) -> tuple[Path, bool]:
+    """The scores.json of a run that these options ask for, and whether it was there before."""
     if _is_run(path):
         path = path / "run.json"
-    path = manifest.find(path, *(() if path.is_file() else ("scores",)))
+    kinds = () if path.is_file() else ("scores",)
+    path = manifest.find(path, *kinds)
     if manifest.read(path, "run", "scores").kind == "scores":
         return path, False
-    if made := existing(path, asked):
-        return made, True
-    from ..scores.evaluate import evaluate  # imports torch, which scores that lie there do not need
+    scores = existing(path, options)
+    if scores:
+        return scores, True
+    from ..scores.evaluate import evaluate  # imports torch, which existing scores do not need
 
-    return evaluate(path, asked), False
-
-
-def _readable_scores(path: Path, asked: EvaluateOptions) -> Evaluated:
-    """The same, read once, so that scores that cannot be read are those of one run. Raises FedcliError."""
-    scores, made_before = scores_of(path, asked)
-    Scores.of(manifest.read(scores).body, scores)
-    return scores, made_before
+    return evaluate(path, options), False
 
 
 def _is_run(folder: Path) -> bool:
-    """Tell whether it holds a run.json, be it a link that leads nowhere, which is complained of when it is read."""
+    """Tell whether it holds a run.json, be it a link that leads nowhere, which is complained of
+    when it is read.
+    """
     return folder.is_dir() and os.path.lexists(folder / "run.json")
 
 
-def _collected(paths: list[Path], scored: Callable[[Path], Evaluated], skip: bool) -> list[Path]:
-    """The scores of all runs; those that were there before are counted rather than listed."""
-    results: list[Evaluated] = []
-    for number, path in enumerate(paths, 1):
+def _collected(
+    runs: list[Path],
+    options: EvaluateOptions,
+    *,
+    skip: bool,
+) -> list[Path]:
+    """The scores of all runs; those that were there before are counted rather than listed.
+
+    skip: leave out a run that cannot be evaluated, or whose scores cannot be read, unless no other
+        is left.
+    """
+    every: list[Path] = []
+    existing_before = []
+    for path in runs:
         try:
-            results.append(scored(path))
+            scores, is_existing = scores_of(path, options)
+            if skip:
+                Scores.of(manifest.read(scores).body, scores)
         except (FedcliError, OSError) as error:
-            shown = (
-                isinstance(error, FedcliError) or error.errno in REFUSED
-            )  # others' runs may be read, not scored
-            if not skip or not shown or (number == len(paths) and not results):
+            # others' runs may be read, not scored
+            is_skipped = isinstance(error, FedcliError) or error.errno in REFUSED
+            is_last = path == runs[-1]
+            if not skip or not is_skipped or (is_last and not every):
                 raise
             console.warn(f"left out {path.parent}: {sentence(error)}")
-    before = [path for path, made_before in results if made_before]
-    if before:
-        several = f"{len(before)} runs have been evaluated already"
-        console.say(f"already made: {before[0].parent}" if len(before) == 1 else several)
-    return [path for path, _ in results]
+            continue
+        every.append(scores)
+        if is_existing:
+            existing_before.append(scores)
+    if len(existing_before) == 1:
+        console.say(f"already made: {existing_before[0].parent}")
+    elif existing_before:
+        console.say(f"{len(existing_before)} runs have been evaluated already")
+    return every

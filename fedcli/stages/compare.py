@@ -1,6 +1,5 @@
 """The compare stage: two systems against each other."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,8 @@ from .shown import Shown, in_unit
 if TYPE_CHECKING:
     import pandas
 
+SCORES = ["a", "b", "difference", "low", "high"]
+
 
 @dataclass(frozen=True, repr=False)
 class Compared(Shown):
@@ -32,71 +33,74 @@ class Compared(Shown):
     comparison: Comparison
 
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
-        """A row per score: version, metric, a, b, difference (b minus a), low and high of its 95 % interval, p, p_seeds
-        and verdict.
+        """A row per score: version, metric, a, b, difference (b minus a), low and high of its 95 %
+        interval, p, p_seeds and verdict.
 
-        Scores are shares from 0 to 1, with percent in percent and points; `attrs["unit"]` says which.
+        Scores are shares from 0 to 1, with percent in percent and points; `attrs["unit"]` says
+        which.
         """
         import pandas
 
-        scores = ["a", "b", "difference", "low", "high"]
-        lines = [
-            (row.version, row.metric, row.a.mean, row.b.mean, row.difference, row.low, row.high)
-            + (row.p_holm, row.p_seeds_holm, row.verdict)
-            for row in self.comparison.rows
-        ]
-        names = ["version", "metric", *scores, "p", "p_seeds", "verdict"]
-        return in_unit(pandas.DataFrame(lines, columns=names), scores, percent)
+        lines = []
+        for row in self.comparison.rows:
+            scores = [row.a.mean, row.b.mean, row.difference, row.low, row.high]
+            tests = [row.p_holm, row.p_seeds_holm, row.verdict]
+            lines.append([row.version, row.metric, *scores, *tests])
+        columns = ["version", "metric", *SCORES, "p", "p_seeds", "verdict"]
+        return in_unit(
+            pandas.DataFrame(lines, columns=columns),
+            SCORES,
+            percent,
+        )
 
     def tables(self) -> list[Table]:
         """Scores and gaps."""
         return [comparison.table(self.comparison)]
 
     def words(self) -> list[str]:
-        """In what the two differ, the verdicts of the tests, and what is to be known of them."""
-        made = self.comparison
-        said = [comparison.heading(made), *comparison.remarks(made), *comparison.sentences(made)]
-        return [*said, *comparison.notes(made), comparison.legend(made)]
+        """The differences of the two in settings, the verdicts of the tests, and notes on them."""
+        compared = self.comparison
+        words = [comparison.heading(compared), *comparison.remarks(compared)]
+        words += [*comparison.sentences(compared), *comparison.notes(compared)]
+        return [*words, comparison.legend(compared)]
 
 
 def run(options: CompareOptions) -> Compared:
-    """Say in what two systems differ, in settings and then in scores, and what can be said of the difference.
+    """Say in what two systems differ, in settings and then in scores, and what can be said of the
+    difference.
 
     Runs that differ in nothing but the seed are one system. Raises FedcliError, UsageError.
     """
     check_names(options.metric)
     work = Path(options.work)
     paths = named_runs.every(options.runs, work) if options.runs else every_run(work)
-    a, b = _two(scores_of_all(paths, EvaluateOptions(by=options.by, interval=options.interval)))
-    return Compared(
-        tested(
-            a,
-            b,
-            metrics=options.metric,
-            resamples=options.resamples,
-            seed=options.seed,
-            interval=options.interval,
-        )
+    scores = scores_of_all(paths, EvaluateOptions(by=options.by, interval=options.interval))
+    a, b = _two(scores)
+    compared = tested(
+        a,
+        b,
+        metrics=options.metric,
+        resamples=options.resamples,
+        seed=options.seed,
+        interval=options.interval,
     )
+    return Compared(compared)
+
+
+compare = called_with("compare", CompareOptions, run)
 
 
 def _two(scores: list[Path]) -> tuple[list[Path], list[Path]]:
     """The scores of the two systems. Raises UsageError where the runs are fewer or more."""
-    systems: list[Sequence] = list(grouped(read(scores), lambda run: run.identity))
+    systems = grouped(read(scores), lambda run: run.identity)
     if len(systems) == 1:
-        alike = "these runs differ in nothing but the seed: they are one system"
-        what = (
-            alike if len(scores) > 1 else "this is one run, which has no other to be compared with"
-        )
-        raise UsageError(what, "give runs of another as well")
+        sentence = "this is one run, which has no other to be compared with"
+        if len(scores) > 1:
+            sentence = "these runs differ in nothing but the seed: they are one system"
+        raise UsageError(sentence, "give runs of another as well")
     if len(systems) > 2:
         labels = ", ".join(runs[0].scores.name for runs in systems)
-        raise UsageError(
-            f"these runs are {len(systems)} systems, not two: {labels}",
-            "give runs of two; fedcli report shows any number",
-        )
-    a, b = ([run.path for run in runs] for runs in systems)
-    return a, b
-
-
-compare = called_with("compare", CompareOptions, run)
+        sentence = f"these runs are {len(systems)} systems, not two: {labels}"
+        raise UsageError(sentence, "give runs of two; fedcli report shows any number")
+    a, b = systems
+    return [run.path for run in a], [run.path for run in b]

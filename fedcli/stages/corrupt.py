@@ -1,5 +1,6 @@
 """The corrupt stage, and that of attacks."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,146 +10,184 @@ from ..data.corruption import attack as attacks
 from ..data.corruption import hidden_attributes, label_noise
 from ..data.corruption.corrupt import full_kind, make_corruption
 from ..data.corruption.mixture import Who
-from ..data.manifest import Destination
 from ..errors import UsageError, nearest
-from ..options import path_of
-from .call import called_with, source
+from .call import called_with, destination, source
 from .options import AttackOptions, CorruptOptions
 from .results import Corruption, Partition
 
+IMAGES = "images"
+LABELS = label_noise.WORD
+ATTRIBUTES = hidden_attributes.WORD
 ONLY = (  # options that are not for all, what they are for, and what to do elsewhere
-    (("noise", "rate", "flip"), ("labels",), "fedcli corrupt labels --kind symmetric --rate 0.2"),
-    (("hide", "share"), ("attributes",), "fedcli corrupt attributes --hide sex --share 0.3"),
+    (("noise", "rate", "flip"), (LABELS,), "fedcli corrupt labels --kind symmetric --rate 0.2"),
+    (("hide", "share"), (ATTRIBUTES,), "fedcli corrupt attributes --hide sex --share 0.3"),
     (
         ("severity",),
-        ("images",),
+        (IMAGES,),
         "--rate says how many labels are changed, --share how many patients lose an attribute",
     ),
-    (("client",), ("images", "labels"), "--share says of how many patients an attribute is hidden"),
-    (("match",), ("images",), "fedcli corrupt --match NAME --on NAME"),
+    (("client",), (IMAGES, LABELS), "--share says of how many patients an attribute is hidden"),
+    (("match",), (IMAGES,), "fedcli corrupt --match NAME --on NAME"),
     (
         ("ratio",),
-        ("images", "labels"),
+        (IMAGES, LABELS),
         "attributes are hidden at every client, or those --on names",
     ),
 )
 
 
 def run(options: CorruptOptions) -> Corruption | Partition:
-    """Corrupt the images of some clients and a copy of the whole test set; with "labels", change training labels of
-    some clients, with "attributes" hide groups of patients: both make a partition.
+    """Corrupt the images of some clients and a copy of the whole test set; with "labels", change
+    training labels of some clients, with "attributes" hide groups of patients: both make a
+    partition.
 
     Raises FedcliError, UsageError.
     """
-    if (
-        (options.client or options.match)
-        and options.partition is None
-        and options.kind
-        and Path(options.kind).exists()
-    ):
-        options = replace(
-            options, kind=None, partition=options.kind
-        )  # typed first, as there is no kind before it
-    what = options.kind if options.kind in (label_noise.WORD, hidden_attributes.WORD) else "images"
-    for names, kinds, hint in ONLY:
-        if what not in kinds and (given := options.changed(*names)):
-            raise UsageError(f"--{given[0].typed} is for {' and '.join(kinds)}", hint)
-    if what == label_noise.WORD:
+    options = _with_partition_typed_first(options)
+    subject = options.kind if options.kind in (LABELS, ATTRIBUTES) else IMAGES
+    for names, subjects, hint in ONLY:
+        unfitting = options.changed(*names)
+        if unfitting and subject not in subjects:
+            raise UsageError(f"--{unfitting[0].typed} is for {' and '.join(subjects)}", hint)
+    if subject == LABELS:
         return Partition(_labels(options))
-    if what == hidden_attributes.WORD:
+    if subject == ATTRIBUTES:
         return Partition(_attributes(options))
-    if options.match and (given := options.changed("kind", "severity", "client")):
-        what = f"--match finds the kind and strength of noise itself, and {given[0].typed} is given"
-        raise UsageError(what, "fedcli corrupt --match NAME --on NAME")
+    return Corruption(_images(options))
+
+
+corrupt = called_with("corrupt", CorruptOptions, run)
+
+
+def _with_partition_typed_first(options: CorruptOptions) -> CorruptOptions:
+    """The options; a path in place of a kind is the partition, where no kind comes before it."""
+    kind = options.kind
+    lacks_kind = bool(options.client or options.match) and options.partition is None
+    if lacks_kind and kind and Path(kind).exists():
+        return replace(options, kind=None, partition=kind)
+    return options
+
+
+def _images(options: CorruptOptions) -> Path:
+    if options.match:
+        unfitting = options.changed("kind", "severity", "client")
+        if unfitting:
+            flag = unfitting[0].typed
+            sentence = f"--match finds the kind and strength of noise itself, and {flag} is given"
+            raise UsageError(sentence, "fedcli corrupt --match NAME --on NAME")
     if options.kind is not None:
-        full_kind(
-            options.kind
-        )  # a word that is no kind is refused before a partition is looked for
+        full_kind(options.kind)  # refuse a word that is no kind before a partition is looked for
     kinds = ("partition",) if options.partition is None else ("partition", "corruption")
     partition = source(options.partition, options.work, *kinds)
-    always = () if options.kind is None else ("severity",) if options.on else ("severity", "ratio")
-    always = ("ratio",) if options.match and not options.on else always
-    to, who = _to(options, always), Who(options.ratio, options.on, options.client)
-    how = {name: getattr(options, name) for name in ("severity", "seed", "jobs", "match")}
-    return Corruption(make_corruption(partition, options.kind, to, who, **how))
-
-
-def _to(options: CorruptOptions | AttackOptions, always: tuple[str, ...] = ()) -> Destination:
-    """Where it is written, and the command that the manifest records; always: flags that it says at any rate."""
-    return Destination(Path(options.work), path_of(options.out), options.made_by(always))
-
-
-def _attributes(options: CorruptOptions) -> Path:
-    partition = _before(options, "hidden_attributes")
-    share = 0.3 if options.share is None else options.share
-    return hidden_attributes.make_hidden(
-        partition, options.hide, share, _to(options), options.on, seed=options.seed
+    always = []  # flags that the recorded command says at any rate
+    if options.kind is not None:
+        always.append("severity")
+    if not options.on and (options.kind is not None or options.match):
+        always.append("ratio")
+    return make_corruption(
+        partition,
+        options.kind,
+        destination(options, always),
+        _who(options),
+        severity=options.severity,
+        seed=options.seed,
+        jobs=options.jobs,
+        match=options.match,
     )
 
 
-def _before(options: CorruptOptions | AttackOptions, made: str) -> Path:
-    """The partition that is given; without one the newest, or what that was made from by the same command: a line that
-    is typed again does nothing twice."""
-    if options.partition is not None:
+def _who(options: CorruptOptions) -> Who:
+    return Who(options.ratio, options.on, options.client)
+
+
+def _labels(options: CorruptOptions) -> Path:
+    """Noisy labels: the clients that --ratio or --on choose, or, where there is only --client,
+    those alone.
+    """
+    rate = label_noise.RATE if options.rate is None else options.rate
+    is_default = options.noise is None and options.rate is None
+    clients_alone = bool(options.client) and not options.on and is_default
+    always = () if clients_alone or options.on else ("ratio",)
+    return label_noise.make_label_noise(
+        _before(options, "label_noise"),
+        None if clients_alone else (options.noise or "symmetric", rate),
+        _texts(options.flip),
+        destination(options, always),
+        _who(options),
+        seed=options.seed,
+    )
+
+
+def _attributes(options: CorruptOptions) -> Path:
+    share = 0.3 if options.share is None else options.share
+    partition = _before(options, "hidden_attributes")
+    to = destination(options)
+    return hidden_attributes.make_hidden(
+        partition, options.hide, share, to, options.on, seed=options.seed
+    )
+
+
+def _texts(flip: Mapping[str, object]) -> dict[str, str]:
+    return {key: str(value) for key, value in flip.items()}
+
+
+def _before(options: CorruptOptions | AttackOptions, key: str) -> Path:
+    """The partition that is given; without one the newest, or what that was made from by the same
+    command: a line that is typed again does nothing twice.
+
+    key: what the command writes into the body of a partition.
+    """
+    if options.partition is not None:  # a corruption is refused in words
         return source(
-            options.partition, options.work, "partition", "corruption"
-        )  # the second is refused in words
+            options.partition,
+            options.work,
+            "partition",
+            "corruption",
+        )
     newest = last_used.newest(Path(options.work), "partition")
-    while made in manifest.read(newest).body and (earlier := manifest.parent(newest, "partition")):
+    while key in manifest.read(newest).body:
+        earlier = manifest.parent(newest, "partition")
+        if earlier is None:
+            break
         newest = earlier
     console.say(f"using {newest}")
     return newest
 
 
-def _labels(options: CorruptOptions) -> Path:
-    """Noisy labels: the clients that --ratio or --on choose, or, where there is only --client, those alone."""
-    how = options.noise or "symmetric", label_noise.RATE if options.rate is None else options.rate
-    flip = {key: str(value) for key, value in options.flip.items()}
-    alone = (
-        bool(options.client) and not options.on and options.noise is None and options.rate is None
-    )
-    to, who = (
-        _to(options, () if alone or options.on else ("ratio",)),
-        Who(options.ratio, options.on, options.client),
-    )
-    partition = _before(options, "label_noise")
-    return label_noise.make_label_noise(
-        partition, None if alone else how, flip, to, who, seed=options.seed
-    )
-
-
 def run_attack(options: AttackOptions) -> Partition:
-    """Have clients of a partition attack: poison their training data, or send false updates; makes a partition.
+    """Have clients of a partition attack: poison their training data, or send false updates; makes
+    a partition.
 
     Raises FedcliError, UsageError.
     """
     if options.kind is None:
-        raise UsageError(
-            "no kind of attack is given", f"--kind with one of {', '.join(attacks.KINDS)}"
-        )
+        hint = f"--kind with one of {', '.join(attacks.KINDS)}"
+        raise UsageError("no kind of attack is given", hint)
     if options.kind not in attacks.KINDS:
         raise UsageError(f"unknown attack {options.kind!r}", nearest(options.kind, attacks.KINDS))
-    for kind, how in attacks.KINDS.items():
-        if options.kind != kind and how.own and (given := options.changed(*how.own)):
-            raise UsageError(f"--{given[0].typed} is for {kind}", f"add --kind {kind}")
+    for name, kind in attacks.KINDS.items():
+        unfitting = options.changed(*kind.own) if kind.own else []
+        if unfitting and options.kind != name:
+            raise UsageError(f"--{unfitting[0].typed} is for {name}", f"add --kind {name}")
     partition = _before(options, attacks.KEY)
-    body = manifest.read(partition, whole=True).body
-    if options.target is not None and options.target not in body["classes"]:
-        raise UsageError(
-            f"--target {options.target!r} is no class", nearest(options.target, body["classes"])
-        )
-    strength = attacks.KINDS[options.kind].usual if options.strength is None else options.strength
+    classes: list[str] = manifest.read(partition, whole=True).body["classes"]
+    target = options.target
+    if target is not None and target not in classes:
+        raise UsageError(f"--target {target!r} is no class", nearest(target, classes))
+    strength = options.strength
+    if strength is None:
+        strength = attacks.KINDS[options.kind].usual
     attack = attacks.Attack(
         options.kind,
         strength,
         options.seed,
-        body["classes"].index(options.target) if options.target else 0,
+        classes.index(target) if target else 0,
         options.patch,
-        {key: str(value) for key, value in options.flip.items()},
+        _texts(options.flip),
     )
-    to = _to(options, ("kind",) if options.on else ("kind", "clients"))
+    always = ["kind"] if options.on else ["kind", "clients"]
+    to = destination(options, always)
     return Partition(attacks.make_attack(partition, attack, to, options.clients, options.on))
 
 
 attack = called_with("attack", AttackOptions, run_attack)
-corrupt = called_with("corrupt", CorruptOptions, run)

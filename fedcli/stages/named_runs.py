@@ -14,141 +14,170 @@ from ..errors import FedcliError, UsageError, nearest
 from ..options import Source
 from .collect import runs_in
 
-OF_METHOD = (
+OF_METHOD = (  # options in which the runs of two names may differ
     "method",
     "rule",
     "settings",
     "code",
-)  # options in which the runs of two names may differ
+)
 
 
-class Known(NamedTuple):
+class FinishedRun(NamedTuple):
     """A finished run under the work folder."""
 
     path: Path
-    made: Manifest
+    manifest: Manifest
 
     @property
     def names(self) -> tuple[str, str]:
         """Its method and its label."""
-        return self.made.body["method"], self.made.body["label"]
-
-    @property
-    def age(self) -> tuple[int, int, str]:
-        return last_used.age(self.path)
-
-    @property
-    def seed(self) -> object:
-        return self.made.options.get("seed")
+        return self.manifest.body["method"], self.manifest.body["label"]
 
     @property
     def data(self) -> str:
-        """The hash of the data that it was trained on; of a run that continues another, that one's too."""
-        return " ".join(sorted(self.made.parents.values()))
+        """The hash of the data that it was trained on; of a run that continues another, that one's
+        too.
+        """
+        return " ".join(sorted(self.manifest.parents.values()))
 
     def options(self, *without: str) -> str:
         """Its options but for the seed and these."""
-        return repr(
-            sorted((k, v) for k, v in self.made.options.items() if k not in ("seed", *without))
-        )
+        left_out = ("seed", *without)
+        options = self.manifest.options.items()
+        return repr(sorted((name, value) for name, value in options if name not in left_out))
 
 
-ALIKE: tuple[Callable[[Known], str], ...] = (
+Key = Callable[[FinishedRun], str]
+Groups = dict[str, list[FinishedRun]]  # the newest first, by key
+ALIKE: tuple[Key, ...] = (  # of runs that can be compared, the closest first
     lambda run: run.data + run.options(*OF_METHOD),
     lambda run: run.data,
 )
 
 
-def is_name(given: Source) -> bool:
+def is_name(source: Source) -> bool:
     """Tell whether a text is no path: a word, and nothing of that name is here."""
-    word = os.fspath(given)
-    return not (
-        word in ("", "-") or os.sep in word or word.endswith(".json") or os.path.lexists(word)
-    )
+    word = os.fspath(source)
+    is_path = word in ("", "-") or os.sep in word or word.endswith(".json")
+    return not is_path and not os.path.lexists(word)
 
 
 def is_known(word: str, work: Path) -> bool:
     """Tell whether a word is the name of a run."""
     with suppress(FedcliError):
-        return bool(is_name(word) and _called(word, work))
+        return is_name(word) and bool(_named(word, work))
     return False
 
 
-def newest(given: Source, work: Path) -> Path:
-    """The run.json that a name means: of several of that name the newest, which is said. Raises FedcliError."""
-    runs = _called(os.fspath(given), work)
-    several = f", the newest of {len(runs)} runs of {given}" if len(runs) > 1 else ""
-    console.say(f"using {runs[0].path}{several}")
-    return runs[0].path
+def newest(source: Source, work: Path) -> Path:
+    """The run.json that a name means: of several of that name the newest, which is said.
+
+    Raises FedcliError.
+    """
+    runs = _named(os.fspath(source), work)
+    path = runs[0].path
+    several = f", the newest of {len(runs)} runs of {source}" if len(runs) > 1 else ""
+    console.say(f"using {path}{several}")
+    return path
 
 
-def every(given: Sequence[Source], work: Path) -> list[Path]:
+def every(sources: Sequence[Source], work: Path) -> list[Path]:
     """The runs, or scores, that paths, folders and names mean.
 
-    A name means the runs of one system, which differ in the seed alone: of all names the newest on the same data and
-    with the same options but those of the method, which are said. Raises FedcliError.
+    A name means the runs of one system, which differ in the seed alone: of all names the newest on
+    the same data and with the same options but those of the method, which are said. Raises
+    FedcliError.
     """
-    names = list(dict.fromkeys(os.fspath(each) for each in given if is_name(each)))
-    chosen = dict(zip(names, _alike(names, work), strict=True))
-    return [
-        path
-        for each in given
-        for path in (chosen[os.fspath(each)] if os.fspath(each) in chosen else runs_in(Path(each)))
-    ]
+    names = dict.fromkeys(os.fspath(source) for source in sources if is_name(source))
+    runs_by_name = _comparable(list(names), work)
+    paths = []
+    for source in sources:
+        runs = runs_by_name.get(os.fspath(source))
+        paths += runs_in(Path(source)) if runs is None else runs
+    return paths
 
 
-def _alike(names: Sequence[str], work: Path) -> list[list[Path]]:
-    called = [_called(name, work) for name in names]
-    for alike in ALIKE:
-        of = [{alike(runs[0]): runs for runs in grouped(each, alike)} for each in called]
-        if shared := [key for key in of[0] if all(key in each for each in of)] if of else []:
-            key = max(shared, key=lambda key: min(each[key][0].age for each in of))
-            return [
-                _system(name, each[key], len(runs))
-                for name, each, runs in zip(names, of, called, strict=True)
-            ]
-    if any(len(runs) > 1 for runs in called):
-        what = f"no runs of {' and '.join(names)} are of the same data"
-        raise FedcliError(what, "train them on one partition, or give the folders of runs")
-    return [[runs[0].path] for runs in called]
+def _comparable(names: Sequence[str], work: Path) -> dict[str, list[Path]]:
+    """The runs of each name that can be compared with those of the others. Raises FedcliError."""
+    runs_by_name = {name: _named(name, work) for name in names}
+    for key in ALIKE if names else ():
+        groups_by_name = {name: _groups(runs, key) for name, runs in runs_by_name.items()}
+        groups_of_names = list(groups_by_name.values())
+        shared = set.intersection(*map(set, groups_of_names))
+        if shared:
+            # of a key's newest runs the oldest counts
+            newest = max(shared, key=lambda shared_key: _age(shared_key, groups_of_names))
+            return {
+                name: _system(name, groups[newest], len(runs_by_name[name]))
+                for name, groups in groups_by_name.items()
+            }
+    if any(len(runs) > 1 for runs in runs_by_name.values()):
+        sentence = f"no runs of {' and '.join(names)} are of the same data"
+        raise FedcliError(sentence, "train them on one partition, or give the folders of runs")
+    return {name: [runs[0].path] for name, runs in runs_by_name.items()}
 
 
-def _system(name: str, runs: list[Known], known: int) -> list[Path]:
-    """The newest run with those that differ from it in the seed alone, one for each seed."""
-    system = {run.seed: run for run in reversed(runs) if run.options() == runs[0].options()}
-    seeds = sorted(system, key=str)
+def _groups(runs: list[FinishedRun], key: Key) -> Groups:
+    """The runs of equal keys together, by key."""
+    return {key(group[0]): group for group in grouped(runs, key)}
+
+
+def _age(key: str, groups_of_names: list[Groups]) -> tuple[int, int, str]:
+    """The age of the oldest of the newest runs that each name has of this key."""
+    return min(last_used.age(groups[key][0].path) for groups in groups_of_names)
+
+
+def _system(name: str, runs: list[FinishedRun], count: int) -> list[Path]:
+    """The newest run with those that differ from it in the seed alone, one for each seed.
+
+    count: of all runs of the name.
+    """
+    options = runs[0].options()
+    system = [run for run in reversed(runs) if run.options() == options]
+    path_by_seed = {run.manifest.options.get("seed"): run.path for run in system}
+    seeds = sorted(path_by_seed, key=str)
     word = "seed" if len(seeds) == 1 else "seeds"
-    left_out = (
-        f"; {console.counted(known - len(seeds), 'other run', 'other runs')} left out"
-        if known > len(seeds)
-        else ""
-    )
-    console.say(f"{name}: {runs[0].path.parent}, {word} {', '.join(map(str, seeds))}{left_out}")
-    return [system[seed].path for seed in seeds]
+    sentence = f"{name}: {runs[0].path.parent}, {word} {', '.join(map(str, seeds))}"
+    others = count - len(seeds)
+    if others > 0:
+        sentence += f"; {console.counted(others, 'other run', 'other runs')} left out"
+    console.say(sentence)
+    return [path_by_seed[seed] for seed in seeds]
 
 
-def _called(word: str, work: Path) -> list[Known]:
+def _named(word: str, work: Path) -> list[FinishedRun]:
     """The finished runs of a name, the newest first. Raises FedcliError."""
-    paths = sorted(last_used.every(work / "runs", "run"), key=last_used.age, reverse=True)
-    runs = [Known(path, manifest.read(path, "run")) for path in paths if path.is_file()]
-    if own := [run for run in runs if run.path.parent.name == word]:
-        return own
-    if named := [run for run in runs if _folded(word) in map(_folded, run.names)]:
-        return named
-    from ..methods import resolve  # imports torch, which names that runs have do not need
-
-    with suppress(UsageError):
-        method = resolve(word).name  # it may have other names
-        if named := [run for run in runs if run.names[0] == method]:
-            return named
-    every = {name for run in runs for name in (*run.names, run.path.parent.name)}
-    hint = (
-        nearest(word, every, {run.names[0] for run in runs})
-        if runs
-        else "train one with `fedcli train METHOD`"
+    paths = sorted(
+        last_used.every(work / "runs", "run"),
+        key=last_used.age,
+        reverse=True,
     )
+    runs = [FinishedRun(path, manifest.read(path, "run")) for path in paths if path.is_file()]
+    folded = _folded(word)
+    in_folder = [run for run in runs if run.path.parent.name == word]
+    of_name = [run for run in runs if folded in map(_folded, run.names)]
+    runs_of_word = in_folder or of_name or _of_method(word, runs)
+    if runs_of_word:
+        return runs_of_word
+    hint = "train one with `fedcli train METHOD`"
+    if runs:
+        methods = {run.names[0] for run in runs}
+        labels = {run.names[1] for run in runs}
+        folders = {run.path.parent.name for run in runs}
+        hint = nearest(word, methods | labels | folders, methods)
     raise FedcliError(f"no such manifest: {word}, and no run under {work} is called so", hint)
 
 
+def _of_method(word: str, runs: list[FinishedRun]) -> list[FinishedRun]:
+    """The runs of a method, which may have other names."""
+    from ..methods import resolve  # imports torch, which names that runs have do not need
+
+    with suppress(UsageError):
+        method = resolve(word).name
+        return [run for run in runs if run.names[0] == method]
+    return []
+
+
 def _folded(name: str) -> str:
-    return "".join(c for c in name.lower() if c.isalnum() or c == "+")
+    """A name without case and without signs other than +."""
+    return "".join(sign for sign in name.lower() if sign.isalnum() or sign == "+")

@@ -1,6 +1,6 @@
 """The report stage: what runs scored, a row per system, as a table in any format."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,6 @@ from ..reporting.writers import titled
 from ..scores import own_metrics
 from ..scores.choice import check_rule
 from ..scores.evaluation_options import EvaluateOptions, ReportOptions
-from ..scores.scores import Scores
 from . import named_runs
 from .call import called_with
 from .collect import scores_of_all, scores_under
@@ -48,29 +47,58 @@ class Report(Shown):
 
     @cached_property
     def rows(self) -> list[Row]:
-        """A row per system, and one for each further view of it. Raises FedcliError, HashError, UsageError."""
-        return rows(list(self.scores), traffic=self.options.bytes, **self._shown())
+        """A row per system, and one for each further view of it.
+
+        Raises FedcliError, HashError, UsageError.
+        """
+        return rows(
+            list(self.scores),
+            traffic=self.options.bytes,
+            **self._columns(),
+        )
+
+    def _columns(self) -> dict[str, Any]:
+        """The arguments by which the tables and the page choose their numbers."""
+        options = self.options
+        return {
+            "metrics": options.metric or SHOWN,
+            "at": BEST if options.choose else options.at,
+            "spread": None if options.separate else options.spread,
+            "minutes": options.minutes,
+        }
+
+    @property
+    def _systems(self) -> list[Row]:
+        return [row for row in self.rows if not row.is_view]
 
     @property
     def operating(self) -> list[Table]:
-        """Operating points, calibration and net benefit of each run that `evaluate --clinical` scored."""
-        return list(clinical.tables(self._named, clinical.HEADLINE))
+        """Operating points, calibration and net benefit of each run that `evaluate --clinical`
+        scored.
+        """
+        scores_by_name = [(row.name, row.scores) for row in self._systems]
+        return list(clinical.tables(scores_by_name, clinical.HEADLINE))
 
     @property
     def choices(self) -> list[Table]:
-        """The round and the run that each rule takes by validation images, where --choose asked for it."""
+        """The round and the run that each rule takes by validation images, where --choose asked for
+        it.
+        """
         return list(choice.tables(self.rows))
 
     @cached_property
     def by_quality(self) -> "Section | None":
-        """Scores by image quality, and what it explains of gaps, where --quality asked for it. Raises FedcliError."""
-        if not (measure := self.options.quality):
+        """Scores by image quality, and what it explains of gaps, where --quality asked for it.
+
+        Raises FedcliError.
+        """
+        measure = self.options.quality
+        if not measure:
             return None
         leaves.require("fedcli.reporting.page.by_quality", "--quality")
         from ..reporting.page import by_quality
 
-        own = [row for row in self.rows if not row.is_view]
-        return by_quality.section(own, measure, self.options.metric)
+        return by_quality.section(self._systems, measure, self.options.metric)
 
     @cached_property
     def of_packages(self) -> "list[Section]":
@@ -79,48 +107,62 @@ class Report(Shown):
 
     @property
     def ranks(self) -> list[Table]:
-        """Mean ranks of methods that every one of several datasets has, and the tests of Friedman and Nemenyi."""
+        """Mean ranks of methods that every one of several datasets has, and the tests of Friedman
+        and Nemenyi.
+        """
         return comparison.rank_tables(comparison.rank_tests(self.rows))
-
-    @property
-    def _named(self) -> list[tuple[str, Scores]]:
-        return [(row.name, row.scores) for row in self.rows if not row.is_view]
 
     def tables(self) -> list[Table]:
         """The tables that `fedcli report` prints, in percent."""
-        tables = [*self._tabled.tables, *self.ranks, *self.choices, *self.operating]
+        tables = [*self._tabled.tables, *self._further_tables()]
         for section in self.of_packages:
             tables += section.tables
         return tables
 
+    def _further_tables(self) -> list[Table]:
+        return [*self.ranks, *self.choices, *self.operating]
+
     def words(self) -> list[str]:
         """The legend of the numbers, and what is to be known before comparing."""
-        made = self._tabled
-        return [*made.about, *made.measured, " ".join(made.legends), *made.notes]
+        tabled = self._tabled
+        return [*tabled.about, *tabled.measured, " ".join(tabled.legends), *tabled.notes]
 
     @cached_property
     def _tabled(self) -> Tabled:
         return tabled(self.rows)
 
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
-        """A row per system: method, rule, runs, then the mean and the std of each score that some row has.
+        """A row per system: method, rule, runs, then the mean and the std of each score that some
+        row has.
 
-        Scores are shares from 0 to 1, with percent in percent; `attrs["unit"]` says which. `minutes` and `bytes` of the
-        options add columns of these names.
+        Scores are shares from 0 to 1, with percent in percent; `attrs["unit"]` says which.
+        `minutes` and `bytes` of the options add columns of these names.
         """
         import pandas
 
-        frame = pandas.DataFrame(map(_line, self.rows)).dropna(axis="columns", how="all")
-        scores = [name for row in self.rows for cell in row.cells for name in (cell, f"{cell} std")]
-        return in_unit(frame, [name for name in frame.columns if name in scores], percent)
+        lines = [_line(row) for row in self.rows]
+        frame = pandas.DataFrame(lines).dropna(axis="columns", how="all")
+        scores: set[str] = set()
+        for row in self.rows:
+            for name in row.cells:
+                scores.update((name, f"{name} std"))
+        return in_unit(
+            frame,
+            [name for name in frame.columns if name in scores],
+            percent,
+        )
 
     def figures(
-        self, folder: Source, formats: Sequence[str] = ("svg",), draw: Sequence[str] = ()
+        self,
+        folder: Source,
+        formats: Sequence[str] = ("svg",),
+        draw: Sequence[str] = (),
     ) -> list[Path]:
-        """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their captions; the paths.
+        """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their
+        captions; the paths.
 
-        draw: "all", or those with one of these texts in their names, such as "roc"; default: a handful.
-        Raises FedcliError, UsageError.
+        draw: "all", or those with one of these texts in their names, such as "roc"; default: a
+        handful. Raises FedcliError, UsageError.
         """
         from ..figures.report import FORMATS, write_all
 
@@ -137,61 +179,58 @@ class Report(Shown):
         leaves.require("fedcli.reporting.cards", "--card")
         from ..reporting.cards import cards
 
-        made = cards(self._one_row("a card"))
-        return [
-            write_into(Path(folder) / f"{each.name}.{ending}", text)
-            for each in made
-            for ending, text in (("md", each.markdown), ("html", each.html))
-        ]
+        texts = {}
+        for card in cards(self.one_system("a card")):
+            texts[f"{card.name}.md"] = card.markdown
+            texts[f"{card.name}.html"] = card.html
+        return _written(Path(folder), texts)
 
     def evidence(self, folder: Source) -> list[Path]:
-        """Write which manifest answers which item of CLAIM, TRIPOD+AI and others as evidence.json and .html; the paths.
+        """Write which manifest answers which item of CLAIM, TRIPOD+AI and others as evidence.json
+        and .html; the paths.
 
         Raises FedcliError, UsageError.
         """
         leaves.require("fedcli.reporting.cards", "--evidence")
         from ..reporting import cards, evidence
 
-        row = self._one_row("evidence")
-        made = evidence.guidelines(row.paths[0], row.scores)
-        page = cards.evidence_page(row, made)
-        texts = {"evidence.json": evidence.as_json(made), "evidence.html": page.html}
-        return [write_into(Path(folder) / name, text) for name, text in texts.items()]
+        system = self.one_system("evidence")
+        guidelines = evidence.guidelines(system.paths[0], system.scores)
+        page = cards.evidence_page(system, guidelines)
+        texts = {"evidence.json": evidence.as_json(guidelines), "evidence.html": page.html}
+        return _written(Path(folder), texts)
 
-    def _one_row(self, what: str) -> Row:
-        own = [row for row in self.rows if not row.is_view]
-        if len(own) > 1:
-            names = ", ".join(row.name for row in own)
-            raise UsageError(
-                f"{what} is of one system, and these runs are {len(own)}: {names}"[:300],
-                "name one run",
-            )
-        return own[0]
+    def one_system(self, noun: str) -> Row:
+        """The only row. Raises UsageError where the runs are several systems."""
+        systems = self._systems
+        if len(systems) > 1:
+            names = ", ".join(row.name for row in systems)
+            sentence = f"{noun} is of one system, and these runs are {len(systems)}: {names}"
+            raise UsageError(sentence[:300], "name one run")
+        return systems[0]
 
-    def to(self, format: str, *, figures: bool = False, draw: Sequence[str] = ()) -> str:
-        """The text of a markdown, latex, csv or json table or of an html page. Raises FedcliError, UsageError.
+    def to(
+        self,
+        format: str,
+        *,
+        figures: bool = False,
+        draw: Sequence[str] = (),
+    ) -> str:
+        """The text of a markdown, latex, csv or json table or of an html page.
+
+        Raises FedcliError, UsageError.
 
         figures: of a page, whether it holds what figures() draws too; draw: as there.
         """
         if format == "html":
-            from ..reporting.page import PageOptions  # matplotlib and torch, for no other format
-            from ..reporting.page import render as page
-
-            asked = PageOptions(
-                reference=self.options.against,
-                figures=figures,
-                draw=draw,
-                more=self.more,
-                warned="rows" in vars(self),
-                **self._shown(),  # warned of when the rows were made
-            )
-            return page(list(self.scores), asked)
-        tables = []
+            return self._page(figures, draw)
+        texts = [render(self.rows, format)]
         if format == "markdown":
-            tables += [*self.ranks, *self.choices, *self.operating]
+            tables = self._further_tables()
             for section in self.more:
                 tables += section.tables
-        return "\n".join([render(self.rows, format), *map(titled, tables)])
+            texts += map(titled, tables)
+        return "\n".join(texts)
 
     @property
     def more(self) -> "list[Section]":
@@ -199,33 +238,46 @@ class Report(Shown):
         by_quality = [self.by_quality] if self.by_quality else []
         return [*by_quality, *self.of_packages]
 
-    def _shown(self) -> dict[str, Any]:
-        asked = self.options
-        spread = None if asked.separate else asked.spread
-        at = BEST if asked.choose else asked.at
-        return {
-            "metrics": asked.metric or SHOWN,
-            "at": at,
-            "spread": spread,
-            "minutes": asked.minutes,
-        }
+    def _page(self, figures: bool, draw: Sequence[str]) -> str:
+        from ..reporting.page import (  # matplotlib and torch, for no other format
+            PageOptions,
+            render,
+        )
+
+        options = PageOptions(
+            reference=self.options.against,
+            figures=figures,
+            draw=draw,
+            more=self.more,
+            warned="rows" in vars(self),  # warned of when the rows were made
+            **self._columns(),
+        )
+        return render(list(self.scores), options)
 
 
-def write_into(path: Path, text: str) -> Path:
-    """Write a file, and return its path."""
-    write_text(path, text)
-    return path
+def _written(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write files, and return their paths."""
+    paths = []
+    for name, text in texts.items():
+        write_text(folder / name, text)
+        paths.append(folder / name)
+    return paths
 
 
 def _line(row: Row) -> dict[str, Any]:
-    scores = {
-        name: number
-        for column, value in row.cells.items()
-        for name, number in ((column, value.mean), (f"{column} std", value.std))
+    """A row of the frame."""
+    line: dict[str, Any] = {
+        "method": row.name,
+        "rule": row.scores.rule,
+        "runs": row.runs,
     }
-    traffic = {f"bytes {way}": count for way, count in (row.bytes or {}).items()}
-    about = {"method": row.name, "rule": row.scores.rule, "runs": row.runs}
-    return about | scores | traffic | {"minutes": row.minutes}
+    for name, value in row.cells.items():
+        line[name] = value.mean
+        line[f"{name} std"] = value.std
+    for way, count in (row.bytes or {}).items():
+        line[f"bytes {way}"] = count
+    line["minutes"] = row.minutes
+    return line
 
 
 def run(options: ReportOptions) -> Report:
@@ -236,28 +288,36 @@ def run(options: ReportOptions) -> Report:
     check_rule(options.choose)
     sections.check(options.section)
     if options.quality and options.quality not in NAMES:
-        raise UsageError(
-            f"there is no measure of image quality {options.quality!r}",
-            nearest(options.quality, NAMES),
-        )
+        sentence = f"there is no measure of image quality {options.quality!r}"
+        raise UsageError(sentence, nearest(options.quality, NAMES))
     if options.choose and options.at == LAST:
         raise UsageError("--choose and --at last exclude each other", "give one of them")
-    asked = EvaluateOptions(
-        by=options.by, shots=options.shots, choose=options.choose, interval=options.interval
-    )
-    with own_metrics.asked_for(
-        [name for name in options.metric if own_metrics.is_own(name)]
-    ) as own:
-        names = [name for name in options.metric if not own_metrics.is_own(name)] + own
-        check_names(names, own)
-        paths = named_runs.every(options.runs, Path(options.work))
-        scores = scores_of_all(paths, asked) if paths else scores_under(Path(options.work), asked)
-        made = Report(scores, replace(options, metric=names))
-        for name in own:
-            known = [row.scores.versions["clean"].get(name) for row in made.rows]
-            if not any(number and number.mean is not None for number in known):
+    files = [name for name in options.metric if own_metrics.is_own(name)]
+    others = [name for name in options.metric if name not in files]
+    with own_metrics.asked_for(files) as user_metrics:
+        metrics = [*others, *user_metrics]
+        check_names(metrics, user_metrics)
+        report = Report(_scores(options), replace(options, metric=metrics))
+        for name in user_metrics:
+            scores = [row.scores.versions["clean"].get(name) for row in report.rows]
+            if all(score is None or score.mean is None for score in scores):
                 console.warn(f"{name} has no number for any run, so it has no column")
-        return made
+        return report
 
 
 report = called_with("report", ReportOptions, run)
+
+
+def _scores(options: ReportOptions) -> list[Path]:
+    """The scores of the runs that options name, or of all under the work folder."""
+    evaluate_options = EvaluateOptions(
+        by=options.by,
+        shots=options.shots,
+        choose=options.choose,
+        interval=options.interval,
+    )
+    work = Path(options.work)
+    paths = named_runs.every(options.runs, work)
+    if paths:
+        return scores_of_all(paths, evaluate_options)
+    return scores_under(work, evaluate_options)

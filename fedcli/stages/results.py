@@ -12,7 +12,7 @@ from .. import console
 from ..data.manifest import Manifest, find, read
 from ..options import Source
 from ..reporting.table import Table
-from ..scores import scores as shape
+from ..scores import scores as recorded
 from ..scores.nested import BETWEEN, nested
 from ..scores.numbers import numbers
 from .shown import Shown, in_unit
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     import pandas
 
 STATISTICS = "last", "mean_last5", "std_last5"
-Line = tuple[str | float | None, ...]
+PARTS = "train", "val", "test"
 
 
 @dataclass(frozen=True, repr=False)
 class Result(Shown, os.PathLike[str]):
-    """A stage's result; wherever a path is asked for, it can be given itself, and as text it is one.
+    """A stage's result; wherever a path is asked for, it can be given itself, and as text it is
+    one.
 
     Attributes:
         path: of the manifest.
@@ -52,7 +53,10 @@ class Result(Shown, os.PathLike[str]):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The record of the stage's result, such as classes, clients or scores. Raises FedcliError."""
+        """The record of the stage's result, such as classes, clients or scores.
+
+        Raises FedcliError.
+        """
         return self.manifest.body
 
     def words(self) -> list[str]:
@@ -68,15 +72,14 @@ class Dataset(Result):
     def tables(self) -> list[Table]:
         """A line of what it holds."""
         body = self.body
-        size, *_ = body["size"]
-        about = (
-            body["name"],
-            body["count"],
-            f"{size} px",
-            ", ".join(body["classes"]),
-            ", ".join(body["attributes"]),
-        )
-        return [Table.of("", ["dataset", "images", "size", "classes", "attributes"], [[*about]])]
+        line = {
+            "dataset": body["name"],
+            "images": body["count"],
+            "size": f"{body['size'][0]} px",
+            "classes": ", ".join(body["classes"]),
+            "attributes": ", ".join(body["attributes"]),
+        }
+        return [_table("", [line])]
 
 
 class Partition(Result):
@@ -87,18 +90,15 @@ class Partition(Result):
     def tables(self) -> list[Table]:
         """A line for each client."""
         body = self.body
-        parts, corrupted = ("train", "val", "test"), body.get("clients", [])
-        heads = [
-            "client",
-            *(f"{part} images" for part in parts),
-            *(["corrupted"] if corrupted else []),
-        ]
-        lines = [
-            [client["client"], *(client[part] for part in parts)]
-            + ([body["kind"] * (client["client"] in corrupted)] if corrupted else [])
-            for client in body["roster"]
-        ]
-        return [Table.of(body["dataset"], heads, lines)]
+        corrupted = body.get("clients", [])
+        lines = []
+        for client in body["roster"]:
+            line = {"client": client["client"]}
+            line |= {f"{part} images": client[part] for part in PARTS}
+            if corrupted:
+                line["corrupted"] = body["kind"] if client["client"] in corrupted else ""
+            lines.append(line)
+        return [_table(body["dataset"], lines)]
 
 
 class Corruption(Partition):
@@ -114,26 +114,29 @@ class Run(Result):
 
     def tables(self) -> list[Table]:
         """A line of what was trained."""
-        body, options = self.body, self.manifest.options
-        heads = ["method", "dataset", "clients", "rounds", "seed", "network"]
-        about = (
-            body["label"],
-            body["dataset"],
-            len(body["roster"]),
-            body["rounds"],
-            options.get("seed"),
-        )
-        return [Table.of("", heads, [[*about, body["model"]["name"]]])]
+        body = self.body
+        line = {
+            "method": body["label"],
+            "dataset": body["dataset"],
+            "clients": len(body["roster"]),
+            "rounds": body["rounds"],
+            "seed": self.manifest.options.get("seed"),
+            "network": body["model"]["name"],
+        }
+        return [_table("", [line])]
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each round and client that took part: round, client, weight, loss, and what the client reported."""
+        """A row for each round and client that took part: round, client, weight, loss, and what the
+        client reported.
+        """
         import pandas
 
-        lines = (self.path.parent / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+        rounds = self.path.parent / "rounds.jsonl"
         roster = self.body["roster"]
-        return pandas.DataFrame(
-            [row for line in lines for row in _rounds(json.loads(line), roster)]
-        )
+        rows: list[dict[str, Any]] = []
+        for line in rounds.read_text(encoding="utf-8").splitlines():
+            rows.extend(_of_clients(json.loads(line), roster))
+        return pandas.DataFrame(rows)
 
 
 class Scores(Result):
@@ -143,8 +146,14 @@ class Scores(Result):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The record of the run by evaluation, and all of its numbers as one nested object. Raises FedcliError."""
-        return nested(shape.Scores.of(self.manifest.body, self.path))
+        """The record of the run by evaluation, and all of its numbers as one nested object.
+
+        Raises FedcliError.
+        """
+        return nested(self._recorded())
+
+    def _recorded(self) -> recorded.Scores:
+        return recorded.Scores.of(self.manifest.body, self.path)
 
     def tables(self) -> list[Table]:
         """The tables that `fedcli evaluate` prints, in percent."""
@@ -152,50 +161,63 @@ class Scores(Result):
         from ..reporting.rows import rows
 
         with console.muted():  # a result that is looked at again does not warn again
-            made = rows([self.path])
-            whole = tables.report(made)
-        return [*whole.tables[:1], *single_runs.by_group(made[0].scored[0])]
+            rows_of_run = rows([self.path])
+            report = tables.report(rows_of_run)
+        return [*report.tables[:1], *single_runs.by_group(rows_of_run[0].scored[0])]
 
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
         """A row for each score of the test sets, of each client and of each group.
 
-        Columns: version of the images (clean, corrupted, average), client, attribute, group, metric, then last (the
-        last round's model), mean_last5 and std_last5 (over the last five rounds), and unit. Scores are shares from 0 to
-        1, as in scores.csv, with percent in percent; unit is "share" or "%". A metric such as "accuracy gap" is between
-        the groups of an attribute.
+        Columns: version of the images (clean, corrupted, average), client, attribute, group,
+        metric, then last (the last round's model), mean_last5 and std_last5 (over the last five
+        rounds), and unit. Scores are shares from 0 to 1, as in scores.csv, with percent in percent;
+        unit is "share" or "%". A metric such as "accuracy gap" is between the groups of an
+        attribute.
         """
         import pandas
 
-        names = ["version", "client", "attribute", "group", "metric", *STATISTICS]
-        frame = pandas.DataFrame(
-            list(_scores(shape.Scores.of(self.manifest.body, self.path))), columns=names
-        )
-        return in_unit(frame.assign(unit="%" if percent else "share"), STATISTICS, percent)
+        columns = ["version", "client", "attribute", "group", "metric", *STATISTICS]
+        frame = pandas.DataFrame(_lines(self._recorded()), columns=columns)
+        frame["unit"] = "%" if percent else "share"
+        return in_unit(frame, STATISTICS, percent)
 
 
-def _rounds(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, Any]]:
+def _table(title: str, lines: list[dict[str, Any]]) -> Table:
+    """A table of lines that have the same columns."""
+    return Table.of(
+        title,
+        list(lines[0]),
+        [list(line.values()) for line in lines],
+    )
+
+
+def _of_clients(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, Any]]:
+    """The facts of each client in a line of rounds.jsonl."""
     for k, client in enumerate(line.get("clients", roster)):
-        reports = {name: column[k] for name, column in line["reports"].items()}
-        known = {
+        facts = {
             "round": line["round"],
             "client": client,
             "weight": line["weights"][k],
             "loss": line["loss"][k],
         }
-        yield known | reports
+        for name, column in line["reports"].items():
+            facts[name] = column[k]
+        yield facts
 
 
-def _scores(scores: shape.Scores) -> Iterator[Line]:
+def _lines(scores: recorded.Scores) -> list[list[str | float | None]]:
+    """The lines of the frame of scores: those of the reported model over its last rounds."""
+    lines: list[list[str | float | None]] = []
     for where, score in numbers(scores):
-        if (
-            not (where.model or where.view or where.label or (where.client and where.attribute))
-            and score.rounds
-        ):
-            metric = (
-                f"{where.metric} {BETWEEN[where.measure]}"
-                if where.measure in BETWEEN
-                else where.metric
-            )
-            if where.measure in ("", *BETWEEN):
-                whose = where.version, where.client, where.attribute, where.group
-                yield (*whose, metric, score.last, score.mean, score.std)
+        is_other_model = where.model or where.view or where.label
+        is_crossed = where.client and where.attribute
+        if is_other_model or is_crossed or not score.rounds:
+            continue
+        metric = where.metric
+        if where.measure in BETWEEN:
+            metric += f" {BETWEEN[where.measure]}"
+        elif where.measure:
+            continue
+        subject = [where.version, where.client, where.attribute, where.group]
+        lines.append([*subject, metric, score.last, score.mean, score.std])
+    return lines

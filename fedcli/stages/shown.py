@@ -1,4 +1,6 @@
-"""Results as a person reads them in Python: as text where they are printed or echoed, as HTML in a notebook."""
+"""Results as a person reads them in Python: as text where they are printed or echoed, as HTML in a
+notebook.
+"""
 
 import io
 from collections.abc import Sequence
@@ -26,8 +28,10 @@ class Shown:
         file = io.StringIO()
         for table in self.tables():
             writers.show(table, file)
-            print(table.legend, file=file, end="\n\n" if table.legend else "")
-        return "\n".join([file.getvalue().rstrip("\n"), *self.words()]).strip("\n")
+            if table.legend:
+                file.write(f"{table.legend}\n\n")
+        lines = [file.getvalue().rstrip("\n"), *self.words()]
+        return "\n".join(lines).strip("\n")
 
     def _repr_html_(self) -> str:
         from ..reporting.page import markup  # jinja2, for nothing else
@@ -35,9 +39,15 @@ class Shown:
         return markup.fragment(self.tables(), self.words())
 
 
-def in_unit(frame: "DataFrame", columns: Sequence[str], percent: bool) -> "DataFrame":
-    """A frame whose columns of scores, shares from 0 to 1, are in percent where that is asked for; `attrs["unit"]` says
-    which."""
+def in_unit(
+    frame: "DataFrame",
+    columns: Sequence[str],
+    percent: bool,
+) -> "DataFrame":
+    """A frame whose columns of scores, shares from 0 to 1, become percent where that is asked for.
+
+    `attrs["unit"]` says which.
+    """
     if percent:
         frame[list(columns)] *= 100
     frame.attrs["unit"] = "%" if percent else "share"

@@ -1,4 +1,6 @@
-"""The train stage: options are resolved, checked and run; a second stage, and an unfinished run that goes on."""
+"""The train stage: options are resolved, checked and run; a second stage, and an unfinished run
+that goes on.
+"""
 
 import re
 import tempfile
@@ -12,7 +14,7 @@ from .. import console, leaves
 from ..bench.estimate import Estimate, span
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines, shared_patients
-from ..errors import UsageError
+from ..errors import FedcliError, UsageError
 from ..extensions import is_file
 from ..federation.engines import named, parsed, remote
 from ..federation.training import CLASSIFIER, FINE_TUNING, USUAL, idle
@@ -37,8 +39,10 @@ from .partition import for_training
 from .results import Run
 from .shown import Shown
 
-MOST_ROUNDS, STEPS = 50, 100  # by default; local steps of the median client
-RARE = 10  # times as many images as the rarest class has: from there on the loss is corrected for class counts
+MOST_ROUNDS = 50  # by default
+STEPS = 100  # local steps of the median client that the default rounds give
+# times as many images as the rarest class has: from there on the loss is corrected for class counts
+RARE = 10
 DATA = "corruption", "partition", "sites", "dataset"
 SERVER_OPTIMIZERS = {
     "momentum": "fedavgm",
@@ -46,28 +50,6 @@ SERVER_OPTIMIZERS = {
     "yogi": "fedyogi",
     "adagrad": "fedadagrad",
 }
-EXECUTION = (
-    "engine",
-    "at_once",
-    "jobs",
-    "timeout",
-    "min_clients",
-    "checkpoint_every",
-    "work",
-    "wait",
-    "track",
-)
-WITH_RESUME = {*EXECUTION, "resume", "force", "out"}  # may be given anew
-OF_BOTH_STAGES = (
-    *EXECUTION,
-    "batch_size",
-    "seed",
-    "model",
-    "eval_every",
-    "precision",
-    "device",
-    "threads",
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,30 +60,29 @@ class Estimated(Shown, Estimate):
 
     def tables(self) -> list[Table]:
         """Seconds by what takes them, and memory."""
-        total, rounds = self.total_seconds, console.counted(self.rounds, "round", "rounds")
-        parts = [
-            (name, seconds, f"{100 * seconds / total:.0f} %")
-            for name, seconds in self.seconds.items()
-        ]
-        parts += [("total", total, "100 %"), ("one round", self.seconds_per_round, "")]
-        times = [[name, f"{seconds:,.2f}", share] for name, seconds, share in parts]
+        total = self.total_seconds
+        parts = {**self.seconds, "total": total}.items()
+        times = [[name, f"{part:,.2f}", f"{100 * part / total:.0f} %"] for name, part in parts]
+        times.append(["one round", f"{self.seconds_per_round:,.2f}", ""])
         sizes = {**self.bytes, "peak": self.peak_bytes, "free": self.free_bytes}
         memory = [[name, f"{size / 1e6:,.1f}" if size else "-"] for name, size in sizes.items()]
-        heads = [f"{self.method}, {rounds}", "seconds", "share"]
-        return [Table.of("", heads, times), Table.of("", ["memory", "MB"], memory)]
+        rounds = console.counted(self.rounds, "round", "rounds")
+        columns = [f"{self.method}, {rounds}", "seconds", "share"]
+        return [Table.of("", columns, times), Table.of("", ["memory", "MB"], memory)]
 
     def words(self) -> list[str]:
         """The time in words."""
-        on = f" on {self.processes} processes" if self.processes > 1 else ""
+        processes = f" on {self.processes} processes" if self.processes > 1 else ""
         steps = f"from {self.measured_steps} measured steps"
-        return [f"about {span(self.total_seconds)}{on}, {steps}; nothing was written"]
+        return [f"about {span(self.total_seconds)}{processes}, {steps}; nothing was written"]
 
 
 def run(options: TrainOptions, *, typed: bool = False) -> Run:
-    """Train a method, and with `then` the stage that follows; without a method, go on with an unfinished run.
+    """Train a method, and with `then` the stage that follows; without a method, go on with an
+    unfinished run.
 
-    typed: on a command line, where --resume with options that no unfinished run has is refused.
-    A dataset is partitioned by default first. Raises FedcliError, UsageError, HashError, Interrupted.
+    typed: on a command line, where --resume with options that no unfinished run has is refused. A
+    dataset is partitioned by default first. Raises FedcliError, UsageError, HashError, Interrupted.
     """
     if options.method is None:
         return _go_on(options)
@@ -110,32 +91,32 @@ def run(options: TrainOptions, *, typed: bool = False) -> Run:
         from ..reporting import tracking
 
         tracking.check(options.track)
-    settled = resolved(options)  # what cannot be is refused before a dataset is partitioned
-    data = for_training(data_for(settled), Path(options.work))
+    plan = resolved(options)  # what cannot be is refused before a dataset is partitioned
+    data = for_training(data_for(plan), Path(options.work))
     shared_patients.warn(data)
-    settled = resolved(options, data)
-    for sentence in idle(settled, settled.rounds):
+    plan = _fitted(plan, options, data)
+    for sentence in idle(plan, plan.rounds):
         console.warn(sentence)
-    return _train(settled, data, typed=typed)
+    return _train(plan, data, typed=typed)
 
 
 def run_estimate(options: TrainOptions) -> Estimated:
-    """Measure a few steps: how long the training would take and how much memory it would hold; nothing is written.
+    """Measure a few steps: how long the training would take and how much memory it would hold;
+    nothing is written.
 
-    A second stage is not in the numbers, since it starts from the finished run. Raises FedcliError, UsageError.
+    A second stage is not in the numbers, since it starts from the finished run. Raises FedcliError,
+    UsageError.
     """
-    settled = resolved(options)
-    source = None if options.sites else data_for(settled)
-    if source is None or source.name == "sites.json":
-        raise UsageError(
-            "--dry-run measures steps on images, which are at their sites", "leave --dry-run out"
-        )
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # where a dataset is partitioned, which the run itself would do
-        data = for_training(source, Path(folder))
-        made = measure(data, replace(resolved(options, data), engine=_engine(options)))
-        return Estimated(**vars(made), method=settled.method or "")
+    plan = resolved(options)
+    images = None if options.sites else data_for(plan)
+    if images is None or images.name == "sites.json":
+        sentence = "--dry-run measures steps on images, which are at their sites"
+        raise UsageError(sentence, "leave --dry-run out")
+    # a dataset is partitioned in a folder that goes, as the run itself would do it in its own
+    with tempfile.TemporaryDirectory() as folder:
+        data = for_training(images, Path(folder))
+        plan = replace(_fitted(plan, options, data), engine=_engine(options))
+        return Estimated(**vars(measure(data, plan)), method=plan.method or "")
 
 
 train = called_with("train", TrainOptions, run)
@@ -143,58 +124,91 @@ estimate = called_with("estimate", TrainOptions, run_estimate)
 
 
 def resolved(options: TrainOptions, data: Path | None = None) -> TrainOptions:
-    """The options with all that is left open filled in: by the run it continues, the method, the optimizer, the data.
+    """The options with all that is left open filled in: by the run it continues, the method, the
+    optimizer, the data.
 
     Raises FedcliError, UsageError for what cannot be.
     """
-    if options.method and not is_file(options.method) and Path(options.method).exists():
-        what = f"{options.method} is no method but a path"
-        raise UsageError(what, "write the method first: fedcli train METHOD DATA")
-    spec = _with_server_optimizer(options)
-    method = resolve(spec, dict(options.set))
-    given = options
-    if isinstance(method.aggregator, ContinuesRun) and (parent := open_parent(options.weights)):
-        model = options.model or parent.body["model"]["name"]  # the same network on the same data
-        options = replace(options, model=model, data=options.data or data_of(parent.path))
-    values = _usual(options, method)
-    if data and not given.rounds and "rounds" not in method.default_training:
-        values["rounds"] = _fitting_rounds(options, data)
-    if data and not options.prior and takes_prior(options, method):
-        values["prior"] = _fitting_prior(data)
-    values |= {name: value for name in values if (value := getattr(options, name)) is not None}
+    name = options.method or ""
+    if name and not is_file(name) and Path(name).exists():
+        hint = "write the method first: fedcli train METHOD DATA"
+        raise UsageError(f"{name} is no method but a path", hint)
+    name = _with_server_optimizer(options)
+    method = resolve(name, dict(options.set))
+    plan = _continuing(options, method)
+    values = plan.filled(_usual(options, method))
     if options.augment and pipelines.is_file(str(options.augment)):
         values["augment"] = pipelines.read(Path(options.augment))
-    filled = replace(options, **values, method=spec, server_optimizer="none")
-    check(filled)
-    if engine := _engine(options):
+    plan = replace(plan, **values, method=name, server_optimizer="none")
+    check(plan)
+    engine = _engine(options)
+    if engine:
         parsed(engine, options.device)
     if options.then:
-        _following(filled, "RUN")
-    return filled if options.name is None else replace(filled, name=None, out=_named(options))
+        _following(plan, "RUN")
+    if options.name is not None:
+        plan = replace(plan, name=None, out=_folder_of(options, options.name))
+    return _fitted(plan, options, data) if data else plan
+
+
+def _continuing(options: TrainOptions, method: Method) -> TrainOptions:
+    """The options; of a second stage with the network and the data of the run that it continues."""
+    if not isinstance(method.aggregator, ContinuesRun):
+        return options
+    parent = open_parent(options.weights)
+    if parent is None:
+        return options
+    model = options.model or parent.body["model"]["name"]
+    return replace(
+        options,
+        model=model,
+        data=options.data or data_of(parent.path),
+    )
 
 
 def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:
-    """Values of open options where nobody says so: the method's own, else the optimizer's, else the usual ones."""
-    own = method.default_training
-    values = TrainOptions.usual | {
-        "optimizer": options.optimizer or own.get("optimizer", "adam"),
-        "rounds": ROUNDS,
-    }
-    values |= zip(("lr", "momentum", "weight_decay"), USUAL[values["optimizer"]], strict=True)
+    """Values of open options where nobody says so: the method's own, else the optimizer's, else the
+    usual ones.
+    """
+    of_method = method.default_training
+    optimizer = options.optimizer or of_method.get("optimizer", "adam")
+    lr, momentum, weight_decay = USUAL[optimizer]
     if options.weights:
-        values["lr"] = FINE_TUNING.get(values["optimizer"], values["lr"])
+        lr = FINE_TUNING.get(optimizer, lr)
     if options.freeze_backbone:
-        values["lr"] = CLASSIFIER.get(values["optimizer"], values["lr"])
-    if own.get("optimizer", values["optimizer"]) == values["optimizer"]:
-        values |= own
-    return values | {"rounds": own.get("rounds", ROUNDS)}
+        lr = CLASSIFIER.get(optimizer, lr)
+    values = TrainOptions.usual | {
+        "optimizer": optimizer,
+        "lr": lr,
+        "momentum": momentum,
+        "weight_decay": weight_decay,
+    }
+    if of_method.get("optimizer", optimizer) == optimizer:
+        values |= of_method
+    values["rounds"] = of_method.get("rounds", ROUNDS)
+    return values
+
+
+def _fitted(
+    plan: TrainOptions,
+    options: TrainOptions,
+    data: Path,
+) -> TrainOptions:
+    """The plan with the rounds and the prior that suit the data, where options leave them open."""
+    method = resolve(plan.method or "", dict(plan.set))
+    if not options.rounds and "rounds" not in method.default_training:
+        plan = replace(plan, rounds=_fitting_rounds(options, data))
+    if not options.prior and takes_prior(options, method):
+        plan = replace(plan, prior=_fitting_prior(data))
+    return plan
 
 
 def _fitting_rounds(options: TrainOptions, data: Path) -> int:
-    """The usual number, or as many as give the client of median size STEPS local steps, at most MOST_ROUNDS."""
-    images = int(
-        np.median([client["train"] for client in manifest.read(data, whole=True).body["roster"]])
-    )
+    """The usual number, or as many as give the client of median size STEPS local steps, at most
+    MOST_ROUNDS.
+    """
+    roster = manifest.read(data, whole=True).body["roster"]
+    images = int(np.median([client["train"] for client in roster]))
     steps = options.epochs * -(-images // options.batch_size)
     rounds = min(max(ROUNDS, -(-STEPS // max(steps, 1))), MOST_ROUNDS)
     if rounds > ROUNDS:
@@ -206,64 +220,80 @@ def _fitting_rounds(options: TrainOptions, data: Path) -> int:
 
 
 def _fitting_prior(data: Path) -> str:
-    """logit-adjust where the rarest class that has images has under a tenth of those of the commonest, else none."""
+    """logit-adjust where the rarest class that has images has under a tenth of those of the
+    commonest, else none.
+    """
     body = manifest.read(data, whole=True).body
-    if is_multi_label(body) or not all(
-        "class_counts" in client for client in body["roster"]
-    ):  # sites keep theirs
+    roster = body["roster"]
+    counts_are_known = all("class_counts" in client for client in roster)  # sites keep theirs
+    if is_multi_label(body) or not counts_are_known:
         return "none"
-    counts = np.sum([client["class_counts"] for client in body["roster"]], axis=0)
-    images = {
-        name: int(count) for name, count in zip(body["classes"], counts, strict=True) if count
-    }
-    rare, common = min(images, key=images.__getitem__), max(images, key=images.__getitem__)
+    for client in roster:
+        if len(client["class_counts"]) != len(body["classes"]):
+            sentence = f"{data}: class_counts of {client['client']} are not of each class"
+            raise FedcliError(sentence, manifest.AGAIN)
+    counts = np.sum([client["class_counts"] for client in roster], axis=0)
+    counts_by_class = zip(body["classes"], counts.tolist(), strict=True)
+    images: dict[str, int] = {name: count for name, count in counts_by_class if count}
+    rare = min(images, key=images.__getitem__)
+    common = max(images, key=images.__getitem__)
     if RARE * images[rare] >= images[common]:
         return "none"
-    has = console.counted(images[rare], "training image", "training images")
+    counted = console.counted(images[rare], "training image", "training images")
     console.say(
-        f"{rare} has {has} and {common} {images[common]:,}: the loss is corrected by --prior logit-adjust; --prior "
-        "none leaves it as it is"
+        f"{rare} has {counted} and {common} {images[common]:,}: the loss is corrected by --prior "
+        "logit-adjust; --prior none leaves it as it is"
     )
     return "logit-adjust"
 
 
 def _with_server_optimizer(options: TrainOptions) -> str:
-    """The method's name, with the server's optimizer as its add-on. Raises UsageError where it has another rule."""
+    """The method's name, with the server's optimizer as its add-on.
+
+    Raises UsageError where it has another rule.
+    """
+    name = options.method or ""
     if options.server_optimizer == "none":
-        return options.method or ""
-    method, addon = resolve(options.method or ""), SERVER_OPTIMIZERS[options.server_optimizer]
+        return name
+    method = resolve(name)
+    addon = SERVER_OPTIMIZERS[options.server_optimizer]
     if not isinstance(method.aggregator, type(METHODS["fedavg"].aggregator)):
-        what = f"{method.name} has its own server rule, so --server-optimizer has no place"
-        raise UsageError(
-            what, "leave it out, or train a method that averages, such as fedprox or moon"
-        )
-    return addon if method.name == "fedavg" else f"{options.method}+{addon}"
+        sentence = f"{method.name} has its own server rule, so --server-optimizer has no place"
+        hint = "leave it out, or train a method that averages, such as fedprox or moon"
+        raise UsageError(sentence, hint)
+    return addon if method.name == "fedavg" else f"{name}+{addon}"
 
 
-def _named(options: TrainOptions) -> Path:
+def _folder_of(options: TrainOptions, name: str) -> Path:
     """The folder that a name means. Raises UsageError."""
-    if not re.fullmatch(r"\w[\w.+-]{0,79}", options.name or ""):
+    if not re.fullmatch(r"\w[\w.+-]{0,79}", name):
         hint = "letters, digits, and - _ . + after the first, such as --name ablation-3"
-        raise UsageError(f"--name {options.name!r} is no name for a folder", hint)
-    return Path(options.work) / "runs" / (options.name or "")
+        raise UsageError(f"--name {name!r} is no name for a folder", hint)
+    return Path(options.work) / "runs" / name
 
 
 def data_for(options: TrainOptions) -> Path:
     """The manifest that a training reads. Raises FedcliError, UsageError."""
-    if options.sites:
-        reached = remote(options.engine)
-        if reached is None or reached[0].gathered is None:
-            raise UsageError(*NOT_REACHED)
-        return reached[0].gathered([Path(site) for site in options.sites], Path(options.work))
-    return source(options.data, options.work, *DATA)
+    if not options.sites:
+        return source(options.data, options.work, *DATA)
+    sites = remote(options.engine)
+    if sites is None or sites[0].gathered is None:
+        raise UsageError(*NOT_REACHED)
+    return sites[0].gathered([Path(site) for site in options.sites], Path(options.work))
 
 
 def _engine(options: TrainOptions) -> str | None:
     return named(options.engine, jobs=options.jobs, at_once=options.at_once)
 
 
-def _told(folder: Path, federation: PlannedFederation, seconds: float) -> None:
-    """Write down what the machine can do, which takes no time from the rounds, and say how fast the run was."""
+def _say_speed(
+    folder: Path,
+    federation: PlannedFederation,
+    seconds: float,
+) -> None:
+    """Write down what the machine can do, which takes no time from the rounds, and say how fast the
+    run was.
+    """
     if not remote(federation.plan.engine) and leaves.is_installed("fedcli.bench.limits"):
         from ..bench import limits
 
@@ -271,60 +301,64 @@ def _told(folder: Path, federation: PlannedFederation, seconds: float) -> None:
         if line:
             with appending(folder / "timing.jsonl") as file:
                 append(file, line)
-    if took := timing.seconds(folder):
-        console.say(f"Trained in {span(took)}.")
-    if sentence := timing.speed(folder):
-        console.detail(sentence)
+    seconds_of_run = timing.seconds(folder)
+    if seconds_of_run:
+        console.say(f"Trained in {span(seconds_of_run)}.")
+    speed = timing.speed(folder)
+    if speed:
+        console.detail(speed)
 
 
 def _train(options: TrainOptions, data: Path, *, typed: bool = False) -> Run:
     """Train, and the second stage beside the folder of the first; typed: as of run()."""
-    trained = runs.train(
-        data, replace(options, engine=_engine(options)), typed=typed, trained=_told
-    )
+    plan = replace(options, engine=_engine(options))
+    run = Run(runs.train(data, plan, typed=typed, trained=_say_speed))
     if options.track is not None:
         from ..reporting import tracking
 
-        place = tracking.training(options.track, trained, Path(options.work))
-        console.say(f"tracked in {place}")
-    first = Run(trained)
+        tracked_in = tracking.training(options.track, run.path, Path(options.work))
+        console.say(f"tracked in {tracked_in}")
     if not options.then:
-        return first
-    console.say(f"{options.method} is done: {first.path}; now {options.then}")
-    precision = first.body["model"]["precision"]  # which was measured where the option says auto
-    return _train(_following(replace(options, precision=precision), str(first.path)), data)
+        return run
+    console.say(f"{options.method} is done: {run.path}; now {options.then}")
+    precision = run.body["model"]["precision"]  # which was measured where the option says auto
+    return _train(_following(replace(options, precision=precision), str(run.path)), data)
 
 
-def _following(first: TrainOptions, weights: str) -> TrainOptions:
-    """The stage that continues a finished run: its own usual training on the same network and seed, beside its folder.
+def _following(options: TrainOptions, weights: str) -> TrainOptions:
+    """The stage that continues a finished run: its own usual training on the same network and seed,
+    beside its folder.
 
-    Raises UsageError where it could not.
+    options: of the finished run. Raises UsageError where it could not.
     """
-    then, out = first.then or "", path_of(first.out)
-    stages = [name for name, known in METHODS.items() if isinstance(known.aggregator, ContinuesRun)]
+    then = options.then or ""
+    stages = [
+        name for name, method in METHODS.items() if isinstance(method.aggregator, ContinuesRun)
+    ]
     if then not in stages:
-        raise UsageError(
-            f"--then {then!r} does not continue a run", f"give --then {' or '.join(stages)}"
-        )
-    beside = out and out.resolve().with_name(f"{out.resolve().name}-{then}")
-    kept = {name: getattr(first, name) for name in OF_BOTH_STAGES}
+        hint = f"give --then {' or '.join(stages)}"
+        raise UsageError(f"--then {then!r} does not continue a run", hint)
+    common = options.of_mark("second")
+    out = path_of(options.out)
+    if out:
+        folder = out.resolve()
+        out = folder.with_name(f"{folder.name}-{then}")
     return resolved(
-        TrainOptions(then, first.data, **kept, weights=weights, out=beside, resume=True)
+        TrainOptions(then, options.data, **common, weights=weights, out=out, resume=True)
     )
 
 
 def _go_on(options: TrainOptions) -> Run:
+    """Go on with an unfinished run as it was begun. Raises FedcliError, UsageError."""
     if not options.resume:
-        raise UsageError(
-            "which method?", "write for example fedcli train fedavg; `fedcli methods` lists all"
-        )
-    if ignored := [option.typed for option in options.changed() if option.name not in WITH_RESUME]:
-        raise UsageError(
-            f"--{ignored[0]} beside a bare --resume would be ignored",
-            "a run goes on as it was begun: leave it out",
-        )
+        hint = "write for example fedcli train fedavg; `fedcli methods` lists all"
+        raise UsageError("which method?", hint)
+    for option in options.changed():
+        if "again" not in option.flag.marks:
+            sentence = f"--{option.typed} beside a bare --resume would be ignored"
+            raise UsageError(sentence, "a run goes on as it was begun: leave it out")
     folder = unfinished(Path(options.work), path_of(options.out))
     console.say(f"resuming {folder}")
     begun = settings.begun(folder)
-    again = {name: getattr(options, name) for name in WITH_RESUME}
-    return _train(replace(begun, **again | {"out": folder}), Path(begun.data or ""))
+    values = options.of_mark("again") | {"out": folder}
+    return _train(replace(begun, **values), Path(begun.data or ""))

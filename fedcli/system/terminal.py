@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby, zip_longest
+from itertools import groupby, pairwise, zip_longest
 from typing import TextIO
 
 from ..console import printable
@@ -102,23 +102,28 @@ def packed(
     over: Line,
     width: int,
     gap: int = GAP,
+    head_gap: int = GROUP_GAP - GAP,
 ) -> list[list[int]]:
     """The places of columns in as few tables as fit a width, the first in each, those under one
     head together.
 
-    least: the width of each column. Empty where some columns do not fit beside the first.
+    least: the width of each column. gap: blanks between two columns, head_gap: more of them between
+    two heads. Empty where some columns do not fit beside the first.
     """
+
+    def fits(places: list[int]) -> bool:
+        changes = sum(over[before] != over[after] for before, after in pairwise(places))
+        blanks = gap * (len(places) - 1) + head_gap * changes
+        return sum(least[place] for place in places) + blanks <= width
+
     parts: list[list[int]] = []
-    filled = width
     for span in _spans(over, start=1):
-        room = sum(least[column] + gap for column in span) + GROUP_GAP - GAP
-        if filled + room > width:
-            if least[0] + room > width:
-                return []
-            parts.append([0])
-            filled = least[0] + gap
-        parts[-1] += span
-        filled += room - GROUP_GAP + GAP
+        if parts and fits([*parts[-1], *span]):
+            parts[-1] += span
+        elif fits([0, *span]):
+            parts.append([0, *span])
+        else:
+            return []
     return parts
 
 
@@ -200,7 +205,7 @@ def _bounds(columns: list[_Column]) -> list[tuple[int, int]]:
 def _gaps(columns: list[_Column]) -> list[int]:
     """Blanks before each column."""
     gaps = [0]
-    for before, after in zip(columns, columns[1:]):
+    for before, after in pairwise(columns):
         gaps.append(GAP if before.over == after.over else GROUP_GAP)
     return gaps
 

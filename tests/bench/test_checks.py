@@ -64,17 +64,21 @@ FAULTS = {  # what is changed in the file -> the check that does not hold, and a
 def test_a_fault_is_found_by_its_check(check, k, tmp_path):
     old, new, why = FAULTS[check][k]
     assert RULE.count(old) == 1
-    text = RULE.replace(old, new).replace("Plain()", "Counting()" if new is COUNTED else "Plain()")
-    assert why in checks.outcome(getattr(checks, check), Subject(str(written(tmp_path, text))))
+    text = RULE.replace(old, new)
+    if new is COUNTED:
+        text = text.replace("Plain()", "Counting()")
+    subject = Subject(str(written(tmp_path, text)))
+    assert why in checks.outcome(getattr(checks, check), subject)
 
 
 def test_a_method_that_holds_all_and_one_that_cannot_be_played(tmp_path):
     good = written(tmp_path, RULE)
-    assert {verdict.why for verdict in verdicts(Subject(str(good)))} == {""}
+    result = {verdict.why for verdict in verdicts(Subject(str(good)))}
+    assert result == {""}
     assert checks.pairs_of(str(good)) == [f"moon+{good}"]  # it has a rule of its own
     bad = written(tmp_path, RULE.replace("theta.lerp", "theta.lurp"), "bad.py")
-    first, *rest = verdicts(Subject(str(bad)))
-    assert first.why.startswith("bad.py, line 20: AttributeError")
+    verdict_of_file, *rest = verdicts(Subject(str(bad)))
+    assert verdict_of_file.why.startswith("bad.py, line 20: AttributeError")
     assert {verdict.why for verdict in rest} == {None}
 
 
@@ -84,15 +88,16 @@ def test_the_command_prints_a_table_and_ends_with_1_where_something_does_not_hol
         app(["check", str(path), "--alone"], prog_name="fedcli")
     out, err = capsys.readouterr()
     assert ended.value.code == 1
-    assert out.count("holds") == len(CHECKS) - 1
+    expected = len(CHECKS) - 1
+    assert out.count("holds") == expected
     assert out.count("FAILS") == 1
     assert (
         "1 check does not hold; the first: part-way, It comes to another model than FedAvg" in err
     )
-    assert {verdict.why for verdict in verdicts(Subject("fedavg"))} == {
-        ""
-    }  # it is no other than itself
+    result = {verdict.why for verdict in verdicts(Subject("fedavg"))}
+    assert result == {""}  # it is no other than itself
     with pytest.raises(SystemExit) as ended:
         app(["check", str(path), "--alone", "--set", "share=0.5", "--json"], prog_name="fedcli")
     assert ended.value.code == 0
-    assert len(json.loads(capsys.readouterr().out)["part-way"]) == len(CHECKS)
+    result = len(json.loads(capsys.readouterr().out)["part-way"])
+    assert result == len(CHECKS)

@@ -1,4 +1,4 @@
-"""What a run will take, told before it starts."""
+"""Time, memory and disk of a run, estimated before it starts."""
 
 import json
 import time
@@ -38,7 +38,8 @@ def clock(monkeypatch):
         def perf_counter(self):
             return self.now
 
-    clock, real = Clock(), InProcess.run_one
+    clock = Clock()
+    real = InProcess.run_one
 
     def run_one(engine, task):
         clock.now += FIXED + EACH * len(engine.shards[task.client])
@@ -70,12 +71,15 @@ def test_clients_take_what_their_images_take(tmp_path, clock, limit, participati
 def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, clock):
     dataset = manifest.parent(make_chain(tmp_path), "dataset")
     data = partition(dataset, work=tmp_path, dirichlet=1.0, clients=4).path
-    images = {client["client"]: client["train"] for client in manifest.read(data).body["roster"]}
-    result, of = estimate(data, plan(engine="pool:2"), limit=1.0), shared_out(images, 2)
-    each = [
-        sum(FIXED + EACH * n for client, n in images.items() if of[client] == k) for k in (0, 1)
-    ]
-    assert result.seconds["clients"] == pytest.approx(6 * max(each))
+    roster = manifest.read(data).body["roster"]
+    images = {client["client"]: client["train"] for client in roster}
+    result = estimate(data, plan(engine="pool:2"), limit=1.0)
+    process_of = shared_out(images, 2)
+    seconds = [0, 0]
+    for client, n in images.items():
+        seconds[process_of[client]] += FIXED + EACH * n
+    expected = pytest.approx(6 * max(seconds))
+    assert result.seconds["clients"] == expected
     assert result.processes == 2
     assert result.bytes["training processes"] > 0
 
@@ -85,7 +89,8 @@ def test_memory_is_counted_and_nothing_is_written(tmp_path):
     before = sorted(tmp_path.rglob("*"))
     forecast = estimate(data, plan("scaffold"), limit=0.1)
     federation = assemble(data, plan("scaffold"), check(plan("scaffold")))
-    numbers, trainable = federation.layout.size, federation.layout.trainable
+    numbers = federation.layout.size
+    trainable = federation.layout.trainable
     expected = {
         "images": (120 + 40) * 64,
         "models of a round": 4 * 4 * numbers,
@@ -106,14 +111,15 @@ def test_validation_curves_and_clients_alone_are_in_it(tmp_path):
     assert forecast.seconds["evaluation"] > 0
     assert forecast.bytes["kept between rounds"] == model
     assert alone.seconds["server"] == 0
-    assert alone.bytes["kept between rounds"] == (2 * 4 + 1) * model
+    expected = (2 * 4 + 1) * model
+    assert alone.bytes["kept between rounds"] == expected
 
 
 def test_a_rule_that_asks_one_client_to_train_costs_every_measurement_and_one_visit(
     tmp_path, clock
 ):
-    asked = planned("afl", {"rule": "released"}, TRAINING, rounds=6)
-    forecast = estimate(make_chain(tmp_path), asked, limit=1.0)
+    afl = planned("afl", {"rule": "released"}, TRAINING, rounds=6)
+    forecast = estimate(make_chain(tmp_path), afl, limit=1.0)
     expected = pytest.approx(6 * 5 * (FIXED + EACH * 20))
     assert forecast.seconds["clients"] == expected  # four measure, one trains
     assert forecast.measured_steps >= 5
@@ -135,11 +141,11 @@ def test_a_recipe_with_such_a_rule_is_forecast(tmp_path, capsys):
             "--dry-run",
         ],
     ):
+        line = words
+        if words[0] == "reproduce":
+            line = [*words, "--work", str(tmp_path)]
         with pytest.raises(SystemExit) as end:
-            app(
-                [*words, "--work", str(tmp_path)] if words[0] == "reproduce" else words,
-                prog_name="fedcli",
-            )
+            app(line, prog_name="fedcli")
         assert not end.value.code, capsys.readouterr().err
 
 
@@ -164,22 +170,23 @@ def test_the_command_prints_it_and_makes_no_run(tmp_path, capsys):
     dataset = manifest.parent(make_chain(tmp_path), "dataset")
     before = sorted(tmp_path.rglob("*"))
     words = ["train", "fedavg", str(dataset), "--rounds", "3", "--dry-run", "--work", str(tmp_path)]
-    for more in ([], ["--json"]):
+    for flags in ([], ["--json"]):
         with pytest.raises(SystemExit) as end:
-            app([*words, *more], prog_name="fedcli")
+            app([*words, *flags], prog_name="fedcli")
         assert not end.value.code
     out = capsys.readouterr().out
     assert "fedavg, 3 rounds" in out
-    assert json.loads(out[out.index("{") :])["rounds"] == 3
+    result = json.loads(out[out.index("{") :])["rounds"]
+    assert result == 3
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"),
+    ("seconds", "text"),
     [(0.2, "1 s"), (4, "4 s"), (89, "89 s"), (180, "3 min"), (7800, "2 h 10 min")],
 )
-def test_a_time_is_told_for_a_person(seconds, shown):
-    assert span(seconds) == shown
+def test_a_time_is_told_for_a_person(seconds, text):
+    assert span(seconds) == text
 
 
 def test_what_train_would_refuse_is_refused(tmp_path):

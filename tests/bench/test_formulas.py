@@ -1,4 +1,4 @@
-"""What methods cost in passes of the network."""
+"""Costs of methods in passes of the network."""
 
 import pytest
 
@@ -18,8 +18,10 @@ def test_every_half_says_what_it_costs_or_why_that_is_not_known(name):
 
 
 def test_a_pair_costs_what_its_halves_do():
-    assert formula(resolve("moon+saga")) == {"step": 1, "look": 2, "gradient": 1, "forward": 1}
-    assert formula(resolve("fedism-plus")) == {"step": 2, "look": 0, "gradient": 1, "forward": 1}
+    expected = {"step": 1, "look": 2, "gradient": 1, "forward": 1}
+    assert formula(resolve("moon+saga")) == expected
+    expected = {"step": 2, "look": 0, "gradient": 1, "forward": 1}
+    assert formula(resolve("fedism-plus")) == expected
 
 
 @pytest.mark.parametrize(

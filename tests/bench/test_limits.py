@@ -1,4 +1,4 @@
-"""What is counted of a training, and what a run says of its limits."""
+"""Counts of a training, and a run's sentences about its limits."""
 
 import json
 
@@ -36,11 +36,14 @@ def federation_of(folder, method, settings=None):
 
 
 def test_a_product_has_two_operations_for_each_pair_and_a_sum_moves_three_arrays():
-    a, b = torch.ones(3, 5), torch.ones(5, 7)
+    a = torch.ones(3, 5)
+    b = torch.ones(5, 7)
     expected = (2 * 3 * 5 * 7, 4 * (15 + 35 + 21))
-    assert limits.counted(lambda: a @ b) == expected
+    result = limits.counted(lambda: a @ b)
+    assert result == expected
     result = limits.counted(lambda: a + a)
-    assert result == (0, 4 * 3 * 15)
+    expected = (0, 4 * 3 * 15)
+    assert result == expected
     result = limits.counted(lambda: a.t()[1:3].view(2, 3))
     assert result == (0, 0)
 
@@ -50,8 +53,8 @@ def test_training_costs_a_forward_pass_and_at_most_two_more_going_back(tmp_path)
     shard = next(iter(federation.data.train.values()))
     batch = shard.batch(torch.arange(4))
     forward, _ = limits.counted(lambda: federation.net(batch.x))
-    each, moved = limits.cost(federation)
-    assert 2 * forward / 4 < each < 3 * forward / 4  # the images themselves need no gradient
+    operations, moved = limits.cost(federation)
+    assert 2 * forward / 4 < operations < 3 * forward / 4  # the images themselves need no gradient
     assert moved > 4 * batch.x[0].numel()
 
 
@@ -62,9 +65,8 @@ def test_perturbed_steps_cost_twice_as_much_and_more(tmp_path):
 
 
 def test_what_the_server_computes_is_no_part_of_it(tmp_path):
-    fedavg, fedadam = (
-        limits.cost(federation_of(tmp_path / name, name)) for name in ("fedavg", "fedadam")
-    )
+    fedavg = limits.cost(federation_of(tmp_path / "fedavg", "fedavg"))
+    fedadam = limits.cost(federation_of(tmp_path / "fedadam", "fedadam"))
     assert fedavg == fedadam  # whose clients do the same
 
 
@@ -73,25 +75,26 @@ def test_a_short_run_and_one_whose_rule_selects_clients_are_not_measured(tmp_pat
     monkeypatch.setattr(limits, "LEAST", 5.0)
     federation = federation_of(tmp_path / "plain", "fedavg")
     assert limits.measure(federation, limits.LEAST - 0.1) is None
-    assert all(value > 0 for value in limits.measure(federation, limits.LEAST).values())
+    for value in limits.measure(federation, limits.LEAST).values():
+        assert value > 0
     selecting = federation_of(tmp_path / "selecting", "afl", {"rule": "released"})
     assert limits.measure(selecting, limits.LEAST) is None
 
 
+def write_clocks(folder, *lines):
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "timing.jsonl").write_text(text)
+
+
 def test_a_run_says_its_share_of_both_limits_and_where_the_time_went(tmp_path):
-    file = tmp_path / "timing.jsonl"
-    file.write_text(
-        "".join(json.dumps(line) + "\n" for line in (ROUND, ROUND | {"round": 2}, LIMITS))
-    )
+    write_clocks(tmp_path, ROUND, ROUND | {"round": 2}, LIMITS)
     # 200 images/s in 9 s each round are 3600 images in 16 s of clients: 225 a second, 22.5 GFLOP/s, 2.25 GB/s
     assert timing.speed(tmp_path) == (
         "Speed: 225 images a second while clients train. This uses 50 % of the arithmetic that a large matrix product "
         "reaches here (45 GFLOP/s) and 25 % of the bandwidth of a large copy (9 GB/s). "
         "Time: clients 80 %, evaluation 10 %, writing 5 %, server 5 %."
     )
-    file.write_text(
-        "".join(json.dumps(line) + "\n" for line in (ROUND | {"joules": 900.0}, LIMITS))
-    )
+    write_clocks(tmp_path, ROUND | {"joules": 900.0}, LIMITS)
     assert timing.speed(tmp_path).endswith(
         "server 5 %. Energy: 0.25 Wh by the processors, including all other programs."
     )
@@ -109,5 +112,5 @@ def test_a_run_says_its_share_of_both_limits_and_where_the_time_went(tmp_path):
     ],
 )
 def test_a_run_without_whole_clocks_says_nothing_of_them(tmp_path, lines):
-    (tmp_path / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_clocks(tmp_path, *lines)
     assert timing.speed(tmp_path) == ""

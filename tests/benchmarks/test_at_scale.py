@@ -31,31 +31,36 @@ def test_memory_is_looked_at_after_a_sixth_half_and_all_of_the_rounds(monkeypatc
     monkeypatch.setattr(many_clients, "COHORT", 3)
     words = []
 
-    def command(*asked):
-        words.append(asked)
-        return in_process(*asked)
+    def command(*line):
+        words.append(line)
+        return in_process(*line)
 
-    first, fedheal = many_clients.memory(["fedheal"], Size(12, 2, 6, side=8), 1, command)
-    assert [each.method for each in (first, fedheal)] == ["fedavg", "fedheal"]
-    assert [list(peak) for peak in fedheal.peaks] == [[1, 3, 6]]
-    assert min(fedheal.peaks[0].values()) > 10**6
-    trained = next(asked for asked in words if asked[:2] == ("train", "fedheal"))
-    assert trained[trained.index("--participation") + 1] == 3 / 12
+    fedavg, fedheal = many_clients.memory(["fedheal"], Size(12, 2, 6, side=8), 1, command)
+    assert [memory.method for memory in (fedavg, fedheal)] == ["fedavg", "fedheal"]
+    result = [list(peak) for peak in fedheal.peaks]
+    assert result == [[1, 3, 6]]
+    result = min(fedheal.peaks[0].values())
+    assert result > 10**6
+    trained = next(line for line in words if line[:2] == ("train", "fedheal"))
+    result = trained[trained.index("--participation") + 1]
+    assert result == 3 / 12
 
 
 def test_ratios_of_memory_are_of_pairs_in_one_repetition():
     fedavg = [{10: 400, 30: 400, 60: 400}, {10: 500, 30: 500, 60: 500}, {10: 400, 30: 400, 60: 500}]
-    held = Memory(
+    memory = Memory(
         "scaffold",
         Size(),
         [{10: 500, 30: 500, 60: 500}] * 2 + [{10: 500, 30: 550, 60: 600}],
         fedavg,
     )
-    assert held.growth == [1, 1, 1.2]
-    assert held.beside_first == [1.25, 1, 1.2]
-    assert many_clients.columns(60)[1:5] == ["to round 10", "to 30", "to 60", "round 60 : round 10"]
-    assert held.row()[4:] == ["1.000", "1.000 to 1.200", "1.200", "1.000 to 1.250"]
-    assert json.loads(json.dumps(held.body()))["clients_per_round"] == 50
+    assert memory.growth == [1, 1, 1.2]
+    assert memory.beside_first == [1.25, 1, 1.2]
+    result = many_clients.columns(60)[1:5]
+    assert result == ["to round 10", "to 30", "to 60", "round 60 : round 10"]
+    assert memory.row()[4:] == ["1.000", "1.000 to 1.200", "1.200", "1.000 to 1.250"]
+    result = json.loads(json.dumps(memory.body()))["clients_per_round"]
+    assert result == 50
 
 
 @pytest.mark.long
@@ -63,16 +68,18 @@ def test_a_report_and_its_page_are_timed_over_runs_that_a_recipe_made():
     table, page = many_runs.report(2, 36, 1, in_process)
     assert table.what == "report, 2 runs, 36 images"
     assert page.what.startswith("report --format html, 2 runs")
-    assert all(
-        each.spent[0].clock > 0 and each.spent[0].processor > 0 and each.bare[0] > 0
-        for each in (table, page)
-    )
+    for timing in (table, page):
+        assert timing.spent[0].clock > 0
+        assert timing.spent[0].processor > 0
+        assert timing.bare[0] > 0
 
 
 def test_seconds_of_a_report_are_given_with_their_spread_and_beside_reading():
-    made = Reported("report", [Spent(2.0, 3.0), Spent(4.0, 3.5), Spent(3.0, 4.0)], [1.0, 1.0, 2.0])
-    assert made.row() == ["report", "3.00 s", "2.00 to 4.00 s", "3.50 s", "2.00", "1.50 to 4.00"]
-    assert made.body()["ratio"] == 2.0
+    timing = Reported(
+        "report", [Spent(2.0, 3.0), Spent(4.0, 3.5), Spent(3.0, 4.0)], [1.0, 1.0, 2.0]
+    )
+    assert timing.row() == ["report", "3.00 s", "2.00 to 4.00 s", "3.50 s", "2.00", "1.50 to 4.00"]
+    assert timing.body()["ratio"] == 2.0
 
 
 def test_a_command_that_fails_ends_in_what_it_said(monkeypatch):
@@ -85,15 +92,16 @@ def test_a_command_is_asked_to_end_and_waited_for_when_this_one_is_interrupted(
     monkeypatch, tmp_path
 ):
     """Killed, it could end nothing of its own, and go on in a folder that is removed."""
-    program, waits = tmp_path / "program", "do sleep 0.01; done"
+    program = tmp_path / "program"
+    waits = "do sleep 0.01; done"
     program.write_text(
         f"#!/bin/sh\ntrap 'touch ended; exit 1' TERM\nuntil [ -e go ]; {waits}\nkill -INT $PPID\nwhile :; {waits}\n"
     )
     program.chmod(0o700)
 
-    def communicate(self, own=subprocess.Popen.communicate):
+    def communicate(self, unpatched=subprocess.Popen.communicate):
         (tmp_path / "go").touch()
-        return own(self)
+        return unpatched(self)
 
     def interrupted():
         signal.signal(signal.SIGINT, signal.default_int_handler)  # which a worker of pytest ignores
@@ -107,8 +115,8 @@ def test_a_command_is_asked_to_end_and_waited_for_when_this_one_is_interrupted(
 
 
 def test_a_folder_is_gone_also_where_its_removal_is_interrupted(monkeypatch, tmp_path):
-    def rmtree(folder, *args, own=shutil.rmtree, **rest):
-        monkeypatch.setattr(shutil, "rmtree", own)
+    def rmtree(folder, *args, unpatched=shutil.rmtree, **rest):
+        monkeypatch.setattr(shutil, "rmtree", unpatched)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -140,6 +148,8 @@ def test_tables_and_json_of_both(monkeypatch, capsys):
         return capsys.readouterr().out
 
     assert "1 MB" in printed(many_clients.main, rounds=6)
-    assert json.loads(printed(many_clients.main, json=True))[0]["growth"] == [1]
+    result = json.loads(printed(many_clients.main, json=True))[0]["growth"]
+    assert result == [1]
     assert "1.00 s" in printed(many_runs.main)
-    assert json.loads(printed(many_runs.main, json=True))[0]["processor_seconds"] == [2]
+    result = json.loads(printed(many_runs.main, json=True))[0]["processor_seconds"]
+    assert result == [2]

@@ -20,7 +20,8 @@ def loader(round: int):
 
 def test_a_loop_over_its_batches_ends_where_every_side_ends():
     with threads(1):
-        net, expected = blaze.Networks(SMALL).select_model("cnn"), SMALL.net()
+        net = blaze.Networks(SMALL).select_model("cnn")
+        expected = SMALL.net()
         optimizer = torch.optim.SGD(net.parameters(), lr=LEARNING_RATE)
         for x, y in loader(2):
             optimizer.zero_grad()
@@ -31,13 +32,14 @@ def test_a_loop_over_its_batches_ends_where_every_side_ends():
 
 
 def test_batches_are_whole_and_others_each_round():
-    first, second = list(loader(1)), list(loader(2))
+    batches = list(loader(1))
+    next_batches = list(loader(2))
     assert (
-        [x.shape for x, _ in first]
+        [x.shape for x, _ in batches]
         == [(32, 3, 16, 16), (8, 3, 16, 16)]
-        == [x.shape for x, _ in second]
+        == [x.shape for x, _ in next_batches]
     )
-    assert not torch.equal(first[0][0], second[0][0])
+    assert not torch.equal(batches[0][0], next_batches[0][0])
 
 
 def test_every_network_starts_where_the_first_did():
@@ -57,6 +59,8 @@ def test_whoever_asks_for_a_network_has_one_thread_as_there_is_one_for_each_core
 
 
 def test_neither_images_nor_weights_are_sent_to_processes():
-    users, networks = blaze.Users(SMALL), blaze.Networks(SMALL)
-    assert len(list(users.get_dataloader("train", 0, BATCH, None))) == 2  # by now in memory
+    users = blaze.Users(SMALL)
+    networks = blaze.Networks(SMALL)
+    result = len(list(users.get_dataloader("train", 0, BATCH, None)))
+    assert result == 2  # by now in memory
     assert len(pickle.dumps((users, networks))) < 1000

@@ -19,9 +19,12 @@ def few(monkeypatch):
 
 
 def test_every_check_holds_where_recorded_steps_do_what_they_should(few):
-    made = list(gpu_checks.proofs("cpu", Tape))
-    assert {proof.method: proof.failed for proof in made} == {name: {} for name in FEW}
-    assert [proof.method for proof in made if not proof.recorded] == ["ditto"]
+    proofs = list(gpu_checks.proofs("cpu", Tape))
+    result = {proof.method: proof.failed for proof in proofs}
+    expected = {name: {} for name in FEW}
+    assert result == expected
+    result = [proof.method for proof in proofs if not proof.recorded]
+    assert result == ["ditto"]
 
 
 class Forgetful(Tape):

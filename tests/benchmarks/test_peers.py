@@ -24,8 +24,9 @@ SMALL = Problem(size=16, clients=3, images=40, rounds=2)  # a last batch of 8 im
 
 
 def by_hand(problem: Problem) -> torch.Tensor:
-    """The same training in plain PyTorch, as a peer's users would write it."""
-    net, shards = problem.net(), problem.shards()
+    """The peers' training in plain PyTorch, as their users would write it."""
+    net = problem.net()
+    shards = problem.shards()
     theta = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     for round in range(1, problem.rounds + 1):
         ends = []
@@ -35,10 +36,9 @@ def by_hand(problem: Problem) -> torch.Tensor:
             ends.append(
                 {name: tensor.clone().double() for name, tensor in net.state_dict().items()}
             )
-        theta = {
-            name: sum(end[name] for end in ends).div(len(ends)).to(theta[name].dtype)
-            for name in theta
-        }
+        for name, tensor in theta.items():
+            mean = sum(end[name] for end in ends) / len(ends)
+            theta[name] = mean.to(tensor.dtype)
     net.load_state_dict(theta)
     return weights(net)
 
@@ -47,17 +47,17 @@ def test_a_problem_is_the_same_wherever_it_is_made():
     again = dataclasses.replace(SMALL)
     assert torch.equal(weights(SMALL.net()), weights(again.net()))
     for client, shard in SMALL.shards().items():
-        assert torch.equal(
-            shard.images[shard.rows], again.shards()[client].images[again.shards()[client].rows]
-        )
+        expected = again.shards()[client].images[again.shards()[client].rows]
+        assert torch.equal(shard.images[shard.rows], expected)
         assert torch.equal(shard.y, again.shards()[client].y)
     assert list(SMALL.shards()) == SMALL.names
 
 
 def test_an_order_is_every_image_once_and_another_each_round():
-    first, second = SMALL.order("client-00", 1), SMALL.order("client-00", 2)
-    assert first.sort().values.tolist() == list(range(40)) == second.sort().values.tolist()
-    assert first.tolist() != second.tolist()
+    order = SMALL.order("client-00", 1)
+    next_order = SMALL.order("client-00", 2)
+    assert order.sort().values.tolist() == list(range(40)) == next_order.sort().values.tolist()
+    assert order.tolist() != next_order.tolist()
 
 
 def test_fedclis_side_trains_as_a_loop_by_hand_on_the_same_batches():
@@ -147,9 +147,9 @@ def test_what_each_side_takes_to_start_stands_beside_the_ratio(monkeypatch, caps
         peers, "rows", lambda *asked: [peers.Compared("same", timing, (1.25, 14.0))]
     )
     peers.main()
-    shown = capsys.readouterr().out
-    assert "1.2 s, 14.0 s" in shown
-    assert "0.500" in shown
+    output = capsys.readouterr().out
+    assert "1.2 s, 14.0 s" in output
+    assert "0.500" in output
     peers.main(json=True)
     (body,) = json.loads(capsys.readouterr().out)
     assert body["start_seconds"] == [1.25, 14.0]
@@ -171,13 +171,14 @@ def test_a_peer_that_there_is_not_is_refused_before_anything_is_timed(monkeypatc
 
 
 def test_the_asked_size_reaches_the_peers(monkeypatch):
-    asked = []
-    monkeypatch.setattr(peers, "rows", lambda *given: asked.append(given) or [])
+    calls = []
+    monkeypatch.setattr(peers, "rows", lambda *arguments: calls.append(arguments) or [])
     peers.main(["flower"], rounds=2, clients=4)
-    ((beside, problem, repeats),) = asked
+    ((beside, problem, repeats),) = calls
     assert beside == ["flower"]
     assert repeats == 7
-    assert (problem.rounds, problem.clients, problem.images, problem.model) == (2, 4, 256, "cnn")
+    result = (problem.rounds, problem.clients, problem.images, problem.model)
+    assert result == (2, 4, 256, "cnn")
 
 
 def test_a_peer_that_trains_otherwise_gets_no_row(monkeypatch):

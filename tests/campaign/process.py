@@ -55,6 +55,7 @@ class Ended:
 
 def warm() -> None:
     """Import everything once, before any command is forked: each would else spend seconds on it."""
+    os.environ.pop("FEDCLI_WORK", None)  # each case has a work folder of its own
     for path in sorted(Path(fedcli.__path__[0]).rglob("*.py")):
         if path.name != "__main__.py":
             inside = path.relative_to(fedcli.__path__[0]).with_suffix("").parts

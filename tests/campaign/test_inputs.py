@@ -7,6 +7,7 @@ import albumentations
 import numpy as np
 import pytest
 import torch
+import torchvision
 from raw_folders import write_csv, write_slice
 
 from fedcli.models import Inputs, build
@@ -34,6 +35,7 @@ LAYOUTS = [
     "office-caltech",
     "rsna-ich",
 ]
+PRETRAINED = ["--model", "torchvision:shufflenet_v2_x0_5", "--weights", "pretrained.pt"]
 PREDICT = ["predict", "fedcli-work/runs/fedprox-*", "scan.dcm", "scan.png"]
 BROUGHT = {  # a file -> (what stands before, lines that read it)
     "raw/labels.csv": ("prepare", [PREPARE]),
@@ -75,6 +77,7 @@ BROUGHT = {  # a file -> (what stands before, lines that read it)
     "augment.json": ("train", [["train", "fedavg", "--rounds", "1", "--augment", "augment.json"]]),
     "augment.yaml": ("train", [["train", "fedavg", "--rounds", "1", "--augment", "augment.yaml"]]),
     "weights.pt": ("train", [["train", "fedavg", "--rounds", "1", "--weights", "weights.pt"]]),
+    "pretrained.pt": ("train", [["train", "fedavg", "--rounds", "1", *PRETRAINED]]),
     "teacher.pt": ("train", [["train", "fed-mas", "--rounds", "1", "--teacher", "teacher.pt"]]),
     "own.toml": (
         "run",
@@ -181,6 +184,8 @@ def brought(chain, tmp_path_factory) -> Path:
     torch.save(
         build("resnet10", inputs, seed=1, precision="fp32").state_dict(), folder / "teacher.pt"
     )
+    published = torchvision.models.shufflenet_v2_x0_5(num_classes=1000)  # as it is downloaded
+    torch.save(published.state_dict(), folder / "pretrained.pt")
     (folder / "fedcli.toml").write_text(DEFAULTS)
     (folder / "policy.toml").write_text(POLICY)
     write_csv(folder / "order.csv", ["id", "age"], [[name, "7"] for name in names[::-1]])

@@ -8,9 +8,10 @@ from nested_scores import ABOUT
 from scored_runs import Y, heal, model, scored
 
 from fedcli.comparison.cautions import at_chance, doubtful, levelling_down, unreliable_groups
+from fedcli.comparison.systems import Scored
 from fedcli.comparison.verdict import INCONCLUSIVE, MODELS_ONLY, Difference
 from fedcli.reporting.rows import notes, rows
-from fedcli.reporting.single_runs import unreliable
+from fedcli.reporting.single_runs import unreliable, worst_groups
 from fedcli.scores.parts import Client, Shots
 from fedcli.scores.scores import Scores
 from fedcli.scores.table import Score, Where
@@ -36,32 +37,35 @@ def with_groups(row, **means):
 
 
 def test_a_gap_that_shrinks_because_the_best_group_lost_is_levelling_down(tmp_path):
-    first, second = rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))])
-    first = with_groups(first, f=0.70, m=0.90)
-    (said,) = said_of([first, with_groups(second, f=0.70, m=0.80)])
-    assert said == (
+    fedavg, fedheal = rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))])
+    fedavg = with_groups(fedavg, f=0.70, m=0.90)
+    (sentence,) = said_of([fedavg, with_groups(fedheal, f=0.70, m=0.80)])
+    assert sentence == (
         "FedHEAL: smaller gap by sex than FedAvg only because no group gained and m fell from "
         "90.0 to 80.0 % AUC, one-vs-one (levelling down)"
     )
-    assert not (said_of([first, with_groups(second, f=0.75, m=0.85)]))  # f gained
-    assert not (said_of([first, with_groups(second, f=0.60, m=0.85)]))  # the gap grew
-    assert not (said_of([first]))
+    assert not (said_of([fedavg, with_groups(fedheal, f=0.75, m=0.85)]))  # f gained
+    assert not (said_of([fedavg, with_groups(fedheal, f=0.60, m=0.85)]))  # the gap grew
+    assert not (said_of([fedavg]))
     high = 0.3 + 0.5, 0.1 + 0.7  # 0.8 twice, but for the last bit
-    first = with_groups(first, f=0.70, m=0.90)
-    assert not (said_of([first, with_groups(second, f=high[1] - 0.1, m=high[0] + 0.1)]))
-    assert said_of([with_groups(first, f=high[1], m=0.90), with_groups(second, f=high[0], m=0.85)])
+    fedavg = with_groups(fedavg, f=0.70, m=0.90)
+    assert not (said_of([fedavg, with_groups(fedheal, f=high[1] - 0.1, m=high[0] + 0.1)]))
+    assert said_of(
+        [with_groups(fedavg, f=high[1], m=0.90), with_groups(fedheal, f=high[0], m=0.85)]
+    )
 
 
 def test_what_is_not_significant_is_an_observation_of_these_runs(tmp_path):
-    first, second = rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))])
-    both = with_groups(first, f=0.70, m=0.90), with_groups(second, f=0.70, m=0.80)
-    (said,) = said_of(both, UNSURE)
-    assert "FedAvg, as no group gained" in said and "only because" not in said
-    assert said.endswith(
+    fedavg, fedheal = rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))])
+    both = with_groups(fedavg, f=0.70, m=0.90), with_groups(fedheal, f=0.70, m=0.80)
+    (sentence,) = said_of(both, UNSURE)
+    assert "FedAvg, as no group gained" in sentence
+    assert "only because" not in sentence
+    assert sentence.endswith(
         "(levelling down in these runs; the gap's change is not significant: -2.2 points, 95 % interval -5.9 to +7.5)"
     )
-    (said,) = said_of(both, None)
-    assert said.endswith("(levelling down in these runs, not tested)")
+    (sentence,) = said_of(both, None)
+    assert sentence.endswith("(levelling down in these runs, not tested)")
 
 
 def intervals(low, value, version="clean"):
@@ -84,8 +88,8 @@ def noted(*paths):
 
 def test_a_model_that_answers_one_class_is_said_not_to_be_shown_to_beat_chance(tmp_path):
     stuck = [np.tile(np.float32([0, 1, 0]), (len(Y), 1))] * 2
-    said = noted(scored(tmp_path / "a", stuck, intervals=intervals(1 / 3, 1 / 3)))
-    assert "FedAvg: gives the same answer for every clean image. Try a higher --lr" in said
+    note = noted(scored(tmp_path / "a", stuck, intervals=intervals(1 / 3, 1 / 3)))
+    assert "FedAvg: gives the same answer for every clean image. Try a higher --lr" in note
 
 
 @pytest.mark.parametrize(
@@ -105,9 +109,9 @@ def test_advice_is_of_what_may_help_the_run(tmp_path, images, options, advice):
     (row,) = rows([scored(tmp_path / "a", model(0.1, 1), intervals=intervals(0.3, 0.38))])
     (run,) = row.scored
     shots = Shots(700, 70, {"head": images, "medium": {}, "tail": {}}, [])
-    asked = {**run.scores.options, **options}
-    known = replace(run, scores=replace(run.scores, options=asked, shots=shots))
-    assert at_chance([known]).endswith(f". Try {advice}")
+    recorded = {**run.scores.options, **options}
+    changed = replace(run, scores=replace(run.scores, options=recorded, shots=shots))
+    assert at_chance([changed]).endswith(f". Try {advice}")
 
 
 def test_a_lower_end_above_chance_by_rounding_alone_is_at_chance(tmp_path):
@@ -119,11 +123,12 @@ def test_a_lower_end_above_chance_by_rounding_alone_is_at_chance(tmp_path):
 
 
 def test_a_model_near_chance_is_said_to_be_and_one_above_it_is_not(tmp_path):
-    weak, skilled = model(0.1, 1), model(2.0, 1)
-    said = noted(scored(tmp_path / "a", weak, intervals=intervals(0.3, 0.38)))
+    weak = model(0.1, 1)
+    skilled = model(2.0, 1)
+    note = noted(scored(tmp_path / "a", weak, intervals=intervals(0.3, 0.38)))
     assert (
         "may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 % in the last round, its "
-        "95 % interval begins at 30.0 %" in said
+        "95 % interval begins at 30.0 %" in note
     )
     assert "chance" not in noted(scored(tmp_path / "b", skilled, intervals=intervals(0.7, 0.8)))
 
@@ -133,8 +138,8 @@ def test_only_the_seed_that_is_at_chance_is_named(tmp_path):
         scored(tmp_path / f"{seed}", model(1.0, seed), seed=seed, intervals=intervals(low, 0.5))
         for seed, low in ((0, 0.45), (1, 0.2))
     ]
-    said = " ".join(notes(rows(paths, spread="pooled")))
-    assert "no better than chance (33.3 %) on clean images (seed 1): " in said
+    text = " ".join(notes(rows(paths, spread="pooled")))
+    assert "no better than chance (33.3 %) on clean images (seed 1): " in text
 
 
 def of_two_hospitals(why):
@@ -151,13 +156,15 @@ def of_two_hospitals(why):
 
 def test_few_images_of_a_class_decide_gaps_scaled_scores_and_spreads_over_clients():
     area = "auc_ovo_macro"
-    assert doubtful([of_two_hospitals("2 images of ill")], [area], "last5") == [
+    result = doubtful([of_two_hospitals("2 images of ill")], [area], "last5")
+    expected = [
         f"site gap {area}",
         f"site worst group {area}",
         f"site ES-AUC ({area})",
         f"std among clients {area}",
         f"worst among clients {area}",
     ]
+    assert result == expected
     assert doubtful([of_two_hospitals("")], [area], "last5") == []
 
 
@@ -171,3 +178,50 @@ def test_the_sentences_name_few_images_of_a_class_in_all_images_and_in_groups():
     assert unreliable([scores], clients=True) == (
         "† not reliable: site north (2 images of ill), client north (2 images of ill)."
     )
+
+
+@pytest.mark.parametrize(
+    ("classes", "missing", "consequence"),
+    [
+        (["ill", "well"], (0,), "has no test image of ill: it has no AUC"),
+        (["ill", "odd", "well"], (0,), "has no test image of ill: its AUC covers 2 of 3 classes"),
+        (["ill", "odd", "well"], (0, 1), "has no test image of ill or odd: it has no AUC"),
+    ],
+)
+def test_a_group_with_one_class_alone_has_no_auc(classes, missing, consequence):
+    assert _of_north(of_two_hospitals("no image of ill"), classes, missing) == [
+        f"site north {consequence}"
+    ]
+
+
+def test_a_label_that_all_images_of_a_group_have_is_not_said_to_be_of_none():
+    """Nor is the group said to have no AUC, where it has those of other labels."""
+    scores = of_two_hospitals("no AUC of ill")
+    scores.table[Where("clean", metric="auc", label="odd")] = Score([0.7], [1], 80)
+    assert _of_north(scores, ["ill", "odd", "well"], (0,)) == [
+        "site north has no AUC of ill: its mean covers 2 of 3 labels"
+    ]
+
+
+def _of_north(scores, classes, missing):
+    """The sentences on the groups, where north lacks these of the classes."""
+    scores = replace(scores, classes=classes)
+    lines = [line for line in scores.table if line.group == "north"]
+    for line in lines:
+        scores.table[line] = replace(scores.table[line], missing=missing)
+    return unreliable_groups(scores)
+
+
+def test_a_worst_group_is_named_with_its_doubt_and_of_equal_ones_none(tmp_path):
+    def said(scores):
+        return [*worst_groups(Scored(tmp_path / "scores.json", {}, scores))]
+
+    begin = "worst group by site on clean images, last round: north, 60.0 % AUC, one-vs-one; gap 20.0 points"
+    assert said(of_two_hospitals("")) == [begin]
+    assert said(of_two_hospitals("2 images of ill")) == [f"{begin} (not reliable)"]
+    scores = of_two_hospitals("")
+    for line in [line for line in scores.table if line.group]:
+        scores.table[line] = replace(scores.table[line], values=[0.7])
+    assert said(scores) == [
+        "no group by site on clean images, last round, scores lower than another: 70.0 % AUC, one-vs-one"
+    ]

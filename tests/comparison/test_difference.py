@@ -1,5 +1,6 @@
 """The numbers of a comparison, against resamples written out and against scipy."""
 
+import itertools
 from dataclasses import fields
 
 import numpy as np
@@ -17,28 +18,48 @@ from fedcli.metrics import score
 from fedcli.reporting.comparison import notes, sentences
 
 
+def auc(logits, images):
+    return score(logits[images], Y[images])["auc_ovo_macro"]
+
+
+def mean_of(path):
+    """Mean balanced accuracy of clean images over the last five rounds, as scores.json has it."""
+    return body_of(path)["versions"]["clean"]["balanced_accuracy"]["mean_last5"]
+
+
 def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
     logits = model(1, 0)
-    comparison = compare(
-        [scored(tmp_path / "a", logits)], [heal(tmp_path / "b", logits)], resamples=200
-    )
-    for each in comparison.rows + comparison.groups["sex"].gaps + comparison.groups["sex"].each:
-        assert (each.difference, each.low, each.high, each.p, each.verdict) == (
+    a = [scored(tmp_path / "a", logits)]
+    b = [heal(tmp_path / "b", logits)]
+    comparison = compare(a, b, resamples=200)
+    for difference in (
+        comparison.rows + comparison.groups["sex"].gaps + comparison.groups["sex"].each
+    ):
+        result = (
+            difference.difference,
+            difference.low,
+            difference.high,
+            difference.p,
+            difference.verdict,
+        )
+        expected = (
             0,
             0,
             0,
             1,
             INCONCLUSIVE,
         )
-    apart = compare(
-        [scored(tmp_path / "c", logits, units=None)],
-        [heal(tmp_path / "d", logits, units=None)],
-        resamples=200,
-    )
-    assert apart.images[0]["versions"]["clean"] == {
+        assert result == expected
+    c = [scored(tmp_path / "c", logits, units=None)]
+    d = [heal(tmp_path / "d", logits, units=None)]
+    apart = compare(c, d, resamples=200)
+    result = apart.images[0]["versions"]["clean"]
+    expected = {
         "mcnemar": {"only_a": 0, "only_b": 0, "p": 1},
     }
-    assert comparison.images[0]["versions"]["clean"] == {"mcnemar": None, "reason": DEPENDENT}
+    assert result == expected
+    result = comparison.images[0]["versions"]["clean"]
+    assert result == {"mcnemar": None, "reason": DEPENDENT}
     every = (
         "balanced accuracy, clean, AUC, clean, gap by sex, balanced accuracy and gap by sex, AUC"
     )
@@ -58,46 +79,41 @@ def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_pat
     comparison = compare([paths[0, 0], paths[0, 1]], [paths[1, 0], paths[1, 1]], resamples=20)
     differences = []
     for weights in drawn(20):
-        at = np.repeat(np.arange(N), weights)
-        means = [
-            np.mean(
-                [
-                    score(difference[at], Y[at])["auc_ovo_macro"]
-                    for k in (0, 1)
-                    for part in runs[s, k]
-                    for difference in part
-                ]
-            )
-            for s in (0, 1)
-        ]
+        resample = np.repeat(np.arange(N), weights)
+        means = []
+        for s in (0, 1):
+            rounds = [*itertools.chain(*runs[s, 0], *runs[s, 1])]
+            means.append(np.mean([auc(logits, resample) for logits in rounds]))
         differences.append(means[1] - means[0])
     difference = row(comparison, "average", "auc_ovo_macro")
-    assert (difference.low, difference.high) == pytest.approx(
-        tuple(np.quantile(differences, [0.025, 0.975]))
-    )
-    assert (comparison.sample.unit, comparison.sample.units, comparison.sample.test_images) == (
+    expected = pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
+    assert (difference.low, difference.high) == expected
+    result = (comparison.sample.unit, comparison.sample.units, comparison.sample.test_images)
+    expected = (
         "patient or lesion",
         N // 2,
         N,
     )
+    assert result == expected
 
 
 def test_the_interval_of_a_gap_is_that_of_images_written_out(tmp_path):
     runs = model(1, 0), model(1, 1)
-    comparison = compare(
-        [scored(tmp_path / "a", runs[0])], [heal(tmp_path / "b", runs[1])], resamples=20
-    )
+    a = [scored(tmp_path / "a", runs[0])]
+    b = [heal(tmp_path / "b", runs[1])]
+    comparison = compare(a, b, resamples=20)
     differences = []
     for weights in drawn(20):
         parts = [np.repeat(np.arange(N), weights * (SEX == g)) for g in (0, 1)]
-        each = [
-            [[score(round_[at], Y[at])["auc_ovo_macro"] for at in parts] for round_ in rounds]
-            for rounds in runs
-        ]
-        gaps = [abs(np.subtract(*np.mean(rounds, axis=0))) for rounds in each]
+        gaps = []
+        for rounds in runs:
+            of_women = np.mean([auc(logits, parts[0]) for logits in rounds])
+            of_men = np.mean([auc(logits, parts[1]) for logits in rounds])
+            gaps.append(abs(of_women - of_men))
         differences.append(gaps[1] - gaps[0])
     gap = next(g for g in comparison.groups["sex"].gaps if g.metric == "auc_ovo_macro")
-    assert (gap.low, gap.high) == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
+    expected = pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
+    assert (gap.low, gap.high) == expected
 
 
 def test_means_spreads_and_tests_over_seeds(tmp_path):
@@ -105,36 +121,43 @@ def test_means_spreads_and_tests_over_seeds(tmp_path):
     b = [heal(tmp_path / f"b{k}", model(2, 5 + k), seed=k) for k in range(3)]
     comparison = compare(a, b[::-1], resamples=200)
     difference = row(comparison, "clean", "balanced_accuracy")
-    means = [
-        [body_of(path)["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for path in side]
-        for side in (a, b)
-    ]
-    assert difference.difference == pytest.approx(np.mean(means[1]) - np.mean(means[0]))
-    assert difference.over_seeds["paired_t"]["p"] == pytest.approx(
-        scipy.stats.ttest_rel(*means).pvalue
-    )
+    means = [[mean_of(path) for path in a], [mean_of(path) for path in b]]
+    expected = pytest.approx(np.mean(means[1]) - np.mean(means[0]))
+    assert difference.difference == expected
+    expected = pytest.approx(scipy.stats.ttest_rel(*means).pvalue)
+    assert difference.over_seeds["paired_t"]["p"] == expected
     assert (
         difference.over_seeds["wilcoxon"]["p"] == difference.over_seeds["wilcoxon"]["floor"] == 0.25
     )
-    assert (difference.p_holm, difference.p_seeds_holm) == (
+    expected = (
         difference.p,
         difference.over_seeds["paired_t"]["p"],
     )
-    assert difference.a.std_runs == pytest.approx(np.std(means[0], ddof=1))
+    assert (difference.p_holm, difference.p_seeds_holm) == expected
+    expected = pytest.approx(np.std(means[0], ddof=1))
+    assert difference.a.std_runs == expected
     assert comparison.systems["b"]["seeds"] == [0, 1, 2]
 
 
 def test_patients_that_both_answer_alike_do_not_count_as_differing(tmp_path):
     """A right answer turned wrong in two images of one patient; another's wrong one turned into another wrong one."""
     a, b = (np.eye(3)[Y] * 4 for _ in range(2))
-    a[2], b[2], b[0], b[1] = np.eye(3)[(Y[2] + 1) % 3], np.eye(3)[(Y[2] + 2) % 3], -b[0], -b[1]
+    a[2] = np.eye(3)[(Y[2] + 1) % 3]
+    b[2] = np.eye(3)[(Y[2] + 2) % 3]
+    b[0] = -b[0]
+    b[1] = -b[1]
     paths = scored(tmp_path / "a", [a] * 2), heal(tmp_path / "b", [b] * 2)
     comparison = compare(
         [paths[0]], [paths[1]], metrics=["accuracy", "f1_macro", "auc_ovo_macro"], resamples=50
     )
     assert [row.differing for row in comparison.rows] == [1, 2, 2]
-    each = {(row.metric, row.group): row.differing for row in comparison.groups["sex"].each}
-    assert (each["accuracy", "f"], each["accuracy", "m"], each["auc_ovo_macro", "m"]) == (1, 0, 1)
+    differing = {(row.metric, row.group): row.differing for row in comparison.groups["sex"].each}
+    result = (
+        differing["accuracy", "f"],
+        differing["accuracy", "m"],
+        differing["auc_ovo_macro", "m"],
+    )
+    assert result == (1, 0, 1)
 
 
 def test_gaps_between_groups_and_a_small_group(tmp_path):
@@ -146,18 +169,21 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
     comparison = compare([paths[0]], [paths[1]], resamples=300)
     gaps = {g.metric: g for g in comparison.groups["sex"].gaps}
     for metric in ("balanced_accuracy", "auc_ovo_macro"):
-        of = [run.scores.part().lies("sex", "clean", metric, "gap").mean for run in read(paths)]
-        assert gaps[metric].difference == pytest.approx(of[1] - of[0])
+        expected = [
+            run.scores.part().lies("sex", "clean", metric, "gap").mean for run in read(paths)
+        ]
+        expected = pytest.approx(expected[1] - expected[0])
+        assert gaps[metric].difference == expected
         assert gaps[metric].low > 0
     assert any(
-        "higher than FedAvg in gap by sex, AUC, significant over test" in said
-        for said in sentences(comparison)
+        "higher than FedAvg in gap by sex, AUC, significant over test" in sentence
+        for sentence in sentences(comparison)
     )
-    each = {(r.metric, r.group): r for r in comparison.groups["sex"].each}
-    assert (
-        each["balanced_accuracy", "m"].difference == 0 and each["balanced_accuracy", "f"].high < 0
-    )
-    assert (each["auc_ovo_macro", "m"].low, each["auc_ovo_macro", "m"].high) == (0, 0)
+    in_groups = {(r.metric, r.group): r for r in comparison.groups["sex"].each}
+    assert in_groups["balanced_accuracy", "m"].difference == 0
+    assert in_groups["balanced_accuracy", "f"].high < 0
+    result = (in_groups["auc_ovo_macro", "m"].low, in_groups["auc_ovo_macro", "m"].high)
+    assert result == (0, 0)
     few = [
         scored(tmp_path / f"{k}", model(1, k, y=Y[:12]), y=Y[:12], units=None, rule=str(k))
         for k in (0, 1)
@@ -170,7 +196,8 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
 
 
 def test_one_patient_of_a_class_leaves_no_interval_and_no_p(tmp_path):
-    y, sex = np.array([0] * 59 + [1]), np.arange(60) % 2
+    y = np.array([0] * 59 + [1])
+    sex = np.arange(60) % 2
     a = scored(tmp_path / "a", model(0.5, 0, 2, y), y=y, units=None, sex=sex)
     b = heal(tmp_path / "b", model(2, 0, 2, y), y=y, units=None, sex=sex)
     comparison = compare([a], [b], metrics=["balanced_accuracy", "accuracy"], resamples=100)
@@ -192,7 +219,8 @@ def test_two_classes_have_delongs_test_and_auc_binary(tmp_path):
     b = heal(tmp_path / "b", model(1.5, 0, 2, y), y=y, units=None)
     comparison = compare([a], [b], metrics=["auc_binary"], resamples=100)
     last = comparison.images[0]["versions"]["clean"]["delong"]
-    assert last["auc_b"] == body_of(b)["versions"]["clean"]["auc_binary"]["last"]
+    expected = body_of(b)["versions"]["clean"]["auc_binary"]["last"]
+    assert last["auc_b"] == expected
     assert 0 < last["p"] < 1
     with pytest.raises(UsageError, match="no interval can be made of 'auc_binary'"):
         compare(
@@ -206,27 +234,34 @@ def test_where_clients_answer_for_themselves_the_mean_over_them_is_compared(tmp_
     a = scored(tmp_path / "a", model(1, 0), lone=True)
     b = heal(tmp_path / "b", model(1, 0), groups=False, by=())
     comparison = compare([a], [b], resamples=50)
-    assert [r.difference for r in comparison.rows] == pytest.approx([0, 0])
-    assert (comparison.rows[0].low, comparison.rows[0].high) == pytest.approx((0, 0))
+    expected = pytest.approx([0, 0])
+    assert [r.difference for r in comparison.rows] == expected
+    result = (comparison.rows[0].low, comparison.rows[0].high)
+    expected = pytest.approx((0, 0))
+    assert result == expected
     assert comparison.images[0]["versions"] == {}
 
 
 def test_the_order_of_the_test_images_does_not_matter(tmp_path):
     turn = np.random.default_rng(0).permutation(N)
     ids = np.array([f"image-{i}" for i in range(N)])
-    a, logits = scored(tmp_path / "a", model(1, 0), by=()), model(2, 1)
+    a = scored(tmp_path / "a", model(1, 0), by=())
+    logits = model(2, 1)
     b = heal(tmp_path / "b", logits, by=())
     turned = heal(
         tmp_path / "c",
-        [first[turn] for first in logits],
+        [comparison[turn] for comparison in logits],
         y=Y[turn],
         ids=ids[turn],
         units=PATIENTS_OF[turn],
         by=(),
     )
-    first, second = compare([a], [b], resamples=50), compare([a], [turned], resamples=50)
-    assert [(r.low, r.high, r.p) for r in first.rows] == [(r.low, r.high, r.p) for r in second.rows]
-    assert first.images == second.images
+    comparison = compare([a], [b], resamples=50)
+    comparison_turned = compare([a], [turned], resamples=50)
+    result = [(r.low, r.high, r.p) for r in comparison.rows]
+    expected = [(r.low, r.high, r.p) for r in comparison_turned.rows]
+    assert result == expected
+    assert comparison.images == comparison_turned.images
 
 
 def test_one_class_for_every_image_and_unknown_groups_are_told(tmp_path):
@@ -257,6 +292,6 @@ def test_two_systems_have_the_same_p_in_compare_and_in_order(tmp_path):
     b = [heal(tmp_path / f"b{k}", model(1.3, 5 + k), seed=k, by=()) for k in range(3)]
     difference = row(compare(a, b, resamples=100), "clean", "auc_ovo_macro")
     two = ordered({"a": a, "b": b}, "a", "auc_ovo_macro", "clean", resamples=100)[1]
-    assert [getattr(difference, field.name) for field in fields(Difference)] == [
-        getattr(two, field.name) for field in fields(Difference)
-    ]
+    result = [getattr(difference, field.name) for field in fields(Difference)]
+    expected = [getattr(two, field.name) for field in fields(Difference)]
+    assert result == expected

@@ -24,9 +24,11 @@ def paths(tmp_path, monkeypatch):
 
 
 def test_answers_are_read_once_as_long_as_there_is_room(paths, monkeypatch):
-    first = predicted(paths[0])
-    assert predicted(paths[0]) is first and predicted(paths[1]) is not first
-    assert list(module._remembered) == list(map(sha256, paths[:2]))
+    answers = predicted(paths[0])
+    assert predicted(paths[0]) is answers
+    assert predicted(paths[1]) is not answers
+    expected = list(map(sha256, paths[:2]))
+    assert list(module._remembered) == expected
 
 
 def test_those_that_were_asked_for_longest_ago_make_room(paths, monkeypatch):
@@ -34,13 +36,15 @@ def test_those_that_were_asked_for_longest_ago_make_room(paths, monkeypatch):
     predicted(paths[1])
     predicted(paths[0])
     predicted(paths[2])
-    assert list(module._remembered) == [sha256(paths[0]), sha256(paths[2])]
+    expected = [sha256(paths[0]), sha256(paths[2])]
+    assert list(module._remembered) == expected
     monkeypatch.setattr(module, "ROOM", 1)
-    assert predicted(paths[1]).y.tolist() and list(module._remembered) == [sha256(paths[1])]
+    assert predicted(paths[1]).y.tolist()
+    assert list(module._remembered) == [sha256(paths[1])]
 
 
 def test_scores_that_replace_others_at_the_same_path_are_read_anew(tmp_path):
-    """As in a notebook that evaluates another run into the same folder."""
+    """A notebook may evaluate another run into the same folder."""
     other = scored(tmp_path / "other", model(2, 2))
 
     def seen(logits):
@@ -53,19 +57,18 @@ def test_scores_that_replace_others_at_the_same_path_are_read_anew(tmp_path):
             bounds,
         )
 
-    first, second = seen(model(2, 2)), seen(model(0, 1))
-    assert first[1] == 0 < second[1]  # patients of whom the answers differ
-    assert first[0] != second[0] and first[2] != second[2]
+    before = seen(model(2, 2))
+    after = seen(model(0, 1))
+    assert before[1] == 0 < after[1]  # patients of whom the answers differ
+    assert before[0] != after[0]
+    assert before[2] != after[2]
 
 
 def test_answers_whose_mean_differs_by_rounding_alone_do_not_differ(tmp_path):
-    """The same three rounds, added in another order."""
+    """Three rounds, added in two orders."""
     rounds = [*model(1, 0), *model(1, 1)][:3]
-    pair = tuple(
-        read(
-            [scored(tmp_path / "a", rounds), scored(tmp_path / "b", [rounds[k] for k in (2, 0, 1)])]
-        )
-    )
+    turned = [rounds[2], rounds[0], rounds[1]]
+    pair = tuple(read([scored(tmp_path / "a", rounds), scored(tmp_path / "b", turned)]))
     chance = np.stack([probabilities(table) for table in rounds])
     assert (chance.mean(0) != chance[[2, 0, 1]].mean(0)).any()
     assert differing([pair], Where("clean", metric="auc_ovo_macro")) == 0

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scored_runs import PATIENTS_OF, SEX, N, Y, fold, heal, model, scored
 
 from fedcli.comparison import resampling
@@ -31,24 +32,27 @@ def balanced(logits, keep):
     return np.mean([right[keep & (Y == c)].mean() for c in range(3)])
 
 
-def by_hand(rounds, of=None):
+def by_hand(rounds, within_images=None):
     """The mean over rounds without each patient, of images [N] or all."""
-    images = np.full(N, True) if of is None else of
+    images = np.full(N, True) if within_images is None else within_images
     keeps = [images & (PATIENTS_OF != patient) for patient in np.unique(PATIENTS_OF)]
-    return np.array([np.mean([balanced(each, keep) for each in rounds]) for keep in keeps])
+    means = []
+    for keep in keeps:
+        means.append(np.mean([balanced(logits, keep) for logits in rounds]))
+    return np.array(means)
 
 
 def test_scores_of_all_images_and_of_groups_without_each_patient(tmp_path):
     logits = model(1, 0)
     (run,) = read([scored(tmp_path / "a", logits)])
-    made = Resamples(10)
-    assert sorted(made.left(run, Where("clean", metric=METRIC))) == pytest.approx(
-        sorted(by_hand(logits))
-    )
+    resamples = Resamples(10)
+    result = sorted(resamples.left(run, Where("clean", metric=METRIC)))
+    expected = pytest.approx(sorted(by_hand(logits)))
+    assert result == expected
     female, male = (by_hand(logits, SEX == g) for g in (0, 1))
-    assert sorted(
-        made.left(run, Where("clean", attribute="sex", group="f", metric=METRIC))
-    ) == pytest.approx(sorted(female))
+    where = Where("clean", attribute="sex", group="f", metric=METRIC)
+    expected = pytest.approx(sorted(female))
+    assert sorted(resamples.left(run, where)) == expected
     assert male.shape == female.shape == (30,)
 
 
@@ -56,36 +60,48 @@ def test_a_gap_without_each_patient_is_that_of_the_groups_means(tmp_path):
     models = model(1, 0), model(2, 1)
     (a,) = read([scored(tmp_path / "a", models[0])])
     (b,) = read([scored(tmp_path / "b", models[1])])
-    of = Where("clean", attribute="sex", metric=METRIC, measure=GAP)
-    without = left_difference([(a, b)], of, Resamples(10), [0])
+    gap = Where("clean", attribute="sex", metric=METRIC, measure=GAP)
+    without = left_difference([(a, b)], gap, Resamples(10), [0])
     gaps = []
     for logits in models:
         female, male = (by_hand(logits, SEX == g) for g in (0, 1))
         gaps.append(np.abs(female - male))
-    assert sorted(without) == pytest.approx(sorted(gaps[1] - gaps[0]))
+    expected = pytest.approx(sorted(gaps[1] - gaps[0]))
+    assert sorted(without) == expected
 
 
 def test_a_patient_of_one_test_set_is_left_out_of_its_pairs_alone():
-    left = [np.array([0.1, 0.3]), np.array([0.5, 0.1]), np.array([0.0, 0.6, 0.3])]
-    made = left_of_mean([0.2, 0.4, 0.3], left, [0, 0, 1])
-    assert made == pytest.approx([0.9 / 3, 0.7 / 3, 0.6 / 3, 1.2 / 3, 0.9 / 3])
+    without = [np.array([0.1, 0.3]), np.array([0.5, 0.1]), np.array([0.0, 0.6, 0.3])]
+    result = left_of_mean([0.2, 0.4, 0.3], without, [0, 0, 1])
+    expected = pytest.approx([0.9 / 3, 0.7 / 3, 0.6 / 3, 1.2 / 3, 0.9 / 3])
+    assert result == expected
 
 
 def test_compare_gives_bca_intervals_where_they_are_asked_for(tmp_path):
     runs = model(0.5, 0), model(1.5, 1)
-    a, b = [scored(tmp_path / "a", runs[0])], [heal(tmp_path / "b", runs[1])]
-    usual, made = compare(a, b, resamples=300), compare(a, b, resamples=300, interval="bca")
-    row, before = (next(r for r in each.rows if r.metric == METRIC) for each in (made, usual))
+    a = [scored(tmp_path / "a", runs[0])]
+    b = [heal(tmp_path / "b", runs[1])]
+    usual = compare(a, b, resamples=300)
+    bca = compare(a, b, resamples=300, interval="bca")
+    row = next(row for row in bca.rows if row.metric == METRIC)
+    before = next(row for row in usual.rows if row.metric == METRIC)
     resamples = Resamples(300)
-    first, second = (resamples.drawn(run, Where("clean", metric=METRIC)) for run in read([*a, *b]))
-    expected = bca_interval(row.difference, second - first, by_hand(runs[1]) - by_hand(runs[0]))
-    assert (row.low, row.high) == pytest.approx(expected)
-    assert (row.low, row.high) != (before.low, before.high) and row.p == before.p
-    assert (
-        "(BCa)" in legend(made) and "(BCa)" not in legend(usual) and body(made)["interval"] == "bca"
+    run_a, run_b = read([*a, *b])
+    where = Where("clean", metric=METRIC)
+    resampled = resamples.drawn(run_a, where)
+    other_resampled = resamples.drawn(run_b, where)
+    expected = bca_interval(
+        row.difference, other_resampled - resampled, by_hand(runs[1]) - by_hand(runs[0])
     )
-    gap, plain = (each.groups["sex"].gaps[0] for each in (made, usual))
-    assert gap.low < gap.high and (gap.low, gap.high) != (plain.low, plain.high)
+    assert (row.low, row.high) == pytest.approx(expected)
+    assert (row.low, row.high) != (before.low, before.high)
+    assert row.p == before.p
+    assert "(BCa)" in legend(bca)
+    assert "(BCa)" not in legend(usual)
+    assert body(bca)["interval"] == "bca"
+    gap, plain = (comparison.groups["sex"].gaps[0] for comparison in (bca, usual))
+    assert gap.low < gap.high
+    assert (gap.low, gap.high) != (plain.low, plain.high)
 
 
 def right(logits, y):
@@ -95,9 +111,9 @@ def right(logits, y):
 def a_fold(folder, k, size, seed):
     """A run of so many test images, its answers and their labels; images stand alone."""
     y = np.arange(size) % 3
-    about = fold(k) | {"ids": np.array([f"fold {k} image {i:02d}" for i in range(size)])}
+    fields = fold(k) | {"ids": np.array([f"fold {k} image {i:02d}" for i in range(size)])}
     logits = model(0.5, 10 * k + seed, y=y)
-    return scored(folder, logits, seed=seed, y=y, units=None, **about), right(logits, y)
+    return scored(folder, logits, seed=seed, y=y, units=None, **fields), right(logits, y)
 
 
 def known(answers, method):
@@ -117,47 +133,55 @@ def left_out(answers):
 
 def test_a_patient_is_left_out_of_the_runs_of_its_own_test_set_alone(tmp_path, monkeypatch):
     """Two seeds of one fold, one of another."""
-    made = [
-        a_fold(tmp_path / f"{k}{seed}", k, SIZES[k - 1], seed)
-        for k, seed in ((1, 0), (1, 1), (2, 0))
-    ]
-    runs, (a, b, c) = read([path for path, _ in made]), [answers for _, answers in made]
-    asked = []
-    monkeypatch.setattr(intervals, "bounds", lambda *of: asked.extend(of) or (0.1, 0.9))
-    assert bounds_of_mean(runs, SCORE, [known(each, "bca") for each in (a, b, c)]) == (0.1, 0.9)
-    first, second = (draw(size, intervals.RESAMPLES, intervals.SEED) for size in SIZES)
-    left = [left_out(a) + left_out(b) + c.mean(), a.mean() + b.mean() + left_out(c)]
-    assert asked[0] == pytest.approx(np.mean([a.mean(), b.mean(), c.mean()]))
-    assert asked[1] == pytest.approx(
-        ((first @ a + first @ b) / 60 + np.roll(second @ c / 48, 1)) / 3
+    runs_and_answers = []
+    for k, seed in ((1, 0), (1, 1), (2, 0)):
+        runs_and_answers.append(a_fold(tmp_path / f"{k}{seed}", k, SIZES[k - 1], seed))
+    runs = read([path for path, _ in runs_and_answers])
+    (a, b, c) = [answers for _, answers in runs_and_answers]
+    arguments = []
+    monkeypatch.setattr(intervals, "bounds", lambda *values: arguments.extend(values) or (0.1, 0.9))
+    result = bounds_of_mean(
+        runs, SCORE, [known(right_answers, "bca") for right_answers in (a, b, c)]
     )
-    assert asked[2] == pytest.approx(np.concatenate(left) / 3)
+    assert result == (0.1, 0.9)
+    draws, other_draws = (draw(size, intervals.RESAMPLES, intervals.SEED) for size in SIZES)
+    without = [left_out(a) + left_out(b) + c.mean(), a.mean() + b.mean() + left_out(c)]
+    expected = pytest.approx(np.mean([a.mean(), b.mean(), c.mean()]))
+    assert arguments[0] == expected
+    expected = pytest.approx(((draws @ a + draws @ b) / 60 + np.roll(other_draws @ c / 48, 1)) / 3)
+    assert arguments[1] == expected
+    expected = pytest.approx(np.concatenate(without) / 3)
+    assert arguments[2] == expected
 
 
 @pytest.mark.parametrize("method", ["", "bca"])
 def test_patients_of_two_test_sets_of_one_size_are_not_drawn_as_one(tmp_path, method):
     """The answers are alike, image by image, but they are of other patients: the mean of the two varies less."""
-    y, logits = np.arange(60) % 3, model(0.5, 0)
+    y = np.arange(60) % 3
+    logits = model(0.5, 0)
     paths = [scored(tmp_path / f"alike{k}", logits, y=y, units=None, **fold(k)) for k in (1, 2)]
-    alone, both = read(paths[:1]), read(paths)
+    alone = read(paths[:1])
+    both = read(paths)
     estimate = known(right(logits, y), method)
-    one = bounds_of_mean(alone * 2, SCORE, [estimate] * 2)
-    two = bounds_of_mean(both, SCORE, [estimate] * 2)
-    assert two[1] - two[0] < 0.85 * (one[1] - one[0])  # by the square root of two, in the long run
-    groups = [
-        bounds_of_mean(each, SCORE._replace(attribute="sex", group="f"), [estimate] * 2)
-        for each in (alone * 2, both)
-    ]
-    assert groups[1][1] - groups[1][0] < 0.9 * (groups[0][1] - groups[0][0])
+    bounds_alone = bounds_of_mean(alone * 2, SCORE, [estimate] * 2)
+    bounds_of_both = bounds_of_mean(both, SCORE, [estimate] * 2)
+    result = bounds_of_both[1] - bounds_of_both[0]
+    assert result < 0.85 * (
+        bounds_alone[1] - bounds_alone[0]
+    )  # by the square root of two, in the long run
+    of_women = SCORE._replace(attribute="sex", group="f")
+    low_alone, high_alone = bounds_of_mean(alone * 2, of_women, [estimate] * 2)
+    low, high = bounds_of_mean(both, of_women, [estimate] * 2)
+    assert high - low < 0.9 * (high_alone - low_alone)
 
 
 @pytest.mark.parametrize(("score", "expected"), [(0.4, [np.nan, np.nan]), (None, [0.2, 0.3])])
 def test_a_gap_has_no_interval_where_a_group_has_a_score_and_none(score, expected, monkeypatch):
     columns = {"a": np.array([0.5, 0.6]), "b": np.array([0.7, 0.9]), "c": np.full(2, np.nan)}
-    first, second = [SimpleNamespace(factor=factor, number=lambda _: score) for factor in (1, 2)]
+    run_a, run_b = [SimpleNamespace(factor=factor, number=lambda _: score) for factor in (1, 2)]
     resamples = SimpleNamespace(drawn=lambda run, where: run.factor * columns[where.group])
     groups = [Where("clean", attribute="sex", group=group) for group in columns]
     monkeypatch.setattr(resampling, "_groups", lambda pairs, where: groups)
     gap = Where("clean", attribute="sex", measure="gap")
-    drawn = resampling.drawn_difference([(first, second)], gap, resamples)
-    np.testing.assert_allclose(drawn, expected)
+    differences = resampling.drawn_difference([(run_a, run_b)], gap, resamples)
+    assert_allclose(differences, expected)

@@ -1,4 +1,4 @@
-"""What can be said of a difference, and why."""
+"""Verdicts on a difference, and their reasons."""
 
 from dataclasses import replace
 
@@ -25,17 +25,17 @@ from fedcli.reporting.comparison import heading, legend, remarks, said_against, 
 def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(0.3, k), seed=k, by=()) for k in range(3)]
     b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, by=()) for k in range(3)]
-    several, single = compare(a, b, resamples=300), compare(a[:1], b[:1], resamples=300)
+    several = compare(a, b, resamples=300)
+    single = compare(a[:1], b[:1], resamples=300)
     scores = "balanced accuracy, clean", "AUC, clean"
-    more = [round(100 * row.b.mean, 1) - round(100 * row.a.mean, 1) for row in several.rows]
-    assert sentences(several) == [
+    gains = [round(100 * row.b.mean, 1) - round(100 * row.a.mean, 1) for row in several.rows]
+    expected = [
         f"FedHEAL: {points:.1f} points higher than FedAvg in {score}, significant over test patients and seeds."
-        for points, score in zip(more, scores)
+        for points, score in zip(gains, scores)
     ]
-    assert all(
-        text.endswith(", significant over test patients; one training each.")
-        for text in sentences(single)
-    )
+    assert sentences(several) == expected
+    for text in sentences(single):
+        assert text.endswith(", significant over test patients; one training each.")
     assert remarks(several) == ["(a) a difference between the methods: both p are below 0.05."]
     assert remarks(single) == [
         "(a) true of these trained models; 1 seed is too few to attribute the difference to the method."
@@ -51,19 +51,22 @@ def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(
     assert (
         heading(several) == "FedHEAL against FedAvg, 3 seeds each; they differ in the method alone."
     )
-    assert "p seeds: paired t test" in legend(several) and "p seeds" not in legend(single)
+    assert "p seeds: paired t test" in legend(several)
+    assert "p seeds" not in legend(single)
 
 
 def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(0, 0), seed=k, by=()) for k in range(3)]
     b = [heal(tmp_path / f"b{k}", model(5, 0), seed=k, by=()) for k in range(3)]
     comparison = compare(a, b, metrics=["accuracy"], resamples=300)
-    assert (comparison.rows[0].p_seeds_holm, comparison.rows[0].verdict) == (None, HIGHER)
-    assert table(comparison).rows[0][-2].text == "-"
+    result = (comparison.rows[0].p_seeds_holm, comparison.rows[0].verdict)
+    assert result == (None, HIGHER)
+    result = table(comparison).rows[0][-2].text
+    assert result == "-"
 
 
 @pytest.mark.parametrize(
-    "p, over, seeds, expected, why",
+    ("p", "over", "seeds", "expected", "why"),
     [
         (0.01, 0.01, 3, LOWER, ""),
         (0.01, None, 3, LOWER, ""),
@@ -89,7 +92,8 @@ def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
 )
 def test_what_two_sources_of_chance_leave_to_say(p, over, seeds, expected, why):
     difference = Difference(difference=-0.1, samples=seeds, over="seeds", differing=20)
-    assert (adjusted(difference, p, over).verdict, adjusted(difference, p, over).reason) == (
+    result = (adjusted(difference, p, over).verdict, adjusted(difference, p, over).reason)
+    assert result == (
         expected,
         why,
     )
@@ -107,12 +111,14 @@ def test_folds_whose_mean_has_the_other_sign_are_not_attributed_to_the_method():
 def test_few_patients_that_differ_can_show_nothing(tmp_path):
     """Without a floor, resamples of one patient or of two are all alike and give the smallest p there is."""
     for count, p in ((1, 1), (2, 0.5), (5, 0.0625)):
-        y, units = np.arange(3 * count) % 3, np.repeat(np.arange(count).astype(str), 3)
-        about = {"y": y, "units": units, "by": ()}
-        a = scored(tmp_path / f"a{count}", [np.eye(3)[2 - y] * 4] * 2, **about)
-        b = heal(tmp_path / f"b{count}", [np.eye(3)[y] * 4] * 2, **about)
+        y = np.arange(3 * count) % 3
+        units = np.repeat(np.arange(count).astype(str), 3)
+        fields = {"y": y, "units": units, "by": ()}
+        a = scored(tmp_path / f"a{count}", [np.eye(3)[2 - y] * 4] * 2, **fields)
+        b = heal(tmp_path / f"b{count}", [np.eye(3)[y] * 4] * 2, **fields)
         comparison = compare([a], [b], metrics=["accuracy"], resamples=400).rows[0]
-        assert (comparison.differing, comparison.p, comparison.floor, comparison.verdict) == (
+        result = (comparison.differing, comparison.p, comparison.floor, comparison.verdict)
+        assert result == (
             count,
             p,
             p,
@@ -133,27 +139,34 @@ def test_order_against_a_reference_with_holm(tmp_path):
         "alone": [heal(tmp_path / f"c{k}", model(5, 0), seed=k) for k in (7, 8)],
     }
     by_name = {
-        each.name: each for each in ordered(rows, "reference", "accuracy", "clean", resamples=200)
+        system.name: system
+        for system in ordered(rows, "reference", "accuracy", "clean", resamples=200)
     }
     assert list(by_name) == ["reference", "same", "better", "alone"]
-    assert by_name["reference"].note == "the reference" and by_name["reference"].p is None
-    assert (by_name["same"].verdict, by_name["better"].verdict, by_name["alone"].verdict) == (
+    assert by_name["reference"].note == "the reference"
+    assert by_name["reference"].p is None
+    result = (by_name["same"].verdict, by_name["better"].verdict, by_name["alone"].verdict)
+    assert result == (
         INCONCLUSIVE,
         MODELS_ONLY,
         None,
     )
-    assert by_name["better"].p_holm == pytest.approx(2 * by_name["better"].p)
-    assert "has the same seeds" in by_name["alone"].note and by_name["alone"].mean > 0.9
+    expected = pytest.approx(2 * by_name["better"].p)
+    assert by_name["better"].p_holm == expected
+    assert "has the same seeds" in by_name["alone"].note
+    assert by_name["alone"].mean > 0.9
     direct = compare(rows["reference"], rows["better"], metrics=["accuracy"], resamples=200).rows[0]
-    assert (by_name["better"].low, by_name["better"].high) == (direct.low, direct.high)
+    result = (by_name["better"].low, by_name["better"].high)
+    assert result == (direct.low, direct.high)
     few = "1 seed is too few to attribute the difference to the method"
     assert by_name["better"].note == by_name["better"].reason == few
     points = 100 * by_name["better"].difference
-    assert said_against(by_name.values(), "reference", "accuracy") == [
+    expected = [
         f"better: {points:.1f} points higher than reference in accuracy, significant over test patients; one training "
         "each.",
         "same: no significant difference from reference in accuracy.",
     ]
+    assert said_against(by_name.values(), "reference", "accuracy") == expected
     both = [
         ("clean accuracy", "reference", [by_name["same"]]),
         ("noisy accuracy", "reference", [by_name["same"]]),
@@ -164,20 +177,14 @@ def test_order_against_a_reference_with_holm(tmp_path):
     assert "Holm) over the systems of a table, not over scores" in verdict.legend(
         list(by_name.values())
     )
-    assert (
-        ordered(rows, "reference", "accuracy", "corrupted", resamples=50)[1].note
-        == "the two have no such score in common"
-    )
-    noisy = (
-        [scored(tmp_path / "n0", model(1, 0), corrupted=model(0, 0))],
-        [heal(tmp_path / "n1", model(1, 0), corrupted=model(5, 0))],
-    )
-    assert (
-        ordered({"a": noisy[0], "b": noisy[1]}, "a", "accuracy", "corrupted", resamples=200)[
-            1
-        ].verdict
-        == MODELS_ONLY
-    )
+    result = ordered(rows, "reference", "accuracy", "corrupted", resamples=50)[1].note
+    assert result == "the two have no such score in common"
+    noisy = {
+        "a": [scored(tmp_path / "n0", model(1, 0), corrupted=model(0, 0))],
+        "b": [heal(tmp_path / "n1", model(1, 0), corrupted=model(5, 0))],
+    }
+    result = ordered(noisy, "a", "accuracy", "corrupted", resamples=200)[1]
+    assert result.verdict == MODELS_ONLY
     with pytest.raises(UsageError, match="no system is named 'refrence'"):
         ordered(rows, "refrence", "accuracy", "clean")
 
@@ -186,7 +193,8 @@ def test_many_systems_get_the_resamples_that_their_adjusted_p_needs():
     assert verdict.enough(1) == verdict.enough(24) == verdict.RESAMPLES == 2000
     for comparisons in (25, 74, 300):
         resamples = verdict.enough(comparisons)
-        assert 2 / (resamples + 1) * comparisons <= verdict.SIGNIFICANT / 2
+        result = 2 / (resamples + 1) * comparisons
+        assert result <= verdict.SIGNIFICANT / 2
 
 
 def test_one_of_many_systems_can_be_shown_to_differ(tmp_path):
@@ -198,4 +206,5 @@ def test_one_of_many_systems_can_be_shown_to_differ(tmp_path):
     }
     by_name = {row.name: row for row in ordered(runs, "reference", "accuracy", "clean")}
     assert 0 < by_name["better"].p_holm < 0.05
-    assert by_name["alike-0"].verdict == INCONCLUSIVE and by_name["better"].verdict == MODELS_ONLY
+    assert by_name["alike-0"].verdict == INCONCLUSIVE
+    assert by_name["better"].verdict == MODELS_ONLY

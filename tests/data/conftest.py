@@ -10,15 +10,15 @@ from fedcli.data import sources
 
 
 @pytest.fixture(scope="module")
-def made(request, tmp_path_factory) -> Path:
+def sample(request, tmp_path_factory) -> Path:
     """The synthetic sample, which tests only read."""
     return sources.make_sample(request.module.DATASET, tmp_path_factory.mktemp("sample"))
 
 
 @pytest.fixture
-def raw(made, tmp_path) -> Path:
+def raw(sample, tmp_path) -> Path:
     """A copy, which a test may change."""
-    return Path(shutil.copytree(made, tmp_path / "raw"))
+    return Path(shutil.copytree(sample, tmp_path / "raw"))
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROSTER, make_chain, play, toy_federation, toy_shards
+from torch.testing import assert_close
 
 from fedcli.data import manifest, shard
 from fedcli.data.corruption.attack import KINDS, Attack, make_attack, of_body
@@ -34,35 +35,45 @@ def test_only_the_attacker_is_changed_and_only_in_what_its_kind_changes(tmp_path
     clean, other, _ = attacked(tmp_path, kind)
     *honest, attacker = clean.roster
     for name in honest:
-        assert torch.equal(images(clean.train[name]), images(other.train[name]))
+        expected = images(other.train[name])
+        assert torch.equal(images(clean.train[name]), expected)
         assert other.train[name].attack is None
         assert torch.equal(clean.train[name].y, other.train[name].y)
-    before, after = clean.train[attacker], other.train[attacker]
-    assert (kind in ("label-flip", "backdoor")) == (not torch.equal(before.y, after.y))
-    assert (kind in ("image-swap", "backdoor")) == (not torch.equal(images(before), images(after)))
+    before = clean.train[attacker]
+    after = other.train[attacker]
+    expected = not torch.equal(before.y, after.y)
+    assert (kind in ("label-flip", "backdoor")) == expected
+    expected = not torch.equal(images(before), images(after))
+    assert (kind in ("image-swap", "backdoor")) == expected
     assert after.attack.kind == kind
     assert list(after.ids) == list(before.ids)
-    assert torch.equal(images(clean.test["clean"]), images(other.test["clean"]))
+    expected = images(other.test["clean"])
+    assert torch.equal(images(clean.test["clean"]), expected)
 
 
 def test_a_backdoor_stamps_the_images_it_relabels(tmp_path):
     clean, other, _ = attacked(tmp_path, "backdoor", 0.5, target=2, patch=3, seed=4)
     attacker = clean.roster[-1]
-    before, after = clean.train[attacker], other.train[attacker]
+    before = clean.train[attacker]
+    after = other.train[attacker]
     marked = torch.from_numpy(after.attack.drawn(after.ids))
     assert 0 < marked.sum() < len(marked)
     assert (after.y[marked] == 2).all()
-    assert torch.equal(after.y[~marked], before.y[~marked])
+    expected = before.y[~marked]
+    assert torch.equal(after.y[~marked], expected)
     assert (
         images(after)[marked][..., -3:, -3:]
         .eq(torch.tensor([[0, 255, 0], [255, 0, 255], [0, 255, 0]]))
         .all()
     )
-    assert torch.equal(images(after)[..., :-3, :], images(before)[..., :-3, :])
+    result = images(after)[..., :-3, :]
+    expected = images(before)[..., :-3, :]
+    assert torch.equal(result, expected)
 
 
 def test_swapped_images_stay_at_the_client_and_none_keeps_its_own():
-    attack, rows = Attack("image-swap", 1.0, client="a"), torch.arange(40)[:, None, None, None]
+    attack = Attack("image-swap", 1.0, client="a")
+    rows = torch.arange(40)[:, None, None, None]
     swapped = attack.pixels(rows, IDS).flatten()
     assert sorted(swapped.tolist()) == list(range(40))
     assert not (swapped == rows.flatten()).any()
@@ -70,7 +81,8 @@ def test_swapped_images_stay_at_the_client_and_none_keeps_its_own():
 
 def test_updates_by_hand():
     """D = (3, -4) has rms 5 / sqrt(2)."""
-    update, rms = torch.tensor([3.0, -4.0]), 12.5**0.5
+    update = torch.tensor([3.0, -4.0])
+    rms = 12.5**0.5
 
     def sent(kind, strength):
         return Attack(kind, strength, client="a").update(update, 0, 1).tolist()
@@ -87,10 +99,14 @@ def test_updates_by_hand():
 
 def test_noise_has_its_size_and_another_draw_in_each_round():
     update = torch.ones(10_000)
-    first, again, later = (Attack("noise", 3.0, client="a").update(update, 0, t) for t in (1, 1, 2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, later)
-    assert (first - update).std().item() == pytest.approx(3, rel=0.05)
+    noisy, repeated, later = (
+        Attack("noise", 3.0, client="a").update(update, 0, t) for t in (1, 1, 2)
+    )
+    assert torch.equal(noisy, repeated)
+    assert not torch.equal(noisy, later)
+    result = (noisy - update).std().item()
+    expected = pytest.approx(3, rel=0.05)
+    assert result == expected
 
 
 def hostile(kind, strength):
@@ -101,33 +117,31 @@ def hostile(kind, strength):
 
 
 def test_a_sign_flip_of_everyone_turns_the_round_around_but_for_its_statistics():
-    start, there = play("fedavg", rounds=0).theta, play("fedavg", rounds=1).theta
-    back, trained = (
-        play("fedavg", rounds=1, shards=hostile("sign-flip", 1.0)).theta,
-        toy_federation(resolve("fedavg")).layout.trainable,
-    )
-    torch.testing.assert_close(
-        (back - start)[:trained], (start - there)[:trained], rtol=1e-3, atol=1e-6
-    )
-    assert torch.equal(back[trained:], there[trained:])
+    start = play("fedavg", rounds=0).theta
+    usual = play("fedavg", rounds=1).theta
+    flipped = play("fedavg", rounds=1, shards=hostile("sign-flip", 1.0)).theta
+    trained = toy_federation(resolve("fedavg")).layout.trainable
+    result = (flipped - start)[:trained]
+    expected = (start - usual)[:trained]
+    assert_close(result, expected, rtol=1e-3, atol=1e-6)
+    assert torch.equal(flipped[trained:], usual[trained:])
 
 
 def test_engines_send_the_same_and_a_client_alone_attacks_nobody():
     shards = hostile("noise", 2.0)
     federation = toy_federation(resolve("fedavg"), shards=shards, rounds=2)
-    first = federation.first()  # of a network that has not played
+    start = federation.first()  # of a network that has not played
     with open_engine("pool:2", federation.clients, 4) as pool:
-        played = [federation.play(first, ROSTER, engine) for engine in (None, pool)]
+        played = [federation.play(start, ROSTER, engine) for engine in (None, pool)]
     assert torch.equal(played[0].state.theta, played[1].state.theta)
-    task = replace(federation.tasks(first, ROSTER, {})[0], part="alone")
+    task = replace(federation.tasks(start, ROSTER, {})[0], part="alone")
     with_attack = federation.clients.run_one(task).theta
-    assert torch.equal(
-        with_attack, toy_federation(resolve("fedavg"), rounds=2).clients.run_one(task).theta
-    )
+    expected = toy_federation(resolve("fedavg"), rounds=2).clients.run_one(task).theta
+    assert torch.equal(with_attack, expected)
 
 
 @pytest.mark.parametrize(
-    ("changed", "what"),
+    ("changed", "message"),
     [
         ({"kind": "bomb"}, "unknown attack 'bomb'"),
         ({"strength": -1}, "not in"),
@@ -136,10 +150,10 @@ def test_engines_send_the_same_and_a_client_alone_attacks_nobody():
         ({"more": 1}, "'more', which is no option"),
     ],
 )
-def test_a_manifest_that_names_no_attack_is_refused(tmp_path, changed, what):
+def test_a_manifest_that_names_no_attack_is_refused(tmp_path, changed, message):
     _, _, path = attacked(tmp_path, "backdoor", 0.5)
     body = manifest.read(path).body
-    with pytest.raises(FedcliError, match=what):
+    with pytest.raises(FedcliError, match=message):
         of_body({**body, "attack": {**body["attack"], **changed}})
 
 

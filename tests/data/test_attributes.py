@@ -26,7 +26,7 @@ def joined(folder: Path, head: list[str], *lines: list[object]) -> Listing:
 
 
 def test_patients_lend_their_attributes_to_all_their_images(tmp_path):
-    made = joined(
+    listing = joined(
         tmp_path,
         ["patient", "race", "age"],
         ["p1", "black", 71],
@@ -38,20 +38,20 @@ def test_patients_lend_their_attributes_to_all_their_images(tmp_path):
         "race": ["black"],
         "age": ["0-39", "40-59", "60+"],
     }
-    assert made.attributes == expected
+    assert listing.attributes == expected
     expected = [
         {"sex": 0, "race": 0, "age": 2},
         {"sex": 1, "race": 0, "age": 2},
         {"sex": -1, "race": -1, "age": 0},
     ]
-    assert [row.groups for row in made.rows] == expected
+    assert [row.groups for row in listing.rows] == expected
 
 
 @pytest.mark.parametrize("spelt", ["{}", "{}.png", "train/{}.png"])
 def test_images_are_named_by_id_file_or_path_and_an_attribute_is_replaced(tmp_path, spelt):
-    made = joined(tmp_path, ["file", "sex"], [spelt.format("a"), "M"], [spelt.format("b"), "F"])
-    assert made.attributes == {"sex": ["female", "male"]}
-    result = [row.groups["sex"] for row in made.rows]
+    listing = joined(tmp_path, ["file", "sex"], [spelt.format("a"), "M"], [spelt.format("b"), "F"])
+    assert listing.attributes == {"sex": ["female", "male"]}
+    result = [row.groups["sex"] for row in listing.rows]
     assert result == [1, 0, -1]
 
 
@@ -73,7 +73,8 @@ def test_the_encoding_that_is_given_is_that_of_the_table(tmp_path):
     table.write_bytes("file,herkunft\na,Köln\nb,Bonn\n".encode("cp1252"))
     with pytest.raises(FedcliError, match="is not utf-8 text"):
         given_tables.joined(LISTING, table)
-    assert given_tables.joined(LISTING, table, "cp1252").attributes["herkunft"] == ["Bonn", "Köln"]
+    result = given_tables.joined(LISTING, table, "cp1252").attributes["herkunft"]
+    assert result == ["Bonn", "Köln"]
 
 
 def test_images_in_folders_of_classes_take_the_encoding_of_their_attributes(tmp_path):
@@ -85,5 +86,5 @@ def test_images_in_folders_of_classes_take_the_encoding_of_their_attributes(tmp_
     words = {"raw": tmp_path / "raw", "encoding": "cp1252", "size": 16, "work": tmp_path}
     with pytest.raises(FedcliError, match="--encoding needs a table"):
         fedcli.prepare("images", **words)
-    made = fedcli.prepare("images", attributes=table, **words)
-    assert made.body["attributes"]["herkunft"] == ["Bonn", "Köln"]
+    dataset = fedcli.prepare("images", attributes=table, **words)
+    assert dataset.body["attributes"]["herkunft"] == ["Bonn", "Köln"]

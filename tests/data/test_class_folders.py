@@ -38,7 +38,8 @@ def classes_by_image(raw, split="unit"):
 def test_masks_are_no_images_of_a_class(tmp_path, capsys, image, mask):
     saved(tmp_path, *(name.format(label) for name in (image, mask) for label in ("ill", "well")))
     result = listed(tmp_path)
-    assert labels(result) == {image.format("ill"): "ill", image.format("well"): "well"}
+    expected = {image.format("ill"): "ill", image.format("well"): "well"}
+    assert labels(result) == expected
     expected = {mask.format("ill"), mask.format("well")}
     assert {file for file, _ in result.skipped} == expected
     assert "left out 2 files, such as " in capsys.readouterr().err
@@ -51,7 +52,7 @@ def test_masks_within_folders_of_parts_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("image", "other_image"),
     [
         ("label 0/1.png", "label 1/1.png"),
         ("with_mask/1_mask.png", "without_mask/1.png"),
@@ -60,9 +61,9 @@ def test_masks_within_folders_of_parts_are_left_out(tmp_path):
         ("unmasked/1.png", "masked/1.png"),
     ],
 )
-def test_a_name_that_only_resembles_a_mask_is_an_image(tmp_path, first, second):
-    saved(tmp_path, first, second, "z/9.png")
-    assert set(classes_by_image(tmp_path)) == {first, second, "z/9.png"}
+def test_a_name_that_only_resembles_a_mask_is_an_image(tmp_path, image, other_image):
+    saved(tmp_path, image, other_image, "z/9.png")
+    assert set(classes_by_image(tmp_path)) == {image, other_image, "z/9.png"}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,8 @@ def test_the_folder_to_give_is_named_where_it_holds_several(tmp_path):
     several = [Row("1", 0, "all/x/1.png"), Row("2", 0, "all/y/2.png")]
     assert deeper(tmp_path, several) == f"go one folder down: --raw {tmp_path}/all; else "
     assert deeper(tmp_path, several[:1]) == ""
-    assert deeper(tmp_path, [*several, Row("3", 0, "more/z/3.png")]) == ""
+    result = deeper(tmp_path, [*several, Row("3", 0, "more/z/3.png")])
+    assert result == ""
 
 
 @pytest.mark.parametrize(("count", "end"), [(8, "c6, c7 are"), (9, "c6, c7 and 1 more are")])

@@ -140,9 +140,11 @@ def test_the_fedism_authors_file_gives_their_twenty_clients(name, tmp_path):
     )  # where the pool keeps the images of train.csv
     rows_of, _ = clients_file.read(path, [f"ID_{row}" for row in range(len(y))], rows)
     assert list(rows_of)[-1] == "client-19"
-    assert [len(part) for part in rows_of.values()] == v["sizes"]
-    held = zip(rows_of.values(), parts, strict=True)
-    assert all(np.array_equal(rows_, np.sort(rows[part])) for rows_, part in held)
+    result = [len(part) for part in rows_of.values()]
+    assert result == v["sizes"]
+    pairs = zip(rows_of.values(), parts, strict=True)
+    for rows_, part in pairs:
+        assert np.array_equal(rows_, np.sort(rows[part]))
 
 
 def test_an_order_file_says_which_images_the_positions_mean(tmp_path):
@@ -153,7 +155,8 @@ def test_an_order_file_says_which_images_the_positions_mean(tmp_path):
         ["six"],
     )
     assert read(path, order=tmp_path / "train.csv") == expected
-    assert read(path) == ({"client-00": [0, 4], "client-01": [2]}, [])
+    expected = ({"client-00": [0, 4], "client-01": [2]}, [])
+    assert read(path) == expected
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4])
@@ -192,7 +195,7 @@ class Evil:
 
 
 @pytest.mark.parametrize(
-    ("does", "named"),
+    ("does", "called"),
     [
         (lambda mark: (__import__("os").system, (f"touch {mark}",)), "posix.system"),
         (lambda mark: (eval, (f"open({str(mark)!r}, 'w')",)), "builtins.eval"),
@@ -202,9 +205,9 @@ class Evil:
         (lambda mark: (np.dtype, ("f8",)), "no list of row numbers"),
     ],
 )
-def test_a_pickle_that_calls_anything_is_refused_by_name_and_not_run(tmp_path, does, named):
+def test_a_pickle_that_calls_anything_is_refused_by_name_and_not_run(tmp_path, does, called):
     mark = tmp_path / "was-run"
-    refused(save(tmp_path / "c.npy", {0: Evil(does(mark))}), named)
+    refused(save(tmp_path / "c.npy", {0: Evil(does(mark))}), called)
     assert not mark.exists()
 
 
@@ -215,7 +218,8 @@ def test_a_pickle_cannot_change_what_reads_it(tmp_path):
         body = (
             b"\x80\x03" + target + b"(N}X\x04\x00\x00\x00doesX\x01\x00\x00\x00xstb."
         )  # BUILD with (None, {"does": "x"})
-        assert [code.name for code, *_ in pickletools.genops(body)][-2:] == ["BUILD", "STOP"]
+        result = [code.name for code, *_ in pickletools.genops(body)][-2:]
+        assert result == ["BUILD", "STOP"]
         (tmp_path / "c.npy").write_bytes(head + body)
         refused(tmp_path / "c.npy", "truncated or damaged")
     save(tmp_path / "c.npy", {0: [0], 1: np.array([1])})
@@ -261,9 +265,9 @@ def test_no_changed_byte_of_a_file_does_more_than_be_refused(tmp_path):
         save(tmp_path / "c.npy", {0: [np.int64(0)], 1: np.array([1, 2])}).read_bytes()
     )
     rng = np.random.default_rng(0)
-    for at in rng.integers(0, len(whole), 300):
+    for position in rng.integers(0, len(whole), 300):
         changed = whole.copy()
-        changed[at] = rng.integers(256)
+        changed[position] = rng.integers(256)
         (tmp_path / "c.npy").write_bytes(changed)
         try:
             read(tmp_path / "c.npy")

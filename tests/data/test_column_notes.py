@@ -32,7 +32,8 @@ def test_a_word_for_unknown_is_offered_to_the_option_for_unknown(tmp_path, capsy
     err = said(capsys)
     assert f"sex: {word!r} counts as a group; if unknown: --unknown '{word}'" in err
     assert "--map" not in err
-    assert listed(raw, group="sex", unknown=word).attributes["sex"] == ["female", "male"]
+    result = listed(raw, group="sex", unknown=word).attributes["sex"]
+    assert result == ["female", "male"]
 
 
 def test_several_words_for_unknown_are_offered_together(tmp_path, capsys):
@@ -80,8 +81,8 @@ f.jpg,y,p3,f,white,30
 
 def test_patients_of_two_sexes_are_counted_and_the_first_is_named(tmp_path, capsys):
     raw = folder(tmp_path / "raw", TEXT, *(f"{name}.jpg" for name in "abcdef"))
-    own = {"patient": "who", "group": "sex,race", "age": "age"}
-    prepare("images", work=tmp_path, raw=raw, split="image", size=8, own=own)
+    options = {"patient": "who", "group": "sex,race", "age": "age"}
+    prepare("images", work=tmp_path, raw=raw, split="image", size=8, own=options)
     err = said(capsys)
     sentence = "sex: 2 patients have several values, such as the patient of a.jpg: female and male"
     assert sentence in err

@@ -66,12 +66,13 @@ def test_every_kind_changes_an_image_reproducibly(kind, channels):
         pytest.skip("grey has no colour")
     image = photo(channels=channels)
     before = image.copy()
-    each = corrupted(image, kind=kind)
-    assert each.shape == image.shape
-    assert each.dtype == np.uint8
+    changed_image = corrupted(image, kind=kind)
+    assert changed_image.shape == image.shape
+    assert changed_image.dtype == np.uint8
     assert np.array_equal(image, before)
-    assert np.abs(each.astype(int) - image).mean() > 0.5
-    assert np.array_equal(each, corrupted(image, kind=kind))
+    result = np.abs(changed_image.astype(int) - image).mean()
+    assert result > 0.5
+    assert np.array_equal(changed_image, corrupted(image, kind=kind))
 
 
 DRAWING = [kind for kind in KINDS if kind.endswith("noise")] + [
@@ -86,16 +87,17 @@ DRAWING = [kind for kind in KINDS if kind.endswith("noise")] + [
 @pytest.mark.parametrize("kind", [*DRAWING, "spatter", "elastic-transform"])
 def test_another_id_or_seed_draws_other_numbers(kind):
     image = photo()
-    each = corrupted(image, kind=kind)
-    assert not np.array_equal(each, corrupted(image, "two", kind=kind))
-    assert not np.array_equal(each, corrupted(image, kind=kind, seed=1))
+    changed_image = corrupted(image, kind=kind)
+    assert not np.array_equal(changed_image, corrupted(image, "two", kind=kind))
+    assert not np.array_equal(changed_image, corrupted(image, kind=kind, seed=1))
 
 
 def test_gaussian_noise_has_the_published_strength():
     image = np.full((200, 200, 1), GREY_LEVEL, np.uint8)
     for severity, sigma in enumerate([0.08, 0.12, 0.18], 1):  # above 0.18 clipping makes it smaller
         change = corrupted(image, severity=severity).astype(float) - GREY_LEVEL
-        assert change.std() == pytest.approx(255 * sigma, rel=0.02)
+        expected = pytest.approx(255 * sigma, rel=0.02)
+        assert change.std() == expected
         assert change.mean() == pytest.approx(-0.5, abs=1)
 
 
@@ -105,14 +107,13 @@ def test_gaussian_noise_is_the_packages_own_draw_cut_off_to_whole_numbers():
         divmod(derive("corrupt", 0, "one", "gaussian-noise", 3), 2**32)
     ).normal(size=(40, 40))
     expected = np.clip(image[..., 0] / 255 + 0.18 * noise, 0, 1) * 255
-    assert np.array_equal(corrupted(image)[..., 0], np.floor(expected))
+    result = corrupted(image)[..., 0]
+    assert np.array_equal(result, np.floor(expected))
 
 
 def test_a_grey_image_gets_one_draw_and_a_colour_image_three():
-    grey, colour = (
-        np.full((32, 32, 1), GREY_LEVEL, np.uint8),
-        np.full((32, 32, 3), GREY_LEVEL, np.uint8),
-    )
+    grey = np.full((32, 32, 1), GREY_LEVEL, np.uint8)
+    colour = np.full((32, 32, 3), GREY_LEVEL, np.uint8)
     assert corrupted(grey).shape == (32, 32, 1)
     noisy = corrupted(colour)
     assert not np.array_equal(noisy[..., 0], noisy[..., 1])
@@ -124,13 +125,15 @@ def test_a_volumes_slices_are_corrupted_as_grey_images_with_a_draw_each(kind):
     out = corrupted(volume, kind=kind)
     assert out.shape == volume.shape
     assert not np.array_equal(out[..., 0], out[..., 1])
-    assert np.array_equal(out[..., [3]], corrupted(volume[..., [3]], "one/3", kind=kind))
+    expected = corrupted(volume[..., [3]], "one/3", kind=kind)
+    assert np.array_equal(out[..., [3]], expected)
 
 
 def test_motion_blur_of_grey_equals_a_channel_of_the_same_image_in_colour():
     grey = photo(channels=1)
     colour = corrupted(np.repeat(grey, 3, axis=2), kind="motion-blur")
-    assert np.array_equal(corrupted(grey, kind="motion-blur"), colour[..., :1])
+    expected = colour[..., :1]
+    assert np.array_equal(corrupted(grey, kind="motion-blur"), expected)
 
 
 def test_gaussian_blur_does_not_mix_channels():
@@ -143,7 +146,8 @@ def test_impulse_noise_is_black_and_white_dots_in_its_share_of_the_pixels():
     image = np.full((100, 100, 1), GREY_LEVEL, np.uint8)
     noisy = corrupted(image, kind="impulse-noise")
     assert set(np.unique(noisy)) == {0, GREY_LEVEL, 255}
-    assert np.mean(noisy != GREY_LEVEL) == pytest.approx(0.09, abs=0.015)
+    expected = pytest.approx(0.09, abs=0.015)
+    assert np.mean(noisy != GREY_LEVEL) == expected
 
 
 @pytest.mark.parametrize(
@@ -162,9 +166,9 @@ def test_a_higher_severity_changes_more(kind):
 @pytest.mark.filterwarnings("error")
 def test_spatter_without_a_drop_leaves_the_image_as_it_is():
     image = photo(32)
-    each = [corrupted(image, f"{k}", kind="spatter", severity=1) for k in range(300)]
-    assert 0 < sum(np.array_equal(one, image) for one in each) < 300
-    result = min(one.mean() for one in each)
+    spattered = [corrupted(image, f"{k}", kind="spatter", severity=1) for k in range(300)]
+    assert 0 < sum(np.array_equal(picture, image) for picture in spattered) < 300
+    result = min(picture.mean() for picture in spattered)
     assert result > image.mean() - 1
 
 
@@ -177,7 +181,8 @@ def test_numpys_global_stream_is_given_back_as_it_was():
 
 @pytest.mark.parametrize("kind", POINTWISE)
 def test_pointwise_kinds_work_on_tiny_images(kind):
-    assert not np.array_equal(corrupted(photo(8), kind=kind), photo(8))
+    result = corrupted(photo(8), kind=kind)
+    assert not np.array_equal(result, photo(8))
 
 
 @pytest.mark.parametrize(
@@ -232,10 +237,10 @@ def partition(folder, *, size=4, channels=1, scheme="iid", val=0.25, **options):
     return make_partition(data, resolve(scheme, {"clients": 5, **options}), to, val=val)
 
 
-def corruption(folder, kind="gaussian", made=None, out=None, **options):
+def corruption(folder, kind="gaussian", partition_path=None, out=None, **options):
     who = Who(**{name: options.pop(name) for name in ("ratio", "on") if name in options})
-    to = manifest.Destination(folder, out, ["corrupt", kind])
-    path = make_corruption(made or partition(folder), kind, to, who, **options)
+    destination = manifest.Destination(folder, out, ["corrupt", kind])
+    path = make_corruption(partition_path or partition(folder), kind, destination, who, **options)
     return path, manifest.verify(path, "corruption").body
 
 
@@ -265,7 +270,7 @@ def test_the_last_clients_and_the_whole_test_set_are_corrupted(tmp_path):
 
 def test_the_body_carries_what_training_needs(tmp_path):
     path, body = corruption(
-        tmp_path, "motion-blur", made=partition(tmp_path, size=32), severity=2, ratio=0.2
+        tmp_path, "motion-blur", partition_path=partition(tmp_path, size=32), severity=2, ratio=0.2
     )
     result = {
         name: body[name]
@@ -281,7 +286,8 @@ def test_the_body_carries_what_training_needs(tmp_path):
         "augment": "none",
     }
     assert result == expected
-    assert body["roster"] == manifest.read(manifest.parent(path, "partition")).body["roster"]
+    expected = manifest.read(manifest.parent(path, "partition")).body["roster"]
+    assert body["roster"] == expected
 
 
 @pytest.mark.parametrize(
@@ -293,20 +299,20 @@ def test_a_ratio_is_rounded_half_up_to_clients(tmp_path, ratio, number):
     expected = [f"client-{k:02d}" for k in range(5 - number, 5)]
     assert body["clients"] == expected
     assert body["ratio"] == number / 5
-    assert changed(path)["train/x"].shape == (12 * number, 4, 4, 1)
+    expected = (12 * number, 4, 4, 1)
+    assert changed(path)["train/x"].shape == expected
     assert changed(path)["test/x"].shape == (20, 4, 4, 1)
 
 
 def test_named_clients_are_corrupted_instead_of_a_ratio(tmp_path):
-    made = partition(tmp_path)
-    path, body = corruption(tmp_path, made=made, on=["client-03", "client-00"])
+    partition_path = partition(tmp_path)
+    path, body = corruption(tmp_path, partition_path=partition_path, on=["client-03", "client-00"])
     assert body["clients"] == ["client-00", "client-03"]
     assert body["ratio"] == 0.4
-    assert (
-        corruption(tmp_path, made=made, on=["client-03", "client-04"])[0]
-        == corruption(tmp_path, made=made, ratio=0.4)[0]
-    )
-    assert path != corruption(tmp_path, made=made, ratio=0.4)[0]
+    result = corruption(tmp_path, partition_path=partition_path, on=["client-03", "client-04"])[0]
+    expected = corruption(tmp_path, partition_path=partition_path, ratio=0.4)[0]
+    assert result == expected
+    assert path != corruption(tmp_path, partition_path=partition_path, ratio=0.4)[0]
 
 
 @pytest.mark.skipif(
@@ -314,9 +320,16 @@ def test_named_clients_are_corrupted_instead_of_a_ratio(tmp_path):
 )
 @pytest.mark.parametrize("kind", ["gaussian", "impulse", "motion-blur"])
 def test_the_number_of_processes_changes_no_byte(tmp_path, kind):
-    made = partition(tmp_path, size=32)
+    partition_path = partition(tmp_path, size=32)
     paths = [
-        corruption(tmp_path, kind, made=made, ratio=0.6, jobs=jobs, out=tmp_path / f"{jobs}")[0]
+        corruption(
+            tmp_path,
+            kind,
+            partition_path=partition_path,
+            ratio=0.6,
+            jobs=jobs,
+            out=tmp_path / f"{jobs}",
+        )[0]
         for jobs in (1, 2)
     ]
     assert paths[0].read_bytes() == paths[1].read_bytes()
@@ -325,18 +338,27 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, kind):
 
 
 def test_an_image_is_corrupted_alike_whoever_is_chosen_with_it(tmp_path):
-    made = partition(tmp_path)
-    few, all_ = (changed(corruption(tmp_path, made=made, ratio=ratio)[0]) for ratio in (0.2, 1))
-    place = np.searchsorted(all_["train/rows"], few["train/rows"])
-    assert np.array_equal(few["train/x"], all_["train/x"][place])
+    partition_path = partition(tmp_path)
+    few, all_ = (
+        changed(corruption(tmp_path, partition_path=partition_path, ratio=ratio)[0])
+        for ratio in (0.2, 1)
+    )
+    positions = np.searchsorted(all_["train/rows"], few["train/rows"])
+    assert np.array_equal(few["train/x"], all_["train/x"][positions])
 
 
 def test_the_fedism_scheme_says_who_is_corrupted(tmp_path):
-    made = partition(tmp_path, scheme="fedism", clients=5, corrupted=2, alpha=9.0, val=0.0)
-    assert corruption(tmp_path, made=made, ratio=0.4)[1]["clients"] == ["client-03", "client-04"]
+    partition_path = partition(
+        tmp_path, scheme="fedism", clients=5, corrupted=2, alpha=9.0, val=0.0
+    )
+    result = corruption(tmp_path, partition_path=partition_path, ratio=0.4)[1]["clients"]
+    assert result == [
+        "client-03",
+        "client-04",
+    ]
     for options in ({"ratio": 0.2}, {"ratio": 0}, {"on": ["client-00", "client-01"]}):
         with pytest.raises(FedcliError, match="last 2 clients corrupted") as error:
-            corruption(tmp_path, made=made, **options)
+            corruption(tmp_path, partition_path=partition_path, **options)
         assert "--ratio 0.4" in error.value.hint
 
 
@@ -364,10 +386,10 @@ def test_what_cannot_be_corrupted_is_refused(tmp_path, kind, options, sentence, 
 
 
 def test_every_spatial_kind_is_refused_below_32_px(tmp_path):
-    made = partition(tmp_path, size=31)
+    partition_path = partition(tmp_path, size=31)
     for kind in SPATIAL:
         with pytest.raises(FedcliError, match="at least 32 px"):
-            corruption(tmp_path, kind, made=made)
+            corruption(tmp_path, kind, partition_path=partition_path)
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):

@@ -3,15 +3,14 @@
 from collections import Counter
 
 import pytest
-from raw_folders import prepare, write_csv
+from raw_folders import completed, prepare, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.sources.described import Table
 from fedcli.data.sources.drawing import picture, save
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
-CHOICES = Choices(16, "unit")
+CHOICES = completed(16, "unit")
 GRADES = Table(
     "grades.csv",
     image="photo",
@@ -45,7 +44,8 @@ def raw(tmp_path):
 def test_columns_become_labels_groups_sites_and_patients(raw):
     listing = GRADES.source(print).rows(raw, CHOICES)
     assert listing.classes == ["healthy", "ill"]
-    assert [row.label for row in listing.rows] == [0, 1] * 6
+    expected = [0, 1] * 6
+    assert [row.label for row in listing.rows] == expected
     expected = {
         "sex": ["female", "male"],
         "age": ["0-39", "40-59", "60+"],
@@ -56,11 +56,13 @@ def test_columns_become_labels_groups_sites_and_patients(raw):
     assert listing.patient == "who"
     assert listing.tables == ["grades.csv"]
     result = Counter(row.patient for row in listing.rows)
-    assert result == {f"w{k}": 3 for k in range(4)}
+    expected = {f"w{k}": 3 for k in range(4)}
+    assert result == expected
     assert {row.patient for row in listing.rows if row.test}.isdisjoint(
         r.patient for r in listing.rows if not r.test
     )
-    assert GRADES.source(print).decode(raw, listing.rows[0], CHOICES).shape == (24, 32, 3)
+    result = GRADES.source(print).decode(raw, listing.rows[0], CHOICES).shape
+    assert result == (24, 32, 3)
 
 
 def test_a_class_that_is_not_declared_is_refused(raw):
@@ -93,6 +95,5 @@ def test_an_option_of_a_declared_dataset_may_have_any_plain_value_as_its_default
     card = {"title": "Grades", "classes": ["healthy", "ill"], "options": options}
     monkeypatch.setattr(sources, "REGISTERED", {})
     sources.register("grades", GRADES.source(print), card)
-    assert manifest.read(prepare("grades", raw=raw, work=tmp_path, size=8)).options["own"] == {
-        "frontal": default
-    }
+    result = manifest.read(prepare("grades", raw=raw, work=tmp_path, size=8)).options["own"]
+    assert result == {"frontal": default}

@@ -24,7 +24,8 @@ BRAIN = dicom.WINDOWS["brain"]
 def test_signed_values_become_hounsfield_by_slope_and_intercept(tmp_path):
     stored = np.array([[-500, 0], [20, 1000]], np.int16)
     path = write_slice(tmp_path / "a.dcm", stored, RescaleSlope=2, RescaleIntercept=-10)
-    assert hounsfield(path) == [-1010, -10, 30, 1990]
+    expected = [-1010, -10, 30, 1990]
+    assert hounsfield(path) == expected
 
 
 def test_unsigned_values_with_the_usual_intercept_are_left_alone(tmp_path):
@@ -79,7 +80,8 @@ def test_monochrome1_is_turned_so_that_dense_is_bright(tmp_path):
     path = write_slice(
         tmp_path / "a.dcm", np.array([[0, 80]], np.int16), PhotometricInterpretation="MONOCHROME1"
     )
-    assert dicom.read_slice(path)[..., 0].tolist() == [[255, 0]]
+    result = dicom.read_slice(path)[..., 0].tolist()
+    assert result == [[255, 0]]
 
 
 def test_a_slice_of_one_value_stays_one_grey(tmp_path):
@@ -131,7 +133,9 @@ def test_a_frames_own_scale_and_window_count_and_then_the_common_ones(tmp_path):
             setattr(dataset, name, Sequence([item]))
         return dataset
 
-    own = [group(PixelValueTransformationSequence={"RescaleIntercept": 10 * k}) for k in range(3)]
+    of_frames = [
+        group(PixelValueTransformationSequence={"RescaleIntercept": 10 * k}) for k in range(3)
+    ]
     common = group(
         PixelValueTransformationSequence={"RescaleSlope": 2},
         FrameVOILUTSequence={"WindowCenter": 50, "WindowWidth": 100},
@@ -142,26 +146,27 @@ def test_a_frames_own_scale_and_window_count_and_then_the_common_ones(tmp_path):
         NumberOfFrames=3,
         RescaleSlope=None,
         RescaleIntercept=None,
-        PerFrameFunctionalGroupsSequence=Sequence(own),
+        PerFrameFunctionalGroupsSequence=Sequence(of_frames),
         SharedFunctionalGroupsSequence=Sequence([common]),
     )
-    assert set(hounsfield(path)) == {2 * 20 + 10}
+    expected = {2 * 20 + 10}
+    assert set(hounsfield(path)) == expected
     assert set(dicom.read_slice(path).ravel()) == {128}
 
 
 def test_three_windows_are_three_channels(tmp_path):
     path = write_slice(tmp_path / "a.dcm", np.array([[-20, 40, 80, 600, 2000]], np.int16))
     image = dicom.read_slice(path, dicom.parse_window("brain,subdural,bone"))
-    assert image.dtype == np.uint8 and image[
-        0
-    ].tolist() == [  # 255 (HU - centre + width / 2) / width
+    assert image.dtype == np.uint8
+    assert image[0].tolist() == [  # 255 (HU - centre + width / 2) / width
         [0, 0, 71],
         [128, 76, 76],
         [255, 128, 80],
         [255, 255, 128],
         [255, 255, 255],
     ]
-    assert dicom.parse_window("file, 40/80,bone") == (None, (40, 80), (600, 2800))
+    expected = (None, (40, 80), (600, 2800))
+    assert dicom.parse_window("file, 40/80,bone") == expected
     result = dicom.read_slice(path, dicom.parse_window("file,file,file"))[..., 2].tolist()
     assert result == [[0, 128, 255, 255, 255]]
 
@@ -230,7 +235,8 @@ def test_real_scanners_files_show_tissue_where_tissue_is():
     assert 25 < np.median(ge[230:280, 150:200]) < 45
     philips = folder / "Philips" / "S21570" / "S2010"
     assert hounsfield_image(philips / "I120").min() == -1024
-    assert dicom.own_window(pydicom.dcmread(philips / "I120")) == (40, 80)
+    result = dicom.own_window(pydicom.dcmread(philips / "I120"))
+    assert result == (40, 80)
     result = dicom.own_window(pydicom.dcmread(folder / "GE" / "16.dcm"))
     assert result == (35, 85)
     with pytest.raises(Unreadable, match="holds no image"):
@@ -251,7 +257,7 @@ def test_real_slices_through_rsna_ich_have_the_greys_that_their_bytes_give(tmp_p
         (tmp_path / "raw" / "stage_2_train" / f"ID_{k}.dcm").symlink_to(file)
         rows += [[f"ID_{k}_{name}", int(name == "subdural")] for name in rsna_ich.CLASSES]
     write_csv(tmp_path / "raw" / "stage_2_train.csv", ["ID", "Label"], rows)
-    made = prepare(
+    path = prepare(
         "rsna-ich",
         raw=tmp_path / "raw",
         work=tmp_path,
@@ -259,17 +265,18 @@ def test_real_slices_through_rsna_ich_have_the_greys_that_their_bytes_give(tmp_p
         window="brain,subdural,bone",
         jobs=1,
     )
-    assert json.loads(made.read_text())["body"]["channels"] == 3
-    pixels = read_pool(made.parent / "pool.h5").pixels()
+    assert json.loads(path.read_text())["body"]["channels"] == 3
+    pixels = read_pool(path.parent / "pool.h5").pixels()
     for image, file, intercept in zip(pixels, files, (0, -1024), strict=True):
         count = 512 * 512 * 2  # the last bytes of an uncompressed file
-        at = (
+        start = (
             file.read_bytes().rfind(bytes.fromhex("e07f1000")) + 12
         )  # tag of PixelData, its type and length
         stored = np.frombuffer(
-            file.read_bytes()[at : at + count], "<i2" if intercept == 0 else "<u2"
+            file.read_bytes()[start : start + count], "<i2" if intercept == 0 else "<u2"
         ).reshape(512, 512)
         units = stored.astype(float) + intercept
         for channel, (centre, width) in enumerate([(40, 80), (80, 200), (600, 2800)]):
             expected = np.clip((units - (centre - width / 2)) / width, 0, 1) * 255
-            assert np.abs(image[..., channel] - expected).max() < 0.501
+            result = np.abs(image[..., channel] - expected).max()
+            assert result < 0.501

@@ -66,16 +66,16 @@ def deflated(path: Path, values: np.ndarray) -> Path:
 
 
 def test_a_deflated_file_is_read(tmp_path):
-    assert (
-        hounsfield(deflated(tmp_path / "a.dcm", TILTED.astype(np.int16))) == TILTED.ravel().tolist()
-    )
+    result = hounsfield(deflated(tmp_path / "a.dcm", TILTED.astype(np.int16)))
+    assert result == TILTED.ravel().tolist()
 
 
 @pytest.mark.parametrize("length", [None, 0, 10_000])
 def test_a_deflated_file_need_not_say_how_long_its_header_is(tmp_path, length):
     path = deflated(tmp_path / "a.dcm", TILTED.astype(np.int16))
     whole = path.read_bytes()
-    field, rest = whole[132:144], whole[144:]
+    field = whole[132:144]
+    rest = whole[144:]
     if length is None:
         field = b""
     else:
@@ -135,10 +135,8 @@ def test_lossless_jpeg_needs_one_decoder_more_and_then_gives_the_stored_values_b
     pytest.importorskip("gdcm", reason="fedcli[dicom] is not installed")
     path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16))
     encapsulated(path, base64.b64decode(JPEG_LOSSLESS), pydicom.uid.JPEGLosslessSV1)
-    assert (
-        hounsfield(path)
-        == (np.add.outer(np.arange(8) * 400, np.arange(8) * 30) - 1500).ravel().tolist()
-    )
+    expected = (np.add.outer(np.arange(8) * 400, np.arange(8) * 30) - 1500).ravel().tolist()
+    assert hounsfield(path) == expected
 
 
 @pytest.mark.parametrize("read", [dicom.read_slice, dicom.read_picture])

@@ -1,4 +1,4 @@
-"""What a DICOM file says of its display is followed; without it each file below comes out wrong, in silence."""
+"""Fields of a DICOM file about its display are followed; without them each file below comes out wrong, in silence."""
 
 import numpy as np
 import pydicom
@@ -63,9 +63,9 @@ def test_padding_is_black_and_counts_for_no_range(tmp_path, kind):
         "PixelPaddingValue": 0,
         "PixelPaddingRangeLimit": 5,
     }
-    drawn = picture(write_slice(tmp_path / "a.dcm", values, **fields))
-    assert not drawn[:2].any()
-    result = sorted({int(drawn[2:].min()), int(drawn[2:].max())})
+    shown_picture = picture(write_slice(tmp_path / "a.dcm", values, **fields))
+    assert not shown_picture[:2].any()
+    result = sorted({int(shown_picture[2:].min()), int(shown_picture[2:].max())})
     assert result == [0, 255]
 
 
@@ -75,8 +75,10 @@ def test_a_modality_table_stands_for_slope_and_intercept(tmp_path):
     path = write_slice(
         tmp_path / "a.dcm", RAMP, ModalityLUTSequence=table(steps, bits=16), **fields
     )
-    assert np.array_equal(picture(path), np.rint(steps[RAMP] / 80 * 255))  # the window 40/80
-    assert np.array_equal(dicom.read_slice(path)[..., 0], picture(path))
+    expected = np.rint(steps[RAMP] / 80 * 255)
+    assert np.array_equal(picture(path), expected)  # the window 40/80
+    result = dicom.read_slice(path)[..., 0]
+    assert np.array_equal(result, picture(path))
 
 
 @pytest.mark.parametrize(("bits", "white"), [(8, 255), (12, 4095)])
@@ -86,8 +88,11 @@ def test_a_display_table_stands_for_the_window_unless_one_is_asked_for(tmp_path,
     )  # inverts, and ends before and after the values
     path = write_slice(tmp_path / "a.dcm", RAMP, VOILUTSequence=table(entries, 500, bits), **BARE)
     expected = entries[np.clip(RAMP.astype(int) - 500, 0, 999)] * 255 / white
-    assert np.abs(picture(path) - expected).max() <= 0.5
-    assert np.array_equal(picture(path, windows=((2048.0, 4096.0),)), np.rint(RAMP / 4096 * 255))
+    result = np.abs(picture(path) - expected).max()
+    assert result <= 0.5
+    result = picture(path, windows=((2048.0, 4096.0),))
+    expected = np.rint(RAMP / 4096 * 255)
+    assert np.array_equal(result, expected)
 
 
 @pytest.mark.parametrize("modality", ["CT", "DX"])
@@ -100,8 +105,8 @@ def test_a_sigmoid_window_is_no_line(tmp_path, modality):
     }
     values = RAMP // 4 * 3  # in CT, unsigned values near the end stand for negative ones
     expected = 255 / (1 + np.exp(-4 * (values.astype(float) - 2000) / 1000))
-    drawn = picture(write_slice(tmp_path / "a.dcm", values, **fields))
-    assert np.abs(drawn - expected).max() <= 0.51
+    shown_picture = picture(write_slice(tmp_path / "a.dcm", values, **fields))
+    assert np.abs(shown_picture - expected).max() <= 0.51
 
 
 @pytest.mark.parametrize("modality", ["CT", "DX"])
@@ -132,9 +137,8 @@ def test_an_enhanced_file_of_one_frame_keeps_scale_and_window_in_its_groups(tmp_
         "PerFrameFunctionalGroupsSequence": [frame],
     }
     path = write_slice(tmp_path / "a.dcm", RAMP, **fields)
-    assert np.array_equal(
-        picture(path), np.rint(((RAMP * 2.0 - 1000 + 450) * 255 / 1500).clip(0, 255))
-    )
+    expected = np.rint(((RAMP * 2.0 - 1000 + 450) * 255 / 1500).clip(0, 255))
+    assert np.array_equal(picture(path), expected)
 
 
 def test_a_table_that_ends_early_is_a_reason_to_skip_the_file(tmp_path):
@@ -158,7 +162,8 @@ def test_a_window_beyond_all_values_is_none(tmp_path):
     write_slice(
         tmp_path / "b.dcm", RAMP, **BARE | {"WindowCenter": "1e300", "WindowWidth": "1e300"}
     )
-    assert np.array_equal(picture(tmp_path / "b.dcm"), picture(tmp_path / "a.dcm"))
+    expected = picture(tmp_path / "a.dcm")
+    assert np.array_equal(picture(tmp_path / "b.dcm"), expected)
 
 
 QUANTITATIVE = {"Modality": "MR", "WindowCenter": None, "WindowWidth": None}

@@ -61,7 +61,8 @@ def test_the_study_stands_in_for_a_missing_patient(tmp_path):
 def test_walking_the_first_bytes_finds_what_pydicom_finds(tmp_path, fields, plain, syntax):
     path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), **fields)
     rewritten(path, syntax)
-    result, expected = walk(path.read_bytes()[: 2**14]), ask_pydicom(path)
+    result = walk(path.read_bytes()[: 2**14])
+    expected = ask_pydicom(path)
     assert (result is not None) == (plain and syntax != ExplicitVRBigEndian)
     if result is not None:
         lines = {tag: value for tag, value in result.items() if value and tag >> 16 != 2}
@@ -72,9 +73,9 @@ def test_walking_the_first_bytes_finds_what_pydicom_finds(tmp_path, fields, plai
 def test_a_damaged_header_is_left_to_pydicom(tmp_path):
     whole = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="P1").read_bytes()
     rng = np.random.default_rng(0)
-    for at in rng.integers(128, 500, 300):
+    for position in rng.integers(128, 500, 300):
         changed = bytearray(whole)
-        changed[at] = rng.integers(256)
+        changed[position] = rng.integers(256)
         (tmp_path / "b.dcm").write_bytes(changed)
         try:
             read_header(tmp_path / "b.dcm")

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import prepare, refused
+from raw_folders import completed, prepare, refused
 
 from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.partition.sites import domain_clients
 from fedcli.data.pool import read_pool
 from fedcli.data.sources import office_caltech
-from fedcli.data.sources.source import Choices
 from fedcli.errors import UsageError
 from fedcli.io.hdf5 import open_hdf5
 
@@ -35,28 +34,29 @@ def prepared(work: Path, caltech: str = "caltech10") -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def sample(tmp_path_factory) -> Path:
     """The dataset, which tests only read."""
     return prepared(tmp_path_factory.mktemp("domains"))
 
 
 @pytest.mark.parametrize("caltech", ["caltech", "caltech10"])
 def test_images_0_to_7_of_every_ten_train(tmp_path, caltech):
-    made = prepared(tmp_path, caltech)
-    body, pool = manifest.read(made).body, read_pool(made.parent / "pool.h5")
+    dataset_path = prepared(tmp_path, caltech)
+    body = manifest.read(dataset_path).body
+    pool = read_pool(dataset_path.parent / "pool.h5")
     assert body["split"] == {"by": "fedheal", "test": 60, "train": 240}
     assert body["attributes"]["domain"] == ["amazon", "caltech", "dslr", "webcam"]
-    first = pool.id[(pool.groups["domain"] == 0) & (pool.split == 1)]
-    assert first.tolist()[:2] == ["amazon/backpack/frame_0008", "amazon/backpack/frame_0009"]
+    amazon_tests = pool.id[(pool.groups["domain"] == 0) & (pool.split == 1)]
+    assert amazon_tests.tolist()[:2] == ["amazon/backpack/frame_0008", "amazon/backpack/frame_0009"]
 
 
 def test_what_macos_puts_beside_an_image_is_no_image(tmp_path):
     raw = folders(tmp_path)
-    whole = office_caltech.rows(raw, Choices(8, "fedheal"))
+    whole = office_caltech.rows(raw, completed(8, "fedheal"))
     (raw / "amazon" / "mug" / "._frame_0000.jpg").write_text("of macOS")
     (raw / "amazon" / ".AppleDouble").mkdir()
     (raw / "amazon" / ".AppleDouble" / "frame_0000.jpg").write_text("of macOS")
-    assert office_caltech.rows(raw, Choices(8, "fedheal")) == whole
+    assert office_caltech.rows(raw, completed(8, "fedheal")) == whole
 
 
 def test_a_missing_domain_or_an_unknown_class_is_refused(tmp_path):
@@ -74,7 +74,8 @@ def test_every_client_draws_its_portion_of_one_domain_and_none_twice():
     domains = np.repeat([0, 1, 2, -1], [100, 60, 30, 7])
     y = np.zeros(len(domains), int)
     parts = domain_clients(domains, y, 6, 0.25, np.random.default_rng(0))
-    assert [len(part) for part in parts] == [25, 25, 15, 15, 7, 7]
+    expected = [25, 25, 15, 15, 7, 7]
+    assert [len(part) for part in parts] == expected
     expected = [{0}, {0}, {1}, {1}, {2}, {2}]
     assert [set(domains[part]) for part in parts] == expected
     result = len(np.unique(np.concatenate(parts)))
@@ -93,18 +94,21 @@ def test_a_client_of_three_images_with_one_spare_never_loses_a_class():
     y = np.repeat([0, 1, 2], 20)
     for seed in range(30):
         parts = domain_clients(np.zeros(60, int), y, 20, 0.05, np.random.default_rng(seed))
-        assert all(sorted(y[part]) == [0, 1, 2] for part in parts)
+        for part in parts:
+            assert sorted(y[part]) == [0, 1, 2]
 
 
-def test_clients_are_named_after_their_domain_and_share_its_test_images(made, tmp_path):
+def test_clients_are_named_after_their_domain_and_share_its_test_images(sample, tmp_path):
     scheme = resolve("domains", {"by": ["domain"], "clients": 8, "portion": 0.5})
-    path = make_partition(made, scheme, manifest.Destination(tmp_path))
+    path = make_partition(sample, scheme, manifest.Destination(tmp_path))
     roster = manifest.read(path).body["roster"]
-    assert [c["client"] for c in roster[:3]] == ["amazon-0", "amazon-1", "caltech-0"]
+    result = [c["client"] for c in roster[:3]]
+    assert result == ["amazon-0", "amazon-1", "caltech-0"]
     expected = [12, 12, 24, 24, 36, 36, 48, 48]
     assert [c["train"] for c in roster] == expected
     with open_hdf5(path.parent / "rows.h5") as file:
-        assert file["test/2"][()].tolist() == file["test/3"][()].tolist()
+        expected = file["test/3"][()].tolist()
+        assert file["test/2"][()].tolist() == expected
         assert len(file["test/2"]) == 12
 
 
@@ -112,10 +116,10 @@ def test_clients_are_named_after_their_domain_and_share_its_test_images(made, tm
     ("change", "word"),
     [({"clients": 7}, "evenly"), ({"portion": 0.6}, "0.6"), ({"by": []}, "--by domain")],
 )
-def test_shares_that_do_not_fit_are_refused(made, tmp_path, change, word):
+def test_shares_that_do_not_fit_are_refused(sample, tmp_path, change, word):
     with pytest.raises(UsageError) as error:
         scheme = resolve("domains", {"by": ["domain"], "clients": 8} | change)
-        make_partition(made, scheme, manifest.Destination(tmp_path))
+        make_partition(sample, scheme, manifest.Destination(tmp_path))
     assert word in error.value.sentence + error.value.hint
 
 
@@ -124,7 +128,8 @@ def test_shares_that_do_not_fit_are_refused(made, tmp_path, change, word):
 )
 def test_the_real_domains_have_fedheals_sizes(tmp_path, monkeypatch):
     raw = Path(os.environ["FEDCLI_REAL_DATA"]) / "office_caltech_10"
-    decode, tenth = office_caltech.SOURCE.decode, iter(range(10_000))
+    decode = office_caltech.SOURCE.decode
+    tenth = iter(range(10_000))
 
     def some(raw, row, choices):
         return np.zeros((8, 8, 3), np.uint8) if next(tenth) % 10 else decode(raw, row, choices)
@@ -132,13 +137,13 @@ def test_the_real_domains_have_fedheals_sizes(tmp_path, monkeypatch):
     monkeypatch.setitem(
         sources.SOURCES, "office-caltech", replace(office_caltech.SOURCE, decode=some)
     )
-    made = prepare("office-caltech", raw=raw, work=tmp_path, size=8, jobs=1)
-    pool = read_pool(made.parent / "pool.h5")
+    dataset_path = prepare("office-caltech", raw=raw, work=tmp_path, size=8, jobs=1)
+    pool = read_pool(dataset_path.parent / "pool.h5")
     train = np.bincount(pool.groups["domain"][pool.split == 0])
     assert train.tolist() == [768, 899, 127, 237]
-    assert np.bincount(pool.groups["domain"]).tolist() == [958, 1123, 157, 295]
-    path = make_partition(
-        made, resolve("domains", {"by": ["domain"], "clients": 20}), manifest.Destination(tmp_path)
-    )
+    result = np.bincount(pool.groups["domain"]).tolist()
+    assert result == [958, 1123, 157, 295]
+    scheme = resolve("domains", {"by": ["domain"], "clients": 20})
+    path = make_partition(dataset_path, scheme, manifest.Destination(tmp_path))
     result = [c["train"] for c in manifest.read(path).body["roster"][::5]]
     assert result == [76, 89, 12, 23]

@@ -24,16 +24,16 @@ def server(monkeypatch):
     """(address, what was asked of it); no proxy stands before it."""
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     monkeypatch.setattr(transfer, "PAUSE", 0.0)
-    with serving() as made:
-        yield made
+    with serving() as address_and_requests:
+        yield address_and_requests
 
 
 def get(folder: Path, *files: dict, paths=(), accepted: bool = True, **more) -> Path:
     """Download files as of a card of their own."""
-    known = cards.of_card(
+    of_card = cards.of_card(
         "digits", card("digits") | {"download": list(files), "download_rest": ""} | more
     )
-    download([wanted(known, folder, paths)], accepted=accepted)
+    download([wanted(of_card, folder, paths)], accepted=accepted)
     return folder
 
 
@@ -53,11 +53,11 @@ def archive(url: str, **more) -> dict:
 
 
 def test_a_file_is_fetched_once_and_recorded(server, tmp_path):
-    address, asked = server
+    address, requests = server
     for _ in range(2):
         get(tmp_path, plain(f"{address}/file", "deep/file"))
     assert (tmp_path / "deep" / "file").read_bytes() == BODY
-    assert asked == [("/file", None)]
+    assert requests == [("/file", None)]
     expected = [tmp_path / "deep" / "file"]
     assert list((tmp_path / "deep").iterdir()) == expected
     record = json.loads((tmp_path / "download.json").read_text())
@@ -72,19 +72,20 @@ def test_a_file_that_cannot_be_had_leaves_the_others_and_is_named_last(server, t
         get(tmp_path, *files, download_rest="SYN belongs into {folder}/syn")
     assert (tmp_path / "had").read_bytes() == BODY
     assert not (tmp_path / "lost").exists()
-    said = " ".join(capsys.readouterr().err.split())
-    assert said.index(f"digits: SYN belongs into {tmp_path}/syn") < said.index("to download")
-    assert "/absent cannot be downloaded" in said
+    output = " ".join(capsys.readouterr().err.split())
+    result = output.index(f"digits: SYN belongs into {tmp_path}/syn")
+    assert result < output.index("to download")
+    assert "/absent cannot be downloaded" in output
 
 
 def test_a_connection_that_breaks_off_is_taken_up_again(server, tmp_path, capsys):
-    address, asked = server
+    address, requests = server
     get(tmp_path, plain(f"{address}/broken"))
     assert (tmp_path / "file").read_bytes() == BODY
-    (_, first), (_, second) = asked
-    assert first is None
-    assert second
-    assert 0 < int(second[6:-1]) < len(BODY)
+    (_, range_asked), (_, later_range) = requests
+    assert range_asked is None
+    assert later_range
+    assert 0 < int(later_range[6:-1]) < len(BODY)
 
 
 def test_one_that_brings_nothing_more_ends_with_what_is_kept(server, tmp_path):
@@ -111,10 +112,10 @@ def test_a_killed_process_leaves_what_it_got(server, tmp_path, monkeypatch):
     child.join()
     get(tmp_path, plain(f"{server[0]}/slow"))
     assert (tmp_path / "file").read_bytes() == BODY
-    (_, first), (_, second) = server[1]
-    assert first is None
-    assert second
-    assert second.startswith("bytes=")
+    (_, range_asked), (_, later_range) = server[1]
+    assert range_asked is None
+    assert later_range
+    assert later_range.startswith("bytes=")
 
 
 def until(true) -> None:
@@ -126,11 +127,11 @@ def until(true) -> None:
     raise AssertionError("nothing happened")
 
 
-@pytest.mark.parametrize("kept", [BODY, BODY[:100], BODY + b"more"])
+@pytest.mark.parametrize("part", [BODY, BODY[:100], BODY + b"more"])
 @pytest.mark.parametrize("path", ["plain", "other"])
-def test_a_whole_or_too_long_part_and_servers_without_ranges(server, tmp_path, kept, path):
-    (tmp_path / ".file.part").write_bytes(kept)
-    if path == "other" and len(kept) == 100:
+def test_a_whole_or_too_long_part_and_servers_without_ranges(server, tmp_path, part, path):
+    (tmp_path / ".file.part").write_bytes(part)
+    if path == "other" and len(part) == 100:
         with pytest.raises(FedcliError, match="another part"):
             get(tmp_path, plain(f"{server[0]}/{path}"))
     get(tmp_path, plain(f"{server[0]}/{path}"))
@@ -164,10 +165,10 @@ def test_a_server_that_does_not_say_how_much_comes(server, tmp_path):
 
 
 def test_a_size_that_is_known_about_is_a_limit(server, tmp_path):
-    about = {"path": "file", "url": f"{server[0]}/file", "sha256": SHA256}
+    entry = {"path": "file", "url": f"{server[0]}/file", "sha256": SHA256}
     with pytest.raises(HashError, match="at most 1,200,000 are declared"):
-        get(tmp_path, about | {"about_bytes": 600_000})
-    get(tmp_path, about | {"about_bytes": 700_000})
+        get(tmp_path, entry | {"about_bytes": 600_000})
+    get(tmp_path, entry | {"about_bytes": 700_000})
 
 
 def test_without_a_published_hash_the_first_one_stands_for_it(server, tmp_path, caplog):
@@ -211,10 +212,8 @@ def test_an_archive_that_was_there_before_stays(server, tmp_path, content):
         get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
     assert not server[1]
     assert (tmp_path / "pictures").is_dir()
-    assert all(
-        (tmp_path / name).read_bytes() == content
-        for name in ("all.zip", "all.zip.part", "pictures.part")
-    )
+    for name in ("all.zip", "all.zip.part", "pictures.part"):
+        assert (tmp_path / name).read_bytes() == content
 
 
 def test_an_absent_file_a_dead_server_and_other_schemes_are_sentences(server, tmp_path):
@@ -232,9 +231,9 @@ def test_an_absent_file_a_dead_server_and_other_schemes_are_sentences(server, tm
 
 
 def test_an_address_leads_on_to_declared_hosts_alone(server, tmp_path):
-    there = f"{server[0]}/file".replace("127.0.0.1", "localhost")
+    target = f"{server[0]}/file".replace("127.0.0.1", "localhost")
     for to in (
-        there,
+        target,
         "https://example.org/file",
         "file:///etc/hosts",
         "ftp://127.0.0.1/file",
@@ -242,18 +241,18 @@ def test_an_address_leads_on_to_declared_hosts_alone(server, tmp_path):
     ):
         with pytest.raises(FedcliError, match=r"leads on to|cannot be downloaded"):
             get(tmp_path, plain(f"{server[0]}/moved/{to}"))
-    get(tmp_path, plain(f"{server[0]}/moved/{there}"), redirects=["localhost"])
+    get(tmp_path, plain(f"{server[0]}/moved/{target}"), redirects=["localhost"])
     assert (tmp_path / "file").read_bytes() == BODY
 
 
 def test_a_link_in_the_place_of_what_is_written_is_refused(server, tmp_path):
-    for there in (True, False):
-        if there:
+    for has_target in (True, False):
+        if has_target:
             (tmp_path / "mine").write_bytes(b"mine")
         (tmp_path / ".file.part").symlink_to(tmp_path / "mine")
         with pytest.raises(FedcliError, match="is a link"):
             get(tmp_path, plain(f"{server[0]}/file"))
-        assert not there or (tmp_path / "mine").read_bytes() == b"mine"
+        assert not has_target or (tmp_path / "mine").read_bytes() == b"mine"
         (tmp_path / ".file.part").unlink()
         (tmp_path / "mine").unlink(missing_ok=True)
     assert not (tmp_path / "mine").exists()
@@ -301,31 +300,33 @@ def test_a_disk_without_room_is_a_sentence_before_and_while_it_is_filled(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError) as error:
         get(tmp_path, plain(f"{server[0]}/file"))
-    assert (said := of_system(error.value))
-    assert ".file.part" in said.sentence
-    assert "free some space" in said.hint
+    assert (refusal := of_system(error.value))
+    assert ".file.part" in refusal.sentence
+    assert "free some space" in refusal.hint
     monkeypatch.undo()
     assert get(tmp_path, plain("http://127.0.0.1:9/file"))  # the bytes were kept
 
 
 def test_chosen_files_of_a_card_come_with_those_that_belong_to_them(server, tmp_path):
-    address, asked = server
+    address, requests = server
     files = [plain(f"{address}/{name}", f"raw/{name}") for name in ("one", "two", "three")]
     files[1]["beside"] = ["raw/three"]
     get(tmp_path, *files, paths=["raw/two"])
-    assert asked == [("/two", None), ("/three", None)]
+    assert requests == [("/two", None), ("/three", None)]
     with pytest.raises(UsageError, match="no file 'raw/tow'"):
         get(tmp_path, *files, paths=["raw/tow"])
 
 
 def test_an_archive_is_unpacked_recorded_and_not_fetched_again(server, tmp_path):
-    address, asked = server
+    address, requests = server
     for _ in range(2):
         get(tmp_path, archive(f"{address}/zip", unpack="pictures"))
-    assert asked == [("/zip", None)]
+    assert requests == [("/zip", None)]
     assert (tmp_path / "pictures" / "a").read_bytes() == b"first"
-    assert (tmp_path / "pictures" / "deep" / "b").read_bytes() == b"second"
-    assert {path.name for path in tmp_path.iterdir()} == {
+    result = (tmp_path / "pictures" / "deep" / "b").read_bytes()
+    assert result == b"second"
+    result = {path.name for path in tmp_path.iterdir()}
+    assert result == {
         "pictures",
         "download.json",
         ".download.lock",
@@ -334,17 +335,19 @@ def test_an_archive_is_unpacked_recorded_and_not_fetched_again(server, tmp_path)
 
 def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, tmp_path):
     (tmp_path / ".all.zip.part").write_bytes(ZIP)
-    left = tmp_path / ".pictures.0123abcd.tmp"  # of a process that was killed
-    left.mkdir()
-    (left / "half").write_bytes(b"fi")
-    left.with_suffix(".lock").touch()
+    half_folder = tmp_path / ".pictures.0123abcd.tmp"  # of a process that was killed
+    half_folder.mkdir()
+    (half_folder / "half").write_bytes(b"fi")
+    half_folder.with_suffix(".lock").touch()
     get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
     assert not server[1]
-    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {
+    result = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert result == {
         "a",
         "deep",
     }
-    assert {path.name for path in tmp_path.iterdir()} == {
+    result = {path.name for path in tmp_path.iterdir()}
+    assert result == {
         "pictures",
         "download.json",
         ".download.lock",
@@ -367,14 +370,14 @@ def test_a_redirect_to_no_address_is_a_sentence(server, tmp_path):
 def test_an_archive_that_cannot_be_unpacked_is_fetched_anew(tmp_path, monkeypatch, content):
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     entry = {"path": "all.zip", "about_bytes": 10_000, "unpack": "pictures"}
-    with serving({"/all.zip": content}) as (address, asked):
+    with serving({"/all.zip": content}) as (address, requests):
         for _ in range(2):
             with pytest.raises(FedcliError, match="cannot be unpacked"):
                 get(tmp_path, entry | {"url": f"{address}/all.zip"})
-        assert asked == [("/all.zip", None)] * 2
-    with serving({"/all.zip": ZIP}) as (address, asked):
+        assert requests == [("/all.zip", None)] * 2
+    with serving({"/all.zip": ZIP}) as (address, requests):
         get(tmp_path, entry | {"url": f"{address}/all.zip"})
-        assert asked == [("/all.zip", None)]
+        assert requests == [("/all.zip", None)]
     assert (tmp_path / "pictures" / "a").read_bytes() == b"first"
 
 
@@ -384,9 +387,8 @@ def test_a_server_that_is_too_slow_is_given_up(server, tmp_path, monkeypatch):
     with pytest.raises(FedcliError, match=r"sent fewer than 1.0 GB in 0 minutes") as error:
         get(tmp_path, plain(f"{server[0]}/file"))
     assert "are kept: give the same command again later" in error.value.hint
-    assert (tmp_path / ".file.part").read_bytes() == BODY[
-        : (tmp_path / ".file.part").stat().st_size
-    ]
+    expected = BODY[: (tmp_path / ".file.part").stat().st_size]
+    assert (tmp_path / ".file.part").read_bytes() == expected
 
 
 def test_a_server_that_ends_each_connection_early_is_given_up(server, tmp_path, monkeypatch):
@@ -402,8 +404,8 @@ def test_a_server_that_ends_each_connection_early_is_given_up(server, tmp_path, 
 def test_what_is_left_is_counted_by_what_the_server_says(server, tmp_path, monkeypatch):
     words = []
     monkeypatch.setattr(transfer.console, "beside", lambda text, **_: words.append(text))
-    about = {"path": "file", "url": f"{server[0]}/file", "about_bytes": 60_000_000, "md5": MD5}
-    get(tmp_path, about, plain(f"{server[0]}/silent", "other"))
+    entry = {"path": "file", "url": f"{server[0]}/file", "about_bytes": 60_000_000, "md5": MD5}
+    get(tmp_path, entry, plain(f"{server[0]}/silent", "other"))
     assert words[0].startswith("2.")  # megabytes
     assert words[-1] == "0.0 MB left in all, 0 min"
     assert not [text for text in words if "-" in text]
@@ -439,9 +441,10 @@ def test_a_dataset_behind_a_form_is_explained_step_by_step(tmp_path):
 
 
 def test_datasets_that_share_their_images_share_a_folder():
-    one, other = cards.fetching("fed-isic"), cards.fetching("isic-skin-tone")
-    assert one.folder == other.folder == "isic2019"
-    assert one.files[:3] == other.files[:3]
+    fed_isic = cards.fetching("fed-isic")
+    skin_tone = cards.fetching("isic-skin-tone")
+    assert fed_isic.folder == skin_tone.folder == "isic2019"
+    assert fed_isic.files[:3] == skin_tone.files[:3]
 
 
 def test_cards_name_web_addresses_paths_inside_sizes_and_hashes():
@@ -470,7 +473,7 @@ def test_cards_name_web_addresses_paths_inside_sizes_and_hashes():
 
 def test_every_dataset_is_fetched_by_command_or_a_person_is_told_how_much_it_is():
     for name in [*SOURCES, *cards.published()]:
-        known = cards.fetching(name)
-        assert known.needed != (name in ("images", "phantom", "toy"))
+        fetching = cards.fetching(name)
+        assert fetching.needed != (name in ("images", "phantom", "toy"))
     with pytest.raises(UsageError, match="phantom has nothing to download"):
         wanted(cards.fetching("phantom"), Path("new"))

@@ -44,15 +44,15 @@ def test_counts_unknown_groups_patients_and_what_was_left_out(tmp_path):
     skipped = [
         {"file": f"{k}.png", "why": "holds no image" if k else "has no label"} for k in range(3)
     ]
-    made = lines(
+    text = lines(
         tmp_path,
         list("abcdefghijklmnopqrst"),
         [f"p{i // 2}" for i in range(38)] + ["", ""],
         skipped=skipped,
     )
-    assert made[0] == "images: 40 (30 train, 10 test, patients kept together), 4x4 pixels"
-    assert made[1].startswith("classes: 20, from 2 (a)")
-    assert made[2:] == [
+    assert text[0] == "images: 40 (30 train, 10 test, patients kept together), 4x4 pixels"
+    assert text[1].startswith("classes: 20, from 2 (a)")
+    assert text[2:] == [
         "sex: female 13, male 13, unknown 14",
         "patients or lesions: 19 (id), 2 images of unknown ones",
         "left out: 3 files: holds no image (2), has no label (1)",
@@ -60,11 +60,12 @@ def test_counts_unknown_groups_patients_and_what_was_left_out(tmp_path):
 
 
 def test_lines_are_short_whatever_the_names(tmp_path):
-    made = lines(tmp_path, LONG, [""] * 40, skipped=[{"file": "a", "why": "x" * 300}])
-    assert len(made) <= 8
-    assert all(len(line) <= 100 for line in made)
-    assert made[1].startswith("classes: 20, from 2 (a class with a long name")
-    assert "patients: not known" in made
+    text = lines(tmp_path, LONG, [""] * 40, skipped=[{"file": "a", "why": "x" * 300}])
+    assert len(text) <= 8
+    for line in text:
+        assert len(line) <= 100
+    assert text[1].startswith("classes: 20, from 2 (a class with a long name")
+    assert "patients: not known" in text
     assert glance.fitted("also: ", ["name " * 5] * 9).endswith(" more")
 
 
@@ -74,8 +75,8 @@ def test_images_of_one_colour_and_identical_ones_are_counted_by_part(tmp_path):
     images[35] = np.full_like(RAMP, 255)
     images[2] = images[3]
     images[38] = images[4]  # in the other part
-    made = lines(tmp_path, list("abcdefghijklmnopqrst"), [""] * 40, images)
-    assert made[-3:] == [
+    text = lines(tmp_path, list("abcdefghijklmnopqrst"), [""] * 40, images)
+    assert text[-3:] == [
         "training images of nearly one colour: a 1, b 2",
         "test images of nearly one colour: p 1",
         "identical to another image of their part: 5 training images",
@@ -83,9 +84,10 @@ def test_images_of_one_colour_and_identical_ones_are_counted_by_part(tmp_path):
 
 
 def test_lines_about_odd_images_are_short_too(tmp_path):
-    made = lines(tmp_path, LONG, [""] * 40, [np.zeros_like(RAMP)] * 40)
-    assert all(len(line) <= 100 for line in made)
-    assert made[-1] == (
+    text = lines(tmp_path, LONG, [""] * 40, [np.zeros_like(RAMP)] * 40)
+    for line in text:
+        assert len(line) <= 100
+    assert text[-1] == (
         "identical to another image of their part: 30 training images and 10 test images"
     )
 

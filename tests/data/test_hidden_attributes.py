@@ -14,9 +14,11 @@ from fedcli.errors import FedcliError, UsageError
 HOW = {"hide": ["sex"], "share": 0.3, "seed": 0, "images": {"north": {}}}
 
 
-def pool(images=3000, each=3):
+def pool(images=3000, images_of_patient=3):
     """Patients of three images; the last images have no patient."""
-    patient = np.array([f"p{k // each}" if k < images - 6 else "" for k in range(images)])
+    patient = np.array(
+        [f"p{k // images_of_patient}" if k < images - 6 else "" for k in range(images)]
+    )
     return SimpleNamespace(
         id=np.array([f"i{k}" for k in range(images)]),
         patient=patient,
@@ -25,10 +27,12 @@ def pool(images=3000, each=3):
 
 
 def test_the_share_of_patients_that_was_asked_for_loses_all_of_its_images():
-    made = hidden(pool(), np.arange(3000), "sex", HOW, "north")
-    by_patient = made[:2994].reshape(-1, 3)
+    is_hidden = hidden(pool(), np.arange(3000), "sex", HOW, "north")
+    by_patient = is_hidden[:2994].reshape(-1, 3)
     assert (by_patient.all(1) == by_patient.any(1)).all()
-    assert made.mean() == pytest.approx(0.3, abs=0.05)  # 3.4 standard deviations of 1,000 patients
+    assert is_hidden.mean() == pytest.approx(
+        0.3, abs=0.05
+    )  # 3.4 standard deviations of 1,000 patients
 
 
 def test_a_draw_is_of_the_seed_the_client_the_attribute_and_the_patient_alone():
@@ -66,16 +70,20 @@ def partly(work, source):
 def test_training_groups_of_the_clients_that_were_chosen_are_hidden_and_nothing_else(
     source, partly
 ):
-    before, after = shard.load(source), shard.load(partly.path)
+    before = shard.load(source)
+    after = shard.load(partly.path)
     for client in ROSTER:
-        known, now = before.train[client].groups["sex"], after.train[client].groups["sex"]
-        assert set(now[now != known].tolist()) <= {-1}
-        lost = int((now != known).sum())
+        groups_before = before.train[client].groups["sex"]
+        groups_after = after.train[client].groups["sex"]
+        result = set(groups_after[groups_after != groups_before].tolist())
+        assert result <= {-1}
+        lost = int((groups_after != groups_before).sum())
         assert (lost > 0) == (client == ROSTER[0])
-        assert partly.body["hidden_attributes"]["images"].get(client, {}) == (
-            {"sex": lost} if client == ROSTER[0] else {}
-        )
-        assert before.train[client].y.tolist() == after.train[client].y.tolist()
+        result = partly.body["hidden_attributes"]["images"].get(client, {})
+        expected = {"sex": lost} if client == ROSTER[0] else {}
+        assert result == expected
+        expected = after.train[client].y.tolist()
+        assert before.train[client].y.tolist() == expected
         result = before.val[client].groups["sex"].tolist()
         assert result == after.val[client].groups["sex"].tolist()
     result = before.test["clean"].groups["sex"].tolist()
@@ -93,10 +101,9 @@ def test_it_is_a_partition_that_labels_and_images_are_changed_on_and_group_metho
     images = fedcli.corrupt(labels, "gaussian", ratio=0.25, work=work, jobs=1)
     assert images.body["hidden_attributes"] == partly.body["hidden_attributes"]
     loaded = shard.load(images.path).train
-    assert (
-        loaded[ROSTER[0]].groups["sex"].tolist()
-        == shard.load(partly.path).train[ROSTER[0]].groups["sex"].tolist()
-    )
+    result = loaded[ROSTER[0]].groups["sex"].tolist()
+    expected = shard.load(partly.path).train[ROSTER[0]].groups["sex"].tolist()
+    assert result == expected
     run = fedcli.train("group-dro", images, rounds=1, work=work)
     assert fedcli.evaluate(run, by=["sex"]).body["groups"]
 
@@ -104,23 +111,24 @@ def test_it_is_a_partition_that_labels_and_images_are_changed_on_and_group_metho
 def test_labels_that_were_changed_before_stay_changed(source, work):
     noisy = fedcli.corrupt(source, "labels", rate=0.5, on=[ROSTER[1]], work=work)
     both = fedcli.corrupt(noisy, "attributes", hide=["sex"], work=work)
-    assert set(both.body["hidden_attributes"]["images"]) == set(
-        ROSTER
-    )  # every client, where none is named
-    first, second = (shard.load(made.path).train[ROSTER[1]].y.tolist() for made in (noisy, both))
-    assert first == second
+    result = set(both.body["hidden_attributes"]["images"])
+    assert result == set(ROSTER)  # every client, where none is named
+    labels, labels_after = (
+        shard.load(data.path).train[ROSTER[1]].y.tolist() for data in (noisy, both)
+    )
+    assert labels == labels_after
 
 
 def test_files_of_single_sites_are_left_out_since_they_hold_the_groups(source, work):
     dataset = manifest.above(source, "dataset")
     divided = fedcli.partition(dataset, clients=2, materialize=True, work=work)
     assert any(name.startswith("sites/") for name in manifest.read(divided.path).files)
-    made = fedcli.corrupt(divided, "attributes", hide=["sex"], share=1.0, work=work)
-    assert set(manifest.verify(made.path).files) == {"rows.h5"}
+    hidden_sex = fedcli.corrupt(divided, "attributes", hide=["sex"], share=1.0, work=work)
+    assert set(manifest.verify(hidden_sex.path).files) == {"rows.h5"}
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("options", "sentence"),
     [
         ({}, "no attribute to hide"),
         ({"hide": ["race"]}, "'race', which is no attribute"),
@@ -131,9 +139,9 @@ def test_files_of_single_sites_are_left_out_since_they_hold_the_groups(source, w
         ({"hide": ["sex"], "rate": 0.5}, "--rate is for labels"),
     ],
 )
-def test_mistakes_are_explained(source, work, given, sentence):
+def test_mistakes_are_explained(source, work, options, sentence):
     with pytest.raises(UsageError, match=sentence):
-        fedcli.corrupt(source, "attributes", work=work, **given)
+        fedcli.corrupt(source, "attributes", work=work, **options)
 
 
 def test_what_it_is_not_for_is_refused(partly, source, work):
@@ -149,10 +157,10 @@ def test_what_it_is_not_for_is_refused(partly, source, work):
 
 
 def test_it_says_how_many_of_the_known_groups_are_hidden(source, tmp_path, capsys):
-    made = fedcli.corrupt(
+    hidden_sex = fedcli.corrupt(
         source, "attributes", hide=["sex"], share=1.0, on=[ROSTER[0]], work=tmp_path
     )
-    known = made.body["hidden_attributes"]["images"][ROSTER[0]]["sex"]
-    assert f"hidden in training: sex of {known} of {known} images;" in " ".join(
+    count = hidden_sex.body["hidden_attributes"]["images"][ROSTER[0]]["sex"]
+    assert f"hidden in training: sex of {count} of {count} images;" in " ".join(
         capsys.readouterr().err.split()
     )

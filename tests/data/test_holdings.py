@@ -32,21 +32,25 @@ def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(dataset, tm
         }
         assert parts == expected, name
     women = (pool.groups["sex"] == 0) & (pool.split == 1)
-    assert counts["sex"]["all"]["test"]["female"] == women.sum()
+    result = counts["sex"]["all"]["test"]["female"]
+    assert result == women.sum()
 
-    made = fedcli.partition(dataset, iid=True, clients=3, val=0.2, work=tmp_path)
-    counts = image_counts.of_manifest(made.path)
-    for client in made.body["roster"]:
-        held = counts["class"][client["client"]]
-        assert list(held["train"].values()) == client["class_counts"]
+    partition = fedcli.partition(dataset, iid=True, clients=3, val=0.2, work=tmp_path)
+    counts = image_counts.of_manifest(partition.path)
+    for client in partition.body["roster"]:
+        of_client = counts["class"][client["client"]]
+        assert list(of_client["train"].values()) == client["class_counts"]
         assert sum(counts["sex"][client["client"]]["val"].values()) == client["val"] > 0
-    assert counts["sex"]["all"]["test"]["female"] == women.sum()
+    result = counts["sex"]["all"]["test"]["female"]
+    assert result == women.sum()
 
-    body = json.loads(made.path.read_text())
+    body = json.loads(partition.path.read_text())
     for changed in ({"sex": []}, {"site": ["north"]}):
-        made.path.write_text(json.dumps(body | {"body": body["body"] | {"attributes": changed}}))
+        partition.path.write_text(
+            json.dumps(body | {"body": body["body"] | {"attributes": changed}})
+        )
         with pytest.raises(FedcliError, match=r"partition.json: its values of"):
-            image_counts.of_manifest(made.path)
+            image_counts.of_manifest(partition.path)
 
 
 def test_unknown_values_are_counted_as_such(tmp_path):
@@ -99,15 +103,14 @@ def test_a_skewed_attribute_stands_in_the_partitions_line_and_an_even_one_does_n
 def test_inspect_and_the_page_show_them(dataset, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     partition = fedcli.partition(dataset, iid=True, clients=2)
-    for made in (dataset, partition):
-        shown = run(f"fedcli inspect {made.path}")
-        assert "female" in shown
-        assert "white" in shown
-        assert "sha256" not in shown
-        assert "materialize" not in shown
-    assert json.loads(run(f"fedcli inspect {partition.path} --json"))[
-        "counts"
-    ] == image_counts.of_manifest(partition.path)
+    for data in (dataset, partition):
+        output = run(f"fedcli inspect {data.path}")
+        assert "female" in output
+        assert "white" in output
+        assert "sha256" not in output
+        assert "materialize" not in output
+    result = json.loads(run(f"fedcli inspect {partition.path} --json"))["counts"]
+    assert result == image_counts.of_manifest(partition.path)
     scores = fedcli.evaluate(fedcli.train("fedavg", partition, rounds=1))
     text = page.write(tmp_path / "page.html", [scores.path]).read_text(encoding="utf-8")
     assert "Images of each client" in text
@@ -120,16 +123,19 @@ def test_inspect_and_the_page_show_them(dataset, tmp_path, monkeypatch):
 )
 def test_the_nevi_of_ham10000_are_counted():
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
+    from raw_folders import completed
+
     from fedcli.data.sources import card
     from fedcli.data.sources.skin import isic2018
-    from fedcli.data.sources.source import Choices
 
-    rows = isic2018.rows(raw, Choices(8, "lesion")).rows
-    y, split = np.array([row.label for row in rows]), np.array([int(row.test) for row in rows])
+    rows = isic2018.rows(raw, completed(8, "lesion")).rows
+    y = np.array([row.label for row in rows])
+    split = np.array([int(row.test) for row in rows])
     pool = Pool(raw, (len(rows), 8, 8, 3), y, np.array([row.id for row in rows]), split, None, {})
     parts = {"all": {"train": np.flatnonzero(split == 0), "test": np.flatnonzero(split == 1)}}
     classes = card("isic2018")["classes"]
     counts = image_counts.counted(pool, parts, {"classes": classes, "attributes": {}})["class"][
         "all"
     ]
-    assert counts["train"]["nv"] + counts["test"]["nv"] == 6705
+    result = counts["train"]["nv"] + counts["test"]["nv"]
+    assert result == 6705

@@ -67,8 +67,8 @@ def test_the_patches_lie_where_bevan_puts_them():
         *((230, 250, 115, 135), (5, 25, 115, 135), (115, 135, 5, 25), (115, 135, 230, 250)),
         *((216, 236, 216, 236), (216, 236, 20, 40), (20, 40, 20, 40), (20, 40, 216, 236)),
     ]
-    for k, (top, bottom, left, right) in enumerate(spans):
-        image[top:bottom, left:right] = 30 * (k + 1)
+    for k, (top, bottom, left_edge, right_edge) in enumerate(spans):
+        image[top:bottom, left_edge:right_edge] = 30 * (k + 1)
     result = (image > 0).any(-1).sum()
     assert result == 8 * 400
     expected = pytest.approx([lab((v, v, v))[0] for v in range(30, 241, 30)], abs=2e-3)
@@ -84,9 +84,11 @@ def test_the_lightest_patch_decides():
 @pytest.mark.parametrize("shape", [(100, 300), (300, 100), (101, 300)])
 def test_only_the_middle_square_counts(shape):
     height, width = shape
-    side, image = min(shape), uniform((0, 0, 0), *shape)
-    top, left = (height - side) // 2, (width - side) // 2
-    image[top : top + side, left : left + side] = SKIN
+    side = min(shape)
+    image = uniform((0, 0, 0), *shape)
+    top = (height - side) // 2
+    left_edge = (width - side) // 2
+    image[top : top + side, left_edge : left_edge + side] = SKIN
     assert (skin_type.centre_square(image) == SKIN).all()
     assert skin_type.centre_square(image).shape == (256, 256, 3)
 
@@ -124,14 +126,19 @@ def test_both_rules_agree_on_skin_and_part_where_it_looks_blue():
 @pytest.mark.parametrize("rule", RULES)
 def test_grey_divides_nothing_by_zero(rule):
     colours = np.array([[70, 0, 0], [30, 0, 0], [50, 0, 0]], float)
-    assert skin_type.angles(colours, rule).tolist() == [90, -90, 0]
+    expected = [90, -90, 0]
+    assert skin_type.angles(colours, rule).tolist() == expected
     for value in (0, 128, 255):
-        assert skin_type.skin_type(uniform((value,) * 3), rule) == (6 if value == 0 else 1)
+        result = skin_type.skin_type(uniform((value,) * 3), rule)
+        expected = 6 if value == 0 else 1
+        assert result == expected
 
 
 def test_bright_skin_with_a_bluish_cast_is_light_except_by_the_released_rule():
-    assert skin_type.skin_type(uniform(SKIN[::-1]), "continuous") == 1
-    assert skin_type.skin_type(uniform(SKIN[::-1]), "released") == 6
+    result = skin_type.skin_type(uniform(SKIN[::-1]), "continuous")
+    assert result == 1
+    result = skin_type.skin_type(uniform(SKIN[::-1]), "released")
+    assert result == 6
 
 
 @pytest.mark.skipif(
@@ -150,9 +157,8 @@ def test_real_skin_is_ranked_as_another_estimate_ranks_it():
         skin_type.patch_colours(skin_type.without_hair(skin_type.centre_square(image)))
         for image in images
     ]
-    table = table.assign(
-        **{rule: [skin_type.angles(of, rule).max() for of in colours] for rule in RULES}
-    )
+    for rule in RULES:
+        table[rule] = [skin_type.angles(patches, rule).max() for patches in colours]
     rank = table[["ita_est", *RULES]].corr("spearman").ita_est
     assert rank.continuous > 0.85
     assert abs(rank.released) < 0.3

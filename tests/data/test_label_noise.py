@@ -19,16 +19,16 @@ def flips(kind, rate, to=(1, 2, 0), seed=0, client="north"):
 
 def test_symmetric_noise_changes_the_share_that_was_asked_for_to_every_other_class():
     y, noisy = flips("symmetric", 0.3)
-    assert (noisy != y).mean() == pytest.approx(
-        0.3, abs=0.03
-    )  # 3.6 standard deviations of 3,000 draws
+    expected = pytest.approx(0.3, abs=0.03)
+    assert (noisy != y).mean() == expected  # 3.6 standard deviations of 3,000 draws
     by_step = np.bincount((noisy - y) % 3, minlength=3)
     assert by_step[1] == pytest.approx(by_step[2], rel=0.2)
 
 
 def test_pair_noise_goes_to_the_next_class_and_asymmetric_noise_where_it_was_told():
     y, noisy = flips("pair", 0.5)
-    assert set(((noisy - y) % 3).tolist()) == {0, 1}
+    result = set(((noisy - y) % 3).tolist())
+    assert result == {0, 1}
     y, noisy = flips("asymmetric", 1.0, to=(-1, 0, -1))
     assert (noisy == np.array([0, 0, 2])[y]).all()
 
@@ -55,15 +55,19 @@ def noisy(work, source):
 
 
 def test_only_training_labels_of_the_clients_that_were_chosen_are_changed(source, noisy):
-    before, after = shard.load(source), shard.load(noisy.path)
+    before = shard.load(source)
+    after = shard.load(noisy.path)
     for client in ROSTER:
         changed = (before.train[client].y != after.train[client].y).sum().item()
         entry = noisy.body["label_noise"].get(client)
         assert (changed > 0) == (client == ROSTER[0])
         assert entry is None or entry["changed"] == changed
-        assert before.train[client].rows.tolist() == after.train[client].rows.tolist()
-        assert before.val[client].y.tolist() == after.val[client].y.tolist()
-    assert before.test["clean"].y.tolist() == after.test["clean"].y.tolist()
+        expected = after.train[client].rows.tolist()
+        assert before.train[client].rows.tolist() == expected
+        expected = after.val[client].y.tolist()
+        assert before.val[client].y.tolist() == expected
+    expected = after.test["clean"].y.tolist()
+    assert before.test["clean"].y.tolist() == expected
     counts = after.train[ROSTER[0]].y.bincount(minlength=3).tolist()
     assert noisy.body["roster"][0]["class_counts"] == counts
 
@@ -80,18 +84,19 @@ def test_it_is_a_partition_that_images_are_corrupted_on_and_methods_train_on(noi
     run = fedcli.train("fedavg", images, rounds=1, work=work)
     scores = fedcli.evaluate(run).body
     expected = {ROSTER[0]: ["pair", 0.5]}
-    assert scores["data"]["partition"]["options"]["label_noise"]["each"] == expected
+    result = scores["data"]["partition"]["options"]["label_noise"]["each"]
+    assert result == expected
 
 
 def test_clients_may_have_different_noise(source, work):
-    made = fedcli.corrupt(
+    noisy = fedcli.corrupt(
         source,
         "labels",
         client=[f"{ROSTER[1]}=symmetric:0.5", f"{ROSTER[2]}=asymmetric"],
         flip={"a": "b"},
         work=work,
     )
-    noise = made.body["label_noise"]
+    noise = noisy.body["label_noise"]
     result = {name: (entry["kind"], entry["rate"]) for name, entry in noise.items()}
     expected = {
         ROSTER[1]: ("symmetric", 0.5),
@@ -101,7 +106,7 @@ def test_clients_may_have_different_noise(source, work):
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("options", "sentence"),
     [
         ({"noise": "random"}, "unknown label noise 'random'"),
         ({"rate": 1.5}, "rate=1.5 is out of range"),
@@ -112,9 +117,9 @@ def test_clients_may_have_different_noise(source, work):
         ({"on": ["nowhere"]}, "no client 'nowhere'"),
     ],
 )
-def test_mistakes_are_explained(source, work, given, sentence):
+def test_mistakes_are_explained(source, work, options, sentence):
     with pytest.raises(UsageError, match=sentence):
-        fedcli.corrupt(source, "labels", work=work, **given)
+        fedcli.corrupt(source, "labels", work=work, **options)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +127,9 @@ def test_mistakes_are_explained(source, work, given, sentence):
 )
 def test_the_same_line_without_a_path_makes_the_same_again(tmp_path, line):
     make_chain(tmp_path)
-    word, given = line
-    made = [fedcli.corrupt(kind=word, work=tmp_path, **given).path for _ in range(2)]
-    assert made[0] == made[1]
+    word, options = line
+    paths = [fedcli.corrupt(kind=word, work=tmp_path, **options).path for _ in range(2)]
+    assert paths[0] == paths[1]
     assert len(list((tmp_path / "partitions").iterdir())) == 2
 
 
@@ -139,23 +144,25 @@ def test_what_it_is_not_for_is_refused(noisy, source, work):
 
 
 def test_labels_that_do_not_fit_the_images_are_refused(noisy):
-    held = {client: len(part) for client, part in shard.load(noisy.path).train.items()}
-    assert set(shard.read_labels(noisy.path, noisy.body, held)) == {ROSTER[0]}
+    images_of_clients = {client: len(part) for client, part in shard.load(noisy.path).train.items()}
+    result = set(shard.read_labels(noisy.path, noisy.body, images_of_clients))
+    assert result == {ROSTER[0]}
     with pytest.raises(FedcliError, match="is not the labels of that client's images"):
-        shard.read_labels(noisy.path, noisy.body, {**held, ROSTER[0]: 3})
+        shard.read_labels(noisy.path, noisy.body, {**images_of_clients, ROSTER[0]: 3})
 
 
 def test_the_manifest_holds_the_labels_file(noisy):
-    assert set(manifest.verify(noisy.path).files) == {"rows.h5", shard.LABELS}
+    result = set(manifest.verify(noisy.path).files)
+    assert result == {"rows.h5", shard.LABELS}
 
 
 def test_it_says_how_many_of_a_clients_labels_are_changed_and_names_classes_of_the_dataset(
     source, tmp_path, capsys
 ):
-    made = fedcli.corrupt(
+    noisy = fedcli.corrupt(
         source, "labels", noise="symmetric", rate=1.0, on=[ROSTER[0]], work=tmp_path
     )
-    n = len(shard.load(made.path).train[ROSTER[0]])
+    n = len(shard.load(noisy.path).train[ROSTER[0]])
     result = f"training labels changed: {ROSTER[0]} {n} of {n};"
     assert result in " ".join(capsys.readouterr().err.split())
     with pytest.raises(UsageError, match="needs the classes") as refused:

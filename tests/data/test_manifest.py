@@ -57,15 +57,13 @@ def test_a_manifest_holds_no_path_of_this_machine(tmp_path):
 def test_a_chain_can_be_moved_as_a_whole(tmp_path):
     made_path = make_chain(tmp_path / "old", corrupted=True)
     (tmp_path / "old").rename(tmp_path / "new")
-    assert (
-        manifest.verify(tmp_path / "new" / made_path.relative_to(tmp_path / "old")).kind
-        == "corruption"
-    )
+    result = manifest.verify(tmp_path / "new" / made_path.relative_to(tmp_path / "old")).kind
+    assert result == "corruption"
 
 
 def test_an_equal_stage_is_not_made_again(tmp_path, capsys):
-    first = made(tmp_path).stat().st_ino
-    assert made(tmp_path, text="other").stat().st_ino == first
+    inode = made(tmp_path).stat().st_ino
+    assert made(tmp_path, text="other").stat().st_ino == inode
     assert "already made" in capsys.readouterr().err
 
 
@@ -140,9 +138,10 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path):
 
 
 def test_a_time_in_the_future_makes_no_manifest_the_newest(tmp_path):
-    first, second = made(tmp_path, "one"), made(tmp_path, "two", {"seed": 1})
-    os.utime(first, (4e9, 4e9))
-    assert last_used.newest(tmp_path, "dataset") == second
+    path = made(tmp_path, "one")
+    later_path = made(tmp_path, "two", {"seed": 1})
+    os.utime(path, (4e9, 4e9))
+    assert last_used.newest(tmp_path, "dataset") == later_path
 
 
 @pytest.mark.parametrize("target", ["/etc/hostname", "nowhere", "dataset.json"])
@@ -155,20 +154,21 @@ def test_a_manifest_that_became_a_link_is_not_passed_over_for_an_older_one(tmp_p
 
 
 def test_the_newest_is_the_one_made_or_used_last(tmp_path):
-    first, second = made(tmp_path, "one"), made(tmp_path, "two")
-    os.utime(first, ns=(5, 5)), os.utime(second, ns=(9, 9))
-    assert last_used.newest(tmp_path, "dataset") == second
+    path = made(tmp_path, "one")
+    later_path = made(tmp_path, "two")
+    os.utime(path, ns=(5, 5)), os.utime(later_path, ns=(9, 9))
+    assert last_used.newest(tmp_path, "dataset") == later_path
     made(tmp_path, "one")
-    assert last_used.newest(tmp_path, "dataset") == first
+    assert last_used.newest(tmp_path, "dataset") == path
     with pytest.raises(FedcliError, match="no run manifest"):
         last_used.newest(tmp_path, "run")
 
 
 def test_of_a_chain_made_within_a_tick_of_the_clock_the_last_is_the_newest(tmp_path):
-    made = make_chain(tmp_path, corrupted=True)
+    chain = make_chain(tmp_path, corrupted=True)
     for path in tmp_path.glob("*/*/*.json"):
         os.utime(path, (1e9, 1e9))
-    assert last_used.newest(tmp_path, "dataset", "partition", "corruption") == made
+    assert last_used.newest(tmp_path, "dataset", "partition", "corruption") == chain
 
 
 def test_a_stage_that_fails_leaves_nothing(tmp_path):
@@ -224,13 +224,15 @@ def test_a_damaged_result_is_made_again_and_files_of_others_beside_it_stay(tmp_p
     assert (path.parent / "notes.txt").read_text() == "mine"
     assert (path.parent / "runs" / "weeks.h5").read_text() == "of work"
     assert capsys.readouterr().err.count("making it again") == 1
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["one"]
+    result = sorted(entry.name for entry in tmp_path.iterdir())
+    assert result == ["one"]
 
 
 def test_a_stop_while_a_damaged_result_is_replaced_costs_nothing(tmp_path, monkeypatch):
     path = made(tmp_path)
     damage(path.parent / "pool.h5")
-    real, calls = os.replace, []
+    real = os.replace
+    calls = []
 
     def stop(source, target):
         calls.append(target)
@@ -272,19 +274,20 @@ def test_a_manifest_that_was_edited_is_refused_by_its_shape(tmp_path, key, value
 
 
 def test_a_kill_after_the_rename_leaves_no_lock_once_the_command_is_typed_again(tmp_path):
-    made = {
+    arguments = {
         "folder": tmp_path / "made",
         "made_by": [],
         "options": {},
         "parents": [],
         "build": lambda folder: {"classes": []},
     }
-    manifest.stage("scores", **made)
+    manifest.stage("scores", **arguments)
     abandoned = [tmp_path / ".made.0123abcd.lock", tmp_path / ".made.renaming.lock"]
     for lock in abandoned:
         lock.touch()
-    manifest.stage("scores", **made)
-    assert not any(lock.exists() for lock in abandoned)
+    manifest.stage("scores", **arguments)
+    for lock in abandoned:
+        assert not lock.exists()
 
 
 def test_zero_bytes_are_a_sentence(tmp_path):
@@ -295,13 +298,13 @@ def test_zero_bytes_are_a_sentence(tmp_path):
 
 
 def test_files_of_other_names_beside_a_result_stay(tmp_path):
-    own = [tmp_path / ".one.lock", tmp_path / ".one.tmp" / "notes"]
-    own[1].parent.mkdir()
-    for path in own:
+    user_files = [tmp_path / ".one.lock", tmp_path / ".one.tmp" / "notes"]
+    user_files[1].parent.mkdir()
+    for path in user_files:
         path.write_text("mine")
     made(tmp_path)
     made(tmp_path)
-    assert [path.read_text() for path in own] == ["mine", "mine"]
+    assert [path.read_text() for path in user_files] == ["mine", "mine"]
 
 
 def test_numbers_about_skew_are_numbers(tmp_path):

@@ -29,26 +29,27 @@ def test_the_client_is_as_noisy_as_the_other_in_the_same_bytes_each_time(tmp_pat
     body = manifest.read(
         corrupt(chain, match="west", on=["north"], work=tmp_path, jobs=1).path
     ).body
-    made = body["match"]
-    assert made["noise"] == noise(chain, "west")
-    assert made["before"] == noise(chain, "north")
-    assert made["after"] == pytest.approx(made["noise"], abs=0.5)
-    assert made["sigma"] > 20
+    matched = body["match"]
+    assert matched["noise"] == noise(chain, "west")
+    assert matched["before"] == noise(chain, "north")
+    assert matched["after"] == pytest.approx(matched["noise"], abs=0.5)
+    assert matched["sigma"] > 20
     path = corrupt(chain, match="west", on=["north"], work=tmp_path / "again", jobs=1).path
-    assert noise(path, "north") == made["after"]
+    assert noise(path, "north") == matched["after"]
     expected = {
         "kind": "matched-noise",
-        "severity": round(100 * made["sigma"]),
+        "severity": round(100 * matched["sigma"]),
         "clients": ["north"],
     }
     assert body["each"][0] == expected
     assert manifest.read(path).options["match"] == "west"
-    assert manifest.read(path).made_by[:3] == [
+    result = manifest.read(path).made_by[:3]
+    assert result == [
         "corrupt",
         "--match",
         "west",
     ]
-    assert manifest.read(path).body["match"] == made
+    assert manifest.read(path).body["match"] == matched
 
 
 def test_an_image_by_its_id_alone_and_no_noise_leaves_it_as_it_is():

@@ -56,34 +56,38 @@ def merged(work, north, south, **how):
     return fedcli.partition(merge=[f"north={north.path}", f"south={south.path}"], work=work, **how)
 
 
-def held(made):
+def held(partition):
     """Client -> ids of its training images."""
-    pool, rows, _ = holdings(made.path)
+    pool, rows, _ = holdings(partition.path)
     return {client: pool.id[parts["train"]].tolist() for client, parts in rows.items()}
 
 
 def test_images_classes_and_attributes_are_joined_by_the_stated_rules(work, north, south, table):
-    made = merged(work, north, south, classes_table=table(*ILL))
-    dataset = manifest.above(made.path, "dataset")
-    body, pool = manifest.verify(dataset).body, pool_of(dataset)
-    own, other = pool_of(north.path), pool_of(south.path)
+    joined = merged(work, north, south, classes_table=table(*ILL))
+    dataset = manifest.above(joined.path, "dataset")
+    body = manifest.verify(dataset).body
+    pool = pool_of(dataset)
+    of_north = pool_of(north.path)
+    of_south = pool_of(south.path)
     result = (body["classes"], body["attributes"]["dataset"])
     assert result == (
         ["healthy", "ill"],
         ["north", "south"],
     )
     assert body["attributes"]["hospital"] == ["a", "b", "c"]
-    kept = np.flatnonzero(other.y < 2)
-    expected = [f"north/{id}" for id in own.id] + [f"south/{id}" for id in other.id[kept]]
+    with_class = np.flatnonzero(of_south.y < 2)
+    expected = [f"north/{id}" for id in of_north.id] + [
+        f"south/{id}" for id in of_south.id[with_class]
+    ]
     assert pool.id.tolist() == expected
-    expected = own.y.tolist() + other.y[kept].tolist()
+    expected = of_north.y.tolist() + of_south.y[with_class].tolist()
     assert pool.y.tolist() == expected
-    expected = own.split.tolist() + other.split[kept].tolist()
+    expected = of_north.split.tolist() + of_south.split[with_class].tolist()
     assert pool.split.tolist() == expected
-    expected = own.groups["hospital"].tolist() + [2] * len(kept)
+    expected = of_north.groups["hospital"].tolist() + [2] * len(with_class)
     assert pool.groups["hospital"].tolist() == expected
-    assert (pool.pixels()[:48] == own.pixels()).all()
-    grown = fit_image(other.pixels()[kept[0]], 10, "stretch", False)
+    assert (pool.pixels()[:48] == of_north.pixels()).all()
+    grown = fit_image(of_south.pixels()[with_class[0]], 10, "stretch", False)
     assert (pool.pixels()[48] == grown).all()
     assert not {*pool.patient[:48]} & {*pool.patient[48:]}
 
@@ -92,7 +96,7 @@ def test_a_client_has_images_of_one_dataset_and_those_that_it_would_have_without
     work, north, south, table
 ):
     how = {"dirichlet": 1.0, "seed": 3, "val": 0.2}
-    made = held(
+    ids_by_client = held(
         merged(
             work,
             north,
@@ -106,18 +110,20 @@ def test_a_client_has_images_of_one_dataset_and_those_that_it_would_have_without
         "south-client-00",
         "south-client-01",
     ]
-    assert [*made] == expected
+    assert [*ids_by_client] == expected
     pool, rows, tests = holdings(
         merged(work, north, south, classes_table=table(*ILL), iid=True, clients=2).path
     )
     result = pool.id[rows["south-client-01"]["test"]].tolist()
-    assert result == [id for id in pool.id[tests] if id.startswith("south/")]
+    expected = [id for id in pool.id[tests] if id.startswith("south/")]
+    assert result == expected
     alone = held(fedcli.partition(north, clients=3, work=work, **how | {"val": 0}))
     both = held(
         merged(work, north, south, classes_table=table(*ILL), clients=3, **how | {"val": 0})
     )
     for client, ids in alone.items():
-        assert both[f"north-{client}"] == [f"north/{id}" for id in ids]
+        expected = [f"north/{id}" for id in ids]
+        assert both[f"north-{client}"] == expected
 
 
 def test_by_sites_a_dataset_that_lacks_them_is_one_client_and_one_may_be_held_out(
@@ -125,21 +131,22 @@ def test_by_sites_a_dataset_that_lacks_them_is_one_client_and_one_may_be_held_ou
 ):
     raw = write_hospitals(tmp_path / "plain", count=30, seed=2)
     plain = fedcli.prepare("images", raw=raw, size=8, work=work, jobs=1)
-    made = fedcli.partition(plain, merge=[f"north={north.path}"], by=["hospital"], work=work)
-    assert [*held(made)] == ["north-a", "north-b", "images"]
+    by_hospital = fedcli.partition(plain, merge=[f"north={north.path}"], by=["hospital"], work=work)
+    assert [*held(by_hospital)] == ["north-a", "north-b", "images"]
     out = merged(work, north, south, classes_table=table(*ILL), hold_out="dataset=south")
     assert [*held(out)] == ["north-a", "north-b"]
     scored = fedcli.evaluate(fedcli.train("fedavg", out, rounds=1, work=work), by=["dataset"])
-    assert scored.body["groups"]["dataset"]["clean"]["last_round"]["groups"]["south"]["count"] == 32
+    result = scored.body["groups"]["dataset"]["clean"]["last_round"]["groups"]["south"]["count"]
+    assert result == 32
 
 
 def test_a_changed_dataset_is_seen_through_the_chain(work, north, south, table, tmp_path):
     copy = prepared(write_hospitals(tmp_path / "raw", count=30, seed=5), tmp_path)
-    made = fedcli.partition(merge=[f"x={copy.path}", f"north={north.path}"], work=tmp_path)
+    joined = fedcli.partition(merge=[f"x={copy.path}", f"north={north.path}"], work=tmp_path)
     with (copy.path.parent / "pool.h5").open("ab") as file:
         file.write(b"x")
     with pytest.raises(HashError, match=r"pool.h5"):
-        manifest.verify(made.path)
+        manifest.verify(joined.path)
 
 
 def test_what_does_not_fit_is_said_in_a_sentence(work, north, south, table, tmp_path):

@@ -27,57 +27,55 @@ def corrupt(parts, source=None, kind=None, **options):
 
 
 def test_adding_to_a_corruption_and_naming_the_clients_are_the_same_bytes(parts):
-    first = corrupt(parts, kind="gaussian", severity=1, ratio=0.25)
-    both = corrupt(parts, first, "contrast", severity=4, on=["client-00"])
-    named = corrupt(parts, client=["client-03=gaussian:1", "client-00=contrast:4"])
-    assert both.body == named.body
-    assert both.manifest.files == named.manifest.files
-    assert (both.body["kind"], both.body["clients"]) == ("mixed", ["client-00", "client-03"])
+    noisy = corrupt(parts, kind="gaussian", severity=1, ratio=0.25)
+    both = corrupt(parts, noisy, "contrast", severity=4, on=["client-00"])
+    by_client = corrupt(parts, client=["client-03=gaussian:1", "client-00=contrast:4"])
+    assert both.body == by_client.body
+    assert both.manifest.files == by_client.manifest.files
+    result = (both.body["kind"], both.body["clients"])
+    assert result == ("mixed", ["client-00", "client-03"])
     expected = [
         {"kind": "contrast", "severity": 4, "clients": ["client-00"]},
         {"kind": "gaussian-noise", "severity": 1, "clients": ["client-03"]},
     ]
     assert both.body["each"] == expected
-    assert "each" not in first.body
+    assert "each" not in noisy.body
 
 
 def test_one_kind_named_client_by_client_is_the_plain_corruption(parts):
     plain = corrupt(parts, kind="gaussian", on=["client-01", "client-02"])
-    named = corrupt(parts, client=["client-01=gaussian:3", "client-02=gaussian"])
-    assert named.body == plain.body
-    assert named.manifest.files == plain.manifest.files
+    by_client = corrupt(parts, client=["client-01=gaussian:3", "client-02=gaussian"])
+    assert by_client.body == plain.body
+    assert by_client.manifest.files == plain.manifest.files
 
 
 def test_every_image_is_corrupted_as_its_client_is_and_test_images_as_one_of_them(parts):
-    made = corrupt(parts, client=["client-00=contrast:4", "client-03=gaussian:1"])
-    dataset = manifest.parent(made.path, "dataset")
+    mixed = corrupt(parts, client=["client-00=contrast:4", "client-03=gaussian:1"])
+    dataset = manifest.parent(mixed.path, "dataset")
     pool = read_pool(dataset.parent / "pool.h5")
-    with h5py.File(manifest.parent(made.path, "partition").parent / "rows.h5") as file:
-        held = {k: set(file[f"train/{k}"][()].tolist()) for k in (0, 3)}
-    with h5py.File(made.path.parent / "changed.h5") as file:
+    with h5py.File(manifest.parent(mixed.path, "partition").parent / "rows.h5") as file:
+        rows_of = {k: set(file[f"train/{k}"][()].tolist()) for k in (0, 3)}
+    with h5py.File(mixed.path.parent / "changed.h5") as file:
         train, test = (
             dict(zip(file[f"{part}/rows"][()].tolist(), file[f"{part}/x"][()], strict=True))
             for part in ("train", "test")
         )
-    assert set(train) == held[0] | held[3]
+    assert set(train) == rows_of[0] | rows_of[3]
 
     def changed(row, kind, severity):
         image = pool.pixels(np.array([row]))[0]
         return corrupt_image(image, pool.id[row], kind=kind, severity=severity, seed=0)
 
     for row, image in list(train.items())[::9]:
-        assert np.array_equal(
-            image, changed(row, *(("contrast", 4) if row in held[0] else ("gaussian-noise", 1)))
-        )
-    ways = [
-        [
-            np.array_equal(image, changed(row, *how))
-            for how in (("contrast", 4), ("gaussian-noise", 1))
-        ]
-        for row, image in list(test.items())[:12]
-    ]
-    assert all(sum(way) == 1 for way in ways)
-    assert {way.index(True) for way in ways} == {0, 1}
+        expected = changed(row, *(("contrast", 4) if row in rows_of[0] else ("gaussian-noise", 1)))
+        assert np.array_equal(image, expected)
+    kinds = set()
+    for row, image in list(test.items())[:12]:
+        has_contrast = np.array_equal(image, changed(row, "contrast", 4))
+        has_noise = np.array_equal(image, changed(row, "gaussian-noise", 1))
+        assert has_contrast != has_noise
+        kinds.add("contrast" if has_contrast else "noise")
+    assert kinds == {"contrast", "noise"}
 
 
 def test_each_client_is_scored_on_test_images_corrupted_as_its_own(parts):
@@ -85,14 +83,17 @@ def test_each_client_is_scored_on_test_images_corrupted_as_its_own(parts):
     data = corrupt(parts, client=["client-00=contrast:5", "client-03=gaussian:5"])
     run = fedcli.train("fedavg", data, rounds=1, work=work)
     scores = fedcli.evaluate(run, by=["sex"], corrupt=["contrast", "gaussian"], severity=["5"])
-    clients, levels = scores.body["clients"], scores.body["severities"]
+    clients = scores.body["clients"]
+    levels = scores.body["severities"]
     for client, kind in (("client-00", "contrast"), ("client-03", "gaussian-noise")):
         assert clients[client]["corruption"] == f"{kind} 5"
         assert clients[client]["version"] == "corrupted"
-        assert clients[client]["accuracy"] == levels[kind]["5"]["scores"]["accuracy"]
+        expected = levels[kind]["5"]["scores"]["accuracy"]
+        assert clients[client]["accuracy"] == expected
         assert levels[kind]["5"]["severity_in_training"]
     assert "corruption" not in clients["client-01"]
-    assert set(severities.differing(open_run(run.path))) == {"client-00", "client-03"}
+    result = set(severities.differing(open_run(run.path)))
+    assert result == {"client-00", "client-03"}
 
 
 @pytest.mark.parametrize(
@@ -118,20 +119,20 @@ def test_what_cannot_be_is_refused(parts, options, sentence):
 
 
 def test_a_client_keeps_the_corruption_it_has_and_its_seed(parts):
-    first = corrupt(parts, kind="gaussian", on=["client-03"])
+    noisy = corrupt(parts, kind="gaussian", on=["client-03"])
     with pytest.raises(UsageError, match="client-03 has gaussian-noise 3 already"):
-        corrupt(parts, first, client=["client-03=contrast:1"])
+        corrupt(parts, noisy, client=["client-03=contrast:1"])
     with pytest.raises(UsageError, match="was made with seed 0"):
-        corrupt(parts, first, "contrast", seed=1)
-    more = corrupt(parts, first, "contrast", ratio=0.5)
+        corrupt(parts, noisy, "contrast", seed=1)
+    mixed = corrupt(parts, noisy, "contrast", ratio=0.5)
     expected = {
         "client-01": ("contrast", 3),
         "client-02": ("contrast", 3),
         "client-03": ("gaussian-noise", 3),
     }
-    assert mixture.of_body(more.body) == expected
+    assert mixture.of_body(mixed.body) == expected
     with pytest.raises(UsageError, match="4 more clients, but 3 are clean"):
-        corrupt(parts, first, "contrast", ratio=1)
+        corrupt(parts, noisy, "contrast", ratio=1)
 
 
 def test_clients_that_share_an_image_cannot_be_corrupted_differently():

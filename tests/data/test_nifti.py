@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from raw_folders import prepare, refused, write_csv
+from raw_folders import completed, prepare, refused, write_csv
 
 from fedcli.data import manifest
 from fedcli.data.pool import read_pool
 from fedcli.data.sources.formats import nifti
-from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.sources.source import Unreadable
 from fedcli.errors import UsageError
 
 nibabel = pytest.importorskip("nibabel")
@@ -15,7 +15,7 @@ BODY = np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6)  # [right, front, u
 
 
 def choose(slices="1", axis="axial", **rest):
-    return Choices(8, "image", own={"slices": slices, "axis": axis}, **rest)
+    return completed(8, "image", own={"slices": slices, "axis": axis}, **rest)
 
 
 def save(path, array=BODY, axes="RAS"):
@@ -47,7 +47,8 @@ def test_slices_look_the_same_in_whatever_order_a_file_keeps_them(axes, name, tm
 def test_several_slices_are_channels_from_below_to_above(tmp_path):
     for axes in ("RAS", "LPI"):
         image = nifti.read_slices(save(tmp_path / "v.nii", axes=axes), choose("3"), (59.5, 255.0))
-        assert np.array_equal(image, np.stack([BODY[::-1, ::-1, z].T + 68 for z in (1, 3, 5)], -1))
+        expected = np.stack([BODY[::-1, ::-1, z].T + 68 for z in (1, 3, 5)], -1)
+        assert np.array_equal(image, expected)
 
 
 def test_without_a_window_the_slices_range_is_taken_and_scaling_is_applied(tmp_path):
@@ -104,28 +105,31 @@ def test_a_volume_of_a_whole_body_is_read_slice_by_slice(tmp_path, monkeypatch):
         file.seek(352 + 2 * 512 * 512 * 750)
         file.write(np.arange(512, dtype=np.int16).repeat(512).tobytes())
         file.truncate(352 + 2 * 512 * 512 * 1500)
-    assert nifti.read_slices(path, choose(), None).shape == (512, 512, 1)
+    result = nifti.read_slices(path, choose(), None).shape
+    assert result == (512, 512, 1)
     monkeypatch.setattr(nifti, "MOST", 100_000_000)
     with pytest.raises(Unreadable, match=r"400 slices hold .* voxels, more than 100,000,000"):
         nifti.read_slices(path, choose(slices="400"), None)
 
 
 def test_a_folder_of_volumes_with_a_table_is_prepared(tmp_path):
-    raw, rows = tmp_path / "raw", []
+    raw = tmp_path / "raw"
+    rows = []
     for i in range(6):
         save(raw / f"scan{i}.nii.gz", BODY + 10 * i)
         rows.append([f"scan{i}", "ab"[i % 2], "fm"[i // 3]])
     write_csv(raw / "labels.csv", ["image", "label", "sex"], rows)
-    own = {"slices": "2", "axis": "coronal", "group": "sex"}
-    made = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)
-    body = manifest.read(made).body
+    options = {"slices": "2", "axis": "coronal", "group": "sex"}
+    path = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=options)
+    body = manifest.read(path).body
     result = (body["channels"], body["count"], body["attributes"])
     assert result == (
         2,
         6,
         {"sex": ["female", "male"]},
     )
-    assert read_pool(made.parent / "pool.h5").shape == (6, 8, 8, 2)
+    result = read_pool(path.parent / "pool.h5").shape
+    assert result == (6, 8, 8, 2)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ CT = Originals(["DICOM CT"], [False], 512)
 def test_prepare_keeps_those_of_training_images_beside_the_pool_and_in_no_manifest(tmp_path):
     raw = write_hospitals(tmp_path / "raw")
     path = prepared(raw, tmp_path / "work").path
-    known = {"kinds": ["PNG or JPEG"], "coloured": [True], "side": 8, "bits": [8]}
-    assert asdict(originals.read(path.parent)) == known
+    expected = {"kinds": ["PNG or JPEG"], "coloured": [True], "side": 8, "bits": [8]}
+    assert asdict(originals.read(path.parent)) == expected
     assert originals.read(path.parent).said.endswith(
         "PNG or JPEG, colour, shorter side 8 pixels or more, 8 bits for each colour"
     )

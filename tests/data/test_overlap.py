@@ -1,4 +1,4 @@
-"""What train and test share, counted by hand."""
+"""Patients and images that train and test share, counted by hand."""
 
 import json
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_folders import write_pool
+from raw_folders import completed, write_pool
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
@@ -14,7 +14,6 @@ from fedcli.data import manifest, overlap
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row
 from fedcli.data.sources.skin import isic2018
-from fedcli.data.sources.source import Choices
 
 #          image 0  1  2  3  4  5  6  7   the last four test
 UNITS = ["a", "a", "b", "", "c", "b", "", "a"]
@@ -29,11 +28,10 @@ def dataset(work: Path, units: list[str], pixels: list[int]) -> Path:
 def stage(work: Path, rows: list[Row], images: list[np.ndarray]) -> Path:
     def build(folder: Path) -> dict:
         write_pool(folder / "pool.h5", rows, images, [])
-        size, unit = (
-            list(images[0].shape[:2]),
-            "lesion_id" if any(row.patient for row in rows) else None,
-        )
-        classes = [str(label) for label in range(1 + max(row.label for row in rows))]
+        size = list(images[0].shape[:2])
+        unit = "lesion_id" if any(row.patient for row in rows) else None
+        last = max(row.label for row in rows)
+        classes = [str(label) for label in range(last + 1)]
         body = {
             "classes": classes,
             "attributes": {},
@@ -58,12 +56,13 @@ def test_patients_and_identical_images_on_both_sides_are_counted(tmp_path):
         "examples": ["a", "b"],
     }
     assert overlaps["patients"] == expected
-    assert overlaps["pixels"] == {
+    expected = {
         "count": 2,
         "train_images": 2,
         "test_images": 3,
         "examples": ["i1 = i5", "i3 = i6"],
     }
+    assert overlaps["pixels"] == expected
     assert overlap.sentence(overlaps) == (
         "2 of 3 test lesions also have training images, and 3 test images are identical to training images"
     )
@@ -71,8 +70,10 @@ def test_patients_and_identical_images_on_both_sides_are_counted(tmp_path):
 
 def test_one_of_a_kind_is_told_in_the_singular():
     shared = {"unit": "lesions", "test": {"shared": 1, "of": 7}}
-    first = overlap.sentence({"shared_patients": shared, "pixels": {"count": 1, "test_images": 1}})
-    assert first == (
+    sentence = overlap.sentence(
+        {"shared_patients": shared, "pixels": {"count": 1, "test_images": 1}}
+    )
+    assert sentence == (
         "1 of 7 test lesions also has training images, and 1 test image is identical to a training image"
     )
     alone = overlap.sentence({"patients": None, "pixels": {"count": 1, "test_images": 5}})
@@ -89,11 +90,11 @@ def test_images_without_a_unit_share_none_and_a_dataset_without_units_says_so(tm
 
 
 def test_a_partition_counts_what_its_clients_hold(tmp_path):
-    made = dataset(tmp_path, UNITS, PIXELS)
-    path = make_partition(
-        made, resolve("iid", {"clients": 2}), manifest.Destination(tmp_path), val=0.5
-    )
-    of_partition, of_dataset = overlap.find(path), overlap.find(made)
+    dataset_path = dataset(tmp_path, UNITS, PIXELS)
+    scheme = resolve("iid", {"clients": 2})
+    path = make_partition(dataset_path, scheme, manifest.Destination(tmp_path), val=0.5)
+    of_partition = overlap.find(path)
+    of_dataset = overlap.find(dataset_path)
     assert of_partition["patients"] == of_dataset["patients"]
     assert of_partition["pixels"] == of_dataset["pixels"]
     assert of_partition["shared_patients"]["test"] == {"shared": 2, "of": 3}
@@ -105,14 +106,14 @@ def run(*words: object) -> tuple[int, str, str]:
 
 
 def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_path):
-    made = dataset(tmp_path / "1", UNITS, PIXELS)
-    code, out, err = run("inspect", made, "--strict", "--json")
+    path = dataset(tmp_path / "1", UNITS, PIXELS)
+    code, out, err = run("inspect", path, "--strict", "--json")
     assert code == 1
     assert json.loads(out)["overlap"]["patients"]["count"] == 2
     assert "2 of 3 test lesions also have training images" in err
     assert "hint:" in err
     assert "Traceback" not in err
-    code, out, _ = run("inspect", made, "--all")
+    code, out, _ = run("inspect", path, "--all")
     assert code == 0
     assert "i1 = i5 i3 = i6" in out
     assert "a split that keeps them together" in err
@@ -121,8 +122,8 @@ def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_p
 
 
 def test_identical_images_are_named_with_what_mends_them(tmp_path):
-    made = dataset(tmp_path, list("aabbccdd"), [0, 1, 2, 3, 4, 1, 6, 7])
-    code, _, err = run("inspect", made, "--strict")
+    path = dataset(tmp_path, list("aabbccdd"), [0, 1, 2, 3, 4, 1, 6, 7])
+    code, _, err = run("inspect", path, "--strict")
     assert code == 1
     assert "1 test image is identical to a training image" in err
     assert (
@@ -132,8 +133,8 @@ def test_identical_images_are_named_with_what_mends_them(tmp_path):
 
 
 def test_strict_fails_where_no_patient_is_known_but_for_images_of_things(tmp_path):
-    made = dataset(tmp_path, [""] * 8, list(range(8)))
-    code, _, err = run("inspect", made, "--strict")
+    path = dataset(tmp_path, [""] * 8, list(range(8)))
+    code, _, err = run("inspect", path, "--strict")
     assert code == 1
     assert "nobody can tell whether train and test share a patient" in err
     assert "--patient" not in err
@@ -147,16 +148,16 @@ def test_ids_that_differ_in_zeros_blanks_or_case_are_named(tmp_path):
         ("0005426", "5426"),
         ("P 07", "p7"),
     ]
-    made = dataset(tmp_path, ["05", "05", "b", "b", "5", "5", "c", "c"], list(range(8)))
-    code, _, err = run("inspect", made, "--strict")
+    path = dataset(tmp_path, ["05", "05", "b", "b", "5", "5", "c", "c"], list(range(8)))
+    code, _, err = run("inspect", path, "--strict")
     assert code == 1
     assert "count as different patients: '05' and '5'" in err
     assert "write each patient's id in one way" in err
 
 
 def test_strict_is_for_datasets_and_partitions(tmp_path):
-    made = dataset(tmp_path, UNITS, PIXELS)
-    code, _, err = run("inspect", made.parent / "pool.h5", "--strict")
+    path = dataset(tmp_path, UNITS, PIXELS)
+    code, _, err = run("inspect", path.parent / "pool.h5", "--strict")
     assert code == 2
     assert "--strict is for a dataset or partition" in err
 
@@ -168,25 +169,25 @@ def test_strict_is_for_datasets_and_partitions(tmp_path):
 def test_the_official_fold_of_ham10000_shares_696_lesions(split, shared, tmp_path):
     """Lesions and parts as they are in its table; the pixels are a number for each image."""
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    rows = isic2018.rows(raw, Choices(8, split)).rows
+    rows = isic2018.rows(raw, completed(8, split)).rows
     numbers = np.arange(len(rows), dtype=np.uint16).view(np.uint8).reshape(-1, 1, 2, 1)
     patients = overlap.find(stage(tmp_path, rows, list(numbers)))["patients"]
     assert (patients["name"], patients["count"]) == ("lesion_id", shared)
 
 
 def test_strict_warns_of_odd_images_and_passes(tmp_path):
-    made = dataset(
+    path = dataset(
         tmp_path, ["a", "b", "c", "d"] * 1 + ["e", "f", "g", "h"], [1, 1, 2, 3, 4, 4, 4, 5]
     )
-    done = CliRunner().invoke(app, ["inspect", str(made), "--strict"])
+    done = CliRunner().invoke(app, ["inspect", str(path), "--strict"])
     assert done.exit_code == 0
     identical = "identical to another image of their part: 2 training images and 3 test images"
     for line in ("training images of nearly one colour: 0 2, 1 2", identical):
         assert line in done.stdout
         assert f"warning: {line}" in done.stderr
-    about = json.loads(CliRunner().invoke(app, ["inspect", str(made), "--json"]).stdout)
+    printed = json.loads(CliRunner().invoke(app, ["inspect", str(path), "--json"]).stdout)
     expected = {
         "nearly_one_colour": {"train": {"0": 2, "1": 2}, "test": {"0": 2, "1": 2}},
         "identical_within_part": {"train": 2, "test": 3},
     }
-    assert about["contents"] == expected
+    assert printed["contents"] == expected

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from own_images_folder import OWN, folder, labels, listed, save
 from PIL import Image
-from raw_folders import prepare, refused, write_slice
+from raw_folders import completed, prepare, refused, write_slice
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
@@ -16,7 +16,7 @@ from fedcli.data import manifest
 from fedcli.data.pool import Row, read_pool
 from fedcli.data.sources.formats import photographs
 from fedcli.data.sources.own_files import own_images
-from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.sources.source import Unreadable
 from fedcli.errors import UsageError
 
 
@@ -38,8 +38,8 @@ def test_images_are_grey_only_if_all_files_are(tmp_path):
     save(raw / "b.png", (200, 0, 0), "RGB"), save(raw / "c.tif", 90)
     assert listed(raw).channels == 3
     assert listed(raw, channels="1").channels == 1
-    made = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)
-    pool = read_pool(made.parent / "pool.h5")
+    path = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)
+    pool = read_pool(path.parent / "pool.h5")
     result = pool.pixels()[1:, 4, 4].tolist()
     assert result == [[200, 0, 0], [90, 90, 90]]
     grey = read_pool(
@@ -54,10 +54,10 @@ def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
     raw = folder(tmp_path, "image,label\na.png,x\nb.tif,y\n")
     Image.fromarray(np.full((8, 8), 2048, np.uint16)).save(raw / "a.png")
     Image.fromarray(np.full((8, 8), 65535, np.uint16)).save(raw / "b.tif")
-    choices = Choices(8, "unit", window="file", own=OWN | {"white": "4096"})
-    first, second = own_images.rows(raw, choices).rows
-    assert own_images.decode(raw, first, choices).max() == 128
-    assert own_images.decode(raw, second, choices).max() == 255
+    choices = completed(8, "unit", window="file", own=OWN | {"white": "4096"})
+    row, brightest_row = own_images.rows(raw, choices).rows
+    assert own_images.decode(raw, row, choices).max() == 128
+    assert own_images.decode(raw, brightest_row, choices).max() == 255
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,14 @@ def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
 def test_values_that_would_be_lost_in_silence_make_a_file_unreadable(tmp_path, name, values, why):
     cv2.imwrite(str(tmp_path / name), values.reshape(8, 8, -1))
     with pytest.raises(Unreadable, match=why):
-        own_images.decode(tmp_path, Row(name, 0, name), Choices(8, "unit", window="file", own=OWN))
+        own_images.decode(
+            tmp_path, Row(name, 0, name), completed(8, "unit", window="file", own=OWN)
+        )
 
 
 def test_fractions_of_a_small_range_are_shown_by_what_is_white(tmp_path):
     cv2.imwrite(str(tmp_path / "a.tif"), np.linspace(0, 0.0025, 64, dtype=np.float32).reshape(8, 8))
-    choices = Choices(8, "unit", window="file", own=OWN | {"white": "0.0025"})
+    choices = completed(8, "unit", window="file", own=OWN | {"white": "0.0025"})
     image = own_images.decode(tmp_path, Row("a", 0, "a.tif"), choices)
     expected = np.rint(np.linspace(0, 255, 64)).tolist()
     assert image.ravel().tolist() == expected
@@ -87,7 +89,7 @@ def test_fractions_of_a_small_range_are_shown_by_what_is_white(tmp_path):
 
 @pytest.mark.parametrize("text", ["0", "-1", "65536", "nan", "inf", "bright", ""])
 def test_what_is_white_is_a_number_above_zero(text):
-    choices = Choices(8, "unit", window="file", own=OWN | {"white": text})
+    choices = completed(8, "unit", window="file", own=OWN | {"white": text})
     with pytest.raises(UsageError, match=f"white is '{text}'"):
         own_images.white(choices)
 
@@ -95,8 +97,9 @@ def test_what_is_white_is_a_number_above_zero(text):
 def test_a_picture_with_a_long_colour_profile_is_read(tmp_path):
     profile = bytes(3 * 2**20)
     Image.fromarray(np.full((8, 8, 3), 90, np.uint8)).save(tmp_path / "a.png", icc_profile=profile)
-    choices = Choices(8, "unit", window="file", own=OWN)
-    assert own_images.decode(tmp_path, Row("a", 0, "a.png"), choices).max() == 90
+    choices = completed(8, "unit", window="file", own=OWN)
+    result = own_images.decode(tmp_path, Row("a", 0, "a.png"), choices).max()
+    assert result == 90
 
 
 def test_large_pictures_and_odd_ones_are_read_without_the_librarys_warnings(
@@ -104,12 +107,9 @@ def test_large_pictures_and_odd_ones_are_read_without_the_librarys_warnings(
 ):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
     save(tmp_path / "a.png")  # 72 pixels
-    assert (
-        own_images.decode(
-            tmp_path, Row("a", 0, "a.png"), Choices(8, "unit", window="file", own=OWN)
-        ).max()
-        == 90
-    )
+    choices = completed(8, "unit", window="file", own=OWN)
+    result = own_images.decode(tmp_path, Row("a", 0, "a.png"), choices).max()
+    assert result == 90
     assert not recwarn.list
 
 
@@ -142,7 +142,8 @@ def test_dicom_files_are_read_by_their_kind(tmp_path):
     assert pixels["ct.dcm"][7, 7, 0] == expected
     assert pixels["xray.dcm"][0, 0, 0] == 255
     assert pixels["xray.dcm"][7, 7, 0] == 0
-    assert pixels["ultrasound.dcm"][7, 7].tolist() == [189, 190, 191]
+    result = pixels["ultrasound.dcm"][7, 7].tolist()
+    assert result == [189, 190, 191]
 
 
 def test_the_hospitals_are_the_default_partition(tmp_path):
@@ -153,21 +154,21 @@ def test_the_hospitals_are_the_default_partition(tmp_path):
     ]
     text = "image,label,hospital,patient\n" + "".join(",".join(row) + "\n" for row in rows)
     folder(raw, text, *(row[0] for row in rows))
-    own = {"site": "hospital", "patient": "patient"}
+    options = {"site": "hospital", "patient": "patient"}
     body = manifest.read(
-        made := prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)
+        path := prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=options)
     ).body
     assert body["sites"] == "hospital"
     assert body["unit"] == "patient"
     assert body["classes"] == ["x", "y"]
     assert body["channels"] == 1
     assert body["split"] == {"train": 32, "test": 8, "by": "unit"}
-    pool = read_pool(made.parent / "pool.h5")
+    pool = read_pool(path.parent / "pool.h5")
     assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
-    recorded = json.loads(made.read_text())
+    recorded = json.loads(path.read_text())
     assert recorded["options"]["own"]["site"] == "hospital"
     assert "patient=patient" in recorded["made_by"]
-    assert str(tmp_path) not in made.read_text()
+    assert str(tmp_path) not in path.read_text()
 
 
 def test_the_command_names_columns_by_flags_which_other_datasets_refuse(tmp_path):
@@ -200,12 +201,14 @@ def test_the_patients_of_dicom_files_stay_on_one_side_and_their_ids_unwritten(tm
     for k in range(24):
         write_slice(raw / f"{k:02d}.dcm", np.full((4, 4), k, np.int16), PatientID=f"NAME-{k // 4}")
     path = prepare("images", raw=raw, work=tmp_path / "out", size=8)
-    pool, body = read_pool(path.parent / "pool.h5"), manifest.read(path).body
+    pool = read_pool(path.parent / "pool.h5")
+    body = manifest.read(path).body
     assert body["unit"] == "PatientID"
     assert len(set(pool.patient)) == 6
     assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
     assert (pool.split == 1).any()
-    assert not any(b"NAME-" in file.read_bytes() for file in path.parent.iterdir())
+    for file in path.parent.iterdir():
+        assert b"NAME-" not in file.read_bytes()
     assert "no patients are known" not in capsys.readouterr().err
 
 
@@ -234,7 +237,7 @@ def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
         ("DICOMDIR", "holds no image"),
         ("README", "listed in labels.csv, is no DICOM file and has no suffix of an image"),
     ]
-    choices = Choices(8, "unit", window="brain", own=OWN)
+    choices = completed(8, "unit", window="brain", own=OWN)
     expected = round(63 / 80 * 255)
     assert own_images.decode(raw, result.rows[-1], choices)[7, 7, 0] == expected
     disc = tmp_path / "disc"
@@ -256,11 +259,12 @@ def test_a_bare_file_behind_a_link_out_of_the_folder_is_not_opened(tmp_path):
 def test_a_listed_file_of_a_kind_that_is_not_read_says_so(tmp_path):
     raw = folder(tmp_path, "image,label\na.jpg,x\nb.jpg,y\nc.webp,x\nd,y\ne,x\n", "a.jpg", "b.jpg")
     (raw / "c.webp").write_text("w"), (raw / "d.gif").write_text("g")
-    assert listed(raw).skipped == [
+    expected = [
         ("c.webp", "listed in labels.csv, but .webp files are not read"),
         ("d", "listed in labels.csv, but .gif files are not read"),
         ("e", "listed in labels.csv, not in the folder"),
     ]
+    assert listed(raw).skipped == expected
     folder(
         raw,
         "image,label\n1.jpg,x\n2.jpg,y\ndeep/3.gif,x\n",
@@ -279,7 +283,7 @@ def test_a_photograph_that_is_cut_short_is_skipped_in_plain_words(tmp_path):
     raw = folder(tmp_path, "\n".join(lines), *(f"{k}.jpg" for k in range(6)))
     Image.effect_noise((64, 64), 50).save(raw / "a.jpg")
     (raw / "a.jpg").write_bytes((raw / "a.jpg").read_bytes()[:-200])
-    made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
-    (skipped,) = manifest.read(made).body["skipped"]
+    path = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    (skipped,) = manifest.read(path).body["skipped"]
     assert skipped["file"] == "a.jpg"
     assert skipped["why"].startswith("image file is truncated")

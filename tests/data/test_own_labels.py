@@ -77,7 +77,7 @@ def test_labels_as_columns_with_what_is_uncertain_as_asked(tmp_path, uncertain, 
 
 
 @pytest.mark.parametrize(
-    ("head", "lines", "own", "sentence"),
+    ("head", "lines", "options", "sentence"),
     [
         (
             ["image", "Mass", "Effusion"],
@@ -134,10 +134,10 @@ def test_labels_as_columns_with_what_is_uncertain_as_asked(tmp_path, uncertain, 
     ],
 )
 def test_a_table_that_cannot_be_read_so_is_refused_in_a_sentence(
-    tmp_path, head, lines, own, sentence
+    tmp_path, head, lines, options, sentence
 ):
     with pytest.raises((FedcliError, UsageError), match=sentence):
-        listed(folder(tmp_path / "raw", head, lines), **own)
+        listed(folder(tmp_path / "raw", head, lines), **options)
 
 
 def test_a_label_that_no_image_has_is_warned_of(tmp_path, caplog):
@@ -151,32 +151,35 @@ def test_a_label_that_no_image_has_is_warned_of(tmp_path, caplog):
 def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
     lines = [[f"{i}.png", i % 2, i % 3 // 2, f"p{i // 2}"] for i in range(24)]
     raw = folder(tmp_path / "raw", ["image", "Mass", "Lung, left", "who"], lines)
-    asked = {
+    options = {
         "raw": raw,
         "label_column": ["Mass", "Lung, left"],
         "patient": "who",
         "work": tmp_path / "work",
         "size": 8,
     }
-    made = prepare("images", multi_label=True, **asked)
-    body, pool = manifest.read(made.path).body, read_pool(made.path.parent / "pool.h5")
+    dataset = prepare("images", multi_label=True, **options)
+    body = manifest.read(dataset.path).body
+    pool = read_pool(dataset.path.parent / "pool.h5")
     assert body["classes"] == ["Mass", "Lung, left"]
     assert body["task"] == MULTI_LABEL
     of_image = {id: label.tolist() for id, label in zip(pool.id, pool.y, strict=True)}
-    assert of_image == {line[0]: line[1:3] for line in lines}
+    expected = {line[0]: line[1:3] for line in lines}
+    assert of_image == expected
     sides = {patient: set(pool.split[pool.patient == patient].tolist()) for patient in pool.patient}
-    assert all(len(both) == 1 for both in sides.values())
+    for both in sides.values():
+        assert len(both) == 1
     assert {0, 1} == set(pool.split.tolist())
     with refused("--label-column is given several times", of=UsageError):
-        prepare("images", **asked)
+        prepare("images", **options)
 
 
 def test_what_is_not_used_is_not_recorded(tmp_path):
     raw = folder(
         tmp_path / "raw", ["image", "label"], [[f"{i}.png", "ab"[i % 2]] for i in range(8)]
     )
-    made = prepare("images", raw=raw, work=tmp_path / "work", size=8)
-    options = manifest.read(made.path).options["own"]
+    dataset = prepare("images", raw=raw, work=tmp_path / "work", size=8)
+    options = manifest.read(dataset.path).options["own"]
     assert "multi-label" not in options
     assert "uncertain" not in options
     assert options["label-column"] == "label"
@@ -184,7 +187,8 @@ def test_what_is_not_used_is_not_recorded(tmp_path):
 
 def test_an_image_is_sorted_by_the_rarest_of_its_labels():
     y = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0], [1, 0, 1], [UNKNOWN, 0, 1], [UNKNOWN, 0, 0]])
-    assert single(y).tolist() == [1, 0, 3, 2, 2, 3]
+    expected = [1, 0, 3, 2, 2, 3]
+    assert single(y).tolist() == expected
     result = single(np.array([2, 0, 1])).tolist()
     assert result == [2, 0, 1]
 
@@ -202,13 +206,14 @@ def test_a_pool_of_other_labels_than_its_dataset_says_is_refused(tmp_path):
         "augment": "none",
         "name": "made",
     }
-    for more, fits in (
+    for changes, fits in (
         ({"task": MULTI_LABEL}, True),
         ({}, False),
         ({"task": MULTI_LABEL, "classes": ["a"]}, False),
     ):
-        whole = {"unit": None, "sites": None, **body, **more}
-        path = manifest.seal(tmp_path, manifest.Manifest("dataset", [], {}, {}, {}, whole))
+        whole = {"unit": None, "sites": None, **body, **changes}
+        record = manifest.Manifest("dataset", [], {}, {}, {}, whole)
+        path = manifest.seal(tmp_path, record)
         if fits:
             assert pool_of(path).single.tolist() == [1, 0, 1, 0]
             continue

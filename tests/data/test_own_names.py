@@ -19,8 +19,8 @@ AGREED = {"classes": "ill,healthy", "values": "sex=male,female; hospital=south,n
 
 
 def described(raw, work, **settings):
-    """What a hospital with one client says of itself."""
-    more = {
+    """The description that a hospital with one client gives of itself."""
+    columns = {
         "group": ["sex"],
         "site": "hospital",
         "patient": "patient",
@@ -28,7 +28,7 @@ def described(raw, work, **settings):
         "jobs": 1,
         "test": 0.4,
     }
-    dataset = fedcli.prepare("images", raw=raw, work=work, set=settings, **more)
+    dataset = fedcli.prepare("images", raw=raw, work=work, set=settings, **columns)
     path = fedcli.partition(dataset, clients=1, work=work).path
     return describe(path, "client-00", work.name)
 
@@ -60,11 +60,11 @@ def test_hospitals_that_lack_a_class_or_a_group_have_the_form_of_all(tmp_path):
 
 def test_the_agreed_names_change_nothing_where_all_are_there(tmp_path):
     raw = write_hospitals(tmp_path / "raw")
-    plain, named = (
-        described(raw, tmp_path / name, **more) for name, more in (("a", {}), ("b", AGREED))
+    plain, with_names = (
+        described(raw, tmp_path / name, **options) for name, options in (("a", {}), ("b", AGREED))
     )
-    assert plain["counts"] == named["counts"]
-    assert plain["classes"] == named["classes"]
+    assert plain["counts"] == with_names["counts"]
+    assert plain["classes"] == with_names["classes"]
     (usual,) = (tmp_path / "a" / "datasets").glob("*/pool.h5")
     (other,) = (tmp_path / "b" / "datasets").glob("*/pool.h5")
     assert usual.read_bytes() == other.read_bytes()
@@ -94,22 +94,24 @@ def test_the_test_images_are_the_only_clients_own_unless_they_are_another_hospit
     dataset = prepared(write_hospitals(tmp_path / "raw"), tmp_path)
     alone = fedcli.partition(dataset, clients=1, work=tmp_path).path
     _, rows, test = holdings(alone)
-    assert [own["test"].tolist() for own in rows.values()] == [test.tolist()] != [[]]
+    assert [parts["test"].tolist() for parts in rows.values()] == [test.tolist()] != [[]]
     assert manifest.read(alone).body["scheme"] == "all"
     assert alone.parent.name.startswith("images-all-")
     held_out = fedcli.partition(dataset, clients=1, hold_out="south", work=tmp_path).path
-    assert not any(len(own["test"]) for own in holdings(held_out).rows.values())
+    for parts in holdings(held_out).rows.values():
+        assert not len(parts["test"])
     several = fedcli.partition(dataset, clients=2, work=tmp_path).path
     result = [client["test"] for client in manifest.read(several).body["roster"]]
     assert result == [0, 0]
-    code, shown, _ = typed("site", "check", "--data", alone, "--name", "north")
+    code, output, _ = typed("site", "check", "--data", alone, "--name", "north")
     assert code == 0
-    assert f"counts of the {len(test)} test images" in shown
+    assert f"counts of the {len(test)} test images" in output
 
 
 def test_the_only_site_that_trains_has_no_test_images_of_others(tmp_path):
     dataset = prepared(write_hospitals(tmp_path / "raw"), tmp_path).path
-    pool, hospitals = pool_of(dataset), manifest.read(dataset).body["attributes"]["hospital"]
+    pool = pool_of(dataset)
+    hospitals = manifest.read(dataset).body["attributes"]["hospital"]
     trains = next(name for name in hospitals if name != "south")
     with h5py.File(dataset.parent / "pool.h5", "r+") as file:  # the others have test images only
         file["split"][:] = np.where(
@@ -121,5 +123,6 @@ def test_the_only_site_that_trains_has_no_test_images_of_others(tmp_path):
     by_site = fedcli.partition(dataset, by=["hospital"], work=tmp_path).path
     result = [client["client"] for client in manifest.read(by_site).body["roster"]]
     assert result == [trains]
-    own = holdings(by_site).rows[trains]["test"]
-    assert {hospitals[at] for at in pool.groups["hospital"][own]} == {trains}
+    test_rows = holdings(by_site).rows[trains]["test"]
+    result = {hospitals[hospital] for hospital in pool.groups["hospital"][test_rows]}
+    assert result == {trains}

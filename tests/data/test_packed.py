@@ -49,11 +49,14 @@ def web(path, coloured=True):
 
 
 def hugging(path, kind="parquet", names=("a", "b")):
-    """As a Hugging Face dataset keeps them: pictures in structs, classes as numbers that its description names."""
+    """Write a file like those of Hugging Face: pictures in structs, classes as numbers that its description names."""
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
-    columns = {key: [about(i)[key] for i in range(COUNT)] for key in ("sex", "person")}
+    columns = {
+        "sex": [about(i)["sex"] for i in range(COUNT)],
+        "person": [about(i)["person"] for i in range(COUNT)],
+    }
     columns["image"] = [{"bytes": png(i), "path": None} for i in range(COUNT)]
     columns["label"] = [i % 2 for i in range(COUNT)]
     features = {"label": {"names": list(names), "_type": "ClassLabel"}, "image": {"_type": "Image"}}
@@ -73,13 +76,13 @@ def hugging(path, kind="parquet", names=("a", "b")):
 def test_packed_images_are_read_as_a_folder_with_a_csv_is(kind, tmp_path):
     path = tmp_path / "raw" / "train" / f"data-0.{kind}"
     web(path) if kind == "tar" else hugging(path, kind)
-    made = prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1, own=OWN)
-    body = manifest.read(made).body
+    dataset_path = prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1, own=OWN)
+    body = manifest.read(dataset_path).body
     result = (body["classes"], body["channels"], body["count"])
     assert result == (["a", "b"], 3, COUNT)
     assert body["attributes"] == {"sex": ["female", "male"]}
     assert body["unit"] == "person"
-    pool = read_pool(made.parent / "pool.h5")
+    pool = read_pool(dataset_path.parent / "pool.h5")
     assert pool.shape == (COUNT, 8, 8, 3)
     result = [pool.pixels()[i, 0, 0, 0] for i in range(COUNT)]
     assert result == [20 * i for i in range(COUNT)]
@@ -92,9 +95,9 @@ def test_a_dataset_that_its_library_saved_is_read(tmp_path):
         {"image": datasets.Image(), "label": datasets.ClassLabel(names=["ill", "well"])}
     )
     datasets.Dataset.from_dict(columns, features=features).save_to_disk(tmp_path / "raw")
-    made = prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
-    assert manifest.read(made).body["classes"] == ["ill", "well"]
-    assert manifest.read(made).body["count"] == 4
+    dataset_path = prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
+    assert manifest.read(dataset_path).body["classes"] == ["ill", "well"]
+    assert manifest.read(dataset_path).body["count"] == 4
 
 
 def test_labels_in_members_of_their_own_and_grey_pictures(tmp_path):
@@ -105,7 +108,8 @@ def test_labels_in_members_of_their_own_and_grey_pictures(tmp_path):
     body = manifest.read(
         prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
     ).body
-    assert (body["classes"], body["channels"]) == (["0", "1"], 1)
+    result = (body["classes"], body["channels"])
+    assert result == (["0", "1"], 1)
 
 
 def test_members_never_leave_the_archive(tmp_path):
@@ -119,7 +123,8 @@ def test_members_never_leave_the_archive(tmp_path):
     )
     with tarfile.open(path, "a") as tar:
         link = tarfile.TarInfo("link.png")
-        link.type, link.linkname = tarfile.SYMTYPE, str(secret)
+        link.type = tarfile.SYMTYPE
+        link.linkname = str(secret)
         tar.addfile(link)
     table = packed.read_columns(tmp_path / "raw", ["shard.tar"])
     assert len(table) == 2
@@ -183,15 +188,32 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path):
         )
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_table_that_lost_its_pictures_is_named_with_the_reason(kind, tmp_path):
+    """Another file in its place, while the images are read."""
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    path = tmp_path / f"data.{kind}"
+    table = arrow.table({"label": [0, 1]})
+    if kind == "parquet":
+        pyarrow.parquet.write_table(table, path)
+    else:
+        with arrow.ipc.new_stream(str(path), table.schema) as stream:
+            stream.write_table(table)
+    with pytest.raises(packed.Unreadable, match=r"^has no column of pictures$"):
+        packed._cell(path, 0, (0, 0), 1)
+
+
 def test_a_row_without_bytes_is_left_out_and_the_package_is_named(tmp_path, monkeypatch):
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
     table = arrow.table({"image": [{"bytes": None, "path": "a.png"}], "label": ["a"]})
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
-    place = packed.read_columns(tmp_path, ["t.parquet"])[packed.AT][0]
+    cell = packed.read_columns(tmp_path, ["t.parquet"])[packed.AT][0]
     with pytest.raises(Unreadable, match="perhaps only the path"):
-        packed.picture(tmp_path, place)
+        packed.picture(tmp_path, cell)
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.ipc", None)
     with refused("need the package pyarrow"):
         packed.read_columns(tmp_path, ["t.parquet"])

@@ -1,6 +1,8 @@
 """The partition stage: what it writes, and what it refuses."""
 
+import itertools
 import json
+from collections import Counter
 from pathlib import Path
 
 import h5py
@@ -19,7 +21,8 @@ def test_balanced_clients_are_even_or_have_the_minimum(tmp_path):
     even, lifted = (
         partition(tmp_path, **options, minimum=minimum)[1]["roster"] for minimum in (0, 5)
     )
-    assert [client["train"] for client in even] == [15] * 4
+    result = [client["train"] for client in even]
+    assert result == [15] * 4
     assert 5 <= min(client["train"] for client in lifted) < 15
 
 
@@ -28,7 +31,8 @@ def test_only_training_images_are_divided_and_the_test_set_stays_whole(tmp_path)
     assert names(body) == ["client-00", "client-01", "client-02", "client-03"]
     expected = [k for k in range(80) if k % 4 != 3]
     assert everyone(arrays, "train") == expected
-    assert arrays["test"]["all"].tolist() == list(range(3, 80, 4))
+    expected = list(range(3, 80, 4))
+    assert arrays["test"]["all"].tolist() == expected
     assert everyone(arrays, "val") == everyone(arrays, "test") == []
     assert arrays["train"]["0"].dtype == np.int64
 
@@ -37,11 +41,11 @@ def test_the_roster_counts_what_the_rows_hold(tmp_path):
     path, body, arrays = partition(tmp_path, scheme="dirichlet", clients=4, alpha=5.0, val=0.2)
     y = read_pool(manifest.parent(path, "dataset").parent / "pool.h5").y
     for k, client in enumerate(body["roster"]):
-        assert client["train"] == len(arrays["train"][str(k)])
+        expected = len(arrays["train"][str(k)])
+        assert client["train"] == expected
         assert client["val"] == len(arrays["val"][str(k)]) > 0
-        assert (
-            client["class_counts"] == np.bincount(y[arrays["train"][str(k)]], minlength=3).tolist()
-        )
+        expected = np.bincount(y[arrays["train"][str(k)]], minlength=3).tolist()
+        assert client["class_counts"] == expected
     expected = [k for k in range(80) if k % 4 != 3]
     assert sorted(everyone(arrays, "train", "val")) == expected
 
@@ -49,11 +53,11 @@ def test_the_roster_counts_what_the_rows_hold(tmp_path):
 @pytest.mark.parametrize("clients", [1, 4])
 def test_it_says_how_many_images_are_kept_for_validation(tmp_path, capsys, clients):
     _, body, _ = partition(tmp_path, scheme="dirichlet", alpha=5.0, clients=clients, val=0.2)
-    kept = [client["val"] for client in body["roster"]]
-    each = f", {min(kept)} to {max(kept)} of each client" if clients > 1 else ""
-    said = f"{sum(kept)} training images are kept for validation{each}\n"
-    assert min(kept) < max(kept) or clients == 1
-    assert said in capsys.readouterr().err
+    counts = [client["val"] for client in body["roster"]]
+    range_of_clients = f", {min(counts)} to {max(counts)} of each client" if clients > 1 else ""
+    sentence = f"{sum(counts)} training images are kept for validation{range_of_clients}\n"
+    assert min(counts) < max(counts) or clients == 1
+    assert sentence in capsys.readouterr().err
 
 
 def test_it_warns_where_no_image_is_kept_for_validation(tmp_path, capsys):
@@ -113,9 +117,11 @@ def test_the_same_options_write_the_same_bytes(tmp_path, options):
 
 
 def test_equal_options_give_the_same_partition_and_unknown_ones_are_refused(tmp_path):
-    made = partition(tmp_path, scheme="iid", clients=4)[0]
-    assert partition(tmp_path, scheme="iid", clients="4", keep_units=False)[0] == made
-    assert partition(tmp_path, scheme="iid", clients=4, seed=1)[0] != made
+    path = partition(tmp_path, scheme="iid", clients=4)[0]
+    result = partition(tmp_path, scheme="iid", clients="4", keep_units=False)[0]
+    assert result == path
+    result = partition(tmp_path, scheme="iid", clients=4, seed=1)[0]
+    assert result != path
     with pytest.raises(UsageError, match="the partition scheme iid has no option 'alpha'"):
         partition(tmp_path, scheme="iid", alpha=9.0)
 
@@ -134,8 +140,10 @@ def test_natural_sites_have_their_values_names_and_their_own_test_images(tmp_pat
     assert body["dropped"] == 5
     assert "5 training images have an unknown attribute" in capsys.readouterr().err
     assert arrays["test"]["0"].tolist() == []  # every fourth image is odd, and odd is male
-    assert arrays["test"]["1"].tolist() == list(range(7, 80, 4))
-    assert arrays["test"]["all"].tolist() == list(range(3, 80, 4))
+    expected = list(range(7, 80, 4))
+    assert arrays["test"]["1"].tolist() == expected
+    expected = list(range(3, 80, 4))
+    assert arrays["test"]["all"].tolist() == expected
 
 
 def test_sites_by_two_attributes_are_their_pairs(tmp_path):
@@ -146,20 +154,20 @@ def test_sites_by_two_attributes_are_their_pairs(tmp_path):
         "st_anna 1+female",
         "st_anna 1+male",
     ]
-    assert all(k % 3 % 2 == 0 and k % 2 == 1 for k in arrays["train"]["1"])
+    for k in arrays["train"]["1"]:
+        assert k % 3 % 2 == 0
+        assert k % 2 == 1
 
 
 def test_one_row_of_shares_is_rotated(tmp_path):
-    first = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1")[2][
-        "train"
-    ]
-    second = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1;0.1,0.9")[
-        2
-    ]["train"]
-    result = [first[str(k)].tolist() for k in range(4)]
-    expected = [second[str(k)].tolist() for k in range(4)]
+    rows = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1")[2]["train"]
+    rows_in_full = partition(
+        tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1;0.1,0.9"
+    )[2]["train"]
+    result = [rows[str(k)].tolist() for k in range(4)]
+    expected = [rows_in_full[str(k)].tolist() for k in range(4)]
     assert result == expected
-    female = [np.mean(first[str(k)] % 2 == 0) for k in range(4)]
+    female = [np.mean(rows[str(k)] % 2 == 0) for k in range(4)]
     assert min(female[:2]) > 0.8
     assert max(female[2:]) < 0.3
 
@@ -174,12 +182,10 @@ def test_validation_keeps_lesions_whole_within_a_client(tmp_path):
 
 def test_lesions_shared_between_clients_are_counted(tmp_path, capsys):
     _, body, arrays = partition(tmp_path, scheme="iid", clients=4)
-    held = [set(arrays["train"][str(k)] // 3) for k in range(4)]
-    assert (
-        body["unit_overlap"]
-        == sum(sum(lesion in client for client in held) > 1 for lesion in range(27))
-        > 0
-    )
+    lesions_of_clients = [set(arrays["train"][str(k)] // 3) for k in range(4)]
+    clients_of_lesion = Counter(itertools.chain(*lesions_of_clients))
+    in_several = sum(count > 1 for count in clients_of_lesion.values())
+    assert body["unit_overlap"] == in_several > 0
     assert (
         f"{body['unit_overlap']} lesions lie in more than one client's data"
         in capsys.readouterr().err
@@ -197,12 +203,15 @@ def test_a_site_file_holds_the_clients_images_train_then_val_then_test(tmp_path)
     path, body, arrays = partition(tmp_path, scheme="by", by=["sex"], val=0.2, materialize=True)
     site = read_pool(path.parent / "sites" / "male.h5")
     rows = np.concatenate([arrays[part]["1"] for part in ("train", "val", "test")])
-    assert site.id.tolist() == [f"i{k}" for k in rows]
-    assert site.pixels()[:, 0, 0, 0].tolist() == rows.tolist()
+    expected = [f"i{k}" for k in rows]
+    assert site.id.tolist() == expected
+    result = site.pixels()[:, 0, 0, 0].tolist()
+    assert result == rows.tolist()
     male = body["roster"][1]
     expected = [0] * (male["train"] + male["val"]) + [1] * male["test"]
     assert site.split.tolist() == expected
-    assert site.groups["sex"].tolist() == [1] * len(rows)
+    expected = [1] * len(rows)
+    assert site.groups["sex"].tolist() == expected
 
 
 def test_site_files_get_safe_and_distinct_names(tmp_path):

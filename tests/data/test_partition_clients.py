@@ -13,6 +13,11 @@ from fedcli.data.shard import load
 from fedcli.errors import FedcliError
 
 
+def rows_of(arrays, client):
+    """Training and validation rows of a client."""
+    return np.concatenate([arrays["train"][str(client)], arrays["val"][str(client)]])
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -26,17 +31,14 @@ from fedcli.errors import FedcliError
 )
 def test_whole_patients_go_to_one_client_if_asked_for(tmp_path, options, capsys):
     _, body, arrays = partition(tmp_path, clients=4, keep_units=True, val=0.2, **options)
-    held = [
-        set(np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) // 3)
-        for k in range(4)
-    ]
-    assert sum(map(len, held)) == len(set.union(*held)) == 27
+    lesions_of_clients = [set(rows_of(arrays, k) // 3) for k in range(4)]
+    assert sum(map(len, lesions_of_clients)) == len(set.union(*lesions_of_clients)) == 27
     assert body["unit_overlap"] == 0
     expected = [k for k in range(80) if k % 4 != 3]
     assert everyone(arrays, "train", "val") == expected
     assert "more than one client" not in capsys.readouterr().err
     if options["scheme"] == "iid":
-        assert sorted(map(len, held)) == [6, 7, 7, 7]
+        assert sorted(map(len, lesions_of_clients)) == [6, 7, 7, 7]
 
 
 def test_patients_cannot_be_kept_whole_where_nobody_knows_them(tmp_path):
@@ -64,21 +66,23 @@ def test_four_clients_by_shares_of_two_skin_tones(tmp_path):
 
 def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp_path, capsys):
     path, body, arrays = partition(tmp_path, scheme="fedmrl-authors", clients=3, val=0.2)
-    assert "images are in more than one client" in (said := capsys.readouterr().err)
-    assert "validate one and train" in said
-    held = [np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) for k in range(3)]
+    assert "images are in more than one client" in (output := capsys.readouterr().err)
+    assert "validate one and train" in output
+    rows_of_clients = [rows_of(arrays, k) for k in range(3)]
     assert (
         body["skew"]["images_in_several"]["count"]
-        == (np.bincount(np.concatenate(held)) > 1).sum()
+        == (np.bincount(np.concatenate(rows_of_clients)) > 1).sum()
         > 0
     )
-    made = make_corruption(
+    corrupted_path = make_corruption(
         path, "gaussian", manifest.Destination(tmp_path), Who(on=["client-02"]), jobs=1
     )
-    clean, noisy = load(path), load(made)
+    clean = load(path)
+    noisy = load(corrupted_path)
     for client in ("client-00", "client-01", "client-02"):
         for part in ("train", "val"):
-            before, after = getattr(clean, part)[client], getattr(noisy, part)[client]
+            before = getattr(clean, part)[client]
+            after = getattr(noisy, part)[client]
             assert before.ids.tolist() == after.ids.tolist()
             assert before.y.equal(after.y)
             same = before.images[before.rows].equal(after.images[after.rows])
@@ -91,11 +95,15 @@ def test_a_clean_clients_validation_image_that_a_corrupted_client_holds_too_stay
     path, *_ = partition(
         tmp_path, units=False, scheme="file", clients_file=tmp_path / "who.json", val=0.3
     )
-    made = make_corruption(path, "gaussian", manifest.Destination(tmp_path), Who(on=["b"]), jobs=1)
-    clean, noisy = load(path), load(made)
+    corrupted_path = make_corruption(
+        path, "gaussian", manifest.Destination(tmp_path), Who(on=["b"]), jobs=1
+    )
+    clean = load(path)
+    noisy = load(corrupted_path)
     assert set(clean.val["a"].ids) & set(clean.train["b"].ids)
     for part in ("train", "val"):
-        before, after = getattr(clean, part)["a"], getattr(noisy, part)["a"]
+        before = getattr(clean, part)["a"]
+        after = getattr(noisy, part)["a"]
         assert len(before)
         assert before.images[before.rows].equal(after.images[after.rows])
 
@@ -113,9 +121,9 @@ def test_one_clients_corruption_is_the_same_whether_it_shares_images_or_not(tmp_
                 )
             ).train["b"]
         )
-    first, second = (shard.images[shard.rows] for shard in shards)
-    assert first.equal(second)
-    assert len(first) == 2
+    images, images_apart = (shard.images[shard.rows] for shard in shards)
+    assert images.equal(images_apart)
+    assert len(images) == 2
 
 
 # ---- a file of clients
@@ -160,12 +168,12 @@ def test_clients_whose_images_are_all_absent_are_left_out_with_a_note(tmp_path, 
 def test_another_files_bytes_or_column_are_another_partition(tmp_path):
     who = tmp_path / "who.csv"
     who.write_text("image,client,center\ni0,a,x\ni1,b,x\ni2,b,y\n")
-    first, by_center = (
+    by_client, by_center = (
         partition(tmp_path, scheme="file", clients_file=who, client_column=c)[0]
         for c in (None, "center")
     )
     who.write_text("image,client,center\ni0,a,x\ni1,b,x\ni2,a,y\n")
-    result = len({first, by_center, partition(tmp_path, scheme="file", clients_file=who)[0]})
+    result = len({by_client, by_center, partition(tmp_path, scheme="file", clients_file=who)[0]})
     assert result == 3
 
 
@@ -182,7 +190,8 @@ def test_fedisms_npy_counts_in_the_training_images_by_class_or_in_an_order_file(
         sorted([by_class[0], by_class[59]]),
         [by_class[21]],
     ]
-    assert [arrays["train"][k].tolist() for k in "01"] == expected
+    result = [arrays["train"][k].tolist() for k in "01"]
+    assert result == expected
     (tmp_path / "train.csv").write_text(
         "id,class\n" + "".join(f"i{k},0\n" for k in range(79, -1, -1))
     )

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import make_chain
 from raw_folders import write_pool
+from torch.testing import assert_close
 
 from fedcli.data import manifest, transforms
 from fedcli.data import shard as load
@@ -18,13 +19,13 @@ def pool(path, n=6):
 
 
 def test_a_pool_gives_back_what_was_written(tmp_path):
-    made = pool(tmp_path / "pool.h5")
-    assert made.shape == (6, 4, 5, 3)
-    assert made.id.tolist()[0] == "ä0"
-    assert made.split.tolist() == [0, 0, 0, 0, 1, 1]
+    written = pool(tmp_path / "pool.h5")
+    assert written.shape == (6, 4, 5, 3)
+    assert written.id.tolist()[0] == "ä0"
+    assert written.split.tolist() == [0, 0, 0, 0, 1, 1]
     expected = [-1, 0, 1, -1, 0, 1]
-    assert made.groups["sex"].tolist() == expected
-    assert made.patient.tolist()[5] == "p5"
+    assert written.groups["sex"].tolist() == expected
+    assert written.patient.tolist()[5] == "p5"
 
 
 def test_images_that_follow_one_another_are_written_at_once_and_in_any_order(tmp_path):
@@ -33,29 +34,35 @@ def test_images_that_follow_one_another_are_written_at_once_and_in_any_order(tmp
     blank.put(3, images[3:])
     blank.put(0, images[:3][:, :, ::-1][:, :, ::-1])  # not contiguous
     blank.finish([Row(f"i{k}", 0, None) for k in (0, 2, 4)], [0, 2, 4], [])
-    assert np.array_equal(read_pool(tmp_path / "pool.h5").pixels(), images[[0, 2, 4]])
+    result = read_pool(tmp_path / "pool.h5").pixels()
+    expected = images[[0, 2, 4]]
+    assert np.array_equal(result, expected)
     with pytest.raises(ValueError, match=r"expected uint8 \[n, \(4, 5, 3\)\]"):
         blank.put(0, images[0])
 
 
 def test_rows_may_be_asked_for_in_any_order_and_twice(tmp_path):
-    made = pool(tmp_path / "pool.h5")
-    result = made.pixels(np.array([5, 0, 5, 3]))[:, 0, 0, 0].tolist()
+    written = pool(tmp_path / "pool.h5")
+    result = written.pixels(np.array([5, 0, 5, 3]))[:, 0, 0, 0].tolist()
     assert result == [5, 0, 5, 3]
-    assert made.pixels(np.array([], int)).shape == (0, 4, 5, 3)
+    result = written.pixels(np.array([], int)).shape
+    assert result == (0, 4, 5, 3)
 
 
 def test_the_same_pool_has_the_same_bytes(tmp_path):
     pool(tmp_path / "a.h5"), pool(tmp_path / "b.h5")
-    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+    expected = (tmp_path / "b.h5").read_bytes()
+    assert (tmp_path / "a.h5").read_bytes() == expected
 
 
 def test_some_rows_can_become_a_pool_of_their_own(tmp_path):
-    made, rows = pool(tmp_path / "pool.h5"), np.array([1, 4])
-    copy_pool(made, rows, tmp_path / "site.h5", made.pixels(rows))
+    written = pool(tmp_path / "pool.h5")
+    rows = np.array([1, 4])
+    copy_pool(written, rows, tmp_path / "site.h5", written.pixels(rows))
     site = read_pool(tmp_path / "site.h5")
     assert site.id.tolist() == ["ä1", "ä4"]
-    assert site.pixels()[:, 0, 0, 0].tolist() == [1, 4]
+    result = site.pixels()[:, 0, 0, 0].tolist()
+    assert result == [1, 4]
 
 
 def test_a_truncated_pool_is_refused(tmp_path):
@@ -104,9 +111,10 @@ def test_a_pool_that_its_manifest_does_not_describe_is_refused(tmp_path, name, v
         "augment": "none",
     }
     body |= {"name": "mine", "unit": None, "sites": None}
-    made = manifest.Manifest("dataset", ["prepare"], {}, {}, {"pool.h5": "0"}, body)
-    (tmp_path / "dataset.json").write_text(made.text, encoding="utf-8")
-    assert pool_of(tmp_path / "dataset.json").shape == (6, 4, 5, 3)
+    record = manifest.Manifest("dataset", ["prepare"], {}, {}, {"pool.h5": "0"}, body)
+    (tmp_path / "dataset.json").write_text(record.text, encoding="utf-8")
+    result = pool_of(tmp_path / "dataset.json").shape
+    assert result == (6, 4, 5, 3)
     with h5py.File(tmp_path / "pool.h5", "a") as file:
         file[name][0] = value
     with pytest.raises(FedcliError, match=why):
@@ -119,12 +127,16 @@ def test_contents_names_every_dataset(tmp_path):
 
 
 def test_a_corruption_changes_its_clients_and_a_copy_of_the_test_set(tmp_path):
-    clean, noisy = load.load(make_chain(tmp_path)), load.load(make_chain(tmp_path, corrupted=True))
+    clean = load.load(make_chain(tmp_path))
+    noisy = load.load(make_chain(tmp_path, corrupted=True))
     same = {c: torch.equal(_pixels(clean.train[c]), _pixels(noisy.train[c])) for c in clean.roster}
     assert same == {"north": True, "south": True, "east": True, "west": False}
-    assert torch.equal(_pixels(clean.test["clean"]), _pixels(noisy.test["clean"]))
-    assert not torch.equal(_pixels(noisy.test["clean"]), _pixels(noisy.test["corrupted"]))
-    assert noisy.test["corrupted"].ids.tolist() == noisy.test["clean"].ids.tolist()
+    expected = _pixels(noisy.test["clean"])
+    assert torch.equal(_pixels(clean.test["clean"]), expected)
+    other = _pixels(noisy.test["corrupted"])
+    assert not torch.equal(_pixels(noisy.test["clean"]), other)
+    expected = noisy.test["clean"].ids.tolist()
+    assert noisy.test["corrupted"].ids.tolist() == expected
 
 
 def _pixels(shard):
@@ -134,7 +146,8 @@ def _pixels(shard):
 def test_an_epoch_has_every_image_once_and_keeps_the_last_batch(tmp_path):
     shard = load.load(make_chain(tmp_path)).train["north"]
     batches = list(shard.epoch(8, shuffle=1, augment=1))
-    assert [len(b.y) for b in batches] == [8, 8, 4]
+    result = [len(b.y) for b in batches]
+    assert result == [8, 8, 4]
     places = torch.cat([b.at for b in batches])
     assert places.sort().values.tolist() == list(range(20))
     assert places.tolist() != list(range(20))
@@ -143,9 +156,10 @@ def test_an_epoch_has_every_image_once_and_keeps_the_last_batch(tmp_path):
 def test_normalisation_is_mean_and_deviation_of_the_unit_range():
     x = torch.tensor([0, 128, 255], dtype=torch.uint8).reshape(1, 1, 1, 3)
     grey = transforms.to_input(x, channels=1)
-    torch.testing.assert_close(grey, (x / 255 - 0.449) / 0.226)
+    assert_close(grey, (x / 255 - 0.449) / 0.226)
     rgb = transforms.to_input(x, channels=3)
-    torch.testing.assert_close(rgb[0, 2], (x[0, 0] / 255 - 0.406) / 0.225)
+    expected = (x[0, 0] / 255 - 0.406) / 0.225
+    assert_close(rgb[0, 2], expected)
 
 
 @pytest.mark.parametrize("kind", transforms.AUGMENTS)
@@ -164,10 +178,12 @@ def test_augmentations_keep_shape_and_range_and_are_seeded(kind):
 
 def test_a_flip_mirrors_and_a_still_affine_changes_nothing():
     x = torch.arange(16, dtype=torch.uint8).reshape(1, 1, 4, 4)
-    always, never = torch.tensor([[0.5, 0.5, 0.5, 0.0]]), torch.tensor([[0.5, 0.5, 0.5, 0.9]])
+    always = torch.tensor([[0.5, 0.5, 0.5, 0.0]])
+    never = torch.tensor([[0.5, 0.5, 0.5, 0.9]])
     assert torch.equal(transforms.augment(x, "flip", always), x.flip(3))
     assert torch.equal(transforms.augment(x, "affine-flip", never), x / 255)
-    torch.testing.assert_close(transforms.augment(x, "affine-flip", always), x.flip(3) / 255)
+    expected = x.flip(3) / 255
+    assert_close(transforms.augment(x, "affine-flip", always), expected)
 
 
 def test_an_affine_turn_is_a_rotation_also_on_images_that_are_not_square():

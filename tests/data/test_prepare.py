@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import request, write_csv, write_ct, write_skin
+from raw_folders import prepare as prepared
+from raw_folders import write_csv, write_ct, write_skin
 
 from fedcli.data import manifest, shared_patients, sources
 from fedcli.data.pool import Row, read_pool
 from fedcli.data.preparation import prepare
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources import rsna_ich
 from fedcli.data.sources.formats import photographs
 from fedcli.data.sources.skin import isic2018
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 
 REAL = pytest.mark.skipif(
@@ -36,11 +37,11 @@ def skin(tmp_path):
 
 
 def run(name: str, tmp_path: Path, out: Path | None = None, **options) -> Path:
-    asked = {"size": 8, "jobs": 1, **options}
-    return prepare.prepare(name, request(**asked), work=tmp_path / "work", out=out)
+    fields = {"size": 8, "jobs": 1, **options}
+    return prepared(name, work=tmp_path / "work", out=out, **fields)
 
 
-def blank(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+def blank(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     """In place of a decoder: a black image."""
     return np.zeros((choices.size, choices.size, 3), np.uint8)
 
@@ -54,13 +55,13 @@ def test_a_folder_becomes_a_pool_and_a_manifest(skin, tmp_path):
     path = run("isic2018", tmp_path, raw=skin)
     assert path.name == "dataset.json"
     assert path.parent.name.startswith("isic2018-8-")
-    made = manifest.verify(path, "dataset")
+    record = manifest.verify(path, "dataset")
     assert (
-        " ".join(made.made_by)
+        " ".join(record.made_by)
         == "prepare isic2018 --size 8 --fit stretch --test 0.2 --split lesion --seed 0"
     )
     result = {
-        key: made.body[key]
+        key: record.body[key]
         for key in ("count", "size", "channels", "split", "unit", "unknown", "skipped", "sites")
     }
     expected = {
@@ -94,13 +95,14 @@ def test_every_number_of_jobs_gives_the_same_bytes(skin, tmp_path):
     ended = run("isic2018", tmp_path, raw=skin, out=tmp_path / "one", fit="pad", clahe=True)
     two = run("isic2018", tmp_path, raw=skin, out=tmp_path / "two", fit="pad", clahe=True, jobs=2)
     assert ended.read_bytes() == two.read_bytes()
-    assert (ended.parent / "pool.h5").read_bytes() == (two.parent / "pool.h5").read_bytes()
+    expected = (two.parent / "pool.h5").read_bytes()
+    assert (ended.parent / "pool.h5").read_bytes() == expected
 
 
 def test_the_same_request_is_not_made_twice(skin, tmp_path, monkeypatch):
-    first = run("isic2018", tmp_path, raw=skin)
+    path = run("isic2018", tmp_path, raw=skin)
     monkeypatch.setattr(prepare, "fill", None)
-    assert run("isic2018", tmp_path, raw=skin) == first
+    assert run("isic2018", tmp_path, raw=skin) == path
 
 
 @pytest.mark.parametrize(
@@ -108,17 +110,20 @@ def test_the_same_request_is_not_made_twice(skin, tmp_path, monkeypatch):
     [{"size": 9}, {"seed": 1}, {"fit": "pad"}, {"clahe": True}, {"split": "image"}, {"test": 0.3}],
 )
 def test_another_option_is_another_result(skin, tmp_path, change):
-    assert run("isic2018", tmp_path, raw=skin) != run("isic2018", tmp_path, raw=skin, **change)
+    other = run("isic2018", tmp_path, raw=skin, **change)
+    assert run("isic2018", tmp_path, raw=skin) != other
 
 
 def test_other_raw_files_are_another_result_and_another_place_is_not(skin, tmp_path):
-    first = run("isic2018", tmp_path, raw=skin)
-    assert run("isic2018", tmp_path, raw=shutil.copytree(skin, tmp_path / "copy")) == first
+    path = run("isic2018", tmp_path, raw=skin)
+    result = run("isic2018", tmp_path, raw=shutil.copytree(skin, tmp_path / "copy"))
+    assert result == path
     Image.new("RGB", (40, 30)).save(skin / "images" / "i00.jpg")
-    second = run("isic2018", tmp_path, raw=skin)
+    path_changed = run("isic2018", tmp_path, raw=skin)
     table = skin / isic2018.HAM
     table.write_text(table.read_text().replace("male", "female"))
-    assert len({first, second, run("isic2018", tmp_path, raw=skin)}) == 3
+    result = len({path, path_changed, run("isic2018", tmp_path, raw=skin)})
+    assert result == 3
 
 
 def test_a_large_image_that_changed_anywhere_is_another_result(skin, tmp_path):
@@ -127,10 +132,11 @@ def test_a_large_image_that_changed_anywhere_is_another_result(skin, tmp_path):
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)).save(
         path, "BMP"
     )
-    first, pixels = run("isic2018", tmp_path, raw=skin), bytearray(path.read_bytes())
+    dataset_path = run("isic2018", tmp_path, raw=skin)
+    pixels = bytearray(path.read_bytes())
     pixels[100_000:150_000] = bytes(50_000)
     path.write_bytes(pixels)
-    assert run("isic2018", tmp_path, raw=skin) != first
+    assert run("isic2018", tmp_path, raw=skin) != dataset_path
 
 
 def test_an_unreadable_image_is_left_out_and_listed(skin, tmp_path, capsys):
@@ -140,9 +146,11 @@ def test_an_unreadable_image_is_left_out_and_listed(skin, tmp_path, capsys):
     body = manifest.verify(path).body
     assert body["skipped"] == [{"file": "images/i05.jpg", "why": "OSError: Truncated File Read"}]
     assert body["count"] == 19
-    assert sum(body["split"][part] for part in ("train", "test")) == 19
+    result = sum(body["split"][part] for part in ("train", "test"))
+    assert result == 19
     assert "skipped 1 of 20 files" in capsys.readouterr().err
-    pool, others = read_pool(path.parent / "pool.h5"), np.delete(np.arange(20), 5)
+    pool = read_pool(path.parent / "pool.h5")
+    others = np.delete(np.arange(20), 5)
     assert pool.id.tolist() == whole.id[others].tolist()
     assert pool.split.tolist() == whole.split[others].tolist()
     assert np.array_equal(pool.pixels(), whole.pixels(others))
@@ -169,21 +177,25 @@ def test_an_error_that_may_pass_stops_and_leaves_no_image_out(skin, tmp_path, mo
 
 
 def test_an_image_that_comes_or_goes_while_it_is_read_is_an_error(skin, tmp_path, monkeypatch):
-    path, fill, seen = skin / "images" / "i03.jpg", prepare.fill, prepare._seen
+    path = skin / "images" / "i03.jpg"
+    fill = prepare.fill
+    state_of = prepare._seen
 
     def without(*arguments):
         path.rename(tmp_path / "elsewhere")
-        made = fill(*arguments)
+        filled = fill(*arguments)
         (tmp_path / "elsewhere").rename(path)
         path.write_bytes(b"")
-        return made
+        return filled
 
     monkeypatch.setattr(prepare, "fill", without)
     with pytest.raises(FedcliError, match=r"i03.jpg changed while it was read"):
         run("isic2018", tmp_path, raw=skin)
     shutil.copy(skin / "images" / "i04.jpg", path)
     monkeypatch.setattr(prepare, "fill", fill)
-    monkeypatch.setattr(prepare, "_seen", lambda name: "-1" if name == str(path) else seen(name))
+    monkeypatch.setattr(
+        prepare, "_seen", lambda name: "-1" if name == str(path) else state_of(name)
+    )
     with pytest.raises(FedcliError, match=r"i03.jpg changed while it was read"):
         run("isic2018", tmp_path, raw=skin)
     assert not list((tmp_path / "work" / "datasets").iterdir())
@@ -193,7 +205,8 @@ def test_strict_refuses_an_unreadable_image_and_leaves_nothing(skin, tmp_path):
     damage(skin, "i05.jpg")
     with pytest.raises(FedcliError, match=r"images/i05\.jpg: OSError: Truncated File Read"):
         run("isic2018", tmp_path, raw=skin, strict=True)
-    assert list((tmp_path / "work" / "datasets").iterdir()) == []
+    result = list((tmp_path / "work" / "datasets").iterdir())
+    assert result == []
 
 
 def test_strict_refuses_an_absent_image(skin, tmp_path):
@@ -209,7 +222,8 @@ def test_a_stage_that_is_stopped_leaves_nothing(skin, tmp_path, monkeypatch):
     monkeypatch.setattr(prepare.shard.BlankPool, "finish", stop)
     with pytest.raises(KeyboardInterrupt):
         run("isic2018", tmp_path, raw=skin)
-    assert list((tmp_path / "work" / "datasets").iterdir()) == []
+    result = list((tmp_path / "work" / "datasets").iterdir())
+    assert result == []
 
 
 def test_a_folder_with_nothing_readable_is_an_error(skin, tmp_path):
@@ -246,30 +260,28 @@ def test_an_option_that_cannot_mean_anything_is_refused(tmp_path, options, sente
 
 
 def test_toy_is_enlarged_to_its_cards_size(tmp_path):
-    made = manifest.verify(run("toy", tmp_path, size=None))
-    assert made.body["size"] == [16, 16]
-    assert made.body["count"] == 1797
-    assert made.body["attributes"] == {}
-    assert made.options["raw_fingerprint"] is None
+    record = manifest.verify(run("toy", tmp_path, size=None))
+    assert record.body["size"] == [16, 16]
+    assert record.body["count"] == 1797
+    assert record.body["attributes"] == {}
+    assert record.options["raw_fingerprint"] is None
 
 
 def test_phantom_names_its_sites(tmp_path):
-    made = manifest.verify(run("phantom", tmp_path))
-    assert made.body["sites"] == "site"
-    assert made.body["unit"] == "patient_id"
-    assert made.body["split"] == {"train": 960, "test": 240, "by": "patient"}
+    record = manifest.verify(run("phantom", tmp_path))
+    assert record.body["sites"] == "site"
+    assert record.body["unit"] == "patient_id"
+    assert record.body["split"] == {"train": 960, "test": 240, "by": "patient"}
 
 
 def test_ct_takes_the_window_from_the_card_or_the_person(tmp_path):
     raw = tmp_path / "raw"
     raw.mkdir()
     write_ct(raw, {f"ID_{i}": "subdural any" for i in range(5)})
-    own, given = (
-        run("rsna-ich", tmp_path, raw=raw, split="image"),
-        run("rsna-ich", tmp_path, raw=raw, split="image", window="0/510"),
-    )
-    assert json.loads(own.read_text())["options"]["window"] == "file"
-    result = read_pool(own.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist()
+    of_card = run("rsna-ich", tmp_path, raw=raw, split="image")
+    wide = run("rsna-ich", tmp_path, raw=raw, split="image", window="0/510")
+    assert json.loads(of_card.read_text())["options"]["window"] == "file"
+    result = read_pool(of_card.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist()
     assert result == [
         0,
         3,
@@ -277,7 +289,7 @@ def test_ct_takes_the_window_from_the_card_or_the_person(tmp_path):
         10,
         13,
     ]  # HU i of 0..80
-    result = read_pool(given.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist()
+    result = read_pool(wide.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist()
     assert result == [
         128,
         128,
@@ -291,8 +303,9 @@ def test_ct_takes_the_window_from_the_card_or_the_person(tmp_path):
 def test_all_of_ham10000_has_its_published_counts():
     """Its tables, the names of its files and the split; the session on real images decodes them."""
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    listing = sources.source("isic2018").rows(raw, sources.isic2018.Choices(16, "lesion"))
-    rows, centers = listing.rows, listing.attributes["center"]
+    listing = sources.source("isic2018").rows(raw, sources.isic2018.completed(16, "lesion"))
+    rows = listing.rows
+    centers = listing.attributes["center"]
     counts = Counter(isic2018.CLASSES[row.label] for row in rows)
     expected = {
         "nv": 6705,
@@ -309,15 +322,17 @@ def test_all_of_ham10000_has_its_published_counts():
     result = sum(row.groups["age"] == -1 for row in rows)
     assert result == 57
     by_center = Counter(centers[row.groups["center"]] for row in rows)
-    assert by_center == {
+    expected = {
         "vidir_molemax": 3954,
         "vidir_modern": 3363,
         "rosendahl": 2259,
         "vienna_dias": 439,
     }
-    lesions = [{row.patient for row in rows if row.test == test} for test in (False, True)]
-    assert len(lesions[0] | lesions[1]) == 7470
-    assert not lesions[0] & lesions[1]
+    assert by_center == expected
+    trained = {row.patient for row in rows if not row.test}
+    tested = {row.patient for row in rows if row.test}
+    assert len(trained | tested) == 7470
+    assert not trained & tested
     of_training = Counter(row.label for row in rows if not row.test)
     result = [of_training[label] for label in range(7)]
     assert result == [890, 5364, 411, 261, 879, 92, 113]
@@ -326,7 +341,7 @@ def test_all_of_ham10000_has_its_published_counts():
 @REAL
 def test_the_official_fold_of_ham10000_shares_696_lesions():
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    listing = sources.source("isic2018").rows(raw, sources.isic2018.Choices(16, "official"))
+    listing = sources.source("isic2018").rows(raw, sources.isic2018.completed(16, "official"))
     assert sum(row.test for row in listing.rows) == 2003
     shared = shared_patients.of_rows(listing.patient, listing.rows)
     assert shared_patients.of_body(shared).startswith("696 of ")
@@ -346,7 +361,8 @@ def test_real_ct_files_become_a_pool_in_kaggles_layout(tmp_path):
     cut = raw / "stage_2_train" / "ID_003.dcm"
     cut.write_bytes(cut.read_bytes()[:300_000])
     path = run("rsna-ich", tmp_path, raw=raw, size=64, jobs=0, split="patient")
-    body, pool = manifest.verify(path).body, read_pool(path.parent / "pool.h5")
+    body = manifest.verify(path).body
+    pool = read_pool(path.parent / "pool.h5")
     cut_short = next(entry["why"] for entry in body["skipped"] if "cut short" in entry["why"])
     outcome = Counter(entry["why"].split(":")[0] for entry in body["skipped"])
     assert outcome == {

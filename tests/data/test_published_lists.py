@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_folders import prepare, write_csv, write_skin
+from raw_folders import completed, prepare, write_csv, write_skin
 
 from fedcli.data import manifest
 from fedcli.data.partition import resolve
 from fedcli.data.pool import Pool, Row, read_pool
 from fedcli.data.preparation import given_tables
 from fedcli.data.sources.division import sample_rows, split_rows
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 
 VECTORS = json.loads(
@@ -25,15 +24,17 @@ ROWS = [Row(f"{label}-{i}", label, None) for label, n in enumerate([60, 30, 10])
 
 def sampled(count, **options):
     return [
-        row.id for row in sample_rows(ROWS, Choices(16, "image", sample_images=count, **options))
+        row.id for row in sample_rows(ROWS, completed(16, "image", sample_images=count, **options))
     ]
 
 
 def test_a_sample_has_its_size_keeps_the_order_and_depends_on_the_seed_alone():
     ids = sampled(40)
     assert len(ids) == 40
-    assert ids == [row.id for row in ROWS if row.id in ids]
-    again = sample_rows(ROWS[::-1], Choices(16, "image", sample_images=40))
+    expected = [row.id for row in ROWS if row.id in ids]
+    assert ids == expected
+    choices = completed(16, "image", sample_images=40)
+    again = sample_rows(ROWS[::-1], choices)
     assert {row.id for row in again} == set(ids) != set(sampled(40, seed=1))
     assert sampled(100) == sampled(None) == [row.id for row in ROWS]
 
@@ -44,9 +45,8 @@ def test_a_stratified_sample_has_each_class_in_proportion():
 
 
 def test_a_sample_is_drawn_before_the_split_so_that_its_shares_are_exact():
-    rows = split_rows(
-        ROWS, Choices(16, "image", sample_images=50, stratified=True), by_patient=False
-    )
+    choices = completed(16, "image", sample_images=50, stratified=True)
+    rows = split_rows(ROWS, choices, by_patient=False)
     expected = {
         (0, False): 24,
         (0, True): 6,
@@ -55,7 +55,8 @@ def test_a_sample_is_drawn_before_the_split_so_that_its_shares_are_exact():
         (2, False): 4,
         (2, True): 1,
     }
-    assert Counter((row.label, row.test) for row in rows) == expected
+    result = Counter((row.label, row.test) for row in rows)
+    assert result == expected
 
 
 @pytest.fixture
@@ -71,12 +72,13 @@ def run(tmp_path, **options):
 
 
 def test_a_sample_is_recorded_and_what_it_leaves_out_is_no_skipped_file(skin, tmp_path):
-    made = manifest.read(run(tmp_path, sample_images=12, stratified=True, split="image"))
-    assert made.body["count"] == 12
-    assert made.body["skipped"] == []
-    assert made.body["split"]["test"] == 4
-    assert (made.options["sample_images"], made.options["stratified"]) == (12, True)
-    assert "--sample-images 12 --seed 0 --stratified" in " ".join(made.made_by)
+    record = manifest.read(run(tmp_path, sample_images=12, stratified=True, split="image"))
+    assert record.body["count"] == 12
+    assert record.body["skipped"] == []
+    assert record.body["split"]["test"] == 4
+    result = (record.options["sample_images"], record.options["stratified"])
+    assert result == (12, True)
+    assert "--sample-images 12 --seed 0 --stratified" in " ".join(record.made_by)
     assert "sample_images" not in manifest.read(run(tmp_path)).options
 
 
@@ -101,11 +103,12 @@ def test_a_train_csv_and_the_test_csv_beside_it_are_a_split(skin, tmp_path):
         run(tmp_path, split_file=folder / "train.csv")
     write_csv(folder / "test.csv", ["id", "class"], [[f"i{i:02d}", 0] for i in range(12, 15)])
     for name in ("train.csv", "test.csv"):
-        made = manifest.read(path := run(tmp_path, split_file=folder / name))
+        record = manifest.read(path := run(tmp_path, split_file=folder / name))
         pool = read_pool(path.parent / "pool.h5")
-        assert pool.id[pool.split == 1].tolist() == ["i12", "i13", "i14"]
+        result = pool.id[pool.split == 1].tolist()
+        assert result == ["i12", "i13", "i14"]
         assert len(pool.id) == 15
-        result = {made.options["split_file"]["name"], made.options["split_file_beside"]["name"]}
+        result = {record.options["split_file"]["name"], record.options["split_file_beside"]["name"]}
         assert result == {
             "train.csv",
             "test.csv",
@@ -124,7 +127,7 @@ def authors(tmp_path, name):
     """A pool of the authors' class counts in another order than their train.csv, and that file."""
     y = np.repeat(np.arange(5), VECTORS[name]["class_counts"])
     ids = np.array([f"ID_{row}" for row in range(len(y))])
-    at = np.random.default_rng(1).permutation(len(y))
+    order = np.random.default_rng(1).permutation(len(y))
     write_csv(
         tmp_path / "train.csv",
         ["id", "class"],
@@ -133,8 +136,8 @@ def authors(tmp_path, name):
     pool = Pool(
         tmp_path / "pool.h5",
         (len(y), 8, 8, 1),
-        y[at],
-        ids[at],
+        y[order],
+        ids[order],
         np.zeros(len(y), np.uint8),
         None,
         {},
@@ -144,10 +147,11 @@ def authors(tmp_path, name):
 
 def fingerprint(division, pool, line_of):
     """sha256 of the clients' lines of train.csv, as the vectors have it."""
-    lines = [sorted(line_of[id] for id in pool.id[rows]) for rows in division.train.values()]
-    return hashlib.sha256(
-        "\n".join(",".join(map(str, part)) for part in lines).encode()
-    ).hexdigest()
+    lines = []
+    for rows in division.train.values():
+        numbers = sorted(line_of[id] for id in pool.id[rows])
+        lines.append(",".join(map(str, numbers)))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 DATASET = {"attributes": {}, "clients": 20}
@@ -171,8 +175,10 @@ def test_the_fedism_scheme_in_the_order_of_train_csv_gives_all_twenty_published_
 def test_the_published_npy_gives_the_same_twenty_clients(tmp_path):
     pool, line_of = authors(tmp_path, "rsna-ich-4")
     order = {"corrupted": 4, "order_file": tmp_path / "train.csv"}
-    drawn = resolve("fedism", order).divide(pool, DATASET, 0, 0).train.values()
-    lists = {k: [np.int64(line_of[id]) for id in pool.id[rows]] for k, rows in enumerate(drawn)}
+    rows_of_clients = resolve("fedism", order).divide(pool, DATASET, 0, 0).train.values()
+    lists = {}
+    for k, rows in enumerate(rows_of_clients):
+        lists[k] = [np.int64(line_of[id]) for id in pool.id[rows]]
     np.save(tmp_path / "clients.npy", np.array(lists, dtype=object), allow_pickle=True)
     files = {"clients_file": tmp_path / "clients.npy", "order_file": tmp_path / "train.csv"}
     division = resolve("file", files).divide(pool, DATASET, 0, 0)
@@ -200,7 +206,8 @@ def test_an_order_of_other_images_is_refused(tmp_path, ids, sentence):
 
 
 def test_an_order_file_needs_a_scheme_that_reads_it():
-    from fedcli.stages.partition import scheme_from_flags
+    from fedcli.stages.options import PartitionOptions
+    from fedcli.stages.partition import scheme_of
 
     with pytest.raises(UsageError, match="--order-file is about a file of clients or --fedism"):
-        scheme_from_flags({"order_file": Path("train.csv"), "iid": True}, DATASET)
+        scheme_of(PartitionOptions(order_file="train.csv", iid=True), DATASET)

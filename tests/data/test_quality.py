@@ -23,18 +23,18 @@ def test_a_small_image_by_hand():
     """One bright pixel of 36 on black 3 x 3: masks answer with 4 and -4 times it."""
     image = np.zeros((3, 3, 1), np.uint8)
     image[1, 1] = 36
-    known = measured(image)
+    measures = measured(image)
     expected = pytest.approx(np.sqrt(np.pi / 2) / 6 * 4 * 36)
-    assert known["noise"] == expected
-    assert known["brightness"] == pytest.approx(4)
+    assert measures["noise"] == expected
+    assert measures["brightness"] == pytest.approx(4)
     expected = pytest.approx(np.sqrt(36**2 / 9 - 16))
-    assert known["contrast"] == expected
+    assert measures["contrast"] == expected
     expected = pytest.approx(-(np.log2(1 / 9) / 9 + 8 / 9 * np.log2(8 / 9)))
-    assert known["entropy"] == expected
-    assert known["sharpness"] == 0
-    assert known["blockiness"] == 1
-    expected = pytest.approx(20 * np.log10(4 / known["noise"]))
-    assert known["snr"] == expected
+    assert measures["entropy"] == expected
+    assert measures["sharpness"] == 0
+    assert measures["blockiness"] == 1
+    expected = pytest.approx(20 * np.log10(4 / measures["noise"]))
+    assert measures["snr"] == expected
 
 
 def test_noise_is_found_on_ramps_in_grey_and_in_colour_and_a_flat_image_has_none(rng):
@@ -58,36 +58,38 @@ def test_noise_is_found_on_ramps_in_grey_and_in_colour_and_a_flat_image_has_none
 
 def test_strong_compression_is_blocky_and_a_blurred_image_less_sharp(rng):
     picture = np.clip(np.cumsum(rng.normal(0, 6, (64, 64)), 1) + 120, 0, 255).astype(np.uint8)
-    Image.fromarray(picture).save(made := io.BytesIO(), format="JPEG", quality=8)
-    blocky = np.asarray(Image.open(made))
+    Image.fromarray(picture).save(jpeg := io.BytesIO(), format="JPEG", quality=8)
+    blocky = np.asarray(Image.open(jpeg))
     blurred = ((picture[:-1].astype(int) + picture[1:]) // 2).astype(np.uint8)
     plain = measured(picture[..., None])
     assert measured(blocky[..., None])["blockiness"] > 1.5 > 1.3 > plain["blockiness"] > 0.8
-    assert measured(blurred[..., None])["sharpness"] < plain["sharpness"]
+    result = measured(blurred[..., None])["sharpness"]
+    assert result < plain["sharpness"]
 
 
 def test_every_image_is_in_one_bin_of_each_measure_and_bins_are_the_measures_own(rng):
     values = quality.measure(rng.integers(0, 256, (20, 9, 9, 3), dtype=np.uint8))
     result = quality.histograms(values).sum(1).tolist()
     assert result == [20] * len(MEASURES)
-    for of in MEASURES:
-        result = of.values(np.array([0, BINS]))
-        assert result == pytest.approx([of.low, of.high])
-        result = of.places(of.values(np.array([5.5])))
+    for measure in MEASURES:
+        result = measure.values(np.array([0, BINS]))
+        assert result == pytest.approx([measure.low, measure.high])
+        result = measure.places(measure.values(np.array([5.5])))
         assert result == pytest.approx([5.5])
 
 
 def test_cells_hold_enough_images_or_none_and_lose_no_image(rng):
     counts = np.bincount(rng.normal(30, 6, 300).astype(int), minlength=BINS)
-    known = quality.cells(counts, 10)
-    assert min(images for *_, images in known) >= 10
-    assert sum(images for *_, images in known) == 300
-    assert known[0][0] == 0
-    assert known[-1][1] == BINS - 1
-    assert quality.sound(known, 300)
-    result = np.abs(np.cumsum(quality.spread(known) - counts)).max()
+    cells = quality.cells(counts, 10)
+    assert min(images for *_, images in cells) >= 10
+    assert sum(images for *_, images in cells) == 300
+    assert cells[0][0] == 0
+    assert cells[-1][1] == BINS - 1
+    assert quality.sound(cells, 300)
+    result = np.abs(np.cumsum(quality.spread(cells) - counts)).max()
     assert result < 20  # images out of place
-    assert quality.spread(quality.cells(counts, 1)).tolist() == counts.tolist()
+    result = quality.spread(quality.cells(counts, 1)).tolist()
+    assert result == counts.tolist()
     assert quality.cells(counts, 301) == []
     for odd in (
         [[0, 3, 300], [3, 63, 0]],
@@ -99,23 +101,23 @@ def test_cells_hold_enough_images_or_none_and_lose_no_image(rng):
         assert not quality.sound(odd, 300)
 
 
-def shifted(place: int, images: int) -> np.ndarray:
+def shifted(bin_index: int, images: int) -> np.ndarray:
     """Histograms of images that lie evenly in two neighbouring bins."""
     counts = np.zeros((len(MEASURES), BINS))
-    counts[:, place : place + 2] = images / 2
+    counts[:, bin_index : bin_index + 2] = images / 2
     return counts
 
 
 def test_distances_by_hand_and_who_stands_out_in_words():
     """Two bins with all images: a deviation of sqrt(1/4 + 1/12) bins; a shift of 2 bins is 2 / 0.577 of them."""
-    about = quality_by_site.facts(
+    facts = quality_by_site.facts(
         {"a": shifted(10, 40), "b": shifted(10, 60), "c": shifted(12, 100)}
     )
     expected = pytest.approx(2 / (1 / 3) ** 0.5)
-    assert about["c"]["measures"]["noise"]["distance"] == expected
+    assert facts["c"]["measures"]["noise"]["distance"] == expected
     expected = pytest.approx((100 / 160) * 2 / (1 / 3) ** 0.5)
-    assert about["a"]["measures"]["noise"]["distance"] == expected
-    brightness = about["c"]["measures"]["brightness"]
+    assert facts["a"]["measures"]["noise"]["distance"] == expected
+    brightness = facts["c"]["measures"]["brightness"]
     expected = pytest.approx((13 * 4, 11 * 4))
     assert (brightness["median"], brightness["others"]) == expected
     (only,) = quality_by_site.findings(
@@ -152,8 +154,8 @@ def test_each_image_counts_alike_in_the_deviation_within_sites():
     one_bin, two_bins = np.zeros((2, len(NAMES), BINS))
     one_bin[:, 10] = 10
     two_bins[:, [20, 24]] = 1
-    known = quality_by_site.facts({"north": one_bin, "south": two_bins})
-    for site in known.values():
-        distances = [each["distance"] for each in site["measures"].values()]
+    facts = quality_by_site.facts({"north": one_bin, "south": two_bins})
+    for site in facts.values():
+        distances = [measure["distance"] for measure in site["measures"].values()]
         expected = pytest.approx([12 / 0.75**0.5] * len(NAMES))
         assert distances == expected

@@ -29,7 +29,7 @@ def test_images_are_measured_as_they_are_trained_on(tmp_path):
     assert list(measured.members) == ROSTER
     assert (quality_by_site.pixels(measured.files[:60]) == pixels[:60]).all()
     by_class = quality_by_site.of_manifest(chain, "class", jobs=1)
-    result = {name: len(at) for name, at in by_class.members.items()}
+    result = {name: len(rows) for name, rows in by_class.members.items()}
     assert result == {"a": 27, "b": 27, "c": 26}
     expected = sum(measured.histograms.values()).tolist()
     assert sum(by_class.histograms.values()).tolist() == expected
@@ -37,18 +37,18 @@ def test_images_are_measured_as_they_are_trained_on(tmp_path):
 
 def test_inspect_finds_the_noisy_client_and_says_so(tmp_path):
     chain = make_chain(tmp_path, corrupted=True)
-    about = json.loads(said("inspect", chain, "--quality", "--json"))["quality"]
-    assert set(about["sites"]) == set(ROSTER)
-    assert len(about["edges"]["snr"]) == BINS + 1
+    quality = json.loads(said("inspect", chain, "--quality", "--json"))["quality"]
+    assert set(quality["sites"]) == set(ROSTER)
+    assert len(quality["edges"]["snr"]) == BINS + 1
     assert (
-        sum(about["sites"][ROSTER[0]]["measures"]["noise"]["counts"])
-        == about["sites"][ROSTER[0]]["images"]
+        sum(quality["sites"][ROSTER[0]]["measures"]["noise"]["counts"])
+        == quality["sites"][ROSTER[0]]["images"]
         == 20
     )
-    assert about["findings"][0].startswith(f"{ROSTER[3]} stands out in ")
-    shown = said("inspect", chain, "--quality", "--by", "sex")
-    assert "Image quality by sex: medians" in shown
-    assert "in standard deviations" in shown
+    assert quality["findings"][0].startswith(f"{ROSTER[3]} stands out in ")
+    output = said("inspect", chain, "--quality", "--by", "sex")
+    assert "Image quality by sex: medians" in output
+    assert "in standard deviations" in output
     assert "Image quality by site: medians" in said(
         "inspect", manifest.above(chain, "dataset"), "--quality"
     )
@@ -60,29 +60,29 @@ def test_inspect_finds_the_noisy_client_and_says_so(tmp_path):
 def test_what_a_site_says_is_checked(tmp_path):
     counts = np.zeros((len(NAMES), BINS), int)
     counts[:, [3, 40]] = 15, 25
-    told = {
+    description = {
         "client": "north",
         "images": {"train": 30, "val": 10},
         "quality": {name: cells(row, 10) for name, row in zip(NAMES, counts)},
     }
-    (tmp_path / "north.json").write_text(json.dumps(told))
+    (tmp_path / "north.json").write_text(json.dumps(description))
     assert quality_by_site.of_descriptions(tmp_path)["north"].tolist() == counts.tolist()
     for odd, words in (
         ([[0, 63, 41]], "cannot be that of 40"),
         ([["a"]], "not a whole number"),
         (cells(counts[0], 99), "cannot"),
     ):
-        told["quality"]["snr"] = odd
-        (tmp_path / "north.json").write_text(json.dumps(told))
+        description["quality"]["snr"] = odd
+        (tmp_path / "north.json").write_text(json.dumps(description))
         with pytest.raises(FedcliError, match=words):
             quality_by_site.of_descriptions(tmp_path)
     for parts in ((0, 0), (-5, 10), (10**39, 0)):
-        told = {
-            **told,
+        description = {
+            **description,
             "images": dict(zip(("train", "val"), parts)),
             "quality": dict.fromkeys(NAMES, []),
         }
-        (tmp_path / "north.json").write_text(json.dumps(told))
+        (tmp_path / "north.json").write_text(json.dumps(description))
         with pytest.raises(
             FedcliError, match=f"{parts[0]} training and {parts[1]} validation images cannot be"
         ):
@@ -90,22 +90,22 @@ def test_what_a_site_says_is_checked(tmp_path):
 
 
 def test_two_files_of_one_site_are_refused(tmp_path):
-    told = {
+    description = {
         "client": "a",
         "images": {"train": 9, "val": 0},
         "quality": dict.fromkeys(NAMES, [[0, 63, 9]]),
     }
     for name in ("first", "second"):
-        (tmp_path / f"{name}.json").write_text(json.dumps(told))
+        (tmp_path / f"{name}.json").write_text(json.dumps(description))
     with pytest.raises(FedcliError, match=r"second.json: another file describes 'a' too"):
         quality_by_site.of_descriptions(tmp_path)
 
 
-def furthest(known):
+def furthest(histograms):
     """(site, measure, distance) of who is furthest from all others, by the facts of each."""
     ways = [
         (facts["measures"][measure]["distance"], site, measure)
-        for site, facts in quality_by_site.facts(known).items()
+        for site, facts in quality_by_site.facts(histograms).items()
         for measure in NAMES
     ]
     distance, site, measure = max(ways, key=lambda way: way[0])
@@ -114,16 +114,16 @@ def furthest(known):
 
 def test_each_sentence_is_about_the_furthest_of_those_that_remain():
     chance = np.random.default_rng(3)
-    known = {
+    histograms = {
         f"site {k}": chance.multinomial(40, chance.dirichlet(np.full(BINS, 0.05)), len(NAMES))
         for k in range(12)
     }
-    sentences = quality_by_site.findings(known)
+    sentences = quality_by_site.findings(histograms)
     assert len(sentences) == 4
     titles = {measure.name: measure.title for measure in MEASURES}
     for k, sentence in enumerate(sentences):
-        site, measure, distance = furthest(known)
-        facts = quality_by_site.facts(known)[site]["measures"][measure]
+        site, measure, distance = furthest(histograms)
+        facts = quality_by_site.facts(histograms)[site]["measures"][measure]
         others = "all" if k == 0 else "the remaining"
         assert sentence.startswith(
             f"{site} stands out in {titles[measure]}: median {shown(facts['median'])} "
@@ -131,12 +131,13 @@ def test_each_sentence_is_about_the_furthest_of_those_that_remain():
         assert (
             f"than {shown(facts['others'])} of {others} others, {distance:.1f} standard" in sentence
         )
-        del known[site]
+        del histograms[site]
 
 
 def test_alike_sites_do_not_stand_out():
-    known = {f"site {k}": np.ones((len(NAMES), BINS)) for k in range(3)}
-    assert quality_by_site.findings(known) == [
+    histograms = {f"site {k}": np.ones((len(NAMES), BINS)) for k in range(3)}
+    assert quality_by_site.findings(histograms) == [
         "no site stands out: every distance is below 0.8 standard deviations"
     ]
-    assert quality_by_site.findings({"alone": np.ones((len(NAMES), BINS))}) == []
+    result = quality_by_site.findings({"alone": np.ones((len(NAMES), BINS))})
+    assert result == []

@@ -20,7 +20,8 @@ def test_every_image_goes_to_one_client():
     assert list(parts) == expected
     result = sorted(np.concatenate(list(parts.values())))
     assert result == list(range(len(Y)))
-    assert all((np.diff(part) > 0).all() for part in parts.values())
+    for part in parts.values():
+        assert (np.diff(part) > 0).all()
 
 
 def test_sizes_are_the_shares_drawn_first_up_to_one_image():
@@ -31,15 +32,16 @@ def test_sizes_are_the_shares_drawn_first_up_to_one_image():
 
 def test_a_large_beta_is_nearly_even():
     sizes = [len(part) for part in divided(clients=8, beta=1e6).values()]
-    assert max(sizes) - min(sizes) < 0.02 * len(Y) / 8
+    result = max(sizes) - min(sizes)
+    assert result < 0.02 * len(Y) / 8
 
 
 def test_variance_of_shares_is_that_of_the_dirichlet():
     """Var q_j = (1/K)(1 - 1/K) / (K beta + 1): 0.0417 for K = 4, beta = 0.875."""
-    shares = [
-        [len(part) / len(Y) for part in divided(seed=s, clients=4, beta=0.875).values()]
-        for s in range(400)
-    ]
+    shares = []
+    for seed in range(400):
+        parts = divided(seed=seed, clients=4, beta=0.875)
+        shares.append([len(part) / len(Y) for part in parts.values()])
     expected = pytest.approx(0.25 * 0.75 / 4.5, rel=0.1)
     assert np.var(shares) == expected
 
@@ -52,8 +54,8 @@ def test_labels_are_those_of_the_whole():
 
 
 def test_the_seed_decides():
-    first, again, other = (divided(seed=s, clients=4)["client-00"].tolist() for s in (1, 1, 2))
-    assert first == again != other
+    rows, repeated, other = (divided(seed=s, clients=4)["client-00"].tolist() for s in (1, 1, 2))
+    assert rows == repeated != other
 
 
 def test_what_it_refuses():

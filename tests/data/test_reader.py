@@ -1,4 +1,4 @@
-"""What workers of prepare do beside decoding: memory that is kept from one image to the next."""
+"""Contents of files, and the memory that workers of prepare keep from one image to the next."""
 
 import os
 import sys
@@ -7,14 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from raw_folders import completed
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import Row
 from fedcli.data.preparation import prepare
-from fedcli.data.preparation.request import Request, command
+from fedcli.data.preparation.request import command
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources.formats import photographs
-from fedcli.data.sources.formats.photographs import fit_image, read_rgb, scaled_decoding
-from fedcli.data.sources.source import Choices, Listing, Unreadable
+from fedcli.data.sources.formats.photographs import fit_image, read_rgb, shrunk_decoding
+from fedcli.data.sources.source import Listing, Unreadable
 
 
 def test_the_memory_of_an_image_is_that_of_the_one_before(tmp_path):
@@ -30,9 +32,12 @@ def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_pat
         (tmp_path / f"{i}.png").write_bytes(np.full(1000 + i, i, np.uint8).tobytes())
     rows = [Row(str(i), 0, f"{i}.png") for i in reversed(range(prepare.TURN + 2))]
     contents = prepare.contents_of(tmp_path, Listing(rows, skipped=[("none.png", "absent")]))
-    assert list(contents) == sorted([*(row.source for row in rows), "none.png"])
+    expected = sorted([*(row.source for row in rows), "none.png"])
+    assert list(contents) == expected
     assert contents["none.png"] == prepare.ABSENT
-    sizes = {name: int(seen.split()[0]) for name, seen in contents.items() if name != "none.png"}
+    sizes = {
+        name: int(content.split()[0]) for name, content in contents.items() if name != "none.png"
+    }
     expected = {f"{i}.png": 1000 + i for i in range(prepare.TURN + 2)}
     assert sizes == expected
     assert len(set(contents.values())) == len(contents)
@@ -126,11 +131,11 @@ def test_a_broken_jpeg_is_what_pillow_makes_of_it(keep, tmp_path, monkeypatch, c
 def test_scaled_decoding_keeps_twice_the_size(tmp_path, size, side):
     for suffix in ("jpg", "png"):
         Image.radial_gradient("L").resize((320, 240)).convert("RGB").save(tmp_path / f"a.{suffix}")
-    with scaled_decoding(Choices(size, "image", scaled_decoding=True)):
+    with shrunk_decoding(completed(size, "image", scaled_decoding=True)):
         expected = (side, side * 4 // 3, 3)
         assert read_rgb(tmp_path / "a.jpg").shape == expected
         assert read_rgb(tmp_path / "a.png").shape == (240, 320, 3)
-    with scaled_decoding(Choices(size, "image")):
+    with shrunk_decoding(completed(size, "image")):
         assert read_rgb(tmp_path / "a.jpg").shape == (240, 320, 3)
     assert read_rgb(tmp_path / "a.jpg").shape == (240, 320, 3)
 
@@ -141,7 +146,7 @@ def test_scaled_decoding_moves_few_grey_levels_of_real_photographs():
     moved = []
     for path in sorted(Path(os.environ["FEDCLI_REAL_DATA"], "ham10000").rglob("*.jpg"))[::400]:
         whole = fit_image(read_rgb(path), 32, "stretch", False)
-        with scaled_decoding(Choices(32, "image", scaled_decoding=True)):
+        with shrunk_decoding(completed(32, "image", scaled_decoding=True)):
             moved.append(
                 np.abs(fit_image(read_rgb(path), 32, "stretch", False).astype(int) - whole)
             )
@@ -153,7 +158,9 @@ def test_scaled_decoding_moves_few_grey_levels_of_real_photographs():
 def test_scaled_decoding_is_part_of_what_names_a_dataset(tmp_path):
     raw = sources.make_sample("isic2018", tmp_path / "raw")
     usual, scaled = (
-        prepare.prepare("isic2018", Request(raw, {"size": 8, "scaled_decoding": on}), work=tmp_path)
+        prepare.prepare(
+            PrepareOptions("isic2018", raw=raw, size=8, scaled_decoding=on, work=tmp_path)
+        )
         for on in (False, True)
     )
     assert usual != scaled

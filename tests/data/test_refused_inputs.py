@@ -1,4 +1,4 @@
-"""What nobody can train on ends in a sentence that names the file, before anything is written."""
+"""Files that nobody can train on end in a sentence that names the file, before anything is written."""
 
 import gzip
 import itertools
@@ -27,7 +27,7 @@ def refused(tmp_path, lines, *flags, head="image,label"):
     for k in range(len(lines)):
         Image.new("L", (9, 8), 20 * k).save(raw / f"{k}.png")
     (raw / "labels.csv").write_text("\n".join([head, *lines]) + "\n")
-    asked = [
+    line = [
         "prepare",
         "images",
         "--raw",
@@ -38,18 +38,18 @@ def refused(tmp_path, lines, *flags, head="image,label"):
         str(tmp_path / "work"),
         *flags,
     ]
-    done = CliRunner().invoke(app, asked)
-    said = " ".join(done.stderr.split())
+    done = CliRunner().invoke(app, line)
+    message = " ".join(done.stderr.split())
     assert done.exit_code in (1, 2)
-    assert "unexpected" not in said
+    assert "unexpected" not in message
     assert not list(tmp_path.rglob("dataset.json"))
-    assert len(said.replace(str(tmp_path), "")) < 400
-    return said
+    assert len(message.replace(str(tmp_path), "")) < 400
+    return message
 
 
 def test_a_name_that_leads_out_names_its_table(tmp_path):
-    said = refused(tmp_path, ["../0.png,a", "1.png,b"])
-    assert "labels.csv: '../0.png' leads out of" in said
+    message = refused(tmp_path, ["../0.png,a", "1.png,b"])
+    assert "labels.csv: '../0.png' leads out of" in message
 
 
 def test_images_that_are_all_for_testing_are_refused(tmp_path):
@@ -63,9 +63,9 @@ def test_a_name_of_400_letters_is_refused(tmp_path, column):
         f"{k}.png,{','.join([*cells.values()] if k else ['b', 'c', 'd', 'e'])}" for k in range(6)
     ]
     flags = [word for name in ("site", "patient", "group") for word in (f"--{name}", name)]
-    said = refused(tmp_path, lines, *flags, head="image,label,site,patient,group")
+    message = refused(tmp_path, lines, *flags, head="image,label,site,patient,group")
     name = "class" if column == "label" else column
-    assert f"{name} 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…' has 400 characters, more than 100" in said
+    assert f"{name} 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…' has 400 characters, more than 100" in message
 
 
 @pytest.mark.parametrize("flag", ["--work", "--out"])
@@ -127,9 +127,10 @@ def test_a_picture_is_turned_as_its_exif_data_say(tmp_path, suffix):
         Image.fromarray(values).save(
             path, exif=data, **({"quality": 100} if suffix == "jpg" else {})
         )
-        seen = read_grey_or_rgb(path, None)[..., 0]
-        assert seen.shape == expected.shape
-        assert np.abs(seen.astype(int) - expected).max() < 4
+        pixels = read_grey_or_rgb(path, None)[..., 0]
+        assert pixels.shape == expected.shape
+        result = np.abs(pixels.astype(int) - expected).max()
+        assert result < 4
 
 
 def test_a_picture_whose_exif_data_are_damaged_is_read_as_it_lies(tmp_path):
@@ -138,8 +139,9 @@ def test_a_picture_whose_exif_data_are_damaged_is_read_as_it_lies(tmp_path):
     Image.new("L", (12, 8), 100).save(tmp_path / "a.jpg", exif=data)
     whole = (tmp_path / "a.jpg").read_bytes()
     start = whole.index(b"Exif") + 6
-    for place, value in itertools.product(range(start, start + 20), (0, 255)):
+    for position, value in itertools.product(range(start, start + 20), (0, 255)):
         damaged = bytearray(whole)
-        damaged[place] = value
+        damaged[position] = value
         (tmp_path / "b.jpg").write_bytes(damaged)
-        assert sorted(read_grey_or_rgb(tmp_path / "b.jpg", None).shape) == [1, 8, 12]
+        result = sorted(read_grey_or_rgb(tmp_path / "b.jpg", None).shape)
+        assert result == [1, 8, 12]

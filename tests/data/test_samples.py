@@ -49,17 +49,18 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(request, tmp_path_factory):
-    name, folder = request.param, tmp_path_factory.mktemp(request.param)
+def sample(request, tmp_path_factory):
+    name = request.param
+    folder = tmp_path_factory.mktemp(request.param)
     with contextlib.chdir(folder):
-        said = (
+        output = (
             CliRunner().invoke(app, ["datasets", name, "--make-sample", "a sample"]).stderr.strip()
         )
-        assert said.startswith(
+        assert output.startswith(
             f"next: fedcli prepare {name} --raw 'a sample'; then fedcli partition --"
         )
         paths = []
-        for line in said.removeprefix("next: ").removesuffix(" (it is small)").split("; then "):
+        for line in output.removeprefix("next: ").removesuffix(" (it is small)").split("; then "):
             words = [
                 *shlex.split(line)[1:],
                 *(["--size", "16", "--jobs", "1"] if "prepare" in line else []),
@@ -70,17 +71,18 @@ def made(request, tmp_path_factory):
     return Made(name, folder / "a sample", *paths)
 
 
-@pytest.mark.parametrize("made", SAMPLES, indirect=True)
-def test_a_sample_is_small_and_has_the_same_bytes_every_time(made, tmp_path):
-    first, second = files(made.raw), files(make_sample(made.name, tmp_path / "again"))
-    assert first == second
-    assert 0 < sum(map(len, first.values())) < LARGEST
+@pytest.mark.parametrize("sample", SAMPLES, indirect=True)
+def test_a_sample_is_small_and_has_the_same_bytes_every_time(sample, tmp_path):
+    contents = files(sample.raw)
+    contents_again = files(make_sample(sample.name, tmp_path / "again"))
+    assert contents == contents_again
+    assert 0 < sum(map(len, contents.values())) < LARGEST
 
 
-@pytest.mark.parametrize("made", SAMPLES, indirect=True)
-def test_no_patient_of_a_sample_is_on_both_sides_by_default(made):
-    """Of every dataset that knows its patients or lesions, prepared without a word about its split."""
-    for data in (made.dataset, made.partition):
+@pytest.mark.parametrize("sample", SAMPLES, indirect=True)
+def test_no_patient_of_a_sample_is_on_both_sides_by_default(sample):
+    """Every dataset that knows its patients or lesions is prepared without a word about its split."""
+    for data in (sample.dataset, sample.partition):
         assert shared_patients.of_body(manifest.read(data).body) == ""
 
 
@@ -90,43 +92,46 @@ def trained():
     return set()
 
 
-@pytest.mark.parametrize("made", SAMPLES, indirect=True)
+@pytest.mark.parametrize("sample", SAMPLES, indirect=True)
 def test_a_sample_goes_the_whole_way_to_scores_by_the_lines_that_its_making_prints(
-    made, trained, monkeypatch
+    sample, trained, monkeypatch
 ):
     """To clients and corrupted images every sample; to scores one of each kind of dataset."""
     monkeypatch.setattr(intervals, "RESAMPLES", 20)
-    body, work = manifest.read(made.dataset).body, made.dataset.parent.parent.parent
-    assert body["name"] == made.name
+    body = manifest.read(sample.dataset).body
+    work = sample.dataset.parent.parent.parent
+    assert body["name"] == sample.name
     assert body["split"]["train"]
     assert body["split"]["test"]
-    data = corrupt(made.partition, "gaussian", ratio=0.5, work=work, jobs=1).path
+    data = corrupt(sample.partition, "gaussian", ratio=0.5, work=work, jobs=1).path
     kind = body.get("task"), body["channels"], bool(body["sites"])
     if kind in trained:
         return
     trained.add(kind)
-    run = train(
-        data, planned("fedavg", {}, Training(lr=1e-3, batch_size=16), rounds=1), work=work, out=None
-    )
+    training = Training(lr=1e-3, batch_size=16)
+    plan = planned("fedavg", {}, training, rounds=1)
+    run = train(data, plan, work=work, out=None)
     scores = Scores.read(evaluate(run))
     assert set(scores.versions) == {"clean", "corrupted", "average"}
     assert set(scores.groups) == set(body["attributes"])
 
 
-@pytest.mark.parametrize("made", SAMPLES, indirect=True)
-def test_both_parts_of_a_sample_have_every_class_and_every_value(made):
-    body, pool = manifest.read(made.dataset).body, read_pool(made.dataset.parent / "pool.h5")
+@pytest.mark.parametrize("sample", SAMPLES, indirect=True)
+def test_both_parts_of_a_sample_have_every_class_and_every_value(sample):
+    body = manifest.read(sample.dataset).body
+    pool = read_pool(sample.dataset.parent / "pool.h5")
     for part in (0, 1):
         y = pool.y[pool.split == part]
         result = set(y.nonzero()[1] if y.ndim == 2 else y)
         assert result == set(range(len(body["classes"])))  # several labels, or one
     for name, values in body["attributes"].items():
-        assert set(range(len(values))) <= set(pool.groups[name]), name
+        result = set(range(len(values)))
+        assert result <= set(pool.groups[name]), name
 
 
-@pytest.mark.parametrize("made", SAMPLES, indirect=True)
-def test_a_samples_images_all_differ_and_its_classes_do_so_too(made):
-    pool = read_pool(made.dataset.parent / "pool.h5")
+@pytest.mark.parametrize("sample", SAMPLES, indirect=True)
+def test_a_samples_images_all_differ_and_its_classes_do_so_too(sample):
+    pool = read_pool(sample.dataset.parent / "pool.h5")
     pixels = pool.pixels().astype(float)  # [N, H, W, C]
     result = len(np.unique(pixels.reshape(len(pixels), -1), axis=0))
     assert result == len(pixels)
@@ -137,18 +142,18 @@ def test_a_samples_images_all_differ_and_its_classes_do_so_too(made):
         else [pool.y == label for label in np.unique(pool.y)]
     )
     means = np.stack([pixels[images].mean(0) for images in of_class])
-    apart = [np.abs(each - other).mean() for i, each in enumerate(means) for other in means[:i]]
+    apart = [np.abs(mean - other).mean() for i, mean in enumerate(means) for other in means[:i]]
     assert min(apart) > 1
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_sample_that_was_not_made_to_its_end_is_made_again(tmp_path, monkeypatch, there):
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_sample_that_was_not_made_to_its_end_is_made_again(tmp_path, monkeypatch, exists):
     folder = tmp_path / "sample"
-    if there:
+    if exists:
         folder.mkdir()
 
-    def dies(made):
-        (made / "half").touch()
+    def dies(new_folder):
+        (new_folder / "half").touch()
         os._exit(9)
 
     def work():
@@ -165,10 +170,10 @@ def test_a_sample_that_was_not_made_to_its_end_is_made_again(tmp_path, monkeypat
 
 def test_the_lock_of_a_sample_that_was_renamed_is_removed_later(tmp_path):
     folder = usual_sample("isic2018", tmp_path)
-    left = folder.with_name(f".{folder.name}.0123abcd.lock")
-    left.touch()
+    lock = folder.with_name(f".{folder.name}.0123abcd.lock")
+    lock.touch()
     usual_sample("isic2018", tmp_path)
-    assert not left.exists()
+    assert not lock.exists()
 
 
 def test_a_sample_needs_a_new_folder_and_a_dataset_with_files(tmp_path):

@@ -13,7 +13,8 @@ from fedcli.commands.app import app
 from fedcli.data import manifest
 from fedcli.data.partition import SCHEMES, Scheme, listing, register
 from fedcli.errors import UsageError
-from fedcli.stages.partition import scheme_from_flags
+from fedcli.stages.options import PartitionOptions
+from fedcli.stages.partition import scheme_of
 
 # ---- the registry
 
@@ -22,7 +23,8 @@ def test_every_scheme_lists_its_options_with_their_meaning():
     table = listing()
     assert set(table) == set(SCHEMES)
     for name, options in table.items():
-        assert SCHEMES[name].__doc__ and all(option.meaning for option in options), name
+        assert SCHEMES[name].__doc__, name
+        assert all(option.meaning for option in options), name
     assert ("corrupted", "required") in [
         (option.name, option.default) for option in table["fedism"]
     ]
@@ -54,12 +56,12 @@ def test_a_scheme_of_ones_own_is_reached_by_its_name(tmp_path):
                 "swap=yes",
             ],
         )
-        made = manifest.verify(Path(done.stdout.strip()))
+        record = manifest.verify(Path(done.stdout.strip()))
     finally:
         del SCHEMES["odd-and-even"]
-    assert names(made.body) == ["odd", "even"]
-    assert made.options["swap"] is True
-    assert made.made_by == ["partition", "--scheme", "odd-and-even", "--set", "swap=yes"]
+    assert names(record.body) == ["odd", "even"]
+    assert record.options["swap"] is True
+    assert record.made_by == ["partition", "--scheme", "odd-and-even", "--set", "swap=yes"]
 
 
 DATASET = {"clients": 4}
@@ -91,7 +93,7 @@ DATASET = {"clients": 4}
     ],
 )
 def test_flags_mean_a_scheme(flags, name, settings):
-    scheme = scheme_from_flags(flags, DATASET)
+    scheme = scheme_of(PartitionOptions(**flags), DATASET)
     assert scheme.name == name
     assert {key: getattr(scheme, key) for key in settings} == settings
 
@@ -112,6 +114,6 @@ def test_flags_mean_a_scheme(flags, name, settings):
 )
 def test_flags_that_exclude_each_other_are_refused(flags, sentence):
     with pytest.raises(UsageError) as error:
-        scheme_from_flags(flags, DATASET)
+        scheme_of(PartitionOptions(**flags), DATASET)
     assert sentence in error.value.sentence
     assert error.value.hint

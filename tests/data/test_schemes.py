@@ -83,29 +83,33 @@ def test_fedism_rounds_a_half_to_the_even_number_as_the_authors_do(images, clean
 
 def test_fedism_gives_both_groups_the_same_part_of_every_class():
     counts = table(fedism(Y, 10, 2, 1.0))
-    assert counts[8:].sum(0).tolist() == [60, 30, 8, 2]  # a fifth of each class
+    result = counts[8:].sum(0).tolist()
+    assert result == [60, 30, 8, 2]  # a fifth of each class
 
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_every_image_goes_to_exactly_one_client(name):
     for seed in range(20):
         parts = RANDOM[name](np.random.default_rng(seed))
-        assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(500))
-        assert all(np.all(np.diff(part) > 0) for part in parts)
+        result = np.sort(np.concatenate(parts))
+        assert np.array_equal(result, np.arange(500))
+        for part in parts:
+            assert np.all(np.diff(part) > 0)
 
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_a_partition_depends_on_its_seed_only(name):
-    first, again, other = (RANDOM[name](np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert all(map(np.array_equal, first, again))
-    assert not all(map(np.array_equal, first, other))
+    parts, repeated, other = (RANDOM[name](np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert all(map(np.array_equal, parts, repeated))
+    assert not all(map(np.array_equal, parts, other))
 
 
 @pytest.mark.parametrize("name", ["iid", "balanced", "balanced, very uneven"])
 def test_even_schemes_are_even_up_to_one_image(name):
     for seed in range(20):
         result = sorted(sizes(RANDOM[name](np.random.default_rng(seed))))
-        assert result == [71] * 4 + [72] * 3
+        expected = [71] * 4 + [72] * 3
+        assert result == expected
 
 
 def test_a_minimum_lifts_small_clients_and_keeps_the_order_of_the_others():
@@ -113,13 +117,14 @@ def test_a_minimum_lifts_small_clients_and_keeps_the_order_of_the_others():
     lifted = sizes(balanced(Y, 7, 0.2, np.random.default_rng(0), 30))
     assert min(plain) < 30 <= min(lifted)
     large = [k for k in np.argsort(plain) if plain[k] > 31]
-    assert large == [k for k in np.argsort(lifted) if k in large]
+    expected = [k for k in np.argsort(lifted) if k in large]
+    assert large == expected
 
 
 def test_a_minimum_holds_whatever_the_draw():
-    assert all(
-        min(sizes(RANDOM["minimum"](np.random.default_rng(seed)))) >= 30 for seed in range(50)
-    )
+    for seed in range(50):
+        result = min(sizes(RANDOM["minimum"](np.random.default_rng(seed))))
+        assert result >= 30
 
 
 def test_the_largest_possible_minimum_makes_all_clients_equal():
@@ -159,12 +164,13 @@ def test_a_client_of_two_shards_has_few_classes():
         "shards", np.repeat(np.arange(10), 60), np.random.default_rng(0), clients=10, shards=2
     )
     assert sizes(parts) == [60] * 10
-    assert all(len(np.unique(part // 60)) <= 2 for part in parts)
+    for part in parts:
+        assert len(np.unique(part // 60)) <= 2
 
 
 def test_label_shards_mix_the_images_of_a_class():
-    first = dealt("shards", np.zeros(100, int), np.random.default_rng(0), clients=2, shards=1)[0]
-    assert 15 < (first < 50).sum() < 35
+    rows = dealt("shards", np.zeros(100, int), np.random.default_rng(0), clients=2, shards=1)[0]
+    assert 15 < (rows < 50).sum() < 35
 
 
 def test_natural_sites_leave_out_unknown_values():
@@ -176,7 +182,8 @@ def test_natural_sites_leave_out_unknown_values():
 def test_shares_hold_in_every_class_and_unknown_values_go_to_nobody():
     sex = np.where(np.arange(500) < 30, -1, SEX)
     parts = shares(sex, np.random.default_rng(0))
-    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(30, 500))
+    result = np.sort(np.concatenate(parts))
+    assert np.array_equal(result, np.arange(30, 500))
     for label in range(4):
         for value, share in ((0, 0.9), (1, 0.1)):
             of_cell = ((sex == value) & (Y == label)).sum()
@@ -186,17 +193,17 @@ def test_shares_hold_in_every_class_and_unknown_values_go_to_nobody():
 
 def test_held_out_images_are_a_share_of_every_class():
     for seed in range(20):
-        held = hold_out(Y, np.arange(500), 0.25, np.random.default_rng(seed))
-        assert held.sum() == 125
-        assert np.all(np.abs(np.bincount(Y[held]) - 0.25 * np.array(COUNTS)) < 1)
+        is_held_out = hold_out(Y, np.arange(500), 0.25, np.random.default_rng(seed))
+        assert is_held_out.sum() == 125
+        assert np.all(np.abs(np.bincount(Y[is_held_out]) - 0.25 * np.array(COUNTS)) < 1)
 
 
 def test_held_out_units_stay_whole():
     unit = np.random.default_rng(1).integers(0, 120, 500)
-    held = hold_out(Y, unit, 0.25, np.random.default_rng(0))
-    assert not set(unit[held]) & set(unit[~held])
+    is_held_out = hold_out(Y, unit, 0.25, np.random.default_rng(0))
+    assert not set(unit[is_held_out]) & set(unit[~is_held_out])
     expected = round(0.25 * len(set(unit)))
-    assert len(set(unit[held])) == expected
+    assert len(set(unit[is_held_out])) == expected
 
 
 def test_one_unit_is_always_left_to_train_on():
@@ -216,32 +223,35 @@ def test_a_rare_class_is_sometimes_held_out():
 
 def test_fedmrl_gives_a_clients_own_class_by_eta_and_the_others_by_a_cut_normal():
     y = np.repeat(np.arange(4), 1000)
-    own = []
+    shares = []
     for seed in range(300):
         parts = fedmrl(y, 4, 1.0, np.random.default_rng(seed))
         mix = (
             np.array([np.bincount(y[part], minlength=4) for part in parts]) / 1000
         )  # [H, C] share of the class
-        place = np.random.default_rng(seed).permutation(4)
-        own += mix[np.arange(4), place].tolist()
+        class_of_client = np.random.default_rng(seed).permutation(4)
+        shares += mix[np.arange(4), class_of_client].tolist()
     z = np.random.default_rng(0).normal(0.5, 1, (100_000, 3)).clip(0, 1)
-    result = abs(np.mean(own) - np.mean(1 / (1 + z.sum(1))))
+    result = abs(np.mean(shares) - np.mean(1 / (1 + z.sum(1))))
     assert result < 0.01
 
 
 def test_fedmrl_without_eta_leaves_a_client_nothing_of_its_own_class():
     y = np.repeat(np.arange(4), 1000)
     for seed in range(20):
-        parts, own = (
-            fedmrl(y, 4, 0.0, np.random.default_rng(seed)),
-            np.random.default_rng(seed).permutation(4),
-        )
-        of_own = [int((y[part] == label).sum()) for part, label in zip(parts, own, strict=True)]
+        parts = fedmrl(y, 4, 0.0, np.random.default_rng(seed))
+        class_of_client = np.random.default_rng(seed).permutation(4)
+        of_own = [
+            int((y[part] == label).sum())
+            for part, label in zip(parts, class_of_client, strict=True)
+        ]
         others = np.random.default_rng(seed)
         others.permutation(4)
         odds = others.normal(0.5, 1, (4, 4)).clip(0, 1)
-        odds[np.arange(4), own] = 0
-        alone = odds.sum(0)[own] == 0  # nobody has odds for the class, so all get it alike
+        odds[np.arange(4), class_of_client] = 0
+        alone = (
+            odds.sum(0)[class_of_client] == 0
+        )  # nobody has odds for the class, so all get it alike
         assert all(count == 0 for count, free in zip(of_own, alone, strict=True) if not free)
 
 
@@ -280,10 +290,12 @@ def test_fedmrls_authors_clients_are_nearly_alike_and_share_images():
     parts = dealt("fedmrl-authors", y, np.random.default_rng(0), clients=4)
     description = describe(list("abcd"), parts, y, 7)
     assert 0 < description["total_variation"]["max"] < 0.02  # the authors' own: 0.008
-    held = np.concatenate(parts)
-    nevus = np.bincount(held[held < 5160], minlength=5160)
-    assert abs((nevus == 0).mean() - 0.46) < 0.02
-    assert all(len(np.unique(part)) == len(part) for part in parts)
+    rows = np.concatenate(parts)
+    nevus = np.bincount(rows[rows < 5160], minlength=5160)
+    result = abs((nevus == 0).mean() - 0.46)
+    assert result < 0.02
+    for part in parts:
+        assert len(np.unique(part)) == len(part)
 
 
 def test_fedmrls_authors_take_all_of_a_class_smaller_than_a_draw():

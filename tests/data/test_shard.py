@@ -20,8 +20,8 @@ CHANGES = {
 @pytest.mark.parametrize(("key", "value"), CHANGES.items())
 def test_a_chain_that_differs_in_what_its_images_are_is_refused(tmp_path, key, value, corrupted):
     path = make_chain(tmp_path, corrupted=corrupted)
-    made = json.loads(path.read_text())
-    path.write_text(json.dumps(made | {"body": made["body"] | {key: value}}))
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"body": record["body"] | {key: value}}))
     with pytest.raises(FedcliError, match=f"{path.name}: {key} differs from that of "):
         load(path)
 
@@ -29,8 +29,8 @@ def test_a_chain_that_differs_in_what_its_images_are_is_refused(tmp_path, key, v
 def test_a_dataset_without_an_attribute_of_its_images_is_refused(tmp_path):
     make_chain(tmp_path)
     path = tmp_path / "datasets" / "made" / "dataset.json"
-    made = json.loads(path.read_text())
-    path.write_text(json.dumps(made | {"body": made["body"] | {"attributes": {}}}))
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"body": record["body"] | {"attributes": {}}}))
     with pytest.raises(
         FedcliError, match=r"holds 'sex' of each image, which is no attribute of dataset.json"
     ):
@@ -38,18 +38,23 @@ def test_a_dataset_without_an_attribute_of_its_images_is_refused(tmp_path):
 
 
 def test_test_images_know_their_patient(tmp_path):
-    known = load(make_chain(tmp_path, corrupted=True)).test_patients
+    patients = load(make_chain(tmp_path, corrupted=True)).test_patients
     expected = [f"patient-{i // 2}" for i in range(80, 120)]
-    assert known.tolist() == expected
+    assert patients.tolist() == expected
 
 
 def test_an_image_of_an_unknown_patient_stands_for_itself(tmp_path):
     path = make_chain(tmp_path)
     with h5py.File(tmp_path / "datasets" / "made" / "pool.h5", "r+") as file:
         file["unit"][[80, 90]] = b""
-    known = load(path).test_patients
-    assert (known[0], known[1], known[10]) == ("image img-80", "patient-40", "image img-90")
-    assert len(np.unique(known)) == 22
+    patients = load(path).test_patients
+    result = (patients[0], patients[1], patients[10])
+    assert result == (
+        "image img-80",
+        "patient-40",
+        "image img-90",
+    )
+    assert len(np.unique(patients)) == 22
 
 
 def test_a_dataset_that_tells_no_patients_has_none(tmp_path):

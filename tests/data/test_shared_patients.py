@@ -16,7 +16,7 @@ COLUMNS = {"patient": "patient", "site": "hospital"}
 
 
 @pytest.mark.parametrize(
-    ("unit", "train", "val", "test", "said"),
+    ("unit", "train", "val", "test", "sentence"),
     [
         ("patient_id", "aab", "", "c", ""),
         ("patient_id", "aab", "", "abc", "2 of 3 test patients also have training images"),
@@ -32,14 +32,17 @@ COLUMNS = {"patient": "patient", "site": "hospital"}
         ),
     ],
 )
-def test_patients_on_both_sides_are_counted_and_said_in_one_sentence(unit, train, val, test, said):
+def test_patients_on_both_sides_are_counted_and_said_in_one_sentence(
+    unit, train, val, test, sentence
+):
     counted = shared_patients.counted(unit, train, val, test)
-    assert shared_patients.of_body(counted) == said
-    assert (shared_patients.KEY in counted) == bool(said)
+    assert shared_patients.of_body(counted) == sentence
+    assert (shared_patients.KEY in counted) == bool(sentence)
 
 
 def test_images_of_nobody_in_particular_are_on_no_side():
-    assert shared_patients.counted("patient", ["", "a"], [""], ["", "b"]) == {}
+    result = shared_patients.counted("patient", ["", "a"], [""], ["", "b"])
+    assert result == {}
 
 
 @pytest.fixture(scope="module")
@@ -64,25 +67,26 @@ def by_image(raw, work):
     return prepared(raw, work, "image")
 
 
-def of(made):
-    return manifest.read(made.path).body.get(shared_patients.KEY)
+def of(data):
+    return manifest.read(data.path).body.get(shared_patients.KEY)
 
 
-def said(made):
-    return shared_patients.of_body(manifest.read(made.path).body)
+def said(data):
+    return shared_patients.of_body(manifest.read(data.path).body)
 
 
 def test_the_default_keeps_patients_together_and_says_nothing(raw, work, caplog):
-    made = prepared(raw, work, None)
-    assert of(made) is None
+    dataset = prepared(raw, work, None)
+    assert of(dataset) is None
     assert "also have training images" not in caplog.text
 
 
 def test_a_split_by_image_says_how_many_patients_it_shares_and_what_keeps_them_together(
     raw, work, caplog
 ):
-    made = prepared(raw, work, "image")
-    assert of(made) == {"unit": "patients", "test": {"shared": 20, "of": 28}}
+    dataset = prepared(raw, work, "image")
+    expected = {"unit": "patients", "test": {"shared": 20, "of": 28}}
+    assert of(dataset) == expected
     sentence = "20 of 28 test patients also have training images"
     assert f"{sentence}; --split unit keeps them together" in caplog.text
     caplog.clear()
@@ -91,23 +95,24 @@ def test_a_split_by_image_says_how_many_patients_it_shares_and_what_keeps_them_t
 
 
 def test_a_partition_has_the_count_and_that_of_validation_patients(by_image, work, caplog):
-    made = fedcli.partition(by_image, iid=True, clients=3, val=0.3, work=work)
-    shared = of(made)
+    partition = fedcli.partition(by_image, iid=True, clients=3, val=0.3, work=work)
+    shared = of(partition)
     assert shared["test"] == {"shared": 20, "of": 28}
     assert shared["val"]["shared"] > 0
-    assert said(made) in caplog.text
+    assert said(partition) in caplog.text
 
 
 def test_whole_patients_at_each_client_share_no_validation_patient(by_image, work):
-    made = fedcli.partition(by_image, iid=True, clients=3, val=0.3, keep_units=True, work=work)
-    assert of(made) == {"unit": "patients", "test": {"shared": 20, "of": 28}}
+    partition = fedcli.partition(by_image, iid=True, clients=3, val=0.3, keep_units=True, work=work)
+    expected = {"unit": "patients", "test": {"shared": 20, "of": 28}}
+    assert of(partition) == expected
 
 
 def test_a_corruption_and_changed_labels_keep_the_count(by_image, work):
-    made = fedcli.partition(by_image, by=["hospital"], work=work)
-    noisy = fedcli.corrupt(made, "gaussian", on=["north"], work=work, jobs=1)
-    wrong = fedcli.corrupt(made, "labels", on=["north"], rate=0.5, work=work)
-    assert of(noisy) == of(wrong) == of(made)
+    partition = fedcli.partition(by_image, by=["hospital"], work=work)
+    noisy = fedcli.corrupt(partition, "gaussian", on=["north"], work=work, jobs=1)
+    wrong = fedcli.corrupt(partition, "labels", on=["north"], rate=0.5, work=work)
+    assert of(noisy) == of(wrong) == of(partition)
 
 
 def test_a_patient_at_a_held_out_hospital_and_at_another_one_is_counted(tmp_path):
@@ -115,24 +120,24 @@ def test_a_patient_at_a_held_out_hospital_and_at_another_one_is_counted(tmp_path
     table = raw / "labels.csv"
     table.write_text(table.read_text().replace("0-1\n", "0-0\n"))  # east's first patient is north's
     dataset = prepared(raw, tmp_path, None)
-    made = fedcli.partition(dataset, by=["hospital"], hold_out="north", work=tmp_path)
-    assert said(made) == "1 of 15 test patients also has training images"
+    partition = fedcli.partition(dataset, by=["hospital"], hold_out="north", work=tmp_path)
+    assert said(partition) == "1 of 15 test patients also has training images"
 
 
 def test_merged_datasets_keep_the_patients_that_one_of_them_shares(by_image, work):
     raw = write_hospitals(work / "other", seed=1)
     other = prepared(raw, work, None)
-    made = fedcli.partition(merge=[f"one={by_image.path}", f"two={other.path}"], work=work)
-    assert of(made)["test"]["shared"] == 20
-    assert of(made)["test"]["of"] > 28
-    dataset = manifest.above(made.path, "dataset")
-    assert manifest.read(dataset).body[shared_patients.KEY] == of(made)
+    merged = fedcli.partition(merge=[f"one={by_image.path}", f"two={other.path}"], work=work)
+    assert of(merged)["test"]["shared"] == 20
+    assert of(merged)["test"]["of"] > 28
+    dataset = manifest.above(merged.path, "dataset")
+    assert manifest.read(dataset).body[shared_patients.KEY] == of(merged)
 
 
 @pytest.fixture(scope="module")
 def scored(by_image, work):
-    made = fedcli.partition(by_image, by=["hospital"], work=work)
-    run = fedcli.train("fedavg", made, rounds=1, batch_size=64, model="cnn", work=work)
+    partition = fedcli.partition(by_image, by=["hospital"], work=work)
+    run = fedcli.train("fedavg", partition, rounds=1, batch_size=64, model="cnn", work=work)
     return run, evaluate.run(EvaluateOptions(run.path, work=work))
 
 
@@ -140,18 +145,18 @@ SENTENCE = "20 of 28 test patients also have training images"
 
 
 def test_training_says_it(by_image, work, caplog):
-    made = fedcli.partition(by_image, by=["hospital"], work=work)
+    partition = fedcli.partition(by_image, by=["hospital"], work=work)
     caplog.clear()
-    fedcli.train("fedavg", made, rounds=1, batch_size=64, model="cnn", work=work)
+    fedcli.train("fedavg", partition, rounds=1, batch_size=64, model="cnn", work=work)
     assert SENTENCE in caplog.text
 
 
 def test_a_report_and_the_notes_of_a_page_say_it(scored, caplog):
     _, scores = scored
-    made = fedcli.report([scores.path])
-    assert SENTENCE in " ".join(made.to("markdown").split())
+    report = fedcli.report([scores.path])
+    assert SENTENCE in " ".join(report.to("markdown").split())
     assert SENTENCE in caplog.text
-    assert SENTENCE in notes(made.rows)  # "Before you compare"
+    assert SENTENCE in notes(report.rows)  # "Before you compare"
 
 
 def test_a_model_card_says_it_among_the_known_failures(scored, tmp_path):
@@ -162,13 +167,14 @@ def test_a_model_card_says_it_among_the_known_failures(scored, tmp_path):
 
 
 def test_other_images_of_the_same_dataset_are_compared_with_those_of_the_training(by_image, work):
-    made = fedcli.partition(by_image, by=["hospital"], hold_out="north", work=work)
-    run = fedcli.train("fedavg", made, rounds=1, batch_size=64, model="cnn", work=work)
+    partition = fedcli.partition(by_image, by=["hospital"], hold_out="north", work=work)
+    run = fedcli.train("fedavg", partition, rounds=1, batch_size=64, model="cnn", work=work)
     its_own = evaluate.run(EvaluateOptions(run.path, work=work))
-    others = evaluate.run(EvaluateOptions(run.path, on=by_image.path, work=work))
+    options = EvaluateOptions(run.path, on=by_image.path, work=work)
+    others = evaluate.run(options)
     assert shared_patients.KEY not in its_own.body
     pool, _rows, test = holdings(by_image.path)
-    trained = [parts["train"] for parts in holdings(made.path).rows.values()]
+    trained = [parts["train"] for parts in holdings(partition.path).rows.values()]
     both = {*pool.patient[test]} & {*pool.patient[np.concatenate(trained)]}
     expected = {"shared": len(both), "of": len({*pool.patient[test]})}
     assert others.body[shared_patients.KEY] == {"unit": "patients", "test": expected}

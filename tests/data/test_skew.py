@@ -34,18 +34,21 @@ def test_the_fedmrl_authors_four_clients_are_almost_alike():
 
 def test_distances_are_half_the_summed_differences():
     mix = np.array([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
-    assert np.concatenate(list(distances(mix))).tolist() == [0.5, 1.0, 0.5]
+    result = np.concatenate(list(distances(mix))).tolist()
+    assert result == [0.5, 1.0, 0.5]
     description = describe(*clients([[4, 4, 0], [1, 1, 2], [0, 0, 4]]))
-    assert description["total_variation"] == {
+    expected = {
         "max": 1.0,
         "mean": 0.666667,
         "between": ["site-0", "site-2"],
     }
-    assert description["total_variation_to_pooled"] == {
+    assert description["total_variation"] == expected
+    expected = {
         "site-0": 0.375,
         "site-1": 0.125,
         "site-2": 0.625,
     }
+    assert description["total_variation_to_pooled"] == expected
     assert description["classes_per_client"] == 2
 
 
@@ -68,7 +71,8 @@ def test_entropy_is_the_log_of_the_classes_where_they_are_even():
 
 
 def test_images_and_lesions_in_several_clients_are_counted_once_each():
-    y, lesion = np.zeros(6, int), np.array([0, 0, 1, 2, 2, 3])
+    y = np.zeros(6, int)
+    lesion = np.array([0, 0, 1, 2, 2, 3])
     parts = [np.array([0, 2]), np.array([1, 2, 3]), np.array([2, 4, 5])]
     description = describe(["a", "b", "c"], parts, y, 1, lesion)
     assert description["images_in_several"] == {"count": 1, "share": 0.166667}  # image 2
@@ -79,7 +83,8 @@ def test_images_and_lesions_in_several_clients_are_counted_once_each():
 def test_one_client_alone_has_no_distance():
     description = describe(["all"], [np.arange(4)], np.array([0, 1, 1, 1]), 2)
     assert description["total_variation"] == {"max": None, "mean": None, "between": None}
-    assert not any("(total variation" in line for line in readable(description))
+    for line in readable(description):
+        assert "(total variation" not in line
 
 
 def partition(tmp_path, *, scheme, val=0.0, **options):
@@ -93,9 +98,9 @@ def partition(tmp_path, *, scheme, val=0.0, **options):
 def test_a_partition_writes_its_skew_and_says_it_in_the_line_about_sizes(tmp_path, capsys):
     path, body = partition(tmp_path, scheme="dirichlet", clients=4, alpha=5.0, val=0.2)
     with h5py.File(path.parent / "rows.h5") as file:
-        whole = [
-            np.concatenate([file[f"{part}/{k}"][()] for part in ("train", "val")]) for k in range(4)
-        ]
+        whole = []
+        for k in range(4):
+            whole.append(np.concatenate([file[f"train/{k}"][()], file[f"val/{k}"][()]]))
     image = np.arange(120)
     expected = describe([f"client-{k:02d}" for k in range(4)], whole, image % 3, 3, image // 2)
     assert body["skew"] == expected
@@ -112,12 +117,13 @@ def test_distances_are_the_same_in_pieces_of_any_size(monkeypatch, pairs):
     monkeypatch.setattr(skew, "PAIRS", pairs)
     assert describe(*clients(counts.tolist())) == whole
     mix = counts / counts.sum(1, keepdims=True)
-    first, second = np.triu_indices(23, 1)
-    expected = np.abs(mix[first] - mix[second]).sum(1) / 2
-    assert np.concatenate(list(distances(mix))).tolist() == expected.tolist()
+    row, column = np.triu_indices(23, 1)
+    expected = np.abs(mix[row] - mix[column]).sum(1) / 2
+    result = np.concatenate(list(distances(mix))).tolist()
+    assert result == expected.tolist()
     names = [f"site-{k}" for k in range(23)]
-    place = expected.round(6).argmax()
-    assert whole["total_variation"]["between"] == [names[first[place]], names[second[place]]]
+    furthest = expected.round(6).argmax()
+    assert whole["total_variation"]["between"] == [names[row[furthest]], names[column[furthest]]]
 
 
 @pytest.mark.parametrize(
@@ -154,18 +160,20 @@ def test_inspect_shows_first_who_holds_what_and_last_how_it_was_made(tmp_path, c
     inspect(str(path), json=False)
     lines = [line for line in capsys.readouterr().out.splitlines() if "─" not in line]
     assert lines[0] == f"partition {path.parent.name}, of made"
-    assert all(len(line) <= 100 for line in lines)
+    for line in lines:
+        assert len(line) <= 100
     heading = next(k for k, line in enumerate(lines) if line.split()[:1] == ["client"])
-    assert lines[heading].split() == ["client", *body["classes"], "train", "val", "test"]
+    expected = ["client", *body["classes"], "train", "val", "test"]
+    assert lines[heading].split() == expected
     for line, client in zip(lines[heading + 1 :], body["roster"], strict=False):
         numbers = [*client["class_counts"], client["train"], client["val"], client["test"]]
-        assert line.split() == [client["client"], *map(str, numbers)]
+        expected = [client["client"], *map(str, numbers)]
+        assert line.split() == expected
     assert "hashes: verified" not in lines
     assert "options:" not in lines
     inspect(str(path), everything=True, json=False)
-    assert {"hashes: verified", "options:", "parents:", "files:", "overlap:"} <= set(
-        capsys.readouterr().out.splitlines()
-    )
+    result = set(capsys.readouterr().out.splitlines())
+    assert {"hashes: verified", "options:", "parents:", "files:", "overlap:"} <= result
 
 
 def test_inspect_says_it_in_words_and_skips_a_manifest_without_it(tmp_path, capsys):

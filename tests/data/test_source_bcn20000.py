@@ -3,15 +3,15 @@
 import os
 from collections import Counter
 
-from raw_folders import refused, write_csv
+from raw_folders import completed, refused, write_csv
 
 import fedcli
 from fedcli.data import sources
 from fedcli.data.sources.skin import bcn20000
-from fedcli.data.sources.source import Choices
 
 DATASET = "bcn20000"
-LESION, IMAGE = Choices(16, "lesion"), Choices(16, "image")
+LESION = completed(16, "lesion")
+IMAGE = completed(16, "image")
 HEAD = ["isic_id", "attribution", "age_approx", "sex", "benign_malignant"]
 OWNERS = (
     "ViDIR Group, Medical University of Vienna",
@@ -25,15 +25,16 @@ def test_the_card_agrees_with_the_code():
     card = sources.card("bcn20000")
     assert card["classes"] == bcn20000.CLASSES
     assert card["task"] == "binary"
-    assert card["attributes"] == {
+    expected = {
         "sex": bcn20000.SEXES,
         "age": bcn20000.AGES,
         "site": bcn20000.SITES,
     }
+    assert card["attributes"] == expected
 
 
-def test_both_collections_are_read_with_the_columns_of_either_time(made):
-    listing = bcn20000.rows(made, LESION)
+def test_both_collections_are_read_with_the_columns_of_either_time(sample):
+    listing = bcn20000.rows(sample, LESION)
     assert listing.tables == ["BCN20000/metadata.csv", "HAM10000/metadata.csv"]
     result = Counter((row.groups["site"], row.label) for row in listing.rows)
     expected = {
@@ -49,9 +50,9 @@ def test_both_collections_are_read_with_the_columns_of_either_time(made):
     assert listing.rows[0].source == "HAM10000/images/ISIC_0000000.jpg"
 
 
-def test_a_lesion_stays_on_one_side(made):
+def test_a_lesion_stays_on_one_side(sample):
     sides = {}
-    for row in bcn20000.rows(made, LESION).rows:
+    for row in bcn20000.rows(sample, LESION).rows:
         if row.patient:
             sides.setdefault(row.patient, set()).add(row.test)
     assert max(map(len, sides.values())) == 1
@@ -89,12 +90,12 @@ def test_blanks_letters_and_ages_that_are_no_number_of_years(tmp_path):
     rows = listed(tmp_path, *lines)
     expected = [1, 0, -1, -1, -1, -1]
     assert [row.groups["age"] for row in rows.values()] == expected
-    assert all(
-        (row.groups["sex"], row.groups["site"], row.label) == (1, 1, 0) for row in rows.values()
-    )
+    for row in rows.values():
+        result = (row.groups["sex"], row.groups["site"], row.label)
+        assert result == (1, 1, 0)
 
 
-def test_an_image_that_is_not_there_is_left_out_with_the_reason(made, tmp_path, raw):
+def test_an_image_that_is_not_there_is_left_out_with_the_reason(sample, tmp_path, raw):
     (raw / "HAM10000" / "images" / "ISIC_0000003.jpg").unlink()
     assert ("ISIC_0000003.jpg", "listed, and in none of the image folders") in bcn20000.rows(
         raw, LESION
@@ -119,11 +120,12 @@ def test_folders_and_tables_that_are_not_the_archives_are_named(tmp_path):
         listed(tmp_path, line, [*line[:4], "malignant"])
 
 
-def test_the_hospitals_are_the_clients_and_fairfb_trains_on_them(made, tmp_path):
+def test_the_hospitals_are_the_clients_and_fairfb_trains_on_them(sample, tmp_path):
     data = fedcli.partition(
-        fedcli.prepare("bcn20000", raw=made, size=16, work=tmp_path), work=tmp_path
+        fedcli.prepare("bcn20000", raw=sample, size=16, work=tmp_path), work=tmp_path
     )
-    assert [client["client"] for client in data.body["roster"]] == ["vienna", "barcelona"]
+    result = [client["client"] for client in data.body["roster"]]
+    assert result == ["vienna", "barcelona"]
     run = fedcli.train(
         "fairfb", data, rounds=2, set={"attribute": "sex"}, model="cnn", work=tmp_path
     )

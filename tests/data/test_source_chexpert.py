@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from raw_folders import refused, write_csv
+from raw_folders import completed, refused, write_csv
 
 from fedcli.data.sources.chest import chexpert
 from fedcli.data.sources.chest.fedchexmimic_sample import FINDINGS
-from fedcli.data.sources.source import Choices
 from fedcli.labels import NO, UNKNOWN, YES
 
 HEAD = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *FINDINGS]
@@ -36,7 +35,8 @@ RADIOLOGIST = [
 
 
 def rows(raw: Path, split: str = "patient", uncertain: str = "zero", views: str = "frontal"):
-    return chexpert.rows(raw, Choices(16, split, own={"uncertain": uncertain, "views": views}))
+    choices = completed(16, split, own={"uncertain": uncertain, "views": views})
+    return chexpert.rows(raw, choices)
 
 
 @pytest.fixture
@@ -59,17 +59,19 @@ def raw(tmp_path):
 @pytest.mark.parametrize(("word", "label"), [("zero", NO), ("one", YES), ("ignore", UNKNOWN)])
 def test_a_blank_is_absent_and_an_uncertain_one_what_was_asked(raw, word, label):
     listing = rows(raw, "official", word)
-    first, second = listing.rows
-    assert first.label == (NO, label, YES, *[NO] * 11)
-    assert (first.id, first.patient, first.test) == (
+    train, test = listing.rows
+    expected = (NO, label, YES, *[NO] * 11)
+    assert train.label == expected
+    result = (train.id, train.patient, train.test)
+    assert result == (
         "chexpert/train/patient00001/study1/view1_frontal",
         "patient00001",
         False,
     )
-    assert first.groups == {"race": -1, "gender": 1, "age": 1}
-    assert second.label == (YES, *[NO] * 13)
-    assert second.test
-    assert second.groups["age"] == -1
+    assert train.groups == {"race": -1, "gender": 1, "age": 1}
+    assert test.label == (YES, *[NO] * 13)
+    assert test.test
+    assert test.groups["age"] == -1
     assert listing.tables == ["CheXpert-v1.0-small/train.csv", "CheXpert-v1.0-small/valid.csv"]
 
 
@@ -111,6 +113,7 @@ def test_the_sample_keeps_patients_together_and_has_every_kind_of_cell(tmp_path)
     for row in listing.rows:
         parts.setdefault(row.patient, set()).add(row.test)
     assert {len(part) for part in parts.values()} == {1}
-    assert {cell for row in listing.rows for cell in row.label} == {NO, YES, UNKNOWN}
+    result = {cell for row in listing.rows for cell in row.label}
+    assert result == {NO, YES, UNKNOWN}
     result = {row.groups["race"] for row in listing.rows}
     assert result == {-1, 0, 1, 2}

@@ -2,17 +2,16 @@
 
 import numpy as np
 import pytest
-from raw_folders import refused
+from raw_folders import completed, refused
 
 from fedcli.data import sources
 from fedcli.data.sources import cifar100
-from fedcli.data.sources.source import Choices
 
-OFFICIAL = Choices(32, "official")
+OFFICIAL = completed(32, "official")
 
 
 def write(folder, *records):
-    """The same records as both files."""
+    """Write these records into the training and into the test file."""
     folder.mkdir(parents=True, exist_ok=True)
     data = b"".join(
         bytes([kind, label]) + pixels.transpose(2, 0, 1).tobytes()
@@ -27,7 +26,7 @@ def test_a_record_is_its_kind_its_class_and_three_planes(tmp_path, home):
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     write(tmp_path / home, (1, 99, pixels[0]), (19, 0, pixels[1]))
     listing = cifar100.rows(tmp_path, OFFICIAL)
-    known = [
+    records = [
         (row.id, cifar100.CLASSES[row.label], row.test, cifar100.KINDS[row.groups["kind"]])
         for row in listing.rows
     ]
@@ -35,8 +34,9 @@ def test_a_record_is_its_kind_its_class_and_three_planes(tmp_path, home):
         ("train/0", "worm", False, "fish"),
         ("train/1", "apple", False, "vehicles_2"),
     ]
-    assert known[:2] == expected
-    assert [row.test for row in listing.rows] == [False, False, True, True]
+    assert records[:2] == expected
+    result = [row.test for row in listing.rows]
+    assert result == [False, False, True, True]
     for row, image in zip(listing.rows, [*pixels, *pixels], strict=True):
         assert np.array_equal(cifar100.decode(tmp_path, row, OFFICIAL), image)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from raw_folders import prepare, refused
+from raw_folders import completed, prepare, refused
 from scipy.io import savemat
 
 from fedcli.data import manifest, sources
@@ -18,11 +18,10 @@ from fedcli.data.partition import make_partition, resolve
 from fedcli.data.partition.sites import domain_clients
 from fedcli.data.pool import read_pool
 from fedcli.data.sources import digits
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
 DATASET = "digits"
-OFFICIAL = Choices(32, "official")
+OFFICIAL = completed(32, "official")
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -56,11 +55,12 @@ def test_the_card_names_the_domains_of_the_code():
     card = sources.card("digits")
     assert card["attributes"] == {"domain": digits.DOMAINS}
     assert card["sites"] == "domain"
-    assert (card["size"], card["augment"], card["clients"]) == (32, "crop", 20)
+    result = (card["size"], card["augment"], card["clients"])
+    assert result == (32, "crop", 20)
 
 
-def test_every_domain_has_its_train_and_test_part(made):
-    listing = digits.rows(made, OFFICIAL)
+def test_every_domain_has_its_train_and_test_part(sample):
+    listing = digits.rows(sample, OFFICIAL)
     assert listing.attributes == {"domain": ["mnist", "usps", "svhn", "syn"]}
     assert listing.patient is None
     counts = Counter((row.groups["domain"], row.test, row.label) for row in listing.rows)
@@ -77,10 +77,10 @@ def test_every_domain_has_its_train_and_test_part(made):
     assert "syn/train" not in listing.tables
 
 
-def test_decoded_images_have_their_own_size_and_channels(made):
-    listing = digits.rows(made, OFFICIAL)
+def test_decoded_images_have_their_own_size_and_channels(sample):
+    listing = digits.rows(sample, OFFICIAL)
     shapes = {
-        digits.DOMAINS[r.groups["domain"]]: digits.decode(made, r, OFFICIAL).shape
+        digits.DOMAINS[r.groups["domain"]]: digits.decode(sample, r, OFFICIAL).shape
         for r in listing.rows
     }
     expected = {
@@ -92,16 +92,19 @@ def test_decoded_images_have_their_own_size_and_channels(made):
     assert shapes == expected
 
 
-def test_in_the_pool_all_are_32_pixels_wide_and_grey_is_three_equal_channels(made, tmp_path):
-    path = prepare("digits", raw=made, work=tmp_path, jobs=2)
-    body, pool = manifest.read(path).body, read_pool(path.parent / "pool.h5")
+def test_in_the_pool_all_are_32_pixels_wide_and_grey_is_three_equal_channels(sample, tmp_path):
+    path = prepare("digits", raw=sample, work=tmp_path, jobs=2)
+    body = manifest.read(path).body
+    pool = read_pool(path.parent / "pool.h5")
     assert body["sites"] == "domain"
-    assert body["split"] == {
+    expected = {
         "train": 160,
         "test": 40,
         "by": "official",
     }
-    pixels, grey = pool.pixels(), pool.groups["domain"] < 2
+    assert body["split"] == expected
+    pixels = pool.pixels()
+    grey = pool.groups["domain"] < 2
     assert pixels.shape == (200, 32, 32, 3)
     assert (pixels[grey][..., :1] == pixels[grey]).all()
     assert (pixels[~grey][..., :1] != pixels[~grey]).any()
@@ -117,12 +120,14 @@ def test_an_idx_file_is_read_as_its_makers_describe_it(tmp_path):
 
 def test_usps_maps_minus_one_to_black_and_one_to_white_and_counts_digits_from_1(tmp_path):
     values = np.linspace(-1, 1, 256)
-    lines = [f"{n} " + " ".join(f"{k}:{v:.6f}" for k, v in enumerate(values, 1)) for n in (1, 10)]
-    (tmp_path / "usps.bz2").write_bytes(bz2.compress("\n".join(lines).encode()))
+    numbers = " ".join(f"{k}:{v:.6f}" for k, v in enumerate(values, 1))
+    text = f"1 {numbers}\n10 {numbers}"
+    (tmp_path / "usps.bz2").write_bytes(bz2.compress(text.encode()))
     images, labels = digits.read_usps(tmp_path / "usps.bz2")
     assert labels.tolist() == [0, 9]
     assert images.shape == (2, 16, 16, 1)
-    assert images[1].ravel().tolist() == list(range(256))
+    result = images[1].ravel().tolist()
+    assert result == list(range(256))
 
 
 def test_usps_in_hdf5_is_the_same_as_in_text(raw):
@@ -130,13 +135,15 @@ def test_usps_in_hdf5_is_the_same_as_in_text(raw):
     pixels = {id: digits.decode(raw, row, OFFICIAL) for id, row in text.items()}
     with usps_in_hdf5(raw) as file:
         for part in ("train", "test"):
-            of = [id for id in text if id.split("/")[1] == part]
-            file[f"{part}/data"] = np.stack([pixels[id].ravel() / np.float32(255) for id in of])
-            file[f"{part}/target"] = [text[id].label for id in of]
+            ids = [id for id in text if id.split("/")[1] == part]
+            file[f"{part}/data"] = np.stack([pixels[id].ravel() / np.float32(255) for id in ids])
+            file[f"{part}/target"] = [text[id].label for id in ids]
     rows = [row for row in digits.rows(raw, OFFICIAL).rows if row.groups["domain"] == 1]
     result = [(row.id, row.label) for row in rows]
-    assert result == [(id, row.label) for id, row in text.items()]
-    assert all((digits.decode(raw, row, OFFICIAL) == pixels[row.id]).all() for row in rows)
+    expected = [(id, row.label) for id, row in text.items()]
+    assert result == expected
+    for row in rows:
+        assert (digits.decode(raw, row, OFFICIAL) == pixels[row.id]).all()
 
 
 def test_svhn_writes_10_for_the_digit_0_and_puts_the_images_last(tmp_path):
@@ -157,9 +164,9 @@ def test_two_domains_are_enough_and_the_absent_ones_are_named(raw, capsys):
     )
 
 
-@pytest.mark.parametrize(("domains", "there"), [([], "none"), (["svhn"], "only svhn")])
-def test_fewer_than_two_domains_are_an_error(raw, domains, there):
-    with refused(f"has {there} of mnist, usps, svhn, syn", "it takes two"):
+@pytest.mark.parametrize(("domains", "names"), [([], "none"), (["svhn"], "only svhn")])
+def test_fewer_than_two_domains_are_an_error(raw, domains, names):
+    with refused(f"has {names} of mnist, usps, svhn, syn", "it takes two"):
         digits.rows(only(raw, *domains), OFFICIAL)
 
 
@@ -177,12 +184,13 @@ def test_files_may_lie_where_others_unpack_them(raw):
         file.rename(raw / "svhn" / file.name)
     moved = digits.rows(raw, OFFICIAL)
     result = [(r.id, r.label, r.test) for r in moved.rows]
-    assert result == [(r.id, r.label, r.test) for r in whole.rows]
+    expected = [(r.id, r.label, r.test) for r in whole.rows]
+    assert result == expected
     assert moved.rows[0].source == "mnist/train-images-idx3-ubyte#train-0"
 
 
-def test_images_may_be_split_anew(made):
-    rows = digits.rows(made, Choices(32, "image")).rows
+def test_images_may_be_split_anew(sample):
+    rows = digits.rows(sample, completed(32, "image")).rows
     assert sum(row.test for row in rows) == 40
     result = {row.id.split("/")[1] for row in rows if row.test}
     assert result == {
@@ -358,8 +366,8 @@ def test_fedheals_clients_draw_600_72_732_and_100_images_of_the_whole_domains():
     assert result == [{0}, {1}, {2}, {3}]
 
 
-def test_the_samples_domains_become_clients(made, tmp_path):
-    dataset = prepare("digits", raw=made, work=tmp_path, size=8, jobs=1)
+def test_the_samples_domains_become_clients(sample, tmp_path):
+    dataset = prepare("digits", raw=sample, work=tmp_path, size=8, jobs=1)
     scheme = resolve("domains", {"by": ["domain"], "clients": 8, "portion": 0.5})
     path = make_partition(dataset, scheme, manifest.Destination(tmp_path))
     roster = manifest.read(path).body["roster"]
@@ -376,9 +384,9 @@ def test_the_real_mnist_and_usps_are_two_domains_with_fedheals_clients():
     raw = Path(os.environ["FEDCLI_REAL_DATA"])
     listing = digits.rows(raw, OFFICIAL)
     assert listing.attributes == {"domain": ["mnist", "usps"]}
-    of = np.array([(row.groups["domain"], row.test, row.label) for row in listing.rows])
+    table = np.array([(row.groups["domain"], row.test, row.label) for row in listing.rows])
     counts = {
-        (d, t): np.bincount(of[(of[:, 0] == d) & (of[:, 1] == t), 2]).tolist()
+        (d, t): np.bincount(table[(table[:, 0] == d) & (table[:, 1] == t), 2]).tolist()
         for d in (0, 1)
         for t in (0, 1)
     }
@@ -390,12 +398,12 @@ def test_the_real_mnist_and_usps_are_two_domains_with_fedheals_clients():
     assert counts[1, 0] == expected
     expected = [359, 264, 198, 166, 200, 160, 170, 147, 166, 177]
     assert counts[1, 1] == expected
-    train = of[of[:, 1] == 0]
+    train = table[table[:, 1] == 0]
     parts = domain_clients(train[:, 0], train[:, 2], 10, 0.01, np.random.default_rng(0))
     expected = [600] * 5 + [72] * 5
     assert [len(part) for part in parts] == expected
-    first = next(row for row in listing.rows if row.groups["domain"] == 1)
-    image = digits.decode(raw, first, OFFICIAL)
+    usps = next(row for row in listing.rows if row.groups["domain"] == 1)
+    image = digits.decode(raw, usps, OFFICIAL)
     assert image.shape == (16, 16, 1)
     assert image.min() == 0
     assert image.max() == 255

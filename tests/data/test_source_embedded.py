@@ -5,27 +5,27 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from raw_folders import ids
+from raw_folders import completed, ids
 
 from fedcli.data.pool import Row
 from fedcli.data.sources import phantom, toy
-from fedcli.data.sources.source import Choices
 
 
 def test_toy_is_scikit_learns_digits():
-    listing = toy.rows(None, Choices(16, "image"))
+    listing = toy.rows(None, completed(16, "image"))
     assert len(listing.rows) == 1797
     assert listing.rows[0].id == "digit-0000"
     assert listing.rows[0].label == 0
-    expected = sum(int(0.8 * n) for n in Counter(r.label for r in listing.rows).values())
+    images_of_class = Counter(row.label for row in listing.rows)
+    expected = sum(int(0.8 * n) for n in images_of_class.values())
     assert len(ids(listing, test=False)) == expected
-    image = toy.decode(None, listing.rows[0], Choices(16, "image"))
+    image = toy.decode(None, listing.rows[0], completed(16, "image"))
     assert image.shape == (8, 8, 1)
     assert image.max() == 239
 
 
 def test_phantom_deals_every_attribute_alike_to_every_class():
-    listing = phantom.rows(None, Choices(64, "patient"))
+    listing = phantom.rows(None, completed(64, "patient"))
     assert len(listing.rows) == 1200
     assert len({row.patient for row in listing.rows}) == 600
     for label in range(4):
@@ -38,12 +38,12 @@ def test_phantom_deals_every_attribute_alike_to_every_class():
 
 
 def test_a_phantom_slice_depends_on_seed_and_id_alone():
-    choices = Choices(32, "patient")
+    choices = completed(32, "patient")
     row = phantom.rows(None, choices).rows[7]
-    assert np.array_equal(phantom.decode(None, row, choices), phantom.decode(None, row, choices))
-    assert not np.array_equal(
-        phantom.decode(None, row, choices), phantom.decode(None, row, replace(choices, seed=1))
-    )
+    expected = phantom.decode(None, row, choices)
+    assert np.array_equal(phantom.decode(None, row, choices), expected)
+    other = phantom.decode(None, row, replace(choices, seed=1))
+    assert not np.array_equal(phantom.decode(None, row, choices), other)
     assert not np.array_equal(
         phantom.decode(None, row, choices), phantom.decode(None, replace(row, id="x"), choices)
     )
@@ -51,12 +51,12 @@ def test_a_phantom_slice_depends_on_seed_and_id_alone():
 
 def of_race(row: Row, race: int) -> np.ndarray:
     return phantom.decode(
-        None, replace(row, groups={**row.groups, "race": race}), Choices(64, "patient")
+        None, replace(row, groups={**row.groups, "race": race}), completed(64, "patient")
     ).astype(int)
 
 
 def test_phantom_plants_its_disparity_in_the_bleed_and_nowhere_else():
-    rows = phantom.rows(None, Choices(64, "patient")).rows
+    rows = phantom.rows(None, completed(64, "patient")).rows
     healthy = next(row for row in rows if phantom.CLASSES[row.label] == "none")
     assert np.array_equal(of_race(healthy, 0), of_race(healthy, 1))
     bleeding = next(row for row in rows if phantom.CLASSES[row.label] == "intraparenchymal")

@@ -8,23 +8,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_folders import prepare, refused, write_csv
+from raw_folders import completed, prepare, refused, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import Row, read_pool
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources.eyes import fairfedmed
-from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.sources.source import Unreadable
 from fedcli.errors import UsageError
 
 DATASET = "fairfedmed-slo"
 CLASSES = ["no glaucoma", "glaucoma"]
 OWN = {"sites": "race", "unknown": "keep"}
-SLO, OCT = fairfedmed.SLO, fairfedmed.OCT
+SLO = fairfedmed.SLO
+OCT = fairfedmed.OCT
 CODES = {"glaucoma": 1, "race": 2, "language": 0, "ethnicity": -1, "gender": 1, "maritalstatus": 4}
 
 
-def choices(split: str = "official", *, clahe: bool = False, **own: str) -> Choices:
-    return Choices(16, split, clahe=clahe, jobs=1, own=OWN | own)
+def choices(split: str = "official", *, clahe: bool = False, **own: str) -> PrepareOptions:
+    return completed(16, split, clahe=clahe, jobs=1, own=OWN | own)
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -53,57 +55,57 @@ def test_the_cards_name_the_classes_attributes_and_options_of_the_code(name):
     card = sources.card(name)
     assert card["classes"] == CLASSES
     assert card["channels"] == (32 if name.endswith("oct") else 1)
-    assert card["attributes"] == {
+    expected = {
         **fairfedmed.CODED,
         "age": fairfedmed.AGE_BANDS,
         "site": fairfedmed.SITES,
     }
+    assert card["attributes"] == expected
     result = {key: option["default"] for key, option in card["options"].items()}
     assert result == OWN
 
 
-def test_the_tables_of_the_sites_decide_site_and_part(made):
-    images = by_id(SLO.rows(made, choices()))
+def test_the_tables_of_the_sites_decide_site_and_part(sample):
+    images = by_id(SLO.rows(sample, choices()))
     for site in (1, 2, 3):
         for part in ("train", "test"):
-            for line in read(made / f"fairfedmed/meta_site{site}_race_{part}.csv"):
+            for line in read(sample / f"fairfedmed/meta_site{site}_race_{part}.csv"):
                 if (row := images.pop(line["filename"].removesuffix(".npz"), None)) is not None:
                     expected = (site - 1, part == "test")
                     assert (row.groups["site"], row.test) == expected
     assert images == {}
 
 
-def test_every_attribute_has_three_sites_of_its_own(made):
-    site = {
-        attribute: {
-            id: row.groups["site"]
-            for id, row in by_id(SLO.rows(made, choices(sites=attribute))).items()
-        }
-        for attribute in ("race", "language", "ethnicity")
-    }
+def test_every_attribute_has_three_sites_of_its_own(sample):
+    site = {}
+    for attribute in ("race", "language", "ethnicity"):
+        images = by_id(SLO.rows(sample, choices(sites=attribute)))
+        site[attribute] = {id: row.groups["site"] for id, row in images.items()}
     assert site["race"] != site["language"] != site["ethnicity"] != site["race"]
-    assert all(Counter(of.values()).keys() == {0, 1, 2} for of in site.values())
+    for site_of in site.values():
+        assert Counter(site_of.values()).keys() == {0, 1, 2}
 
 
-def test_labels_and_attributes_are_those_of_the_table_that_spells_them(made):
-    images = by_id(SLO.rows(made, choices("image")))
-    lines = read(made / "fairfedmed/meta_all.csv")
+def test_labels_and_attributes_are_those_of_the_table_that_spells_them(sample):
+    images = by_id(SLO.rows(sample, choices("image")))
+    lines = read(sample / "fairfedmed/meta_all.csv")
     assert len(images) == len(lines) - 1 == 71  # one file has no SLO
     for line in lines:
         if (row := images.get(line["filename"].removesuffix(".npz"))) is None:
             continue
         assert CLASSES[row.label] == {"no": "no glaucoma", "yes": "glaucoma"}[line["glaucoma"]]
         for name, values in fairfedmed.CODED.items():
-            expected, place = line[name.replace("_", "")], row.groups[name]
+            expected = line[name.replace("_", "")]
+            code = row.groups[name]
             if (name, row.id) != ("gender", "fairclip_data_00011"):  # the one in which they differ
-                assert (values[place] if place >= 0 else "unknown") == expected
+                assert (values[code] if code >= 0 else "unknown") == expected
         age = int(line["age"])
         assert row.groups["age"] == (age >= 40) + (age >= 60)
 
 
-def test_where_file_and_table_differ_the_file_counts_and_a_person_is_told(made, capsys):
-    row = by_id(SLO.rows(made, choices()))["fairclip_data_00011"]
-    with np.load(made / row.source) as data:
+def test_where_file_and_table_differ_the_file_counts_and_a_person_is_told(sample, capsys):
+    row = by_id(SLO.rows(sample, choices()))["fairclip_data_00011"]
+    with np.load(sample / row.source) as data:
         assert row.groups["gender"] == data["gender"].item()
     assert "the tables differ from the npz files, which count: gender 1" in capsys.readouterr().err
 
@@ -130,19 +132,21 @@ def test_the_table_tells_what_a_file_lacks(tmp_path):
     assert row.groups == expected
 
 
-def test_the_unknown_stay_unless_they_are_to_be_dropped(made, capsys):
-    kept = SLO.rows(made, choices(sites="ethnicity")).rows
-    dropped = SLO.rows(made, choices(sites="ethnicity", unknown="drop")).rows
-    unknown = [row for row in kept if row.groups["ethnicity"] < 0]
+def test_the_unknown_stay_unless_they_are_to_be_dropped(sample, capsys):
+    images = SLO.rows(sample, choices(sites="ethnicity")).rows
+    dropped = SLO.rows(sample, choices(sites="ethnicity", unknown="drop")).rows
+    unknown = [row for row in images if row.groups["ethnicity"] < 0]
     assert len(unknown) > 5
-    assert len(dropped) == len(kept) - len(unknown)
-    assert all(row.groups["ethnicity"] >= 0 for row in dropped)
+    assert len(dropped) == len(images) - len(unknown)
+    for row in dropped:
+        assert row.groups["ethnicity"] >= 0
     assert any(row.groups["language"] < 0 for row in dropped)
     assert f"left out {len(unknown)} patients whose ethnicity is unknown" in capsys.readouterr().err
 
 
-def test_a_patient_without_this_kind_of_image_is_skipped_and_has_the_other(made):
-    slo, oct_ = SLO.rows(made, choices()), OCT.rows(made, choices())
+def test_a_patient_without_this_kind_of_image_is_skipped_and_has_the_other(sample):
+    slo = SLO.rows(sample, choices())
+    oct_ = OCT.rows(sample, choices())
     assert slo.skipped == [("fairfedmed/all/fairclip_data_00005.npz", "its slo_fundus is empty")]
     assert oct_.skipped == [("fairfedmed/all/fairclip_data_00008.npz", "its oct_bscans is empty")]
     assert "fairclip_data_00008" in by_id(slo)
@@ -199,16 +203,19 @@ def test_a_file_that_claims_more_numbers_than_an_eye_has_is_skipped_unread(tmp_p
             file, {"descr": "|u1", "fortran_order": False, "shape": shape}
         )
     why = f"its {member} claims {' x '.join(map(str, shape))} numbers, which is no image of an eye"
-    assert source.rows(raw, choices("image")).skipped == [("all/a.npz", why)]
+    result = source.rows(raw, choices("image")).skipped
+    assert result == [("all/a.npz", why)]
 
 
 def test_a_file_that_is_no_archive_is_skipped(tmp_path):
     patient(tmp_path)
     (tmp_path / "all/a.npz").write_bytes((tmp_path / "all/a.npz").read_bytes()[:-100])
-    assert SLO.rows(tmp_path, choices("image")).skipped == [("all/a.npz", "is no npz archive")]
+    result = SLO.rows(tmp_path, choices("image")).skipped
+    assert result == [("all/a.npz", "is no npz archive")]
     (tmp_path / "all/a.npz").unlink()
     why = "listed in the tables, not in the folder"
-    assert SLO.rows(tmp_path, choices("image")).skipped == [("all/a.npz", why)]
+    result = SLO.rows(tmp_path, choices("image")).skipped
+    assert result == [("all/a.npz", why)]
 
 
 def test_listing_reads_no_pixels(tmp_path, monkeypatch):
@@ -242,7 +249,8 @@ def test_every_fourth_b_scan_of_a_volume_is_a_channel(tmp_path):
     (row,) = OCT.rows(raw, choices("image")).rows
     image = OCT.decode(raw, row, choices())
     assert image.shape == (2, 3, 32)
-    assert image[0, 0].tolist() == list(range(0, 128, 4))
+    expected = list(range(0, 128, 4))
+    assert image[0, 0].tolist() == expected
     assert image[1, 2, 31] == 124 + 5
 
 
@@ -287,38 +295,36 @@ def test_sites_of_another_split_come_from_the_whole_tables_else_from_the_parts(r
             path.unlink()
 
 
-def test_folds_take_turns_as_the_test_part(made):
-    tests = [
-        {
-            row.id
-            for row in SLO.rows(made, Choices(16, "folds", jobs=1, own=OWN, fold=fold)).rows
-            if row.test
-        }
-        for fold in range(1, 6)
-    ]
+def test_folds_take_turns_as_the_test_part(sample):
+    tests = []
+    for fold in range(1, 6):
+        listing = SLO.rows(sample, completed(16, "folds", jobs=1, own=OWN, fold=fold))
+        tests.append({row.id for row in listing.rows if row.test})
     assert sum(map(len, tests)) == len(set.union(*tests)) == 71
 
 
-def test_a_volume_of_32_channels_goes_into_the_pool(made, tmp_path):
-    made_at = prepare("fairfedmed-oct", raw=made, work=tmp_path, size=10, jobs=1)
-    body, pool = manifest.read(made_at).body, read_pool(made_at.parent / "pool.h5")
+def test_a_volume_of_32_channels_goes_into_the_pool(sample, tmp_path):
+    made_at = prepare("fairfedmed-oct", raw=sample, work=tmp_path, size=10, jobs=1)
+    body = manifest.read(made_at).body
+    pool = read_pool(made_at.parent / "pool.h5")
     result = (body["channels"], body["sites"], body["count"], pool.shape)
-    assert result == (
+    expected = (
         32,
         "site",
         71,
         (71, 10, 10, 32),
     )
-    row = by_id(OCT.rows(made, choices()))[pool.id[0]]
-    volume = OCT.decode(made, row, choices()).astype(float)  # [20, 20, 32]
+    assert result == expected
+    row = by_id(OCT.rows(sample, choices()))[pool.id[0]]
+    volume = OCT.decode(sample, row, choices()).astype(float)  # [20, 20, 32]
     halves = volume.reshape(10, 2, 10, 2, 32).mean((1, 3))
     result = np.abs(pool.pixels(np.array([0]))[0] - halves).max()
     assert result <= 0.5
 
 
-def test_clahe_takes_no_volume(made):
+def test_clahe_takes_no_volume(sample):
     with refused("--clahe takes grey or colour images, not 32 B-scans", of=UsageError):
-        OCT.rows(made, choices(clahe=True))
+        OCT.rows(sample, choices(clahe=True))
 
 
 def test_missing_tables_and_columns_are_named(raw):

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pandas
 import pytest
-from raw_folders import prepare, refused, rewrite
+from raw_folders import completed, prepare, refused, rewrite
 
 from fedcli.data import manifest, shared_patients, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row
 from fedcli.data.sources.skin import fed_isic, isic2019
-from fedcli.data.sources.source import Choices, Listing
+from fedcli.data.sources.source import Listing
 from fedcli.errors import FedcliError
 
 REAL = pytest.mark.skipif(
     not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
 )
 DATASET = "fed-isic"
-OFFICIAL = Choices(16, "official")
+OFFICIAL = completed(16, "official")
 SPLIT = "train_test_split"
 
 
@@ -47,9 +47,10 @@ def test_every_image_has_its_hospital_class_and_official_fold(raw, capsys):
     assert listing.attributes["center"] == fed_isic.CENTERS
     assert listing.tables == [isic2019.TRUTH, isic2019.METADATA, SPLIT]
     assert not listing.skipped
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert (
-        "2 of 80 images of ISIC 2019 have no hospital in train_test_split and are left out" in said
+        "2 of 80 images of ISIC 2019 have no hospital in train_test_split and are left out"
+        in output
     )
     of_sample = "7 of 26 test lesions also have training images"  # MEL and BCC
     assert shared(listing) == of_sample
@@ -61,7 +62,7 @@ def shared(listing: Listing) -> str:
 
 def test_a_lesion_stays_on_one_side_by_default(raw):
     assert sources.card("fed-isic")["split"] == "lesion"
-    listing = fed_isic.rows(raw, Choices(16, "lesion"))
+    listing = fed_isic.rows(raw, completed(16, "lesion"))
     assert any(row.test for row in listing.rows)
     assert shared(listing) == ""
 
@@ -73,7 +74,7 @@ def test_an_image_without_a_lesion_cannot_be_on_both_sides():
 
 def test_the_first_fold_is_the_official_one_and_the_others_cut_up_its_train_part(raw):
     official = fed_isic.rows(raw, OFFICIAL)
-    folds = [fed_isic.rows(raw, Choices(16, "folds", fold=fold)) for fold in range(1, 6)]
+    folds = [fed_isic.rows(raw, completed(16, "folds", fold=fold)) for fold in range(1, 6)]
     assert folds[0].rows == official.rows
     everything = Counter(id for fold in folds for id in held_out(fold))
     assert set(everything) == {row.id for row in official.rows}
@@ -87,13 +88,21 @@ def test_the_first_fold_is_the_official_one_and_the_others_cut_up_its_train_part
             )  # a quarter of two images per class
 
 
+def test_of_two_folds_the_second_is_the_train_part_of_the_first(raw):
+    official = fed_isic.rows(raw, OFFICIAL)
+    second = fed_isic.rows(raw, completed(16, "folds", fold=2, folds=2))
+    assert [row.test for row in second.rows] == [not row.test for row in official.rows]
+
+
 def test_folds_depend_on_the_seed_and_the_official_one_does_not(raw):
-    two = [held_out(fed_isic.rows(raw, Choices(16, "folds", fold=2, seed=seed))) for seed in (0, 1)]
-    each = [
-        held_out(fed_isic.rows(raw, Choices(16, "folds", fold=1, seed=seed))) for seed in (0, 1)
+    fold_2 = [
+        held_out(fed_isic.rows(raw, completed(16, "folds", fold=2, seed=seed))) for seed in (0, 1)
     ]
-    assert two[0] != two[1]
-    assert each[0] == each[1]
+    fold_1 = [
+        held_out(fed_isic.rows(raw, completed(16, "folds", fold=1, seed=seed))) for seed in (0, 1)
+    ]
+    assert fold_2[0] != fold_2[1]
+    assert fold_1[0] == fold_1[1]
 
 
 @pytest.mark.parametrize("name", fed_isic.TABLES)
@@ -139,7 +148,8 @@ def test_the_names_may_lack_the_suffix_in_one_table(raw):
 def test_an_image_of_flambys_table_that_isics_lacks_is_skipped_with_the_reason(raw):
     rewrite(raw / isic2019.TRUTH, lambda table: table[1:])
     listing = fed_isic.rows(raw, OFFICIAL)
-    assert listing.skipped == [("ISIC_0010000.jpg", f"listed in {SPLIT}, not in {isic2019.TRUTH}")]
+    expected = [("ISIC_0010000.jpg", f"listed in {SPLIT}, not in {isic2019.TRUTH}")]
+    assert listing.skipped == expected
 
 
 @pytest.mark.parametrize(
@@ -173,11 +183,12 @@ def test_an_image_in_two_folds_is_an_error_and_a_missing_column_is_named(raw):
 
 
 def test_the_hospitals_become_clients_with_test_parts_of_their_own(raw):
-    made = prepare("fed-isic", raw=raw, work=raw / "work", size=16, jobs=1, split="official")
-    assert manifest.read(made).body["sites"] == "center"
-    path = make_partition(
-        made, resolve("by", {"by": ["center"]}), manifest.Destination(raw / "work")
+    dataset_path = prepare(
+        "fed-isic", raw=raw, work=raw / "work", size=16, jobs=1, split="official"
     )
+    assert manifest.read(dataset_path).body["sites"] == "center"
+    scheme = resolve("by", {"by": ["center"]})
+    path = make_partition(dataset_path, scheme, manifest.Destination(raw / "work"))
     roster = manifest.read(path).body["roster"]
     assert [client["client"] for client in roster] == fed_isic.CENTERS
     expected = [
@@ -188,7 +199,8 @@ def test_the_hospitals_become_clients_with_test_parts_of_their_own(raw):
         (6, 3),
         (6, 3),
     ]
-    assert [(client["train"], client["test"]) for client in roster] == expected
+    result = [(client["train"], client["test"]) for client in roster]
+    assert result == expected
 
 
 # the real table
@@ -217,9 +229,10 @@ def test_the_real_table_has_fed_mass_sizes_and_class_counts():
         Path(os.environ["FEDCLI_REAL_DATA"]) / "splits/flamby_isic2019_train_test_split.csv"
     )
     assert len(table) == 23247
-    for fold, known in (("train", TRAIN), ("test", TEST)):
+    for fold, published in (("train", TRAIN), ("test", TEST)):
         counts = pandas.crosstab(table.center[table.fold == fold], table.target[table.fold == fold])
-        assert {center: row.tolist() for center, row in counts.iterrows()} == known
+        result = {center: row.tolist() for center, row in counts.iterrows()}
+        assert result == published
     result = [sum(TRAIN[c]) for c in fed_isic.CENTERS]
     assert result == [9930, 3163, 2691, 1807, 655, 351]
     result = [sum(TEST[c]) for c in fed_isic.CENTERS]
@@ -241,11 +254,12 @@ def test_the_real_official_fold_shares_696_lesions_of_ham10000(tmp_path):
     listing = fed_isic.rows(tmp_path, OFFICIAL)
     assert shared(listing).startswith("696 of ")
     hospitals = Counter(fed_isic.CENTERS[row.groups["center"]] for row in listing.rows)
-    assert hospitals == {
+    expected = {
         "vidir_molemax": 3954,
         "vidir_modern": 3363,
         "rosendahl": 2259,
         "vienna_dias": 439,
     }
+    assert hospitals == expected
     assert len(listing.skipped) == 23247 - 10015
-    assert shared(fed_isic.rows(tmp_path, Choices(16, "lesion"))) == ""
+    assert shared(fed_isic.rows(tmp_path, completed(16, "lesion"))) == ""

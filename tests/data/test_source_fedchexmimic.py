@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import prepare, refused, write_csv
+from raw_folders import completed, prepare, refused, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import Row
 from fedcli.data.sources.chest import fedchexmimic
-from fedcli.data.sources.source import Choices
 
 DATASET = "fedchexmimic"
 OWN = {"uncertain": "skip", "views": "frontal", "attribute": "race"}
@@ -23,7 +22,8 @@ TRAIN = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "Pleural Effusion"]
 
 
 def rows(raw: Path, split: str = "patient", **own: str):
-    return fedchexmimic.rows(raw, Choices(16, split, jobs=1, own=OWN | own))
+    choices = completed(16, split, jobs=1, own=OWN | own)
+    return fedchexmimic.rows(raw, choices)
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def test_the_card_names_the_classes_attributes_and_options_of_the_code():
     assert result == OWN
 
 
-def test_both_hospitals_are_there_with_their_certain_frontal_images(made, capsys):
-    listing = rows(made)
+def test_both_hospitals_are_there_with_their_certain_frontal_images(sample, capsys):
+    listing = rows(sample)
     result = Counter((row.groups["site"], row.label) for row in listing.rows)
     expected = {
         (0, 0): 26,
@@ -88,24 +88,27 @@ def test_both_hospitals_are_there_with_their_certain_frontal_images(made, capsys
     assert listing.skipped == []
     assert listing.patient == "patient_id"
     assert len(listing.tables) == 8
-    said = capsys.readouterr().err
-    assert "chexpert: 48 images; left out 9 that are not frontal, 5 uncertain" in said
-    assert "left out 1 MIMIC-CXR images whose study has no labels" in said
+    output = capsys.readouterr().err
+    assert "chexpert: 48 images; left out 9 that are not frontal, 5 uncertain" in output
+    assert "left out 1 MIMIC-CXR images whose study has no labels" in output
     row = next(row for row in listing.rows if row.groups["site"] == 1)
-    assert fedchexmimic.SOURCE.decode(made, row, None).shape == (28, 32, 1)
+    result = fedchexmimic.SOURCE.decode(sample, row, None).shape
+    assert result == (28, 32, 1)
 
 
-def test_uncertain_labels_are_skipped_or_count_as_either(made):
-    skip, zero, first = (
-        Counter(row.label for row in rows(made, uncertain=word).rows)
-        for word in ("skip", "zero", "one")
-    )
-    assert zero - skip == {0: 9}
-    assert first - skip == {1: 9}
+def test_uncertain_labels_are_skipped_or_count_as_either(sample):
+    def counts(word):
+        return Counter(row.label for row in rows(sample, uncertain=word).rows)
+
+    skipped = counts("skip")
+    zeros = counts("zero")
+    ones = counts("one")
+    assert zeros - skipped == {0: 9}
+    assert ones - skipped == {1: 9}
 
 
-def test_lateral_views_come_on_request(made):
-    every = rows(made, views="all").rows
+def test_lateral_views_come_on_request(sample):
+    every = rows(sample, views="all").rows
     result = Counter(row.groups["site"] for row in every)
     assert result == {0: 56, 1: 36}
     assert any(row.id.endswith("view2_lateral") for row in every)
@@ -135,17 +138,18 @@ def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
             ),
         ],
     )
-    said = {
+    people = {
         id[6:18]: (row.label, *row.groups.values(), row.patient)
         for id, row in result.items()
         if id[:5] == "train"
     }
-    assert said == {  # label, race, gender, age, site, unit
+    expected = {  # label, race, gender, age, site, unit
         "patient00001": (1, 0, 0, 0, 0, "chexpert-patient00001"),
         "patient00002": (0, 1, 1, 1, 0, "chexpert-patient00002"),
         "patient00003": (0, 2, 0, -1, 0, "chexpert-patient00003"),
         "patient00004": (1, -1, 1, 1, 0, "chexpert-patient00004"),
     }
+    assert people == expected
 
 
 @pytest.mark.parametrize("other", ["80", "unknown", ""])
@@ -185,7 +189,8 @@ def test_people_of_mimic_come_from_patients_and_admissions(raw):
 
     assert told(21_010_101, "BLACK/CAPE VERDEAN") == (2, 1, 0)  # 59 years
     assert told(21_021_231, "UNKNOWN", "ASIAN - KOREAN", "ASIAN") == (1, 1, 1)  # 60 years
-    assert told(21_021_231, "WHITE", "WHITE - RUSSIAN", "BLACK/AFRICAN") == (-1, 1, 1)
+    expected = (-1, 1, 1)
+    assert told(21_021_231, "WHITE", "WHITE - RUSSIAN", "BLACK/AFRICAN") == expected
     assert told(21_021_231, "PORTUGUESE") == (-1, 1, 1)
 
 
@@ -193,37 +198,40 @@ def test_without_the_tables_of_people_they_are_unknown_and_a_person_is_told(raw,
     shutil.rmtree(raw / "mimic-iv")
     (raw / "CHEXPERT DEMO.csv").unlink()
     table = rows(raw).rows
-    assert all(row.groups["race"] < 0 for row in table)
+    for row in table:
+        assert row.groups["race"] < 0
     assert all(
         (row.groups["gender"] < 0) == (row.groups["site"] == 1)
         for row in table
         if row.groups["age"] >= 0
     )
-    said = capsys.readouterr().err
-    assert "race is unknown for CheXpert" in said
-    assert "gender and age are unknown for MIMIC-CXR" in said
+    output = capsys.readouterr().err
+    assert "race is unknown for CheXpert" in output
+    assert "gender and age are unknown for MIMIC-CXR" in output
 
 
-def test_a_patients_images_stay_together_unless_told_otherwise(made):
+def test_a_patients_images_stay_together_unless_told_otherwise(sample):
     def torn(split: str) -> int:
         sides = {}
-        for row in rows(made, split).rows:
+        for row in rows(sample, split).rows:
             sides.setdefault(row.patient, set()).add(row.test)
-        return sum(len(of) > 1 for of in sides.values())
+        return sum(len(parts) > 1 for parts in sides.values())
 
-    assert [torn(split) for split in ("patient", "folds", "official")] == [0, 0, 0]
+    result = [torn(split) for split in ("patient", "folds", "official")]
+    assert result == [0, 0, 0]
     assert torn("image") > 0
 
 
-def test_the_official_split_is_each_downloads_own(made):
-    table = rows(made, "official").rows
+def test_the_official_split_is_each_downloads_own(sample):
+    table = rows(sample, "official").rows
     split = {
         line[0]: line[3]
-        for line in lines(made / "fedchexmimic/mimic-cxr-jpg/mimic-cxr-2.0.0-split.csv.gz")
+        for line in lines(sample / "fedchexmimic/mimic-cxr-jpg/mimic-cxr-2.0.0-split.csv.gz")
     }
     for row in table:
         site, _, id = row.id.partition("/")
-        assert row.test == (id.startswith("valid/") if site == "chexpert" else split[id] == "test")
+        expected = id.startswith("valid/") if site == "chexpert" else split[id] == "test"
+        assert row.test == expected
     result = Counter((row.groups["site"], row.test) for row in table)
     expected = {
         (0, 0): 33,
@@ -235,9 +243,10 @@ def test_the_official_split_is_each_downloads_own(made):
 
 
 @pytest.mark.parametrize("attribute", ["race", "gender", "age"])
-def test_the_authors_tables_decide_where_they_are(made, attribute):
-    listing = rows(made, "paper", attribute=attribute)
-    home, expected = made / "fedchexmimic", {}
+def test_the_authors_tables_decide_where_they_are(sample, attribute):
+    listing = rows(sample, "paper", attribute=attribute)
+    home = sample / "fedchexmimic"
+    expected = {}
     for site in ("chexpert", "mimic"):
         for part in ("train", "test"):
             for name, label, *codes in lines(home / f"meta_{site}_{attribute}_{part}.csv")[1:]:
@@ -246,10 +255,10 @@ def test_the_authors_tables_decide_where_they_are(made, attribute):
                     part == "test",
                     *map(int, codes),
                 )
-    result = {
-        row.id: (row.label, row.test, *(row.groups[name] for name in ("race", "gender", "age")))
-        for row in listing.rows
-    }
+    result = {}
+    for row in listing.rows:
+        groups = (row.groups["race"], row.groups["gender"], row.groups["age"])
+        result[row.id] = (row.label, row.test, *groups)
     assert result == expected
     assert len(expected) == 63
     assert listing.skipped == []
@@ -268,7 +277,8 @@ def test_the_authors_names_may_be_values_and_mimic_may_lie_in_files_336p(raw):
             path, ["filename", "disease_label", "race_label", "gender_label", "age_label"], table
         )
     mimic = [row for row in rows(raw, "paper").rows if row.groups["site"] == 1]
-    assert {row.source.split("/")[0] for row in mimic} == {"files_336p"}
+    result = {row.source.split("/")[0] for row in mimic}
+    assert result == {"files_336p"}
     assert len(mimic) == 26
     result = {tuple(row.groups.values()) for row in mimic}
     assert result == {(0, -1, -1, 1)}
@@ -328,8 +338,8 @@ def test_a_colour_file_becomes_grey(tmp_path):
     assert np.unique(image).tolist() == [76]
 
 
-def test_the_pool_has_two_sites(made, tmp_path):
-    body = manifest.read(prepare("fedchexmimic", raw=made, work=tmp_path, size=8, jobs=1)).body
+def test_the_pool_has_two_sites(sample, tmp_path):
+    body = manifest.read(prepare("fedchexmimic", raw=sample, work=tmp_path, size=8, jobs=1)).body
     result = (body["sites"], body["clients"], body["channels"], body["count"])
     assert result == ("site", 2, 1, 74)
 
@@ -356,7 +366,8 @@ def test_missing_tables_and_columns_are_named(raw):
 
 
 def test_admissions_without_race_are_refused_and_ethnicity_will_do(raw):
-    before, path = rows(raw).rows, raw / "mimic-iv/hosp/admissions.csv.gz"
+    before = rows(raw).rows
+    path = raw / "mimic-iv/hosp/admissions.csv.gz"
     change(path, lambda table: table[0].__setitem__(3, "ethnicity"))
     assert rows(raw).rows == before
     change(path.with_suffix(""), lambda table: table[0].__setitem__(3, "origin"))

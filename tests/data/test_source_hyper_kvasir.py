@@ -6,16 +6,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from raw_folders import prepare, refused, write_csv
+from raw_folders import completed, prepare, refused, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import read_pool
 from fedcli.data.sources import hyper_kvasir
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
 DATASET = "hyper-kvasir"
-IMAGE = Choices(16, "image")
+IMAGE = completed(16, "image")
 COUNTS = {
     "bbps-2-3": 1148,
     "polyp": 1028,
@@ -58,31 +57,35 @@ def test_the_card_names_the_classes_and_attributes_of_the_code():
     assert card["attributes"] == hyper_kvasir.ATTRIBUTES
 
 
-def test_every_class_has_its_images_organ_and_finding(made):
-    listing = hyper_kvasir.rows(made, IMAGE)
+def test_every_class_has_its_images_organ_and_finding(sample):
+    listing = hyper_kvasir.rows(sample, IMAGE)
     result = Counter(row.label for row in listing.rows)
     assert result == dict.fromkeys(range(23), 5)
     assert listing.skipped == []
     assert listing.tables == ["labeled-images/image-labels.csv"]
     result = Counter(row.groups["organ"] for row in listing.rows)
-    assert result == {0: 16 * 5, 1: 7 * 5}
+    expected = {0: 16 * 5, 1: 7 * 5}
+    assert result == expected
     expected = {
         0: 6 * 5,
         1: 12 * 5,
         2: 3 * 5,
         3: 2 * 5,
     }
-    assert Counter(row.groups["finding"] for row in listing.rows) == expected
+    result = Counter(row.groups["finding"] for row in listing.rows)
+    assert result == expected
     hemorrhoids = next(
         row for row in listing.rows if hyper_kvasir.CLASSES[row.label] == "hemorrhoids"
     )
-    assert (hemorrhoids.groups, hemorrhoids.patient) == ({"organ": 0, "finding": 1}, "")
-    assert hyper_kvasir.SOURCE.decode(made, hemorrhoids, IMAGE).shape == (24, 32, 3)
+    expected = ({"organ": 0, "finding": 1}, "")
+    assert (hemorrhoids.groups, hemorrhoids.patient) == expected
+    result = hyper_kvasir.SOURCE.decode(sample, hemorrhoids, IMAGE).shape
+    assert result == (24, 32, 3)
 
 
-def test_the_folder_of_images_itself_will_do(made):
-    inner = hyper_kvasir.rows(made / "labeled-images", IMAGE)
-    expected = [row.id for row in hyper_kvasir.rows(made, IMAGE).rows]
+def test_the_folder_of_images_itself_will_do(sample):
+    inner = hyper_kvasir.rows(sample / "labeled-images", IMAGE)
+    expected = [row.id for row in hyper_kvasir.rows(sample, IMAGE).rows]
     assert [row.id for row in inner.rows] == expected
     assert inner.tables == ["image-labels.csv"]
 
@@ -102,8 +105,8 @@ def test_other_spellings_of_a_class_are_known(spelling, name):
     assert hyper_kvasir.class_of(spelling) == name
 
 
-def test_our_folds_test_every_image_once_and_every_class_each_time(made):
-    folds = [hyper_kvasir.rows(made, Choices(16, "folds", fold=k)) for k in range(1, 6)]
+def test_our_folds_test_every_image_once_and_every_class_each_time(sample):
+    folds = [hyper_kvasir.rows(sample, completed(16, "folds", fold=k)) for k in range(1, 6)]
     assert (
         sum(Counter(held_out(fold)).total() for fold in folds)
         == 115
@@ -114,44 +117,44 @@ def test_our_folds_test_every_image_once_and_every_class_each_time(made):
         assert result == dict.fromkeys(range(23), 1)
 
 
-def test_the_authors_folds_are_taken_and_counted_from_1(made):
-    second = hyper_kvasir.rows(made, Choices(16, "official", fold=2, folds=2))
-    folds = hyper_kvasir.read_folds(made / "official_splits" / "2_fold_split.csv")
+def test_the_authors_folds_are_taken_and_counted_from_1(sample):
+    choices = completed(16, "official", fold=2, folds=2)
+    second = hyper_kvasir.rows(sample, choices)
+    folds = hyper_kvasir.read_folds(sample / "official_splits" / "2_fold_split.csv")
     expected = {id for id, (_, fold) in folds.items() if fold == 1}
     assert held_out(second) == expected
     assert len(held_out(second)) == 2 * 23
     assert "official_splits/2_fold_split.csv" in second.tables
 
 
-def test_the_authors_file_says_the_same_as_a_split_file(made, tmp_path):
-    named = prepare(
-        "hyper-kvasir", raw=made, work=tmp_path, size=8, split="official", fold=3, jobs=1
+def test_the_authors_file_says_the_same_as_a_split_file(sample, tmp_path):
+    official = prepare(
+        "hyper-kvasir", raw=sample, work=tmp_path, size=8, split="official", fold=3, jobs=1
     )
-    file = made / "official_splits" / "5_fold_split.csv"
-    given = prepare(
-        "hyper-kvasir", raw=made, work=tmp_path, size=8, split_file=file, fold=2, jobs=1
+    file = sample / "official_splits" / "5_fold_split.csv"
+    by_file = prepare(
+        "hyper-kvasir", raw=sample, work=tmp_path, size=8, split_file=file, fold=2, jobs=1
     )
-    assert manifest.read(named).body["split"]["test"] == 23
-    assert (
-        read_pool(named.parent / "pool.h5").split.tolist()
-        == read_pool(given.parent / "pool.h5").split.tolist()
-    )
+    assert manifest.read(official).body["split"]["test"] == 23
+    result = read_pool(official.parent / "pool.h5").split.tolist()
+    expected = read_pool(by_file.parent / "pool.h5").split.tolist()
+    assert result == expected
 
 
 def test_official_folds_that_are_not_there_or_incomplete_are_an_error(raw):
     with refused("no 3_fold_split.csv", "simula/hyper-kvasir"):
-        hyper_kvasir.rows(raw, Choices(16, "official", folds=3))
+        hyper_kvasir.rows(raw, completed(16, "official", folds=3))
     path = raw / "official_splits" / "5_fold_split.csv"
-    head, first, *others = path.read_text().splitlines()
+    head, line, *others = path.read_text().splitlines()
     path.write_text("\n".join([head, *others]))
-    with refused(f"no fold for {first[:36]}"):
-        hyper_kvasir.rows(raw, Choices(16, "official"))
-    path.write_text("\n".join([head, first.replace("normal-cecum", "polyp"), *others]))
+    with refused(f"no fold for {line[:36]}"):
+        hyper_kvasir.rows(raw, completed(16, "official"))
+    path.write_text("\n".join([head, line.replace("normal-cecum", "polyp"), *others]))
     with refused("is normal-cecum, but .* calls it polyp"):
-        hyper_kvasir.rows(raw, Choices(16, "official"))
-    path.write_text("\n".join([head, first[:-1] + "first", *others]))
+        hyper_kvasir.rows(raw, completed(16, "official"))
+    path.write_text("\n".join([head, line[:-1] + "first", *others]))
     with refused("split-index 'first'"):
-        hyper_kvasir.rows(raw, Choices(16, "official"))
+        hyper_kvasir.rows(raw, completed(16, "official"))
 
 
 def test_table_and_folders_that_differ_leave_an_image_out_with_the_reason(raw):
@@ -161,7 +164,8 @@ def test_table_and_folders_that_differ_leave_an_image_out_with_the_reason(raw):
         "\n".join([lines[0], wrong, *lines[3:], "gone,Lower GI,polyps,pathological-findings"])
     )
     listing = hyper_kvasir.rows(raw, IMAGE)
-    unlisted, moved = lines[1][:36], lines[2][:36]
+    unlisted = lines[1][:36]
+    moved = lines[2][:36]
     assert len(listing.rows) == 113
     assert not {unlisted, moved} & {row.id for row in listing.rows}
     folder = "labeled-images/lower-gi-tract/anatomical-landmarks/cecum"
@@ -207,8 +211,8 @@ def test_what_macos_puts_beside_folders_and_images_is_no_image(raw):
 
 
 def test_an_image_in_two_folders_is_an_error(raw):
-    first = next(raw.glob("labeled-images/*/*/cecum/*.jpg"))
-    shutil.copy(first, first.parents[1] / "ileum" / first.name)
+    image = next(raw.glob("labeled-images/*/*/cecum/*.jpg"))
+    shutil.copy(image, image.parents[1] / "ileum" / image.name)
     with refused("lies in cecum and in ileum"):
         hyper_kvasir.rows(raw, IMAGE)
 
@@ -252,7 +256,8 @@ def test_a_missing_column_and_a_missing_folder_are_named(raw):
 def test_the_authors_files_have_the_published_counts(folds, sizes):
     folder = Path(os.environ["FEDCLI_REAL_DATA"], "splits", "hyper_kvasir", "official_splits")
     read = hyper_kvasir.read_folds(folder / f"{folds}_fold_split.csv")
-    assert Counter(name for name, _ in read.values()) == COUNTS
+    result = Counter(name for name, _ in read.values())
+    assert result == COUNTS
     assert len(read) == 10662 == sum(COUNTS.values())
     per_fold = Counter(fold for _, fold in read.values())
     assert [per_fold[k] for k in range(folds)] == sizes

@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from raw_folders import ids, in_any_order, refused, write_csv, write_skin
+from raw_folders import completed, ids, in_any_order, refused, write_csv, write_skin
 
 from fedcli.data import shared_patients
 from fedcli.data.sources.skin import isic2018
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
-LESION = Choices(16, "lesion")
+LESION = completed(16, "lesion")
 
 
 def test_skin_rows_carry_class_lesion_sex_and_age(tmp_path):
@@ -35,7 +34,8 @@ def test_skin_rows_carry_class_lesion_sex_and_age(tmp_path):
     assert listing.patient == "lesion_id"
     assert list(listing.attributes) == ["sex", "age"]
     assert listing.tables == [isic2018.HAM]
-    assert isic2018.SOURCE.decode(tmp_path, listing.rows[0], LESION).shape == (9, 12, 3)
+    result = isic2018.SOURCE.decode(tmp_path, listing.rows[0], LESION).shape
+    assert result == (9, 12, 3)
 
 
 @pytest.mark.parametrize("folder", [".", "HAM10000_images_part_1", "HAM10000_images_part_2"])
@@ -87,19 +87,19 @@ def test_the_official_fold_is_taken_with_its_shared_lesions(tmp_path):
     )
     folds = [["a", "rosendahl", "train"], ["b", "rosendahl", "test"], ["c", "rosendahl", "train"]]
     write_csv(tmp_path / isic2018.CENTERS, ["image_id", "dataset", "fold"], folds)
-    listing = isic2018.rows(tmp_path, Choices(16, "official"))
+    listing = isic2018.rows(tmp_path, completed(16, "official"))
     assert ids(listing, test=True) == ["b"]
     shared = shared_patients.of_rows(listing.patient, listing.rows)
     assert shared_patients.of_body(shared) == "1 of 1 test lesions also has training images"
     write_csv(tmp_path / isic2018.CENTERS, ["image_id", "dataset", "fold"], folds[:2])
     with refused("no fold for c"):
-        isic2018.rows(tmp_path, Choices(16, "official"))
+        isic2018.rows(tmp_path, completed(16, "official"))
 
 
 def test_the_official_fold_needs_its_table(tmp_path):
     write_skin(tmp_path, [["L1", "a", "nv", 45, "male"]])
     with refused("ham10000_fedisic2019.csv"):
-        isic2018.rows(tmp_path, Choices(16, "official"))
+        isic2018.rows(tmp_path, completed(16, "official"))
 
 
 def test_lesions_stay_together_unless_the_split_is_by_image(tmp_path):
@@ -108,7 +108,7 @@ def test_lesions_stay_together_unless_the_split_is_by_image(tmp_path):
     assert not {r.patient for r in by_lesion if r.test} & {
         r.patient for r in by_lesion if not r.test
     }
-    result = len(ids(isic2018.rows(tmp_path, Choices(16, "image")), test=True))
+    result = len(ids(isic2018.rows(tmp_path, completed(16, "image")), test=True))
     assert result == 4
 
 
@@ -121,7 +121,7 @@ def test_the_archives_one_hot_table_works_too(tmp_path):
         Image.new("RGB", (8, 8)).save(folder / f"{id}.jpg")
     with refused("does not say which lesion a shows", "--split image"):
         isic2018.rows(tmp_path, LESION)
-    result = [r.label for r in isic2018.rows(tmp_path, Choices(16, "image")).rows]
+    result = [r.label for r in isic2018.rows(tmp_path, completed(16, "image")).rows]
     assert result == [1, 6]
     write_csv(tmp_path / isic2018.GROUPINGS, ["image", "lesion_id"], [["b", "L2"], ["a", "L1"]])
     listing = isic2018.rows(tmp_path, LESION)

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pandas
 import pytest
-from raw_folders import in_any_order, prepare, refused, rewrite, write_csv
+from raw_folders import completed, in_any_order, prepare, refused, rewrite, write_csv
 
 from fedcli.data import sources
 from fedcli.data.pool import read_pool
 from fedcli.data.sources.skin import isic2019
-from fedcli.data.sources.source import Choices, Listing, Unreadable
+from fedcli.data.sources.source import Listing, Unreadable
 from fedcli.errors import FedcliError
 
 DATASET = "isic2019"
-LESION = Choices(16, "lesion")
+LESION = completed(16, "lesion")
 
 
 def column(listing: Listing, name: str) -> Counter:
@@ -33,21 +33,21 @@ def test_every_image_has_its_class_attributes_and_lesion(raw):
     result = Counter(row.label for row in listing.rows)
     assert result == dict.fromkeys(range(8), 8)
     assert column(listing, "sex") == {"female": 28, "male": 28, "unknown": 8}
-    assert column(listing, "age") == {"0-39": 19, "40-59": 20, "60+": 17, "unknown": 8}
+    expected = {"0-39": 19, "40-59": 20, "60+": 17, "unknown": 8}
+    assert column(listing, "age") == expected
     sites = column(listing, "anatomic_site")
     assert sites["unknown"] == 8
     assert sites["head/neck"] == 8
     assert "oral/genital" not in sites
-    assert listing.attributes["anatomic_site"] == [
-        site for site in isic2019.BODY if site != "oral/genital"
-    ]
-    first, second = listing.rows[:2]
-    result = (first.id, first.label, first.patient, first.source)
+    expected = [site for site in isic2019.BODY if site != "oral/genital"]
+    assert listing.attributes["anatomic_site"] == expected
+    first_row, next_row = listing.rows[:2]
+    result = (first_row.id, first_row.label, first_row.patient, first_row.source)
     assert result == (
         *("ISIC_0000000", 0, "HAM_0000000"),
         "ISIC_2019_Training_Input/ISIC_0000000.jpg",
     )
-    assert second.patient == first.patient
+    assert next_row.patient == first_row.patient
     assert listing.patient == "lesion_id"
     assert not listing.skipped
     assert listing.tables == [isic2019.TRUTH, isic2019.METADATA]
@@ -62,14 +62,14 @@ def test_a_lesions_images_stay_together_and_those_without_one_stand_alone(raw, c
 
 
 def test_the_split_by_image_is_fedisms_floor_and_needs_no_lesion(raw, capsys):
-    listing = isic2019.rows(raw, Choices(16, "image"))
+    listing = isic2019.rows(raw, completed(16, "image"))
     result = Counter(row.label for row in listing.rows if not row.test)
     assert result == dict.fromkeys(range(8), 6)
     assert "lesion" not in capsys.readouterr().err
 
 
 def test_five_folds_cover_every_image_once_and_break_no_lesion(raw):
-    folds = [isic2019.rows(raw, Choices(16, "folds", fold=fold)) for fold in range(1, 6)]
+    folds = [isic2019.rows(raw, completed(16, "folds", fold=fold)) for fold in range(1, 6)]
     tested = Counter(row.id for listing in folds for row in listing.rows if row.test)
     assert len(tested) == 64
     assert set(tested.values()) == {1}
@@ -116,9 +116,9 @@ def test_images_may_lie_in_a_doubled_folder_or_beside_the_tables(raw, folder):
     (raw / folder).mkdir(exist_ok=True)
     for file in files:
         file.rename(raw / folder / file.name)
-    assert (
-        isic2019.rows(raw, LESION).rows[0].source == (Path(folder) / "ISIC_0000000.jpg").as_posix()
-    )
+    result = isic2019.rows(raw, LESION).rows[0].source
+    expected = (Path(folder) / "ISIC_0000000.jpg").as_posix()
+    assert result == expected
 
 
 def test_a_grey_image_becomes_three_channels_and_a_broken_one_says_so(raw):
@@ -139,9 +139,8 @@ def test_an_image_called_unknown_is_skipped_with_the_reason(raw):
     )
     listing = isic2019.rows(raw, LESION)
     assert [row.id for row in listing.rows] == ["ISIC_0000001"]
-    assert listing.skipped == [
-        ("ISIC_0000000.jpg", f"{isic2019.TRUTH} says UNK, which is no class")
-    ]
+    expected = [("ISIC_0000000.jpg", f"{isic2019.TRUTH} says UNK, which is no class")]
+    assert listing.skipped == expected
 
 
 @pytest.mark.parametrize(("labels", "count"), [([1, 1, *[0] * 7], 2), ([0] * 9, 0)])
@@ -199,8 +198,10 @@ def test_an_image_that_is_absent_or_named_outside_the_folder_is_skipped(raw):
     rewrite(raw / isic2019.TRUTH, lambda t: t.assign(image=[*t.image[:-1], "../../outside"]))
     listing = isic2019.rows(raw, LESION)
     assert [file for file, _ in listing.skipped] == ["../../outside.jpg", "ISIC_0000000.jpg"]
-    assert listing.skipped[1][1] == f"listed in {isic2019.TRUTH}, in none of the image folders"
-    assert all(row.source.startswith(isic2019.FOLDER) for row in listing.rows)
+    expected = f"listed in {isic2019.TRUTH}, in none of the image folders"
+    assert listing.skipped[1][1] == expected
+    for row in listing.rows:
+        assert row.source.startswith(isic2019.FOLDER)
     assert len(listing.rows) == 62
 
 
@@ -212,7 +213,7 @@ def test_an_image_that_the_metadata_leave_out_has_no_attributes(raw):
 
 
 def test_the_sample_becomes_a_pool(raw):
-    made = prepare("isic2019", raw=raw, work=raw / "work", size=16, jobs=1)
-    pool = read_pool(made.parent / "pool.h5")
+    dataset_path = prepare("isic2019", raw=raw, work=raw / "work", size=16, jobs=1)
+    pool = read_pool(dataset_path.parent / "pool.h5")
     assert pool.shape == (64, 16, 16, 3)
     assert set(pool.groups) == {"sex", "age", "anatomic_site"}

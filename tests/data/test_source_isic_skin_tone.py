@@ -9,42 +9,43 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import prepare, refused, write_csv, write_skin
+from raw_folders import completed, prepare, refused, write_csv, write_skin
 
 from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import read_pool
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources.skin import isic2018, isic2019, isic_skin_tone
-from fedcli.data.sources.source import Choices, Listing
+from fedcli.data.sources.source import Listing
 from fedcli.io.hdf5 import open_hdf5
 
 DATASET = "isic-skin-tone"
 OWN = {"ita-cut": "28", "ita-rule": "continuous", "tone-file": ""}
-LESION = Choices(16, "lesion", jobs=1, own=OWN)
+LESION = completed(16, "lesion", jobs=1, own=OWN)
 TABLE = "isic_train_20-19-18-17.csv"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _each_image_once():
-    """What is computed of an image is kept for the next test that shows it: each takes 10 ms."""
-    known, compute = {}, isic_skin_tone.skin_type.skin_type
+    """Keep the skin type of an image for the next test that shows it: each takes 10 ms."""
+    types = {}
+    compute = isic_skin_tone.skin_type.skin_type
 
     @wraps(compute)
     def computed(image, rule):
         key = image.shape, image.tobytes(), rule
-        if key not in known:
-            known[key] = compute(image, rule)
-        return known[key]
+        if key not in types:
+            types[key] = compute(image, rule)
+        return types[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(isic_skin_tone.skin_type, "skin_type", computed)
         yield
 
 
-def choose(**own: str) -> Choices:
-    return replace(
-        LESION, own={**OWN, **{name.replace("_", "-"): value for name, value in own.items()}}
-    )
+def choose(**own: str) -> PrepareOptions:
+    typed = {name.replace("_", "-"): value for name, value in own.items()}
+    return LESION.completed({**OWN, **typed})
 
 
 def tones(listing: Listing) -> list[int]:
@@ -55,7 +56,7 @@ def test_the_card_agrees_with_the_code():
     card = sources.card("isic-skin-tone")
     assert card["classes"] == isic2019.CLASSES
     assert card["attributes"]["skin_tone"] == isic_skin_tone.TONES
-    result = {name: of["default"] for name, of in card["options"].items()}
+    result = {name: option["default"] for name, option in card["options"].items()}
     assert result == OWN
 
 
@@ -82,11 +83,12 @@ def test_the_released_rule_takes_a_bluish_cast_for_dark_skin(raw):
 
 
 def test_the_tones_do_not_touch_the_split_or_the_other_attributes(raw):
-    plain, toned = isic2019.rows(raw, LESION), isic_skin_tone.rows(raw, LESION)
-    bare = [
-        replace(row, groups={k: v for k, v in row.groups.items() if k != "skin_tone"})
-        for row in toned.rows
-    ]
+    plain = isic2019.rows(raw, LESION)
+    toned = isic_skin_tone.rows(raw, LESION)
+    bare = []
+    for row in toned.rows:
+        groups = {name: value for name, value in row.groups.items() if name != "skin_tone"}
+        bare.append(replace(row, groups=groups))
     assert bare == plain.rows
     assert (toned.patient, toned.tables) == (plain.patient, plain.tables)
 
@@ -95,14 +97,16 @@ def test_the_number_of_processes_changes_nothing(raw, monkeypatch):
     monkeypatch.setattr(
         isic_skin_tone.skin_type, "skin_type", isic_skin_tone.skin_type.skin_type.__wrapped__
     )
-    assert isic_skin_tone.rows(raw, replace(LESION, jobs=2)) == isic_skin_tone.rows(raw, LESION)
+    result = isic_skin_tone.rows(raw, replace(LESION, jobs=2))
+    assert result == isic_skin_tone.rows(raw, LESION)
 
 
 def test_the_cut_decides_what_type_three_is(raw):
     for path in (raw / isic2019.FOLDER).iterdir():
         Image.new("RGB", (32, 32), (190, 150, 125)).save(path, quality=100)  # 33 degrees
     assert set(tones(isic_skin_tone.rows(raw, LESION))) == {0}
-    assert set(tones(isic_skin_tone.rows(raw, choose(ita_cut="41")))) == {1}
+    result = set(tones(isic_skin_tone.rows(raw, choose(ita_cut="41"))))
+    assert result == {1}
 
 
 def test_a_table_of_types_stands_in_for_the_computation(raw, monkeypatch):
@@ -115,10 +119,11 @@ def test_a_table_of_types_stands_in_for_the_computation(raw, monkeypatch):
 
 def test_the_cut_applies_to_a_table_too_and_what_it_leaves_out_is_unknown(raw):
     names = [f"ISIC_{i:07d}" for i in range(6)]
-    lines = [[name, of] for name, of in zip(names, [1, 2, 3, 4, -1, ""], strict=True)]
+    lines = [[name, skin_type] for name, skin_type in zip(names, [1, 2, 3, 4, -1, ""], strict=True)]
     write_csv(raw / TABLE, ["image_name", "fitzpatrick"], lines)
     expected = [0, 0, 0, 1, -1, -1, -1]
-    assert tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE)))[:7] == expected
+    result = tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE)))[:7]
+    assert result == expected
     expected = [
         0,
         0,
@@ -128,7 +133,8 @@ def test_the_cut_applies_to_a_table_too_and_what_it_leaves_out_is_unknown(raw):
         -1,
         -1,
     ]
-    assert tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE, ita_cut="41")))[:7] == expected
+    result = tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE, ita_cut="41")))[:7]
+    assert result == expected
 
 
 @pytest.mark.parametrize("name", ["../types.csv", "/etc/hostname", "a/../../types.csv"])
@@ -145,9 +151,9 @@ def test_a_table_that_is_absent_or_about_other_images_is_refused(raw):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
 
 
-@pytest.mark.parametrize("of", ["7", "0", "2.5", "light"])
-def test_an_unknown_type_is_an_error(raw, of):
-    write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["ISIC_0000000", of]])
+@pytest.mark.parametrize("skin_type", ["7", "0", "2.5", "light"])
+def test_an_unknown_type_is_an_error(raw, skin_type):
+    write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["ISIC_0000000", skin_type]])
     with refused("ISIC_0000000 has the skin type", "1 to 6"):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
 
@@ -165,9 +171,10 @@ def test_a_contradiction_or_a_missing_column_in_the_table_is_an_error(raw):
 
 def test_a_broken_image_has_no_tone_and_prepare_says_why(raw):
     (raw / isic2019.FOLDER / "ISIC_0000000.jpg").write_text("no")
-    assert tones(isic_skin_tone.rows(raw, LESION))[:2] == [-1, 0]
-    made = prepare("isic-skin-tone", raw=raw, work=raw / "work", size=16, jobs=1)
-    result = [of["file"] for of in manifest.read(made).body["skipped"]]
+    result = tones(isic_skin_tone.rows(raw, LESION))[:2]
+    assert result == [-1, 0]
+    dataset_path = prepare("isic-skin-tone", raw=raw, work=raw / "work", size=16, jobs=1)
+    result = [skipped["file"] for skipped in manifest.read(dataset_path).body["skipped"]]
     assert result == [f"{isic2019.FOLDER}/ISIC_0000000.jpg"]
 
 
@@ -183,9 +190,12 @@ def test_ham10000s_folder_is_taken_with_its_seven_classes(tmp_path):
     listing = isic_skin_tone.rows(raw, LESION)
     assert tones(listing) == [0, 1] * 14
     assert listing.classes == isic2018.CLASSES
-    assert len({(row.patient, row.test) for row in listing.rows}) == 14
-    made = prepare("isic-skin-tone", raw=raw, work=tmp_path, size=16, jobs=1, split="folds", fold=2)
-    assert manifest.read(made).body["classes"] == isic2018.CLASSES
+    result = len({(row.patient, row.test) for row in listing.rows})
+    assert result == 14
+    dataset_path = prepare(
+        "isic-skin-tone", raw=raw, work=tmp_path, size=16, jobs=1, split="folds", fold=2
+    )
+    assert manifest.read(dataset_path).body["classes"] == isic2018.CLASSES
 
 
 def test_a_folder_of_neither_is_told_what_is_missing(tmp_path):
@@ -194,7 +204,7 @@ def test_a_folder_of_neither_is_told_what_is_missing(tmp_path):
 
 
 def test_the_cards_shares_make_three_mostly_light_clients_and_a_dark_one(raw):
-    made = prepare("isic-skin-tone", raw=raw, work=raw / "work", size=16, jobs=1, test=0.15)
+    dataset_path = prepare("isic-skin-tone", raw=raw, work=raw / "work", size=16, jobs=1, test=0.15)
     words = sources.card("isic-skin-tone")["notes"].split("--shares ")[1:]
     shares = [word.split()[0] for word in words]
     assert shares == [
@@ -204,13 +214,15 @@ def test_the_cards_shares_make_three_mostly_light_clients_and_a_dark_one(raw):
         ".05,.70",
     ]  # light, dark: the order of the attribute's values
     scheme = resolve("shares", {"by": ["skin_tone"], "shares": ";".join(shares), "clients": 4})
-    path = make_partition(made, scheme, manifest.Destination(raw / "work"), val=0.1765)
-    pool = read_pool(made.parent / "pool.h5")
+    destination = manifest.Destination(raw / "work")
+    path = make_partition(dataset_path, scheme, destination, val=0.1765)
+    pool = read_pool(dataset_path.parent / "pool.h5")
     with open_hdf5(path.parent / "rows.h5") as file:
         rows = [np.concatenate([file[f"train/{k}"][()], file[f"val/{k}"][()]]) for k in range(4)]
-    dark = [(pool.groups["skin_tone"][of] == 1).mean() for of in rows]
+    dark = [(pool.groups["skin_tone"][client_rows] == 1).mean() for client_rows in rows]
     assert max(dark[:3]) < 0.5 < dark[3]
-    assert sum(map(len, rows)) == (pool.split == 0).sum()
+    expected = (pool.split == 0).sum()
+    assert sum(map(len, rows)) == expected
 
 
 @pytest.mark.skipif(
@@ -228,4 +240,5 @@ def test_real_dark_images_are_dark_in_another_estimate_too(tmp_path):
     listing = isic_skin_tone.rows(tmp_path, LESION)
     dark = {row.id for row in listing.rows if row.groups["skin_tone"] == 1}
     assert len(dark) > 20
-    assert (estimate[list(dark)].isin(["brown", "dark", "tan"])).mean() > 0.8
+    result = (estimate[list(dark)].isin(["brown", "dark", "tan"])).mean()
+    assert result > 0.8

@@ -7,20 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_folders import prepare, refused
+from raw_folders import completed, prepare, refused
 
 import fedcli
 from fedcli.data import manifest
 from fedcli.data.pool import read_pool
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources import medmnist
-from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.sources.source import Unreadable
 from fedcli.errors import UsageError
 
 DATASET = "medmnist"
 
 
-def choose(split: str = "official", **own) -> Choices:
-    return Choices(28, split, own={"file": "", "val": "train", "slices": ""} | own)
+def choose(split: str = "official", **own) -> PrepareOptions:
+    return completed(28, split, own={"file": "", "val": "train", "slices": ""} | own)
 
 
 def arrays(classes: int = 4, channels: int = 1, side: int = 28) -> dict[str, np.ndarray]:
@@ -45,12 +46,13 @@ def write(folder: Path, name: str = "octmnist.npz", save=np.savez_compressed, **
     return folder
 
 
-def test_the_sample_has_pathmnists_classes_and_colours(made):
-    listing = medmnist.rows(made, choose())
+def test_the_sample_has_pathmnists_classes_and_colours(sample):
+    listing = medmnist.rows(sample, choose())
     assert listing.channels == 3
     assert listing.classes[-1] == "colorectal adenocarcinoma epithelium"
     result = Counter(row.test for row in listing.rows)
-    assert result == {False: 9 * 6, True: 9 * 2}
+    expected = {False: 9 * 6, True: 9 * 2}
+    assert result == expected
     assert listing.tables == ["pathmnist.npz"]
     assert listing.patient is None
     assert listing.attributes == {}
@@ -65,12 +67,14 @@ def test_every_image_is_found_in_whatever_order(tmp_path, save, channels, side):
         image = medmnist.decode(tmp_path, row, choose())
         part = ["train", "val", "test"].index(row.id.split("-")[0])
         assert image.shape == (side, side, channels)
-        assert set(image.ravel()) == {10 * row.label + part}
+        expected = {10 * row.label + part}
+        assert set(image.ravel()) == expected
 
 
 def test_the_images_of_validation_train_or_are_dropped(tmp_path):
     write(tmp_path)
-    train, drop = medmnist.rows(tmp_path, choose()), medmnist.rows(tmp_path, choose(val="drop"))
+    train = medmnist.rows(tmp_path, choose())
+    drop = medmnist.rows(tmp_path, choose(val="drop"))
     result = Counter(row.id.split("-")[0] for row in train.rows)
     assert result == {"train": 8, "val": 8, "test": 8}
     result = Counter(row.id.split("-")[0] for row in drop.rows)
@@ -86,16 +90,18 @@ def test_other_splits_mix_the_parts(tmp_path):
     result = {row.id.split("-")[0] for row in mixed if row.test}
     assert result != {"test"}
     folds = [
-        medmnist.rows(tmp_path, Choices(28, "folds", own=choose().own, fold=k)).rows
+        medmnist.rows(tmp_path, completed(28, "folds", own=choose().own, fold=k)).rows
         for k in range(1, 6)
     ]
-    assert sum(row.test for rows in folds for row in rows) == 24
+    result = sum(row.test for rows in folds for row in rows)
+    assert result == 24
 
 
 def test_the_pool_holds_the_files_pixels_and_the_manifest_its_classes(tmp_path):
     write(tmp_path)
     path = prepare("medmnist", raw=tmp_path, work=tmp_path / "work", jobs=2)
-    body, pool = manifest.read(path).body, read_pool(path.parent / "pool.h5")
+    body = manifest.read(path).body
+    pool = read_pool(path.parent / "pool.h5")
     assert body["channels"] == 1
     assert body["classes"] == medmnist.CLASSES["octmnist"]
     assert body["split"] == {"train": 16, "test": 8, "by": "official"}
@@ -106,23 +112,25 @@ def test_the_pool_holds_the_files_pixels_and_the_manifest_its_classes(tmp_path):
 def test_a_file_written_anew_is_read_anew(tmp_path):
     write(tmp_path)
     row = medmnist.rows(tmp_path, choose()).rows[0]
-    assert medmnist.decode(tmp_path, row, choose())[0, 0, 0] == 0
+    result = medmnist.decode(tmp_path, row, choose())[0, 0, 0]
+    assert result == 0
     write(tmp_path, save=np.savez, train_images=arrays()["train_images"] + 7)
-    assert medmnist.decode(tmp_path, row, choose())[0, 0, 0] == 7
+    result = medmnist.decode(tmp_path, row, choose())[0, 0, 0]
+    assert result == 7
 
 
 @pytest.mark.parametrize(
-    ("name", "first", "count"),
+    ("name", "class_0", "count"),
     [
         ("organamnist_224.npz", "bladder", 11),
         ("bloodmnist.npz", "basophil", 8),
         ("mine.npz", "class-0", 4),
     ],
 )
-def test_classes_are_named_after_the_file(tmp_path, name, first, count):
+def test_classes_are_named_after_the_file(tmp_path, name, class_0, count):
     write(tmp_path, name)
     classes = medmnist.rows(tmp_path, choose()).classes
-    assert classes[0] == first
+    assert classes[0] == class_0
     assert len(classes) == count == len(set(classes))
 
 
@@ -142,7 +150,8 @@ def test_classes_are_named_after_the_file(tmp_path, name, first, count):
 )
 def test_every_known_set_has_as_many_names_as_classes(flag, count):
     assert len(set(medmnist.CLASSES[flag])) == count
-    assert set(medmnist.CLASSES[flag]) == {*medmnist.CLASSES[flag]}
+    expected = {*medmnist.CLASSES[flag]}
+    assert set(medmnist.CLASSES[flag]) == expected
 
 
 @pytest.mark.parametrize(
@@ -250,9 +259,9 @@ def test_an_array_that_claims_much_is_not_unpacked(tmp_path, monkeypatch, name, 
     write(tmp_path)
     opened = medmnist._open
 
-    def claims(path, asked):
-        pixels, dtype = opened(path, asked)
-        return (replace(pixels, shape=shape), np.dtype(kind)) if asked == name else (pixels, dtype)
+    def claims(path, array):
+        pixels, dtype = opened(path, array)
+        return (replace(pixels, shape=shape), np.dtype(kind)) if array == name else (pixels, dtype)
 
     monkeypatch.setattr(medmnist, "_open", claims)
     with refused(f"{name} claims"):
@@ -281,7 +290,8 @@ def test_headers_of_later_versions_are_read(tmp_path, version):
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w") as file:
                 np.lib.format.write_array(file, array, version=version)
-    assert [row.label for row in medmnist.rows(tmp_path, choose()).rows] == expected
+    result = [row.label for row in medmnist.rows(tmp_path, choose()).rows]
+    assert result == expected
 
 
 def test_a_damaged_archive_says_so(tmp_path):
@@ -322,16 +332,16 @@ def volumes(depth=7, side=6):
 
 
 @pytest.mark.parametrize(
-    ("slices", "taken"), [("", range(7)), ("1", [3]), ("2", [1, 5]), ("7", range(7))]
+    ("slices", "indices"), [("", range(7)), ("1", [3]), ("2", [1, 5]), ("7", range(7))]
 )
-def test_the_slices_of_a_volume_are_channels(tmp_path, slices, taken):
+def test_the_slices_of_a_volume_are_channels(tmp_path, slices, indices):
     write(tmp_path, "nodulemnist3d.npz", **volumes())
     listing = medmnist.rows(tmp_path, choose(slices=slices))
-    assert listing.channels == len(taken)
+    assert listing.channels == len(indices)
     assert listing.classes == ["benign", "malignant"]
     image = medmnist.decode(tmp_path, listing.rows[-1], choose(slices=slices))
-    assert image.shape == (6, 6, len(taken))
-    expected = [10 + d for d in taken]
+    assert image.shape == (6, 6, len(indices))
+    expected = [10 + d for d in indices]
     assert image[0, 0].tolist() == expected
     assert (image == image[0, 0]).all()
 
@@ -339,9 +349,9 @@ def test_the_slices_of_a_volume_are_channels(tmp_path, slices, taken):
 def test_volumes_are_prepared_and_train(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "nodulemnist3d.npz", **volumes())
-    made = fedcli.prepare("medmnist", raw=tmp_path, size=8, jobs=1, set={"slices": 5})
+    dataset = fedcli.prepare("medmnist", raw=tmp_path, size=8, jobs=1, set={"slices": 5})
     run = fedcli.train(
-        "fedavg", fedcli.partition(made, iid=True, clients=2), rounds=1, batch_size=4
+        "fedavg", fedcli.partition(dataset, iid=True, clients=2), rounds=1, batch_size=4
     )
     assert manifest.read(run.path).body["model"]["channels"] == 5
 

@@ -5,16 +5,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from raw_folders import in_any_order, prepare, refused, write_csv
+from raw_folders import completed, in_any_order, prepare, refused, write_csv
 
 from fedcli.data import manifest, sources
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources.eyes import messidor2
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
 DATASET = "messidor2"
-DR = Choices(16, "image", own={"target": "dr"})
-DME = Choices(16, "image", own={"target": "dme"})
+DR = completed(16, "image", own={"target": "dr"})
+DME = completed(16, "image", own={"target": "dme"})
 
 
 def append(raw: Path, row: str) -> None:
@@ -22,8 +22,8 @@ def append(raw: Path, row: str) -> None:
     path.write_text(path.read_text() + row + "\n")
 
 
-def choose(split: str, **more) -> Choices:
-    return Choices(16, split, own={"target": "dr"}, **more)
+def choose(split: str, **more) -> PrepareOptions:
+    return completed(16, split, own={"target": "dr"}, **more)
 
 
 def test_the_card_names_the_grades_and_the_targets_default():
@@ -32,34 +32,37 @@ def test_the_card_names_the_grades_and_the_targets_default():
     assert card["options"]["target"]["default"] == "dr"
 
 
-def test_five_grades_are_read_and_the_ungradable_left_out_with_the_reason(made):
-    listing = messidor2.rows(made, DR)
+def test_five_grades_are_read_and_the_ungradable_left_out_with_the_reason(sample):
+    listing = messidor2.rows(sample, DR)
     result = Counter(row.label for row in listing.rows)
-    assert result == {0: 16, 1: 12, 2: 12, 3: 10, 4: 10}
+    expected = {0: 16, 1: 12, 2: 12, 3: 10, 4: 10}
+    assert result == expected
     assert listing.classes == ["no-dr", "mild", "moderate", "severe", "proliferative"]
     assert listing.attributes == {}
     assert listing.patient is None
     ungradable = "messidor-2/messidor-2/preprocess/20060411_58550_0200_PP.png"
     assert listing.skipped == [(ungradable, "not gradable, say the graders")]
-    assert messidor2.SOURCE.decode(made, listing.rows[0], DR).shape == (32, 32, 3)
+    result = messidor2.SOURCE.decode(sample, listing.rows[0], DR).shape
+    assert result == (32, 32, 3)
 
 
-def test_macular_oedema_is_two_classes(made, tmp_path):
-    listing = messidor2.rows(made, DME)
-    assert Counter(row.label for row in listing.rows) == {0: 44, 1: 16}
+def test_macular_oedema_is_two_classes(sample, tmp_path):
+    listing = messidor2.rows(sample, DME)
+    result = Counter(row.label for row in listing.rows)
+    assert result == {0: 44, 1: 16}
     assert listing.classes == [
         "no-dme",
         "dme",
     ]
-    path = prepare("messidor2", raw=made, work=tmp_path, size=8, own={"target": "dme"}, jobs=1)
+    path = prepare("messidor2", raw=sample, work=tmp_path, size=8, own={"target": "dme"}, jobs=1)
     assert manifest.read(path).body["classes"] == ["no-dme", "dme"]
 
 
-def test_the_table_may_say_jpg_where_the_file_is_in_capitals(made):
-    old = {row.id: row.source for row in messidor2.rows(made, DR).rows if row.id.startswith("IM")}
+def test_the_table_may_say_jpg_where_the_file_is_in_capitals(sample):
+    old = {row.id: row.source for row in messidor2.rows(sample, DR).rows if row.id.startswith("IM")}
     assert old["IM000002"] == "messidor-2/messidor-2/preprocess/IM000002.JPG"
     assert len(old) == 19
-    assert "IM000002.jpg" in (made / "messidor_data.csv").read_text()
+    assert "IM000002.jpg" in (sample / "messidor_data.csv").read_text()
 
 
 def test_googles_spelling_and_adcis_folder_give_the_same(raw):
@@ -69,16 +72,21 @@ def test_googles_spelling_and_adcis_folder_give_the_same(raw):
     path.write_text(path.read_text().replace("id_code,diagnosis", "image_id,adjudicated_dr_grade"))
     table = messidor2.rows(raw, DR)
     result = [(r.id, r.label, r.test) for r in table.rows]
-    assert result == [(r.id, r.label, r.test) for r in whole.rows]
+    expected = [(r.id, r.label, r.test) for r in whole.rows]
+    assert result == expected
     assert table.rows[0].source.startswith("IMAGES/")
 
 
 @pytest.mark.parametrize("backwards", [False, True])
 def test_the_first_folder_wins_and_in_it_the_first_name(raw, monkeypatch, backwards):
-    first = raw / "messidor-2" / "messidor-2" / "preprocess"
-    for copy in (raw / "preprocess" / "IM000002.JPG", raw / "IM000002.jpg", first / "IM000002.png"):
+    preprocess = raw / "messidor-2" / "messidor-2" / "preprocess"
+    for copy in (
+        raw / "preprocess" / "IM000002.JPG",
+        raw / "IM000002.jpg",
+        preprocess / "IM000002.png",
+    ):
         copy.parent.mkdir(exist_ok=True)
-        shutil.copy(first / "IM000002.JPG", copy)
+        shutil.copy(preprocess / "IM000002.JPG", copy)
     in_any_order(monkeypatch, backwards)
     by_name = {row.id: row.source for row in messidor2.rows(raw, DR).rows}
     assert by_name["IM000002"] == "messidor-2/messidor-2/preprocess/IM000002.JPG"
@@ -88,7 +96,10 @@ def test_the_list_of_pairs_keeps_both_eyes_together(raw):
     ids = [row.id for row in messidor2.rows(raw, DR).rows]
     with refused("does not say whose eye", "messidor-2.csv"):
         messidor2.rows(raw, choose("patient"))
-    lines = [f"{left}.png;{right}.jpg" for left, right in zip(ids[::2], ids[1::2], strict=True)]
+    lines = [
+        f"{left_eye}.png;{right_eye}.jpg"
+        for left_eye, right_eye in zip(ids[::2], ids[1::2], strict=True)
+    ]
     (raw / "messidor-2.csv").write_text("\n".join(["left;right", *lines]))
     for choices in (choose("patient"), choose("folds", fold=2)):
         listing = messidor2.rows(raw, choices)
@@ -118,7 +129,8 @@ def test_a_listed_photograph_that_is_absent_and_one_without_a_grade_are_skipped(
 def test_grades_written_as_decimals_are_read(raw):
     path = raw / "messidor_data.csv"
     path.write_text(path.read_text().replace(",4,", ",4.0,").replace(",0\n", ",0.0\n"))
-    assert Counter(row.label for row in messidor2.rows(raw, DR).rows)[4] == 10
+    result = Counter(row.label for row in messidor2.rows(raw, DR).rows)[4]
+    assert result == 10
 
 
 @pytest.mark.parametrize(

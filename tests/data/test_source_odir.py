@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import refused, write_csv
+from raw_folders import completed, refused, write_csv
 
 from fedcli.data.sources.eyes import odir
-from fedcli.data.sources.source import Choices
 
 HEAD = [*odir.COLUMNS[:5], "Left-Diagnostic Keywords", "Right-Diagnostic Keywords", *odir.LABELS]
 PEOPLE = [
@@ -20,7 +19,7 @@ PEOPLE = [
 
 
 def rows(raw: Path, split: str = "patient"):
-    return odir.rows(raw, Choices(16, split))
+    return odir.rows(raw, completed(16, split))
 
 
 @pytest.fixture
@@ -47,11 +46,13 @@ def test_both_eyes_have_the_labels_and_the_groups_of_the_patient(raw):
     expected = ((0, 1, 1, 0, 0, 0, 0, 0), "4", {"sex": 1, "age": 0})
     assert by_name["4_right"] == expected
     assert listing.skipped == [("ODIR-5K_Training_Images/4_left.jpg", "no fundus: no fundus image")]
-    assert odir.SOURCE.decode(raw, listing.rows[0], Choices(16, "patient")).shape == (6, 8, 3)
+    result = odir.SOURCE.decode(raw, listing.rows[0], completed(16, "patient")).shape
+    assert result == (6, 8, 3)
 
 
 def test_a_line_for_each_eye_a_spreadsheet_and_a_line_for_each_patient_are_read_alike(raw):
-    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("openpyxl")
+    pandas = pytest.importorskip("pandas")
+    _ = pytest.importorskip("openpyxl")
     expected = rows(raw).rows
     inside = raw / "ODIR-5K" / "ODIR-5K"
     inside.mkdir(parents=True)
@@ -79,7 +80,8 @@ def test_the_split_keeps_a_patients_eyes_together(tmp_path):
         for row in rows(tmp_path, split).rows:
             parts.setdefault(row.patient, set()).add(row.test)
         assert {len(part) for part in parts.values()} == {1}
-        assert set.union(*parts.values()) == {
+        result = set.union(*parts.values())
+        assert result == {
             True,
             False,
         }

@@ -3,10 +3,9 @@
 from collections import Counter
 
 import numpy as np
-from raw_folders import ids, refused, write_ct, write_slice
+from raw_folders import completed, ids, refused, write_ct, write_slice
 
 from fedcli.data.sources import rsna_ich
-from fedcli.data.sources.source import Choices
 
 
 def test_slices_with_exactly_one_subtype_are_taken(tmp_path):
@@ -16,32 +15,36 @@ def test_slices_with_exactly_one_subtype_are_taken(tmp_path):
         "ID_b": "",
         "ID_d": "epidural subdural any",
     }
-    listing = rsna_ich.rows(write_ct(tmp_path, labels), Choices(8, "image", window="file"))
+    choices = completed(8, "image", window="file")
+    listing = rsna_ich.rows(write_ct(tmp_path, labels), choices)
     result = [(r.id, r.label, r.source) for r in listing.rows]
-    assert result == [
+    expected = [
         ("ID_a", 0, "stage_2_train/ID_a.dcm"),
         ("ID_c", 4, "stage_2_train/ID_c.dcm"),
     ]
+    assert result == expected
     assert listing.attributes == {}
     assert listing.patient is None
-    image = rsna_ich.decode(tmp_path, listing.rows[1], Choices(8, "image", window="0/510"))
+    choices = completed(8, "image", window="0/510")
+    image = rsna_ich.decode(tmp_path, listing.rows[1], choices)
     assert image.shape == (8, 8, 1)
     assert set(image.ravel()) == {128}
 
 
 def test_stage_1s_names_are_known_too(tmp_path):
     write_ct(tmp_path, {"ID_a": "epidural any"}, stage="stage_1_train")
-    assert rsna_ich.rows(tmp_path, Choices(8, "image")).tables == ["stage_1_train.csv"]
+    assert rsna_ich.rows(tmp_path, completed(8, "image")).tables == ["stage_1_train.csv"]
 
 
 def test_a_repeated_row_is_fine_and_a_contradiction_is_not(tmp_path):
     table = write_ct(tmp_path, {"ID_a": "epidural any"}) / "stage_2_train.csv"
     text = table.read_text()
     table.write_text(text + "ID_a_epidural,1\nID_a_subdural,0\n")
-    assert ids(rsna_ich.rows(tmp_path, Choices(8, "image"))) == ["ID_a"]
+    result = ids(rsna_ich.rows(tmp_path, completed(8, "image")))
+    assert result == ["ID_a"]
     table.write_text(text + "ID_a_subdural,1\n")
     with refused("ID_a_subdural has two labels"):
-        rsna_ich.rows(tmp_path, Choices(8, "image"))
+        rsna_ich.rows(tmp_path, completed(8, "image"))
 
 
 def test_an_unknown_subtype_and_an_odd_label_are_errors(tmp_path):
@@ -49,17 +52,17 @@ def test_an_unknown_subtype_and_an_odd_label_are_errors(tmp_path):
     text = table.read_text()
     table.write_text(text + "ID_a_chronic,1\n")
     with refused("ID_a has the unknown class 'chronic'"):
-        rsna_ich.rows(tmp_path, Choices(8, "image"))
+        rsna_ich.rows(tmp_path, completed(8, "image"))
     table.write_text(text + "ID_b_epidural,2\n")
     with refused("ID_b_epidural has the label 2"):
-        rsna_ich.rows(tmp_path, Choices(8, "image"))
+        rsna_ich.rows(tmp_path, completed(8, "image"))
 
 
 def test_slices_that_are_absent_or_no_dicom_are_skipped(tmp_path):
     write_ct(tmp_path, {"ID_a": "epidural any", "ID_b": "epidural any", "ID_c": "epidural any"})
     (tmp_path / "stage_2_train" / "ID_a.dcm").unlink()
     (tmp_path / "stage_2_train" / "ID_b.dcm").write_text("no")
-    listing = rsna_ich.rows(tmp_path, Choices(8, "image"))
+    listing = rsna_ich.rows(tmp_path, completed(8, "image"))
     assert ids(listing) == ["ID_c"]
     result = [file[-8:] for file, _ in listing.skipped]
     assert result == [
@@ -70,12 +73,13 @@ def test_slices_that_are_absent_or_no_dicom_are_skipped(tmp_path):
 
 
 def test_a_table_without_a_bleed_gives_no_rows(tmp_path):
-    assert rsna_ich.rows(write_ct(tmp_path, {"ID_a": ""}), Choices(8, "image")).rows == []
+    result = rsna_ich.rows(write_ct(tmp_path, {"ID_a": ""}), completed(8, "image")).rows
+    assert result == []
 
 
 def test_a_folder_that_is_not_kaggles_is_an_error(tmp_path):
     with refused("has no stage_2_train.csv beside a folder stage_2_train"):
-        rsna_ich.rows(tmp_path, Choices(8, "image"))
+        rsna_ich.rows(tmp_path, completed(8, "image"))
 
 
 def test_headers_give_patients_sex_and_age_where_they_tell_them(tmp_path):
@@ -93,15 +97,16 @@ def test_headers_give_patients_sex_and_age_where_they_tell_them(tmp_path):
         PatientID="P0",
         PatientSex="M",
     )
-    listing = rsna_ich.rows(tmp_path, Choices(8, "patient"))
+    listing = rsna_ich.rows(tmp_path, completed(8, "patient"))
     assert listing.attributes == {"sex": ["female", "male"]}
     assert listing.patient == "patient_id"
     result = [row.groups["sex"] for row in listing.rows[:2]]
     assert result == [1, -1]
-    assert Counter(row.patient for row in listing.rows if row.test).most_common()[0][1] == 4
+    result = Counter(row.patient for row in listing.rows if row.test).most_common()[0][1]
+    assert result == 4
 
 
 def test_a_split_by_patient_needs_patients(tmp_path):
     write_ct(tmp_path, {"ID_a": "epidural any"})
     with refused("names its patient"):
-        rsna_ich.rows(tmp_path, Choices(8, "patient"))
+        rsna_ich.rows(tmp_path, completed(8, "patient"))

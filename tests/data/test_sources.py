@@ -1,21 +1,22 @@
 import json
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import refused
+from raw_folders import completed, refused
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.data import sources
 from fedcli.data.pool import Row
-from fedcli.data.preparation.request import Request, resolved
+from fedcli.data.preparation.request import check_own
 from fedcli.data.sources import phantom, rsna_ich
 from fedcli.data.sources.division import split_rows
 from fedcli.data.sources.formats import photographs
 from fedcli.data.sources.skin import isic2018
-from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.sources.source import Unreadable
 from fedcli.data.sources.tables import age_band
 from fedcli.data.transforms import AUGMENTS
 from fedcli.errors import FedcliError, UsageError
@@ -54,7 +55,7 @@ def test_the_cards_agree_with_the_code():
     assert sources.card("isic2018")["classes"] == isic2018.CLASSES
     assert sources.card("rsna-ich")["classes"] == rsna_ich.CLASSES
     assert sources.card("phantom")["classes"] == phantom.CLASSES
-    expected = {name: list(of) for name, of in phantom.SHARES.items()}
+    expected = {name: list(shares) for name, shares in phantom.SHARES.items()}
     assert sources.card("phantom")["attributes"] == expected
 
 
@@ -71,13 +72,14 @@ LISTED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "key", "about"), LISTED)
-def test_what_an_option_of_a_dataset_does_not_know_is_named_with_the_nearest(name, key, about):
-    assert about["default"] in about["values"]
-    card, given = sources.card(name), about["values"][-1] + "s"
-    with pytest.raises(UsageError, match=f"unknown value {key}={given}") as error:
-        resolved(name, card, Request(chosen={"own": {key: given}}))
-    assert repr(about["values"][-1]) in error.value.hint or "known: " in error.value.hint
+@pytest.mark.parametrize(("name", "key", "option"), LISTED)
+def test_what_an_option_of_a_dataset_does_not_know_is_named_with_the_nearest(name, key, option):
+    assert option["default"] in option["values"]
+    card = sources.card(name)
+    word = option["values"][-1] + "s"
+    with pytest.raises(UsageError, match=f"unknown value {key}={word}") as error:
+        check_own(name, card, {key: word})
+    assert repr(option["values"][-1]) in error.value.hint or "known: " in error.value.hint
 
 
 def test_an_installed_card_comes_before_the_checkouts(tmp_path, monkeypatch):
@@ -93,7 +95,7 @@ def test_a_card_that_lacks_a_key_is_refused_in_one_sentence(tmp_path, monkeypatc
     card = sources.card("toy") | {"files": [{}] * key.startswith("files[")}
     card |= {"options": {"a": {"about": ""}}} if key.startswith("options") else {}
     (tmp_path / "toy.json").write_text(
-        json.dumps({name: of for name, of in card.items() if name != key})
+        json.dumps({name: value for name, value in card.items() if name != key})
     )
     monkeypatch.setattr(sources.cards, "_FOLDERS", (tmp_path,))
     for words in (["datasets", "toy"], ["prepare", "toy"]):
@@ -109,30 +111,33 @@ def test_train_gets_the_floor_of_its_share_in_every_class():
     rows = [
         Row(f"{label}-{i}", label, None) for label, n in enumerate([548, 7, 1]) for i in range(n)
     ]
-    split = split_rows(rows, Choices(16, "image"), by_patient=False)
-    result = [sum(not row.test for row in split if row.label == c) for c in range(3)]
-    assert result == [438, 5, 0]
+    split = split_rows(rows, completed(16, "image"), by_patient=False)
+    of_training = Counter(row.label for row in split if not row.test)
+    assert [of_training[label] for label in range(3)] == [438, 5, 0]
 
 
 def test_the_split_depends_on_the_seed_and_not_on_the_order_of_rows():
     rows = [Row(f"i{i}", i % 2, None) for i in range(40)]
     chosen = {
-        row.id for row in split_rows(rows, Choices(16, "image"), by_patient=False) if row.test
+        row.id for row in split_rows(rows, completed(16, "image"), by_patient=False) if row.test
     }
     expected = {
-        row.id for row in split_rows(rows[::-1], Choices(16, "image"), by_patient=False) if row.test
-    }
-    assert chosen == expected
-    assert chosen != {
         row.id
-        for row in split_rows(rows, Choices(16, "image", seed=1), by_patient=False)
+        for row in split_rows(rows[::-1], completed(16, "image"), by_patient=False)
         if row.test
     }
+    assert chosen == expected
+    other = {
+        row.id
+        for row in split_rows(rows, completed(16, "image", seed=1), by_patient=False)
+        if row.test
+    }
+    assert chosen != other
 
 
 def test_a_unit_is_never_on_both_sides_and_the_share_still_holds():
     rows = [Row(f"i{i}", i % 3, None, patient=f"u{i // 4}") for i in range(400)]
-    split = split_rows(rows, Choices(16, "patient"), by_patient=True)
+    split = split_rows(rows, completed(16, "patient"), by_patient=True)
     test = {row.patient for row in split if row.test}
     assert not test & {row.patient for row in split if not row.test}
     assert sum(row.test for row in split) == 80
@@ -140,7 +145,7 @@ def test_a_unit_is_never_on_both_sides_and_the_share_still_holds():
 
 def test_an_image_without_a_unit_is_its_own():
     rows = [Row(f"i{i}", 0, None) for i in range(10)]
-    result = sum(row.test for row in split_rows(rows, Choices(16, "patient"), by_patient=True))
+    result = sum(row.test for row in split_rows(rows, completed(16, "patient"), by_patient=True))
     assert result == 2
 
 
@@ -188,14 +193,11 @@ def test_padding_keeps_the_ratio_and_fills_with_black():
 
 def test_clahe_raises_a_faint_contrast():
     image = np.tile(np.arange(100, 132, dtype=np.uint8).repeat(2), (64, 1))[..., None]
-    plain, even = (
-        photographs.fit_image(image, 64, "stretch", False),
-        photographs.fit_image(image, 64, "stretch", True),
-    )
+    plain = photographs.fit_image(image, 64, "stretch", False)
+    even = photographs.fit_image(image, 64, "stretch", True)
     assert np.array_equal(plain, image)
-    assert np.ptp(np.diff(even.astype(int), axis=1)) >= 3 * np.ptp(
-        np.diff(plain.astype(int), axis=1)
-    )
+    result = np.ptp(np.diff(even.astype(int), axis=1))
+    assert result >= 3 * np.ptp(np.diff(plain.astype(int), axis=1))
 
 
 def test_a_truncated_photograph_says_so_without_its_folder(tmp_path):

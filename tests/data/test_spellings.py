@@ -26,11 +26,12 @@ def test_a_whole_number_has_one_spelling_in_labels_groups_and_patients(tmp_path,
     listing = listed(raw, group="code", patient="id")
     assert listing.classes == ["0", "1"]
     assert listing.attributes == {"code": ["1", "2", "3"]}
-    assert [row.patient for row in listing.rows] == ["7", "7", "8", "8", "007"]
-    said = capsys.readouterr().err
+    expected = ["7", "7", "8", "8", "007"]
+    assert [row.patient for row in listing.rows] == expected
+    output = capsys.readouterr().err
     for name in ("label", "code", "id"):
-        assert f"{name}: " in said
-        assert "are one value" in said
+        assert f"{name}: " in output
+        assert "are one value" in output
 
 
 @pytest.mark.parametrize("name", ["age", "Patient Age", "age_approx", "AGE (years)"])
@@ -39,13 +40,14 @@ def test_a_column_of_ages_is_known_by_the_word(tmp_path, name):
     listing = listed(raw, group=name)
     assert listing.attributes[name] == ["0-39", "40-59", "60+"]
     result = [row.groups[name] for row in listing.rows]
-    assert result == [0, 1, 2, -1, -1, 0]
+    expected = [0, 1, 2, -1, -1, 0]
+    assert result == expected
 
 
 def test_a_column_of_age_groups_is_taken_as_it_is(tmp_path):
-    assert listed(six(tmp_path, "age_group", *"012012"), group="age_group").attributes == {
-        "age_group": ["0", "1", "2"]
-    }
+    result = listed(six(tmp_path, "age_group", *"012012"), group="age_group").attributes
+    expected = {"age_group": ["0", "1", "2"]}
+    assert result == expected
 
 
 @pytest.mark.parametrize("age", ["411Y", "300", "1957", "121"])
@@ -53,7 +55,8 @@ def test_an_age_that_nobody_reaches_is_an_error_of_the_table(tmp_path, age):
     raw = six(tmp_path, "age", "30", "45", "60", age, "20", "70")
     with refused(f"has the age '{age}'", f"--unknown {age}"):
         listed(raw, group="age")
-    assert listed(raw, group="age", unknown=age).rows[3].groups["age"] == -1
+    result = listed(raw, group="age", unknown=age).rows[3].groups["age"]
+    assert result == -1
 
 
 def test_values_that_mean_unknown_can_be_named(tmp_path):
@@ -62,16 +65,18 @@ def test_values_that_mean_unknown_can_be_named(tmp_path):
     assert listing.attributes == {"skin": ["1", "2"]}
     expected = [-1, 0, 1, -1, -1, 1]
     assert [row.groups["skin"] for row in listing.rows] == expected
-    assert [row.patient for row in listing.rows] == ["a", "a", "", "", "b", "b"]
+    expected = ["a", "a", "", "", "b", "b"]
+    assert [row.patient for row in listing.rows] == expected
 
 
 def test_a_column_whose_name_has_a_comma_can_be_a_group(tmp_path):
     raw = six(tmp_path, '"Age, years"', "30", "45", "60", "30", "20", "70")
     assert list(listed(raw, group='"Age, years"').attributes) == ["Age, years"]
-    made = prepare(
+    path = prepare(
         "images", raw=raw, work=tmp_path / "work", size=8, jobs=1, own={"group": '"Age, years"'}
     )
-    assert list(read_pool(made.parent / "pool.h5").groups) == ["Age, years"]
+    result = list(read_pool(path.parent / "pool.h5").groups)
+    assert result == ["Age, years"]
 
 
 def test_a_name_in_other_case_is_the_file(tmp_path):
@@ -113,11 +118,11 @@ def test_links_to_folders_are_named_and_a_link_to_itself_is_one_bad_file(tmp_pat
     (raw / "linked").symlink_to(tmp_path / "other")
     (raw / "im05.png").unlink()
     (raw / "im05.png").symlink_to("im05.png")
-    made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
-    assert len(read_pool(made.parent / "pool.h5").y) == 5
-    said = capsys.readouterr().err
-    assert "links to folders are not followed: linked" in said
-    assert "im05.png: no such file" in said
+    path = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    assert len(read_pool(path.parent / "pool.h5").y) == 5
+    output = capsys.readouterr().err
+    assert "links to folders are not followed: linked" in output
+    assert "im05.png: no such file" in output
 
 
 def test_a_name_that_is_not_utf8_is_an_error_that_says_which(tmp_path):
@@ -148,22 +153,24 @@ def test_deep_grey_images_are_bright_or_left_out_with_the_reason(tmp_path, value
     pool = read_pool(
         prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1).parent / "pool.h5"
     )
-    seen = pool.pixels()[pool.id == f"seen.{kind}"]
-    assert (None if not len(seen) else int(seen.max())) == brightest
+    pixels = pool.pixels()[pool.id == f"seen.{kind}"]
+    result = None if not len(pixels) else int(pixels.max())
+    assert result == brightest
 
 
 def test_files_of_one_size_that_swap_places_make_another_dataset(tmp_path):
     raw = folder(tmp_path / "raw", "image,label\na.bmp,x\nb.bmp,y\nd.bmp,x\ne.bmp,y\n")
     for name, grey in (("a.bmp", 10), ("b.bmp", 200), ("d.bmp", 0), ("e.bmp", 0)):
         Image.new("L", (300, 900), grey).save(raw / name)
-    first = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    path = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
     result = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
-    assert result == first
+    assert result == path
     (
         (raw / "a.bmp").rename(raw / "c"),
         (raw / "b.bmp").rename(raw / "a.bmp"),
         (raw / "c").rename(raw / "b.bmp"),
     )
-    second = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
-    assert second != first
-    assert read_pool(second.parent / "pool.h5").pixels()[0].max() == 200
+    path_after = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    assert path_after != path
+    result = read_pool(path_after.parent / "pool.h5").pixels()[0].max()
+    assert result == 200

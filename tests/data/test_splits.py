@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from raw_folders import prepare, refused, write_csv, write_skin
+from raw_folders import completed, prepare, refused, write_csv, write_skin
 
 from fedcli.data import manifest
 from fedcli.data.pool import Row, read_pool
@@ -13,7 +13,6 @@ from fedcli.data.preparation import given_tables
 from fedcli.data.sources import card
 from fedcli.data.sources.division import fold_rows
 from fedcli.data.sources.own_files import own_images
-from fedcli.data.sources.source import Choices
 from fedcli.errors import UsageError
 
 # folds
@@ -21,11 +20,11 @@ from fedcli.errors import UsageError
 
 def folds(rows: list[Row], count: int, **options) -> list[set[str]]:
     """Ids of each fold's test part."""
-    each = [
-        fold_rows(rows, Choices(16, "folds", fold=k + 1, folds=count, **options), by_patient=True)
+    listings = [
+        fold_rows(rows, completed(16, "folds", fold=k + 1, folds=count, **options), by_patient=True)
         for k in range(count)
     ]
-    return [{row.id for row in of if row.test} for of in each]
+    return [{row.id for row in listing if row.test} for listing in listings]
 
 
 def test_every_image_tests_in_exactly_one_fold_and_every_fold_has_its_share_of_each_class():
@@ -44,7 +43,8 @@ def test_every_image_tests_in_exactly_one_fold_and_every_fold_has_its_share_of_e
 def test_folds_keep_units_together_and_stay_even():
     rows = [Row(f"i{i}", i // 3 % 2, None, patient=f"u{i // 3}") for i in range(120)]
     parts = folds(rows, 4)
-    assert [len(part) for part in parts] == [30, 30, 30, 30]
+    result = [len(part) for part in parts]
+    assert result == [30, 30, 30, 30]
     units = [{rows[int(id[1:])].patient for id in part} for part in parts]
     assert sum(map(len, units)) == len(set.union(*units)) == 40
 
@@ -54,7 +54,8 @@ def test_a_unit_of_two_classes_counts_for_the_rarer_one():
         Row(f"j{i}", 1, None, patient=f"u{i}") for i in range(4)
     ]
     for part in folds(rows, 2):
-        assert Counter(id[0] for id in part) == {"i": 5, "j": 2}
+        result = Counter(id[0] for id in part)
+        assert result == {"i": 5, "j": 2}
 
 
 def test_folds_depend_on_the_seed_and_not_on_the_order_of_rows():
@@ -75,9 +76,10 @@ def skin(tmp_path):
 
 
 def test_a_fold_is_recorded_and_one_that_nobody_asked_for_is_not(skin, tmp_path):
-    made = manifest.read(run(tmp_path, split="folds", fold=2, folds=3))
-    assert (made.options["fold"], made.options["folds"]) == (2, 3)
-    assert "--split folds --fold 2 --folds 3" in " ".join(made.made_by)
+    record = manifest.read(run(tmp_path, split="folds", fold=2, folds=3))
+    result = (record.options["fold"], record.options["folds"])
+    assert result == (2, 3)
+    assert "--split folds --fold 2 --folds 3" in " ".join(record.made_by)
     assert "fold" not in manifest.read(run(tmp_path)).options
 
 
@@ -106,15 +108,15 @@ def test_a_files_parts_become_the_split_and_images_it_leaves_out_are_listed(skin
         ["image", "split"],
         [[f"i{i:02d}", ("train", "Val", "test")[i % 3]] for i in range(19)],
     )
-    made = manifest.read(path := run(tmp_path, split_file=tmp_path / "parts.csv"))
+    record = manifest.read(path := run(tmp_path, split_file=tmp_path / "parts.csv"))
     pool = read_pool(path.parent / "pool.h5")
     result = pool.id[pool.split == 1].tolist()
     assert result == ["i02", "i05", "i08", "i11", "i14", "i17"]
     assert len(pool.id) == 19
-    assert made.body["split"]["by"] == "file"
-    assert made.body["skipped"] == [{"file": "images/i19.jpg", "why": "not in parts.csv"}]
-    assert made.made_by[-2:] == ["--split-file", "parts.csv"]
-    assert made.options["split_file"]["name"] == "parts.csv"
+    assert record.body["split"]["by"] == "file"
+    assert record.body["skipped"] == [{"file": "images/i19.jpg", "why": "not in parts.csv"}]
+    assert record.made_by[-2:] == ["--split-file", "parts.csv"]
+    assert record.options["split_file"]["name"] == "parts.csv"
     assert "6 validation images of parts.csv train" in capsys.readouterr().err
     with refused("images/i19.jpg: not in parts.csv"):
         run(tmp_path, split_file=tmp_path / "parts.csv", strict=True)
@@ -176,12 +178,12 @@ def test_flambys_own_file_gives_its_published_parts():
         Row(file.stem, 0, f"images/{file.name}")
         for file in sorted((data / "ham10000" / "images").iterdir())
     ]
-    kept, left = given_tables.by_file(
+    rows, skipped = given_tables.by_file(
         images, data / "splits" / "flamby_isic2019_train_test_split.csv", None
     )
-    assert len(kept) == 10015
-    assert not left
-    assert sum(row.test for row in kept) == 2003
+    assert len(rows) == 10015
+    assert not skipped
+    assert sum(row.test for row in rows) == 2003
 
 
 @REAL
@@ -195,9 +197,10 @@ def test_hyper_kvasirs_own_file_gives_its_folds():
     )
     names = [line.split(";")[0] for line in path.read_text().splitlines()[1:]]
     images = [Row(Path(name).stem, 0, f"labeled-images/{name}") for name in names]
-    sizes = [
-        sum(row.test for row in given_tables.by_file(images, path, fold)[0]) for fold in range(5)
-    ]
+    sizes = []
+    for fold in range(5):
+        rows, _ = given_tables.by_file(images, path, fold)
+        sizes.append(sum(row.test for row in rows))
     assert sum(sizes) == len(names) == 10662
     assert max(sizes) - min(sizes) < 100
 
@@ -205,10 +208,11 @@ def test_hyper_kvasirs_own_file_gives_its_folds():
 @REAL
 def test_ham10000_read_as_your_own_images_has_its_published_counts():
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    own = {key: about["default"] for key, about in card("images")["options"].items()}
-    own |= {"table": "HAM10000_metadata.csv", "image-column": "image_id", "label-column": "dx"}
-    own |= {"group": "sex,age", "patient": "lesion_id"}
-    table = own_images.rows(raw, Choices(16, "unit", window="file", own=own))
+    options = {key: option["default"] for key, option in card("images")["options"].items()}
+    options |= {"table": "HAM10000_metadata.csv", "image-column": "image_id", "label-column": "dx"}
+    options |= {"group": "sex,age", "patient": "lesion_id"}
+    choices = completed(16, "unit", window="file", own=options)
+    table = own_images.rows(raw, choices)
     counts = Counter(table.classes[row.label] for row in table.rows)
     expected = {
         "nv": 6705,

@@ -18,16 +18,18 @@ from fedcli.errors import FedcliError
 
 
 def tarred(*members: tarfile.TarInfo) -> bytes:
-    with tarfile.open(fileobj=(made := io.BytesIO()), mode="w:gz") as archive:
+    with tarfile.open(fileobj=(packed := io.BytesIO()), mode="w:gz") as archive:
         for member in members:
             archive.addfile(member, io.BytesIO(b"x" * member.size))
-    return made.getvalue()
+    return packed.getvalue()
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    made.type, made.size, made.linkname = kind, 1 if kind == tarfile.REGTYPE else 0, "/etc/hosts"
-    return made
+    entry = tarfile.TarInfo(name)
+    entry.type = kind
+    entry.size = 1 if kind == tarfile.REGTYPE else 0
+    entry.linkname = "/etc/hosts"
+    return entry
 
 
 @pytest.mark.parametrize(
@@ -163,11 +165,11 @@ def test_a_long_directory_of_a_zip_is_not_read(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress])
 def test_tars_of_the_usual_kinds_are_unpacked(tmp_path, compress):
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in ("top/" + "deep/" * 40 + "a", "top/\u00e9"):
             archive.addfile(member(name), io.BytesIO(b"x"))
-    (tmp_path / "all").write_bytes(compress(made.getvalue()))
+    (tmp_path / "all").write_bytes(compress(packed.getvalue()))
     unpack(tmp_path / "all", tmp_path / "pictures", 10**6)
     assert (tmp_path / "pictures" / "\u00e9").read_bytes() == b"x"
     result = (tmp_path / "pictures" / ("deep/" * 40) / "a").read_bytes()

@@ -1,5 +1,6 @@
 """Sites that are left out of training and of the test images."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from raw_folders import write_pool
 
 import fedcli
 from fedcli.data import manifest
+from fedcli.data.partition import held_out
 from fedcli.data.pool import Row, holdings, pool_of
 from fedcli.errors import FedcliError, UsageError
 
@@ -52,46 +54,61 @@ def dataset(tmp_path) -> Path:
     )
 
 
-def parts(made) -> tuple[dict[str, list[int]], list[int]]:
+def parts(partition) -> tuple[dict[str, list[int]], list[int]]:
     """Client -> its training images, and the test images."""
-    _, rows_of, test = holdings(made.path)
+    _, rows_of, test = holdings(partition.path)
     return {name: rows["train"].tolist() for name, rows in rows_of.items()}, test.tolist()
 
 
 def test_a_site_leaves_training_and_the_test_images(dataset, tmp_path, capsys):
-    made = fedcli.partition(dataset, by=["center"], without=["west"], work=tmp_path)
+    partition = fedcli.partition(dataset, by=["center"], without=["west"], work=tmp_path)
     expected = ({"north": [0, 3], "south": [1, 4]}, [6, 7, 9, 10])
-    assert parts(made) == expected
-    assert made.body["left_out"] == [{"attribute": "center", "value": "west", "images": 4}]
+    assert parts(partition) == expected
+    expected = [{"attribute": "center", "value": "west", "images": 4}]
+    assert partition.body["left_out"] == expected
     assert "without west: 2 training images, 2 test images left out" in capsys.readouterr().err
-    assert parts(fedcli.partition(dataset, without=["center=west", "south"], work=tmp_path))[0] == {
-        "north": [0, 3]
-    }
+    result = parts(fedcli.partition(dataset, without=["center=west", "south"], work=tmp_path))[0]
+    assert result == {"north": [0, 3]}
     dealt = fedcli.partition(dataset, iid=True, clients=2, without=["west"], work=tmp_path)
-    result = sorted(sum(parts(dealt)[0].values(), []))
+    rows_by_client, _ = parts(dealt)
+    result = sorted(itertools.chain(*rows_by_client.values()))
     assert result == [0, 1, 3, 4]
-    assert manifest.read(dealt.path).options["without"] == [
-        {"attribute": "center", "value": "west"}
-    ]
+    result = manifest.read(dealt.path).options["without"]
+    expected = [{"attribute": "center", "value": "west"}]
+    assert result == expected
 
 
 def test_a_partition_without_the_option_says_nothing_of_it(dataset, tmp_path):
-    made = fedcli.partition(dataset, by=["center"], work=tmp_path)
-    assert "left_out" not in made.body
-    assert "without" not in made.manifest.options
+    partition = fedcli.partition(dataset, by=["center"], work=tmp_path)
+    assert "left_out" not in partition.body
+    assert "without" not in partition.manifest.options
 
 
 def test_a_client_of_a_file_or_a_site_in_it_leaves(dataset, tmp_path):
     file = tmp_path / "clients.json"
-    held = {"x": ["i0", "i1", "i6"], "y": ["i2", "i3", "i8"], "z": ["i2", "i5"]}
-    file.write_text(json.dumps(held))
-    made = fedcli.partition(dataset, clients_file=file, without=["y"], work=tmp_path)
+    ids_by_client = {"x": ["i0", "i1", "i6"], "y": ["i2", "i3", "i8"], "z": ["i2", "i5"]}
+    file.write_text(json.dumps(ids_by_client))
+    partition = fedcli.partition(dataset, clients_file=file, without=["y"], work=tmp_path)
     expected = ({"x": [0, 1], "z": [2, 5]}, [6, 7, 9, 10, 11])
-    assert parts(made) == expected
-    made = fedcli.partition(dataset, clients_file=file, without=["west"], work=tmp_path)
+    assert parts(partition) == expected
+    partition = fedcli.partition(dataset, clients_file=file, without=["west"], work=tmp_path)
     expected = ({"x": [0, 1], "y": [3]}, [6, 7, 9, 10])
-    assert parts(made) == expected
+    assert parts(partition) == expected
     assert (pool_of(dataset).split < 2).all()
+
+
+def test_a_value_that_is_called_all_is_held_out_where_there_are_no_sites():
+    dataset = {"name": "own", "sites": "", "attributes": {"cover": ["all", "part"]}}
+    assert held_out.held_out("all", (), dataset) == held_out.Site("cover", "all")
+    with pytest.raises(UsageError, match="names no sites"):
+        held_out.sites("all", (), dataset)  # of a sweep: each site in turn
+    assert [site.value for site in held_out.sites("cover=all", (), dataset)] == ["all", "part"]
+    with_sites = dataset | {
+        "sites": "center",
+        "attributes": {**dataset["attributes"], "center": ["x", "y"]},
+    }
+    assert held_out.held_out("all", (), with_sites) == held_out.Site("cover", "all")
+    assert [site.value for site in held_out.sites("all", (), with_sites)] == ["x", "y"]
 
 
 def test_wrong_names_are_refused_with_the_nearest(dataset, tmp_path):

@@ -58,7 +58,8 @@ def test_workbooks_next_to_folders_of_classes_are_mentioned_and_not_read(tmp_pat
 
 
 def test_cells_are_the_texts_that_a_csv_of_excel_has(tmp_path):
-    day, hour = datetime.datetime(2024, 3, 9), datetime.datetime(2024, 3, 9, 8, 30)
+    day = datetime.datetime(2024, 3, 9)
+    hour = datetime.datetime(2024, 3, 9, 8, 30)
     rows = [
         ["a", " b ", "c", None],
         [1.0, True, day, None],
@@ -123,10 +124,10 @@ def test_an_empty_workbook_is_refused(tmp_path):
 def test_a_table_may_be_named_from_the_folder_or_from_here(raw, monkeypatch, name):
     (raw / "befunde.csv").write_text("image,label\na.png,x\nb.png,y\n")
     monkeypatch.chdir(raw.parent)
-    assert own_images_folder.listed(raw.relative_to(raw.parent), table=name).tables == [
-        "befunde.csv"
-    ]
-    assert listed(raw, table=str(raw / "befunde.csv")).tables == ["befunde.csv"]
+    result = own_images_folder.listed(raw.relative_to(raw.parent), table=name).tables
+    assert result == ["befunde.csv"]
+    result = listed(raw, table=str(raw / "befunde.csv")).tables
+    assert result == ["befunde.csv"]
 
 
 def test_a_table_outside_of_the_folder_is_refused(raw, monkeypatch):

@@ -23,17 +23,16 @@ STATE = {
 
 def test_what_is_stored_comes_back_bit_for_bit(tmp_path):
     store = ClientStateStore(tmp_path)
-    state, half = (
-        store.write(STATE),
-        store.write({"control": torch.tensor([0.1], dtype=torch.bfloat16)}),
-    )
+    state = store.write(STATE)
+    half = store.write({"control": torch.tensor([0.1], dtype=torch.bfloat16)})
     assert list(state) == list(STATE)
     assert len(state) == 4
     assert "steps" in state
     assert "model" not in state
     assert states.equal(state, STATE)
     assert size(state) == 8 + 8 + 2
-    assert half["control"].item() == torch.tensor(0.1, dtype=torch.bfloat16).item()
+    expected = torch.tensor(0.1, dtype=torch.bfloat16).item()
+    assert half["control"].item() == expected
 
 
 def test_what_is_changed_after_it_was_read_stays_as_it_was(tmp_path):
@@ -44,31 +43,33 @@ def test_what_is_changed_after_it_was_read_stays_as_it_was(tmp_path):
 
 def test_a_place_is_written_again_only_when_no_state_refers_to_it(tmp_path):
     store = ClientStateStore(tmp_path)
-    first = store.write({"a": torch.zeros(4)})
-    second = store.write({"a": torch.ones(4)})
-    state = {"x": first}
-    del first
-    third = store.write({"a": torch.full((4,), 2.0)})
-    assert state["x"]["a"].tolist() == [0] * 4
-    assert second["a"].tolist() == [1] * 4
-    assert third["a"].tolist() == [2] * 4
+    zeros = store.write({"a": torch.zeros(4)})
+    ones = store.write({"a": torch.ones(4)})
+    state = {"x": zeros}
+    del zeros
+    twos = store.write({"a": torch.full((4,), 2.0)})
+    result = state["x"]["a"].tolist()
+    assert result == [0] * 4
+    assert ones["a"].tolist() == [1] * 4
+    assert twos["a"].tolist() == [2] * 4
     assert store._end == 48
     state.clear()
     gc.collect()
     store.write({"a": torch.full((4,), 3.0)})
     assert store._end == 48
-    assert second["a"].tolist() == [1] * 4
+    assert ones["a"].tolist() == [1] * 4
 
 
 def test_few_stay_in_memory_and_all_go_to_the_disk_once_they_are_many(tmp_path):
     store = ClientStateStore(tmp_path, in_memory=40)
     few = {"a": {"x": torch.ones(5)}, "b": {"x": torch.ones(5)}}
     assert store.offload(few) == few
-    more = {**few, "c": {"x": torch.ones(1)}}
-    assert store.offload(more, ["c"]) == more  # it is in the round, so it is in memory anyway
-    many = store.offload(more)
+    three = {**few, "c": {"x": torch.ones(1)}}
+    assert store.offload(three, ["c"]) == three  # it is in the round, so it is in memory anyway
+    many = store.offload(three)
     assert list(many) == ["a", "b", "c"]
-    assert all(isinstance(each, StoredState) for each in many.values())
+    for stored in many.values():
+        assert isinstance(stored, StoredState)
     again = store.offload({**many, "a": {"x": torch.zeros(5)}, "d": {}})
     assert isinstance(again["a"], StoredState)
     assert again["a"]["x"].sum() == 0
@@ -93,18 +94,18 @@ def test_a_state_is_saved_and_restored_with_client_states_on_disk(tmp_path, in_m
     for folder in ("usual", "stored"):
         (tmp_path / folder).mkdir()
     plain = {"a": {"x": torch.ones(5)}, "c": {"x": torch.zeros(5), "own": torch.ones(2)}}
-    wanted = states.RunState(2, torch.ones(3), {"s": torch.zeros(1)}, {"t": torch.ones(1)}, plain)
-    usual = states.save(tmp_path / "usual", wanted, roster)
+    state = states.RunState(2, torch.ones(3), {"s": torch.zeros(1)}, {"t": torch.ones(1)}, plain)
+    usual = states.save(tmp_path / "usual", state, roster)
     offloaded = states.RunState(
-        2, torch.ones(3), wanted.shared, wanted.server, ClientStateStore(tmp_path, 0).offload(plain)
+        2, torch.ones(3), state.shared, state.server, ClientStateStore(tmp_path, 0).offload(plain)
     )
     path = states.save(tmp_path / "stored", offloaded, roster)
     assert path.read_bytes() == usual.read_bytes()
-    again = states.restore(path, roster, "cpu", ClientStateStore(tmp_path, in_memory))
-    assert states.equal(again.clients, plain)
-    assert isinstance(again.clients["a"], StoredState) == (in_memory == 0)
-    assert states.equal(again.shared, wanted.shared)
-    assert states.equal(again.server, wanted.server)
+    restored = states.restore(path, roster, "cpu", ClientStateStore(tmp_path, in_memory))
+    assert states.equal(restored.clients, plain)
+    assert isinstance(restored.clients["a"], StoredState) == (in_memory == 0)
+    assert states.equal(restored.shared, state.shared)
+    assert states.equal(restored.server, state.server)
 
 
 def test_rows_of_the_servers_tables_go_to_the_disk_once_they_are_many(tmp_path):
@@ -141,7 +142,8 @@ def test_a_table_by_rows_is_saved_and_restored_wherever_its_rows_are(
     again = states.restore(path, ["a", "b", "c"], "cpu", store)
     assert states.equal(again.server, state.server)
     assert again.server["t"].shape == (3, 4)
-    assert isinstance(again.server["t"].rows[1], StoredState) == (in_memory == 0)
+    result = isinstance(again.server["t"].rows[1], StoredState)
+    assert result == (in_memory == 0)
 
 
 @pytest.mark.parametrize("in_memory", [0, 10**9])

@@ -59,7 +59,8 @@ def test_a_pool_is_opened_by_its_name_and_closed():
     with open_engine("pool:2", clients(), at_most=4) as engine:
         assert isinstance(engine, Pool)
         assert len(engine.workers.processes) == 2
-    assert not any(process.is_alive() for process in engine.workers.processes)
+    for process in engine.workers.processes:
+        assert not process.is_alive()
 
 
 def test_an_engine_of_ones_own_is_one_entry(monkeypatch):

@@ -54,7 +54,7 @@ def test_every_check_of_a_gpu_holds(spec, monkeypatch):
 
 
 def failures(local, **attributes):
-    """Of a method whose client half has these attributes, and says that its step can be recorded."""
+    """Checks that fail of a method whose client half has these attributes and says that its step can be recorded."""
     kind = type("Own", (local,), {"recordable": True, **attributes})
     with pretended():
         return gpu_checks.failures(replace(METHODS["fedavg"], local=kind()), "cuda")
@@ -84,7 +84,7 @@ def scaled(self, net, batch, client):
 
 
 @pytest.mark.parametrize(
-    ("attributes", "said"),
+    ("attributes", "reason"),
     [
         (
             {"loss": waiting},
@@ -101,9 +101,11 @@ def scaled(self, net, batch, client):
         ),
     ],
 )
-def test_a_method_that_waits_for_the_host_or_reads_a_number_that_changes_is_found(attributes, said):
+def test_a_method_that_waits_for_the_host_or_reads_a_number_that_changes_is_found(
+    attributes, reason
+):
     failed = failures(Plain, **attributes)
-    assert said in "; ".join(f"{check}: {why}" for check, why in failed.items())
+    assert reason in "; ".join(f"{check}: {why}" for check, why in failed.items())
 
 
 def counting(self, theta, updates, weights, shared):
@@ -127,7 +129,8 @@ def test_one_method_that_fails_ends_no_other(monkeypatch):
     gpu_checks.METHODS["broken"] = replace(METHODS["fedavg"], local=broken())
     monkeypatch.setattr(gpu_checks, "resolve", lambda name: gpu_checks.METHODS[name])
     with pretended():
-        assert [proof.failed for proof in gpu_checks.proofs("cuda")] == [
+        result = [proof.failed for proof in gpu_checks.proofs("cuda")]
+        assert result == [
             {"it trains": "ZeroDivisionError: division by zero"},
             {},
         ]
@@ -149,7 +152,7 @@ def test_a_recording_has_one_stream_of_its_network_and_workers_have_no_more_than
 
 
 def tasks(clients, round):
-    """Of every client in a round, from the model as it starts."""
+    """Tasks of every client in a round, from the model as it starts."""
     from fedcli.federation.client import Task
 
     theta = clients.layout.read()
@@ -165,29 +168,29 @@ def test_before_torch_2_12_clients_side_by_side_are_not_recorded(version, record
             resolve("fedavg"), shards=gpu_checks.toy_clients("cuda"), device="cuda"
         ).clients
         workers = Streams.of(clients, 2).workers
-        assert [isinstance(worker.steps, RecordedSteps) for worker in workers] == [records, records]
+        result = [isinstance(worker.steps, RecordedSteps) for worker in workers]
+        assert result == [records, records]
 
 
 def test_what_a_rule_keeps_on_the_host_is_there_again_after_a_resume(tmp_path):
     with pretended():
-        there = torch.ones(3, device="cuda")
+        on_gpu = torch.ones(3, device="cuda")
         state = states.RunState(
-            1, there, {"a": there}, {"seen": torch.arange(3)}, {"north": {"b": torch.ones(2)}}
+            1, on_gpu, {"a": on_gpu}, {"seen": torch.arange(3)}, {"north": {"b": torch.ones(2)}}
         )
         states.save(tmp_path, state, ROSTER)
-        again = states.restore(tmp_path / "00001.h5", ROSTER, "cuda")
-        assert all(
-            states.equal(getattr(again, part), getattr(state, part))
-            for part in ("theta", "shared", "server")
-        )
-        assert not again.server["seen"].is_cuda
-        assert not states.equal(again.server["seen"], state.server["seen"].cuda())
+        restored = states.restore(tmp_path / "00001.h5", ROSTER, "cuda")
+        for part in ("theta", "shared", "server"):
+            assert states.equal(getattr(restored, part), getattr(state, part))
+        assert not restored.server["seen"].is_cuda
+        assert not states.equal(restored.server["seen"], state.server["seen"].cuda())
 
 
 def on_the_host_alone(kind="none", images=None):
     """Twelve images that found no room on the GPU."""
     toy = toy_shard("north", 12)
-    y, groups = toy.y.to("cuda"), {name: codes.to("cuda") for name, codes in toy.groups.items()}
+    y = toy.y.to("cuda")
+    groups = {name: codes.to("cuda") for name, codes in toy.groups.items()}
     return shard.Shard(toy.images, toy.rows, y, toy.ids, groups, 3, 1, kind)
 
 
@@ -206,7 +209,8 @@ def test_images_on_the_host_are_gathered_there_while_the_gpu_works():
 
 def test_a_batch_from_the_host_does_not_wait_for_the_gpu():
     with pretended():
-        part, stream = on_the_host_alone("flip"), torch.cuda.Stream()
+        part = on_the_host_alone("flip")
+        stream = torch.cuda.Stream()
         turns = [*part.turns(4, shuffle=1, augment=2)]
         [*part.batches(turns)]  # the first batch sends what every one is scaled by
         with on(stream):
@@ -220,18 +224,20 @@ def test_a_pipelines_threads_touch_no_gpu(monkeypatch):
     """They start on the default stream, which waits for no other."""
     monkeypatch.setattr(pipelines, "augment", lambda x, kind, chance: x.flip(3))
     with pretended():
-        part, seen = on_the_host_alone(pipelines.PREFIX + "{}"), []
+        part = on_the_host_alone(pipelines.PREFIX + "{}")
+        batches = []
         with on(torch.cuda.Stream()):
             for batch in part.batches(part.turns(4, shuffle=1, augment=2)):
-                seen.append(batch.x)
-            assert torch.cat(seen).shape == (12, 1, 8, 8)
+                batches.append(batch.x)
+            assert torch.cat(batches).shape == (12, 1, 8, 8)
 
 
 def test_what_pixels_are_scaled_by_is_ready_for_every_stream():
     with pretended():
         with on(torch.cuda.Stream()):
             transforms.normalised(torch.ones(1, 3, 2, 2, device="cuda"))
-        images, other = torch.ones(1, 3, 2, 2, device="cuda"), torch.cuda.Stream()
+        images = torch.ones(1, 3, 2, 2, device="cuda")
+        other = torch.cuda.Stream()
         other.wait_stream(torch.cuda.current_stream())
         with on(other):
             transforms.normalised(images)
@@ -239,13 +245,15 @@ def test_what_pixels_are_scaled_by_is_ready_for_every_stream():
 
 def test_features_of_images_on_the_host_lie_on_the_gpu():
     with pretended():
-        net, part = toy_net().to("cuda"), on_the_host_alone()
+        net = toy_net().to("cuda")
+        part = on_the_host_alone()
         data = shard.Shards([], {}, [], {"north": part}, {}, {}, {}, [], {})
-        made = with_features(net, data).train["north"]
-        assert made.images.is_cuda
-        assert made.rows.is_cuda
-        assert made.images.shape == (12, 16)
-        assert made.batch(torch.arange(3)).x.shape == (3, 16)
+        features = with_features(net, data).train["north"]
+        assert features.images.is_cuda
+        assert features.rows.is_cuda
+        assert features.images.shape == (12, 16)
+        result = features.batch(torch.arange(3)).x.shape
+        assert result == (3, 16)
 
 
 def test_workers_of_one_gpu_share_what_is_free():

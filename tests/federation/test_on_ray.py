@@ -36,10 +36,12 @@ class Result:
 
 
 class Actor:
-    """What a call returns is known at once, and is there as long as the actor is."""
+    """An actor whose calls return at once; their values are there as long as it is."""
 
     def __init__(self, ray, kind):
-        self.ray, self.actor, self.alive = ray, kind(), True
+        self.ray = ray
+        self.actor = kind()
+        self.alive = True
         for name in ("begin", "work_on"):
             setattr(
                 self,
@@ -57,7 +59,7 @@ class Actor:
 
 
 class StandIn:
-    """As much of ray as the engine uses, in this process; every message is pickled.
+    """The part of ray that the engine uses, in this process; every message is pickled.
 
     lost_at: the call in which the worker that has it is lost, and all that it has not handed over.
     """
@@ -129,7 +131,8 @@ def made(run):
 @pytest.mark.parametrize("method", ["scaffold", "ditto", "afl"])
 def test_bytes_are_those_of_one_process_also_where_a_worker_is_lost(tmp_path, ray, method, capsys):
     usual = made(trained(tmp_path / "usual", method, "in-process"))
-    whole, losing = ray(), ray(lost_at=6)
+    whole = ray()
+    losing = ray(lost_at=6)
     assert made(trained(tmp_path / "lost", method, "ray:2")) == usual
     assert (
         "a worker of the ray cluster was lost: 1 worker goes on with its clients"
@@ -146,7 +149,8 @@ def test_without_a_worker_it_ends_in_a_sentence_and_resumes_to_the_same_bytes(tm
         trained(tmp_path / "ray", "scaffold", "ray")
     assert "--resume" in error.value.hint
     ray()
-    assert made(trained(tmp_path / "ray", "scaffold", "ray", resume=True)) == usual
+    result = made(trained(tmp_path / "ray", "scaffold", "ray", resume=True))
+    assert result == usual
 
 
 def test_what_goes_wrong_at_a_worker_reaches_the_user(tmp_path, ray, monkeypatch):
@@ -174,15 +178,17 @@ def test_a_cluster_without_a_free_processor_is_refused(tmp_path, ray):
 
 def test_a_node_without_the_data_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where a worker goes, which is this process here
-    worker, asked = on_ray.Worker(), []
+    worker = on_ray.Worker()
+    calls = []
     clients = InProcess(resolve("fedavg"), toy_net(), Layout(toy_net()), {}, TRAINING)
 
-    def remake(*what):
-        asked.append(what)
+    def remake(*arguments):
+        calls.append(arguments)
         return clients
 
-    assert worker.begin(remake, str(tmp_path), frozenset(), "cuda", 1, 3) == []
-    assert asked == [("cuda", 1, 3)]
+    result = worker.begin(remake, str(tmp_path), frozenset(), "cuda", 1, 3)
+    assert result == []
+    assert calls == [("cuda", 1, 3)]
     refused = worker.begin(remake, str(tmp_path / "absent"), frozenset(), "cpu", 1, 1)
     assert isinstance(refused, FedcliError)
     assert f"has no {tmp_path / 'absent'}" in refused.sentence
@@ -192,7 +198,8 @@ def test_data_that_differ_between_nodes_are_refused(tmp_path):
     from fedcli.errors import HashError
     from fedcli.runs.assembly import remake
 
-    data, plan = make_chain(tmp_path), planned("fedavg", {}, TRAINING, rounds=1)
+    data = make_chain(tmp_path)
+    plan = planned("fedavg", {}, TRAINING, rounds=1)
     with pytest.raises(HashError, match="is another"):
         remake(data, "0" * 64, plan, "cpu", 1)
     with pytest.raises(FedcliError, match="has no "):
@@ -237,4 +244,5 @@ def test_its_number_of_workers_may_be_left_out():
 def test_a_run_that_ray_ends_at_once_says_so(sent, capfd):
     watch = on_ray._watched()
     watch.communicate(sent)
-    assert capfd.readouterr().err == ("" if sent else f"{on_ray.GONE}\n")
+    expected = "" if sent else f"{on_ray.GONE}\n"
+    assert capfd.readouterr().err == expected

@@ -40,9 +40,8 @@ def _own_threads():
 def engine_clients(method=None):
     method = method or resolve("fedavg")
     net = toy_net(extend=method.local.extend)
-    return InProcess(
-        method, net, Layout(net, method.local.personal_tensors(net)), toy_shards(), TRAINING
-    )
+    layout = Layout(net, method.local.personal_tensors(net))
+    return InProcess(method, net, layout, toy_shards(), TRAINING)
 
 
 def pool(spec, jobs=2):
@@ -53,15 +52,18 @@ def pool(spec, jobs=2):
 @pytest.mark.parametrize("spec", ["scaffold", "fedbn", "ditto", "fed-mas", "fedism-plus"])
 def test_bits_are_those_of_one_process(spec):
     federation, engine = pool(spec)
-    state, usual = federation.first(), play(spec, training=TRAINING)
+    state = federation.first()
+    usual = play(spec, training=TRAINING)
     with engine:
         for _ in range(3):
             state = federation.play(state, engine=engine).state
     assert torch.equal(state.theta, usual.theta)
     for client in ROSTER:
-        mine, other = state.clients.get(client, {}), usual.clients.get(client, {})
+        mine = state.clients.get(client, {})
+        other = usual.clients.get(client, {})
         assert mine.keys() == other.keys()
-        assert all(torch.equal(mine[k], other[k]) for k in mine)
+        for k in mine:
+            assert torch.equal(mine[k], other[k])
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,12 @@ def test_what_a_rule_keeps_of_the_models_is_its_own(monkeypatch, memory):
     _, engine = pool("fedavg")
     method = replace(resolve("fedavg"), aggregator=KeepsUpdates())
     usual = Federation(replace(engine_clients(), method=method, steps=None), rounds=3, seed=1)
-    pooled, expected = usual.first(), usual.first()
+    pooled = usual.first()
+    expected = usual.first()
     with engine:
         for _ in range(3):
-            pooled, expected = usual.play(pooled, engine=engine).state, usual.play(expected).state
+            pooled = usual.play(pooled, engine=engine).state
+            expected = usual.play(expected).state
     assert (engine.table is not None) == memory
     assert torch.equal(pooled.theta, expected.theta)
     assert equal(pooled.server, expected.server)
@@ -96,18 +100,19 @@ def test_what_a_rule_keeps_of_the_models_is_its_own(monkeypatch, memory):
 
 @pytest.mark.parametrize(("spec", "settings"), [("afl", {"rule": "released"}), ("fedavg", {})])
 def test_clients_that_only_measure_or_train_alone_leave_the_same_bits(spec, settings):
-    method, single = resolve(spec, settings), spec == "fedavg"
+    method = resolve(spec, settings)
+    single = spec == "fedavg"
     clients = engine_clients(method)
     together = Federation(clients, rounds=3, seed=1, single_site=single)
-    pooled, expected = together.first(), together.first()
+    pooled = together.first()
+    expected = together.first()
     with Pool(engine_clients(method), 2, len(ROSTER)) as engine:
         for _ in range(3):
-            pooled, expected = (
-                together.play(pooled, engine=engine).state,
-                together.play(expected).state,
-            )
+            pooled = together.play(pooled, engine=engine).state
+            expected = together.play(expected).state
     assert torch.equal(pooled.theta, expected.theta)
-    assert all(equal(pooled.clients[client], kept) for client, kept in expected.clients.items())
+    for client, state in expected.clients.items():
+        assert equal(pooled.clients[client], state)
 
 
 def test_more_tasks_than_the_table_has_rows_are_answered():
@@ -115,38 +120,35 @@ def test_more_tasks_than_the_table_has_rows_are_answered():
     tasks = federation.tasks(federation.first(), ROSTER, {})
     with Pool(federation.clients, 2, 1) as engine:
         reports = [(report.theta.clone(), report.table is None) for report in engine(tasks)]
-    assert [alone for _, alone in reports] == [False, True, True, True]
-    assert all(
-        torch.equal(theta, federation.clients.run_one(task).theta)
-        for (theta, _), task in zip(reports, tasks)
-    )
+    result = [alone for _, alone in reports]
+    assert result == [False, True, True, True]
+    for (theta, _), task in zip(reports, tasks):
+        assert torch.equal(theta, federation.clients.run_one(task).theta)
 
 
 def test_a_call_that_is_left_early_does_not_reach_into_the_next():
     federation, engine = pool("fedavg")
-    first = federation.tasks(federation.first(), ROSTER, {})
-    second = [replace(task, theta=theta) for theta in [first[0].theta + 1] for task in first]
+    tasks = federation.tasks(federation.first(), ROSTER, {})
+    next_tasks = [replace(task, theta=theta) for theta in [tasks[0].theta + 1] for task in tasks]
     with engine:
-        next(iter(engine(first)))
-        made = [report.theta.clone() for report in engine(second)]
+        next(iter(engine(tasks)))
+        thetas = [report.theta.clone() for report in engine(next_tasks)]
     alone = engine_clients()
-    assert all(
-        torch.equal(theta, alone.run_one(task).theta)
-        for theta, task in zip(made, second, strict=True)
-    )
+    for theta, task in zip(thetas, next_tasks, strict=True):
+        assert torch.equal(theta, alone.run_one(task).theta)
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_killed_worker_is_told_in_a_sentence(place):
+@pytest.mark.parametrize("worker", [0, 1])
+def test_a_killed_worker_is_told_in_a_sentence(worker):
     """Also where tasks larger than a pipe wait for it, whose other end its neighbours were forked with."""
     federation, engine = pool("fedavg")
     task = Task("north", 0, 1, 3, 1, federation.first().theta, {"large": torch.zeros(300_000)}, {})
     tasks = [
-        replace(task, client=client) for client in ROSTER if engine.worker_of[client] == place
+        replace(task, client=client) for client in ROSTER if engine.worker_of[client] == worker
     ] * 4
     with pytest.raises(FedcliError, match="was killed"), engine:
         reports = engine(tasks)
-        os.kill(engine.workers.processes[place].pid, signal.SIGKILL)
+        os.kill(engine.workers.processes[worker].pid, signal.SIGKILL)
         list(reports)
 
 
@@ -156,12 +158,13 @@ def test_an_interruption_ends_the_workers_and_what_waits_for_them():
     with pytest.raises(KeyboardInterrupt), engine:
         next(iter(engine([replace(task, client=client) for client in ROSTER] * 4)))
         raise KeyboardInterrupt
-    assert not any(process.is_alive() for process in engine.workers.processes)
+    for process in engine.workers.processes:
+        assert not process.is_alive()
 
 
 class Odd(Exception):
-    def __init__(self, first, second):  # which does not unpickle
-        super().__init__(f"{first} and {second}")
+    def __init__(self, reason, detail):  # which does not unpickle
+        super().__init__(f"{reason} and {detail}")
 
 
 def test_what_goes_wrong_in_a_worker_is_told_with_the_client_it_was(monkeypatch):
@@ -228,21 +231,16 @@ def test_one_process_trains_where_memory_is_short(four_cores, tmp_path, monkeypa
     before = {name: tensor.clone() for name, tensor in federation.net.state_dict().items()}
     settle(federation)
     assert torch.get_num_threads() == threads
-    assert all(
-        torch.equal(tensor, before[name]) for name, tensor in federation.net.state_dict().items()
-    )
+    for name, tensor in federation.net.state_dict().items():
+        assert torch.equal(tensor, before[name])
 
 
 def test_workers_get_about_as_many_images_each():
-    of = shared_out({"a": 10, "b": 9, "c": 8, "d": 7, "e": 1}, 2)
-    result = sorted(
-        sum(size for client, size in zip("abcde", (10, 9, 8, 7, 1)) if of[client] == k)
-        for k in (0, 1)
-    )
-    assert result == [
-        17,
-        18,
-    ]
+    worker_of = shared_out({"a": 10, "b": 9, "c": 8, "d": 7, "e": 1}, 2)
+    images = [0, 0]
+    for client, size in zip("abcde", (10, 9, 8, 7, 1)):
+        images[worker_of[client]] += size
+    assert sorted(images) == [17, 18]
 
 
 def test_several_processes_only_where_one_thread_is_best():

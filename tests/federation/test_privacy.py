@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import make_chain, play, toy_net, toy_shard
 from made_plans import planned, train
+from torch.testing import assert_close
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
@@ -46,18 +47,17 @@ def test_an_update_is_cut_at_the_norm_and_a_short_one_is_not():
 
 def test_noise_has_the_standard_deviation_that_is_stated_and_follows_from_its_seed():
     zero = torch.zeros(20_000)
-    first, again, other = (noised_model(zero, zero, 0.5, 3.0, seed) for seed in (1, 1, 2))
-    assert float(first.std()) == pytest.approx(1.5, rel=0.02)
-    assert abs(float(first.mean())) < 0.05
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
+    noised, again, other = (noised_model(zero, zero, 0.5, 3.0, seed) for seed in (1, 1, 2))
+    assert float(noised.std()) == pytest.approx(1.5, rel=0.02)
+    assert abs(float(noised.mean())) < 0.05
+    assert torch.equal(noised, again)
+    assert not torch.equal(noised, other)
 
 
 def test_without_a_cut_and_with_hardly_any_noise_it_is_fedavg():
-    made = play("fedavg", rounds=2, training=replace(SGD, dp_clip=1e6, dp_noise=1e-15)).theta
-    torch.testing.assert_close(
-        made, play("fedavg", rounds=2, training=SGD).theta, atol=1e-4, rtol=1e-3
-    )
+    theta = play("fedavg", rounds=2, training=replace(SGD, dp_clip=1e6, dp_noise=1e-15)).theta
+    expected = play("fedavg", rounds=2, training=SGD).theta
+    assert_close(theta, expected, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("spec", ["moon", "fedheal", "fedadam"])
@@ -111,14 +111,18 @@ def test_clients_that_train_alone_send_nothing_to_add_noise_to():
 
 def test_every_round_client_and_run_has_noise_of_its_own():
     """Else the noise of one answer would cancel in the difference to another."""
-    training, net = replace(SGD, lr=1e-12, dp_noise=5.0), toy_net()
+    training = replace(SGD, lr=1e-12, dp_noise=5.0)
+    net = toy_net()
     layout = Layout(net)
-    start, t, seen = layout.read(), layout.trainable, []
+    start = layout.read()
+    trainable = layout.trainable
+    thetas = []
     for client, round, seed in (("north", 1, 0), ("south", 1, 0), ("north", 2, 0), ("north", 1, 1)):
         task = Task(client, 0, round, 3, seed, start, {}, {})
-        seen.append(
+        thetas.append(
             run_client(resolve("fedavg"), net, layout, toy_shard("north", 9), task, training).theta[
-                :t
+                :trainable
             ]
         )
-    assert all((a - b).std() > 3 for a, b in combinations(seen, 2))
+    for a, b in combinations(thetas, 2):
+        assert (a - b).std() > 3

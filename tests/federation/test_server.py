@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
+from torch.testing import assert_close
 
 from fedcli.errors import FedcliError
 from fedcli.federation.client import Task, Training, run_client
@@ -15,21 +16,15 @@ def test_a_client_depends_on_its_task_and_nothing_else():
     task = Task("north", 0, 1, 3, 5, layout.read(), {}, {})
 
     def run():
-        return run_client(
-            resolve("fedism-plus"),
-            net,
-            layout,
-            toy_shard("north"),
-            task,
-            Training(lr=0.01, batch_size=8),
-        )  # noqa: E731
+        training = Training(lr=0.01, batch_size=8)
+        return run_client(resolve("fedism-plus"), net, layout, toy_shard("north"), task, training)
 
-    first = run()
+    report = run()
     torch.manual_seed(999)
     layout.flat.normal_()
-    second = run()
-    assert torch.equal(first.theta, second.theta)
-    assert torch.equal(first.columns["sharpness"], second.columns["sharpness"])
+    repeated = run()
+    assert torch.equal(report.theta, repeated.theta)
+    assert torch.equal(report.columns["sharpness"], repeated.columns["sharpness"])
 
 
 def test_the_global_random_stream_is_left_alone():
@@ -45,28 +40,31 @@ def test_a_round_matches_a_loop_written_by_hand():
     from fedcli.seeds import derive
 
     got = play("fedavg", rounds=1, dropout=0.0)
-    models, counts = [], []
+    models = []
+    counts = []
     for client, shard in toy_shards().items():
         net = toy_net(dropout=0.0).train()
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        order = torch.randperm(
-            len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 1, 1, client, 0))
-        )  # noqa: E731
+        generator = torch.Generator().manual_seed(derive("shuffle", 1, 1, client, 0))
+        order = torch.randperm(len(shard), generator=generator)
         whole = next(shard.in_order())
-        for at in order.split(8):
+        for images in order.split(8):
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(net(whole.x[at]), whole.y[at]).backward()
+            torch.nn.functional.cross_entropy(net(whole.x[images]), whole.y[images]).backward()
             optimizer.step()
         models.append(Layout(net).read())
         counts.append(len(shard))
     share = torch.tensor(counts) / sum(counts)
-    torch.testing.assert_close(got.theta, share @ torch.stack(models), atol=1e-6, rtol=1e-5)
+    expected = share @ torch.stack(models)
+    assert_close(got.theta, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_cohorts_are_drawn_from_seed_and_round():
     expected = cohort(20, 0.3, seed=1, round=4)
     assert cohort(20, 0.3, seed=1, round=4) == expected
-    assert cohort(20, 0.3, seed=1, round=4) != cohort(20, 0.3, seed=1, round=5)
+    result = cohort(20, 0.3, seed=1, round=4)
+    other = cohort(20, 0.3, seed=1, round=5)
+    assert result != other
     assert len(cohort(20, 0.3, seed=1, round=4)) == 6
     assert cohort(20, 0.001, seed=1, round=1) != []
     assert cohort(4, 1.0, seed=1, round=1) == [
@@ -91,30 +89,34 @@ def test_a_client_that_raises_names_itself_and_the_round():
 
 
 def test_local_statistics_stay_with_the_client():
-    state = play("fedavg", training=Training(optimizer="sgd", lr=0.1, batch_size=8, bn="local"))
+    training = Training(optimizer="sgd", lr=0.1, batch_size=8, bn="local")
+    state = play("fedavg", training=training)
     statistics = [state.clients[c]["statistics"] for c in ROSTER]
     assert not torch.equal(statistics[0], statistics[1])
 
 
 def test_frozen_statistics_do_not_move():
-    state = play("fedavg", training=Training(optimizer="sgd", lr=0.1, batch_size=8, bn="freeze"))
+    training = Training(optimizer="sgd", lr=0.1, batch_size=8, bn="freeze")
+    state = play("fedavg", training=training)
     expected = pytest.approx([0.0] * 4 + [1.0] * 4)
     assert state.theta[-8:].tolist() == expected
 
 
 def test_augmentation_depends_on_the_image_not_on_its_batch():
     shard = toy_shard("north", kind="affine-flip")
-    by_place = {}
+    by_index = {}
     for size in (4, 7):
         for batch in shard.epoch(size, shuffle=size, augment=11):
-            for at, x in zip(batch.at.tolist(), batch.x, strict=True):
-                assert torch.equal(by_place.setdefault(at, x), x)
-    assert len(by_place) == len(shard)
+            for index, x in zip(batch.at.tolist(), batch.x, strict=True):
+                assert torch.equal(by_index.setdefault(index, x), x)
+    assert len(by_index) == len(shard)
 
 
 def test_rows_that_are_not_finite_are_those_with_nan_or_infinity():
     """A sum of finite numbers may overflow, and infinities of both signs cancel into NaN."""
-    inf, nan, large = torch.inf, torch.nan, 3e38
+    inf = torch.inf
+    nan = torch.nan
+    large = 3e38
     table = torch.tensor(
         [
             [1.0, 2, 3],

@@ -78,12 +78,15 @@ def test_a_method_from_outside_is_recorded_only_if_its_file_says_so(monkeypatch)
 
 def test_clients_side_by_side_come_to_the_same_bits():
     """Without a GPU they take turns, each on a network of its own."""
-    method, shards = resolve("scaffold"), federation("flip")
+    method = resolve("scaffold")
+    shards = federation("flip")
     usual = play("scaffold", training=TRAINING, shards=shards)
     net = toy_net(extend=method.local.extend)
     clients = InProcess(method, net, Layout(net), shards, TRAINING)
-    engine, together = Streams.of(clients, 3), Federation(clients, rounds=3, seed=1)
-    assert len({id(worker.net) for worker in engine.workers}) == 3
+    engine = Streams.of(clients, 3)
+    together = Federation(clients, rounds=3, seed=1)
+    result = len({id(worker.net) for worker in engine.workers})
+    assert result == 3
     state = together.first()
     for _ in range(3):
         state = together.play(state, engine=engine).state
@@ -93,9 +96,11 @@ def test_clients_side_by_side_come_to_the_same_bits():
 def test_side_by_side_shares_what_never_trains():
     method = resolve("lora")
     net = toy_clip(extend=method.local.extend)
-    first = InProcess(method, net, Layout(net), federation(), TRAINING)
-    own, other = (set(map(id, worker.net.parameters())) for worker in Streams.of(first, 2).workers)
-    frozen = {id(p) for module in first.layout.frozen for p in module.parameters()}
+    clients = InProcess(method, net, Layout(net), federation(), TRAINING)
+    parameters, copied = (
+        set(map(id, worker.net.parameters())) for worker in Streams.of(clients, 2).workers
+    )
+    frozen = {id(p) for module in clients.layout.frozen for p in module.parameters()}
     assert frozen
-    assert frozen <= other
-    assert not (own - frozen) & other
+    assert frozen <= copied
+    assert not (parameters - frozen) & copied

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
 from made_plans import planned
 from tapes import AT_CLIENTS, RECORDED, Strict, federation, recorded
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation import state as states
@@ -43,7 +44,7 @@ OWN_LOSS = [name for name, method in METHODS.items() if method.local.own_loss]
 
 
 def training_of(spec: str, training: Training = EVERYTHING) -> Training:
-    """What of it the method takes."""
+    """The training with the options that the method takes; others have their defaults."""
     usual = {name: getattr(Training, name) for name in OF_LOSS}
     return replace(training, **usual) if resolve(spec).local.own_loss else training
 
@@ -57,7 +58,8 @@ def test_a_step_schedule_multiplies_after_each_of_its_rounds():
     assert result == pytest.approx([1, 1, 0.1, 0.1])
     result = rates(Training(lr=1.0, schedule="step:1,3:0.5"), 4)
     assert result == pytest.approx([1, 0.5, 0.5, 0.25])
-    assert rates(Training(lr=1.0), 3) == [1.0] * 3
+    result = rates(Training(lr=1.0), 3)
+    assert result == [1.0] * 3
 
 
 def test_warmup_rises_in_a_line_and_goes_with_every_schedule():
@@ -67,7 +69,8 @@ def test_warmup_rises_in_a_line_and_goes_with_every_schedule():
     assert result == pytest.approx([0.5, 0.1, 0.1])
     cosine = rates(Training(lr=1.0, schedule="cosine"), 4)
     result = rates(Training(lr=1.0, warmup=2, schedule="cosine"), 4)
-    assert result == [cosine[0] / 2, *cosine[1:]]
+    expected = [cosine[0] / 2, *cosine[1:]]
+    assert result == expected
 
 
 @pytest.mark.parametrize("warmup", [-1, 10**400])
@@ -76,13 +79,14 @@ def test_a_warmup_is_a_number_of_rounds(warmup):
         check(planned("fedavg", {}, Training(warmup=warmup)))
 
 
-def by_torch(kind, *, clip=0.0, rounds=1, kept=False, **options):
+def by_torch(kind, *, clip=0.0, rounds=1, keep_state=False, **options):
     """Three full-batch steps a round by torch's own optimizer; the weights after the last round."""
     net = toy_net(dropout=0.0).train()
-    batch, params = next(toy_shard("north").in_order()), list(net.parameters())
+    batch = next(toy_shard("north").in_order())
+    params = list(net.parameters())
     optimizer = kind(params, **options)
     for t in range(rounds):
-        optimizer = optimizer if kept or not t else kind(params, **options)
+        optimizer = optimizer if keep_state or not t else kind(params, **options)
         for _ in range(3):
             optimizer.zero_grad()
             F.cross_entropy(net(batch.x), batch.y).backward()
@@ -93,14 +97,16 @@ def by_torch(kind, *, clip=0.0, rounds=1, kept=False, **options):
 
 
 def by_us(training, rounds=1):
-    """The same by the client loop."""
+    """Three full-batch steps a round by the client loop; (trained numbers, memory) after the last round."""
     net = toy_net(dropout=0.0)
-    layout, memory = Layout(net), {}
+    layout = Layout(net)
+    memory = {}
     theta = layout.read()
     for t in range(1, rounds + 1):
         task = Task("north", 0, t, rounds, 0, theta, {}, memory)
         report = run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, training)
-        theta, memory = report.theta, report.memory
+        theta = report.theta
+        memory = report.memory
     return theta[: layout.trainable], memory
 
 
@@ -132,7 +138,7 @@ FULL = {"batch_size": 10_000, "epochs": 3}
     ],
 )
 def test_each_optimizer_is_torchs(training, kind, options):
-    torch.testing.assert_close(by_us(training)[0], by_torch(kind, **options), atol=1e-6, rtol=1e-5)
+    assert_close(by_us(training)[0], by_torch(kind, **options), atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -156,15 +162,16 @@ def test_each_optimizer_is_torchs(training, kind, options):
     ],
 )
 def test_a_kept_optimizer_goes_on_where_a_fresh_one_starts_anew(training, kind, options):
-    kept, memory = by_us(replace(training, keep_optimizer=True), rounds=2)
-    torch.testing.assert_close(
-        kept, by_torch(kind, rounds=2, kept=True, **options), atol=1e-6, rtol=1e-5
-    )
+    continued, memory = by_us(replace(training, keep_optimizer=True), rounds=2)
+    expected = by_torch(kind, rounds=2, keep_state=True, **options)
+    assert_close(continued, expected, atol=1e-6, rtol=1e-5)
     fresh, nothing = by_us(training, rounds=2)
-    torch.testing.assert_close(fresh, by_torch(kind, rounds=2, **options), atol=1e-6, rtol=1e-5)
-    assert not torch.allclose(kept, fresh, atol=1e-4)
+    expected = by_torch(kind, rounds=2, **options)
+    assert_close(fresh, expected, atol=1e-6, rtol=1e-5)
+    assert not torch.allclose(continued, fresh, atol=1e-4)
     assert memory
-    assert all(name.startswith("optimizer_") for name in memory)
+    for name in memory:
+        assert name.startswith("optimizer_")
     assert not nothing
 
 
@@ -175,32 +182,29 @@ def test_a_resumed_run_has_the_kept_optimizers_to_the_bit(optimizer, tmp_path):
     half = {"training": training, "rounds": 4, "participation": 0.5}
     states.save(tmp_path, play("scaffold", until=2, **half), ROSTER)
     again = states.restore(tmp_path / "00002.h5", ROSTER, "cpu")
-    resumed, whole = play("scaffold", state=again, **half), play("scaffold", **half)
+    resumed = play("scaffold", state=again, **half)
+    whole = play("scaffold", **half)
     assert torch.equal(resumed.theta, whole.theta)
     assert any("optimizer_" in name for memory in whole.clients.values() for name in memory)
     for client, memory in whole.clients.items():
-        assert all(torch.equal(memory[name], resumed.clients[client][name]) for name in memory)
+        for name in memory:
+            assert torch.equal(memory[name], resumed.clients[client][name])
 
 
 def test_a_client_with_another_optimizers_state_starts_afresh():
-    """As after --resume --force with another optimizer."""
+    """That is how a client begins after --resume --force with another optimizer."""
     net = toy_net()
     layout = Layout(net)
     old = {"optimizer_momentum": torch.ones(layout.trainable)}
     training = Training(optimizer="adam", lr=0.01, keep_optimizer=True)
-    begun = [
-        run_client(
-            resolve("fedavg"),
-            net,
-            layout,
-            toy_shard("north"),
-            Task("north", 0, 2, 3, 0, Layout(toy_net()).read(), {}, memory),
-            training,
-        )
-        for memory in (old, {})
-    ]
+    begun = []
+    for memory in (old, {}):
+        task = Task("north", 0, 2, 3, 0, Layout(toy_net()).read(), {}, memory)
+        report = run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, training)
+        begun.append(report)
     assert torch.equal(begun[0].theta, begun[1].theta)
-    assert begun[0].memory.keys() == begun[1].memory.keys()
+    expected = begun[1].memory.keys()
+    assert begun[0].memory.keys() == expected
 
 
 @pytest.mark.parametrize("spec", AT_CLIENTS)
@@ -210,7 +214,8 @@ def test_every_method_trains_with_all_of_them_and_a_recording_has_the_same_bits(
     shards = federation("affine-flip")
     usual = play(spec, training=training, shards=shards, dropout=0.0, until=2)
     assert usual.theta.isfinite().all()
-    assert all("optimizer_momentum" in usual.clients[client] for client in ROSTER)
+    for client in ROSTER:
+        assert "optimizer_momentum" in usual.clients[client]
     if spec in RECORDED:
         state, captures = recorded(
             monkeypatch, Strict, spec, training=training, shards=shards, dropout=0.0, until=2
@@ -229,8 +234,8 @@ def test_every_method_takes_another_loss_or_refuses_it(spec):
 
 
 def takes_or_refuses(spec, name, trained):
-    given = {"label_smoothing": 0.1, "class_weights": "effective:0.9", "loss": "focal:2"}[name]
-    training = replace(SGD, **{name: given})
+    value = {"label_smoothing": 0.1, "class_weights": "effective:0.9", "loss": "focal:2"}[name]
+    training = replace(SGD, **{name: value})
     model = "clip-tiny" if resolve(spec).local.model else "cnn"
     if spec in OWN_LOSS:
         with pytest.raises(
@@ -250,7 +255,7 @@ def after_a_round(spec, training):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"schedule": "step:40"}, "--schedule 'step:40' is not step:ROUND"),
         ({"schedule": "step:0:0.1"}, "--schedule 'step:0:0.1' is not step:ROUND"),
@@ -267,10 +272,10 @@ def after_a_round(spec, training):
         ({"momentum": 0.9}, "--momentum belongs to sgd"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(options, said):
+def test_what_cannot_be_is_refused_in_a_sentence(options, message):
     with pytest.raises(UsageError) as error:
         check(planned("fedavg", {}, Training(**options)))
-    assert str(error.value).startswith(said)
+    assert str(error.value).startswith(message)
     assert error.value.hint
 
 
@@ -278,10 +283,11 @@ def test_a_run_records_every_option_that_decides_its_bytes_and_reads_it_again():
     everything = replace(
         EVERYTHING, sampling="class", dp_clip=2.0, dp_noise=0.5, dp_delta=1e-6, dp_sgd=1.5
     )
-    asked = planned("fedavg", {}, everything, 3, engine=None)
-    recorded = settings.options(asked, resolve("fedavg"), None)
-    assert {name: recorded[name] for name in values(everything)} == values(everything)
-    assert settings.plan_of(recorded) == asked
+    plan = planned("fedavg", {}, everything, 3, engine=None)
+    recorded = settings.options(plan, resolve("fedavg"), None)
+    result = {name: recorded[name] for name in values(everything)}
+    assert result == values(everything)
+    assert settings.plan_of(recorded) == plan
     words = settings.command(recorded)
     assert words[words.index("--loss") + 1] == "focal:2"
     assert "--keep-optimizer" in words
@@ -298,23 +304,21 @@ def test_where_optimizers_are_kept_every_client_trains_also_under_a_rule_that_ke
     [lambda clients: Pool(clients, 2, len(ROSTER)), lambda clients: Streams.of(clients, 3)],
 )
 def test_every_engine_comes_to_the_same_bits(open_engine):
-    method, shards = resolve("scaffold"), federation("flip")
-    usual, net = (
-        play("scaffold", training=EVERYTHING, shards=shards),
-        toy_net(extend=method.local.extend),
-    )
+    method = resolve("scaffold")
+    shards = federation("flip")
+    usual = play("scaffold", training=EVERYTHING, shards=shards)
+    net = toy_net(extend=method.local.extend)
     clients = InProcess(method, net, Layout(net), shards, EVERYTHING)
-    engine, together = open_engine(clients), Federation(clients, rounds=3, seed=1)
+    engine = open_engine(clients)
+    together = Federation(clients, rounds=3, seed=1)
     state = together.first()
     with engine if isinstance(engine, Pool) else nullcontext():
         for _ in range(3):
             state = together.play(state, engine=engine).state
     assert torch.equal(state.theta, usual.theta)
     for client in ROSTER:
-        assert all(
-            torch.equal(state.clients[client][name], value)
-            for name, value in usual.clients[client].items()
-        )
+        for name, value in usual.clients[client].items():
+            assert torch.equal(state.clients[client][name], value)
 
 
 def test_a_run_with_another_loss_says_so_in_its_label():

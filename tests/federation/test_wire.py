@@ -34,7 +34,7 @@ REPORT = Report(
 
 def test_memory_is_left_out_and_scalars_stay_scalars():
     scalars, arrays = pack(TASK)
-    assert scalars == {
+    expected = {
         "client": "north",
         "row": 0,
         "round": 1,
@@ -42,6 +42,7 @@ def test_memory_is_left_out_and_scalars_stay_scalars():
         "seed": 7,
         "part": "whole",
     }
+    assert scalars == expected
     assert set(arrays) == {"theta", "shared/a", "shared/b/c"}
     assert arrays["shared/a"].shape == ()
     again = unpack(Task, (scalars, arrays))

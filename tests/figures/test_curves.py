@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROSTER, make_chain
+from numpy.testing import assert_allclose
 from run_folders import a_line, a_run
 
 from fedcli.commands.plot import draw as command
@@ -32,13 +33,13 @@ def drawn(*records, names=None):
 
 
 def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
-    more = {
+    values = {
         "reports": {"mu": [1.0, 2.0, 3.0, 4.0], "rescue_factor": [0.0] * 4, "loss": [9.0] * 4},
         "server": {"epsilon": 0.5, "mu": 0.1},
         "test": {"clean": {"balanced_accuracy": 0.25}},
     }
-    record = read(a_run(tmp_path / "run", [a_line(1, **more), a_line(2, **more)]))
-    assert list(record.series) == [
+    record = read(a_run(tmp_path / "run", [a_line(1, **values), a_line(2, **values)]))
+    expected = [
         "loss",
         "clean balanced_accuracy",
         "weights",
@@ -48,6 +49,7 @@ def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
         "epsilon",
         "server mu",
     ]
+    assert list(record.series) == expected
     assert list(record.series["mu"].curves) == ROSTER
     assert not record.series["mu"].scalar
     result = record.series["mu"].curves["south"].tolist()
@@ -60,7 +62,8 @@ def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
         [2, 25],
     ]  # percent
     assert record.series["rescue_factor"].title == "Rescue factor"
-    assert (record.clients, record.played, record.rounds, record.dataset) == (4, 2, 2, "skin")
+    result = (record.clients, record.played, record.rounds, record.dataset)
+    assert result == (4, 2, 2, "skin")
 
 
 def test_rounds_without_a_score_or_a_client_have_no_point_and_null_is_a_gap(tmp_path):
@@ -77,10 +80,13 @@ def test_rounds_without_a_score_or_a_client_have_no_point_and_null_is_a_gap(tmp_
     ]
     series = read(a_run(tmp_path / "run", lines)).series
     curves = series["loss"].curves
-    assert curves["west"].tolist() == [[1, 2], [3, 5]]
+    expected = [[1, 2], [3, 5]]
+    assert curves["west"].tolist() == expected
     assert curves["south"].tolist() == [[2, 3]]
-    assert np.array_equal(curves["north"], [[1, 1], [2, np.nan], [3, 4]], equal_nan=True)
-    assert series["clean auc"].curves[""].tolist() == [[2, 0.5]]
+    expected = [[1, 1], [2, np.nan], [3, 4]]
+    assert np.array_equal(curves["north"], expected, equal_nan=True)
+    result = series["clean auc"].curves[""].tolist()
+    assert result == [[2, 0.5]]
 
 
 def test_an_unfinished_run_is_read_with_its_datas_roster_up_to_the_last_whole_line(tmp_path):
@@ -92,7 +98,8 @@ def test_an_unfinished_run_is_read_with_its_datas_roster_up_to_the_last_whole_li
     assert list(record.series["loss"].curves) == ROSTER
     assert (record.played, record.rounds, record.label) == (2, 9, "fedmrl")
     (tmp_path / "partitions" / "made" / "partition.json").unlink()
-    assert list(read(folder).series["loss"].curves) == [
+    result = list(read(folder).series["loss"].curves)
+    assert result == [
         "client 0",
         "client 1",
         "client 2",
@@ -147,22 +154,23 @@ def test_up_to_twelve_clients_look_different_and_more_are_thin_lines_under_their
         )
 
     panels, legend, _ = drawn(many(12), names=["loss"])
-    assert (
-        len({(line.get_color(), line.get_linestyle()) for line in panels["Training loss"].lines})
-        == 12
+    result = len(
+        {(line.get_color(), line.get_linestyle()) for line in panels["Training loss"].lines}
     )
+    assert result == 12
     assert len(legend) == 12
     panels, legend, _ = drawn(many(13), names=["loss"])
     assert legend == ["one client", "mean over clients"]
-    assert panels["Training loss"].lines[-1].get_ydata().tolist() == [6.0]
+    result = panels["Training loss"].lines[-1].get_ydata().tolist()
+    assert result == [6.0]
 
 
 def test_several_runs_are_compared_by_the_mean_and_the_range_of_their_clients(tmp_path):
-    first = a_run(
+    fedmrl = a_run(
         tmp_path / "one", [a_line(1, server={"epsilon": 1.0}), a_line(2, server={"epsilon": 0.5})]
     )
-    other = a_run(tmp_path / "other", [a_line(1), a_line(2), a_line(3)], label="FedAvg")
-    panels, legend, figure = drawn(read(first), read(other))
+    fedavg = a_run(tmp_path / "other", [a_line(1), a_line(2), a_line(3)], label="FedAvg")
+    panels, legend, figure = drawn(read(fedmrl), read(fedavg))
     assert legend == [
         "FedMRL",
         "FedAvg",
@@ -190,7 +198,8 @@ def test_of_weights_the_extremes_of_each_run_are_drawn_as_their_mean_is_always_t
     lines = panels["Weight in the aggregation"].lines
     result = [line.get_ydata().tolist() for line in lines]
     assert result == [[0.4, 0.7], [0.1, 0.1]] * 2
-    assert len({(line.get_color(), line.get_marker()) for line in lines}) == 4
+    result = len({(line.get_color(), line.get_marker()) for line in lines})
+    assert result == 4
 
 
 def test_runs_of_one_method_are_named_by_their_settings_or_else_by_their_folders(tmp_path):
@@ -204,19 +213,23 @@ def test_runs_of_one_method_are_named_by_their_settings_or_else_by_their_folders
         ("a", {"lr": 1, "settings": {"mu": 0.1}}), ("b", {"lr": 1, "settings": {"mu": 0.5}})
     )
     other = read(a_run(tmp_path / "c", [a_line(1)], label="FedAvg", options={"lr": 7}))
-    assert drawn(*short, other)[1][:3] == ["FedMRL (mu=0.1)", "FedMRL (mu=0.5)", "FedAvg"]
+    result = drawn(*short, other)[1][:3]
+    assert result == ["FedMRL (mu=0.1)", "FedMRL (mu=0.5)", "FedAvg"]
     long = runs(
         ("d", {"partition_options": "of one kind" * 9}),
         ("e", {"partition_options": "of another kind" * 9}),
     )
-    assert drawn(*long)[1][:2] == ["d", "e"]
+    result = drawn(*long)[1][:2]
+    assert result == ["d", "e"]
     records = runs(("fedmrl-a", {}), ("fedmrl-b", {}))
-    assert drawn(*records)[1][:2] == ["fedmrl-a", "fedmrl-b"]
-    assert drawn(records[0], replace(records[0]))[1][:2] == ["FedMRL [1]", "FedMRL [2]"]
+    result = drawn(*records)[1][:2]
+    assert result == ["fedmrl-a", "fedmrl-b"]
+    result = drawn(records[0], replace(records[0]))[1][:2]
+    assert result == ["FedMRL [1]", "FedMRL [2]"]
 
 
 def test_no_title_stands_for_two_things(tmp_path):
-    more = {
+    values = {
         "reports": {
             "training_loss": [1.0, 2.0, 3.0, 4.0],
             "mu": [0.0, 1.0, 2.0, 3.0],
@@ -224,7 +237,7 @@ def test_no_title_stands_for_two_things(tmp_path):
         }
     }
     record = read(
-        a_run(tmp_path / "run", [a_line(t, **more, server={"mu": t, "odd": t}) for t in (1, 2)])
+        a_run(tmp_path / "run", [a_line(t, **values, server={"mu": t, "odd": t}) for t in (1, 2)])
     )
     titles = list(drawn(record)[0])
     assert len(titles) == len(record.series) == 7
@@ -286,7 +299,8 @@ def test_a_gap_is_not_bridged_and_a_point_between_gaps_is_a_dot(tmp_path):
     lines = [a_line(t, server={"reward": None if t in (50, 52) else 1.0}) for t in range(1, 100)]
     panels, _, _ = drawn(read(a_run(tmp_path / "run", lines)), names=["reward"])
     (line,) = panels["Reward"].lines
-    assert np.flatnonzero(np.isnan(line.get_ydata())).tolist() == [49, 51]
+    result = np.flatnonzero(np.isnan(line.get_ydata())).tolist()
+    assert result == [49, 51]
     assert line.get_markevery() == [50]
 
 
@@ -294,7 +308,8 @@ def test_a_series_of_nulls_says_so(tmp_path):
     panels, legend, _ = drawn(
         read(a_run(tmp_path / "run", [a_line(1, loss=[None] * 4)])), names=["loss"]
     )
-    assert [text.get_text() for text in panels["Training loss"].texts] == ["no finite value"]
+    result = [text.get_text() for text in panels["Training loss"].texts]
+    assert result == ["no finite value"]
     assert legend == []
 
 
@@ -306,7 +321,8 @@ def test_an_unknown_series_names_the_nearest_and_all(tmp_path):
         "did you mean 'epsilon'? a series begins once a round has something to record"
     )
     assert caught.value.hint.endswith("known: loss, weights, epsilon")
-    assert curves.chosen([record], ["weights", "loss", "weights"]) == ["weights", "loss"]
+    result = curves.chosen([record], ["weights", "loss", "weights"])
+    assert result == ["weights", "loss"]
 
 
 def test_a_series_that_only_ends_alike_is_not_suggested(tmp_path):
@@ -342,9 +358,9 @@ def test_the_same_curves_give_the_same_bytes(tmp_path, suffix):
             out=picture,
             json=True,
         )
-    first, second = (picture.read_bytes() for picture in pictures)
-    assert first == second
-    assert len(first) > 5000
+    picture_bytes, repeated = (picture.read_bytes() for picture in pictures)
+    assert picture_bytes == repeated
+    assert len(picture_bytes) > 5000
     result = sorted(p.name for p in tmp_path.iterdir())
     assert result == [f"0{suffix}", f"1{suffix}", "run"]
 
@@ -392,7 +408,8 @@ def test_runs_that_differ_in_seeds_and_folds_are_one_system(tmp_path):
     folds = [replace(plain, data={"dataset fold": fold, "partition seed": fold}) for fold in (0, 1)]
     systems = labels.systems([*runs, other, *folds])
     assert systems == {"FedMRL (mu=0.1)": runs, "FedMRL (mu=0.5)": [other], "FedAvg": folds}
-    assert list(labels.systems([*runs, other], "mu")) == ["FedMRL"]
+    result = list(labels.systems([*runs, other], "mu"))
+    assert result == ["FedMRL"]
     noise = [replace(plain, data={"corruption ratio": ratio}) for ratio in (0.1, 0.2)]
     assert list(labels.systems(noise)) == ["FedAvg (ratio 0.1)", "FedAvg (ratio 0.2)"]
     longer = replace(plain, options={"seed": 0, "rounds": 6, "lr": 0.003})
@@ -427,12 +444,13 @@ def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_pa
 
 
 def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, capsys):
-    first, asked = a_tested(tmp_path / "one", [0.2, 0.4]), {"metric": "", "version": ""}
-    command(FIGURES["convergence"], [str(first.folder)], asked, work=tmp_path)
+    tested = a_tested(tmp_path / "one", [0.2, 0.4])
+    options = {"metric": "", "version": ""}
+    command(FIGURES["convergence"], [str(tested.folder)], options, work=tmp_path)
     expected = tmp_path / "plots" / "one-convergence.png"
     assert Path(capsys.readouterr().out.strip()) == expected
     with pytest.raises(FedcliError, match="no run recorded auc_ovo_macro over") as caught:
-        convergence.frame({"one": [first]}, metric="auc_ovo_macro")
+        convergence.frame({"one": [tested]}, metric="auc_ovo_macro")
     assert caught.value.hint == "known: clean balanced_accuracy"
     bare = read(a_run(tmp_path / "bare", [a_line(1)]))
     with pytest.raises(
@@ -442,23 +460,32 @@ def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, c
     assert "--eval-every 1" in caught.value.hint
 
 
+def test_scores_that_are_all_unknown_are_refused_in_a_sentence(tmp_path):
+    unknown = a_line(1, test={"clean": {"balanced_accuracy": None}})
+    record = read(a_run(tmp_path / "one", [unknown]))
+    with pytest.raises(FedcliError, match="no number is there to draw"):
+        drawing.drawn(FIGURES["convergence"].picture({"one": [record]}))
+
+
 def test_the_numbers_of_a_figure_are_printed_and_written(tmp_path, capsys):
     folder = a_run(tmp_path / "run", [a_line(1), a_line(2, loss=[None, 1.0, 2.0, 3.0])])
-    asked = {"series": ["loss"]}
+    options = {"series": ["loss"]}
     command(
-        FIGURES["curves"], [str(folder)], asked, work=tmp_path, out=tmp_path / "a.csv", json=True
+        FIGURES["curves"], [str(folder)], options, work=tmp_path, out=tmp_path / "a.csv", json=True
     )
     lines = json.loads(capsys.readouterr().out)["frame"]
-    assert lines[0] == {
+    expected = {
         "run": "FedMRL",
         "series": "loss",
         "client": "north",
         "round": 1,
         "value": 1.0,
     }
+    assert lines[0] == expected
     assert lines[1]["value"] is None
     assert len(lines) == 8
-    assert (tmp_path / "a.csv").read_text().splitlines()[:2] == [
+    result = (tmp_path / "a.csv").read_text().splitlines()[:2]
+    assert result == [
         "run,series,client,round,value",
         "FedMRL,loss,north,1,1.0",
     ]
@@ -466,18 +493,20 @@ def test_the_numbers_of_a_figure_are_printed_and_written(tmp_path, capsys):
 
 def test_curves_are_means_over_clients_and_then_over_seeds():
     def a_run(**clients):
-        curves = {
-            name: np.array([[t + 1.0, value] for t, value in enumerate(v)])
-            for name, v in clients.items()
-        }
+        curves = {}
+        for name, values in clients.items():
+            rounds = np.arange(1.0, len(values) + 1)
+            curves[name] = np.stack([rounds, values], 1)
         return Series("loss", "", curves)
 
-    first, other = a_run(a=[1, 3], b=[3, np.nan]), a_run(a=[4, 5, 6])
-    rounds, mean, low, high = over_runs([first, other]).to_numpy(float).T
+    run = a_run(a=[1, 3], b=[3, np.nan])
+    longer = a_run(a=[4, 5, 6])
+    rounds, mean, low, high = over_runs([run, longer]).to_numpy(float).T
     assert rounds.tolist() == [1, 2, 3]
     assert mean.tolist() == [3, 4, 6]
     std = np.array([2**0.5, 2**0.5, np.nan])  # of 2 and 4, of 3 and 5, of one run
-    np.testing.assert_allclose([low, high], [mean - std, mean + std])
+    expected = [mean - std, mean + std]
+    assert_allclose([low, high], expected)
 
 
 def test_scores_on_validation_parts_are_a_series_of_their_own(tmp_path):
@@ -486,4 +515,5 @@ def test_scores_on_validation_parts_are_a_series_of_their_own(tmp_path):
     )
     series = read(a_run(tmp_path / "run", [line])).series
     assert series["validation balanced_accuracy"].unit == "validation images (%)"
-    assert series["validation balanced_accuracy"].curves[""].tolist() == [[1, 50]]
+    result = series["validation balanced_accuracy"].curves[""].tolist()
+    assert result == [[1, 50]]

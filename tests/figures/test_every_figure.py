@@ -14,7 +14,7 @@ from fedcli.federation.training import Training
 from fedcli.figures import drawing, inline, names
 from fedcli.figures.drawing import drawn
 from fedcli.figures.figure import Figure, numbers, register
-from fedcli.figures.kinds import FIGURES
+from fedcli.figures.kinds import FIGURES, critical_difference
 from fedcli.figures.series import read
 from fedcli.reporting.rows import compared, rows
 from fedcli.scores.audit.audited import audit
@@ -63,9 +63,19 @@ def by_severity():
     return table
 
 
+def by_rank():
+    """The frame of `critical-difference`, whose runs are of several datasets."""
+    scores = {"FedAvg": [0.9, 0.8], "FedHEAL": [0.8, 0.9]}
+    return critical_difference.of_scores("accuracy", scores)
+
+
+BY_HAND = {"severities": by_severity, "critical-difference": by_rank}
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_draws_its_numbers(name, run):
-    figure, extra = FIGURES[name], {}
+    figure = FIGURES[name]
+    extra = {}
     paths = [run("heal"), run("avg")] if name in TWO else [run(OF.get(name, "heal"))]
     if name == "reconstructions":
         audit(paths[0], [], AuditOptions(iterations=1))
@@ -79,16 +89,18 @@ def test_a_figure_draws_its_numbers(name, run):
         subject = compared(rows([scores(path) for path in paths]))
         subject = subject if figure.of == "systems" else subject[0]
     if name == "sweep":
-        scored = [system.scores for system in compared(rows([scores(path) for path in paths]))]
+        systems = compared(rows([scores(path) for path in paths]))
+        scored = [system.scores for system in systems]
         extra = {"scores": lambda records: scored, "runs_named": True}
     options = OPTIONS.get(name, {})
-    frame = by_severity() if name == "severities" else figure.frame(subject, **options, **extra)
+    frame = BY_HAND[name]() if name in BY_HAND else figure.frame(subject, **options, **extra)
     assert len(frame)
     assert json.dumps(numbers(frame), allow_nan=False)
     picture = figure.draw(frame)
     result = len([axes for axes in drawn(picture).axes if axes.has_data()])
     assert result >= len(picture.panels)
-    assert all("<svg " in one.svg for one in inline.of_picture(picture).figures)
+    for panel in inline.of_picture(picture).figures:
+        assert "<svg " in panel.svg
 
 
 def test_a_name_stands_for_one_figure():

@@ -27,7 +27,9 @@ def binned(folder, *, rounds=10, label="FedHEAL", **options):
 
 
 def test_fedheal_counts_each_coordinate_by_the_share_of_rounds_in_its_usual_direction():
-    rule, memory, theta = resolve("fedheal").aggregator, {}, torch.zeros(3)
+    rule = resolve("fedheal").aggregator
+    memory = {}
+    theta = torch.zeros(3)
     assert rule.histograms(memory) == {}
     moves = [
         [1.0, 1.0, 1.0],
@@ -36,31 +38,36 @@ def test_fedheal_counts_each_coordinate_by_the_share_of_rounds_in_its_usual_dire
         [1.0, -1.0, 1.0],
     ]  # by round: shares 1, 1/2, 3/4
     for t, move in enumerate(moves, 1):
-        rule.aggregate(theta, client_updates([move], t=t, rows=[1], roster=2), memory)
+        updates = client_updates([move], t=t, rows=[1], roster=2)
+        rule.aggregate(theta, updates, memory)
     counts = rule.histograms(memory)["consistency"]
     expected = [
         [0] * 10,
         [0, 0, 0, 0, 1, 0, 0, 1, 0, 1],
     ]
     assert counts.tolist() == expected  # (0.4, 0.5], (0.7, 0.8], (0.9, 1]; nobody in row 0
-    assert resolve("fedheal", {"parts": "fael"}).aggregator.histograms({"increment": theta}) == {}
+    result = resolve("fedheal", {"parts": "fael"}).aggregator.histograms({"increment": theta})
+    assert result == {}
 
 
 def test_every_coordinate_of_every_client_is_in_some_bin_and_its_state_is_left_alone():
     state = play("moon+fedheal", rounds=3)
     before = state.server["rises"].whole()
     counts = resolve("moon+fedheal").aggregator.histograms(state.server)["consistency"]
-    assert counts.sum(1).tolist() == [before.shape[1]] * 4
+    expected = [before.shape[1]] * 4
+    assert counts.sum(1).tolist() == expected
     assert torch.equal(state.server["rises"].whole(), before)
 
 
 def test_rounds_ten_hundred_and_the_last_are_recorded(tmp_path):
     from conftest import make_chain
 
-    plan = planned("fedheal", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 11)
+    training = Training(optimizer="sgd", lr=0.1, batch_size=8)
+    plan = planned("fedheal", {}, training, 11)
     path = train(make_chain(tmp_path), plan, work=tmp_path, out=tmp_path / "run")
     lines = [json.loads(line) for line in (path.parent / "rounds.jsonl").read_text().splitlines()]
-    assert [line["round"] for line in lines if "histograms" in line] == [10, 11]
+    result = [line["round"] for line in lines if "histograms" in line]
+    assert result == [10, 11]
     assert list(read(path).histograms["consistency"]) == [10, 11]
     result = sorted(histograms.frame({"run": read(path)})["round"].unique())
     assert result == [10, 11]
@@ -68,7 +75,7 @@ def test_rounds_ten_hundred_and_the_last_are_recorded(tmp_path):
 
 def test_a_coins_shares_are_those_of_the_binomial():
     result = histograms.coin(10, 10).round(4).tolist()
-    assert result == [
+    expected = [
         0,
         0,
         0,
@@ -80,6 +87,7 @@ def test_a_coins_shares_are_those_of_the_binomial():
         0.0195,
         0.002,
     ]
+    assert result == expected
     expected = [0, 0, 0, 0, 0, 0, 0.75, 0, 0, 0.25]
     assert histograms.coin(3, 10).tolist() == expected
     assert histograms.coin(100, 10).sum() == pytest.approx(1)
@@ -103,10 +111,10 @@ def test_bars_are_the_mean_over_clients_that_took_part(tmp_path):
 
 
 def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_rounds(tmp_path):
-    some = binned(tmp_path / "b", label="FedProx + FedHEAL", participation=0.5)
+    with_half = binned(tmp_path / "b", label="FedProx + FedHEAL", participation=0.5)
     figure = drawing.drawn(
         histograms.draw(
-            histograms.frame({"FedHEAL": binned(tmp_path / "a"), "FedProx + FedHEAL": some})
+            histograms.frame({"FedHEAL": binned(tmp_path / "a"), "FedProx + FedHEAL": with_half})
         )
     )
     result = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -115,10 +123,12 @@ def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_roun
         "FedProx + FedHEAL",
         histograms.RANGE,
     ]
-    left, right = (
+    left_bar, right_bar = (
         bars.patches[9] for bars in figure.axes[0].containers if hasattr(bars, "patches")
     )
-    assert left.get_x() + left.get_width() == pytest.approx(right.get_x())
+    result = left_bar.get_x() + left_bar.get_width()
+    expected = pytest.approx(right_bar.get_x())
+    assert result == expected
 
 
 def test_without_a_histogram_it_says_who_has_one(tmp_path):

@@ -7,8 +7,10 @@ import torch
 import torch.nn.functional as F
 from conftest import make_chain, toy_net
 from made_plans import planned, train
+from numpy.testing import assert_allclose
 from pandas import DataFrame, concat
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.commands.plot import draw as command
 from fedcli.errors import FedcliError, UsageError
@@ -25,7 +27,8 @@ from fedcli.seeds import derive
 def trained(tmp_path_factory):
     """A run of two rounds on clean and corrupted images."""
     work = tmp_path_factory.mktemp("work")
-    plan = planned("fedavg", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2)
+    training = Training(optimizer="sgd", lr=0.1, batch_size=8)
+    plan = planned("fedavg", {}, training, 2)
     return train(
         make_chain(work, corrupted=True), plan, work=work, out=work / "runs" / "mine"
     ).parent
@@ -49,45 +52,45 @@ def test_each_filter_of_a_direction_is_as_long_as_the_filter_and_vectors_stay_pu
     weights = {name: p.detach() for name, p in net.named_parameters()}
     way = moved.direction(weights, 0, 0)
     result = {name: tensor.shape for name, tensor in way.items()}
-    assert result == {name: p.shape for name, p in weights.items()}
+    expected = {name: p.shape for name, p in weights.items()}
+    assert result == expected
     for name, weight in weights.items():
         if weight.ndim < 2:  # of batch norm, and biases
             assert not way[name].any()
             continue
         norms = [tensor.flatten(1).norm(dim=1) for tensor in (way[name], weight)]
-        torch.testing.assert_close(*norms)
+        assert_close(*norms)
     assert {"backbone.1.weight", "backbone.1.bias", "head.bias"} < weights.keys()
     zero = moved.direction({"w": torch.zeros(2, 3)}, 0, 0)["w"]
     assert not zero.any()
 
 
 def test_a_tensor_has_its_own_numbers_whatever_else_the_model_has():
-    each = {"w": torch.ones(2, 3)}
-    more = {"v": torch.ones(4, 4), **each}
-    first = moved.direction(each, 0, 0)["w"]
-    assert torch.equal(first, moved.direction(more, 0, 0)["w"])
-    assert not torch.equal(first, moved.direction(each, 1, 0)["w"])
-    assert not torch.equal(first, moved.direction(each, 0, 1)["w"])
+    model = {"w": torch.ones(2, 3)}
+    larger = {"v": torch.ones(4, 4), **model}
+    direction = moved.direction(model, 0, 0)["w"]
+    assert torch.equal(direction, moved.direction(larger, 0, 0)["w"])
+    assert not torch.equal(direction, moved.direction(model, 1, 0)["w"])
+    assert not torch.equal(direction, moved.direction(model, 0, 1)["w"])
 
 
 def test_around_a_squared_length_the_curve_is_known_and_the_net_is_as_it_was():
     net = Square()
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
     curve = moved.surface(net, net.loss, dims=1, seed=3, points=5)
-    random = torch.randn(
-        2, 2, generator=torch.Generator().manual_seed(derive("landscape", 3, 0, "weight"))
-    ).double()
+    generator = torch.Generator().manual_seed(derive("landscape", 3, 0, "weight"))
+    random = torch.randn(2, 2, generator=generator).double()
     way = random / random.norm(dim=1, keepdim=True) * torch.tensor([[5.0], [2.0]])
     steps = np.array([-1, -0.5, 0, 0.5, 1])
     along = float((before["weight"].double() * way).sum())
-    np.testing.assert_allclose(
-        curve, 29 + 2 * steps * along + steps**2 * 29, rtol=1e-6
-    )  # |d| = |w| by normalisation
+    expected = 29 + 2 * steps * along + steps**2 * 29
+    assert_allclose(curve, expected, rtol=1e-6)  # |d| = |w| by normalisation
     table = moved.surface(net, net.loss, dims=2, seed=3, points=5)
     assert table.shape == (5, 5)
     assert table[:, 2].tolist() == curve.tolist()
     assert table[2, 2] == 29
-    assert all(torch.equal(before[name], p) for name, p in net.named_parameters())
+    for name, p in net.named_parameters():
+        assert torch.equal(before[name], p)
 
 
 def test_a_loss_that_fails_leaves_the_net_as_it_was():
@@ -118,18 +121,18 @@ def test_in_the_middle_stands_the_cross_entropy_of_the_runs_last_model(trained, 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(trained, tmp_path, dims):
     paths = [tmp_path / f"{k}.png" for k in range(3)]
     for path, seed in zip(paths, (0, 0, 1), strict=True):
-        asked = {"dims": dims, "points": 3, "seed": seed}
-        command(FIGURES["landscape"], [str(trained)], asked, out=path, work=tmp_path)
-    first, second, other = (path.read_bytes() for path in paths)
-    assert first == second != other
+        options = {"dims": dims, "points": 3, "seed": seed}
+        command(FIGURES["landscape"], [str(trained)], options, out=path, work=tmp_path)
+    picture, repeated, other = (path.read_bytes() for path in paths)
+    assert picture == repeated != other
 
 
 def test_several_runs_are_moved_along_the_same_numbers(trained, tmp_path):
     record = series.read(trained)
     losses = landscape.frame({"one": record, "two": record}, dims="2d", points=3)
-    one, two = (part["loss"].tolist() for _, part in losses.groupby("run"))
+    run_losses, other_losses = (part["loss"].tolist() for _, part in losses.groupby("run"))
     assert list(losses["run"].unique()) == ["one", "two"]
-    assert one == two
+    assert run_losses == other_losses
     expected = [-1, -1, -1, 0]
     assert losses["first"].tolist()[:4] == expected
     expected = [
@@ -155,7 +158,8 @@ def test_the_levels_of_a_map_are_round_numbers_around_all_losses():
     even = landscape._levels(0.31, 1.7, False)
     assert even[0] <= 0.31
     assert even[-1] >= 1.7
-    assert np.allclose(even * 10, np.round(even * 10))
+    expected = np.round(even * 10)
+    assert np.allclose(even * 10, expected)
 
 
 def test_what_cannot_be_drawn_is_told(trained, tmp_path):
@@ -172,10 +176,10 @@ def test_what_cannot_be_drawn_is_told(trained, tmp_path):
 
 def a_table(**losses):
     """Losses [3, 3] of runs as the figure's frame."""
-    first, second = np.meshgrid([-1.0, 0, 1], [-1.0, 0, 1], indexing="ij")
+    rows, columns = np.meshgrid([-1.0, 0, 1], [-1.0, 0, 1], indexing="ij")
     parts = [
         DataFrame(
-            {"run": run, "first": first.ravel(), "second": second.ravel(), "loss": table.ravel()}
+            {"run": run, "first": rows.ravel(), "second": columns.ravel(), "loss": table.ravel()}
         )
         for run, table in losses.items()
     ]

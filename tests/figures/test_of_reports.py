@@ -7,6 +7,7 @@ import pytest
 import session
 from conftest import make_chain
 from made_plans import planned, train
+from numpy.testing import assert_allclose
 from scored_runs import heal, model, scored
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
@@ -34,58 +35,57 @@ ONCE = np.ones((N, 1), np.int64)
 def run(tmp_path_factory):
     """A trained run that was evaluated."""
     work = tmp_path_factory.mktemp("graphics")
-    made = train(
-        make_chain(work),
-        planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1),
-        work=work,
-        out=None,
-    )
-    return evaluate(made)
+    plan = planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1)
+    path = train(make_chain(work), plan, work=work, out=None)
+    return evaluate(path)
 
 
 def test_curves_are_those_of_scikit_learn():
     alarms, hits, _ = roc_curve(LABEL, SCORE, drop_intermediate=False)
     x, y = answers.roc(SCORE, LABEL, ONCE)
-    expected = pytest.approx([hits[alarms <= at + 1e-9].max() for at in x])
+    expected = pytest.approx([hits[alarms <= threshold + 1e-9].max() for threshold in x])
     assert y[:, 0] == expected
     precision, recall, _ = precision_recall_curve(LABEL, SCORE)
     x, y = answers.precision(SCORE, LABEL, ONCE)
-    highest = [
-        precision[:-1][recall[:-1] >= at - 1e-9][-1] for at in x[1:]
-    ]  # at the highest threshold that reaches it
+    highest = []
+    for reached in x[1:]:  # at the highest threshold that reaches it
+        highest.append(precision[:-1][recall[:-1] >= reached - 1e-9][-1])
     assert y[1:, 0] == pytest.approx(highest)
 
 
 def test_net_benefit_and_reliability_are_their_formulas():
     _, y = benefit(SCORE, LABEL, ONCE)
     for p, value in zip(BENEFITS, y[:, 0], strict=True):
-        hits, alarms = np.sum((SCORE >= p) & (LABEL == 1)), np.sum((SCORE >= p) & (LABEL == 0))
+        hits = np.sum((SCORE >= p) & (LABEL == 1))
+        alarms = np.sum((SCORE >= p) & (LABEL == 0))
         expected = pytest.approx(hits / N - alarms / N * p / (1 - p))
         assert value == expected
     x, y = answers.reliability(SCORE, LABEL, ONCE)
     inside = (SCORE > 0.3) & (SCORE <= 0.4)
     expected = pytest.approx((SCORE[inside].mean(), LABEL[inside].mean()))
-    assert (x[3, 0], y[3, 0]) == expected
+    expected = (x[3, 0], y[3, 0])
+    assert expected == expected
 
 
 @pytest.mark.parametrize("curve", [answers.roc, answers.precision, answers.reliability, benefit])
 def test_a_weighted_resample_is_the_resample_itself(curve):
-    drawn = np.random.default_rng(0).integers(N, size=N)
-    weights = np.bincount(drawn, minlength=N)[:, None]
-    weighted, repeated = curve(SCORE, LABEL, weights)[1], curve(SCORE[drawn], LABEL[drawn], ONCE)[1]
-    np.testing.assert_allclose(weighted, repeated)
+    resample = np.random.default_rng(0).integers(N, size=N)
+    weights = np.bincount(resample, minlength=N)[:, None]
+    weighted = curve(SCORE, LABEL, weights)[1]
+    repeated = curve(SCORE[resample], LABEL[resample], ONCE)[1]
+    assert_allclose(weighted, repeated)
 
 
 def test_a_band_holds_the_middle_of_its_resamples():
     units = np.arange(N) // 2
-    made = answers.band(answers.roc, SCORE, LABEL, units)
-    drawn = answers.roc(
+    band = answers.band(answers.roc, SCORE, LABEL, units)
+    resampled = answers.roc(
         SCORE, LABEL, bootstrap.draw(units, answers.RESAMPLES, derive("bands", 0)).T
     )[1]
-    expected = pytest.approx(np.quantile(drawn, 0.025, axis=1))
-    assert made["low"].tolist() == expected
-    expected = pytest.approx(np.quantile(drawn, 0.975, axis=1))
-    assert made["high"].tolist() == expected
+    expected = pytest.approx(np.quantile(resampled, 0.025, axis=1))
+    assert band["low"].tolist() == expected
+    expected = pytest.approx(np.quantile(resampled, 0.975, axis=1))
+    assert band["high"].tolist() == expected
     alone = answers.band(answers.roc, SCORE, np.zeros(N, int), units)
     assert alone["y"].isna().all()
     assert alone["low"].isna().all()
@@ -107,50 +107,52 @@ def test_the_worst_cases_are_the_surest_errors(run):
     images = system.versions["clean"]
     guess = images.chances.argmax(1)
     wrong = np.flatnonzero(guess != images.y)
-    shown = errors.worst(images, np.arange(len(images.y)))
-    assert set(shown) <= set(wrong.tolist())
-    assert len(shown) == min(len(wrong), errors.CASES)
-    assert images.chances.max(1)[shown].min() >= np.delete(images.chances.max(1), shown)[
-        np.delete(guess != images.y, shown)
-    ].max(initial=0)
+    cases = errors.worst(images, np.arange(len(images.y)))
+    assert set(cases) <= set(wrong.tolist())
+    assert len(cases) == min(len(wrong), errors.CASES)
+    result = images.chances.max(1)[cases].min()
+    is_other_error = guess != images.y
+    is_other_error[cases] = False
+    assert result >= images.chances.max(1)[is_other_error].max(initial=0)
     table = confusion_matrix(images.y, guess, labels=range(3))
-    drawn = confusion.frame(system, by="sex")
-    assert drawn["images"].to_list()[: table.size] == table.ravel().tolist()
+    confusions = confusion.frame(system, by="sex")
+    result = confusions["images"].to_list()[: table.size]
+    assert result == table.ravel().tolist()
 
 
 def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(report, "write", lambda picture, *files: drawn.extend(files))
+    paths = []
+    monkeypatch.setattr(report, "write", lambda picture, *files: paths.extend(files))
     session.run(f"fedcli report {run} --figures {tmp_path}/b")
-    assert {path.name for path in drawn} == {
+    assert {path.name for path in paths} == {
         "forest.svg",
         "errors.svg",
         "flow.svg",
     }  # no severities were scored
-    drawn.clear()
+    paths.clear()
     session.run(f"fedcli report {run} --work {tmp_path} --figures all --format svg,pdf")
     names = ("confusion-sex", "decision-sex", "precision-recall-sex", "reliability-sex", "roc-sex")
     stems = {*(f"{name}-clean" for name in names), "errors-sex", "flow"}
     stems |= {"forest-balanced-accuracy", "forest-auc"}
     expected = {f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf")}
-    assert {path.name for path in drawn} == expected
+    assert {path.name for path in paths} == expected
     captions = (tmp_path / "figures" / "captions.md").read_text()
     assert "500 bootstrap resamples of the patients or lesions" in captions
     assert "n = 40 images." in captions
 
 
 def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeypatch):
-    (name, first), *_ = report.of_systems(compared(rows([run])), ["roc"])
-    one = name, replace(first, panels=first.panels[:1])
-    monkeypatch.setattr(report, "of_systems", lambda *_: [one])
+    (name, picture), *_ = report.of_systems(compared(rows([run])), ["roc"])
+    named_picture = name, replace(picture, panels=picture.panels[:1])
+    monkeypatch.setattr(report, "of_systems", lambda *_: [named_picture])
     for folder in ("a", "b"):
         write_all([], tmp_path / folder, FORMATS)
-    made = sorted(path.name for path in (tmp_path / "a").iterdir())
+    file_names = sorted(path.name for path in (tmp_path / "a").iterdir())
     expected = ["captions.md", *(f"roc-sex-clean.{kind}" for kind in ("pdf", "png", "svg"))]
-    assert made == expected
+    assert file_names == expected
     assert all(
         (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-        for name in made
+        for name in file_names
     )
     assert "pointwise 95 % percentile" in (tmp_path / "a" / "roc-sex-clean.svg").read_text()
     assert b"pointwise" in (tmp_path / "a" / "roc-sex-clean.png").read_bytes()
@@ -163,18 +165,20 @@ def two(tmp_path):
 
 
 def test_two_systems_stand_in_one_plane(two):
-    made = report.of_systems(two, ["overall"])
-    assert [name for name, _ in made] == [
+    pictures = report.of_systems(two, ["overall"])
+    result = [name for name, _ in pictures]
+    assert result == [
         "overall-and-worst-balanced-accuracy",
         "overall-and-worst-auc",
     ]
-    picture = made[0][1]
+    picture = pictures[0][1]
     assert list(picture.legend) == ["1 FedAvg", "2 FedHEAL"]
     canvas = drawing.drawn(picture)
-    named = [handle.get_marker() for handle in canvas.legends[0].legend_handles]
+    markers = [handle.get_marker() for handle in canvas.legends[0].legend_handles]
     points = [line.get_marker() for line in canvas.axes[0].lines if line.get_marker() != "None"]
-    assert named == points == ["o", "s"]
-    assert [handle.get_linestyle() for handle in canvas.legends[0].legend_handles] == [
+    assert markers == points == ["o", "s"]
+    result = [handle.get_linestyle() for handle in canvas.legends[0].legend_handles]
+    assert result == [
         "None",
         "None",
     ]
@@ -184,15 +188,14 @@ def test_each_point_has_the_intervals_of_all_images_and_of_the_worst_group(two):
     table = overall_and_worst.frame(two)
     whole = forest.frame(two)
     for line in table.itertuples():
-        own = whole[(whole["system"] == line.system) & (whole["version"] == "clean")]
-        everyone, groups = (
-            own[own["attribute"] == ""].iloc[0],
-            own[own["attribute"] == line.attribute],
-        )
+        scores = whole[(whole["system"] == line.system) & (whole["version"] == "clean")]
+        everyone = scores[scores["attribute"] == ""].iloc[0]
+        groups = scores[scores["attribute"] == line.attribute]
         lowest = groups.loc[groups["value"].idxmin()]
         expected = tuple(everyone[["value", "low", "high"]])
         assert (line.overall, line.overall_low, line.overall_high) == expected
-        assert (line.worst_low, line.worst_high) == tuple(lowest[["low", "high"]])
+        result = tuple(lowest[["low", "high"]])
+        assert (line.worst_low, line.worst_high) == result
         assert line.overall_low < line.overall < line.overall_high
         assert line.worst <= lowest["value"] + 1e-9
 
@@ -200,11 +203,9 @@ def test_each_point_has_the_intervals_of_all_images_and_of_the_worst_group(two):
 def test_methods_stand_side_by_side_for_each_group_with_the_mean_of_the_tables(two):
     table = forest.frame(two)
     assert table.attrs["title"].endswith(" by sex")
-    line = table[
-        (table["system"] == "FedHEAL") & (table["group"] == "f") & (table["version"] == "clean")
-    ].iloc[0]
-    known = two[1].scores.groups["sex"]["clean"]["auc_ovo_macro"]["f"]
-    assert line["value"] == pytest.approx(100 * known.mean)
+    line = table.query("system == 'FedHEAL' and group == 'f' and version == 'clean'").iloc[0]
+    score = two[1].scores.groups["sex"]["clean"]["auc_ovo_macro"]["f"]
+    assert line["value"] == pytest.approx(100 * score.mean)
     assert line["low"] < line["value"] < line["high"]
     canvas = drawing.drawn(forest.draw(table))
     assert next(text.get_text() for text in canvas.axes[0].get_yticklabels()).startswith(
@@ -229,10 +230,10 @@ def test_names_of_files_hold_neither_seeds_nor_settings_and_are_short(two):
 def test_a_legend_of_the_page_shows_points_lines_and_lines_with_points(two):
     picture = FIGURES["overall-and-worst"].picture(two)
     looks = drawing.point, drawing.look, drawing.marked
-    keys = [
-        inline.of_picture(replace(picture, legend={"a": look(0), "b": look(1)})).keys[1]
-        for look in looks
-    ]
+    keys = []
+    for look in looks:
+        changed = replace(picture, legend={"a": look(0), "b": look(1)})
+        keys.append(inline.of_picture(changed).keys[1])
     points, lines, both = keys
     assert (points.pattern, points.mark) == (
         "",
@@ -252,7 +253,7 @@ def test_of_many_systems_the_front_is_named(two):
     best = set(table[table["front"]]["place"])
     assert 0 < len(best) < count
     picture = overall_and_worst.draw(table)
-    expected = [f"{k + 1} system {place}" for k, place in enumerate(sorted({0, *best}))]
+    expected = [f"{k + 1} system {index}" for k, index in enumerate(sorted({0, *best}))]
     assert list(picture.legend) == expected
     assert "Grey: " in picture.caption
     assert "n = " in picture.caption
@@ -260,7 +261,8 @@ def test_of_many_systems_the_front_is_named(two):
 
 def test_figures_can_be_chosen_by_their_names(run, tmp_path):
     write_all(compared(rows([run])), tmp_path, ["svg"], ["roc", "flow"])
-    assert {path.name for path in tmp_path.iterdir()} == {
+    result = {path.name for path in tmp_path.iterdir()}
+    assert result == {
         "captions.md",
         "flow.svg",
         "roc-sex-clean.svg",
@@ -279,26 +281,25 @@ def test_figures_cards_and_evidence_are_written_anew_into_their_folders(run, tmp
 
 
 def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, tmp_path):
-    """Of one run whose few images have small groups."""
+    """The run has few images, and so small groups."""
     out = f"--format html --out {tmp_path}/page.html"
-    said = session.run(f"fedcli report {run} {out}")
-    assert said.count("groups of few") == 1
-    assert (
-        session.run(f"fedcli report {run} {out} --figures {tmp_path}/f --draw flow").count(
-            "groups of few"
-        )
-        == 1
+    output = session.run(f"fedcli report {run} {out}")
+    assert output.count("groups of few") == 1
+    result = session.run(f"fedcli report {run} {out} --figures {tmp_path}/f --draw flow").count(
+        "groups of few"
     )
+    assert result == 1
 
 
 def test_the_page_folds_the_figures(run):
-    made = [
-        inline.of_picture(drawn) for _, drawn in report.of_systems(compared(rows([run])), ["flow"])
+    folded_figures = [
+        inline.of_picture(picture)
+        for _, picture in report.of_systems(compared(rows([run])), ["flow"])
     ]
-    assert [panels.title for panels in made] == ["Flow of images: FedAvg"]
-    section = Section("curves", "Curves", folded_panels=made)
+    assert [folded.title for folded in folded_figures] == ["Flow of images: FedAvg"]
+    section = Section("curves", "Curves", folded_panels=folded_figures)
     assert section.there
-    assert "<svg " in made[0].figures[0].svg
+    assert "<svg " in folded_figures[0].figures[0].svg
 
 
 def test_formats_of_figures_need_a_folder(run):

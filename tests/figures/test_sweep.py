@@ -32,8 +32,8 @@ def a_system(folder, *, label="FedISM+", seed=0, rounds=(0.5, 0.7), lr=0.1, **se
     options = {"seed": seed, "lr": lr, "settings": settings}
     record = read(a_run(folder, [a_line(1)], label=label, options=options))
     versions = {"clean": {"balanced_accuracy": over(*rounds)}}
-    about = {"label": label, "settings": settings, "options": options}
-    return record, scores_of({"versions": versions, **about})
+    description = {"label": label, "settings": settings, "options": options}
+    return record, scores_of({"versions": versions, **description})
 
 
 def seal(record, scores):
@@ -58,14 +58,16 @@ def test_values_stand_in_order_with_a_tick_each_and_a_gap_where_there_is_no_scor
     line = axes.lines[0]
     assert line.get_xdata().tolist() == [0.5, 1, 2]
     assert np.array_equal(line.get_ydata(), [69, np.nan, 71], equal_nan=True)
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.5", "1", "2"]
+    result = [tick.get_text() for tick in axes.get_xticklabels()]
+    assert result == ["0.5", "1", "2"]
     result = [text.get_text() for text in figure.legends[0].get_texts()]
     assert result == [
         "FedISM+",
         "q-FedAvg",
         "FedAvg",
     ]
-    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == (
+    result = (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale())
+    assert result == (
         "q",
         "Balanced accuracy (%)",
         "linear",
@@ -85,7 +87,8 @@ def test_words_stand_in_the_order_given():
     (axes,) = drawn(
         [("a", "site", 1.0, None), ("a", "iid", 2.0, None), ("b", "iid", 3.0, 1.0)]
     ).axes
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["site", "iid"]
+    result = [tick.get_text() for tick in axes.get_xticklabels()]
+    assert result == ["site", "iid"]
     result = [line.get_xdata().tolist() for line in axes.lines[:2]]
     assert result == [[0, 1], [1]]
 
@@ -132,8 +135,8 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
     monkeypatch.setattr(
         collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs]
     )
-    asked = {"over": "q", "metric": "", "version": ""}
-    module.draw(FIGURES["sweep"], [], asked, work=tmp_path, json=True)
+    options_of_figure = {"over": "q", "metric": "", "version": ""}
+    module.draw(FIGURES["sweep"], [], options_of_figure, work=tmp_path, json=True)
     out, err = capsys.readouterr()
     systems = {line["system"]: line["value"] for line in json.loads(out)["frame"]}
     assert list(systems) == ["FedISM+ (rho=0.05)", "FedISM+ (rho=0.1)", "FedProx"]
@@ -143,7 +146,7 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
     module.draw(
         FIGURES["sweep"],
         [str(record.folder) for record in records],
-        asked,
+        options_of_figure,
         work=tmp_path,
         json=True,
     )
@@ -155,11 +158,11 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
 
 
 def test_a_score_without_meaning_is_no_point(tmp_path):
-    first, _ = gathered(
+    points, _ = gathered(
         a_system(tmp_path / "a", q=1, rounds=(None, 0.5)), a_system(tmp_path / "b", q=2)
     )
-    assert first[1] == 1
-    assert np.isnan(first[2:]).all()
+    assert points[1] == 1
+    assert np.isnan(points[2:]).all()
 
 
 def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_no_difference(
@@ -189,21 +192,24 @@ def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_n
 def test_where_all_runs_have_validation_images_their_scores_are_drawn(tmp_path):
     """And those of the test images where they are asked for."""
     items = [a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)]
-    of_one, of_two = (
-        replace(run, best=Chosen(3, "balanced_accuracy", 0.8 / q))
-        for (_, run), q in zip(items, (1, 2), strict=True)
-    )
-    runs = {str(place): record for place, (record, _) in enumerate(items)}
+    (_, run_of_one), (_, run_of_two) = items
+    of_one = replace(run_of_one, best=Chosen(3, "balanced_accuracy", 0.8))
+    of_two = replace(run_of_two, best=Chosen(3, "balanced_accuracy", 0.4))
+    runs = {str(number): record for number, (record, _) in enumerate(items)}
 
-    def framed(first, second, **how):
+    def framed(scores, other_scores, **how):
         table = sweep.frame(
-            runs, scores=lambda _: [first, second], runs_named=True, over="q", **how
+            runs, scores=lambda _: [scores, other_scores], runs_named=True, over="q", **how
         )
         return table["mean"].tolist(), table.attrs["score"]
 
     assert framed(of_one, of_two) == ([80, 40], "balanced accuracy,\nvalidation images (%)")
-    assert framed(of_one, of_two, version="clean")[0] == pytest.approx([60, 60])
-    assert framed(of_one, items[1][1])[0] == pytest.approx([60, 60])  # one has none
+    result = framed(of_one, of_two, version="clean")[0]
+    expected = pytest.approx([60, 60])
+    assert result == expected
+    result = framed(of_one, items[1][1])[0]
+    expected = pytest.approx([60, 60])
+    assert result == expected  # one has none
     with pytest.raises(UsageError, match="a run has no validation images"):
         framed(of_one, items[1][1], version="validation")
     with pytest.raises(UsageError, match="validation images have no score 'auc'"):
@@ -236,7 +242,8 @@ def test_the_command_scores_runs_and_prints_points(tmp_path, monkeypatch, capsys
     )
     out, err = capsys.readouterr()
     written = json.loads(out)
-    about = {"system": "FedISM+", "mean": 60.0, "std": pytest.approx(10.0)}
-    assert written["frame"] == [{**about, "value": 1}, {**about, "value": 2}]
+    point = {"system": "FedISM+", "mean": 60.0, "std": pytest.approx(10.0)}
+    expected = [{**point, "value": 1}, {**point, "value": 2}]
+    assert written["frame"] == expected
     assert written["path"].endswith("-sweep-q.png")
     assert "rounds and seeds" in err

@@ -24,33 +24,30 @@ def work(tmp_path_factory):
     """A run of Fed-MAS that recorded its divergence by class, and one of FairLoRA."""
     work = tmp_path_factory.mktemp("work")
     chain = make_chain(work)
-    train(
-        chain, planned("fed-mas", {"by_class": True}, SGD, 2), work=work, out=work / "runs" / "mas"
-    )
-    train(
-        chain,
-        planned("fairlora", {}, SGD, 1, model="clip-tiny"),
-        work=work,
-        out=work / "runs" / "lora",
-    )
+    plan = planned("fed-mas", {"by_class": True}, SGD, 2)
+    train(chain, plan, work=work, out=work / "runs" / "mas")
+    plan = planned("fairlora", {}, SGD, 1, model="clip-tiny")
+    train(chain, plan, work=work, out=work / "runs" / "lora")
     return work
 
 
-def show(work, run, what, *more):
+def show(work, run, figure, *more):
     """The JSON of a picture that fedcli plot has drawn."""
-    line = ["plot", what, str(work / "runs" / run), "--work", str(work), "--json", *more]
+    line = ["plot", figure, str(work / "runs" / run), "--work", str(work), "--json", *more]
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code == 0, ended.output
-    drawn = json.loads(ended.stdout)
-    assert (work / "plots" / f"{run}-{what}.png").read_bytes()[1:4] == b"PNG"
-    assert drawn["path"].endswith(".png")
-    return DataFrame(drawn["frame"])
+    printed = json.loads(ended.stdout)
+    result = (work / "plots" / f"{run}-{figure}.png").read_bytes()[1:4]
+    assert result == b"PNG"
+    assert printed["path"].endswith(".png")
+    return DataFrame(printed["frame"])
 
 
 def test_counts_are_of_the_training_images_of_every_class_and_attribute(work):
     table = show(work, "mas", "counts")
     assert list(table["attribute"].unique()) == ["class", "sex"]
-    assert set(table.groupby(["attribute", "client"])["images"].sum()) == {20}
+    result = set(table.groupby(["attribute", "client"])["images"].sum())
+    assert result == {20}
     again = counts.frame(work / "partitions" / "made")
     result = list(again[again["attribute"] == "class"]["value"].unique())
     assert result == ["a", "b", "c"]
@@ -66,23 +63,27 @@ def test_a_scale_beside_counts_that_spread_far_is_in_plain_numbers():
     figure.canvas.draw()
     ticks = [text.get_text() for text in figure.axes[1].get_yticklabels()]
     assert len(ticks) > 1
-    assert not any("$" in tick for tick in ticks)
+    for tick in ticks:
+        assert "$" not in tick
 
 
 def test_the_divergence_is_what_the_last_round_recorded(work):
     lines = (work / "runs" / "mas" / "rounds.jsonl").read_text().splitlines()
     reports = json.loads(lines[-1])["reports"]
-    shown = show(work, "mas", "divergence").pivot(index="client", columns="value", values="w")
-    assert shown.loc[ROSTER, "c"].tolist() == pytest.approx(reports["w_class_2"])
-    assert shown.to_numpy().min() >= 0
-    assert shown.to_numpy().max() <= 4
+    table = show(work, "mas", "divergence").pivot(index="client", columns="value", values="w")
+    result = table.loc[ROSTER, "c"].tolist()
+    expected = pytest.approx(reports["w_class_2"])
+    assert result == expected
+    assert table.to_numpy().min() >= 0
+    assert table.to_numpy().max() <= 4
 
 
 def test_a_point_is_the_mean_feature_of_a_class_at_a_client(work):
     run = finished.open_run(work / "runs" / "mas")
     finished.load_model(run, run.rounds[-1])
     means = trained.mean_features(run)
-    assert [space for space, *_ in means] == ["features"] * 12 + ["projected"] * 12
+    result = [space for space, *_ in means]
+    assert result == ["features"] * 12 + ["projected"] * 12
     _, client, k, mean = means[4]
     shard = run.data.train[client]
     with torch.no_grad():
@@ -101,8 +102,10 @@ def test_a_point_of_a_network_of_tokens_is_the_mean_over_their_images_and_positi
     batch = next(iter(run.data.train[client].in_order()))
     with torch.no_grad():
         tokens = run.net.features(batch.x)[batch.y == run.data.classes.index(k)]
-    assert space == "features" and tokens.ndim == 4  # [B, S, M, D]
-    assert mean == pytest.approx(tokens.double().mean((0, 1, 2)).numpy())
+    assert space == "features"
+    assert tokens.ndim == 4
+    expected = pytest.approx(tokens.double().mean((0, 1, 2)).numpy())
+    assert mean == expected
     assert len(show(work, "lora", "features")) == 12
 
 
@@ -113,31 +116,36 @@ def test_the_plane_keeps_the_distances_of_points_that_lie_in_one():
         gaps = np.linalg.norm(table[:, None] - table[None], axis=2)
         expected = pytest.approx(np.linalg.norm(flat[:, None] - flat[None], axis=2))
         assert gaps == expected
-    assert features.in_the_plane(flat[:2], "pca", 0).shape == (2, 2)
+    result = features.in_the_plane(flat[:2], "pca", 0).shape
+    assert result == (2, 2)
     near = features.in_the_plane(flat, "tsne", 0)
     assert near.shape == (6, 2)
     assert np.array_equal(near, features.in_the_plane(flat, "tsne", 0))
 
 
 def test_classes_of_a_picture_are_of_head_middle_and_tail():
-    assert trained.some_classes(np.array([5, 0, 9])) == [2, 0]
+    result = trained.some_classes(np.array([5, 0, 9]))
+    assert result == [2, 0]
     counts = np.arange(20, 0, -1)
-    assert trained.some_classes(counts) == [0, 1, 2, 9, 10, 11, 17, 18, 19]
+    expected = [0, 1, 2, 9, 10, 11, 17, 18, 19]
+    assert trained.some_classes(counts) == expected
 
 
 def test_the_matrices_are_those_of_the_last_adapter(work):
     run = finished.open_run(work / "runs" / "lora")
     finished.load_model(run, run.rounds[-1])
     layer, *_ = trained.matrices(run)
-    shown = dict(list(show(work, "lora", "adapters").groupby("matrix")))
+    tables = dict(list(show(work, "lora", "adapters").groupby("matrix")))
     tensors = run.layout.named(run.layout.read())
     a, s, b = (tensors[f"{layer}.{role}"].double() for role in "ASB")
-    assert shown["S"]["value"].to_numpy() == pytest.approx(s.numpy().ravel())
-    assert list(shown["S"]["row"].unique()) == ["f", "m"]
+    expected = pytest.approx(s.numpy().ravel())
+    assert tables["S"]["value"].to_numpy() == expected
+    result = list(tables["S"]["row"].unique())
+    assert result == ["f", "m"]
     for name, vectors in (("U'U", a.T), ("VV'", b)):
         lengths = vectors.norm(dim=1)
         expected = (vectors @ vectors.T / lengths / lengths[:, None]).numpy().ravel()
-        assert shown[name]["value"].to_numpy() == pytest.approx(expected)
+        assert tables[name]["value"].to_numpy() == pytest.approx(expected)
 
 
 def test_directions_are_compared_whatever_their_length():
@@ -147,7 +155,7 @@ def test_directions_are_compared_whatever_their_length():
 
 
 @pytest.mark.parametrize(
-    ("run", "words", "said"),
+    ("run", "words", "message"),
     [
         ("mas", ["adapters"], "has no adapter with singular values"),
         ("lora", ["divergence"], "recorded no divergence by class"),
@@ -156,8 +164,8 @@ def test_directions_are_compared_whatever_their_length():
         ("mas", ["counts", "--reduce", "pca"], "no such option: --reduce"),
     ],
 )
-def test_what_cannot_be_shown_is_said_in_a_sentence(work, run, words, said):
+def test_what_cannot_be_shown_is_said_in_a_sentence(work, run, words, message):
     line = ["plot", words[0], str(work / "runs" / run), *words[1:], "--work", str(work)]
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code != 0
-    assert said in " ".join(ended.output.split()).lower()
+    assert message in " ".join(ended.output.split()).lower()

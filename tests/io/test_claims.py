@@ -18,19 +18,22 @@ def clock(monkeypatch):
 
 
 def test_one_process_has_a_piece_until_it_gives_it_back(tmp_path):
-    with Claims(tmp_path / "held", "table 2") as first, Claims(tmp_path / "held") as second:
-        assert first.take("a") and not second.take("a") and second.take("b")
-        assert (second.holder("a"), second.holder("c")) == ("table 2", "")
-        first.give_back("a")
-        assert second.take("a") and not first.take("a")
+    with Claims(tmp_path / "held", "table 2") as holder, Claims(tmp_path / "held") as waiting:
+        assert holder.take("a")
+        assert not waiting.take("a")
+        assert waiting.take("b")
+        assert (waiting.holder("a"), waiting.holder("c")) == ("table 2", "")
+        holder.give_back("a")
+        assert waiting.take("a")
+        assert not holder.take("a")
     assert not [*tmp_path.iterdir()]
 
 
 def test_a_killed_process_gives_its_pieces_back_at_once(tmp_path):
     reading, writing = os.pipe()
     if not (process := os.fork()):
-        kept = Claims(tmp_path / "held")
-        os.write(writing, b"y" if kept.take("a") else b"n")
+        claims_of_child = Claims(tmp_path / "held")
+        os.write(writing, b"y" if claims_of_child.take("a") else b"n")
         time.sleep(60)
     assert os.read(reading, 1) == b"y"
     with Claims(tmp_path / "held") as mine:
@@ -46,25 +49,25 @@ def test_a_claim_of_another_machine_is_taken_over_when_nobody_has_touched_it_for
 ):
     """flock does not hold between these machines, as on some file systems."""
     monkeypatch.setattr(claims, "flock", lambda file, wait=False: True)
-    there, here, third = (
-        Claims(tmp_path / "held"),
-        Claims(tmp_path / "held"),
-        Claims(tmp_path / "held"),
-    )
+    remote = Claims(tmp_path / "held")
+    local = Claims(tmp_path / "held")
+    third = Claims(tmp_path / "held")
     monkeypatch.setattr(claims, "machine", lambda: "there")
-    assert there.take("a")
+    assert remote.take("a")
     monkeypatch.setattr(claims, "machine", lambda: "here")
     (path,) = (tmp_path / "held").iterdir()
     for seconds in (0, claims.SILENT - 1, claims.SILENT - 1):
         clock[0] += seconds
         os.utime(path, (clock[0], clock[0]))  # it is alive
-        assert not here.take("a") and not third.take("a")
+        assert not local.take("a")
+        assert not third.take("a")
     clock[0] += claims.SILENT + 1
-    assert here.take("a")
+    assert local.take("a")
     monkeypatch.setattr(claims, "machine", lambda: "a third")
-    assert not third.take("a") and [path.name for path in (tmp_path / "held").iterdir()] == ["a.1"]
-    for each in (there, here, third):
-        each.__exit__()
+    assert not third.take("a")
+    assert [path.name for path in (tmp_path / "held").iterdir()] == ["a.1"]
+    for holder in (remote, local, third):
+        holder.__exit__()
     assert not [*tmp_path.iterdir()]
 
 
@@ -88,7 +91,8 @@ def test_two_machines_that_take_a_piece_over_at_the_same_time_both_draw_back(tmp
     mine = Claims(tmp_path / "held")
     listed = [[], [tmp_path / "held" / "a.0", tmp_path / "held" / "a.1"]]
     monkeypatch.setattr(Claims, "_files", lambda self, name: listed.pop(0))
-    assert not mine.take("a") and not [*(tmp_path / "held").iterdir()]
+    assert not mine.take("a")
+    assert not [*(tmp_path / "held").iterdir()]
 
 
 def test_a_pipe_or_a_link_in_place_of_a_claim_is_nobodys_to_take(tmp_path):
@@ -97,5 +101,6 @@ def test_a_pipe_or_a_link_in_place_of_a_claim_is_nobodys_to_take(tmp_path):
     (tmp_path / "held" / "a.0").symlink_to(tmp_path / "somebodys")
     os.mkfifo(tmp_path / "held" / "b.0")
     with Claims(tmp_path / "held") as mine:
-        assert not mine.take("a") and not mine.take("b")
+        assert not mine.take("a")
+        assert not mine.take("b")
     assert (tmp_path / "somebodys").read_text() == "notes"

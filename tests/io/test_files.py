@@ -33,17 +33,21 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     with pytest.raises(ZeroDivisionError), replacing(path) as file:
         file.write(b"half")
         raise ZeroDivisionError
-    assert path.read_text() == "old" and names(tmp_path) == ["x.json"]
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["x.json"]
     write_text(path, "new")
-    assert path.read_text() == "new" and names(tmp_path) == ["x.json"]
+    assert path.read_text() == "new"
+    assert names(tmp_path) == ["x.json"]
 
 
 def test_a_file_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeypatch):
-    calls, replace = [], os.replace
+    calls = []
+    replace = os.replace
     monkeypatch.setattr(os, "fsync", lambda file: calls.append("fsync"))
     monkeypatch.setattr(os, "replace", lambda *paths: calls.append("replace") or replace(*paths))
     write_text(tmp_path / "x.json", "new")
-    assert calls[:2] == ["fsync", "replace"] and (tmp_path / "x.json").read_text() == "new"
+    assert calls[:2] == ["fsync", "replace"]
+    assert (tmp_path / "x.json").read_text() == "new"
 
 
 def test_a_folder_in_the_place_of_a_file_is_named(tmp_path):
@@ -59,7 +63,8 @@ def test_a_link_is_replaced_and_what_it_leads_to_is_left_alone(tmp_path):
         (tmp_path / name).symlink_to(tmp_path / "thesis.txt")
     write_text(tmp_path / "x.json", "ours")
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
-    assert not (tmp_path / "x.json").is_symlink() and (tmp_path / "x.json").read_text() == "ours"
+    assert not (tmp_path / "x.json").is_symlink()
+    assert (tmp_path / "x.json").read_text() == "ours"
 
 
 def test_nothing_is_added_to_what_a_link_leads_to(tmp_path):
@@ -74,11 +79,12 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_n
     path = tmp_path / "x.json"
     assert subprocess.run([sys.executable, "-c", KILLED, str(path)]).returncode == 9
     assert len(names(tmp_path)) == 1
-    with replacing(path) as first:
-        first.write(b"first")
+    with replacing(path) as file:
+        file.write(b"first")
         write_text(path, "second")
         assert path.read_text() == "second"
-    assert path.read_text() == "first" and names(tmp_path) == ["x.json"]
+    assert path.read_text() == "first"
+    assert names(tmp_path) == ["x.json"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
@@ -119,11 +125,12 @@ def test_a_change_is_seen_whose_time_was_put_back(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "SETTLED", -1)  # as if long ago
     path = tmp_path / "x.json"
     path.write_text("old")
-    at, before = path.stat(), sha256(path)
+    status = path.stat()
+    before = sha256(path)
     path.write_text("new")
-    left = {name: getattr(at, name) for name in dir(at) if name.startswith("st_")}
+    fields = {name: getattr(status, name) for name in dir(status) if name.startswith("st_")}
     later = SimpleNamespace(
-        **left | {"st_ctime_ns": at.st_ctime_ns + 1}
+        **fields | {"st_ctime_ns": status.st_ctime_ns + 1}
     )  # a tick of its clock, which may take a second
     monkeypatch.setattr(Path, "stat", lambda *_, **__: later)
     assert sha256(path) != before

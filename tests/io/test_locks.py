@@ -1,4 +1,4 @@
-"""What one process holds, another cannot take; what a killed one held is free."""
+"""A lock that one process holds is closed to others; that of a killed one is free."""
 
 import errno
 import fcntl
@@ -39,29 +39,30 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path):
             "with held(Path(sys.argv[1]), 'in use', ''): pass",
             path,
         )
-        assert other.returncode and "in use" in other.stderr
+        assert other.returncode
+        assert "in use" in other.stderr
     with held(path, "it is in use", "wait"):
         pass
 
 
 def test_a_folder_of_a_killed_process_is_removed_and_one_of_a_living_process_is_not(tmp_path):
     assert python(KILLED, tmp_path / "made").returncode == 9
-    left = list(tmp_path.glob("*.tmp"))
-    assert [file.name for file in left[0].iterdir()] == ["half"]
-    with scratch(tmp_path / "made") as first, scratch(tmp_path / "made") as second:
-        assert sorted(tmp_path.glob("*.tmp")) == sorted([first, second])
-        second.rename(tmp_path / "made")
+    half_folders = list(tmp_path.glob("*.tmp"))
+    assert [file.name for file in half_folders[0].iterdir()] == ["half"]
+    with scratch(tmp_path / "made") as folder, scratch(tmp_path / "made") as other_folder:
+        assert sorted(tmp_path.glob("*.tmp")) == sorted([folder, other_folder])
+        other_folder.rename(tmp_path / "made")
     assert list(tmp_path.iterdir()) == [tmp_path / "made"]
 
 
 def test_a_folder_that_cannot_be_removed_now_is_removed_by_the_next_process(tmp_path, monkeypatch):
     with monkeypatch.context() as full:
         full.setattr("shutil.rmtree", lambda *_, **__: None)  # as with too many open files
-        with scratch(tmp_path / "made") as first:
+        with scratch(tmp_path / "made") as folder:
             pass
-    assert first.exists()
-    with scratch(tmp_path / "made") as second:
-        assert list(tmp_path.glob("*.tmp")) == [second]
+    assert folder.exists()
+    with scratch(tmp_path / "made") as next_folder:
+        assert list(tmp_path.glob("*.tmp")) == [next_folder]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -81,10 +82,11 @@ def test_a_disk_without_locks_is_worked_on_and_named_once(disk_without_locks, ca
         with held(folder / ".lock", "it is in use", "wait"):
             pass
         assert not is_held(folder / ".lock")
-    with scratch(folder / "made") as first, scratch(folder / "made") as second:
-        assert first.is_dir() and second.is_dir()
+    with scratch(folder / "made") as new_folder, scratch(folder / "made") as other_folder:
+        assert new_folder.is_dir()
+        assert other_folder.is_dir()
         with renaming(folder / "made"):
-            first.rename(folder / "made")
+            new_folder.rename(folder / "made")
     write_text(folder / "text", "whole")
     assert sorted(path.name for path in folder.iterdir()) == [".lock", "made", "text"]
     assert [record.message for record in caplog.records] == [

@@ -5,7 +5,9 @@ import copy
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.methods.adapters import Factors, Roles, product_mean, roles
 from fedcli.models.adapted import Adapted
@@ -20,12 +22,12 @@ def layer(kind, base=None, singular=S, alpha=3.0, trained=True):
     start = {"lora": None, "svd": singular[0], "fair": singular}[kind]
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        made = Adapted(
+        adapted = Adapted(
             base or nn.Linear(4, 5), 2, alpha, start, Groups() if kind == "fair" else None
         )
         if trained:
-            nn.init.normal_(made.A)
-    return made
+            nn.init.normal_(adapted.A)
+    return adapted
 
 
 def conv():
@@ -41,98 +43,105 @@ def images(base=None):
     )
 
 
-def by_hand(made, x, w):
+def by_hand(adapted, x, w):
     """The formula in float64, image by image: W0 x + s x A diag(w) B."""
-    weight, a, b = (t.detach().double().numpy() for t in (made.weight.flatten(1), made.A, made.B))
-    bias = 0 if made.bias is None else made.bias.detach().double().numpy()
-    channels_last = x.movedim(1, -1) if made.kernel[1:] else x
+    weight, a, b = (
+        t.detach().double().numpy() for t in (adapted.weight.flatten(1), adapted.A, adapted.B)
+    )
+    bias = 0 if adapted.bias is None else adapted.bias.detach().double().numpy()
+    channels_last = x.movedim(1, -1) if adapted.kernel[1:] else x
     rows = [
         v @ (weight.T + 1.5 * a @ np.diag(d) @ b) + bias
         for v, d in zip(channels_last.double().numpy(), w)
     ]
-    return np.moveaxis(np.stack(rows), -1, 1) if made.kernel[1:] else np.stack(rows)
+    return np.moveaxis(np.stack(rows), -1, 1) if adapted.kernel[1:] else np.stack(rows)
 
 
 @pytest.mark.parametrize("base", [None, conv()])
 @pytest.mark.parametrize("kind", ["lora", "svd", "fair"])
 def test_each_image_is_seen_through_its_own_singular_values(kind, base):
-    made = layer(kind, base)
+    adapted = layer(kind, base)
     if kind == "fair":
-        made.groups.shares = SHARES
+        adapted.groups.shares = SHARES
     w = {"lora": np.ones((3, 2)), "svd": S[:1].expand(3, 2).numpy(), "fair": (SHARES @ S).numpy()}[
         kind
     ]
     x = images(base)
-    np.testing.assert_allclose(made(x).detach(), by_hand(made, x, w), rtol=1e-4, atol=1e-5)
+    assert_allclose(adapted(x).detach(), by_hand(adapted, x, w), rtol=1e-4, atol=1e-5)
 
 
 def test_the_slabs_of_a_volume_share_its_singular_values():
     """Two slabs each: images 0 and 1 are of the first volume."""
-    made = layer("fair")
+    adapted = layer("fair")
     x = torch.cat([images(), images().flip(0)])
-    made.groups.shares = SHARES
+    adapted.groups.shares = SHARES
     w = (SHARES @ S).repeat_interleave(2, 0).numpy()
-    np.testing.assert_allclose(made(x).detach(), by_hand(made, x, w), rtol=1e-4, atol=1e-5)
+    assert_allclose(adapted(x).detach(), by_hand(adapted, x, w), rtol=1e-4, atol=1e-5)
 
 
 def test_batches_that_do_not_fit_their_shares_are_refused():
-    made = layer("fair")
-    made.groups.shares = SHARES[:2]
+    adapted = layer("fair")
+    adapted.groups.shares = SHARES[:2]
     with pytest.raises(ValueError, match="3 images cannot be those of 2 group shares"):
-        made(images())
+        adapted(images())
 
 
 def test_without_shares_every_image_has_the_mean_singular_values():
-    made, x = layer("fair"), images()
-    made.groups.shares = torch.full((3, 3), 1 / 3)
-    uniform = made(x)
-    made.groups.shares = None
-    torch.testing.assert_close(made(x), uniform)
-    np.testing.assert_allclose(
-        made(x).detach(), by_hand(made, x, [S.mean(0).numpy()] * 3), rtol=1e-4, atol=1e-5
-    )
+    adapted = layer("fair")
+    x = images()
+    adapted.groups.shares = torch.full((3, 3), 1 / 3)
+    uniform = adapted(x)
+    adapted.groups.shares = None
+    assert_close(adapted(x), uniform)
+    expected = by_hand(adapted, x, [S.mean(0).numpy()] * 3)
+    assert_allclose(adapted(x).detach(), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("base", [None, conv()])
 @pytest.mark.parametrize("kind", ["lora", "svd", "fair"])
 def test_it_changes_nothing_before_it_is_trained(kind, base):
     base = base or nn.Linear(4, 5)
-    x, plain = images(base), copy.deepcopy(base)
-    assert torch.equal(layer(kind, base, trained=False)(x), plain(x))
+    x = images(base)
+    plain = copy.deepcopy(base)
+    result = layer(kind, base, trained=False)(x)
+    assert torch.equal(result, plain(x))
 
 
 @pytest.mark.parametrize("kind", ["lora", "svd", "fair"])
 def test_the_first_step_moves_a_alone(kind):
-    made = layer(kind, trained=False)
+    adapted = layer(kind, trained=False)
     if kind == "fair":
-        made.groups.shares = SHARES
-    made(images()).square().sum().backward()
-    assert made.A.grad.abs().min() > 0
-    assert not made.B.grad.any()
-    assert made.S is None or not made.S.grad.any()
-    assert made.weight.grad is None
-    assert made.bias.grad is None
+        adapted.groups.shares = SHARES
+    adapted(images()).square().sum().backward()
+    assert adapted.A.grad.abs().min() > 0
+    assert not adapted.B.grad.any()
+    assert adapted.S is None or not adapted.S.grad.any()
+    assert adapted.weight.grad is None
+    assert adapted.bias.grad is None
 
 
 def same_factors(source, target):
-    target.A, target.B = source.A, source.B
+    target.A = source.A
+    target.B = source.B
     return target
 
 
 def test_singular_values_of_1_are_lora():
-    plain, x = layer("lora"), images()
+    plain = layer("lora")
+    x = images()
     ones = same_factors(plain, layer("fair", singular=torch.ones(3, 2)))
     ones.groups.shares = SHARES
-    torch.testing.assert_close(ones(x), plain(x))
+    assert_close(ones(x), plain(x))
 
 
 def test_one_group_is_svd_lora():
-    svd, x = layer("svd"), images()
-    first = same_factors(svd, layer("fair", singular=S[:1]))
-    first.groups.shares = torch.ones(3, 1)
-    torch.testing.assert_close(first(x), svd(x))
-    first.groups.shares = None
-    torch.testing.assert_close(first(x), svd(x))
+    svd = layer("svd")
+    x = images()
+    fair = same_factors(svd, layer("fair", singular=S[:1]))
+    fair.groups.shares = torch.ones(3, 1)
+    assert_close(fair(x), svd(x))
+    fair.groups.shares = None
+    assert_close(fair(x), svd(x))
 
 
 def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
@@ -141,7 +150,8 @@ def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
     for name in ("1.0", "2"):
         exchange(body, name, Adapted(body.get_submodule(name), 2, 1.0))
     after = body.state_dict()
-    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    for name, tensor in before.items():
+        assert torch.equal(after[name], tensor)
     result = {name for name, p in body.named_parameters() if p.requires_grad}
     assert result == {
         "0.weight",
@@ -172,13 +182,15 @@ def test_a_convolution_with_its_adapter_is_the_convolution_of_their_sum(kwargs, 
         w = torch.ones(2) if singular is None else singular
         sum_ = base.weight + 0.5 * ((adapted.A * w) @ adapted.B).T.view_as(base.weight)
         x = torch.randn(2, 3, 7, 7, generator=generator)
-        stride, padding, dilation = base.stride, base.padding, base.dilation
+        stride = base.stride
+        padding = base.padding
+        dilation = base.dilation
         expected = torch.nn.functional.conv2d(x, sum_, base.bias, stride, padding, dilation)
-        torch.testing.assert_close(adapted(x), expected)
+        assert_close(adapted(x), expected)
 
 
 class Named:
-    """What roles() reads of a layout: S has as many groups as ranks, B is square."""
+    """The part of a layout that roles() reads: S has as many groups as ranks, B is square."""
 
     shapes = {
         "x.A": (3, 2),
@@ -191,7 +203,8 @@ class Named:
 
 
 def test_factors_are_found_by_name_and_not_by_shape():
-    assert roles(Named) == [Roles("x.A", "x.B", "x.S"), Roles("y.A", "y.B", "")]
+    expected = [Roles("x.A", "x.B", "x.S"), Roles("y.A", "y.B", "")]
+    assert roles(Named) == expected
 
 
 def factors(models, groups, *, inputs=6, rank=3, outputs=5, seed=0):
@@ -222,37 +235,40 @@ def test_one_model_comes_back_as_it_was_but_for_its_basis():
     averaged, (lost, whole) = product_mean(
         factor, torch.ones(1).double(), torch.ones(1, 1).double()
     )
-    np.testing.assert_allclose(
-        rebuilt(*averaged), products(factor, np.ones((1, 1))), rtol=1e-9, atol=1e-9
-    )
+    expected = products(factor, np.ones((1, 1)))
+    assert_allclose(rebuilt(*averaged), expected, rtol=1e-9, atol=1e-9)
     assert abs(lost) < 1e-9 * whole
-    assert not np.allclose(averaged[0].numpy(), factor.A[0].numpy())
+    other = factor.A[0].numpy()
+    assert not np.allclose(averaged[0].numpy(), other)
 
 
 def test_the_true_average_is_found_where_its_rank_allows():
     """Models that share B have an average of rank r; factor-wise averaging of A and S separately is another matrix."""
-    models, weights = factors(3, 1), torch.tensor([0.5, 0.3, 0.2]).double()
+    models = factors(3, 1)
+    weights = torch.tensor([0.5, 0.3, 0.2]).double()
     models = Factors(models.A, models.S, models.B[:1].expand(3, -1, -1))
     averaged, (lost, whole) = product_mean(models, weights, weights[:, None])
     true = products(models, weights[:, None].numpy())
-    np.testing.assert_allclose(rebuilt(*averaged), true, rtol=1e-9, atol=1e-9)
+    assert_allclose(rebuilt(*averaged), true, rtol=1e-9, atol=1e-9)
     assert abs(lost) < 1e-9 * whole
     parts = (t.double().numpy() for t in (models.A, models.S, models.B))
     a, s, b = (np.tensordot(weights.numpy(), t, 1) for t in parts)
-    assert not np.allclose(a @ np.diag(s[0]) @ b, true[0], rtol=0.05)
+    result = a @ np.diag(s[0]) @ b
+    assert not np.allclose(result, true[0], rtol=0.05)
 
 
 def test_beyond_that_it_is_the_nearest_matrix_of_rank_r():
-    models, weights = factors(3, 1), torch.tensor([0.5, 0.3, 0.2]).double()
+    models = factors(3, 1)
+    weights = torch.tensor([0.5, 0.3, 0.2]).double()
     averaged, (lost, whole) = product_mean(models, weights, weights[:, None])
     true = products(models, weights[:, None].numpy())[0]
     u, sigma, v = np.linalg.svd(true)
-    np.testing.assert_allclose(
-        rebuilt(*averaged)[0], u[:, :3] * sigma[:3] @ v[:3], rtol=1e-8, atol=1e-8
-    )
+    expected = u[:, :3] * sigma[:3] @ v[:3]
+    assert_allclose(rebuilt(*averaged)[0], expected, rtol=1e-8, atol=1e-8)
     expected = pytest.approx((sigma[3:] ** 2).sum())
     assert float(lost) == expected
-    assert float(whole) == pytest.approx((sigma**2).sum())
+    expected = pytest.approx((sigma**2).sum())
+    assert float(whole) == expected
 
 
 def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
@@ -260,55 +276,60 @@ def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
     averaged, (lost, whole) = product_mean(
         factor, torch.ones(1).double(), torch.ones(1, 4).double()
     )
-    true, again = products(factor, np.ones((1, 4))), rebuilt(*averaged)
-    np.testing.assert_allclose(again.mean(0), true.mean(0), rtol=1e-8, atol=1e-8)
+    true = products(factor, np.ones((1, 4)))
+    again = rebuilt(*averaged)
+    assert_allclose(again.mean(0), true.mean(0), rtol=1e-8, atol=1e-8)
     expected = pytest.approx(((true - again) ** 2).sum())
     assert float(lost) == expected
     assert float(lost) > 1e-3 * float(whole)
-    assert float(whole) == pytest.approx((true**2).sum())
+    expected = pytest.approx((true**2).sum())
+    assert float(whole) == expected
 
 
 def test_orthogonal_factors_keep_every_group():
     """One against the others' direction as well."""
     factor = factors(1, 4)
     factor.S[:, 3] *= -1
-    a, b = torch.linalg.qr(factor.A[0])[0], torch.linalg.qr(factor.B[0].T)[0].T
+    a = torch.linalg.qr(factor.A[0])[0]
+    b = torch.linalg.qr(factor.B[0].T)[0].T
     factor = Factors(a[None], factor.S, b[None])
     averaged, (lost, whole) = product_mean(
         factor, torch.ones(1).double(), torch.ones(1, 4).double()
     )
-    np.testing.assert_allclose(rebuilt(*averaged), products(factor, np.ones((1, 4))), atol=1e-5)
+    expected = products(factor, np.ones((1, 4)))
+    assert_allclose(rebuilt(*averaged), expected, atol=1e-5)
     assert abs(lost) < 1e-9 * whole
 
 
 def test_the_factors_keep_their_usual_size():
     """Rows of B as long as a fresh N(0, 1) row is on average; S as large as the models' own."""
-    models, weights = factors(3, 2), torch.tensor([0.5, 0.3, 0.2]).double()
+    models = factors(3, 2)
+    weights = torch.tensor([0.5, 0.3, 0.2]).double()
     _, s, b = product_mean(models, weights, weights[:, None].expand(-1, 2))[0]
-    np.testing.assert_allclose(b.norm(dim=1), [5**0.5] * 3)
+    expected = [5**0.5] * 3
+    assert_allclose(b.norm(dim=1), expected)
     assert 0.3 < float(s.abs().mean() / models.S.abs().mean()) < 3
 
 
 def test_plain_lora_has_singular_values_of_1_afterwards():
-    models, weights = factors(3, 1), torch.tensor([0.5, 0.3, 0.2]).double()
+    models = factors(3, 1)
+    weights = torch.tensor([0.5, 0.3, 0.2]).double()
     ones = Factors(models.A, torch.ones_like(models.S), models.B)
-    np.testing.assert_allclose(product_mean(ones, weights, weights[:, None])[0][1], np.ones((1, 3)))
+    result = product_mean(ones, weights, weights[:, None])[0][1]
+    expected = np.ones((1, 3))
+    assert_allclose(result, expected)
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(2, 5), (6, 2), (1, 1)])
 def test_a_layer_narrower_than_its_adapter_is_no_problem(inputs, outputs):
-    models, weights = (
-        factors(3, 2, inputs=inputs, outputs=outputs),
-        torch.tensor([0.5, 0.3, 0.2]).double(),
-    )
+    models = factors(3, 2, inputs=inputs, outputs=outputs)
+    weights = torch.tensor([0.5, 0.3, 0.2]).double()
     (a, s, b), _ = product_mean(models, weights, weights[:, None].expand(-1, 2))
     expected = ((inputs, 3), (2, 3), (3, outputs))
     assert (a.shape, s.shape, b.shape) == expected
-    np.testing.assert_allclose(
-        rebuilt(a, s, b).mean(0),
-        products(models, weights[:, None].expand(-1, 2).numpy()).mean(0),
-        atol=1e-6,
-    )
+    result = rebuilt(a, s, b).mean(0)
+    expected = products(models, weights[:, None].expand(-1, 2).numpy()).mean(0)
+    assert_allclose(result, expected, atol=1e-6)
 
 
 def test_adapters_that_never_moved_still_change_nothing_and_can_learn():
@@ -324,13 +345,14 @@ def test_adapters_that_never_moved_still_change_nothing_and_can_learn():
 
 @pytest.mark.parametrize("base", [None, conv()])
 def test_it_computes_low_where_the_network_does(base):
-    made = layer("fair", base)
-    made.groups.shares, x = SHARES, images(base)
+    adapted = layer("fair", base)
+    adapted.groups.shares = SHARES
+    x = images(base)
     with torch.autocast("cpu", torch.bfloat16):
-        low = made(x)
+        low = adapted(x)
     assert low.dtype == torch.bfloat16
-    assert not torch.equal(low.float(), made(x))
-    torch.testing.assert_close(low.float(), made(x), atol=0.3, rtol=0.05)
+    assert not torch.equal(low.float(), adapted(x))
+    assert_close(low.float(), adapted(x), atol=0.3, rtol=0.05)
 
 
 def test_singular_values_have_the_mean_size_of_those_of_the_models():
@@ -339,4 +361,5 @@ def test_singular_values_have_the_mean_size_of_those_of_the_models():
     models = Factors(ones, torch.tensor([[[1.0, 3.0]], [[2.0, -6.0]]]), ones)
     weights = torch.tensor([0.5, 0.5])
     (_, s, _), _ = product_mean(models, weights, weights[:, None])
-    assert s.abs().flatten().tolist() == pytest.approx([3.0, 3.0])
+    expected = pytest.approx([3.0, 3.0])
+    assert s.abs().flatten().tolist() == expected

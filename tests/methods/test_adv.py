@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from group_clients import client_of, of_group
+from torch.testing import assert_close
 
 from fedcli.federation.steps import with_own
 from fedcli.methods import resolve
@@ -44,11 +45,13 @@ def test_features_climb_and_the_adversary_descends_its_loss():
     local.on_round_start(net, client)
     batch = with_own(shard.batch(torch.arange(6)), client)
     local.loss(net, batch, client).backward()
-    made = {name: p.grad.clone() for name, p in net.named_parameters()}
+    gradients = {name: p.grad.clone() for name, p in net.named_parameters()}
     features = net.features(batch.x)
-    known = torch.tensor([0, 1, 3, 4])
+    images_with_group = torch.tensor([0, 1, 3, 4])
     guess = (
-        F.cross_entropy(net.adversary(features)[known], torch.tensor([0, 1, 1, 0]), reduction="sum")
+        F.cross_entropy(
+            net.adversary(features)[images_with_group], torch.tensor([0, 1, 1, 0]), reduction="sum"
+        )
         / 6
     )
     label = F.cross_entropy(net.head(features), batch.y)
@@ -58,13 +61,13 @@ def test_features_climb_and_the_adversary_descends_its_loss():
     for name, g, y in zip(names, of_guess, of_label, strict=True):
         factor = 1.0 if name.startswith("adversary") else -0.5
         expected = sum(f * part for f, part in ((factor, g), (1.0, y)) if part is not None)
-        torch.testing.assert_close(made[name], expected)
+        assert_close(gradients[name], expected)
 
 
 def test_without_strength_the_classifier_is_fedavgs():
     """The adversary trains beside it, from features as they are."""
-    made = play("adv", {"strength": 0.0}, rounds=2).theta
+    theta = play("adv", {"strength": 0.0}, rounds=2).theta
     plain = play("fedavg", rounds=2).theta
-    torch.testing.assert_close(
-        made[: 4 * 9 + 8 + 51], plain[: 4 * 9 + 8 + 51]
-    )  # convolution, norm, classifier
+    result = theta[: 4 * 9 + 8 + 51]
+    expected = plain[: 4 * 9 + 8 + 51]
+    assert_close(result, expected)  # convolution, norm, classifier

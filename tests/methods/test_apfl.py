@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -16,7 +17,8 @@ SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
 
 @pytest.mark.parametrize("settings", [{}, {"adaptive": True}])
 def test_the_global_track_is_fedavg_bit_for_bit(settings):
-    state, plain = play("apfl", settings, dropout=0.3), play("fedavg", dropout=0.3)
+    state = play("apfl", settings, dropout=0.3)
+    plain = play("fedavg", dropout=0.3)
     assert torch.equal(state.theta, plain.theta)
 
 
@@ -37,7 +39,9 @@ def test_two_steps_from_two_different_models_written_out():
 
     Its statistics are its own, and go on with its passes.
     """
-    start, own, shard = Layout(toy_net()).read(), Layout(toy_net(seed=4)).read(), toy_shard("north")
+    start = Layout(toy_net()).read()
+    personal = Layout(toy_net(seed=4)).read()
+    shard = toy_shard("north")
     net = toy_net(dropout=0.0)
     layout = Layout(net)
     t = layout.trainable
@@ -49,23 +53,28 @@ def test_two_steps_from_two_different_models_written_out():
         0,
         start,
         {},
-        {"own_part": own[:t], "model": own, "alpha": torch.tensor(0.25)},
+        {"own_part": personal[:t], "model": personal, "alpha": torch.tensor(0.25)},
     )
     method = resolve("apfl", {"solver": "sgd", "adaptive": True})
     report = run_client(method, net, layout, shard, task, replace(SGD, epochs=2))
 
-    v, w, alpha, statistics = own[:t], start[:t], torch.tensor(0.25), own[t:].clone()
+    v = personal[:t]
+    w = start[:t]
+    alpha = torch.tensor(0.25)
+    statistics = personal[t:].clone()
     for step in range(2):
         g = gradient(alpha * v + (1 - alpha) * w, shard, statistics)
         moved = (alpha - 0.1 * ((v - w) @ g)).clamp(0, 1)
-        v, w = v - 0.1 * alpha * g, w - 0.1 * gradient(w, shard)
+        v = v - 0.1 * alpha * g
+        w = w - 0.1 * gradient(w, shard)
         alpha = alpha if step else moved
-    torch.testing.assert_close(report.memory["own_part"], v, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(report.memory["alpha"], alpha)
-    torch.testing.assert_close(report.memory["model"][t:], statistics, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(
-        report.memory["model"][:t], alpha * v + (1 - alpha) * w, atol=1e-6, rtol=1e-5
-    )
+    assert_close(report.memory["own_part"], v, atol=1e-6, rtol=1e-5)
+    assert_close(report.memory["alpha"], alpha)
+    result = report.memory["model"][t:]
+    assert_close(result, statistics, atol=1e-5, rtol=1e-5)
+    result = report.memory["model"][:t]
+    expected = alpha * v + (1 - alpha) * w
+    assert_close(result, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_alpha_0_is_the_clients_own_copy_of_fedavg():
@@ -74,19 +83,16 @@ def test_alpha_0_is_the_clients_own_copy_of_fedavg():
     layout = Layout(net)
     task = Task(ROSTER[0], 0, 1, 1, 1, layout.read(), {}, {})
     alone = run_client(resolve("fedavg"), net, layout, toy_shard(ROSTER[0]), task, SGD).theta
-    torch.testing.assert_close(
-        state.clients[ROSTER[0]]["model"][: layout.trainable], alone[: layout.trainable]
-    )
+    result = state.clients[ROSTER[0]]["model"][: layout.trainable]
+    assert_close(result, alone[: layout.trainable])
 
 
 def test_alpha_moves_once_in_a_round_and_stays_within_0_and_1():
     fixed = play("apfl", rounds=2)
-    assert all(memory["alpha"] == 0.5 for memory in fixed.clients.values())
-    moved = play(
-        "apfl",
-        {"adaptive": True},
-        rounds=3,
-        training=Training(optimizer="sgd", lr=0.5, batch_size=8),
-    )
-    assert all(0 <= memory["alpha"] <= 1 for memory in moved.clients.values())
+    for memory in fixed.clients.values():
+        assert memory["alpha"] == 0.5
+    training = Training(optimizer="sgd", lr=0.5, batch_size=8)
+    moved = play("apfl", {"adaptive": True}, rounds=3, training=training)
+    for memory in moved.clients.values():
+        assert 0 <= memory["alpha"] <= 1
     assert any(memory["alpha"] != 0.5 for memory in moved.clients.values())

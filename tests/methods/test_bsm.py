@@ -3,6 +3,7 @@ import pytest
 import torch
 from conftest import play, toy_net, toy_shard
 from made_plans import planned
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
@@ -14,7 +15,8 @@ from fedcli.runs.rules import check
 
 def loss_of(spec, net, shard, settings=None):
     """The method's loss on the whole shard, and the plain logits behind it."""
-    local, layout = resolve(spec, settings).local, Layout(net)
+    local = resolve(spec, settings).local
+    layout = Layout(net)
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     local.on_round_start(net, client)
     batch = next(shard.in_order())
@@ -30,29 +32,32 @@ def test_the_loss_is_a_softmax_weighted_by_class_counts():
         n[c] * z[i, c].double().exp() / (n * z[i].double().exp()).sum()
         for i, c in enumerate(y.tolist())
     ]
-    torch.testing.assert_close(
-        loss.double(), -torch.stack(likelihood).log().mean(), atol=1e-6, rtol=1e-6
-    )
+    expected = -torch.stack(likelihood).log().mean()
+    assert_close(loss.double(), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_with_an_absent_class_it_is_the_softmax_over_the_others():
     shard = toy_shard("north", absent=1)
-    n, others = shard.class_counts.double(), [0, 2]
+    n = shard.class_counts.double()
+    others = [0, 2]
     loss, z, y = loss_of("bsm", toy_net(), shard)
     z = z.double()[:, others] + n[others].log()
     expected = torch.nn.functional.cross_entropy(z, y // 2)
-    torch.testing.assert_close(loss.double(), expected, atol=1e-6, rtol=1e-6)
+    assert_close(loss.double(), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_an_absent_class_counts_as_a_share_of_1e_12_and_is_not_taken_out():
-    net, shard = toy_net(), toy_shard("north", absent=1)
+    net = toy_net()
+    shard = toy_shard("north", absent=1)
     layout = Layout(net)
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     resolve("bsm").local.on_round_start(net, client)
     n = shard.class_counts.numpy().astype(np.float64)
     assert n[1] == 0
-    assert client.offset[1].item() == pytest.approx(-27.631, abs=1e-3)
-    assert torch.equal(client.offset, torch.from_numpy(np.log(n / n.sum() + 1e-12)).float())
+    expected = pytest.approx(-27.631, abs=1e-3)
+    assert client.offset[1].item() == expected
+    expected = torch.from_numpy(np.log(n / n.sum() + 1e-12)).float()
+    assert torch.equal(client.offset, expected)
 
 
 def test_a_client_with_equal_counts_trains_as_fedavg_does():
@@ -62,9 +67,8 @@ def test_a_client_with_equal_counts_trains_as_fedavg_does():
         c: type(s)(s.images, s.rows, y, s.ids, s.groups, s.classes, s.channels)
         for c, s in even.items()
     }
-    torch.testing.assert_close(
-        play("bsm", shards=even).theta, play("fedavg", shards=even).theta, atol=1e-5, rtol=1e-4
-    )
+    expected = play("fedavg", shards=even).theta
+    assert_close(play("bsm", shards=even).theta, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_it_sets_its_own_prior_so_another_is_refused():

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import client_updates, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods.contract import Aggregator, ClientRound, Local, cross_entropy
 from fedcli.models.layout import Layout
@@ -15,16 +16,15 @@ def round_of(layout, offset=None):
 
 
 def test_the_plain_loss_is_cross_entropy_with_the_prior_added_to_the_logits():
-    logits, y, offset = (
-        torch.tensor([[2.0, 0.0], [0.0, 1.0]]),
-        torch.tensor([0, 1]),
-        torch.tensor([0.0, 0.5]),
-    )
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    y = torch.tensor([0, 1])
+    offset = torch.tensor([0.0, 0.5])
     layout = Layout(toy_net())
-    assert torch.equal(cross_entropy(logits, y, round_of(layout)), F.cross_entropy(logits, y))
-    assert torch.equal(
-        cross_entropy(logits, y, round_of(layout, offset)), F.cross_entropy(logits + offset, y)
-    )
+    result = cross_entropy(logits, y, round_of(layout))
+    assert torch.equal(result, F.cross_entropy(logits, y))
+    result = cross_entropy(logits, y, round_of(layout, offset))
+    expected = F.cross_entropy(logits + offset, y)
+    assert torch.equal(result, expected)
 
 
 def test_the_plain_gradient_lies_in_the_layout_and_the_loss_needs_none():
@@ -35,7 +35,7 @@ def test_the_plain_gradient_lies_in_the_layout_and_the_loss_needs_none():
     loss = Local().gradient(net, batch, client)
     expected = torch.autograd.grad(F.cross_entropy(net(batch.x), batch.y), net.head.weight)[0]
     assert not loss.requires_grad
-    torch.testing.assert_close(net.head.weight.grad, expected)
+    assert_close(net.head.weight.grad, expected)
 
 
 def test_image_counts_are_the_weights_of_a_rule_that_says_nothing_else():

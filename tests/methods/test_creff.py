@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from conftest import CLASSES, ROSTER, client_updates, play, toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.errors import FedcliError
 from fedcli.federation import state as states
@@ -27,9 +28,10 @@ def random(*shape, seed=0):
 
 
 def autograd_gradients(f, y, head):
-    """The same by autograd through a real linear layer, class by class."""
+    """Gradients of the classifier by autograd through a real linear layer, class by class."""
     layer = nn.Linear(f.shape[1], len(head))
-    layer.weight.data, layer.bias.data = head[:, :-1].clone(), head[:, -1].clone()
+    layer.weight.data = head[:, :-1].clone()
+    layer.bias.data = head[:, -1].clone()
     out = torch.zeros(len(head), *head.shape)
     for c in y.unique().tolist():
         w, b = torch.autograd.grad(
@@ -40,71 +42,81 @@ def autograd_gradients(f, y, head):
 
 
 def test_class_gradients_are_those_of_autograd_and_zero_for_an_absent_class():
-    f, y, head = random(30, 5), torch.tensor([0, 3, 1] * 10), random(4, 6, seed=1)
+    f = random(30, 5)
+    y = torch.tensor([0, 3, 1] * 10)
+    head = random(4, 6, seed=1)
     gradients = class_gradients(f, y, head)
-    torch.testing.assert_close(gradients, autograd_gradients(f, y, head), atol=1e-6, rtol=1e-5)
+    assert_close(gradients, autograd_gradients(f, y, head), atol=1e-6, rtol=1e-5)
     assert not gradients[2].any()
 
 
 def test_the_mismatch_is_one_minus_cosine_row_by_row():
     """Against autograd's gradients and numpy's cosines; a class nobody has adds nothing."""
-    features, head, wanted = random(3, 7, 5), random(3, 6, seed=1), random(3, 3, 6, seed=2)
-    wanted[1] = 0
+    features = random(3, 7, 5)
+    head = random(3, 6, seed=1)
+    gradients = random(3, 3, 6, seed=2)
+    gradients[1] = 0
     ours = (
         autograd_gradients(features.flatten(0, 1), torch.arange(3).repeat_interleave(7), head)
         .double()
         .numpy()
     )
-    theirs = wanted.double().numpy()
+    theirs = gradients.double().numpy()
     cos = lambda a, b: a @ b / np.linalg.norm(a) / np.linalg.norm(b)  # noqa: E731
     expected = sum(1 - cos(ours[c, r, :-1], theirs[c, r, :-1]) for c in (0, 2) for r in range(3))
     expected += sum(1 - cos(ours[c, :, -1], theirs[c, :, -1]) for c in (0, 2))
-    result = mismatch(features, head, directions(wanted)).item()
+    result = mismatch(features, head, directions(gradients)).item()
     assert result == pytest.approx(expected, rel=1e-5)
 
 
 def test_matching_lowers_the_mismatch_and_leaves_alone_a_class_without_gradients():
-    features, head = random(3, 20, 5), random(3, 6, seed=1)
-    wanted = class_gradients(random(40, 5, seed=2) + 1, torch.tensor([0, 2] * 20), head)
+    features = random(3, 20, 5)
+    head = random(3, 6, seed=1)
+    gradients = class_gradients(random(40, 5, seed=2) + 1, torch.tensor([0, 2] * 20), head)
     rule = resolve("creff", {"steps": 50}).aggregator
-    moved = rule.matched(features, head, directions(wanted))
-    before, after = (mismatch(f, head, directions(wanted)).item() for f in (features, moved))
+    moved = rule.matched(features, head, directions(gradients))
+    before, after = (mismatch(f, head, directions(gradients)).item() for f in (features, moved))
     assert after < 0.8 * before
     assert torch.equal(moved[1], features[1])
     assert not moved.requires_grad
 
 
 def test_a_saturated_classifier_and_dead_features_stay_finite():
-    rule, head = resolve("creff", {"steps": 5}).aggregator, 200 * random(3, 6, seed=1)
-    wanted = class_gradients(torch.zeros(6, 5), torch.tensor([0, 1, 2] * 2), head)
-    assert rule.matched(random(3, 4, 5), head, directions(wanted)).isfinite().all()
+    rule = resolve("creff", {"steps": 5}).aggregator
+    head = 200 * random(3, 6, seed=1)
+    gradients = class_gradients(torch.zeros(6, 5), torch.tensor([0, 1, 2] * 2), head)
+    assert rule.matched(random(3, 4, 5), head, directions(gradients)).isfinite().all()
 
 
 def test_the_classifier_is_what_sgd_on_the_features_gives():
     """The closed-form steps against torch.optim.SGD on the same features in the same order."""
-    features, seen = random(3, 10, 5), torch.tensor([True, False, True])
-    head = trained_head(features, seen, 7, epochs=3, batch=8, lr=0.5)
+    features = random(3, 10, 5)
+    present = torch.tensor([True, False, True])
+    head = trained_head(features, present, 7, epochs=3, batch=8, lr=0.5)
 
     stream = torch.Generator().manual_seed(7)
     layer = nn.Linear(5, 3)
     start = (2 * torch.rand(3, 6, generator=stream) - 1) / 5**0.5
-    layer.weight.data, layer.bias.data = start[:, :-1].clone(), start[:, -1].clone()
+    layer.weight.data = start[:, :-1].clone()
+    layer.bias.data = start[:, -1].clone()
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
-    f, y = features[seen].flatten(0, 1), torch.tensor([0] * 10 + [2] * 10)
+    f = features[present].flatten(0, 1)
+    y = torch.tensor([0] * 10 + [2] * 10)
     for _ in range(3):
-        for at in torch.randperm(20, generator=stream).split(8):
+        for batch in torch.randperm(20, generator=stream).split(8):
             optimizer.zero_grad()
-            F.cross_entropy(layer(f[at]), y[at]).backward()
+            F.cross_entropy(layer(f[batch]), y[batch]).backward()
             optimizer.step()
-    torch.testing.assert_close(
-        head, torch.cat([layer.weight, layer.bias[:, None]], 1).detach(), atol=1e-5, rtol=1e-5
-    )
+    expected = torch.cat([layer.weight, layer.bias[:, None]], 1).detach()
+    assert_close(head, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_client_reports_the_gradients_of_the_classifier_it_was_told():
     """The received one before there is another; on the fixed view in eval mode, and nothing moves."""
-    net, shard = toy_net(), toy_shard("north", absent=1)
-    layout, rule = Layout(net), resolve("creff").aggregator
+    net = toy_net()
+    shard = toy_shard("north", absent=1)
+    layout = Layout(net)
+    rule = resolve("creff").aggregator
     other = random(CLASSES, 17)
     for shared in ({}, {"creff_head": other}):
         client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), shared, layout, shard, None, {})
@@ -115,7 +127,7 @@ def test_a_client_reports_the_gradients_of_the_classifier_it_was_told():
             "creff_head", torch.cat([net.head.weight, net.head.bias[:, None]], 1).detach()
         )
         expected = autograd_gradients(f, batch.y, head)
-        torch.testing.assert_close(client.report["creff_gradient"], expected, atol=1e-5, rtol=1e-4)
+        assert_close(client.report["creff_gradient"], expected, atol=1e-5, rtol=1e-4)
         assert client.report["creff_has"].tolist() == [True, False, True]
         assert torch.equal(layout.read(), client.theta)
 
@@ -136,41 +148,44 @@ def table(layout, gradient, has, **rest):
 
 def test_the_server_averages_gradients_over_the_clients_that_sent_a_class():
     """A client without a class counts for nothing in it, whatever it sent; nor does how many images it has."""
-    layout, sent = head_only(), random(3, CLASSES, CLASSES, 5)
+    layout = head_only()
+    sent = random(3, CLASSES, CLASSES, 5)
     has = [[True, False, False], [True, True, False], [False, True, False]]
     rule = resolve("creff", QUICK).aggregator
-    many, first = {}, {}
+    memory = {}
+    memory_of_mean = {}
     mean = torch.stack(
         [(sent[0, 0] + sent[1, 0]) / 2, (sent[1, 1] + sent[2, 1]) / 2, torch.zeros(CLASSES, 5)]
     )
-    rule.aggregate(torch.zeros(layout.size), table(layout, sent, has), many)
+    rule.aggregate(torch.zeros(layout.size), table(layout, sent, has), memory)
     rule.aggregate(
-        torch.zeros(layout.size), table(layout, mean[None], [[True, True, False]]), first
+        torch.zeros(layout.size), table(layout, mean[None], [[True, True, False]]), memory_of_mean
     )
-    torch.testing.assert_close(many["creff_features"], first["creff_features"])
-    assert many["creff_seen"].tolist() == [True, True, False]
+    assert_close(memory["creff_features"], memory_of_mean["creff_features"])
+    assert memory["creff_seen"].tolist() == [True, True, False]
 
 
 def test_a_class_unseen_this_round_keeps_its_features_and_stays_in_training():
-    layout, sent, rule, memory = (
-        head_only(),
-        random(1, CLASSES, CLASSES, 5),
-        resolve("creff", QUICK).aggregator,
-        {},
-    )
+    layout = head_only()
+    sent = random(1, CLASSES, CLASSES, 5)
+    rule = resolve("creff", QUICK).aggregator
+    memory = {}
     rule.aggregate(torch.zeros(layout.size), table(layout, sent, [[True, True, False]]), memory)
-    first = dict(memory)
-    held = first["creff_features"].clone()
+    before = dict(memory)
+    features = before["creff_features"].clone()
     rule.aggregate(torch.zeros(layout.size), table(layout, sent, [[True, False, False]]), memory)
-    assert torch.equal(memory["creff_features"][1], first["creff_features"][1])
-    assert not torch.equal(memory["creff_features"][0], first["creff_features"][0])
+    assert torch.equal(memory["creff_features"][1], before["creff_features"][1])
+    assert not torch.equal(memory["creff_features"][0], before["creff_features"][0])
     assert memory["creff_seen"].tolist() == [True, True, False]
-    assert torch.equal(first["creff_features"], held)  # replaced, not written into
+    assert torch.equal(before["creff_features"], features)  # replaced, not written into
 
 
 def test_each_round_draws_a_classifier_of_its_own():
     """With features that stay where they are nothing else differs between two rounds."""
-    layout, sent, memory, heads = head_only(), random(1, CLASSES, CLASSES, 5), {}, []
+    layout = head_only()
+    sent = random(1, CLASSES, CLASSES, 5)
+    memory = {}
+    heads = []
     rule = resolve("creff", QUICK | {"steps": 0}).aggregator
     for t in (1, 2):
         rule.aggregate(
@@ -183,14 +198,19 @@ def test_each_round_draws_a_classifier_of_its_own():
 
 
 def test_the_travelling_model_is_fedavg_s_and_the_scored_one_has_another_head():
-    rule, state = resolve("creff", QUICK).aggregator, play("creff", QUICK)
+    rule = resolve("creff", QUICK).aggregator
+    state = play("creff", QUICK)
     assert torch.equal(state.theta, play("fedavg").theta)
-    scored, layout = rule.scored(state.theta, state.server), Layout(toy_net())
-    named, before = layout.named(scored), layout.named(state.theta)
-    assert torch.equal(named["head.weight"], state.server["creff_head"][:, :-1])
-    assert torch.equal(named["head.bias"], state.server["creff_head"][:, -1])
-    assert not torch.equal(named["head.weight"], before["head.weight"])
-    assert all(torch.equal(named[k], before[k]) for k in named if not k.startswith("head."))
+    scored = rule.scored(state.theta, state.server)
+    layout = Layout(toy_net())
+    tensors = layout.named(scored)
+    before = layout.named(state.theta)
+    expected = state.server["creff_head"][:, :-1]
+    assert torch.equal(tensors["head.weight"], expected)
+    expected = state.server["creff_head"][:, -1]
+    assert torch.equal(tensors["head.bias"], expected)
+    assert not torch.equal(tensors["head.weight"], before["head.weight"])
+    assert all(torch.equal(tensors[k], before[k]) for k in tensors if not k.startswith("head."))
     assert rule.scored(state.theta, {}) is state.theta
 
 
@@ -201,18 +221,20 @@ def test_place_follows_the_head_wherever_the_layout_puts_it():
     net = toy_net(extend=crowd)
     layout = Layout(net)
     classifier = layout.read()[head_index(layout)]
-    assert torch.equal(classifier, torch.cat([net.head.weight, net.head.bias[:, None]], 1))
+    expected = torch.cat([net.head.weight, net.head.bias[:, None]], 1)
+    assert torch.equal(classifier, expected)
 
 
 def test_it_is_deterministic_and_resumes_to_the_same_bits(tmp_path):
-    whole, half = play("creff", QUICK), play("creff", QUICK, until=2)
+    whole = play("creff", QUICK)
+    half = play("creff", QUICK, until=2)
     states.save(tmp_path, half, ROSTER)
     again = play("creff", QUICK, state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
     assert whole.server.keys() == again.server.keys()
-    assert all(torch.equal(whole.server[k], again.server[k]) for k in whole.server)
-    assert not torch.equal(
-        play("creff", QUICK, seed=2).server["creff_head"], whole.server["creff_head"]
-    )
+    for k in whole.server:
+        assert torch.equal(whole.server[k], again.server[k])
+    result = play("creff", QUICK, seed=2).server["creff_head"]
+    assert not torch.equal(result, whole.server["creff_head"])
 
 
 def test_it_works_with_absent_clients_and_with_a_class_nobody_has():
@@ -250,8 +272,9 @@ def test_it_is_an_add_on_to_local_methods():
 
 
 def test_a_classifier_that_is_not_finite_is_told():
-    """As when the features of a client overflow on the fixed view."""
-    layout, sent = head_only(), random(1, CLASSES, CLASSES, 5)
+    """The features of a client may overflow on the fixed view."""
+    layout = head_only()
+    sent = random(1, CLASSES, CLASSES, 5)
     sent[0, 1, 2, 3] = torch.nan
     with pytest.raises(FedcliError, match="classifier is not finite after round 1"):
         resolve("creff", QUICK).aggregator.aggregate(
@@ -260,7 +283,8 @@ def test_a_classifier_that_is_not_finite_is_told():
 
 
 def test_no_random_state_outside_is_touched():
-    rule, state = resolve("creff", QUICK).aggregator, torch.random.get_rng_state()
+    rule = resolve("creff", QUICK).aggregator
+    state = torch.random.get_rng_state()
     trained_head(
         rule.noise(torch.zeros(3, 6), 0), torch.tensor([True] * 3), 1, epochs=1, batch=32, lr=0.01
     )
@@ -273,6 +297,8 @@ def test_with_one_appends_the_input_of_the_bias():
 
 
 def test_gradients_do_not_depend_on_the_order_of_images():
-    f, y, head = random(30, 5), torch.arange(30) % 4, random(4, 6, seed=1)
+    f = random(30, 5)
+    y = torch.arange(30) % 4
+    head = random(4, 6, seed=1)
     turned = class_gradients(f.flip(0), y.flip(0), head)
-    torch.testing.assert_close(class_gradients(f, y, head), turned, atol=1e-6, rtol=1e-5)
+    assert_close(class_gradients(f, y, head), turned, atol=1e-6, rtol=1e-5)

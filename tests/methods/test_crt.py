@@ -32,15 +32,16 @@ def begin(**server):
 
 
 def test_the_backbone_is_frozen_and_the_classifier_fresh():
-    plain, net = toy_net(), toy_net(extend=resolve("crt").local.extend)
+    plain = toy_net()
+    net = toy_net(extend=resolve("crt").local.extend)
     assert list(frozen_parts(net)) == ["backbone"]
-    assert Layout(net).shapes == {"head.weight": (3, 16), "head.bias": (3,)}  # nothing else travels
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(plain.backbone.parameters(), net.backbone.parameters(), strict=True)
-    )
+    expected = {"head.weight": (3, 16), "head.bias": (3,)}
+    assert Layout(net).shapes == expected  # nothing else travels
+    for a, b in zip(plain.backbone.parameters(), net.backbone.parameters(), strict=True):
+        assert torch.equal(a, b)
     assert not torch.equal(net.head.weight, plain.head.weight)
-    assert torch.equal(net.head.weight, toy_net(extend=resolve("crt").local.extend).head.weight)
+    expected = toy_net(extend=resolve("crt").local.extend).head.weight
+    assert torch.equal(net.head.weight, expected)
 
 
 def test_a_cosine_classifier_gives_way_to_a_linear_one():
@@ -51,21 +52,18 @@ def test_a_cosine_classifier_gives_way_to_a_linear_one():
 
 
 def test_models_are_averaged_with_the_weights_that_ended_the_run_before():
-    rule, memory = (
-        resolve("crt").aggregator,
-        {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)},
-    )
-    theta, weights = rule.aggregate(
-        torch.zeros(2), client_updates(MODELS, n=[9.0, 1.0, 1.0]), memory
-    )
+    rule = resolve("crt").aggregator
+    memory = {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}
+    updates = client_updates(MODELS, n=[9.0, 1.0, 1.0])
+    theta, weights = rule.aggregate(torch.zeros(2), updates, memory)
     assert weights.tolist() == pytest.approx([0.5, 0.2, 0.3])
     assert theta.tolist() == pytest.approx([1.4, 1.1])
 
 
 def test_over_those_present_the_weights_sum_to_one():
     memory = {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}
-    some = client_updates(MODELS[:2], rows=[0, 2], roster=3)
-    _, weights = resolve("crt").aggregator.aggregate(torch.zeros(2), some, memory)
+    updates = client_updates(MODELS[:2], rows=[0, 2], roster=3)
+    _, weights = resolve("crt").aggregator.aggregate(torch.zeros(2), updates, memory)
     assert weights.tolist() == pytest.approx([0.625, 0.375])
 
 
@@ -82,28 +80,30 @@ def test_over_those_present_the_weights_sum_to_one():
     ids=["nothing known", "asked for", "those here had none"],
 )
 def test_image_counts_are_the_weights(settings, memory):
-    _, weights = resolve("crt", settings).aggregator.aggregate(
-        torch.zeros(2), client_updates(MODELS, n=[2, 1, 1]), memory
-    )
+    updates = client_updates(MODELS, n=[2, 1, 1])
+    _, weights = resolve("crt", settings).aggregator.aggregate(torch.zeros(2), updates, memory)
     assert weights.tolist() == [0.5, 0.25, 0.25]
 
 
 def test_the_weights_last_to_the_end_of_the_run():
     start = torch.tensor([0.7, 0.1, 0.1, 0.1], dtype=torch.float64)
-    seen = []
+    weights_by_round = []
     state = play(
-        "crt", state=begin(start_weights=start), each=lambda played: seen.append(played.weights)
+        "crt",
+        state=begin(start_weights=start),
+        each=lambda played: weights_by_round.append(played.weights),
     )
-    assert len(seen) == 3
-    assert all(torch.allclose(weights, start) for weights in seen)
+    assert len(weights_by_round) == 3
+    for weights in weights_by_round:
+        assert torch.allclose(weights, start)
     assert torch.equal(state.server["start_weights"], start)
 
 
 def test_the_host_s_weights_change_the_model():
     last = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
-    assert not torch.equal(
-        play("crt", state=begin(start_weights=last)).theta, play("crt", state=begin()).theta
-    )
+    result = play("crt", state=begin(start_weights=last)).theta
+    other = play("crt", state=begin()).theta
+    assert not torch.equal(result, other)
 
 
 def test_a_rare_class_is_drawn_as_often_as_the_others():
@@ -112,11 +112,11 @@ def test_a_rare_class_is_drawn_as_often_as_the_others():
     y[:3], y[3:9] = 1, 2
     shard = type(shard)(shard.images, shard.rows, y, shard.ids, shard.groups, 3, 1)
     assert isinstance(resolve("crt").local, BalancedSampling)
-    drawn = torch.cat(
+    class_counts = torch.cat(
         [b.y for b in shard.epoch(32, shuffle=1, augment=1, strata=shard.y)]
     ).bincount()
-    assert drawn.sum() == 300
-    assert drawn.min() > 70
+    assert class_counts.sum() == 300
+    assert class_counts.min() > 70
 
 
 def test_it_balances_a_skewed_client_s_answers(monkeypatch):
@@ -132,7 +132,8 @@ def test_it_balances_a_skewed_client_s_answers(monkeypatch):
     )
     shards = {c: skewed(c) for c in ROSTER}
     net = toy_net(extend=resolve("crt").local.extend)
-    layout, batch = Layout(net), next(toy_shard("test", 300).in_order())
+    layout = Layout(net)
+    batch = next(toy_shard("test", 300).in_order())
     answers = {}
     for sampling, local in (("balanced", crt.Retrained()), ("shuffle", Shuffled())):
         monkeypatch.setitem(METHODS, "crt", replace(METHODS["crt"], local=local))

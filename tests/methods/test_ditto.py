@@ -2,6 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import ditto, resolve  # noqa: F401 - importing registers
@@ -19,28 +20,31 @@ def test_the_global_track_is_the_base_bit_for_bit(spec, training):
         play(s, training=training, dropout=0.3) for s in (spec, spec.replace("ditto", "fedavg"))
     )
     assert torch.equal(ours.theta, plain.theta)
-    assert all(not torch.equal(memory["model"], ours.theta) for memory in ours.clients.values())
+    for memory in ours.clients.values():
+        assert not torch.equal(memory["model"], ours.theta)
 
 
 def test_two_personal_steps_are_equation_1_written_out():
     """v <- v - lr (g(v) + lambda (v - w_t)) by autograd from a v that is not w_t; w goes its own way."""
-    net, other = toy_net(dropout=0.0), toy_net(seed=4, dropout=0.0)
-    layout, theirs = Layout(net), Layout(other)
-    start, mine = layout.read(), theirs.read()
+    net = toy_net(dropout=0.0)
+    other = toy_net(seed=4, dropout=0.0)
+    layout = Layout(net)
+    theirs = Layout(other)
+    start = layout.read()
+    mine = theirs.read()
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
     task = Task("north", 0, 2, 3, 0, start, {}, {"model": mine})
     method = resolve("ditto", {"strength": 0.6, "solver": "sgd"})
     report = run_client(method, net, layout, toy_shard("north"), task, training)
 
     other.train()
-    batch, t = next(toy_shard("north").in_order()), layout.trainable
+    batch = next(toy_shard("north").in_order())
+    t = layout.trainable
     for _ in range(2):
         theirs.zero_grad()
         F.cross_entropy(other(batch.x), batch.y).backward()
         theirs.params.sub_(0.1 * (theirs.grad + 0.6 * (theirs.params - start[:t])))
-    torch.testing.assert_close(
-        report.memory["model"], theirs.read(), atol=1e-6, rtol=1e-5
-    )  # statistics as well
+    assert_close(report.memory["model"], theirs.read(), atol=1e-6, rtol=1e-5)  # statistics as well
     assert torch.equal(task.memory["model"], mine)
     assert report.memory["model"] is not mine
 
@@ -74,17 +78,16 @@ def test_the_stronger_the_pull_the_nearer_the_personal_model(solver):
 def test_an_absent_client_keeps_its_model_and_a_new_one_starts_from_the_global():
     early = play("ditto", rounds=4, until=1, participation=0.5)
     late = play("ditto", rounds=4, until=2, participation=0.5, state=early)
-    seen = []
+    participants = []
     play(
         "ditto",
         rounds=4,
         until=2,
         participation=0.5,
         state=early,
-        each=lambda played: seen.extend(played.clients),
+        each=lambda played: participants.extend(played.clients),
     )
     for client in early.clients:
-        assert torch.equal(early.clients[client]["model"], late.clients[client]["model"]) == (
-            client not in seen
-        )
-    assert set(late.clients) == {*early.clients, *seen}
+        result = torch.equal(early.clients[client]["model"], late.clients[client]["model"])
+        assert result == (client not in participants)
+    assert set(late.clients) == {*early.clients, *participants}

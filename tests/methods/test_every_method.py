@@ -1,4 +1,4 @@
-"""What must hold for every registered name."""
+"""Properties of every registered method."""
 
 from functools import cache
 
@@ -87,15 +87,16 @@ def test_reported_columns_have_the_same_shapes_every_round(spec):
 @each
 def test_clients_may_run_in_any_order_behind_messages(spec):
     """Their tasks and reports are packed as for another machine, where clients keep their memory themselves."""
-    played, kept = subject(spec), {}
+    played = subject(spec)
+    memories = {}
     federation = played.federation()
 
     def messages_backwards(tasks):
         reports = []
         for task in reversed(tasks):
-            memory = kept.get(task.client, {})
+            memory = memories.get(task.client, {})
             report = federation.clients.run_one(unpack(Task, read_only(pack(task)), memory))
-            kept[task.client] = memory if task.part == "measure" else report.memory
+            memories[task.client] = memory if task.part == "measure" else report.memory
             reports.append(unpack(Report, read_only(pack(report))))
         return reports[::-1]
 
@@ -107,7 +108,9 @@ def test_clients_may_run_in_any_order_behind_messages(spec):
     assert not state.clients
     for part in ("shared", "server"):
         assert states.equal(getattr(state, part), getattr(expected, part)), part
-    assert all(states.equal(kept[client], memory) for client, memory in expected.clients.items())
+    assert all(
+        states.equal(memories[client], memory) for client, memory in expected.clients.items()
+    )
 
 
 @each

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import fairfed, probes, resolve
 from fedcli.methods.contract import ClientRound
@@ -23,12 +24,12 @@ def step(rule, memory, t, accuracy=CASE["acc"], n=CASE["n"], **rest):
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("beta", ["0.1", "0.5", "1.0"])
 def test_weights_of_the_second_round_are_those_of_the_reference(rule, beta):
-    half, memory = resolve("fairfed", {"rule": rule, "beta": beta}).aggregator, {}
-    assert step(half, memory, 1).tolist() == pytest.approx(
-        [n / 2600 for n in CASE["n"]]
-    )  # round 1: base weights
+    half = resolve("fairfed", {"rule": rule, "beta": beta}).aggregator
+    memory = {}
+    expected = pytest.approx([n / 2600 for n in CASE["n"]])
+    assert step(half, memory, 1).tolist() == expected  # round 1: base weights
     expected = torch.tensor(CASE[RULES[rule]][beta], dtype=torch.float64)
-    torch.testing.assert_close(step(half, memory, 2), expected, atol=1e-12, rtol=1e-12)
+    assert_close(step(half, memory, 2), expected, atol=1e-12, rtol=1e-12)
 
 
 def test_the_weak_client_loses_by_the_original_and_gains_by_the_released_rule():
@@ -41,7 +42,8 @@ def test_the_weak_client_loses_by_the_original_and_gains_by_the_released_rule():
 
 def test_steps_add_up_over_rounds():
     """The mean accuracy goes by image count, not by the weights that have moved."""
-    half, memory = resolve("fairfed", {"beta": 0.5}).aggregator, {}
+    half = resolve("fairfed", {"beta": 0.5}).aggregator
+    memory = {}
     # p = 0.75, 0.25; a = 0.8, 0.4: mean 0.7, gaps 0.1 and 0.3, mean gap 0.2: w +0.05, -0.05, three times
     result = step(half, memory, 2, [0.8, 0.4], [3.0, 1.0]).tolist()
     assert result == pytest.approx([0.80, 0.20])
@@ -52,29 +54,33 @@ def test_steps_add_up_over_rounds():
 
 
 def test_without_a_step_it_is_fedavg():
-    torch.testing.assert_close(play("fairfed", {"beta": 0.0}).theta, play("fedavg").theta)
-    assert torch.equal(play("fairfed", rounds=1).theta, play("fedavg", rounds=1).theta)
+    assert_close(play("fairfed", {"beta": 0.0}).theta, play("fedavg").theta)
+    expected = play("fedavg", rounds=1).theta
+    assert torch.equal(play("fairfed", rounds=1).theta, expected)
 
 
 def test_a_client_cut_to_zero_can_come_back():
-    half, memory = resolve("fairfed", {"beta": 1.0}).aggregator, {}
+    half = resolve("fairfed", {"beta": 1.0}).aggregator
+    memory = {}
     assert step(half, memory, 2)[3] == 0
-    assert step(half, memory, 3, accuracy=[0.9, 0.1, 0.9, 0.7])[3] > 0
+    result = step(half, memory, 3, accuracy=[0.9, 0.1, 0.9, 0.7])[3]
+    assert result > 0
 
 
 def test_an_absent_client_keeps_its_place_and_a_new_one_starts_at_the_base():
-    half, memory = resolve("fairfed", {"beta": 0.5}).aggregator, {}
-    first = step(
+    half = resolve("fairfed", {"beta": 0.5}).aggregator
+    memory = {}
+    weights = step(
         half, memory, 2, [0.8, 0.4], [1.0, 1.0], rows=[0, 2], roster=3
     )  # p 1/2: gaps equal, no move
-    assert first.tolist() == pytest.approx([0.5, 0.5])
+    assert weights.tolist() == pytest.approx([0.5, 0.5])
     step(half, memory, 3, [0.8, 0.4], [3.0, 1.0], rows=[0, 2], roster=3)  # 0.75 + 0.05, 0.25 - 0.05
-    kept = memory["lift"][0].item()
-    assert kept == pytest.approx(0.80 / 0.75)
-    both = step(half, memory, 4, [0.5, 0.5], [1.0, 1.0], rows=[1, 2], roster=3)
-    assert memory["lift"][0].item() == kept
+    lift = memory["lift"][0].item()
+    assert lift == pytest.approx(0.80 / 0.75)
+    later_weights = step(half, memory, 4, [0.5, 0.5], [1.0, 1.0], rows=[1, 2], roster=3)
+    assert memory["lift"][0].item() == lift
     expected = pytest.approx([1.0 / 1.8, 0.8 / 1.8])
-    assert both.tolist() == expected  # lifts 1 and 0.20 / 0.25
+    assert later_weights.tolist() == expected  # lifts 1 and 0.20 / 0.25
 
 
 def test_when_all_present_stand_at_zero_the_base_weighs():
@@ -86,23 +92,30 @@ def test_when_all_present_stand_at_zero_the_base_weighs():
 
 
 def test_client_order_does_not_matter():
-    half, first, second = resolve("fairfed", {"beta": 0.3}).aggregator, {}, {}
+    half = resolve("fairfed", {"beta": 0.3}).aggregator
+    memory = {}
+    memory_of_turned = {}
     for t in (1, 2, 3):
-        straight = step(half, first, t)
-        turned = step(half, second, t, CASE["acc"][::-1], CASE["n"][::-1], rows=[3, 2, 1, 0])
-        torch.testing.assert_close(straight, turned.flip(0))
+        straight = step(half, memory, t)
+        turned = step(
+            half, memory_of_turned, t, CASE["acc"][::-1], CASE["n"][::-1], rows=[3, 2, 1, 0]
+        )
+        assert_close(straight, turned.flip(0))
 
 
 def test_balanced_accuracy_is_the_mean_recall_over_the_classes_a_client_has():
-    net, shard = toy_net(), toy_shard("north", 30, absent=1)
+    net = toy_net()
+    shard = toy_shard("north", 30, absent=1)
     layout = Layout(net)
     client = ClientRound("north", 0, 1, 1, 0.1, layout.read(), {}, layout, shard, None, {})
     accuracy = probes.balanced_accuracy(net, client)
     predicted = net.eval()(next(shard.in_order()).x).argmax(1)
     recalls = [(predicted[shard.y == c] == c).double().mean().item() for c in (0, 2)]
-    assert accuracy.item() == pytest.approx(sum(recalls) / 2)
+    expected = pytest.approx(sum(recalls) / 2)
+    assert accuracy.item() == expected
     assert 0 < accuracy < 1
 
 
 def test_the_two_rules_differ_in_training():
-    assert not torch.equal(play("fairfed").theta, play("fairfed", {"rule": "released"}).theta)
+    other = play("fairfed", {"rule": "released"}).theta
+    assert not torch.equal(play("fairfed").theta, other)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
 from group_clients import client_of, of_group
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.methods import resolve
@@ -14,8 +15,8 @@ from fedcli.methods.fairfed import unfairness_gaps
 
 def table(*clients):
     """Predictions [K, G, C, C] of two classes and groups, from (cases, guessed 1) of classes 0 and 1 in each group."""
-    made = [[[[n - hit, hit] for n, hit in group] for group in client] for client in clients]
-    return torch.tensor(made).double()
+    cases, guessed = torch.tensor(clients).double().unbind(-1)  # [K, G, C]
+    return torch.stack([cases - guessed, guessed], -1)
 
 
 COUNTS = table([((4, 1), (4, 3)), ((2, 0), (2, 1))], [((1, 0), (4, 1)), ((3, 3), (6, 2))])
@@ -49,22 +50,23 @@ def test_a_client_without_a_pair_of_groups_falls_back_to_its_accuracy():
     _, weights = resolve("fairfed", {"gap": "eod"}).aggregator.aggregate(
         torch.zeros(2), updates, {}
     )
-    own = unfairness_gaps(alone, "eod")[1].item()
-    expected = pytest.approx([0.5 - (0.1 - own) / 2, 0.5 + (0.1 - own) / 2])
+    gap = unfairness_gaps(alone, "eod")[1].item()
+    expected = pytest.approx([0.5 - (0.1 - gap) / 2, 0.5 + (0.1 - gap) / 2])
     assert weights.tolist() == expected  # |0.9 - 0.8|
 
 
 def test_one_client_is_as_unfair_as_all_and_the_order_of_groups_does_not_matter():
-    counts = torch.randint(0, 9, (3, 4, 3, 3), generator=torch.Generator().manual_seed(4)).double()
+    generator = torch.Generator().manual_seed(4)
+    counts = torch.randint(0, 9, (3, 4, 3, 3), generator=generator).double()
     for kind in ("eod", "spd"):
         assert unfairness_gaps(counts[:1], kind).tolist() == [0.0]
-        torch.testing.assert_close(
-            unfairness_gaps(counts, kind), unfairness_gaps(counts[:, [2, 0, 3, 1]], kind)
-        )
+        expected = unfairness_gaps(counts[:, [2, 0, 3, 1]], kind)
+        assert_close(unfairness_gaps(counts, kind), expected)
 
 
 def test_clients_count_predictions_of_known_groups():
-    net, shard = toy_net(), of_group(toy_shard("north", 6), [0, 0, 1, 1, 1, -1])
+    net = toy_net()
+    shard = of_group(toy_shard("north", 6), [0, 0, 1, 1, 1, -1])
     client = client_of(net, shard)
     resolve("fairfed", {"gap": "spd"}).aggregator.measure_global(net, client)
     counts = client.report["group_predictions"]

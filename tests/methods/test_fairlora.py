@@ -7,7 +7,9 @@ import pytest
 import torch
 from conftest import ROSTER, client_updates, make_chain, play, toy_clip, toy_shard
 from made_plans import planned, train
+from numpy.testing import assert_allclose
 from torch import nn
+from torch.testing import assert_close
 
 import fedcli.methods.fairlora as fairlora  # importing registers
 from fedcli.errors import UsageError
@@ -48,13 +50,13 @@ def test_the_vision_transformer_has_the_known_number_of_adapter_weights():
 
 def test_the_resnet_has_them_on_its_convolutions_and_plain_lora_in_its_pool():
     net = clip("clip-rn50", device="meta")
-    known = sum(
+    numbers = sum(
         p.numel()
         for m in net.modules()
         if isinstance(m, Adapted) and m.S is not None
         for p in (m.A, m.B, m.S)
     )
-    assert known == 1_147_904
+    assert numbers == 1_147_904
     assert count(net, ".A", ".B", ".S") == 1_147_904 + 491_520
     assert count(net, "weight", "bias") == 53_248
 
@@ -63,25 +65,27 @@ def test_singular_values_start_with_a_common_half_and_one_that_is_rotated():
     """Rank 12, three groups: h = linspace(.5, .1, 6), rotated by 0, 2 and 4."""
     h = [0.5, 0.42, 0.34, 0.26, 0.18, 0.1]
     rotated = [h, h[2:] + h[:2], h[4:] + h[:4]]
-    np.testing.assert_allclose(fairlora.start(12, 3, 1.0), [h + own for own in rotated], rtol=1e-6)
-    np.testing.assert_allclose(
-        fairlora.start(12, 3, 0.2)[0, 6:], [0.1, 0.084, 0.068, 0.052, 0.036, 0.02], rtol=1e-6
-    )
+    expected = [h + half for half in rotated]
+    assert_allclose(fairlora.start(12, 3, 1.0), expected, rtol=1e-6)
+    result = fairlora.start(12, 3, 0.2)[0, 6:]
+    expected = [0.1, 0.084, 0.068, 0.052, 0.036, 0.02]
+    assert_allclose(result, expected, rtol=1e-6)
     for rule, factor in (("paper", 1.0), ("released", 0.2)):
-        first = next(
+        adapted = next(
             m for m in clip("clip-tiny", {"rule": rule}).modules() if isinstance(m, Adapted)
         )
-        assert torch.equal(first.S, fairlora.start(12, 3, factor))
+        assert torch.equal(adapted.S, fairlora.start(12, 3, factor))
 
 
 def test_more_groups_than_half_the_ranks_still_start_apart():
     starts = fairlora.start(6, 3, 1.0), fairlora.start(4, 2, 1.0), fairlora.start(8, 6, 1.0)[:4]
-    assert all(len(s.unique(dim=0)) == len(s) for s in starts)
+    for s in starts:
+        assert len(s.unique(dim=0)) == len(s)
     assert fairlora.start(12, 1, 1.0).shape == (1, 12)
 
 
 @pytest.mark.parametrize(
-    ("settings", "own", "other"),
+    ("settings", "group_share", "other_share"),
     [
         ({}, 1.0, 0.0),
         ({"rule": "released"}, 0.7, 0.15),
@@ -89,11 +93,15 @@ def test_more_groups_than_half_the_ranks_still_start_apart():
         ({"rule": "released", "pi": "onehot"}, 1.0, 0.0),
     ],
 )
-def test_group_shares_of_an_image(settings, own, other):
+def test_group_shares_of_an_image(settings, group_share, other_share):
     shares = resolve("fairlora", settings).local.shares(torch.tensor([1, -1, 0]), 3)
-    expected = [[other, own, other], [1 / 3] * 3, [own, other, other]]
+    expected = [
+        [other_share, group_share, other_share],
+        [1 / 3] * 3,
+        [group_share, other_share, other_share],
+    ]
     assert shares.dtype == torch.float32
-    np.testing.assert_allclose(shares, expected, rtol=1e-6)
+    assert_allclose(shares, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("pi", ["onehot", "smoothed"])
@@ -125,26 +133,31 @@ def averaged(settings=None, counts=COUNTS, t=1, memory=None, **rest):
     """New, old and sent models by name after round t of 50, with the singular values above."""
     layout = Layout(Two())
     rng = torch.Generator().manual_seed(2)
-    theta, sent = (
-        torch.randn(layout.size, generator=rng),
-        torch.randn(2, layout.size, generator=rng),
-    )
+    theta = torch.randn(layout.size, generator=rng)
+    sent = torch.randn(2, layout.size, generator=rng)
     span = layout.spans["layer.S"]
-    theta[span], sent[:, span] = OLD.flatten(), SENT.flatten(1)
+    theta[span] = OLD.flatten()
+    sent[:, span] = SENT.flatten(1)
     table = client_updates(sent, layout=layout, t=t, rounds=50, n=N, group_counts=counts, **rest)
     memory = {} if memory is None else memory
     new, weights = resolve("fairlora", settings).aggregator.aggregate(theta, table, memory)
     assert weights.tolist() == [0.75, 0.25]
-    return layout.named(new), layout.named(theta), [layout.named(each) for each in sent], memory
+    return (
+        layout.named(new),
+        layout.named(theta),
+        [layout.named(theta_sent) for theta_sent in sent],
+        memory,
+    )
 
 
 def test_singular_values_are_averaged_by_the_images_of_their_group():
     """Group 0: 3/4 and 1/4; group 1 the first client alone; group 2 nobody, so its row stays."""
-    new, _, (first, second), _ = averaged()
+    new, _, (sent, other_sent), _ = averaged()
     expected = [[2.0, 3.0], [3.0, 4.0], [-1.0, -2.0]]
     assert new["layer.S"].tolist() == expected
     for name in ("layer.A", "layer.B", "pool.A", "pool.B", "other"):
-        torch.testing.assert_close(new[name], 0.75 * first[name] + 0.25 * second[name])
+        expected = 0.75 * sent[name] + 0.25 * other_sent[name]
+        assert_close(new[name], expected)
 
 
 def test_released_shares_the_first_half_among_the_groups_that_are_there():
@@ -165,42 +178,45 @@ def test_the_moving_average_covers_singular_values_and_leaves_rows_of_absent_gro
     new, old, _, _ = averaged(t=26)
     b = 0.999 / 2
     expected = (1 - b) * torch.tensor([[2.0, 3.0], [3.0, 4.0], [-1.0, -2.0]]) + b * OLD
-    torch.testing.assert_close(new["layer.S"], expected)
+    assert_close(new["layer.S"], expected)
     assert torch.equal(new["layer.S"][2], old["layer.S"][2])
 
 
 def test_the_prior_of_groups_is_that_of_all_images_seen_so_far():
-    """Of four clients two have been here: 5 known images; the next round brings the third and the first again."""
+    """Two of four clients have been here: 5 known images; the next round brings the third and the first again."""
     new, _, _, memory = averaged(t=26, settings={"rule": "released"}, rows=[0, 2], roster=4)
-    torch.testing.assert_close(new["group_prior"], torch.tensor([4.0, 1.0, 0.0]) / 5)
+    expected = torch.tensor([4.0, 1.0, 0.0]) / 5
+    assert_close(new["group_prior"], expected)
     before = memory["group_counts"].clone()
     again = dict(memory)
     new, *_ = averaged(
         counts=torch.tensor([[3.0, 1, 0], [0, 2, 3]]).double(), memory=again, rows=[0, 3], roster=4
     )
-    torch.testing.assert_close(new["group_prior"], torch.tensor([4.0, 3.0, 3.0]) / 10)
+    expected = torch.tensor([4.0, 3.0, 3.0]) / 10
+    assert_close(new["group_prior"], expected)
     assert torch.equal(memory["group_counts"], before)  # the old round stays whole
 
 
 def delta(model, group=None):
-    a, b = model["layer.A"].double().numpy(), model["layer.B"].double().numpy()
+    a = model["layer.A"].double().numpy()
+    b = model["layer.B"].double().numpy()
     s = model["layer.S"].double().numpy()
     return a @ np.diag(s.mean(0) if group is None else s[group]) @ b
 
 
 def test_exact_takes_the_vectors_of_the_mean_and_projects_each_group_on_them():
     """An absent group is that of the old model, in the new vectors."""
-    new, old, (first, second), memory = averaged({"exact": True}, t=30)
-    u, _sigma, v = np.linalg.svd(0.75 * delta(first) + 0.25 * delta(second))
-    true = [0.75 * delta(first, 0) + 0.25 * delta(second, 0), delta(first, 1), delta(old, 2)]
+    new, old, (sent, other_sent), memory = averaged({"exact": True}, t=30)
+    u, _sigma, v = np.linalg.svd(0.75 * delta(sent) + 0.25 * delta(other_sent))
+    true = [0.75 * delta(sent, 0) + 0.25 * delta(other_sent, 0), delta(sent, 1), delta(old, 2)]
     expected = [u[:, :2] * np.diag(u[:, :2].T @ d @ v[:2].T) @ v[:2] for d in true]
     for group in range(3):
-        np.testing.assert_allclose(delta(new, group), expected[group], atol=1e-4)
+        assert_allclose(delta(new, group), expected[group], atol=1e-4)
     pool = [
-        m["pool.A"].double().numpy() @ m["pool.B"].double().numpy() for m in (first, second, new)
+        m["pool.A"].double().numpy() @ m["pool.B"].double().numpy() for m in (sent, other_sent, new)
     ]
     p, q, r = np.linalg.svd(0.75 * pool[0] + 0.25 * pool[1])
-    np.testing.assert_allclose(pool[2], p[:, :2] * q[:2] @ r[:2], atol=1e-5)
+    assert_allclose(pool[2], p[:, :2] * q[:2] @ r[:2], atol=1e-5)
     lost = sum(((t - f) ** 2).sum() for t, f in zip(true, expected)) + q[2] ** 2
     whole = sum((t**2).sum() for t in true) + (q**2).sum()
     assert float(memory["exact_loss"]) == pytest.approx((lost / whole) ** 0.5, rel=1e-4)
@@ -224,12 +240,12 @@ def trained(settings=None, shard=None, training=SGD):
 def test_a_client_reports_its_groups_and_its_model_holds_their_shares():
     shard = toy_shard("south")
     report, net, _, _ = trained(shard=shard)
-    known = shard.groups["sex"][shard.groups["sex"] >= 0]
-    counts = np.bincount(known.numpy(), minlength=2)
-    assert len(known) < len(shard)
+    groups = shard.groups["sex"][shard.groups["sex"] >= 0]
+    counts = np.bincount(groups.numpy(), minlength=2)
+    assert len(groups) < len(shard)
     assert set(report.columns) == {"group_counts"}
     assert report.columns["group_counts"].tolist() == counts.tolist()
-    np.testing.assert_allclose(net.group_prior, counts / counts.sum(), rtol=1e-6)
+    assert_allclose(net.group_prior, counts / counts.sum(), rtol=1e-6)
     assert net.groups.shares is None
 
 
@@ -247,9 +263,12 @@ def test_groups_train_their_own_row_and_unknown_images_train_all_alike():
             if n.endswith(".S")
         ]
 
-    assert all(rows.tolist() == [True, False] for rows in moved(0))
-    assert all(rows.tolist() == [False, True] for rows in moved(1))
-    assert all(rows.tolist() == [True, True] for rows in moved(-1))
+    for rows in moved(0):
+        assert rows.tolist() == [True, False]
+    for rows in moved(1):
+        assert rows.tolist() == [False, True]
+    for rows in moved(-1):
+        assert rows.tolist() == [True, True]
 
 
 def shown(net, local, shard, view):
@@ -261,11 +280,14 @@ def test_images_equal_but_for_their_group_are_scored_unlike():
     _, net, _, local = trained(shard=toy_shard("south"))
     shard = toy_shard("test", 12)
     women, men = (replace(shard, groups={"sex": torch.full((12,), g)}) for g in (0, 1))
-    assert not torch.equal(shown(net, local, women, "group"), shown(net, local, men, "group"))
+    other = shown(net, local, men, "group")
+    assert not torch.equal(shown(net, local, women, "group"), other)
     for view in ("uniform", "prior"):
-        assert torch.equal(shown(net, local, women, view), shown(net, local, men, view))
+        expected = shown(net, local, men, view)
+        assert torch.equal(shown(net, local, women, view), expected)
     assert not torch.equal(shown(net, local, men, "uniform"), shown(net, local, men, "prior"))
-    torch.testing.assert_close(shown(net, local, women, None), shown(net, local, women, "group"))
+    expected = shown(net, local, women, "group")
+    assert_close(shown(net, local, women, None), expected)
 
 
 def test_uniform_is_the_mean_of_singular_values_and_unknown_groups_are_scored_so():
@@ -273,12 +295,12 @@ def test_uniform_is_the_mean_of_singular_values_and_unknown_groups_are_scored_so
     shard = toy_shard("test", 12)
     unknown = replace(shard, groups={"sex": torch.full((12,), -1)})
     uniform = shown(net, local, shard, "uniform")
-    torch.testing.assert_close(shown(net, local, unknown, "group"), uniform)
+    assert_close(shown(net, local, unknown, "group"), uniform)
     with torch.no_grad():
         for module in (m for m in net.modules() if isinstance(m, Adapted)):
             module.S.copy_(module.S.mean(0).expand(2, -1))
     for view in local.views:
-        torch.testing.assert_close(shown(net, local, shard, view), uniform, atol=1e-5, rtol=1e-4)
+        assert_close(shown(net, local, shard, view), uniform, atol=1e-5, rtol=1e-4)
 
 
 def test_the_slabs_of_a_volume_are_seen_as_its_group():
@@ -290,19 +312,17 @@ def test_the_slabs_of_a_volume_are_seen_as_its_group():
         resolve("fairlora").local.extend(net)
         for module in (m for m in net.eval().modules() if isinstance(m, Adapted)):
             nn.init.normal_(module.A)
-    volumes, shares = (
-        torch.randn(2, 16, 8, 8, generator=torch.Generator().manual_seed(1)),
-        torch.eye(2),
-    )
+    generator = torch.Generator().manual_seed(1)
+    volumes = torch.randn(2, 16, 8, 8, generator=generator)
+    shares = torch.eye(2)
 
-    def seen(at, groups):
+    def seen(rows, groups):
         net.groups.shares = shares[groups]
-        return net(volumes[at])
+        return net(volumes[rows])
 
     both = seen([0, 1], [0, 1])
-    torch.testing.assert_close(
-        both, torch.cat([seen([0], [0]), seen([1], [1])]), atol=1e-4, rtol=1e-4
-    )
+    expected = torch.cat([seen([0], [0]), seen([1], [1])])
+    assert_close(both, expected, atol=1e-4, rtol=1e-4)
     assert not torch.allclose(both[1], seen([1], [0])[0], atol=1e-2)
 
 
@@ -311,7 +331,8 @@ def test_prior_gives_every_group_its_share_of_the_training_images():
     shard = toy_shard("test", 12)
     net.group_prior.copy_(torch.tensor([1.0, 0.0]))
     women = replace(shard, groups={"sex": torch.zeros(12, dtype=torch.int64)})
-    torch.testing.assert_close(shown(net, local, shard, "prior"), shown(net, local, women, "group"))
+    expected = shown(net, local, women, "group")
+    assert_close(shown(net, local, shard, "prior"), expected)
 
 
 def test_the_prior_reaches_a_finished_run(tmp_path):
@@ -329,7 +350,8 @@ def test_the_group_that_counts_is_the_datasets_first_unless_named():
         net = clip("clip-tiny", settings, attributes)
         result = {m.S.shape for m in net.modules() if isinstance(m, Adapted)}
         assert result == {(groups, 12)}
-        assert net.group_prior.tolist() == [1 / groups] * groups
+        expected = [1 / groups] * groups
+        assert net.group_prior.tolist() == expected
 
 
 def test_an_attribute_that_is_not_there_is_refused_with_those_that_are():
@@ -366,17 +388,17 @@ def test_it_resumes_to_the_same_bits_from_disk(settings, tmp_path):
     small = {"roster": ROSTER[:3], "rounds": 3, "participation": 0.6}
     states.save(tmp_path, play("fairlora", settings, until=1, **small), ROSTER[:3])
     again = states.restore(states.saved(tmp_path)[-1], ROSTER[:3], "cpu")
-    assert torch.equal(
-        play("fairlora", settings, state=again, **small).theta,
-        play("fairlora", settings, **small).theta,
-    )
+    result = play("fairlora", settings, state=again, **small).theta
+    expected = play("fairlora", settings, **small).theta
+    assert torch.equal(result, expected)
 
 
 def test_the_rules_and_options_differ():
     small = {"roster": ROSTER[:2], "rounds": 2}
     settings = [{}, {"rule": "released"}, {"exact": True}, {"pi": "smoothed"}, {"ema": False}]
-    thetas = [play("fairlora", each, **small).theta for each in settings]
-    assert all(theta.isfinite().all() for theta in thetas)
+    thetas = [play("fairlora", options, **small).theta for options in settings]
+    for theta in thetas:
+        assert theta.isfinite().all()
     assert not any(torch.equal(thetas[i], thetas[j]) for i in range(5) for j in range(i))
 
 
@@ -391,4 +413,5 @@ def test_one_image_and_a_class_and_groups_nobody_has_survive(settings):
     }
     state = play("fairlora", settings, shards=shards, roster=ROSTER[:3], rounds=2)
     assert state.theta.isfinite().all()
-    assert state.theta[-2:].tolist() == [0.5, 0.5]
+    result = state.theta[-2:].tolist()
+    assert result == [0.5, 0.5]

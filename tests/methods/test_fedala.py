@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.contract import Local
@@ -15,7 +16,8 @@ from fedcli.models.layout import Layout
 
 def started(settings, memory):
     """A client at its first step, and the network that it starts from."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 12)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 12)
     local = resolve("fedala", settings).local
     client = replace(client_of(net, shard), memory=memory)
     local.on_round_start(net, client)
@@ -31,14 +33,10 @@ def other_model():
 
 def test_the_last_layers_are_those_with_trained_numbers():
     layout = Layout(toy_net())
-    names = {
-        count: [
-            n
-            for n, s in layout.spans.items()
-            if s in upper_layers(layout.spans, layout.weights, count)
-        ]
-        for count in (1, 2, 9)
-    }
+    names = {}
+    for count in (1, 2, 9):
+        upper = upper_layers(layout.spans, layout.weights, count)
+        names[count] = [name for name, span in layout.spans.items() if span in upper]
     assert names[1] == ["head.weight", "head.bias"]
     assert names[2] == ["backbone.1.weight", "backbone.1.bias", *names[1]]
     assert names[9] == list(layout.weights)
@@ -58,17 +56,17 @@ def test_one_step_on_the_weights_by_hand():
     before = torch.full((51,), 0.5)
     client = started({"share": 1.0, "eta": 2.0}, {"model": last, "ala_weights": before})
 
-    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 12)
+    net = toy_net(dropout=0.0).eval()
+    shard = toy_shard("north", 12)
     theirs = Layout(net)
-    g, mine = (torch.cat([vector[span] for span in spans]) for vector in (theirs.read(), last))
+    g = torch.cat([theirs.read()[span] for span in spans])
+    mine = torch.cat([last[span] for span in spans])
     place(theirs.params, spans, mine + 0.5 * (g - mine))
     F.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
     w = (0.5 - 2.0 * torch.cat([theirs.grad[span] for span in spans]) * (g - mine)).clamp(0, 1)
-    torch.testing.assert_close(client.memory["ala_weights"], w)
+    assert_close(client.memory["ala_weights"], w)
     place(theirs.params, spans, mine + w * (g - mine))
-    torch.testing.assert_close(
-        client.scratch["start"], theirs.params
-    )  # features are the global ones
+    assert_close(client.scratch["start"], theirs.params)  # features are the global ones
     assert torch.equal(before, torch.full((51,), 0.5))
 
 
@@ -84,20 +82,21 @@ def test_weights_are_learned_longer_the_first_time():
 
 
 def test_every_round_draws_images_of_its_own():
-    net, local = toy_net(), resolve("fedala", {"share": 0.5}).local
+    net = toy_net()
+    local = resolve("fedala", {"share": 0.5}).local
     client = client_of(net, toy_shard("north", 12))
-    drawn = [
-        torch.cat([b.at for b in local._batches(replace(client, round=t))]).tolist()
-        for t in (1, 1, 2)
-    ]
-    assert drawn[0] == drawn[1] != drawn[2]
-    assert len(drawn[0]) == 6
+    images = []
+    for t in (1, 1, 2):
+        batches = local._batches(replace(client, round=t))
+        images.append(torch.cat([batch.at for batch in batches]).tolist())
+    assert images[0] == images[1] != images[2]
+    assert len(images[0]) == 6
 
 
 def test_without_a_step_on_the_weights_it_is_fedavg():
     """W stays 1: l + (theta - l) is theta, but for rounding."""
     ours = play("fedala", {"eta": 0.0, "most_passes": 1}, rounds=3).theta
-    torch.testing.assert_close(ours, play("fedavg", rounds=3).theta)
+    assert_close(ours, play("fedavg", rounds=3).theta)
 
 
 def test_the_first_learning_ends_where_the_last_ten_losses_have_settled(monkeypatch):

@@ -1,33 +1,30 @@
 import torch
 from conftest import ROSTER, client_updates, play, toy_shards
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
 
 def test_models_are_averaged_by_sample_count():
-    theta, weights = resolve("fedavg").aggregator.aggregate(
-        torch.zeros(2), client_updates([[1.0, 0.0], [0.0, 4.0]], n=[3, 1]), {}
-    )
+    updates = client_updates([[1.0, 0.0], [0.0, 4.0]], n=[3, 1])
+    theta, weights = resolve("fedavg").aggregator.aggregate(torch.zeros(2), updates, {})
     assert theta.tolist() == [0.75, 1.0]
     assert weights.tolist() == [0.75, 0.25]
 
 
 def test_one_client_gets_its_own_model_back():
-    theta, _ = resolve("fedavg").aggregator.aggregate(
-        torch.zeros(2), client_updates([[1.0, -2.0]], n=[7]), {}
-    )
+    updates = client_updates([[1.0, -2.0]], n=[7])
+    theta, _ = resolve("fedavg").aggregator.aggregate(torch.zeros(2), updates, {})
     assert theta.tolist() == [1.0, -2.0]
 
 
 def test_a_doubled_client_counts_double():
     rule = resolve("fedavg").aggregator
-    twice, _ = rule.aggregate(
-        torch.zeros(2), client_updates([[1.0, 0.0], [1.0, 0.0], [0.0, 3.0]], n=[2, 2, 1]), {}
-    )
-    double, _ = rule.aggregate(
-        torch.zeros(2), client_updates([[1.0, 0.0], [0.0, 3.0]], n=[4, 1]), {}
-    )
-    torch.testing.assert_close(twice, double)
+    updates = client_updates([[1.0, 0.0], [1.0, 0.0], [0.0, 3.0]], n=[2, 2, 1])
+    twice, _ = rule.aggregate(torch.zeros(2), updates, {})
+    updates = client_updates([[1.0, 0.0], [0.0, 3.0]], n=[4, 1])
+    double, _ = rule.aggregate(torch.zeros(2), updates, {})
+    assert_close(twice, double)
 
 
 def test_training_learns():
@@ -38,9 +35,6 @@ def test_training_learns():
 
 def test_the_order_of_the_roster_changes_nothing_but_rounding():
     turned = ROSTER[::-1]
-    torch.testing.assert_close(
-        play("fedavg", shards=toy_shards()).theta,
-        play("fedavg", roster=turned).theta,
-        atol=1e-5,
-        rtol=1e-4,
-    )
+    result = play("fedavg", shards=toy_shards()).theta
+    expected = play("fedavg", roster=turned).theta
+    assert_close(result, expected, atol=1e-5, rtol=1e-4)

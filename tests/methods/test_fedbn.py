@@ -13,9 +13,10 @@ def test_batch_norm_layers_are_kept_by_type_whatever_their_name():
     net = nn.Sequential(
         nn.Linear(3, 3), nn.BatchNorm1d(3), nn.LayerNorm(3), nn.Sequential(nn.BatchNorm2d(2))
     )
-    kept = set(resolve("fedbn").local.personal_tensors(net))
+    personal = set(resolve("fedbn").local.personal_tensors(net))
     names = {name for name, _ in (*net.named_parameters(), *net.named_buffers())}
-    assert kept == {name for name in names if name.startswith(("1.", "3."))}
+    expected = {name for name in names if name.startswith(("1.", "3."))}
+    assert personal == expected
 
 
 def test_the_global_model_holds_no_batch_norm():
@@ -28,12 +29,12 @@ def test_the_global_model_holds_no_batch_norm():
 
 def test_what_is_averaged_differs_from_fedavg_after_two_rounds():
     net = toy_net()
-    shared, whole = Layout(net, resolve("fedbn").local.personal_tensors(net)), Layout(toy_net())
-    ours, plain = (
-        shared.named(play("fedbn", until=2).theta),
-        whole.named(play("fedavg", until=2).theta),
-    )
-    assert all(not torch.equal(ours[name], plain[name]) for name in shared.weights)
+    shared = Layout(net, resolve("fedbn").local.personal_tensors(net))
+    whole = Layout(toy_net())
+    ours = shared.named(play("fedbn", until=2).theta)
+    plain = whole.named(play("fedavg", until=2).theta)
+    for name in shared.weights:
+        assert not torch.equal(ours[name], plain[name])
 
 
 def test_every_client_has_layers_of_its_own():
@@ -45,11 +46,13 @@ def test_every_client_has_layers_of_its_own():
 def test_a_lone_client_trains_as_under_fedavg():
     """With nobody to average with, it is no matter what stays at home."""
     net = toy_net()
-    layout, whole = Layout(net, resolve("fedbn").local.personal_tensors(net)), Layout(toy_net())
-    ours, plain = play("fedbn", roster=["north"]), play("fedavg", roster=["north"])
-    named = layout.named(ours.theta, ours.clients["north"]["own"])
+    layout = Layout(net, resolve("fedbn").local.personal_tensors(net))
+    whole = Layout(toy_net())
+    ours = play("fedbn", roster=["north"])
+    plain = play("fedavg", roster=["north"])
+    tensors = layout.named(ours.theta, ours.clients["north"]["own"])
     for name, tensor in whole.named(plain.theta).items():
-        assert torch.equal(named[name], tensor), name
+        assert torch.equal(tensors[name], tensor), name
 
 
 def test_without_batch_norm_nothing_is_kept():
@@ -59,19 +62,18 @@ def test_without_batch_norm_nothing_is_kept():
 
 def test_an_absent_client_keeps_its_layers():
     early = play("fedbn", rounds=4, until=1, participation=0.5)
-    seen = []
+    participants = []
     late = play(
         "fedbn",
         rounds=4,
         until=2,
         participation=0.5,
         state=early,
-        each=lambda played: seen.extend(played.clients),
+        each=lambda played: participants.extend(played.clients),
     )
     for client in early.clients:
-        assert torch.equal(early.clients[client]["own"], late.clients[client]["own"]) == (
-            client not in seen
-        )
+        result = torch.equal(early.clients[client]["own"], late.clients[client]["own"])
+        assert result == (client not in participants)
 
 
 def test_adam_and_frozen_statistics_work():
@@ -80,6 +82,8 @@ def test_adam_and_frozen_statistics_work():
 
 
 def test_a_first_visit_does_not_start_from_the_layers_of_the_client_before():
-    forward, backward = play("fedbn", rounds=1), play("fedbn", rounds=1, roster=ROSTER[::-1])
+    forward = play("fedbn", rounds=1)
+    backward = play("fedbn", rounds=1, roster=ROSTER[::-1])
     for client in ROSTER:
-        assert torch.equal(forward.clients[client]["own"], backward.clients[client]["own"])
+        expected = backward.clients[client]["own"]
+        assert torch.equal(forward.clients[client]["own"], expected)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from conftest import ROSTER, client_updates, flat_layout, play, toy_net, toy_shard
 from made_plans import planned
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -27,7 +28,9 @@ def updates(r):
 
 
 def test_weights_are_those_of_the_released_code_round_by_round():
-    rule, memory, theta = resolve("fedce", {"mode": CASE["mode"]}).aggregator, {}, torch.zeros(8)
+    rule = resolve("fedce", {"mode": CASE["mode"]}).aggregator
+    memory = {}
+    theta = torch.zeros(8)
     past = torch.zeros(4, dtype=torch.float64)
     for r, case in enumerate(CASE["rounds"]):
         expected = {
@@ -38,9 +41,10 @@ def test_weights_are_those_of_the_released_code_round_by_round():
             updates(r), t=r + 1, without_me=torch.tensor(CASE["minus_bacc"][r], dtype=torch.float64)
         )
         _, weights = rule.aggregate(theta, table, memory)
-        torch.testing.assert_close(memory["cosine"] - past, expected["cos"], atol=1e-6, rtol=0)
-        torch.testing.assert_close(1 - memory["without_me"] / (r + 1), expected["minus_val"])
-        torch.testing.assert_close(weights, expected["coef"], atol=1e-7, rtol=1e-6)
+        assert_close(memory["cosine"] - past, expected["cos"], atol=1e-6, rtol=0)
+        result = 1 - memory["without_me"] / (r + 1)
+        assert_close(result, expected["minus_val"])
+        assert_close(weights, expected["coef"], atol=1e-7, rtol=1e-6)
         past = memory["cosine"]
 
 
@@ -52,19 +56,21 @@ def test_two_clients_by_hand_in_both_modes():
         ("times", [0.9 / 1.6, 0.7 / 1.6]),
         ("plus", [(0.5 + 0.9 / 1.6) / 2, (0.5 + 0.7 / 1.6) / 2]),
     ):
-        rule, memory = resolve("fedce", {"mode": mode}).aggregator, {}
-        each = client_updates([[1.0, 0.0], [3.0, 4.0]], t=1, without_me=[0.0, 0.0])
-        two = client_updates([[1.0, 0.0], [0.0, 2.0]], t=2, without_me=[0.2, 0.6])
-        result = rule.aggregate(torch.zeros(2), each, memory)[1].tolist()
+        rule = resolve("fedce", {"mode": mode}).aggregator
+        memory = {}
+        updates = client_updates([[1.0, 0.0], [3.0, 4.0]], t=1, without_me=[0.0, 0.0])
+        later_updates = client_updates([[1.0, 0.0], [0.0, 2.0]], t=2, without_me=[0.2, 0.6])
+        result = rule.aggregate(torch.zeros(2), updates, memory)[1].tolist()
         assert result == pytest.approx([0.5, 0.5])
-        theta, weights = rule.aggregate(torch.zeros(2), two, memory)
+        theta, weights = rule.aggregate(torch.zeros(2), later_updates, memory)
         expected = pytest.approx([(0.5 + w) / 2 for w in fresh])
         assert weights.tolist() == expected  # the mean over both rounds
         expected = pytest.approx([weights[0].item(), 2 * weights[1].item()])
         assert theta.tolist() == expected
-        original, memory = resolve("fedce", {"mode": mode, "rule": "original"}).aggregator, {}
-        original.aggregate(torch.zeros(2), each, memory)
-        result = original.aggregate(torch.zeros(2), two, memory)[1].tolist()
+        original = resolve("fedce", {"mode": mode, "rule": "original"}).aggregator
+        memory = {}
+        original.aggregate(torch.zeros(2), updates, memory)
+        result = original.aggregate(torch.zeros(2), later_updates, memory)[1].tolist()
         assert result == pytest.approx(fresh)
 
 
@@ -72,7 +78,8 @@ def test_cosines_are_those_of_the_vectors_and_leave_statistics_out():
     torch.manual_seed(0)
     layout = flat_layout(7)
     layout.trainable = 5
-    theta, table = torch.randn(7), client_updates(torch.randn(4, 7), layout=layout)
+    theta = torch.randn(7)
+    table = client_updates(torch.randn(4, 7), layout=layout)
     c = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
     u = (table.theta - theta)[:, :5].double()
     expected = [torch.cosine_similarity(u[k], c @ u - c[k] * u[k], dim=0).item() for k in range(4)]
@@ -97,14 +104,15 @@ def test_a_zero_update_has_cosine_zero_and_nothing_left_is_uniform():
 
 def test_the_model_without_a_client_is_the_mean_of_the_others():
     """Play two rounds and score, for one client, the re-weighted mean of the other three local models."""
-    tables, seen = [], []
+    tables = []
+    accuracies = []
     rule = type(resolve("fedce").aggregator)
     aggregate = rule.aggregate
 
     def listen(self, theta, replies, memory):
         out = aggregate(self, theta, replies, memory)
         tables.append((replies.theta, out[1]))
-        seen.append(replies["without_me"])
+        accuracies.append(replies["without_me"])
         return out
 
     rule.aggregate = listen
@@ -113,40 +121,43 @@ def test_the_model_without_a_client_is_the_mean_of_the_others():
     finally:
         rule.aggregate = aggregate
     local, c = tables[0]
-    net, shard = toy_net(), toy_shard("south")
+    net = toy_net()
+    shard = toy_shard("south")
     layout = Layout(net)
     others = torch.tensor([0, 2, 3])
     layout.load((c[others] / c[others].sum()).float() @ local[others])
     visit = ClientRound("south", 1, 2, 2, 0.1, layout.read(), {}, layout, shard, None, {})
-    assert seen[0].tolist() == [0.0] * 4
+    assert accuracies[0].tolist() == [0.0] * 4
     expected = pytest.approx(probes.balanced_accuracy(net, visit).item())
-    assert seen[1][1].item() == expected
+    assert accuracies[1][1].item() == expected
 
 
 def test_what_is_measured_is_that_mean_to_the_number(monkeypatch):
-    net, seen = toy_net(), []
+    net = toy_net()
+    models = []
     layout = Layout(net)
-    last, others = layout.read() + 1, layout.read()
+    last = layout.read() + 1
+    others = layout.read()
     layout.load(0.3 * last + 0.7 * others)
-    shared, memory = {"contribution": torch.tensor([0.3, 0.7])}, {"fedce_last": last}
+    shared = {"contribution": torch.tensor([0.3, 0.7])}
+    memory = {"fedce_last": last}
     visit = ClientRound(
         "north", 0, 2, 2, 0.1, layout.read(), shared, layout, toy_shard("north"), None, memory
     )
     monkeypatch.setattr(
-        probes, "balanced_accuracy", lambda *_: seen.append(layout.read()) or torch.tensor(0.5)
+        probes, "balanced_accuracy", lambda *_: models.append(layout.read()) or torch.tensor(0.5)
     )
     resolve("fedce").aggregator.measure_global(net, visit)
-    torch.testing.assert_close(seen[0], others, atol=1e-6, rtol=1e-5)
+    assert_close(models[0], others, atol=1e-6, rtol=1e-5)
 
 
 def test_measuring_leaves_the_model_alone():
-    net, shard = toy_net(), toy_shard("north")
+    net = toy_net()
+    shard = toy_shard("north")
     layout = Layout(net)
     theta = layout.read()
-    shared, memory = (
-        {"contribution": torch.tensor([0.3, 0.7])},
-        {"fedce_last": torch.randn(len(theta))},
-    )
+    shared = {"contribution": torch.tensor([0.3, 0.7])}
+    memory = {"fedce_last": torch.randn(len(theta))}
     visit = ClientRound("north", 0, 2, 2, 0.1, theta, shared, layout, shard, None, memory)
     resolve("fedce").aggregator.measure_global(net, visit)
     assert torch.equal(layout.read(), theta)
@@ -157,7 +168,9 @@ def test_a_lone_client_has_no_others_to_measure():
 
 
 def test_the_original_measures_on_the_validation_part():
-    net, shard, val = toy_net(), toy_shard("north"), toy_shard("other", 12)
+    net = toy_net()
+    shard = toy_shard("north")
+    val = toy_shard("other", 12)
     layout = Layout(net)
     theta = layout.read()
     task = Task(
@@ -173,9 +186,8 @@ def test_the_original_measures_on_the_validation_part():
         rule,
         value,
     ) in expected.items():  # with weight 0 the model without the client is the global one
-        report = run_client(
-            resolve("fedce", {"rule": rule}), net, layout, shard, task, TRAINING, val=val
-        )
+        method = resolve("fedce", {"rule": rule})
+        report = run_client(method, net, layout, shard, task, TRAINING, val=val)
         assert report.columns["without_me"] == value
 
 
@@ -191,16 +203,18 @@ def test_own_statistics_stay_own_while_measuring():
 
 
 def test_client_order_does_not_matter():
-    rule, first, second = resolve("fedce").aggregator, {}, {}
+    rule = resolve("fedce").aggregator
+    memory = {}
+    memory_of_turned = {}
     for t, b in ((1, [0.0, 0.0, 0.0]), (2, [0.5, 0.2, 0.9])):
         u = torch.tensor([[1.0, 0.2], [0.3, -1.0], [2.0, 1.0]]) * t
-        _, straight = rule.aggregate(torch.zeros(2), client_updates(u, t=t, without_me=b), first)
+        _, straight = rule.aggregate(torch.zeros(2), client_updates(u, t=t, without_me=b), memory)
         _, turned = rule.aggregate(
             torch.zeros(2),
             client_updates(u.flip(0), t=t, rows=[2, 1, 0], without_me=b[::-1]),
-            second,
+            memory_of_turned,
         )
-        torch.testing.assert_close(straight, turned.flip(0))
+        assert_close(straight, turned.flip(0))
 
 
 def test_partial_participation_is_refused_by_name():

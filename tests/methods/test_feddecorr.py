@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.feddecorr import correlation, released
@@ -10,14 +11,16 @@ from fedcli.methods.feddecorr import correlation, released
 
 def test_correlations_by_hand():
     """Two features that rise together and one that is uncorrelated with both: 5 of 9 squares are 1."""
-    a, b = torch.tensor([1.0, 1.0, -1.0, -1.0]), torch.tensor([1.0, -1.0, 1.0, -1.0])
+    a = torch.tensor([1.0, 1.0, -1.0, -1.0])
+    b = torch.tensor([1.0, -1.0, 1.0, -1.0])
     result = correlation(torch.stack([a, 2 * a + 5, b], 1)).item()
     assert result == pytest.approx(5 / 9)
 
 
 def test_the_released_penalty_by_hand():
     """Four images: 2 of 6 squares outside the diagonal are 1, times 3 * 3 / 4."""
-    a, b = torch.tensor([1.0, 1.0, -1.0, -1.0]), torch.tensor([1.0, -1.0, 1.0, -1.0])
+    a = torch.tensor([1.0, 1.0, -1.0, -1.0])
+    b = torch.tensor([1.0, -1.0, 1.0, -1.0])
     result = released(torch.stack([a, 2 * a + 5, b], 1)).item()
     expected = pytest.approx(2 / 6 * 9 / 4)
     assert result == expected
@@ -27,18 +30,21 @@ def test_the_released_penalty_by_hand():
 def test_both_rules_push_the_same_way():
     gradients = []
     for penalty in (correlation, released):
-        features = torch.randn(9, 4, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        generator = torch.Generator().manual_seed(1)
+        features = torch.randn(9, 4, generator=generator).requires_grad_()
         penalty(features).backward()
         gradients.append(features.grad)
     images, width = 9, 4
     ratio = (images - 1) ** 2 / images * width / (width - 1)
-    torch.testing.assert_close(gradients[1], ratio * gradients[0], atol=1e-6, rtol=1e-4)
+    expected = ratio * gradients[0]
+    assert_close(gradients[1], expected, atol=1e-6, rtol=1e-4)
 
 
 def test_it_knows_no_scale_and_no_sign():
-    features = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(9, 4, generator=generator)
     scaled = features * torch.tensor([2.0, -3.0, 0.5, 1.0]) + 7
-    torch.testing.assert_close(correlation(scaled), correlation(features))
+    assert_close(correlation(scaled), correlation(features))
 
 
 def test_constant_features_and_a_single_image_have_no_correlation():
@@ -52,20 +58,21 @@ def test_constant_features_and_a_single_image_have_no_correlation():
 
 @pytest.mark.parametrize(("rule", "penalty"), [("paper", correlation), ("released", released)])
 def test_the_gradient_is_that_of_the_loss_and_the_penalty_together(rule, penalty):
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 8)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 8)
     client = client_of(net, shard)
     batch = next(shard.in_order())
     features = net.features(batch.x)
     loss = F.cross_entropy(net.head(features), batch.y)
     parameters = [p for p in net.parameters() if p.requires_grad]
     expected = torch.autograd.grad(loss + 0.5 * penalty(features), parameters)
-    said = resolve("feddecorr", {"beta": 0.5, "rule": rule}).local.gradient(net, batch, client)
+    returned = resolve("feddecorr", {"beta": 0.5, "rule": rule}).local.gradient(net, batch, client)
     for parameter, gradient in zip(parameters, expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
-    torch.testing.assert_close(said, loss.detach())
+        assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
+    assert_close(returned, loss.detach())
 
 
 def test_without_strength_it_is_fedavg():
-    torch.testing.assert_close(
-        play("feddecorr", {"beta": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta
-    )
+    result = play("feddecorr", {"beta": 0.0}, rounds=2).theta
+    expected = play("fedavg", rounds=2).theta
+    assert_close(result, expected)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
@@ -16,7 +17,9 @@ def weights(d, settings=None, n=(3, 1)):
 def test_weights_by_hand():
     """d as shares 1/4 and 3/4: 0.75 - 0.125 + 0.1 and 0.25 - 0.375 + 0.1, which is cut at 0."""
     assert weights([0.5, 1.5]) == [1.0, 0.0]
-    assert weights([0.5, 1.5], {"a": 0.2}) == pytest.approx([0.8, 0.2])
+    result = weights([0.5, 1.5], {"a": 0.2})
+    expected = pytest.approx([0.8, 0.2])
+    assert result == expected
     expected = pytest.approx([0.75 / 0.85, 0.1 / 0.85])
     assert weights([0.2, 0.5], {"measure": "l2"}) == expected
 
@@ -32,11 +35,13 @@ def test_discrepancies_by_hand():
 
 
 def test_limits():
-    assert weights([1.0, 2.0], {"a": 0.0, "b": 0.0}) == [0.75, 0.25]
+    result = weights([1.0, 2.0], {"a": 0.0, "b": 0.0})
+    assert result == [0.75, 0.25]
     result = weights([1.0, 2.0], {"a": 0.0, "b": 1e9})
     assert result == pytest.approx([0.5, 0.5])
     assert weights([5.0, 5.0], {"measure": "l2"}) == [0.75, 0.25]  # none above 0
     expected = pytest.approx([0.85 / 1.2, 0.35 / 1.2])
     assert weights([0.0, 0.0]) == expected
     plain = play("fedavg", rounds=2).theta
-    torch.testing.assert_close(play("feddisco", {"a": 0.0, "b": 0.0}, rounds=2).theta, plain)
+    result = play("feddisco", {"a": 0.0, "b": 0.0}, rounds=2).theta
+    assert_close(result, plain)

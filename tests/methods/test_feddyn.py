@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 from bowls import optimum, settled
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -11,18 +12,21 @@ from fedcli.models.layout import Layout
 
 def test_two_steps_are_the_papers_loss_written_out():
     """CE - <h_i, w> + alpha/2 ||w - w_t||^2 with h_i = -alpha l_i, by autograd; then l_i gains the move."""
-    net, other = toy_net(dropout=0.0), toy_net(dropout=0.0).train()
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0).train()
     layout = Layout(net)
-    moved = 0.2 * torch.randn(layout.trainable, generator=torch.Generator().manual_seed(1))  # l_i
+    generator = torch.Generator().manual_seed(1)
+    moved = 0.2 * torch.randn(layout.trainable, generator=generator)  # l_i
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
     task = Task("north", 0, 2, 3, 0, layout.read(), {}, {"moved": moved})
-    report = run_client(
-        resolve("feddyn", {"alpha": 0.8}), net, layout, toy_shard("north"), task, training
-    )
+    method = resolve("feddyn", {"alpha": 0.8})
+    report = run_client(method, net, layout, toy_shard("north"), task, training)
 
-    batch, params = next(toy_shard("north").in_order()), list(other.parameters())
+    batch = next(toy_shard("north").in_order())
+    params = list(other.parameters())
     flat = lambda: torch.cat([p.reshape(-1) for p in params])  # noqa: E731
-    start, h = flat().detach().clone(), -0.8 * moved
+    start = flat().detach().clone()
+    h = -0.8 * moved
     for _ in range(2):
         loss = (
             F.cross_entropy(other(batch.x), batch.y)
@@ -33,24 +37,26 @@ def test_two_steps_are_the_papers_loss_written_out():
             for p, g in zip(params, torch.autograd.grad(loss, params), strict=True):
                 p -= 0.1 * g
     end = flat().detach()
-    torch.testing.assert_close(report.theta[: layout.trainable], end, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(report.columns["moved"], end - start, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(
-        -0.8 * report.memory["moved"], h - 0.8 * (end - start), atol=1e-6, rtol=1e-5
-    )
+    assert_close(report.theta[: layout.trainable], end, atol=1e-6, rtol=1e-5)
+    assert_close(report.columns["moved"], end - start, atol=1e-6, rtol=1e-5)
+    result = -0.8 * report.memory["moved"]
+    expected = h - 0.8 * (end - start)
+    assert_close(result, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_the_server_adds_the_mean_of_all_moves_as_in_algorithm_1():
     """h <- h - alpha sum p D and theta - h/alpha, by hand, on two trainable numbers and one buffer."""
-    local, shared = resolve("feddyn", {"alpha": 0.1}).local, {}
-    theta, p = torch.tensor([1.0, 1.0, 7.0]), torch.tensor([0.25, 0.75], dtype=torch.float64)
+    local = resolve("feddyn", {"alpha": 0.1}).local
+    shared = {}
+    theta = torch.tensor([1.0, 1.0, 7.0])
+    p = torch.tensor([0.25, 0.75], dtype=torch.float64)
     table = client_updates(torch.zeros(2, 3), moved=[[1.0, 0.0], [3.0, -2.0]])
-    first = local.post_aggregate(theta, table, p, shared)
+    model = local.post_aggregate(theta, table, p, shared)
     # sum p D = (0.25 + 2.25, -1.5) = (2.5, -1.5); h = (-0.25, 0.15); -h / 0.1 = (2.5, -1.5)
-    torch.testing.assert_close(first, torch.tensor([3.5, -0.5, 7.0]))
-    again = local.post_aggregate(theta, table, p.flip(0), shared)
+    assert_close(model, torch.tensor([3.5, -0.5, 7.0]))
+    next_model = local.post_aggregate(theta, table, p.flip(0), shared)
     # sum p D = (0.75 + 0.75, -0.5) = (1.5, -0.5); h = (-0.4, 0.2); -h / 0.1 = (4, -2)
-    torch.testing.assert_close(again, torch.tensor([5.0, -1.0, 7.0]))
+    assert_close(next_model, torch.tensor([5.0, -1.0, 7.0]))
     assert theta.tolist() == [1.0, 1.0, 7.0]  # not written into
 
 
@@ -60,9 +66,8 @@ def test_with_absent_clients_the_moves_are_a_mean_over_the_roster():
     table = client_updates(torch.zeros(2, 1), moved=[[1.0], [3.0]], rows=[1, 5], roster=8)
     for control, expected in (("uniform", 4 / 8), ("weighted", 2.5 * 2 / 8)):
         local = resolve("feddyn", {"control": control}).local
-        torch.testing.assert_close(
-            local.post_aggregate(torch.zeros(1), table, p, {}), torch.tensor([expected])
-        )
+        result = local.post_aggregate(torch.zeros(1), table, p, {})
+        assert_close(result, torch.tensor([expected]))
 
 
 @pytest.mark.parametrize(
@@ -76,13 +81,13 @@ def test_with_absent_clients_the_moves_are_a_mean_over_the_roster():
 def test_it_settles_at_the_optimum_of_its_weights_where_fedavg_does_not(settings, p):
     expected = pytest.approx(optimum(*p), abs=1e-3)
     assert settled("feddyn", {"alpha": 1.0, **settings}) == expected
-    assert (
-        abs(settled("feddyn", {"alpha": 1.0, "rule": "released", **settings}) - optimum(*p)) > 0.01
-    )
+    result = abs(settled("feddyn", {"alpha": 1.0, "rule": "released", **settings}) - optimum(*p))
+    assert result > 0.01
 
 
 def test_released_rule_is_fedavg_bit_for_bit():
-    assert torch.equal(play("feddyn", {"rule": "released"}).theta, play("fedavg").theta)
+    result = play("feddyn", {"rule": "released"}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_without_a_penalty_clients_train_as_in_fedavg():
@@ -90,7 +95,9 @@ def test_without_a_penalty_clients_train_as_in_fedavg():
     start = Layout(toy_net()).read()[:95]
     plain = play("fedavg", rounds=1).theta
     twice = play("feddyn", {"alpha": 0.0, "clip": 1e9}, rounds=1).theta
-    torch.testing.assert_close(twice[:95] - start, 2 * (plain[:95] - start), atol=1e-6, rtol=1e-5)
+    result = twice[:95] - start
+    expected = 2 * (plain[:95] - start)
+    assert_close(result, expected, atol=1e-6, rtol=1e-5)
     assert torch.equal(twice[95:], plain[95:])
 
 
@@ -100,9 +107,8 @@ def test_gradients_are_cut_at_the_norm_of_clip():
     start = layout.read()
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
     task = Task("north", 0, 1, 3, 0, start, {}, {})
-    report = run_client(
-        resolve("feddyn", {"clip": 0.01}), net, layout, toy_shard("north"), task, training
-    )
+    method = resolve("feddyn", {"clip": 0.01})
+    report = run_client(method, net, layout, toy_shard("north"), task, training)
     result = (report.theta - start)[: layout.trainable].norm().item()
     assert result == pytest.approx(0.1 * 0.01, rel=1e-3)
 
@@ -111,7 +117,7 @@ def test_the_mean_of_all_moves_is_that_of_the_clients_memories():
     """control=uniform keeps l = 1/N sum l_i to the end, absent clients included."""
     state = play("feddyn", {"control": "uniform"}, rounds=6, participation=0.5)
     mean = sum(memory["moved"] for memory in state.clients.values()) / len(ROSTER)
-    torch.testing.assert_close(state.shared["moved"], mean, atol=1e-5, rtol=1e-4)
+    assert_close(state.shared["moved"], mean, atol=1e-5, rtol=1e-4)
 
 
 def test_order_does_not_matter_and_moves_are_not_masked_by_the_server_rule():
@@ -119,9 +125,8 @@ def test_order_does_not_matter_and_moves_are_not_masked_by_the_server_rule():
         order: play("feddyn", roster=list(order), dropout=0.0).theta
         for order in (tuple(ROSTER), tuple(ROSTER[::-1]))
     }
-    torch.testing.assert_close(*table.values(), atol=1e-5, rtol=1e-4)
-    seen = []
-    state = play("feddyn+fedheal", rounds=1, each=lambda played: seen.append(played))
-    torch.testing.assert_close(
-        state.shared["moved"], seen[0].weights.float() @ seen[0].columns["moved"]
-    )
+    assert_close(*table.values(), atol=1e-5, rtol=1e-4)
+    rounds_played = []
+    state = play("feddyn+fedheal", rounds=1, each=lambda played: rounds_played.append(played))
+    expected = rounds_played[0].weights.float() @ rounds_played[0].columns["moved"]
+    assert_close(state.shared["moved"], expected)

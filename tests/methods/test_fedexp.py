@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
@@ -20,10 +21,11 @@ def model(updates, n=(3, 1), epsilon=1e-9):
 def test_eta_by_hand():
     """Updates (2, 1) and (-2, 1) alike: mean (0, 1), squares 5, so eta = 5 / 2."""
     result = model([[2.0, 1.0], [-2.0, 1.0]], n=(1, 1))
-    assert result == (
+    expected = (
         pytest.approx([0.0, 2.5]),
         pytest.approx(2.5),
     )
+    assert result == expected
 
 
 def test_weights_count_in_both_sums():
@@ -32,9 +34,11 @@ def test_weights_count_in_both_sums():
     3/4 (2, 0) + 1/4 (-4, 0) = (1/2, 0); squares 3/4 4 + 1/4 16 = 7: eta 14.
     """
     result = model([[2.0, 0.0], [-2.0, 0.0]])
-    assert result == (pytest.approx([2.0, 0.0]), pytest.approx(2.0))
+    expected = (pytest.approx([2.0, 0.0]), pytest.approx(2.0))
+    assert result == expected
     result = model([[2.0, 0.0], [-4.0, 0.0]])
-    assert result == (pytest.approx([7.0, 0.0]), pytest.approx(14.0))
+    expected = (pytest.approx([7.0, 0.0]), pytest.approx(14.0))
+    assert result == expected
     result = model([[2.0, 0.0], [-2.0, 0.0]], epsilon=1.0)
     assert result == (pytest.approx([1.0, 0.0]), 1.0)
 
@@ -43,7 +47,7 @@ def test_updates_that_agree_are_averaged():
     result = model([[2.0, 1.0], [2.0, 1.0]])
     assert result == (pytest.approx([2.0, 1.0]), 1.0)
     theta = play("fedexp", {"epsilon": 1e9}, rounds=2).theta
-    torch.testing.assert_close(theta, play("fedavg", rounds=2).theta)
+    assert_close(theta, play("fedavg", rounds=2).theta)
 
 
 def test_statistics_take_no_step():

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import ROSTER, client_updates, flat_layout, play, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import fedfv, resolve
 
@@ -10,7 +11,8 @@ assert fedfv  # importing registers
 def direct(theta, local, loss, *, alpha, weights, groups=(), released=False):
     """Algorithms 2 and 3 on the vectors themselves; groups: updates of absent clients, oldest round first."""
     g = (theta - local).double()
-    k, order = len(g), loss.argsort().tolist()
+    k = len(g)
+    order = loss.argsort().tolist()
     protected = order[-(-(k - 1) * round(100 - 100 * alpha) // 100) :] if alpha else []
     moved = g.clone()
     for i in range(k):
@@ -27,7 +29,8 @@ def direct(theta, local, loss, *, alpha, weights, groups=(), released=False):
 
 def case(seed, k=5, size=6):
     generator = torch.Generator().manual_seed(seed)
-    theta, local = torch.randn(size, generator=generator), torch.randn(k, size, generator=generator)
+    theta = torch.randn(size, generator=generator)
+    local = torch.randn(k, size, generator=generator)
     return theta, theta + local, torch.rand(k, generator=generator)
 
 
@@ -39,21 +42,21 @@ def test_two_clients_by_hand():
     rule = resolve("fedfv", {"protect": 0.0}).aggregator
     table = client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[1.0, 2.0])
     theta, weights = rule.aggregate(torch.zeros(2), table, {})
-    torch.testing.assert_close(theta, -torch.tensor([0.25, 0.75]) * 0.4**0.5)
+    expected = -torch.tensor([0.25, 0.75]) * 0.4**0.5
+    assert_close(theta, expected)
     assert weights.tolist() == [0.5, 0.5]
 
 
 def test_the_largest_losses_are_protected():
-    """As above with alpha 0.5: the second client, ceil(1 * 0.5) = 1 on, keeps (-1, 1)."""
+    """The case above with alpha 0.5: the second client, ceil(1 * 0.5) = 1 on, keeps (-1, 1)."""
     rule = resolve("fedfv", {"protect": 0.5}).aggregator
-    theta, _ = rule.aggregate(
-        torch.zeros(2), client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[1.0, 2.0]), {}
-    )
+    updates = client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[1.0, 2.0])
+    theta, _ = rule.aggregate(torch.zeros(2), updates, {})
     mean = torch.tensor([-0.25, 0.75])  # ((0.5, 0.5) + (-1, 1)) / 2
-    torch.testing.assert_close(theta, -mean / mean.norm() * 0.5)
-    turned, _ = rule.aggregate(
-        torch.zeros(2), client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[2.0, 1.0]), {}
-    )
+    expected = -mean / mean.norm() * 0.5
+    assert_close(theta, expected)
+    updates = client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[2.0, 1.0])
+    turned, _ = rule.aggregate(torch.zeros(2), updates, {})
     assert not torch.allclose(theta, turned)
 
 
@@ -62,11 +65,11 @@ def test_the_largest_losses_are_protected():
 def test_coefficients_give_what_the_vectors_give(seed, alpha):
     theta, local, loss = case(seed)
     rule = resolve("fedfv", {"protect": alpha}).aggregator
-    after, _ = rule.aggregate(theta, client_updates(local, loss_before=loss, n=[5, 1, 2, 3, 4]), {})
+    updates = client_updates(local, loss_before=loss, n=[5, 1, 2, 3, 4])
+    after, _ = rule.aggregate(theta, updates, {})
     uniform = torch.full((5,), 0.2, dtype=torch.float64)
-    torch.testing.assert_close(
-        after, direct(theta, local, loss, alpha=alpha, weights=uniform), atol=1e-5, rtol=1e-5
-    )
+    expected = direct(theta, local, loss, alpha=alpha, weights=uniform)
+    assert_close(after, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -74,24 +77,25 @@ def test_the_mean_can_go_by_image_count(seed):
     theta, local, loss = case(seed)
     n = torch.tensor([5.0, 1.0, 2.0, 3.0, 4.0]).double()
     rule = resolve("fedfv", {"weights": "samples"}).aggregator
-    after, weights = rule.aggregate(theta, client_updates(local, loss_before=loss, n=n), {})
+    updates = client_updates(local, loss_before=loss, n=n)
+    after, weights = rule.aggregate(theta, updates, {})
     assert torch.equal(weights, n / 15)
-    torch.testing.assert_close(
-        after, direct(theta, local, loss, alpha=0.1, weights=n / 15), atol=1e-5, rtol=1e-5
-    )
+    expected = direct(theta, local, loss, alpha=0.1, weights=n / 15)
+    assert_close(after, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_external_step_looks_at_clients_absent_for_up_to_lookback_rounds(seed):
     """Six clients, two a round, tau 2: round 3 sees those of rounds 1 and 2, oldest first; round 4 not those of 1."""
-    memory, size, sixth = {}, 6, torch.full((2,), 0.5, dtype=torch.float64)
+    memory = {}
+    size = 6
+    sixth = torch.full((2,), 0.5, dtype=torch.float64)
     rule = resolve("fedfv", {"lookback": 2, "protect": 0.0}).aggregator
     past = {}
     for t, rows in ((1, [0, 1]), (2, [2, 3]), (3, [4, 5]), (4, [2, 0])):
         theta, local, loss = case(100 * seed + t, k=2, size=size)
-        after, _ = rule.aggregate(
-            theta, client_updates(local, t=t, rows=rows, roster=6, loss_before=loss), memory
-        )
+        updates = client_updates(local, t=t, rows=rows, roster=6, loss_before=loss)
+        after, _ = rule.aggregate(theta, updates, memory)
         groups = {1: [], 2: [], 3: [[0, 1], [2, 3]], 4: [[3], [4, 5]]}[t]
         expected = direct(
             theta,
@@ -101,7 +105,7 @@ def test_the_external_step_looks_at_clients_absent_for_up_to_lookback_rounds(see
             weights=sixth,
             groups=[[past[r] for r in g] for g in groups],
         )
-        torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
+        assert_close(after, expected, atol=1e-5, rtol=1e-5)
         past.update(zip(rows, theta - local, strict=True))
     result = sorted(k for k in memory if k != "seen")
     assert result == [
@@ -114,53 +118,48 @@ def test_the_external_step_looks_at_clients_absent_for_up_to_lookback_rounds(see
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_later_code_looks_at_the_participants_themselves(seed):
-    rule, uniform = (
-        resolve("fedfv", {"rule": "released"}).aggregator,
-        torch.full((5,), 0.2, dtype=torch.float64),
-    )
+    rule = resolve("fedfv", {"rule": "released"}).aggregator
+    uniform = torch.full((5,), 0.2, dtype=torch.float64)
     theta, local, loss = case(seed)
     for t in (1, 2):  # tau is 1: from the first round on
-        after, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
+        updates = client_updates(local, t=t, loss_before=loss)
+        after, _ = rule.aggregate(theta, updates, {})
         expected = direct(theta, local, loss, alpha=0.1, weights=uniform, released=True)
-        torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
+        assert_close(after, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_the_later_code_begins_in_round_tau():
-    rule, uniform = (
-        resolve("fedfv", {"rule": "released", "lookback": 2}).aggregator,
-        torch.full((5,), 0.2).double(),
-    )
+    rule = resolve("fedfv", {"rule": "released", "lookback": 2}).aggregator
+    uniform = torch.full((5,), 0.2).double()
     for t, external in ((1, False), (2, True)):
         theta, local, loss = case(3)
-        after, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
+        updates = client_updates(local, t=t, loss_before=loss)
+        after, _ = rule.aggregate(theta, updates, {})
         expected = direct(theta, local, loss, alpha=0.1, weights=uniform, released=external)
-        torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
+        assert_close(after, expected, atol=1e-5, rtol=1e-5)
         inside = direct(theta, local, loss, alpha=0.1, weights=uniform)
         assert torch.allclose(after, inside, atol=1e-5) is not external
 
 
 def test_a_round_with_fewer_clients_looks_back_on_one_with_all():
-    rule, memory, half = (
-        resolve("fedfv", {"protect": 0.0}).aggregator,
-        {},
-        torch.full((2,), 0.5).double(),
-    )
+    rule = resolve("fedfv", {"protect": 0.0}).aggregator
+    memory = {}
+    half = torch.full((2,), 0.5).double()
     before, everybody, losses = case(7, k=4)
     rule.aggregate(before, client_updates(everybody, loss_before=losses), memory)
     theta, local, loss = case(8, k=2)
-    after, _ = rule.aggregate(
-        theta, client_updates(local, t=2, rows=[0, 2], roster=4, loss_before=loss), memory
-    )
+    updates = client_updates(local, t=2, rows=[0, 2], roster=4, loss_before=loss)
+    after, _ = rule.aggregate(theta, updates, memory)
     absent = [before - everybody[1], before - everybody[3]]
     expected = direct(theta, local, loss, alpha=0, weights=half, groups=[absent])
-    torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(after, direct(theta, local, loss, alpha=0, weights=half), atol=1e-3)
+    assert_close(after, expected, atol=1e-5, rtol=1e-5)
+    other = direct(theta, local, loss, alpha=0, weights=half)
+    assert not torch.allclose(after, other, atol=1e-3)
 
 
 def test_with_everybody_protected_and_nothing_external_it_is_fedavg():
-    assert torch.equal(
-        play("fedfv", {"protect": 1.0, "weights": "samples"}).theta, play("fedavg").theta
-    )
+    result = play("fedfv", {"protect": 1.0, "weights": "samples"}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_updates_that_agree_are_averaged():
@@ -171,17 +170,16 @@ def test_updates_that_agree_are_averaged():
         theta, _ = resolve("fedfv", {"weights": weights}).aggregator.aggregate(
             torch.zeros(2), table, {}
         )
-        torch.testing.assert_close(theta, torch.tensor(mean))
+        assert_close(theta, torch.tensor(mean))
 
 
 def test_opposite_updates_leave_the_model_where_it_is():
     rule = resolve("fedfv", {"protect": 0.0}).aggregator
     table = client_updates([[1.0, 2.0], [-3.0, -6.0]], loss_before=[1.0, 2.0])
     theta, _ = rule.aggregate(torch.zeros(2), table, {})
-    torch.testing.assert_close(theta, torch.zeros(2), atol=1e-6, rtol=0)
-    still, _ = rule.aggregate(
-        torch.ones(2), client_updates([[1.0, 1.0]] * 2, loss_before=[1.0, 2.0]), {}
-    )
+    assert_close(theta, torch.zeros(2), atol=1e-6, rtol=0)
+    updates = client_updates([[1.0, 1.0]] * 2, loss_before=[1.0, 2.0])
+    still, _ = rule.aggregate(torch.ones(2), updates, {})
     assert still.tolist() == [1.0, 1.0]
 
 
@@ -199,9 +197,8 @@ def test_nothing_is_kept_of_clients_that_no_later_round_looks_back_on():
     for settings in ({"lookback": 0}, {"rule": "released"}):
         state = play("fedfv", settings, participation=0.5)
         assert set(state.server) == {"seen"}
-    assert (
-        len(play("fedfv", participation=0.5, rounds=4).server) == 3
-    )  # seen, and two clients of the last round
+    result = len(play("fedfv", participation=0.5, rounds=4).server)
+    assert result == 3  # seen, and two clients of the last round
 
 
 def test_client_order_does_not_matter_even_with_equal_losses():
@@ -210,10 +207,9 @@ def test_client_order_does_not_matter_even_with_equal_losses():
     rule = resolve("fedfv").aggregator
     straight, _ = rule.aggregate(theta, client_updates(local, loss_before=loss), {})
     order = torch.tensor([4, 2, 0, 3, 1])
-    turned, _ = rule.aggregate(
-        theta, client_updates(local[order], rows=order, loss_before=loss[order]), {}
-    )
-    torch.testing.assert_close(straight, turned)
+    updates = client_updates(local[order], rows=order, loss_before=loss[order])
+    turned, _ = rule.aggregate(theta, updates, {})
+    assert_close(straight, turned)
 
 
 def test_a_round_that_fails_leaves_the_old_memory_whole():
@@ -221,7 +217,8 @@ def test_a_round_that_fails_leaves_the_old_memory_whole():
     before = {name: tensor.clone() for name, tensor in state.server.items()}
     play("fedfv", participation=0.5, rounds=4, state=state)
     assert state.server.keys() == before.keys()
-    assert all(torch.equal(state.server[k], before[k]) for k in before)
+    for k in before:
+        assert torch.equal(state.server[k], before[k])
 
 
 def test_absent_clients_change_the_step():

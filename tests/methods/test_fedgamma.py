@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import play, toy_net, toy_shard
 from quadratic import gradient_at
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -13,23 +14,25 @@ SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
 
 
 def test_without_a_radius_it_is_scaffold():
-    ours, scaffold = (
-        play("fedgamma", {"rho": 0.0}, rounds=3, dropout=0.0),
-        play("scaffold", rounds=3, dropout=0.0),
-    )
-    torch.testing.assert_close(ours.theta, scaffold.theta, atol=1e-5, rtol=1e-4)
+    ours = play("fedgamma", {"rho": 0.0}, rounds=3, dropout=0.0)
+    scaffold = play("scaffold", rounds=3, dropout=0.0)
+    assert_close(ours.theta, scaffold.theta, atol=1e-5, rtol=1e-4)
 
 
 def test_a_step_by_hand():
     """g = (3, 4), so g~ = (3, 4) + 2 (0.6, 0.8); c - c_i = (1, -2). The new variate is g~ without the correction."""
-    shared, memory = {"control": torch.tensor([2.0, 0.0])}, {"control": torch.tensor([1.0, 2.0])}
+    shared = {"control": torch.tensor([2.0, 0.0])}
+    memory = {"control": torch.tensor([1.0, 2.0])}
     grad, loss, client = gradient_at(
         "fedgamma", {"rho": 2.0}, [3.0, 4.0], shared=shared, memory=memory
     )
-    assert grad == pytest.approx([4.2 + 1, 5.6 - 2])
+    expected = pytest.approx([4.2 + 1, 5.6 - 2])
+    assert grad == expected
     assert loss == 12.5
-    assert client.memory["control"].tolist() == pytest.approx([4.2, 5.6])
-    assert client.report["control_change"].tolist() == pytest.approx([2.2, 5.6])
+    expected = pytest.approx([4.2, 5.6])
+    assert client.memory["control"].tolist() == expected
+    expected = pytest.approx([2.2, 5.6])
+    assert client.report["control_change"].tolist() == expected
 
 
 def one_round(spec, settings, shared=None, memory=None):
@@ -42,14 +45,15 @@ def one_round(spec, settings, shared=None, memory=None):
 def test_a_step_is_fedsams_plus_the_correction():
     """One step over all images: w - lr (g~ + c - c_i), and the new variate is g~."""
     t = one_round("fedsam", {})[1].trainable
-    c, mine = torch.full((t,), 0.3), torch.linspace(-1, 1, t)
+    c = torch.full((t,), 0.3)
+    mine = torch.linspace(-1, 1, t)
     report, _layout = one_round("fedgamma", {"rho": 0.05}, {"control": c}, {"control": mine})
     sharp, _ = one_round("fedsam", {"rho": 0.05})
-    torch.testing.assert_close(report.theta[:t], sharp.theta[:t] - 0.1 * (c - mine))
+    expected = sharp.theta[:t] - 0.1 * (c - mine)
+    assert_close(report.theta[:t], expected)
     start = Layout(toy_net(dropout=0.0)).read()[:t]
-    torch.testing.assert_close(
-        report.memory["control"], (start - sharp.theta[:t]) / 0.1, atol=1e-5, rtol=1e-4
-    )
+    expected = (start - sharp.theta[:t]) / 0.1
+    assert_close(report.memory["control"], expected, atol=1e-5, rtol=1e-4)
 
 
 def test_with_one_step_a_round_and_everyone_in_it_the_mean_step_is_fedsams():
@@ -57,4 +61,4 @@ def test_with_one_step_a_round_and_everyone_in_it_the_mean_step_is_fedsams():
     ours, sharp = (
         play(spec, rounds=2, training=SGD, dropout=0.0) for spec in ("fedgamma", "fedsam")
     )
-    torch.testing.assert_close(ours.theta, sharp.theta, atol=1e-5, rtol=1e-4)
+    assert_close(ours.theta, sharp.theta, atol=1e-5, rtol=1e-4)

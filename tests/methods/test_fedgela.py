@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from conftest import ROSTER, make_chain, play, toy_net, toy_shard, toy_shards
 from group_clients import client_of
 from made_plans import planned, train
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -22,13 +23,14 @@ from fedcli.models.network import Network
 def test_corners_are_unit_vectors_as_far_from_each_other_as_they_can_be():
     corners = simplex(7, 4).double()
     expected = torch.full((4, 4), -1 / 3).double().fill_diagonal_(1)
-    torch.testing.assert_close(corners @ corners.T, expected, atol=1e-6, rtol=0)
-    torch.testing.assert_close(corners.sum(0), torch.zeros(7).double(), atol=1e-6, rtol=0)
+    assert_close(corners @ corners.T, expected, atol=1e-6, rtol=0)
+    expected = torch.zeros(7).double()
+    assert_close(corners.sum(0), expected, atol=1e-6, rtol=0)
 
 
 def test_two_classes_are_opposite_ways():
     corners = simplex(5, 2)
-    torch.testing.assert_close(corners[0], -corners[1])
+    assert_close(corners[0], -corners[1])
 
 
 def test_logits_by_hand():
@@ -47,8 +49,9 @@ def of_classes(y):
 
 
 def test_a_clients_loss_by_hand():
-    """Of 4 images 3 are of class 0 and 1 of class 1: e = (9/4, 3/4, 0), and class 2 keeps the logit 0."""
-    local, net = resolve("fedgela").local, toy_net(dropout=0.0)
+    """Three images are of class 0, one of class 1: e = (9/4, 3/4, 0), and class 2 keeps the logit 0."""
+    local = resolve("fedgela").local
+    net = toy_net(dropout=0.0)
     client = client_of(net, of_classes([0, 0, 1, 0]))
     local.on_round_start(net, client)
     assert client.scratch["shares"].tolist() == [2.25, 0.75, 0.0]
@@ -56,7 +59,8 @@ def test_a_clients_loss_by_hand():
     net.forward = lambda x: torch.tensor([[1.0, 2.0, 3.0]]).expand(len(x), 3)
     total = math.exp(2.25) + math.exp(1.5) + 1
     expected = math.log(total) - (3 * 2.25 + 1.5) / 4
-    assert local.loss(net, batch, client).item() == pytest.approx(expected)
+    result = local.loss(net, batch, client).item()
+    assert result == pytest.approx(expected)
 
 
 def test_corners_stand_still_under_momentum_and_weight_decay_and_the_rest_moves():
@@ -65,13 +69,15 @@ def test_corners_stand_still_under_momentum_and_weight_decay_and_the_rest_moves(
     net = toy_net(extend=resolve("fedgela").local.extend)
     layout = Layout(net)
     span = layout.spans["head.corners"]
-    torch.testing.assert_close(state.theta[span], layout.read()[span], atol=1e-6, rtol=0)
-    assert (state.theta - layout.read()).abs().max() > 0.01
+    assert_close(state.theta[span], layout.read()[span], atol=1e-6, rtol=0)
+    result = (state.theta - layout.read()).abs().max()
+    assert result > 0.01
 
 
 def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_norm():
     """Three steps over all images with much weight decay, and one that is cut, against plain loops."""
-    local, shard = resolve("fedgela").local, toy_shard("north", 20)
+    local = resolve("fedgela").local
+    shard = toy_shard("north", 20)
 
     def trained(training):
         net = toy_net(dropout=0.0, extend=local.extend)
@@ -87,7 +93,9 @@ def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_n
         Training(optimizer="sgd", lr=0.1, weight_decay=0.5, batch_size=20, epochs=3)
     )
     net = toy_net(dropout=0.0, extend=local.extend).train()
-    other, span, batch = Layout(net), layout.spans["head.corners"], next(shard.in_order())
+    other = Layout(net)
+    span = layout.spans["head.corners"]
+    batch = next(shard.in_order())
     shares = 3 * shard.class_counts / shard.class_counts.sum()
     for _ in range(3):
         other.zero_grad()
@@ -95,7 +103,7 @@ def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_n
         other.params.sub_(0.1 * (other.grad + 0.5 * other.params))
         other.flat[span] = start[span]
     moving = slice(layout.trainable)
-    torch.testing.assert_close(theta[moving], other.read()[moving], atol=1e-5, rtol=1e-4)
+    assert_close(theta[moving], other.read()[moving], atol=1e-5, rtol=1e-4)
     theta, start, _ = trained(
         Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20, clip_norm=0.01)
     )
@@ -110,9 +118,9 @@ def test_the_own_model_has_the_clients_shares_in_its_corners_and_scores_its_clas
     span = layout.spans["head.corners"]
     for client in ROSTER:
         counts = toy_shard(client).class_counts
-        own = state.clients[client]["model"][span].view(3, -1)
+        corners = state.clients[client]["model"][span].view(3, -1)
         expected = pytest.approx((3 * counts / counts.sum()).tolist(), rel=1e-4)
-        assert own.norm(dim=1).tolist() == expected
+        assert corners.norm(dim=1).tolist() == expected
 
 
 def test_of_even_classes_it_is_fedavg_under_the_same_fixed_classifier(monkeypatch):
@@ -121,7 +129,7 @@ def test_of_even_classes_it_is_fedavg_under_the_same_fixed_classifier(monkeypatc
     ours = play("fedgela", shards=shards, rounds=2)
     kind = type(resolve("fedgela").local)
     monkeypatch.setattr(kind, "loss", kind.__bases__[0].loss)  # plain cross-entropy
-    torch.testing.assert_close(ours.theta, play("fedgela", shards=shards, rounds=2).theta)
+    assert_close(ours.theta, play("fedgela", shards=shards, rounds=2).theta)
 
 
 def test_more_classes_than_features_are_refused():
@@ -131,8 +139,10 @@ def test_more_classes_than_features_are_refused():
 
 
 def test_another_run_starts_with_its_classifier_too(tmp_path):
-    data, training = make_chain(tmp_path), Training(optimizer="sgd", lr=0.1)
-    run = train(data, planned("fedgela", {}, training, 1, model="cnn"), work=tmp_path)
+    data = make_chain(tmp_path)
+    training = Training(optimizer="sgd", lr=0.1)
+    plan = planned("fedgela", {}, training, 1, model="cnn")
+    run = train(data, plan, work=tmp_path)
     again = planned(
         "fedgela", {}, replace(training, lr=1e-30), 1, model="cnn", weights=str(run.parent)
     )
@@ -141,4 +151,4 @@ def test_another_run_starts_with_its_classifier_too(tmp_path):
         for path in (run, train(data, again, work=tmp_path))
     )
     for name in ("model/head.corners", "model/head.norm.weight"):
-        torch.testing.assert_close(after[name], before[name])
+        assert_close(after[name], before[name])

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from conftest import client_updates, play, toy_net, toy_shard
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.fediic import contrast, separated
@@ -13,9 +14,9 @@ from fedcli.methods.fediic import contrast, separated
 def test_the_contrast_within_a_client_by_hand():
     """Four vectors of two classes with a share of 1/4 each: temperature 1/4, so -log(e^4 / (e^4 + 2))."""
     z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
-    made = contrast(z, torch.tensor([0, 0, 1, 1]), torch.full((4,), 0.25).double())
+    loss = contrast(z, torch.tensor([0, 0, 1, 1]), torch.full((4,), 0.25).double())
     expected = pytest.approx(-math.log(math.exp(4) / (math.exp(4) + 2)), rel=1e-5)
-    assert made.item() == expected
+    assert loss.item() == expected
     rare = contrast(
         z, torch.tensor([0, 0, 1, 1]), torch.full((4,), 0.01).double()
     )  # the temperature stays at 0.07
@@ -26,27 +27,30 @@ def test_the_contrast_within_a_client_by_hand():
 def test_the_temperature_of_two_classes_is_the_root_of_their_shares_product():
     """Shares 1/2 and 1/8: 1/2 and 1/8 within a class, 1/4 between them, where vectors agree by 0.6."""
     z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [0.6, 0.8]], dtype=torch.float64)
-    made = contrast(
+    loss = contrast(
         z, torch.tensor([0, 0, 1, 1]), torch.tensor([1 / 2, 1 / 2, 1 / 8, 1 / 8]).double()
     )
-    each = [
-        -math.log(math.exp(own) / (math.exp(own) + 2 * math.exp(0.6 / 0.25)))
-        for own in (1 / 0.5, 1 / 0.125)
+    terms = [
+        -math.log(math.exp(cosine) / (math.exp(cosine) + 2 * math.exp(0.6 / 0.25)))
+        for cosine in (1 / 0.5, 1 / 0.125)
     ]
-    assert made.item() == pytest.approx(sum(each) / 2)
+    expected = pytest.approx(sum(terms) / 2)
+    assert loss.item() == expected
 
 
 def test_prototypes_move_until_no_two_of_them_agree():
     near = torch.tensor([[1.0, 0.1, 0.0], [1.0, -0.1, 0.0], [1.0, 0.0, 0.1]])
     unit = separated(near, 1000)
-    torch.testing.assert_close(unit.norm(dim=1), torch.ones(3))
-    assert (unit @ unit.T - torch.eye(3)).max() <= 1e-6
-    torch.testing.assert_close(separated(near, 0), F.normalize(near, dim=1))
+    assert_close(unit.norm(dim=1), torch.ones(3))
+    result = (unit @ unit.T - torch.eye(3)).max()
+    assert result <= 1e-6
+    assert_close(separated(near, 0), F.normalize(near, dim=1))
     assert separated(near[:1], 5).shape == (1, 3)
 
 
 def prepared(settings, shared=None, absent=None):
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 6, absent=absent)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 6, absent=absent)
     local = resolve("fediic", settings).local
     local.extend(net)
     client = client_of(net, shard, shared)
@@ -72,20 +76,20 @@ def test_without_contrasts_and_difficulty_it_is_logit_adjustment():
     local, net, shard, client = prepared({"k1": 0.0, "k2": 0.0, "d": 0.0})
     batch = shard.batch(torch.arange(6))
     shares = (shard.class_counts / len(shard)).log()
-    torch.testing.assert_close(
-        local.loss(net, batch, client), F.cross_entropy(net(batch.x) + shares, batch.y)
-    )
+    expected = F.cross_entropy(net(batch.x) + shares, batch.y)
+    assert_close(local.loss(net, batch, client), expected)
 
 
 def test_the_loss_is_the_sum_of_its_three_parts():
     local, net, shard, client = prepared({"k1": 3.0, "k2": 0.5, "d": 0.0})
     batch = shard.batch(torch.arange(6))
-    share, y = shard.class_counts / len(shard), batch.y.repeat(2)
+    share = shard.class_counts / len(shard)
+    y = batch.y.repeat(2)
     z = F.normalize(net.projector(net.features(torch.cat([batch.x, batch.x]))), dim=1)
     supervised = F.cross_entropy(net(batch.x) + share.log(), batch.y)
     inter = F.cross_entropy(z @ client.scratch["prototypes"].T / 0.1, y)
     expected = supervised + 3.0 * contrast(z, y, share[y]) + 0.5 * inter
-    torch.testing.assert_close(local.loss(net, batch, client), expected, atol=1e-4, rtol=1e-3)
+    assert_close(local.loss(net, batch, client), expected, atol=1e-4, rtol=1e-3)
 
 
 def test_the_server_divides_the_sums_of_all_clients():
@@ -96,9 +100,8 @@ def test_the_server_divides_the_sums_of_all_clients():
     )
     shared = {}
     resolve("fediic").local.post_aggregate(torch.zeros(1), table, table.base, shared)
-    assert shared["class_difficulty"].tolist() == pytest.approx(
-        [2.0, 1.0], abs=1e-4
-    )  # nobody has the second class
+    expected = pytest.approx([2.0, 1.0], abs=1e-4)
+    assert shared["class_difficulty"].tolist() == expected  # nobody has the second class
 
 
 def test_a_class_that_is_away_for_a_round_keeps_its_margin():
@@ -108,7 +111,8 @@ def test_a_class_that_is_away_for_a_round_keeps_its_margin():
     )
     shared = {"class_difficulty": torch.tensor([16.0, 16.0, 1.0]).double()}
     resolve("fediic").local.post_aggregate(torch.zeros(1), table, table.base, shared)
-    assert shared["class_difficulty"].tolist() == pytest.approx([0.5, 16.0, 0.5], abs=1e-4)
+    expected = pytest.approx([0.5, 16.0, 0.5], abs=1e-4)
+    assert shared["class_difficulty"].tolist() == expected
     _, _, shard, client = prepared({}, shared)
     share = shard.class_counts[1] / len(shard)
     expected = pytest.approx(math.log(share / 2), abs=1e-4)

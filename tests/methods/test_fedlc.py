@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.methods import fedlc, resolve  # noqa: F401 - importing registers
@@ -9,7 +10,8 @@ from fedcli.models.layout import Layout
 
 
 def loss_of(net, shard, settings=None):
-    local, layout = resolve("fedlc", settings).local, Layout(net)
+    local = resolve("fedlc", settings).local
+    layout = Layout(net)
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     local.on_round_start(net, client)
     batch = next(shard.in_order())
@@ -21,7 +23,7 @@ def test_the_loss_lowers_each_logit_by_tau_over_the_fourth_root_of_its_count():
     loss, z, y = loss_of(toy_net(), shard, {"tau": 2.0})
     e = (z - 2 * shard.class_counts.double() ** -0.25).exp()  # [N, C]
     expected = -(e[torch.arange(len(y)), y] / e.sum(1)).log().mean()
-    torch.testing.assert_close(loss.double(), expected, atol=1e-6, rtol=1e-6)
+    assert_close(loss.double(), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_the_paper_s_pairwise_form_is_the_same_up_to_the_true_class_in_the_denominator():
@@ -31,11 +33,13 @@ def test_the_paper_s_pairwise_form_is_the_same_up_to_the_true_class_in_the_denom
     margin = 0.5 * shard.class_counts.double() ** -0.25
     pairs = (z - z[torch.arange(len(y)), y, None] + margin[y][:, None] - margin).exp()
     others = pairs.sum(1) - 1
-    torch.testing.assert_close(loss.double(), (1 + others).log().mean(), atol=1e-6, rtol=1e-6)
+    expected = (1 + others).log().mean()
+    assert_close(loss.double(), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_without_a_margin_it_is_fedavg():
-    assert torch.equal(play("fedlc", {"tau": 0.0}).theta, play("fedavg").theta)
+    result = play("fedlc", {"tau": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_large_logits_do_not_overflow():
@@ -52,7 +56,7 @@ def test_an_absent_class_is_lowered_or_taken_out():
         loss_of(toy_net(), shard, {"absent": absent, "tau": 0.05})[0]
         for absent in ("floor", "mask")
     ]
-    torch.testing.assert_close(*far)
+    assert_close(*far)
     assert near[0] > near[1] + 1e-4
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import play
 from quadratic import gradient_at
+from torch.testing import assert_close
 
 
 def test_fedlesam_looks_back_along_the_global_way():
@@ -17,9 +18,11 @@ def test_fedlesam_looks_back_along_the_global_way():
 
 @pytest.mark.parametrize("memory", [{}, {"global": torch.tensor([3.0, 4.0])}])
 def test_fedlesam_without_a_way_takes_plain_steps(memory):
-    assert gradient_at("fedlesam", {"rho": 0.5}, [3.0, 4.0], memory=memory)[0] == [3.0, 4.0]
+    result = gradient_at("fedlesam", {"rho": 0.5}, [3.0, 4.0], memory=memory)[0]
+    assert result == [3.0, 4.0]
 
 
 def test_without_a_radius_it_is_fedavg():
-    made, plain = play("fedlesam", {"rho": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta
-    torch.testing.assert_close(made, plain, atol=1e-6, rtol=1e-5)
+    theta = play("fedlesam", {"rho": 0.0}, rounds=2).theta
+    plain = play("fedavg", rounds=2).theta
+    assert_close(theta, plain, atol=1e-6, rtol=1e-5)

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from conftest import CLASSES, ROSTER, client_updates, play, toy_net, toy_shard, toy_shards
 from made_plans import planned
+from torch.testing import assert_close
 
 import fedcli.methods.fedmas as fedmas  # importing registers
 from fedcli.errors import UsageError
@@ -33,29 +34,33 @@ def client(layout, shard, **rest):
 
 def model(state, spec, settings=None):
     """Backbone and head of a played state, by tensor name."""
-    named = grown(spec, settings)[2].named(state.theta)
+    tensors = grown(spec, settings)[2].named(state.theta)
     return {
-        name: tensor for name, tensor in named.items() if name.startswith(("backbone.", "head."))
+        name: tensor for name, tensor in tensors.items() if name.startswith(("backbone.", "head."))
     }
 
 
-def factor(w, what, rule):
-    return float(fedmas.rescue_factor(torch.tensor(w).double(), torch.tensor(what).double(), rule))
+def factor(received, trained, rule):
+    return float(
+        fedmas.rescue_factor(torch.tensor(received).double(), torch.tensor(trained).double(), rule)
+    )
 
 
 def test_the_rescue_factor_in_both_forms_from_known_divergences():
     """w = (0.5, 1.5, 0), what = (1, 3, 0): 0.5 + 4.5; shares (1/4, 3/4) twice give 1/16 + 9/16."""
-    w, what = np.array([0.5, 1.5, 0.0]), np.array([1.0, 3.0, 0.0])
-    assert factor(w, what, "paper") == (w * what).sum() == 5.0
-    assert factor(w, what, "released") == (w / w.sum() * what / what.sum()).sum() == 0.625
+    w = np.array([0.5, 1.5, 0.0])
+    trained = np.array([1.0, 3.0, 0.0])
+    assert factor(w, trained, "paper") == (w * trained).sum() == 5.0
+    assert factor(w, trained, "released") == (w / w.sum() * trained / trained.sum()).sum() == 0.625
 
 
 @pytest.mark.parametrize("present", [1, 2, 6, 8])
 def test_flat_divergences_make_the_paper_count_classes_and_the_code_their_inverse(present):
-    w, what = ([value] * present + [0.0] * (8 - present) for value in (0.7, 1.3))
+    w, trained = ([value] * present + [0.0] * (8 - present) for value in (0.7, 1.3))
     expected = pytest.approx(present * 0.7 * 1.3)
-    assert factor(w, what, "paper") == expected
-    assert factor(w, what, "released") == pytest.approx(1 / present)
+    assert factor(w, trained, "paper") == expected
+    expected = pytest.approx(1 / present)
+    assert factor(w, trained, "released") == expected
 
 
 FLAMBY = [  # training images of six hospitals in eight classes
@@ -101,13 +106,15 @@ def test_the_whole_model_is_averaged_by_rescue_factor_and_not_by_images():
     _, weights = resolve("fed-mas", {"by_count": True}).aggregator.aggregate(
         torch.zeros(2), table, {}
     )
-    torch.testing.assert_close(weights, torch.tensor([100, 30, 40]).double() / 170)
+    expected = torch.tensor([100, 30, 40]).double() / 170
+    assert_close(weights, expected)
 
 
 @pytest.mark.parametrize("rescue", [[0.0, 0.0, 0.0], [1.0, math.nan, 1.0], [1.0, math.inf, 1.0]])
 def test_factors_that_say_nothing_leave_the_images_to_decide(rescue):
     table = client_updates(THETA, n=[2, 1, 1], rescue_factor=rescue)
-    assert resolve("fed-mas").aggregator.weights(table).tolist() == [0.5, 0.25, 0.25]
+    result = resolve("fed-mas").aggregator.weights(table).tolist()
+    assert result == [0.5, 0.25, 0.25]
 
 
 @pytest.mark.parametrize(("t", "delayed"), [(1, True), (29, True), (30, False), (100, False)])
@@ -121,7 +128,8 @@ def test_a_delay_averages_by_image_count_first(t, delayed):
 def divergences(net, shard, x):
     """Equation 1 by hand, in float64: 2 - 2 cos of projected and taught features."""
     with torch.no_grad():
-        y, taught = net.projector(net.features(x)).double(), net.teacher(x).double()
+        y = net.projector(net.features(x)).double()
+        taught = net.teacher(x).double()
     return (2 - 2 * (y * taught).sum(1) / (y.norm(dim=1) * taught.norm(dim=1))).numpy()  # [B]
 
 
@@ -133,22 +141,26 @@ def test_a_client_reports_the_factor_of_its_divergences_and_no_class(rule):
     method.local.on_round_start(net, turn)
     method.aggregator.measure_global(net, turn)
     net.eval()
-    seen = np.zeros(CLASSES)
+    sums = np.zeros(CLASSES)
     for _ in range(2):  # two epochs without a step: the mean of each, summed
         for batch in turn.shard.in_order(7):
             method.local.loss(net, batch, turn)
-            np.add.at(seen, batch.y.numpy(), divergences(net, turn.shard, batch.x))
+            np.add.at(sums, batch.y.numpy(), divergences(net, turn.shard, batch.x))
     method.aggregator.measure_local(net, turn)
 
-    whole, n = next(turn.shard.in_order()), turn.shard.class_counts.numpy()
+    whole = next(turn.shard.in_order())
+    n = turn.shard.class_counts.numpy()
     values = divergences(net, turn.shard, whole.x)
     w = np.array([values[whole.y.numpy() == k].mean() if n[k] else 0 for k in range(CLASSES)])
-    what = seen / np.maximum(n, 1)
+    trained = sums / np.maximum(n, 1)
     assert n[1] == 0
-    assert np.allclose(what, 2 * w, atol=1e-5)
-    expected = (w * what).sum() if rule == "paper" else (w / w.sum() * what / what.sum()).sum()
+    assert np.allclose(trained, 2 * w, atol=1e-5)
+    expected = (
+        (w * trained).sum() if rule == "paper" else (w / w.sum() * trained / trained.sum()).sum()
+    )
     assert set(turn.report) == {"rescue_factor", "supervised_loss", "divergence_loss"}
-    assert all(value.ndim == 0 for value in turn.report.values())
+    for value in turn.report.values():
+        assert value.ndim == 0
     assert float(turn.report["rescue_factor"]) == pytest.approx(expected, rel=1e-5)
 
 
@@ -165,11 +177,11 @@ def test_the_two_losses_are_recorded_and_the_divergence_of_every_class_where_it_
     sent = {name: float(value) for name, value in turn.report.items()}
     result = sent["supervised_loss"] + 3 * sent["divergence_loss"]
     assert result == pytest.approx(np.mean(losses), rel=1e-5)
-    w, what = (
-        [sent[f"{name}{k}"] for k in range(CLASSES)] for name in (fedmas.RECEIVED, fedmas.TRAINED)
-    )
-    assert w[1] == what[1] == 0 < w[0]
-    assert np.dot(w, what) == pytest.approx(sent["rescue_factor"], rel=1e-5)
+    w = [sent[f"{fedmas.RECEIVED}{k}"] for k in range(CLASSES)]
+    trained = [sent[f"{fedmas.TRAINED}{k}"] for k in range(CLASSES)]
+    assert w[1] == trained[1] == 0 < w[0]
+    expected = pytest.approx(sent["rescue_factor"], rel=1e-5)
+    assert np.dot(w, trained) == expected
 
 
 def test_the_loss_is_equation_4_with_the_clients_own_balanced_softmax():
@@ -207,11 +219,13 @@ def test_the_released_loss_adds_a_classifier_on_the_projection_under_the_same_pr
 def test_without_distillation_the_model_is_that_of_the_prior_alone(prior):
     """Bit for bit, under FedAvg's average; bsm makes it BSM-FL."""
     settings = {"lambda_f": 0, "prior": prior}
-    bare = play("fedavg", training=Training(**SGD, prior=prior), shards=EQUAL)
+    training = Training(**SGD, prior=prior)
+    bare = play("fedavg", training=training, shards=EQUAL)
     names = Layout(toy_net()).named(bare.theta)
     ours = model(play("kd", settings, shards=EQUAL), "kd", settings)
     assert ours.keys() == names.keys()
-    assert all(torch.equal(ours[name], names[name]) for name in names)
+    for name in names:
+        assert torch.equal(ours[name], names[name])
 
 
 def test_equal_factors_without_distillation_are_bsm_fl_with_uniform_weights(monkeypatch):
@@ -219,19 +233,24 @@ def test_equal_factors_without_distillation_are_bsm_fl_with_uniform_weights(monk
         turn.report["rescue_factor"] = torch.tensor(0.3)
 
     monkeypatch.setattr(fedmas.Rescue, "measure_local", equal)
-    seen = []
+    weights_by_round = []
     ours = play(
-        "fed-mas", {"lambda_f": 0}, shards=EQUAL, each=lambda played: seen.append(played.weights)
+        "fed-mas",
+        {"lambda_f": 0},
+        shards=EQUAL,
+        each=lambda played: weights_by_round.append(played.weights),
     )
     bare = model(play("kd", {"lambda_f": 0}, shards=EQUAL), "kd")
-    assert all(torch.allclose(weights, torch.full((4,), 0.25).double()) for weights in seen)
+    for weights in weights_by_round:
+        assert torch.allclose(weights, torch.full((4,), 0.25).double())
     for name, tensor in model(ours, "fed-mas").items():
-        torch.testing.assert_close(tensor, bare[name], atol=1e-5, rtol=1e-4)
+        assert_close(tensor, bare[name], atol=1e-5, rtol=1e-4)
 
 
 def test_one_client_alone_is_kd():
     alone = {"roster": ROSTER[:1], "shards": toy_shards()}
-    assert torch.equal(play("fed-mas", **alone).theta, play("kd", **alone).theta)
+    expected = play("kd", **alone).theta
+    assert torch.equal(play("fed-mas", **alone).theta, expected)
 
 
 @pytest.mark.parametrize("spec", ["fed-mas", "kd"])
@@ -252,24 +271,29 @@ def test_distillation_brings_the_projection_closer_to_the_teacher(spec):
 @pytest.mark.parametrize("rule", ["paper", "released"])
 def test_one_image_and_a_class_nobody_has_survive(rule):
     shards = {c: toy_shard(c, absent=2) for c in ROSTER} | {"east": toy_shard("east", 1, absent=2)}
-    seen = []
+    weights = []
     state = play(
-        "fed-mas", {"rule": rule}, shards=shards, each=lambda played: seen.append(played.weights)
+        "fed-mas", {"rule": rule}, shards=shards, each=lambda played: weights.append(played.weights)
     )
-    seen = torch.stack(seen)  # [rounds, K]
+    weights = torch.stack(weights)  # [rounds, K]
     assert state.theta.isfinite().all()
-    assert (seen >= 0).all()
-    torch.testing.assert_close(seen.sum(1), torch.ones(3).double())
+    assert (weights >= 0).all()
+    assert_close(weights.sum(1), torch.ones(3).double())
 
 
 def test_absent_clients_are_left_out_of_the_sum():
-    seen = []
+    weights_by_round = []
     state = play(
-        "fed-mas", rounds=4, participation=0.5, each=lambda played: seen.append(played.weights)
+        "fed-mas",
+        rounds=4,
+        participation=0.5,
+        each=lambda played: weights_by_round.append(played.weights),
     )
     assert state.theta.isfinite().all()
-    assert [len(weights) for weights in seen] == [2] * 4
-    torch.testing.assert_close(torch.stack(seen).sum(1), torch.ones(4).double())
+    result = [len(weights) for weights in weights_by_round]
+    assert result == [2] * 4
+    expected = torch.ones(4).double()
+    assert_close(torch.stack(weights_by_round).sum(1), expected)
 
 
 @pytest.mark.parametrize("spec", ["fed-mas", "kd"])
@@ -279,7 +303,8 @@ def test_it_resumes_to_the_same_bits_from_disk(spec, tmp_path):
     whole, half = (play(spec, until=t, training=training, shards=shards) for t in (3, 1))
     states.save(tmp_path, half, ROSTER)
     again = states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu")
-    assert torch.equal(play(spec, state=again, training=training, shards=shards).theta, whole.theta)
+    result = play(spec, state=again, training=training, shards=shards).theta
+    assert torch.equal(result, whole.theta)
 
 
 def test_the_two_rules_and_the_two_names_differ():

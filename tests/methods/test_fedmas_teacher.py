@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import CLASSES, ROSTER, play, toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 import fedcli.methods.fedmas as fedmas  # importing registers
 from fedcli.methods import resolve
@@ -19,7 +20,9 @@ class Watched(nn.Module):
 
     def __init__(self, body):
         super().__init__()
-        self.body, self.width, self.asked = body, 16, []
+        self.body = body
+        self.width = 16
+        self.asked = []
 
     def forward(self, x):
         self.asked.append((len(x), self.training or self.body.training, x.requires_grad))
@@ -46,14 +49,15 @@ def test_the_teacher_never_moves_is_always_still_and_is_never_sent(view, monkeyp
     flipped = {c: toy_shard(c, kind="flip") for c in ROSTER}
     state = play("fed-mas", {"teacher_view": view}, shards=flipped)
     fresh = Watched(toy_net(9).backbone).state_dict()
-    assert all(
-        torch.equal(tensor, fresh[name]) for name, tensor in teachers[0].state_dict().items()
-    )
+    for name, tensor in teachers[0].state_dict().items():
+        assert torch.equal(tensor, fresh[name])
     assert teachers[0].asked
-    assert not any(training for _, training, _ in teachers[0].asked)
+    for _, training, _ in teachers[0].asked:
+        assert not training
     layout = Layout(extended())
     assert len(state.theta) == layout.size
-    assert not any(name.startswith("teacher") for name in layout.shapes)
+    for name in layout.shapes:
+        assert not name.startswith("teacher")
 
 
 @pytest.mark.parametrize(
@@ -71,34 +75,41 @@ def test_a_fixed_view_is_shown_to_the_teacher_once_in_a_run(spec, kind, view, ca
     shards = {c: toy_shard(c, 20, kind=kind) for c in ROSTER}
     play(spec, {"teacher_view": view}, shards=shards, rounds=3)
     images = sum(count for count, _, _ in teachers[0].asked)
-    once, every_step = 4 * 20, 3 * 4 * 20
-    assert images == (once if cached else every_step + (once if spec == "fed-mas" else 0))
+    once = 4 * 20
+    every_step = 3 * 4 * 20
+    expected = once
+    if not cached:
+        expected = every_step + (once if spec == "fed-mas" else 0)
+    assert images == expected
 
 
 def test_a_cached_view_belongs_to_its_teacher():
     shard = toy_shard("north")
-    each, second = (
-        toy_net(extend=resolve("kd").local.extend),
-        toy_net(3, extend=resolve("kd").local.extend),
-    )
-    first = fedmas.fixed_view(each.eval(), shard)
-    assert fedmas.fixed_view(each, shard) is first
-    assert not torch.equal(fedmas.fixed_view(second.eval(), shard), first)
+    net = toy_net(extend=resolve("kd").local.extend)
+    other_net = toy_net(3, extend=resolve("kd").local.extend)
+    view = fedmas.fixed_view(net.eval(), shard)
+    assert fedmas.fixed_view(net, shard) is view
+    assert not torch.equal(fedmas.fixed_view(other_net.eval(), shard), view)
 
 
 def test_without_a_file_the_teacher_is_the_backbone_as_it_starts():
     net = extended()
     start = toy_net().backbone.state_dict()
     assert net.teacher.width == 16
-    assert all(torch.equal(v, start[k]) for k, v in net.teacher.state_dict().items())
-    assert not any(p.requires_grad for p in net.teacher.parameters())
-    assert all(p.requires_grad for p in net.backbone.parameters())
+    for k, v in net.teacher.state_dict().items():
+        assert torch.equal(v, start[k])
+    for p in net.teacher.parameters():
+        assert not p.requires_grad
+    for p in net.backbone.parameters():
+        assert p.requires_grad
 
 
 def test_the_projector_is_two_layers_with_batch_norm_between_them():
-    wanted, projector = (nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear), extended().projector
+    kinds = (nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear)
+    projector = extended().projector
     assert len(projector) == 4
-    assert all(isinstance(part, kind) for part, kind in zip(projector, wanted, strict=True))
+    for part, kind in zip(projector, kinds, strict=True):
+        assert isinstance(part, kind)
 
 
 def test_the_projector_ends_at_the_teachers_width():
@@ -123,4 +134,4 @@ def test_the_teacher_computes_low_where_the_model_does():
     low = fedmas.teacher_features(net, x)
     assert low.dtype == torch.float32
     assert not torch.equal(low, exact)
-    torch.testing.assert_close(low, exact, atol=0.05, rtol=0.05)
+    assert_close(low, exact, atol=0.05, rtol=0.05)

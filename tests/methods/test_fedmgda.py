@@ -59,29 +59,31 @@ def test_epsilon_0_of_equal_lengths_is_fedavg():
 
 
 def test_one_client_alone_gets_its_own_model():
-    theta, weights = aggregated(client_updates([[3.0, -4.0]]), theta=torch.ones(2), epsilon=1.0)
+    updates = client_updates([[3.0, -4.0]])
+    theta, weights = aggregated(updates, theta=torch.ones(2), epsilon=1.0)
     close(theta, [3.0, -4.0])
     assert weights.tolist() == [1.0]
 
 
 def test_a_client_that_did_not_move_weighs_as_much_as_epsilon_allows():
     # u_1 = 0, so l_1 = 1/2 + 0.25; eta = (0 + 2) / 2; theta = 1 * 0.25 * (1, 0)
-    theta, weights = aggregated(client_updates([[0.0, 0.0], [2.0, 0.0]]), epsilon=0.25)
+    updates = client_updates([[0.0, 0.0], [2.0, 0.0]])
+    theta, weights = aggregated(updates, epsilon=0.25)
     close(weights, [0.75, 0.25])
     close(theta, [0.25, 0.0])
 
 
 @pytest.mark.parametrize("length", ["kept", "unit"])
 def test_where_nobody_moved_nothing_moves(length):
-    theta, weights = aggregated(
-        client_updates([[1.0, 2.0]] * 3), theta=torch.tensor([1.0, 2.0]), length=length
-    )
+    updates = client_updates([[1.0, 2.0]] * 3)
+    theta, weights = aggregated(updates, theta=torch.tensor([1.0, 2.0]), length=length)
     assert theta.tolist() == [1.0, 2.0]
     close(weights, [1 / 3] * 3)
 
 
 def test_clients_that_want_the_opposite_stop_mgda():
-    theta, _ = aggregated(client_updates([[1.0, 0.0], [-9.0, 0.0]]), epsilon=1.0)
+    updates = client_updates([[1.0, 0.0], [-9.0, 0.0]])
+    theta, _ = aggregated(updates, epsilon=1.0)
     close(theta, [0.0, 0.0])
 
 
@@ -89,23 +91,24 @@ def test_an_inflated_update_changes_nothing_but_the_step():
     g = torch.Generator().manual_seed(1)
     models = torch.randn(4, 6, generator=g)
     inflated = models * torch.tensor([[1.0], [1000.0], [1.0], [1.0]])
-    first, other = (
+    usual, with_inflated = (
         aggregated(client_updates(m), epsilon=0.2, length="unit") for m in (models, inflated)
     )
-    close(first[0], other[0].tolist())
-    close(first[1], other[1].tolist())
+    close(usual[0], with_inflated[0].tolist())
+    close(usual[1], with_inflated[1].tolist())
 
 
 def test_buffers_are_averaged_with_the_weights():
     layout = Layout(toy_net())
-    size, trainable = layout.size, layout.trainable
+    size = layout.size
+    trainable = layout.trainable
     assert trainable < size
-    theta, rows = torch.zeros(size), torch.zeros(2, size)
+    theta = torch.zeros(size)
+    rows = torch.zeros(2, size)
     rows[0, 0], rows[1, 1] = 3.0, 4.0
     rows[0, trainable:], rows[1, trainable:] = 1.0, 2.0
-    out, _weights = aggregated(
-        client_updates(rows, layout=layout, n=[30.0, 10.0]), theta, epsilon=0.1
-    )
+    updates = client_updates(rows, layout=layout, n=[30.0, 10.0])
+    out, _weights = aggregated(updates, theta, epsilon=0.1)
     close(out[:2], [2.1125, 1.1375])
     close(out[trainable:], [0.65 * 1 + 0.35 * 2] * (size - trainable))
 
@@ -128,7 +131,8 @@ def test_no_other_weights_that_are_allowed_are_shorter(epsilon):
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     prior = rng.dirichlet(np.ones(30))
     weights = min_norm(u @ u.T, prior, epsilon)
-    low, high = np.maximum(prior - epsilon, 0), np.minimum(prior + epsilon, 1)
+    low = np.maximum(prior - epsilon, 0)
+    high = np.minimum(prior + epsilon, 1)
     assert weights.sum() == pytest.approx(1)
     assert (weights >= low - 1e-12).all()
     assert (weights <= high + 1e-12).all()

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, client_updates, flat_layout, play, toy_net
+from torch.testing import assert_close
 
 from fedcli.federation import state as states
 from fedcli.federation.client import Training
@@ -94,21 +95,22 @@ def test_the_reward_counts_clients_by_their_images():
 
 
 def test_the_mean_loss_is_over_images_and_told_to_all():
-    rule, memory = server(parts="fair"), {}
+    rule = server(parts="fair")
+    memory = {}
     rule.aggregate(
         torch.zeros(2), table(torch.zeros(2, 2), n=[30.0, 10.0], loss_before=[0.4, 2.0]), memory
     )
-    assert rule.broadcast(memory)["mean_loss"].item() == pytest.approx(0.8)
+    result = rule.broadcast(memory)["mean_loss"].item()
+    assert result == pytest.approx(0.8)
     assert "mu" not in rule.broadcast(memory)
 
 
 def test_without_its_parts_it_is_fedavg_to_the_bit():
     adam = Training(optimizer="adam", lr=0.01, weight_decay=5e-4, epochs=2, batch_size=8)
     for training in (None, adam):
-        assert torch.equal(
-            play("fedmrl", {"parts": "none"}, training=training).theta,
-            play("fedavg", training=training).theta,
-        )
+        result = play("fedmrl", {"parts": "none"}, training=training).theta
+        expected = play("fedavg", training=training).theta
+        assert torch.equal(result, expected)
 
 
 def test_every_choice_of_parts_differs():
@@ -137,11 +139,13 @@ def test_mu_of_the_next_round_comes_from_the_grid():
     later = torch.stack(coefficients[1:])
     assert torch.equal((later * 10).round() / 10, later)
     assert len(later.unique()) > 2
-    assert fedmrl.GRIDS["log"] == (0, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.4, 1)
+    expected = (0, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.4, 1)
+    assert fedmrl.GRIDS["log"] == expected
 
 
 def test_an_absent_clients_agent_sees_its_last_numbers():
-    rule, memory = server(parts="qmix"), {}
+    rule = server(parts="qmix")
+    memory = {}
     rule.aggregate(
         torch.zeros(2),
         table(torch.zeros(3, 2), n=[10.0, 20.0, 10.0], training_accuracy=[0.1, 0.2, 0.3]),
@@ -161,26 +165,26 @@ def test_an_absent_clients_agent_sees_its_last_numbers():
     assert memory["mu"].shape == (3,)
     log2 = math.log(2)
     expected = torch.tensor([[0.9, 0.25, 0.5, 0.0], [0.9, 0.5, 0.2, log2], [0.9, 0.25, 0.7, log2]])
-    torch.testing.assert_close(memory["qmix_states"][1], expected)
+    assert_close(memory["qmix_states"][1], expected)
 
 
 def test_identical_clients_weigh_the_same_and_the_model_does_not_shrink():
     """Eq. 10's further 1/H would leave a third of it."""
     model = normal(2000)
-    theta, weights = server(parts="som").aggregate(
-        torch.zeros(2000), client_updates(model.repeat(3, 1)), {}
-    )
+    updates = client_updates(model.repeat(3, 1))
+    theta, weights = server(parts="som").aggregate(torch.zeros(2000), updates, {})
     expected = pytest.approx([1 / 3] * 3, abs=1e-15)
     assert weights.tolist() == expected
-    torch.testing.assert_close(theta, model)
+    assert_close(theta, model)
 
 
-@pytest.mark.parametrize(("grid", "first"), [("log", 1), ("linear", 0)])
-def test_the_agents_remember_the_first_round_as_the_choice_that_is_nearest_to_its_mu(grid, first):
+@pytest.mark.parametrize(("grid", "choice"), [("log", 1), ("linear", 0)])
+def test_the_agents_remember_the_first_round_as_the_choice_that_is_nearest_to_its_mu(grid, choice):
     """The second of 0, 1e-5, 1e-4, .. and the first of 0, 0.1, .."""
     memory = {}
     server(parts="qmix", grid=grid).aggregate(torch.zeros(2), table(torch.zeros(3, 2)), memory)
-    assert memory["qmix_actions"][0].tolist() == [first] * 3
+    result = memory["qmix_actions"][0].tolist()
+    assert result == [choice] * 3
 
 
 @pytest.mark.parametrize(
@@ -194,11 +198,14 @@ def test_the_agents_remember_the_first_round_as_the_choice_that_is_nearest_to_it
     ],
 )
 def test_weights_sum_to_one_and_follow_the_client_not_its_place(settings):
-    models, n = normal(4, 1500), [5.0, 9.0, 2.0, 4.0]
-    memory, turned = {}, {}
+    models = normal(4, 1500)
+    n = [5.0, 9.0, 2.0, 4.0]
+    memory = {}
+    turned = {}
     for t in (1, 2):
+        updates = client_updates(models, n=n, t=t)
         _, weights = server(parts="som", **settings).aggregate(
-            normal(1500, seed=9), client_updates(models, n=n, t=t), memory
+            normal(1500, seed=9), updates, memory
         )
         assert weights.sum().item() == pytest.approx(1)
         assert (weights >= settings.get("alpha_floor", 0) / 4).all()
@@ -207,8 +214,8 @@ def test_weights_sum_to_one_and_follow_the_client_not_its_place(settings):
         torch.zeros(1500), client_updates(models, n=n), turned
     )[1]
     even = server(parts="som").aggregate(torch.zeros(1500), client_updates(models, n=n), {})[1]
-    wanted = even * torch.tensor(n).double()
-    torch.testing.assert_close(by_size, wanted / wanted.sum())
+    expected = even * torch.tensor(n).double()
+    assert_close(by_size, expected / expected.sum())
 
 
 def test_weights_are_nearness_to_the_map_times_likeness_to_the_mean_update():
@@ -216,19 +223,21 @@ def test_weights_are_nearness_to_the_map_times_likeness_to_the_mean_update():
 
     The mean update is uniform, however many images each client has.
     """
-    start, models, neurons = normal(40), normal(3, 40, seed=1), normal(25, 40, seed=2).double()
-    memory, rows = {"som": neurons}, torch.tensor([0, 2, 3])
-    _, weights = server(parts="som").aggregate(
-        start, client_updates(models, t=2, rows=rows, roster=5, n=[5.0, 1.0, 9.0]), memory
-    )
+    start = normal(40)
+    models = normal(3, 40, seed=1)
+    neurons = normal(25, 40, seed=2).double()
+    memory = {"som": neurons}
+    rows = torch.tensor([0, 2, 3])
+    updates = client_updates(models, t=2, rows=rows, roster=5, n=[5.0, 1.0, 9.0])
+    _, weights = server(parts="som").aggregate(start, updates, memory)
     delta = (models - start).double()
     likeness = (1 + F.cosine_similarity(delta, delta.mean(0)[None])) / 2
     turn = som.order(rows, 5, seed=0, round=2)
     assert turn.tolist() != [0, 1, 2]  # or the order would not show
     trained = som.train(neurons, delta[turn], likeness[turn], 2)
     expected = som.nearness(trained, delta) * likeness
-    torch.testing.assert_close(memory["som"], trained, atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(weights, expected / expected.sum(), atol=1e-6, rtol=1e-6)
+    assert_close(memory["som"], trained, atol=1e-6, rtol=1e-6)
+    assert_close(weights, expected / expected.sum(), atol=1e-6, rtol=1e-6)
 
 
 def test_who_moves_with_the_others_weighs_more_than_who_moves_against_them():
@@ -246,7 +255,7 @@ def test_buffers_are_averaged_with_the_same_weights():
         layout.read(), client_updates(models, layout=layout), {}
     )
     expected = weights @ models.double()
-    torch.testing.assert_close(theta.double(), expected, atol=1e-6, rtol=1e-5)
+    assert_close(theta.double(), expected, atol=1e-6, rtol=1e-5)
     other = models.clone()
     other[:, layout.trainable :] += 5.0 * normal(3, layout.size - layout.trainable, seed=4)
     again = server(parts="som").aggregate(layout.read(), client_updates(other, layout=layout), {})[
@@ -258,21 +267,20 @@ def test_buffers_are_averaged_with_the_same_weights():
 def test_clients_who_did_not_move_and_a_lone_client_are_survived():
     start = normal(1500)
     for memory in ({}, {"som": torch.zeros(25, 1024, dtype=torch.float64)}):
-        theta, weights = server(parts="som").aggregate(
-            start, client_updates(start.repeat(3, 1)), memory
-        )
-        assert weights.tolist() == pytest.approx([1 / 3] * 3)
-        torch.testing.assert_close(theta, start)
-    result = server(parts="som").aggregate(start, client_updates(normal(1, 1500)), {})[1].tolist()
+        updates = client_updates(start.repeat(3, 1))
+        theta, weights = server(parts="som").aggregate(start, updates, memory)
+        expected = pytest.approx([1 / 3] * 3)
+        assert weights.tolist() == expected
+        assert_close(theta, start)
+    updates = client_updates(normal(1, 1500))
+    result = server(parts="som").aggregate(start, updates, {})[1].tolist()
     assert result == [1.0]
 
 
 def test_resumes_to_the_same_bits_with_agents_that_have_learned(tmp_path):
     for settings in (SOON, {**SOON, "rule": "released"}):
-        whole, half = (
-            play("fedmrl", settings, rounds=6),
-            play("fedmrl", settings, rounds=6, until=4),
-        )
+        whole = play("fedmrl", settings, rounds=6)
+        half = play("fedmrl", settings, rounds=6, until=4)
         assert half.server["released_steps" if "rule" in settings else "qmix_steps"] > 0
         states.save(tmp_path, half, ROSTER)
         again = play(
@@ -284,16 +292,16 @@ def test_resumes_to_the_same_bits_with_agents_that_have_learned(tmp_path):
         assert torch.equal(again.theta, whole.theta)
         assert again.server.keys() == whole.server.keys()
         for name, value in whole.server.items():
-            assert (
-                torch.equal(again.server[name], value) and again.server[name].dtype == value.dtype
-            ), name
+            assert torch.equal(again.server[name], value), name
+            assert again.server[name].dtype == value.dtype, name
 
 
 @pytest.mark.parametrize("rule", ["paper", "released"])
 def test_absent_clients_do_no_harm(rule):
     state = play("fedmrl", {**SOON, "rule": rule}, rounds=6, participation=0.5)
     assert state.theta.isfinite().all()
-    assert all(value.isfinite().all() for value in state.server.values())
+    for value in state.server.values():
+        assert value.isfinite().all()
 
 
 def test_what_is_logged_is_a_scalar_and_finite():
@@ -321,19 +329,21 @@ def still(agents: int, bias: float = 0.0) -> dict:
 @pytest.mark.parametrize(("bias", "mu"), [(0.0, 0.622459), (-50.0, 0.5), (50.0, 0.731059)])
 def test_the_released_step_is_a_part_of_the_uniform_mean(bias, mu):
     """sigmoid of a sigmoid: mu in [0.5, 0.7311], so the step is 0.27 to 0.5 of FedAvg's."""
-    models, start = normal(4, 6), normal(6, seed=1)
+    models = normal(4, 6)
+    start = normal(6, seed=1)
     theta, weights = server(rule="released").aggregate(
         start, table(models, n=[1.0, 2.0, 3.0, 4.0]), still(4, bias)
     )
-    torch.testing.assert_close(
-        theta, start + (1 - mu) * (models - start).mean(0), atol=1e-5, rtol=1e-5
-    )
+    expected = start + (1 - mu) * (models - start).mean(0)
+    assert_close(theta, expected, atol=1e-5, rtol=1e-5)
     assert weights.tolist() == pytest.approx([0.25] * 4)
 
 
 def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
     """Client h is seen as the first client's row with the numbers of whoever trained before h."""
-    models, start, memory = normal(2, 6), normal(6, seed=1), {}
+    models = normal(2, 6)
+    start = normal(6, seed=1)
+    memory = {}
     columns = {
         "label_entropy": [-1.0, -2.0],
         "training_accuracy": [0.3, 0.6],
@@ -341,47 +351,51 @@ def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
         "n": [30.0, 10.0],
     }
     theta, weights = server(rule="released").aggregate(start, table(models, **columns), memory)
-    nets, net = fedmrl.Released(2, 0.99), memory["released_weights"]
+    nets = fedmrl.Released(2, 0.99)
+    net = memory["released_weights"]
     before = torch.tensor([[-1.0, 0.75, 0.0, 0.0], [-1.0, 0.75, 0.3, 1.5]])
     mu = nets.outputs(net, torch.cat([before, before], 1)).mean(1).sigmoid()
     assert mu[0] != mu[1]
     assert ((mu > 0.5) & (mu < 0.7311)).all()
-    torch.testing.assert_close(theta, start + ((1 - mu)[:, None] * (models - start)).mean(0))
-    torch.testing.assert_close(weights.float(), (1 - mu) / (1 - mu).sum())
-    assert memory["mean_mu"].item() == pytest.approx(mu.mean().item())
+    expected = start + ((1 - mu)[:, None] * (models - start)).mean(0)
+    assert_close(theta, expected)
+    expected = (1 - mu) / (1 - mu).sum()
+    assert_close(weights.float(), expected)
+    expected = pytest.approx(mu.mean().item())
+    assert memory["mean_mu"].item() == expected
     written = torch.tensor([[-1.0, 0.75, 0.6, 0.7], [-2.0, 0.25, 0.0, 0.0]])
-    torch.testing.assert_close(
-        memory["released_state"], written
-    )  # everybody writes into the first row
+    assert_close(memory["released_state"], written)  # everybody writes into the first row
 
 
 def test_the_released_nets_learn_from_round_eleven_on_and_their_target_learns_with_them():
     memory = {}
     for t in range(1, 13):
         server(rule="released").aggregate(torch.zeros(2), table(torch.zeros(2, 2), t), memory)
-        assert memory["released_steps"] == (
-            1 if t == 12 else 0
-        )  # the reward of round 11 comes in round 12
-    nets, state = fedmrl.Released(2, 0.99), memory["released_state"]
+        expected = 1 if t == 12 else 0
+        assert memory["released_steps"] == expected  # the reward of round 11 comes in round 12
+    nets = fedmrl.Released(2, 0.99)
+    state = memory["released_state"]
     weights = memory["released_weights"].clone().requires_grad_()
     loss = nets.loss(weights, state, torch.tensor(0.5))
     (gradient,) = torch.autograd.grad(loss, weights)
     parts = qmix.unpacked(gradient, nets.layers)
-    assert all(parts[name][0].any() for name in ("agent_in", "critic_in", "mixer_in", "mixer_out"))
+    for name in ("agent_in", "critic_in", "mixer_in", "mixer_out"):
+        assert parts[name][0].any()
 
 
 def test_released_statistics_are_the_uniform_mean():
     layout = Layout(toy_net())
-    models, start = normal(3, layout.size), layout.read()
+    models = normal(3, layout.size)
+    start = layout.read()
     theta, _ = server(rule="released").aggregate(
         start, table(models, layout=layout, n=[1.0, 5.0, 9.0]), {}
     )
-    torch.testing.assert_close(theta[layout.trainable :], models.mean(0)[layout.trainable :])
+    expected = models.mean(0)[layout.trainable :]
+    assert_close(theta[layout.trainable :], expected)
 
 
 def test_the_map_of_a_long_model_is_of_its_sketch():
     memory = {}
-    server(parts="som").aggregate(
-        torch.zeros(2003), client_updates(normal(2, 2003), layout=flat_layout(3, 2000)), memory
-    )
+    updates = client_updates(normal(2, 2003), layout=flat_layout(3, 2000))
+    server(parts="som").aggregate(torch.zeros(2003), updates, memory)
     assert memory["som"].shape == (25, 1024)

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -18,8 +19,9 @@ FULL_BATCH = Training(
 
 
 def gradients(settings, mean_loss, offset=None):
-    """Of one batch: the plain loss, its gradient, and what the method leaves."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north")
+    """(plain loss of one batch, its gradient, and the one that the method leaves)"""
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north")
     layout = Layout(net)
     layout.zero_grad()
     net.train()
@@ -36,9 +38,7 @@ def gradients(settings, mean_loss, offset=None):
     )
     recorded = local.gradient(net, batch, client)
     supervised = F.cross_entropy(net(batch.x) + (0 if offset is None else offset), batch.y)
-    torch.testing.assert_close(
-        recorded, supervised.detach()
-    )  # without the penalty, so that methods compare
+    assert_close(recorded, supervised.detach())  # without the penalty, so that methods compare
     return plain, layout.grad.clone()
 
 
@@ -54,19 +54,19 @@ def gradients(settings, mean_loss, offset=None):
 def test_the_fairness_term_multiplies_the_gradient(fair, above, factor):
     """1 + 2 lambda (F_h - F), and 1 below the mean under the hinge."""
     plain, with_term = gradients({"fair": fair, "lambda_fair": 0.5}, -above)
-    torch.testing.assert_close(with_term, factor * plain, atol=1e-6, rtol=1e-5)
+    assert_close(with_term, factor * plain, atol=1e-6, rtol=1e-5)
 
 
 def test_the_symmetric_term_unlearns_far_below_the_mean():
     plain, with_term = gradients({"fair": "symmetric", "lambda_fair": 1.0}, 2.0)
-    torch.testing.assert_close(with_term, -3 * plain, atol=1e-6, rtol=1e-5)
+    assert_close(with_term, -3 * plain, atol=1e-6, rtol=1e-5)
 
 
 def test_the_fairness_term_compares_plain_losses_under_a_prior():
     """The batch's own loss as the mean: no penalty, although the adjusted loss is another."""
     offset = torch.tensor([-2.0, 0.0, 1.0])
     on, off = (gradients({"lambda_fair": strength}, 0.0, offset)[1] for strength in (5.0, 0.0))
-    torch.testing.assert_close(on, off)
+    assert_close(on, off)
 
 
 def visited(spec, settings, shared, val=None, t=2, net=None, shard=None, training=FULL_BATCH):
@@ -83,19 +83,20 @@ def test_the_pull_is_fedproxs_with_the_mu_the_server_told():
     report = visited("fedmrl", {"parts": "qmix"}, shared)
     assert torch.equal(report.theta, visited("fedprox", {"mu": 0.7}, {}).theta)
     assert report.columns["mu"] == 0.7
-    assert visited("fedmrl", {"parts": "qmix"}, {}, t=1).columns["mu"] == 1e-5
+    result = visited("fedmrl", {"parts": "qmix"}, {}, t=1).columns["mu"]
+    assert result == 1e-5
     fixed = visited("fedmrl", {"parts": "som", "mu": 0.7}, {})
     assert torch.equal(fixed.theta, report.theta)
 
 
 def test_what_a_client_reports_of_its_training_is_of_the_batches_before_each_step():
     """Two full-batch steps of a net without dropout: the mean of two evaluations with batch statistics."""
-    report, net, shard = (
-        visited("fedmrl", {"parts": "som", "mu": 0.0}, {}),
-        toy_net(dropout=0.0).train(),
-        toy_shard("north"),
-    )
-    batch, losses, right = next(shard.in_order()), [], []
+    report = visited("fedmrl", {"parts": "som", "mu": 0.0}, {})
+    net = toy_net(dropout=0.0).train()
+    shard = toy_shard("north")
+    batch = next(shard.in_order())
+    losses = []
+    right = []
     for _ in range(2):
         logits = net(batch.x)
         loss = F.cross_entropy(logits, batch.y)
@@ -115,7 +116,8 @@ def test_what_a_client_reports_of_its_training_is_of_the_batches_before_each_ste
 
 def test_a_client_with_a_prior_reports_its_plain_loss():
     """The agents compare clients by it; what is recorded of the step is the loss that was minimised."""
-    once, shard = replace(FULL_BATCH, epochs=1, prior="bsm"), toy_shard("north", absent=1)
+    once = replace(FULL_BATCH, epochs=1, prior="bsm")
+    shard = toy_shard("north", absent=1)
     report = visited("fedmrl", {"parts": "none"}, {}, shard=shard, training=once)
     batch = next(shard.in_order())
     logits = toy_net(dropout=0.0).train()(batch.x)
@@ -124,12 +126,15 @@ def test_a_client_with_a_prior_reports_its_plain_loss():
         logits + (shard.class_counts / len(shard) + 1e-12).log(), batch.y
     ).item()
     assert abs(adjusted - plain) > 0.1  # or this could not tell
-    assert report.columns["training_loss"].item() == pytest.approx(plain, rel=1e-5)
+    expected = pytest.approx(plain, rel=1e-5)
+    assert report.columns["training_loss"].item() == expected
     assert report.loss.item() == pytest.approx(adjusted, rel=1e-5)
 
 
 def test_the_received_model_is_scored_on_the_validation_part_or_else_on_training_images():
-    net, val, empty = toy_net(dropout=0.0).eval(), toy_shard("other", 12), toy_shard("other", 12)
+    net = toy_net(dropout=0.0).eval()
+    val = toy_shard("other", 12)
+    empty = toy_shard("other", 12)
     empty = type(empty)(empty.images, empty.rows[:0], empty.y[:0], empty.ids[:0], {}, 3, 1)
     for part, measured, count in (
         (val, val, 12),

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.contract import ClientRound
@@ -14,11 +15,12 @@ from fedcli.models.layout import Layout
 
 def test_the_loss_of_a_noisy_client_by_hand():
     """p = (1/4, 3/4), q = (1/2, 1/2), label 0 and v = 1/2: halves of log 4 and of KL(q || p)."""
-    logits, soft = torch.tensor([[0.0, math.log(3)]]), torch.tensor([[0.5, 0.5]])
+    logits = torch.tensor([[0.0, math.log(3)]])
+    soft = torch.tensor([[0.5, 0.5]])
     kl = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
-    made = distilled(logits, torch.tensor([0]), soft, torch.tensor(0.5))
+    loss = distilled(logits, torch.tensor([0]), soft, torch.tensor(0.5))
     expected = pytest.approx(0.5 * math.log(4) + 0.5 * kl)
-    assert made.item() == expected
+    assert loss.item() == expected
     cut = distilled(torch.tensor([[0.0, -math.inf]]), torch.tensor([0]), soft, torch.tensor(0.5))
     assert cut.isfinite()  # a class that the client lacks
 
@@ -75,35 +77,36 @@ def test_weights_in_the_second_stage_by_hand():
 
 
 def test_noisy_clients_are_looked_for_when_the_first_stage_ends():
-    losses, images = (
-        torch.tensor([[0.1, 0.2], [0.2, 0.1], [5.0, 5.0], [5.1, 4.9]]),
-        torch.ones(4, 2),
-    )
-    for t, found in ((1, False), (2, True)):
+    losses = torch.tensor([[0.1, 0.2], [0.2, 0.1], [5.0, 5.0], [5.1, 4.9]])
+    images = torch.ones(4, 2)
+    for t, is_stage_over in ((1, False), (2, True)):
         memory = {}
         updates = table(t=t, rounds=20, class_losses=losses, class_images=images)
         resolve("fednoro").aggregator.aggregate(torch.zeros(3), updates, memory)
-        assert ("noisy" in memory) == found
+        assert ("noisy" in memory) == is_stage_over
     assert memory["noisy"].tolist() == [False, False, True, True]
     assert memory["begun"] == 2
 
 
 def test_a_first_stage_that_never_ends_is_logit_adjustment():
-    ours, adjusted = play("fednoro", {"warm_up": 1.0}, rounds=3), play("logit-adjust", rounds=3)
-    torch.testing.assert_close(ours.theta, adjusted.theta)
+    ours = play("fednoro", {"warm_up": 1.0}, rounds=3)
+    adjusted = play("logit-adjust", rounds=3)
+    assert_close(ours.theta, adjusted.theta)
 
 
-@pytest.mark.parametrize(("round", "left"), [(11, 1), (24, 2 / 3), (50, 0), (51, 0)])
-def test_the_share_of_distillation_rises_from_the_first_round_of_the_second_stage(round, left):
-    """As in the code, whose rounds count from 0: its share is least in round 10 and full in round 49."""
+@pytest.mark.parametrize(("round", "remaining"), [(11, 1), (24, 2 / 3), (50, 0), (51, 0)])
+def test_the_share_of_distillation_rises_from_the_first_round_of_the_second_stage(round, remaining):
+    """Rounds of the released code count from 0: its share is least in round 10 and full in round 49."""
     _, _, client = at_a_noisy_client(round)
-    expected = pytest.approx(0.8 * math.exp(-5 * left**2))
+    expected = pytest.approx(0.8 * math.exp(-5 * remaining**2))
     assert client.scratch["share"].item() == expected
 
 
 def at_a_noisy_client(round):
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 6)
-    layout, shared = Layout(net), {"noisy": torch.tensor([True]), "begun": torch.tensor(10)}
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 6)
+    layout = Layout(net)
+    shared = {"noisy": torch.tensor([True]), "begun": torch.tensor(10)}
     client = ClientRound(
         "north", 0, round, 100, 0.1, layout.read(), shared, layout, shard, None, {}
     )
@@ -120,7 +123,7 @@ def test_the_received_model_teaches_at_temperature_08():
     client.layout.params.mul_(1.5)  # the student is elsewhere by then
     net.train()
     expected = distilled(net(batch.x) + client.offset, batch.y, soft, torch.tensor(0.5))
-    torch.testing.assert_close(local.loss(net, batch, client), expected)
+    assert_close(local.loss(net, batch, client), expected)
 
 
 def test_buffers_count_in_distances():
@@ -128,5 +131,5 @@ def test_buffers_count_in_distances():
     models = torch.zeros(3, len(layout.flat))
     models[1, layout.trainable] = 3.0
     models[2, layout.trainable - 1] = 6.0
-    made = distances(client_updates(models, layout=layout), torch.tensor([False, True, True]))
-    assert made.tolist() == pytest.approx([0, 0.5, 1])
+    result = distances(client_updates(models, layout=layout), torch.tensor([False, True, True]))
+    assert result.tolist() == pytest.approx([0, 0.5, 1])

@@ -3,6 +3,7 @@ import torch
 from bowls import optimum, settled
 from conftest import ROSTER, client_updates, flat_layout, play, toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import fednova, resolve
@@ -34,11 +35,12 @@ def test_two_clients_by_hand():
         mu=[0.0] * 2,
     )
     theta, weights = resolve("fednova").aggregator.aggregate(torch.zeros(2), table, {})
-    torch.testing.assert_close(theta, torch.tensor([1.5, 0.25]) * 1.75)
+    assert_close(theta, torch.tensor([1.5, 0.25]) * 1.75)
     assert weights.tolist() == [0.75, 0.25]  # p, which the objective has
     moved, _ = resolve("fednova").aggregator.aggregate(torch.tensor([1.0, 1.0]), table, {})
     # deltas (1, -1) and (-1, 3) / 4: direction (0.75 - 0.0625, -0.75 + 0.1875)
-    torch.testing.assert_close(moved, torch.tensor([1 + 1.75 * 0.6875, 1 - 1.75 * 0.5625]))
+    expected = torch.tensor([1 + 1.75 * 0.6875, 1 - 1.75 * 0.5625])
+    assert_close(moved, expected)
 
 
 def test_with_a_proximal_term_tau_counts_steps():
@@ -50,9 +52,7 @@ def test_with_a_proximal_term_tau_counts_steps():
         mu=[0.1, 0.1],
     )
     theta, _ = resolve("fednova").aggregator.aggregate(torch.zeros(2), table, {})
-    torch.testing.assert_close(
-        theta, torch.tensor([0.5, 0.5]) * 4
-    )  # tau_eff 4, not the mean of a, 3
+    assert_close(theta, torch.tensor([0.5, 0.5]) * 4)  # tau_eff 4, not the mean of a, 3
 
 
 def test_what_local_steps_add_up_to():
@@ -90,7 +90,8 @@ def test_it_is_the_distance_gone_under_a_constant_gradient(
     assert Plain.gradient is ones
     net = toy_net()
     layout = Layout(net)
-    theta, t = layout.read(), layout.trainable
+    theta = layout.read()
+    t = layout.trainable
     training = Training(
         optimizer="sgd",
         lr=0.01,
@@ -100,22 +101,21 @@ def test_it_is_the_distance_gone_under_a_constant_gradient(
         batch_size=8,
     )
     method = resolve(f"{base}+fednova", {"mu": mu} if mu else {})
-    report = run_client(
-        method, net, layout, toy_shard("north"), Task("north", 0, 1, 1, 1, theta, {}, {}), training
-    )
+    task = Task("north", 0, 1, 1, 1, theta, {}, {})
+    report = run_client(method, net, layout, toy_shard("north"), task, training)
     gone = theta[:t] - 0.01 * report.columns["local_steps_effective"].float()
-    torch.testing.assert_close(report.theta[:t], gone, atol=1e-5, rtol=1e-4)
+    assert_close(report.theta[:t], gone, atol=1e-5, rtol=1e-4)
 
 
 def test_a_fedprox_client_says_how_strongly_it_was_pulled():
-    seen = []
+    mus = []
     play(
         "fedprox+fednova",
         {"mu": 0.3},
         rounds=1,
-        each=lambda played: seen.append(played.columns["mu"].tolist()),
+        each=lambda played: mus.append(played.columns["mu"].tolist()),
     )
-    assert seen == [[0.3] * 4]
+    assert mus == [[0.3] * 4]
 
 
 def test_momentum_of_another_optimizer_does_not_count():
@@ -136,7 +136,7 @@ def test_equal_steps_make_it_fedavg(momentum):
     nova, plain = (
         play(name, shards=shards, training=training).theta for name in ("fednova", "fedavg")
     )
-    torch.testing.assert_close(nova, plain, atol=1e-6, rtol=1e-6)
+    assert_close(nova, plain, atol=1e-6, rtol=1e-6)
 
 
 def test_unequal_steps_make_it_something_else():
@@ -168,7 +168,8 @@ def test_statistics_are_averaged_by_size():
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
-    rule, theta = resolve("fednova").aggregator, torch.zeros(1)
+    rule = resolve("fednova").aggregator
+    theta = torch.zeros(1)
     twice = client_updates(
         [[1.0], [5.0], [5.0]],
         n=[3, 2, 2],
@@ -184,6 +185,6 @@ def test_a_doubled_client_counts_double_and_order_does_not_matter():
         local_steps_effective=[3.0, 1.0],
         mu=[0.0] * 2,
     )
-    torch.testing.assert_close(
-        rule.aggregate(theta, twice, {})[0], rule.aggregate(theta, once, {})[0]
-    )
+    result = rule.aggregate(theta, twice, {})[0]
+    expected = rule.aggregate(theta, once, {})[0]
+    assert_close(result, expected)

@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.contract import ClientRound
@@ -12,8 +13,10 @@ from fedcli.models.layout import Layout
 
 def loss_of(settings, moved=1.0):
     """The loss of a toy client whose model is the global one, its head times `moved`; both models' logits, labels."""
-    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 12)
-    layout, local = Layout(net), resolve("fedntd", settings).local
+    net = toy_net(dropout=0.0).eval()
+    shard = toy_shard("north", 12)
+    layout = Layout(net)
+    local = resolve("fedntd", settings).local
     client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
     local.on_round_start(net, client)
     batch = next(shard.in_order())
@@ -29,14 +32,15 @@ def test_the_loss_by_hand():
         others = [c for c in range(3) if c != true]
         q, q_g = ((logits[others] / 2).softmax(0) for logits in (local, globally))
         expected += -local.log_softmax(0)[true] + 0.5 * 4 * (q_g * (q_g / q).log()).sum()
-    torch.testing.assert_close(loss, (expected / len(y)).item(), atol=1e-6, rtol=1e-5)
+    assert_close(loss, (expected / len(y)).item(), atol=1e-6, rtol=1e-5)
 
 
 def test_the_global_model_itself_and_strength_0_have_the_plain_loss():
     for settings, moved in (({}, 1.0), ({"beta": 0.0}, 3.0)):
         loss, z, _, y = loss_of(settings, moved)
-        torch.testing.assert_close(loss, F.cross_entropy(z, y).item())
-    assert torch.equal(play("fedntd", {"beta": 0.0}).theta, play("fedavg").theta)
+        assert_close(loss, F.cross_entropy(z, y).item())
+    result = play("fedntd", {"beta": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_the_true_class_is_left_out():
@@ -54,8 +58,10 @@ def test_of_two_classes_nothing_is_left_to_keep():
 
 def test_the_global_model_has_the_client_s_own_statistics():
     """In a second round under --bn local: the same model twice, whose distance to itself is 0."""
-    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 12)
-    layout, local = Layout(net), resolve("fedntd").local
+    net = toy_net(dropout=0.0).eval()
+    shard = toy_shard("north", 12)
+    layout = Layout(net)
+    local = resolve("fedntd").local
     theta = layout.read()
     for norm in net.modules():
         if isinstance(norm, torch.nn.BatchNorm2d):
@@ -65,4 +71,4 @@ def test_the_global_model_has_the_client_s_own_statistics():
     local.on_round_start(net, client)
     batch = next(shard.in_order())
     loss = local.loss(net, batch, client)
-    torch.testing.assert_close(loss, F.cross_entropy(net(batch.x), batch.y))
+    assert_close(loss, F.cross_entropy(net(batch.x), batch.y))

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.runs.assembly import unsettled
@@ -15,11 +16,13 @@ N = [3, 1]
 
 def rounds(spec, settings=None, start=(1.0, 2.0)):
     """The model after each of three rounds, in which the clients end at theta + their update."""
-    rule, memory, theta, models = resolve(spec, settings).aggregator, {}, torch.tensor(start), []
+    rule = resolve(spec, settings).aggregator
+    memory = {}
+    theta = torch.tensor(start)
+    models = []
     for t, moved in enumerate(UPDATES, 1):
-        theta, weights = rule.aggregate(
-            theta, client_updates(theta + torch.tensor(moved), n=N, t=t), memory
-        )
+        updates = client_updates(theta + torch.tensor(moved), n=N, t=t)
+        theta, weights = rule.aggregate(theta, updates, memory)
         models.append(theta)
     return models, weights
 
@@ -30,14 +33,15 @@ def means(p=(0.75, 0.25)):
 
 def test_fedavgm_is_a_momentum_of_mean_updates():
     """m = D1, 0.5 D1 + D2, 0.25 D1 + 0.5 D2 + D3, each times lr 0.1."""
-    d, start = means(), torch.tensor([1.0, 2.0])
-    first = start + 0.1 * d[0]
-    second = first + 0.1 * (0.5 * d[0] + d[1])
-    third = second + 0.1 * (0.25 * d[0] + 0.5 * d[1] + d[2])
+    d = means()
+    start = torch.tensor([1.0, 2.0])
+    after_1 = start + 0.1 * d[0]
+    after_2 = after_1 + 0.1 * (0.5 * d[0] + d[1])
+    after_3 = after_2 + 0.1 * (0.25 * d[0] + 0.5 * d[1] + d[2])
     for model, expected in zip(
-        rounds("fedavgm", {"beta": 0.5, "lr": 0.1})[0], (first, second, third), strict=True
+        rounds("fedavgm", {"beta": 0.5, "lr": 0.1})[0], (after_1, after_2, after_3), strict=True
     ):
-        torch.testing.assert_close(model, expected)
+        assert_close(model, expected)
 
 
 @pytest.mark.parametrize("spec", ["fedadam", "fedyogi", "fedadagrad"])
@@ -49,7 +53,8 @@ def test_algorithm_2_number_by_number(spec):
     models, weights = rounds(spec, settings)
     assert weights.tolist() == [0.75, 0.25]
     for i, x in enumerate([1.0, 2.0]):
-        m, v = 0.0, 0.05**2
+        m = 0.0
+        v = 0.05**2
         for model, mean in zip(models, means(), strict=True):
             d = mean[i].item()
             m = 0.8 * m + 0.2 * d
@@ -64,9 +69,8 @@ def test_algorithm_2_number_by_number(spec):
 
 
 def test_without_momentum_and_with_step_1_fedavgm_is_fedavg():
-    torch.testing.assert_close(
-        play("fedavgm", {"beta": 0.0}).theta, play("fedavg").theta, atol=1e-6, rtol=1e-6
-    )
+    result = play("fedavgm", {"beta": 0.0}).theta
+    assert_close(result, play("fedavg").theta, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("spec", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
@@ -74,9 +78,8 @@ def test_clients_can_count_all_the_same(spec):
     models, weights = rounds(spec, {"weights": "uniform"})
     assert weights.tolist() == [0.5, 0.5]
     table = client_updates(torch.tensor([1.0, 2.0]) + torch.tensor(UPDATES[0]), n=[1, 1])
-    torch.testing.assert_close(
-        models[0], resolve(spec).aggregator.aggregate(torch.tensor([1.0, 2.0]), table, {})[0]
-    )
+    expected = resolve(spec).aggregator.aggregate(torch.tensor([1.0, 2.0]), table, {})[0]
+    assert_close(models[0], expected)
 
 
 @pytest.mark.parametrize("spec", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
@@ -87,14 +90,14 @@ def test_statistics_are_averaged_and_take_no_step(spec):
     memory = {}
     theta, _ = resolve(spec).aggregator.aggregate(torch.zeros(3), table, memory)
     assert theta[2].item() == 5.0
-    assert all(tensor.shape == (2,) for tensor in memory.values())
+    for tensor in memory.values():
+        assert tensor.shape == (2,)
 
 
 @pytest.mark.parametrize("spec", ["fedadam", "fedyogi", "fedadagrad"])
 def test_without_any_update_the_model_stays_where_it_is(spec):
-    theta, _ = resolve(spec).aggregator.aggregate(
-        torch.ones(2), client_updates(torch.ones(2, 2)), {}
-    )
+    updates = client_updates(torch.ones(2, 2))
+    theta, _ = resolve(spec).aggregator.aggregate(torch.ones(2), updates, {})
     assert theta.tolist() == [1.0, 1.0]
 
 
@@ -108,7 +111,8 @@ def test_they_are_add_ons_of_every_base_that_averages():
 )
 def test_beside_a_correction_of_the_mean_a_run_warns_that_the_pair_swings(spec):
     assert unsettled(resolve(spec)).startswith(f"{spec} adds to the server's own steps")
-    assert not unsettled(resolve(spec.replace("feddyn", "moon").replace("fedsmoo", "moon")))
+    method = resolve(spec.replace("feddyn", "moon").replace("fedsmoo", "moon"))
+    assert not unsettled(method)
 
 
 def test_a_pair_that_settles_is_not_warned_of():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import ROSTER, play, toy_clip, toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation import state as states
@@ -29,7 +30,8 @@ def head(tau=0.8, eps=0.1):
 
 
 def some_cosines(*shape):
-    return 0.2 + 0.1 * torch.randn(shape, generator=torch.Generator().manual_seed(2))
+    generator = torch.Generator().manual_seed(2)
+    return 0.2 + 0.1 * torch.randn(shape, generator=generator)
 
 
 def test_a_logit_is_the_transported_similarity_averaged_over_slabs():
@@ -37,29 +39,29 @@ def test_a_logit_is_the_transported_similarity_averaged_over_slabs():
     other = 0.6 - 0.1 * math.log(3)
     similarity = torch.tensor([[0.6, other], [0.2, 0.2]]).view(1, 2, 1, 2, 1)
     expected = 10 * ((0.5 * 0.6 + 0.3 * other) + 0.8 * 0.2) / 2
-    torch.testing.assert_close(head()(similarity), torch.tensor([[expected]]))
+    assert_close(head()(similarity), torch.tensor([[expected]]))
 
 
 def test_patches_that_all_fit_alike_score_tau_times_their_similarity():
-    torch.testing.assert_close(
-        head()(torch.full((2, 1, 3, 16, 2), 0.3)), torch.full((2, 3), 10 * 0.8 * 0.3)
-    )
+    result = head()(torch.full((2, 1, 3, 16, 2), 0.3))
+    expected = torch.full((2, 3), 10 * 0.8 * 0.3)
+    assert_close(result, expected)
 
 
 @pytest.mark.parametrize("prompts", [1, 2, 3])
 def test_like_prompts_over_whole_images_are_the_plain_mean(prompts):
     """tau = 1 and N prompts alike: T = 1 / MN, which is how PromptFL scores."""
     similarity = some_cosines(2, 2, 3, 16, 1).expand(-1, -1, -1, -1, prompts)
-    torch.testing.assert_close(head(tau=1.0)(similarity), 10 * similarity.mean((1, 3, 4)))
+    expected = 10 * similarity.mean((1, 3, 4))
+    assert_close(head(tau=1.0)(similarity), expected)
 
 
 def test_over_the_same_network_it_is_promptfl_with_one_prompt_and_whole_images():
     net = toy_clip(extend=resolve("promptfl").local.extend).eval()
     x = next(toy_shard("north").in_order()).x
     tokens = net.backbone.tower(x)
-    torch.testing.assert_close(
-        fedotp.TransportHead(net.head.prompts, 1.0, 0.1)(tokens), net(x), atol=1e-4, rtol=1e-4
-    )
+    result = fedotp.TransportHead(net.head.prompts, 1.0, 0.1)(tokens)
+    assert_close(result, net(x), atol=1e-4, rtol=1e-4)
 
 
 def test_leaving_the_worst_patches_out_raises_the_score_per_mass():
@@ -73,7 +75,7 @@ def test_no_gradient_goes_through_the_plan():
     similarity = some_cosines(1, 1, 2, 8, 2).requires_grad_()
     head()(similarity).sum().backward()
     plan = fedotp.transport_plan(1 - similarity.detach(), 0.8, 0.1)
-    torch.testing.assert_close(similarity.grad, 10 * plan)
+    assert_close(similarity.grad, 10 * plan)
 
 
 def test_the_own_context_stays_and_the_shared_one_travels():
@@ -82,25 +84,27 @@ def test_the_own_context_stays_and_the_shared_one_travels():
     assert layout.shapes == {"head.prompts.context.0": (4, 32)}
     assert layout.own_shapes == {"head.prompts.context.1": (4, 32)}
     state = play("fedotp")
-    own = torch.stack([state.clients[client]["own"] for client in ROSTER])
+    contexts = torch.stack([state.clients[client]["own"] for client in ROSTER])
     assert state.theta.isfinite().all()
-    assert own.isfinite().all()
-    assert len(own.unique(dim=0)) == len(ROSTER)
-    assert not (own == layout.own_start).any(1).all()
+    assert contexts.isfinite().all()
+    assert len(contexts.unique(dim=0)) == len(ROSTER)
+    assert not (contexts == layout.own_start).any(1).all()
 
 
 def test_an_absent_client_keeps_its_own_context():
-    early, seen = play("fedotp", rounds=4, until=1, participation=0.5), []
+    early = play("fedotp", rounds=4, until=1, participation=0.5)
+    participants = []
     late = play(
         "fedotp",
         rounds=4,
         until=2,
         participation=0.5,
         state=early,
-        each=lambda p: seen.extend(p.clients),
+        each=lambda p: participants.extend(p.clients),
     )
     for client, memory in early.clients.items():
-        assert torch.equal(memory["own"], late.clients[client]["own"]) == (client not in seen)
+        result = torch.equal(memory["own"], late.clients[client]["own"])
+        assert result == (client not in participants)
 
 
 def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
@@ -116,9 +120,8 @@ def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
         )
 
     fresh = first_visit()
-    run_client(
-        method, net, layout, toy_shard("north"), Task("north", 0, 1, 3, 1, start, {}, {}), SGD
-    )
+    task = Task("north", 0, 1, 3, 1, start, {}, {})
+    run_client(method, net, layout, toy_shard("north"), task, SGD)
     again = first_visit()
     assert torch.equal(fresh.memory["own"], again.memory["own"])
     assert torch.equal(fresh.theta, again.theta)
@@ -126,12 +129,12 @@ def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
 
 def test_it_resumes_to_the_same_bits_from_disk(tmp_path):
     states.save(tmp_path, play("fedotp", until=1), ROSTER)
-    again, whole = (
-        play("fedotp", state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu")),
-        play("fedotp"),
-    )
+    again = play("fedotp", state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
+    whole = play("fedotp")
     assert torch.equal(again.theta, whole.theta)
-    assert all(torch.equal(again.clients[c]["own"], whole.clients[c]["own"]) for c in ROSTER)
+    for c in ROSTER:
+        expected = whole.clients[c]["own"]
+        assert torch.equal(again.clients[c]["own"], expected)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,8 @@ def test_options_run_and_change_the_result(settings):
 
 
 def test_volumes_train_their_slice_projection_unless_released():
-    x = torch.randn(2, 16, 32, 32, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 16, 32, 32, generator=generator)
     for rule, numbers in (("paper", 603 + 4 * 32), ("released", 4 * 32)):
         net = ClipNetwork("clip-tiny", 16, ["a", "b", "c"])
         local = resolve("fedotp", {"rule": rule}).local

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import CLASSES, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import fedproc, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
@@ -12,11 +13,13 @@ from fedcli.models.layout import Layout
 PROTOTYPES = torch.randn(CLASSES, 16, generator=torch.Generator().manual_seed(3))
 
 
-def loss_at(round, rounds, known=(True, True, True), **settings):
+def loss_at(round, rounds, has_prototype=(True, True, True), **settings):
     """The method's loss on north's images, with its features, logits and labels."""
-    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north")
-    shared = {"prototypes": PROTOTYPES, "prototype_known": torch.tensor(known)}
-    layout, batch = Layout(net), next(shard.in_order())
+    net = toy_net(dropout=0.0).eval()
+    shard = toy_shard("north")
+    shared = {"prototypes": PROTOTYPES, "prototype_known": torch.tensor(has_prototype)}
+    layout = Layout(net)
+    batch = next(shard.in_order())
     client = ClientRound(
         "north", 0, round, rounds, 0.1, layout.read(), shared, layout, shard, None, {}
     )
@@ -28,12 +31,12 @@ def loss_at(round, rounds, known=(True, True, True), **settings):
     )
 
 
-def contrast(z, y, known):
+def contrast(z, y, classes):
     """-log softmax over cosines with the known prototypes, image by image, without temperature."""
     terms = []
     for feature, c in zip(z, y.tolist(), strict=True):
-        cosines = {k: F.cosine_similarity(feature, PROTOTYPES[k], dim=0).item() for k in known}
-        if c in known:
+        cosines = {k: F.cosine_similarity(feature, PROTOTYPES[k], dim=0).item() for k in classes}
+        if c in classes:
             terms.append(
                 -math.log(math.exp(cosines[c]) / sum(math.exp(v) for v in cosines.values()))
             )
@@ -49,14 +52,16 @@ def test_the_loss_goes_from_contrast_to_cross_entropy_in_a_straight_line(round, 
 
 
 def test_images_of_a_class_without_a_prototype_are_left_out_of_the_mean():
-    loss, z, _, y = loss_at(1, 5, known=(True, False, True))
+    loss, z, _, y = loss_at(1, 5, has_prototype=(True, False, True))
     expected = pytest.approx(contrast(z, y, (0, 2)), rel=1e-5)
     assert loss.item() == expected
 
 
 def test_a_batch_without_any_known_class_has_a_finite_loss_and_gradient():
-    net, shard = toy_net(), toy_shard("north", 4)
-    layout, shard.y[:] = Layout(net), 1
+    net = toy_net()
+    shard = toy_shard("north", 4)
+    layout = Layout(net)
+    shard.y[:] = 1
     shared = {"prototypes": PROTOTYPES, "prototype_known": torch.tensor([True, False, False])}
     client = ClientRound("north", 0, 1, 5, 0.1, layout.read(), shared, layout, shard, None, {})
     loss = resolve("fedproc").local.gradient(net.train(), next(shard.in_order()), client)
@@ -65,22 +70,28 @@ def test_a_batch_without_any_known_class_has_a_finite_loss_and_gradient():
 
 
 def test_the_first_round_is_fedavg():
-    assert torch.equal(play("fedproc", until=1).theta, play("fedavg", until=1).theta)
+    expected = play("fedavg", until=1).theta
+    assert torch.equal(play("fedproc", until=1).theta, expected)
 
 
 def test_the_last_round_is_fedavg_from_there():
     before = play("fedproc", until=2)
-    assert torch.equal(play("fedproc", state=before).theta, play("fedavg", state=before).theta)
+    expected = play("fedavg", state=before).theta
+    assert torch.equal(play("fedproc", state=before).theta, expected)
 
 
 def test_released_rule_learns_nothing_in_its_first_round_ours_does():
-    start, trained = Layout(toy_net()).read()[:95], slice(95)
-    torch.testing.assert_close(play("fedproc", {"rule": "released"}, until=1).theta[trained], start)
-    assert not torch.allclose(play("fedproc", until=1).theta[trained], start)
+    start = Layout(toy_net()).read()[:95]
+    trained = slice(95)
+    result = play("fedproc", {"rule": "released"}, until=1).theta[trained]
+    assert_close(result, start)
+    result = play("fedproc", until=1).theta[trained]
+    assert not torch.allclose(result, start)
 
 
 def test_a_run_of_one_round_works():
-    assert torch.equal(play("fedproc", rounds=1).theta, play("fedavg", rounds=1).theta)
+    expected = play("fedavg", rounds=1).theta
+    assert torch.equal(play("fedproc", rounds=1).theta, expected)
 
 
 def test_clients_without_a_class_or_absent_do_no_harm():

@@ -2,6 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import CLASSES, client_updates, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import fedproto, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
@@ -26,7 +27,8 @@ def fold(spec, sums, counts, shared, **settings):
 def test_prototypes_are_averaged_by_images_of_the_class(spec):
     """Class 0: (2+1)/(4+1), (4+0)/5. Class 1: one client alone, 9/3 and 3/3. Class 2: nobody."""
     shared = fold(spec, SUMS, COUNTS, {})
-    torch.testing.assert_close(shared["prototypes"][:2], torch.tensor([[0.6, 0.8], [3.0, 1.0]]))
+    expected = torch.tensor([[0.6, 0.8], [3.0, 1.0]])
+    assert_close(shared["prototypes"][:2], expected)
     assert shared["prototype_known"].tolist() == [True, True, False]
 
 
@@ -34,19 +36,19 @@ def test_prototypes_are_averaged_by_images_of_the_class(spec):
 def test_released_rule_counts_clients_alike(spec):
     """Class 0: client means (0.5, 1) and (1, 0), so (0.75, 0.5)."""
     shared = fold(spec, SUMS, COUNTS, {}, rule="released")
-    torch.testing.assert_close(shared["prototypes"][:2], torch.tensor([[0.75, 0.5], [3.0, 1.0]]))
+    expected = torch.tensor([[0.75, 0.5], [3.0, 1.0]])
+    assert_close(shared["prototypes"][:2], expected)
 
 
 def test_a_class_unseen_this_round_keeps_its_prototype():
     shared = fold("fedproto", SUMS, COUNTS, {})
-    first = shared["prototypes"]
+    prototypes = shared["prototypes"]
     fold("fedproto", [[[0.0, 0.0], [0.0, 0.0], [5.0, 5.0]]], [[0.0, 0.0, 1.0]], shared)
-    torch.testing.assert_close(
-        shared["prototypes"], torch.tensor([[0.6, 0.8], [3.0, 1.0], [5.0, 5.0]])
-    )
+    expected = torch.tensor([[0.6, 0.8], [3.0, 1.0], [5.0, 5.0]])
+    assert_close(shared["prototypes"], expected)
     assert shared["prototype_known"].all()
-    assert shared["prototypes"] is not first
-    assert first[2].tolist() == [
+    assert shared["prototypes"] is not prototypes
+    assert prototypes[2].tolist() == [
         0.0,
         0.0,
     ]
@@ -62,22 +64,23 @@ def test_a_doubled_client_counts_double_and_order_does_not_matter():
         {},
     )
     twice = fold("fedproto", [SUMS[0], *SUMS], [COUNTS[0], *COUNTS], {})
-    torch.testing.assert_close(once, turned)
-    torch.testing.assert_close(heavy["prototypes"], twice["prototypes"])
+    assert_close(once, turned)
+    assert_close(heavy["prototypes"], twice["prototypes"])
 
 
 def test_a_client_reports_sums_of_its_trained_features_by_class():
-    net, shard = toy_net(), toy_shard("north", absent=1)
+    net = toy_net()
+    shard = toy_shard("north", absent=1)
     layout = Layout(net)
-    before, turn = layout.read(), client(layout, shard)
+    before = layout.read()
+    turn = client(layout, shard)
     resolve("fedproto").local.on_round_end(net.train(), turn)
 
     batch = next(shard.in_order())
     z = toy_net().eval().features(batch.x).detach()
     for c in range(CLASSES):
-        torch.testing.assert_close(
-            turn.report["feature_sum"][c], z[batch.y == c].sum(0), atol=1e-4, rtol=1e-5
-        )
+        expected = z[batch.y == c].sum(0)
+        assert_close(turn.report["feature_sum"][c], expected, atol=1e-4, rtol=1e-5)
     assert turn.report["feature_n"].tolist() == shard.class_counts.tolist()
     assert turn.report["feature_n"][1] == 0
     assert torch.equal(layout.read(), before)  # no statistic moved
@@ -85,8 +88,10 @@ def test_a_client_reports_sums_of_its_trained_features_by_class():
 
 def test_the_loss_is_equation_7_image_by_image():
     """Mean over all images of the mean squared distance; class 2 has no prototype and adds zero."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north")
-    prototypes = torch.randn(CLASSES, 16, generator=torch.Generator().manual_seed(3))
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north")
+    generator = torch.Generator().manual_seed(3)
+    prototypes = torch.randn(CLASSES, 16, generator=generator)
     shared = {"prototypes": prototypes, "prototype_known": torch.tensor([True, True, False])}
     batch = next(shard.in_order())
     local = resolve("fedproto", {"strength": 0.5}).local
@@ -96,17 +101,18 @@ def test_the_loss_is_equation_7_image_by_image():
     distances = sum(
         (z[i] - prototypes[c]).square().mean() for i, c in enumerate(batch.y.tolist()) if c < 2
     )
-    torch.testing.assert_close(
-        loss, F.cross_entropy(net(batch.x), batch.y) + 0.5 * distances / len(batch.y)
-    )
+    expected = F.cross_entropy(net(batch.x), batch.y) + 0.5 * distances / len(batch.y)
+    assert_close(loss, expected)
 
 
 def test_without_a_pull_it_is_fedavg():
-    assert torch.equal(play("fedproto", {"strength": 0.0}).theta, play("fedavg").theta)
+    result = play("fedproto", {"strength": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_the_first_round_is_fedavg():
-    assert torch.equal(play("fedproto", rounds=1).theta, play("fedavg", rounds=1).theta)
+    expected = play("fedavg", rounds=1).theta
+    assert torch.equal(play("fedproto", rounds=1).theta, expected)
 
 
 def test_both_rules_run_with_absent_clients_and_differ():

@@ -2,6 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import client_updates, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import fedprox, resolve  # noqa: F401 - importing registers
@@ -10,15 +11,17 @@ from fedcli.models.layout import Layout
 
 def test_two_steps_are_equation_2_written_out():
     """Two full-batch steps on F(w) + mu/2 ||w - w_t||^2 by autograd, the square and all."""
-    shard, net, other = toy_shard("north"), toy_net(dropout=0.0), toy_net(dropout=0.0).train()
-    layout, training = (
-        Layout(net),
-        Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2),
-    )
+    shard = toy_shard("north")
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0).train()
+    layout = Layout(net)
+    training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
     task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
-    report = run_client(resolve("fedprox", {"mu": 0.7}), net, layout, shard, task, training)
+    method = resolve("fedprox", {"mu": 0.7})
+    report = run_client(method, net, layout, shard, task, training)
 
-    batch, params = next(shard.in_order()), list(other.parameters())
+    batch = next(shard.in_order())
+    params = list(other.parameters())
     start = [p.detach().clone() for p in params]
     for _ in range(2):
         drift = sum((p - s).square().sum() for p, s in zip(params, start, strict=True))
@@ -27,11 +30,12 @@ def test_two_steps_are_equation_2_written_out():
             for p, g in zip(params, torch.autograd.grad(loss, params), strict=True):
                 p -= 0.1 * g
     expected = torch.cat([p.detach().reshape(-1) for p in params])
-    torch.testing.assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
+    assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_without_a_pull_it_is_fedavg():
-    assert torch.equal(play("fedprox", {"mu": 0.0}).theta, play("fedavg").theta)
+    result = play("fedprox", {"mu": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_the_stronger_the_pull_the_less_a_model_moves():
@@ -53,12 +57,13 @@ def test_batch_norm_statistics_are_not_pulled(optimizer):
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
-    rule, theta = resolve("fedprox").aggregator, torch.zeros(2)
-    heavy, _ = rule.aggregate(theta, client_updates([[1.0, 2.0], [4.0, -1.0]], n=[2, 1]), {})
-    twice, _ = rule.aggregate(
-        theta, client_updates([[4.0, -1.0], [1.0, 2.0], [1.0, 2.0]], n=[1, 1, 1]), {}
-    )
-    torch.testing.assert_close(heavy, twice)
+    rule = resolve("fedprox").aggregator
+    theta = torch.zeros(2)
+    updates = client_updates([[1.0, 2.0], [4.0, -1.0]], n=[2, 1])
+    heavy, _ = rule.aggregate(theta, updates, {})
+    updates = client_updates([[4.0, -1.0], [1.0, 2.0], [1.0, 2.0]], n=[1, 1, 1])
+    twice, _ = rule.aggregate(theta, updates, {})
+    assert_close(heavy, twice)
 
 
 def test_absent_clients_do_no_harm():

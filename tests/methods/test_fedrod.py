@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -16,50 +17,54 @@ def trained(spec="fedrod", settings=None, memory=None, absent=None, training=SGD
     layout = Layout(net)
     task = Task("north", 0, 1, 3, 1, layout.read(), {}, memory or {})
     shard = toy_shard("north", 20, absent=absent)
-    return run_client(resolve(spec, settings or {}), net, layout, shard, task, training), layout
+    method = resolve(spec, settings or {})
+    return run_client(method, net, layout, shard, task, training), layout
 
 
 def test_what_is_shared_trains_as_under_balanced_softmax():
-    state, balanced = play("fedrod", rounds=2), play("bsm", rounds=2)
+    state = play("fedrod", rounds=2)
+    balanced = play("bsm", rounds=2)
     assert torch.equal(state.theta, balanced.theta)
 
 
 def test_one_step_of_the_own_classifier_by_hand():
     """P starts at 0: P - lr dL/dP of CE(G(z) + P(z)) with z and G held fixed, as they were before the step."""
     report, _ = trained(settings={"solver": "sgd"})
-    net, shard = toy_net(dropout=0.0).train(), toy_shard("north", 20)
+    net = toy_net(dropout=0.0).train()
+    shard = toy_shard("north", 20)
     z = net.features(next(shard.in_order()).x).detach()
     p = (net.head(z).softmax(1) - F.one_hot(shard.y, 3)) / 20  # [B, C] dL / d logits
     expected = -0.1 * torch.cat([p.T @ z, p.sum(0)[:, None]], 1)  # [C, D + 1]
-    torch.testing.assert_close(report.memory["own_head"], expected.detach())
+    assert_close(report.memory["own_head"], expected.detach())
 
 
 def test_the_own_model_has_the_sum_of_both_classifiers():
     report, layout = trained()
-    model, own = report.memory["model"], report.memory["own_head"]
+    model = report.memory["model"]
+    personal_head = report.memory["own_head"]
     expected = layout.named(report.theta)
-    expected["head.weight"] = expected["head.weight"] + own[:, :-1]
-    expected["head.bias"] = expected["head.bias"] + own[:, -1]
+    expected["head.weight"] = expected["head.weight"] + personal_head[:, :-1]
+    expected["head.bias"] = expected["head.bias"] + personal_head[:, -1]
     for name, tensor in layout.named(model).items():
-        torch.testing.assert_close(tensor, expected[name])
+        assert_close(tensor, expected[name])
 
 
 def test_a_client_goes_on_with_its_own_classifier():
-    first, _ = trained()
-    again, _ = trained(memory=first.memory)
-    fresh, _ = trained()
-    assert torch.equal(first.memory["own_head"], fresh.memory["own_head"])
-    assert not torch.equal(first.memory["own_head"], again.memory["own_head"])
+    report, _ = trained()
+    next_report, _ = trained(memory=report.memory)
+    repeated, _ = trained()
+    assert torch.equal(report.memory["own_head"], repeated.memory["own_head"])
+    assert not torch.equal(report.memory["own_head"], next_report.memory["own_head"])
 
 
 def test_the_own_classifier_learns_what_a_client_has():
     """A client without a class: its own model gives that class less than the generic one does."""
-    report, _layout = trained(
-        absent=2,
-        training=Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=5, epochs=5),
-    )
-    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 20, absent=2)
-    theirs, means = Layout(net), []
+    training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=5, epochs=5)
+    report, _layout = trained(absent=2, training=training)
+    net = toy_net(dropout=0.0).eval()
+    shard = toy_shard("north", 20, absent=2)
+    theirs = Layout(net)
+    means = []
     for model in (report.theta, report.memory["model"]):
         theirs.load(model)
         means.append(net(next(shard.in_order()).x).softmax(1)[:, 2].mean().item())

@@ -2,6 +2,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.runs.rules import takes_prior
@@ -9,7 +10,8 @@ from fedcli.runs.train_options import TrainOptions
 
 
 def loss(alpha, absent=2):
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 6, absent=absent)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 6, absent=absent)
     client = client_of(net, shard)
     local = resolve("fedrs", {"alpha": alpha}).local
     local.on_round_start(net, client)
@@ -18,44 +20,47 @@ def loss(alpha, absent=2):
 
 
 def test_logits_of_a_missing_class_are_scaled():
-    made, logits, y = loss(0.25)
-    torch.testing.assert_close(made, F.cross_entropy(logits * torch.tensor([1.0, 1.0, 0.25]), y))
+    result, logits, y = loss(0.25)
+    expected = F.cross_entropy(logits * torch.tensor([1.0, 1.0, 0.25]), y)
+    assert_close(result, expected)
 
 
 def test_a_class_of_one_image_is_not_missing():
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 6)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 6)
     shard.y[:] = torch.tensor([0, 0, 0, 0, 0, 1])
     client = client_of(net, shard)
     resolve("fedrs", {"alpha": 0.2}).local.on_round_start(net, client)
-    torch.testing.assert_close(client.scratch["scale"], torch.tensor([1.0, 1.0, 0.2]))
+    assert_close(client.scratch["scale"], torch.tensor([1.0, 1.0, 0.2]))
 
 
 def test_by_the_released_rule_a_class_counts_by_its_share_of_the_commonest():
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 6)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 6)
     shard.y[:] = torch.tensor([0, 0, 0, 0, 1, 1])
     client = client_of(net, shard)
     resolve("fedrs", {"alpha": 0.2, "rule": "released"}).local.on_round_start(net, client)
-    torch.testing.assert_close(client.scratch["scale"], torch.tensor([1.0, 0.6, 0.2]))
+    assert_close(client.scratch["scale"], torch.tensor([1.0, 0.6, 0.2]))
 
 
 def test_where_nothing_is_missing_or_scaled_it_is_fedavg():
-    made, logits, y = loss(1.0)
-    torch.testing.assert_close(made, F.cross_entropy(logits, y))
-    torch.testing.assert_close(
-        play("fedrs", {"alpha": 1.0}, rounds=2).theta, play("fedavg", rounds=2).theta
-    )
+    result, logits, y = loss(1.0)
+    assert_close(result, F.cross_entropy(logits, y))
+    expected = play("fedavg", rounds=2).theta
+    assert_close(play("fedrs", {"alpha": 1.0}, rounds=2).theta, expected)
 
 
 def test_a_smaller_alpha_pushes_the_missing_class_less():
-    made = []
+    gradients = []
     for alpha in (0.0, 0.5):
-        net, shard = toy_net(dropout=0.0), toy_shard("north", 6, absent=2)
+        net = toy_net(dropout=0.0)
+        shard = toy_shard("north", 6, absent=2)
         client = client_of(net, shard)
         local = resolve("fedrs", {"alpha": alpha}).local
         local.on_round_start(net, client)
         local.loss(net, shard.batch(torch.arange(6)), client).backward()
-        made.append(float(net.head.bias.grad[2]))
-    assert made[0] == 0.0 < made[1]
+        gradients.append(float(net.head.bias.grad[2]))
+    assert gradients[0] == 0.0 < gradients[1]
 
 
 def test_no_prior_is_added_since_it_would_undo_the_restriction():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
 from quadratic import gradient_at
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -15,7 +16,8 @@ def test_the_gradient_is_that_a_step_uphill():
     grad, loss, _ = gradient_at("fedsam", {"rho": 0.5}, [3.0, 4.0])
     assert grad == pytest.approx([3.3, 4.4])
     assert loss == 12.5
-    assert gradient_at("fedsam", {"rho": 0.0}, [3.0, 4.0])[0] == [3.0, 4.0]
+    result = gradient_at("fedsam", {"rho": 0.0}, [3.0, 4.0])[0]
+    assert result == [3.0, 4.0]
 
 
 def test_mofedsam_mixes_it_with_the_shared_direction():
@@ -23,8 +25,10 @@ def test_mofedsam_mixes_it_with_the_shared_direction():
     shared = {"direction": torch.tensor([4.0, 0.0])}
     grad, _, client = gradient_at("mofedsam", {"rho": 0.5, "beta": 0.25}, [3.0, 4.0], shared=shared)
     assert grad == pytest.approx([3.825, 1.1])
-    assert client.report["direction"].tolist() == pytest.approx([3.825, 1.1])
-    assert gradient_at("mofedsam", {"rho": 0.0, "beta": 0.5}, [3.0, 4.0])[0] == [
+    expected = pytest.approx([3.825, 1.1])
+    assert client.report["direction"].tolist() == expected
+    result = gradient_at("mofedsam", {"rho": 0.0, "beta": 0.5}, [3.0, 4.0])[0]
+    assert result == [
         1.5,
         2.0,
     ]  # the first round
@@ -47,23 +51,21 @@ def test_the_shared_direction_is_the_weighted_mean():
 )
 def test_limits(spec, settings, same):
     """Without dropout, which the second pass draws anew."""
-    made, plain = (
+    theta, plain = (
         play(*method, rounds=2, dropout=0.0).theta for method in ((spec, settings), (same,))
     )
-    torch.testing.assert_close(made, plain, atol=1e-6, rtol=1e-5)
+    assert_close(theta, plain, atol=1e-6, rtol=1e-5)
 
 
 def test_the_direction_is_the_mean_of_a_clients_steps():
     """Under plain SGD the way gone over K lr, as Algorithm 2 has it."""
-    net, training = (
-        toy_net(dropout=0.0),
-        Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=8, epochs=2),
-    )
+    net = toy_net(dropout=0.0)
+    training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=8, epochs=2)
     layout = Layout(net)
-    start, t = layout.read(), layout.trainable
+    start = layout.read()
+    t = layout.trainable
     task = Task("north", 0, 1, 3, 0, start, {}, {})
     report = run_client(resolve("mofedsam"), net, layout, toy_shard("north", 20), task, training)
     assert report.steps == 6
-    torch.testing.assert_close(
-        report.columns["direction"], (start - report.theta)[:t] / (6 * 0.1), atol=1e-6, rtol=1e-3
-    )
+    expected = (start - report.theta)[:t] / (6 * 0.1)
+    assert_close(report.columns["direction"], expected, atol=1e-6, rtol=1e-3)

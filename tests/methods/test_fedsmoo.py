@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, play
 from quadratic import gradient_at
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
@@ -14,7 +15,7 @@ def test_a_step_by_hand():
     The gradient is w + s_i, plus alpha times what the client has moved in all, (2, -2) before this step.
     """
     memory = {"dual": torch.tensor([-1.0, 0.0]), "moved": torch.tensor([2.0, -2.0])}
-    kept = memory["dual"].clone()
+    before = memory["dual"].clone()
     grad, loss, client = gradient_at(
         "fedsmoo",
         {"rho": 1.0, "alpha": 0.5},
@@ -22,7 +23,8 @@ def test_a_step_by_hand():
         memory=memory,
         shared={"perturbation": torch.tensor([1.0, 0.0])},
     )
-    assert grad == pytest.approx([3.6 + 1, 4.8 - 1])
+    expected = pytest.approx([3.6 + 1, 4.8 - 1])
+    assert grad == expected
     assert loss == 12.5
     assert (
         client.memory["dual"].tolist()
@@ -34,7 +36,7 @@ def test_a_step_by_hand():
         0.0,
         0.0,
     ]
-    assert torch.equal(memory["dual"], kept)  # what was kept is not written into
+    assert torch.equal(memory["dual"], before)  # what was kept is not written into
 
 
 def test_the_step_is_cut_at_the_norm_of_clip():
@@ -47,7 +49,8 @@ def test_the_step_is_cut_at_the_norm_of_clip():
 )
 def test_the_common_perturbation_is_along_the_mean_dual(settings, expected):
     """Weighted by (1/4, 3/4): (3, 4); all the same: (6, 0), each at length 0.5. The model gains the mean move."""
-    shared, p = {}, torch.tensor([0.25, 0.75], dtype=torch.float64)
+    shared = {}
+    p = torch.tensor([0.25, 0.75], dtype=torch.float64)
     table = client_updates(
         torch.zeros(2, 3), dual=[[12.0, -8.0], [0.0, 8.0]], moved=[[1.0, 0.0], [1.0, 0.0]]
     )
@@ -60,7 +63,7 @@ def test_the_common_perturbation_is_along_the_mean_dual(settings, expected):
 def test_without_a_radius_it_is_feddyn():
     ours = play("fedsmoo", {"rho": 0.0, "alpha": 0.3}, dropout=0.0)
     feddyn = play("feddyn", {"alpha": 0.3}, dropout=0.0)
-    torch.testing.assert_close(ours.theta, feddyn.theta, atol=1e-5, rtol=1e-4)
+    assert_close(ours.theta, feddyn.theta, atol=1e-5, rtol=1e-4)
     assert not ours.shared["perturbation"].any()
 
 
@@ -77,4 +80,5 @@ def test_where_all_perturb_alike_the_dual_comes_to_rest():
     _, _, client = gradient_at(
         "fedsmoo", {"rho": 1.0}, [3.0, 4.0], memory=memory, shared={"perturbation": along}
     )
-    assert client.memory["dual"].tolist() == pytest.approx([0.3, 0.4], abs=1e-6)
+    expected = pytest.approx([0.3, 0.4], abs=1e-6)
+    assert client.memory["dual"].tolist() == expected

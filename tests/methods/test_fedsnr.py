@@ -4,13 +4,14 @@ import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard, toy_shards
 from group_clients import client_of
+from torch.testing import assert_close
 
 from fedcli.data.shard import with_images
 from fedcli.methods import resolve
 
 
 def ratio(images, snr="released"):
-    """What a client reports that has these images [N, C, H, W]."""
+    """The ratio that a client with these images [N, C, H, W] reports."""
     shard = toy_shard("north", len(images))
     client = client_of(
         toy_net(), with_images(shard, torch.as_tensor(images, dtype=torch.uint8), "cpu")
@@ -26,7 +27,8 @@ def test_weights_by_hand():
     assert theta.tolist() == pytest.approx([0.2, 0.8])
     rule = resolve("fedsnr", {"weights": "samples"}).aggregator
     result = rule.aggregate(torch.zeros(2), table, {})[1].tolist()
-    assert result == pytest.approx([3 / 7, 4 / 7])
+    expected = pytest.approx([3 / 7, 4 / 7])
+    assert result == expected
 
 
 def test_ratios_by_hand():
@@ -35,13 +37,15 @@ def test_ratios_by_hand():
     assert ratio(torch.stack([halves])) == pytest.approx(2)
     result = ratio(torch.stack([halves, torch.where(halves == 30, 50, 10)]))
     assert result == pytest.approx(2.5)
-    assert ratio(torch.full((1, 1, 8, 8), 7)) == 1  # flat
+    result = ratio(torch.full((1, 1, 8, 8), 7))
+    assert result == 1  # flat
     result = ratio(torch.where(halves == 30, 30, 0)[None])
     assert result == pytest.approx(15 * 12**0.5)  # black ground
 
 
 def test_noise_lowers_immerkaers_ratio_whatever_the_picture():
-    noise = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(4, 1, 8, 8, generator=generator)
     ratios = [
         ratio((120 + sigma * noise).clamp(0, 255).round(), "immerkaer") for sigma in (2, 8, 32)
     ]
@@ -49,8 +53,8 @@ def test_noise_lowers_immerkaers_ratio_whatever_the_picture():
 
 
 def test_clients_with_the_same_images_count_alike_and_as_in_fedavg_by_samples():
-    one = toy_shard("north", 8)
-    alike = toy_shards(**dict.fromkeys(("north", "south", "east", "west"), one))
+    shard = toy_shard("north", 8)
+    alike = toy_shards(**dict.fromkeys(("north", "south", "east", "west"), shard))
     plain = play("fedavg", rounds=2, shards=alike).theta
     for settings in ({}, {"weights": "samples"}, {"snr": "immerkaer"}):
-        torch.testing.assert_close(play("fedsnr", settings, rounds=2, shards=alike).theta, plain)
+        assert_close(play("fedsnr", settings, rounds=2, shards=alike).theta, plain)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import client_updates, play, toy_net
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.methods import resolve
@@ -11,10 +12,10 @@ from fedcli.methods.flexfair import cell_weights
 
 def test_weights_by_hand_over_all_images():
     """Four images of mean loss 1, four of 3: d = (-1, 1), w = 1 + 2 * 0.1 * 8 / 2 * (d / 4)."""
-    made = cell_weights(
+    weights = cell_weights(
         torch.tensor([[4.0], [4.0]]), torch.tensor([[4.0], [12.0]]), torch.tensor([0.1])
     )
-    assert made.flatten().tolist() == pytest.approx([0.8, 1.2])
+    assert weights.flatten().tolist() == pytest.approx([0.8, 1.2])
 
 
 @pytest.mark.parametrize("classes", [1, 3])
@@ -22,7 +23,8 @@ def test_the_weighted_gradient_is_that_of_loss_and_penalty(classes):
     """By autograd through losses l_i(t) = a_i t: mean of l plus the sums of squared differences, at t = 1."""
     stream = torch.Generator().manual_seed(1)
     a = torch.rand(30, generator=stream, dtype=torch.float64)
-    g, c = torch.arange(30) % 2, torch.arange(30) // 2 % classes
+    g = torch.arange(30) % 2
+    c = torch.arange(30) // 2 % classes
     strength = 0.05 * (1 + torch.arange(classes, dtype=torch.float64))
     t = torch.ones((), dtype=torch.float64, requires_grad=True)
     total = (a * t).mean()
@@ -35,10 +37,8 @@ def test_the_weighted_gradient_is_that_of_loss_and_penalty(classes):
             / 2
         )
     total.backward()
-    n, losses = (
-        torch.zeros(2, classes, dtype=torch.float64),
-        torch.zeros(2, classes, dtype=torch.float64),
-    )
+    n = torch.zeros(2, classes, dtype=torch.float64)
+    losses = torch.zeros(2, classes, dtype=torch.float64)
     n.index_put_((g, c), torch.ones_like(a), accumulate=True)
     losses.index_put_((g, c), a, accumulate=True)
     w = cell_weights(n, losses, strength)
@@ -48,14 +48,14 @@ def test_the_weighted_gradient_is_that_of_loss_and_penalty(classes):
 
 
 def test_what_fares_best_is_never_unlearned_and_absent_groups_wait():
-    n, losses = torch.tensor([[9.0, 2.0], [1.0, 0.0]]), torch.tensor([[0.0, 2.0], [5.0, 0.0]])
+    n = torch.tensor([[9.0, 2.0], [1.0, 0.0]])
+    losses = torch.tensor([[0.0, 2.0], [5.0, 0.0]])
     w = cell_weights(n, losses, torch.tensor([50.0, 50.0]))
     assert w.min() == 0
     assert (n * w).sum() == pytest.approx(12)
     assert w.isfinite().all()
-    assert torch.equal(
-        cell_weights(torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(1)), torch.ones(2, 1)
-    )
+    result = cell_weights(torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(1))
+    assert torch.equal(result, torch.ones(2, 1))
 
 
 def test_a_group_that_is_away_for_a_round_keeps_its_weight_and_a_new_one_starts_at_1():
@@ -68,15 +68,17 @@ def test_a_group_that_is_away_for_a_round_keeps_its_weight_and_a_new_one_starts_
     shared = {"cell_weights": torch.tensor([[1.0], [1.0], [3.0]])}
     local = resolve("flexfair", {"strength": 0.1, "within": "all"}).local
     local.post_aggregate(torch.zeros(1), table, table.base, shared)
-    assert shared["cell_weights"].flatten().tolist() == pytest.approx([0.8, 1.2, 3.0])
+    expected = pytest.approx([0.8, 1.2, 3.0])
+    assert shared["cell_weights"].flatten().tolist() == expected
     local.post_aggregate(torch.zeros(1), table, table.base, empty := {})
-    assert empty["cell_weights"].flatten().tolist() == pytest.approx([0.8, 1.2, 1.0])
+    expected = pytest.approx([0.8, 1.2, 1.0])
+    assert empty["cell_weights"].flatten().tolist() == expected
 
 
 @pytest.mark.parametrize("settings", [{"strength": 0.0}, {"strength": 0.0, "within": "all"}])
 def test_without_strength_it_is_fedavg(settings):
     theta = play("flexfair", settings, rounds=2).theta
-    torch.testing.assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)
+    assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)
 
 
 def test_one_class_alone_leaves_images_of_the_others_as_they_are():
@@ -89,8 +91,8 @@ def test_one_class_alone_leaves_images_of_the_others_as_they_are():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"), [({"only": 3}, "no class"), ({"only": 0, "within": "all"}, "within")]
+    ("settings", "message"), [({"only": 3}, "no class"), ({"only": 0, "within": "all"}, "within")]
 )
-def test_what_is_no_class_is_refused(settings, said):
-    with pytest.raises(UsageError, match=said):
+def test_what_is_no_class_is_refused(settings, message):
+    with pytest.raises(UsageError, match=message):
         resolve("flexfair", settings).local.extend(toy_net())

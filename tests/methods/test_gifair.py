@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, play
 from group_clients import moved
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.gifair import spread_weights
@@ -11,7 +12,8 @@ from fedcli.methods.gifair import spread_weights
 
 def test_ranks_by_hand():
     """Three groups: ranks 2, -2 and 0; lambda = 1/2 of the largest, which is 0.2 / 2."""
-    share, loss = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([9.0, 1.0, 2.0])
+    share = torch.tensor([0.5, 0.3, 0.2])
+    loss = torch.tensor([9.0, 1.0, 2.0])
     expected = pytest.approx([0.5 + 0.1, 0.3 - 0.1, 0.2])
     assert spread_weights(share, loss, 0.5).tolist() == expected
     assert spread_weights(share, loss, 1.0).min() >= 0
@@ -20,28 +22,29 @@ def test_ranks_by_hand():
 
 def test_equal_losses_and_one_group_change_nothing():
     share = torch.tensor([0.75, 0.25])
-    assert torch.equal(spread_weights(share, torch.tensor([2.0, 2.0]), 1.0), share)
+    result = spread_weights(share, torch.tensor([2.0, 2.0]), 1.0)
+    assert torch.equal(result, share)
     result = spread_weights(torch.tensor([3.0]), torch.tensor([2.0]), 1.0).tolist()
     assert result == [1.0]
 
 
 def test_groups_of_patients_by_hand():
     """rho = (3/4, 1/4), mean losses 1 and 2: mu = (3/4 - 1/8, 1/4 + 1/8)."""
-    made = moved("gifair", [[4.0, 1.0], [2.0, 1.0]], [[5.0, 1.0], [1.0, 3.0]], strength=0.5)
-    assert made["group_shares"] == pytest.approx([0.625, 0.375])
+    shared = moved("gifair", [[4.0, 1.0], [2.0, 1.0]], [[5.0, 1.0], [1.0, 3.0]], strength=0.5)
+    assert shared["group_shares"] == pytest.approx([0.625, 0.375])
     expected = pytest.approx([0.625 / 0.75, 0.375 / 0.25])
-    assert made["group_weights"] == expected
+    assert shared["group_weights"] == expected
 
 
 def test_an_absent_group_keeps_its_weight_and_the_others_share_the_rest():
-    """Of all images (8, 2, 6) the two that are here have 4/7 and 3/7: mu = 3/4 (4/7 - 3/14, 3/7 + 3/14)."""
+    """Groups have (8, 2, 6) images in all; the two that are here have 4/7 and 3/7: mu = 3/4 (4/7 - 3/14, 3/7 + 3/14)."""
     before = {
         "group_shares": torch.tensor([0.5, 0.25, 0.25]).double(),
         "group_images": torch.tensor([4.0, 2.0, 2.0]),
     }
-    made = moved("gifair", [[4.0, 0.0, 4.0]], [[4.0, 0.0, 8.0]], before, strength=0.5)
+    shared = moved("gifair", [[4.0, 0.0, 4.0]], [[4.0, 0.0, 8.0]], before, strength=0.5)
     expected = pytest.approx([0.75 * 5 / 14, 0.25, 0.75 * 9 / 14])
-    assert made["group_shares"] == expected
+    assert shared["group_shares"] == expected
 
 
 def test_clients_by_hand():
@@ -56,4 +59,4 @@ def test_clients_by_hand():
 @pytest.mark.parametrize("spec", ["gifair", "gifair-clients"])
 def test_without_strength_it_is_fedavg(spec):
     theta = play(spec, {"strength": 0.0}, rounds=2).theta
-    torch.testing.assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)
+    assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
 from group_clients import client_of, moved, of_group
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.steps import with_own
@@ -19,7 +20,8 @@ WEIGHING = ["group-dro", "fedminmax", "reweigh"]
 
 
 def test_a_client_reports_counts_and_sums_of_losses_by_group():
-    net, shard = toy_net(), of_group(toy_shard("north", 5), [0, 1, 1, -1, 0])
+    net = toy_net()
+    shard = of_group(toy_shard("north", 5), [0, 1, 1, -1, 0])
     client = client_of(net, shard)
     resolve("group-dro").local.on_round_start(net, client)
     with torch.no_grad():
@@ -27,7 +29,7 @@ def test_a_client_reports_counts_and_sums_of_losses_by_group():
         losses = F.cross_entropy(net.eval()(batch.x), batch.y, reduction="none")
     assert client.report["group_counts"].tolist() == [2, 2]
     expected = torch.stack([losses[[0, 4]].sum(), losses[[1, 2]].sum()]).double()
-    torch.testing.assert_close(client.report["group_losses"], expected)
+    assert_close(client.report["group_losses"], expected)
     assert (
         client.per_image["weights"].tolist() == [1.0] * 5
     )  # nothing is known before the first round
@@ -35,20 +37,23 @@ def test_a_client_reports_counts_and_sums_of_losses_by_group():
 
 def test_images_of_unknown_group_weigh_as_without_the_method():
     shared = {"group_weights": torch.tensor([0.5, 2.0]).double()}
-    net, shard = toy_net(), of_group(toy_shard("north", 4), [0, 1, -1, 1])
+    net = toy_net()
+    shard = of_group(toy_shard("north", 4), [0, 1, -1, 1])
     client = client_of(net, shard, shared)
     resolve("fedminmax").local.on_round_start(net, client)
     assert client.per_image["weights"].tolist() == [0.5, 2.0, 1.0, 2.0]
 
 
 def test_the_loss_of_a_batch_is_the_weighted_mean():
-    net, shard = toy_net(dropout=0.0), of_group(toy_shard("north", 4), [0, 1, -1, 1])
+    net = toy_net(dropout=0.0)
+    shard = of_group(toy_shard("north", 4), [0, 1, -1, 1])
     client = client_of(net, shard, {"group_weights": torch.tensor([0.5, 2.0]).double()})
     local = resolve("fedminmax").local
     local.on_round_start(net, client)
     batch = with_own(shard.batch(torch.tensor([3, 0])), client)
-    each = F.cross_entropy(net(batch.x), batch.y, reduction="none")
-    torch.testing.assert_close(local.loss(net, batch, client), (2.0 * each[0] + 0.5 * each[1]) / 2)
+    losses = F.cross_entropy(net(batch.x), batch.y, reduction="none")
+    expected = (2.0 * losses[0] + 0.5 * losses[1]) / 2
+    assert_close(local.loss(net, batch, client), expected)
 
 
 @pytest.mark.parametrize("spec", WEIGHING)
@@ -57,9 +62,8 @@ def test_no_group_or_a_single_one_trains_as_fedavg(spec, values):
     """A weighted mean of weights 1 is rounded otherwise than torch's own mean."""
     shards = {c: of_group(toy_shard(c, 9), torch.full((9,), values)) for c in ROSTER[:2]}
     small = {"roster": ROSTER[:2], "shards": shards, "rounds": 2}
-    torch.testing.assert_close(
-        play(spec, **small).theta, play("fedavg", **small).theta, atol=1e-5, rtol=1e-4
-    )
+    expected = play("fedavg", **small).theta
+    assert_close(play(spec, **small).theta, expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("spec", [*WEIGHING, "adv"])
@@ -98,15 +102,13 @@ def test_an_attribute_that_is_not_there_is_refused_before_training(spec):
 
 def test_small_groups_and_unknown_values_are_named_where_a_method_weighs_by_them(shards):
     net = toy_net()
-    said = small_groups(resolve("group-dro"), "shuffle", net, shards)
+    caution = small_groups(resolve("group-dro"), "shuffle", net, shards)
     counts = torch.cat([shard.groups["sex"] for shard in shards.train.values()])
     few = {value: int((counts == g).sum()) for g, value in enumerate("fm")}
-    assert ("f " in said) == (few["f"] < 30)
-    assert f"{int((counts < 0).sum())} training images have no sex" in said
-    assert (
-        small_groups(resolve("group-dro"), "shuffle", net, tiny(shards))
-        == "groups of sex with few training images, which then count for many: f 3, m 1"
-    )
+    assert ("f " in caution) == (few["f"] < 30)
+    assert f"{int((counts < 0).sum())} training images have no sex" in caution
+    result = small_groups(resolve("group-dro"), "shuffle", net, tiny(shards))
+    assert result == "groups of sex with few training images, which then count for many: f 3, m 1"
     assert small_groups(resolve("fedavg"), "group:sex", net, tiny(shards)).endswith("f 3, m 1")
     for spec, settings in (("adv", {}), ("fedavg", {}), ("fairfed", {})):
         assert small_groups(resolve(spec, settings), "shuffle", net, shards) == ""
@@ -119,7 +121,7 @@ def tiny(shards):
 
 
 @pytest.mark.parametrize(
-    ("spec", "settings", "drawn"),
+    ("spec", "settings", "sampling"),
     [
         ("reweigh", {}, "shuffle"),
         ("flexfair", {}, "shuffle"),
@@ -131,12 +133,12 @@ def tiny(shards):
     ],
 )
 def test_small_pairs_of_group_and_class_are_named_where_weights_or_draws_come_from_them(
-    spec, settings, drawn, shards
+    spec, settings, sampling, shards
 ):
-    said = small_groups(resolve(spec, settings), drawn, toy_net(), tiny(shards))
-    assert "f 3, m 1" in said
-    assert said.endswith("the smallest is f and c with 1")
-    assert "3 pairs of sex and class have under 30 training images" in said
+    caution = small_groups(resolve(spec, settings), sampling, toy_net(), tiny(shards))
+    assert "f 3, m 1" in caution
+    assert caution.endswith("the smallest is f and c with 1")
+    assert "3 pairs of sex and class have under 30 training images" in caution
 
 
 def test_without_pairs_in_the_rule_groups_alone_are_named(shards):
@@ -170,15 +172,16 @@ def test_an_absent_group_keeps_its_share_and_a_round_without_groups_changes_noth
         "group_shares": torch.tensor([0.5, 0.25, 0.25]).double(),
         "group_images": torch.tensor([6.0, 2.0, 2.0]),
     }
-    made = moved(spec, [[6.0, 0.0, 2.0]], [[6.0, 0.0, 6.0]], before, eta=0.1)
-    assert made["group_shares"][1] == 0.25
-    assert sum(made["group_shares"]) == pytest.approx(1)
-    assert made["group_shares"][2] > 0.25
-    assert made["group_images"] == [12.0, 2.0, 4.0]
+    shared = moved(spec, [[6.0, 0.0, 2.0]], [[6.0, 0.0, 6.0]], before, eta=0.1)
+    assert shared["group_shares"][1] == 0.25
+    assert sum(shared["group_shares"]) == pytest.approx(1)
+    assert shared["group_shares"][2] > 0.25
+    assert shared["group_images"] == [12.0, 2.0, 4.0]
     expected = pytest.approx(0.25 * 18 / 2)
-    assert made["group_weights"][1] == expected  # and its weight: mu over its share of all images
+    assert shared["group_weights"][1] == expected  # and its weight: mu over its share of all images
     nobody = moved(spec, [[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]], before)
-    assert nobody == {name: value.tolist() for name, value in before.items()}
+    expected = {name: value.tolist() for name, value in before.items()}
+    assert nobody == expected
 
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
@@ -188,9 +191,9 @@ def test_a_mean_loss_is_that_of_the_images_of_this_round(spec):
         "group_shares": torch.tensor([0.5, 0.5]).double(),
         "group_images": torch.tensor([90.0, 10.0]),
     }
-    assert moved(spec, [[5.0, 5.0]], [[10.0, 10.0]], before, eta=0.1)[
-        "group_shares"
-    ] == pytest.approx([0.5, 0.5])
+    result = moved(spec, [[5.0, 5.0]], [[10.0, 10.0]], before, eta=0.1)["group_shares"]
+    expected = pytest.approx([0.5, 0.5])
+    assert result == expected
 
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax", "gifair"])
@@ -199,35 +202,38 @@ def test_a_group_that_first_comes_in_a_later_round_starts_as_it_would_have_in_th
     still = {"strength": 0.0} if spec == "gifair" else {"eta": 0.0}
     shared = {}
     for counts in ([[6.0, 2.0, 0.0]], [[0.0, 0.0, 4.0]], [[6.0, 2.0, 4.0]]):
-        made = moved(spec, counts, counts, shared, **still)
-        shared = {name: torch.tensor(value).double() for name, value in made.items()}
+        result = moved(spec, counts, counts, shared, **still)
+        shared = {name: torch.tensor(value).double() for name, value in result.items()}
     shares = [1 / 3] * 3 if spec == "group-dro" else [1 / 2, 1 / 6, 1 / 3]
-    assert made["group_shares"] == pytest.approx(shares)
+    assert result["group_shares"] == pytest.approx(shares)
     rho = [1 / 2, 1 / 6, 1 / 3]
     expected = pytest.approx([mu / r for mu, r in zip(shares, rho, strict=True)])
-    assert made["group_weights"] == expected
+    assert result["group_weights"] == expected
 
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax", "gifair"])
 def test_a_rare_group_of_a_client_that_is_often_absent_is_weighed_when_it_is_there(spec):
     """Round by round one hospital of three; the group is at the last alone, where the model is worst."""
-    shared, turns = (
-        {},
-        [([[8.0, 0.0]], [[4.0, 0.0]]), ([[8.0, 0.0]], [[4.0, 0.0]]), ([[4.0, 4.0]], [[2.0, 20.0]])],
-    )
+    shared = {}
+    turns = [
+        ([[8.0, 0.0]], [[4.0, 0.0]]),
+        ([[8.0, 0.0]], [[4.0, 0.0]]),
+        ([[4.0, 4.0]], [[2.0, 20.0]]),
+    ]
     for counts, losses in 3 * turns + turns[:2]:
-        made = moved(spec, counts, losses, shared)
-        shared = {name: torch.tensor(value).double() for name, value in made.items()}
-    assert made["group_weights"][1] > 1.2  # as the third hospital starts its round
+        result = moved(spec, counts, losses, shared)
+        shared = {name: torch.tensor(value).double() for name, value in result.items()}
+    assert result["group_weights"][1] > 1.2  # as the third hospital starts its round
 
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
 def test_the_weights_have_mean_1_over_all_images_and_the_worst_group_gains(spec):
-    counts, shared = [[7.0, 2.0], [5.0, 6.0]], {}
+    counts = [[7.0, 2.0], [5.0, 6.0]]
+    shared = {}
     for _ in range(4):
-        made = moved(spec, counts, [[7.0, 6.0], [5.0, 18.0]], shared)
-        shared = {name: torch.tensor(value).double() for name, value in made.items()}
-    w = made["group_weights"]
+        moved_values = moved(spec, counts, [[7.0, 6.0], [5.0, 18.0]], shared)
+        shared = {name: torch.tensor(value).double() for name, value in moved_values.items()}
+    w = moved_values["group_weights"]
     result = (12 * w[0] + 8 * w[1]) / 20
     assert result == pytest.approx(1)
     assert w[1] > 1 > w[0]

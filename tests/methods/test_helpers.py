@@ -1,9 +1,10 @@
-"""What several methods compute, on numbers that can be checked by hand."""
+"""Computations that several methods share, on numbers that can be checked by hand."""
 
 import pytest
 import torch
 from conftest import client_updates
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.helpers import average, by_row, gram, late_start, normalised, still_batchnorm
@@ -21,13 +22,15 @@ def test_shares_are_normalised_without_what_is_below_zero():
 
 
 def test_shares_that_sum_to_nothing_become_uniform():
-    assert normalised(torch.zeros(4)).tolist() == [0.25] * 4
+    result = normalised(torch.zeros(4)).tolist()
+    assert result == [0.25] * 4
     result = normalised(torch.tensor([1e-10, 0.0]), smallest=1e-9).tolist()
     assert result == [0.5, 0.5]
 
 
 def test_a_column_over_the_roster_is_a_copy_or_its_start():
-    table, memory = client_updates([[0.0]] * 2, rows=[0, 2], roster=3), {}
+    table = client_updates([[0.0]] * 2, rows=[0, 2], roster=3)
+    memory = {}
     column = by_row(memory, "weights", table, 0.5)
     assert column.tolist() == [0.5] * 3
     assert memory == {}
@@ -38,12 +41,14 @@ def test_a_column_over_the_roster_is_a_copy_or_its_start():
 
 def test_gram_is_the_same_by_blocks(monkeypatch):
     torch.manual_seed(0)
-    theta, table, more = torch.randn(50), client_updates(torch.randn(3, 50)), [torch.randn(50)]
-    g = torch.stack([*(theta - table.theta), *more]).double()
-    torch.testing.assert_close(gram(theta, table, more), g @ g.T)
+    theta = torch.randn(50)
+    table = client_updates(torch.randn(3, 50))
+    further = [torch.randn(50)]
+    g = torch.stack([*(theta - table.theta), *further]).double()
+    assert_close(gram(theta, table, further), g @ g.T)
     split = torch.Tensor.split
     monkeypatch.setattr(torch.Tensor, "split", lambda self, size: split(self, 7))
-    torch.testing.assert_close(gram(theta, table, more), g @ g.T)
+    assert_close(gram(theta, table, further), g @ g.T)
 
 
 def test_batch_norm_stands_still_even_where_the_pass_fails():
@@ -58,11 +63,11 @@ def test_batch_norm_stands_still_even_where_the_pass_fails():
 
 
 @pytest.mark.parametrize(
-    ("first", "rounds", "warned"), [(6, 10, False), (7, 10, True), (1, 3, False), (2, 3, True)]
+    ("start", "rounds", "warned"), [(6, 10, False), (7, 10, True), (1, 3, False), (2, 3, True)]
 )
-def test_what_starts_within_the_averaged_rounds_is_worth_a_warning(first, rounds, warned):
+def test_what_starts_within_the_averaged_rounds_is_worth_a_warning(start, rounds, warned):
     """Scores are means over the last five rounds, 6 to 10 of ten."""
-    assert bool(late_start(first, rounds, "weights apply")) == warned
+    assert bool(late_start(start, rounds, "weights apply")) == warned
 
 
 def test_warnings_say_what_a_table_would_hide():

@@ -3,6 +3,7 @@
 import torch
 from conftest import ROSTER, client_updates, play, toy_net, toy_shards
 from torch.nn.functional import cross_entropy
+from torch.testing import assert_close
 
 from fedcli.data.shard import Shard
 from fedcli.methods import resolve
@@ -10,46 +11,51 @@ from fedcli.models.layout import Layout
 
 
 def test_each_cluster_is_the_mean_of_its_clients_and_the_largest_is_the_global_model():
-    rule, memory = resolve("ifca", {"clusters": 3}).aggregator, {}
+    rule = resolve("ifca", {"clusters": 3}).aggregator
+    memory = {}
     one_hot = torch.eye(3, dtype=torch.long)[[0, 2, 2]]
     updates = client_updates([[1.0], [2.0], [6.0]], n=[4.0, 1.0, 4.0], cluster=one_hot)
     theta, weights = rule.aggregate(torch.tensor([9.0]), updates, memory)
-    torch.testing.assert_close(theta, torch.tensor([5.2]))
+    assert_close(theta, torch.tensor([5.2]))
     assert weights.tolist() == [0, 0.2, 0.8]
     assert memory["ifca_others"].tolist() == [[1.0], [9.0]]  # nobody picked the second
     assert memory["ifca_largest"] == 2
     again = rule.models(theta, rule.broadcast(memory), updates.layout, 0)
-    torch.testing.assert_close(again, torch.tensor([[1.0], [9.0], [5.2]]))
+    assert_close(again, torch.tensor([[1.0], [9.0], [5.2]]))
 
 
 def test_shared_features_are_averaged_over_all():
     layout = Layout(toy_net())
-    rule, memory = resolve("ifca", {"shared": "features"}).aggregator, {}
-    thetas = torch.randn(2, layout.size, generator=torch.Generator().manual_seed(1))
+    rule = resolve("ifca", {"shared": "features"}).aggregator
+    memory = {}
+    generator = torch.Generator().manual_seed(1)
+    thetas = torch.randn(2, layout.size, generator=generator)
     updates = client_updates(
         thetas, layout=layout, cluster=torch.eye(2, dtype=torch.long), n=[1.0, 3.0]
     )
     largest, weights = rule.aggregate(torch.zeros(layout.size), updates, memory)
-    other, mean = memory["ifca_others"][0], 0.25 * thetas[0] + 0.75 * thetas[1]
+    other = memory["ifca_others"][0]
+    mean = 0.25 * thetas[0] + 0.75 * thetas[1]
     for name, span in layout.spans.items():
         head = name.startswith("head.")
-        torch.testing.assert_close(largest[span], thetas[1][span] if head else mean[span])
-        torch.testing.assert_close(other[span], thetas[0][span] if head else mean[span])
+        expected = thetas[1][span] if head else mean[span]
+        assert_close(largest[span], expected)
+        expected = thetas[0][span] if head else mean[span]
+        assert_close(other[span], expected)
     assert weights.tolist() == [0.25, 0.75]
 
 
 def test_one_cluster_is_fedavg():
-    assert torch.equal(play("ifca", {"clusters": 1}).theta, play("fedavg").theta)
+    result = play("ifca", {"clusters": 1}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_starts_have_the_same_numbers_in_another_order():
     layout = Layout(toy_net())
     models = resolve("ifca").local.models(layout.read(), {}, layout, 3)
     assert not torch.equal(*models)
-    assert all(
-        torch.equal(*(model[span].sort().values for model in models))
-        for span in layout.spans.values()
-    )
+    for span in layout.spans.values():
+        assert torch.equal(*(model[span].sort().values for model in models))
 
 
 def test_clients_whose_labels_disagree_part():
@@ -71,7 +77,9 @@ def test_clients_whose_labels_disagree_part():
 
 
 def test_a_client_chooses_the_received_model_with_the_lowest_loss():
-    state, net, shards = play("ifca", rounds=1), toy_net().eval(), toy_shards()
+    state = play("ifca", rounds=1)
+    net = toy_net().eval()
+    shards = toy_shards()
     layout = Layout(net)
     models = resolve("ifca").local.models(layout.read(), {}, layout, 1)
     for client, memory in state.clients.items():
@@ -86,4 +94,5 @@ def test_a_client_chooses_the_received_model_with_the_lowest_loss():
                     )
                 )
         assert losses[0] != losses[1]
-        assert torch.equal(memory["model"], models[torch.stack(losses).argmin()])
+        expected = models[torch.stack(losses).argmin()]
+        assert torch.equal(memory["model"], expected)

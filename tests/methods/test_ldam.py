@@ -3,6 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.methods import creff, resolve  # noqa: F401 - importing registers
@@ -24,7 +25,8 @@ def begun(settings=None, *, shard, round=1, rounds=10):
 
 def test_margins_are_inverse_fourth_roots_and_the_rarest_class_has_the_largest():
     values = margins(torch.tensor([81, 16, 0, 1296]), 0.5)  # n^-1/4: 1/3, 1/2, -, 1/6
-    torch.testing.assert_close(values, torch.tensor([1 / 3, 1 / 2, 0, 1 / 6]))
+    expected = torch.tensor([1 / 3, 1 / 2, 0, 1 / 6])
+    assert_close(values, expected)
 
 
 def test_weights_are_effective_numbers_that_sum_to_the_classes_present():
@@ -32,7 +34,8 @@ def test_weights_are_effective_numbers_that_sum_to_the_classes_present():
     raw = (1 - 0.9999) / (1 - 0.9999**n)
     values = effective_weights(torch.tensor([1000, 10, 0, 1]), 0.9999)
     expected = 3 * raw / raw.sum()
-    assert values.tolist() == pytest.approx([expected[0], expected[1], 0, expected[2]], rel=1e-6)
+    expected = pytest.approx([expected[0], expected[1], 0, expected[2]], rel=1e-6)
+    assert values.tolist() == expected
     result = effective_weights(torch.tensor([1000, 10, 0, 1]), 0.0).tolist()
     assert result == [1, 1, 0, 1]
 
@@ -42,10 +45,8 @@ def test_the_loss_is_the_paper_s_image_by_image():
     shard = toy_shard("north", absent=1)
     local, net, client = begun({"beta": 0.9, "scale": 7.0, "max_margin": 0.3}, shard=shard, round=9)
     batch = next(shard.in_order())
-    z, w = (
-        net.features(batch.x).detach().double().numpy(),
-        net.head.weight.detach().double().numpy(),
-    )
+    z = net.features(batch.x).detach().double().numpy()
+    w = net.head.weight.detach().double().numpy()
     n = shard.class_counts.numpy()
 
     present = n > 0
@@ -59,11 +60,13 @@ def test_the_loss_is_the_paper_s_image_by_image():
         logits[y] -= 7 * m[y]
         total += v[y] * (np.log(np.exp(logits).sum()) - logits[y])
     expected = total / v[batch.y].sum()
-    assert local.loss(net, batch, client).item() == pytest.approx(expected, rel=1e-5)
+    result = local.loss(net, batch, client).item()
+    expected = pytest.approx(expected, rel=1e-5)
+    assert result == expected
 
 
 @pytest.mark.parametrize(
-    ("start", "rounds", "first"),
+    ("start", "rounds", "first_round"),
     [
         (0.8, 10, 9),
         (0.8, 3, 3),
@@ -75,7 +78,7 @@ def test_the_loss_is_the_paper_s_image_by_image():
     ],
 )
 def test_weights_come_in_after_their_share_of_the_rounds_as_in_the_authors_code(
-    start, rounds, first
+    start, rounds, first_round
 ):
     """Where int(start T) > 0 it is their epoch // int(start T), from epoch 0; start 1 is never.
 
@@ -90,7 +93,7 @@ def test_weights_come_in_after_their_share_of_the_rounds_as_in_the_authors_code(
         .eq(1)
         .all()
     ]
-    assert weighted == list(range(first, rounds + 1))
+    assert weighted == list(range(first_round, rounds + 1))
     switch = round(start * rounds, 9) // 1
     assert not switch or weighted == [epoch + 1 for epoch in range(rounds) if epoch // switch]
 
@@ -108,27 +111,28 @@ def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():
     local, net, client = begun({"max_margin": 0.0, "beta": 0.0}, shard=shard)
     batch = next(shard.in_order())
     cosines = F.cosine_similarity(net.features(batch.x)[:, None], net.head.weight[None], dim=2)
-    torch.testing.assert_close(net(batch.x), 30 * cosines)
-    torch.testing.assert_close(
-        local.loss(net, batch, client), F.cross_entropy(30 * cosines, batch.y)
-    )
+    assert_close(net(batch.x), 30 * cosines)
+    expected = F.cross_entropy(30 * cosines, batch.y)
+    assert_close(local.loss(net, batch, client), expected)
 
 
 def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
     local = resolve("ldam", {"scale": 5.0}).local
-    each, two = (toy_net(extend=local.extend).head for _ in range(2))
-    assert (each.in_features, each.out_features, each.bias) == (16, 3, None)
-    assert torch.equal(each.weight, two.weight)
-    torch.testing.assert_close(each.weight.norm(dim=1), torch.ones(3))
-    assert each(torch.zeros(1, 16)).tolist() == [[0, 0, 0]]
+    head, other_head = (toy_net(extend=local.extend).head for _ in range(2))
+    assert (head.in_features, head.out_features, head.bias) == (16, 3, None)
+    assert torch.equal(head.weight, other_head.weight)
+    assert_close(head.weight.norm(dim=1), torch.ones(3))
+    result = head(torch.zeros(1, 16)).tolist()
+    assert result == [[0, 0, 0]]
 
 
 def test_the_length_of_a_class_s_vector_says_nothing():
     head = toy_net(extend=resolve("ldam").local.extend).head
-    z = torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(5, 16, generator=generator)
     before = head(z).detach()
     head.weight.data *= 3
-    torch.testing.assert_close(head(z).detach(), before)
+    assert_close(head(z).detach(), before)
 
 
 def test_a_zero_feature_has_a_finite_gradient():

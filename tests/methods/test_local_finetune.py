@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -24,29 +25,31 @@ def trained(spec, settings=None, training=SGD, count=20):
 
 
 def test_the_global_track_of_local_finetune_is_fedavg_to_the_last_bit():
-    state, plain = (
-        play("local-finetune", rounds=2, dropout=0.3),
-        play("fedavg", rounds=2, dropout=0.3),
-    )
+    state = play("local-finetune", rounds=2, dropout=0.3)
+    plain = play("fedavg", rounds=2, dropout=0.3)
     assert torch.equal(state.theta, plain.theta)
-    assert all(not torch.equal(memory["model"], plain.theta) for memory in state.clients.values())
+    for memory in state.clients.values():
+        assert not torch.equal(memory["model"], plain.theta)
 
 
 def test_one_step_of_tuning_by_hand():
     """All images in one step of SGD: theta - lr dL/dtheta in eval mode, from the model that was received."""
     report, start, layout = trained("local-finetune", {"solver": "sgd", "tune_batch": 20})
-    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 20)
+    net = toy_net(dropout=0.0).eval()
+    shard = toy_shard("north", 20)
     theirs = Layout(net)
     torch.nn.functional.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
     expected = start.clone()
     expected[: layout.trainable] -= 0.1 * theirs.grad
-    torch.testing.assert_close(report.memory["model"], expected)
+    assert_close(report.memory["model"], expected)
 
 
 def descended(steps, lr, *, decay=0.0, still=(), train=False):
     """The model after so many steps over all images: theta - lr (dL/dtheta + decay theta); `still` has no gradient."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 20)
-    layout, batch = Layout(net), next(shard.in_order())
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 20)
+    layout = Layout(net)
+    batch = next(shard.in_order())
     start = layout.read()
     for _ in range(steps):
         net.train(train)
@@ -63,9 +66,8 @@ def test_two_passes_are_two_steps_each_along_its_own_gradient():
         "local-finetune", {"solver": "sgd", "tune_batch": 20, "tune_epochs": 2}
     )
     expected = descended(2, 0.1)[: layout.trainable]
-    torch.testing.assert_close(
-        report.memory["model"][: layout.trainable], expected, atol=1e-6, rtol=1e-5
-    )
+    result = report.memory["model"][: layout.trainable]
+    assert_close(result, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_features_train_under_the_classifier_that_was_received_whatever_weight_decay_does_to_it():
@@ -74,7 +76,7 @@ def test_features_train_under_the_classifier_that_was_received_whatever_weight_d
     expected = descended(3, 0.1, decay=0.5, still=["head.weight", "head.bias"], train=True)[
         : layout.trainable
     ]
-    torch.testing.assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
+    assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_the_classifier_has_no_gradient_so_that_it_takes_no_part_in_a_cut_of_the_norm():
@@ -122,21 +124,20 @@ def test_fedbabu_trains_all_but_the_classifier():
 
 def test_fedbabus_first_step_is_fedavgs_but_for_the_classifier():
     whole = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20)
-    (ours, _, layout), (plain, *_) = (
-        trained("fedbabu", training=whole),
-        trained("fedavg", training=whole),
-    )
+    (ours, _, layout) = trained("fedbabu", training=whole)
+    (plain, *_) = trained("fedavg", training=whole)
     for name, span in layout.spans.items():
         result = torch.equal(ours.theta[span], plain.theta[span])
         assert result != name.startswith("head.")
 
 
 def test_the_averaged_classifier_is_the_random_one_of_the_start():
-    state, net = play("fedbabu", rounds=3), toy_net()
+    state = play("fedbabu", rounds=3)
+    net = toy_net()
     layout = Layout(net)
     for name in ("head.weight", "head.bias"):
         span = layout.spans[name]
-        torch.testing.assert_close(state.theta[span], layout.read()[span], rtol=1e-6, atol=1e-7)
+        assert_close(state.theta[span], layout.read()[span], rtol=1e-6, atol=1e-7)
 
 
 def test_features_that_do_not_train_are_refused():

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import ROSTER, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.methods import bsm, logit_adjust, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
@@ -27,19 +28,22 @@ def test_the_offset_is_that_of_the_golden_vector():
     shard = toy_shard("north", len(y))
     shard = type(shard)(shard.images, shard.rows, y, shard.ids, shard.groups, 5, 1)
     n = torch.tensor(VECTOR["counts"])
-    torch.testing.assert_close(begun(shard), (n / n.sum()).log())
-    torch.testing.assert_close(begun(shard, {"tau": 0.5}), 0.5 * (n / n.sum()).log())
+    assert_close(begun(shard), (n / n.sum()).log())
+    expected = 0.5 * (n / n.sum()).log()
+    assert_close(begun(shard, {"tau": 0.5}), expected)
 
 
 def test_it_is_balanced_softmax_where_no_class_is_absent():
     shards = {c: toy_shard(c) for c in ROSTER}
-    assert all((s.class_counts > 0).all() for s in shards.values())
+    for s in shards.values():
+        assert (s.class_counts > 0).all()
     pair = [play(spec, shards=shards).theta for spec in ("logit-adjust", "bsm")]
-    torch.testing.assert_close(*pair, atol=1e-5, rtol=1e-4)
+    assert_close(*pair, atol=1e-5, rtol=1e-4)
 
 
 def test_temperature_zero_without_absent_classes_is_fedavg():
-    assert torch.equal(play("logit-adjust", {"tau": 0.0}).theta, play("fedavg").theta)
+    result = play("logit-adjust", {"tau": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_the_row_of_a_class_that_nobody_has_never_moves():
@@ -51,9 +55,7 @@ def test_the_row_of_a_class_that_nobody_has_never_moves():
         for spec in ("logit-adjust", "fedavg")
     }
     start = toy_net().head.weight[1].detach()
-    torch.testing.assert_close(
-        row["logit-adjust"], start, atol=1e-6, rtol=0
-    )  # but for rounding in the average
+    assert_close(row["logit-adjust"], start, atol=1e-6, rtol=0)  # but for rounding in the average
     assert not torch.allclose(row["fedavg"], start, atol=1e-3)
 
 
@@ -65,4 +67,5 @@ def test_as_an_option_it_changes_other_methods_too(base):
     adjusted = Training(
         optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8, prior="logit-adjust"
     )
-    assert not torch.equal(play(base, training=plain).theta, play(base, training=adjusted).theta)
+    other = play(base, training=adjusted).theta
+    assert not torch.equal(play(base, training=plain).theta, other)

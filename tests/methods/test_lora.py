@@ -5,7 +5,9 @@ import pytest
 import torch
 from conftest import CLASSES, ROSTER, client_updates, make_chain, play, toy_clip, toy_net, toy_shard
 from made_plans import planned, train
+from numpy.testing import assert_allclose
 from torch import nn
+from torch.testing import assert_close
 
 import fedcli.methods.lora  # noqa: F401 - importing registers
 from fedcli import models
@@ -45,9 +47,11 @@ def count(net, *endings, inside=""):
 def test_the_vision_transformer_has_24_adapters_of_the_known_size(spec, adapters):
     """Shapes alone, no memory: 24 adapters of rank 12, two contexts of 4 x 512."""
     net = clip("clip-vit-b16", spec, channels=3, device="meta")
-    assert sum(isinstance(m, Adapted) for m in net.modules()) == 24
+    result = sum(isinstance(m, Adapted) for m in net.modules())
+    assert result == 24
     assert count(net, ".A", ".B", ".S") == adapters
-    assert count(net, "") == adapters + 2 * 4 * 512
+    expected = adapters + 2 * 4 * 512
+    assert count(net, "") == expected
 
 
 def test_the_resnet_has_adapters_on_convolutions_and_pool_and_trains_its_norms():
@@ -56,17 +60,19 @@ def test_the_resnet_has_adapters_on_convolutions_and_pool_and_trains_its_norms()
     assert result == 32 + 4
     assert count(net, ".A", ".B", inside="attnpool") == 491_520
     assert count(net, "weight", "bias") == 53_248
-    assert net.backbone.visual.layer1[0].conv1.scale == 8 / 32
-    assert (
-        count(clip("clip-rn50", "svd-lora", device="meta"), ".S") == 32 * 32
-    )  # the pool stays plain
+    result = net.backbone.visual.layer1[0].conv1.scale
+    assert result == 8 / 32
+    result = count(clip("clip-rn50", "svd-lora", device="meta"), ".S")
+    assert result == 32 * 32  # the pool stays plain
 
 
 def test_of_a_volume_the_projection_of_slices_trains_as_well():
     net = clip("clip-tiny", "lora", channels=16)
     assert count(net, "", inside="slices") == 603
     net.eval()
-    assert net(torch.randn(2, 16, 8, 8, generator=torch.Generator().manual_seed(0))).shape == (2, 2)
+    generator = torch.Generator().manual_seed(0)
+    result = net(torch.randn(2, 16, 8, 8, generator=generator)).shape
+    assert result == (2, 2)
 
 
 @BOTH
@@ -85,12 +91,12 @@ def test_what_is_frozen_stays_to_the_last_bit():
     layout = Layout(net)
     still = {name: p.clone() for name, p in net.named_parameters() if not p.requires_grad}
     task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
-    report = run_client(
-        method, net, layout, toy_shard("north"), task, Training(optimizer="sgd", lr=0.1)
-    )
+    training = Training(optimizer="sgd", lr=0.1)
+    report = run_client(method, net, layout, toy_shard("north"), task, training)
     now = dict(net.named_parameters())
     assert still
-    assert all(torch.equal(now[name], p) for name, p in still.items())
+    for name, p in still.items():
+        assert torch.equal(now[name], p)
     changed = layout.named(report.theta - task.theta)
     assert all(
         change.any() for name, change in changed.items() if name.endswith((".A", ".0", ".1"))
@@ -117,19 +123,21 @@ def test_singular_values_start_from_1_down_to_a_tenth():
     expected = torch.tensor([1.0, 0.7, 0.4, 0.1])
     starts = [m.S for m in net.modules() if isinstance(m, Adapted)]
     assert len(starts) == 4
-    assert all(torch.allclose(s, expected) for s in starts)
+    for s in starts:
+        assert torch.allclose(s, expected)
 
 
 @BOTH
 @pytest.mark.parametrize("name", ["clip-tiny", "clip-tiny-rn"])
 def test_before_training_the_adapters_change_no_logit(spec, name):
     net = clip(name, spec).eval()
-    x = torch.randn(2, 1, 8, 8, generator=torch.Generator().manual_seed(1))
-    seen = net(x)
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 1, 8, 8, generator=generator)
+    logits = net(x)
     with torch.no_grad():
         for module in (m for m in net.modules() if isinstance(m, Adapted)):
             module.scale = 0.0
-    assert torch.equal(net(x), seen)
+    assert torch.equal(net(x), logits)
 
 
 def other(name, spec, side=32, settings=None):
@@ -159,12 +167,15 @@ def test_on_any_network_adapters_stand_beside_its_layers(name, adapters, spec):
         pytest.importorskip("timm")
     net, inputs = other(name, spec)
     plain = models.build(name, inputs, seed=0)
-    assert sum(isinstance(module, Adapted) for module in net.modules()) == adapters
-    x = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    result = sum(isinstance(module, Adapted) for module in net.modules())
+    assert result == adapters
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 3, 32, 32, generator=generator)
     assert torch.equal(net.eval()(x), plain.eval()(x))  # A starts at 0
     norms = [n for n, m in plain.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     trains = {n for n, p in net.named_parameters() if p.requires_grad}
-    assert all(n.endswith((".A", ".B", ".S")) or n.startswith(("head.", *norms)) for n in trains)
+    for n in trains:
+        assert n.endswith((".A", ".B", ".S")) or n.startswith(("head.", *norms))
     assert {"head.weight", "head.bias"} <= trains
     assert {f"{norm}.weight" for norm in norms} <= trains
     for norm in norms:
@@ -181,7 +192,8 @@ def test_layers_whose_tensors_others_read_get_no_adapter(name, adapters):
     """Shapes alone: torchvision's attention reads the weights of its projections and does not call them."""
     with torch.device("meta"):
         net, _ = other(f"torchvision:{name}", "lora")
-    assert sum(isinstance(module, Adapted) for module in net.modules()) == adapters
+    result = sum(isinstance(module, Adapted) for module in net.modules())
+    assert result == adapters
     assert not [
         n
         for n, m in net.named_modules()
@@ -191,18 +203,20 @@ def test_layers_whose_tensors_others_read_get_no_adapter(name, adapters):
 
 def test_rank_and_alpha_are_those_of_the_kind_of_network_that_most_layers_make():
     ranks = {name: other(name, "lora")[0] for name in ("cnn", "clip-tiny")}
-    scales = {
-        name: next(m.scale for m in net.modules() if isinstance(m, Adapted))
-        for name, net in ranks.items()
-    }
-    assert scales == {"cnn": 8 / 32, "clip-tiny": 2 / 12}
+    scales = {}
+    for name, net in ranks.items():
+        adapted = next(module for module in net.modules() if isinstance(module, Adapted))
+        scales[name] = adapted.scale
+    expected = {"cnn": 8 / 32, "clip-tiny": 2 / 12}
+    assert scales == expected
 
 
 def test_a_layer_that_takes_images_in_its_second_dimension_gets_no_adapter():
     class Turned(nn.Module):
         def __init__(self):
             super().__init__()
-            self.turned, self.straight = nn.Linear(4, 4), nn.Linear(4, 4)
+            self.turned = nn.Linear(4, 4)
+            self.straight = nn.Linear(4, 4)
 
         def forward(self, x):
             rows = x.flatten(2).transpose(0, 1)  # [C, B, 4]
@@ -235,15 +249,18 @@ def averaged(settings, t, spec="lora", singular=None):
     """New, old and sent models by tensor name after round t of 50, of clients with 3 images and 1."""
     layout = Layout(Two(singular))
     rng = torch.Generator().manual_seed(t)
-    theta, sent = (
-        torch.randn(layout.size, generator=rng),
-        torch.randn(2, layout.size, generator=rng),
-    )
+    theta = torch.randn(layout.size, generator=rng)
+    sent = torch.randn(2, layout.size, generator=rng)
     memory = {}
     table = client_updates(sent, layout=layout, t=t, rounds=50, n=[3.0, 1.0])
     new, weights = resolve(spec, settings).aggregator.aggregate(theta, table, memory)
     assert weights.tolist() == [0.75, 0.25]
-    return layout.named(new), layout.named(theta), [layout.named(each) for each in sent], memory
+    return (
+        layout.named(new),
+        layout.named(theta),
+        [layout.named(theta_sent) for theta_sent in sent],
+        memory,
+    )
 
 
 @pytest.mark.parametrize(("t", "beta"), [(1, 0.0), (2, 0.01998), (26, 0.4995), (50, 0.97902)])
@@ -258,31 +275,36 @@ def averaged(settings, t, spec="lora", singular=None):
 )
 def test_the_moving_average_by_hand(t, beta, settings, everything):
     """b = 0.999 (t - 1) / T: of the factors, or of all."""
-    new, old, (first, second), _ = averaged(settings, t)
+    new, old, (sent, other_sent), _ = averaged(settings, t)
     for name in new:
         b = beta if everything or name != "other" else 0
-        expected = (1 - b) * (0.75 * first[name] + 0.25 * second[name]) + b * old[name]
-        torch.testing.assert_close(new[name], expected, atol=1e-6, rtol=1e-5)
+        expected = (1 - b) * (0.75 * sent[name] + 0.25 * other_sent[name]) + b * old[name]
+        assert_close(new[name], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_without_it_the_average_is_fedavgs():
-    new, _, (first, second), _ = averaged({"ema": False}, 30)
-    assert all(torch.allclose(new[name], 0.75 * first[name] + 0.25 * second[name]) for name in new)
+    new, _, (sent, other_sent), _ = averaged({"ema": False}, 30)
+    for name in new:
+        expected = 0.75 * sent[name] + 0.25 * other_sent[name]
+        assert torch.allclose(new[name], expected)
 
 
 def delta(model):
-    a, b = model["layer.A"].double().numpy(), model["layer.B"].double().numpy()
+    a = model["layer.A"].double().numpy()
+    b = model["layer.B"].double().numpy()
     return a @ np.diag(model["layer.S"].double().numpy() if "layer.S" in model else np.ones(2)) @ b
 
 
 @pytest.mark.parametrize("singular", [None, torch.tensor([1.0, 0.1])])
 def test_exact_averages_the_products_and_has_no_moving_average(singular):
-    new, _, (first, second), memory = averaged(
+    new, _, (sent, other_sent), memory = averaged(
         {"exact": True}, 30, "svd-lora" if singular is not None else "lora", singular
     )
-    u, sigma, v = np.linalg.svd(0.75 * delta(first) + 0.25 * delta(second))
-    np.testing.assert_allclose(delta(new), u[:, :2] * sigma[:2] @ v[:2], atol=1e-5)
-    torch.testing.assert_close(new["other"], 0.75 * first["other"] + 0.25 * second["other"])
+    u, sigma, v = np.linalg.svd(0.75 * delta(sent) + 0.25 * delta(other_sent))
+    expected = u[:, :2] * sigma[:2] @ v[:2]
+    assert_allclose(delta(new), expected, atol=1e-5)
+    expected = 0.75 * sent["other"] + 0.25 * other_sent["other"]
+    assert_close(new["other"], expected)
     assert memory["exact_loss"].ndim == 0
     expected = pytest.approx(sigma[2] / np.sqrt((sigma**2).sum()), rel=1e-4)
     assert float(memory["exact_loss"]) == expected
@@ -296,16 +318,16 @@ def test_exact_with_one_client_is_its_own_product(spec):
         layout.named(play(spec, settings, **alone).theta) for settings in ({"exact": True}, {})
     )
     for stem in (name.removesuffix(".A") for name in layout.shapes if name.endswith(".A")):
-        models = [
-            {f"layer.{k}": m[f"{stem}.{k}"] for k in "ABS" if f"{stem}.{k}" in m}
-            for m in (exact, plain)
-        ]
+        models = []
+        for tensors in (exact, plain):
+            roles = [role for role in "ABS" if f"{stem}.{role}" in tensors]
+            models.append({f"layer.{role}": tensors[f"{stem}.{role}"] for role in roles})
         products = [
             m["layer.A"] @ torch.diag(m.get("layer.S", torch.ones(12))) @ m["layer.B"]
             for m in models
         ]  # each [in, out]
         assert products[1].any()
-        torch.testing.assert_close(*products, atol=1e-5, rtol=1e-4)
+        assert_close(*products, atol=1e-5, rtol=1e-4)
 
 
 @BOTH
@@ -314,9 +336,9 @@ def test_it_resumes_to_the_same_bits_from_disk(spec, settings, tmp_path):
     small = {"roster": ROSTER[:2], "rounds": 2}
     states.save(tmp_path, play(spec, settings, until=1, **small), ROSTER[:2])
     again = states.restore(states.saved(tmp_path)[-1], ROSTER[:2], "cpu")
-    assert torch.equal(
-        play(spec, settings, state=again, **small).theta, play(spec, settings, **small).theta
-    )
+    result = play(spec, settings, state=again, **small).theta
+    expected = play(spec, settings, **small).theta
+    assert torch.equal(result, expected)
 
 
 def test_the_resnet_trains_and_its_statistics_travel():
@@ -333,14 +355,9 @@ def test_the_resnet_trains_and_its_statistics_travel():
     }
     start = layout.read()
     shard = toy_shard("north", 8, absent=2)
-    report = run_client(
-        method,
-        net,
-        layout,
-        shard,
-        Task("north", 0, 1, 1, 0, start, {}, {}),
-        Training(optimizer="sgd", lr=0.01),
-    )
+    task = Task("north", 0, 1, 1, 0, start, {}, {})
+    training = Training(optimizer="sgd", lr=0.01)
+    report = run_client(method, net, layout, shard, task, training)
     moved = layout.named(report.theta - start)
     assert report.theta.isfinite().all()
     assert all(
@@ -353,15 +370,13 @@ def test_the_resnet_trains_and_its_statistics_travel():
 @pytest.mark.parametrize(("model", "spec"), [("clip-tiny", "lora"), ("cnn", "fairlora")])
 def test_a_run_opened_again_scores_as_the_network_that_trained(model, spec, tmp_path):
     """Whatever is frozen comes back, from another seed: single tensors of a module that trains in part as well."""
-    plan = planned(
-        spec, {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, seed=3, model=model
-    )
+    training = Training(optimizer="sgd", lr=0.1, batch_size=8)
+    plan = planned(spec, {}, training, 1, seed=3, model=model)
     run = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
     inputs = models.Inputs(1, CLASSES, 8, run.data.classes, {"sex": ["f", "m"]})
     net = models.build(model, inputs, seed=3, extend=run.method.local.extend)
     scored = predictions(run)["clean"][0][0]
     layout = Layout(net)
     layout.load(run.layout.read())
-    np.testing.assert_allclose(
-        scored, logits(net, run.data.test["clean"], run.method.local), atol=1e-5
-    )
+    expected = logits(net, run.data.test["clean"], run.method.local)
+    assert_allclose(scored, expected, atol=1e-5)

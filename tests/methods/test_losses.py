@@ -1,32 +1,32 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.testing import assert_close
 
 from fedcli.methods.losses import class_weights, weighted_cross_entropy
 
 DRAW = torch.Generator().manual_seed(0)
-LOGITS, Y, W = (
-    torch.randn(7, 4, generator=DRAW),
-    torch.tensor([0, 1, 2, 3, 0, 0, 2]),
-    torch.tensor([1.0, 2.0, 0.5, 3.0]),
-)
+LOGITS = torch.randn(7, 4, generator=DRAW)
+Y = torch.tensor([0, 1, 2, 3, 0, 0, 2])
+W = torch.tensor([1.0, 2.0, 0.5, 3.0])
 
 
 @pytest.mark.parametrize("weights", [None, W])
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_without_a_focus_it_is_torchs_cross_entropy(weights, smoothing):
     expected = F.cross_entropy(LOGITS, Y, weights, label_smoothing=smoothing)
-    torch.testing.assert_close(weighted_cross_entropy(LOGITS, Y, weights, smoothing), expected)
+    assert_close(weighted_cross_entropy(LOGITS, Y, weights, smoothing), expected)
 
 
 def test_the_focal_loss_by_hand():
     """p = 0.8 and 0.1 of the true class: 0.04 * 0.2231 and 0.81 * 2.3026; with weights 1 and 3 their weighted mean."""
     logits = torch.tensor([[0.8, 0.2], [0.9, 0.1]]).log()
-    each = torch.tensor([0.2**2, 0.9**2]) * -torch.tensor([0.8, 0.1]).log()
+    losses = torch.tensor([0.2**2, 0.9**2]) * -torch.tensor([0.8, 0.1]).log()
     y = torch.tensor([0, 1])
-    torch.testing.assert_close(weighted_cross_entropy(logits, y, gamma=2.0), each.mean())
+    assert_close(weighted_cross_entropy(logits, y, gamma=2.0), losses.mean())
     weighted = weighted_cross_entropy(logits, y, torch.tensor([1.0, 3.0]), gamma=2.0)
-    torch.testing.assert_close(weighted, (each[0] + 3 * each[1]) / 4)
+    expected = (losses[0] + 3 * losses[1]) / 4
+    assert_close(weighted, expected)
 
 
 def test_a_class_taken_out_of_the_softmax_takes_no_part_in_smoothing():
@@ -35,9 +35,8 @@ def test_a_class_taken_out_of_the_softmax_takes_no_part_in_smoothing():
     y = Y.clamp_max(2)
     masked.requires_grad_()
     loss = weighted_cross_entropy(masked, y, smoothing=0.2, gamma=0.5)
-    torch.testing.assert_close(
-        loss, weighted_cross_entropy(LOGITS[:, :3], y, smoothing=0.2, gamma=0.5)
-    )
+    expected = weighted_cross_entropy(LOGITS[:, :3], y, smoothing=0.2, gamma=0.5)
+    assert_close(loss, expected)
     loss.backward()
     assert masked.grad.isfinite().all()
 

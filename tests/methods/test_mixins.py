@@ -1,4 +1,4 @@
-"""What few methods ask of the engine."""
+"""Services of the engine that few methods use."""
 
 import inspect
 

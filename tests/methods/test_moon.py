@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import helpers, resolve
@@ -36,11 +37,13 @@ def test_one_step_is_the_contrast_written_out():
     old, anchor, live = (copy.deepcopy(toy_net(dropout=0.0)) for _ in range(3))
     Layout(old).load(previous)
     old.eval(), anchor.eval(), live.train()
-    batch, params = next(toy_shard("north").in_order()), list(live.parameters())
+    batch = next(toy_shard("north").in_order())
+    params = list(live.parameters())
 
     z = live.features(batch.x)
     with torch.no_grad():
-        z_global, z_previous = anchor.features(batch.x), old.features(batch.x)
+        z_global = anchor.features(batch.x)
+        z_previous = old.features(batch.x)
     near = (F.cosine_similarity(z, z_global) / 0.4).exp()
     far = (F.cosine_similarity(z, z_previous) / 0.4).exp()
     loss = F.cross_entropy(live.head(z), batch.y) + 3.0 * -(near / (near + far)).log().mean()
@@ -48,18 +51,20 @@ def test_one_step_is_the_contrast_written_out():
 
     report = turn(net, layout, {"previous": previous}, mu=3.0, temperature=0.4)
     expected = torch.cat([p.detach().reshape(-1) for p in steps])
-    torch.testing.assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(report.loss, loss.detach())
+    assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
+    assert_close(report.loss, loss.detach())
 
 
 def test_a_projection_head_stands_between_features_and_classifier():
     local = resolve("moon", {"projection": 5}).local
-    net, plain = toy_net(extend=local.extend).eval(), toy_net().eval()
+    net = toy_net(extend=local.extend).eval()
+    plain = toy_net().eval()
     x = next(toy_shard("north").in_order()).x
-    first, relu, second = net.backbone.projection
+    linear, relu, last_linear = net.backbone.projection
     with torch.no_grad():
-        torch.testing.assert_close(net.backbone.body(x), plain.features(x))
-        assert torch.equal(net.features(x), second(relu(first(plain.features(x)))))
+        assert_close(net.backbone.body(x), plain.features(x))
+        expected = last_linear(relu(linear(plain.features(x))))
+        assert torch.equal(net.features(x), expected)
         assert net.features(x).shape == (len(x), 5)
         assert net(x).shape == plain(x).shape
     result = len(play("moon", {"projection": 5}).theta)
@@ -67,11 +72,13 @@ def test_a_projection_head_stands_between_features_and_classifier():
 
 
 def test_without_a_contrast_it_is_fedavg():
-    assert torch.equal(play("moon", {"mu": 0.0}).theta, play("fedavg").theta)
+    result = play("moon", {"mu": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 def test_a_first_visit_is_fedavg():
-    assert torch.equal(play("moon", rounds=1).theta, play("fedavg", rounds=1).theta)
+    expected = play("fedavg", rounds=1).theta
+    assert torch.equal(play("moon", rounds=1).theta, expected)
 
 
 @pytest.mark.parametrize("bn", ["aggregate", "freeze"])
@@ -94,7 +101,8 @@ def test_reference_features_restore_numbers_and_the_mode_of_every_module():
     norm = next(m for m in net.modules() if isinstance(m, nn.BatchNorm2d))
     norm.eval()  # as under --bn freeze
     layout = Layout(net)
-    before, modes = layout.read(), [m.training for m in net.modules()]
+    before = layout.read()
+    modes = [m.training for m in net.modules()]
     client = ClientRound("north", 0, 2, 3, 0.1, before, {}, layout, toy_shard("north"), None, {})
     batch = next(toy_shard("north").in_order())
     (z,) = helpers.features_of(net, batch.x, client, last_model(layout))
@@ -123,17 +131,17 @@ def test_the_last_model_is_the_clients_own_whatever_the_server_makes_of_it():
 
 
 def test_an_absent_client_keeps_its_last_model():
-    early, seen = play("moon", until=1, rounds=4, participation=0.5), []
+    early = play("moon", until=1, rounds=4, participation=0.5)
+    participants = []
     late = play(
         "moon",
         state=early,
         until=2,
         rounds=4,
         participation=0.5,
-        each=lambda p: seen.extend(p.clients),
+        each=lambda p: participants.extend(p.clients),
     )
     for client, memory in early.clients.items():
-        assert torch.equal(memory["previous"], late.clients[client]["previous"]) == (
-            client not in seen
-        )
-    assert set(late.clients) == {*early.clients, *seen}
+        result = torch.equal(memory["previous"], late.clients[client]["previous"])
+        assert result == (client not in participants)
+    assert set(late.clients) == {*early.clients, *participants}

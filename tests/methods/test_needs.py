@@ -1,4 +1,4 @@
-"""What a server must see of each client, as methods declare it, against what their rules do with the models."""
+"""Needs that methods declare for their servers, against what their rules do with the models."""
 
 from dataclasses import replace
 
@@ -18,7 +18,8 @@ def seen(name):
     A rule that needs sums gives the same model for the same weighted sum. One that needs scalars is affine in models.
     """
     subject = Subject(name, SHORTER.get(name, {}))
-    rule, calls = subject.method.aggregator, []
+    rule = subject.method.aggregator
+    calls = []
     kind = type(rule)
     aggregate = kind.aggregate
 
@@ -38,7 +39,9 @@ def seen(name):
 
     stream = torch.Generator().manual_seed(0)
     a, b, shift = (0.01 * torch.randn(updates.theta.shape, generator=stream) for _ in range(3))
-    a, b, shift = updates.theta + a, updates.theta + b, shift - updates.base.float() @ shift
+    a = updates.theta + a
+    b = updates.theta + b
+    shift = shift - updates.base.float() @ shift
     scale = (made(a) - made(b)).abs().max()
     if (
         made(updates.theta + shift) - made(updates.theta)
@@ -57,10 +60,9 @@ RULES = {type(method.aggregator): name for name, method in reversed(METHODS.item
 
 @pytest.mark.parametrize("name", RULES.values())
 def test_what_the_server_needs_is_what_its_rule_uses(name):
-    found = seen(name)
-    assert METHODS[name].aggregator.needs == (
-        "updates" if name in CHOOSING and found == "scalars" else found
-    )
+    needs = seen(name)
+    expected = "updates" if name in CHOOSING and needs == "scalars" else needs
+    assert METHODS[name].aggregator.needs == expected
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -68,7 +70,8 @@ def test_a_method_needs_no_less_than_its_rule(name):
     """The word is that of the half that needs more."""
     method = METHODS[name]
     assert method.needs in NEEDS
-    assert list(NEEDS).index(method.needs) >= list(NEEDS).index(method.aggregator.needs)
+    result = list(NEEDS).index(method.needs)
+    assert result >= list(NEEDS).index(method.aggregator.needs)
 
 
 def test_a_pair_needs_what_its_rule_needs():

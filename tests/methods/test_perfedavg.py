@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import flat_layout, play, toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.data.shard import Batch
 from fedcli.federation.client import Task, Training, run_client
@@ -34,14 +35,10 @@ def test_first_order_and_hessian_free_by_hand(monkeypatch):
     """Inner half y = 1, outer half y = 2: g = 2 (w - alpha w^3)^3, and H = diag(3 w^2) of the inner half."""
     w = torch.tensor([1.0, -2.0])
     g = 2 * (w - 0.05 * w**3) ** 3
-    torch.testing.assert_close(gradient_of(monkeypatch, {"alpha": 0.05}), g)
+    assert_close(gradient_of(monkeypatch, {"alpha": 0.05}), g)
     exact = g - 0.05 * 3 * w**2 * g
-    torch.testing.assert_close(
-        gradient_of(monkeypatch, {"alpha": 0.05, "variant": "hf", "delta": 0.02}),
-        exact,
-        rtol=1e-3,
-        atol=0,
-    )
+    result = gradient_of(monkeypatch, {"alpha": 0.05, "variant": "hf", "delta": 0.02})
+    assert_close(result, exact, rtol=1e-3, atol=0)
 
 
 def test_without_an_inner_step_it_is_the_gradient_of_the_second_half(monkeypatch):
@@ -70,17 +67,17 @@ def test_a_batch_is_halved(images, sizes):
 
 def test_a_client_keeps_the_received_model_after_steps_of_alpha():
     """All images in one step: theta - alpha dL/dtheta, whatever the run's learning rate."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 20)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 20)
     layout = Layout(net)
     start = layout.read()
     training = Training(optimizer="adam", lr=0.5, batch_size=8)
     method = resolve("per-fedavg", {"alpha": 0.05, "tune_batch": 20})
-    report = run_client(
-        method, net, layout, shard, Task("north", 0, 1, 3, 1, start, {}, {}), training
-    )
+    task = Task("north", 0, 1, 3, 1, start, {}, {})
+    report = run_client(method, net, layout, shard, task, training)
     layout.load(start)
     layout.zero_grad()
     nn.functional.cross_entropy(net.eval()(next(shard.in_order()).x), shard.y).backward()
     expected = start.clone()
     expected[: layout.trainable] -= 0.05 * layout.grad
-    torch.testing.assert_close(report.memory["model"], expected)
+    assert_close(report.memory["model"], expected)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -17,24 +17,30 @@ SGD = Training(optimizer="sgd", lr=0.02, weight_decay=0.0, batch_size=10_000)
 
 def test_two_minibatches_of_two_inner_steps_written_out():
     """theta begins at w, whatever the client kept, and goes on; each minibatch is anchored where w is by then."""
-    net, other, shard = toy_net(dropout=0.0), toy_net(dropout=0.0).train(), toy_shard("north")
-    layout, theirs = Layout(net), Layout(other)
-    start, t = layout.read(), layout.trainable
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0).train()
+    shard = toy_shard("north")
+    layout = Layout(net)
+    theirs = Layout(other)
+    start = layout.read()
+    t = layout.trainable
     task = Task("north", 0, 2, 3, 0, start, {}, {"model": Layout(toy_net(seed=4)).read()})
     settings = {"strength": 3.0, "inner_steps": 2, "inner_lr": 0.1}
     report = run_client(
         resolve("pfedme", settings), net, layout, shard, task, replace(SGD, epochs=2)
     )
 
-    w, batch = start[:t].clone(), next(shard.in_order())
+    w = start[:t].clone()
+    batch = next(shard.in_order())
     for _ in range(2):
         for _ in range(2):
             theirs.zero_grad()
             F.cross_entropy(other(batch.x), batch.y).backward()
             theirs.params.sub_(0.1 * (theirs.grad + 3.0 * (theirs.params - w)))
         w = w - 0.02 * 3.0 * (w - theirs.params)
-    torch.testing.assert_close(report.memory["model"][:t], theirs.params, atol=1e-6, rtol=1e-4)
-    torch.testing.assert_close(report.theta[:t], w, atol=1e-6, rtol=1e-4)
+    result = report.memory["model"][:t]
+    assert_close(result, theirs.params, atol=1e-6, rtol=1e-4)
+    assert_close(report.theta[:t], w, atol=1e-6, rtol=1e-4)
 
 
 def test_near_the_minimum_of_the_envelope_a_step_of_w_is_a_step_of_gradient_descent():
@@ -43,7 +49,7 @@ def test_near_the_minimum_of_the_envelope_a_step_of_w_is_a_step_of_gradient_desc
     ours = play("pfedme", stiff, rounds=1, training=SGD, dropout=0.0)
     plain = play("fedavg", rounds=1, training=SGD, dropout=0.0)
     t = Layout(toy_net()).trainable
-    torch.testing.assert_close(ours.theta[:t], plain.theta[:t], atol=2e-4, rtol=1e-2)
+    assert_close(ours.theta[:t], plain.theta[:t], atol=2e-4, rtol=1e-2)
 
 
 @pytest.mark.parametrize("steps", [1, 5])

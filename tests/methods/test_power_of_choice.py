@@ -45,9 +45,10 @@ def test_all_candidates_and_all_chosen_is_the_plain_mean_and_the_fewest_is_one()
 
 
 def test_a_client_is_drawn_in_proportion_to_its_images():
-    """Of one candidate: the client of 6 images in about three of four rounds, each round anew."""
+    """One candidate a round: the client of 6 images in about three of four rounds, each round anew."""
     net = toy_net()
-    layout, first = Layout(net), []
+    layout = Layout(net)
+    chosen = []
     clients = [
         ClientRound(
             name, k, 1, 3, 0.1, layout.read(), {}, layout, toy_shard(name, n), None, {}, seed=1
@@ -60,8 +61,8 @@ def test_a_client_is_drawn_in_proportion_to_its_images():
             now = replace(client, round=t, report={})
             rule().measure_global(net, now)
             keys.append(now.report["candidate_key"])
-        first.append(torch.stack(keys).argmax())
-    assert 0.62 < torch.stack(first).double().mean() < 0.88
+        chosen.append(torch.stack(keys).argmax())
+    assert 0.62 < torch.stack(chosen).double().mean() < 0.88
 
 
 def test_only_the_chosen_train():
@@ -72,4 +73,5 @@ def test_only_the_chosen_train():
         rounds=2,
         each=lambda played: trained.append(played.weights.tolist()),
     )
-    assert all(sorted(weights) == [0, 0, 0, 1] for weights in trained)
+    for weights in trained:
+        assert sorted(weights) == [0, 0, 0, 1]

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Training
 from fedcli.methods.priors import PRIORS, offset
@@ -14,37 +15,39 @@ EVERY = [kind for kind in PRIORS if kind != "none"]
 
 def test_balanced_softmax_is_the_log_share_with_a_floor():
     expected = torch.tensor([math.log(0.75), math.log(1e-12), math.log(0.25)])
-    torch.testing.assert_close(offset("bsm", COUNTS), expected)
+    assert_close(offset("bsm", COUNTS), expected)
 
 
 def test_logit_adjustment_takes_absent_classes_out():
     expected = torch.tensor([math.log(0.75), -torch.inf, math.log(0.25)])
-    torch.testing.assert_close(offset("logit-adjust", COUNTS), expected)
-    torch.testing.assert_close(offset("logit-adjust", COUNTS, tau=2.0), 2 * expected)
-    assert offset("logit-adjust", COUNTS, tau=0.0).tolist() == [0, -torch.inf, 0]
+    assert_close(offset("logit-adjust", COUNTS), expected)
+    assert_close(offset("logit-adjust", COUNTS, tau=2.0), 2 * expected)
+    result = offset("logit-adjust", COUNTS, tau=0.0).tolist()
+    assert result == [0, -torch.inf, 0]
 
 
 def test_the_margin_is_a_fourth_root():
     """16 images: 1/2 of tau; 81: 1/3; none: as if 1e-8, whose fourth root is 1/100."""
     counts = torch.tensor([16, 81, 0])
-    torch.testing.assert_close(offset("fedlc", counts), -0.5 * torch.tensor([1 / 2, 1 / 3, 100]))
-    torch.testing.assert_close(
-        offset("fedlc", counts, tau=3.0), -3 * torch.tensor([1 / 2, 1 / 3, 100])
-    )
+    expected = -0.5 * torch.tensor([1 / 2, 1 / 3, 100])
+    assert_close(offset("fedlc", counts), expected)
+    expected = -3 * torch.tensor([1 / 2, 1 / 3, 100])
+    assert_close(offset("fedlc", counts, tau=3.0), expected)
     expected = pytest.approx([-0.25, -1 / 6, -torch.inf])
     assert offset("fedlc", counts, absent="mask").tolist() == expected
 
 
 def test_logit_adjustment_and_balanced_softmax_agree_where_no_class_is_absent():
     counts = torch.tensor([100_000, 7, 1])
-    torch.testing.assert_close(offset("bsm", counts), offset("logit-adjust", counts))
+    assert_close(offset("bsm", counts), offset("logit-adjust", counts))
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_equal_counts_change_no_probability(kind):
-    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(4, 3, generator=generator)
     shifted = logits + offset(kind, torch.tensor([5, 5, 5]))
-    torch.testing.assert_close(shifted.softmax(1), logits.softmax(1))
+    assert_close(shifted.softmax(1), logits.softmax(1))
 
 
 @pytest.mark.parametrize("kind", EVERY)

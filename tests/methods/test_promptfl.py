@@ -2,6 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_clip, toy_net, toy_shard, toy_shards
+from torch.testing import assert_close
 
 from fedcli.data.shard import Shards
 from fedcli.errors import UsageError
@@ -24,10 +25,13 @@ def volumes(**settings):
 
 def test_a_logit_is_the_mean_cosine_of_patches_and_text_over_slabs():
     net = volumes()
-    x = torch.randn(2, 16, 32, 32, generator=torch.Generator().manual_seed(1))
-    tokens, texts = net.backbone.tower(x), net.head.prompts.texts()  # [B, S, M, D], [1, C, D]
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 16, 32, 32, generator=generator)
+    tokens = net.backbone.tower(x)
+    texts = net.head.prompts.texts()  # [B, S, M, D], [1, C, D]
     assert tokens.shape[:3] == (2, 2, 16)
-    got, scale = net(x), net.head.prompts.scale
+    got = net(x)
+    scale = net.head.prompts.scale
     for b in range(2):
         for c in range(3):
             cosines = [
@@ -35,11 +39,13 @@ def test_a_logit_is_the_mean_cosine_of_patches_and_text_over_slabs():
                 for slab in tokens[b]
                 for patch in slab
             ]
-            torch.testing.assert_close(got[b, c], scale * sum(cosines) / 32, atol=1e-4, rtol=1e-4)
+            expected = scale * sum(cosines) / 32
+            assert_close(got[b, c], expected, atol=1e-4, rtol=1e-4)
 
 
 def test_only_the_context_travels_and_for_volumes_the_slice_projection():
-    assert play("promptfl", until=0).theta.numel() == 4 * 32
+    result = play("promptfl", until=0).theta.numel()
+    assert result == 4 * 32
     result = play("promptfl", {"length": 16}, until=0).theta.numel()
     assert result == 16 * 32
     trained = Layout(volumes())
@@ -55,7 +61,8 @@ def test_only_the_context_travels_and_for_volumes_the_slice_projection():
 
 def test_learned_words_lower_the_loss_of_data_they_are_learned_from():
     net = toy_clip(extend=resolve("promptfl").local.extend)
-    layout, shards = Layout(net), toy_shards()
+    layout = Layout(net)
+    shards = toy_shards()
 
     def loss(theta):
         layout.load(theta)
@@ -64,7 +71,8 @@ def test_learned_words_lower_the_loss_of_data_they_are_learned_from():
             for s in shards.values()
         )
 
-    assert loss(play("promptfl", rounds=4).theta) < loss(play("promptfl", until=0).theta)
+    result = loss(play("promptfl", rounds=4).theta)
+    assert result < loss(play("promptfl", until=0).theta)
 
 
 def test_the_tower_is_asked_once_where_nothing_in_it_trains():
@@ -80,9 +88,8 @@ def test_the_tower_is_asked_once_where_nothing_in_it_trains():
         net, Shards(["a", "b", "c"], {}, ["north"], {"north": shard}, {}, {}, {}, [], {})
     )
     assert table.train["north"].images.shape == (len(shard), 16)
-    torch.testing.assert_close(
-        torch.from_numpy(logits(net, table.train["north"], local)), torch.from_numpy(before)
-    )
+    result = torch.from_numpy(logits(net, table.train["north"], local))
+    assert_close(result, torch.from_numpy(before))
 
 
 def test_a_tower_that_projects_slices_is_not_frozen_unless_released():

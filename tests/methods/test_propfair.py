@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from conftest import play
+from torch.testing import assert_close
 
 from fedcli.federation.client import Training
 from fedcli.methods import resolve
@@ -17,14 +18,16 @@ def transformed(loss, **settings):
 
 def test_below_the_bound_it_is_a_logarithm():
     """M = 5, l = 3: -log 2, and a slope of 1 / 2."""
-    assert transformed(3.0) == pytest.approx((-math.log(2), 0.5))
+    expected = pytest.approx((-math.log(2), 0.5))
+    assert transformed(3.0) == expected
 
 
 def test_near_and_above_the_bound_it_is_a_straight_line():
     """Epsilon 0.5: slope 2 from l = 4.5 on; at 6, -log 0.5 + 1.5 / 0.5."""
     expected = pytest.approx((-math.log(0.5) + 3.0, 2.0))
     assert transformed(6.0, epsilon=0.5) == expected
-    before, after = transformed(4.4999, epsilon=0.5), transformed(4.5001, epsilon=0.5)
+    before = transformed(4.4999, epsilon=0.5)
+    after = transformed(4.5001, epsilon=0.5)
     assert before == pytest.approx(after, abs=1e-3)
     assert math.isfinite(transformed(5.0)[0])
 
@@ -39,7 +42,6 @@ def test_far_below_the_bound_it_is_fedavg_at_another_learning_rate():
     def sgd(lr):
         return Training(optimizer="sgd", lr=lr, momentum=0.0, weight_decay=0.0, batch_size=8)
 
-    made = play("propfair", {"bound": 1e4}, training=sgd(1e3), rounds=2).theta
-    torch.testing.assert_close(
-        made, play("fedavg", training=sgd(0.1), rounds=2).theta, atol=1e-3, rtol=1e-2
-    )
+    theta = play("propfair", {"bound": 1e4}, training=sgd(1e3), rounds=2).theta
+    expected = play("fedavg", training=sgd(0.1), rounds=2).theta
+    assert_close(theta, expected, atol=1e-3, rtol=1e-2)

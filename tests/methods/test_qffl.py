@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play
+from torch.testing import assert_close
 
 from fedcli.methods import qffl, resolve
 
@@ -12,18 +13,15 @@ CASE = json.loads((Path(__file__).parent.parent / "vectors" / "qffl.json").read_
 
 
 def weights(settings, **table):
-    return resolve("qffl", settings).aggregator.aggregate(
-        torch.zeros(1), client_updates(torch.zeros(4, 1), **table), {}
-    )[1]
+    updates = client_updates(torch.zeros(4, 1), **table)
+    return resolve("qffl", settings).aggregator.aggregate(torch.zeros(1), updates, {})[1]
 
 
 @pytest.mark.parametrize(("q", "expected"), list(zip(CASE["q"], CASE["weights"], strict=True)))
 def test_released_weights_are_those_of_the_released_code(q, expected):
     loss = torch.tensor(CASE["loss"], dtype=torch.float64)
     shares = weights({"rule": "released", "q": q}, n=[9, 1, 1, 1], loss_before=loss)
-    torch.testing.assert_close(
-        shares, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12
-    )
+    assert_close(shares, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12)
 
 
 def test_the_default_counts_images_too():
@@ -34,32 +32,36 @@ def test_the_default_counts_images_too():
 
 def test_q_fedavg_by_hand():
     """Two clients, lr 0.5 so L = 2, q = 1; Algorithm 2 line by line."""
-    theta, table = (
-        torch.tensor([1.0, 1.0]),
-        client_updates([[0.0, 1.0], [1.0, 3.0]], lr=0.5, n=[9, 1], loss_before=[0.5, 2.0]),
-    )
+    theta = torch.tensor([1.0, 1.0])
+    table = client_updates([[0.0, 1.0], [1.0, 3.0]], lr=0.5, n=[9, 1], loss_before=[0.5, 2.0])
     after, weight = resolve("qffl", {"rule": "original"}).aggregator.aggregate(theta, table, {})
     # Dw = L (theta - theta_k): (2, 0) and (0, -4). Delta = F^q Dw: (1, 0) and (0, -8)
     # h = q F^(q-1) |Dw|^2 + L F^q: 4 + 1 = 5 and 16 + 4 = 20. theta - sum Delta / sum h
-    torch.testing.assert_close(after, torch.tensor([1.0 - 1 / 25, 1.0 + 8 / 25]))
+    expected = torch.tensor([1.0 - 1 / 25, 1.0 + 8 / 25])
+    assert_close(after, expected)
     assert weight.tolist() == pytest.approx([0.2, 0.8])
 
 
 @pytest.mark.parametrize("q", [0.5, 2.0, 5.0])
 def test_the_factorised_step_is_the_literal_one(q):
     torch.manual_seed(0)
-    theta, local = torch.randn(6), torch.randn(3, 6)
-    loss, lr = torch.tensor([0.7, 0.2, 1.9]), 0.3
+    theta = torch.randn(6)
+    local = torch.randn(3, 6)
+    loss = torch.tensor([0.7, 0.2, 1.9])
+    lr = 0.3
+    updates = client_updates(local, lr=lr, loss_before=loss)
     after, _ = resolve("qffl", {"rule": "original", "q": q}).aggregator.aggregate(
-        theta, client_updates(local, lr=lr, loss_before=loss), {}
+        theta, updates, {}
     )
     dw = (theta - local) / lr
     h = q * loss ** (q - 1) * dw.square().sum(1) + loss**q / lr
-    torch.testing.assert_close(after, theta - (loss**q) @ dw / h.sum())
+    expected = theta - (loss**q) @ dw / h.sum()
+    assert_close(after, expected)
 
 
 def test_q_zero_is_the_base():
-    assert torch.equal(play("qffl", {"q": 0.0}).theta, play("fedavg").theta)
+    result = play("qffl", {"q": 0.0}).theta
+    assert torch.equal(result, play("fedavg").theta)
 
 
 @pytest.mark.parametrize("rule", ["released", "original"])
@@ -70,12 +72,13 @@ def test_q_zero_is_the_uniform_mean_for_the_other_rules(rule):
     after, _ = resolve("qffl", {"q": 0.0, "rule": rule}).aggregator.aggregate(
         torch.zeros(2), table, {}
     )
-    torch.testing.assert_close(after, torch.tensor([3.0, 1.0]))
+    assert_close(after, torch.tensor([3.0, 1.0]))
 
 
 def test_a_huge_q_follows_the_worst_client_without_running_out_of_range():
     shares = weights({"q": 1e4}, loss_before=[1e-12, 1e-9, 3e-9, 2e-9])
-    assert shares.tolist() == pytest.approx([0, 0, 1, 0], abs=1e-6)
+    expected = pytest.approx([0, 0, 1, 0], abs=1e-6)
+    assert shares.tolist() == expected
     result = weights({"q": 3.0}, loss_before=[0.0, 0.0, 0.0, 0.0]).tolist()
     assert result == [0.25] * 4
 
@@ -92,16 +95,18 @@ def test_the_literal_step_shortens_weights_and_not_statistics():
     )
     assert after[2:].tolist() == [2.0, 4.0]
     # D: (-3, -3) and (-1, -1), squares 18 and 2, s = 1 / (1 + 20 / 2 / 0.1)
-    torch.testing.assert_close(after[:2], torch.tensor([3 - 2 / 101, 3 - 2 / 101]))
+    expected = torch.tensor([3 - 2 / 101, 3 - 2 / 101])
+    assert_close(after[:2], expected)
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
-    rule, theta = resolve("qffl").aggregator, torch.zeros(1)
+    rule = resolve("qffl").aggregator
+    theta = torch.zeros(1)
     twice = client_updates([[1.0], [5.0], [5.0]], n=[3, 2, 2], loss_before=[0.2, 1.0, 1.0])
     once = client_updates([[5.0], [1.0]], n=[4, 3], rows=[1, 0], loss_before=[1.0, 0.2])
-    torch.testing.assert_close(
-        rule.aggregate(theta, twice, {})[0], rule.aggregate(theta, once, {})[0]
-    )
+    result = rule.aggregate(theta, twice, {})[0]
+    expected = rule.aggregate(theta, once, {})[0]
+    assert_close(result, expected)
 
 
 def test_the_three_rules_differ():

@@ -1,4 +1,4 @@
-"""How a name, a pair or an option becomes a method."""
+"""Names, pairs and options become methods."""
 
 import pytest
 
@@ -36,7 +36,8 @@ def test_values_out_of_range_are_refused(key, value):
 
 def test_a_pair_has_the_client_of_its_base_and_the_rule_of_its_add_on():
     pair = resolve("fedprox+afl")
-    assert (pair.local, pair.aggregator) == (METHODS["fedprox"].local, METHODS["afl"].aggregator)
+    expected = (METHODS["fedprox"].local, METHODS["afl"].aggregator)
+    assert (pair.local, pair.aggregator) == expected
     assert pair.label == "FedProx + AFL"
 
 
@@ -44,7 +45,8 @@ def test_an_option_of_both_halves_of_a_pair_needs_the_half_named():
     with pytest.raises(UsageError, match="both halves of salt\\+fedheal have an option 'tau'"):
         resolve("salt+fedheal", {"tau": 0.2})
     pair = resolve("salt+fedheal", {"server.tau": 0.2})
-    assert (pair.settings["local.tau"], pair.settings["server.tau"]) == (0.5, 0.2)
+    result = (pair.settings["local.tau"], pair.settings["server.tau"])
+    assert result == (0.5, 0.2)
 
 
 def test_one_name_cannot_be_registered_twice():

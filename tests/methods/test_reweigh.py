@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, toy_net, toy_shard
 from group_clients import client_of, of_group
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.reweigh import kamiran
@@ -11,16 +12,18 @@ from fedcli.methods.reweigh import kamiran
 
 def test_weights_by_hand():
     """10 images, group 0: 3 and 1, group 1: 2 and 4; W = 4 * 5 / (10 * 3) and so on."""
-    made = kamiran(torch.tensor([[3.0, 1.0], [2.0, 4.0]]).double())
-    torch.testing.assert_close(made, torch.tensor([[20 / 30, 2.0], [30 / 20, 30 / 40]]).double())
+    weights = kamiran(torch.tensor([[3.0, 1.0], [2.0, 4.0]]).double())
+    expected = torch.tensor([[20 / 30, 2.0], [30 / 20, 30 / 40]]).double()
+    assert_close(weights, expected)
 
 
 def test_weighted_counts_are_independent_of_group_and_class_and_keep_their_margins():
     counts = torch.tensor([[3.0, 1.0, 5.0], [2.0, 4.0, 1.0]]).double()
     weighted = counts * kamiran(counts)
-    torch.testing.assert_close(weighted.sum(0), counts.sum(0))
-    torch.testing.assert_close(weighted.sum(1), counts.sum(1))
-    torch.testing.assert_close(weighted, torch.outer(counts.sum(1), counts.sum(0)) / counts.sum())
+    assert_close(weighted.sum(0), counts.sum(0))
+    assert_close(weighted.sum(1), counts.sum(1))
+    expected = torch.outer(counts.sum(1), counts.sum(0)) / counts.sum()
+    assert_close(weighted, expected)
 
 
 def test_independent_groups_weigh_1_and_so_do_pairs_without_an_image():
@@ -37,7 +40,8 @@ def test_independent_groups_weigh_1_and_so_do_pairs_without_an_image():
 
 @pytest.mark.parametrize("counts", ["global", "local"])
 def test_a_client_weighs_by_all_counts_or_by_its_own(counts):
-    net, shard = toy_net(), of_group(toy_shard("north", 4), [0, 1, -1, 1])
+    net = toy_net()
+    shard = of_group(toy_shard("north", 4), [0, 1, -1, 1])
     shared = {"group_class_counts": torch.full((2, 3), 5.0).double()}  # independent
     local = resolve("reweigh", {"counts": counts}).local
     client = client_of(net, shard, shared)
@@ -45,7 +49,8 @@ def test_a_client_weighs_by_all_counts_or_by_its_own(counts):
     assert ("group_class_counts" in client.report) == (counts == "global")
     weights = client.per_image["weights"]
     assert weights[2] == 1
-    assert (weights.tolist() == [1.0] * 4) == (counts == "global")
+    result = weights.tolist() == [1.0] * 4
+    assert result == (counts == "global")
 
 
 def test_the_server_adds_counts_up():
@@ -60,7 +65,10 @@ def test_the_server_adds_counts_up():
 def test_images_of_clients_that_are_away_are_not_forgotten():
     """The rare pair is at the client of the first round alone."""
     shared = {}
-    for own in ([[9.0, 0.0], [5.0, 1.0]], [[9.0, 0.0], [6.0, 0.0]]):
-        table = client_updates(torch.zeros(1, 1), group_class_counts=torch.tensor([own]).double())
+    for counts in ([[9.0, 0.0], [5.0, 1.0]], [[9.0, 0.0], [6.0, 0.0]]):
+        table = client_updates(
+            torch.zeros(1, 1), group_class_counts=torch.tensor([counts]).double()
+        )
         resolve("reweigh").local.post_aggregate(torch.zeros(1), table, table.base, shared)
-    assert shared["group_class_counts"].tolist() == [[18.0, 0.0], [11.0, 1.0]]
+    expected = [[18.0, 0.0], [11.0, 1.0]]
+    assert shared["group_class_counts"].tolist() == expected

@@ -5,6 +5,7 @@ import pytest
 import torch
 from conftest import client_updates, flat_layout, play
 from scipy.optimize import minimize
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.robust import number
@@ -28,11 +29,12 @@ def test_median_of_an_odd_and_an_even_number_of_clients():
         [2.0, 7.0],
         [0.0, 0.5, 0.5],
     )
-    assert aggregate("median", [[1.0, 1.0], [2.0, 9.0], [4.0, 5.0], [900.0, 7.0]])[0] == [3.0, 6.0]
+    result = aggregate("median", [[1.0, 1.0], [2.0, 9.0], [4.0, 5.0], [900.0, 7.0]])[0]
+    assert result == [3.0, 6.0]
 
 
 def test_trimmed_mean_leaves_out_so_many_at_either_end():
-    """Of five clients 0.2 is one: the mean of 2, 3 and 7. The weights are the shares of all numbers."""
+    """A share of 0.2 of five clients is one: the mean of 2, 3 and 7. The weights are the shares of all numbers."""
     models = [[1.0, 0.0], [2.0, 2.0], [3.0, 4.0], [7.0, 6.0], [99.0, -8.0]]
     model, weights = aggregate("trimmed-mean", models, {"hostile": 0.2})
     assert model == [4.0, 2.0]
@@ -40,21 +42,23 @@ def test_trimmed_mean_leaves_out_so_many_at_either_end():
     assert weights == expected
     expected = pytest.approx(np.mean(models, 0).tolist())
     assert aggregate("trimmed-mean", models, {"hostile": 0.0})[0] == expected
-    assert aggregate("trimmed-mean", models, {"hostile": 0.49})[0] == aggregate("median", models)[0]
+    result = aggregate("trimmed-mean", models, {"hostile": 0.49})[0]
+    expected = aggregate("median", models)[0]
+    assert result == expected
 
 
 def test_krum_takes_the_client_with_the_nearest_neighbours():
     """K = 5, f = 1: two neighbours. Of places 0, 1, 3, 7, 50 the scores are 10, 5, 13, 52, 4058."""
     models = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [7.0, 0.0], [50.0, 0.0]]
-    assert aggregate("krum", models) == ([1.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0])
-    assert aggregate("multi-krum", models) == ([2.75, 0.0], [0.25, 0.25, 0.25, 0.25, 0.0])
+    expected = ([1.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0])
+    assert aggregate("krum", models) == expected
+    expected = ([2.75, 0.0], [0.25, 0.25, 0.25, 0.25, 0.0])
+    assert aggregate("multi-krum", models) == expected
 
 
 def test_rfa_is_the_geometric_median():
-    models, n = (
-        np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 3.0], [40.0, 40.0]]),
-        np.array([3.0, 1.0, 2.0, 1.0]),
-    )
+    models = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 3.0], [40.0, 40.0]])
+    n = np.array([3.0, 1.0, 2.0, 1.0])
     best = minimize(
         lambda z: n @ np.linalg.norm(models - z, axis=1), [1.0, 1.0], method="Nelder-Mead", tol=1e-9
     )
@@ -71,12 +75,14 @@ def test_one_step_of_weiszfeld_by_hand():
 
 def test_norm_clipping_cuts_long_updates():
     """From (1, 0): updates of length 1, 2 and 10; p = 1/2, 1/4, 1/4."""
-    models, n = [[2.0, 0.0], [1.0, 2.0], [1.0, -10.0]], [2.0, 1.0, 1.0]
+    models = [[2.0, 0.0], [1.0, 2.0], [1.0, -10.0]]
+    n = [2.0, 1.0, 1.0]
     cut, weights = aggregate("norm-clipping", models, {"norm": 2.0}, (1.0, 0.0), n=n)
     assert cut == pytest.approx([1.5, 0.5 - 0.5])
     expected = pytest.approx([0.5 / 0.8, 0.25 / 0.8, 0.05 / 0.8])
     assert weights == expected
-    assert aggregate("norm-clipping", models, None, (1.0, 0.0), n=n) == (
+    result = aggregate("norm-clipping", models, None, (1.0, 0.0), n=n)
+    assert result == (
         cut,
         weights,
     )  # 2 is the median length
@@ -93,19 +99,20 @@ def test_one_of_five_clients_cannot_take_the_model_away(name):
         settings = {"iterations": 200} if name == "rfa" else {}
         model, _ = aggregate(name, [*HONEST, [-far, far]], settings, centre.tolist())
         assert np.linalg.norm(np.subtract(model, centre)) < 1.0
-        assert (
-            np.linalg.norm(np.subtract(aggregate("fedavg", [*HONEST, [-far, far]])[0], centre)) > 10
-        )
+        result = np.linalg.norm(np.subtract(aggregate("fedavg", [*HONEST, [-far, far]])[0], centre))
+        assert result > 10
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_clients_that_agree_have_their_model_and_no_order_matters(name):
     for k in (1, 2, 4):
         expected = pytest.approx([3.0, -1.0])
-        assert aggregate(name, [[3.0, -1.0]] * k)[0] == expected
+        result = aggregate(name, [[3.0, -1.0]] * k)[0]
+        assert result == expected
     models = [[1.0, 2.0], [4.0, -1.0], [0.5, 1.5], [9.0, 3.0], [-2.0, 1.0]]
     expected = pytest.approx(aggregate(name, models)[0])
-    assert aggregate(name, models[::-1])[0] == expected
+    result = aggregate(name, models[::-1])[0]
+    assert result == expected
 
 
 def test_statistics_of_batch_norm_stay_between_the_clients():
@@ -126,7 +133,7 @@ def test_a_large_table_is_sorted_in_pieces(monkeypatch):
 
 def test_a_federation_whose_rule_leaves_nobody_out_trains_as_fedavg():
     theta = play("norm-clipping", {"norm": 1e9}, rounds=2).theta
-    torch.testing.assert_close(theta, play("fedavg", rounds=2).theta)
+    assert_close(theta, play("fedavg", rounds=2).theta)
 
 
 @pytest.mark.parametrize(
@@ -138,11 +145,12 @@ def test_a_share_of_hostile_clients_is_rounded_up_to_fewer_than_half(hostile, cl
 
 def test_trimmed_mean_of_six_leaves_out_two_at_either_end():
     models = [[value, 0.0] for value in (-50.0, 0.0, 1.0, 3.0, 7.0, 99.0)]
-    assert aggregate("trimmed-mean", models, {"hostile": 0.2})[0] == [2.0, 0.0]
+    result = aggregate("trimmed-mean", models, {"hostile": 0.2})[0]
+    assert result == [2.0, 0.0]
 
 
 def test_rfa_starts_at_the_mean_by_images():
-    """Of 0, 4 and 8 with 1, 1 and 2 images it is 5: distances 5, 1, 3, weights 0.05, 0.25, 1/6 of their sum."""
+    """The mean of 0, 4 and 8 with 1, 1 and 2 images is 5: distances 5, 1, 3, weights 0.05, 0.25, 1/6 of their sum."""
     models = [[0.0, 0.0], [4.0, 0.0], [8.0, 0.0]]
     n = np.array([1.0, 1.0, 2.0])
     model, weights = aggregate("rfa", models, {"iterations": 1}, n=n)

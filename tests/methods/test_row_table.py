@@ -11,26 +11,28 @@ def test_rows_that_were_not_replaced_are_zeros_and_take_no_memory():
     assert table[2].tolist() == [0, 0]
     assert table[2].dtype == torch.uint8
     assert len(table) == 0
-    assert table.whole().tolist() == [[0, 0]] * 3
+    expected = [[0, 0]] * 3
+    assert table.whole().tolist() == expected
     assert (table.ndim, table.nbytes) == (2, 6)
     with pytest.raises(IndexError, match="row 3 of a table of 3 rows"):
         table[3]
 
 
 def test_a_table_stays_as_it_was_when_rows_are_replaced():
-    first = RowTable((3, 2), torch.int16).replaced({1: torch.tensor([1, 2], dtype=torch.int16)})
-    second = first.replaced({0: torch.tensor([5, 0], dtype=torch.int16)})
+    table = RowTable((3, 2), torch.int16).replaced({1: torch.tensor([1, 2], dtype=torch.int16)})
+    changed = table.replaced({0: torch.tensor([5, 0], dtype=torch.int16)})
     expected = [[0, 0], [1, 2], [0, 0]]
-    assert first.whole().tolist() == expected
+    assert table.whole().tolist() == expected
     expected = [
         [5, 0],
         [1, 2],
         [0, 0],
     ]
-    assert second.whole().tolist() == expected
-    assert second[1] is first[1]
-    assert second.whole(1).tolist() == [[1, 2], [0, 0]]
-    result = list(second.replaced({1: torch.zeros(2, dtype=torch.int16)}))
+    assert changed.whole().tolist() == expected
+    assert changed[1] is table[1]
+    expected = [[1, 2], [0, 0]]
+    assert changed.whole(1).tolist() == expected
+    result = list(changed.replaced({1: torch.zeros(2, dtype=torch.int16)}))
     assert result == [0]  # zeros again
 
 

@@ -37,7 +37,8 @@ class OfSeveral(Subject):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_trains_on_several_labels_and_resumes_or_says_why_not(name):
-    method, plan = resolve(name), planned(name, {}, Training(), 2, model="cnn")
+    method = resolve(name)
+    plan = planned(name, {}, Training(), 2, model="cnn")
     if method.local.needs_one_label or method.aggregator.needs_one_label:
         with pytest.raises(
             UsageError, match=f"{name} needs one label per image .*images of chest have several"
@@ -55,7 +56,8 @@ def test_a_method_trains_on_several_labels_and_resumes_or_says_why_not(name):
 
 def test_a_pair_is_refused_for_either_half_and_one_label_is_never_refused():
     for spec in ("ldam+fedheal", "fedavg+creff"):
-        plan, method = planned(spec, {}, Training(), 2), resolve(spec)
+        plan = planned(spec, {}, Training(), 2)
+        method = resolve(spec)
         check_labels(plan, method, {"dataset": "skin", "classes": ["a", "b", "c"]})
         with pytest.raises(UsageError, match="needs one label per image"):
             check_labels(plan, method, SEVERAL)
@@ -82,17 +84,15 @@ def test_options_that_mean_one_class_are_refused(plan, sentence):
 
 
 def test_the_loss_is_the_mean_over_known_labels():
-    logits, y = (
-        torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, 3.0]]),
-        torch.tensor([[1, 0, 1], [0, UNKNOWN, 0]]),
-    )
+    logits = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, 3.0]])
+    y = torch.tensor([[1, 0, 1], [0, UNKNOWN, 0]])
     y = y.to(torch.uint8)
     p = torch.sigmoid(logits)
-    first = -(p[0, 0].log() + (1 - p[0, 1]).log() + p[0, 2].log()) / 3
-    second = -((1 - p[1, 0]).log() + (1 - p[1, 2]).log()) / 2
-    expected = pytest.approx([first.item(), second.item()], rel=1e-5)
+    loss = -(p[0, 0].log() + (1 - p[0, 1]).log() + p[0, 2].log()) / 3
+    other_loss = -((1 - p[1, 0]).log() + (1 - p[1, 2]).log()) / 2
+    expected = pytest.approx([loss.item(), other_loss.item()], rel=1e-5)
     assert binary_cross_entropy(logits, y) == expected
-    expected = pytest.approx((first + second).item(), rel=1e-5)
+    expected = pytest.approx((loss + other_loss).item(), rel=1e-5)
     assert plain_loss(logits, y).item() == expected
     focal = (
         (1 - p[0, 0]) ** 2 * p[0, 0].log()

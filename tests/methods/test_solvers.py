@@ -15,34 +15,37 @@ def stepped(solver, parameter, gradients):
 
 
 def test_sgd_by_hand():
-    own = nn.Parameter(torch.tensor([1.0, -2.0]))
-    result = stepped(Solver("sgd", [own], 0.5), own, [[1.0, 0.0], [2.0, -4.0]])
+    parameter = nn.Parameter(torch.tensor([1.0, -2.0]))
+    result = stepped(Solver("sgd", [parameter], 0.5), parameter, [[1.0, 0.0], [2.0, -4.0]])
     assert result == [-0.5, 0.0]
 
 
 def test_adam_by_hand():
     """The first step is lr along the sign; the second has the means (.1 * .9 * 1 + .1 * 3) / (1 - .81) and so on."""
-    own = nn.Parameter(torch.tensor([0.0]))
-    solver = Solver("adam", [own], 0.1)
-    assert stepped(solver, own, [[1.0]]) == pytest.approx([-0.1])
-    mean, square = 0.39 / 0.19, 0.009999 / 0.001999  # (.000999 + .001 * 9) / (1 - .999^2)
+    parameter = nn.Parameter(torch.tensor([0.0]))
+    solver = Solver("adam", [parameter], 0.1)
+    expected = pytest.approx([-0.1])
+    assert stepped(solver, parameter, [[1.0]]) == expected
+    mean = 0.39 / 0.19
+    square = 0.009999 / 0.001999  # (.000999 + .001 * 9) / (1 - .999^2)
     expected = pytest.approx([-0.1 - 0.1 * mean / square**0.5], rel=1e-5)
-    assert stepped(solver, own, [[3.0]]) == expected
+    assert stepped(solver, parameter, [[3.0]]) == expected
 
 
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("sgd", torch.optim.SGD)])
 def test_to_the_bit_as_torchs_classes(name, kind):
-    """Of two parameters one is left without a gradient, as frozen ones are."""
+    """One of two parameters has no gradient, like a frozen one."""
     stream = torch.Generator().manual_seed(0)
-    start, gradients = torch.randn(7, generator=stream), torch.randn(4, 7, generator=stream)
-    (ours, left), theirs = (
-        (nn.Parameter(start.clone()) for _ in range(2)),
-        nn.Parameter(start.clone()),
-    )
-    solver, reference = Solver(name, iter([left, ours]), 0.03), kind([theirs], lr=0.03, fused=True)
+    start = torch.randn(7, generator=stream)
+    gradients = torch.randn(4, 7, generator=stream)
+    (ours, idle) = (nn.Parameter(start.clone()) for _ in range(2))
+    theirs = nn.Parameter(start.clone())
+    solver = Solver(name, iter([idle, ours]), 0.03)
+    reference = kind([theirs], lr=0.03, fused=True)
     for gradient in gradients:
-        ours.grad, theirs.grad = gradient.clone(), gradient.clone()
+        ours.grad = gradient.clone()
+        theirs.grad = gradient.clone()
         solver.step()
         reference.step()
     assert torch.equal(ours, theirs)
-    assert torch.equal(left, start)
+    assert torch.equal(idle, start)

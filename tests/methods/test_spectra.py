@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from fedcli.data.transforms import normalised, to_pixels
 from fedcli.methods.spectra import amplitudes, exchanged, window
@@ -25,56 +26,56 @@ def test_the_square_has_the_frequencies_up_to_a_share_of_the_side():
 
 def test_amplitudes_of_a_wave():
     """The mean at 0, and half the height at one period either way."""
-    made = amplitudes(normalised(wave(0.5, 0.2)), 0.13)[0, 0]
+    low_amplitudes = amplitudes(normalised(wave(0.5, 0.2)), 0.13)[0, 0]
     expected = torch.tensor([[0.0, 0.0, 0.0], [0.1, 0.5, 0.1], [0.0, 0.0, 0.0]])
-    torch.testing.assert_close(made, expected, atol=1e-6, rtol=0)
+    assert_close(low_amplitudes, expected, atol=1e-6, rtol=0)
     result = amplitudes(normalised(wave(0.5, 0.2)), 0.0).tolist()
     assert result == [[[[pytest.approx(0.5)]]]]
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0, math.pi])
 def test_a_wave_takes_the_amplitudes_of_another_and_keeps_its_phase(shift):
-    x, other = normalised(wave(0.5, 0.2, shift)), amplitudes(normalised(wave(0.4, 0.3, 2.0)), 0.13)
+    x = normalised(wave(0.5, 0.2, shift))
+    other = amplitudes(normalised(wave(0.4, 0.3, 2.0)), 0.13)
     for mix, expected in (
         (1.0, wave(0.4, 0.3, shift)),
         (0.5, wave(0.45, 0.25, shift)),
         (0.0, wave(0.5, 0.2, shift)),
     ):
-        torch.testing.assert_close(
-            to_pixels(exchanged(x, other, 0.13, mix)), expected, atol=1e-5, rtol=0
-        )
+        result = to_pixels(exchanged(x, other, 0.13, mix))
+        assert_close(result, expected, atol=1e-5, rtol=0)
     mean_alone = to_pixels(exchanged(x, amplitudes(normalised(wave(0.4, 0.3)), 0.0), 0.0))
-    torch.testing.assert_close(mean_alone, wave(0.4, 0.2, shift), atol=1e-5, rtol=0)
+    assert_close(mean_alone, wave(0.4, 0.2, shift), atol=1e-5, rtol=0)
 
 
 def test_its_own_amplitudes_leave_an_image_as_it_is():
-    x = normalised(torch.rand(3, 3, 9, 9, generator=torch.Generator().manual_seed(1)))
+    generator = torch.Generator().manual_seed(1)
+    x = normalised(torch.rand(3, 3, 9, 9, generator=generator))
     for low in (0.0, 0.2, 0.5):
-        torch.testing.assert_close(exchanged(x, amplitudes(x, low), low), x, atol=1e-4, rtol=0)
+        result = exchanged(x, amplitudes(x, low), low)
+        assert_close(result, x, atol=1e-4, rtol=0)
 
 
 def test_the_mean_alone_is_what_a_transform_makes_of_it():
     stream = torch.Generator().manual_seed(1)
-    x, other = (
-        normalised(torch.rand(2, 3, 8, 8, generator=stream)),
-        torch.rand(1, 3, 1, 1, generator=stream),
-    )
+    x = normalised(torch.rand(2, 3, 8, 8, generator=stream))
+    other = torch.rand(1, 3, 1, 1, generator=stream)
     spectrum = torch.fft.fft2(to_pixels(x))
     spectrum[..., :1, :1] *= 0.75 + 0.25 * 64 * other / spectrum[..., :1, :1].abs()
     expected = normalised(torch.fft.ifft2(spectrum).real)
-    torch.testing.assert_close(exchanged(x, other, 0.1, 0.25), expected, atol=1e-5, rtol=0)
+    assert_close(exchanged(x, other, 0.1, 0.25), expected, atol=1e-5, rtol=0)
 
 
 def test_all_amplitudes_of_another_image_are_a_whole_spectrum():
     stream = torch.Generator().manual_seed(1)
     x, other = (normalised(torch.rand(2, 3, 8, 8, generator=stream)) for _ in range(2))
-    made = exchanged(x, amplitudes(other, 0.5), 0.5)
-    torch.testing.assert_close(amplitudes(made, 0.5), amplitudes(other, 0.5), atol=1e-5, rtol=1e-4)
+    mixed = exchanged(x, amplitudes(other, 0.5), 0.5)
+    assert_close(amplitudes(mixed, 0.5), amplitudes(other, 0.5), atol=1e-5, rtol=1e-4)
 
 
 def test_images_are_cut_to_what_pixels_can_be():
-    made = to_pixels(
+    pixels = to_pixels(
         exchanged(normalised(wave(0.5, 0.4)), torch.tensor([[[[0.9]]]]), 0.0, cut=True)
     )
-    assert made.max() <= 1 + 1e-6
-    assert made.min() == pytest.approx(0.5, abs=1e-5)
+    assert pixels.max() <= 1 + 1e-6
+    assert pixels.min() == pytest.approx(0.5, abs=1e-5)

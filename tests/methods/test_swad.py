@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
+from torch.testing import assert_close
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -13,7 +14,9 @@ from fedcli.models.layout import Layout
 
 def scored(losses, **settings):
     """The averaged model after each round; the mean of round t is t."""
-    rule, memory, models = resolve("swad", settings).aggregator, {}, []
+    rule = resolve("swad", settings).aggregator
+    memory = {}
+    models = []
     for t, loss in enumerate(losses, 1):
         updates = client_updates([[0.0]], t=t, dense_mean=[[float(t)]], validation_loss=[loss])
         rule.aggregate(torch.zeros(1), updates, memory)
@@ -26,19 +29,25 @@ def test_it_begins_at_the_first_loss_that_no_later_one_beats_and_ends_before_the
     above, so the mean is that of rounds 2 to 5, and stays so."""
     losses = [3.0, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 0.1]
     models = scored(losses, patience=3, overfit=2, tolerance=1.2)
-    assert models == pytest.approx([1, 2, 3, 3, 3.5, 4, 3.5, 3.5])
+    expected = pytest.approx([1, 2, 3, 3, 3.5, 4, 3.5, 3.5])
+    assert models == expected
 
 
 def test_a_loss_that_falls_or_stays_within_the_tolerance_never_ends_it():
-    assert scored([4.0, 3.0, 2.0, 1.0])[-1] == 4  # not begun: the last round
-    assert scored([1.0] * 9)[-1] == pytest.approx(5)
+    result = scored([4.0, 3.0, 2.0, 1.0])[-1]
+    assert result == 4  # not begun: the last round
+    result = scored([1.0] * 9)[-1]
+    assert result == pytest.approx(5)
 
 
 def test_the_mean_over_a_client_s_steps_by_hand():
     """Three epochs of one batch, by SGD: the mean of the weights after each step."""
-    net, shard = toy_net(dropout=0.0), toy_shard("north", 12)
-    layout, batch = Layout(net), next(shard.in_order())
-    start, passed = layout.read(), []
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 12)
+    layout = Layout(net)
+    batch = next(shard.in_order())
+    start = layout.read()
+    passed = []
     net.train()
     for _ in range(3):
         layout.zero_grad()
@@ -48,21 +57,19 @@ def test_the_mean_over_a_client_s_steps_by_hand():
     training = Training(
         optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=12, epochs=3
     )
-    report = run_client(
-        resolve("swad"), net, layout, shard, Task("north", 0, 1, 3, 1, start, {}, {}), training
-    )
-    torch.testing.assert_close(report.theta, passed[-1], rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(
-        report.columns["dense_mean"], torch.stack(passed).mean(0), rtol=1e-4, atol=1e-6
-    )
+    task = Task("north", 0, 1, 3, 1, start, {}, {})
+    report = run_client(resolve("swad"), net, layout, shard, task, training)
+    assert_close(report.theta, passed[-1], rtol=1e-4, atol=1e-6)
+    expected = torch.stack(passed).mean(0)
+    assert_close(report.columns["dense_mean"], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_model_that_travels_is_fedavg_s_and_the_scored_one_is_not():
-    state, plain = play("swad"), play("fedavg").theta
+    state = play("swad")
+    plain = play("fedavg").theta
     assert torch.equal(state.theta, plain)
-    assert not torch.equal(
-        scored_model(resolve("swad").aggregator, state.theta, state.server), plain
-    )
+    result = scored_model(resolve("swad").aggregator, state.theta, state.server)
+    assert not torch.equal(result, plain)
 
 
 def test_without_validation_images_a_run_says_what_its_rounds_are_chosen_by():
@@ -72,7 +79,9 @@ def test_without_validation_images_a_run_says_what_its_rounds_are_chosen_by():
 
 
 def test_the_loss_that_chooses_is_of_validation_images_where_there_are_any():
-    net, shard, val = toy_net(dropout=0.0), toy_shard("north", 12), toy_shard("south", 6)
+    net = toy_net(dropout=0.0)
+    shard = toy_shard("north", 12)
+    val = toy_shard("south", 6)
     layout = Layout(net)
     rule = resolve("swad").aggregator
     for part, others in ((val, {"val": val}), (shard, {})):
@@ -82,4 +91,4 @@ def test_the_loss_that_chooses_is_of_validation_images_where_there_are_any():
         rule.measure_global(net, client)
         batch = next(part.in_order())
         expected = torch.nn.functional.cross_entropy(net(batch.x), batch.y)
-        torch.testing.assert_close(client.report["validation_loss"], expected.detach())
+        assert_close(client.report["validation_loss"], expected.detach())

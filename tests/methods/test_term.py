@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import client_updates, play
+from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
@@ -21,9 +22,9 @@ def test_weights_by_hand():
 
 def test_without_a_tilt_it_is_fedavg():
     assert weights({"t": 0.0}) == [0.75, 0.25]
-    torch.testing.assert_close(
-        play("term", {"t": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta
-    )
+    result = play("term", {"t": 0.0}, rounds=2).theta
+    expected = play("fedavg", rounds=2).theta
+    assert_close(result, expected)
 
 
 def test_a_large_tilt_follows_the_worst_client_and_a_large_one_below_0_the_best():
@@ -34,6 +35,7 @@ def test_a_large_tilt_follows_the_worst_client_and_a_large_one_below_0_the_best(
 
 
 def test_equal_losses_change_nothing_and_the_tilt_is_monotonous():
-    assert weights({"t": 5.0}, losses=(2.0, 2.0)) == [0.75, 0.25]
+    result = weights({"t": 5.0}, losses=(2.0, 2.0))
+    assert result == [0.75, 0.25]
     shares = [weights({"t": t})[1] for t in (-1.0, 0.0, 1.0, 2.0)]
     assert shares == sorted(shares)

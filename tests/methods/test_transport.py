@@ -3,6 +3,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
+from torch.testing import assert_close
 
 from fedcli.methods import transport
 from fedcli.methods.transport import transport_plan
@@ -17,7 +19,8 @@ def similarities(patches, prompts, spread=0.05, problems=3, seed=0):
 
 def turns_as_published(cost, mass, eps, turns):
     """The loop of the paper in float64, with nothing done for range or speed: [M, N] -> [M, N]."""
-    k, (m, n) = np.exp(-cost / eps), cost.shape
+    k = np.exp(-cost / eps)
+    (m, n) = cost.shape
     v = np.ones(n)
     for _ in range(turns):
         u = np.minimum(1 / m / (k @ v), 1)
@@ -35,20 +38,21 @@ def turns_as_published(cost, mass, eps, turns):
 )
 def test_one_prompt_fills_its_best_patches_first(mass, expected):
     plan = transport_plan(torch.tensor([[0.0], [0.5 * LN3]]), mass, eps=0.5)
-    torch.testing.assert_close(plan, torch.tensor(expected)[:, None])
+    assert_close(plan, torch.tensor(expected)[:, None])
 
 
 @pytest.mark.parametrize("mass", [1.0, 0.8])
 def test_two_patches_that_mirror_each_other_split_by_three_to_one(mass):
     plan = transport_plan(torch.tensor([[0.0, LN3], [LN3, 0.0]]), mass, eps=1.0)
-    torch.testing.assert_close(plan, mass / 2 * torch.tensor([[0.75, 0.25], [0.25, 0.75]]))
+    expected = mass / 2 * torch.tensor([[0.75, 0.25], [0.25, 0.75]])
+    assert_close(plan, expected)
 
 
 @pytest.mark.parametrize(("mass", "turns"), [(0.3, 500), (0.8, 2000), (0.99, 20_000), (1.0, 500)])
 def test_it_is_the_published_loop_run_to_its_end(mass, turns):
     cost = 1 - similarities(12, 3)
     for got, c in zip(transport_plan(cost, mass, 0.1), cost.double().numpy(), strict=True):
-        np.testing.assert_allclose(got, turns_as_published(c, mass, 0.1, turns), atol=1e-7)
+        assert_allclose(got, turns_as_published(c, mass, 0.1, turns), atol=1e-7)
 
 
 @pytest.mark.parametrize("eps", [0.1, 0.01])
@@ -56,7 +60,8 @@ def test_it_is_the_published_loop_run_to_its_end(mass, turns):
 def test_it_is_what_pot_finds(mass, eps):
     ot = pytest.importorskip("ot")
     cost = 1 - similarities(49, 2, problems=2)
-    rows, columns = np.full(49, 1 / 49), np.full(2, mass / 2)
+    rows = np.full(49, 1 / 49)
+    columns = np.full(2, mass / 2)
     for got, c in zip(transport_plan(cost, mass, eps), cost.double().numpy(), strict=True):
         if mass == 1:
             reference = ot.sinkhorn(rows, columns, c, eps, stopThr=1e-12)
@@ -64,15 +69,17 @@ def test_it_is_what_pot_finds(mass, eps):
             reference = ot.partial.entropic_partial_wasserstein(
                 rows, columns, c, eps, m=mass, numItermax=5000, stopThr=1e-13
             )
-        np.testing.assert_allclose(got, reference, atol=1e-6)
+        assert_allclose(got, reference, atol=1e-6)
 
 
 @pytest.mark.parametrize("mass", [0.05, 0.5, 0.8, 0.99, 1.0])
 def test_prompts_receive_exactly_their_share_and_no_patch_sends_more_than_it_has(mass):
     plan = transport_plan(1 - similarities(49, 3, spread=0.3), mass, 0.1)
-    torch.testing.assert_close(plan.sum(-2), torch.full((3, 3), mass / 3))
+    expected = torch.full((3, 3), mass / 3)
+    assert_close(plan.sum(-2), expected)
     assert plan.min() >= 0
-    assert plan.sum(-1).max() <= (1 + 1e-4) / 49
+    result = plan.sum(-1).max()
+    assert result <= (1 + 1e-4) / 49
 
 
 @pytest.mark.parametrize("mass", [0.8, 0.999])
@@ -81,56 +88,58 @@ def test_a_dozen_turns_do_at_any_mass(mass, monkeypatch):
     cost = 1 - similarities(196, 2, spread=0.03)
     whole = transport_plan(cost.double(), mass, 0.1)
     monkeypatch.setattr(transport, "TURNS", 12)
-    torch.testing.assert_close(transport_plan(cost, mass, 0.1), whole.float(), atol=1e-7, rtol=0)
+    assert_close(transport_plan(cost, mass, 0.1), whole.float(), atol=1e-7, rtol=0)
 
 
 def test_what_is_added_to_a_prompts_costs_changes_nothing():
     cost = (similarities(49, 2) * 1024).round() / 1024  # so that adding 1 is exact
-    assert torch.equal(
-        transport_plan(cost + torch.tensor([1.0, 0.0]), 0.8, 0.001),
-        transport_plan(cost, 0.8, 0.001),
-    )
+    result = transport_plan(cost + torch.tensor([1.0, 0.0]), 0.8, 0.001)
+    assert torch.equal(result, transport_plan(cost, 0.8, 0.001))
 
 
 def test_like_prompts_receive_alike_and_strong_entropy_makes_all_alike():
     same = similarities(6, 1).expand(-1, -1, 2)
     plan = transport_plan(1 - same, 0.8, 0.1)
     assert torch.equal(plan[..., 0], plan[..., 1])
-    torch.testing.assert_close(transport_plan(1 - same, 1.0, 0.1), torch.full((3, 6, 2), 1 / 12))
+    result = transport_plan(1 - same, 1.0, 0.1)
+    expected = torch.full((3, 6, 2), 1 / 12)
+    assert_close(result, expected)
     flat = transport_plan(1 - similarities(6, 2), 0.8, 1e4)
-    torch.testing.assert_close(flat, torch.full((3, 6, 2), 0.8 / 12), atol=1e-5, rtol=0)
+    expected = torch.full((3, 6, 2), 0.8 / 12)
+    assert_close(flat, expected, atol=1e-5, rtol=0)
 
 
 def test_one_patch_sends_each_prompt_its_share():
-    torch.testing.assert_close(
-        transport_plan(1 - similarities(1, 4), 0.8, 0.01), torch.full((3, 1, 4), 0.2)
-    )
-    torch.testing.assert_close(transport_plan(torch.zeros(1, 1), 0.8, 0.1), torch.tensor([[0.8]]))
+    result = transport_plan(1 - similarities(1, 4), 0.8, 0.01)
+    expected = torch.full((3, 1, 4), 0.2)
+    assert_close(result, expected)
+    result = transport_plan(torch.zeros(1, 1), 0.8, 0.1)
+    expected = torch.tensor([[0.8]])
+    assert_close(result, expected)
 
 
 def test_little_entropy_takes_the_best_patches_whole():
     cost = torch.tensor([[0.9], [0.1], [0.5], [0.3], [0.7]])
     plan = transport_plan(cost, 0.5, 0.001).flatten()
-    torch.testing.assert_close(plan, torch.tensor([0.0, 0.2, 0.1, 0.2, 0.0]))
+    assert_close(plan, torch.tensor([0.0, 0.2, 0.1, 0.2, 0.0]))
 
 
 def test_half_precision_survives_where_the_kernel_is_zero():
     similarity = similarities(49, 2).half()
-    assert (
-        -(1 - similarity) / 0.01
-    ).exp().max() == 0  # all of K: the published loop divides 0 by 0
+    result = (-(1 - similarity) / 0.01).exp().max()
+    assert result == 0  # all of K: the published loop divides 0 by 0
     plan = transport_plan(1 - similarity, 0.8, 0.01)
     assert plan.dtype == torch.float32
-    torch.testing.assert_close(
-        plan, transport_plan((1 - similarity).double(), 0.8, 0.01).float(), atol=1e-6, rtol=0
-    )
+    expected = transport_plan((1 - similarity).double(), 0.8, 0.01).float()
+    assert_close(plan, expected, atol=1e-6, rtol=0)
 
 
 def test_one_patch_far_better_than_the_rest_underflows_nothing():
     cost = torch.full((4, 2), 2.0)
     cost[0] = 0.0  # exp(-2 / 0.01) is 0 in float32, and yet the rest has to send 0.55
     expected = torch.tensor([0.25, *[0.55 / 3] * 3])
-    torch.testing.assert_close(transport_plan(cost, 0.8, 0.01).sum(1), expected, atol=1e-5, rtol=0)
+    result = transport_plan(cost, 0.8, 0.01).sum(1)
+    assert_close(result, expected, atol=1e-5, rtol=0)
 
 
 def test_problems_do_not_see_each_other_and_carry_no_gradient():
@@ -138,4 +147,4 @@ def test_problems_do_not_see_each_other_and_carry_no_gradient():
     together = transport_plan(cost.view(2, 2, 16, 2), 0.8, 0.1)
     assert not together.requires_grad
     alone = torch.stack([transport_plan(c, 0.8, 0.1) for c in cost])
-    torch.testing.assert_close(together.flatten(0, 1), alone, atol=1e-7, rtol=1e-5)
+    assert_close(together.flatten(0, 1), alone, atol=1e-7, rtol=1e-5)

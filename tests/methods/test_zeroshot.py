@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net
 from tiny_clips import NAMES, fed, images, saved, theirs, tiny
+from torch.testing import assert_close
 
 from fedcli.errors import FedcliError, UsageError
 from fedcli.methods import resolve
@@ -25,7 +26,7 @@ def test_logits_are_those_of_the_whole_network_on_the_sentences(name, tmp_path):
         )
         x = net.backbone.tower._prepared(fed(unit))
         logits = whole.logit_scale.exp() * whole.encode_image(x, normalize=True) @ texts.T
-        torch.testing.assert_close(net(fed(unit)), logits, atol=1e-3, rtol=1e-3)
+        assert_close(net(fed(unit)), logits, atol=1e-3, rtol=1e-3)
         assert F.softmax(logits, 1).std() > 0
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from fedcli import metrics
 from fedcli.metrics import CLASSES, GROUPS, LABELS, TWO
@@ -35,19 +36,20 @@ def value(metric, logits, y, weights=None):
 def test_a_weight_of_two_is_an_image_twice_and_of_zero_none(needs, metric):
     logits, y = images(needs)
     weights = RANDOM.integers(0, 3, (len(y), 7))
-    drawn = [np.repeat(np.arange(len(y)), times) for times in weights.T]
-    expected = [value(metric, logits[at], y[at])[0] for at in drawn]
-    np.testing.assert_allclose(value(metric, logits, y, weights), expected, rtol=0, atol=1e-12)
+    resamples = [np.repeat(np.arange(len(y)), times) for times in weights.T]
+    expected = [
+        value(metric, logits[images_drawn], y[images_drawn])[0] for images_drawn in resamples
+    ]
+    assert_allclose(value(metric, logits, y, weights), expected, rtol=0, atol=1e-12)
 
 
 @every
 def test_a_group_is_weights_of_zero_and_one(needs, metric):
     logits, y = images(needs)
     group = RANDOM.random((len(y), 3)) < [0.2, 0.5, 0.9]
-    expected = [value(metric, logits[at], y[at])[0] for at in group.T]
-    np.testing.assert_allclose(
-        value(metric, logits, y, group.astype(int)), expected, rtol=0, atol=1e-12
-    )
+    expected = [value(metric, logits[members], y[members])[0] for members in group.T]
+    result = value(metric, logits, y, group.astype(int))
+    assert_allclose(result, expected, rtol=0, atol=1e-12)
 
 
 @every
@@ -57,7 +59,8 @@ def test_no_weights_are_ones_and_what_score_says(needs, metric):
     ones = value(metric, logits, y, np.ones((len(y), 1), int))
     expected = pytest.approx([scores[metric.name]], abs=1e-12)
     assert value(metric, logits, y).tolist() == expected
-    assert ones.tolist() == pytest.approx([scores[metric.name]], abs=1e-12)
+    expected = pytest.approx([scores[metric.name]], abs=1e-12)
+    assert ones.tolist() == expected
 
 
 @every

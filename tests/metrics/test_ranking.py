@@ -17,7 +17,8 @@ def test_a_pair_is_lost_where_the_other_class_ranks_higher_and_half_where_both_a
 
 
 def test_a_class_without_others_or_without_images_loses_nothing():
-    score, weights = np.array([0.2, 0.8]), np.ones((2, 3), int)
+    score = np.array([0.2, 0.8])
+    weights = np.ones((2, 3), int)
     result = Ranking.of(score, np.array([0, 1]), {}).lost(weights)
     assert result == {}
     none = np.zeros(0, int)

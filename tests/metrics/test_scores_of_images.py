@@ -28,9 +28,9 @@ def logits_of(*rows):
 def predictions(classes, *, n=400, seed=0, decimals=None):
     """Logits [N, C] that know something of y; few decimals make many ties."""
     rng = np.random.default_rng(seed)
-    y = np.concatenate(
-        [np.arange(classes), rng.choice(classes, n - classes, p=rng.dirichlet(np.ones(classes)))]
-    )
+    shares = rng.dirichlet(np.ones(classes))
+    drawn_labels = rng.choice(classes, n - classes, p=shares)
+    y = np.concatenate([np.arange(classes), drawn_labels])
     logits = rng.normal(size=(n, classes))
     logits[np.arange(n), y] += 1
     return (logits if decimals is None else logits.round(decimals)).astype(np.float32), y
@@ -40,7 +40,8 @@ def predictions(classes, *, n=400, seed=0, decimals=None):
 @pytest.mark.parametrize("classes", [3, 5, 8])
 def test_every_score_equals_scikit_learns(classes, decimals):
     logits, y = predictions(classes, decimals=decimals)
-    chance, guess = probabilities(logits), logits.argmax(1)
+    chance = probabilities(logits)
+    guess = logits.argmax(1)
     expected = {
         "accuracy": accuracy_score(y, guess),
         "balanced_accuracy": balanced_accuracy_score(y, guess),
@@ -59,7 +60,8 @@ def test_every_score_equals_scikit_learns(classes, decimals):
         }
     scores = score(logits, y)
     assert (scores["count"], scores["classes_missing"]) == (400, [])
-    assert {name: scores[name] for name in expected} == pytest.approx(expected, abs=1e-12, rel=0)
+    result = {name: scores[name] for name in expected}
+    assert result == pytest.approx(expected, abs=1e-12, rel=0)
 
 
 @pytest.mark.parametrize("decimals", [None, 0])
@@ -75,7 +77,8 @@ def test_with_two_classes_every_auc_is_the_binary_one(decimals):
 def test_a_tie_counts_as_half_a_win():
     # chance of class 1: sick .8 .5 .5, healthy .5 .2; won pairs 2 + 1.5 + 1.5 of 6
     logits = logits_of([0.2, 0.8], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [0.8, 0.2])
-    assert score(logits, np.array([1, 1, 1, 0, 0]))["auc_binary"] == 5 / 6
+    result = score(logits, np.array([1, 1, 1, 0, 0]))["auc_binary"]
+    assert result == 5 / 6
 
 
 def test_a_model_that_says_the_same_of_everyone_scores_one_half():
@@ -88,33 +91,35 @@ def test_the_one_vs_one_auc_is_the_mean_over_pairs_of_both_directions():
     logits = logits_of([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.4, 0.2, 0.4], [0.3, 0.3, 0.4])
     # images of classes 0 1 2 2. 0-1: 1 both ways. 0-2: by class 0, .5 beats .4 and .3; by class 2, both .4 beat .2.
     # 1-2: by class 1, .5 beats .2 and .3; by class 2, both .4 beat .3
-    assert score(logits, np.array([0, 1, 2, 2]))["auc_ovo_macro"] == 1
+    result = score(logits, np.array([0, 1, 2, 2]))["auc_ovo_macro"]
+    assert result == 1
     # images of classes 1 0 2 2. 0-1: .2 and .3 lose to .5: 0. 0-2: by class 0, .2 loses to .4 and .3: 0; by class 2: 1.
     # 1-2: by class 1, .3 beats .2 and ties with .3: 3/4; by class 2, both .4 beat .2: 1
     expected = pytest.approx((0 + 1 / 2 + 7 / 8) / 3)
-    assert score(logits, np.array([1, 0, 2, 2]))["auc_ovo_macro"] == expected
+    result = score(logits, np.array([1, 0, 2, 2]))["auc_ovo_macro"]
+    assert result == expected
 
 
 def test_a_class_without_an_image_is_left_out_of_the_auc_and_named():
     logits, y = predictions(4)
-    kept = y != 2
-    scores = score(logits[kept], y[kept])
-    chance, labels = probabilities(logits[kept]), y[kept]
+    others = y != 2
+    scores = score(logits[others], y[others])
+    chance = probabilities(logits[others])
+    labels = y[others]
     one_against_rest = [roc_auc_score(labels == c, chance[:, c]) for c in (0, 1, 3)]
     assert scores["classes_missing"] == [2]
-    assert scores["auc_ovr_macro"] == pytest.approx(np.mean(one_against_rest), abs=1e-12)
+    expected = pytest.approx(np.mean(one_against_rest), abs=1e-12)
+    assert scores["auc_ovr_macro"] == expected
     weighted = np.average(one_against_rest, weights=np.bincount(labels)[[0, 1, 3]])
     assert scores["auc_ovr_weighted"] == pytest.approx(weighted, abs=1e-12)
-    one_against_one = [
-        (
-            roc_auc_score(labels[pair] == a, chance[pair, a])
-            + roc_auc_score(labels[pair] == b, chance[pair, b])
-        )
-        / 2
-        for a, b in ((0, 1), (0, 3), (1, 3))
-        for pair in [(labels == a) | (labels == b)]
-    ]
-    assert scores["auc_ovo_macro"] == pytest.approx(np.mean(one_against_one), abs=1e-12)
+    one_against_one = []
+    for a, b in ((0, 1), (0, 3), (1, 3)):
+        pair = (labels == a) | (labels == b)
+        auc_of_a = roc_auc_score(labels[pair] == a, chance[pair, a])
+        auc_of_b = roc_auc_score(labels[pair] == b, chance[pair, b])
+        one_against_one.append((auc_of_a + auc_of_b) / 2)
+    expected = pytest.approx(np.mean(one_against_one), abs=1e-12)
+    assert scores["auc_ovo_macro"] == expected
     recalls = [(logits[y == c].argmax(1) == c).mean() for c in (0, 1, 3)]
     assert scores["balanced_accuracy"] == pytest.approx(np.mean(recalls))
 
@@ -160,7 +165,8 @@ def test_the_calibration_error_by_hand():
 
 def test_a_chance_on_an_edge_belongs_to_the_bin_below_it():
     """1/3 is 5/15 to the bit: with .3, wrong, it is in (4/15, 5/15], and .34, right, is in the next."""
-    chance, right = np.array([1 / 3, 0.3, 0.34]), np.array([True, False, True])
+    chance = np.array([1 / 3, 0.3, 0.34])
+    right = np.array([True, False, True])
     expected = pytest.approx((abs(1 / 3 + 0.3 - 1) + abs(0.34 - 1)) / 3, abs=1e-12)
     assert calibration_error(chance, right) == expected
 
@@ -169,20 +175,25 @@ def test_the_calibration_error_equals_a_loop_over_fifteen_bins():
     rng = np.random.default_rng(0)
     chance = np.concatenate([rng.random(500), np.arange(16) / 15])
     right = rng.random(516) < chance**2
-    expected, left = 0.0, 0
+    expected, binned = 0.0, 0
     for k in range(15):
-        inside = (chance > k / 15) & (chance <= (k + 1) / 15) | ((chance == 0) & (k == 0))
-        expected += inside.sum() * abs(chance[inside].mean() - right[inside].mean()) / 516
-        left += inside.sum()
-    assert left == 516
+        inside = (chance > k / 15) & (chance <= (k + 1) / 15)
+        if k == 0:
+            inside |= chance == 0
+        gap = abs(chance[inside].mean() - right[inside].mean())
+        expected += inside.sum() * gap / 516
+        binned += inside.sum()
+    assert binned == 516
     assert calibration_error(chance, right) == pytest.approx(expected, abs=1e-12)
 
 
 def test_chances_that_come_true_as_often_as_they_say_are_calibrated():
     result = calibration_error(np.full(10, 0.3), np.arange(10) < 3)
     assert result == pytest.approx(0)
-    assert calibration_error(np.ones(4), np.ones(4, bool)) == 0
-    assert calibration_error(np.ones(4), np.zeros(4, bool)) == 1
+    result = calibration_error(np.ones(4), np.ones(4, bool))
+    assert result == 0
+    result = calibration_error(np.ones(4), np.zeros(4, bool))
+    assert result == 1
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -203,11 +214,12 @@ def test_one_class_alone_has_an_accuracy_but_no_auc(classes):
 
 
 def test_no_image_at_all_gives_the_same_names_without_numbers():
-    some, none = score(*predictions(3)), score(np.zeros((0, 3)), np.zeros(0, int))
-    assert list(none) == list(some)
-    assert none.pop("count") == 0
-    assert none.pop("classes_missing") == [0, 1, 2]
-    assert set(none.values()) == {None}
+    usual = score(*predictions(3))
+    empty = score(np.zeros((0, 3)), np.zeros(0, int))
+    assert list(empty) == list(usual)
+    assert empty.pop("count") == 0
+    assert empty.pop("classes_missing") == [0, 1, 2]
+    assert set(empty.values()) == {None}
 
 
 def test_huge_logits_neither_overflow_nor_change_the_order():
@@ -227,18 +239,14 @@ def test_logits_that_are_not_finite_are_refused_with_their_count(bad):
 @pytest.mark.parametrize("classes", [2, 8, 23])
 def test_balanced_accuracy_is_one_number_however_many_classes_have_no_image(classes):
     logits, y = predictions(classes)
-    for kept in (y >= 0, y != 1, y % 3 == 0):
-        accuracy = balanced_accuracy(logits[kept], y[kept])
-        there = [
-            (logits[kept].argmax(1) == y[kept])[y[kept] == c].mean() for c in np.unique(y[kept])
-        ]
-        assert (
-            accuracy
-            == score(logits[kept], y[kept])["balanced_accuracy"]
-            == pytest.approx(np.mean(there), abs=1e-15)
-        )
-        result = np.isnan(recalls(logits[kept], y[kept])).sum()
-        assert result == classes - len(there)
+    for images in (y >= 0, y != 1, y % 3 == 0):
+        accuracy = balanced_accuracy(logits[images], y[images])
+        is_right = logits.argmax(1) == y
+        class_recalls = [is_right[images & (y == c)].mean() for c in np.unique(y[images])]
+        assert accuracy == pytest.approx(np.mean(class_recalls), abs=1e-15)
+        assert accuracy == score(logits[images], y[images])["balanced_accuracy"]
+        result = np.isnan(recalls(logits[images], y[images])).sum()
+        assert result == classes - len(class_recalls)
 
 
 def test_mean_recall_of_resamples_leaves_out_the_classes_that_each_of_them_lacks():

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli import extensions, models
 from fedcli.errors import FedcliError, UsageError
@@ -21,17 +22,17 @@ VIT = "timm:test_vit@32"
 
 
 def build(name=VIT, weights=None, size=32, **rest):
-    return models.build(
-        name, models.Inputs(3, 2, size), seed=0, weights=weights and str(weights), **rest
-    )
+    inputs = models.Inputs(3, 2, size)
+    return models.build(name, inputs, seed=0, weights=weights and str(weights), **rest)
 
 
 def trained(name=VIT):
     """The tensors of a backbone whose numbers are not those of seed 0."""
-    return {
-        k: torch.full_like(v, 0.25) if v.is_floating_point() else v
-        for k, v in tensors(build(name)).items()
-    }
+    state = tensors(build(name))
+    for key, tensor in state.items():
+        if tensor.is_floating_point():
+            state[key] = torch.full_like(tensor, 0.25)
+    return state
 
 
 def tensors(net):
@@ -39,7 +40,8 @@ def tensors(net):
 
 
 def holds(net, expected):
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in tensors(net).items())
+    for name, tensor in tensors(net).items():
+        assert torch.equal(tensor, expected[name])
 
 
 def under(prefix, state):
@@ -76,7 +78,8 @@ LAYOUTS = {  # how others keep a vision transformer
 def test_a_vision_transformer_is_read_as_others_keep_it(layout, tmp_path):
     state = trained()
     torch.save(LAYOUTS[layout](dict(state)), tmp_path / "checkpoint.pth")
-    net, plain = build(weights=tmp_path / "checkpoint.pth"), build()
+    net = build(weights=tmp_path / "checkpoint.pth")
+    plain = build()
     holds(net, state)
     assert torch.equal(net.head.weight, plain.head.weight)
 
@@ -91,14 +94,13 @@ def test_a_checkpoint_with_other_objects_than_its_arguments_is_refused(tmp_path)
 def test_position_embeddings_are_resized_to_the_side_that_is_asked_for(tmp_path):
     torch.save(trained("timm:test_vit@64"), tmp_path / "w.pth")
     net = build(weights=tmp_path / "w.pth")
-    torch.testing.assert_close(
-        net.backbone.pos_embed, torch.full_like(net.backbone.pos_embed, 0.25)
-    )
-    assert net(torch.zeros(1, 3, 20, 20)).shape == (1, 2)  # enlarged to 32
+    assert_close(net.backbone.pos_embed, torch.full_like(net.backbone.pos_embed, 0.25))
+    result = net(torch.zeros(1, 3, 20, 20)).shape
+    assert result == (1, 2)  # enlarged to 32
 
 
 def test_openais_names_are_read_by_timms_network_and_by_open_clips(tmp_path):
-    """As PubMedCLIP, which keeps a state_dict in OpenAI's names."""
+    """PubMedCLIP is such a file: a state_dict in OpenAI's names."""
     clip = pytest.importorskip("open_clip").CLIP(
         16,
         {"layers": 1, "width": 64, "head_width": 32, "patch_size": 16, "image_size": 32},
@@ -119,16 +121,17 @@ def test_openais_names_are_read_by_timms_network_and_by_open_clips(tmp_path):
         fc_norm=False,
     )
     state = torch.load(tmp_path / "clip.pth", weights_only=True)["state_dict"]
-    image = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    image = torch.randn(2, 3, 32, 32, generator=generator)
     net = models.Network(backbone, 64, 2)
     models.load_weights(net, "timm:vit", str(tmp_path / "clip.pth"))
     clip.visual.proj = None
-    torch.testing.assert_close(
-        net.eval().features(image), clip.visual.eval()(image), atol=1e-4, rtol=1e-4
-    )
+    expected = clip.visual.eval()(image)
+    assert_close(net.eval().features(image), expected, atol=1e-4, rtol=1e-4)
     tower = models.Network(clip.visual, 64, 2)
     read = of_backbone(tower.backbone, state, "clip.pth")
-    assert read.keys() - {"proj"} == tower.backbone.state_dict().keys()
+    expected = tower.backbone.state_dict().keys()
+    assert read.keys() - {"proj"} == expected
 
 
 def test_a_file_of_two_networks_is_refused(tmp_path):
@@ -165,11 +168,11 @@ def test_names_that_mean_no_network_are_refused(name, sentence):
 def test_images_are_normalised_as_the_network_was_trained(tmp_path):
     net = build()
     assert net.fed.mean == (0.5, 0.5, 0.5)
-    seen = []
-    net.backbone.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    inputs_of_net = []
+    net.backbone.register_forward_pre_hook(lambda _, inputs: inputs_of_net.append(inputs[0]))
     white = (1 - torch.tensor([0.485, 0.456, 0.406])) / torch.tensor([0.229, 0.224, 0.225])
     net(white.view(1, 3, 1, 1).expand(1, 3, 32, 32))
-    torch.testing.assert_close(seen[0], torch.ones(1, 3, 32, 32))
+    assert_close(inputs_of_net[0], torch.ones(1, 3, 32, 32))
 
 
 # the hub
@@ -190,9 +193,9 @@ def hub(tmp_path, monkeypatch):
         snapshot.mkdir(parents=True)
         return snapshot
 
-    named = ["clinic/eyes", "clinic/clip", "clinic/absent", "a b//c"]
+    names = ["clinic/eyes", "clinic/clip", "clinic/absent", "a b//c"]
     with extensions.allowed(
-        f"{library}:hf-hub:{name}" for name in named for library in ("timm", "open_clip")
+        f"{library}:hf-hub:{name}" for name in names for library in ("timm", "open_clip")
     ):
         yield put
 
@@ -200,7 +203,8 @@ def hub(tmp_path, monkeypatch):
 def test_a_network_of_the_hub_is_built_from_its_cache_with_its_weights(hub):
     from safetensors.torch import save_file
 
-    folder, state = hub("clinic", "eyes"), trained("timm:test_vit")
+    folder = hub("clinic", "eyes")
+    state = trained("timm:test_vit")
     config = {
         "architecture": "test_vit",
         "num_classes": 0,
@@ -209,7 +213,8 @@ def test_a_network_of_the_hub_is_built_from_its_cache_with_its_weights(hub):
     (folder / "config.json").write_text(json.dumps(config))
     save_file(state, folder / "model.safetensors")
     name = "timm:hf-hub:clinic/eyes"
-    assert outside.titled(name) == name and build(name).head.in_features == 64
+    assert outside.titled(name) == name
+    assert build(name).head.in_features == 64
     holds(build(name, "pretrained"), state)
 
 
@@ -234,7 +239,8 @@ def test_the_tower_of_an_open_clip_network_of_the_hub(hub):
     )
     name = "open_clip:hf-hub:clinic/clip"
     net = build(name)
-    assert net.head.in_features == 16 and net.fed.side == 160
+    assert net.head.in_features == 16
+    assert net.fed.side == 160
     state = {k: torch.full_like(v, 0.25) for k, v in tensors(net).items()}
     torch.save(
         under("visual.", state) | {"text.proj.weight": torch.ones(2)},
@@ -244,7 +250,7 @@ def test_the_tower_of_an_open_clip_network_of_the_hub(hub):
 
 
 @pytest.mark.parametrize(
-    ("library", "file", "about"),
+    ("library", "file", "config"),
     [
         (
             "timm",
@@ -278,24 +284,28 @@ def test_the_tower_of_an_open_clip_network_of_the_hub(hub):
         ),
     ],
 )
-def test_a_revision_is_the_one_that_is_named_and_its_commit_is_recorded(library, file, about, hub):
+def test_a_revision_is_the_one_that_is_named_and_its_commit_is_recorded(library, file, config, hub):
     pytest.importorskip(library)
     for branch, digit, dim in (("main", "0", 2), ("stable", "1", 3)):
-        (hub("clinic", "eyes", branch, digit * 40) / file).write_text(json.dumps(about(dim)))
+        (hub("clinic", "eyes", branch, digit * 40) / file).write_text(json.dumps(config(dim)))
     name = f"{library}:hf-hub:clinic/eyes"
-    built = {
-        end: sum(p.numel() for p in build(name + end).parameters())
-        for end in ("", "@stable", f"@{'1' * 40}")
-    }
-    assert built["@stable"] == built[f"@{'1' * 40}"] > built[""]
+    commit = f"@{'1' * 40}"
+    built = {}
+    for end in ("", "@stable", commit):
+        parameters = build(name + end).parameters()
+        built[end] = sum(p.numel() for p in parameters)
+    assert built["@stable"] == built[commit] > built[""]
     code = {end: own_code.recorded(resolve("fedavg"), name + end)[name + end] for end in built}
-    assert {end: each["revision"][0] for end, each in code.items()} == {
+    result = {end: record["revision"][0] for end, record in code.items()}
+    expected = {
         "": "0",
         "@stable": "1",
         f"@{'1' * 40}": "1",
     }
+    assert result == expected
     run = SimpleNamespace(body={"model": {"name": name}}, options={"code": {name: code[""]}})
-    assert own_code.model_of(run) == f"{name}@{'0' * 40}"
+    expected = f"{name}@{'0' * 40}"
+    assert own_code.model_of(run) == expected
     with pytest.raises(FedcliError, match="is not in the hub's cache"):
         build(f"{name}@absent")
 
@@ -308,7 +318,8 @@ def test_without_a_network_what_is_not_in_the_cache_is_named(hub, name):
         FedcliError, match="is not in the hub's cache on this machine and cannot be fetched"
     ) as error:
         build(name)
-    assert len(str(error.value)) < 400 and "--weights FILE" in error.value.hint
+    assert len(str(error.value)) < 400
+    assert "--weights FILE" in error.value.hint
 
 
 def test_a_network_of_open_clip_by_name():

@@ -11,6 +11,7 @@ from conftest import play, toy_clip, toy_shard, toy_shards
 from made_plans import planned
 from tiny_clips import NAMES, SEED, fed, images, prompts, saved, theirs, tiny
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.models import MODELS, clip, frozen_parts, input_channels
@@ -20,7 +21,9 @@ from fedcli.runs.rules import check
 
 
 def clip_input(unit):
-    return (unit - torch.tensor(CLIP_MEAN).view(3, 1, 1)) / torch.tensor(CLIP_STD).view(3, 1, 1)
+    mean = torch.tensor(CLIP_MEAN).view(3, 1, 1)
+    std = torch.tensor(CLIP_STD).view(3, 1, 1)
+    return (unit - mean) / std
 
 
 @torch.no_grad()
@@ -30,7 +33,8 @@ def test_the_transformer_gives_open_clips_patches(tmp_path):
     other.visual.output_tokens = True
     patches = other.visual(clip_input(images(32)))[1] @ other.visual.proj
     assert patches.shape == (3, 16, 16)
-    torch.testing.assert_close(net.features(fed(images(32))), patches[:, None], atol=1e-5, rtol=0)
+    result = net.features(fed(images(32)))
+    assert_close(result, patches[:, None], atol=1e-5, rtol=0)
 
 
 @torch.no_grad()
@@ -38,13 +42,15 @@ def test_the_resnet_gives_every_place_of_open_clips_pool(tmp_path):
     """Their pool gives the pooled place alone; the others come from the same torch function on their projections."""
     other = theirs("clip-tiny-rn")
     net = tiny("clip-tiny-rn", weights=saved(other, tmp_path / "clip.pt"), extend=prompts)
-    x, pool = clip_input(images(64)), other.visual.attnpool
-    maps = other.visual.layer4(
-        other.visual.layer3(other.visual.layer2(other.visual.layer1(other.visual.stem(x))))
-    )
+    x = clip_input(images(64))
+    pool = other.visual.attnpool
+    visual = other.visual
+    maps = visual.layer2(visual.layer1(visual.stem(x)))
+    maps = visual.layer4(visual.layer3(maps))
     every = net.backbone.visual.attnpool(maps)  # [B, 1 + M, D]
-    torch.testing.assert_close(every[:, 0], other.visual(x), atol=1e-5, rtol=0)
-    torch.testing.assert_close(net.features(fed(images(64))), every[:, None, 1:], atol=1e-5, rtol=0)
+    assert_close(every[:, 0], other.visual(x), atol=1e-5, rtol=0)
+    result = net.features(fed(images(64)))
+    assert_close(result, every[:, None, 1:], atol=1e-5, rtol=0)
     places = maps.flatten(2).permute(2, 0, 1)
     places = torch.cat([places.mean(0, keepdim=True), places]) + pool.positional_embedding[:, None]
     bias = torch.cat([pool.q_proj.bias, pool.k_proj.bias, pool.v_proj.bias])
@@ -68,7 +74,7 @@ def test_the_resnet_gives_every_place_of_open_clips_pool(tmp_path):
         k_proj_weight=pool.k_proj.weight,
         v_proj_weight=pool.v_proj.weight,
     )
-    torch.testing.assert_close(every, expected.transpose(0, 1), atol=1e-5, rtol=0)
+    assert_close(every, expected.transpose(0, 1), atol=1e-5, rtol=0)
 
 
 @torch.no_grad()
@@ -83,105 +89,106 @@ def test_learned_words_that_are_real_words_give_open_clips_texts(tmp_path):
     )
     tokens = open_clip.tokenize([f"a scan of my {name}." for name in NAMES])
     net.head.context[1].copy_(other.token_embedding(tokens[0, 1:5]))
-    assert [end + 1 + 4 for end in net.text.ends] == tokens.argmax(1).tolist() == [9, 8]
-    torch.testing.assert_close(
-        net.head.texts()[1], other.encode_text(tokens, normalize=True), atol=1e-5, rtol=0
-    )
-    torch.testing.assert_close(net.head.scale, other.logit_scale.exp())
+    assert tokens.argmax(1).tolist() == [9, 8]
+    result = [end + 1 + 4 for end in net.text.ends]
+    assert result == [9, 8]
+    expected = other.encode_text(tokens, normalize=True)
+    assert_close(net.head.texts()[1], expected, atol=1e-5, rtol=0)
+    assert_close(net.head.scale, other.logit_scale.exp())
 
 
 def test_the_head_is_the_scaled_mean_cosine_over_slabs_places_and_prompts():
     net = tiny(extend=prompts, channels=16)
     tokens = torch.randn(2, 2, 16, 16, generator=SEED(1))
-    cosines = torch.stack(
-        [
-            torch.stack(
-                [F.cosine_similarity(tokens, net.head.texts()[n, c], dim=-1) for n in range(2)], -1
-            )
-            for c in range(2)
-        ],
-        2,
-    )
+    by_class = []
+    for c in range(2):
+        texts = net.head.texts()[:, c]
+        cosines_of_class = [F.cosine_similarity(tokens, text, dim=-1) for text in texts]
+        by_class.append(torch.stack(cosines_of_class, -1))
+    cosines = torch.stack(by_class, 2)
     assert cosines.shape == (2, 2, 2, 16, 2)  # [B, S, C, M, N]
-    torch.testing.assert_close(net.head.similarity(tokens), cosines)
-    torch.testing.assert_close(net.head(tokens), cosines.mean((1, 3, 4)) / 0.07)
-    assert torch.equal(net(fed(images(32, 16))), net.head(net.features(fed(images(32, 16)))))
+    assert_close(net.head.similarity(tokens), cosines)
+    expected = cosines.mean((1, 3, 4)) / 0.07
+    assert_close(net.head(tokens), expected)
+    result = net(fed(images(32, 16)))
+    expected = net.head(net.features(fed(images(32, 16))))
+    assert torch.equal(result, expected)
 
 
 def test_a_learned_word_changes_every_class_through_the_text_tower():
     net = tiny(extend=prompts)
     net.head.texts()[1, 0].sum().backward()
-    assert (
-        net.head.context[0].grad.abs().sum() == 0
-        and (net.head.context[1].grad.abs().sum(1) > 0).all()
-    )
+    assert net.head.context[0].grad.abs().sum() == 0
+    assert (net.head.context[1].grad.abs().sum(1) > 0).all()
 
 
 def test_prompts_are_all_that_travels_and_the_text_tower_is_kept_once():
     net = tiny(extend=prompts)
     net.backbone.requires_grad_(False)
-    assert Layout(net).shapes == {"head.context.0": (4, 32), "head.context.1": (4, 32)}
+    expected = {"head.context.0": (4, 32), "head.context.1": (4, 32)}
+    assert Layout(net).shapes == expected
     assert sorted(frozen_parts(net)) == ["backbone", "text"]
-    assert not [
-        k
-        for k in net.state_dict()
-        if "token_embedding" in k or k.startswith("head.") and "context" not in k
-    ]
+    for name in net.state_dict():
+        assert "token_embedding" not in name
+        assert "context" in name or not name.startswith("head.")
 
 
 def test_without_prompts_there_is_one_vector_per_image_and_no_text_tower():
     net = tiny()
     x = fed(images(32))
-    assert net.features(x).shape == (3, 16) and net.head.in_features == 16
+    assert net.features(x).shape == (3, 16)
+    assert net.head.in_features == 16
     assert not [k for k in net.state_dict() if k.startswith("text.")]
     means = net.features(x)
-    torch.testing.assert_close(copy.deepcopy(net.backbone)(x), means)  # as a teacher sees it
+    assert_close(copy.deepcopy(net.backbone)(x), means)  # as a teacher sees it
     net.tokens = True
-    torch.testing.assert_close(net.features(x).mean((1, 2)), means)
+    assert_close(net.features(x).mean((1, 2)), means)
 
 
 def test_one_channel_is_shown_as_three_and_any_normalisation_is_undone():
     grey = images(32, 1)
-    first, third = tiny(channels=1), tiny(channels=3)
-    torch.testing.assert_close(
-        first.features(fed(grey)),
-        third.features(fed(grey.expand(-1, 3, -1, -1))),
-        atol=1e-5,
-        rtol=0,
-    )
-    torch.testing.assert_close(
-        first.backbone._prepared(fed(grey)), clip_input(grey), atol=1e-5, rtol=0
-    )
+    of_one_channel = tiny(channels=1)
+    of_three = tiny(channels=3)
+    expected = of_three.features(fed(grey.expand(-1, 3, -1, -1)))
+    assert_close(of_one_channel.features(fed(grey)), expected, atol=1e-5, rtol=0)
+    result = of_one_channel.backbone._prepared(fed(grey))
+    assert_close(result, clip_input(grey), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("side", [8, 50])
 def test_images_of_another_size_are_resized_with_straight_lines(side):
-    net, x = tiny(), images(side)
+    net = tiny()
+    x = images(side)
     small = F.interpolate(x, (32, 32), mode="bilinear", antialias=True)
-    torch.testing.assert_close(net.features(fed(x)), net.features(fed(small)), atol=1e-5, rtol=0)
+    expected = net.features(fed(small))
+    assert_close(net.features(fed(x)), expected, atol=1e-5, rtol=0)
 
 
 def test_a_volume_is_four_slabs_of_eight_slices_each_stretched_to_its_own_range():
-    net, x = tiny(channels=32), images(32, 32)
+    net = tiny(channels=32)
+    x = images(32, 32)
     net.tokens = True
-    assert net.features(fed(x)).shape == (3, 4, 16, 16)
-    assert sum(p.numel() for p in net.backbone.slices.parameters()) == 603
+    result = net.features(fed(x)).shape
+    assert result == (3, 4, 16, 16)
+    result = sum(p.numel() for p in net.backbone.slices.parameters())
+    assert result == 603
     third = net.backbone.slices(x[:, 16:24])  # [B, 3, H, W]
-    low, high = third.amin((1, 2, 3), keepdim=True), third.amax((1, 2, 3), keepdim=True)
+    low = third.amin((1, 2, 3), keepdim=True)
+    high = third.amax((1, 2, 3), keepdim=True)
     plain = tiny()
-    plain.tokens, plain.backbone.visual = True, net.backbone.visual
+    plain.tokens = True
+    plain.backbone.visual = net.backbone.visual
     stretched = fed((third - low) / (high - low + 1e-5))
-    torch.testing.assert_close(
-        net.features(fed(x))[:, 2], plain.features(stretched)[:, 0], atol=1e-5, rtol=0
-    )
+    result = net.features(fed(x))[:, 2]
+    expected = plain.features(stretched)[:, 0]
+    assert_close(result, expected, atol=1e-5, rtol=0)
 
 
 def test_the_projection_of_slices_starts_small_trains_and_survives_an_empty_volume():
     net = tiny(channels=32)
-    assert (
-        abs(net.backbone.slices.weight.std() - 8**-0.5) < 0.03
-        and not net.backbone.slices.bias.any()
-    )
+    result = abs(net.backbone.slices.weight.std() - 8**-0.5)
+    assert result < 0.03
+    assert not net.backbone.slices.bias.any()
     net(fed(torch.zeros(2, 32, 32, 32))).sum().backward()
     assert net.backbone.slices.weight.grad.isfinite().all()
     net(fed(images(32, 32))).square().sum().backward()
@@ -196,8 +203,10 @@ def test_other_numbers_of_slices_are_refused(channels):
 
 
 def test_a_volume_is_refused_by_a_network_of_three_channels_and_taken_by_clip():
-    assert [input_channels("clip-tiny", c) for c in (1, 3, 32)] == [1, 3, 32]
-    assert [input_channels("resnet18", c) for c in (1, 3)] == [3, 3]
+    result = [input_channels("clip-tiny", c) for c in (1, 3, 32)]
+    assert result == [1, 3, 32]
+    result = [input_channels("resnet18", c) for c in (1, 3)]
+    assert result == [3, 3]
     with pytest.raises(UsageError, match="resnet18 needs 3 channels, these images have 32"):
         input_channels("resnet18", 32)
 
@@ -221,30 +230,39 @@ def test_the_towers_have_the_sizes_of_clip_and_adapters_those_of_fairfedmed():
             p.numel() for module in (net.backbone, net.spare[0]) for p in module.parameters()
         )
         assert towers + 49_408 * 512 == total
-    assert (len(vit.backbone.parts["mlp"]), counts(vit, "mlp", 12)) == (24, 1_105_920)
-    assert (len(resnet.backbone.parts["conv"]), counts(resnet, "conv", 32)) == (
+    result = (len(vit.backbone.parts["mlp"]), counts(vit, "mlp", 12))
+    assert result == (24, 1_105_920)
+    result = (len(resnet.backbone.parts["conv"]), counts(resnet, "conv", 32))
+    expected = (
         32,
         1_147_904 - 32 * 3 * 32,
     )
-    assert counts(resnet, "attention", 32) == 491_520 and counts(resnet, "norms") == 53_248
-    assert (vit.backbone.side, vit.backbone.visual.positional_embedding.shape) == (224, (197, 768))
+    assert result == expected
+    assert counts(resnet, "attention", 32) == 491_520
+    assert counts(resnet, "norms") == 53_248
+    result = (vit.backbone.side, vit.backbone.visual.positional_embedding.shape)
+    assert result == (224, (197, 768))
 
 
 def test_the_tiny_networks_have_the_same_parts_as_the_large():
     for tiny_one, large in (("clip-tiny", "clip-vit-b16"), ("clip-tiny-rn", "clip-rn50")):
         with torch.device("meta"):
             parts = [clip.ClipNetwork(name, 1, NAMES).backbone.parts for name in (tiny_one, large)]
-        assert all(set(parts[0][kind]) <= set(parts[1][kind]) for kind in parts[1])
-        assert [bool(names) for names in parts[0].values()] == [
-            bool(names) for names in parts[1].values()
-        ]
+        for kind in parts[1]:
+            result = set(parts[0][kind])
+            assert result <= set(parts[1][kind])
+        result = [bool(names) for names in parts[0].values()]
+        expected = [bool(names) for names in parts[1].values()]
+        assert result == expected
 
 
 def test_a_wrapped_projection_of_the_pool_is_asked():
     net = tiny("clip-tiny-rn")
-    before, pool = net.features(fed(images(64))), net.backbone.visual.attnpool
+    before = net.features(fed(images(64)))
+    pool = net.backbone.visual.attnpool
     pool.v_proj = nn.Sequential(pool.v_proj, nn.Linear(256, 256))
-    assert not torch.allclose(net.features(fed(images(64))), before)
+    result = net.features(fed(images(64)))
+    assert not torch.allclose(result, before)
 
 
 @pytest.mark.parametrize("name", ["clip-tiny", "clip-tiny-rn"])
@@ -252,31 +270,29 @@ def test_every_weight_that_is_read_has_a_gradient_even_from_one_image(name):
     """But for what only the pooled token goes through, which is left out."""
     net = tiny(name).train()
     net(fed(images(64, count=1)))[:, 0].sum().backward()
-    assert [
-        k
-        for k, p in net.backbone.named_parameters()
-        if p.grad is None or not p.grad.isfinite().all()
-    ] == []
-    assert net.backbone.get_submodule(
-        next(n for k in net.backbone.parts.values() for n in k)
-    ).weight.grad.any()
+    for name, parameter in net.backbone.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+    names = next(iter(net.backbone.parts.values()))
+    assert net.backbone.get_submodule(next(iter(names))).weight.grad.any()
 
 
 def test_bf16_computes_the_image_tower_low_and_the_texts_exactly():
-    low, exact = tiny(precision="bf16", extend=prompts), tiny(extend=prompts)
+    low = tiny(precision="bf16", extend=prompts)
+    exact = tiny(extend=prompts)
     x = fed(images(32))
     assert low.features(x).dtype == low(x).dtype == torch.float32
-    torch.testing.assert_close(low.features(x), exact.features(x), atol=0.05, rtol=0.05)
-    assert not torch.equal(low.features(x), exact.features(x)) and torch.equal(
-        low.head.texts(), exact.head.texts()
-    )
+    assert_close(low.features(x), exact.features(x), atol=0.05, rtol=0.05)
+    assert not torch.equal(low.features(x), exact.features(x))
+    assert torch.equal(low.head.texts(), exact.head.texts())
 
 
 @pytest.mark.parametrize("spec", ["fedavg", "fedproto", "fed-mas"])
 def test_methods_that_know_nothing_of_clip_train_it(spec, monkeypatch):
     monkeypatch.setattr("fedcli.bench.toy.toy_net", lambda extend, **_: toy_clip(extend=extend))
     state = play(spec, rounds=1, shards=toy_shards(east=toy_shard("east", 1)))
-    assert state.theta.isfinite().all() and len(state.theta) >= 32_819
+    assert state.theta.isfinite().all()
+    assert len(state.theta) >= 32_819
 
 
 def test_a_class_name_longer_than_clip_can_read_is_refused():
@@ -284,20 +300,25 @@ def test_a_class_name_longer_than_clip_can_read_is_refused():
         tiny(names=["short", "very " * 80 + "long"], extend=prompts)
 
 
+def flat(module):
+    """All parameters of a module as one vector."""
+    return torch.cat([parameter.flatten() for parameter in module.parameters()])
+
+
 def test_the_seed_decides_both_towers():
-    each = tiny(seed=1, extend=prompts)
+    net = tiny(seed=1, extend=prompts)
     torch.manual_seed(9)
-    two, three = tiny(seed=1, extend=prompts), tiny(seed=2, extend=prompts)
+    same = tiny(seed=1, extend=prompts)
+    other_seed = tiny(seed=2, extend=prompts)
     for part in ("backbone", "text", "head"):
-        a, b, c = (
-            torch.cat([p.flatten() for p in getattr(n, part).parameters()])
-            for n in (each, two, three)
-        )
-        assert torch.equal(a, b) and not torch.equal(a, c)
+        numbers = flat(getattr(net, part))
+        assert torch.equal(numbers, flat(getattr(same, part)))
+        assert not torch.equal(numbers, flat(getattr(other_seed, part)))
 
 
 def test_every_clip_is_listed_with_its_shape():
-    assert [name for name in MODELS if name.startswith("clip")] == list(clip.SHAPES)
+    result = [name for name in MODELS if name.startswith("clip")]
+    assert result == list(clip.SHAPES)
 
 
 def test_a_method_of_clip_on_another_network_is_refused_before_anything_is_loaded():

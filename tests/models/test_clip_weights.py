@@ -14,18 +14,17 @@ from fedcli.models import clip
 @pytest.mark.parametrize("prefix", ["", "module."])
 def test_weights_in_half_precision_and_under_a_prefix_are_taken(prefix, tmp_path):
     other = theirs("clip-tiny").half()
-    torch.save(
-        {"state_dict": {prefix + k: v for k, v in other.state_dict().items()}}, tmp_path / "clip.pt"
-    )
+    state = {prefix + name: tensor for name, tensor in other.state_dict().items()}
+    torch.save({"state_dict": state}, tmp_path / "clip.pt")
     net = tiny(weights=str(tmp_path / "clip.pt"), extend=prompts)
     assert torch.equal(net.backbone.visual.proj, other.visual.proj.float())
-    assert torch.equal(
-        net.text.words[1, net.text.ends[1]], other.token_embedding.weight[49_407].float()
-    )
+    result = net.text.words[1, net.text.ends[1]]
+    expected = other.token_embedding.weight[49_407].float()
+    assert torch.equal(result, expected)
 
 
 def test_open_clips_other_names_of_the_text_tower_are_taken(tmp_path):
-    """Those of its networks whose text tower is a module of its own."""
+    """Networks of open_clip whose text tower is a module of its own have them."""
     inner = lambda k: k if k.startswith(("visual.", "logit_scale")) else f"text.{k}"  # noqa: E731
     tensors = {inner(k): v for k, v in theirs("clip-tiny").state_dict().items()}
     torch.save(tensors, tmp_path / "clip.pt")
@@ -45,10 +44,10 @@ def test_the_model_of_a_run_fills_the_image_tower_and_its_projection_of_slices(t
         for k, v in source.state_dict().items():
             file[f"model/{k}"] = v.numpy()
     net = tiny(channels=16, weights=str(tmp_path / "00002.h5"))
-    for each, two in zip(
+    for tensor, expected in zip(
         net.backbone.state_dict().values(), source.backbone.state_dict().values(), strict=True
     ):
-        assert torch.equal(each, two)
+        assert torch.equal(tensor, expected)
     with pytest.raises(FedcliError, match="holds no text tower, which prompts need"):
         tiny(channels=16, weights=str(tmp_path / "00002.h5"), extend=prompts)
 
@@ -89,7 +88,8 @@ def test_files_that_do_not_fit_are_refused_by_their_first_wrong_tensor(change, m
 def test_weights_without_a_text_tower_make_a_network_without_prompts(tmp_path):
     drop = lambda t: [t.pop(k) for k in list(t) if not k.startswith("visual.")]  # noqa: E731
     path = saved(theirs("clip-tiny"), tmp_path / "image.pt", drop)
-    assert tiny(weights=path)(fed(images(32))).shape == (3, 2)
+    result = tiny(weights=path)(fed(images(32))).shape
+    assert result == (3, 2)
     with pytest.raises(FedcliError, match=r"image.pt holds no text tower") as error:
         tiny(weights=path, extend=prompts)
     assert "both towers" in error.value.hint
@@ -102,7 +102,7 @@ def test_openais_weights_come_through_open_clip_or_a_sentence_says_where_to_find
     import open_clip
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    asked = []
+    sources = []
     path = saved(theirs("clip-tiny"), tmp_path / "clip.pt")
     monkeypatch.setitem(
         clip.SHAPES,
@@ -110,10 +110,11 @@ def test_openais_weights_come_through_open_clip_or_a_sentence_says_where_to_find
         clip.Shape(**vars(clip.SHAPES["clip-tiny"]) | {"pretrained": "RN50"}),
     )
     monkeypatch.setattr(
-        open_clip.pretrained, "download_pretrained", lambda source: asked.append(source) or path
+        open_clip.pretrained, "download_pretrained", lambda source: sources.append(source) or path
     )
-    assert torch.equal(tiny(weights="openai").backbone.visual.proj, theirs("clip-tiny").visual.proj)
-    assert asked[0]["hf_hub"] == "timm/resnet50_clip.openai/"
+    result = tiny(weights="openai").backbone.visual.proj
+    assert torch.equal(result, theirs("clip-tiny").visual.proj)
+    assert sources[0]["hf_hub"] == "timm/resnet50_clip.openai/"
 
     def offline(source):
         raise OSError("no route to host")

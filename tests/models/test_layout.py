@@ -2,6 +2,7 @@ import pytest
 import torch
 from conftest import toy_net, toy_shard
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.federation.client import Training
 from fedcli.federation.steps import Optimizer
@@ -12,36 +13,43 @@ def test_the_network_is_a_view_of_theta():
     net = toy_net()
     layout = Layout(net)
     layout.load(torch.zeros(layout.size))
-    assert not any(p.any() for p in net.parameters())
+    for p in net.parameters():
+        assert not p.any()
     net.head.bias.data.fill_(3.0)
-    assert layout.read()[layout.spans["head.bias"]].tolist() == [3.0, 3.0, 3.0]
+    result = layout.read()[layout.spans["head.bias"]].tolist()
+    assert result == [3.0, 3.0, 3.0]
 
 
 def test_trainable_tensors_come_first_and_buffers_last():
     net = toy_net()
     layout = Layout(net)
-    assert layout.trainable == sum(p.numel() for p in net.parameters())
+    expected = sum(p.numel() for p in net.parameters())
+    assert layout.trainable == expected
     assert layout.size - layout.trainable == 8  # running mean and variance of four channels
-    assert list(layout.spans)[-2:] == ["backbone.1.running_mean", "backbone.1.running_var"]
+    result = list(layout.spans)[-2:]
+    assert result == ["backbone.1.running_mean", "backbone.1.running_var"]
 
 
 def test_gradients_land_in_one_vector_and_match_autograd():
-    net, other = toy_net(dropout=0.0), toy_net(dropout=0.0)
-    layout, batch = Layout(net), next(toy_shard("north").in_order())
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0)
+    layout = Layout(net)
+    batch = next(toy_shard("north").in_order())
     nn.functional.cross_entropy(net(batch.x), batch.y).backward()
     nn.functional.cross_entropy(other(batch.x), batch.y).backward()
-    torch.testing.assert_close(
-        layout.grad, torch.cat([p.grad.reshape(-1) for p in other.parameters()])
-    )
+    expected = torch.cat([p.grad.reshape(-1) for p in other.parameters()])
+    assert_close(layout.grad, expected)
 
 
 @pytest.mark.parametrize(
-    "name, kind, momentum",
+    ("name", "kind", "momentum"),
     [("sgd", torch.optim.SGD, 0.0), ("sgd", torch.optim.SGD, 0.9), ("adam", torch.optim.Adam, 0.0)],
 )
 def test_one_flat_step_equals_torchs_steps_over_the_tensors(name, kind, momentum):
-    net, other = toy_net(dropout=0.0), toy_net(dropout=0.0)
-    layout, batch = Layout(net), next(toy_shard("north").in_order())
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0)
+    layout = Layout(net)
+    batch = next(toy_shard("north").in_order())
     flat = Optimizer(layout, name)
     flat.begin(Training(optimizer=name, lr=0.1, momentum=momentum, weight_decay=0.01))
     plain = kind(
@@ -57,9 +65,8 @@ def test_one_flat_step_equals_torchs_steps_over_the_tensors(name, kind, momentum
         plain.zero_grad()
         nn.functional.cross_entropy(other(batch.x), batch.y).backward()
         plain.step()
-    torch.testing.assert_close(
-        layout.params, torch.cat([p.detach().reshape(-1) for p in other.parameters()])
-    )
+    expected = torch.cat([p.detach().reshape(-1) for p in other.parameters()])
+    assert_close(layout.params, expected)
 
 
 def test_personal_tensors_stay_out_of_theta_but_are_trained():
@@ -70,17 +77,20 @@ def test_personal_tensors_stay_out_of_theta_but_are_trained():
             f"backbone.1.{k}" for k in ("weight", "bias", "running_mean", "running_var")
         ),
     )
-    assert not any(name.startswith("backbone.1") for name in layout.spans)
-    own = layout.read_own()
-    assert len(own) == 16  # weight, bias, mean, variance of four channels
+    for name in layout.spans:
+        assert not name.startswith("backbone.1")
+    personal_values = layout.read_own()
+    assert len(personal_values) == 16  # weight, bias, mean, variance of four channels
     net.backbone[1].weight.grad.fill_(1.0)
     optimizer = Optimizer(layout, "sgd")
     optimizer.begin(Training(optimizer="sgd", lr=1.0, momentum=0.0, weight_decay=0.0))
     optimizer.step()
-    assert net.backbone[1].weight.tolist() == [0.0] * 4
-    layout.load_own(own)
-    assert net.backbone[1].weight.tolist() == [1.0] * 4
-    assert torch.equal(layout.read_own(), own)
+    result = net.backbone[1].weight.tolist()
+    assert result == [0.0] * 4
+    layout.load_own(personal_values)
+    result = net.backbone[1].weight.tolist()
+    assert result == [1.0] * 4
+    assert torch.equal(layout.read_own(), personal_values)
 
 
 def test_frozen_parameters_do_not_travel():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from own_files import written
+from torch.testing import assert_close
 
 from fedcli import models
 from fedcli.errors import FedcliError
@@ -23,7 +24,8 @@ raise RuntimeError("the code of a package of weights is not run")
 
 
 def build(name=NAME, weights=None, channels=3):
-    return models.build(name, models.Inputs(channels, 2, 32), seed=0, weights=weights)
+    inputs = models.Inputs(channels, 2, 32)
+    return models.build(name, inputs, seed=0, weights=weights)
 
 
 def other_names(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -57,15 +59,15 @@ def file(trained, tmp_path_factory) -> Path:
 @pytest.fixture
 def installed(file, tmp_path, monkeypatch) -> Path:
     """A package that holds the file; returns where the file is."""
-    about = lite.LITE[NAME]
-    folder = tmp_path / about.package
+    entry = lite.LITE[NAME]
+    folder = tmp_path / entry.package
     (folder / "models").mkdir(parents=True)
     written(folder, CODE, "__init__.py")
-    path = folder / about.file
+    path = folder / entry.file
     path.symlink_to(file)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    known = lite.Lite(about.timm_name, about.package, about.file, sha256(file))
-    monkeypatch.setitem(lite.LITE, NAME, known)
+    own_entry = lite.Lite(entry.timm_name, entry.package, entry.file, sha256(file))
+    monkeypatch.setitem(lite.LITE, NAME, own_entry)
     return path
 
 
@@ -115,7 +117,7 @@ def test_a_network_of_timm_for_grey_images_sums_the_weights_of_colours(trained, 
     torch.save(trained, tmp_path / "lite.pth")
     net = build("timm:tf_efficientnet_lite0", str(tmp_path / "lite.pth"), channels=1)
     colours = trained["conv_stem.weight"]
-    torch.testing.assert_close(net.backbone.conv_stem.weight, colours.sum(1, keepdim=True))
+    assert_close(net.backbone.conv_stem.weight, colours.sum(1, keepdim=True))
 
 
 def test_a_file_in_torchs_old_format_is_read(file, trained):
@@ -129,7 +131,8 @@ def test_the_published_package_fits_its_network(name):
     if find_spec(lite.LITE[name].package) is None:
         pytest.skip("fedcli[imagenet] is not installed")
     net = build(name, "imagenet")
-    assert not torch.equal(net.backbone.conv_stem.weight, build(name).backbone.conv_stem.weight)
+    other = build(name).backbone.conv_stem.weight
+    assert not torch.equal(net.backbone.conv_stem.weight, other)
 
 
 @pytest.mark.skipif(
@@ -139,5 +142,7 @@ def test_the_published_package_holds_the_tensors_of_timms_own_file():
     if find_spec(lite.LITE[NAME].package) is None:
         pytest.skip("fedcli[imagenet] is not installed")
     real = Path(os.environ["FEDCLI_REAL_DATA"]) / "weights" / "tf_efficientnet_lite0.safetensors"
-    state, timms = build(weights="imagenet").state_dict(), build(weights=str(real)).state_dict()
-    assert all(torch.equal(tensor, timms[key]) for key, tensor in state.items())
+    state = build(weights="imagenet").state_dict()
+    timms = build(weights=str(real)).state_dict()
+    for key, tensor in state.items():
+        assert torch.equal(tensor, timms[key])

@@ -1,11 +1,13 @@
 import os
 import pickle
+import re
 import shlex
 from argparse import Namespace
 from datetime import date
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from fedcli import models
 from fedcli.errors import FedcliError, UsageError
@@ -32,23 +34,27 @@ def build(name, **rest):
 @pytest.mark.parametrize("name", SIZES)
 def test_size_and_shapes(name):
     net = build(name)
-    assert sum(p.numel() for p in net.parameters()) == SIZES[name]
+    result = sum(p.numel() for p in net.parameters())
+    assert result == SIZES[name]
     x = torch.randn(2, 3, 32, 32)
     assert net(x).shape == (2, 10)
-    torch.testing.assert_close(net.head(net.features(x)), net(x), atol=1e-3, rtol=1e-3)
+    result = net.head(net.features(x))
+    assert_close(result, net(x), atol=1e-3, rtol=1e-3)
 
 
 def test_resnet10_has_the_buffers_of_fedheal():
     layout = Layout(build("resnet10"))
-    assert (layout.trainable, layout.size - layout.trainable) == (4_903_242, 5_760)
+    result = (layout.trainable, layout.size - layout.trainable)
+    assert result == (4_903_242, 5_760)
 
 
 def test_resnet18_for_eight_classes_has_the_size_the_paper_trains():
-    assert sum(p.numel() for p in build("resnet18", classes=8).parameters()) == 11_180_616
+    result = sum(p.numel() for p in build("resnet18", classes=8).parameters())
+    assert result == 11_180_616
 
 
 def test_the_small_network_pools_before_the_relu_to_the_same_bits():
-    """Of four numbers, the largest is the largest after the ReLU too, and only its gradient differs from 0."""
+    """The largest of four numbers is the largest after the ReLU too, and only its gradient differs from 0."""
     quick, _ = small_cnn(3)
     layers = [*quick]
     usual = torch.nn.Sequential(
@@ -57,42 +63,48 @@ def test_the_small_network_pools_before_the_relu_to_the_same_bits():
             for k in range(len(layers))
         )
     )
-    assert [type(layer).__name__ for layer in usual[:4]] == [
+    result = [type(layer).__name__ for layer in usual[:4]]
+    assert result == [
         "Conv2d",
         "BatchNorm2d",
         "ReLU",
         "MaxPool2d",
     ]
-    x = torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(8, 3, 32, 32, generator=generator)
     gradients = []
     for net in (quick, usual):
         net.zero_grad()
         (net(x) ** 2).sum().backward()
         gradients.append([parameter.grad.clone() for parameter in net.parameters()])
-    assert len(gradients[0]) == 9 and all(map(torch.equal, *gradients))
+    assert len(gradients[0]) == 9
+    assert all(map(torch.equal, *gradients))
 
 
 def test_the_seed_decides_the_weights_and_nothing_else_does():
     net = build("cnn", seed=3)
     torch.manual_seed(55)
-    two, three = build("cnn", seed=3), build("cnn", seed=4)
-    assert torch.equal(net.head.weight, two.head.weight) and not torch.equal(
-        net.head.weight, three.head.weight
-    )
+    two = build("cnn", seed=3)
+    three = build("cnn", seed=4)
+    assert torch.equal(net.head.weight, two.head.weight)
+    assert not torch.equal(net.head.weight, three.head.weight)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "densenet121"])
 def test_one_image_that_shrinks_to_one_pixel_trains(name):
     net = build(name).train()
     net(torch.randn(1, 3, 32, 32)).sum().backward()
-    assert all(torch.isfinite(p.grad).all() for p in net.parameters() if p.grad is not None)
+    for parameter in net.parameters():
+        if parameter.grad is not None:
+            assert parameter.grad.isfinite().all()
 
 
 def test_bf16_computes_low_and_answers_in_float32():
-    net, exact = build("cnn", precision="bf16"), build("cnn")
+    net = build("cnn", precision="bf16")
+    exact = build("cnn")
     x = torch.randn(4, 3, 32, 32)
     assert net(x).dtype == torch.float32
-    torch.testing.assert_close(net(x), exact(x), atol=0.05, rtol=0.05)
+    assert_close(net(x), exact(x), atol=0.05, rtol=0.05)
     assert not torch.equal(net(x), exact(x))
 
 
@@ -104,8 +116,8 @@ def test_a_torchvision_file_fills_the_backbone_and_not_the_head(name, tmp_path):
     source = getattr(torchvision.models, name)()
     torch.save(source.state_dict(), tmp_path / "w.pth")
     net = build(name, weights=str(tmp_path / "w.pth"))
-    first = next(iter(source.state_dict().values()))
-    assert torch.equal(next(net.backbone.parameters()), first)
+    tensor = next(iter(source.state_dict().values()))
+    assert torch.equal(next(net.backbone.parameters()), tensor)
     assert torch.equal(net.head.weight, build(name).head.weight)
 
 
@@ -113,15 +125,11 @@ def test_old_densenet_names_are_understood(tmp_path):
     import torchvision
 
     state = torchvision.models.densenet121().state_dict()
-    old = {
-        k.replace("norm1.", "norm.1.")
-        .replace("norm2.", "norm.2.")
-        .replace("conv1.", "conv.1.")
-        .replace("conv2.", "conv.2.")
-        if "denselayer" in k
-        else k: v
-        for k, v in state.items()
-    }
+    old = {}
+    for name, tensor in state.items():
+        if "denselayer" in name:
+            name = re.sub(r"(norm|conv)([12])\.", r"\1.\2.", name)
+        old[name] = tensor
     torch.save(old, tmp_path / "old.pth")
     net = build("densenet121", weights=str(tmp_path / "old.pth"))
     key = "features.denseblock1.denselayer1.norm1.weight"
@@ -169,21 +177,24 @@ def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps
         build("resnet18", weights=str(path))
     with pytest.raises(FedcliError) as as_teacher:
         load_teacher(str(path))
-    assert (as_teacher.value.sentence, as_teacher.value.hint) == (
+    expected = (
         error.value.sentence,
         error.value.hint,
     )
+    assert (as_teacher.value.sentence, as_teacher.value.hint) == expected
     assert error.value.sentence == f"{path} holds Python objects beside tensors"
-    assert "\x1b" not in error.value.hint and "\n" not in error.value.hint
+    assert "\x1b" not in error.value.hint
+    assert "\n" not in error.value.hint
     python, option, code = shlex.split(error.value.hint.partition(": ")[2])
     assert (python, option) == ("python", "-c")
     monkeypatch.chdir(tmp_path)
     exec(code, {})
-    assert torch.equal(read(tmp_path / "clean.pth")["w"], torch.ones(2))
+    result = read(tmp_path / "clean.pth")["w"]
+    assert torch.equal(result, torch.ones(2))
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("w.pth", b"these are words\n", "is not a PyTorch file"),
         ("w.pth", b"", "is not a PyTorch file"),
@@ -193,25 +204,26 @@ def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps
         ("w.safetensors", b"these are words\n", "is not a safetensors file, or is damaged"),
     ],
 )
-def test_any_other_file_is_refused_in_one_sentence_of_ours(tmp_path, name, content, said):
+def test_any_other_file_is_refused_in_one_sentence_of_ours(tmp_path, name, content, message):
     if name.endswith("safetensors"):
         pytest.importorskip("safetensors")
     (tmp_path / name).write_bytes(content)
     with pytest.raises(FedcliError) as error:
         read(tmp_path / name)
-    assert error.value.sentence.startswith(f"{tmp_path / name} {said}")
+    assert error.value.sentence.startswith(f"{tmp_path / name} {message}")
 
 
-@pytest.mark.parametrize("asked", [lambda path: build("resnet18", weights=path), load_teacher])
-def test_a_folder_is_no_weights_file(tmp_path, asked):
+@pytest.mark.parametrize("load", [lambda path: build("resnet18", weights=path), load_teacher])
+def test_a_folder_is_no_weights_file(tmp_path, load):
     with pytest.raises(FedcliError, match="is a folder, not a weights file"):
-        asked(str(tmp_path))
+        load(str(tmp_path))
 
 
 def test_files_of_torch_save_in_both_of_its_formats_are_read(tmp_path):
     for old in (False, True):
         torch.save({"w": torch.ones(2)}, tmp_path / "w.pth", _use_new_zipfile_serialization=not old)
-        assert torch.equal(read(tmp_path / "w.pth")["w"], torch.ones(2))
+        result = read(tmp_path / "w.pth")["w"]
+        assert torch.equal(result, torch.ones(2))
 
 
 def test_weights_of_another_network_are_refused_by_name(tmp_path):
@@ -241,7 +253,8 @@ def test_imagenet_without_a_network_says_what_to_fetch(monkeypatch):
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", offline)
     with pytest.raises(FedcliError, match="could not be downloaded") as error:
         build("resnet18", weights="imagenet")
-    assert "https://" in error.value.hint and "--weights" in error.value.hint
+    assert "https://" in error.value.hint
+    assert "--weights" in error.value.hint
 
 
 def test_names_and_sizes_that_cannot_work_are_refused():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from own_files import written
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli import models
 from fedcli.errors import FedcliError, UsageError
@@ -63,15 +64,17 @@ def broken(channels, classes):
 
 
 def build(name, size=8, channels=3, classes=10, **rest):
-    return models.build(str(name), models.Inputs(channels, classes, size), **{"seed": 0} | rest)
+    inputs = models.Inputs(channels, classes, size)
+    return models.build(str(name), inputs, **{"seed": 0} | rest)
 
 
 def holds(net, size=8, channels=3):
     """Two images' logits come from features() and a linear head."""
     x = torch.randn(2, channels, size, size)
     net.eval()
-    assert net(x).shape == (2, 10) and isinstance(net.head, nn.Linear)
-    torch.testing.assert_close(net.head(net.features(x)), net(x))
+    assert net(x).shape == (2, 10)
+    assert isinstance(net.head, nn.Linear)
+    assert_close(net.head(net.features(x)), net(x))
 
 
 # one of each way in which torchvision ends its classifiers, without numbers: shapes alone are worked out
@@ -93,9 +96,13 @@ def test_torchvisions_classifiers_lose_their_last_layer(name, width, size, monke
         outside.NO_AUXILIARY, name, {"init_weights": False} if name in outside.NO_AUXILIARY else {}
     )
     with torch.device("meta"):
-        net = outside.make_of(f"torchvision:{name}")(models.Inputs(3, 7, size))
-        assert net.head.in_features == width and net(torch.zeros(2, 3, size, size)).shape == (2, 7)
-        assert net.train()(torch.zeros(2, 3, size, size)).shape == (2, 7)
+        inputs = models.Inputs(3, 7, size)
+        net = outside.make_of(f"torchvision:{name}")(inputs)
+        assert net.head.in_features == width
+        result = net(torch.zeros(2, 3, size, size)).shape
+        assert result == (2, 7)
+        result = net.train()(torch.zeros(2, 3, size, size)).shape
+        assert result == (2, 7)
 
 
 def test_a_network_of_torchvision_trains_and_is_seeded():
@@ -120,7 +127,8 @@ def test_timm_by_name():
     vit = build("timm:test_vit", size=16)  # made for 160 pixels
     holds(vit, size=16)
     name, code = outside.code_of("timm:test_vit")
-    assert name == "timm:test_vit" and code.recorded.keys() == {"package", "version"}
+    assert name == "timm:test_vit"
+    assert code.recorded.keys() == {"package", "version"}
 
 
 def test_a_library_that_is_not_there_is_named(monkeypatch):
@@ -135,11 +143,13 @@ def test_a_function_of_a_file_makes_a_network(tmp_path):
     path = written(tmp_path, NET, "net.py")
     net = build(path)
     holds(net)
-    assert net.head.in_features == 5 and outside.titled(f"{path}") == "net.py:build"
+    assert net.head.in_features == 5
+    assert outside.titled(f"{path}") == "net.py:build"
     holds(build(f"{path}:split", channels=1), channels=1)
     net = build(f"{path}:bottleneck")
     holds(net)
-    assert net.head.in_features == 6 and isinstance(net.backbone.classifier, nn.Identity)
+    assert net.head.in_features == 6
+    assert isinstance(net.backbone.classifier, nn.Identity)
 
 
 @pytest.mark.parametrize(
@@ -153,11 +163,11 @@ def test_a_function_of_a_file_makes_a_network(tmp_path):
     ],
 )
 def test_a_function_is_given_its_arguments_by_name(tmp_path, head):
-    made = "c, n" if head.startswith("c,") else "channels, classes"
+    parameters = "c, n" if head.startswith("c,") else "channels, classes"
     text = f"""
 from torch import nn
 def build({head}):
-    inside, outside = {made}
+    inside, outside = {parameters}
     return nn.Sequential(nn.Conv2d(inside, 6, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, outside))
 """
     holds(build(written(tmp_path, text, "net.py")))
@@ -208,6 +218,7 @@ def test_batch_norm_of_another_kind_takes_one_value_too():
     network.make_lone_safe(net)
     network.make_lone_safe(net)  # twice is once
     x = torch.tensor([-1.0, 1.0]).view(1, 2, 1, 1)
-    assert (
-        net.train()(x).flatten().tolist() == pytest.approx([0.0, 1.0], abs=1e-4) and net[0].training
-    )
+    result = net.train()(x).flatten().tolist()
+    expected = pytest.approx([0.0, 1.0], abs=1e-4)
+    assert result == expected
+    assert net[0].training

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.testing import assert_close
 
 from fedcli.data import transforms
 from fedcli.errors import FedcliError
@@ -38,14 +39,19 @@ def features(net, x=FED):
         return net(x)
 
 
+def under(prefix, state):
+    return {prefix + name: tensor for name, tensor in state.items()}
+
+
 def moco(net, width):
-    """What MoCo-v2 saves: two encoders with projection heads in place of fc, a queue and an optimizer."""
+    """A file of MoCo-v2: two encoders with projection heads in place of fc, a queue and an optimizer."""
     names = {k: v for k, v in net.state_dict().items() if not k.startswith("fc.")}
     head = {"0.weight": torch.ones(width, width), "0.bias": torch.ones(width)}
     head |= {"2.weight": torch.ones(128, width), "2.bias": torch.ones(128)}
-    encoder = names | {f"fc.{k}": v for k, v in head.items()}
-    state = {f"module.encoder_q.{k}": v for k, v in encoder.items()}
-    state |= {f"module.encoder_k.{k}": v.flatten()[:1] + 1 for k, v in encoder.items()}
+    encoder = names | under("fc.", head)
+    key_encoder = {name: tensor.flatten()[:1] + 1 for name, tensor in encoder.items()}
+    state = under("module.encoder_q.", encoder)
+    state |= under("module.encoder_k.", key_encoder)
     state |= {
         "module.queue": torch.rand(128, 16),
         "module.queue_ptr": torch.zeros(1, dtype=torch.long),
@@ -71,23 +77,22 @@ def test_the_query_encoder_of_moco_gives_its_features_to_the_bit(name, width, tm
 @pytest.mark.parametrize("prefix", ["", "module.", "backbone.", "module.backbone."])
 def test_a_torchvision_state_dict_is_taken_without_its_classifier(prefix, tmp_path):
     net = network("resnet18")
-    torch.save({prefix + k: v for k, v in net.state_dict().items()}, tmp_path / "net.pth")
-    assert torch.equal(load_teacher(str(tmp_path / "net.pth"))(FED), features(net))
+    torch.save(under(prefix, net.state_dict()), tmp_path / "net.pth")
+    result = load_teacher(str(tmp_path / "net.pth"))(FED)
+    assert torch.equal(result, features(net))
 
 
 def test_the_model_of_a_run_is_taken_without_what_trained_beside_it(tmp_path):
-    """As a teacher, and as starting weights."""
+    """It can be a teacher, and starting weights."""
     net = network("resnet18")
-    floats = {
-        f"backbone.{k}": v
-        for k, v in net.state_dict().items()
-        if v.is_floating_point() and k[:3] != "fc."
-    }
+    del net.fc
+    tensors = under("backbone.", net.state_dict())
+    tensors["head.weight"] = torch.ones(8, 512)
+    tensors["projector.0.weight"] = torch.ones(2, 2)
     with h5py.File(tmp_path / "00002.h5", "w") as file:
-        for k, v in (
-            floats | {"head.weight": torch.ones(8, 512), "projector.0.weight": torch.ones(2, 2)}
-        ).items():
-            file[f"model/{k}"] = v.numpy()
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point():
+                file[f"model/{name}"] = tensor.numpy()
     path = str(tmp_path / "00002.h5")
     begun = build("resnet18", Inputs(3, 2, 32), seed=0, weights=path)
     assert torch.equal(load_teacher(path)(FED), features(net))
@@ -104,22 +109,24 @@ def test_it_is_frozen_and_still_and_leaves_the_global_random_stream_alone(plain)
     before = torch.random.get_rng_state()
     teacher = load_teacher(plain)
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert not any(p.requires_grad for p in teacher.parameters())
-    assert not any(m.training for m in teacher.modules())
+    for p in teacher.parameters():
+        assert not p.requires_grad
+    for m in teacher.modules():
+        assert not m.training
 
 
 def test_a_resnet_sees_images_at_their_own_size_and_says_what_it_was_trained_at(plain):
     teacher = load_teacher(plain)
-    assert teacher.trained_at == 224 and teacher.fed.side == 0
+    assert teacher.trained_at == 224
+    assert teacher.fed.side == 0
     assert torch.equal(teacher(FED), teacher.body(FED))
 
 
 def test_a_grey_image_is_shown_as_the_same_image_in_colour(plain):
     grey = IMAGES[:, :1]
-    seen = load_teacher(plain)(transforms.to_input(grey, channels=1))
-    torch.testing.assert_close(
-        seen, load_teacher(plain)(transforms.to_input(grey, channels=3)), atol=1e-4, rtol=1e-4
-    )
+    features = load_teacher(plain)(transforms.to_input(grey, channels=1))
+    expected = load_teacher(plain)(transforms.to_input(grey, channels=3))
+    assert_close(features, expected, atol=1e-4, rtol=1e-4)
 
 
 def saved(tmp_path, tensors):
@@ -137,7 +144,7 @@ def test_a_file_that_lacks_a_tensor_is_refused_by_the_first_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             {"layer1.2.conv1.weight": torch.ones(64, 64, 3, 3)},
@@ -149,8 +156,8 @@ def test_a_file_that_lacks_a_tensor_is_refused_by_the_first_one(tmp_path):
         ),
     ],
 )
-def test_a_file_of_another_network_is_refused_by_the_tensor(change, said, tmp_path):
-    with pytest.raises(FedcliError, match=said):
+def test_a_file_of_another_network_is_refused_by_the_tensor(change, message, tmp_path):
+    with pytest.raises(FedcliError, match=message):
         load_teacher(saved(tmp_path, network("resnet18").state_dict() | change))
 
 
@@ -159,7 +166,8 @@ def test_a_file_that_fits_nothing_is_refused_with_what_would(tmp_path):
         FedcliError, match=r"no network that can be a teacher .*features.0.weight"
     ) as error:
         load_teacher(saved(tmp_path, {"features.0.weight": torch.ones(2)}))
-    assert "MoCo-v2" in error.value.hint and "CLIP" in error.value.hint
+    assert "MoCo-v2" in error.value.hint
+    assert "CLIP" in error.value.hint
     with pytest.raises(FedcliError, match="no such teacher file"):
         load_teacher(str(tmp_path / "absent.pth"))
 
@@ -187,17 +195,19 @@ def test_the_tensors_of_a_torchscript_archive_are_read_and_its_code_is_not(tmp_p
     ) as archive:  # the same archive with code that no compiler would take
         for name, data in entries.items():
             archive.writestr(name, b"this is no code" if name.endswith(".py") else data)
-    tensors, expected = weights.read(path), net.state_dict()
+    tensors = weights.read(path)
+    expected = net.state_dict()
     assert list(tensors) == [
         "input_resolution",
         *[name for name in expected if name != "input_resolution"],
     ]
-    assert all(torch.equal(tensors[name], tensor) for name, tensor in expected.items())
+    for name, tensor in expected.items():
+        assert torch.equal(tensors[name], tensor)
     assert tensors["0.weight"].dtype == torch.float16
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         (b"cposix\nsystem\n(S'false'\ntR.", "holds a table that calls posix.system"),
         (
@@ -209,7 +219,7 @@ def test_the_tensors_of_a_torchscript_archive_are_read_and_its_code_is_not(tmp_p
         (b"(dp99999999\n.", "counts 99999999 values"),
     ],
 )
-def test_a_torchscript_archive_that_holds_something_else_is_refused(tmp_path, table, said):
+def test_a_torchscript_archive_that_holds_something_else_is_refused(tmp_path, table, message):
     with zipfile.ZipFile(tmp_path / "odd.pt", "w") as archive:
         for name, data in {
             "odd/data.pkl": table,
@@ -219,7 +229,8 @@ def test_a_torchscript_archive_that_holds_something_else_is_refused(tmp_path, ta
             archive.writestr(name, data)
     with pytest.raises(FedcliError) as error:
         weights.read(tmp_path / "odd.pt")
-    assert said in error.value.sentence and len(error.value.sentence) < 400
+    assert message in error.value.sentence
+    assert len(error.value.sentence) < 400
 
 
 def test_a_storage_that_many_tensors_name_takes_its_memory_once(tmp_path):
@@ -237,8 +248,11 @@ def test_a_storage_that_many_tensors_name_takes_its_memory_once(tmp_path):
         }.items():
             archive.writestr(name, data)
     tensors = weights.read(tmp_path / "odd.pt")
-    assert len(tensors) == 50 and all(float(value) == 1 for value in tensors.values())
-    assert len({value.data_ptr() for value in tensors.values()}) == 1
+    assert len(tensors) == 50
+    for value in tensors.values():
+        assert float(value) == 1
+    result = len({value.data_ptr() for value in tensors.values()})
+    assert result == 1
 
 
 def test_clip_without_its_package_says_what_to_install(tmp_path, monkeypatch):
@@ -266,7 +280,8 @@ def seen(net, unit):
     """Its image features of unit-range images [B, 3, 32, 32], by CLIP's own normalisation."""
     import torchvision
 
-    mean, std = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
+    mean = [0.48145466, 0.4578275, 0.40821073]
+    std = [0.26862954, 0.26130258, 0.27577711]
     with torch.no_grad():
         return net.visual(torchvision.transforms.functional.normalize(unit, mean, std))
 
@@ -286,22 +301,23 @@ RESNET = {"layers": (1, 2, 1, 1), "width": 16}
 @pytest.mark.parametrize("prefix", ["", "module."])
 def test_the_image_tower_of_clip_sees_images_at_its_own_size_and_scale(shape, prefix, tmp_path):
     net = clip(**shape)
-    torch.save(
-        {"epoch": 3, "state_dict": {prefix + k: v for k, v in net.state_dict().items()}},
-        tmp_path / "clip.pt",
-    )
+    state = under(prefix, net.state_dict())
+    torch.save({"epoch": 3, "state_dict": state}, tmp_path / "clip.pt")
     teacher = load_teacher(str(tmp_path / "clip.pt"))
     small = (IMAGES[:, :, :20, :20] > 0.5).float()  # enlarging it overshoots black and white
     unit = F.interpolate(small, (32, 32), mode="bicubic", antialias=True)
-    assert unit.min() < 0 and unit.max() > 1
+    assert unit.min() < 0
+    assert unit.max() > 1
     unit = unit.clamp(0, 1)
-    assert teacher.width == 24 and not any(p.requires_grad for p in teacher.parameters())
-    torch.testing.assert_close(
-        teacher(transforms.to_input(small, channels=3)), seen(net, unit), atol=2e-4, rtol=1e-4
-    )
+    assert teacher.width == 24
+    for p in teacher.parameters():
+        assert not p.requires_grad
+    result = teacher(transforms.to_input(small, channels=3))
+    assert_close(result, seen(net, unit), atol=2e-4, rtol=1e-4)
     grey = unit[:, :1]
-    shown = teacher(transforms.to_input(grey, channels=1))
-    torch.testing.assert_close(shown, seen(net, grey.expand(-1, 3, -1, -1)), atol=2e-4, rtol=1e-4)
+    features = teacher(transforms.to_input(grey, channels=1))
+    expected = seen(net, grey.expand(-1, 3, -1, -1))
+    assert_close(features, expected, atol=2e-4, rtol=1e-4)
 
 
 def test_openai_files_get_the_activation_they_were_trained_with(tmp_path):
@@ -309,19 +325,19 @@ def test_openai_files_get_the_activation_they_were_trained_with(tmp_path):
     openai = net.state_dict() | {"input_resolution": torch.tensor(32)}
     torch.save(openai, tmp_path / "openai.pt")
     torch.save(net.state_dict(), tmp_path / "other.pt")
-    quick, other = (load_teacher(str(tmp_path / f"{name}.pt")) for name in ("openai", "other"))
+    quick = load_teacher(str(tmp_path / "openai.pt"))
+    other = load_teacher(str(tmp_path / "other.pt"))
     small = transforms.to_input(IMAGES[:, :, :32, :32], channels=3)
-    torch.testing.assert_close(
-        quick(small), seen(net, IMAGES[:, :, :32, :32]), atol=2e-4, rtol=1e-4
-    )
+    expected = seen(net, IMAGES[:, :, :32, :32])
+    assert_close(quick(small), expected, atol=2e-4, rtol=1e-4)
     assert not torch.allclose(other(small), quick(small), atol=2e-3)
 
 
 def test_a_clip_file_that_lacks_a_tensor_is_refused_by_it(tmp_path):
     state = clip(**TRANSFORMER).state_dict()
-    for name, said in (
+    for name, message in (
         ("visual.ln_post.bias", "tensor ln_post.bias is missing"),
         ("visual.conv1.weight", "visual.conv1"),
     ):
-        with pytest.raises(FedcliError, match=said):
+        with pytest.raises(FedcliError, match=message):
             load_teacher(saved(tmp_path, {k: v for k, v in state.items() if k != name}))

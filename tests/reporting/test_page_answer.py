@@ -15,10 +15,12 @@ from PIL import Image
 from fedcli.comparison import verdict
 from fedcli.federation.client import Training
 from fedcli.reporting import comparison, page
+from fedcli.reporting.columns import all_numbers
 from fedcli.reporting.page import images, lead, markup, provenance
 from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.table import Column
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.table import Score, Where
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +109,7 @@ def test_the_question_and_the_answer_name_groups_and_sizes(lines):
     assert (
         lead.question(lines[:1]) == "How good is FedAvg, and is it as good for every group by sex?"
     )
-    said = lead.section(lines[:1], [], [], asked=False).findings
+    said = lead.section(lines[:1], [], [], answered=False).findings
     assert (
         said[0].startswith("FedAvg scores ")
         and " % (95 % interval " in said[0]
@@ -119,6 +121,48 @@ def test_the_question_and_the_answer_name_groups_and_sizes(lines):
         and said[-1].endswith(" points.")
         and "the lowest AUC on clean images: " in said[-1]
     )
+
+
+def with_groups(row, **groups):
+    """The row with these AUCs of groups by sex; of a pair the second says why a group is small."""
+    run = row.scored[0]
+    where = Where("clean", attribute="sex", metric="auc_ovo_macro")
+    table = {line: score for line, score in run.scores.table.items() if line.attribute != "sex"}
+    for group, known in groups.items():
+        value, small = known if isinstance(known, tuple) else (known, "")
+        table[where._replace(group=group)] = Score([value], [1], 40, (), small)
+    scores = replace(run.scores, table=table)
+    return replace(row, scored=[replace(run, scores=scores)], known=[all_numbers(scores, row.at)])
+
+
+LOW, GAP = "the lowest AUC on clean images", "80.0 %; the gap to the best group is 10.0 points"
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ({"f": 0.8, "m": 0.9}, f"f has {LOW}: {GAP}."),
+        (
+            {"f": 0.8, "m": 0.8},
+            "no group scores lower than another in AUC on clean images: "
+            "80.0 %; the gap to the best group is 0.0 points.",
+        ),
+        (
+            {"f": (0.8, "2 patients"), "m": 0.8},
+            "no group scores lower than another in AUC on clean images: "
+            "80.0 %; the gap to the best group is 0.0 points (not a reliable gap).",
+        ),
+        ({"f": 0.8, "m": (0.9, "no image of a")}, f"f has {LOW}: {GAP} (not a reliable gap)."),
+        ({"f": (0.8, "2 patients"), "m": 0.9}, f"f (not a reliable score) has {LOW}: {GAP}."),
+        (
+            {"f": 0.8, "m": 0.9, "x": None},
+            f"f has {LOW} among the groups that have one: {GAP}.",
+        ),
+    ],
+)
+def test_the_answer_says_nothing_of_a_group_that_its_images_do_not_show(lines, groups, said):
+    (answer,) = lead._groups([with_groups(lines[0], **groups)])
+    assert answer == f"By sex, {said}"
 
 
 def test_the_surest_errors_of_each_group_stand_clean_beside_corrupted_with_what_models_say(lines):

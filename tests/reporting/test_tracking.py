@@ -1,7 +1,9 @@
 """`--track`: curves, scores and the page for TensorBoard or MLflow, from what was written; the run keeps its bytes."""
 
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hospitals import prepared, write_hospitals
 
@@ -95,7 +97,7 @@ def test_a_server_that_stops_answering_ends_in_a_sentence_and_the_run_is_there(
         def __init__(self, *_):
             pass
 
-        def about(self, known):
+        def options(self, known):
             raise ConnectionError("no answer")
 
     monkeypatch.setitem(tracking.TRACKERS, "tensorboard", Gone)
@@ -110,3 +112,107 @@ def test_a_server_that_the_command_does_not_name_is_refused():
         UsageError, match="a server, which is not used: the command does not name it"
     ):
         tracking.check("mlflow:http://127.0.0.1:9")
+
+
+class Board:
+    """A tracker that keeps what it is given in memory."""
+
+    def __init__(self, target, run):
+        self.target = target
+        self.numbers = []
+        self.pages = []
+        self.closed = False
+        boards.append(self)
+
+    def options(self, options):
+        self.known_options = dict(options)
+
+    def number(self, name, value, step):
+        self.numbers.append((name, value, step))
+
+    def page(self, text):
+        self.pages.append(text)
+
+    def close(self):
+        self.closed = True
+
+
+boards: list[Board] = []
+
+
+@pytest.fixture
+def board(monkeypatch):
+    boards.clear()
+    monkeypatch.setitem(tracking.TRACKERS, "tensorboard", Board)
+    return boards
+
+
+def test_the_curves_of_a_run_are_given_with_the_options_and_without_gaps(
+    board, tmp_path, monkeypatch
+):
+    points = np.array([[1, 0.7], [2, np.nan], [3, 0.5]])
+    curves = {
+        "loss": SimpleNamespace(curves={"east": points}),
+        "clean accuracy": SimpleNamespace(curves={"": points[2:]}),
+    }
+    record = SimpleNamespace(asked={"rounds": 3}, series=curves)
+    monkeypatch.setattr(tracking.series, "read", lambda run: record)
+    target = tracking.training("tensorboard", tmp_path / "run.json", tmp_path)
+    assert target == str(tmp_path / "tensorboard")
+    (tracker,) = board
+    assert tracker.known_options == {"rounds": 3}
+    assert tracker.numbers == [
+        ("loss/east", 0.7, 1),
+        ("loss/east", 0.5, 3),
+        ("clean accuracy", 0.5, 3),
+    ]
+    assert tracker.closed
+    assert tracker.pages == []
+
+
+def test_the_scores_of_the_last_round_and_the_page_are_given(clients, board, tmp_path):
+    run = fedcli.train("fedavg", clients, rounds=2, work=tmp_path)
+    scores = fedcli.evaluate(run, work=tmp_path, track="tensorboard:boards")
+    (tracker,) = board
+    assert tracker.target == "boards"
+    numbers = {name: value for name, value, _ in tracker.numbers}
+    clean = scores.body["versions"]["clean"]
+    assert numbers["scores/clean accuracy"] == clean["accuracy"]["last"]
+    assert {step for *_, step in tracker.numbers} == {2}
+    (text,) = tracker.pages
+    assert text.startswith("<!doctype html>")
+
+
+def test_without_a_tracker_nothing_is_read(tmp_path):
+    missing = tmp_path / "run.json"
+    assert tracking.training(None, missing, tmp_path) == ""
+    assert tracking.evaluation(None, missing, tmp_path) == ""
+    tracking.check(None)
+
+
+def test_scores_that_name_no_run_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(manifest, "parent", lambda path, kind: None)
+    with pytest.raises(FedcliError, match="scores.json names no run"):
+        tracking.evaluation("tensorboard", tmp_path / "scores.json", tmp_path)
+
+
+def test_a_failure_without_words_is_named_by_its_kind(board, tmp_path, monkeypatch):
+    class Silent(Board):
+        def close(self):
+            raise TimeoutError
+
+    monkeypatch.setitem(tracking.TRACKERS, "tensorboard", Silent)
+    opened = tracking._opened("tensorboard:x", tmp_path, tmp_path)
+    sentence = "x cannot be written by tensorboard: TimeoutError"
+    with pytest.raises(FedcliError, match=sentence), opened:
+        assert isinstance(boards[0], Silent)
+
+
+def test_options_are_a_table_in_tensorboard(tmp_path):
+    pytest.importorskip("tensorboard")
+    tracker = tracking.TensorBoard(str(tmp_path), tmp_path / "run" / "run.json")
+    texts = []
+    tracker.writer.add_text = lambda name, text: texts.append((name, text))
+    tracker.options({"lr": 0.1, "rounds": 2})
+    tracker.close()
+    assert texts == [("options", "| option | value |\n|---|---|\n| lr | 0.1 |\n| rounds | 2 |")]

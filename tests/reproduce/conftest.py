@@ -1,4 +1,4 @@
-"""What makes the tests of whole tables short."""
+"""Fixtures that make the tests of whole tables short."""
 
 import pytest
 

@@ -19,13 +19,16 @@ def ours(*runs, **about):
     )
 
 
-@pytest.mark.parametrize(("runs", "of"), [(3, 1), (3, 3), (5, 5), (2, 1)])
-def test_the_interval_holds_the_mean_of_other_runs_95_times_in_100(runs, of):
-    rng, cases = np.random.default_rng(0), 4000
+@pytest.mark.parametrize(("runs", "published_runs"), [(3, 1), (3, 3), (5, 5), (2, 1)])
+def test_the_interval_holds_the_mean_of_other_runs_95_times_in_100(runs, published_runs):
+    rng = np.random.default_rng(0)
+    cases = 4000
     mine = rng.normal(70, 2, (cases, runs))
-    theirs = rng.normal(70, 2, (cases, of)).mean(1)
-    halves = np.array([agreement.half_width(list(each), of) for each in mine])
-    assert (abs(mine.mean(1) - theirs) <= halves).mean() == pytest.approx(0.95, abs=0.012)
+    theirs = rng.normal(70, 2, (cases, published_runs)).mean(1)
+    halves = np.array([agreement.half_width(list(scores), published_runs) for scores in mine])
+    result = (abs(mine.mean(1) - theirs) <= halves).mean()
+    expected = pytest.approx(0.95, abs=0.012)
+    assert result == expected
 
 
 def test_a_printed_number_lies_within_or_outside_by_so_much():
@@ -41,40 +44,41 @@ def test_a_printed_number_lies_within_or_outside_by_so_much():
             ours(69.0, 70.0, 71.0), Printed(mean=printed, digits=1), scale="paper"
         )
         assert (cell.verdict, cell.half) == (verdict, pytest.approx(half))
-        assert cell.beyond == (
-            beyond and pytest.approx(beyond)
-        ) and cell.difference == pytest.approx(70 - printed)
-    one = agreement.judged(ours(70.0), Printed(mean=70.0), scale="paper")
-    assert (one.verdict, one.half) == ("too few seeds", None)
-    assert agreement.judged(ours(70.0, 71.0), Printed(mean=70.0), scale="small").verdict == "-"
+        assert cell.beyond == (beyond and pytest.approx(beyond))
+        assert cell.difference == pytest.approx(70 - printed)
+    single = agreement.judged(ours(70.0), Printed(mean=70.0), scale="paper")
+    assert (single.verdict, single.half) == ("too few seeds", None)
+    result = agreement.judged(ours(70.0, 71.0), Printed(mean=70.0), scale="small").verdict
+    assert result == "-"
     sure = agreement.judged(
         ours(44.754712), Printed(mean=46.758048, digits=6), scale="paper", sure=True
     )
-    assert (sure.verdict, sure.beyond) == ("outside", pytest.approx(2.003336, abs=1e-6))
+    expected = ("outside", pytest.approx(2.003336, abs=1e-6))
+    assert (sure.verdict, sure.beyond) == expected
 
 
 def test_tau_is_kendalls_and_p_is_the_share_of_orders():
-    a, b = [1.0, 2.0, 2.0, 4.0, 5.0], [1.0, 3.0, 2.0, 5.0, 4.0]
+    a = [1.0, 2.0, 2.0, 4.0, 5.0]
+    b = [1.0, 3.0, 2.0, 5.0, 4.0]
     tau, p = agreement.tau_b(a, b)
     assert tau == pytest.approx(kendalltau(a, b).statistic)
-    assert p == np.mean([kendalltau(a, each).statistic >= tau - 1e-9 for each in permutations(b)])
+    expected = np.mean([kendalltau(a, order).statistic >= tau - 1e-9 for order in permutations(b)])
+    assert p == expected
     assert agreement.tau_b([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
     long = np.random.default_rng(1).normal(size=(2, 28))
     tau, p = agreement.tau_b(*long)
     exact = kendalltau(*long, alternative="greater")
-    assert (tau, p) == (pytest.approx(exact.statistic), pytest.approx(exact.pvalue, abs=0.02))
+    expected = (pytest.approx(exact.statistic), pytest.approx(exact.pvalue, abs=0.02))
+    assert (tau, p) == expected
 
 
 def a_table(seeds=3, scale="paper"):
     column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
-    cells = {
-        f"row {at:02d}": agreement.judged(
-            ours(*(50.0 + at + each for each in range(seeds))),
-            Printed(mean=51.0 + at + 20 * at),
-            scale=scale,
-        )
-        for at in range(14)
-    }
+    cells = {}
+    for row in range(14):
+        scores = ours(*(50.0 + row + seed for seed in range(seeds)))
+        printed = Printed(mean=51.0 + row + 20 * row)
+        cells[f"row {row:02d}"] = agreement.judged(scores, printed, scale=scale)
     result = made(column, cells, scale=scale, seeds=range(seeds))
     return result.model_copy(update={"orders": list(agreement.orders(result))})
 
@@ -82,20 +86,20 @@ def a_table(seeds=3, scale="paper"):
 def test_the_worst_ten_differences_are_listed_and_the_rest_is_counted():
     result = a_table()
     table = beside.differences(result)
-    assert [row[0].text for row in table.rows] == [f"row {at:02d}" for at in range(13, 3, -1)]
+    expected = [f"row {number:02d}" for number in range(13, 3, -1)]
+    assert [row[0].text for row in table.rows] == expected
     assert table.legend.endswith("3 more in results.json.")
-    (shown,) = beside.main(result)
-    below = [row[0].text for row in shown.unfolded().rows[1::2]]
+    (main_table,) = beside.main(result)
+    below = [row[0].text for row in main_table.unfolded().rows[1::2]]
     assert below == ["  paper 1/1"] + ["  paper 0/1"] * 13
-    assert shown.rows[0][1].below.text == "51.00" and shown.rows[1][1].below.text == "!72.00"
+    assert main_table.rows[0][1].below.text == "51.00"
+    assert main_table.rows[1][1].below.text == "!72.00"
     inside, order = agreement.sentences([result])
     assert inside.startswith(
         "1 of 14 published numbers lie where our runs expect it, in our mean ± 4.97"
     )
-    assert (
-        "tau-b with the paper's is 1.00 on average over 1 column" in order
-        and "; in 1 the order is kept" in order
-    )
+    assert "tau-b with the paper's is 1.00 on average over 1 column" in order
+    assert "; in 1 the order is kept" in order
     chance = result.model_copy(update={"orders": [result.orders[0].model_copy(update={"p": 0.4})]})
     assert (
         "; in none is the order kept better than a random one would"
@@ -110,9 +114,11 @@ def test_one_seed_says_that_it_is_too_few_and_lists_the_largest():
         in agreement.sentences([result])[0]
     )
     table = beside.differences(result)
-    assert table.title == "Largest differences" and table.rows[0][0].text == "row 13"
+    assert table.title == "Largest differences"
+    assert table.rows[0][0].text == "row 13"
     smoke = a_table(scale="smoke")
-    assert not agreement.sentences([smoke]) and not beside.differences(smoke).rows
+    assert not agreement.sentences([smoke])
+    assert not beside.differences(smoke).rows
 
 
 def test_rows_at_chance_are_said_once_for_each_data():
@@ -121,8 +127,8 @@ def test_rows_at_chance_are_said_once_for_each_data():
     assert beside.at_chance(result.model_copy(update={"rows": stuck})) == [
         "May be no better than chance on Digits: every row. No such row is marked as the best."
     ]
-    said = beside.at_chance(result.model_copy(update={"rows": [*stuck[:2], *result.rows[2:]]}))
-    assert said == [
+    sentences = beside.at_chance(result.model_copy(update={"rows": [*stuck[:2], *result.rows[2:]]}))
+    assert sentences == [
         "May be no better than chance on Digits: row 00; row 01. No such row is marked as the best."
     ]
 

@@ -15,7 +15,7 @@ GROUPED = 'dataset = "digits"\nevaluate = { by = ["domain"] }'
 
 
 @pytest.mark.parametrize(
-    ("place", "hint"),
+    ("score_path", "hint"),
     [
         ("dataset", "known: among_clients, "),
         ("version/clean/accuracy", "did you mean 'versions'?"),
@@ -35,13 +35,16 @@ GROUPED = 'dataset = "digits"\nevaluate = { by = ["domain"] }'
         ("best_on_validation/validation", "write val = 0.1"),
     ],
 )
-def test_a_column_is_a_number_of_scores_json(tmp_path, place, hint):
-    text = TINY.replace('dataset = "toy"', GROUPED, 1).replace("versions/clean/accuracy", place)
+def test_a_column_is_a_number_of_scores_json(tmp_path, score_path, hint):
+    text = TINY.replace('dataset = "toy"', GROUPED, 1).replace(
+        "versions/clean/accuracy", score_path
+    )
     with pytest.raises(UsageError) as error:
         recipe.load(write(tmp_path, text))
     assert hint in error.value.hint
-    assert "column 'accuracy': no number stands at" in error.value.sentence or place.startswith(
-        "best"
+    assert (
+        "column 'accuracy': no number stands at" in error.value.sentence
+        or score_path.startswith("best")
     )
 
 
@@ -50,10 +53,10 @@ def test_every_number_that_is_written_has_its_place(tmp_path, monkeypatch):
     body = body_of(scorer(monkeypatch)(run, by=["sex"]))
     parts = "versions", "clients", "among_clients", "groups", "shots", "bytes"
     body["shots"] = {"versions": body["shots"]["versions"]}
-    found = list(numbers({part: body[part] for part in parts}))
-    assert len(found) > 1000
-    for place in found:
-        places.check("/".join(place), "phantom", ["sex"], corrupted=True, best=False)
+    paths = list(numbers({part: body[part] for part in parts}))
+    assert len(paths) > 1000
+    for path in paths:
+        places.check("/".join(path), "phantom", ["sex"], corrupted=True, best=False)
 
 
 def numbers(value, parts=()):
@@ -61,8 +64,8 @@ def numbers(value, parts=()):
     if isinstance(value, float | int) and not isinstance(value, bool):
         yield list(parts)
     elif isinstance(value, dict):
-        for name, each in value.items():
-            yield from numbers(each, (*parts, name))
+        for name, part in value.items():
+            yield from numbers(part, (*parts, name))
 
 
 FIGURE_TEXT = '\n[[figure]]\ntitle = "f"\nkind = "convergence"\n'
@@ -79,13 +82,15 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("more", FIGURES)
-def test_a_figure_asks_for_what_is_there(tmp_path, more):
-    sentence, _, hint = FIGURES[more].partition("|")
+@pytest.mark.parametrize("line", FIGURES)
+def test_a_figure_asks_for_what_is_there(tmp_path, line):
+    sentence, _, hint = FIGURES[line].partition("|")
     with pytest.raises(UsageError) as error:
-        recipe.load(write(tmp_path, TINY + FIGURE_TEXT + more))
-    assert sentence in error.value.sentence and hint in error.value.hint
+        recipe.load(write(tmp_path, TINY + FIGURE_TEXT + line))
+    assert sentence in error.value.sentence
+    assert hint in error.value.hint
 
 
 def test_curves_are_of_the_metrics_that_training_records():
-    assert tuple(curve(np.eye(2), np.arange(2))) == ONE.curves
+    result = tuple(curve(np.eye(2), np.arange(2)))
+    assert result == ONE.curves

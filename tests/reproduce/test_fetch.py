@@ -41,22 +41,25 @@ score = "versions/clean/accuracy"
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """What was asked of the server that stands for the addresses of the cards; a recipe lies in the folder at hand."""
+    """Requests to the server that stands for the addresses of the cards; a recipe lies in the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     sources.make_sample("office-caltech", Path("sample"))
-    with tarfile.open(fileobj=(made := io.BytesIO()), mode="w:gz") as archive:
+    with tarfile.open(fileobj=(archived := io.BytesIO()), mode="w:gz") as archive:
         for domain in ("amazon", "caltech10", "dslr", "webcam"):
             archive.add(f"sample/{domain}", domain)
-    read, published = cards.read, cards.published()
-    with serving({"/officecaltech.tgz": made.getvalue()}) as (address, asked):
+    read = cards.read
+    published = cards.published()
+    with serving({"/officecaltech.tgz": archived.getvalue()}) as (address, requests):
 
         def of_server(card):
-            files = [
-                {key: value for key, value in file.items() if key not in ("sha256", "md5", "bytes")}
-                | {"url": f"{address}/{Path(file['path']).name}", "about_bytes": len(BODY)}
-                for file in card.get("download", ())
-            ]
+            files = []
+            for file in card.get("download", ()):
+                hashes = ("sha256", "md5", "bytes")
+                entry = {key: value for key, value in file.items() if key not in hashes}
+                entry["url"] = f"{address}/{Path(file['path']).name}"
+                entry["about_bytes"] = len(BODY)
+                files.append(entry)
             return card | ({"download": files} if files else {})
 
         monkeypatch.setattr(cards, "read", lambda name: of_server(read(name)))
@@ -65,7 +68,7 @@ def server(tmp_path, monkeypatch):
             cards, "published", lambda: {name: of_server(card) for name, card in published.items()}
         )
         Path("sample.toml").write_text(RECIPE)
-        yield asked
+        yield requests
 
 
 def run(*words: str):
@@ -73,38 +76,41 @@ def run(*words: str):
 
 
 def test_a_dataset_is_downloaded_and_prepared(server):
-    made = run("datasets", "office-caltech", "--download", "d", "--accept-licence", "--json")
-    assert made.exit_code == 0, made.output
-    record = json.loads(made.stdout)
-    assert record["folder"] == "d" and list(record["files"]) == ["officecaltech.tgz"]
+    downloaded = run("datasets", "office-caltech", "--download", "d", "--accept-licence", "--json")
+    assert downloaded.exit_code == 0, downloaded.output
+    record = json.loads(downloaded.stdout)
+    assert record["folder"] == "d"
+    assert list(record["files"]) == ["officecaltech.tgz"]
     assert run("prepare", "office-caltech", "--raw", "d", "--size", "8").exit_code == 0
     assert run("datasets", "office-caltech", "--accept-licence").exit_code == 2
 
 
 def test_nothing_comes_without_the_licence_and_all_is_said_before(server):
     refused = run("reproduce", "sample.toml", "--fetch", "--work", "w")
-    assert refused.exit_code == 2 and not server and not Path("w/downloads").exists()
-    known = " ".join(refused.stderr.split())
-    for said in (
+    assert refused.exit_code == 2
+    assert not server
+    assert not Path("w/downloads").exists()
+    output = " ".join(refused.stderr.split())
+    for words in (
         "a command cannot download rsna-ich",
         "kaggle.com",
         "--raw rsna-ich=DIR",
         "MB to download",
         "B are free",
     ):
-        assert said in known, said
-    assert "licence of office-caltech: research use" in known
+        assert words in output, words
+    assert "licence of office-caltech: research use" in output
     assert (
         "has to be accepted hint: read it, then add --accept-licence; nothing was downloaded"
-        in known
+        in output
     )
 
 
 def test_what_was_fetched_is_found(server):
-    made = run("reproduce", "sample.toml", "--fetch", "--accept-licence", "--work", "w")
-    assert made.exit_code == 0, made.output
-    assert made.stdout == "w/downloads\n"
-    assert "next: fedcli reproduce sample.toml --raw rsna-ich=DIR --work w" in made.stderr
+    fetched = run("reproduce", "sample.toml", "--fetch", "--accept-licence", "--work", "w")
+    assert fetched.exit_code == 0, fetched.output
+    assert fetched.stdout == "w/downloads\n"
+    assert "next: fedcli reproduce sample.toml --raw rsna-ich=DIR --work w" in fetched.stderr
     names = {path for path, _ in server}
     assert names == {
         "/officecaltech.tgz",
@@ -115,32 +121,33 @@ def test_what_was_fetched_is_found(server):
     script = run("reproduce", "sample.toml", "--dry-run", "--work", "w").stdout
     assert "--raw w/downloads/office-caltech" in script
     assert "--teacher w/downloads/moco-v2/moco_v2_800ep_pretrain.pth.tar" in script
-    table, nothing = recipe.load(Path("sample.toml")), Path("w")
-    assert raw.folders(table, ["office-caltech=mine"], "paper", nothing) == {
-        "office-caltech": "mine"
-    }
-    assert set(raw.folders(table, [], "smoke", nothing).values()) == {
+    table = recipe.load(Path("sample.toml"))
+    nothing = Path("w")
+    result = raw.folders(table, ["office-caltech=mine"], "paper", nothing)
+    assert result == {"office-caltech": "mine"}
+    result = set(raw.folders(table, [], "smoke", nothing).values())
+    assert result == {
         "w/samples/office-caltech",
         "w/samples/rsna-ich",
     }
     assert raw.files(table, [], {}, "smoke", nothing) == {}
     again = run("reproduce", "sample.toml", "--fetch", "--work", "w", "--json")
-    assert json.loads(again.stdout)["by_hand"] == ["rsna-ich"] and len(server) == 4
+    assert json.loads(again.stdout)["by_hand"] == ["rsna-ich"]
+    assert len(server) == 4
 
 
 def test_data_that_the_user_has_are_not_fetched(server):
-    asked = ["--raw", "office-caltech=mine", "--raw", "rsna-ich=mine"]
-    made = run("reproduce", "sample.toml", "--fetch", "--accept-licence", "--work", "w", *asked)
-    assert made.exit_code == 0 and "/officecaltech.tgz" not in {path for path, _ in server}
+    flags = ["--raw", "office-caltech=mine", "--raw", "rsna-ich=mine"]
+    fetched = run("reproduce", "sample.toml", "--fetch", "--accept-licence", "--work", "w", *flags)
+    assert fetched.exit_code == 0
+    assert "/officecaltech.tgz" not in {path for path, _ in server}
 
 
 def test_a_recipe_with_nothing_to_download_says_who_gets_it(server):
-    made = run("reproduce", "fairfedmed-table1", "--fetch", "--accept-licence")
-    assert (
-        made.exit_code == 1
-        and "cannot download fairfedmed-slo" in made.stderr
-        and "56.0 GB" in made.stderr
-    )
+    ended = run("reproduce", "fairfedmed-table1", "--fetch", "--accept-licence")
+    assert ended.exit_code == 1
+    assert "cannot download fairfedmed-slo" in ended.stderr
+    assert "56.0 GB" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -157,5 +164,6 @@ def test_a_file_that_no_card_has_is_a_sentence(server, line, words):
     Path("sample.toml").write_text(
         RECIPE.replace('{ card = "ffl4mia", path = "ICH_20/train.csv" }', line)
     )
-    made = run("reproduce", "sample.toml", "--fetch")
-    assert made.exit_code == 2 and words in " ".join(made.stderr.split()), made.stderr
+    ended = run("reproduce", "sample.toml", "--fetch")
+    assert ended.exit_code == 2
+    assert words in " ".join(ended.stderr.split())

@@ -17,9 +17,10 @@ EACH = {"a": 10.0, "b": 20.0, "c": 90.0}  # seconds of a training on the small d
 @pytest.fixture
 def measured(monkeypatch):
     """Limits that kinds were measured with; every measurement takes 25 seconds of a clock of its own."""
-    now, limits = [0.0], {}
+    now = [0.0]
+    limits = {}
 
-    def estimate(source, kind, cell, place, limit):
+    def estimate(source, kind, cell, work, limit):
         now[0] += 25
         limits[kind] = limit
         if kind == "c":
@@ -29,7 +30,7 @@ def measured(monkeypatch):
         )
 
     monkeypatch.setattr(forecast.time, "perf_counter", lambda: now[0])
-    for name, made in {
+    for name, replacement in {
         "_measured": estimate,
         "_plan": lambda kind, source: kind,
         "_kind": lambda kind: kind,
@@ -37,26 +38,28 @@ def measured(monkeypatch):
         "images": lambda source: IMAGES[source.name],
         "_reckoned": lambda kind, source: (5.0, 7.0 if kind == "slow" else 1.0),
         "_in_turn": list,
-        "_Kept": lambda place, kinds: SimpleNamespace(estimates={}, add=lambda cost, one: None),
+        "_Kept": lambda work, kinds: SimpleNamespace(estimates={}, add=lambda cost, one: None),
     }.items():
-        monkeypatch.setattr(forecast, name, made)
+        monkeypatch.setattr(forecast, name, replacement)
     return limits
 
 
-def made(*asked):
+def made(*lines):
     """The forecast of cells, each a kind of training on data."""
-    cells = [
-        SimpleNamespace(work=(kind, data), chain=(data,), train=kind, row=kind)
-        for kind, data in (each.split() for each in asked)
-    ]
+    cells = []
+    for line in lines:
+        kind, data = line.split()
+        cells.append(SimpleNamespace(work=(kind, data), chain=(data,), train=kind, row=kind))
     sources = {(name,): Path(name) for name in IMAGES}
     return forecast.forecast(cells, sources, Place(Path("work")))
 
 
 def test_each_kind_is_measured_once_and_goes_with_the_images(measured):
     total = made("a small", "a large", "b small", "done small")
-    assert (total.cells, total.seconds, total.kinds) == (3, 10 + 30 + 20, (2, 2))
-    assert measured == {"a": 15.0, "b": 15.0} and "kinds" not in total.sentence(1)
+    expected = (3, 10 + 30 + 20, (2, 2))
+    assert (total.cells, total.seconds, total.kinds) == expected
+    assert measured == {"a": 15.0, "b": 15.0}
+    assert "kinds" not in total.sentence(1)
     assert "3 runs to train: about 60 s, one after another" in total.sentence(1)
     assert "3 runs to train: at least 30 s, 2 at a time" in total.sentence(2)
 
@@ -65,7 +68,8 @@ def test_when_the_time_is_over_the_other_kinds_count_as_the_mean(measured, monke
     monkeypatch.setattr(forecast, "MOST_SECONDS", 40.0)
     total = made("a small", "b small", "d large", "e small", "f small")
     assert measured == {"a": 8.0, "b": 8.0}  # a fifth each
-    assert (total.cells, total.seconds) == (5, 10 + 20 + 45 + 15 + 15)
+    expected = (5, 10 + 20 + 45 + 15 + 15)
+    assert (total.cells, total.seconds) == expected
     assert total.sentence(1).endswith("(2 of 5 kinds of training measured)")
 
 
@@ -89,35 +93,36 @@ def test_what_cannot_be_measured_is_left_out(measured):
 
 def test_a_kind_whose_steps_take_too_long_counts_by_its_operations(measured, capsys):
     total = made("slow large", "a small")
-    assert (total.cells, total.seconds, total.kinds) == (2, 5 * 300 + 10, (2, 1))
+    expected = (2, 5 * 300 + 10, (2, 1))
+    assert (total.cells, total.seconds, total.kinds) == expected
     assert measured == {"a": 15.0}
-    said = capsys.readouterr().err
-    assert (
-        "measuring a few steps of a, 15 s at most" in said
-        and "1 kind of training with steps" in said
-    )
+    output = capsys.readouterr().err
+    assert "measuring a few steps of a, 15 s at most" in output
+    assert "1 kind of training with steps" in output
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path):
     data = tmp_path / "data.json"
     data.write_text("{}", encoding="utf-8")
-    place, one = Place(tmp_path), Estimate(1.0, 2, 3.0, 4, 5, 6, 1, {}, {})
-    forecast._Kept(place, {"a": data, "b": data}).add("a", one)
-    assert forecast._Kept(place, {"a": data, "b": data}).estimates == {"a": one}
+    work = Place(tmp_path)
+    estimate = Estimate(1.0, 2, 3.0, 4, 5, 6, 1, {}, {})
+    forecast._Kept(work, {"a": data, "b": data}).add("a", estimate)
+    result = forecast._Kept(work, {"a": data, "b": data}).estimates
+    assert result == {"a": estimate}
     assert not forecast._Kept(Place(tmp_path, ("cuda",)), {"a": data}).estimates
     data.write_text("{ }", encoding="utf-8")
-    assert not forecast._Kept(place, {"a": data}).estimates
+    assert not forecast._Kept(work, {"a": data}).estimates
     data.write_text("{}", encoding="utf-8")
     file = tmp_path / "forecasts.json"
-    kept = file.read_text(encoding="utf-8")
-    assert forecast._Kept(place, {"a": data}).estimates
+    text_of_file = file.read_text(encoding="utf-8")
+    assert forecast._Kept(work, {"a": data}).estimates
     for text in (
         "[",
         "[]",
         "null",
         '{"a": 1}',
-        kept.replace(": 3.0", ': "x"'),
-        kept.replace(": 3.0", ": NaN"),
+        text_of_file.replace(": 3.0", ': "x"'),
+        text_of_file.replace(": 3.0", ": NaN"),
     ):
         file.write_text(text, encoding="utf-8")
-        assert not forecast._Kept(place, {"a": data}).estimates
+        assert not forecast._Kept(work, {"a": data}).estimates

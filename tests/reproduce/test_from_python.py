@@ -15,11 +15,14 @@ def test_a_table_has_our_numbers_beside_the_published_ones(tmp_path, no_page):
     digits_recipe.write(tmp_path)
     options = {"scale": "smoke", "seeds": 1, "work": tmp_path / "work"}
     table = fedcli.reproduce(tmp_path / "tiny.toml", only=["FedAvg"], **options)
-    assert table.path == tmp_path / "work" / "reproduce" / "tiny-smoke"
+    expected = tmp_path / "work" / "reproduce" / "tiny-smoke"
+    assert table.path == expected
     assert len(table.scores) == 1
     frame = table.to_frame()
-    assert frame[["row", "runs", "clean ACC published"]].values.tolist() == [["FedAvg", 1, 0.97]]
-    assert "97.0 ±0.5" in repr(table) and repr(table).endswith("report.html")
+    result = frame[["row", "runs", "clean ACC published"]].values.tolist()
+    assert result == [["FedAvg", 1, 0.97]]
+    assert "97.0 ±0.5" in repr(table)
+    assert repr(table).endswith("report.html")
 
 
 def test_shares_are_in_percent_where_that_is_asked_for_and_megabytes_stay(tmp_path):
@@ -28,7 +31,8 @@ def test_shares_are_in_percent_where_that_is_asked_for_and_megabytes_stay(tmp_pa
     results = made(column, {"FedAvg": a_cell(2.0, 0.25, published=published)})
     for percent in (False, True):
         frame = PlayedTable(tmp_path, results, []).to_frame(percent=percent)
-        assert frame.values.tolist() == [["FedAvg", 1, 2.0, 0.25, 3.0, 0.5]]
+        expected = [["FedAvg", 1, 2.0, 0.25, 3.0, 0.5]]
+        assert frame.values.tolist() == expected
     column = column.model_copy(update={"unit": "points"})
     results = made(column, {"FedAvg": a_cell(2.0, 0.25)})
     table = PlayedTable(tmp_path, results, [])

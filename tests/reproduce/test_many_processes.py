@@ -1,5 +1,6 @@
 """One table made by several processes on one work folder."""
 
+import itertools
 import json
 import os
 import shutil
@@ -41,17 +42,17 @@ class Processes(ExitStack):
     """Command lines of fedcli in processes forked from this one; those that live are killed at the end."""
 
     def start(self, line: str, **env: str) -> tuple[int, TemporaryFile]:
-        said = self.enter_context(TemporaryFile())  # noqa: SIM115
+        output = self.enter_context(TemporaryFile())  # noqa: SIM115
         if not (process := os.fork()):
             os.setpgrp()
 
             def rest() -> int:
-                forked._become(said.fileno(), said.fileno(), None, env)
+                forked._become(output.fileno(), output.fileno(), None, env)
                 return forked.exit_code(lambda: forked.main(line))
 
             forked.end(rest)
         self.callback(self.kill, process)
-        return process, said
+        return process, output
 
     def kill(self, process: int) -> None:
         try:
@@ -60,9 +61,9 @@ class Processes(ExitStack):
         except (ProcessLookupError, ChildProcessError):  # it has ended
             return
 
-    def end(self, process: int, said: TemporaryFile) -> tuple[int, str]:
+    def end(self, process: int, output: TemporaryFile) -> tuple[int, str]:
         _, status = os.waitpid(process, 0)
-        return os.waitstatus_to_exitcode(status), forked.texts(said)[0]
+        return os.waitstatus_to_exitcode(status), forked.texts(output)[0]
 
 
 @pytest.mark.long
@@ -70,21 +71,26 @@ def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, no
     monkeypatch.setattr(jobs, "POLL", 0.05)
     with Processes() as processes:
         both = [processes.start(f"{LINE} w") for _ in range(2)]
-        ended = [processes.end(*each) for each in both]
+        ended = [processes.end(*process) for process in both]
     assert [code for code, _ in ended] == [0, 0], ended
-    (last,) = [said for _, said in ended if "written: w/reproduce" in said]
-    (helper,) = [said for _, said in ended if said != last]
-    assert "of 3 cells of this table trained here; " in helper and "clean ACC" in last
+    (last,) = [output for _, output in ended if "written: w/reproduce" in output]
+    (helper,) = [output for _, output in ended if output != last]
+    assert "of 3 cells of this table trained here; " in helper
+    assert "clean ACC" in last
     runs = {path: path.stat().st_ino for path in Path("w").glob("runs/*/run.json")}
     assert len(runs) == 3
-    assert "clean ACC" in helper and "published" not in helper  # which says nothing at this scale
-    assert CliRunner().invoke(app, [*LINE.split()[1:], "alone"]).exit_code == 0
+    assert "clean ACC" in helper
+    assert "published" not in helper
+    result = CliRunner().invoke(app, [*LINE.split()[1:], "alone"]).exit_code
+    assert result == 0
     assert table("w") == table("alone")
     assert not Path("w/cells/held").exists()
     before = table("w")
     again = CliRunner().invoke(app, [*LINE.split()[1:], "w"])
-    assert again.exit_code == 0 and again.stderr.count("(was done already)") == 3
-    assert table("w") == before and {path: path.stat().st_ino for path in runs} == runs
+    assert again.exit_code == 0
+    assert again.stderr.count("(was done already)") == 3
+    assert table("w") == before
+    assert {path: path.stat().st_ino for path in runs} == runs
 
 
 @pytest.mark.long
@@ -109,8 +115,9 @@ def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
             os.killpg(process.pid, signal.SIGKILL)
         fifth = subprocess.run([*line, "w", "--wait"], capture_output=True, text=True)
         codes = [process.wait() for process in four]
-        said = "".join(forked.texts(*logs)) + fifth.stderr
-    assert codes == [-9, -9, 0, 0] and fifth.returncode == 0, said
+        output = "".join(forked.texts(*logs)) + fifth.stderr
+    assert codes == [-9, -9, 0, 0], output
+    assert fifth.returncode == 0, output
     assert not [*Path("w").glob("runs/*/state")]
     subprocess.run([*line, "alone"], check=True, capture_output=True)
     assert table("w") == table("alone")
@@ -118,34 +125,44 @@ def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
 
 def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder, no_page):
     line = [*LINE.split()[1:], "w", "--cells"]
-    for part, said in (
+    for part, message in (
         ("0/2", "no part"),
         ("3/2", "no part"),
         ("x", "write for example --cells 3/8"),
     ):
         ended = CliRunner().invoke(app, [*line, part])
-        assert ended.exit_code == 2 and said in ended.stderr and not Path("w").exists()
-    first = CliRunner().invoke(app, [*line, "2/2"])
-    assert first.exit_code == 0, first.output
-    assert "1 of 3 cells of this table trained here; 2 left to other processes" in first.stderr
-    assert not Path("w/reproduce").exists() and first.stdout == ""
-    assert CliRunner().invoke(app, [*line, "2/2", "--json"]).stdout == "null\n"
+        assert ended.exit_code == 2
+        assert message in ended.stderr
+        assert not Path("w").exists()
+    second_part = CliRunner().invoke(app, [*line, "2/2"])
+    assert second_part.exit_code == 0, second_part.output
+    assert (
+        "1 of 3 cells of this table trained here; 2 left to other processes" in second_part.stderr
+    )
+    assert not Path("w/reproduce").exists()
+    assert second_part.stdout == ""
+    result = CliRunner().invoke(app, [*line, "2/2", "--json"]).stdout
+    assert result == "null\n"
     assert CliRunner().invoke(app, [*line, "1/2"]).exit_code == 0
-    assert json.loads(table("w")["results.json"])["rows"][2]["cells"]["clean ACC"]["runs"] == 1
+    result = json.loads(table("w")["results.json"])["rows"][2]["cells"]["clean ACC"]["runs"]
+    assert result == 1
 
 
 def test_parts_take_about_as_long_and_hold_every_cell_once(monkeypatch):
     lengths = {f"cell {k}": length for k, length in enumerate([9, 1, 1, 5, 1, 4, 2, 1])}
     monkeypatch.setattr(shared, "_length", lambda cell, source: lengths[cell])
     parts = [dealt(dict.fromkeys(lengths), f"{k}/3") for k in (1, 2, 3)]
-    assert sorted(sum(parts, [])) == [*lengths] and all(part == sorted(part) for part in parts)
-    assert [sum(lengths[cell] for cell in part) for part in parts] == [9, 8, 7]
+    assert sorted(itertools.chain(*parts)) == [*lengths]
+    for part in parts:
+        assert part == sorted(part)
+    result = [sum(lengths[cell] for cell in part) for part in parts]
+    assert result == [9, 8, 7]
     assert dealt(dict.fromkeys(lengths), "9/9") == []
 
 
 def test_a_method_that_looks_at_images_more_often_is_longer(folder):
-    known = expand.check(folder / "tiny.toml")
-    cells = expand.cells(known, "smoke")
+    checked = expand.check(folder / "tiny.toml")
+    cells = expand.cells(checked, "smoke")
     source = make_data(cells, Place(Path("w")))[cells[0].chain]
     plain, _, fair = (shared._length(cell, source) for cell in cells)
     assert plain < fair < 2 * plain
@@ -154,29 +171,38 @@ def test_a_method_that_looks_at_images_more_often_is_longer(folder):
 def test_a_cell_that_failed_elsewhere_is_told_and_not_tried_again_before_the_command_is_given_anew(
     folder,
 ):
-    known = expand.check(folder / "tiny.toml")
-    cells = expand.cells(known, "smoke", seeds=(0, 1))
-    place = Place(Path("w"))
-    sources = make_data(cells, place)
-    with Shared(place.work, cells, sources) as one, Shared(place.work, cells, sources) as other:
-        assert one.claim(cells[0])
-        one.end(Outcome(cells[0], None, "no ink", "buy some"))
-        assert other.ended(cells[0]) == Outcome(cells[0], None, "no ink", "buy some")
-        assert Shared(place.work, cells, sources).ended(cells[0]) is None
+    checked = expand.check(folder / "tiny.toml")
+    cells = expand.cells(checked, "smoke", seeds=(0, 1))
+    work = Place(Path("w"))
+    sources = make_data(cells, work)
+    with Shared(work.work, cells, sources) as failing, Shared(work.work, cells, sources) as other:
+        assert failing.claim(cells[0])
+        failing.end(Outcome(cells[0], None, "no ink", "buy some"))
+        expected = Outcome(cells[0], None, "no ink", "buy some")
+        assert other.ended(cells[0]) == expected
+        assert Shared(work.work, cells, sources).ended(cells[0]) is None
         board = Board(other, lambda _: "")
-        assert board.count == "[1/6]" and not board.rest
+        assert board.count == "[1/6]"
+        assert not board.rest
     shutil.rmtree("w/cells")
 
 
 def test_cells_share_a_gpu_as_far_as_its_memory_goes(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     devices = spread("cuda", None, 3)
-    assert devices == ("cuda:0", "cuda:1") * 3 and spread("cuda:1", None, 2) == ("cuda:1",) * 2
-    place, gib = Place(Path("w"), devices), 2**30
-    assert fitting(place, 20 * gib, 78 * gib).devices == devices
-    assert fitting(place, 30 * gib, 78 * gib).devices == ("cuda:0", "cuda:1") * 2
-    assert fitting(place, 90 * gib, 78 * gib).devices == ("cuda:0", "cuda:1")
-    assert fitting(Place(Path("w"), ("cpu",) * 4), 90 * gib, 78 * gib).devices == ("cpu",) * 4
+    assert devices == ("cuda:0", "cuda:1") * 3
+    assert spread("cuda:1", None, 2) == ("cuda:1",) * 2
+    two_gpus = Place(Path("w"), devices)
+    gib = 2**30
+    result = fitting(two_gpus, 20 * gib, 78 * gib).devices
+    assert result == devices
+    result = fitting(two_gpus, 30 * gib, 78 * gib).devices
+    expected = ("cuda:0", "cuda:1") * 2
+    assert result == expected
+    result = fitting(two_gpus, 90 * gib, 78 * gib).devices
+    assert result == ("cuda:0", "cuda:1")
+    result = fitting(Place(Path("w"), ("cpu",) * 4), 90 * gib, 78 * gib).devices
+    assert result == ("cpu",) * 4
     with pytest.raises(UsageError, match="--at-once is about cells on one GPU"):
         jobs.devices("cpu", None, [], 2)
 
@@ -187,13 +213,15 @@ def test_who_plays_a_training_for_another_cell_does_not_have_the_cell_that_ends_
     text = digits_recipe.TINY.replace("[[column]]", second, 1)
     (folder / "tiny.toml").write_text(text, encoding="utf-8")
     cells = expand.cells(expand.check(folder / "tiny.toml"), "smoke", seeds=(0,))
-    plain, then_crt = cells[0], cells[3]
+    plain = cells[0]
+    then_crt = cells[3]
     assert (plain.row, then_crt.row) == ("FedAvg", "then cRT")
     sources = make_data(cells, Place(Path("w")))
-    with Shared(Path("w"), cells, sources) as one, Shared(Path("w"), cells, sources) as other:
+    with Shared(Path("w"), cells, sources) as waiting, Shared(Path("w"), cells, sources) as other:
         assert other.claim(then_crt)
-        assert not one.claim(plain)
-        assert not one.left_to_others([plain]) and one.left_to_others([then_crt])
+        assert not waiting.claim(plain)
+        assert not waiting.left_to_others([plain])
+        assert waiting.left_to_others([then_crt])
         other.end(Outcome(then_crt, None, "no ink"))
-        assert one.claim(plain)
+        assert waiting.claim(plain)
         assert other.left_to_others([plain])

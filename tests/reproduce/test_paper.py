@@ -76,15 +76,16 @@ def test_a_paper_ends_in_a_page_of_what_agrees_and_what_could_not_be_run(made_up
     assert (
         "Table 1, Table 3, Figure 2: ACC is balanced accuracy." in page
     )  # a note that they share stands once
-    shown = " ".join(ended.stdout.split())
+    output = " ".join(ended.stdout.split())
     assert (
-        "Table 1: two methods 2 of 4 1 of 1" in shown
-        or "Table 1: two methods 2 of 4 0 of 1" in shown
+        "Table 1: two methods 2 of 4 1 of 1" in output
+        or "Table 1: two methods 2 of 4 0 of 1" in output
     )
     again = made_up("--only", "FedAvg", "--json")
     assert (folder / "report.html").read_text() == page
     answer = json.loads(again.stdout)
-    assert answer["tiny-table3"] is None and answer["tiny-table1"]["rows"][0]["name"] == "FedAvg"
+    assert answer["tiny-table3"] is None
+    assert answer["tiny-table1"]["rows"][0]["name"] == "FedAvg"
 
 
 def test_a_table_without_the_chosen_cells_is_no_fault_of_the_paper(made_up):
@@ -95,7 +96,8 @@ def test_a_table_without_the_chosen_cells_is_no_fault_of_the_paper(made_up):
     assert ended.exit_code == 0, ended.output
     assert "Figure 2: rounds: no cell is called 'proximal'." in " ".join(ended.stdout.split())
     nothing = made_up(*line, "nothing")
-    assert nothing.exit_code == 2 and "no cell is called 'nothing'" in nothing.stderr
+    assert nothing.exit_code == 2
+    assert "no cell is called 'nothing'" in nothing.stderr
 
 
 @pytest.mark.long
@@ -104,41 +106,48 @@ def test_a_page_says_which_tables_other_processes_still_play(made_up):
     file.parent.mkdir(parents=True)
     file.write_text('{"half')
     line = "--scale", "smoke", "--seeds", "1", "--jobs", "1", "--cells"
-    first = made_up(*line, "1/2")
-    assert first.exit_code == 0, first.output
-    left = "Table 1: two methods: other processes still play it"
+    first_part = made_up(*line, "1/2")
+    assert first_part.exit_code == 0, first_part.output
+    sentence = "Table 1: two methods: other processes still play it"
     page = Path("w/reproduce/tiny-smoke/report.html")
-    assert left in first.stdout and left in page.read_text()
-    second = made_up(*line, "2/2")
-    assert second.exit_code == 0 and "still play" not in second.stdout + page.read_text()
+    assert sentence in first_part.stdout
+    assert sentence in page.read_text()
+    second_part = made_up(*line, "2/2")
+    assert second_part.exit_code == 0
+    assert "still play" not in second_part.stdout + page.read_text()
     wrong = made_up("--cells", "9/8")
-    assert wrong.exit_code == 2 and "no part" in wrong.stderr and not wrong.stdout
+    assert wrong.exit_code == 2
+    assert "no part" in wrong.stderr
+    assert not wrong.stdout
 
 
 def test_folders_and_files_go_to_the_recipes_that_read_them():
     tables = [
         recipe.load(recipe.find(name)) for name in ("fedism-plus-table2", "fedism-plus-table3")
     ]
-    assert raw.shared_out(tables, ["isic2019=A", "rsna-ich=B"], []) == [
+    result = raw.shared_out(tables, ["isic2019=A", "rsna-ich=B"], [])
+    expected = [
         (["rsna-ich=B"], []),
         (["isic2019=A"], []),
     ]
-    for given in ("A", "digits=A"):
+    assert result == expected
+    for folder in ("A", "digits=A"):
         with pytest.raises(UsageError, match="names nothing that these recipes read"):
-            raw.shared_out(tables, [given], [])
+            raw.shared_out(tables, [folder], [])
 
 
 def test_a_table_agrees_in_the_numbers_that_lie_within_our_intervals(tmp_path):
     column = RecipeColumn(name="ACC", data="d", score="versions/clean/accuracy")
-    about = {"published": Printed(mean=1.0), "difference": 8.0, "half": 2.0}
+    fields = {"published": Printed(mean=1.0), "difference": 8.0, "half": 2.0}
     cells = {
-        "A": a_cell(9.0, verdict=WITHIN, **about),
-        "B": a_cell(9.0, verdict=OUTSIDE, beyond=6.0, **about),
-        "C": a_cell(9.0, verdict=OUTSIDE, beyond=6.0, **about),
+        "A": a_cell(9.0, verdict=WITHIN, **fields),
+        "B": a_cell(9.0, verdict=OUTSIDE, beyond=6.0, **fields),
+        "C": a_cell(9.0, verdict=OUTSIDE, beyond=6.0, **fields),
         "D": a_cell(9.0),
     }
     rows = [SimpleNamespace(data=["d"]) for _ in cells]
     part = paper.Rebuilt(SimpleNamespace(rows=rows, title="Tiny, Table 1: rows"), tmp_path)
     object.__setattr__(part, "results", made(column, cells))
     agree = [head.name for head in paper.overview([part]).columns].index("agree")
-    assert paper.overview([part]).rows[0][agree].plain == "1 of 3"
+    result = paper.overview([part]).rows[0][agree].plain
+    assert result == "1 of 3"

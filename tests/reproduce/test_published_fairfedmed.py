@@ -1,4 +1,4 @@
-"""What must hold between the numbers that FairFedMed prints, and the cells in which it does not."""
+"""Rules that the numbers which FairFedMed prints must keep to, and the cells in which they do not."""
 
 import pytest
 from published_numbers import means
@@ -43,22 +43,23 @@ TABLES = {number: read(f"table{number}") for number in (1, 2, 3, 4)}
 
 
 def printed(table: int, method: str, attribute: str, rest: str) -> float:
-    """Of a client or the average, as in "C1 ES-AUC"."""
+    """The number of a client or of the average; rest: for example "C1 ES-AUC"."""
     return TABLES[table][method, f"{attribute} {rest}"]
 
 
 def test_es_auc_follows_from_the_group_aucs_in_173_of_180_cells():
-    odd, cells = {}, 0
+    odd = {}
+    cells = 0
     for table in TABLES:
         for method in METHODS:
             for attribute, groups in GROUPS.items():
                 for client in CLIENTS:
-                    of = [
+                    group_aucs = [
                         printed(table, method, attribute, f"{client} {group} AUC") / 100
                         for group in groups
                     ]
                     whole = printed(table, method, attribute, f"{client} AUC") / 100
-                    result = 100 * equity_scaled(whole, dict(zip(groups, of, strict=True)))
+                    result = 100 * equity_scaled(whole, dict(zip(groups, group_aucs, strict=True)))
                     expected = printed(table, method, attribute, f"{client} ES-AUC")
                     cells += 1
                     if abs(result - expected) > 0.25:
@@ -93,17 +94,21 @@ def test_an_average_is_the_mean_of_the_clients_but_in_six_cells():
 
 
 def test_a_gain_is_over_the_best_other_method_but_in_one_cell():
-    odd, cells = {}, 0
+    odd = {}
+    cells = 0
     for table in TABLES:
         for attribute, groups in GROUPS.items():
             for kind in ("AUC", "ES-AUC", *(f"{group} AUC" for group in groups)):
-                *others, own = (
+                *others, fairlora = (
                     printed(table, method, attribute, f"Avg {kind}") for method in METHODS
                 )
                 gain = printed(table, "FairLoRA", attribute, f"Delta Avg {kind}")
                 cells += 1
-                if own - max(others) != pytest.approx(gain, abs=0.051):
-                    odd[table, attribute, kind] = gain, pytest.approx(own - max(others), abs=0.051)
+                if fairlora - max(others) != pytest.approx(gain, abs=0.051):
+                    odd[table, attribute, kind] = (
+                        gain,
+                        pytest.approx(fairlora - max(others), abs=0.051),
+                    )
     assert cells == 56
     assert odd == {(1, "race", "asian AUC"): (0.1, -1.0)}
 
@@ -112,22 +117,25 @@ def test_table_3_repeats_fairloras_numbers_on_race_from_table_1():
     race = [column for row, column in TABLES[1] if row == "FairLoRA" and column.startswith("race")]
     assert len(race) == 25
     race = [column for column in race if "Delta" not in column]  # to others than in Table 1
-    assert all(TABLES[3]["FairLoRA", column] == TABLES[1]["FairLoRA", column] for column in race)
-    assert all(
-        TABLES[3][row, "race C1 AUC"] != TABLES[1][row, "race C1 AUC"]
-        for row in METHODS
-        if row != "FairLoRA"
-    )
+    for column in race:
+        expected = TABLES[1]["FairLoRA", column]
+        assert TABLES[3]["FairLoRA", column] == expected
+    for row in METHODS:
+        if row != "FairLoRA":
+            assert TABLES[3][row, "race C1 AUC"] != TABLES[1][row, "race C1 AUC"]
 
 
 def test_every_published_column_is_there():
-    assert {len({column for _, column in table}) for table in TABLES.values()} == {70}
+    result = {len({column for _, column in table}) for table in TABLES.values()}
+    assert result == {70}
 
 
 def test_figure_5_speaks_of_table_2():
     contents = read("figure5")
     for kind in ("AUC", "ES-AUC"):
-        assert contents["FairLoRA", f"Avg {kind}"] == printed(2, "FairLoRA", "race", f"Avg {kind}")
-        assert contents["PromptFL", f"Avg {kind}"] == pytest.approx(
-            printed(2, "PromptFL", "race", f"Avg {kind}"), abs=1
-        )
+        result = contents["FairLoRA", f"Avg {kind}"]
+        expected = printed(2, "FairLoRA", "race", f"Avg {kind}")
+        assert result == expected
+        result = contents["PromptFL", f"Avg {kind}"]
+        expected = pytest.approx(printed(2, "PromptFL", "race", f"Avg {kind}"), abs=1)
+        assert result == expected

@@ -1,4 +1,4 @@
-"""What must hold between the numbers that FedHEAL prints, so that a slip in ours or theirs shows."""
+"""Rules that the numbers which FedHEAL prints must keep to, so that a slip in ours or theirs shows."""
 
 from itertools import product
 
@@ -25,10 +25,9 @@ def rows(table: str) -> dict[str, dict[str, float]]:
 
 def printed(table: str, data: str) -> dict[str, dict[str, float]]:
     """The rows that have numbers on the data, with these alone."""
-    by_name = {
-        row: {c: v for c, v in cells.items() if c.startswith(data)}
-        for row, cells in rows(table).items()
-    }
+    by_name = {}
+    for row, cells in rows(table).items():
+        by_name[row] = {column: v for column, v in cells.items() if column.startswith(data)}
     return {row: cells for row, cells in by_name.items() if cells}
 
 
@@ -44,16 +43,13 @@ def test_avg_and_std_are_mean_and_sample_deviation_of_the_four_domains(table):
         if not {f"{data} AVG", *(f"{data} {domain}" for domain in DOMAINS[data])} <= row.keys():
             continue  # not printed, or not to be read: Ditto on two domains of Office-Caltech
         result = numbers(row, data)
-        fits = (
-            np.abs([result.mean() - row[f"{data} AVG"], result.std(ddof=1) - row[f"{data} STD"]])
-            <= 0.0101
-        )
+        mean_and_std = (row[f"{data} AVG"], row[f"{data} STD"])
+        fits = np.isclose((result.mean(), result.std(ddof=1)), mean_and_std, rtol=0, atol=0.0101)
         wrong += [(data, name)] if not fits.all() else []
         if fits.all():
             assert abs(result.std() - row[f"{data} STD"]) > 0.1  # ddof 0 is 13 % off
-    assert wrong == (
-        [("Digits", "FedProc + q-FFL")] if table == "table2" else []
-    )  # MNIST and USPS print the same 92.09
+    expected = [("Digits", "FedProc + q-FFL")] if table == "table2" else []
+    assert wrong == expected  # MNIST and USPS print the same 92.09
 
 
 def test_office_accuracies_are_means_of_five_rounds_of_the_split_we_use():
@@ -67,13 +63,14 @@ def test_office_accuracies_are_means_of_five_rounds_of_the_split_we_use():
 
 
 def test_the_sweep_of_beta_was_made_without_the_filter():
-    sweep, halves = rows("table4"), rows("table5")
-    assert [sweep["FAEL, beta=0.4"][n] for n in ("AVG", "STD")] == [
-        halves["FAEL"][f"Digits {n}"] for n in ("AVG", "STD")
-    ]
-    assert [sweep["FedAvg"][n] for n in ("AVG", "STD")] == [
-        halves["FedAvg"][f"Digits {n}"] for n in ("AVG", "STD")
-    ]
+    sweep = rows("table4")
+    halves = rows("table5")
+    result = [sweep["FAEL, beta=0.4"][n] for n in ("AVG", "STD")]
+    expected = [halves["FAEL"][f"Digits {n}"] for n in ("AVG", "STD")]
+    assert result == expected
+    result = [sweep["FedAvg"][n] for n in ("AVG", "STD")]
+    expected = [halves["FedAvg"][f"Digits {n}"] for n in ("AVG", "STD")]
+    assert result == expected
 
 
 @pytest.mark.parametrize("data", DOMAINS)
@@ -91,5 +88,6 @@ def test_fedheal_prints_the_best_mean_and_the_least_spread_of_every_base(data):
     for base in bases:
         healed = main[f"{base} + FedHEAL"]
         others = [main[base], main[f"{base} + AFL"], main[f"{base} + q-FFL"]]
-        assert all(healed[f"{data} AVG"] > other[f"{data} AVG"] for other in others)
+        for other in others:
+            assert healed[f"{data} AVG"] > other[f"{data} AVG"]
         assert all(healed[f"{data} STD"] < other[f"{data} STD"] for other in others)

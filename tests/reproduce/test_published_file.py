@@ -34,7 +34,7 @@ def test_published_numbers_are_numbers(tmp_path, cell):
 
 
 @pytest.mark.parametrize(
-    ("unit", "of", "sound"),
+    ("unit", "column_unit", "sound"),
     [
         ("percent", "percent", True),
         ("percent", "points", True),
@@ -44,16 +44,16 @@ def test_published_numbers_are_numbers(tmp_path, cell):
         ("points", "percent", False),
     ],
 )
-def test_published_numbers_are_in_the_columns_unit(tmp_path, unit, of, sound):
+def test_published_numbers_are_in_the_columns_unit(tmp_path, unit, column_unit, sound):
     (tmp_path / "published").mkdir()
     body = {"unit": unit, "rows": {"FedAvg": {"accuracy": {"mean": 80}}}}
     (tmp_path / "published" / "tiny.json").write_text(json.dumps(body))
-    path = write(tmp_path, f'published = "tiny.json"\n{TINY}unit = "{of}"\n')
+    path = write(tmp_path, f'published = "tiny.json"\n{TINY}unit = "{column_unit}"\n')
     if sound:
         assert recipe.load(path).numbers["FedAvg"]["accuracy"].mean == 80
     else:
         with pytest.raises(
-            UsageError, match=f"unit '{unit}' is not that of column 'accuracy', {of}"
+            UsageError, match=f"unit '{unit}' is not that of column 'accuracy', {column_unit}"
         ):
             recipe.load(path)
 

@@ -14,7 +14,8 @@ from fedcli.stages.train import resolved
 @pytest.mark.parametrize("name", recipe.names())
 def test_every_recipe_that_comes_along_is_sound_at_every_scale(name):
     checked = expand.check(recipe.find(name))
-    assert checked.title and checked.paper
+    assert checked.title
+    assert checked.paper
 
 
 def test_the_table_of_all_methods_has_those_that_train_any_network_and_its_seven_classes_without_a_teacher():
@@ -31,7 +32,8 @@ def test_the_table_of_all_methods_has_those_that_train_any_network_and_its_seven
         )
         and not (isinstance(method.aggregator, ContinuesRun) or method.local.needs_two_classes)
     }
-    assert listed <= METHODS.keys() and len(fits & listed) > 0.75 * len(fits)
+    assert listed <= METHODS.keys()
+    assert len(fits & listed) > 0.75 * len(fits)
 
 
 def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_sound(tmp_path):
@@ -40,11 +42,15 @@ def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_so
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in tables]
     lines = {}
     for names, _, _, *cells in rows:
-        first, *more = [name.strip("` ") for name in names.split(",")]
-        lines |= dict.fromkeys((first, *(first.rpartition("-")[0] + each for each in more)), cells)
+        full_name, *endings = [name.strip("` ") for name in names.split(",")]
+        lines |= dict.fromkeys(
+            (full_name, *(full_name.rpartition("-")[0] + ending for ending in endings)), cells
+        )
     for name in recipe.names():
-        known = recipe.load(recipe.find(name))
-        assert lines[name][0].split()[0] == str(len(expand.cells(known, "paper"))), name
+        table = recipe.load(recipe.find(name))
+        result = lines[name][0].split()[0]
+        expected = str(len(expand.cells(table, "paper")))
+        assert result == expected, name
     example = text.split("```toml\n")[1].split("```")[0]
     expand.check(
         write(
@@ -54,17 +60,54 @@ def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_so
     )
 
 
+def test_a_recipe_in_a_sub_folder_has_its_name_and_is_found_by_each_of_its_names():
+    path = recipe.FOLDERS[1] / "benchmark" / "office-probe.toml"
+    assert recipe.names()["benchmark/office-probe"] == path
+    for name in ("benchmark/office-probe", "office-probe", "benchmark/office-probe.toml"):
+        assert recipe.find(name) == path
+    with pytest.raises(UsageError, match="no such recipe: benchmark/office") as raised:
+        recipe.find("benchmark/office")
+    assert "'benchmark/office-probe'" in raised.value.hint
+
+
+def test_names_of_recipes_differ_also_without_their_folders():
+    stems = [path.stem for path in recipe.names().values()]
+    assert len(set(stems)) == len(stems)
+
+
+@pytest.mark.parametrize(
+    "federation", ["ham10000-hospitals", "ham10000-twenty", "office", "digits"]
+)
+def test_the_benchmark_has_every_method_or_says_why_not(federation):
+    for regime in ("probe", "scratch"):
+        known = recipe.load(recipe.find(f"benchmark/{federation}-{regime}"))
+        listed = {METHODS[row.method].label for row in known.rows if row.method in METHODS}
+        listed |= {"cRT", "CCVR"} if regime == "scratch" else set()
+        notes = " ".join(known.notes)
+        for method in METHODS.values():
+            if method.module.startswith("fedcli.methods.") and method.label not in listed:
+                assert SPELT.get(method.label, method.label) in notes, method.label
+
+
+SPELT = {
+    "Adversarial debiasing": "adversarial debiasing",
+    "BSM-FL w/ KD": "KD",
+    "Zero-shot CLIP": "zero-shot CLIP",
+}  # label -> its spelling in a sentence
+
+
 def test_a_cell_is_the_commands_that_make_it(tmp_path):
     cells = expand.cells(expand.check(write(tmp_path, TINY)), "paper")
-    assert [cell.name for cell in cells[4:]] == [
+    result = [cell.name for cell in cells[4:]]
+    assert result == [
         "FedAvg · plain · seed 1",
         "FedAvg · Noise · seed 1",
         "FedISM+, q=0.5 · Noise · seed 1",
         "FedISM+, q=1 · Noise · seed 1",
     ]
-    lines = [
-        " ".join(stage.argv()) for stage in (*cells[6].chain, cells[6].train, cells[6].evaluate)
-    ]
+    cell = cells[6]
+    stages = (*cell.chain, cell.train, cell.evaluate)
+    lines = [" ".join(stage.argv()) for stage in stages]
     assert lines == [
         "prepare toy",
         "partition --dirichlet 1.0 --clients 2",
@@ -73,41 +116,38 @@ def test_a_cell_is_the_commands_that_make_it(tmp_path):
         "--weights imagenet",
         "evaluate",
     ]
-    assert " ".join(cells[4].chain[1].argv()) == "partition --dirichlet 1.0 --clients 2 --seed 1"
+    result = " ".join(cells[4].chain[1].argv())
+    assert result == "partition --dirichlet 1.0 --clients 2 --seed 1"
 
 
 def test_a_scale_changes_what_is_slow_and_a_recipe_adds_to_it(tmp_path):
     cells = expand.cells(recipe.load(write(tmp_path, TINY)), "smoke")
     assert len(cells) == 4  # one seed
-    assert (
-        " ".join(cells[0].train.argv())
-        == "train fedavg --batch-size 128 --lr 0.001 --rounds 2 --model cnn"
-    )
-    assert " ".join(cells[0].chain[1].argv()) == "partition --dirichlet 1.0 --clients 4"
+    result = " ".join(cells[0].train.argv())
+    assert result == "train fedavg --batch-size 128 --lr 0.001 --rounds 2 --model cnn"
+    result = " ".join(cells[0].chain[1].argv())
+    assert result == "partition --dirichlet 1.0 --clients 4"
 
 
 def test_a_file_that_lies_among_the_images_is_given_by_its_name():
     table = expand.check(recipe.find("fed-mas-table3"))
     for scale in ("paper", "smoke"):
-        made = [
-            {
-                cell.chain[0].set.get("tone-file")
-                for cell in expand.cells(table, scale, files=files)
-                if cell.data == "tone"
-            }
-            for files in ({}, {"tone": "ISIC/bevan.csv"})
-        ]
-        assert made == [{None}, {"bevan.csv"}]
+        for files, expected in (({}, None), ({"tone": "ISIC/bevan.csv"}, "bevan.csv")):
+            cells = expand.cells(table, scale, files=files)
+            first_stages = [cell.chain[0] for cell in cells if cell.data == "tone"]
+            assert {stage.set.get("tone-file") for stage in first_stages} == {expected}
 
 
 def test_a_scale_changes_options_of_the_methods_that_have_them(tmp_path):
     table = expand.check(write(tmp_path, TINY + "[smoke.set]\nrho = 0.2\nq = 3"))
-    settings = {
-        scale: [cell.train.set for cell in expand.cells(table, scale, seeds=(0,))[1:]]
-        for scale in ("paper", "smoke")
-    }
-    assert settings["paper"] == [{}, {"state": "loss", "q": "0.5"}, {"state": "loss", "q": "1"}]
-    assert settings["smoke"] == [{}, *[{"state": "loss", "q": "3", "rho": "0.2"}] * 2]
+    settings = {}
+    for scale in ("paper", "smoke"):
+        cells = expand.cells(table, scale, seeds=(0,))[1:]
+        settings[scale] = [cell.train.set for cell in cells]
+    expected = [{}, {"state": "loss", "q": "0.5"}, {"state": "loss", "q": "1"}]
+    assert settings["paper"] == expected
+    expected = [{}, *[{"state": "loss", "q": "3", "rho": "0.2"}] * 2]
+    assert settings["smoke"] == expected
 
 
 MISTAKES = {
@@ -249,7 +289,8 @@ def test_every_key_is_of_its_kind(tmp_path, was, now, expected):
     with pytest.raises(UsageError) as error:
         recipe.load(write(tmp_path, TINY.replace(was, now, 1)))
     assert sentence in error.value.sentence
-    assert error.value.hint and hint in error.value.hint
+    assert error.value.hint
+    assert hint in error.value.hint
 
 
 OWN = """
@@ -284,47 +325,53 @@ def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_p
     assert "--batch-size 64" in lines["FedAvg · plain · seed 0"]
     assert "--teacher m.pth" in lines["Fed-MAS · plain · seed 0"]
     cells = expand.cells(checked, "paper")
-    assert [cell.asks for cell in cells[-1:] + cells[:1]] == [{"MOCO_FILE"}, set()]
+    result = [cell.asks for cell in cells[-1:] + cells[:1]]
+    assert result == [{"MOCO_FILE"}, set()]
     smoke = expand.cells(checked, "smoke")
-    assert not any(cell.asks or cell.train.teacher for cell in smoke)
-    assert smoke[0].chain[0].argv() == ["prepare", "toy", "--size", "32", "--table", "plain.csv"]
+    for cell in smoke:
+        assert not (cell.asks)
+        assert not (cell.train.teacher)
+    result = smoke[0].chain[0].argv()
+    expected = ["prepare", "toy", "--size", "32", "--table", "plain.csv"]
+    assert result == expected
 
 
 def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tmp_path):
     checked = expand.check(write(tmp_path, TINY + OWN))
     cells = expand.cells(checked, "paper")
-    there = dict.fromkeys(raw.needed(checked), "there")
-    assert raw.possible(checked, cells, there)[1] == [
-        "Fed-MAS left out: no --file moco=PATH was given, which is a teacher."
-    ]
+    folders = dict.fromkeys(raw.needed(checked), "there")
+    result = raw.possible(checked, cells, folders)[1]
+    assert result == ["Fed-MAS left out: no --file moco=PATH was given, which is a teacher."]
     with pytest.raises(UsageError, match=r"needs files \(moco: a teacher\)"):
-        raw.possible(checked, [cell for cell in cells if cell.asks], there)
+        raw.possible(checked, [cell for cell in cells if cell.asks], folders)
     (tmp_path / "m.pth").touch()
-    assert raw.files(checked, [f"moco={tmp_path}/m.pth"], {}, "paper", tmp_path) == {
-        "moco": f"{tmp_path}/m.pth"
-    }
-    for given, said in (
+    result = raw.files(checked, [f"moco={tmp_path}/m.pth"], {}, "paper", tmp_path)
+    expected = {"moco": f"{tmp_path}/m.pth"}
+    assert result == expected
+    for flag, message in (
         ("m.pth", "which file it is"),
         ("mocko=m.pth", "no file 'mocko'"),
         ("moco=no.pth", "no such"),
     ):
-        with pytest.raises(UsageError, match=said):
-            raw.files(checked, [given], {}, "paper", tmp_path)
+        with pytest.raises(UsageError, match=message):
+            raw.files(checked, [flag], {}, "paper", tmp_path)
 
 
 def test_a_number_of_seeds_takes_the_recipes_first():
-    assert read_seeds("3", (1, 2, 3, 4, 5)) == (1, 2, 3)
+    result = read_seeds("3", (1, 2, 3, 4, 5))
+    assert result == (1, 2, 3)
     assert read_seeds("3", (0,)) == (0, 1, 2)
     assert read_seeds("4,7", (1, 2)) == (4, 7)
     assert read_seeds(None, (1, 2)) == ()
-    for given in ("²", "0", "-1", "1,", "1,1", "9" * 30, "1000000"):
+    for text in ("²", "0", "-1", "1,", "1,1", "9" * 30, "1000000"):
         with pytest.raises(UsageError, match="--seeds"):
-            read_seeds(given, (0,))
+            read_seeds(text, (0,))
 
 
 def test_only_takes_cells_by_their_names(tmp_path):
     cells = expand.cells(recipe.load(write(tmp_path, TINY)), "paper")
-    assert [cell.seed for cell in expand.chosen(cells, ["noise · SEED 1"])] == [1, 1, 1]
+    result = [cell.seed for cell in expand.chosen(cells, ["noise · SEED 1"])]
+    assert result == [1, 1, 1]
     with pytest.raises(UsageError, match="no cell is called 'ditto'"):
         expand.chosen(cells, ["ditto"])
 
@@ -332,8 +379,10 @@ def test_only_takes_cells_by_their_names(tmp_path):
 def test_only_takes_a_row_by_its_whole_name_before_rows_that_hold_it():
     table = recipe.load(recipe.find("fedism-plus-table2"))
     cells = expand.cells(table, "paper")
-    assert {cell.row for cell in expand.chosen(cells, ["fedism"])} == {"FedISM"}
-    assert {cell.row for cell in expand.chosen(cells, ["FedISM+"])} == {
+    result = {cell.row for cell in expand.chosen(cells, ["fedism"])}
+    assert result == {"FedISM"}
+    result = {cell.row for cell in expand.chosen(cells, ["FedISM+"])}
+    assert result == {
         "FedISM+ (S)",
         "FedISM+ (L)",
     }
@@ -350,16 +399,19 @@ def test_every_fedism_plus_recipe_takes_the_lists_that_its_authors_publish(name)
         table, "paper", files=brought
     ):
         prepare, partition = cell.chain[:2]
-        of = "isic-" if prepare.name == "isic2019" and "isic-split" in brought else ""
-        assert str(prepare.split_file) == f"/lists/{of}split" and prepare.sample_images is None
-        assert str(partition.order_file) == f"/lists/{of}order"
-        assert partition.fedism or str(partition.clients_file) == f"/lists/{of}clients"
+        prefix = "isic-" if prepare.name == "isic2019" and "isic-split" in brought else ""
+        assert str(prepare.split_file) == f"/lists/{prefix}split"
+        assert prepare.sample_images is None
+        assert str(partition.order_file) == f"/lists/{prefix}order"
+        assert partition.fedism or str(partition.clients_file) == f"/lists/{prefix}clients"
     plain = expand.cells(table, "paper")
-    assert {cell.chain[0].sample_images for cell in plain if cell.chain[0].name == "rsna-ich"} <= {
-        25000
-    }
-    assert not any(cell.chain[0].split_file or "FILE" in "".join(cell.asks) for cell in plain)
-    assert not any(cell.chain[0].sample_images for cell in expand.cells(table, "smoke"))
+    result = {cell.chain[0].sample_images for cell in plain if cell.chain[0].name == "rsna-ich"}
+    assert result <= {25000}
+    for cell in plain:
+        assert not cell.chain[0].split_file
+        assert "FILE" not in "".join(cell.asks)
+    for cell in expand.cells(table, "smoke"):
+        assert not cell.chain[0].sample_images
 
 
 def test_one_of_several_lists_is_refused_with_the_others():
@@ -380,31 +432,33 @@ def test_a_row_of_clients_own_models_reads_its_numbers_there():
     ditto = next(
         row for row in recipe.load(recipe.find("fedheal-table3")).rows if row.name == "Ditto"
     )
-    own = "personal/mean_personal"
+    own_models = "personal/mean_personal"
     assert (
         ditto.place("groups/domain/clean/each/accuracy/mnist")
-        == f"{own}/groups/domain/clean/each/accuracy/mnist"
+        == f"{own_models}/groups/domain/clean/each/accuracy/mnist"
     )
-    assert ditto.place("versions/clean/accuracy") == f"{own}/clean/accuracy"
+    assert ditto.place("versions/clean/accuracy") == f"{own_models}/clean/accuracy"
     assert ditto.place("clients/*/accuracy") == "clients/*/accuracy"
 
 
 def test_fed_mas_recipes_augment_by_the_pipeline_beside_them():
-    named = [name for name in recipe.names() if name.startswith("fed-mas")]
-    for name in named:
+    fed_mas_recipes = [name for name in recipe.names() if name.startswith("fed-mas")]
+    for name in fed_mas_recipes:
         cells = expand.cells(recipe.load(recipe.find(name)), "paper")
         for cell in cells:
             file = (
                 "fed-mas-flamby.json" if cell.chain[0].name == "fed-isic" else "fed-mas-skin.json"
             )
-            assert str(cell.train.augment) == str(recipe.recipes_folder() / file)
+            expected = str(recipe.recipes_folder() / file)
+            assert str(cell.train.augment) == expected
     assert "VerticalFlip" in resolved(cells[0].train).augment
 
 
 def test_where_validation_images_choose_no_best_is_marked_by_test_images():
     tuning = recipe.load(recipe.find("fedism-plus-tuning"))
     assert {column.name: column.validation for column in tuning.columns if column.validation}
-    assert not any(column.marked for column in tuning.columns)
+    for column in tuning.columns:
+        assert not column.marked
     assert any(column.marked for column in recipe.load(recipe.find("fedism-plus-table2")).columns)
     assert {row.stem for row in tuning.rows} == {"q-FedAvg", "FairFed"}
 
@@ -415,7 +469,8 @@ def test_where_validation_images_choose_no_best_is_marked_by_test_images():
 def test_a_papers_name_means_all_its_recipes(typed):
     files = recipe.recipes_of(typed)
     paper = files[0].stem.rpartition("-")[0]
-    assert files == [path for name, path in recipe.names().items() if name.startswith(f"{paper}-")]
+    expected = [path for name, path in recipe.names().items() if name.startswith(f"{paper}-")]
+    assert files == expected
     assert any("-table" in path.stem for path in files)
 
 

@@ -80,13 +80,15 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, no_page, monkeypatch):
     assert len(done) == 1
     ended = tiny("--scale", "smoke")
     assert ended.exit_code == 0, ended.output
-    assert rounds[2:] == [
+    expected = [
         ("q-FFL, q=0.5", 1),
         ("q-FFL, q=0.5", 2),
         ("q-FFL, q=1", 1),
         ("q-FFL, q=1", 2),
     ]
-    assert all(path.stat().st_ino == node for path, node in done.items())
+    assert rounds[2:] == expected
+    for path, node in done.items():
+        assert path.stat().st_ino == node
     assert "numbers are not to be compared" in ended.stderr
     assert "Below: as the paper prints it; at --scale smoke it cannot be compared." in " ".join(
         ended.stdout.split()
@@ -97,7 +99,7 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, no_page, monkeypatch):
         "(at smoke scale: 4 clients, 1 corrupted, 2 rounds)"
     )
 
-    first = {path.name: path.read_bytes() for path in results().parent.iterdir()}
+    files = {path.name: path.read_bytes() for path in results().parent.iterdir()}
     assert {
         "results.json",
         "table.md",
@@ -106,13 +108,15 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, no_page, monkeypatch):
         "q.png",
         "q.svg",
         "q.pdf",
-    } <= set(first)
+    } <= set(files)
     assert (
-        "No picture 'rounds'" in json.loads(first["results.json"])["notes"][-1]
+        "No picture 'rounds'" in json.loads(files["results.json"])["notes"][-1]
     )  # nothing was recorded over rounds
     again = tiny("--scale", "smoke", "--json")
-    assert {path.name: path.read_bytes() for path in results().parent.iterdir()} == first
-    assert json.loads(again.stdout)["rows"][0]["cells"]["clean ACC"]["published"]["mean"] == 97.0
+    result = {path.name: path.read_bytes() for path in results().parent.iterdir()}
+    assert result == files
+    result = json.loads(again.stdout)["rows"][0]["cells"]["clean ACC"]["published"]["mean"]
+    assert result == 97.0
 
 
 def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, no_forecast):
@@ -124,17 +128,21 @@ def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, no_fo
         "--only", "seed 0", "--jobs", "2"
     )  # at --scale paper, where starting weights count
     assert ended.exit_code == 1
-    assert "q-FFL, q=0.5 · seed 0: no such" in ended.stderr and "[3/3]" in ended.stderr
+    assert "q-FFL, q=0.5 · seed 0: no such" in ended.stderr
+    assert "[3/3]" in ended.stderr
     assert "2 of 3 cells failed: q-FFL, q=0.5 · seed 0 and others" in ended.stderr
     written = json.loads(results("paper").read_text())
-    assert [each["cell"] for each in written["failed"]] == [
+    result = [failure["cell"] for failure in written["failed"]]
+    assert result == [
         "q-FFL, q=0.5 · seed 0",
         "q-FFL, q=1 · seed 0",
     ]
     cell = written["rows"][0]["cells"]["clean ACC"]
-    assert cell["verdict"] == "too few seeds" and "half" in cell
+    assert cell["verdict"] == "too few seeds"
+    assert "half" in cell
     assert "Largest differences" in results("paper").with_name("report.html").read_text()
-    assert cell["difference"] == pytest.approx(cell["mean"] - 97)
+    expected = pytest.approx(cell["mean"] - 97)
+    assert cell["difference"] == expected
 
 
 def test_a_cell_says_what_the_system_refused_as_every_command_does():
@@ -157,11 +165,10 @@ def test_a_fault_in_the_page_loses_no_number_and_a_cell_trained_again_says_why(t
     )
     ended = tiny("--scale", "smoke", "--only", "FedAvg")
     assert ended.exit_code == 1
-    assert (
-        "report.html is missing from" in ended.stderr
-        and "unexpected ValueError: no ink" in ended.stderr
-    )
-    assert "FedAvg" in ended.stdout and "published" not in ended.stdout
+    assert "report.html is missing from" in ended.stderr
+    assert "unexpected ValueError: no ink" in ended.stderr
+    assert "FedAvg" in ended.stdout
+    assert "published" not in ended.stdout
     assert results().with_name("table.md").is_file()
 
     monkeypatch.setattr(page, "write", lambda path, *_, **about: None)
@@ -183,10 +190,11 @@ def test_a_fault_in_the_page_loses_no_number_and_a_cell_trained_again_says_why(t
 def test_a_wrong_folder_is_one_error_and_writes_nothing(tiny):
     Path("tiny.toml").write_text(TINY.replace('"toy"', '"isic2018"'))
     Path("empty").mkdir()
-    for folder, said in (("nowhere", "no such folder: nowhere"), ("empty", "empty has neither")):
+    for folder, message in (("nowhere", "no such folder: nowhere"), ("empty", "empty has neither")):
         ended = tiny("--scale", "smoke", "--raw", folder)
         assert (ended.exit_code, ended.stdout) == (1, "")
-        assert ended.stderr.count("error: ") == 1 and said in ended.stderr
+        assert ended.stderr.count("error: ") == 1
+        assert message in ended.stderr
     assert not Path("w").exists()
 
 
@@ -194,9 +202,9 @@ def test_the_list_is_for_programs_too_and_an_unknown_name_gets_the_nearest(tiny)
     listed = json.loads(CliRunner().invoke(app, ["reproduce", "--json"]).stdout)[
         "fedism-plus-table1"
     ]
-    assert listed["datasets"] == ["rsna-ich"] and listed["cells"] == len(listed["rows"]) * len(
-        listed["seeds"]
-    )
+    assert listed["datasets"] == ["rsna-ich"]
+    expected = len(listed["rows"]) * len(listed["seeds"])
+    assert listed["cells"] == expected
     for word, hint in (
         ("fedism", "did you mean 'fedism-plus' or"),
         ("xyz", "`fedcli reproduce` lists all"),
@@ -216,8 +224,8 @@ def test_a_column_that_no_scores_have_is_refused_by_name(tiny):
 
 
 def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
-    shown = tiny("--scale", "smoke", "--dry-run", "--only", "FedAvg").stdout
-    assert shown.splitlines()[2:] == [
+    script = tiny("--scale", "smoke", "--dry-run", "--only", "FedAvg").stdout
+    expected = [
         "set -e",
         "# [1/1] FedAvg · seed 0",
         "prepare_1=$(fedcli prepare toy --size 8 --work w)",
@@ -226,16 +234,17 @@ def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
         'run=$(fedcli train fedavg "$corrupt_1" --lr 0.003 --rounds 2 --model cnn --work w --resume)',
         'fedcli evaluate "$run" --work w',
     ]
+    assert script.splitlines()[2:] == expected
     assert not Path("w").exists()
 
 
 def test_the_dry_run_has_the_device_and_cells_side_by_side_and_writes_a_script_for_each(tiny):
-    shown = tiny(
+    script = tiny(
         "--scale", "smoke", "--dry-run", "--device", "cuda", "--jobs", "2", "--precision", "bf16"
     ).stdout
-    assert " --model cnn --device cuda --precision bf16 --work w --resume --wait)" in shown
-    assert 'fedcli evaluate "$run" --device cuda --work w' in shown
-    starts = [line for line in shown.splitlines() if line.startswith((")", "wait", "exit"))]
+    assert " --model cnn --device cuda --precision bf16 --work w --resume --wait)" in script
+    assert 'fedcli evaluate "$run" --device cuda --work w' in script
+    starts = [line for line in script.splitlines() if line.startswith((")", "wait", "exit"))]
     assert starts == [
         ") & side_1=$!",
         ") & side_2=$!",
@@ -243,12 +252,14 @@ def test_the_dry_run_has_the_device_and_cells_side_by_side_and_writes_a_script_f
         'wait "$side_2" || failed=1',
         'exit "$failed"',
     ]
-    assert subprocess.run(["sh", "-n"], input=shown, text=True).returncode == 0
+    result = subprocess.run(["sh", "-n"], input=script, text=True).returncode
+    assert result == 0
     ended = tiny("--scale", "smoke", "--dry-run=scripts")
     assert (ended.exit_code, ended.stdout) == (
         0,
         "",
-    ) and "scripts/data.sh, to be run first" in ended.stderr
+    )
+    assert "scripts/data.sh, to be run first" in ended.stderr
     names = sorted(path.name for path in Path("scripts").iterdir())
     assert names == [
         "1-FedAvg-seed-0.sh",
@@ -271,16 +282,16 @@ def test_the_dry_run_asks_for_folders_and_files_that_were_not_given(tiny):
         '"qffl"', '"kd"\ntrain = { teacher = "{files.moco}" }'
     )
     Path("tiny.toml").write_text(text.replace("set.q", "set.lambda_f"))
-    shown = tiny("--dry-run", "--only", "seed 0").stdout
+    script = tiny("--dry-run", "--only", "seed 0").stdout
     assert (
         '# MOCO_FILE: a teacher\n: "${HYPER_KVASIR:?the folder of hyper-kvasir as downloaded}"\n'
-        in shown
+        in script
     )
-    assert ': "${MOCO_FILE:?the file moco}"' in shown
-    assert 'prepare_1=$(fedcli prepare hyper-kvasir --raw "$HYPER_KVASIR" --work w)' in shown
+    assert ': "${MOCO_FILE:?the file moco}"' in script
+    assert 'prepare_1=$(fedcli prepare hyper-kvasir --raw "$HYPER_KVASIR" --work w)' in script
     assert (
         ' --lr 0.003 --rounds 2 --set lambda_f=0.5 --weights "$HYPER_KVASIR/r18\\$.pth" --teacher "$MOCO_FILE"'
-        in shown
+        in script
     )
     assert "MOCO_FILE" not in tiny("--dry-run", "--only", "FedAvg").stdout
 
@@ -293,8 +304,8 @@ def test_a_dataset_without_its_folder_is_left_out_unless_nothing_remains(tiny):
     ended = tiny("--only", "skin · seed 0")
     assert ended.exit_code == 2
     assert "tiny needs the files of isic2018" in ended.stderr
-    known = recipe.load(Path("tiny.toml"))
-    _, missing = raw.possible(known, expand.cells(known, "paper"), {})
+    table = recipe.load(Path("tiny.toml"))
+    _, missing = raw.possible(table, expand.cells(table, "paper"), {})
     assert missing == ["isic2018 is left out: no --raw isic2018=DIR was given."]
 
 
@@ -302,12 +313,12 @@ def test_a_table_of_fewer_rows_says_that_the_runs_are_kept(tiny, no_page, no_for
     Path("tiny.toml").write_text(TINY.partition("[[figure]]")[0])
     both = ["--scale", "smoke", "--seeds", "1", "--only"]
     assert "left out of this one" not in tiny(*both, "FedAvg").stderr
-    said = " ".join(tiny(*both, "q-FFL").stderr.split())
-    assert "1 of 1 row of the table in w/reproduce/tiny-smoke left out of this one" in said
-    assert "the same command without --only shows all" in said and "table.tex, report.html" in said
-    assert (
-        json.loads(results().read_text())["statistics"] == []
-    )  # no tests of samples of a few images
+    output = " ".join(tiny(*both, "q-FFL").stderr.split())
+    assert "1 of 1 row of the table in w/reproduce/tiny-smoke left out of this one" in output
+    assert "the same command without --only shows all" in output
+    assert "table.tex, report.html" in output
+    result = json.loads(results().read_text())["statistics"]
+    assert result == []  # no tests of samples of a few images
 
 
 def test_scripts_are_all_written_or_none(tiny, monkeypatch):
@@ -323,7 +334,9 @@ def test_scripts_are_all_written_or_none(tiny, monkeypatch):
     with monkeypatch.context() as disk:
         disk.setattr(script, "write_text", filled)
         ended = tiny("--scale", "smoke", "--dry-run=scripts")
-    assert ended.exit_code == 1 and "no space left on the device" in ended.stderr
-    assert not Path("scripts").exists() and not list(Path().glob(".scripts*"))
+    assert ended.exit_code == 1
+    assert "no space left on the device" in ended.stderr
+    assert not Path("scripts").exists()
+    assert not list(Path().glob(".scripts*"))
     assert tiny("--scale", "smoke", "--dry-run=scripts").exit_code == 0
     assert len(list(Path("scripts").iterdir())) == 4

@@ -1,5 +1,6 @@
 """Numbers of runs beside published ones."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -58,7 +59,7 @@ SCORES = scores_of(
 
 
 @pytest.mark.parametrize(
-    ("score", "unit", "at", "rounds"),
+    ("score", "unit", "choice", "rounds"),
     [
         ("versions/clean/accuracy", "percent", "last5", [30.0, 50.0]),
         ("versions/clean/accuracy", "none", "last", [0.5]),
@@ -72,10 +73,13 @@ SCORES = scores_of(
         ("clients/*/auc", "percent", "best", []),
     ],
 )
-def test_a_column_is_a_place_in_the_scores(score, unit, at, rounds):
-    one = recipe(("FedAvg", "fedavg"), reference="FedAvg", at=at)
-    one = with_columns(one, RecipeColumn(name="c", data="d", score=score, unit=unit))
-    assert findings(one, {"FedAvg": SCORES}).columns("FedAvg") == {"c": {0: pytest.approx(rounds)}}
+def test_a_column_is_a_place_in_the_scores(score, unit, choice, rounds):
+    fedavg = recipe(("FedAvg", "fedavg"), reference="FedAvg", at=choice)
+    column = RecipeColumn(name="c", data="d", score=score, unit=unit)
+    fedavg = with_columns(fedavg, column)
+    result = findings(fedavg, {"FedAvg": SCORES}).columns("FedAvg")
+    expected = {"c": {0: pytest.approx(rounds)}}
+    assert result == expected
 
 
 def as_text(table):
@@ -89,20 +93,22 @@ def only(result):
 
 def test_the_spread_is_the_papers():
     runs = [[70.0, 72.0], [74.0, 76.0]]
-    assert results.summary(runs, "pooled").std == pytest.approx(
-        5**0.5
-    )  # ddof 0 over the four rounds
-    assert results.summary(runs, "runs").std == pytest.approx(8**0.5)  # ddof 1 of 71 and 75
+    expected = pytest.approx(5**0.5)
+    assert results.summary(runs, "pooled").std == expected  # ddof 0 over the four rounds
+    expected = pytest.approx(8**0.5)
+    assert results.summary(runs, "runs").std == expected  # ddof 1 of 71 and 75
     assert results.summary([[70.0]], "pooled").std is None
 
 
 def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
-    first, second = {0: [70.0, 72.0], 1: [74.0, 76.0]}, {0: [60.0, 62.0], 1: []}
-    assert of_rows.mean_runs([first, second]) == {0: [65.0, 67.0]}
-    assert of_rows.mean_runs([first, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
-    assert of_rows.mean_runs([{0: [60.0, 0.0]}, {0: [30.0, 50.0]}], harmonic=True) == {
-        0: [40.0, 0.0]
-    }  # 2PR/(P+R)
+    scores = {0: [70.0, 72.0], 1: [74.0, 76.0]}
+    lower_scores = {0: [60.0, 62.0], 1: []}
+    assert of_rows.mean_runs([scores, lower_scores]) == {0: [65.0, 67.0]}
+    result = of_rows.mean_runs([scores, {0: [61.0], 1: [65.0]}])
+    expected = {0: [66.0], 1: [70.0]}
+    assert result == expected
+    result = of_rows.mean_runs([{0: [60.0, 0.0]}, {0: [30.0, 50.0]}], harmonic=True)
+    assert result == {0: [40.0, 0.0]}  # 2PR/(P+R)
 
 
 @pytest.mark.parametrize(("lower", "lead"), [(False, [-4.0, -2.0]), (True, [2.0, 2.0])])
@@ -120,21 +126,25 @@ def test_a_difference_to_the_best_other_row_is_to_the_best_by_its_mean(lower, le
     rounds = {name: {"lead": by_seed} for name, by_seed in rows.items()}
     assert of_rows.with_derived(table, rounds, "a") == {"lead": {0: lead}}
     for name in ("a", "none"):
-        assert of_rows.with_derived(table, {name: rounds[name]}, name) == {"lead": {}}
+        result = of_rows.with_derived(table, {name: rounds[name]}, name)
+        assert result == {"lead": {}}
 
 
 def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
     less = RecipeColumn(name="less", data="d", unit="points", minus="FedAvg")
     both = recipe(("FedAvg", "fedavg"), ("SALT", "salt"), reference="FedAvg")
-    both = with_columns(
-        both, RecipeColumn(name="acc", data="d", score="versions/clean/accuracy"), less
-    )
-    mine, base = {0: [70.0, 74.0], 1: [71.0]}, {0: [69.0, 70.0]}
+    column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
+    both = with_columns(both, column, less)
+    mine = {0: [70.0, 74.0], 1: [71.0]}
+    base = {0: [69.0, 70.0]}
     rounds = {"FedAvg": {"acc": base, "less": base}, "SALT": {"acc": mine, "less": mine}}
-    assert of_rows.with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
+    expected = {"acc": mine, "less": {0: [1.0, 4.0]}}
+    assert of_rows.with_derived(both, rounds, "SALT") == expected
     assert of_rows.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
-    assert as_text(only(made(less, cells))) == [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
+    result = as_text(only(made(less, cells)))
+    expected = [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
+    assert result == expected
 
 
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
@@ -160,7 +170,8 @@ def test_single_bytes_show_in_megabytes():
     column = RecipeColumn(name="up", data="d", score="bytes/up", unit="MB", lower=True)
     marks = {"up": record.Marked(best=["b"], doubtful=[], tested=False)}
     result = made(column, {"a": a_cell(44.754712), "b": a_cell(44.754708)}, marks=marks)
-    assert as_text(only(result)) == [["a", "44.754712"], ["b", "44.754708 *"]]
+    expected = [["a", "44.754712"], ["b", "44.754708 *"]]
+    assert as_text(only(result)) == expected
 
 
 @pytest.mark.parametrize(
@@ -173,26 +184,27 @@ def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, mar
     )
     cells = {name: a_cell(mean, std) for name, mean in zip("ab", means, strict=True)}
     table = beside.on_validation(made(column, cells, seeds=(0, 1)))
-    assert [row[0].text for row in table.rows if row[1].best] == marks
+    result = [row[0].text for row in table.rows if row[1].best]
+    assert result == marks
     assert "its lead exceeds the larger of the two deviations" in table.legend
 
 
 def test_a_study_of_ones_own_has_no_table_of_ours():
     column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
     for published, title in ((None, "Scores"), (Printed(mean=61.0), "Ours, above the paper's")):
-        assert only(made(column, {"a": a_cell(60.0, published=published)})).title == title
+        result = only(made(column, {"a": a_cell(60.0, published=published)})).title
+        assert result == title
 
 
 def test_results_of_another_version_are_read_and_broken_ones_are_told(tmp_path):
-    column, file = (
-        RecipeColumn(name="acc", data="d", score="versions/clean/accuracy"),
-        tmp_path / "results.json",
-    )
+    column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
+    file = tmp_path / "results.json"
     body = made(column, {"FedAvg": a_cell(60.0, published=Printed(mean=97.0))}).body()
     for key in ("layout", "orders", "marks", "failed"):  # before these were written
         body.pop(key)
     file.write_text(json.dumps(body))
-    assert record.Results.read(file).rows[0].cells["acc"].published.mean == 97.0
+    result = record.Results.read(file).rows[0].cells["acc"].published.mean
+    assert result == 97.0
     for text in ("[]", '{"columns": [{}]}', "{", '{"columns": 3}'):
         file.write_text(text)
         with pytest.raises(FedcliError, match=r"results.json cannot be read"):
@@ -218,8 +230,8 @@ def findings(recipe, scores):
     """Scores by row."""
     done = [outcome(name) for name in scores]
     runs = {
-        each.scores: Scored(each.scores, {}, of)
-        for each, of in zip(done, scores.values(), strict=True)
+        ended.scores: Scored(ended.scores, {}, row_scores)
+        for ended, row_scores in zip(done, scores.values(), strict=True)
     }
     return Findings(recipe, done, runs)
 
@@ -227,14 +239,14 @@ def findings(recipe, scores):
 def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     both = recipe(("FedAvg", "fedavg"), ("Ditto", "ditto"), reference="FedAvg")
     column = RecipeColumn(name="own", data="d", score="personal/personal/clean/auc")
-    own = scores_of(
+    ditto = scores_of(
         {"versions": {}, "personal": {"personal": {"clean": {"auc": over(None)}, "groups": {}}}}
     )
-    found = findings(both, {"FedAvg": SCORES, "Ditto": own})
-    assert found.has(column)
+    of_both = findings(both, {"FedAvg": SCORES, "Ditto": ditto})
+    assert of_both.has(column)
     assert not findings(both, {"FedAvg": SCORES}).has(column)
     with pytest.raises(UsageError, match=r"column 'own': scores.json has no 'clients/\\*/acc'"):
-        found.has(RecipeColumn(name="own", data="d", score="clients/*/acc"))
+        of_both.has(RecipeColumn(name="own", data="d", score="clients/*/acc"))
 
 
 def test_only_a_version_of_the_test_images_has_a_test():
@@ -246,23 +258,21 @@ def test_only_a_version_of_the_test_images_has_a_test():
         "clean/calibration_error",
     )
     tested = [
-        score_tested(RecipeColumn(name="c", data="d", score=f"versions/{place}"))
-        for place in places
+        score_tested(RecipeColumn(name="c", data="d", score=f"versions/{path}")) for path in places
     ]
-    assert tested == [
+    expected = [
         Where("clean", metric="accuracy"),
         Where("average", metric="auc_binary"),
         None,
         None,
         None,
     ]
+    assert tested == expected
 
 
 def test_a_score_of_two_classes_is_marked_by_its_test(tmp_path):
-    two, y = (
-        recipe(("FedAvg", "fedavg"), ("FedHEAL", "fedheal"), reference="FedAvg"),
-        np.arange(N) % 2,
-    )
+    two = recipe(("FedAvg", "fedavg"), ("FedHEAL", "fedheal"), reference="FedAvg")
+    y = np.arange(N) % 2
     skills = {"FedAvg": 0.2, "FedHEAL": 1.5}
     paths = {
         name: scored(tmp_path / name, model(skill, 0, 2, y), y=y) for name, skill in skills.items()
@@ -272,7 +282,8 @@ def test_a_score_of_two_classes_is_marked_by_its_test(tmp_path):
     column = RecipeColumn(name="AUC", data="d", score="versions/clean/auc_binary")
     rows = made(column, {"FedAvg": a_cell(60.0), "FedHEAL": a_cell(80.0)}).rows
     marked = marks(Findings(with_columns(two, column), done, runs), rows)
-    assert marked == {"AUC": record.Marked(best=["FedHEAL"], doubtful=[], tested=True)}
+    expected = {"AUC": record.Marked(best=["FedHEAL"], doubtful=[], tested=True)}
+    assert marked == expected
 
 
 def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
@@ -282,22 +293,27 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
     rows = *three.rows[:2], three.rows[2].model_copy(update={"scores_of": "mean_personal"})
     three = with_columns(three.model_copy(update={"rows": rows}), column)
-    found = findings(three, dict.fromkeys((row.name for row in rows), SCORES))
+    of_three = findings(three, dict.fromkeys((row.name for row in rows), SCORES))
     monkeypatch.setattr(
         manifest, "above", lambda path, *kinds: path if "run" in kinds else Path("p")
     )
     tested = []
     monkeypatch.setattr(of_rows, "order", lambda systems, *_: tested.append(list(systems)) or [])
-    assert len(list(of_rows.tests(found))) == 1 and tested == [["FedAvg", "FedProx"]]
+    assert len(list(of_rows.tests(of_three))) == 1
+    assert tested == [["FedAvg", "FedProx"]]
     cells = {"FedAvg": a_cell(70.0), "FedProx": a_cell(60.0), "Ditto": a_cell(80.0)}
     result = made(column, cells)
     assert "Ditto shows clients' own models: it is in no test." in results.notes_of(three, result)
-    asked = []
+    pairs_tested = []
     monkeypatch.setattr(
-        Leads, "test", lambda self, score, first, second, _: asked.append((first, second)) or True
+        Leads,
+        "test",
+        lambda self, score, first, second, _: pairs_tested.append((first, second)) or True,
     )
-    marked = marks(found, result.rows)["acc"]
-    assert marked.best == ["Ditto"] and not marked.tested and not asked
+    marked = marks(of_three, result.rows)["acc"]
+    assert marked.best == ["Ditto"]
+    assert not marked.tested
+    assert not pairs_tested
 
 
 def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path):
@@ -307,30 +323,29 @@ def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path)
         for v, low in ((0.38, 0.3), (0.8, 0.7))
     )
     paths = [
-        scored(tmp_path / name, model(1.0, 1), intervals=of)
-        for name, of in (("ISIC", weak), ("RSNA", skilled))
+        scored(tmp_path / name, model(1.0, 1), intervals=bounds)
+        for name, bounds in (("ISIC", weak), ("RSNA", skilled))
     ]
     runs = {run.path: run for run in read(paths)}
-    done = [
-        Outcome(
-            RecipeCell("FedAvg", path.parent.name, path.parts[len(tmp_path.parts)], 0, (), (), ()),
-            path,
-        )
-        for path in paths
-    ]
-    one = recipe(("FedAvg", "fedavg"), reference="FedAvg")
-    ((title, said),) = results.chance_of(Findings(one, done, runs), "FedAvg").items()
-    assert title == "ISIC" and said.startswith(
+    done = []
+    for path in paths:
+        data = path.parts[len(tmp_path.parts)]
+        cell = RecipeCell("FedAvg", path.parent.name, data, 0, (), (), ())
+        done.append(Outcome(cell, path))
+    table = recipe(("FedAvg", "fedavg"), reference="FedAvg")
+    ((title, caution),) = results.chance_of(Findings(table, done, runs), "FedAvg").items()
+    assert title == "ISIC"
+    assert caution.startswith(
         "may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 %"
     )
-    one = one.model_copy(
-        update={"rows": (one.rows[0].model_copy(update={"scores_of": "personal"}),)}
+    table = table.model_copy(
+        update={"rows": (table.rows[0].model_copy(update={"scores_of": "personal"}),)}
     )
-    assert results.chance_of(Findings(one, done, runs), "FedAvg") == {}
+    assert results.chance_of(Findings(table, done, runs), "FedAvg") == {}
 
 
 def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
-    made = {
+    data_of_rows = {
         "FedAvg, 0.1": "p1",
         "FedISM, 0.1": "p1",
         "FedAvg, 0.2": "p2",
@@ -341,19 +356,23 @@ def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
     monkeypatch.setattr(
         manifest,
         "above",
-        lambda path, *kinds: path if "run" in kinds else Path(made[path.parts[0][:-2]]),
+        lambda path, *kinds: path if "run" in kinds else Path(data_of_rows[path.parts[0][:-2]]),
     )
-    note = of_rows.same_data(
-        [outcome(row, seed) for row in made for seed in (0, 1) if (row, seed) != ("FedISM, 0.1", 0)]
-    )
+    rows_and_seeds = [*itertools.product(data_of_rows, (0, 1))]
+    rows_and_seeds.remove(("FedISM, 0.1", 0))
+    note = of_rows.same_data([outcome(row, seed) for row, seed in rows_and_seeds])
     pairs = [list(rows) for rows in note]
-    assert pairs == [
+    expected = [
         ["FedAvg, 0.1", "FedISM, 0.1"],
         ["FedAvg, 0.2", "FedISM, 0.2"],
         ["FedISM, 0.3", "FedGA, 0.3"],
     ]
-    table = recipe(*((row, row.partition(",")[0].lower()) for row in made), reference="FedAvg, 0.2")
-    assert [of_rows._reference(Findings(table, [], {}), rows) for rows in pairs] == [
+    assert pairs == expected
+    table = recipe(
+        *((row, row.partition(",")[0].lower()) for row in data_of_rows), reference="FedAvg, 0.2"
+    )
+    result = [of_rows._reference(Findings(table, [], {}), rows) for rows in pairs]
+    assert result == [
         "FedAvg, 0.1",
         "FedAvg, 0.2",
         "FedISM, 0.3",

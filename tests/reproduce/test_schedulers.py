@@ -21,7 +21,7 @@ FLAGS = ["tiny.toml", "--scale", "smoke", "--jobs", "1"]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def shared_folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("cluster")
     digits_recipe.write(folder)
     for name, text in (
@@ -48,32 +48,42 @@ def start(folder: Path, line: list[str], **env: str) -> subprocess.Popen:
 
 def made(folder: Path, nodes: list[subprocess.Popen], work: str) -> str:
     ended = [(*node.communicate(), node.returncode) for node in nodes]
-    assert all(code == 0 for *_, code in ended), ended
+    for *_, code in ended:
+        assert code == 0, ended
     return (folder / work / "reproduce/tiny-smoke/table.md").read_text()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("scheduler", ["slurm", "kubernetes", "parallel"])
-def test_an_example_makes_the_table_of_one_process(scheduler, place):
-    nodes, work = [], f"work-{scheduler}"
+def test_an_example_makes_the_table_of_one_process(scheduler, shared_folder):
+    nodes = []
+    work = f"work-{scheduler}"
     if scheduler == "slurm":
         words = ["bash", str(ROOT / "examples/reproduce-slurm.sh"), *FLAGS, "--work", work]
         array = {"SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "2"}
-        nodes = [start(place, words, SLURM_ARRAY_TASK_ID=task, **array) for task in ("1", "2")]
+        nodes = [
+            start(shared_folder, words, SLURM_ARRAY_TASK_ID=task, **array) for task in ("1", "2")
+        ]
     elif scheduler == "kubernetes":
         job = yaml.safe_load((ROOT / "examples/reproduce-kubernetes.yaml").read_text())["spec"]
         (pod,) = job["template"]["spec"]["containers"]
-        env = {each["name"]: each["value"] for each in pod["env"]}
-        assert job["completionMode"] == "Indexed" and env["PARTS"] == str(job["completions"])
+        env = {variable["name"]: variable["value"] for variable in pod["env"]}
+        assert job["completionMode"] == "Indexed"
+        assert env["PARTS"] == str(job["completions"])
         line = [*pod["command"][:-1], f"{pod['command'][-1]} --scale smoke --work {work}"]
         env |= {"TABLE": "tiny.toml", "RAW": "toy=.", "DEVICE": "cpu", "PARTS": "2"}
         line[-1] = line[-1].replace('--raw "$RAW" ', "")  # the digits of toy come along
-        nodes = [start(place, line, JOB_COMPLETION_INDEX=index, **env) for index in ("0", "1")]
+        nodes = [
+            start(shared_folder, line, JOB_COMPLETION_INDEX=index, **env) for index in ("0", "1")
+        ]
     else:
         nodes = [
             start(
-                place,
+                shared_folder,
                 ["bash", str(ROOT / "examples/reproduce-parallel.sh"), "2", *FLAGS, "--work", work],
             )
         ]
-    assert made(place, nodes, work) == (place / "alone/reproduce/tiny-smoke/table.md").read_text()
+    assert (
+        made(shared_folder, nodes, work)
+        == (shared_folder / "alone/reproduce/tiny-smoke/table.md").read_text()
+    )

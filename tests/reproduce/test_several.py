@@ -35,15 +35,17 @@ def test_each_method_and_seed_is_the_run_that_it_is_by_itself_and_none_is_traine
     assert code == 0, err
     code, paths, err = run(*words, "--seeds", 2)
     assert code == 0, err
-    made = [json.loads(Path(path).read_text())["options"] for path in paths]
-    asked = [(options["method"], options["seed"]) for options in made]
-    assert (
-        asked == [("fedavg", 0), ("fedprox", 0), ("fedavg", 1), ("fedprox", 1)]
-        and paths[3] == alone[0]
-    )
-    assert "3 runs to train" in err and "[4/4] FedProx · seed 1: was done already" in err
+    recorded = [json.loads(Path(path).read_text())["options"] for path in paths]
+    methods_and_seeds = [(options["method"], options["seed"]) for options in recorded]
+    expected = [("fedavg", 0), ("fedprox", 0), ("fedavg", 1), ("fedprox", 1)]
+    assert methods_and_seeds == expected
+    assert paths[3] == alone[0]
+    assert "3 runs to train" in err
+    assert "[4/4] FedProx · seed 1: was done already" in err
     code, again, err = run(*words, "--seeds", "0,1", "--json")
-    assert code == 0 and [each["path"] for each in json.loads(" ".join(again))] == paths
+    assert code == 0
+    result = [trained["path"] for trained in json.loads(" ".join(again))]
+    assert result == paths
     assert err.count("was done already") == 4
 
 
@@ -60,22 +62,24 @@ def test_one_that_fails_is_named_and_the_others_are_there(source, tmp_path):
         "--work",
         tmp_path,
     )
-    assert code == 1 and len(paths) == 1 and "fedavg" in paths[0]
-    assert (
-        "1 of 2 runs failed: FedMinMax · seed 0" in err
-        and "--set attribute is an option of fedminmax alone" in err
-    )
+    assert code == 1
+    assert len(paths) == 1
+    assert "fedavg" in paths[0]
+    assert "1 of 2 runs failed: FedMinMax · seed 0" in err
+    assert "--set attribute is an option of fedminmax alone" in err
 
 
 def test_how_long_they_would_take_is_said_and_nothing_is_written(source, tmp_path):
     code, out, err = run(
         "train", "fedavg", "fedprox", source, "--rounds", 1, "--dry-run", "--work", tmp_path
     )
-    assert (code, out) == (0, []) and "2 runs to train: " in err and not [*tmp_path.iterdir()]
+    assert (code, out) == (0, [])
+    assert "2 runs to train: " in err
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["fedavg", "fedheal", "--name", "x"], "--name is of one run, and these are several"),
         (["fedavg", "FedAvg"], "is named twice"),
@@ -86,9 +90,10 @@ def test_how_long_they_would_take_is_said_and_nothing_is_written(source, tmp_pat
         (["--seeds", "2"], "which methods?"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(source, tmp_path, words, said):
+def test_what_cannot_be_is_one_sentence(source, tmp_path, words, message):
     code, out, err = run("train", *words, *([] if "b/c" in words else [source]), "--work", tmp_path)
-    assert (code, out) == (2, []) and said in err
+    assert (code, out) == (2, [])
+    assert message in err
 
 
 def test_a_path_is_data_and_a_word_is_a_method(tmp_path, monkeypatch):
@@ -121,15 +126,15 @@ def test_small_networks_have_a_core_each_and_a_large_one_has_them_all(monkeypatc
             for seed in range(5)
         ]
 
-    assert (
-        devices("cpu", None, of()) == ("cpu",) * 3
-        and devices("cpu", None, of()[:2]) == ("cpu",) * 2
-    )
+    assert devices("cpu", None, of()) == ("cpu",) * 3
+    result = devices("cpu", None, of()[:2])
+    assert result == ("cpu",) * 2
     assert (
         devices("cpu", None, of(model="resnet18"))
         == devices("cpu", None, of(engine="pool:2"))
         == ("cpu",)
     )
-    assert devices("cpu", 4, of(model="resnet18")) == ("cpu",) * 4
+    result = devices("cpu", 4, of(model="resnet18"))
+    assert result == ("cpu",) * 4
     monkeypatch.setattr("fedcli.reproduction.jobs.free", lambda device: 2**31)
     assert devices("cpu", None, of()) == ("cpu",) * 2

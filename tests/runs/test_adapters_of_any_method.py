@@ -7,6 +7,7 @@ import pytest
 import torch
 from conftest import CLASSES, ROSTER, interrupt_in_round, make_chain
 from made_plans import TRAINING, planned, results, train
+from torch.testing import assert_close
 
 from fedcli import models
 from fedcli.bench.toy import toy_federation, toy_shard
@@ -30,9 +31,8 @@ def run(folder, method="fedavg", settings=None, rounds=1, **options):
         if not (folder / "partition").exists()
         else next(folder.rglob("partition.json"))
     )
-    return train(
-        data, planned(method, settings or {}, TRAINING, rounds, **options), work=folder, out=None
-    )
+    plan = planned(method, settings or {}, TRAINING, rounds, **options)
+    return train(data, plan, work=folder, out=None)
 
 
 def made(name="cnn", text="lora:4", layers="", trained=True, side=32):
@@ -58,7 +58,8 @@ def play(method, training=None, **options):
 def test_every_method_trains_a_round_of_adapters(method):
     state, federation = play(method, adapters="lora:2")
     trained = {name.rpartition(".")[2] for name in federation.layout.weights if ".visual." in name}
-    assert state.theta.isfinite().all() and trained == {"A", "B"}
+    assert state.theta.isfinite().all()
+    assert trained == {"A", "B"}
     assert (
         federation.layout.size < 4000 < sum(p.numel() for p in federation.clients.net.parameters())
     )
@@ -67,28 +68,29 @@ def test_every_method_trains_a_round_of_adapters(method):
 @pytest.mark.parametrize("method", ["lora", "svd-lora"])
 def test_fedavg_on_adapters_is_the_method_without_its_moving_average(method, tmp_path):
     """To the bit; the layers of the small CNN have 8 * 9 * 16 and 16 * 9 * 32 weights, its classifier 32 * 3."""
-    option, named = tmp_path / "option", tmp_path / "named"
-    option.mkdir(), named.mkdir()
-    of_option = run(option, adapters=f"{method}:4:2")
-    of_method = run(named, method, {"rank": 4, "alpha": 2, "ema": False})
+    option_folder = tmp_path / "option"
+    method_folder = tmp_path / "named"
+    option_folder.mkdir(), method_folder.mkdir()
+    of_option = run(option_folder, adapters=f"{method}:4:2")
+    of_method = run(method_folder, method, {"rank": 4, "alpha": 2, "ema": False})
     for name in ("00001.h5", "frozen.h5"):
-        first, second = (
+        with_option, with_method = (
             read_tensors(path.parent / "models" / name) for path in (of_option, of_method)
         )
-        assert first.keys() == second.keys() and all(
-            torch.equal(first[key], second[key]) for key in first
-        )
+        assert with_option.keys() == with_method.keys()
+        for key in with_option:
+            assert torch.equal(with_option[key], with_method[key])
     record = json.loads(of_option.read_text())
-    assert (
-        record["options"]["adapters"] == f"{method}:4:2"
-        and "local_adapters" not in record["options"]
-    )
+    assert record["options"]["adapters"] == f"{method}:4:2"
+    assert "local_adapters" not in record["options"]
     assert f", adapters {method}:4:2" in record["body"]["label"]
 
 
 def test_fedavg_on_prompts_is_promptfl():
-    (option, _), (method, _) = play("fedavg", adapters="prompt:4"), play("promptfl")
-    assert torch.equal(option.theta, method.theta) and option.theta.numel() == 4 * 32
+    (option, _) = play("fedavg", adapters="prompt:4")
+    (method, _) = play("promptfl")
+    assert torch.equal(option.theta, method.theta)
+    assert option.theta.numel() == 4 * 32
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
@@ -96,24 +98,33 @@ def test_private_steps_are_of_what_trains_alone():
     private = Training(optimizer="sgd", lr=0.1, batch_size=4, dp_sgd=1.0)
     state, federation = play("fedavg", private, adapters="lora:2", dp_sgd=1.0)
     moved = federation.layout.named(state.theta - federation.first().theta)
-    assert all(change.any() and change.isfinite().all() for change in moved.values())
+    for change in moved.values():
+        assert change.any()
+        assert change.isfinite().all()
 
 
 def test_a_run_sends_less_leaves_what_is_frozen_and_is_scored_and_resumed(tmp_path, monkeypatch):
     whole = json.loads(run(tmp_path).read_text())["body"]
     done = run(tmp_path, "fedheal", rounds=3, adapters="svd-lora:2", local_adapters=True)
     body = json.loads(done.read_text())["body"]
-    assert body["bytes_up"] < whole["bytes_up"] / 5 and body["model"]["personal"]
-    assert all(name.endswith((".A", ".B", ".S")) for name in body["model"]["personal"])
-    assert body["model"]["personal_models"] and "adapters" not in json.dumps(whole)
+    assert body["bytes_up"] < whole["bytes_up"] / 5
+    assert body["model"]["personal"]
+    for name in body["model"]["personal"]:
+        assert name.endswith((".A", ".B", ".S"))
+    assert body["model"]["personal_models"]
+    assert "adapters" not in json.dumps(whole)
     opened = open_run(done)
-    start = models.build("cnn", models.Inputs(1, CLASSES, 8), seed=0).state_dict()
-    kept = read_tensors(done.parent / "models" / "frozen.h5")
-    assert kept and all(
-        torch.equal(tensor, start[name.removeprefix("model/")]) for name, tensor in kept.items()
+    inputs = models.Inputs(1, CLASSES, 8)
+    start = models.build("cnn", inputs, seed=0).state_dict()
+    frozen = read_tensors(done.parent / "models" / "frozen.h5")
+    assert frozen
+    for name, tensor in frozen.items():
+        assert torch.equal(tensor, start[name.removeprefix("model/")])
+    logits, other_logits = (
+        predict(opened, 3, opened.data.test["clean"], client) for client in ROSTER[:2]
     )
-    first, second = (predict(opened, 3, opened.data.test["clean"], client) for client in ROSTER[:2])
-    assert np.isfinite(first).all() and not np.array_equal(first, second)
+    assert np.isfinite(logits).all()
+    assert not np.array_equal(logits, other_logits)
     numbers = read_tensors(done.parent / "models" / "00003.h5")
     assert not torch.equal(numbers["clients/0/own"], numbers["clients/1/own"])
     plan = planned("fedheal", {}, TRAINING, 3, adapters="svd-lora:2", local_adapters=True)
@@ -136,18 +147,20 @@ def test_merged_into_the_layers_it_is_the_same_network_under_its_own_names(name,
     alone = merged(net)
     assert alone.state_dict().keys() == base.state_dict().keys()
     assert not torch.equal(alone(x), base(x))
-    torch.testing.assert_close(alone(x), net(x), atol=1e-5, rtol=1e-4)
+    assert_close(alone(x), net(x), atol=1e-5, rtol=1e-4)
     untrained = merged(made(name, text, trained=False)[0]).state_dict()
-    assert all(torch.equal(tensor, untrained[key]) for key, tensor in base.state_dict().items())
+    for key, tensor in base.state_dict().items():
+        assert torch.equal(tensor, untrained[key])
 
 
 def test_alpha_scales_what_adapters_add():
-    (once, base, _), (thrice, _, _) = made(text="lora:4:2"), made(text="lora:4:6")
-    one, three = merged(once).state_dict(), merged(thrice).state_dict()
+    (once, base, _) = made(text="lora:4:2")
+    (thrice, _, _) = made(text="lora:4:6")
+    of_once = merged(once).state_dict()
+    of_thrice = merged(thrice).state_dict()
     for name, tensor in base.state_dict().items():
-        torch.testing.assert_close(
-            three[name] - tensor, 3 * (one[name] - tensor), atol=1e-5, rtol=1e-4
-        )
+        expected = 3 * (of_once[name] - tensor)
+        assert_close(of_thrice[name] - tensor, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_layers_are_chosen_by_the_ends_of_their_names():
@@ -157,7 +170,9 @@ def test_layers_are_chosen_by_the_ends_of_their_names():
         for name, m in made("timm:test_vit", layers="qkv,mlp.fc1")[0].named_modules()
         if isinstance(m, Adapted)
     }
-    assert len(names) == 12 and {name.rpartition(".")[2] for name in names} == {"qkv", "fc1"}
+    assert len(names) == 12
+    result = {name.rpartition(".")[2] for name in names}
+    assert result == {"qkv", "fc1"}
     with pytest.raises(UsageError, match="no layer that takes an adapter is named 'q'") as error:
         made("timm:test_vit", layers="q")
     assert "qkv" in error.value.hint
@@ -212,4 +227,5 @@ def test_an_option_that_is_off_is_not_recorded():
         & planned("fedavg", {}, TRAINING).decided().keys()
     )
     on = planned("fedavg", {}, TRAINING, adapters="lora:8", local_adapters=True, engine=None)
-    assert TrainOptions.of(on.decided()) == on and resolve("fedavg").adapters is None
+    assert TrainOptions.of(on.decided()) == on
+    assert resolve("fedavg").adapters is None

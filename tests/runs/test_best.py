@@ -51,31 +51,33 @@ def asked(method="fedheal", **rest):
     return planned(method, {}, TRAINING, rounds=7, seed=3, **rest)
 
 
-@pytest.mark.parametrize(("method", "own"), [("fedbn", {}), ("fedavg", {"single_site": True})])
-def test_the_first_of_the_best_rounds_is_kept_and_scores_as_recorded(whole, method, own):
-    run = open_run(whole(method, **own))
-    best, scores = run.manifest.body["best"], validated(run.path.parent)
-    assert best == {
+@pytest.mark.parametrize(("method", "options"), [("fedbn", {}), ("fedavg", {"single_site": True})])
+def test_the_first_of_the_best_rounds_is_kept_and_scores_as_recorded(whole, method, options):
+    run = open_run(whole(method, **options))
+    best = run.manifest.body["best"]
+    scores = validated(run.path.parent)
+    expected = {
         "round": int(np.argmax(scores)) + 1,
         "metric": "balanced_accuracy",
         "score": max(scores),
     }
+    assert best == expected
     parts = {c: shard for c, shard in run.data.val.items() if len(shard)}
     table = np.concatenate(
-        [predict(run, BEST, part, client if own else None) for client, part in parts.items()]
+        [predict(run, BEST, part, client if options else None) for client, part in parts.items()]
     )
     y = np.concatenate([part.y.numpy() for part in parts.values()])
     assert score(table, y)["balanced_accuracy"] == balanced_accuracy(table, y) == best["score"]
     if best["round"] in run.rounds:
-        kept = run.path.parent / "models"
-        assert (kept / "best.h5").read_bytes() == (kept / f"{best['round']:05d}.h5").read_bytes()
+        models = run.path.parent / "models"
+        expected = (models / f"{best['round']:05d}.h5").read_bytes()
+        assert (models / "best.h5").read_bytes() == expected
 
 
 def test_without_validation_parts_nothing_is_chosen(tmp_path):
     run = train(make_chain(tmp_path), asked(), work=tmp_path, out=None)
-    assert (
-        "best" not in manifest.read(run).body and not (run.parent / "models" / "best.h5").exists()
-    )
+    assert "best" not in manifest.read(run).body
+    assert not (run.parent / "models" / "best.h5").exists()
     assert "validation" not in (run.parent / "rounds.jsonl").read_text()
 
 
@@ -113,7 +115,8 @@ def test_a_stop_while_the_best_model_is_written_costs_nothing(tmp_path, data, wh
         train(data, asked(), work=tmp_path, out=out)
     monkeypatch.undo()
     again = train(data, asked(), work=tmp_path, out=out, resume=True)
-    assert results(again.parent) == results(whole.parent) and not list(out.rglob("*.tmp"))
+    assert results(again.parent) == results(whole.parent)
+    assert not list(out.rglob("*.tmp"))
 
 
 def test_a_forced_resume_goes_on_from_the_best_of_the_rounds_that_stay(tmp_path, data, monkeypatch):
@@ -125,23 +128,27 @@ def test_a_forced_resume_goes_on_from_the_best_of_the_rounds_that_stay(tmp_path,
     wild = replace(asked(), lr=2.0)
     run = train(data, wild, work=tmp_path, out=out, resume=True, force=True)
     scores = validated(run.parent)
-    assert manifest.read(run).body["best"]["round"] == int(np.argmax(scores)) + 1 <= 4
+    best = manifest.read(run).body["best"]["round"]
+    assert best == int(np.argmax(scores)) + 1 <= 4
 
 
 def test_clocks_and_memory_are_told_outside_the_manifest(whole):
     run = whole("fedheal")
     lines = [json.loads(line) for line in (run.parent / "timing.jsonl").read_text().splitlines()]
-    assert all(
-        0 < line["evaluation_seconds"] < line["seconds"] and line["peak_bytes"] > 1e6
-        for line in lines
-    )
+    for line in lines:
+        assert 0 < line["evaluation_seconds"] < line["seconds"]
+        assert line["peak_bytes"] > 1e6
     assert "timing.jsonl" not in manifest.read(run).files
 
 
 def first_stop(scores, patience):
     """After which round a training stops: the best so far is `patience` rounds old."""
     rounds = range(1, len(scores) + 1)
-    return next((t for t in rounds if t - 1 - int(np.argmax(scores[:t])) >= patience), len(scores))
+    for t in rounds:
+        rounds_since_best = t - 1 - int(np.argmax(scores[:t]))
+        if rounds_since_best >= patience:
+            return t
+    return len(scores)
 
 
 def test_patience_stops_after_rounds_without_a_better_validation_score(
@@ -153,13 +160,15 @@ def test_patience_stops_after_rounds_without_a_better_validation_score(
     assert 1 < last < 7
     early = train(data, asked("fedbn", patience=1), work=tmp_path, out=tmp_path / "runs" / "early")
     body = manifest.read(early).body
-    assert (early.parent / "rounds.jsonl").read_text().splitlines() == lines[:last]
-    assert (body["rounds"], body["stopped_after"], body["best"]["round"]) == (7, last, last - 1)
-    assert open_run(early).rounds == list(range(max(1, last - 4), last + 1))
-    assert (
-        manifest.read(whole).options["patience"] == 0
-        and "stopped_after" not in manifest.read(whole).body
-    )
+    result = (early.parent / "rounds.jsonl").read_text().splitlines()
+    assert result == lines[:last]
+    result = (body["rounds"], body["stopped_after"], body["best"]["round"])
+    expected = (7, last, last - 1)
+    assert result == expected
+    expected = list(range(max(1, last - 4), last + 1))
+    assert open_run(early).rounds == expected
+    assert manifest.read(whole).options["patience"] == 0
+    assert "stopped_after" not in manifest.read(whole).body
 
     out = tmp_path / "runs" / "cut"
     monkeypatch.setattr(Federation, "play", interrupt_in_round(last))

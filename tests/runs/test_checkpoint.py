@@ -45,9 +45,9 @@ def resume(cut):
     return train(data, plan(), work=out.parent.parent, out=out, resume=True)
 
 
-def flip(path, place=0.5):
+def flip(path, position=0.5):
     raw = bytearray(path.read_bytes())
-    raw[int(len(raw) * place)] ^= 4
+    raw[int(len(raw) * position)] ^= 4
     path.write_bytes(raw)
 
 
@@ -97,25 +97,29 @@ def test_settings_of_another_shape_are_refused_with_a_sentence(cut, text):
 def test_only_states_are_removed_from_the_folder_of_states(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "rounds.jsonl").write_text("{}\n")
-    folder.save_state(tmp_path, states.RunState(1, torch.zeros(10)), [])
+    state = states.RunState(1, torch.zeros(10))
+    folder.save_state(tmp_path, state, [])
     (tmp_path / "state" / "notes.txt").write_text("mine")
     folder.remove_states(tmp_path)
-    assert [path.name for path in (tmp_path / "state").iterdir()] == ["notes.txt"]
+    result = [path.name for path in (tmp_path / "state").iterdir()]
+    assert result == ["notes.txt"]
 
 
 def test_a_process_that_waited_while_another_finished_the_run_leaves_it_whole(
     tmp_path, monkeypatch
 ):
     """Both see no run.json; the second comes to the folder when the first has sealed it."""
-    data, out = make_chain(tmp_path), tmp_path / "runs" / "one"
-    real, first = training.assemble, threading.Event()
+    data = make_chain(tmp_path)
+    out = tmp_path / "runs" / "one"
+    real = training.assemble
+    assembled = threading.Event()
 
     def slow(*words, **options):
-        made = real(*words, **options)
-        if not first.is_set():
-            first.set()
+        federation = real(*words, **options)
+        if not assembled.is_set():
+            assembled.set()
             train(data, plan(rounds=2), work=tmp_path, out=out)  # the other process
-        return made
+        return federation
 
     monkeypatch.setattr(training, "assemble", slow)
     run = train(data, plan(rounds=2), work=tmp_path, out=out, resume=True)

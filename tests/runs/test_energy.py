@@ -17,11 +17,11 @@ from fedcli.runs import clocks
 from fedcli.runs.clocks import Meter
 
 
-def zone(folder, name, microjoules, most=999_999):
+def zone(folder, name, microjoules, maximum=999_999):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "name").write_text(f"{name}\n")
     (folder / "energy_uj").write_text(f"{microjoules}\n")
-    (folder / "max_energy_range_uj").write_text(f"{most}\n")
+    (folder / "max_energy_range_uj").write_text(f"{maximum}\n")
 
 
 def test_packages_and_their_memory_are_added_up_and_a_counter_may_begin_again(tmp_path):
@@ -56,20 +56,24 @@ def test_a_run_tells_its_energy_beside_its_clocks_and_not_in_its_manifest(tmp_pa
     data = make_chain(tmp_path)
     bare = train(data, plan("fedavg", rounds=1), work=tmp_path, out=tmp_path / "bare")
     monkeypatch.setattr(clocks.Meter, "__init__", counting(tmp_path / "counters"))
-    told = train(data, plan("fedavg", rounds=1), work=tmp_path, out=tmp_path / "told")
-    lines = [json.loads(line) for line in (told.parent / "timing.jsonl").read_text().splitlines()]
-    assert [line["joules"] for line in lines] == [0] and told.read_bytes() == bare.read_bytes()
-    assert "timing.jsonl" not in manifest.read(told).files
+    metered = train(data, plan("fedavg", rounds=1), work=tmp_path, out=tmp_path / "told")
+    lines = [
+        json.loads(line) for line in (metered.parent / "timing.jsonl").read_text().splitlines()
+    ]
+    assert [line["joules"] for line in lines] == [0]
+    assert metered.read_bytes() == bare.read_bytes()
+    assert "timing.jsonl" not in manifest.read(metered).files
 
 
 class Driver:
-    """What nvidia-ml-py gives a program, of one GPU."""
+    """A stand-in for nvidia-ml-py on a machine with one GPU."""
 
     class NVMLError(Exception):
         pass
 
     def __init__(self, *readings):
-        self.readings, self.asked = list(readings), []
+        self.readings = list(readings)
+        self.asked = []
 
     def nvmlInit(self):
         pass
@@ -91,26 +95,28 @@ def driver(monkeypatch):
     """Puts a driver with these readings in place of NVIDIA's."""
 
     def put(*readings):
-        made = Driver(*readings)
-        monkeypatch.setitem(sys.modules, "pynvml", made)
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: made)
+        nvml = Driver(*readings)
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: nvml)
         monkeypatch.setattr(
             torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="1a2b-3c")
         )
-        return made
+        return nvml
 
     return put
 
 
 def test_a_gpu_counts_millijoules_from_line_to_line(driver, tmp_path):
-    made = driver(5_000, 7_500, 7_500, 10_000)
+    nvml = driver(5_000, 7_500, 7_500, 10_000)
     meter = Meter("cuda:1", tmp_path)
-    assert [meter.line() for _ in range(3)] == [
+    result = [meter.line() for _ in range(3)]
+    expected = [
         {"gpu_joules": 2.5},
         {"gpu_joules": 0},
         {"gpu_joules": 2.5},
     ]
-    assert set(made.asked) == {"GPU-1a2b-3c"}
+    assert result == expected
+    assert set(nvml.asked) == {"GPU-1a2b-3c"}
 
 
 def test_a_gpu_without_a_counter_has_no_energy(driver, tmp_path):
@@ -121,12 +127,12 @@ def test_a_gpu_without_a_counter_has_no_energy(driver, tmp_path):
 
 
 def test_another_package_of_the_same_name_does_not_end_a_training(driver, tmp_path, monkeypatch):
-    made = driver()
+    nvml = driver()
     monkeypatch.setattr(
-        made, "nvmlDeviceGetHandleByUUID", lambda uuid: bytes(uuid)
+        nvml, "nvmlDeviceGetHandleByUUID", lambda uuid: bytes(uuid)
     )  # an old one takes no text
     assert Meter("cuda", tmp_path).line() == {}
-    monkeypatch.setattr(made, "nvmlDeviceGetHandleByUUID", None)
+    monkeypatch.setattr(nvml, "nvmlDeviceGetHandleByUUID", None)
     monkeypatch.delattr(Driver, "nvmlInit")
     assert Meter("cuda", tmp_path).line() == {}
 
@@ -136,27 +142,31 @@ def test_a_page_has_a_column_for_each_energy_that_is_known(monkeypatch):
     monkeypatch.setattr(timing, "of_runs", lambda _: took)
     system = SimpleNamespace(name="FedAvg", paths=[], runs=1)
     (table,) = provenance._times([system])
-    shown = str(table)
-    assert "energy of the GPU (Wh)" in shown and "2.50" in shown and "energy (Wh)" not in shown
+    text = str(table)
+    assert "energy of the GPU (Wh)" in text
+    assert "2.50" in text
+    assert "energy (Wh)" not in text
 
 
 def test_the_cpu_asks_no_driver(driver, tmp_path):
-    made = driver()
-    assert Meter("cpu", tmp_path).line() == {} and made.asked == []
+    nvml = driver()
+    assert Meter("cpu", tmp_path).line() == {}
+    assert nvml.asked == []
 
 
 def counting(folder):
-    made = Meter.__init__
-    return lambda meter, device: made(meter, device, folder)
+    begin = Meter.__init__
+    return lambda meter, device: begin(meter, device, folder)
 
 
 @pytest.mark.parametrize(
-    "joules, known", [([1800, 5400], 2.0), ([1800, None], None), ([1800, -1], None)]
+    ("joules", "expected"), [([1800, 5400], 2.0), ([1800, None], None), ([1800, -1], None)]
 )
-def test_watt_hours_are_known_where_every_round_has_them(joules, known, tmp_path):
+def test_watt_hours_are_known_where_every_round_has_them(joules, expected, tmp_path):
     lines = [
-        json.dumps({"round": k, "seconds": 1, "joules": each}) for k, each in enumerate(joules, 1)
+        json.dumps({"round": k, "seconds": 1, "joules": of_round})
+        for k, of_round in enumerate(joules, 1)
     ]
     (tmp_path / "timing.jsonl").write_text("\n".join(lines))
     rounds, _ = timing._read(tmp_path / "timing.jsonl")
-    assert timing._watt_hours(list(rounds.values()), "joules") == known
+    assert timing._watt_hours(list(rounds.values()), "joules") == expected

@@ -19,15 +19,15 @@ from fedcli.scores.evaluate import evaluate
 @pytest.fixture
 def images_seen(monkeypatch):
     """Numbers of images of each batch that a network computes features of."""
-    seen = []
+    sizes = []
     compute = features._of_batch
 
     def counted(net, images, shard):
-        seen.append(len(images))
+        sizes.append(len(images))
         return compute(net, images, shard)
 
     monkeypatch.setattr(features, "_of_batch", counted)
-    return seen
+    return sizes
 
 
 def table_of(net, shard, folder):
@@ -49,9 +49,11 @@ def test_runs_methods_and_evaluation_share_them(tmp_path, images_seen):
         run = train(data, plan, work=tmp_path / "elsewhere", out=None)
         evaluate(run)
     pools = 120, 40  # all images with the corrupted ones in place, and the corrupted test images
-    assert sorted(seen for seen in images_seen if seen > features.PROBES) == sorted(pools)
+    result = sorted(size for size in images_seen if size > features.PROBES)
+    assert result == sorted(pools)
     assert folder_for(data) == tmp_path / "features"
-    assert len([*(tmp_path / "features").glob("*.h5")]) == len(pools)
+    result = len([*(tmp_path / "features").glob("*.h5")])
+    assert result == len(pools)
 
 
 def test_evaluation_scores_what_the_whole_network_answers(tmp_path):
@@ -60,7 +62,9 @@ def test_evaluation_scores_what_the_whole_network_answers(tmp_path):
     shard = opened.data.test["clean"]
     whole = predict(replace(opened, features=None), 2, shard)
     assert predict(opened, 2, shard) == pytest.approx(whole, abs=1e-5)
-    assert predict(replace(opened, features=None), 2, shard) == pytest.approx(whole, abs=0)
+    result = predict(replace(opened, features=None), 2, shard)
+    expected = pytest.approx(whole, abs=0)
+    assert result == expected
 
 
 def test_other_weights_and_other_images_have_a_file_of_their_own(tmp_path, images_seen):
@@ -92,7 +96,8 @@ def torn(file):
 
 @pytest.mark.parametrize("damage", [changed, of_other_code, torn])
 def test_a_damaged_file_is_computed_again(damage, tmp_path, capsys):
-    net, shard = frozen_net(), toy_shard("north", 6)
+    net = frozen_net()
+    shard = toy_shard("north", 6)
     before = table_of(net, shard, tmp_path)
     (file,) = tmp_path.glob("*.h5")
     damage(file)
@@ -106,8 +111,9 @@ def test_two_commands_at_once_compute_them_once(tmp_path, images_seen):
         return table_of(frozen_net(), shard, tmp_path)
 
     with ThreadPoolExecutor(2) as commands:
-        first, second = commands.map(command, [toy_shard("north", 6)] * 2)
-    assert torch.equal(first, second) and images_seen.count(6) == 1
+        table, other_table = commands.map(command, [toy_shard("north", 6)] * 2)
+    assert torch.equal(table, other_table)
+    assert images_seen.count(6) == 1
 
 
 def test_a_folder_that_cannot_be_written_costs_a_message_alone(tmp_path, capsys):
@@ -120,18 +126,21 @@ def test_a_folder_that_cannot_be_written_costs_a_message_alone(tmp_path, capsys)
 
 def test_batches_fit_into_memory(monkeypatch, images_seen):
     monkeypatch.setattr(features, "PIXELS_AT_ONCE", 2 * 64)  # two images of 8 x 8 pixels
-    net, shard = frozen_net(), toy_shard("north", 5)
+    net = frozen_net()
+    shard = toy_shard("north", 5)
     small = table_of(net, shard, None)
     net.resized = 40
     assert torch.allclose(table_of(net, shard, None), small, atol=1e-6)
-    assert images_seen == [2, 2, 1] + 5 * [1]
+    expected = [2, 2, 1] + 5 * [1]
+    assert images_seen == expected
 
 
 def test_prediction_compares_new_files_with_kept_features(tmp_path):
     plan = planned("fedavg", {}, TRAINING, 2, freeze_backbone=True)
     opened = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
-    kept = Known.of(opened).features
+    features = Known.of(opened).features
     assert opened.features.has(opened.data.train["north"])
-    assert kept == pytest.approx(Known.of(replace(opened, features=None)).features, abs=1e-5)
+    expected = pytest.approx(Known.of(replace(opened, features=None)).features, abs=1e-5)
+    assert features == expected
     new = replace(opened.data.test["clean"], images=opened.data.test["clean"].images + 1)
     assert not opened.features.has(new)

@@ -8,6 +8,8 @@ import pytest
 import torch
 from conftest import make_chain, toy_net, toy_shard, toy_shards
 from made_plans import TRAINING, planned, train
+from numpy.testing import assert_allclose
+from torch.testing import assert_close
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
@@ -27,9 +29,8 @@ def frozen_net():
 
 
 def begun(tmp_path, method="fedavg", **rest):
-    return train(
-        make_chain(tmp_path), planned(method, {}, TRAINING, 3, **rest), work=tmp_path, out=None
-    )
+    plan = planned(method, {}, TRAINING, 3, **rest)
+    return train(make_chain(tmp_path), plan, work=tmp_path, out=None)
 
 
 def test_nothing_of_a_frozen_part_is_in_theta_its_statistics_neither():
@@ -39,15 +40,19 @@ def test_nothing_of_a_frozen_part_is_in_theta_its_statistics_neither():
 
 def test_a_frozen_backbone_neither_moves_nor_leaves_eval_mode():
     net = frozen_net()
-    layout, before = Layout(net), {k: v.clone() for k, v in net.backbone.state_dict().items()}
-    seen = []
+    layout = Layout(net)
+    before = {k: v.clone() for k, v in net.backbone.state_dict().items()}
+    modes = []
     net.backbone.register_forward_pre_hook(
-        lambda module, _: seen.append([m.training for m in module.modules()])
+        lambda module, _: modes.append([m.training for m in module.modules()])
     )
     task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
     run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, TRAINING)
-    assert seen and not any(sum(seen, []))
-    assert all(torch.equal(v, before[k]) for k, v in net.backbone.state_dict().items())
+    assert modes
+    for modes_of_pass in modes:
+        assert not any(modes_of_pass)
+    for k, v in net.backbone.state_dict().items():
+        assert torch.equal(v, before[k])
 
 
 def test_cached_features_train_as_the_images_do(shards):
@@ -59,7 +64,7 @@ def test_cached_features_train_as_the_images_do(shards):
         return run_client(resolve("fedavg"), net, layout, data.train["north"], task, TRAINING).theta
 
     assert not torch.equal(trained(True), Layout(frozen_net()).read())
-    torch.testing.assert_close(trained(True), trained(False), atol=1e-6, rtol=1e-5)
+    assert_close(trained(True), trained(False), atol=1e-6, rtol=1e-5)
 
 
 def test_augmented_images_are_not_cached(shards):
@@ -71,7 +76,8 @@ def test_augmented_images_are_not_cached(shards):
 def test_a_frozen_run_sends_its_head_alone_and_scores_with_its_whole_network(tmp_path):
     run = begun(tmp_path, freeze_backbone=True, model="cnn")
     body = manifest.read(run).body
-    assert body["numbers_sent"] == 64 * 3 + 3 and body["model"]["frozen"]
+    assert body["numbers_sent"] == 64 * 3 + 3
+    assert body["model"]["frozen"]
     opened = open_run(run)
     logits = predict(opened, 3, opened.data.test["clean"])
     load_model(opened, 3)
@@ -80,79 +86,75 @@ def test_a_frozen_run_sends_its_head_alone_and_scores_with_its_whole_network(tmp
         features_ = opened.net.backbone(batch.x)
         head = read_tensors(run.parent / "models" / "00003.h5")
         expected = features_ @ head["model/head.weight"].T + head["model/head.bias"]
-    np.testing.assert_allclose(logits, expected.numpy(), atol=1e-5)
+    assert_allclose(logits, expected.numpy(), atol=1e-5)
     frozen = read_tensors(run.parent / "models" / "frozen.h5")
-    assert all(
-        torch.equal(opened.net.state_dict()[k], frozen[f"model/{k}"])
-        for k in body["model"]["frozen"]
-    )
+    for k in body["model"]["frozen"]:
+        assert torch.equal(opened.net.state_dict()[k], frozen[f"model/{k}"])
 
 
 def test_a_run_starts_from_another_ones_last_model(tmp_path):
-    first = begun(tmp_path)
-    second = begun(tmp_path, weights=str(first.parent))
-    body = manifest.verify(second, "run").body
-    assert body["start"]["method"] == "fedavg" and body["label"] == "FedAvg"
-    assert len(manifest.read(second).parents) == 2
-    assert manifest.parent(second, "partition") == manifest.parent(first, "partition")
+    start = begun(tmp_path)
+    run = begun(tmp_path, weights=str(start.parent))
+    body = manifest.verify(run, "run").body
+    assert body["start"]["method"] == "fedavg"
+    assert body["label"] == "FedAvg"
+    assert len(manifest.read(run).parents) == 2
+    assert manifest.parent(run, "partition") == manifest.parent(start, "partition")
     assert body["warning"] == ""
-    begun_again = read_tensors(first.parent / "models" / "00003.h5")
-    last = train(
-        make_chain(tmp_path),
-        planned("fedavg", {}, replace(TRAINING, lr=1e-12), 1, weights=str(first)),
-        work=tmp_path,
-        out=None,
-    )
+    begun_again = read_tensors(start.parent / "models" / "00003.h5")
+    plan = planned("fedavg", {}, replace(TRAINING, lr=1e-12), 1, weights=str(start))
+    last = train(make_chain(tmp_path), plan, work=tmp_path, out=None)
     for name, tensor in read_tensors(last.parent / "models" / "00001.h5").items():
         if name.endswith(("weight", "bias")):  # the classifier too
-            torch.testing.assert_close(tensor, begun_again[name])
-    (first.parent / "models" / "00003.h5").write_bytes(b"")
+            assert_close(tensor, begun_again[name])
+    (start.parent / "models" / "00003.h5").write_bytes(b"")
     with pytest.raises(FedcliError, match="sha256"):
-        begun(tmp_path, weights=str(first), seed=5)
+        begun(tmp_path, weights=str(start), seed=5)
 
 
 def test_a_frozen_run_is_no_start(tmp_path):
-    first = begun(tmp_path, freeze_backbone=True)
+    frozen = begun(tmp_path, freeze_backbone=True)
     with pytest.raises(FedcliError, match="froze its backbone"):
-        begun(tmp_path, weights=str(first))
+        begun(tmp_path, weights=str(frozen))
 
 
 def test_personal_models_are_those_that_training_leaves(tmp_path):
     plain = begun(tmp_path / "plain")
-    run = train(
-        make_chain(tmp_path),
-        planned("fedavg", {}, replace(TRAINING, personal=True), 3),
-        work=tmp_path,
-        out=None,
-    )
+    plan = planned("fedavg", {}, replace(TRAINING, personal=True), 3)
+    run = train(make_chain(tmp_path), plan, work=tmp_path, out=None)
     models = read_tensors(run.parent / "models" / "00003.h5")
     assert manifest.read(run).body["model"]["personal_models"]
-    assert torch.equal(
-        models["model/head.bias"],
-        read_tensors(plain.parent / "models" / "00003.h5")["model/head.bias"],
-    )
+    expected = read_tensors(plain.parent / "models" / "00003.h5")["model/head.bias"]
+    assert torch.equal(models["model/head.bias"], expected)
     layout = open_run(run).layout
     mean = sum(models[f"clients/{row}/model"] for row in range(4)) / 4  # clients of one size
-    torch.testing.assert_close(mean[layout.spans["head.bias"]], models["model/head.bias"])
+    assert_close(mean[layout.spans["head.bias"]], models["model/head.bias"])
 
 
 def test_a_cosine_schedule_falls_from_the_first_round_to_near_nothing():
     rates = [replace(TRAINING, schedule="cosine").at(t, 4).lr for t in range(1, 5)]
-    np.testing.assert_allclose(rates, 0.05 * (1 + np.cos(np.pi * np.arange(4) / 4)) / 2)
+    expected = 0.05 * (1 + np.cos(np.pi * np.arange(4) / 4)) / 2
+    assert_allclose(rates, expected)
     assert TRAINING.at(3, 4) == TRAINING
 
 
 def test_balanced_sampling_draws_present_classes_alike():
     shard = toy_shard("north", 900, absent=1)
-    rare = torch.cat([(shard.y == 0).nonzero()[:5, 0], (shard.y == 2).nonzero()[:, 0]])
+    few_of_class_0 = (shard.y == 0).nonzero()[:5, 0]
+    all_of_class_2 = (shard.y == 2).nonzero()[:, 0]
+    rare = torch.cat([few_of_class_0, all_of_class_2])
     shard = replace(shard, rows=shard.rows[rare], y=shard.y[rare])
     batches = list(shard.epoch(50, shuffle=3, augment=0, strata=shard.y))
     y = torch.cat([b.y for b in batches])
-    assert len(y) == len(shard) and set(y.tolist()) == {0, 2}
-    assert abs((y == 0).float().mean().item() - 0.5) < 0.07
+    assert len(y) == len(shard)
+    assert set(y.tolist()) == {0, 2}
+    result = abs((y == 0).float().mean().item() - 0.5)
+    assert result < 0.07
     again = torch.cat([b.at for b in shard.epoch(50, shuffle=3, augment=0, strata=shard.y)])
     assert torch.equal(again, torch.cat([b.at for b in batches]))
-    assert len({int(a) for b in batches for a, c in zip(b.at, b.y) if c == 0}) == 5
+    rows = torch.cat([batch.at for batch in batches])
+    labels = torch.cat([batch.y for batch in batches])
+    assert len(rows[labels == 0].unique()) == 5
 
 
 def test_a_teacher_or_a_prior_that_a_method_cannot_use_is_refused():
@@ -170,8 +172,8 @@ def test_server_scalars_are_in_the_record(tmp_path):
 
 
 def test_a_second_stage_needs_a_run_of_the_same_clients(tmp_path):
-    first = begun(tmp_path)
-    crt = begun(tmp_path, "crt", weights=str(first))
+    start = begun(tmp_path)
+    crt = begun(tmp_path, "crt", weights=str(start))
     assert manifest.read(crt).body["label"] == "FedAvg + cRT"
     other = make_chain(tmp_path / "other")
     body = json.loads(other.read_text())
@@ -180,16 +182,15 @@ def test_a_second_stage_needs_a_run_of_the_same_clients(tmp_path):
     with pytest.raises(FedcliError, match="other clients"):
         train(
             other,
-            planned("crt", {}, TRAINING, 3, weights=str(first)),
+            planned("crt", {}, TRAINING, 3, weights=str(start)),
             work=tmp_path / "other",
             out=None,
         )
     with pytest.raises(FedcliError, match="no such run: nowhere"):
         begun(tmp_path, "crt", weights="nowhere")
     corrupted = make_chain(tmp_path, corrupted=True)
-    assert train(
-        corrupted, planned("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path, out=None
-    ).is_file()
+    plan = planned("crt", {}, TRAINING, 3, weights=str(start))
+    assert train(corrupted, plan, work=tmp_path, out=None).is_file()
 
 
 def test_a_second_stage_is_no_add_on():
@@ -199,8 +200,8 @@ def test_a_second_stage_is_no_add_on():
 
 
 def test_a_classifier_of_another_kind_starts_anew_and_says_so(tmp_path):
-    first = begun(tmp_path, "ldam")
-    assert "starts anew" in manifest.read(begun(tmp_path, weights=str(first))).body["warning"]
+    ldam = begun(tmp_path, "ldam")
+    assert "starts anew" in manifest.read(begun(tmp_path, weights=str(ldam))).body["warning"]
 
 
 def test_a_frozen_random_backbone_is_told(tmp_path):
@@ -209,59 +210,53 @@ def test_a_frozen_random_backbone_is_told(tmp_path):
 
 def test_batch_norms_that_are_not_there_are_named(tmp_path):
     local = replace(TRAINING, bn="local")
-    for model, said in (("clip-tiny", True), ("cnn", False)):
-        run = train(
-            make_chain(tmp_path),
-            planned("fedavg", {}, local, 1, model=model),
-            work=tmp_path,
-            out=None,
-        )
+    for model, is_warned in (("clip-tiny", True), ("cnn", False)):
+        plan = planned("fedavg", {}, local, 1, model=model)
+        run = train(make_chain(tmp_path), plan, work=tmp_path, out=None)
         assert (
             "no batch norm, so --bn local does nothing" in manifest.read(run).body["warning"]
-        ) is said
+        ) is is_warned
 
 
 def test_a_curve_scores_what_evaluate_scores(tmp_path):
     """FedBN's norms in the curve are the clients' mean, not those of the client that trained last."""
-    run = train(
-        make_chain(tmp_path), planned("fedbn", {}, TRAINING, 2, eval_every=1), work=tmp_path
-    )
+    plan = planned("fedbn", {}, TRAINING, 2, eval_every=1)
+    run = train(make_chain(tmp_path), plan, work=tmp_path)
     line = json.loads((run.parent / "rounds.jsonl").read_text().splitlines()[-1])
     opened = open_run(run)
     shard = opened.data.test["clean"]
-    assert line["test"]["clean"] == curve(predict(opened, 2, shard), shard.y.numpy())
+    expected = curve(predict(opened, 2, shard), shard.y.numpy())
+    assert line["test"]["clean"] == expected
 
 
 def test_a_mean_of_personal_models_has_the_mean_of_what_clients_keep(tmp_path):
     personal = replace(TRAINING, personal=True)
-    run = train(make_chain(tmp_path), planned("fedbn", {}, personal, 2), work=tmp_path, out=None)
+    plan = planned("fedbn", {}, personal, 2)
+    run = train(make_chain(tmp_path), plan, work=tmp_path, out=None)
     opened = open_run(run)
     shard = opened.data.test["clean"]
     before = predict(opened, 2, shard)
     predict(opened, 2, shard, "west")
     assert load_mean_personal(opened, 2)
-    np.testing.assert_allclose(
-        logits(opened.net, shard, opened.method.local), before, atol=1e-5
-    )  # one round's mean is the global model
+    result = logits(opened.net, shard, opened.method.local)
+    assert_allclose(result, before, atol=1e-5)  # one round's mean is the global model
 
 
 def test_a_clean_run_from_a_corrupted_one_is_told_as_clean(tmp_path):
-    corrupted = train(
-        make_chain(tmp_path, corrupted=True),
-        planned("fedavg", {}, TRAINING, 2),
-        work=tmp_path,
-        out=None,
-    )
+    plan = planned("fedavg", {}, TRAINING, 2)
+    corrupted = train(make_chain(tmp_path, corrupted=True), plan, work=tmp_path, out=None)
     run = begun(tmp_path, "crt", weights=str(corrupted))
     scores = manifest.read(evaluate(run)).body
-    assert scores["data"]["corruption"] is None and scores["data"]["partition"]
+    assert scores["data"]["corruption"] is None
+    assert scores["data"]["partition"]
 
 
 def test_a_second_stage_keeps_the_caution_of_the_first(tmp_path):
-    first = begun(tmp_path, "fed-mas")
-    assert "teacher" in manifest.read(begun(tmp_path, "crt", weights=str(first))).body["warning"]
+    fed_mas = begun(tmp_path, "fed-mas")
+    assert "teacher" in manifest.read(begun(tmp_path, "crt", weights=str(fed_mas))).body["warning"]
 
 
 def test_the_recorded_command_is_one(tmp_path):
     made_by = manifest.read(begun(tmp_path, "fedbn", freeze_backbone=True)).made_by
-    assert "--freeze-backbone" in made_by and "--freeze" not in made_by
+    assert "--freeze-backbone" in made_by
+    assert "--freeze" not in made_by

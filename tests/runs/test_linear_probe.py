@@ -12,11 +12,13 @@ import torch
 from conftest import interrupt_in_round, make_chain
 from hospitals import prepared, write_hospitals
 from made_plans import TRAINING, planned, results, train
+from numpy.testing import assert_allclose
 from own_files import written
 from PIL import Image
 from safetensors.torch import load_file
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
+from torch.testing import assert_close
 
 import fedcli
 from fedcli.data import manifest
@@ -94,7 +96,7 @@ def data(work):
 
 
 def in_grey(work: Path) -> Path:
-    """The same images with one channel."""
+    """A copy of the images with one channel."""
     raw = work / "grey"
     shutil.copytree(work / "raw", raw)
     for file in raw.glob("*.png"):
@@ -127,12 +129,12 @@ def test_it_ends_at_the_model_and_the_scores_of_a_run_with_the_whole_network(
     probe, whole, tmp_path
 ):
     run = probe(out=tmp_path / "probe")
-    torch.testing.assert_close(model(run), model(whole), atol=1e-6, rtol=1e-5)
+    assert_close(model(run), model(whole), atol=1e-6, rtol=1e-5)
     tables = []
     for path in (run, whole):
         opened = open_run(path)
         tables.append(predict(opened, ROUNDS, opened.data.test["clean"]))
-    np.testing.assert_allclose(tables[0], tables[1], atol=1e-5)
+    assert_allclose(tables[0], tables[1], atol=1e-5)
     frames = [fedcli.evaluate(path).to_frame() for path in (run, whole)]
     pandas.testing.assert_frame_equal(*frames)
 
@@ -157,7 +159,7 @@ def test_its_model_predicts_files_and_is_exported_whole(probe, work, tmp_path, r
     images = request.node.callspec.params["probe"][1]
     files = [work / images / str(name) for name in opened.data.test["clean"].ids]
     chances = fedcli.predict(run, files).predicted.chances
-    np.testing.assert_allclose(chances, logits.softmax(1).numpy(), atol=1e-5)
+    assert_allclose(chances, logits.softmax(1).numpy(), atol=1e-5)
 
 
 def test_augmentation_is_said_to_be_off_unless_it_is_asked_for(tmp_path, capsys):
@@ -201,4 +203,5 @@ def test_federated_training_of_a_classifier_ends_at_the_logistic_regression_on_t
     expected = oracle.predict_proba(test.images[test.rows].numpy())
     table = torch.from_numpy(predict(opened, 60, opened.data.test["clean"]))
     auc = partial(roc_auc_score, test.y.numpy(), multi_class="ovo")
-    assert auc(table.softmax(1).numpy()) == pytest.approx(auc(expected), abs=2e-3)
+    result = auc(table.softmax(1).numpy())
+    assert result == pytest.approx(auc(expected), abs=2e-3)

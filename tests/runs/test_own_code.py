@@ -66,10 +66,10 @@ def mine(tmp_path):
 def test_a_run_records_the_files_sha256_and_no_place(data, mine, tmp_path):
     run = train(data, plan(f"moon+{mine}", share="0.25"), work=tmp_path)
     recorded = manifest.verify(run, "run")
-    assert recorded.options["code"] == {
-        "part-way": {"file": "mine.py", "sha256": extensions.digest(mine)}
-    }
-    assert recorded.body["label"] == "MOON + PartWay" and recorded.body["settings"]["share"] == 0.25
+    expected = {"part-way": {"file": "mine.py", "sha256": extensions.digest(mine)}}
+    assert recorded.options["code"] == expected
+    assert recorded.body["label"] == "MOON + PartWay"
+    assert recorded.body["settings"]["share"] == 0.25
     assert recorded.made_by[:2] == ["train", "moon+mine.py:part-way"]
     assert str(tmp_path) not in run.read_text(encoding="utf-8")
     assert (
@@ -79,7 +79,8 @@ def test_a_run_records_the_files_sha256_and_no_place(data, mine, tmp_path):
 
 def test_every_engine_comes_to_the_same_bytes(data, mine, tmp_path):
     runs = [train(data, plan(mine), work=tmp_path / engine, engine=engine) for engine in ENGINES]
-    assert results(runs[0].parent) == results(runs[1].parent)
+    expected = results(runs[1].parent)
+    assert results(runs[0].parent) == expected
 
 
 def stopped(data, spec, monkeypatch, **where):
@@ -157,20 +158,16 @@ def test_a_mistake_in_training_is_named_with_its_line_on_every_engine(engine, da
         caught.value if isinstance(caught.value, OwnCodeError) else extensions.fault(caught.value)
     )
     line = text.splitlines().index("        return net.nothing") + 1
-    assert (
-        fault.sentence.startswith(f"mine.py, line {line}: AttributeError")
-        and "in round 1 of 3" in fault.sentence
-    )
+    assert fault.sentence.startswith(f"mine.py, line {line}: AttributeError")
+    assert "in round 1 of 3" in fault.sentence
 
 
 def test_needed_code_is_that_of_the_half_that_builds(tmp_path):
-    deeper, mine = written(tmp_path, DEEPER, "deeper.py"), written(tmp_path, RULE)
+    deeper = written(tmp_path, DEEPER, "deeper.py")
+    mine = written(tmp_path, RULE)
     assert own_code.needed(resolve(str(deeper)), "cnn") == ["part-way"]
-    assert (
-        own_code.needed(resolve(f"moon+{mine}"), "cnn")
-        == own_code.needed(resolve(str(mine)), "cnn")
-        == []
-    )
+    method = resolve(f"moon+{mine}")
+    assert own_code.needed(method, "cnn") == own_code.needed(resolve(str(mine)), "cnn") == []
 
 
 def test_a_damaged_settings_file_of_another_run_is_passed_over(data, mine, tmp_path):

@@ -12,7 +12,7 @@ from fedcli.federation.client import Training
 from fedcli.runs import precision
 
 
-@pytest.mark.parametrize("slow, chosen", [("fp32", "bf16"), ("bf16", "fp32")])
+@pytest.mark.parametrize(("slow", "chosen"), [("fp32", "bf16"), ("bf16", "fp32")])
 def test_the_faster_one_is_chosen(slow, chosen, monkeypatch):
     """By a clock that only a pass of a network moves."""
     now = 0.0
@@ -20,7 +20,8 @@ def test_the_faster_one_is_chosen(slow, chosen, monkeypatch):
     class Slow(torch.nn.Module):
         def __init__(self, seconds):
             super().__init__()
-            self.net, self.seconds = toy_net(), seconds
+            self.net = toy_net()
+            self.seconds = seconds
 
         def forward(self, x):
             nonlocal now
@@ -31,16 +32,16 @@ def test_the_faster_one_is_chosen(slow, chosen, monkeypatch):
     choice, seconds = precision.fastest(
         lambda name: Slow(3.0 if name == slow else 1.0), torch.zeros(8, 1, 8, 8)
     )
-    assert choice == chosen and seconds == pytest.approx({slow: 3.0, chosen: 1.0})
+    assert choice == chosen
+    assert seconds == pytest.approx({slow: 3.0, chosen: 1.0})
 
 
 def test_a_run_keeps_the_precision_it_was_begun_with(tmp_path, monkeypatch):
-    data, plan = (
-        make_chain(tmp_path),
-        planned("fedavg", {}, Training(batch_size=16), rounds=1, precision="auto"),
-    )
+    data = make_chain(tmp_path)
+    plan = planned("fedavg", {}, Training(batch_size=16), rounds=1, precision="auto")
     monkeypatch.setattr(precision, "fastest", lambda *_: ("bf16", {"fp32": 2.0, "bf16": 1.0}))
     run = train(data, plan, work=tmp_path, out=None)
-    assert json.loads(run.read_text())["body"]["model"]["precision"] == "bf16"
+    result = json.loads(run.read_text())["body"]["model"]["precision"]
+    assert result == "bf16"
     monkeypatch.setattr(precision, "fastest", lambda *_: pytest.fail("measured again"))
     assert train(data, plan, work=tmp_path, out=None) == run

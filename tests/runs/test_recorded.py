@@ -56,29 +56,28 @@ def trained(data):
 
     @cache
     def made(name):
-        given, opened = [], train.opened
+        federations = []
+        opened = train.opened
 
         def watched(federation):
-            given.append(federation)
+            federations.append(federation)
             return opened(federation)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(train, "opened", watched)
             run = train.train(data, asked(**RUNS[name], work=data.parents[2]))
         (row,) = rows([scored(run)])
-        return run, row, given[0]
+        return run, row, federations[0]
 
     return made
 
 
 def acting(name, federation):
     """An option as the engine has it: of what it was given, not of what was asked for."""
-    method, clients, (shard, *_) = (
-        federation.method,
-        federation.clients,
-        federation.data.train.values(),
-    )
-    known = {
+    method = federation.method
+    clients = federation.clients
+    (shard, *_) = federation.data.train.values()
+    values = {
         "method": method.name,
         "augment": shard.kind,
         "seed": federation.seed,
@@ -90,8 +89,8 @@ def acting(name, federation):
         "freeze_backbone": assembly.is_frozen(federation.net),
         "precision": federation.model["precision"],
     }
-    if name in known:
-        return known[name]
+    if name in values:
+        return values[name]
     if name in options.describe(Training):
         return getattr(clients.training, name)
     return (
@@ -117,21 +116,22 @@ SAID = {each.name: f"{each.title} (--{each.typed})" for each in recorded(TrainOp
 def test_the_record_the_page_and_the_card_say_what_the_engine_was_given(trained, name, option):
     run, row, federation = trained(name)
     option = "settings" if option == "set" else option
-    given = settings.OWN if option in OF_THE_METHOD.get(name, ()) else acting(option, federation)
+    value = settings.OWN if option in OF_THE_METHOD.get(name, ()) else acting(option, federation)
     if option not in manifest.read(run).options:
-        assert given == WHEN_ON[option]
+        assert value == WHEN_ON[option]
         return
-    assert manifest.read(run).options[option] == given
+    assert manifest.read(run).options[option] == value
     if option in row.scores.options and option != "seed":
         word = (
-            {True: "yes", False: "no", None: "none"}[given]
-            if isinstance(given, bool | None)
-            else str(given)
+            {True: "yes", False: "no", None: "none"}[value]
+            if isinstance(value, bool | None)
+            else str(value)
         )
         (card,) = [s for s in cards.cards(row)[0].sections if s.name == "training"]
         title = SAID.get(option, option.replace("_", " "))
         for pairs in (provenance.settings([row], False).pairs, card.pairs):
-            assert dict(pairs).get(title) == (word if had_effect(option, row) else None)
+            expected = word if had_effect(option, row) else None
+            assert dict(pairs).get(title) == expected
 
 
 def had_effect(option, row):
@@ -142,7 +142,7 @@ def had_effect(option, row):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_methods_table_says_which_settings_acted(trained, name):
-    run, row, federation = trained(name)
+    run, row, _ = trained(name)
     (line,) = provenance.settings([row], False).tables[0].rows
     for key, value in manifest.read(run).options["settings"].items():
         assert key == "rule" or f"{key}={value}" in str(line[2])
@@ -154,7 +154,8 @@ def test_what_is_left_open_and_what_it_stands_for_are_one_run(data, trained):
         method="fedprox", sampling="group:sex", augment="affine-flip", work=data.parents[2]
     )
     assert train.train(data, asked(**again)) == run
-    assert train.train(data, asked(**again | {"augment": "none"})) != run
+    result = train.train(data, asked(**again | {"augment": "none"}))
+    assert result != run
 
 
 def test_the_command_of_a_run_makes_it_again(trained):
@@ -168,7 +169,7 @@ def test_the_command_of_a_run_makes_it_again(trained):
 
 def test_the_data_choose_an_attribute_which_is_said():
     body = {"attributes": {"age": ["0-39", "60+"], "sex": ["f", "m"]}, "augment": "none"}
-    for given, taken in (
+    for asked_plan, flag in (
         (planned("fairfed", {"gap": "spd"}, TRAINING), "--set attribute=NAME"),
         (plan("adv"), "--set attribute=NAME"),
         (plan("fedavg", sampling="group-class"), "--sampling group-class:NAME"),
@@ -178,6 +179,6 @@ def test_the_data_choose_an_attribute_which_is_said():
             "",
         ),
     ):
-        made = settled.settled(given, check(given), body)
-        said = f"the groups are those of age; {taken} takes another (sex)" if taken else ""
-        assert settled.chosen(given, made, body) == said
+        settled_plan = settled.settled(asked_plan, check(asked_plan), body)
+        sentence = f"the groups are those of age; {flag} takes another (sex)" if flag else ""
+        assert settled.chosen(asked_plan, settled_plan, body) == sentence

@@ -55,7 +55,8 @@ def test_kill_9_at_any_moment_and_resume_end_at_the_same_bytes(tmp_path):
     out = tmp_path / "runs" / "killed"
     record = out / "rounds.jsonl"
     for rounds in (2, 6):
-        child, ended = os.fork(), 0
+        child = os.fork()
+        ended = 0
         if not child:
             try:
                 train(data, plan(rounds=12), work=tmp_path, out=out, resume=True)
@@ -72,7 +73,8 @@ def test_kill_9_at_any_moment_and_resume_end_at_the_same_bytes(tmp_path):
 
 
 def test_a_damaged_newest_state_falls_back_to_the_one_before(tmp_path, monkeypatch, capsys):
-    data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
+    data = make_chain(tmp_path)
+    out = tmp_path / "runs" / "cut"
     whole = train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "whole")
     monkeypatch.setattr(Federation, "play", interrupt_in_round(5))
     with pytest.raises(Interrupted):
@@ -86,7 +88,8 @@ def test_a_damaged_newest_state_falls_back_to_the_one_before(tmp_path, monkeypat
 
 
 def test_resume_with_another_value_is_refused_by_name_unless_forced(tmp_path, monkeypatch):
-    data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
+    data = make_chain(tmp_path)
+    out = tmp_path / "runs" / "cut"
     monkeypatch.setattr(Federation, "play", interrupt_in_round(3))
     with pytest.raises(Interrupted):
         train(data, plan(), work=tmp_path, out=out)
@@ -99,15 +102,16 @@ def test_resume_with_another_value_is_refused_by_name_unless_forced(tmp_path, mo
 
 def test_an_unfinished_run_is_found_and_planned_from_its_folder(tmp_path, monkeypatch):
     data = make_chain(tmp_path)
-    asked = planned("fedheal", {"tau": "0.4"}, TRAINING, 6, seed=3)
+    heal_plan = planned("fedheal", {"tau": "0.4"}, TRAINING, 6, seed=3)
     monkeypatch.setattr(Federation, "play", interrupt_in_round(3))
     with pytest.raises(Interrupted):
-        train(data, asked, work=tmp_path, out=None)
+        train(data, heal_plan, work=tmp_path, out=None)
     monkeypatch.undo()
     folder = unfinished(tmp_path, None)
     again = begun(folder)
     source = Path(again.data)
-    assert source.resolve() == data.resolve() and again.device == "cpu"
+    assert source.resolve() == data.resolve()
+    assert again.device == "cpu"
     run = train(source, again, work=tmp_path, out=folder, resume=True)
     assert manifest.read(run).body["settings"]["tau"] == 0.4
     with pytest.raises(FedcliError, match="no unfinished run"):
@@ -118,7 +122,8 @@ def fail_once(monkeypatch, target, error, after=0):
     """Make a function raise once, after so many good calls."""
     module, _, name = target.rpartition(".")
     owner = sys.modules[module]
-    real, calls = getattr(owner, name), []
+    real = getattr(owner, name)
+    calls = []
 
     def broken(*rest, **named):
         calls.append(1)
@@ -161,7 +166,8 @@ def without_a_stop(method):
 def test_a_stop_anywhere_costs_no_round_and_no_byte(
     tmp_path, monkeypatch, method, target, error, after
 ):
-    data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
+    data = make_chain(tmp_path)
+    out = tmp_path / "runs" / "cut"
     fail_once(monkeypatch, target, error, after)
     with pytest.raises((OSError, KeyboardInterrupt, FedcliError)):
         train(data, plan(method, rounds=4), work=tmp_path, out=out, checkpoint_every=1)
@@ -170,19 +176,20 @@ def test_a_stop_anywhere_costs_no_round_and_no_byte(
         data, plan(method, rounds=4), work=tmp_path, out=out, checkpoint_every=1, resume=True
     )
     assert results(again.parent) == without_a_stop(method)
-    assert not list(out.rglob("*.tmp")) and not (out / "state").exists()
+    assert not list(out.rglob("*.tmp"))
+    assert not (out / "state").exists()
     manifest.verify(again)
 
 
 def test_absent_clients_keep_an_order_that_a_resume_has_too(tmp_path, monkeypatch):
     data = make_chain(tmp_path)
-    asked = plan("fedbn", participation=0.5, seed=4)
-    whole = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "whole")
+    bn_plan = plan("fedbn", participation=0.5, seed=4)
+    whole = train(data, bn_plan, work=tmp_path, out=tmp_path / "runs" / "whole")
     monkeypatch.setattr(Federation, "play", interrupt_in_round(5))
     with pytest.raises(Interrupted):
-        train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut")
+        train(data, bn_plan, work=tmp_path, out=tmp_path / "runs" / "cut")
     monkeypatch.undo()
-    cut = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", resume=True)
+    cut = train(data, bn_plan, work=tmp_path, out=tmp_path / "runs" / "cut", resume=True)
     assert results(cut.parent) == results(whole.parent)
 
 
@@ -193,23 +200,27 @@ def test_absent_clients_keep_an_order_that_a_resume_has_too(tmp_path, monkeypatc
 def test_states_of_clients_on_disk_change_no_byte_of_a_run_or_of_its_resume(
     tmp_path, monkeypatch, method, engine
 ):
-    data, asked = make_chain(tmp_path), plan(method, participation=0.5, seed=4)
-    whole = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "whole")
+    data = make_chain(tmp_path)
+    method_plan = plan(method, participation=0.5, seed=4)
+    whole = train(data, method_plan, work=tmp_path, out=tmp_path / "runs" / "whole")
     monkeypatch.setattr(
         "fedcli.runs.train.ClientStateStore", partial(ClientStateStore, in_memory=0)
     )
-    how = {"checkpoint_every": 1, "engine": engine}
-    stored = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "stored", **how)
+    options = {"checkpoint_every": 1, "engine": engine}
+    stored = train(data, method_plan, work=tmp_path, out=tmp_path / "runs" / "stored", **options)
     with monkeypatch.context() as patched:
         patched.setattr(Federation, "play", interrupt_in_round(5))
         with pytest.raises(Interrupted):
-            train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", **how)
-    cut = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", **how, resume=True)
+            train(data, method_plan, work=tmp_path, out=tmp_path / "runs" / "cut", **options)
+    cut = train(
+        data, method_plan, work=tmp_path, out=tmp_path / "runs" / "cut", **options, resume=True
+    )
     assert results(cut.parent) == results(stored.parent) == results(whole.parent)
 
 
 def test_a_forced_resume_with_other_rounds_keeps_the_last_five_models_only(tmp_path, monkeypatch):
-    data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
+    data = make_chain(tmp_path)
+    out = tmp_path / "runs" / "cut"
     monkeypatch.setattr(Federation, "play", interrupt_in_round(6))
     with pytest.raises(Interrupted):
         train(data, plan(rounds=6), work=tmp_path, out=out)
@@ -217,9 +228,9 @@ def test_a_forced_resume_with_other_rounds_keeps_the_last_five_models_only(tmp_p
     with pytest.raises(FedcliError, match="played 5 rounds already"):
         train(data, plan(rounds=3), work=tmp_path, out=out, resume=True, force=True)
     run = train(data, plan(rounds=12), work=tmp_path, out=out, resume=True, force=True)
-    assert [name for name in manifest.read(run).files if name.startswith("models/")] == [
-        f"models/{r:05d}.h5" for r in range(8, 13)
-    ]
+    result = [name for name in manifest.read(run).files if name.startswith("models/")]
+    expected = [f"models/{r:05d}.h5" for r in range(8, 13)]
+    assert result == expected
 
 
 @pytest.mark.parametrize(
@@ -228,7 +239,8 @@ def test_a_forced_resume_with_other_rounds_keeps_the_last_five_models_only(tmp_p
 def test_a_link_in_an_unfinished_run_is_refused_or_replaced_and_never_written_through(
     tmp_path, monkeypatch, name
 ):
-    data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
+    data = make_chain(tmp_path)
+    out = tmp_path / "runs" / "cut"
     monkeypatch.setattr(Federation, "play", interrupt_in_round(2))
     with pytest.raises(Interrupted):
         train(data, plan(rounds=3), work=tmp_path, out=out)
@@ -242,9 +254,10 @@ def test_a_link_in_an_unfinished_run_is_refused_or_replaced_and_never_written_th
     }
     with suppress(FedcliError):
         train(data, plan(rounds=3), work=tmp_path, out=out, resume=True)
-    assert {
+    result = {
         path: path.read_bytes() for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()
-    } == before
+    }
+    assert result == before
 
 
 def test_options_that_no_unfinished_run_has_are_refused_and_the_one_that_waits_is_named(
@@ -254,31 +267,33 @@ def test_options_that_no_unfinished_run_has_are_refused_and_the_one_that_waits_i
     monkeypatch.chdir(tmp_path)
 
     def typed(*words):
-        made = CliRunner().invoke(
+        result = CliRunner().invoke(
             app, ["train", "fedavg", str(data), "--work", "w", *map(str, words)]
         )
-        return made.exit_code, made.output
+        return result.exit_code, result.output
 
     with monkeypatch.context() as patch:
         patch.setattr(Federation, "play", interrupt_in_round(3))
         code, _ = typed("--rounds", 4, "--lr", 0.01)
     (begun,) = Path("w").glob("runs/*")
-    code, said = typed("--rounds", 2, "--resume")
-    assert (
-        code == 2
-        and f"{begun} stopped after round 2 of 4 and was begun with lr 0.01, rounds 4" in said
-    )
-    assert f"fedcli train --resume --out {begun}" in said and len([*Path("w").glob("runs/*")]) == 1
+    code, output = typed("--rounds", 2, "--resume")
+    assert code == 2
+    assert f"{begun} stopped after round 2 of 4 and was begun with lr 0.01, rounds 4" in output
+    assert f"fedcli train --resume --out {begun}" in output
+    assert len([*Path("w").glob("runs/*")]) == 1
     with held(begun / ".lock", "", ""):  # it is being trained
         assert typed("--rounds", 2, "--resume")[0] == 0
-    code, said = typed("--rounds", 2, "--resume", "--seed", 1)
-    assert code == 0 and "no unfinished run to resume" in said
+    code, output = typed("--rounds", 2, "--resume", "--seed", 1)
+    assert code == 0
+    assert "no unfinished run to resume" in output
     assert typed("--rounds", 4, "--lr", 0.01, "--resume")[0] == 0
 
 
 def test_a_second_process_waits_where_it_is_asked_to(tmp_path, monkeypatch):
-    data, out, told = make_chain(tmp_path), tmp_path / "run", threading.Event()
-    monkeypatch.setattr(folders.console, "status", lambda sentence: told.set())
+    data = make_chain(tmp_path)
+    out = tmp_path / "run"
+    waiting = threading.Event()
+    monkeypatch.setattr(folders.console, "status", lambda sentence: waiting.set())
     out.mkdir()
     with held(out / ".lock", "", ""):
         with pytest.raises(FedcliError, match="another process is training") as refused:
@@ -286,6 +301,7 @@ def test_a_second_process_waits_where_it_is_asked_to(tmp_path, monkeypatch):
         assert "--wait" in refused.value.hint
         other = ThreadPoolExecutor(1)
         waits = other.submit(train, data, plan(rounds=1, wait=True), work=tmp_path, out=out)
-        assert told.wait(60) and not waits.done()
+        assert waiting.wait(60)
+        assert not waits.done()
     assert waits.result().is_file()
     other.shutdown()

@@ -1,5 +1,6 @@
 """Clients that train alone: nothing is sent, nothing is averaged, and nobody's number is another's."""
 
+import itertools
 import json
 import re
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ import torch
 from conftest import ROSTER, interrupt_in_round, make_chain, play, toy_net, toy_shard, toy_shards
 from made_plans import planned, results, train
 from nested_scores import body_of
+from numpy.testing import assert_allclose
 from score_json import group_scores
 
 from fedcli.commands.app import app
@@ -46,26 +48,21 @@ def play_sites(
     roster=ROSTER,
     participation=1.0,
     training=TRAINING,
-    each=None,
+    after_round=None,
 ):
-    """The same toy federation as conftest.play, every client by itself."""
+    """The toy federation of conftest.play, every client by itself."""
     method = resolve(spec)
     make = conftest.toy_clip if method.local.freezes else toy_net
     net = make(extend=method.local.extend)
-    clients = InProcess(
-        method,
-        net,
-        Layout(net, method.local.personal_tensors(net)),
-        shards or toy_shards(),
-        training,
-    )
+    layout = Layout(net, method.local.personal_tensors(net))
+    clients = InProcess(method, net, layout, shards or toy_shards(), training)
     federation = Federation(clients, rounds, 1, participation, single_site=True)
     state = federation.first()
     for _ in range(rounds):
         played = federation.play(state, roster)
         state = played.state
-        if each:
-            each(played)
+        if after_round:
+            after_round(played)
     return state
 
 
@@ -82,11 +79,11 @@ def divided(work, *, among=4, **rest):
         for k in range(4):
             del file[f"test/{k}"]
             file[f"test/{k}"] = np.sort(mixed[k]) if k < among else mixed[0, :0]
-    for made in dict.fromkeys((path, data)):
-        old = manifest.read(made)
-        made.unlink()
-        above = {name: manifest.sha256(made.parent / name) for name in old.parents}
-        manifest.seal(made.parent, replace(old, parents=above))
+    for manifest_path in dict.fromkeys((path, data)):
+        old = manifest.read(manifest_path)
+        manifest_path.unlink()
+        above = {name: manifest.sha256(manifest_path.parent / name) for name in old.parents}
+        manifest.seal(manifest_path.parent, replace(old, parents=above))
     return data
 
 
@@ -96,52 +93,59 @@ def scored(run):
 
 
 def test_a_client_goes_on_from_its_own_model_round_by_round():
-    state, net = play_sites(rounds=2), toy_net()
+    state = play_sites(rounds=2)
+    net = toy_net()
     layout = Layout(net)
     start = theta = layout.read()
     for t in (1, 2):
         task = Task("south", 1, t, 2, 1, theta, {}, {})
         theta = run_client(resolve("fedavg"), net, layout, toy_shard("south"), task, TRAINING).theta
     assert torch.equal(state.clients["south"]["model"], theta)
-    assert torch.equal(state.theta, start) and not torch.equal(theta, start)
+    assert torch.equal(state.theta, start)
+    assert not torch.equal(theta, start)
 
 
 @pytest.mark.parametrize("spec", ["fedavg", "fedbn", "fedprox"])
 def test_a_federation_of_one_client_is_that_client_alone(spec):
-    together, apart = play(spec, roster=["east"]), play_sites(spec, roster=["east"]).clients["east"]
+    together = play(spec, roster=["east"])
+    apart = play_sites(spec, roster=["east"]).clients["east"]
     assert torch.equal(apart.pop("model"), together.theta)
-    kept = together.clients.get("east", {})
-    assert apart.keys() == kept.keys() and all(
-        torch.equal(apart[name], kept[name]) for name in kept
-    )
+    memory = together.clients.get("east", {})
+    assert apart.keys() == memory.keys()
+    for name in memory:
+        assert torch.equal(apart[name], memory[name])
 
 
 def test_no_client_hears_of_another():
     others = toy_shards(north=toy_shard("elsewhere", 33), west=toy_shard("nowhere", 9))
-    first, second = play_sites(), play_sites(shards=others)
+    state = play_sites()
+    state_of_others = play_sites(shards=others)
     for client, same in {"south": True, "east": True, "north": False, "west": False}.items():
-        assert torch.equal(first.clients[client]["model"], second.clients[client]["model"]) == same
+        result = torch.equal(
+            state.clients[client]["model"], state_of_others.clients[client]["model"]
+        )
+        assert result == same
 
 
 def test_nothing_is_sent_and_nothing_is_averaged():
-    seen = []
-    state = play_sites("fedbn", each=seen.append)
-    assert all(
-        (p.bytes_down, p.bytes_up, p.columns) == (0, 0, {}) and p.weights.isnan().all()
-        for p in seen
-    )
+    rounds_played = []
+    state = play_sites("fedbn", after_round=rounds_played.append)
+    for p in rounds_played:
+        assert (p.bytes_down, p.bytes_up, p.columns) == (0, 0, {})
+        assert p.weights.isnan().all()
     assert state.shared == state.server == {}
     assert set(state.clients["north"]) == {"model", "own"}
 
 
 def test_an_absent_client_keeps_its_model_and_one_never_drawn_has_none():
-    seen = []
-    play_sites(rounds=4, participation=0.25, each=seen.append)
-    for before, after in zip(seen, seen[1:], strict=False):
+    rounds_played = []
+    play_sites(rounds=4, participation=0.25, after_round=rounds_played.append)
+    for before, after in itertools.pairwise(rounds_played):
         for client, memory in before.state.clients.items():
             moved = not torch.equal(memory["model"], after.state.clients[client]["model"])
             assert moved == (client in after.clients)
-    assert set(seen[0].state.clients) == set(seen[0].clients)
+    expected = set(rounds_played[0].clients)
+    assert set(rounds_played[0].state.clients) == expected
 
 
 @pytest.mark.parametrize("name", [*METHODS, "fedprox+fedheal", "fedprox+afl"])
@@ -151,7 +155,8 @@ def test_every_method_trains_alone_or_is_refused_by_name(name):
     if method.local.works_without_server and method.aggregator.works_without_server:
         check(plan(name, model=model))
         state = play_sites(name, rounds=2)
-        assert all(state.clients[client]["model"].isfinite().all() for client in ROSTER)
+        for client in ROSTER:
+            assert state.clients[client]["model"].isfinite().all()
         return
     with pytest.raises(UsageError, match=re.escape(f"{name} lives on what clients send")) as error:
         check(plan(name, model=model))
@@ -167,14 +172,14 @@ class Halved(Mean):
 def test_an_option_of_the_server_is_refused_and_not_recorded(monkeypatch):
     method = replace(METHODS["fedprox"], name="halved", aggregator=Halved())
     monkeypatch.setitem(METHODS, "halved", method)
-    asked = replace(plan("halved"), set={"share": "0.25"})
-    assert "share" in method.settings and acting(asked, method).keys() == method.settings.keys() - {
-        "share"
-    }
+    halved_plan = replace(plan("halved"), set={"share": "0.25"})
+    assert "share" in method.settings
+    expected = method.settings.keys() - {"share"}
+    assert acting(halved_plan, method).keys() == expected
     with pytest.raises(UsageError, match="share is an option of the server"):
-        check(asked)
-    check(replace(asked, set=acting(asked, method)))  # as a resume gives them
-    check(replace(asked, single_site=False))
+        check(halved_plan)
+    check(replace(halved_plan, set=acting(halved_plan, method)))  # as a resume gives them
+    check(replace(halved_plan, single_site=False))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -185,28 +190,33 @@ def test_no_method_that_shares_through_the_server_trains_alone(name):
 
 @pytest.mark.parametrize("method", ["fedavg", "fedbn"])
 def test_a_stopped_run_ends_at_the_same_bytes(tmp_path, monkeypatch, method):
-    data, asked = make_chain(tmp_path), plan(method, rounds=6, participation=0.5, seed=4)
-    whole = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "whole")
+    data = make_chain(tmp_path)
+    method_plan = plan(method, rounds=6, participation=0.5, seed=4)
+    whole = train(data, method_plan, work=tmp_path, out=tmp_path / "runs" / "whole")
     monkeypatch.setattr(Federation, "play", interrupt_in_round(4))
     with pytest.raises(Interrupted):
-        train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut")
+        train(data, method_plan, work=tmp_path, out=tmp_path / "runs" / "cut")
     monkeypatch.undo()
-    cut = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", resume=True)
+    cut = train(data, method_plan, work=tmp_path, out=tmp_path / "runs" / "cut", resume=True)
     assert results(cut.parent) == results(whole.parent)
 
 
 def test_a_run_says_what_it_is(tmp_path):
     run = train(make_chain(tmp_path), plan(), work=tmp_path, out=None)
     record = manifest.verify(run, "run")
-    assert record.body["label"] == "FedAvg, single-site" and record.options["single_site"] is True
-    assert "--single-site" in record.made_by and run.parent.name.startswith("fedavg-single-site-")
-    assert (record.body["numbers_sent"], record.body["bytes_down"], record.body["bytes_up"]) == (
+    assert record.body["label"] == "FedAvg, single-site"
+    assert record.options["single_site"] is True
+    assert "--single-site" in record.made_by
+    assert run.parent.name.startswith("fedavg-single-site-")
+    result = (record.body["numbers_sent"], record.body["bytes_down"], record.body["bytes_up"])
+    assert result == (
         0,
         0,
         0,
     )
     lines = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
-    assert lines[0]["weights"] == [None] * 4 and lines[0]["reports"] == {}
+    assert lines[0]["weights"] == [None] * 4
+    assert lines[0]["reports"] == {}
 
 
 def test_where_test_images_are_divided_each_is_scored_by_its_own_clients_model(tmp_path):
@@ -215,14 +225,15 @@ def test_where_test_images_are_divided_each_is_scored_by_its_own_clients_model(t
     opened = open_run(run)
     for version, shard in opened.data.test.items():
         expected = np.zeros((40, 3), np.float32)
-        for client, at in opened.data.client_test.items():
-            expected[at] = predict(opened, 3, shard, client)[at]
+        for client, images in opened.data.client_test.items():
+            expected[images] = predict(opened, 3, shard, client)[images]
         with h5py.File(path.parent / "predictions.h5") as file:
             stored = file[f"logits/{version}/3"][()]
             patients = np.unique(file["unit"][()], return_inverse=True)[1]
-        np.testing.assert_allclose(stored, expected, atol=1e-5)
+        assert_allclose(stored, expected, atol=1e-5)
         scores = score(stored, shard.y.numpy())
-        assert body["versions"][version]["auc_ovo_macro"]["last"] == scores["auc_ovo_macro"]
+        result = body["versions"][version]["auc_ovo_macro"]["last"]
+        assert result == scores["auc_ovo_macro"]
         groups = group_scores(
             stored,
             shard.y.numpy(),
@@ -232,13 +243,12 @@ def test_where_test_images_are_divided_each_is_scored_by_its_own_clients_model(t
             units=patients,
         )
         assert body["groups"]["sex"][version]["last_round"] == groups
-        own = opened.data.client_test["west"]
+        west_images = opened.data.client_test["west"]
         if version == "corrupted":
-            assert (
-                body["clients"]["west"]["accuracy"]["last"]
-                == score(stored[own], shard.y.numpy()[own])["accuracy"]
-            )
-    assert body["clients"]["west"]["part"] == "own" and body["among_clients"]["accuracy"]["std"] > 0
+            result = body["clients"]["west"]["accuracy"]["last"]
+            assert result == score(stored[west_images], shard.y.numpy()[west_images])["accuracy"]
+    assert body["clients"]["west"]["part"] == "own"
+    assert body["among_clients"]["accuracy"]["std"] > 0
     assert "own test part" in body["warning"]
 
 
@@ -247,9 +257,10 @@ def test_a_client_without_test_images_is_scored_by_its_own_model_all_the_same(tm
     _, body = scored(run)
     opened = open_run(run)
     shard = opened.data.test["clean"]
-    own = score(predict(opened, 3, shard, "west"), shard.y.numpy())
+    west_scores = score(predict(opened, 3, shard, "west"), shard.y.numpy())
     assert body["clients"]["west"]["part"] == "whole"
-    assert body["clients"]["west"]["auc_ovo_macro"]["last"] == own["auc_ovo_macro"]
+    result = body["clients"]["west"]["auc_ovo_macro"]["last"]
+    assert result == west_scores["auc_ovo_macro"]
 
 
 def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
@@ -257,29 +268,34 @@ def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
     path, body = scored(run)
     opened = open_run(run)
     shard = opened.data.test["clean"]
-    y, sex = shard.y.numpy(), shard.groups["sex"].numpy()
-    for place, t in enumerate((1, 2)):
+    y = shard.y.numpy()
+    sex = shard.groups["sex"].numpy()
+    for index, t in enumerate((1, 2)):
         tables = [predict(opened, t, shard, client) for client in ROSTER]
         mean = np.mean([score(table, y)["auc_ovo_macro"] for table in tables])
-        assert body["versions"]["clean"]["auc_ovo_macro"]["per_round"][place] == pytest.approx(mean)
+        result = body["versions"]["clean"]["auc_ovo_macro"]["per_round"][index]
+        assert result == pytest.approx(mean)
         groups = [group_scores(table, y, sex, ["f", "m"]) for table in tables]
         over = body["groups"]["sex"]["clean"]["over_rounds"]
         auc = over["auc_ovo_macro"]
         gaps = [group["between"]["auc_ovo_macro"]["gap"] for group in groups]
-        assert auc["gap_in_each_round"]["per_round"][place] == pytest.approx(np.mean(gaps))
+        expected = pytest.approx(np.mean(gaps))
+        assert auc["gap_in_each_round"]["per_round"][index] == expected
         worst = [group["between"]["auc_ovo_macro"]["worst"] for group in groups]
-        assert auc["worst_in_each_round"]["per_round"][place] == pytest.approx(
-            np.mean([w["score"] for w in worst])
-        )
+        expected = pytest.approx(np.mean([w["score"] for w in worst]))
+        assert auc["worst_in_each_round"]["per_round"][index] == expected
     last = body["groups"]["sex"]["clean"]["last_round"]
-    assert last["groups"]["f"]["count"] == 20 and last["groups"]["f"]["small"] is True
-    aucs = {group: known["auc_ovo_macro"] for group, known in last["groups"].items()}
+    assert last["groups"]["f"]["count"] == 20
+    assert last["groups"]["f"]["small"] is True
+    aucs = {group: of_group["auc_ovo_macro"] for group, of_group in last["groups"].items()}
     lowest = min(aucs, key=aucs.get)
     between = last["between"]["auc_ovo_macro"]
     assert between["worst"] == {"group": lowest, "score": aucs[lowest]}
-    assert between["gap"] == max(aucs.values()) - min(aucs.values())
+    expected = max(aucs.values()) - min(aucs.values())
+    assert between["gap"] == expected
     shots = body["shots"]["versions"]["clean"]["balanced_accuracy"]["per_round"]
-    assert shots == pytest.approx(body["versions"]["clean"]["balanced_accuracy"]["per_round"])
+    expected = pytest.approx(body["versions"]["clean"]["balanced_accuracy"]["per_round"])
+    assert shots == expected
     with h5py.File(path.parent / "predictions.h5") as file:
         assert {"clients", "group", "id", "y"} <= set(file)
         assert (file["clients/2/logits/clean/2"][()] == tables[2]).all()
@@ -289,10 +305,12 @@ def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
 @pytest.mark.parametrize("chain", [make_chain, divided])
 def test_clients_that_trained_alone_answer_for_corrupted_images_too(tmp_path, chain):
     run = train(chain(tmp_path), plan(rounds=1), work=tmp_path, out=None)
-    asked = EvaluateOptions(by=["sex"], corrupt=["gaussian"], severity=["2"])
-    at = body_of(evaluate(run, asked))["severities"]["gaussian-noise"]
-    assert 0 < at["2"]["scores"]["accuracy"]["last"] < 1 and at["2"]["scores"]["count"] == 40
-    assert at["2"]["groups"]["sex"]["last_round"]["between"]["accuracy"]["gap"] >= 0
+    options = EvaluateOptions(by=["sex"], corrupt=["gaussian"], severity=["2"])
+    severities = body_of(evaluate(run, options))["severities"]["gaussian-noise"]
+    assert 0 < severities["2"]["scores"]["accuracy"]["last"] < 1
+    assert severities["2"]["scores"]["count"] == 40
+    result = severities["2"]["groups"]["sex"]["last_round"]["between"]["accuracy"]["gap"]
+    assert result >= 0
 
 
 @pytest.mark.parametrize("chain", [make_chain, divided])
@@ -300,31 +318,32 @@ def test_no_number_is_of_the_untrained_start(tmp_path, chain):
     run = train(chain(tmp_path), plan(rounds=2), work=tmp_path, out=None)
     opened = open_run(run)
     start = predict(opened, 2, opened.data.test["clean"])
-    assert torch.equal(
-        torch.from_numpy(start), torch.from_numpy(predict(opened, 1, opened.data.test["clean"]))
-    )
+    expected = torch.from_numpy(predict(opened, 1, opened.data.test["clean"]))
+    assert torch.equal(torch.from_numpy(start), expected)
     path, body = scored(run)
     untrained = score(start, opened.data.test["clean"].y.numpy())["auc_ovo_macro"]
     assert body["versions"]["clean"]["auc_ovo_macro"]["last"] != untrained
     assert body["personal"] == body["among_clients_global"] == {}
-    assert not any("global_model" in client for client in body["clients"].values())
+    for client in body["clients"].values():
+        assert "global_model" not in client
     table = rows([path])
-    assert table[0].name == "FedAvg, single-site" and not any(
-        "global" in column for column in table[0].cells
-    )
-    assert any(body["warning"] in note for note in notes(table)) and body["warning"] in render(
-        table, "markdown"
-    )
+    assert table[0].name == "FedAvg, single-site"
+    for column in table[0].cells:
+        assert "global" not in column
+    assert any(body["warning"] in note for note in notes(table))
+    assert body["warning"] in render(table, "markdown")
 
 
 @pytest.mark.parametrize("chain", [make_chain, divided])
 def test_a_curve_ends_at_the_scores(tmp_path, chain):
     run = train(chain(tmp_path), plan("fedbn", eval_every=2), work=tmp_path)
     lines = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
-    assert ["test" in line for line in lines] == [False, True, True]
+    result = ["test" in line for line in lines]
+    assert result == [False, True, True]
     _, body = scored(run)
     for metric, value in lines[-1]["test"]["clean"].items():
-        assert value == pytest.approx(body["versions"]["clean"][metric]["last"])
+        expected = pytest.approx(body["versions"]["clean"][metric]["last"])
+        assert value == expected
 
 
 def test_a_client_that_never_took_part_is_named(tmp_path):
@@ -332,17 +351,18 @@ def test_a_client_that_never_took_part_is_named(tmp_path):
         make_chain(tmp_path), plan("fedbn", rounds=2, participation=0.25), work=tmp_path, out=None
     )
     tensors = read_tensors(run.parent / "models" / "00002.h5")
-    body, start = manifest.read(run).body, open_run(run).layout
-    drawn = {
+    body = manifest.read(run).body
+    start = open_run(run).layout
+    participants = {
         json.loads(line)["clients"][0]
         for line in (run.parent / "rounds.jsonl").read_text().splitlines()
     }
     for row, client in enumerate(ROSTER):
-        assert (client in body["warning"]) == (client not in drawn)
+        assert (client in body["warning"]) == (client not in participants)
         same = torch.equal(tensors[f"clients/{row}/own"], start.own_start) and bool(
             start.own_start.any()
         )
-        assert same == (client not in drawn)
+        assert same == (client not in participants)
 
 
 def test_a_run_of_clients_alone_is_no_start_for_another(tmp_path):

@@ -25,26 +25,34 @@ NUMBERS = (
 
 def traffic(spec, **rest):
     """(down, up) of every round."""
-    seen = []
-    play(spec, each=lambda played: seen.append((played.bytes_down, played.bytes_up)), **rest)
-    return seen
+    bytes_by_round = []
+    play(
+        spec,
+        each=lambda played: bytes_by_round.append((played.bytes_down, played.bytes_up)),
+        **rest,
+    )
+    return bytes_by_round
 
 
 def test_of_fedavg_it_is_the_model_down_and_up_with_its_buffers():
-    assert traffic("fedavg") == [(4 * NUMBERS, 4 * NUMBERS)] * 3
+    expected = [(4 * NUMBERS, 4 * NUMBERS)] * 3
+    assert traffic("fedavg") == expected
 
 
 def test_what_a_client_keeps_does_not_travel():
-    assert traffic("fedbn") == [(4 * (NUMBERS - 16), 4 * (NUMBERS - 16))] * 3
+    expected = [(4 * (NUMBERS - 16), 4 * (NUMBERS - 16))] * 3
+    assert traffic("fedbn") == expected
 
 
 def test_what_the_server_tells_and_clients_report_travels_too():
     trainable = NUMBERS - 8
-    first, *rest = traffic("scaffold")
-    assert first[0] == 4 * NUMBERS and {down for down, _ in rest} == {4 * (NUMBERS + trainable)}
-    assert {up for _, up in (first, *rest)} == {
-        4 * (NUMBERS + trainable)
-    }  # beside the model how far c_i moved
+    first_round, *later_rounds = traffic("scaffold")
+    assert first_round[0] == 4 * NUMBERS
+    expected = {4 * (NUMBERS + trainable)}
+    assert {down for down, _ in later_rounds} == expected
+    result = {up for _, up in (first_round, *later_rounds)}
+    expected = {4 * (NUMBERS + trainable)}
+    assert result == expected  # beside the model how far c_i moved
 
 
 def test_it_is_of_one_client_however_many_take_part():
@@ -77,14 +85,15 @@ def test_the_record_has_a_line_and_the_manifest_the_mean(runs):
         for line in (runs["whole"].parent / "rounds.jsonl").read_text().splitlines()
     ]
     for way in ("bytes_down", "bytes_up"):
-        assert body(runs["whole"])[way] == sum(line[way] for line in lines) / 3
-    assert (
-        lines[0]["bytes_down"] == 4 * body(runs["whole"])["numbers_sent"] < lines[1]["bytes_down"]
-    )
+        expected = sum(line[way] for line in lines) / 3
+        assert body(runs["whole"])[way] == expected
+    numbers = body(runs["whole"])["numbers_sent"]
+    assert lines[0]["bytes_down"] == 4 * numbers < lines[1]["bytes_down"]
 
 
 def test_frozen_numbers_do_not_travel(runs):
-    assert body(runs["head"])["bytes_down"] == body(runs["head"])["bytes_up"] == 4 * (64 * 3 + 3)
+    head = body(runs["head"])
+    assert head["bytes_down"] == head["bytes_up"] == 4 * (64 * 3 + 3)
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +105,17 @@ def test_the_report_shows_megabytes_when_asked(runs, scores):
     down, up = (body(runs["whole"])[f"bytes_{way}"] / 1e6 for way in ("down", "up"))
     result = rows(scores, traffic=True)
     columns, lines = table_cells(result)
-    assert [line[columns.index(DOWN)] for line in lines] == [f"{down:.3g}", "0.00078", "0"]
-    assert BYTES in render(result, "markdown") and DOWN not in table_cells(rows(scores))[0]
+    expected = [f"{down:.3g}", "0.00078", "0"]
+    assert [line[columns.index(DOWN)] for line in lines] == expected
+    assert BYTES in render(result, "markdown")
+    assert DOWN not in table_cells(rows(scores))[0]
     table = list(csv.DictReader(io.StringIO(render(result, "csv"))))
-    assert [row["MB up per client and round"] for row in table] == [f"{up:.3g}", "0.00078", "0"]
+    expected = [f"{up:.3g}", "0.00078", "0"]
+    assert [row["MB up per client and round"] for row in table] == expected
     written = json.loads(render(result, "json"))["rows"]
-    assert [row["bytes"] for row in written] == [
-        {way: body(run)[f"bytes_{way}"] for way in ("down", "up")} for run in runs.values()
-    ]
+    bodies = [body(run) for run in runs.values()]
+    expected = [{"down": record["bytes_down"], "up": record["bytes_up"]} for record in bodies]
+    assert [row["bytes"] for row in written] == expected
 
 
 def test_bytes_and_minutes_stand_side_by_side_and_old_scores_have_a_dash(scores, tmp_path):
@@ -113,7 +125,9 @@ def test_bytes_and_minutes_stand_side_by_side_and_old_scores_have_a_dash(scores,
     without = {key: value for key, value in old.body.items() if key not in ("bytes", "views")}
     path = manifest.seal(tmp_path / "old", replace(old, body=without, parents={}))
     columns, lines = table_cells(rows([scores[1], path], minutes=True, traffic=True))
-    assert columns[-3:] == [DOWN, UP, "minutes"] and [line[-2] for line in lines] == [
+    assert columns[-3:] == [DOWN, UP, "minutes"]
+    result = [line[-2] for line in lines]
+    assert result == [
         "0.00078",
         "-",
     ]

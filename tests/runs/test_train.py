@@ -24,24 +24,28 @@ from fedcli.runs.rules import check
 def test_a_run_writes_its_record_models_and_manifest(tmp_path):
     run = train(make_chain(tmp_path, corrupted=True), plan(), work=tmp_path, out=None)
     lines = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
-    assert [line["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    expected = [1, 2, 3, 4, 5, 6]
+    assert [line["round"] for line in lines] == expected
     assert sum(lines[0]["weights"]) == pytest.approx(1)
-    assert sorted(p.name for p in (run.parent / "models").iterdir()) == [
-        f"{r:05d}.h5" for r in range(2, 7)
-    ]
+    result = sorted(p.name for p in (run.parent / "models").iterdir())
+    expected = [f"{r:05d}.h5" for r in range(2, 7)]
+    assert result == expected
     body = manifest.verify(run, "run").body
-    assert body["rule"] == "released" and body["corruption"]["clients"] == ["west"]
+    assert body["rule"] == "released"
+    assert body["corruption"]["clients"] == ["west"]
     assert not (run.parent / "state").exists()
 
 
 def test_the_same_command_makes_the_same_bytes_and_is_not_run_twice(tmp_path):
-    first, second = (
+    run, repeated = (
         train(make_chain(tmp_path / name), plan(), work=tmp_path / name, out=None) for name in "ab"
     )
-    assert results(first.parent) == results(second.parent)
-    stamp = (first.parent / "rounds.jsonl").stat().st_mtime_ns
-    assert train(make_chain(tmp_path / "a"), plan(), work=tmp_path / "a", out=None) == first
-    assert (first.parent / "rounds.jsonl").stat().st_mtime_ns == stamp
+    assert results(run.parent) == results(repeated.parent)
+    stamp = (run.parent / "rounds.jsonl").stat().st_mtime_ns
+    data = make_chain(tmp_path / "a")
+    result = train(data, plan(), work=tmp_path / "a", out=None)
+    assert result == run
+    assert (run.parent / "rounds.jsonl").stat().st_mtime_ns == stamp
 
 
 def test_a_changed_byte_in_a_parent_is_refused(tmp_path):
@@ -91,7 +95,8 @@ def test_a_kept_model_predicts_and_a_damaged_one_is_refused(tmp_path):
     run = open_run(train(make_chain(tmp_path, corrupted=True), plan(), work=tmp_path, out=None))
     assert run.rounds == [2, 3, 4, 5, 6]
     clean, noisy = (predict(run, 6, run.data.test[version]) for version in ("clean", "corrupted"))
-    assert clean.shape == noisy.shape == (40, 3) and (clean != noisy).any()
+    assert clean.shape == noisy.shape == (40, 3)
+    assert (clean != noisy).any()
     with h5py.File(run.path.parent / "models" / "00006.h5", "a") as file:
         del file["model/head.weight"]
     with pytest.raises(FedcliError, match=r"head\.weight"):
@@ -101,30 +106,32 @@ def test_a_kept_model_predicts_and_a_damaged_one_is_refused(tmp_path):
 def test_scores_of_the_test_set_go_into_the_record_when_asked(tmp_path):
     run = train(make_chain(tmp_path), plan(rounds=3, eval_every=2), work=tmp_path)
     lines = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
-    assert ["test" in line for line in lines] == [False, True, True]
-    assert lines[1]["test"]["clean"].keys() == set(ONE.curves)
+    result = ["test" in line for line in lines]
+    assert result == [False, True, True]
+    result = lines[1]["test"]["clean"].keys()
+    assert result == set(ONE.curves)
 
 
 def test_every_group_is_scored_too_and_the_curves_have_their_mean(tmp_path):
     data = fedcli.prepare("phantom", size=16, sample_images=240, clients=2, work=tmp_path, jobs=1)
     run = fedcli.train("fedavg", data, rounds=2, eval_every=1, work=tmp_path)
-    last = [
-        json.loads(line) for line in (run.path.parent / "rounds.jsonl").read_text().splitlines()
-    ][-1]
+    lines = (run.path.parent / "rounds.jsonl").read_text().splitlines()
+    last = json.loads(lines[-1])
     groups = last["groups"]["clean"]["sex"]
     scores = fedcli.evaluate(run, by=["sex"]).body["groups"]["sex"]["clean"]["last_round"]["groups"]
-    assert {value: score["accuracy"] for value, score in groups.items()} == {
-        v: s["accuracy"] for v, s in scores.items()
-    }
+    result = {value: score["accuracy"] for value, score in groups.items()}
+    expected = {v: s["accuracy"] for v, s in scores.items()}
+    assert result == expected
     series = read(run.path).series
     values = [score["accuracy"] for score in groups.values()]
-    assert series["clean average accuracy by sex"].values[-1] == pytest.approx(
-        100 * sum(values) / len(values)
-    )
-    assert series["clean worst accuracy by sex"].values[-1] == pytest.approx(100 * min(values))
-    assert series[
-        "clean accuracy of female by sex"
-    ].tested and "clean accuracy of female by sex" not in chosen([read(run.path)], [])
+    result = series["clean average accuracy by sex"].values[-1]
+    expected = pytest.approx(100 * sum(values) / len(values))
+    assert result == expected
+    result = series["clean worst accuracy by sex"].values[-1]
+    expected = pytest.approx(100 * min(values))
+    assert result == expected
+    assert series["clean accuracy of female by sex"].tested
+    assert "clean accuracy of female by sex" not in chosen([read(run.path)], [])
 
 
 @pytest.mark.parametrize(
@@ -169,7 +176,8 @@ def test_a_full_disk_is_an_error_of_ours_and_leaves_the_older_file(tmp_path):
 
     path = tmp_path / "state.h5"
     states.write_tensors(path, {"theta": torch.zeros(10)})
-    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
     try:
@@ -178,15 +186,16 @@ def test_a_full_disk_is_an_error_of_ours_and_leaves_the_older_file(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
-    assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["state.h5"]
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["state.h5"]
 
 
 def test_a_run_says_on_which_processor_and_with_which_libraries_it_was_trained(tmp_path):
     where = manifest.read(train(make_chain(tmp_path), plan(), work=tmp_path)).body["environment"]
-    assert (
-        where["processor"] and where["instruction_set"] == torch.backends.cpu.get_cpu_capability()
-    )
-    assert where["torch"] == torch.__version__ and where["numpy"] == np.__version__
+    assert where["processor"]
+    assert where["instruction_set"] == torch.backends.cpu.get_cpu_capability()
+    assert where["torch"] == torch.__version__
+    assert where["numpy"] == np.__version__
     assert {"torchvision", "python", "device", "threads"} <= where.keys()
 
 

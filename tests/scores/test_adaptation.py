@@ -228,3 +228,21 @@ def test_a_class_without_a_validation_image_has_the_bias_of_its_prior_by_hand():
     absent = probabilities(made.bias[None])[0, 1]
     assert made.bias == pytest.approx([4 * absent, -4 * absent], abs=1e-4)
     assert made.bias[0] == pytest.approx(0.7408, abs=1e-3)
+
+
+def test_a_gap_that_a_small_group_decides_is_marked_beside_the_group():
+    lines = [
+        AdaptedScore("none", "clean", "site", group, "auc_ovo_macro", 30, value, None, None, None)
+        for group, value in (("north", 0.6), ("middle", 0.7), ("south", 0.8), ("", 0.2))
+    ]
+
+    def names(small):
+        members = {small: SimpleNamespace(small="2 patients")}
+        scores = SimpleNamespace(
+            adapted=Adapted(None, {}, lines), name="M", versions={}, members=lambda _: members
+        )
+        (table,) = single_runs.adapted([("", scores)])
+        return [row[0].text for row in table.rows]
+
+    assert names("south") == ["north, none", "middle, none", "south†, none", "gap†, none"]
+    assert names("middle") == ["north, none", "middle†, none", "south, none", "gap, none"]

@@ -233,6 +233,9 @@ def test_an_audit_says_that_training_diverged_and_nothing_of_a_model_that_learne
             json.dumps(json.loads(whole) | {"loss": [0.5, None, 0.5, 0.5]}) + "\n", encoding="utf-8"
         )
         assert audited._caution(opened, right) == audited.DIVERGED
+        no_part = {"loss": [0.5, None, 0.5, 0.5], "weights": [0.5, 0.0, 0.25, 0.25]}
+        record.write_text(json.dumps(json.loads(whole) | no_part) + "\n", encoding="utf-8")
+        assert audited._caution(opened, right) == ""  # it did not train
     finally:
         record.write_text(whole, encoding="utf-8")
 

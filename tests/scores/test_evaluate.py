@@ -226,6 +226,9 @@ def test_scores_of_another_shape_are_refused_with_what_to_do(tmp_path, scores_of
         with pytest.raises(FedcliError, match="does not have the shape") as error:
             Scores.of(other, path)
         assert f"remove {path.parent}" in error.value.hint
+    shared = {"unit": "patients", "val": {"shared": ["a", 1], "of": 2}}
+    with pytest.raises(FedcliError, match="shared"):
+        Scores.of(body | {"shared_patients": shared}, path)
 
 
 def test_out_takes_the_place_of_the_default_folder(tmp_path, scores_of):

@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 import fedcli
-from fedcli.data import manifest
+from fedcli.data import manifest, shared_patients
+from fedcli.errors import FedcliError
 from fedcli.stages.options import TrainOptions
 from fedcli.stages.train import resolved
 
@@ -98,3 +99,17 @@ def test_sites_that_keep_their_counts_are_not_corrected_for(clients, monkeypatch
 )
 def test_the_learning_rate_follows_the_optimizer_and_the_starting_weights(options, lr):
     assert resolved(TrainOptions("fedavg", **options)).lr == lr
+
+
+def test_counts_and_patients_of_an_edited_partition_are_refused_in_a_sentence(clients, tmp_path):
+    path = clients["balanced"]
+    whole = json.loads(path.read_text())
+    edited = tmp_path / path.name
+    whole["body"]["roster"][0]["class_counts"].pop()
+    edited.write_text(json.dumps(whole))
+    with pytest.raises(FedcliError, match="class_counts of client-00 are not of each class"):
+        resolved(TrainOptions("fedavg"), edited)
+    whole["body"]["shared_patients"] = {"test": {"shared": 1, "of": 2}}
+    edited.write_text(json.dumps(whole))
+    with pytest.raises(FedcliError, match="unit is missing"):
+        shared_patients.warn(edited)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
+from raw_folders import completed
 
 from fedcli.data.sources import card
 from fedcli.data.sources.own_files import own_images
-from fedcli.data.sources.source import Choices, Listing
+from fedcli.data.sources.source import Listing
 
 OWN = {key: about["default"] for key, about in card("images")["options"].items()}
 
@@ -44,7 +45,7 @@ def of_columns(raw: Path, **columns: Sequence) -> Path:
 
 def listed(raw: Path, split: str = "unit", **own: str) -> Listing:
     own = {key.replace("_", "-"): value for key, value in own.items()}
-    return own_images.rows(raw, Choices(8, split, window="file", own=OWN | own))
+    return own_images.rows(raw, completed(8, split, window="file", own=OWN | own))
 
 
 def labels(listing: Listing) -> dict[str, str]:

@@ -16,6 +16,7 @@ from pydicom.dataset import Dataset, FileMetaDataset
 
 from fedcli.data.pool import BlankPool, Row
 from fedcli.data.preparation import prepare as stage
+from fedcli.data.prepare_options import PrepareOptions
 from fedcli.data.sources.source import Listing
 from fedcli.errors import FedcliError
 
@@ -136,13 +137,16 @@ def ids(listing: Listing, *, test: bool | None = None) -> list[str]:
     return [row.id for row in listing.rows if test is None or row.test == test]
 
 
-def prepare(name: str, *, work: Path, out: Path | None = None, **asked: Any) -> Path:
-    """The prepare stage, by what is asked of the dataset."""
-    return stage.prepare(name, request(**asked), work=work, out=out)
+def prepare(name: str, **options: Any) -> Path:
+    """The prepare stage; own: options of the dataset."""
+    return stage.prepare(PrepareOptions(name, set=options.pop("own", {}), **options))
 
 
-def request(raw=None, split_file=None, attributes=None, **chosen: Any) -> stage.Request:
-    return stage.Request(raw, chosen, split_file, attributes)
+def completed(size: int, split: str, **options: Any) -> PrepareOptions:
+    """The options as a reader of a dataset gets them; own: those of the dataset."""
+    own = options.pop("own", {})
+    values = {"size": size, "split": split, "fold": 1, "folds": 5, **options}
+    return PrepareOptions("").completed(own, **values)
 
 
 def write_pool(

@@ -34,31 +34,32 @@ def group(tmp_path, monkeypatch):
 )
 def test_memory_that_is_left(group, line, folder, files):
     assert container.memory_left() == []
-    made = group(line, folder)
-    most, used, kept = files
-    (made / used).write_text(f"{3 * GIB}\n")
-    (made / "memory.stat").write_text(f"anon 5\n{kept} {GIB}\n")
-    for limit, left in ((8 * GIB, [6 * GIB]), (GIB, [-GIB]), ("max", [])):
-        (made / most).write_text(f"{limit}\n")
-        assert container.memory_left() == left
+    group_folder = group(line, folder)
+    limit_file, used, cached = files
+    (group_folder / used).write_text(f"{3 * GIB}\n")
+    (group_folder / "memory.stat").write_text(f"anon 5\n{cached} {GIB}\n")
+    for limit, expected in ((8 * GIB, [6 * GIB]), (GIB, [-GIB]), ("max", [])):
+        (group_folder / limit_file).write_text(f"{limit}\n")
+        assert container.memory_left() == expected
 
 
 def test_cores_of_both_versions(group):
     assert container.cores() is None
-    made = group("0::/job/step", "job/step")
+    group_folder = group("0::/job/step", "job/step")
     for text, cores in (("150000 100000", 2), ("max 100000", None)):
-        (made / "cpu.max").write_text(f"{text}\n")
+        (group_folder / "cpu.max").write_text(f"{text}\n")
         assert container.cores() == cores
-    made = group("2:cpu,cpuacct:/docker/1a2b", "cpu")
-    (made / "cpu.cfs_period_us").write_text("100000\n")
+    group_folder = group("2:cpu,cpuacct:/docker/1a2b", "cpu")
+    (group_folder / "cpu.cfs_period_us").write_text("100000\n")
     for quota, cores in ((50000, 1), (300000, 3), (-1, None)):
-        (made / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+        (group_folder / "cpu.cfs_quota_us").write_text(f"{quota}\n")
         assert container.cores() == cores
 
 
 def test_limits_that_cannot_be_read_are_none(tmp_path, monkeypatch):
     monkeypatch.setattr(container, "SELF", tmp_path)  # which is no file
-    assert container.cores() is None and container.memory_left() == []
+    assert container.cores() is None
+    assert container.memory_left() == []
 
 
 def test_no_more_processes_are_started_than_a_container_has_cores(monkeypatch):

@@ -24,13 +24,13 @@ NUMBERS = ["79.58 ±7.04 *", "5.30", "-12.34 to +4.50", "0.001", "-"]
 
 
 def on_terminal(command: str, width: int) -> str:
-    """What a command prints on the stdout of a pseudo-terminal of so many columns."""
+    """Text that a command prints on the stdout of a pseudo-terminal of so many columns."""
     fcntl, termios, tty = map(pytest.importorskip, ("fcntl", "termios", "tty"))
     reader, writer = os.openpty()
     tty.setraw(writer)
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-    kept: list[bytes] = []
-    keeper = threading.Thread(target=_keep, args=(reader, kept), daemon=True)
+    pieces: list[bytes] = []
+    keeper = threading.Thread(target=_keep, args=(reader, pieces), daemon=True)
     keeper.start()
     with open(writer, "w", encoding="utf-8") as screen, contextlib.redirect_stdout(screen):
         with contextlib.redirect_stderr(io.StringIO()):
@@ -38,17 +38,17 @@ def on_terminal(command: str, width: int) -> str:
         print("\0", end="", flush=True)
         keeper.join()
     os.close(reader)
-    return b"".join(kept).decode().rstrip("\0")
+    return b"".join(pieces).decode().rstrip("\0")
 
 
-def _keep(reader: int, kept: list[bytes]) -> None:
-    while not kept or not kept[-1].endswith(b"\0"):
-        kept.append(os.read(reader, 4096))
+def _keep(reader: int, pieces: list[bytes]) -> None:
+    while not pieces or not pieces[-1].endswith(b"\0"):
+        pieces.append(os.read(reader, 4096))
 
 
 @cache
 def as_file(command: str) -> str:
-    """What a command prints where stdout is no terminal."""
+    """Text that a command prints where stdout is no terminal."""
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()),
@@ -90,19 +90,18 @@ COMMANDS = {  # and the widths at which what it shows is laid out differently
 
 
 @pytest.mark.parametrize(
-    ("command", "width"), [(command, width) for command, at in COMMANDS.items() for width in at]
+    ("command", "width"),
+    [(command, width) for command, widths in COMMANDS.items() for width in widths],
 )
 def test_every_number_and_name_appears_whole_at_any_width(runs, command, width):
-    partition, scores = (
-        runs.parent / "partitions" / "made",
-        next(runs.glob("*/scores/*/scores.json")),
-    )
+    partition = runs.parent / "partitions" / "made"
+    scores = next(runs.glob("*/scores/*/scores.json"))
     command = command.format(runs=runs, partition=partition, scores=scores)
-    shown = on_terminal(command, width)
-    words = [Counter(re.sub("[─,]", "", text).split()) for text in (as_file(command), shown)]
+    printed = on_terminal(command, width)
+    words = [Counter(re.sub("[─,]", "", text).split()) for text in (as_file(command), printed)]
     missing = words[0] - words[1]
     assert not missing
-    tables = [line for line in shown.splitlines() if not line.startswith(("path:", "  "))]
+    tables = [line for line in printed.splitlines() if not line.startswith(("path:", "  "))]
     if "inspect" not in command:  # which shows paths beside its tables
         assert all(
             len(line) <= width or len(line.split()) == 1
@@ -114,8 +113,10 @@ def test_every_number_and_name_appears_whole_at_any_width(runs, command, width):
 @pytest.mark.long
 def test_the_demo_fits_a_narrow_terminal_and_ends_with_its_page(tmp_path, caplog):
     lines = on_terminal(f"fedcli demo --rounds 1 --work {tmp_path}", 60).splitlines()
-    assert Path(lines[-1]) == tmp_path / "report.html" and Path(lines[-1]).is_file()
-    assert any("by race" in line for line in lines) and any("by sex" in line for line in lines)
+    assert Path(lines[-1]) == tmp_path / "report.html"
+    assert Path(lines[-1]).is_file()
+    assert any("by race" in line for line in lines)
+    assert any("by sex" in line for line in lines)
     assert (
         caplog.text.count("groups of few test images") == 1
     )  # not once for the tables and once for the page
@@ -134,10 +135,8 @@ def test_a_table_that_fits_is_shown_as_it_is():
 
 
 def test_columns_under_one_head_stay_together_and_the_head_stands_once_above_them():
-    heads, over = (
-        ["", "clean", "noisy", "clean", ""],
-        ["", "accuracy, %", "accuracy, %", "AUC, %", "spread"],
-    )
+    heads = ["", "clean", "noisy", "clean", ""]
+    over = ["", "accuracy, %", "accuracy, %", "AUC, %", "spread"]
     row = ["FedAvg", "35.1 ±1.9", "26.9 ±4.2", "75.6 ±1.0", "1.5"]
     assert terminal.lines(heads, [row], over=over, width=60) == [
         "         accuracy, % ────────      AUC, %",
@@ -150,7 +149,17 @@ def test_columns_under_one_head_stay_together_and_the_head_stands_once_above_the
         ["FedAvg", "35.1", "±1.9", "26.9", "±4.2"],
         ["FedAvg", "75.6", "±1.0", "1.5"],
     ]
-    assert all(len(line) <= 32 for line in stacked)
+    for line in stacked:
+        assert len(line) <= 32
+
+
+@pytest.mark.parametrize("width", range(40, 120, 3))
+def test_tables_under_many_heads_are_never_wider_than_asked(width):
+    over = ["", *(f"head {letter}, %" for letter in "aabbcdef")]
+    row = ["FedAvg", *["12.3 ±45.6"] * 8]
+    lines = terminal.lines(["method", *["clean"] * 8], [row], width=width, over=over)
+    assert max(map(len, lines)) <= width
+    assert " ".join(lines).count("12.3 ±45.6") == 8
 
 
 def test_text_folds_between_words_before_anything_else_changes():
@@ -178,37 +187,41 @@ def test_a_table_of_numbers_that_does_not_fit_is_transposed():
 
 def test_a_table_wider_than_that_is_split_and_its_first_column_repeated():
     names = ["clean balanced_accuracy", "corrupted auc_ovo_macro", "sex gap auc_ovo_macro"]
-    shown = terminal.lines(
+    printed = terminal.lines(
         ["score", "A", "B", "interval", "p"], [[name, *NUMBERS[:4]] for name in names], width=46
     )
-    assert [line.split() for line in shown if line.startswith("score")] == [
+    assert [line.split() for line in printed if line.startswith("score")] == [
         ["score", "A", "B"],
         ["score", "interval", "p"],
     ]
-    assert all(len(line) <= 46 for line in shown)
+    for line in printed:
+        assert len(line) <= 46
 
 
 def test_where_nothing_else_fits_there_is_a_list():
-    shown = terminal.lines(
+    printed = terminal.lines(
         ["dataset", "attributes"], [["a_very_long_name", "another_long_name and more"]], width=24
     )
-    assert shown == ["a_very_long_name", "  attributes:", "    another_long_name", "    and more"]
+    assert printed == ["a_very_long_name", "  attributes:", "    another_long_name", "    and more"]
 
 
 def test_a_table_in_a_file_is_as_wide_as_asked_and_has_no_control_character(monkeypatch):
     widest = []
-    for asked in ("", "60", "400"):
-        monkeypatch.setenv("COLUMNS", asked)
+    for columns in ("", "60", "400"):
+        monkeypatch.setenv("COLUMNS", columns)
         out = io.StringIO()
         terminal.table(
             ["name", "number"], [["a\x1b[31m" + "long " * 60, "5.30"]], title="Title", file=out
         )
         assert out.getvalue().startswith("Title\n name")
         widest.append(max(map(len, out.getvalue().splitlines())))
-    assert widest[0] <= 100 and widest[1] <= 60 and 300 < widest[2] <= 400
-    assert "\x1b" not in out.getvalue() and "a\\x1b[31mlong" in out.getvalue()
+    assert widest[0] <= 100
+    assert widest[1] <= 60
+    assert 300 < widest[2] <= 400
+    assert "\x1b" not in out.getvalue()
+    assert "a\\x1b[31mlong" in out.getvalue()
 
 
 def test_wide_letters_count_as_two_columns():
-    shown = terminal.lines(["方法", "n"], [["方法", "1"], ["abcd", "2"]], width=20)
-    assert [len(line) for line in shown[2:]] == [5, 7]
+    printed = terminal.lines(["方法", "n"], [["方法", "1"], ["abcd", "2"]], width=20)
+    assert [len(line) for line in printed[2:]] == [5, 7]

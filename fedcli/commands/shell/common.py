@@ -21,8 +21,7 @@ BriefJson = Annotated[
 FailIf = Annotated[
     Sequence[str],
     "end with exit code 4 where this holds, such as 'gap(sex) > 5', 'worst(age) of accuracy on "
-    "noisy < 60' or, of "
-    "compare, 'change(auc_ovo_macro) < -1'; in percent; may be repeated",
+    "noisy < 60' or, of compare, 'change(auc_ovo_macro) < -1'; in percent; may be repeated",
     Flag("LIMIT", local=True, panel=OUTPUT),
 ]
 AcceptLicence = Annotated[

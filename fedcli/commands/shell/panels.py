@@ -24,11 +24,11 @@ class Command(TyperCommand):
     runs.
     """
 
-    def format_options(
+    def format_options(  # type: ignore[override]  # its own click's
         self,
         ctx: typer.Context,
         formatter: Any,
-    ) -> None:  # type: ignore[override]  # its own click's
+    ) -> None:
         arguments: list[Any] = []
         options: list[tuple[str, Any]] = []
         for parameter in self.get_params(ctx):
@@ -48,11 +48,11 @@ class Command(TyperCommand):
                 with formatter.section(title):
                     formatter.write_dl(lines)
 
-    def parse_args(
+    def parse_args(  # type: ignore[override]  # its own click's
         self,
         ctx: typer.Context,
         args: list[str],
-    ) -> list[str]:  # type: ignore[override]  # its own click's
+    ) -> list[str]:
         """Read the words. A flag that may be alone gets its value behind =, so that it takes no
         word of the arguments.
         """

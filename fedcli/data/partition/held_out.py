@@ -164,7 +164,10 @@ def within(division: Division, pool: Pool, sites: Sequence[Site]) -> Division:
 def sites(text: str, dividing: tuple[str, ...], dataset: Dataset) -> list[Site]:
     """The meaning of `hold-out=all`, `hold-out=ATTRIBUTE=all` or a site in a sweep. Raises
     UsageError."""
-    attribute, value = _parts(text, dividing, dataset)
+    if text == EVERY:
+        attribute, value = _attribute_of_sites(dividing, dataset, text), EVERY
+    else:
+        attribute, value = _parts(text, dividing, dataset)
     values = dataset["attributes"][attribute] if value == EVERY else [value]
     return [held_out(f"{attribute}={name}", dividing, dataset) for name in values]
 
@@ -182,13 +185,26 @@ def _parts(
     if equals and name in attributes:
         return name, value
     likely = [name for name in (*dividing, dataset["sites"]) if name in attributes]
-    having = [name for name in (*likely, *attributes) if text in attributes[name]]
-    if not likely and not having:
-        names = ", ".join(attributes) or "none"
-        hint = f"write ATTRIBUTE=VALUE; its attributes: {names}"
-        raise UsageError(f"{flag} {text}: {dataset['name']} names no sites", hint)
-    candidates = likely if text == EVERY else [*having, *likely]
-    return candidates[0], text
+    for name in (*likely, *attributes):
+        if text in attributes[name]:
+            return name, text
+    return _attribute_of_sites(dividing, dataset, text, flag), text
+
+
+def _attribute_of_sites(
+    dividing: tuple[str, ...],
+    dataset: Dataset,
+    text: str,
+    flag: str = "--hold-out",
+) -> str:
+    """The attribute that clients are made of, else the dataset's sites. Raises UsageError."""
+    attributes = dataset["attributes"]
+    for name in (*dividing, dataset["sites"]):
+        if name in attributes:
+            return name
+    names = ", ".join(attributes) or "none"
+    hint = f"write ATTRIBUTE=VALUE; its attributes: {names}"
+    raise UsageError(f"{flag} {text}: {dataset['name']} names no sites", hint)
 
 
 def only_tested(pool: Pool, dataset: Dataset, site: Site) -> Pool:

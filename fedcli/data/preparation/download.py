@@ -145,7 +145,11 @@ def received(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     shape = {str: {"url": str, "bytes": int, "sha256": str}}
-    return read_json(path, shape, "remove it: files that are whole are not fetched again")
+    return read_json(
+        path,
+        shape,
+        "remove it: files that are whole are not fetched again",
+    )
 
 
 def _agree(cards: Sequence[Fetching], accepted: bool) -> None:
@@ -156,7 +160,12 @@ def _agree(cards: Sequence[Fetching], accepted: bool) -> None:
         return
     names = console.listed([card.name for card in cards])
     if sys.stdin.isatty() and sys.stderr.isatty():
-        print(f"Do you accept the licence of {names}? [y/N] ", end="", file=sys.stderr, flush=True)
+        print(
+            f"Do you accept the licence of {names}? [y/N] ",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return
     hint = "read it, then add --accept-licence; nothing was downloaded"
@@ -244,7 +253,11 @@ def _get(file: File, request: Wanted, remaining: Remaining) -> None:
         if target == path:
             os.rename(part, path)
             archive = path
-    entry = {"url": file["url"], "bytes": archive.stat().st_size, "sha256": digest}
+    entry = {
+        "url": file["url"],
+        "bytes": archive.stat().st_size,
+        "sha256": digest,
+    }
     if target != path:
         _unpack_once(archive, part, target, 2 * on_disk(file))
     if before != entry:
@@ -289,7 +302,12 @@ def _check_received(file: File, part: Path, hashes: dict[str, str]) -> str:
     return digest
 
 
-def _unpack_once(archive: Path, part: Path, target: Path, most_bytes: int) -> None:
+def _unpack_once(
+    archive: Path,
+    part: Path,
+    target: Path,
+    most_bytes: int,
+) -> None:
     """Unpack an archive and remove it where it was downloaded; also a broken one, which would be so
     the next time too."""
     try:

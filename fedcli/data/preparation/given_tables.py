@@ -28,7 +28,11 @@ Skipped = list[tuple[str, str]]  # file and reason
 Value = TypeVar("Value")
 
 
-def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], Skipped]:
+def by_file(
+    rows: list[Row],
+    path: Path,
+    fold: int | None,
+) -> tuple[list[Row], Skipped]:
     """Rows with the split of a CSV, and (file, why) for those it does not name.
 
     An image is named by its id, its path under --raw, or its file's name with or without suffix.
@@ -56,7 +60,11 @@ def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], S
         with_part.append(replace(row, test=is_test[part]))
         validation += part in VALIDATION
     if validation:
-        images = console.counted(validation, "validation image", "validation images")
+        images = console.counted(
+            validation,
+            "validation image",
+            "validation images",
+        )
         trains = "trains" if validation == 1 else "train"
         hint = "fedcli partition --val holds some out"
         console.say(f"{images} of {path.name} {trains}; {hint}")
@@ -109,7 +117,11 @@ def _split_column(head: list[str]) -> int | None:
     return None
 
 
-def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> None:
+def _check_names(
+    path: Path,
+    parts: dict[str, str],
+    names: list[list[str]],
+) -> None:
     """Refuse a name that means several images, or an image in two parts; report names that mean
     none."""
     image_counts: Counter[str] = Counter()
@@ -130,7 +142,12 @@ def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> N
         console.say(f"{path.name} names {images} that are not here")
 
 
-def _parts(path: Path, records: Records, id_column: int, split_column: int) -> dict[str, str]:
+def _parts(
+    path: Path,
+    records: Records,
+    id_column: int,
+    split_column: int,
+) -> dict[str, str]:
     """Name -> part. Raises FedcliError for an image in two parts."""
     parts: dict[str, str] = {}
     for record in records:
@@ -142,7 +159,11 @@ def _parts(path: Path, records: Records, id_column: int, split_column: int) -> d
     return parts
 
 
-def _meaning(path: Path, parts: dict[str, str], fold: int | None) -> dict[str, bool]:
+def _meaning(
+    path: Path,
+    parts: dict[str, str],
+    fold: int | None,
+) -> dict[str, bool]:
     """Part -> marks of the test part."""
     names = sorted(set(parts.values()))
     if all(name in PARTS for name in names):
@@ -163,7 +184,11 @@ def _meaning(path: Path, parts: dict[str, str], fold: int | None) -> dict[str, b
     return {name: int(name) == fold for name in names}
 
 
-def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing:
+def joined(
+    listing: Listing,
+    path: Path,
+    encoding: str = "utf-8-sig",
+) -> Listing:
     """A listing whose images have the attributes of a CSV, joined by image or, where more fit, by
     patient id.
 
@@ -201,7 +226,11 @@ def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing
     for i, row in enumerate(listing.rows):
         groups = {name: column[i] for name, column in columns.items()}
         rows.append(replace(row, groups={**row.groups, **groups}))
-    return replace(listing, rows=rows, attributes={**listing.attributes, **values})
+    return replace(
+        listing,
+        rows=rows,
+        attributes={**listing.attributes, **values},
+    )
 
 
 def _check_head(path: Path, head: list[str]) -> None:

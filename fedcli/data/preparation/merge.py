@@ -20,12 +20,11 @@ from ...errors import FedcliError, nearest
 from ...labels import is_multi_label, joined
 from .. import manifest, shared_patients, sources
 from ..pool import TEST, BlankPool, Pool, Row, iterate, pool_of
+from ..prepare_options import PrepareOptions
 from ..sources.formats.photographs import fit_image, match_channels
 from ..sources.tables import lacking, read_cells
 
 DATASET = "dataset"
-# options of prepare that decide what becomes of an image, beside its size
-PREPARED = "fit", "clahe", "scaled_decoding", "window"
 COLUMNS = "dataset", "class", "joined"
 CHUNK = 512  # images at a time
 HINT = "give a CSV with the columns dataset, class and joined, a line for each class"
@@ -33,7 +32,11 @@ Classes = dict[str, dict[str, str]]  # dataset -> its class -> joined class, "" 
 Bodies = Mapping[str, manifest.Body]  # by dataset
 
 
-def merge(datasets: Mapping[str, Path], table: Path | None, to: manifest.Destination) -> Path:
+def merge(
+    datasets: Mapping[str, Path],
+    table: Path | None,
+    to: manifest.Destination,
+) -> Path:
     """Make the pool and return its manifest's path. datasets: name -> manifest.
 
     Raises FedcliError, HashError.
@@ -58,7 +61,14 @@ def merge(datasets: Mapping[str, Path], table: Path | None, to: manifest.Destina
         return _write(folder / "pool.h5", pools, bodies, classes, options)
 
     parents = list(datasets.values())
-    return manifest.make("dataset", "+".join(datasets), to, options, parents, build)
+    return manifest.make(
+        "dataset",
+        "+".join(datasets),
+        to,
+        options,
+        parents,
+        build,
+    )
 
 
 def _classes(pairs: Classes) -> list[str]:
@@ -90,12 +100,12 @@ def _prepared_alike(datasets: Mapping[str, Path]) -> manifest.Options:
     """The options of prepare that are equal in all datasets; a warning of each that is not."""
     options_by_dataset = [manifest.read(path).options for path in datasets.values()]
     equal = {}
-    for name in PREPARED:
-        value, *others = (options.get(name) for options in options_by_dataset)
+    for option in PrepareOptions.marked("pixels"):
+        value, *others = (options.get(option.name) for options in options_by_dataset)
         if all(other == value for other in others):
-            equal[name] = value
+            equal[option.name] = value
         else:
-            flag = f"--{name.replace('_', '-')}"
+            flag = f"--{option.typed}"
             console.warn(f"{' and '.join(datasets)} were not prepared with the same {flag}")
     return equal
 
@@ -159,7 +169,12 @@ def _write(
     merged_rows = {}  # dataset -> rows of its pool whose class goes on
     for name, pool in pools.items():
         joined_classes = options["classes"][name]
-        y = _joined_labels(pool, bodies[name]["classes"], joined_classes, classes)
+        y = _joined_labels(
+            pool,
+            bodies[name]["classes"],
+            joined_classes,
+            classes,
+        )
         labels[name] = y
         merged_rows[name] = np.arange(len(y))
         if y.ndim == 1:
@@ -198,7 +213,10 @@ def _write(
 
 
 def _joined_labels(
-    pool: Pool, pool_classes: list[str], joined_classes: dict[str, str], classes: list[str]
+    pool: Pool,
+    pool_classes: list[str],
+    joined_classes: dict[str, str],
+    classes: list[str],
 ) -> np.ndarray:
     """The labels of a pool's images among the joined classes, see labels.joined()."""
     indices = []
@@ -209,7 +227,9 @@ def _joined_labels(
 
 
 def _write_pixels(
-    blank: BlankPool, pools: Mapping[str, Pool], merged_rows: Mapping[str, np.ndarray]
+    blank: BlankPool,
+    pools: Mapping[str, Pool],
+    merged_rows: Mapping[str, np.ndarray],
 ) -> None:
     """Write the images of all pools, fitted. Raises FedcliError for an image that two datasets
     have."""
@@ -260,7 +280,11 @@ def _described(bodies: Bodies, rows: list[Row]) -> manifest.Body:
     }
     described["task"] = first_body.get("task", "multiclass")
     described["clients"] = sum(body["clients"] for body in bodies.values())
-    described["split"] = {"train": len(rows) - test, "test": test, "by": "each dataset's own"}
+    described["split"] = {
+        "train": len(rows) - test,
+        "test": test,
+        "by": "each dataset's own",
+    }
     described.update(shared_patients.of_rows(unit, rows))
     return described
 

@@ -22,24 +22,26 @@ import numpy as np
 from ... import console, labels
 from ...errors import FedcliError, UsageError
 from ...io.files import may_pass
+from ...options import path_of
 from ...provenance import OwnCodeError
 from ...system.memory import keep_freed
 from ...system.processes import in_order
 from .. import manifest, originals, overlap, shared_patients, sources
 from .. import pool as shard
 from ..pool import BlankPool, Row
+from ..prepare_options import PrepareOptions
 from ..sources.division import AS_LISTED, sample_rows
 from ..sources.formats.photographs import (
     fit_image,
     match_channels,
     pipeline,
-    scaled_decoding,
+    shrunk_decoding,
     within,
 )
 from ..sources.own_files import column_notes, own_columns
-from ..sources.source import Choices, Listing, Source, Unreadable
+from ..sources.source import Listing, Source, Unreadable
 from . import given_tables
-from .request import Card, Request, command, recorded, resolved
+from .request import Card, command, completed, recorded
 
 MANY = 1000  # images of a raw folder, which are announced before they are prepared
 ABSENT = "-1"  # stands for the contents of a file that cannot be read
@@ -52,45 +54,44 @@ MOST_KEPT = 2**27  # bytes of images that a process has let go of
 Skipped = list[tuple[str, str]]  # file and reason
 
 
-def prepare(name: str, request: Request, *, work: Path, out: Path | None = None) -> Path:
+def prepare(options: PrepareOptions) -> Path:
     """Make a dataset's pool and return its manifest's path.
 
-    Args:
-        name: one of sources.SOURCES, or of a dataset from outside: registered, PATH.py or
-            PATH.py:NAME.
-        work: folder of all results.
-        out: folder of this one; None for a name under work.
-
+    options: with the raw folder, where the dataset reads files; its name is one of sources.SOURCES,
+        or of a dataset from outside: registered, PATH.py or PATH.py:NAME.
     Raises FedcliError, UsageError.
     """
-    dataset = sources.find(name)
-    name = sources.plain(name)
+    dataset = sources.find(options.name)
+    name = sources.plain(options.name)
     source = dataset.source
     card = dataset.card
-    raw = request.raw
-    choices = resolved(name, card, request)
+    raw = path_of(options.raw)
+    choices = completed(name, card, options)
     check_raw(name, raw, source, card["where"])
     is_sample = sources.is_sample(raw)
-    listing = _listing(name, card, source, request, choices)
+    listing = _listing(name, card, source, options, choices)
     if not is_sample:  # whose people are made up
         column_notes.note_people(listing.rows, listing.attributes)
-    if dataset.code:
-        _check_own_listing(str(dataset.code), card, listing, raw)
-    if request.split_file:
-        choices = replace(choices, split="file")
-    options = recorded(name, card, choices)
-    if dataset.code:
-        options["code"] = dataset.code.recorded
+    if options.split_file:
+        choices = choices.completed(choices.own, split="file")
+    identity = recorded(name, card, choices) | _checked_code(dataset, listing, raw)
     contents = contents_of(raw, listing) if raw else {}
-    options["raw_fingerprint"] = fingerprint(raw, listing, contents) if raw else None
-    options.update(_recorded_files(request))
+    identity["raw_fingerprint"] = fingerprint(raw, listing, contents) if raw else None
+    identity.update(_recorded_files(options))
 
     def build(folder: Path) -> manifest.Body:
         if raw and len(listing.rows) >= MANY:
             images = f"{len(listing.rows):,} images of {name}"
             console.say(f"preparing {images} at {choices.size} pixels")
         channels = _channels(card, listing)
-        rows, skipped = fill(folder / "pool.h5", source, raw, choices, listing, channels)
+        rows, skipped = fill(
+            folder / "pool.h5",
+            source,
+            raw,
+            choices,
+            listing,
+            channels,
+        )
         if raw:
             refuse_changed(raw, contents, rows, skipped)
         body = describe(name, card, choices, listing, rows, skipped)
@@ -103,25 +104,30 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     slug = f"{name}-{choices.size}"
     if is_sample:
         slug += "-SYNTHETIC"
-    to = manifest.Destination(work, out, command(options))
-    path = manifest.make("dataset", slug, to, options, [], build)
+    to = manifest.Destination(
+        Path(options.work),
+        path_of(options.out),
+        command(identity),
+    )
+    path = manifest.make("dataset", slug, to, identity, [], build)
     if raw and source.per_file:
         originals.keep(path.parent, raw, listing.rows)
     return path
 
 
-def _recorded_files(request: Request) -> manifest.Options:
-    """The options that name the tables of a request."""
-    options: manifest.Options = {}
-    if request.split_file:
-        files = [manifest.named(file) for file in given_tables.files(request.split_file)]
-        options["split_file"] = files[0]
-        options["fold"] = request.chosen.get("fold")
+def _recorded_files(options: PrepareOptions) -> manifest.Options:
+    """The facts that the manifest records of the tables that options name."""
+    recorded_files: manifest.Options = {}
+    if options.split_file:
+        split_files = given_tables.files(Path(options.split_file))
+        files = [manifest.named(file) for file in split_files]
+        recorded_files["split_file"] = files[0]
+        recorded_files["fold"] = options.fold
         if len(files) > 1:
-            options["split_file_beside"] = files[1]
-    if request.attributes:
-        options["attributes_file"] = manifest.named(request.attributes)
-    return options
+            recorded_files["split_file_beside"] = files[1]
+    if options.attributes:
+        recorded_files["attributes_file"] = manifest.named(Path(options.attributes))
+    return recorded_files
 
 
 def _channels(card: Card, listing: Listing) -> int:
@@ -132,20 +138,34 @@ def _classes(card: Card, listing: Listing) -> list[str]:
     return card["classes"] if listing.classes is None else listing.classes
 
 
-def _listing(name: str, card: Card, source: Source, request: Request, choices: Choices) -> Listing:
-    """The raw folder's images with their parts; at least one."""
+def _listing(
+    name: str,
+    card: Card,
+    source: Source,
+    options: PrepareOptions,
+    choices: PrepareOptions,
+) -> Listing:
+    """The raw folder's images with their parts; at least one.
+
+    choices: the options, completed by the card.
+    """
+    raw = path_of(options.raw)
     whole = choices
-    if request.split_file:  # which comes before a sample of the images
-        whole = replace(whole, sample_images=None)
-    if request.attributes:
+    if options.split_file:  # which comes before a sample of the images
+        whole = whole.completed(whole.own, sample_images=None)
+    if options.attributes:
         # a table to which --encoding applies, even where the images have none of their own
-        whole = replace(whole, own={**whole.own, "attributes": "yes"})
-    listing = checked(name, source.rows(request.raw, whole))
+        whole = whole.completed({**whole.own, "attributes": "yes"})
+    listing = checked(name, source.rows(raw, whole))
     rows = listing.rows
     skipped = listing.skipped
-    if request.split_file and rows:
-        fold = request.chosen.get("fold")
-        rows, without_part = given_tables.by_file(rows, request.split_file, fold)
+    if options.split_file and rows:
+        split_file = Path(options.split_file)
+        rows, without_part = given_tables.by_file(
+            rows,
+            split_file,
+            options.fold,
+        )
         skipped = [*skipped, *without_part]
     refuse(skipped, choices.strict)
     if rows:
@@ -155,14 +175,18 @@ def _listing(name: str, card: Card, source: Source, request: Request, choices: C
         if skipped:
             file, reason = skipped[0]
             hint = f"{file}: {reason}"
-        raise FedcliError(f"{request.raw} holds no image of {name}", hint)
+        raise FedcliError(f"{raw} holds no image of {name}", hint)
     check_parts(name, rows)
     listing = replace(listing, rows=rows, skipped=skipped)
-    if request.attributes:
+    if options.attributes:
         encoding = "utf-8-sig"
         if choices.own.get("encoding"):
             encoding = own_columns.encoding(choices.own)
-        listing = given_tables.joined(listing, request.attributes, encoding)
+        listing = given_tables.joined(
+            listing,
+            Path(options.attributes),
+            encoding,
+        )
     return listing
 
 
@@ -191,7 +215,24 @@ def checked(name: str, listing: Listing) -> Listing:
     return listing
 
 
-def _check_own_listing(code: str, card: Card, listing: Listing, raw: Path | None) -> None:
+def _checked_code(
+    dataset: sources.Dataset,
+    listing: Listing,
+    raw: Path | None,
+) -> dict[str, Any]:
+    """The manifest's record of code from outside, whose listing is checked; {} of fedcli's own."""
+    if not dataset.code:
+        return {}
+    _check_own_listing(str(dataset.code), dataset.card, listing, raw)
+    return {"code": dataset.code.recorded}
+
+
+def _check_own_listing(
+    code: str,
+    card: Card,
+    listing: Listing,
+    raw: Path | None,
+) -> None:
     """Refuse a label or a file of somebody's reader that cannot be. Raises FedcliError,
     OwnCodeError."""
     check_labels(code, card, listing)
@@ -250,7 +291,11 @@ def _seen_of(raw: Path, names: list[str]) -> list[str]:
     return [_seen(f"{root}/{name}") for name in names]
 
 
-def fingerprint(raw: Path, listing: Listing, contents: Mapping[str, str]) -> str:
+def fingerprint(
+    raw: Path,
+    listing: Listing,
+    contents: Mapping[str, str],
+) -> str:
     """sha256 over the names and contents of the images used and of the tables."""
     digest = hashlib.sha256()
     for name, content in contents.items():
@@ -309,7 +354,7 @@ class Reader:
 
     source: Source
     raw: Path | None
-    choices: Choices
+    choices: PrepareOptions
     pool: BlankPool
 
     def __call__(self, places_and_rows: list[tuple[int, Row]]) -> list[str]:
@@ -326,7 +371,7 @@ class Reader:
     def _read(self, row: Row, out: np.ndarray) -> str:
         choices = self.choices
         try:
-            with scaled_decoding(choices):
+            with shrunk_decoding(choices):
                 image = self.source.decode(self.raw, row, choices)
         except Unreadable as error:
             out[...] = 0
@@ -358,7 +403,12 @@ class Reader:
 
 
 def fill(
-    path: Path, source: Source, raw: Path | None, choices: Choices, listing: Listing, channels: int
+    path: Path,
+    source: Source,
+    raw: Path | None,
+    choices: PrepareOptions,
+    listing: Listing,
+    channels: int,
 ) -> tuple[list[Row], Skipped]:
     """Write a listing's images and columns as a pool; returns the rows kept and the files
     skipped."""
@@ -370,7 +420,13 @@ def fill(
     reader = Reader(source, raw, choices, pool)
     work = list(enumerate(listing.rows))
     run = max(1, min(RUN, RUN_BYTES // (size * size * channels)))
-    reasons: Iterator[str] = in_order(reader, work, label="preparing", jobs=choices.jobs, run=run)
+    reasons: Iterator[str] = in_order(
+        reader,
+        work,
+        label="preparing",
+        jobs=choices.jobs,
+        run=run,
+    )
     positions = []
     rows = []
     skipped = list(listing.skipped)
@@ -419,7 +475,7 @@ def warn_of_patients(card: Card, listing: Listing, rows: list[Row]) -> None:
 def describe(
     name: str,
     card: Card,
-    choices: Choices,
+    choices: PrepareOptions,
     listing: Listing,
     rows: list[Row],
     skipped: Skipped,
@@ -461,7 +517,11 @@ def describe(
     return body
 
 
-def _say_untrained(classes: list[str], choices: Choices, rows: list[Row]) -> None:
+def _say_untrained(
+    classes: list[str],
+    choices: PrepareOptions,
+    rows: list[Row],
+) -> None:
     """Say which classes of the images have no training image."""
     trained = _occurring([row for row in rows if not row.test], len(classes))
     untrained = _occurring(rows, len(classes)) & ~trained

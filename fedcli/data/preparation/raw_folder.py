@@ -6,6 +6,7 @@ says `sample: true`.
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ... import console
 from ...errors import UsageError
 from ...io.locks import remove_abandoned, renaming
 from .. import sources
+from ..prepare_options import PrepareOptions
 
 SAMPLE_SIZE = 32  # pixels; the made-up pictures have no finer detail
 VARIABLE = "FEDCLI_RAW"  # names a folder that holds a folder for each dataset
@@ -51,27 +53,42 @@ def _folder_in(parent: Path, name: str) -> Path | None:
     return None
 
 
-def folder_of(
-    name: str, raw: Path | None, work: Path, *, sample: bool, no_sample: bool
-) -> Path | None:
-    """The raw folder to prepare; None for a dataset that reads no files.
+def with_raw_folder(options: PrepareOptions) -> PrepareOptions:
+    """The options with the raw folder to prepare; without one for a dataset that reads no files.
 
-    Without one, a synthetic sample under the work folder, after a warning that `sample` leaves out.
-    Raises UsageError where there is none and no sample is wanted.
+    Where no folder is named or found, it is a synthetic sample under the work folder, after a
+    warning that `sample` leaves out. A sample brings its own size, since its pictures are small,
+    and a table of its patients' attributes. Raises UsageError where there is none and no sample is
+    wanted.
     """
-    if sample and (raw or no_sample):
-        flag = "--raw" if raw else "--no-sample"
+    if options.sample and (options.raw or options.no_sample):
+        flag = "--raw" if options.raw else "--no-sample"
         raise UsageError(f"--sample and {flag} exclude each other", "give one of them")
-    source = sources.source(name)
-    card = sources.card(name)
-    if raw or not source.files:
-        return raw
-    if sample:
+    name = options.name
+    if options.raw or not sources.source(name).files:
+        return options
+    folder = _folder_of(options)
+    options = replace(options, raw=folder)
+    if not sources.is_sample(folder):
+        return options
+    table = folder / sources.SAMPLE_ATTRIBUTES
+    if options.attributes is None and table.is_file():
+        options = replace(options, attributes=table)
+    return replace(options, size=options.size or min(SAMPLE_SIZE, sources.card(name)["size"]))
+
+
+def _folder_of(options: PrepareOptions) -> Path:
+    """The folder that bears the dataset's name, or one with a synthetic sample."""
+    name = options.name
+    work = Path(options.work)
+    if options.sample:
         return usual_sample(name, work)
     folder = search(name)
     if folder:
         return folder
-    if no_sample or os.environ.get(VARIABLE) or not card["classes"] or source.sample is None:
+    card = sources.card(name)
+    has_sample = card["classes"] and sources.source(name).sample is not None
+    if options.no_sample or os.environ.get(VARIABLE) or not has_sample:
         hint = f"give --raw DIR; the files come from {card['where']}"
         raise UsageError(f"{name} needs the folder of its files: {_places(name)}", hint)
     console.warn(f"no files of {name}: {_places(name)}. {_about_sample(name, card)}")
@@ -107,18 +124,6 @@ def sample_in(name: str, folder: Path, *, usual: bool = False) -> bool:
             sources.make_sample(name, folder, usual=usual)
     remove_abandoned(folder)
     return is_absent
-
-
-def of_sample(name: str, folder: Path | None) -> tuple[int | None, Path | None]:
-    """The side at which a synthetic sample is prepared, whose pictures are small, and the table of
-    patients' attributes that it brings; None for what is no sample, or brings none."""
-    if folder is None or not sources.is_sample(folder):
-        return None, None
-    side = min(SAMPLE_SIZE, sources.card(name)["size"])
-    table = folder / sources.SAMPLE_ATTRIBUTES
-    if table.is_file():
-        return side, table
-    return side, None
 
 
 def _places(name: str) -> str:

@@ -1,64 +1,55 @@
-"""A person's request of a dataset, checked and completed by its card."""
+"""The options of prepare, completed by the card of a dataset, and as its manifest records them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError, nearest
 from ..manifest import Options
+from ..prepare_options import PrepareOptions
 from ..sources.formats.dicom import parse_window
-from ..sources.source import Choices
 
-# options in the order of a recorded command
-VALUES = ("size", "fit", "window", "test", "split", "fold", "folds", "sample_images", "seed")
 Card = dict[str, Any]  # of a dataset
-SWITCHES = ("stratified", "clahe", "scaled_decoding", "strict")
 
 
-@dataclass(frozen=True)
-class Request:
-    """A person's request of a dataset."""
+def completed(name: str, card: Card, options: PrepareOptions) -> PrepareOptions:
+    """The options with all that is open filled in by the card. Raises FedcliError, UsageError.
 
-    raw: Path | None = None  # folder of its files; None for data made or embedded here
-    # fields of Choices; what is absent or None is the dataset's own
-    chosen: Mapping[str, Any] = field(default_factory=dict)
-    # a CSV that says which image trains and which tests, instead of a split; `fold` is then one of
-    # its own numbers
-    split_file: Path | None = None
-    attributes: Path | None = None  # a CSV with attributes of images or patients
-
-
-def resolved(name: str, card: Card, request: Request) -> Choices:
-    """A request with the card's defaults filled in. Raises FedcliError, UsageError."""
-    chosen = {key: value for key, value in request.chosen.items() if value is not None}
-    split = chosen["split"] if "split" in chosen else card["split"]
-    chosen["own"] = check_own(name, card, chosen.get("own", {}))
-    check_folds(card, split, request.split_file, chosen.get("fold"), chosen.get("folds"))
-    if request.split_file:
-        if "split" in chosen:
-            sentence = f"--split {split} and --split-file exclude each other"
+    name: of the dataset, without the file of its reader.
+    """
+    dataset_options = check_own(name, card, options.own)
+    of_card = {
+        "size": card["size"],
+        "split": card["split"],
+        "window": card.get("window"),
+    }
+    values = options.filled({**options.usual, **of_card})
+    check_folds(card, values["split"], options)
+    if options.split_file:
+        if options.split is not None:
+            sentence = f"--split {options.split} and --split-file exclude each other"
             raise UsageError(sentence, "give one of them")
         if "image" in card["splits"]:  # the one that asks least of the tables
-            split = "image"
-        chosen["fold"] = 1
-    chosen["split"] = split
-    chosen.setdefault("size", card["size"])
-    chosen.setdefault("window", card.get("window"))
-    choices = Choices(**chosen)
-    if choices.stratified and choices.sample_images is None:
+            values["split"] = "image"
+        values["fold"] = 1
+    if options.stratified and options.sample_images is None:
         raise UsageError("--stratified is about a sample of the images", "add --sample-images N")
-    if split not in card["splits"]:
-        raise UsageError(f"{name} has no split {split!r}", nearest(split, card["splits"]))
-    if choices.window is not None:
+    if values["split"] not in card["splits"]:
+        sentence = f"{name} has no split {values['split']!r}"
+        raise UsageError(sentence, nearest(values["split"], card["splits"]))
+    window = values["window"]
+    if window is not None:
         if "window" not in card:
-            sentence = f"{name} is no CT, but --window is {choices.window!r}"
+            sentence = f"{name} is no CT, but --window is {window!r}"
             raise UsageError(sentence, "leave --window out")
-        parse_window(choices.window)
-    return choices
+        parse_window(window)
+    return options.completed(dataset_options, **values)
 
 
-def check_own(name: str, card: Card, typed: Mapping[str, str]) -> dict[str, str]:
+def check_own(
+    name: str,
+    card: Card,
+    typed: Mapping[str, str],
+) -> dict[str, str]:
     """A dataset's own options with its defaults filled in."""
     options = card.get("options", {})
     for key, value in typed.items():
@@ -78,14 +69,14 @@ def has_folds(card: Card, split: str) -> bool:
     return "--fold" in card["splits"].get(split, "")
 
 
-def check_folds(
-    card: Card, split: str, split_file: Path | None, fold: int | None, folds: int | None
-) -> None:
+def check_folds(card: Card, split: str, options: PrepareOptions) -> None:
     """Refuse folds that no split asks for, or that cannot be."""
-    if split_file and folds is not None:
+    fold = options.fold
+    folds = options.folds
+    if options.split_file and folds is not None:
         sentence = f"--folds {folds} beside a split file, which has folds of its own"
         raise UsageError(sentence, "leave --folds out")
-    if split_file or (fold is None and folds is None):
+    if options.split_file or (fold is None and folds is None):
         return
     if split in card["splits"] and not has_folds(card, split):
         with_folds = [word for word in card["splits"] if has_folds(card, word)]
@@ -96,30 +87,24 @@ def check_folds(
         raise UsageError(f"fold {fold} is not one of 1 to {count}", f"--fold 1 to --fold {count}")
 
 
-def recorded(name: str, card: Card, choices: Choices) -> Options:
-    """The choices that decide this dataset's bytes; those it does not have are left out."""
-    recorded = asdict(choices)
-    recorded["dataset"] = name
-    del recorded["jobs"]
-    if not has_folds(card, choices.split):
+def recorded(name: str, card: Card, options: PrepareOptions) -> Options:
+    """The completed options that decide this dataset's bytes, without those it does not have."""
+    recorded: Options = {"dataset": name, **options.record(options.marked("pool"))}
+    if not has_folds(card, options.split):
         del recorded["fold"]
         del recorded["folds"]
-    if choices.sample_images is None:
+    if options.sample_images is None:
         del recorded["sample_images"]
         del recorded["stratified"]
-    if not choices.scaled_decoding:
-        del recorded["scaled_decoding"]
-    if choices.own:
-        recorded["own"] = _recorded_own(card, choices)
-    else:
-        del recorded["own"]
+    if options.own:
+        recorded["own"] = _recorded_own(card, options)
     return recorded
 
 
-def _recorded_own(card: Card, choices: Choices) -> dict[str, str]:
+def _recorded_own(card: Card, options: PrepareOptions) -> dict[str, str]:
     """A dataset's own options; one that came later does not change what it is not used for."""
     recorded = {}
-    for key, value in choices.own.items():
+    for key, value in options.own.items():
         option = card["options"].get(key, {})
         is_unused = option.get("where_given") and value == option["default"]
         if not is_unused:
@@ -128,22 +113,22 @@ def _recorded_own(card: Card, choices: Choices) -> dict[str, str]:
 
 
 def command(options: Options) -> list[str]:
-    """The command that gives these options, without locations."""
+    """The command that gives these recorded options, without locations."""
     dataset = options["dataset"]
     code_file = options.get("code", {}).get("file")
     words = ["prepare", f"{code_file}:{dataset}" if code_file else dataset]
-    for name in VALUES:
-        value = options.get(name)
-        if value is not None and (name, value) != ("split", "file"):
-            words += [_flag(name), str(value)]
-    if "split_file" in options:
-        words += ["--split-file", options["split_file"]["name"]]
-    if "attributes_file" in options:
-        words += ["--attributes", options["attributes_file"]["name"]]
+    switches = []
+    for option in PrepareOptions.marked("pool"):
+        value = options.get(option.name)
+        if option.shape == "switch":
+            switches.append(option.words(value))
+        elif (option.name, value) != ("split", "file"):
+            words += option.words(value)
+    for flag in ("split_file", "attributes"):
+        file = options.get(flag) or options.get(f"{flag}_file")
+        if file:
+            words += [f"--{flag.replace('_', '-')}", file["name"]]
     for key, value in options.get("own", {}).items():
         words += ["--set", f"{key}={value}"]
-    return words + [_flag(name) for name in SWITCHES if options.get(name)]
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    switches.sort(key=lambda switch: switch != ["--stratified"])  # where commands always had it
+    return words + [word for switch in switches for word in switch]

@@ -96,7 +96,12 @@ def most(file: File) -> int:
     return file.get("bytes") or 2 * file["about_bytes"]
 
 
-def transfer(file: File, part: Path, redirects: tuple[str, ...], remaining: Remaining) -> None:
+def transfer(
+    file: File,
+    part: Path,
+    redirects: tuple[str, ...],
+    remaining: Remaining,
+) -> None:
     """Fetch what is missing of a file, from its start where the server cannot go on in the middle.
 
     A connection that breaks is taken up again for as long as each try brings more, and enough.
@@ -154,7 +159,14 @@ class _Redirects(HTTPRedirectHandler):
         self.url = url
         self.hosts = (urlsplit(url).hostname, *hosts)
 
-    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+    def http_error_302(
+        self,
+        req: Any,
+        fp: Any,
+        code: int,
+        msg: str,
+        headers: Any,
+    ) -> Any:
         try:
             return super().http_error_302(req, fp, code, msg, headers)
         except ValueError:  # the address is none
@@ -178,7 +190,11 @@ class _Redirects(HTTPRedirectHandler):
 
 
 def _append(
-    file: File, part: Path, redirects: tuple[str, ...], remaining: Remaining, pace: Pace
+    file: File,
+    part: Path,
+    redirects: tuple[str, ...],
+    remaining: Remaining,
+    pace: Pace,
 ) -> None:
     not_a_link(part, "remove it")
     start = _bytes_of(part)
@@ -208,16 +224,12 @@ def _append(
         expected = end or size(file)
         received = start
         with part.open("ab" if start else "wb") as opened:
-            for step in _steps(length, Path(file["path"]).name):
-                step_start = received
-                for piece in _pieces(answer, step):
-                    received += len(piece)
-                    _check_length(file, part, received, whole=False)
-                    opened.write(piece)
-                    remaining.show(part, expected - received, len(piece))
-                    pace.count(len(piece), received)
-                if received - step_start < step:
-                    break
+            for piece in _pieces_of(answer, length, file):
+                received += len(piece)
+                _check_length(file, part, received, whole=False)
+                opened.write(piece)
+                remaining.show(part, expected - received, len(piece))
+                pace.count(len(piece), received)
             opened.flush()
             os.fsync(opened.fileno())
     if end > received:
@@ -225,12 +237,23 @@ def _append(
     remaining.show(part, 0, 0)
 
 
+def _pieces_of(answer: HTTPResponse, length: int, file: File) -> Iterator[bytes]:
+    """The answer in pieces, up to the step that ends early."""
+    for step in _steps(length, Path(file["path"]).name):
+        received = 0
+        for piece in _pieces(answer, step):
+            received += len(piece)
+            yield piece
+        if received < step:
+            return
+
+
 def _answer(url: str, redirects: tuple[str, ...], start: int) -> HTTPResponse:
     headers = {"User-Agent": "fedcli"}
     if start:
         headers["Range"] = f"bytes={start}-"
     opener = build_opener(_Redirects(url, redirects))
-    return opener.open(Request(url, headers=headers), timeout=PATIENCE)  # noqa: S310
+    return opener.open(Request(url, headers=headers), timeout=PATIENCE)
 
 
 def _begins_at(answer: HTTPResponse, start: int) -> bool:
@@ -262,7 +285,13 @@ def _pieces(answer: HTTPResponse, count: int) -> Iterator[bytes]:
         count -= len(piece)
 
 
-def _check_length(file: File, part: Path, size: int, *, whole: bool = True) -> None:
+def _check_length(
+    file: File,
+    part: Path,
+    size: int,
+    *,
+    whole: bool = True,
+) -> None:
     exact = file.get("bytes")
     is_short = whole and exact is not None and size != exact
     if size <= most(file) and not is_short:

@@ -12,10 +12,11 @@ import numpy as np
 from ...errors import FedcliError
 from ...io.files import regular
 from ..pool import Row
+from ..prepare_options import PrepareOptions
 from . import cards
 from .division import divided
 from .drawing import pictures
-from .source import Choices, Listing, Source
+from .source import Listing, Source
 
 SIDE = 32
 RECORD = 2 + 3 * SIDE**2  # bytes
@@ -26,7 +27,7 @@ CLASSES = CARD["classes"]
 KINDS = CARD["attributes"]["kind"]
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every record of both files."""
     home = raw / HOME if (raw / HOME).is_dir() else raw
     images = []
@@ -44,7 +45,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     return divided(listing, choices)
 
 
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     """uint8 [32, 32, 3]."""
     position = int(row.id.partition("/")[2])
     record = _records(raw / str(row.source))[position]

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..pool import Row
+from ..prepare_options import PrepareOptions
 from .cards import defaults, read
 from .own_files import own_images
-from .source import Choices, Listing, Source
+from .source import Listing, Source
 from .tables import DataFrame, place
 
 OWN = defaults(read("images"))
@@ -43,7 +44,7 @@ class Table:
             per_file=True,
         )
 
-    def options(self, choices: Choices) -> Choices:
+    def options(self, choices: PrepareOptions) -> PrepareOptions:
         options = {
             "table": self.file,
             "image-column": self.image,
@@ -53,17 +54,17 @@ class Table:
             "patient": self.patient,
             "classes": ",".join(self.classes or ()),
         }
-        return replace(choices, own=OWN | options)
+        return choices.completed(OWN | options)
 
 
-def _rows(table: Table, raw: Path, choices: Choices) -> Listing:
+def _rows(table: Table, raw: Path, choices: PrepareOptions) -> Listing:
     listing = own_images.rows(raw, table.options(choices))
     spellings = table.classes or {}
     classes = [spellings.get(name, name) for name in listing.classes or []]
     return replace(listing, classes=classes)
 
 
-def _decode(table: Table, raw: Path, row: Row, choices: Choices) -> Any:
+def _decode(table: Table, raw: Path, row: Row, choices: PrepareOptions) -> Any:
     return own_images.decode(raw, row, table.options(choices))
 
 

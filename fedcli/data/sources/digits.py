@@ -24,10 +24,11 @@ from ... import console
 from ...errors import FedcliError
 from ...io.hdf5 import NUMBERS, Column, open_hdf5
 from ..pool import Row
+from ..prepare_options import PrepareOptions
 from .division import divided
 from .drawing import picture, pictures, save
 from .formats.photographs import photographs_in, read_rgb
-from .source import Choices, Listing, Source, stamp
+from .source import Listing, Source, stamp
 
 DOMAINS = ["mnist", "usps", "svhn", "syn"]
 FOLDERS = {  # of a domain; the first that is there counts
@@ -49,7 +50,7 @@ LARGEST = 2**29  # bytes of a container, unpacked; the largest, SVHN's, has 225 
 Arrays = tuple[np.ndarray, np.ndarray]  # images and labels
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image of every domain that is there."""
     files_by_domain = _files_by_domain(raw)
     images: list[Row] = []
@@ -115,7 +116,7 @@ def _in_folders(raw: Path, folder: str) -> Iterator[tuple[str, int, str]]:
         yield f"{digit}/{path.name}", int(digit), path.relative_to(raw).as_posix()
 
 
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     domain, part, _ = row.id.split("/", 2)
     if domain == "syn":
         return read_rgb(raw / row.source)

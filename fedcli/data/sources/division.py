@@ -16,7 +16,8 @@ from ...errors import FedcliError
 from ...labels import single_of
 from ...seeds import derive
 from ..pool import Row
-from .source import Choices, Listing
+from ..prepare_options import PrepareOptions
+from .source import Listing
 
 # splits that the files say, and the rows already have
 AS_LISTED = "official", "paper", "fedheal", "folder"
@@ -24,7 +25,11 @@ AS_LISTED = "official", "paper", "fedheal", "folder"
 ByClass = list[tuple[int, np.ndarray]]  # each class with its patients
 
 
-def divided(listing: Listing, choices: Choices, unit: str = "") -> Listing:
+def divided(
+    listing: Listing,
+    choices: PrepareOptions,
+    unit: str = "",
+) -> Listing:
     """A listing with its test part by the split that was chosen.
 
     Where no patient is known, images stand alone.
@@ -46,7 +51,7 @@ def _note_alone(rows: list[Row], unit: str) -> None:
         console.say(f"{count}; each of them stands alone in the split")
 
 
-def sample_rows(rows: list[Row], choices: Choices) -> list[Row]:
+def sample_rows(rows: list[Row], choices: PrepareOptions) -> list[Row]:
     """The images that --sample-images draws by the seed, in their order.
 
     All where no number is given; stratified draws each class in proportion. Raises FedcliError
@@ -90,7 +95,7 @@ def _quotas(sizes: Counter[int], count: int) -> dict[int, int]:
 
 def split_rows(
     rows: list[Row],
-    choices: Choices,
+    choices: PrepareOptions,
     *,
     by_patient: bool,
 ) -> list[Row]:
@@ -116,29 +121,32 @@ def split_rows(
 
 def fold_rows(
     rows: list[Row],
-    choices: Choices,
+    choices: PrepareOptions,
     *,
     by_patient: bool,
+    other_folds: int = 0,
 ) -> list[Row]:
     """Mark fold `choices.fold` of `choices.folds` as the test part, of those sampled.
+
+    other_folds: those that have other rows; these are divided among the folds that remain.
 
     The folds are stratified, by the seed. Rarest class first, each patient goes to the fold that
     has the fewest images of its class, then the fewest in all.
     """
     rows = sample_rows(rows, choices)
     patient, images, by_class = _patients(rows, by_patient)
-    folds = range(choices.folds)
+    folds = range(choices.folds - other_folds)
     fold_of = np.zeros(len(images), int)  # [P]
-    totals = [0] * choices.folds
+    totals = [0] * len(folds)
     for label, members in by_class:
         np.random.default_rng(derive("folds", choices.seed, label)).shuffle(members)
-        counts = [0] * choices.folds  # of images of this class
+        counts = [0] * len(folds)  # of images of this class
         for member in members:
             _, _, fold = min(zip(counts, totals, folds, strict=True))
             counts[fold] += images[member]
             totals[fold] += images[member]
             fold_of[member] = fold
-    return _marked(rows, fold_of[patient] == choices.fold - 1)
+    return _marked(rows, fold_of[patient] == choices.fold - 1 - other_folds)
 
 
 def _marked(rows: list[Row], test: np.ndarray) -> list[Row]:

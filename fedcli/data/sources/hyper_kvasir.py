@@ -16,11 +16,12 @@ from pathlib import Path
 from ...errors import FedcliError
 from ...seeds import derive
 from ..pool import Row
+from ..prepare_options import PrepareOptions
 from . import cards
 from .division import divided
 from .drawing import save_picture, table
 from .formats.photographs import PHOTOGRAPHS, photograph, within
-from .source import Choices, Listing, Source
+from .source import Listing, Source
 from .tables import first_of, read_table
 
 CARD = cards.read("hyper-kvasir")
@@ -48,7 +49,7 @@ COLUMNS = ["Video file", "Finding"]
 FOLD_COLUMNS = ["file-name", "class-name", "split-index"]
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image that lies in the folder of the class it is listed as."""
     top = raw / IMAGES if (raw / IMAGES).is_dir() else raw
     files = _files(raw, top)
@@ -128,7 +129,7 @@ def read_folds(path: Path) -> dict[str, tuple[str, int]]:
     return folds
 
 
-def official(rows: list[Row], path: Path, choices: Choices) -> list[Row]:
+def official(rows: list[Row], path: Path, choices: PrepareOptions) -> list[Row]:
     """Mark the authors' fold `choices.fold`, counted from 1, as the test part."""
     folds = read_folds(path)
     marked = []

@@ -23,12 +23,13 @@ from ...errors import FedcliError, UsageError
 from ...io.files import regular
 from ...labels import MULTI_LABEL
 from ..pool import Row
+from ..prepare_options import PrepareOptions
 from . import cards
 from .division import divided
 from .drawing import labels_of, pictures, spots, table
 from .formats.npy_header import read_header
 from .formats.photographs import within
-from .source import Choices, Listing, Source, checked_channels, middles, stamp, unreadable
+from .source import Listing, Source, checked_channels, middles, stamp, unreadable
 
 CLASSES = cards.read("medmnist")["class_names"]  # of each set, in the order of the labels
 PARTS = "train", "val", "test"
@@ -57,7 +58,7 @@ class Pixels:
     shape: Shape
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """The images of the parts asked for."""
     path = locate(raw, choices.own["file"])
     labels = _read_all_labels(path)
@@ -102,7 +103,7 @@ def _check_all_images(path: Path, labels: dict[str, np.ndarray]) -> Shape:
     return shapes["train"]
 
 
-def rows_of_several(raw: Path, choices: Choices) -> Listing:
+def rows_of_several(raw: Path, choices: PrepareOptions) -> Listing:
     """The images of chestmnist, which have any of 14 labels."""
     listing = rows(raw, choices)
     if listing.task != MULTI_LABEL:
@@ -111,7 +112,7 @@ def rows_of_several(raw: Path, choices: Choices) -> Listing:
     return listing
 
 
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     file, _, member = row.source.rpartition("#")
     part, _, position = member.partition("-")
     path = raw / file
@@ -139,12 +140,12 @@ def _is_volume(shape: Shape) -> bool:
     return len(shape) == 4 and shape[3] != 3
 
 
-def _slices(choices: Choices) -> str:
+def _slices(choices: PrepareOptions) -> str:
     """The number of slices that become channels, as a text; "" for all of them."""
     return choices.own.get("slices", "")
 
 
-def _channels(path: Path, shape: Shape, choices: Choices) -> int:
+def _channels(path: Path, shape: Shape, choices: PrepareOptions) -> int:
     """Channels of images of this shape.
 
     Raises UsageError for slices of what has none, or more than there are.

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from ...errors import FedcliError
 from ..pool import Row
+from ..prepare_options import PrepareOptions
 from . import cards
 from .division import divided
 from .drawing import picture, save
 from .formats.photographs import photograph, photographs_in
-from .source import Choices, Listing, Source
+from .source import Listing, Source
 
 DOMAINS = ["amazon", "caltech", "dslr", "webcam"]
 FOLDERS = {"caltech": ["caltech", "caltech10"]}  # of a domain that may be called otherwise
@@ -31,7 +32,7 @@ HOME = "office_caltech_10"  # the folder that the archive becomes
 TEN_TRAIN = 7  # of every ten images, places 0 to 7 train
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image of every domain folder that is there."""
     home = raw / HOME if (raw / HOME).is_dir() else raw
     folders = [_folder(home, domain) for domain in DOMAINS]

@@ -16,10 +16,11 @@ from numpy.random import Generator
 
 from ...seeds import derive
 from ..pool import Row
+from ..prepare_options import PrepareOptions
 from .division import divided
 from .formats.dicom import WINDOWS
 from .formats.dicom_display import linear
-from .source import Choices, Listing, Source
+from .source import Listing, Source
 from .tables import AGE_BANDS
 
 PATIENTS = 600
@@ -60,7 +61,7 @@ class Plane(NamedTuple):
     blur: float  # width of a pixel, and of an edge
 
 
-def rows(raw: Path | None, choices: Choices) -> Listing:
+def rows(raw: Path | None, choices: PrepareOptions) -> Listing:
     """Patients in equal numbers per class, two slices of each."""
     labels = np.arange(PATIENTS) % len(CLASSES)
     groups = {name: _deal(name, labels, choices.seed) for name in SHARES}
@@ -93,7 +94,7 @@ def _deal(attribute: str, labels: np.ndarray, seed: int) -> np.ndarray:
     return codes
 
 
-def decode(raw: Path | None, row: Row, choices: Choices) -> np.ndarray:
+def decode(raw: Path | None, row: Row, choices: PrepareOptions) -> np.ndarray:
     """uint8 [size, size, 1] in the brain window: a slice, from its id and attributes alone."""
     rng = np.random.default_rng(derive("phantom", choices.seed, row.id))
     person = {}

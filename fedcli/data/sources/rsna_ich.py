@@ -17,12 +17,13 @@ import numpy as np
 from ...errors import FedcliError
 from ...system import processes
 from ..pool import Row
+from ..prepare_options import PrepareOptions
 from .described import listed
 from .division import divided
 from .drawing import scan, table
 from .formats import dicom
 from .formats.dicom_header import read_header
-from .source import Choices, Listing, Source, Unreadable
+from .source import Listing, Source, Unreadable
 from .tables import AGE_BANDS, age_band, read_table
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ FEW = 2000  # headers, which one process has read before others have started
 STAGES = "stage_2_train", "stage_1_train"
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Single-label slices whose files are there, with the facts of their headers on the patient."""
     name, folder = locate(raw)
     labels = single_labels(raw / name)
@@ -76,7 +77,7 @@ def _facts(raw: Path, folder: str, labels: "Series", jobs: int) -> "DataFrame":
     return facts.assign(id=labels.index, label=labels.to_numpy(), file=files)
 
 
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     return dicom.read_slice(raw / row.source, dicom.windows_of(choices))
 
 

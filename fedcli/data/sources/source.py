@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import UsageError
 from ...io.files import may_pass
 from ..pool import Row
+from ..prepare_options import PrepareOptions
 
 
 class Unreadable(Exception):
@@ -49,30 +50,11 @@ def middles(depth: int, count: int) -> np.ndarray:
     return (np.arange(count) * 2 + 1) * depth // (2 * count)
 
 
-@dataclass(frozen=True)
-class Choices:
-    """A person's decisions about a dataset."""
-
-    size: int  # side of the square images in the pool, pixels
-    split: str  # what the split keeps together, one of the card's words
-    fit: str = "stretch"  # "stretch" ignores the sides' ratio, "pad" keeps it and fills with black
-    clahe: bool = False  # even out local contrast first
-    window: str | None = None  # CT window, None for a source that is no CT
-    test: float = 0.2  # share of the test part, in (0, 1)
-    seed: int = 0
-    strict: bool = False  # refuse a file that cannot be used instead of skipping it
-    jobs: int = 0  # processes, 0 for one per core; never changes a result
-    # options that only this dataset has, each a text; the card's "options" lists them
-    own: dict[str, str] = field(default_factory=dict)
-    fold: int = 1  # which of the folds is the test part, from 1, for a split that has folds
-    folds: int = 5  # how many folds there are
-    # images drawn by the seed before they are divided into parts; None keeps all
-    sample_images: int | None = None
-    stratified: bool = False  # draw each class in proportion
-    scaled_decoding: bool = False  # let libjpeg shrink photographs, to no less than twice the size
-
-
-def checked_channels(count: int, choices: Choices, noun: str = "slices") -> int:
+def checked_channels(
+    count: int,
+    choices: PrepareOptions,
+    noun: str = "slices",
+) -> int:
     """A number of channels itself. Raises UsageError where that are more than --clahe takes."""
     if choices.clahe and count > 3:
         sentence = f"--clahe takes grey or colour images, not {count} {noun}"
@@ -117,8 +99,10 @@ class Source:
             file of that kind.
     """
 
-    rows: Callable[[Any, Choices], Listing]  # raw is a Path where there is a sample, else None
-    decode: Callable[[Any, Row, Choices], np.ndarray]
+    rows: Callable[
+        [Any, PrepareOptions], Listing
+    ]  # raw is a Path where there is a sample, else None
+    decode: Callable[[Any, Row, PrepareOptions], np.ndarray]
     sample: Callable[[Path], None] | None = None
     usual_sample: Callable[[Path], None] | None = None
     reads: bool = False

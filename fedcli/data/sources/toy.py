@@ -6,18 +6,19 @@ from pathlib import Path
 import numpy as np
 
 from ..pool import Row
+from ..prepare_options import PrepareOptions
 from .division import divided
-from .source import Choices, Listing, Source
+from .source import Listing, Source
 
 
-def rows(raw: Path | None, choices: Choices) -> Listing:
+def rows(raw: Path | None, choices: PrepareOptions) -> Listing:
     images = []
     for i, label in enumerate(digits()[1]):
         images.append(Row(f"digit-{i:04d}", int(label), i))
     return divided(Listing(images), choices)
 
 
-def decode(raw: Path | None, row: Row, choices: Choices) -> np.ndarray:
+def decode(raw: Path | None, row: Row, choices: PrepareOptions) -> np.ndarray:
     return digits()[0][row.source]
 
 

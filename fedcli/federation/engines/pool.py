@@ -160,7 +160,11 @@ def shared_out(sizes: dict[str, int], jobs: int) -> dict[str, int]:
     return worker_of
 
 
-def _begin(clients: InProcess, received: SharedBlock, table: Tensor | None) -> None:
+def _begin(
+    clients: InProcess,
+    received: SharedBlock,
+    table: Tensor | None,
+) -> None:
     global _clients, _received, _table
     _clients = clients
     _received = received

@@ -30,6 +30,7 @@ KINDS = (
     "forest",
     "severities",
     "overall_and_worst",
+    "critical_difference",
     "flow",
 )
 for _kind in KINDS:

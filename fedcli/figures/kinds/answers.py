@@ -162,8 +162,7 @@ KINDS = (
         "Reliability curves",
         "Do probabilities come true as often as they say?",
         "Share of the class among images of a predicted probability, in ten bins of equal width; "
-        "the "
-        "dotted line is perfect calibration.",
+        "the dotted line is perfect calibration.",
         ("mean predicted probability", "share of the class"),
         reliability,
         _diagonal,
@@ -173,8 +172,7 @@ KINDS = (
         "Decision curves",
         "Is acting on the model better than treating all or none?",
         "Net benefit TP/n - FP/n * p/(1-p) at threshold probability p; dotted: treating all, of "
-        "all "
-        "images; 0: none.",
+        "all images; 0: none.",
         ("threshold probability", "net benefit"),
         benefit,
         _all_treated,

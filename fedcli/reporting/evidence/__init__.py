@@ -1,10 +1,11 @@
 """Items of reporting guidelines, and which field of which manifest is material for each.
 
-There is material for an item where a field of a manifest behind the scores has a value, which is quoted with the
-manifest's sha256; whether that is enough for a reviewer is for a person to judge. An item that asks for several things
-is half where some of them have none. Values that say nothing, such as "none", an empty object or a dataset's "your own
-folder", are no material. All others say that a person must write them. Items are paraphrased under their numbers: read
-the guideline itself before you submit.
+There is material for an item where a field of a manifest behind the scores has a value, which is
+quoted with the manifest's sha256; whether that is enough for a reviewer is for a person to judge.
+An item that asks for several things is half where some of them have none. Values that say nothing,
+such as "none", an empty object or a dataset's "your own folder", are no material. All others say
+that a person must write them. Items are paraphrased under their numbers: read the guideline itself
+before you submit.
 """
 
 import hashlib
@@ -25,21 +26,23 @@ ITEMS = Path(__file__).parent / "items.toml"
 PERSON = "a person must write this"
 MATERIAL, HALF = "there is material", "half"
 KINDS = "dataset", "partition", "corruption", "run", "scores"
-CLINICAL = "clinical"  # scores that `evaluate --clinical` made of the same run, perhaps others than those reported
+# scores that `evaluate --clinical` made of the same run, perhaps others than those reported
+CLINICAL = "clinical"
 SHORT = 200  # characters of a value that is quoted; of a longer one its parts are named
 NOTHING = "none", "off", ""
 Guideline = dict[str, Any]  # as evidence.json has it
 Item = dict[str, Any]
-Source = tuple[
-    str, str, Mapping[str, Any]
-]  # a manifest's folder and file, or the dataset's card; sha256; content
+# a manifest's folder and file, or the dataset's card; its sha256; its content
+Source = tuple[str, str, Mapping[str, Any]]
+Sources = dict[str, Source]  # by kind of manifest
 
 
 def guidelines(path: Path, scores: Scores) -> list[Guideline]:
     """Every guideline, answered from the manifests behind a scores.json.
 
-    guideline, source; material and half: how many of its items have it; items: item, asks, state, without (the parts
-    of the item that have no material), and answers, each a manifest, its sha256, the field in it, and its value.
+    guideline, source; material and half: how many of its items have it; items: item, asks, state,
+    without (the parts of the item that have no material), and answers, each a manifest, its sha256,
+    the field in it, and its value.
     """
     sources = _sources(path, scores)
     answered = []
@@ -60,20 +63,33 @@ def guidelines(path: Path, scores: Scores) -> list[Guideline]:
     return answered
 
 
-def _item(number: str, asks: str, fields: Sequence[Any], sources: Mapping[str, Source]) -> Item:
-    """One item with its state. fields: of the whole item, or of each of its parts after the part's name."""
+def _item(
+    number: str,
+    asks: str,
+    fields: Sequence[Any],
+    sources: Sources,
+) -> Item:
+    """One item with its state. fields: of the whole item, or of each of its parts after the part's
+    name.
+    """
     answers: list[dict[str, str]] = []
-    without: list[str] = []
+    without = []
     for name, part in parts_of(fields):
-        known = [answer for field in part for answer in _answers(field, sources)]
-        answers += [answer for answer in known if answer not in answers]
-        if not known:
+        answers_of_part = [answer for field in part for answer in _answers(field, sources)]
+        answers += [answer for answer in answers_of_part if answer not in answers]
+        if not answers_of_part:
             without.append(name)
     state = PERSON
     if answers:
         state = HALF if without else MATERIAL
     missing = without if state == HALF else []
-    return {"item": number, "asks": asks, "state": state, "without": missing, "answers": answers}
+    return {
+        "item": number,
+        "asks": asks,
+        "state": state,
+        "without": missing,
+        "answers": answers,
+    }
 
 
 def parts_of(fields: Sequence[Any]) -> list[tuple[str, list[str]]]:
@@ -88,11 +104,11 @@ def as_json(answered: list[Guideline]) -> str:
     return json.dumps(answered, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _sources(path: Path, scores: Scores) -> dict[str, Source]:
+def _sources(path: Path, scores: Scores) -> Sources:
     """By kind: those above the scores, and the dataset's card where fedcli has one."""
     above = {kind: manifest.parent(path, kind) for kind in KINDS[:-1]}
     above |= {"scores": path, CLINICAL: with_operating_points(path)}
-    sources: dict[str, Source] = {}
+    sources: Sources = {}
     for kind, file in above.items():
         if file:
             content = asdict(manifest.read(file))
@@ -107,7 +123,7 @@ def _sources(path: Path, scores: Scores) -> dict[str, Source]:
     return sources
 
 
-def _answers(field: str, sources: Mapping[str, Source]) -> Iterator[dict[str, str]]:
+def _answers(field: str, sources: Sources) -> Iterator[dict[str, str]]:
     """The answer of a field such as run:body.rounds, where it has a value that says something."""
     kind, _, path = field.partition(":")
     if path.startswith("body.clinical") and CLINICAL in sources:
@@ -130,7 +146,9 @@ def says_something(value: Any) -> bool:
 
 
 def quoted(value: Any) -> str:
-    """A value as text: whole where it is short, else how many parts it has, with the names of the first."""
+    """A value as text: whole where it is short, else how many parts it has, with the names of the
+    first.
+    """
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     if len(text) <= SHORT:
         return text
@@ -152,5 +170,5 @@ def _value(content: Any, path: str) -> Any:
         return None
     if path in content:
         return content[path]
-    first, _, rest = path.partition(".")
-    return _value(content.get(first), rest) if rest else None
+    key, _, rest = path.partition(".")
+    return _value(content.get(key), rest) if rest else None

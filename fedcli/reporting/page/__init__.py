@@ -1,9 +1,10 @@
-"""A report as one HTML file that needs nothing beside it: no server, no network; its script only sorts tables.
+"""A report as one HTML file that needs nothing beside it: no server, no network; its script only
+sorts tables.
 
-The first screen says what data, asks the question, and answers it in words and one figure; scores follow, and all else
-is folded by interest. Every number is of the same rounds, the mean of the last ones unless others are asked for.
-Figures are inline SVG in the colours of the page, light or dark. Equal scores give equal bytes but for what the clocks
-of their runs say, which a page can leave out.
+The first screen says what data, asks the question, and answers it in words and one figure; scores
+follow, and all else is folded by interest. Every number is of the same rounds, the mean of the last
+ones unless others are asked for. Figures are inline SVG in the colours of the page, light or dark.
+Equal scores give equal bytes but for what the clocks of their runs say, which a page can leave out.
 """
 
 import base64
@@ -11,6 +12,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from pathlib import Path
 
 from ... import __version__
@@ -25,14 +27,13 @@ from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
 from .. import choice, clinical, comparison, single_runs, writers
 from ..columns import POOLED, SHOWN, shown
-from ..rows import Row, compared, rows, shortened
+from ..rows import Row, Rows, compared, rows, shortened
 from ..sections import of_leaf
 from ..table import Section, Table
 from ..tables import Report, report
 from . import images, lead, provenance, subgroups
 from .markup import HERE, PAGE, environment
 
-__all__ = ["Document", "PageOptions", "write"]
 BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
 LOOKED_AT = " Test curves are for looking at: they choose nothing."
 SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
@@ -43,13 +44,16 @@ KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
 class PageOptions:
     """Options of a page: what it shows beside the tables of all scores.
 
-    title: default: the methods and the dataset. tables: stand before the tables of all scores, which are then folded.
-    findings: what the runs show, above all tables; tests: tables of tests, below the figures; both are the page's own
-    where no tables are given. notes: stand before those of the scores. pictures: (what it shows, .png or .svg file).
-    at, spread, metrics, minutes: as in rows.rows. reference: the row that the page's own tests are against; default:
-    the first. clocks: whether to say how long training took and how much memory; without it equal scores give equal
-    bytes. figures: whether those of figures/report.py stand on it too, folded; draw: only those with such a text
-    in their names. more: sections behind those by group. warned: whether what cannot be compared was said before.
+    title: default: the methods and the dataset. tables: stand before the tables of all scores,
+    which are then folded.
+    findings: what the runs show, above all tables; tests: tables of tests, below the figures; both
+    are the page's own where no tables are given. notes: stand before those of the scores. pictures:
+    (what it shows, .png or .svg file). at, spread, metrics, minutes: as in rows.rows. reference:
+    the row that the page's own tests are against; default: the first. clocks: whether to say how
+    long training took and how much memory; without it equal scores give equal bytes. figures:
+    whether those of figures/report.py stand on it too, folded; draw: only those with such a text in
+    their names. more: sections behind those by group. warned: whether what cannot be compared was
+    said before.
     """
 
     title: str = ""
@@ -74,8 +78,8 @@ class PageOptions:
 class Document:
     """Sections of any kind as a page of its own, or as text.
 
-    lead: a sentence below the title; terms: words and what they mean; generated: a sentence that says so of images that
-    are, above all else; name: of a file without its ending.
+    lead: a sentence below the title; terms: words and what they mean; generated: a sentence that
+    says so of images that are, above all else; name: of a file without its ending.
     """
 
     title: str
@@ -88,169 +92,213 @@ class Document:
 
     @property
     def html(self) -> str:
-        there = [section for section in self.sections if section.there]
-        beside = {"version": __version__, "css": _beside("page.css"), "script": _beside("page.js")}
-        return environment().get_template(PAGE).render(vars(self) | beside | {"sections": there})
+        parts = {
+            "version": __version__,
+            "css": _file_text("page.css"),
+            "script": _file_text("page.js"),
+            "sections": [section for section in self.sections if section.there],
+        }
+        return environment().get_template(PAGE).render(vars(self) | parts)
 
     @property
     def markdown(self) -> str:
-        lines = [
-            *filter(None, [self.generated]),
-            f"# {self.title}",
-            self.lead,
-            *(f"- {name}: {value}" for name, value in self.facts),
-        ]
+        blocks = [self.generated] if self.generated else []
+        blocks += [f"# {self.title}", self.lead, *_items(self.facts)]
         for section in self.sections:
-            lines += [
-                f"## {section.title}",
-                *section.text,
-                *(f"- {note}" for note in section.notes),
-            ]
-            lines += [f"- {name}: {value}" for name, value in section.pairs]
+            blocks += [f"## {section.title}", *section.text]
+            blocks += [f"- {note}" for note in section.notes]
+            blocks += _items(section.pairs)
             for table in section.tables:
-                lines += [f"### {table.title}"] if table.title else []
-                lines += [writers.markdown(table), *([table.legend] if table.legend else [])]
-        text = ""
-        for before, line in zip(["", *lines], lines, strict=False):
-            of_one_list = before.startswith("- ") and line.startswith("- ")
-            text += line if not text else ("\n" if of_one_list else "\n\n") + line
+                title = f"### {table.title}" if table.title else ""
+                blocks += filter(None, [title, writers.markdown(table), table.legend])
+        text = blocks[0]
+        for before, block in pairwise(blocks):
+            in_list = before.startswith("- ") and block.startswith("- ")
+            text += f"\n{block}" if in_list else f"\n\n{block}"
         return text + "\n"
 
 
-def write(path: Path, scores: list[Path], options: PageOptions = PageOptions()) -> Path:
-    """Write the page of these scores.json and return its path. Raises FedcliError, HashError, UsageError."""
+def _items(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"- {name}: {value}" for name, value in pairs]
+
+
+def write(
+    path: Path,
+    scores: list[Path],
+    options: PageOptions = PageOptions(),
+) -> Path:
+    """Write the page of these scores.json and return its path. Raises FedcliError, HashError,
+    UsageError.
+    """
     page = render(scores, options)
     manifest.write_text(path, page)
     return path
 
 
-def render(scores: list[Path], asked: PageOptions) -> str:
+def render(scores: list[Path], options: PageOptions) -> str:
     """The page as text."""
-    lines = rows(
+    every_row = rows(
         scores,
-        metrics=asked.metrics,
-        at=asked.at,
-        spread=asked.spread,
-        minutes=asked.minutes and asked.clocks,
-        warned=asked.warned,
+        metrics=options.metrics,
+        at=options.at,
+        spread=options.spread,
+        minutes=options.minutes and options.clocks,
+        warned=options.warned,
     )
-    systems = compared(lines := shortened(lines))  # the page says first what all share
-    asked = replace(asked, metrics=shown(systems[0].scores, asked.metrics))
-    if not asked.tables and asked.spread and asked.at == LAST5:
-        findings, tests, remarks = lead.tests(systems, asked.metrics, asked.reference)
-        asked = replace(asked, findings=findings, tests=tests, notes=[*asked.notes, *remarks])
-    sections = _sections(report(lines, best="Bold"), systems, asked)
-    tables = [table for section in sections for table in (*section.tables, *section.folded)]
-    words = _terms(
-        asked.metrics,
-        {text for table in tables for column in table.columns for text in column.levels},
-    )
-    said, made_up = lead.sentence(systems), lead.generated(systems)
+    every_row = shortened(every_row)  # the page says first what all share
+    systems = compared(every_row)
+    options = replace(options, metrics=shown(systems[0].scores, options.metrics))
+    if not options.tables and options.spread and options.at == LAST5:
+        findings, tests, remarks = lead.tests(
+            systems,
+            options.metrics,
+            options.reference,
+        )
+        notes = [*options.notes, *remarks]
+        options = replace(options, findings=findings, tests=tests, notes=notes)
+    scores_report = report(every_row, best="Bold")
+    sections = [*_open_sections(scores_report, systems, options)]
+    sections += [replace(section, closed=True) for section in _closed_sections(systems, options)]
+    heads: set[str] = set()
+    for section in sections:
+        for table in (*section.tables, *section.folded):
+            heads.update(*(column.levels for column in table.columns))
     return Document(
-        asked.title or lead.heading(systems), said, lead.facts(systems), sections, words, made_up
+        options.title or lead.heading(systems),
+        lead.sentence(systems),
+        lead.facts(systems),
+        sections,
+        terms=_terms(options.metrics, heads),
+        generated=lead.generated(systems),
     ).html
 
 
-def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Section]:
-    notes = list(dict.fromkeys([*asked.notes, *made.notes]))
-    named = [(row.name, row.scores) for row in systems]
-    falls = list(single_runs.by_severity(named, asked.metrics))
-    of_partition = {
-        row.stage("partition"): row for row in reversed(systems) if row.run_files
-    }  # the first of each
-    ranks = comparison.rank_tables(comparison.rank_tests(systems))
-    certain = [*lead.intervals(systems, asked.metrics), *asked.tests, *ranks]
-    first_images = [
-        table for row in reversed(of_partition.values()) for table in provenance.images(row)
-    ]
-    drawn = (
-        [inline.of_picture(picture) for _, picture in figures.of_systems(systems, asked.draw)]
-        if asked.figures
-        else []
-    )
-    closed = [
-        Section("certainty", "How certain are these numbers?", certain),
-        *subgroups.of_groups(systems, asked.metrics),
-        *asked.more,
-        subgroups.of_labels(systems),
-        images.section(systems),
-        Section(
-            "severities",
-            "Other corruptions",
-            falls,
-            folded=list(single_runs.by_severity_and_group(named)),
-        ),
-        Section("adapted", "Adapted to the test images", list(single_runs.adapted(named))),
-        Section("clinical", "Operating points and calibration", list(clinical.tables(named))),
-        subgroups.of_clients(systems, asked.metrics),
-        Section("cross-site", "Trained at and tested on", list(single_runs.cross_site(named))),
-        Section("choice", "Model choice", list(choice.tables(systems))),
-        *of_leaf("page.leakage", systems),
-        Section("training", "How training went", panels=list(_convergence(systems))),
-        Section("curves", "Curves and errors", folded_panels=drawn),
-        Section("data", "Data", first_images),
-        provenance.settings(systems, asked.clocks),
-        provenance.lineage(systems),
-    ]
-    legend = " ".join([*made.measured, *made.legends])
-    whole = replace(made.tables[0], title="All scores" if asked.tables else "", legend=legend)
-    every, shown = [whole, *made.tables[1:]], pictures(asked.pictures)
-    first = [lead.section(systems, asked.findings, notes, asked=bool(asked.tables))]
-    if asked.tables:
-        first.insert(0, Section("scores", "Results", asked.tables, folded=every, panels=shown))
-    else:
-        first.append(Section("scores", "Scores", every, panels=shown))
-    return [*first, *(replace(section, closed=True) for section in closed)]
+def _open_sections(
+    scores_report: Report,
+    systems: Rows,
+    options: PageOptions,
+) -> Iterator[Section]:
+    """The answer, and the scores: below the tables that a page was given, which come first, they
+    are folded.
+    """
+    notes = list(dict.fromkeys([*options.notes, *scores_report.notes]))
+    legend = " ".join([*scores_report.measured, *scores_report.legends])
+    title = "All scores" if options.tables else ""
+    scores = replace(scores_report.tables[0], title=title, legend=legend)
+    tables = [scores, *scores_report.tables[1:]]
+    panels = pictures(options.pictures)
+    if options.tables:
+        yield Section("scores", "Results", options.tables, folded=tables, panels=panels)
+    yield lead.section(systems, options.findings, notes, answered=bool(options.tables))
+    if not options.tables:
+        yield Section("scores", "Scores", tables, panels=panels)
+
+
+def _closed_sections(systems: Rows, options: PageOptions) -> Iterator[Section]:
+    """All else by interest, in the order of the page."""
+    scores_by_name = [(row.name, row.scores) for row in systems]
+    certainty = lead.intervals(systems, options.metrics)
+    certainty += options.tests
+    certainty += comparison.rank_tables(comparison.rank_tests(systems))
+    yield Section("certainty", "How certain are these numbers?", certainty)
+    yield from subgroups.of_groups(systems, options.metrics)
+    yield from options.more
+    yield subgroups.of_labels(systems)
+    yield images.section(systems)
+    falls = list(single_runs.by_severity(scores_by_name, options.metrics))
+    falls_of_groups = list(single_runs.by_severity_and_group(scores_by_name))
+    yield Section("severities", "Other corruptions", falls, folded=falls_of_groups)
+    adapted = list(single_runs.adapted(scores_by_name))
+    yield Section("adapted", "Adapted to the test images", adapted)
+    points = list(clinical.tables(scores_by_name))
+    yield Section("clinical", "Operating points and calibration", points)
+    yield subgroups.of_clients(systems, options.metrics)
+    cross_site = list(single_runs.cross_site(scores_by_name))
+    yield Section("cross-site", "Trained at and tested on", cross_site)
+    yield Section("choice", "Model choice", list(choice.tables(systems)))
+    yield from of_leaf("page.leakage", systems)
+    yield Section("training", "How training went", panels=list(_convergence(systems)))
+    panels = []
+    if options.figures:
+        pictures = figures.of_systems(systems, options.draw)
+        panels = [inline.of_picture(picture) for _, picture in pictures]
+    yield Section("curves", "Curves and errors", folded_panels=panels)
+    yield Section("data", "Data", list(_images_by_partition(systems)))
+    yield provenance.settings(systems, options.clocks)
+    yield provenance.lineage(systems)
+
+
+def _images_by_partition(systems: Rows) -> Iterator[Table]:
+    """The tables of images of the first system on each partition."""
+    first_rows: dict[Path | None, Row] = {}
+    for row in reversed(systems):
+        if row.run_files:
+            first_rows[row.stage("partition")] = row
+    for row in reversed(first_rows.values()):
+        yield from provenance.images(row)
 
 
 def pictures(files: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
-    """Files of pictures as the page holds them. files: (what it shows, .png or .svg). Raises FedcliError."""
-    drawn = []
+    """Files of pictures as the page holds them. files: (what it shows, .png or .svg). Raises
+    FedcliError.
+    """
+    drawings = []
     for title, path in files:
         kind = KINDS.get(path.suffix.lower())
         if kind is None:
             raise FedcliError(f"{path} is no picture that a page can hold", "give a .png or .svg")
         data = base64.b64encode(path.read_bytes()).decode()
-        drawn.append(inline.Drawing(title, image=f"data:{kind};base64,{data}"))
-    return [inline.Panels("", drawn, layout="wide")] if drawn else []
+        drawings.append(inline.Drawing(title, image=f"data:{kind};base64,{data}"))
+    return [inline.Panels("", drawings, layout="wide")] if drawings else []
 
 
-def _convergence(systems: list[Row]) -> Iterator[inline.Panels]:
+def _convergence(systems: Rows) -> Iterator[inline.Panels]:
     """Loss and test curves of all systems, and the weight that the server gave each client."""
-    runs = {row.name: [series.read(run.parent) for run in row.run_files] for row in systems}
-    records = [record for one in runs.values() for record in one]
-    scored = dict.fromkeys(
-        name
-        for record in records
-        for name, series in record.series.items()
-        if name.split(" ")[0] in SCORED and series.scalar and series.kind != "group"
-    )
+    runs = {}
+    for row in systems:
+        runs[row.name] = [series.read(path.parent) for path in row.run_files]
+    scored: dict[str, None] = {}
+    for record in chain.from_iterable(runs.values()):
+        scored |= dict.fromkeys(_scored(record))
     names = sorted(scored, key=lambda name: not name.startswith("validation"))
     curves = convergence.of_series(runs, ["loss", *names])
     if len(curves):
-        legend = BANDED * any(len(one) > 1 for one in runs.values()) + LOOKED_AT * bool(scored)
-        yield replace(
-            inline.of_picture(convergence.draw(curves)), title="Convergence", legend=legend
-        )
+        legend = ""
+        if max(map(len, runs.values())) > 1:
+            legend += BANDED
+        if scored:
+            legend += LOOKED_AT
+        panels = inline.of_picture(convergence.draw(curves))
+        yield replace(panels, title="Convergence", legend=legend)
     with suppress(NothingToDraw):
         yield inline.of_picture(FIGURES["weights"].picture(runs))
 
 
-def _terms(names: Sequence[str], heads: set[str]) -> list[tuple[str, str]]:
-    """The metrics that a page shows, then all other terms. names: of metrics; heads: of tables."""
-    heads = {head.partition(": ")[2] or head for head in heads}  # "by sex: AUC"
-    shown = [
+def _scored(record: series.Record) -> list[str]:
+    """The names of a run's curves of scores, without those of groups."""
+    return [
         name
-        for name in METRICS
-        if name in names or heads & {in_words(name) + unit for unit in ("", ", %", " (%)")}
+        for name, curve in record.series.items()
+        if name.split(" ")[0] in SCORED and curve.scalar and curve.kind != "group"
     ]
-    terms: dict[str, str] = {in_words(name): get(name).meaning for name in shown}
-    for term, meaning in tomllib.loads(_beside("terms.toml")).items():
-        terms |= (
-            {term: meaning} if meaning else {in_words(name): get(name).meaning for name in PARITY}
-        )
+
+
+def _terms(metrics: Sequence[str], heads: set[str]) -> list[tuple[str, str]]:
+    """The metrics that a page shows, then all other terms. heads: of tables."""
+    heads = {head.partition(": ")[2] or head for head in heads}  # "by sex: AUC"
+    terms = {}
+    for name in METRICS:
+        words = in_words(name)
+        if name in metrics or heads & {words, f"{words}, %", f"{words} (%)"}:
+            terms[words] = get(name).meaning
+    for term, meaning in tomllib.loads(_file_text("terms.toml")).items():
+        if meaning:
+            terms[term] = meaning
+        else:
+            terms |= {in_words(name): get(name).meaning for name in PARITY}
     return list(terms.items())
 
 
-def _beside(name: str) -> str:
+def _file_text(name: str) -> str:
+    """The text of a file of this folder."""
     return (HERE / name).read_text(encoding="utf-8")

@@ -1,9 +1,10 @@
-"""Test images as they are beside the same ones corrupted: those that the models are surely wrong about, with what they
-say of them, then some of each class."""
+"""Test images as they are beside the same ones corrupted: those that the models are surely wrong
+about, with what they say of them, then some of each class.
+"""
 
 import base64
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,81 +20,103 @@ from ...io.hdf5 import open_hdf5
 from ...labels import YES
 from ...scores.numbers import versions
 from ...scores.parts import MODELS
-from ..rows import Row
+from ..rows import Row, Rows, scores_of
 from ..table import Section
 
 SHOWN = 6  # images
-LEGEND = "Test images, above as they are, below the same ones corrupted; the class of each stands below it."
+LEGEND = (
+    "Test images, above as they are, below the same ones corrupted; the class of each stands "
+    "below it."
+)
 EACH = 2  # errors of each group
 ERRORS = (
-    "The test images of each group that the last round's models are most surely wrong about{noisy}, and their most "
-    "likely class for each, with its probability. Look at these images before you send them on."
+    "The test images of each group that the last round's models are most surely wrong "
+    "about{noisy}, and their most likely class for each, with its probability. Look at these "
+    "images before you send them on."
 )
 SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole steps
 
 
-def section(compared: Sequence[Row]) -> Section:
-    """Errors of each group, and one strip of images per corruption that some system was trained with."""
-    paths = dict.fromkeys(path for row in compared if (path := row.stage("corruption")))
-    strips = [strip for path in paths for strip in _strip(path)]
+def section(compared: Rows) -> Section:
+    """Errors of each group, and one strip of images per corruption that some system was trained
+    with.
+    """
+    panels = list(_errors(compared))
+    for path in dict.fromkeys(row.stage("corruption") for row in compared):
+        if path:
+            panels += _strip(path)
     return Section(
-        "images", "Images, and what the models say of them", panels=[*_errors(compared), *strips]
+        "images",
+        "Images, and what the models say of them",
+        panels=panels,
     )
 
 
-def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
-    """By the first attribute that the systems were scored by; of several labels per image there are none."""
-    seen = [(row, row.versions) for row in compared]
-    first = compared[0]
-    images = first.versions.get("clean")
-    dataset = dataset_of(first.paths[0], first.scores)
-    alike = all(
-        "clean" in of and np.array_equal(of["clean"].ids, images.ids) for _, of in seen if images
-    )
-    if not images or not dataset or not alike or images.y.ndim > 1:
+def _errors(compared: Rows) -> Iterator[Panels]:
+    """By the first attribute that the systems were scored by; of several labels per image there are
+    none.
+    """
+    first_row = compared[0]
+    images = first_row.versions.get("clean")
+    dataset = dataset_of(first_row.paths[0], first_row.scores)
+    if not images or not dataset or images.y.ndim > 1:
         return
-    answers = [of["clean"].chances for _, of in seen]  # of the predicted class where it is wrong
-    sure = np.mean(
-        [np.where(each.argmax(1) == images.y, 0.0, each.max(1)) for each in answers], axis=0
-    )  # [N]
-    by, pool = next(iter(first.scores.groups), ""), pool_of(dataset)
-    places = {name: row for row, name in enumerate(pool.id.tolist())}
-    noisy = None if first.scores.external else _changed(compared[0].stage("corruption"))
-    drawn, words = [], versions(scores for row in compared for scores in row.each)
-    head = "", MODELS[0], words[MODELS[1]] if MODELS[1] in first.versions else ""
-    for group, _, members in images.members(by)[1 if by else 0 :]:
+    answers = [row.versions.get("clean") for row in compared]
+    if not all(answer and np.array_equal(answer.ids, images.ids) for answer in answers):
+        return
+    sure = np.mean([_sureness(answer.chances, images.y) for answer in answers if answer], axis=0)
+    attribute = next(iter(first_row.scores.groups), "")
+    words = versions(scores_of(compared))
+    noisy = {} if first_row.scores.external else _changed(first_row.stage("corruption"))
+    pool = pool_of(dataset)
+    rows = {name: row for row, name in enumerate(pool.id.tolist())}
+    head = "", MODELS[0], words[MODELS[1]] if MODELS[1] in first_row.versions else ""
+    drawings = []
+    groups = images.members(attribute)
+    for group, _, members in groups[1:] if attribute else groups:
         for k in members[np.argsort(-sure[members], kind="stable")][:EACH]:
             if sure[k] > 0:
-                row, true = places[str(images.ids[k])], images.classes[images.y[k]]
-                pixels = [
-                    pool.pixels(np.array([row]))[0],
-                    *([noisy[row]] if noisy and row in noisy else []),
-                ]
-                said = [
-                    (each.label, *(_guess(of, version, k) for version in MODELS))
-                    for each, of in seen
-                ]
-                about = "; ".join(f"{label}: {clean}" for label, clean, _ in said)
-                shown = png(_pasted(np.stack(pixels)))
-                drawn.append(
-                    Drawing(f"{group}, is {true}", image=shown, about=about, said=[head, *said])
+                row = rows[str(images.ids[k])]
+                pixels = [pool.pixels(np.array([row]))[0]]
+                if row in noisy:
+                    pixels.append(noisy[row])
+                answers_of = [_answers(system, k) for system in compared]
+                drawings.append(
+                    Drawing(
+                        f"{group}, is {images.classes[images.y[k]]}",
+                        image=png(_pasted(np.stack(pixels))),
+                        about="; ".join(f"{label}: {clean}" for label, clean, _ in answers_of),
+                        said=[head, *answers_of],
+                    )
                 )
-    legend = ERRORS.format(noisy=f", as they are and {words[MODELS[1]]}" * bool(noisy))
-    if drawn:
-        yield Panels(
-            f"Most confident errors{f' by {by}' if by else ''}",
-            drawn,
-            legend=legend,
-            layout="cases",
-        )
+    if drawings:
+        title = "Most confident errors"
+        if attribute:
+            title += f" by {attribute}"
+        versions_shown = f", as they are and {words[MODELS[1]]}" if noisy else ""
+        legend = ERRORS.format(noisy=versions_shown)
+        yield Panels(title, drawings, legend=legend, layout="cases")
 
 
-def _guess(of: Mapping[str, AnsweredImages], version: str, k: int) -> str:
-    """A model's most likely class of an image, with its probability; "" where it was not asked for this version."""
-    if version not in of:
+def _sureness(chances: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The probability of the predicted class [N] where it is wrong, else 0."""
+    return np.where(chances.argmax(1) == y, 0.0, chances.max(1))
+
+
+def _answers(row: Row, k: int) -> tuple[str, str, str]:
+    """A system and its most likely classes of an image as it is and corrupted, with their
+    probabilities.
+    """
+    clean, corrupted = (_guess(row.versions.get(version), k) for version in MODELS)
+    return row.label, clean, corrupted
+
+
+def _guess(images: AnsweredImages | None, k: int) -> str:
+    """The most likely class of an image, with its probability; "" where there is no answer."""
+    if images is None:
         return ""
-    chances = of[version].chances[k]
-    return f"{of[version].classes[chances.argmax()]} {100 * chances.max():.0f}\N{NO-BREAK SPACE}%"
+    chances = images.chances[k]
+    return f"{images.classes[chances.argmax()]} {100 * chances.max():.0f}\N{NO-BREAK SPACE}%"
 
 
 def _changed(path: Path | None) -> dict[int, np.ndarray]:
@@ -101,63 +124,71 @@ def _changed(path: Path | None) -> dict[int, np.ndarray]:
     if not path:
         return {}
     with open_hdf5(path.parent / "changed.h5", CHANGED, hint="corrupt again") as file:
-        return dict(zip(file["test/rows"][()].tolist(), file["test/x"][()], strict=True))
+        return dict(zip(file["test/rows"][()].tolist(), file["test/x"][()]))
 
 
 def _strip(path: Path) -> Iterator[Panels]:
-    body, pool = manifest.read(path).body, pool_of(manifest.above(path, "dataset"))
+    """Some test images of each class of a corruption, above as they are, below corrupted."""
+    body = manifest.read(path).body
+    pool = pool_of(manifest.above(path, "dataset"))
     with open_hdf5(path.parent / "changed.h5", CHANGED, hint="corrupt again") as file:
         rows = file["test/rows"][()]
         if not len(rows):
             return
-        at = chosen(pool.single[rows])
-        changed = file["test/x"][np.sort(at)][
-            np.argsort(np.argsort(at))
-        ]  # HDF5 reads rising places only
+        places = chosen(pool.single[rows])
+        rising = np.sort(places)  # HDF5 reads no others
+        changed = file["test/x"][rising][np.searchsorted(rising, places)]
     kind = spoken(body)
-    about = f"a test image, above as it is, below with {kind}"
-    clean, names = pool.pixels(rows[at]), named(pool.y[rows[at]], body["classes"])
-    pairs = [_pasted(np.stack([clean[k], changed[k]]), below=True) for k in range(len(at))]
-    drawn = [
-        Drawing(name, image=png(pair), about=about) for name, pair in zip(names, pairs, strict=True)
-    ]
-    yield Panels(capital(kind), drawn, legend=LEGEND, layout="strip")
+    text = f"a test image, above as it is, below with {kind}"
+    clean = pool.pixels(rows[places])
+    names = _named(pool.y[rows[places]], body["classes"])
+    drawings = []
+    for name, pair in zip(names, zip(clean, changed)):
+        picture = png(_pasted(np.stack(pair), below=True))
+        drawings.append(Drawing(name, image=picture, about=text))
+    yield Panels(capital(kind), drawings, legend=LEGEND, layout="strip")
 
 
-def named(labels: np.ndarray, classes: list[str]) -> list[str]:
+def _named(labels: np.ndarray, classes: list[str]) -> list[str]:
     """The class of each image, or its labels."""
     if labels.ndim == 1:
         return [classes[label] for label in labels]
-    return [
-        ", ".join(classes[k] for k in np.flatnonzero(row == YES)) or "no label" for row in labels
-    ]
+    names = [", ".join(np.compress(row == YES, classes)) for row in labels]
+    return [name or "no label" for name in names]
 
 
 def chosen(labels: np.ndarray) -> np.ndarray:
-    """Places of the images to show, by class: the first of each, then the second ones, until there are enough."""
+    """Places of the images to show, by class: the first of each, then the second ones, until there
+    are enough.
+    """
     nth = np.zeros(len(labels), int)
     for label in np.unique(labels):
         nth[labels == label] = np.arange((labels == label).sum())
-    at = np.lexsort((labels, nth))[:SHOWN]
-    return at[np.argsort(labels[at], kind="stable")]
+    places = np.lexsort((labels, nth))[:SHOWN]
+    return places[np.argsort(labels[places], kind="stable")]
 
 
 def _pasted(images: np.ndarray, *, below: bool = False) -> np.ndarray:
-    """Images uint8 [n, H, W, C] beside each other, or below, with white around them: [H', W'] or [H', W', 3]."""
+    """Images uint8 [n, H, W, C] beside each other, or below, with white around them: [H', W'] or
+    [H', W', 3].
+    """
     step = max(1, -(-SIDE // images.shape[1]))
-    images = (
-        images if images.shape[3] == 3 else images[..., [images.shape[3] // 2]]
-    )  # of a volume the middle slice
+    if images.shape[3] != 3:  # of a volume the middle slice
+        images = images[..., [images.shape[3] // 2]]
     images = images.repeat(step, 1).repeat(step, 2)
-    images = np.pad(images, ((0, 0), (2, 2), (2, 2), (0, 0)), constant_values=255)
-    whole = np.concatenate(list(images), 0 if below else 1)
-    return whole if whole.shape[2] == 3 else whole[..., 0]
+    images = np.pad(
+        images,
+        ((0, 0), (2, 2), (2, 2), (0, 0)),
+        constant_values=255,
+    )
+    picture = np.concatenate(list(images), 0 if below else 1)
+    return picture if picture.shape[2] == 3 else picture[..., 0]
 
 
 def png(picture: np.ndarray) -> str:
     """A picture uint8 [H, W] or [H, W, 3] as a data URI."""
     from PIL import Image
 
-    out = io.BytesIO()
-    Image.fromarray(picture).save(out, "PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

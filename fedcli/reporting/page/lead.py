@@ -1,12 +1,15 @@
-"""The first screen of a page: where its images come from, the comparison in one sentence, the numbers that a reader
-looks for first, the question, its answer in sentences with sizes and intervals, one figure, and how certain that is."""
+"""The first screen of a page: where its images come from, the comparison in one sentence, the
+numbers that a reader looks for first, the question, its answer in sentences with sizes and
+intervals, one figure, and how certain that is.
+"""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
 from ... import console
-from ...comparison.cautions import small_groups
+from ...comparison.cautions import small_decides, small_groups
 from ...comparison.tested import order
 from ...comparison.verdict import INCONCLUSIVE, RESAMPLES, Against
 from ...errors import FedcliError, UsageError, nearest
@@ -18,303 +21,379 @@ from ...scores.numbers import versions
 from ...scores.parts import AVERAGE, MODELS, VERSIONS
 from ...scores.scores import Scores
 from ...scores.statistics.bootstrap import LEVEL
-from ...scores.table import Where
+from ...scores.table import Score, Where
 from ...scores.views import GAP, worst_of
 from ..comparison import said_against, spoken, tests_against
 from ..dataset_card import card_of
 from ..head import chance
-from ..rows import Row
+from ..rows import Row, Rows, scores_of
 from ..table import Column, Heads, Section, Table
 
-MADE_UP = "Generated images: a made-up sample in the layout of {}. Its numbers say nothing about patients."
+MADE_UP = (
+    "Generated images: a made-up sample in the layout of {}. Its numbers say nothing about "
+    "patients."
+)
 MOST_LISTED = 7  # classes or clients
 MOST_NAMED = 4  # systems whose numbers stand in a sentence
 
 
-def heading(compared: Sequence[Row]) -> str:
+INTERVALS = (
+    "In percent: the scores of the tables, each with its {level} {kind}interval over "
+    "{resamples:,} bootstrap resamples of the {units:,} {unit} of the test set. It shows how much "
+    "a score depends on the test patients, not on training again. Two methods whose intervals "
+    "overlap may still differ: see the tests below."
+)
+
+
+def heading(compared: Rows) -> str:
     """The methods and their data."""
     labels = list(dict.fromkeys(row.label for row in compared))
-    datasets = list(dict.fromkeys(row.scores.dataset for row in compared))
-    return f"{console.listed(labels) if len(labels) < 6 else f'{len(labels)} methods'} on {', '.join(datasets)}"
+    methods = console.listed(labels) if len(labels) < 6 else f"{len(labels)} methods"
+    datasets = dict.fromkeys(row.scores.dataset for row in compared)
+    return f"{methods} on {', '.join(datasets)}"
 
 
-def generated(compared: Sequence[Row]) -> str:
-    """A sentence that says so where images are generated, as their samples and cards declare; "" of real ones."""
-    said = [
-        MADE_UP.format(row.scores.dataset)
-        if row.scores.sample
-        else card_of(row.scores).get("generated", "")
-        for row in compared
-    ]
-    return " ".join(filter(None, dict.fromkeys(said)))
+def generated(compared: Rows) -> str:
+    """A sentence that says so where images are generated, as their samples and cards declare; "" of
+    real ones.
+    """
+    sentences = []
+    for row in compared:
+        sentence = card_of(row.scores).get("generated", "")
+        if row.scores.sample:
+            sentence = MADE_UP.format(row.scores.dataset)
+        sentences.append(sentence)
+    return " ".join(filter(None, dict.fromkeys(sentences)))
 
 
-def sentence(compared: Sequence[Row]) -> str:
+def sentence(compared: Rows) -> str:
     """The comparison in one sentence."""
-    several = len(compared) > 1
-    what = f"{len(compared)} systems" if several else compared[0].label
-    datasets = list(dict.fromkeys(described(row.scores) for row in compared))
-    seeds = {row.runs for row in compared}
-    repeated = (
-        f" with {console.counted(max(seeds), 'seed', 'seeds')}{' each' * several}"
-        if len(seeds) == 1
-        else ""
-    )
+    datasets = dict.fromkeys(described(row.scores) for row in compared)
+    systems = compared[0].label if len(compared) == 1 else f"{len(compared)} systems"
     clients = _span("client", [row.scores.roster_size for row in compared])
     rounds = _span("round", [row.scores.rounds for row in compared])
-    data = f"{'; '.join(datasets)}. {console.capital(what)}"
+    seeds = {row.runs for row in compared}
+    repeated = ""
+    if len(seeds) == 1:
+        repeated = f" with {console.counted(max(seeds), 'seed', 'seeds')}"
+        if len(compared) > 1:
+            repeated += " each"
+    data = f"{'; '.join(datasets)}. {console.capital(systems)}"
     return f"{data} trained by {clients} for {rounds}{repeated}, {_corrupted(compared)}."
 
 
 def described(scores: Scores) -> str:
-    """The images in words; of a card of any images, which has no classes, without what it says of their files."""
+    """The images in words; of a card of any images, which has no classes, without what it says of
+    their files.
+    """
     card = card_of(scores)
     title = card.get("title", scores.dataset)
     return title if card.get("classes") else title.partition(":")[0]
 
 
-def facts(compared: Sequence[Row]) -> list[tuple[str, str]]:
+def facts(compared: Rows) -> list[tuple[str, str]]:
     """The numbers a reader looks for first; of data and model those that all systems share."""
-    each = []
-    for row in compared:
-        scores = row.scores
-        drawn = [
-            score for score in scores.versions["clean"].values() if score.unit.startswith("patient")
-        ]
-        name, trained = scores.model.get("name"), scores.model.get("trainable")
-        each.append(
-            {
-                "Test images": f"{scores.images:,}"
-                + (f" of {drawn[0].units:,} patients or lesions" if drawn else ""),
-                "Classes": _named(scores.classes),
-                "Chance": chance(row.each).partition(": ")[2].rstrip("."),
-                "Clients": _named(list(scores.clients)) or str(scores.roster_size),
-                "Model": f"{name}{f', {trained:,} trained parameters' if trained else ''}"
-                if name
-                else "",
-            }
-        )
-    values_of = {name: {about[name] for about in each} for name in each[0]}
-    return [
-        (name, values.pop())
-        for name, values in values_of.items()
-        if len(values) == 1 and "" not in values
-    ]
+    facts = _facts(compared[0])
+    for row in compared[1:]:
+        other = _facts(row)
+        facts = {name: value for name, value in facts.items() if other[name] == value}
+    return [(name, value) for name, value in facts.items() if value]
+
+
+def _facts(row: Row) -> dict[str, str]:
+    scores = row.scores
+    images = f"{scores.images:,}"
+    patients = [score for score in scores.versions["clean"].values() if _is_by_patient(score)]
+    if patients:
+        images += f" of {patients[0].units:,} patients or lesions"
+    model = scores.model.get("name") or ""
+    trained = scores.model.get("trainable")
+    if model and trained:
+        model += f", {trained:,} trained parameters"
+    return {
+        "Test images": images,
+        "Classes": _named(scores.classes),
+        "Chance": chance(row.each).partition(": ")[2].rstrip("."),
+        "Clients": _named(list(scores.clients)) or str(scores.roster_size),
+        "Model": model,
+    }
+
+
+def _is_by_patient(score: Score) -> bool:
+    """Tell whether the interval of a score is over patients rather than images."""
+    return score.unit.startswith("patient")
 
 
 def _named(names: Sequence[str]) -> str:
-    return (
-        f"{len(names)}: {', '.join(names)}"
-        if 0 < len(names) <= MOST_LISTED
-        else f"{len(names) or ''}"
-    )
+    """The number of names, and if they are few the names; "" of none."""
+    if not names:
+        return ""
+    return f"{len(names)}: {', '.join(names)}" if len(names) <= MOST_LISTED else str(len(names))
 
 
 def _span(noun: str, numbers: list[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low if low == high else f'{low} to {high}'} {noun}{'s' * (high != 1)}"
+    low = min(numbers)
+    counted = console.counted(max(numbers), noun, f"{noun}s")
+    return counted if low == max(numbers) else f"{low} to {counted}"
 
 
-def _corrupted(compared: Sequence[Row]) -> str:
+def _corrupted(compared: Rows) -> str:
     kinds = [row.scores.corruption for row in compared]
-    about = kinds[0]
+    corruption = kinds[0]
     if not any(kinds):
         return _augmented(compared)
-    if about is None or any(kind != about for kind in kinds):
+    if corruption is None or any(kind != corruption for kind in kinds):
         return "on data that are not the same for all (see the notes)"
-    who = console.counted(len(about["clients"]), "client", "clients")
-    named = f" ({', '.join(about['clients'])})" if 0 < len(about["clients"]) < 4 else ""
-    kind = about["kind"].replace("-", " ")
-    return (
-        f"with {kind} of severity {about['severity']} on {who}{named} and on a copy of the test set"
-    )
+    names = corruption["clients"]
+    clients = console.counted(len(names), "client", "clients")
+    if 0 < len(names) < 4:
+        clients += f" ({', '.join(names)})"
+    kind = corruption["kind"].replace("-", " ")
+    severity = corruption["severity"]
+    return f"with {kind} of severity {severity} on {clients} and on a copy of the test set"
 
 
-def _augmented(compared: Sequence[Row]) -> str:
-    """The training images without a corruption: as they are, or with the augmentation that the options name."""
+def _augmented(compared: Rows) -> str:
+    """The training images without a corruption: as they are, or with the augmentation that the
+    options name.
+    """
     kinds = [row.scores.options.get("augment") or "none" for row in compared]
     if all(kind == "none" for kind in kinds):
         return "on images as they are"
-    alike = all(kind == kinds[0] for kind in kinds)
-    named = f", augmented by {kinds[0]}" if alike and isinstance(kinds[0], str) else ", augmented"
-    return f"on images without corruption{named}"
+    augmented = "on images without corruption, augmented"
+    if isinstance(kinds[0], str) and kinds.count(kinds[0]) == len(kinds):
+        augmented += f" by {kinds[0]}"
+    return augmented
 
 
 def section(
-    compared: Sequence[Row], findings: Sequence[str], notes: Sequence[str], *, asked: bool
+    compared: Rows,
+    findings: Sequence[str],
+    notes: Sequence[str],
+    *,
+    answered: bool,
 ) -> Section:
-    """findings: of tests between systems. asked: whether they are those that a page was given, under their own head."""
-    alone = _alone(compared[0]) if len(compared) == 1 and not asked else ()
-    said = [*findings, *alone, *(() if asked else _groups(compared))]
+    """The question and its answer. findings: of tests between systems; answered: whether a page was
+    given them, so that they come alone, under a head of their own.
+    """
+    sentences = list(findings)
+    if not answered and len(compared) == 1:
+        sentences += _scores_of(compared[0])
+    if not answered:
+        sentences += _groups(compared)
     try:
         panels = [inline.of_picture(FIGURES["forest"].picture(compared))]
     except FedcliError:  # no score that it shows
         panels = []
+    title = "What these runs show" if answered else question(compared)
     return Section(
         "answer",
-        "What these runs show" if asked else question(compared),
+        title,
         panels=panels,
-        findings=said,
+        findings=sentences,
         notes=notes,
     )
 
 
-def question(compared: Sequence[Row]) -> str:
+def question(compared: Rows) -> str:
     """The question that a reader has of these systems."""
-    attributes = list(dict.fromkeys(name for row in compared for name in row.attributes))
-    groups = f" for every group by {console.listed(attributes)}" if attributes else ""
-    if len(compared) == 1:
-        return f"How good is {compared[0].label}" + (
-            f", and is it as good{groups}?" if groups else "?"
-        )
-    others = [row.label for row in compared[1:]]
-    named = (
-        console.listed(list(dict.fromkeys(others)), "or")
-        if len(others) < MOST_NAMED
-        else "any of the others"
-    )
-    return f"Is {named} better than {compared[0].label}" + (f", and{groups}?" if groups else "?")
+    attributes = list(dict.fromkeys(chain.from_iterable(row.attributes for row in compared)))
+    label = compared[0].label
+    others = list(dict.fromkeys(row.label for row in compared[1:]))
+    text = f"How good is {label}"
+    groups = ", and is it as good"
+    if len(compared) > 1:
+        systems = console.listed(others, "or")
+        if len(compared) > MOST_NAMED:
+            systems = "any of the others"
+        text = f"Is {systems} better than {label}"
+        groups = ", and"
+    if attributes:
+        text += f"{groups} for every group by {console.listed(attributes)}"
+    return f"{text}?"
 
 
-def _alone(row: Row) -> Iterator[str]:
+def _scores_of(row: Row) -> Iterator[str]:
+    """A sentence on each usual metric of a single system, on the versions of the test images."""
     words = versions(row.each)
     for metric in row.scores.usual[::-1]:
         parts = []
         for version in MODELS:
             where = Where(version, metric=metric)
-            value, (low, high) = row.percent(where), row.bounds(where)
-            interval = f"{fixed(low, 1)} to {fixed(high, 1)}"
-            bounds = f" (95 % interval {interval})" if np.isfinite(low) else ""
-            parts += (
-                [f"{fixed(value, 1)} %{bounds} on {words.get(version, version)} images"]
-                if np.isfinite(value)
-                else []
-            )
+            value = row.percent(where)
+            low, high = row.bounds(where)
+            bounds = ""
+            if np.isfinite(low):
+                bounds = f" (95 % interval {fixed(low, 1)} to {fixed(high, 1)})"
+            if np.isfinite(value):
+                images = f"{words.get(version, version)} images"
+                parts.append(f"{fixed(value, 1)} %{bounds} on {images}")
         if parts:
             yield f"{row.name} scores {' and '.join(parts)} in {title(metric)}."
 
 
-def _groups(compared: Sequence[Row]) -> Iterator[str]:
+def _groups(compared: Rows) -> Iterator[str]:
     """For each attribute the groups that fare worst, and the gap, on clean images."""
-    area = compared[0].scores.usual[1]
     for attribute in compared[0].scores.groups:
-        known = [
-            (row, worst)
-            for row in compared
-            if attribute in row.scores.groups and (worst := _worst(row, attribute))
-        ]
-        if not known:
-            continue
-        gaps = [
-            row.percent(Where("clean", attribute=attribute, metric=area, measure=GAP))
-            for row, _ in known
-        ]
-        names = list(dict.fromkeys(group for _, (group, _) in known))
-        small = " (not a reliable score)" * all(
-            group in small_groups(known[0][0].scores, attribute) for group in names
+        lowest = []
+        for row in compared:
+            worst = _worst(row, attribute) if attribute in row.scores.groups else None
+            if worst:
+                lowest.append((row, *worst))
+        if lowest:
+            yield _lowest_groups(attribute, compared[0].scores.usual[1], lowest)
+
+
+def _lowest_groups(
+    attribute: str,
+    metric: str,
+    lowest: list[tuple[Row, str, float]],
+) -> str:
+    """The sentence on the groups of an attribute that fare worst. lowest: system, group and its
+    score in percent.
+    """
+    rows, groups, scores = zip(*lowest)
+    where = Where("clean", attribute=attribute, metric=metric, measure=GAP)
+    gaps = [row.percent(where) for row in rows]
+    names = list(dict.fromkeys(groups))
+    unreliable = ""
+    if set(names) <= set(small_groups(rows[0].scores, attribute)):
+        unreliable = " (not a reliable score)"
+    if len(rows) > MOST_NAMED:
+        numbers = (
+            f"{min(scores):.1f} to {max(scores):.1f} %, up to {max(gaps):.1f} points below the "
+            "best group"
         )
-        if len(known) > MOST_NAMED:
-            lows = [value for _, (_, value) in known]
-            numbers = f"{min(lows):.1f} to {max(lows):.1f} %, up to {max(gaps):.1f} points below the best group"
-        else:
-            numbers = ", ".join(
-                f"{value:.1f} %{f' ({row.label})' * (len(known) > 1)}" for row, (_, value) in known
-            )
-            distances = console.listed([f"{gap:.1f}" for gap in gaps])
-            numbers += f"; the gap to the best group is {distances} points"
-        lowest = (
-            f"{console.listed(names, 'or')}{small} has the lowest {spoken(area)} on clean images"
-        )
-        yield f"By {attribute}, {lowest}: {numbers}."
+    else:
+        texts = [f"{score:.1f} % ({row.label})" for row, _, score in lowest]
+        if len(rows) == 1:
+            texts = [f"{scores[0]:.1f} %"]
+        distances = console.listed([f"{gap:.1f}" for gap in gaps])
+        numbers = f"{', '.join(texts)}; the gap to the best group is {distances} points"
+    lowest_groups = f"{console.listed(names, 'or')}{unreliable} has the lowest"
+    if not any(gap > 0 for gap in gaps):
+        lowest_groups = "no group scores lower than another in"
+        unreliable = ""
+    if not unreliable and _is_doubtful_gap(rows, attribute, metric):
+        numbers += " (not a reliable gap)"
+    among = " among the groups that have one" if _lacks_a_score(rows[0], where) else ""
+    score = f"{spoken(metric)} on clean images{among}"
+    return f"By {attribute}, {lowest_groups} {score}: {numbers}."
+
+
+def _is_doubtful_gap(rows: Rows, attribute: str, metric: str) -> bool:
+    """Tell whether a small group decides the gap of one of the rows."""
+    return any(GAP in small_decides(row.each, attribute, "clean", metric, row.at) for row in rows)
+
+
+def _lacks_a_score(row: Row, where: Where) -> bool:
+    """Tell whether a group with test images has no score. where: the attribute and the metric."""
+    column = row.scores.groups[where.attribute]["clean"].get(where.metric, {})
+    return any(score.count and score.last is None for score in column.values())
 
 
 def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
+    """The group with the lowest score, and the score in percent; None where fewer than two groups
+    have one.
+    """
     metric = row.scores.usual[1]
-    values = {
-        group: row.percent(Where("clean", attribute=attribute, group=group, metric=metric))
-        for group in row.scores.members(attribute)
-    }
-    if any(score.hidden for score in row.scores.members(attribute).values()):
-        return None
+    values = {}
+    for group, score in row.scores.members(attribute).items():
+        if score.hidden:
+            return None
+        where = Where("clean", attribute=attribute, group=group, metric=metric)
+        values[group] = row.percent(where)
     group = worst_of(values, metric)
     return (group, values[group]) if np.isfinite([*values.values()]).sum() > 1 else None
 
 
 def tests(
-    compared: Sequence[Row], metrics: Sequence[str], reference: str
+    compared: Rows, metrics: Sequence[str], reference: str
 ) -> tuple[list[str], list[Table], list[str]]:
-    """All systems against one, on the average of clean and corrupted images where there are both: what it says in
-    sentences, a table per metric, and what to beware of.
+    """All systems against one, on the average of clean and corrupted images where there are both:
+    what it says in sentences, a table per metric, and what to beware of.
 
     reference: a name, label or method; default: the first. Raises UsageError for an unknown one.
     """
     if len(compared) < 2:
         return [], [], []
-    names = {
-        text: row.name
-        for row in reversed(compared)
-        for text in (row.scores.method, row.scores.label, row.name)
-    }
-    if reference and reference not in names:
-        raise UsageError(f"no row of the report is named {reference!r}", nearest(reference, names))
-    base = names[reference] if reference else compared[0].name
+    base = _base(compared, reference)
     systems = {row.name: row.scored for row in compared}
-    version = AVERAGE if all("corrupted" in row.scores.versions for row in compared) else "clean"
-    words_of = versions(run for row in compared for run in row.each)
-    on = f"clean and {words_of['corrupted']} images" if version == AVERAGE else "clean images"
+    version = "clean"
+    images = "clean images"
+    if all("corrupted" in row.scores.versions for row in compared):
+        version = AVERAGE
+        words = versions(scores_of(compared))
+        images = f"clean and {words['corrupted']} images"
     tested: list[tuple[str, str, list[Against]]] = []
-    said, warnings = [], []
-    for metric in (metric for metric in reversed(metrics) if metric in RESAMPLED):
-        words = title(metric)
-        console.say(f"testing {words} against {base}")
+    sentences = []
+    warnings = []
+    for metric in reversed(metrics):
+        if metric not in RESAMPLED:
+            continue
+        console.say(f"testing {title(metric)} against {base}")
         against = order(systems, base, metric, version)
-        shown = [
-            row for row in against if not tested or row.verdict != INCONCLUSIVE
-        ]  # else in the tables alone
-        said += said_against(shown, base, f"{spoken(metric)} on {on}", intervals=True)
-        tested.append((f"{words}, {on}", base, against))
+        decided = against
+        if tested:  # of a further metric the inconclusive ones are in the tables alone
+            decided = [row for row in against if row.verdict != INCONCLUSIVE]
+        score = f"{spoken(metric)} on {images}"
+        sentences += said_against(decided, base, score, intervals=True)
+        tested.append((f"{title(metric)}, {images}", base, against))
         warnings += [f"{row.name}: {row.warning}" for row in against if row.warning]
-    return said, tests_against(tested)[1], warnings
+    return sentences, tests_against(tested)[1], warnings
 
 
-def intervals(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
-    """The scores of the report's tables with their intervals over patients; none where there are no intervals."""
-    every = {(v, m): [_interval(row, v, m) for row in compared] for m in metrics for v in VERSIONS}
-    shown = {name: column for name, column in every.items() if any(column)}
-    if not shown:
+def _base(compared: Rows, reference: str) -> str:
+    """The name of the system that others are tested against."""
+    if not reference:
+        return compared[0].name
+    names: dict[str, str] = {}
+    for row in reversed(compared):
+        names |= dict.fromkeys((row.scores.method, row.scores.label, row.name), row.name)
+    if reference not in names:
+        raise UsageError(f"no row of the report is named {reference!r}", nearest(reference, names))
+    return names[reference]
+
+
+def intervals(compared: Rows, metrics: Sequence[str]) -> list[Table]:
+    """The scores of the report's tables with their intervals over patients; none where there are no
+    intervals.
+    """
+    columns = {}
+    for metric in metrics:
+        for version in VERSIONS:
+            where = Where(version, metric=metric)
+            column = [_interval(row, where) for row in compared]
+            if any(column):
+                columns[where] = column
+    if not columns:
         return []
-    known = (
-        (row, name) for k, row in enumerate(compared) for name, column in shown.items() if column[k]
+    words = versions(scores_of(compared))
+    heads: Heads = ["method"]
+    for where in columns:
+        version = words.get(where.version, where.version)
+        heads.append(Column(version, "%", title(where.metric)))
+    lines = zip([row.name for row in compared], *columns.values())
+    row, where = next(
+        (row, where) for row in compared for where in columns if _interval(row, where)
     )
-    some, (version, metric) = next(known)
-    first = some.scores.versions[version][metric]
-    unit, units = (
-        ("patient", "patients or lesions")
-        if first.unit.startswith("patient")
-        else ("image", "images")
-    )
+    score = row.scores.versions[where.version][where.metric]
+    by_patient = _is_by_patient(score)
     level = f"{100 * LEVEL:g} %"
-    kind = "BCa " if first.is_bca else ""
-    legend = (
-        f"In percent: the scores of the tables, each with its {level} {kind}interval over {RESAMPLES:,} bootstrap "
-        f"resamples of the {first.units:,} {units} of the test set. It shows how much a score depends on the test "
-        "patients, not on training again. Two methods whose intervals overlap may still differ: see the tests below."
+    legend = INTERVALS.format(
+        level=level,
+        kind="BCa " if score.is_bca else "",
+        resamples=RESAMPLES,
+        units=score.units,
+        unit="patients or lesions" if by_patient else "images",
     )
-    words = versions(run for row in compared for run in row.each)
-    heads: Heads = [
-        "method",
-        *(Column(words.get(of, of), "%", title(metric)) for of, metric in shown),
-    ]
-    lines = [[row.name, *texts] for row, *texts in zip(compared, *shown.values(), strict=True)]
+    unit = "patient" if by_patient else "image"
     return [Table.of(f"Scores with {level} intervals by {unit}", heads, lines, legend)]
 
 
-def _interval(row: Row, version: str, metric: str) -> str | None:
-    value, ends = (
-        row.percent(Where(version, metric=metric)),
-        row.bounds(Where(version, metric=metric)),
-    )
-    if not np.isfinite([value, *ends]).all():
+def _interval(row: Row, where: Where) -> str | None:
+    value = row.percent(where)
+    low, high = row.bounds(where)
+    if not np.isfinite([value, low, high]).all():
         return None
-    low, high = ends
     return f"{fixed(value, 1)} ({fixed(low, 1)} – {fixed(high, 1)})"

@@ -1,11 +1,13 @@
-"""Origin of the numbers: the images that a run was trained and tested on, as their flow and as Table 1 (classes and
-attributes of the images of each site and part); each method's rule, settings and traffic; the stages with their hashes.
+"""Origin of the numbers: the images that a run was trained and tested on, as their flow and as
+Table 1 (classes and attributes of the images of each site and part); each method's rule, settings
+and traffic; the stages with their hashes.
 """
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +19,22 @@ from ...options import recorded
 from ...runs.train_options import TrainOptions
 from ...scores.table import HIDDEN
 from .. import timing
-from ..rows import Row
+from ..rows import Row, Rows
 from ..table import Cell, Column, Heads, Section, Table
 from ..tables import BYTES, DOWN, UP, megabytes
 
 TABLE_ONE = (
-    "Images, and their share of the column in percent. Columns: training, validation and test images of each client, "
-    "and all test images; unknown: images without a value."
+    "Images, and their share of the column in percent. Columns: training, validation and test "
+    "images of each client, and all test images; unknown: images without a value."
 )
 HIDING = f" {HIDDEN}: few images, or a count that would reveal few images, by the policy of a site."
 FLOW = "From the manifests of the run's data; what was left out of a step stands beside it."
 PARTS = "train", "val", "test"
 CLIENTS = 12  # more of them stand together in one column for each part
-Values = Mapping[str, int | None]  # images by value
+Values = dict[str, int | None]  # images by value, None of what a site hides
+Clients = Mapping[str, Mapping[str, Values]]  # by client and part
+Columns = dict[tuple[str, str], Values]  # by the head of a client's columns, and part
+TOTAL = ""  # in place of a class or attribute: all images of a part, where sites say how many
 DIGITS = 12  # of a sha256; the manifests hold all of them
 READINGS = {
     "paper": "the paper's formula",
@@ -44,7 +49,8 @@ BELONGS = {  # options that have no effect unless one of others is on
     "adapter_layers": ("adapters",),
     "local_adapters": ("adapters",),
 }
-CLOCKS = {  # field of timing.Clocks -> head of the column, how it is written, in which unit of the field's
+# field of timing.Clocks -> head of the column, how it is written, in which unit of the field's
+CLOCKS = {
     "minutes": ("minutes", "{:.2f}", 1),
     "images_per_second": ("images per second", "{:,.0f}", 1),
     "evaluation": ("scoring (%)", "{:.1f}", 100),
@@ -54,6 +60,19 @@ CLOCKS = {  # field of timing.Clocks -> head of the column, how it is written, i
     "watt_hours": ("energy (Wh)", "{:.2f}", 1),
     "gpu_watt_hours": ("energy of the GPU (Wh)", "{:.2f}", 1),
 }
+CLOCKS_LEGEND = (
+    "Images per second: during training. Scoring: share of the time spent on test curves and "
+    "validation. Peak memory: of the process, or on the GPU (10^9 bytes). Of matrix speed: the "
+    "rate of products and convolutions while clients trained, as a share of that of one large "
+    "matrix product. Of memory speed: the rate at which operations read and wrote bytes, as a "
+    "share of that of a large copy. Both are measured after runs of 5 seconds or more. Times vary "
+    "from run to run."
+)
+LINEAGE = (
+    "Every stage's manifest lists the hashes of its files and of the stages before it; shown are "
+    f"the first {DIGITS} digits of each manifest's own sha256. Commands are shown as recorded, "
+    "without paths."
+)
 ENERGIES = {  # shown where some run knows it
     "watt_hours": " Energy: of the machine's processors and their memory, with all that ran there.",
     "gpu_watt_hours": " Energy of the GPU: of its board, with all that ran there.",
@@ -61,236 +80,242 @@ ENERGIES = {  # shown where some run knows it
 
 
 def images(row: Row) -> list[Table]:
-    """Of the data of a system's first run, and its images after each step, where the data are there."""
-    shown = list(table_one(row.run_files[0])) if row.run_files else []
+    """Table 1 of a system's first run, and the flow of its images, where the data are there."""
+    tables = table_one(row.run_files[0]) if row.run_files else []
     with suppress(NothingToDraw):
-        lines = [
-            [step, int(images), about]
-            for step, images, about, _ in flow.frame(row).itertuples(index=False)
-        ]
-        shown.append(
-            Table.of(f"Flow of images: {row.name}", ["step", "images", "about"], lines, FLOW)
-        )
-    return shown
+        lines = []
+        for step, count, comment, _ in flow.frame(row).itertuples(index=False):
+            lines.append([step, int(count), comment])
+        heads = ["step", "images", "about"]
+        tables.append(Table.of(f"Flow of images: {row.name}", heads, lines, FLOW))
+    return tables
 
 
-def table_one(run: Path) -> Iterator[Table]:
-    """Of the data that a run was trained on, where they are there; of images at sites as the sites described them."""
-    partition, sites = (
-        manifest.parent(run, "corruption", "partition"),
-        manifest.parent(run, "sites"),
-    )
-    # class or attribute -> site -> part -> value -> images, None of what a site hides
-    known: dict[str, Any] = {}
-    images: dict[str, dict[str, int]] = {}  # site -> part -> images, of images at sites
-    if partition and manifest.parent(partition, "dataset"):
-        known |= image_counts.of_manifest(partition)
-    elif sites:
-        for site in manifest.read(sites).options["sites"]:
-            described = json.loads(read_text(sites.parent / f"{site}.json"))
-            images[site] = described["images"]
-            for name, counted in described["counts"].items():
-                parts = [part for part in PARTS if part in counted]
-                known.setdefault(name, {})[site] = {part: counted[part] for part in parts}
-    else:
-        return
-    counts = {name: _columns(clients) for name, clients in known.items()}
-    totals = _totals(images)
-    columns = list(dict.fromkeys(column for by_column in counts.values() for column in by_column))
+def table_one(run: Path) -> list[Table]:
+    """The images that a run was trained on by site and part; of images at sites, as the sites
+    described them.
+    """
+    counts = {name: _columns(clients) for name, clients in _images_by_client(run).items()}
+    if not counts:
+        return []
+    totals = {column: images[TOTAL] for column, images in counts.pop(TOTAL, {}).items()}
+    columns = list(dict.fromkeys(chain.from_iterable(counts.values())))
     classes = counts[image_counts.CLASS]
-    lines: list[list[Any]] = [
-        ["all", *(_total(totals, column, classes.get(column, {})) for column in columns)]
-    ]
+    sums = {column: sum(filter(None, images.values())) for column, images in classes.items()}
+    lines: list[list[Any]] = [["all", *((sums | totals).get(column, 0) for column in columns)]]
     for name, by_column in counts.items():
         if _is_client(by_column):
             continue
-        for value in dict.fromkeys(value for known in by_column.values() for value in known):
-            lines.append(
-                [
-                    f"{name}: {value}",
-                    *(
-                        _cell(by_column.get(column, {}), value, totals.get(column))
-                        for column in columns
-                    ),
-                ]
-            )
-    heads: Heads = ["images", *(Column(part, over=who) for who, part in columns)]
-    hidden = any(
-        None in values.values() for by_column in counts.values() for values in by_column.values()
-    )
-    yield Table.of("Table 1: images by site and part", heads, lines, TABLE_ONE + HIDING * hidden)
+        for value in dict.fromkeys(chain.from_iterable(by_column.values())):
+            cells = [
+                _cell(by_column.get(column, {}), value, totals.get(column)) for column in columns
+            ]
+            lines.append([f"{name}: {value}", *cells])
+    heads: Heads = ["images", *(Column(part, over=client) for client, part in columns)]
+    legend = TABLE_ONE
+    every_count = chain.from_iterable(by_column.values() for by_column in counts.values())
+    if any(None in images.values() for images in every_count):
+        legend += HIDING
+    return [Table.of("Table 1: images by site and part", heads, lines, legend)]
 
 
-def _is_client(by_column: Mapping[tuple[str, str], Values]) -> bool:
-    """Tell whether every client holds images of a single value, as sites do: a table of it would be of zeros."""
-    own = [
-        [v for v, n in values.items() if n != 0]
-        for (who, _), values in by_column.items()
-        if who != image_counts.ALL
-    ]
-    return len({value for values in own for value in values}) > 1 and all(
-        len(values) == 1 for values in own
-    )
+def _images_by_client(run: Path) -> Mapping[str, Any]:
+    """The images of each class or attribute by client; of sites the TOTAL, too; {} where no data
+    are there.
+    """
+    partition = manifest.parent(run, "corruption", "partition")
+    if partition and manifest.parent(partition, "dataset"):
+        return image_counts.of_manifest(partition)
+    sites = manifest.parent(run, "sites")
+    if partition or not sites:
+        return {}
+    clients: dict[str, Any] = {TOTAL: {}}
+    for site in manifest.read(sites).options["sites"]:
+        described = json.loads(read_text(sites.parent / f"{site}.json"))
+        images = described["images"]
+        clients[TOTAL][site] = {part: {TOTAL: count} for part, count in images.items()}
+        for name, counts in described["counts"].items():
+            parts = {part: counts[part] for part in PARTS if part in counts}
+            clients.setdefault(name, {})[site] = parts
+    return clients
 
 
-def _columns(
-    clients: Mapping[str, Mapping[str, Values]],
-) -> dict[tuple[str, str], dict[str, int | None]]:
-    """(client, part) -> value -> images; of many clients together, None where one of them hides its images."""
-    made: dict[tuple[str, str], dict[str, int | None]] = {}
+def _is_client(by_column: Columns) -> bool:
+    """Tell whether every client holds images of a single value, as sites do: a table of it would be
+    of zeros.
+    """
+    values = set()
+    for (client, _), images in by_column.items():
+        present = {value for value, count in images.items() if count != 0}
+        if client == image_counts.ALL:
+            continue
+        if len(present) != 1:
+            return False
+        values |= present
+    return len(values) > 1
+
+
+def _columns(clients: Clients) -> Columns:
+    """The images of each value in a column; of many clients together, None where one of them hides
+    its images.
+    """
+    columns: Columns = {}
     for client, parts in clients.items():
-        for part, by_value in parts.items():
-            column = made.setdefault((_who(client, len(clients)), part), {})
-            for value, images in by_value.items():
+        together = len(clients) > CLIENTS and client != image_counts.ALL
+        head = "clients" if together else client
+        for part, images in parts.items():
+            column = columns.setdefault((head, part), {})
+            for value, count in images.items():
                 before = column.get(value, 0)
-                column[value] = None if before is None or images is None else before + images
-    return made
+                column[value] = None if before is None or count is None else before + count
+    return columns
 
 
-def _totals(images: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
-    """(client, part) -> images; of many clients together."""
-    totals: dict[tuple[str, str], int] = {}
-    for client, parts in images.items():
-        for part, count in parts.items():
-            column = _who(client, len(images)), part
-            totals[column] = totals.get(column, 0) + count
-    return totals
-
-
-def _who(client: str, clients: int) -> str:
-    """The head of a client's columns."""
-    return "clients" if clients > CLIENTS and client != image_counts.ALL else client
-
-
-def _total(totals: Mapping[tuple[str, str], int], column: tuple[str, str], classes: Values) -> int:
-    """The images of a column; without a description their classes together."""
-    return totals[column] if column in totals else sum(filter(None, classes.values()))
-
-
-def _cell(by_value: Values, value: str, total: int | None) -> Cell:
-    """Images of a value, with their share. total: the images of the column; None: those of its values."""
-    images = by_value.get(value, 0)
-    if images is None:
+def _cell(images: Values, value: str, total: int | None) -> Cell:
+    """Images of a value, with their share. total: the images of the column; None: those of its
+    values.
+    """
+    count = images.get(value, 0)
+    if count is None:
         return Cell(HIDDEN)
     if total is None:
-        total = sum(filter(None, by_value.values()))
-    return Cell(f"{images:,} ({100 * images / total:.1f})" if total else "-", number=images)
+        total = sum(filter(None, images.values()))
+    text = f"{count:,} ({100 * count / total:.1f})" if total else "-"
+    return Cell(text, number=count)
 
 
-def settings(compared: Sequence[Row], clocked: bool) -> Section:
+def settings(compared: Rows, clocked: bool) -> Section:
     """The methods that ran, and under a title of their own the options that all systems share.
 
     clocked: whether a table says how long training took.
     """
-    lines: list[list[Any]] = [
-        [
-            row.name,
-            f"{rule}: {READINGS[rule]}" if (rule := row.scores.rule) in READINGS else rule,
-            ", ".join(
-                f"{key}={value}" for key, value in row.scores.settings.items() if key != "rule"
-            )
-            or "-",
-            ", ".join(str(seed) for seed in row.seeds),
-            *(megabytes(count).text for count in (row.scores.bytes.down, row.scores.bytes.up)),
-        ]
-        for row in compared
-    ]
-    tables = [
-        Table.of("Methods", ["method", "rule", "its options", "seeds", DOWN, UP], lines, BYTES)
-    ]
-    said = {option.name: f"{option.title} (--{option.typed})" for option in recorded(TrainOptions)}
-    options = {said["rounds"]: [str(row.scores.rounds) for row in compared]}
-    words = {True: "yes", False: "no", None: "none"}
-    names = dict.fromkeys(name for row in compared for name in row.scores.options)
-    for name in (name for name in names if name != "seed" and _had_effect(name, compared)):
-        values = [row.scores.options.get(name) for row in compared]
-        options[said.get(name, name.replace("_", " "))] = [
-            words[value] if isinstance(value, bool | None) else str(value) for value in values
-        ]
-    alike = {name: values[0] for name, values in options.items() if len(set(values)) == 1}
+    heads: Heads = ["method", "rule", "its options", "seeds", DOWN, UP]
+    tables = [Table.of("Methods", heads, [_method_line(row) for row in compared], BYTES)]
+    options = _options(compared)
+    same = {name: values[0] for name, values in options.items() if len(set(values)) == 1}
     title = "Options of training"
-    if lines := [[name, *values] for name, values in options.items() if name not in alike]:
-        tables.append(
-            Table.of(f"{title} that differ", ["option", *(row.name for row in compared)], lines)
-        )
+    lines = [[name, *values] for name, values in options.items() if name not in same]
+    if lines:
+        heads = ["option", *(row.name for row in compared)]
+        tables.append(Table.of(f"{title} that differ", heads, lines))
         title += " that all share"
-    tables += _times(compared) if clocked else []
+    if clocked:
+        tables += _times(compared)
+    pairs = list(same.items())
     return Section(
-        "settings", "Methods and settings", tables, pairs=list(alike.items()), pairs_title=title
+        "settings",
+        "Methods and settings",
+        tables,
+        pairs=pairs,
+        pairs_title=title,
     )
 
 
-def _had_effect(name: str, compared: Sequence[Row]) -> bool:
-    """Tell whether an option could change some run: one that belongs to others does where one of these is on."""
+def _method_line(row: Row) -> list[Any]:
+    scores = row.scores
+    rule = scores.rule
+    if rule in READINGS:
+        rule += f": {READINGS[rule]}"
+    options = [f"{key}={value}" for key, value in scores.settings.items() if key != "rule"]
+    seeds = ", ".join(map(str, row.seeds))
+    traffic = [megabytes(scores.bytes.down).text, megabytes(scores.bytes.up).text]
+    return [row.name, rule, ", ".join(options) or "-", seeds, *traffic]
+
+
+def _options(compared: Rows) -> dict[str, list[str]]:
+    """The values of each option that had an effect, one of each system, by its title."""
+    titles = {
+        option.name: f"{option.title} (--{option.typed})" for option in recorded(TrainOptions)
+    }
+    options = {titles["rounds"]: [str(row.scores.rounds) for row in compared]}
+    for name in dict.fromkeys(chain.from_iterable(row.scores.options for row in compared)):
+        if name != "seed" and _had_effect(name, compared):
+            values = [_option_in_words(row.scores.options.get(name)) for row in compared]
+            options[titles.get(name, name.replace("_", " "))] = values
+    return options
+
+
+def _option_in_words(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _had_effect(name: str, compared: Rows) -> bool:
+    """Tell whether an option could change some run: one that belongs to others does where one of
+    these is on.
+    """
     owners = BELONGS.get(name)
     if owners is None:
         return True
     return any(row.scores.options.get(owner) for row in compared for owner in owners)
 
 
-def _times(compared: Sequence[Row]) -> list[Table]:
+def _times(compared: Rows) -> list[Table]:
     clocks = {row.name: timing.of_runs(row.paths) for row in compared}
     measured = [clock for clock in clocks.values() if clock]
-    unknown = [name for name in ENERGIES if all(getattr(clock, name) is None for clock in measured)]
-    shown = {name: column for name, column in CLOCKS.items() if name not in unknown}
-    lines = [
-        [
-            name,
-            *(
-                "-" if (value := getattr(clock, field, None)) is None else form.format(unit * value)
-                for field, (_, form, unit) in shown.items()
-            ),
-        ]
-        for name, clock in clocks.items()
-    ]
-    several = ", mean over seeds" if any(row.runs > 1 for row in compared) else ""
-    legend = (
-        f"Measured on the machine that trained{several}. Images per second: during training. Scoring: share of the "
-        "time spent on test curves and validation. Peak memory: of the process, or on the GPU (10^9 bytes). Of "
-        "matrix speed: the rate of products and convolutions while clients trained, as a share of that of one large "
-        "matrix product. Of memory speed: the rate at which operations read and wrote bytes, as a share of that of a "
-        "large copy. Both are measured after runs of 5 seconds or more. "
-        f"Times vary from run to run.{''.join(words for name, words in ENERGIES.items() if name in shown)}"
-    )
-    heads = ["method", *(head for head, _, _ in shown.values())]
-    return [Table.of("Time and memory", heads, lines, legend)] if measured else []
-
-
-def lineage(compared: Sequence[Row]) -> Section:
-    """Every stage behind the numbers, once: what it is, the command that made it, its hash."""
-    stages = dict.fromkeys(
-        stage for row in compared for path in row.paths for stage in _above(path)
-    )
+    if not measured:
+        return []
+    legend = "Measured on the machine that trained"
+    if any(row.runs > 1 for row in compared):
+        legend += ", mean over seeds"
+    legend += f". {CLOCKS_LEGEND}"
+    fields = list(CLOCKS)
+    for name, sentence in ENERGIES.items():
+        if all(getattr(clock, name) is None for clock in measured):
+            fields.remove(name)
+        else:
+            legend += sentence
     lines = []
-    for path in sorted(stages, key=lambda path: manifest.KINDS.index(manifest.read(path).kind)):
-        stage, folder = manifest.read(path), path.parent
-        inside = stage.kind == "scores" and folder.parent.name == "scores"
-        name = f"{folder.parent.parent.name}/scores/{folder.name}" if inside else folder.name
-        lines.append(
-            [
-                stage.kind,
-                name,
-                shlex.join(["fedcli", *stage.made_by]),
-                manifest.sha256(path)[:DIGITS],
-            ]
-        )
-    legend = (
-        "Every stage's manifest lists the hashes of its files and of the stages before it; shown are the first "
-        f"{DIGITS} digits of each manifest's own sha256. Commands are shown as recorded, without paths."
+    for name, clock in clocks.items():
+        lines.append([name, *(_clock_text(clock, field) for field in fields)])
+    heads = ["method", *(CLOCKS[field][0] for field in fields)]
+    return [Table.of("Time and memory", heads, lines, legend)]
+
+
+def _clock_text(clock: timing.Clocks | None, field: str) -> str:
+    _, form, unit = CLOCKS[field]
+    value = getattr(clock, field, None)
+    return "-" if value is None else form.format(unit * value)
+
+
+def lineage(compared: Rows) -> Section:
+    """Every stage behind the numbers, once: what it is, the command that made it, its hash."""
+    stages: dict[Path, manifest.Manifest] = {}
+    for row in compared:
+        for path in chain.from_iterable(map(_stages, row.paths)):
+            stages.setdefault(path, manifest.read(path))
+    lines = []
+    for path, stage in sorted(stages.items(), key=lambda item: manifest.KINDS.index(item[1].kind)):
+        name = path.parent.name
+        above = path.parent.parent
+        if stage.kind == "scores" and above.name == "scores":
+            name = f"{above.parent.name}/scores/{name}"
+        command = shlex.join(["fedcli", *stage.made_by])
+        lines.append([stage.kind, name, command, manifest.sha256(path)[:DIGITS]])
+    table = Table.of(
+        "",
+        ["stage", "folder", "command", "sha256"],
+        lines,
+        LINEAGE,
     )
-    table = Table.of("", ["stage", "folder", "command", "sha256"], lines, legend)
     return Section("lineage", "From data to scores", [table])
 
 
-def _above(path: Path) -> list[Path]:
-    """A scores.json and all that it was made from, the first first; a run may have begun with another."""
-    paths, run = [path], manifest.parent(path, "run")
+def _stages(path: Path) -> list[Path]:
+    """A scores.json and all that it was made from, the first first; a run may have begun with
+    another.
+    """
+    runs: list[Path] = []
+    run = manifest.parent(path, "run")
     while run:
-        paths, run = [run, *paths], manifest.parent(run, "run")
-    trained = manifest.parent(path, "run") or path
-    tested = manifest.parent(
-        path, *STAGES
-    )  # data of its own, where scores are on other images than the run's
-    stages = [manifest.parent(trained, kind) for kind in STAGES]
-    stages += [manifest.parent(tested, kind) for kind in STAGES] + [tested] if tested else []
-    return [*(stage for stage in stages if stage), *paths]
+        runs.insert(0, run)
+        run = manifest.parent(run, "run")
+    trained = runs[-1] if runs else path
+    data = [manifest.parent(trained, kind) for kind in STAGES]
+    tested = manifest.parent(path, *STAGES)  # images of its own, other than those of the run
+    if tested:
+        data += [*(manifest.parent(tested, kind) for kind in STAGES), tested]
+    return [*filter(None, data), *runs, path]

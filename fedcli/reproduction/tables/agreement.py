@@ -172,8 +172,7 @@ def _on_intervals(cells: Sequence[ResultCell]) -> str:
     by_chance = (1 - LEVEL) * len(cells)
     return (
         f"{inside} of {numbers} where our runs expect it, in our mean ± {middle:.2f} (median of "
-        "the "
-        f"half-widths); by chance alone about {by_chance:.0f} would lie outside."
+        f"the half-widths); by chance alone about {by_chance:.0f} would lie outside."
     )
 
 

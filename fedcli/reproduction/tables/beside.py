@@ -45,9 +45,9 @@ def on_validation(results: Results, star: str = "*") -> Table:
     rows = list(zip(names, *cells_by_column, strict=True))
     legend = (
         "Of each run's round that is best on its clients' validation images, mean ± sample "
-        "standard "
-        f"deviation over seeds. {star} marks the best of a method's values where its lead exceeds "
-        f"the larger of the two deviations, which one seed does not have. {_seeds(results)}"
+        f"standard deviation over seeds. {star} marks the best of a method's values where its "
+        "lead exceeds the larger of the two deviations, which one seed does not have. "
+        f"{_seeds(results)}"
     )
     heads = [table.Column(""), *(heading(column) for column in columns)]
     return Table("On validation, best round", heads, rows, legend)

@@ -52,8 +52,7 @@ DIVERGED = (
 )
 CHANCE = (
     "The model may be no better than chance ({:.1f} %) on held-out images: {} {:.1f} %, its 95 % "
-    "interval begins at "
-    "{:.1f} %. What has learned little gives little away"
+    "interval begins at {:.1f} %. What has learned little gives little away"
 )
 # of the probe
 LOCAL_BATCH = 8  # images of a gradient
@@ -253,14 +252,23 @@ def _caution(run: Run, images: AuditedImages) -> str:
     task = Task.of(images.y)
     metric = task.usual[0]
     low, _ = interval(Answered([logits], y, images.units[held_out]).resampled()[metric])
-    last = (run.path.parent / "rounds.jsonl").read_text(encoding="utf-8").splitlines()[-1]
-    if None in json.loads(last)["loss"]:
+    if _diverged(run):
         return DIVERGED
     chance = 1 / (2 if task.several else len(np.unique(y)))
     if low is None or chance == 1 or apart(low, chance) > 0:
         return ""
     score = score_of([logits], y, np.arange(len(y)), metric)
     return CHANCE.format(100 * chance, title(metric), 100 * score, 100 * low)
+
+
+def _diverged(run: Run) -> bool:
+    """Tell whether a client that trained in the last round had a loss that is not finite."""
+    if run.manifest.options["dp_sgd"]:  # its draws may have had no image, and so no loss
+        return False
+    last = (run.path.parent / "rounds.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    record = json.loads(last)
+    pairs = zip(record["loss"], record["weights"], strict=True)
+    return any(loss is None and weight != 0 for loss, weight in pairs)
 
 
 def _units(run: Run, ids: Array) -> Array:

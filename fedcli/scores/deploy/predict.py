@@ -7,7 +7,7 @@ those of one's own images are.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +18,11 @@ from ... import console, extensions
 from ...data import manifest, originals, sources
 from ...data.originals import Originals
 from ...data.pool import Row
+from ...data.prepare_options import PrepareOptions
 from ...data.shard import Shard
-from ...data.sources.formats.photographs import fit_image, match_channels, scaled_decoding
+from ...data.sources.formats.photographs import fit_image, match_channels, shrunk_decoding
 from ...data.sources.own_files import own_images
-from ...data.sources.source import Choices, Source, Unreadable
+from ...data.sources.source import Source, Unreadable
 from ...errors import FedcliError, UsageError, nearest
 from ...metrics import chances
 from ...runs import finished as runs
@@ -57,7 +58,7 @@ class Preprocessing:
 
     dataset: str
     source: Source
-    choices: Choices
+    choices: PrepareOptions
     channels: int
     originals: Originals | None = None
 
@@ -70,17 +71,15 @@ class Preprocessing:
             fault = f"{path} was merged of datasets that were prepared in ways of their own"
             hint = "prepare the new files as one of them, then fedcli evaluate --on"
             raise FedcliError(fault, hint)
-        names = {choice.name for choice in fields(Choices)}
-        options = {key: value for key, value in dataset.options.items() if key in names}
-        choices = Choices(**options)
         name = dataset.options["dataset"]
+        choices = PrepareOptions.of_record(name, dataset.options)
         code = dataset.options.get("code", {})
         source = f"{file_of(name, code)}:{name}" if "file" in code else name
         with extensions.named_by(path):
             reader = sources.source(source)
         if not reader.per_file:
             reader = own_images.SOURCE
-            choices = replace(choices, own={**OWN, **choices.own})
+            choices = choices.completed({**OWN, **choices.own})
         return cls(
             name,
             reader,
@@ -98,7 +97,7 @@ class Preprocessing:
             raise Unreadable("no such file")
         if not path.is_file():
             raise Unreadable("not a regular file")
-        with scaled_decoding(self.choices):
+        with shrunk_decoding(self.choices):
             image = self.source.decode(
                 path.parent,
                 Row(path.name, 0, path.name),
@@ -134,14 +133,9 @@ class Preprocessing:
         steps = {
             "size": chosen.size,
             "channels": self.channels,
-            "fit": chosen.fit,
-            "clahe": chosen.clahe,
-            "window": chosen.window,
             "resize": RESIZE[chosen.fit],
         }
-        if chosen.scaled_decoding:
-            steps["scaled_decoding"] = True
-        return steps
+        return steps | chosen.record(chosen.marked("pixels"))
 
 
 @dataclass(frozen=True)

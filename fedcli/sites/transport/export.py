@@ -110,8 +110,7 @@ ALLOW = {  # what has to be allowed by hand, for people
     ],
     "flower": [
         "start the SuperLink and the SuperNodes where fedcli is installed: the app holds no code "
-        "of "
-        "its own"
+        "of its own"
     ],
 }
 ENGINES: dict[str, Callable[[Job], dict[str, str]]] = {"nvflare": nvflare, "flower": flower}

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from ...prepare_options import PrepareOptions
 from ..described import listed
 from ..division import divided
 from ..drawing import labels_of, save, spots, table
 from ..formats.photographs import radiograph
 from ..own_files.own_columns import of_columns
-from ..source import Choices, Listing, Source
+from ..source import Listing, Source
 from .fedchexmimic import ABSENT, ATTRIBUTES, located, read_chexpert
 from .fedchexmimic_sample import (
     CHEXPERT,
@@ -31,7 +32,7 @@ from .fedchexmimic_sample import (
 GROUPS = {name: ATTRIBUTES[name] for name in ("race", "gender", "age")}
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image of the views asked for whose file is there."""
     download = read_chexpert(raw, FINDINGS)
     images = download.table

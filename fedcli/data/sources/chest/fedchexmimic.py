@@ -21,10 +21,11 @@ import numpy as np
 
 from .... import console
 from ....errors import FedcliError
+from ...prepare_options import PrepareOptions
 from ..described import listed
 from ..division import divided
 from ..formats.photographs import radiograph, within
-from ..source import Choices, Listing, Source
+from ..source import Listing, Source
 from ..tables import (
     DataFrame,
     Series,
@@ -91,7 +92,7 @@ class Download:
     find: Callable[[str], str]
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image with a certain label whose file is there, from both hospitals."""
     from pandas import concat
 
@@ -114,7 +115,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     return divided(listing, choices)
 
 
-def _download(root: Path, site: str, choices: Choices) -> Download:
+def _download(root: Path, site: str, choices: PrepareOptions) -> Download:
     if choices.split == "paper":
         return read_paper(root, attribute=choices.own["attribute"], site=site)
     if site == "chexpert":
@@ -403,7 +404,7 @@ def _decoded(table: DataFrame, attribute: str) -> list[str] | str:
     return [codes.get(text, text) for text in texts]
 
 
-def _usable(table: DataFrame, site: str, choices: Choices) -> DataFrame:
+def _usable(table: DataFrame, site: str, choices: PrepareOptions) -> DataFrame:
     """Images of the views asked for, with labels 0 and 1. Raises FedcliError for another label."""
     label = table.label.fillna(0)
     check_values(

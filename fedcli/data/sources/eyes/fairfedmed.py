@@ -35,12 +35,12 @@ from ....errors import FedcliError
 from ....seeds import derive
 from ....system import processes
 from ...pool import Row
+from ...prepare_options import PrepareOptions
 from ..division import divided
 from ..drawing import scan, table
 from ..formats.npy_header import read_header
 from ..formats.photographs import within
 from ..source import (
-    Choices,
     Listing,
     Source,
     Unreadable,
@@ -97,7 +97,7 @@ class Listed(NamedTuple):
     table: dict[str, str]  # column -> text
 
 
-def rows(member: str, raw: Path, choices: Choices) -> Listing:
+def rows(member: str, raw: Path, choices: PrepareOptions) -> Listing:
     """Every listed patient whose file has this member, with label and attributes from the file."""
     checked_channels(SLICES if member == OCT_MEMBER else 1, choices, "B-scans")
     home = raw / "fairfedmed" if (raw / "fairfedmed").is_dir() else raw
@@ -164,7 +164,12 @@ def _without_unknown(patients: list[Row], attribute: str) -> list[Row]:
     return usable
 
 
-def decode(member: str, raw: Path, row: Row, choices: Choices) -> np.ndarray:
+def decode(
+    member: str,
+    raw: Path,
+    row: Row,
+    choices: PrepareOptions,
+) -> np.ndarray:
     """uint8 [W, H, 1] of an SLO, transposed as by the authors, or [H, W, 32] of a volume."""
     with _opened(raw / row.source) as data:
         array = data[member]
@@ -173,7 +178,7 @@ def decode(member: str, raw: Path, row: Row, choices: Choices) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(array[::STEP], 0, -1))
 
 
-def _listed(home: Path, choices: Choices) -> tuple[dict[str, Listed], list[Path]]:
+def _listed(home: Path, choices: PrepareOptions) -> tuple[dict[str, Listed], list[Path]]:
     """File name -> facts of the tables, and the tables."""
     sites = choices.own["sites"]
     train = [home / f"meta_{site}_{sites}_train.csv" for site in SITES]

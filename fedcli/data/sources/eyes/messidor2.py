@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import FedcliError
+from ...prepare_options import PrepareOptions
 from ..described import listed
 from ..division import divided
 from ..drawing import save_picture, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph, within
-from ..source import Choices, Listing, Source
+from ..source import Listing, Source
 from ..tables import DataFrame, check_values, first_of, read_table
 
 TARGETS = {  # option -> column, classes
@@ -38,7 +39,7 @@ FOLDERS = [
 SUFFIXES = *PHOTOGRAPHS, ".tif"
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every gradable image that is there."""
     column, classes = TARGETS[choices.own["target"]]
     grades = read_grades(raw)

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from ...prepare_options import PrepareOptions
 from ..described import listed
 from ..division import divided
 from ..drawing import labels_of, save, spots, table
 from ..formats.photographs import files_of, photograph
 from ..own_files.own_columns import of_columns
-from ..source import Choices, Listing, Source
+from ..source import Listing, Source
 from ..tables import AGE_BANDS, SEXES, DataFrame, age_bands, check_once, first_of, read_sheet
 
 LABELS = {
@@ -47,7 +48,7 @@ FOLDERS = [  # photographs win over edited ones
 ]
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Both eyes of every patient of the table, as far as their images are there."""
     import pandas
 

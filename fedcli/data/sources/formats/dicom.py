@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import FedcliError, UsageError, nearest
-from ..source import Choices, Unreadable, unreadable
+from ...prepare_options import PrepareOptions
+from ..source import Unreadable, unreadable
 from . import dicom_display, dicom_header
 from .dicom_display import LARGEST, number
 
@@ -101,7 +102,7 @@ def parse_window(text: str) -> Windows:
     return windows
 
 
-def windows_of(choices: Choices) -> Windows:
+def windows_of(choices: PrepareOptions) -> Windows:
     return parse_window(choices.window or "file")
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ....errors import FedcliError, UsageError, nearest
-from ..source import Choices, Unreadable, check_regular, checked_channels, middles, unreadable
+from ...prepare_options import PrepareOptions
+from ..source import Unreadable, check_regular, checked_channels, middles, unreadable
 from .dicom import Window
 
 SUFFIXES = ".nii", ".nii.gz"
@@ -30,7 +31,7 @@ def is_nifti(file: str) -> bool:
     return file.lower().endswith(SUFFIXES)
 
 
-def slices(choices: Choices) -> int:
+def slices(choices: PrepareOptions) -> int:
     """The number of slices that become channels. Raises UsageError."""
     text = choices.own["slices"] or "1"
     axis = choices.own["axis"]
@@ -53,7 +54,11 @@ def library() -> Any:
     return nibabel
 
 
-def read_slices(path: Path, choices: Choices, window: Window) -> np.ndarray:
+def read_slices(
+    path: Path,
+    choices: PrepareOptions,
+    window: Window,
+) -> np.ndarray:
     """uint8 [H, W, K]: K slices, the middles of as many parts of equal depth.
 
     Raises Unreadable, FedcliError.

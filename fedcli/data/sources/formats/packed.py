@@ -155,8 +155,11 @@ def _holds_pictures(arrow: Any, column: Any) -> bool:
 
 
 def _picture_column(arrow: Any, schema: Any) -> str:
-    """The name of the column of pictures. Raises StopIteration where there is none."""
-    return next(column.name for column in schema if _holds_pictures(arrow, column))
+    """The name of the column of pictures. Raises Unreadable where there is none."""
+    for column in schema:
+        if _holds_pictures(arrow, column):
+            return column.name
+    raise Unreadable("has no column of pictures")
 
 
 def _stream(arrow: Any, path: Path) -> Any:
@@ -210,7 +213,7 @@ def _cell(
             if position < count:
                 return _rows_of(path, process, stamp, group)[position]
             position -= count
-    except (ValueError, IndexError, StopIteration) as error:  # pyarrow's are ValueErrors
+    except (ValueError, IndexError) as error:  # pyarrow's are ValueErrors
         raise Unreadable(f"{type(error).__name__}: {_short(error)}") from error
     raise Unreadable("is not there")
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from ....errors import FedcliError
 from ...pool import Row
-from ..source import Choices, Unreadable, check_regular, unreadable
+from ...prepare_options import PrepareOptions
+from ..source import Unreadable, check_regular, unreadable
 
 WHITE = 65535  # of 16 bits
 DARK = 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below
@@ -99,7 +100,7 @@ def leads_out(raw: Path, path: Path | str) -> bool:
 
 
 @contextmanager
-def scaled_decoding(choices: Choices) -> Iterator[None]:
+def shrunk_decoding(choices: PrepareOptions) -> Iterator[None]:
     """Within it, where that is chosen, JPEG files are decoded at 1/2, 1/4 or 1/8 of their sides.
 
     No side is then below twice the pool's size, so that areas are still averaged: of HAM10000's
@@ -117,12 +118,12 @@ def read_rgb(path: Path) -> np.ndarray:
     return _opened(path, lambda image: _rgb(_upright(image)))
 
 
-def photograph(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+def photograph(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     """uint8 [H, W, 3] of a row that is a file of its own. Raises Unreadable."""
     return read_rgb(raw / row.source)
 
 
-def radiograph(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+def radiograph(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     """uint8 [H, W, 1] of a row that is a file of its own. Raises Unreadable."""
     return match_channels(read_grey_or_rgb(raw / row.source, 255.0), 1)
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from .... import console
 from ....errors import FedcliError, UsageError
 from ...pool import Row
-from ..source import Choices, Listing
+from ...prepare_options import PrepareOptions
+from ..source import Listing
 from ..tables import PARTS
 from .own_table import INDEX, classes_of
 
@@ -66,7 +67,7 @@ def listed(
     raw: Path,
     files: list[str],
     others: list[str],
-    choices: Choices,
+    choices: PrepareOptions,
 ) -> Listing:
     """Classes from the folders in raw, or from those in its folders train, val and test.
 
@@ -123,7 +124,7 @@ def deeper(raw: Path, rows: Sequence[Row]) -> str:
     return f"go one folder down: --raw {raw / name}; else " if len(folders) > 1 else ""
 
 
-def _refuse_columns(raw: Path, choices: Choices) -> None:
+def _refuse_columns(raw: Path, choices: PrepareOptions) -> None:
     """Raises UsageError for an option that names a column, where there is no table."""
     options = list(NEEDS_TABLE)
     if "attributes" not in choices.own:
@@ -295,7 +296,7 @@ def _note_classes(raw: Path, classes: list[str]) -> None:
         console.say(f"no CSV in {raw}: the folders {_listed(classes)} are the classes")
 
 
-def _note_split(raw: Path, layout: Layout, choices: Choices) -> None:
+def _note_split(raw: Path, layout: Layout, choices: PrepareOptions) -> None:
     """A note where folders of parts are not used.
 
     Raises FedcliError where --split folder finds none.

@@ -15,11 +15,12 @@ import numpy as np
 from .... import console
 from ....errors import FedcliError, UsageError
 from ...pool import Row
+from ...prepare_options import PrepareOptions
 from ..division import divided
 from ..drawing import picture, save, table
 from ..formats import dicom, dicom_header, nifti, packed, photographs
 from ..formats.photographs import leads_out, read_grey_or_rgb
-from ..source import Choices, Listing, Source, Unreadable
+from ..source import Listing, Source, Unreadable
 from ..tables import lacking
 from . import class_folders, own_columns
 from .own_table import INDEX, NAMING, described, from_table, table_name, without_label
@@ -30,7 +31,7 @@ CHANNELS = "auto", "1", "3"
 OUTSIDE = "is a link that leads out of the folder"
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image of the table that is there, or of the class folders where there is no table."""
     channels = choices.own["channels"]
     if channels not in CHANNELS:
@@ -49,7 +50,7 @@ def _listing(
     raw: Path,
     files: list[str],
     others: list[str],
-    choices: Choices,
+    choices: PrepareOptions,
 ) -> Listing:
     """The images of packed files where there are no others, of a table, or of class folders."""
     if files:
@@ -86,7 +87,7 @@ def _channels(
     raw: Path,
     images: list[Row],
     has_files: bool,
-    choices: Choices,
+    choices: PrepareOptions,
 ) -> int:
     """Channels of the images: slices of volumes, or 1 or 3 by option, windows and colours.
 
@@ -103,7 +104,7 @@ def _channels(
     return 3 if has_colours else 1
 
 
-def _split(raw: Path, listing: Listing, choices: Choices) -> Listing:
+def _split(raw: Path, listing: Listing, choices: PrepareOptions) -> Listing:
     """The listing with its test part.
 
     Where no table names patients, those that DICOM files name stay together. Raises FedcliError
@@ -121,7 +122,11 @@ def _split(raw: Path, listing: Listing, choices: Choices) -> Listing:
     return divided(listing, choices, "patient" if listing.patient else "")
 
 
-def _warn_of_one_patient(raw: Path, count: int, choices: Choices) -> None:
+def _warn_of_one_patient(
+    raw: Path,
+    count: int,
+    choices: PrepareOptions,
+) -> None:
     """A warning for one patient. Raises FedcliError where the split keeps patients together."""
     show = f"all {count} images in {raw} show one patient"
     sentence = f"{show}, as the PatientID of their DICOM files says"
@@ -134,7 +139,7 @@ def _warn_of_one_patient(raw: Path, count: int, choices: Choices) -> None:
     console.warn(f"{sentence}: scores will say nothing about other patients")
 
 
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     if packed.is_packed(row.source):
         return read_grey_or_rgb(packed.picture(raw, row.source), white(choices))
     path = raw / row.source
@@ -145,7 +150,11 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
     return read_grey_or_rgb(path, white(choices))
 
 
-def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
+def _from_packed(
+    raw: Path,
+    files: list[str],
+    choices: PrepareOptions,
+) -> Listing:
     options = choices.own
     if choices.split == "folder":
         sentence = "--split folder is for a folder per class, not for packed files"
@@ -167,7 +176,7 @@ def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
 
 def _slices(
     raw: Path,
-    choices: Choices,
+    choices: PrepareOptions,
     volumes: list[str],
     images: list[Row],
 ) -> int:
@@ -187,7 +196,7 @@ def _slices(
     return nifti.slices(choices)
 
 
-def white(choices: Choices) -> float | None:
+def white(choices: PrepareOptions) -> float | None:
     """The stored value that is white in a grey image of more than eight bits, None for auto.
 
     Raises UsageError.

@@ -16,10 +16,11 @@ from .... import console
 from ....errors import FedcliError, UsageError
 from ....labels import MULTI_LABEL, Label
 from ...pool import Row
+from ...prepare_options import PrepareOptions
 from ..formats import dicom_header, workbooks
 from ..formats.packed import AT
 from ..formats.photographs import within
-from ..source import Choices, Listing
+from ..source import Listing
 from ..tables import AGE_BANDS, DataFrame, Series, age_band, lacking, number, place, read_cells
 from . import column_notes, label_lists, own_columns
 from .own_columns import SEXES, ordered
@@ -46,7 +47,11 @@ Places = Mapping[str, set[str]]  # a spelling that may mean a file -> the files 
 
 
 def from_table(
-    raw: Path, name: str, files: list[str], others: list[str], choices: Choices
+    raw: Path,
+    name: str,
+    files: list[str],
+    others: list[str],
+    choices: PrepareOptions,
 ) -> Listing:
     """The images of a table that are there, as a listing.
 
@@ -101,7 +106,7 @@ def _note_repeated(name: str, count: int) -> None:
         console.say(f"{name}: {count} rows repeat others and count once")
 
 
-def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
+def described(table: DataFrame, path: Path, choices: PrepareOptions) -> Listing:
     """The images of a table whose column AT says where each is, as a listing.
 
     path: of the table, for sentences.
@@ -254,8 +259,9 @@ def _read(
         sentence = f"{path} has {lacking(missing)}, only {', '.join(head)}"
         raise FedcliError(sentence, _meant(missing, head) + NAMING)
     for name in people:
-        if "/" in name:
-            raise FedcliError(f"{path}: the column {name!r} has a slash in its name", "rename it")
+        if "/" in name or "*" in name:  # that crosses attributes, as in sex*age
+            sentence = f"{path}: the column {name!r} has a slash or star in its name"
+            raise FedcliError(sentence, "rename it")
     cells = {}
     for name in columns:
         position = head.index(name)

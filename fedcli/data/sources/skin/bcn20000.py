@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ....errors import FedcliError
+from ...prepare_options import PrepareOptions
 from ..described import listed
 from ..division import divided
 from ..drawing import save_picture, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
-from ..source import Choices, Listing, Source
+from ..source import Listing, Source
 from ..tables import SEXES, DataFrame, first_column, number, place, read_table
 from . import isic2019
 
@@ -32,7 +33,7 @@ ATTRIBUTES = {"sex": SEXES, "age": AGES, "site": SITES}
 FOLDERS = ".", "images", "ISIC-images"
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image of a table that is there and is benign or malignant."""
     paths = list(_tables(raw))
     if not paths:

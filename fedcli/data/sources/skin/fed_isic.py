@@ -19,10 +19,11 @@ from pathlib import Path
 from .... import console
 from ....errors import FedcliError
 from ...pool import Row
+from ...prepare_options import PrepareOptions
 from ..division import divided, fold_rows
 from ..drawing import table
 from ..formats.photographs import photograph
-from ..source import Choices, Listing, Source
+from ..source import Listing, Source
 from ..tables import SEXES, DataFrame, check_values, present, read_table
 from . import isic2019
 from .isic2019 import BODY, CLASSES, Photograph
@@ -37,7 +38,7 @@ TABLES = [  # FLamby's name first
 FACTS = ["target", "center", "fold"]
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image of FLamby's table that is there."""
     path = locate(raw)
     images = isic2019.read_tables(raw)
@@ -103,7 +104,7 @@ def _check_labels(table: DataFrame, path: Path) -> None:
     raise FedcliError(sentence, "download both tables again")
 
 
-def _split(listing: Listing, choices: Choices) -> Listing:
+def _split(listing: Listing, choices: PrepareOptions) -> Listing:
     if choices.split in ("lesion", "image"):
         return divided(listing, choices)
     if choices.split == "folds" and choices.fold > 1:
@@ -111,18 +112,13 @@ def _split(listing: Listing, choices: Choices) -> Listing:
     return listing
 
 
-def _later_fold(images: list[Row], choices: Choices) -> list[Row]:
+def _later_fold(images: list[Row], choices: PrepareOptions) -> list[Row]:
     """Test on one part of the official train part of every hospital, train on all else."""
-    others = replace(
-        choices,
-        fold=choices.fold - 1,
-        folds=choices.folds - 1,
-        sample_images=None,
-    )
+    whole = choices.completed(choices.own, sample_images=None)
     test = set()
     for center in range(len(CENTERS)):
         train = [row for row in images if row.groups["center"] == center and not row.test]
-        for row in fold_rows(train, others, by_patient=False):
+        for row in fold_rows(train, whole, by_patient=False, other_folds=1):
             if row.test:
                 test.add(row.id)
     return [replace(row, test=row.id in test) for row in images]

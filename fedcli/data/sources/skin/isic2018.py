@@ -9,11 +9,12 @@ Fed-ISIC2019 made (arXiv 2210.04620), when it lies beside.
 from pathlib import Path
 
 from ....errors import FedcliError
+from ...prepare_options import PrepareOptions
 from ..described import listed
 from ..division import divided
 from ..drawing import save_picture, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
-from ..source import Choices, Listing, Source
+from ..source import Listing, Source
 from ..tables import (
     AGE_BANDS,
     SEXES,
@@ -39,7 +40,7 @@ FOLDERS = [
 ]
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every listed image that is there, with the facts of the tables on it."""
     read = read_ham if (raw / HAM).is_file() else read_task3
     images, tables = read(raw)

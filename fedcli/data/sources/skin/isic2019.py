@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from ....errors import FedcliError
+from ...prepare_options import PrepareOptions
 from ..described import listed
 from ..division import divided
 from ..drawing import picture, save, save_picture, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
-from ..source import Choices, Listing, Source
+from ..source import Listing, Source
 from ..tables import (
     AGE_BANDS,
     SEXES,
@@ -47,7 +48,7 @@ FOLDERS = FOLDER, f"{FOLDER}/{FOLDER}", f"{FOLDER}_preprocessed", "."  # archive
 SHRUNK = "_downsampled"  # ends the names of MSK's images in some tables and folders
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image with a known class that is there, with the facts of the tables on it."""
     return divided(collect(raw, read_tables(raw)), choices, "lesion")
 

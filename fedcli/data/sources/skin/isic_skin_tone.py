@@ -19,10 +19,11 @@ from .... import console
 from ....errors import FedcliError
 from ....system import processes
 from ...pool import Row
+from ...prepare_options import PrepareOptions
 from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import photograph, read_rgb, within
-from ..source import Choices, Listing, Source, Unreadable
+from ..source import Listing, Source, Unreadable
 from ..tables import SEXES, check_values, read_table
 from . import isic2018, isic2019, skin_type
 from .isic2019 import BODY, Photograph
@@ -33,7 +34,7 @@ TYPES = range(1, 7)
 UNKNOWN = -1
 
 
-def rows(raw: Path, choices: Choices) -> Listing:
+def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image that is there, with its skin tone; -1 where it is unknown."""
     listing = _listing(raw, choices)
     tables = list(listing.tables)
@@ -54,17 +55,17 @@ def rows(raw: Path, choices: Choices) -> Listing:
     return replace(listing, rows=images, attributes=attributes, tables=tables)
 
 
-def _listing(raw: Path, choices: Choices) -> Listing:
+def _listing(raw: Path, choices: PrepareOptions) -> Listing:
     if (raw / isic2019.TRUTH).is_file() or not (raw / isic2018.HAM).is_file():
         return isic2019.rows(raw, choices)
-    listing = isic2018.rows(raw, replace(choices, split="image"))
+    listing = isic2018.rows(raw, choices.completed(choices.own, split="image"))
     return replace(divided(listing, choices, "lesion"), classes=isic2018.CLASSES)
 
 
 def _computed_types(
     raw: Path,
     images: list[Row],
-    choices: Choices,
+    choices: PrepareOptions,
 ) -> list[int]:
     """Each row's type from its photograph."""
     read = partial(_type, raw, choices.own["ita-rule"])

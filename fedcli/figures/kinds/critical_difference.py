@@ -1,0 +1,151 @@
+"""Methods by their mean rank over several datasets, with bars over those that do not differ.
+
+Source: Demsar, "Statistical comparisons of classifiers over multiple data sets", Journal of Machine
+Learning Research 7 (2006), 1-30, figure 1 (a): the axis has the best rank on the right, and a bar
+joins methods whose mean ranks are less than the critical difference of Nemenyi's test apart.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated
+
+from pandas import DataFrame
+
+from ...comparison.ranks import Ranks, by_method, friedman
+from ...metrics import title
+from ...scores.numbers import is_lower
+from ...scores.table import Where
+from ..drawing import INK, Axes, Look, Panel, Picture, short
+from ..figure import Figure, NothingToDraw, register
+from ..shapes import picture, titled
+from ..system import System
+
+STEM: Look = {"color": INK, "linewidth": 0.9, "solid_capstyle": "butt"}
+BAR: Look = {"color": INK, "linewidth": 3.2, "solid_capstyle": "round"}
+TICK = 0.12  # of the height of a line, on both sides of the axis
+STEP = 0.3  # between two bars
+REACH = 0.02  # of the axis: how far a bar goes beyond its outermost methods
+ABOUT = (
+    "Mean rank of each method over {datasets}, 1 the best. A bar joins methods whose mean ranks "
+    "are less than the critical difference (CD, Nemenyi, level 0.05) apart: these data do not tell "
+    "them apart. {said}{caution}"
+)
+
+
+def frame(
+    systems: list[System], *, metric: Annotated[str, "default: the area under the curve"] = ""
+) -> DataFrame:
+    """The frame of of_scores() for the clean test images of every dataset.
+
+    Raises NothingToDraw where there are fewer than two datasets or methods that each one has.
+    """
+    metric = metric or systems[0].scores.usual[1]
+    where = Where("clean", metric=metric)
+    images = {system.scores.dataset: system.scores.images for system in systems}
+    scores = {}
+    for method, means in by_method((one.scores, one.percent(where)) for one in systems).items():
+        numbers = [mean for mean in means if mean is not None and math.isfinite(mean)]
+        if len(numbers) == len(images):
+            scores[method] = numbers
+    if len(images) < 2 or len(scores) < 2:
+        sentence = f"no two methods have {title(metric)} once on each of two datasets or more"
+        raise NothingToDraw(sentence, "give runs of the same methods on several datasets")
+    return of_scores(metric, scores, lower=is_lower(where), images=sum(images.values()))
+
+
+def of_scores(
+    metric: str, scores: Mapping[str, Sequence[float]], *, lower: bool = False, images: int = 0
+) -> DataFrame:
+    """The methods by rank, the best first. scores: method -> its score on each dataset.
+
+    Columns: method, rank, and `until`, the method where the bar ends that begins at this one, None
+    where none begins.
+    """
+    made = friedman(metric, {name: list(row) for name, row in scores.items()}, lower=lower)
+    bars = groups(list(made.ranks.values()), made.critical_difference)
+    names = list(made.ranks)
+    table = DataFrame({"method": names, "rank": list(made.ranks.values())})
+    ends = {first: names[last] for first, last in bars}
+    table["until"] = [ends.get(place) for place in range(len(names))]
+    return titled(
+        table,
+        f"Mean ranks and critical difference: {title(metric)}",
+        _about(made),
+        images,
+        critical_difference=made.critical_difference,
+    )
+
+
+def _about(made: Ranks) -> str:
+    caution = f" {made.caution}" if made.caution else ""
+    return ABOUT.format(datasets=f"{made.datasets} datasets", said=made.said, caution=caution)
+
+
+def groups(ranks: Sequence[float], critical_difference: float) -> list[tuple[int, int]]:
+    """First and last place of each bar: the longest rows of ranks, ascending, within less than the
+    critical difference, of two or more."""
+    bars: list[tuple[int, int]] = []
+    for first in range(len(ranks)):
+        last = first
+        while last + 1 < len(ranks) and ranks[last + 1] - ranks[first] < critical_difference:
+            last += 1
+        if last > first and (not bars or last > bars[-1][1]):
+            bars.append((first, last))
+    return bars
+
+
+def draw(table: DataFrame) -> Picture:
+    """The better half of the methods is named on the right, the other one on the left."""
+    lines = -(-len(table) // 2)
+    bars = int(table["until"].notna().sum())
+    panel = Panel("", partial(_panel, table))
+    height = 0.24 * (lines + STEP * bars + 2.5)
+    return picture(table, [panel], size=(7.2, height))
+
+
+def _panel(table: DataFrame, axes: Axes) -> None:
+    count = len(table)
+    ranks = table["rank"].to_numpy()
+    names = [short(name) for name in table["method"]]
+    bars = int(table["until"].notna().sum())
+    below = STEP * (bars + 1) + 0.4  # of the first name
+    right = -(-count // 2)
+    left = count - right
+    margin = 0.06 * (count - 1)
+    axes.set_axis_off()
+    axes.set(xlim=(count + margin, 1 - margin), ylim=(-below - right, 2.2))
+    axes.plot([1, count], [0, 0], **STEM)
+    step = max(1, count // 10)
+    for rank in (1, *range(1 + step, count - step + 1, step), count):
+        axes.plot([rank, rank], [0, 2 * TICK], **STEM)
+        axes.text(rank, 0.45, f"{rank}", ha="center", va="bottom", fontsize=8)
+    _critical(table.attrs["critical_difference"], count, axes)
+    for place, (name, rank) in enumerate(zip(names, ranks)):
+        better = place < right
+        line = place if better else left - (place - right) - 1
+        y = -below - line
+        edge = 1 - margin if better else count + margin
+        axes.plot([rank, rank, edge], [0, y, y], **STEM)
+        words = f" {name}  {rank:.2f}" if better else f"{rank:.2f}  {name} "
+        axes.text(edge, y, words, ha="left" if better else "right", va="center", fontsize=8)
+    reach = REACH * (count - 1)
+    place_of = {name: place for place, name in enumerate(table["method"])}
+    drawn = table[table["until"].notna()]
+    for number, (first, until) in enumerate(zip(drawn.index, drawn["until"]), 1):
+        ends = ranks[first] - reach, ranks[place_of[until]] + reach
+        axes.plot(ends, [-STEP * number] * 2, **BAR)
+
+
+def _critical(width: float, count: int, axes: Axes) -> None:
+    """The critical difference as a line above the axis, cut where it is longer."""
+    end = min(1 + width, count)
+    axes.plot([1, end], [1.35, 1.35], **STEM)
+    for rank in (1, end) if end == 1 + width else (1,):
+        axes.plot([rank, rank], [1.35 - TICK, 1.35 + TICK], **STEM)
+    text = f"CD = {width:.2f}" + ("" if end == 1 + width else ", longer than the axis")
+    axes.text((1 + end) / 2, 1.5, text, ha="center", va="bottom", fontsize=8)
+
+
+QUESTION = "Which methods do ranks over several datasets tell apart?"
+register(Figure("critical-difference", QUESTION, "systems", frame, draw, every=True))

@@ -1,0 +1,220 @@
+"""Parts of the page on groups, labels and clients, from rows made by hand."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fedcli.comparison.systems import BEST
+from fedcli.data import image_counts, manifest
+from fedcli.reporting.page import subgroups
+from fedcli.reporting.table import DAGGER, Cell, Table, percent
+from fedcli.scores.table import Score, Where
+
+ROSTER = [
+    {"client": "east", "train": 30, "val": 0, "test": 4, "class_counts": [20, 10]},
+    {"client": "west", "train": 12, "val": 0, "test": 6, "class_counts": [6, 6]},
+]
+
+
+def texts(table):
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+def system(name="FedAvg", **numbers):
+    """A system whose numbers are looked up by group, measure or metric."""
+
+    def cell(where, doubtful=False):
+        number = numbers.get(where.group or where.measure or where.metric)
+        return percent(number, doubtful=doubtful)
+
+    scores = SimpleNamespace(clients={}, corruption=None, personal_models=False, groups={})
+    return SimpleNamespace(
+        name=name, cell=cell, comparable="", scores=scores, at="last", runs=1, each=[scores]
+    )
+
+
+WHERES = {"f": Where("clean", group="f"), "gap": Where("clean", measure="gap")}
+
+
+def by_system(*rows, doubtful=frozenset()):
+    unsure = [doubtful for _ in rows]
+    heads = {"f": "f [12]"}
+    return subgroups._by_system("AUC", rows, WHERES, heads, "legend", unsure)
+
+
+def test_a_table_of_systems_has_a_column_of_each_number_that_is_there():
+    (table,) = by_system(system(f=0.7), system("FedProx", f=0.8))
+    assert [column.name for column in table.columns] == ["method", "f [12]"]
+    assert texts(table) == [["FedAvg", "70.00"], ["FedProx", "80.00"]]
+    assert [row[1].best for row in table.rows] == [False, True]
+
+
+def test_low_gaps_are_the_best():
+    (table,) = by_system(system(gap=0.1), system("FedProx", gap=0.2))
+    assert [row[1].best for row in table.rows] == [True, False]
+
+
+def test_a_number_that_a_small_group_decides_is_no_best():
+    rows = system(f=0.7), system("FedProx", f=0.8)
+    (table,) = by_system(*rows, doubtful={"f"})
+    assert [row[1].plain for row in table.rows] == [f"70.00{DAGGER}", f"80.00{DAGGER}"]
+    assert not any(row[1].best for row in table.rows)
+
+
+def test_systems_without_a_number_have_no_table():
+    assert by_system(system(), system("FedProx")) == []
+
+
+def test_heads_of_groups_have_sizes_and_marks(monkeypatch):
+    monkeypatch.setattr(subgroups, "small_groups", lambda scores, attribute: ["m"])
+    members = {"f": Score(count=1200), "m": Score(count=9)}
+    row = SimpleNamespace(scores=SimpleNamespace(members=lambda attribute: members))
+    heads = subgroups._group_heads(row, "sex")
+    assert heads == {"f": "f [1,200]", "m": f"m [9] {DAGGER}"}
+
+
+def test_the_legend_of_groups_names_images_without_one(monkeypatch):
+    monkeypatch.setattr(subgroups, "unreliable", lambda scores, attribute: "")
+    monkeypatch.setattr(subgroups, "hidden_note", lambda scores, attribute: "")
+    row = system()
+    row.scores.grouped = {"sex": SimpleNamespace(unknown=3)}
+    row.scores.images = 40
+    legend = subgroups._groups_legend([row], "sex")
+    assert legend.startswith(subgroups.GROUPS)
+    assert "3" in legend.removeprefix(subgroups.GROUPS)
+    assert "Bold" not in legend
+    assert "Bold marks the best, without a test." in subgroups._groups_legend([row, row], "sex")
+
+
+def test_clients_of_a_partition_have_their_parts_and_classes():
+    rows = [system()]
+    rows[0].scores.corruption = {"clients": ["west"]}
+    body = {"roster": ROSTER, "classes": ["well", "ill"]}
+    (table,), folded = subgroups._roster("Images of each client", body, rows)
+    heads = [column.name for column in table.columns]
+    assert heads == ["client", "images", "train", "test", "well", "ill"]
+    assert texts(table) == [
+        ["east", "clean", "30", "4", "20", "10"],
+        ["west", "corrupted", "12", "6", "6", "6"],
+    ]
+    assert folded == []
+
+
+def test_many_classes_have_no_columns():
+    classes = [f"class {k}" for k in range(25)]
+    body = {"roster": ROSTER, "classes": classes}
+    (table,), _ = subgroups._roster("Images", body, [system()])
+    assert [column.name for column in table.columns] == ["client", "images", "train", "test"]
+
+
+def test_partitions_are_named_where_there_are_several(monkeypatch):
+    body = {"roster": ROSTER, "classes": ["well", "ill"]}
+    monkeypatch.setattr(manifest, "read", lambda path: SimpleNamespace(body=body))
+    rows = []
+    for folder in ("iid", "skewed", "iid"):
+        row = system()
+        path = Path(folder, "partition.json")
+        row.stage = lambda kind, path=path: path
+        rows.append(row)
+    titles = []
+    for (table,), _ in subgroups._rosters(rows):
+        titles.append(table.title)
+    assert titles == ["Images of each client (iid)", "Images of each client (skewed)"]
+    ((table,), _) = next(subgroups._rosters(rows[:1]))
+    assert table.title == "Images of each client"
+
+
+def test_attributes_of_more_clients_than_table_1_has_are_tables(monkeypatch):
+    roster = [{"client": f"c{k}"} for k in range(13)]
+    body = {"roster": roster}
+    monkeypatch.setattr(manifest, "read", lambda path: SimpleNamespace(body=body))
+    counts = {client["client"]: {"train": {"f": 1, "m": 2}} for client in roster}
+    by_name = {image_counts.CLASS: counts, "sex": counts}
+    monkeypatch.setattr(image_counts, "of_manifest", lambda path: by_name)
+    (tables,) = subgroups._attributes("Images", Path("partition.json"))
+    (table,), folded = tables
+    assert table.title == "Images: sex"
+    assert len(table.rows) == 13
+    assert folded == []
+    body["roster"] = roster[:12]
+    assert not list(subgroups._attributes("Images", Path("partition.json")))
+
+
+@pytest.fixture
+def client_table(monkeypatch):
+    """The table of a metric of clients, from a column of each system."""
+
+    def table(*columns, metric="accuracy", legend="Legend.", attribute=""):
+        cells = iter(columns)
+        monkeypatch.setattr(subgroups, "_column", lambda row, metric, attribute: next(cells))
+        rows = [system(f"method {k}") for k in range(len(columns))]
+        return list(subgroups._client_tables(rows, "Accuracy", legend, metric, attribute))
+
+    return table
+
+
+def test_clients_have_the_best_system_marked(client_table):
+    first = {"east": percent(0.7), "west": percent(0.9)}
+    second = {"east": percent(0.8)}
+    (((table,), folded),) = client_table(first, second)
+    assert texts(table) == [["east", "70.00", "80.00"], ["west", "90.00", "-"]]
+    assert table.rows[0][2].best
+    assert table.legend == f"Legend.{subgroups.BEST_OF}"
+    assert folded == []
+
+
+def test_scores_between_groups_of_a_client_have_no_best(client_table):
+    first = {"east": percent(0.7)}
+    second = {"east": percent(0.8)}
+    (((table,), _),) = client_table(first, second, attribute="sex")
+    assert not any(cell.best for cell in table.rows[0])
+    assert table.legend == "Legend."
+
+
+def test_clients_without_a_number_make_no_table(client_table):
+    assert client_table({"east": Cell()}) == []
+    assert client_table({}) == []
+
+
+def test_of_many_clients_the_lowest_scores_are_open(client_table):
+    column = {f"c{k}": percent(k / 100) for k in range(30)}
+    (((table,), (every,)),) = client_table(column)
+    assert table.title == "Accuracy: the 10 of 30 clients with the lowest score"
+    assert [row[0].text for row in table.rows] == [f"c{k}" for k in range(10)]
+    assert every.title == "Accuracy: all 30 clients"
+
+
+def test_of_a_score_that_is_better_when_low_the_highest_are_open(client_table):
+    column = {f"c{k}": percent(k / 100) for k in range(30)}
+    (((table,), _),) = client_table(column, column, metric="calibration_error")
+    assert table.title.endswith("clients with the highest mean over the methods")
+    assert table.rows[0][0].text == "c29"
+
+
+def test_clients_without_models_or_images_of_their_own_share_the_scores():
+    row = system()
+    row.stage = lambda kind: None
+    row.scores.clients = {"east": SimpleNamespace(part="test")}
+    section = subgroups.of_clients([row], ["accuracy"])
+    assert section.text == [subgroups.SHARED]
+    assert section.tables == []
+    row.at = BEST
+    assert subgroups.of_clients([row], ["accuracy"]).text == []
+
+
+def test_a_client_with_images_of_its_own_has_scores_of_its_own():
+    row = system()
+    row.scores.clients = {"east": SimpleNamespace(part="own")}
+    assert subgroups._has_own(row)
+    row.scores.clients = {}
+    assert not subgroups._has_own(row)
+    row.scores.personal_models = True
+    assert subgroups._has_own(row)
+
+
+def test_a_long_table_keeps_the_order_of_equal_clients():
+    lines = [[f"c{k}", "1"] for k in range(21)]
+    table = Table.of("Score", ["client", "method"], lines)
+    (first,), _ = subgroups._folded(table, [0.0] * 21, "with the lowest score")
+    assert [row[0].text for row in first.rows] == [f"c{k}" for k in range(10)]

@@ -1,0 +1,226 @@
+"""Sentences of the first screen: data, question, worst groups and intervals, from rows with numbers made by hand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fedcli.errors import UsageError
+from fedcli.reporting.page import lead
+from fedcli.scores.table import Score, Where
+
+NOISE = {"kind": "gaussian-noise", "severity": 2, "clients": ["east"]}
+
+
+class FakeRow(SimpleNamespace):
+    """A system of one run whose numbers are looked up by metric and group."""
+
+    def percent(self, where):
+        return self.numbers.get(where.group or where.measure or where.version, np.nan)
+
+    def bounds(self, where):
+        return self.intervals.get(where.version, (np.nan, np.nan))
+
+
+def system(label="FedAvg", **changes):
+    scores = {
+        "dataset": "scans",
+        "sample": False,
+        "roster_size": 3,
+        "rounds": 5,
+        "corruption": None,
+        "options": {},
+        "groups": {"sex": {}},
+        "usual": ("accuracy", "auc_ovo_macro"),
+        "versions": {"clean": {}, "corrupted": {}},
+        "method": label.lower(),
+        "label": label,
+    }
+    row = {
+        "label": label,
+        "name": label,
+        "runs": 1,
+        "attributes": ["sex"],
+        "numbers": {},
+        "intervals": {},
+    }
+    for name, value in changes.items():
+        part = scores if name in scores and name != "label" else row
+        part[name] = value
+    members = {"f": Score(count=40), "m": Score(count=50)}
+    row["scores"] = SimpleNamespace(**scores, members=lambda attribute: members)
+    return FakeRow(**row, each=[])
+
+
+def test_a_page_is_named_after_its_methods_and_data():
+    rows = [system("FedAvg"), system("FedProx"), system("FedAvg")]
+    assert lead.heading(rows) == "FedAvg and FedProx on scans"
+    other = system("FedAvg", dataset="slides")
+    assert lead.heading([system(), other]) == "FedAvg on scans, slides"
+
+
+def test_six_methods_are_counted():
+    rows = [system(f"method {k}") for k in range(6)]
+    assert lead.heading(rows) == "6 methods on scans"
+    assert lead.heading(rows[:5]).startswith("method 0, method 1, method 2, method 3 and method 4")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [(1, 1, "1 client"), (3, 3, "3 clients"), (1, 4, "1 to 4 clients")],
+)
+def test_a_span_of_numbers_has_the_fitting_noun(low, high, words):
+    assert lead._span("client", [low, high]) == words
+
+
+def test_one_system_is_said_with_its_clients_rounds_and_seeds(monkeypatch):
+    monkeypatch.setattr(lead, "card_of", lambda scores: {"title": "CT scans", "classes": ["ill"]})
+    assert lead.sentence([system()]) == (
+        "CT scans. FedAvg trained by 3 clients for 5 rounds with 1 seed, on images as they are."
+    )
+
+
+def test_two_systems_are_counted_and_each_has_the_seeds(monkeypatch):
+    monkeypatch.setattr(lead, "card_of", lambda scores: {"title": "Files: of any kind"})
+    rows = [system(runs=3), system("FedProx", runs=3, rounds=1)]
+    assert lead.sentence(rows) == (
+        "Files. 2 systems trained by 3 clients for 1 to 5 rounds with 3 seeds each, on images as they are."
+    )
+    rows[1].runs = 2
+    assert "seeds" not in lead.sentence(rows)
+
+
+def test_a_corruption_is_said_with_its_clients():
+    rows = [system(corruption=NOISE), system("FedProx", corruption=NOISE)]
+    assert lead._corrupted(rows) == (
+        "with gaussian noise of severity 2 on 1 client (east) and on a copy of the test set"
+    )
+    many = NOISE | {"clients": ["a", "b", "c", "d"]}
+    assert " on 4 clients and on " in lead._corrupted([system(corruption=many)])
+
+
+def test_systems_of_other_corruptions_are_not_called_the_same():
+    rows = [system(corruption=NOISE), system(corruption=NOISE | {"severity": 3})]
+    different = "on data that are not the same for all (see the notes)"
+    assert lead._corrupted(rows) == different
+    assert lead._corrupted([system(), rows[0]]) == different
+
+
+def test_an_augmentation_is_named_where_all_share_it():
+    flip = system(options={"augment": "flip"})
+    assert lead._corrupted([flip]) == "on images without corruption, augmented by flip"
+    assert lead._corrupted([flip, system()]) == "on images without corruption, augmented"
+    assert lead._corrupted([system(options={"augment": "none"})]) == "on images as they are"
+
+
+def test_the_question_names_the_others_and_the_attributes():
+    assert lead.question([system(attributes=[])]) == "How good is FedAvg?"
+    single = "How good is FedAvg, and is it as good for every group by sex?"
+    assert lead.question([system()]) == single
+    rows = [system(), system("FedProx"), system("FedBN")]
+    several = "Is FedProx or FedBN better than FedAvg, and for every group by sex?"
+    assert lead.question(rows) == several
+    rows += [system("Ditto"), system("FedHEAL")]
+    assert lead.question(rows).startswith("Is any of the others better than FedAvg")
+
+
+def test_few_names_are_listed_and_many_counted():
+    assert lead._named([]) == ""
+    assert lead._named(["a", "b"]) == "2: a, b"
+    assert lead._named(list("abcdefgh")) == "8"
+
+
+@pytest.fixture
+def reliable(monkeypatch):
+    monkeypatch.setattr(lead, "small_groups", lambda scores, attribute: {})
+
+
+def test_the_worst_group_is_said_with_its_gap(reliable):
+    row = system(numbers={"f": 70.04, "m": 80.0, "gap": 9.96})
+    assert list(lead._groups([row])) == [
+        "By sex, f has the lowest AUC on clean images: 70.0 %; the gap to the best group is 10.0 points."
+    ]
+
+
+def test_the_worst_groups_of_two_systems_have_their_names(reliable):
+    first = system(numbers={"f": 70.0, "m": 80.0, "gap": 10.0})
+    second = system("FedProx", numbers={"f": 75.0, "m": 72.5, "gap": 2.5})
+    (sentence,) = lead._groups([first, second])
+    assert sentence.startswith("By sex, f or m has the lowest AUC on clean images: ")
+    scores, gaps = sentence.split(": ")[1].split("; ")
+    assert scores == "70.0 % (FedAvg), 72.5 % (FedProx)"
+    assert gaps == "the gap to the best group is 10.0 and 2.5 points."
+
+
+def test_of_many_systems_the_worst_groups_are_said_as_a_span(reliable):
+    rows = []
+    for k in range(5):
+        numbers = {"f": 70.0 + k, "m": 80.0, "gap": 10.0 - k}
+        rows.append(system(f"method {k}", numbers=numbers))
+    (sentence,) = lead._groups(rows)
+    assert sentence.endswith("70.0 to 74.0 %, up to 10.0 points below the best group.")
+
+
+def test_a_worst_group_of_few_images_is_called_unreliable(monkeypatch):
+    monkeypatch.setattr(lead, "small_groups", lambda scores, attribute: {"f": "few"})
+    row = system(numbers={"f": 70.0, "m": 80.0, "gap": 10.0})
+    (sentence,) = lead._groups([row])
+    assert "f (not a reliable score) has the lowest AUC" in sentence
+
+
+def test_a_group_alone_and_a_hidden_one_are_no_worst_group():
+    assert lead._worst(system(numbers={"f": 70.0}), "sex") is None
+    row = system(numbers={"f": 70.0, "m": 80.0})
+    assert lead._worst(row, "sex") == ("f", 70.0)
+    hidden = {"f": SimpleNamespace(hidden=True)}
+    row.scores.members = lambda attribute: hidden
+    assert lead._worst(row, "sex") is None
+
+
+def test_the_scores_of_one_system_have_their_intervals(monkeypatch):
+    monkeypatch.setattr(lead, "versions", lambda scores: {"corrupted": "noisy"})
+    row = system(
+        numbers={"clean": 81.26, "corrupted": 70.0},
+        intervals={"clean": (75.0, 88.04)},
+    )
+    auc, accuracy = lead._scores_of(row)
+    assert auc == (
+        "FedAvg scores 81.3 % (95 % interval 75.0 to 88.0) on clean images and 70.0 % on noisy images in AUC, one-vs-one."
+    )
+    assert accuracy.endswith(" in accuracy.")
+
+
+def test_a_score_without_an_interval_has_no_cell():
+    row = system(numbers={"clean": 81.26}, intervals={"clean": (75.0, 88.04)})
+    assert lead._interval(row, Where("clean", metric="auc_ovo_macro")) == "81.3 (75.0 – 88.0)"
+    assert lead._interval(row, Where("corrupted", metric="auc_ovo_macro")) is None
+
+
+def test_the_reference_is_found_by_method_label_and_name():
+    rows = [system("FedAvg"), system("FedProx", name="FedProx (3 seeds)", method="fedprox")]
+    assert lead._base(rows, "") == "FedAvg"
+    for reference in ("fedprox", "FedProx", "FedProx (3 seeds)"):
+        assert lead._base(rows, reference) == rows[1].name
+    with pytest.raises(UsageError, match="no row of the report is named 'FedProxy'"):
+        lead._base(rows, "FedProxy")
+
+
+def test_a_made_up_sample_is_said_once(monkeypatch):
+    monkeypatch.setattr(lead, "card_of", lambda scores: {})
+    rows = [system(sample=True), system("FedProx", sample=True), system("FedBN")]
+    assert lead.generated(rows) == lead.MADE_UP.format("scans")
+    assert lead.generated(rows[2:]) == ""
+
+
+def test_facts_that_systems_do_not_share_are_left_out(monkeypatch):
+    facts = {"Test images": "40", "Classes": "2: ill, well", "Model": ""}
+    other = facts | {"Test images": "50"}
+    rows = {"a": facts, "b": other}
+    monkeypatch.setattr(lead, "_facts", lambda row: rows[row])
+    assert lead.facts(["a", "b"]) == [("Classes", "2: ill, well")]
+    assert lead.facts(["a"]) == [("Test images", "40"), ("Classes", "2: ill, well")]
+
+
+def test_the_unit_of_an_interval_is_that_of_the_score():
+    assert lead._is_by_patient(Score(interval="bca by patient or lesion"))
+    assert not lead._is_by_patient(Score(interval="percentile by image"))
