@@ -3,6 +3,7 @@
 open_clip takes seconds to import and only one worker needs it, so it is imported inside the tests."""
 
 import copy
+import itertools
 
 import pytest
 import torch
@@ -270,11 +271,11 @@ def test_every_weight_that_is_read_has_a_gradient_even_from_one_image(name):
     """But for what only the pooled token goes through, which is left out."""
     net = tiny(name).train()
     net(fed(images(64, count=1)))[:, 0].sum().backward()
-    for name, parameter in net.backbone.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
-    names = next(iter(net.backbone.parts.values()))
-    assert net.backbone.get_submodule(next(iter(names))).weight.grad.any()
+    for tensor_name, parameter in net.backbone.named_parameters():
+        assert parameter.grad is not None, tensor_name
+        assert parameter.grad.isfinite().all(), tensor_name
+    module_name, *_ = itertools.chain(*net.backbone.parts.values())
+    assert net.backbone.get_submodule(module_name).weight.grad.any()
 
 
 def test_bf16_computes_the_image_tower_low_and_the_texts_exactly():

@@ -245,7 +245,7 @@ def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     of_both = findings(both, {"FedAvg": SCORES, "Ditto": ditto})
     assert of_both.has(column)
     assert not findings(both, {"FedAvg": SCORES}).has(column)
-    with pytest.raises(UsageError, match=r"column 'own': scores.json has no 'clients/\\*/acc'"):
+    with pytest.raises(UsageError, match=r"column 'own': scores.json has no 'clients/\*/acc'"):
         of_both.has(RecipeColumn(name="own", data="d", score="clients/*/acc"))
 
 
