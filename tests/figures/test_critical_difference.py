@@ -23,7 +23,7 @@ BY_HAND = {
 def test_ranks_and_bars_are_those_computed_by_hand():
     """Ranks 1, 2.5, 2.5, 4; q is 2.569 for four methods (Demsar 2006, Table 5), so the critical difference is
     2.569 sqrt(4 * 5 / (6 * 6)) = 1.915: a bar over a, b and c, and one over b, c and d."""
-    table = critical_difference.of_scores("accuracy", BY_HAND)
+    table = critical_difference.of_scores("accuracy", BY_HAND, images=100)
     assert dict(zip(table["method"], table["rank"])) == {"a": 1, "b": 2.5, "c": 2.5, "d": 4}
     assert table.attrs["critical_difference"] == pytest.approx(1.915, abs=5e-4)
     assert table["until"].tolist()[:2] == ["c", "d"]
@@ -40,7 +40,9 @@ def test_a_bar_joins_ranks_less_than_the_critical_difference_apart_and_none_lies
 @pytest.mark.parametrize(("datasets", "bars"), [(3, 1), (4, 0)])
 def test_two_methods_differ_where_one_wins_on_four_datasets(datasets, bars):
     """The critical difference is 1.96 / sqrt(datasets): 1.13 of three, 0.98 of four; the ranks are 1 apart."""
-    table = critical_difference.of_scores("accuracy", {"a": [1] * datasets, "b": [0] * datasets})
+    table = critical_difference.of_scores(
+        "accuracy", {"a": [1] * datasets, "b": [0] * datasets}, images=100
+    )
     assert table.attrs["critical_difference"] == pytest.approx(1.96 / datasets**0.5, abs=1e-4)
     assert table["until"].notna().sum() == bars
     assert "cannot differ on fewer than 4" in table.attrs["caption"]
@@ -48,19 +50,19 @@ def test_two_methods_differ_where_one_wins_on_four_datasets(datasets, bars):
 
 def test_neither_the_order_of_methods_nor_that_of_datasets_matters():
     scores_by_method = {"a": [3, 2, 2], "b": [2, 3, 3], "c": [1, 1, 1]}
-    expected = critical_difference.of_scores("accuracy", scores_by_method)
+    expected = critical_difference.of_scores("accuracy", scores_by_method, images=100)
     for names in permutations(scores_by_method):
         shuffled = {name: scores_by_method[name][::-1] for name in names}
-        assert critical_difference.of_scores("accuracy", shuffled).equals(expected)
+        assert critical_difference.of_scores("accuracy", shuffled, images=100).equals(expected)
 
 
 def test_low_scores_are_better_where_they_are():
-    table = critical_difference.of_scores("ece", {"a": [1, 1], "b": [0, 0]}, lower=True)
+    table = critical_difference.of_scores("ece", {"a": [1, 1], "b": [0, 0]}, lower=True, images=100)
     assert table["method"].tolist() == ["b", "a"]
 
 
 def test_the_axis_has_the_best_rank_on_the_right_and_a_line_for_each_method_and_bar():
-    table = critical_difference.of_scores("accuracy", BY_HAND)
+    table = critical_difference.of_scores("accuracy", BY_HAND, images=100)
     (axes,) = drawing.drawn(critical_difference.draw(table)).axes
     left, right = axes.get_xlim()
     assert left > 4 > 1 > right

@@ -66,7 +66,7 @@ def by_severity():
 def by_rank():
     """The frame of `critical-difference`, whose runs are of several datasets."""
     scores = {"FedAvg": [0.9, 0.8], "FedHEAL": [0.8, 0.9]}
-    return critical_difference.of_scores("accuracy", scores)
+    return critical_difference.of_scores("accuracy", scores, images=100)
 
 
 BY_HAND = {"severities": by_severity, "critical-difference": by_rank}

@@ -44,7 +44,8 @@ def frame(
     where = Where("clean", metric=metric)
     images = {system.scores.dataset: system.scores.images for system in systems}
     scores = {}
-    for method, means in by_method((one.scores, one.percent(where)) for one in systems).items():
+    numbers_by_method = by_method((system.scores, system.percent(where)) for system in systems)
+    for method, means in numbers_by_method.items():
         numbers = [mean for mean in means if mean is not None and math.isfinite(mean)]
         if len(numbers) == len(images):
             scores[method] = numbers
@@ -55,43 +56,44 @@ def frame(
 
 
 def of_scores(
-    metric: str, scores: Mapping[str, Sequence[float]], *, lower: bool = False, images: int = 0
+    metric: str, scores: Mapping[str, Sequence[float]], *, images: int, lower: bool = False
 ) -> DataFrame:
-    """The methods by rank, the best first. scores: method -> its score on each dataset.
+    """The methods by rank, the best first.
 
+    scores: method -> its score on each dataset. images: of all test sets together.
     Columns: method, rank, and `until`, the method where the bar ends that begins at this one, None
     where none begins.
     """
-    made = friedman(metric, {name: list(row) for name, row in scores.items()}, lower=lower)
-    bars = groups(list(made.ranks.values()), made.critical_difference)
-    names = list(made.ranks)
-    table = DataFrame({"method": names, "rank": list(made.ranks.values())})
-    ends = {first: names[last] for first, last in bars}
-    table["until"] = [ends.get(place) for place in range(len(names))]
+    ranks = friedman(metric, {name: list(row) for name, row in scores.items()}, lower=lower)
+    bars = groups(list(ranks.ranks.values()), ranks.critical_difference)
+    names = list(ranks.ranks)
+    table = DataFrame({"method": names, "rank": list(ranks.ranks.values())})
+    ends = {begin: names[end] for begin, end in bars}
+    table["until"] = [ends.get(position) for position in range(len(names))]
     return titled(
         table,
         f"Mean ranks and critical difference: {title(metric)}",
-        _about(made),
+        _about(ranks),
         images,
-        critical_difference=made.critical_difference,
+        critical_difference=ranks.critical_difference,
     )
 
 
-def _about(made: Ranks) -> str:
-    caution = f" {made.caution}" if made.caution else ""
-    return ABOUT.format(datasets=f"{made.datasets} datasets", said=made.said, caution=caution)
+def _about(ranks: Ranks) -> str:
+    caution = f" {ranks.caution}" if ranks.caution else ""
+    return ABOUT.format(datasets=f"{ranks.datasets} datasets", said=ranks.said, caution=caution)
 
 
 def groups(ranks: Sequence[float], critical_difference: float) -> list[tuple[int, int]]:
     """First and last place of each bar: the longest rows of ranks, ascending, within less than the
     critical difference, of two or more."""
     bars: list[tuple[int, int]] = []
-    for first in range(len(ranks)):
-        last = first
-        while last + 1 < len(ranks) and ranks[last + 1] - ranks[first] < critical_difference:
-            last += 1
-        if last > first and (not bars or last > bars[-1][1]):
-            bars.append((first, last))
+    for begin in range(len(ranks)):
+        end = begin
+        while end + 1 < len(ranks) and ranks[end + 1] - ranks[begin] < critical_difference:
+            end += 1
+        if end > begin and (not bars or end > bars[-1][1]):
+            bars.append((begin, end))
     return bars
 
 
@@ -121,20 +123,20 @@ def _panel(table: DataFrame, axes: Axes) -> None:
         axes.plot([rank, rank], [0, 2 * TICK], **STEM)
         axes.text(rank, 0.45, f"{rank}", ha="center", va="bottom", fontsize=8)
     _critical(table.attrs["critical_difference"], count, axes)
-    for place, (name, rank) in enumerate(zip(names, ranks)):
-        better = place < right
-        line = place if better else left - (place - right) - 1
+    for position, (name, rank) in enumerate(zip(names, ranks)):
+        better = position < right
+        line = position if better else left - (position - right) - 1
         y = -below - line
         edge = 1 - margin if better else count + margin
         axes.plot([rank, rank, edge], [0, y, y], **STEM)
         words = f" {name}  {rank:.2f}" if better else f"{rank:.2f}  {name} "
         axes.text(edge, y, words, ha="left" if better else "right", va="center", fontsize=8)
     reach = REACH * (count - 1)
-    place_of = {name: place for place, name in enumerate(table["method"])}
-    drawn = table[table["until"].notna()]
-    for number, (first, until) in enumerate(zip(drawn.index, drawn["until"]), 1):
-        ends = ranks[first] - reach, ranks[place_of[until]] + reach
-        axes.plot(ends, [-STEP * number] * 2, **BAR)
+    position_of = {name: position for position, name in enumerate(table["method"])}
+    bar_lines = table[table["until"].notna()]
+    for level, (position, until) in enumerate(zip(bar_lines.index, bar_lines["until"]), 1):
+        ends = ranks[position] - reach, ranks[position_of[until]] + reach
+        axes.plot(ends, [-STEP * level] * 2, **BAR)
 
 
 def _critical(width: float, count: int, axes: Axes) -> None:
