@@ -113,7 +113,7 @@ def toy_shards(**special: Shard) -> dict[str, Shard]:
     return {client: special.get(client) or toy_shard(client) for client in ROSTER}
 
 
-def play(
+def play(  # noqa: PLR0913 - a test names the few that it changes
     spec,
     settings=None,
     *,
@@ -167,7 +167,7 @@ def flat_layout(*sizes: int) -> Layout:
     return Layout(net)
 
 
-def client_updates(
+def client_updates(  # noqa: PLR0913 - a test names the few that it changes
     theta,
     *,
     layout=None,

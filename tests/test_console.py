@@ -29,9 +29,8 @@ def printed(code: str) -> str:
 def test_a_program_that_imports_fedcli_prints_nothing_unless_it_configures_logging():
     assert printed(WORK) == ""
     lines = printed(f"{CONFIGURED}\n{WORK}").splitlines()
-    assert (
-        lines[:2] == ["INFO fedcli: prepared", "WARNING fedcli: a small group"] and len(lines) == 4
-    )
+    assert lines[:2] == ["INFO fedcli: prepared", "WARNING fedcli: a small group"]
+    assert len(lines) == 4
 
 
 def test_the_lock_files_own_log_stays_silent(tmp_path):
@@ -59,7 +58,8 @@ def test_quiet_leaves_errors_and_ends_with_the_command(capsys):
             console.status("half way"),
             console.fail("no room"),
         )
-        assert list(console.progress([1, 2], label="rounds", total=2)) == [1, 2]
+        result = list(console.progress([1, 2], label="rounds", total=2))
+        assert result == [1, 2]
     console.say("done")
     assert capsys.readouterr().err == "error: no room\ndone\n"
 
@@ -69,8 +69,10 @@ def test_a_listener_gets_the_progress_and_a_person_only_the_status(capsys):
     with console.muted(lambda done, total: calls.append((done, total))):
         console.say("prepared")
         console.status("half way")
-        assert list(console.progress("abc", label="rounds", total=5, done=2)) == ["a", "b", "c"]
-    assert calls == [(3, 5), (4, 5), (5, 5)] and capsys.readouterr().err == "half way\n"
+        result = list(console.progress("abc", label="rounds", total=5, done=2))
+        assert result == ["a", "b", "c"]
+    assert calls == [(3, 5), (4, 5), (5, 5)]
+    assert capsys.readouterr().err == "half way\n"
 
 
 def test_without_a_terminal_progress_is_one_line_at_its_end(capsys, monkeypatch):

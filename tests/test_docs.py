@@ -47,7 +47,8 @@ def nav(value) -> list[str]:
 def test_every_page_is_reached_from_the_navigation_and_from_the_first_page(pages):
     listed = nav(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
     written = {path.name for path in ROOT.glob("docs/*.md")}
-    assert len(listed) == len(set(listed)) and written <= set(listed) <= written | set(pages)
+    assert len(listed) == len(set(listed))
+    assert written <= set(listed) <= written | set(pages)
     first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     linked = set(re.findall(r"\]\(([^)#]+)", first))
     assert set(listed) - {"index.md"} <= linked, (
@@ -55,9 +56,8 @@ def test_every_page_is_reached_from_the_navigation_and_from_the_first_page(pages
     )
     for folder in ("commands", "methods", "datasets"):
         shown = set(re.findall(r"\]\(([^)#/]+\.md)", pages[f"{folder}/index.md"]))
-        assert {page for page in pages if page.startswith(folder)} == {
-            f"{folder}/{name}" for name in shown | {"index.md"}
-        }
+        expected = {f"{folder}/{name}" for name in shown | {"index.md"}}
+        assert {page for page in pages if page.startswith(folder)} == expected
 
 
 RUN_BY = {  # (page, language) of a block -> the test that runs it
@@ -123,7 +123,8 @@ def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp
     assert policy.read(Path("policy.toml")).allows_scores
     Path("policy.toml").write_text(block("sites.md", "toml", 1), encoding="utf-8")
     site = policy.read(Path("policy.toml"))
-    assert site.methods == ("fedavg", "scaffold") and site.privacy.epsilon == 8.0
+    assert site.methods == ("fedavg", "scaffold")
+    assert site.privacy.epsilon == 8.0
     Path("fedcli.toml").write_text(block("settings.md", "toml"), encoding="utf-8")
     assert "FedHEAL" in session.output(
         "fedcli methods fedheal"
@@ -169,7 +170,8 @@ def test_equations_are_of_methods_and_drawn_without_a_script(pages):
         assert page.count(
             '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">'
         ) == len(named)
-        assert "<mo>\\" not in page and "<mi>\\" not in page, "a command that is no LaTeX"
+        assert "<mo>\\" not in page, "a command that is no LaTeX"
+        assert "<mi>\\" not in page, "a command that is no LaTeX"
         ElementTree.fromstring(f"<page>{''.join(re.findall(r'<math.*?</math>', page))}</page>")
 
 
@@ -180,9 +182,8 @@ def test_equations_that_a_page_numbers_are_numbered_in_the_source_too():
                 r"(Eq|Alg|Lemma)s?\.? (\d+)(?:(?:-| and |, )(\d+))?", what
             ):
                 known = numbered(kind, METHODS[name].documentation)
-                assert {int(number) for number in (first, last) if number} <= known, (
-                    f"{name}: {what}"
-                )
+                result = {int(number) for number in (first, last) if number}
+                assert result <= known, f"{name}: {what}"
 
 
 def numbered(kind, text):
@@ -216,20 +217,23 @@ def test_the_workflows_of_the_guide_run_gate_and_keep_the_page(tmp_path, monkeyp
     )
     steps = steps_of(workflow)
     *before, gate, page = [line for step in steps.values() for line in lines_of(step["run"])]
-    assert [*before, gate] == lines_of("\n".join(gitlab["script"])) and [page] == gitlab[
-        "after_script"
-    ]
+    assert [*before, gate] == lines_of("\n".join(gitlab["script"]))
+    assert [page] == gitlab["after_script"]
     out = shlex.split(page)[shlex.split(page).index("--out") + 1]
     *_, kept = workflow["jobs"]["fairness"]["steps"]
-    assert kept["with"]["path"] == out and gitlab["artifacts"] == {"when": "always", "paths": [out]}
-    assert "!cancelled()" in kept["if"] and kept["if"] == list(steps.values())[-1]["if"]
+    assert kept["with"]["path"] == out
+    assert gitlab["artifacts"] == {"when": "always", "paths": [out]}
+    assert "!cancelled()" in kept["if"]
+    assert kept["if"] == list(steps.values())[-1]["if"]
     monkeypatch.chdir(tmp_path)
     shorter = {"prepare": "--size 16", "train": "--rounds 1"}
     for line in before:
         session.output(f"{line} {shorter.get(line.split()[1], '')}")
     limits = [*re.findall("--fail-if '.*?'", gate), "--fail-if 'gap(race) > 0'"]
     code, _, said = fedcli(*shlex.split(" ".join([gate, limits[-1]]))[1:])
-    assert len(limits) > 2 and code == 4 and "gap" in said
+    assert len(limits) > 2
+    assert code == 4
+    assert "gap" in said
     session.output(page)
     assert "<html" in Path(out).read_text(encoding="utf-8")
     for path in sorted(tmp_path.glob("fedcli-work/*/*/*.json")):
@@ -291,9 +295,8 @@ def test_the_table_of_every_method_has_the_rows_of_its_recipe_and_its_picture_ca
 ):
     recipe = tomllib.loads((ROOT / "recipes" / "ham10000-all.toml").read_text(encoding="utf-8"))
     pairs = pictures.every_method()
-    assert [name for attribute, name, *_ in pairs if attribute == "sex"] == [
-        row["name"] for row in recipe["row"]
-    ]
+    result = [name for attribute, name, *_ in pairs if attribute == "sex"]
+    assert result == [row["name"] for row in recipe["row"]]
     assert all(0 < worst <= 100 and 0 < overall <= 100 for *_, overall, worst in pairs)
     pictures.plane(tmp_path / "plane.svg")
     assert "Overall score and worst group" in (tmp_path / "plane.svg").read_text()
@@ -308,6 +311,5 @@ def test_privacy_lists_methods_by_what_their_server_needs():
     assert [needs for needs, _ in rows] == ["sums", "scalars", "updates"]
     for needs, listed in rows:
         named = [name for name in re.findall(r"[a-z][a-z-]*", listed) if name in METHODS]
-        assert named and {name: resolve(name).needs for name in named} == dict.fromkeys(
-            named, needs
-        )
+        assert named
+        assert {name: resolve(name).needs for name in named} == dict.fromkeys(named, needs)

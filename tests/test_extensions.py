@@ -34,10 +34,8 @@ def test_a_files_method_is_resolved_by_its_path_and_leaves_the_registry_as_it_wa
         method = resolve(spec, {"share": "0.25"})
         assert (method.name, method.aggregator.share) == ("part-way", 0.25)
     assert "goes a share of the way" in method.documentation
-    assert (
-        resolve(f"moon+{path}").name == "moon+part-way"
-        and resolve(f"moon+{path}").typed == "moon+mine.py:part-way"
-    )
+    assert resolve(f"moon+{path}").name == "moon+part-way"
+    assert resolve(f"moon+{path}").typed == "moon+mine.py:part-way"
     assert before == METHODS
     with pytest.raises(UsageError, match="unknown method 'part-way'"):
         resolve("part-way")
@@ -48,7 +46,8 @@ def test_two_files_may_use_one_name_and_a_name_of_fedcli(tmp_path):
     second = written(
         tmp_path, RULE.replace("part-way", "fedheal").replace("= 0.5", "= 1.0"), "b+c.py"
     )
-    assert [resolve(str(path)).settings["share"] for path in (first, second)] == [0.5, 1.0]
+    result = [resolve(str(path)).settings["share"] for path in (first, second)]
+    assert result == [0.5, 1.0]
     assert "share" not in resolve("fedheal").settings
     assert resolve(f"fedprox+{second}").settings["share"] == 1.0  # a plus in the file's name
 
@@ -59,10 +58,8 @@ def test_a_file_is_run_once_for_equal_bytes_and_again_when_it_changes(tmp_path):
     assert resolve(str(path)).aggregator is first.aggregator
     path.write_text(RULE.replace("= 0.5", "= 0.75"), encoding="utf-8")
     changed = resolve(str(path))
-    assert (
-        changed.settings["share"] == 0.75
-        and changed.code["part-way"].sha256 != first.code["part-way"].sha256
-    )
+    assert changed.settings["share"] == 0.75
+    assert changed.code["part-way"].sha256 != first.code["part-way"].sha256
 
 
 @pytest.mark.parametrize(
@@ -99,7 +96,8 @@ def test_a_mistake_in_a_file_is_a_sentence_with_its_line(text, sentence, tmp_pat
     path, before = written(tmp_path, text), set(sys.modules)
     with pytest.raises(FedcliError, match=sentence) as caught:
         resolve(str(path))
-    assert len(caught.value.sentence) < 400 + len(str(tmp_path)) and caught.value.hint
+    assert len(caught.value.sentence) < 400 + len(str(tmp_path))
+    assert caught.value.hint
     left = {name for name in set(sys.modules) - before if name.startswith("fedcli_file_")}
     assert bool(left) == ("registers" in sentence)
 
@@ -152,12 +150,14 @@ def test_only_errors_of_such_files_are_theirs(tmp_path, monkeypatch):
     )
     with pytest.raises(ZeroDivisionError) as ours:
         _ = 1 / 0
-    assert extensions.fault(fault) is None and extensions.fault(OSError(28, "full")) is None
+    assert extensions.fault(fault) is None
+    assert extensions.fault(OSError(28, "full")) is None
     assert (
         extensions.fault(RuntimeError("can't start new thread")) is None
     )  # it says of the system what it is
     returned = extensions.fault(ours.value)  # it may come of what the file returned
-    assert returned and returned.sentence.endswith(", while mine.py was used")
+    assert returned
+    assert returned.sentence.endswith(", while mine.py was used")
     monkeypatch.setattr(extensions, "_loaded", {})
     assert extensions.fault(ours.value) is None
 
@@ -238,9 +238,10 @@ def test_what_assign_returns_is_checked(parts, sentence, tmp_path):
     with pytest.raises(OwnCodeError, match=rf"mine\.py: assign of mine {sentence}"):
         mine._assigned(scheme.Images(np.zeros(4, np.int64)))
     object.__setattr__(mine, "assign", lambda images: {"a": [0, 3], "b": []})
-    assert {
+    result = {
         name: part.tolist() for name, part in mine._assigned(scheme.Images(np.zeros(4))).items()
-    } == {
+    }
+    assert result == {
         "a": [0, 3],
         "b": [],
     }
@@ -261,7 +262,8 @@ def test_two_files_and_two_versions_have_samples_of_their_own(tmp_path, monkeypa
     folders = {raw_folder.usual_sample(str(file), tmp_path) for file in files}
     files[0].write_text(text + "\n\n", encoding="utf-8")
     folders.add(raw_folder.usual_sample(str(files[0]), tmp_path))
-    assert len(folders) == 3 and raw_folder.usual_sample("digits", tmp_path).name == "digits-usual"
+    assert len(folders) == 3
+    assert raw_folder.usual_sample("digits", tmp_path).name == "digits-usual"
 
 
 def test_what_aggregate_and_loss_return_is_checked(tmp_path):
@@ -295,5 +297,6 @@ def test_a_function_of_ones_own_code_that_ends_the_program_is_an_error(tmp_path)
     ended = forked.command(
         f"fedcli train fedavg {data} --model {tmp_path / 'net.py'}:build --rounds 1", tmp_path
     )
-    assert ended.returncode == 1 and "net.py, line 5: SystemExit" in ended.stderr, ended.stderr
+    assert ended.returncode == 1, ended.stderr
+    assert "net.py, line 5: SystemExit" in ended.stderr, ended.stderr
     assert "take sys.exit out of it" in ended.stderr

@@ -105,13 +105,12 @@ def test_two_rounds_of_each_method_give_the_recorded_numbers(tmp_path, monkeypat
         now = played[method]
         for part in ("facts", "columns"):
             assert now[part] == before[part], method
-        assert shared(now["options"], before["options"]) == shared(
-            before["options"], now["options"]
-        ), method
-        assert np.array(now["loss"]) == pytest.approx(np.array(before["loss"]), rel=0.01), method
-        assert np.array(now["weights"]) == pytest.approx(np.array(before["weights"]), abs=1e-3), (
-            method
-        )
+        expected = shared(before["options"], now["options"])
+        assert shared(now["options"], before["options"]) == expected, method
+        expected = pytest.approx(np.array(before["loss"]), rel=0.01)
+        assert np.array(now["loss"]) == expected, method
+        expected = pytest.approx(np.array(before["weights"]), abs=1e-3)
+        assert np.array(now["weights"]) == expected, method
         for version, scores in before["auc"].items():
             assert now["auc"][version] == pytest.approx(scores, abs=0.02), method
 

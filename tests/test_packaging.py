@@ -29,7 +29,8 @@ def test_the_conda_recipe_has_the_same_dependencies():
 
 def test_the_version_is_written_in_one_file():
     assert re.fullmatch(r"\d+\.\d+\.\d+", fedcli.__version__)
-    assert "version" not in PROJECT and PROJECT["dynamic"] == ["version"]
+    assert "version" not in PROJECT
+    assert PROJECT["dynamic"] == ["version"]
     for name in ("packaging/recipe.yaml", "CITATION.cff", "Dockerfile", "mkdocs.yml"):
         assert fedcli.__version__ not in (ROOT / name).read_text(encoding="utf-8")
 
@@ -43,7 +44,8 @@ def test_the_image_is_built_on_a_python_that_is_said_to_work():
         for line in PROJECT["classifiers"]
         if line.startswith("Programming Language")
     ]
-    assert set(pythons) <= set(said) and PROJECT["requires-python"] == f">={said[0]}"
+    assert set(pythons) <= set(said)
+    assert PROJECT["requires-python"] == f">={said[0]}"
 
 
 def jobs_of(workflow):
@@ -67,7 +69,8 @@ def test_each_step_of_the_pipeline_is_a_job_and_tests_run_on_each_python_that_is
     assert steps == re.findall(r"^(\w+)\(\) \{", script, re.M), "in the order in which they stand"
     jobs = list(jobs_of(ROOT / ".github" / "workflows" / "tests.yml"))
     named = [step for line, _ in jobs if line.startswith(".ci/run ") for step in line.split()[1:]]
-    assert set(named) == set(steps) and all((ROOT / line.split()[0]).exists() for line, _ in jobs)
+    assert set(named) == set(steps)
+    assert all((ROOT / line.split()[0]).exists() for line, _ in jobs)
     said = {
         line.rpartition(" ")[2]
         for line in PROJECT["classifiers"]
@@ -75,7 +78,8 @@ def test_each_step_of_the_pipeline_is_a_job_and_tests_run_on_each_python_that_is
     }
     assert {python for line, python in jobs if line == ".ci/run tests"} == said
     ended = subprocess.run([ROOT / ".ci" / "run", "lint", "tpyes"], capture_output=True, text=True)
-    assert ended.returncode == 2 and "no step tpyes; steps: lint types" in ended.stderr
+    assert ended.returncode == 2
+    assert "no step tpyes; steps: lint types" in ended.stderr
 
 
 def test_issue_templates_are_forms_with_a_name():

@@ -53,7 +53,8 @@ def test_every_dataset_has_a_card():
             "citation",
         ):
             assert key in about, f"{name} says no {key}"
-    assert {p.stem for p in (ROOT / "data_manifests").glob("*.json")} == {
+    result = {p.stem for p in (ROOT / "data_manifests").glob("*.json")}
+    assert result == {
         *SOURCES,
         "published_files",
     }
@@ -66,10 +67,8 @@ def test_every_exit_code_is_documented():
 
 def test_the_two_commands_come_first():
     first, second = re.findall(r"```sh\n(.*?)```", README, re.S)[:2]
-    assert (
-        first.strip() == "pip install -e . && fedcli demo"
-        and second.strip() == "pip install -e '.[test]' && pytest"
-    )
+    assert first.strip() == "pip install -e . && fedcli demo"
+    assert second.strip() == "pip install -e '.[test]' && pytest"
     assert README.index("fedcli demo") < 2500
 
 

@@ -187,7 +187,8 @@ def arguments_of(function: ast.FunctionDef) -> int:
 
 
 def test_every_folder_is_a_room_on_a_floor():
-    assert {folder.parent.name for folder in ROOT.glob("*/__init__.py")} <= {*LEVEL, *GROUND}
+    result = {folder.parent.name for folder in ROOT.glob("*/__init__.py")}
+    assert result <= {*LEVEL, *GROUND}
 
 
 def test_imports_lead_down():
@@ -241,9 +242,8 @@ def test_an_import_upwards_and_a_circle_are_seen():
         "fedcli.runs.c": {"fedcli.runs.b"},
     }
     assert upward(arrows) == {"fedcli.data.a -> fedcli.runs.b"}
-    assert upward({"fedcli.bench.a": {"fedcli.scores.b"}}) and not upward(
-        {"fedcli.runs.a": {"fedcli.metrics"}}
-    )
+    assert upward({"fedcli.bench.a": {"fedcli.scores.b"}})
+    assert not upward({"fedcli.runs.a": {"fedcli.metrics"}})
     assert in_circles(arrows) == {"fedcli.runs.b", "fedcli.runs.c"}
 
 
@@ -470,7 +470,8 @@ def test_a_campaign_of_many_cases_may_take_longer_than_a_test():
         conftest.pytest_collection_modifyitems([item])
         return [mark.args for mark in marks]
 
-    assert limit("campaign") == limit("consortium") == [(0,)] and limit("sites") == []
+    assert limit("campaign") == limit("consortium") == [(0,)]
+    assert limit("sites") == []
 
 
 @pytest.mark.parametrize(

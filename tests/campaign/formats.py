@@ -208,7 +208,7 @@ def _dicom(path: Path, draw: Draw) -> str:
     return note
 
 
-def _picture(path: Path, draw: Draw) -> str:
+def _picture(path: Path, draw: Draw) -> str:  # noqa: C901, PLR0912 - a case for each kind of change
     """The same picture in another mode, format or size."""
     kinds = [
         "mode",

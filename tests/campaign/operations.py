@@ -110,5 +110,6 @@ def operations(words: list[str], folder: Path, *, reading: Path | None = None) -
     os.close(writer)
     with open(reader, "rb") as pipe:
         count = int(pipe.read() or b"0")
-    assert ended.code == 0 and count > 1, (ended.err, count)
+    assert ended.code == 0, (ended.err, count)
+    assert count > 1, (ended.err, count)
     return count

@@ -108,7 +108,7 @@ def asked(federation) -> dict[str, bytes]:
 @pytest.mark.parametrize("kind", ["describe", "begin", "train", "score"])
 def test_a_site_answers_any_bytes_and_goes_on(kind, asked, federation, play, tmp_path):
     """They come in pieces, or stop in the middle."""
-    folder, data = federation
+    _folder, data = federation
     site = Site(data, tmp_path / "site", client="north")
     for draw in play.cases():
         for before in ("begin", "train")[: ("describe", "begin", "train", "score").index(kind) - 1]:
@@ -161,7 +161,7 @@ def _talked(site: Site, sent: bytes, draw: np.random.Generator) -> None:
 def test_a_coordinator_goes_on_or_ends_in_a_sentence_after_any_answer(
     absent, federation, play, tmp_path
 ):
-    folder, data = federation
+    _folder, data = federation
     sites = sites_of(data, tmp_path / "sites")
     for draw in play.cases():
         at, notes = int(draw.integers(6)), []
@@ -209,7 +209,7 @@ def test_a_coordinator_goes_on_or_ends_in_a_sentence_after_any_answer(
 def test_a_coordinator_refuses_counts_that_cannot_be(kind, federation, asked, play, tmp_path):
     from fedcli.sites.engine import Sites
 
-    folder, data = federation
+    _folder, data = federation
     site = Site(data, tmp_path / "site", client="north")
     site.answer(*of_bytes(asked["begin"]))
     whole = site.answer(*of_bytes(asked["score"]))
@@ -246,7 +246,7 @@ def _theta(asked):
 
 @pytest.mark.parametrize("part", range(4))
 def test_a_changed_policy_is_refused_or_kept(part, federation, asked, play, tmp_path):
-    folder, data = federation
+    _folder, data = federation
     path = tmp_path / "policy.toml"
     shown = 0
     for draw in play.cases():
@@ -282,7 +282,7 @@ def _kept(path: Path, made: policy.Policy) -> list[str]:
 
 @pytest.mark.parametrize("part", range(4))
 def test_a_changed_description_of_a_site_is_refused_or_kept(part, federation, play, tmp_path):
-    folder, data = federation
+    _folder, data = federation
     whole = tmp_path / "whole"
     whole.mkdir()
     for client in ("north", "south"):

@@ -40,9 +40,8 @@ def typed(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
 
 
 def test_the_lines_are_those_of_the_readme():
-    assert "\n".join(f"    {line}" for line in LINES) in (ROOT / "README.md").read_text(
-        encoding="utf-8"
-    )
+    result = "\n".join(f"    {line}" for line in LINES)
+    assert result in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_three_lines_end_well_in_an_empty_folder(typed):
@@ -76,13 +75,13 @@ def test_every_manifest_path_and_table_made_from_a_sample_says_so(typed):
     _, above, shown = typed[LINES[2]][2].partition(
         "rsna-ich (SYNTHETIC sample, not of patients)"
     )  # once, in no name
-    assert above and "SYNTHETIC" not in shown
+    assert above
+    assert "SYNTHETIC" not in shown
     scores = body_of(next(path for path in made if path.stem == "scores"))
     assert scores["groups"].keys() == {"race"}
     groups = scores["groups"]["race"]["clean"]["last_round"]["groups"]
-    assert groups.keys() == {"asian", "black", "white"} and all(
-        group["count"] >= 30 for group in groups.values()
-    )
+    assert groups.keys() == {"asian", "black", "white"}
+    assert all(group["count"] >= 30 for group in groups.values())
 
 
 def test_reports_and_pages_of_a_sample_say_synthetic_in_every_format(typed):
@@ -91,7 +90,8 @@ def test_reports_and_pages_of_a_sample_say_synthetic_in_every_format(typed):
     for format in ("markdown", "latex", "csv", "json", "html"):
         assert "SYNTHETIC" in made.to(format), format
     code, _, said = run(f"fedcli report {run_of_sample}")
-    assert code == 0 and "numbers say nothing about patients" in said
+    assert code == 0
+    assert "numbers say nothing about patients" in said
 
 
 def test_real_slices_are_taken_from_fedcli_raw_and_race_ends_in_a_sentence(tmp_path, monkeypatch):
@@ -101,16 +101,16 @@ def test_real_slices_are_taken_from_fedcli_raw_and_race_ends_in_a_sentence(tmp_p
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDCLI_RAW", str(tmp_path / "files"))
     code, out, said = run(LINES[0])
-    assert (
-        code == 0
-        and "SYNTHETIC" not in out + said
-        and f"raw folder of rsna-ich: {tmp_path}/files/rsna-ich" in said
-    )
+    assert code == 0
+    assert "SYNTHETIC" not in out + said
+    assert f"raw folder of rsna-ich: {tmp_path}/files/rsna-ich" in said
     assert "clients, not 20" in said
     assert run(LINES[1] + " --rounds 1")[0] == 0
     code, _, said = run(LINES[2])
-    assert code == 2 and "rsna-ich has no attribute 'race'" in said
-    assert "fairfedmed-slo" in said and "--attributes FILE" in said
+    assert code == 2
+    assert "rsna-ich has no attribute 'race'" in said
+    assert "fairfedmed-slo" in said
+    assert "--attributes FILE" in said
 
 
 def _kaggle(folder: Path) -> None:
@@ -118,8 +118,8 @@ def _kaggle(folder: Path) -> None:
     subtypes = ["epidural", "intraparenchymal", "intraventricular", "subarachnoid", "subdural"]
     (folder / "stage_2_train").mkdir(parents=True)
     lines = [["ID", "Label"]]
-    for i, slice in enumerate(sorted(REAL.glob("*.dcm"))):
-        (folder / "stage_2_train" / f"ID_{i:09x}.dcm").symlink_to(slice)
+    for i, slice_path in enumerate(sorted(REAL.glob("*.dcm"))):
+        (folder / "stage_2_train" / f"ID_{i:09x}.dcm").symlink_to(slice_path)
         lines += [[f"ID_{i:09x}_{name}", str(int(k == i % 5))] for k, name in enumerate(subtypes)]
     with (folder / "stage_2_train.csv").open("w", newline="") as file:
         csv.writer(file).writerows(lines)
@@ -136,25 +136,24 @@ def test_a_raw_folder_is_looked_for_in_this_order(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDCLI_RAW", "all")
     assert "raw folder of medmnist: all/medmnist" in run(line)[2]
     code, out, said = run(f"{line} --raw medmnist")
-    assert (
-        code == 0 and "raw folder of" not in said and "SYNTHETIC" in out
-    )  # known by the file in its folder
+    assert code == 0
+    assert "raw folder of" not in said  # known by the file in its folder
+    assert "SYNTHETIC" in out
 
 
 def test_a_raw_folder_may_have_another_of_the_datasets_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDCLI_RAW", "files")
     code, _, said = run("fedcli prepare HAM10000")
-    assert (
-        code == 2
-        and "looked in files/isic2018, raw/isic2018 and isic2018 (a folder called ham10000" in said
-    )
+    assert code == 2
+    assert "looked in files/isic2018, raw/isic2018 and isic2018 (a folder called ham10000" in said
     (tmp_path / "isic2018").write_text("a file is no folder", encoding="utf-8")
     assert run("fedcli prepare isic2018")[::2] == (code, said)
     sources.make_sample("isic2018", tmp_path / "HAM10000")
     for name in ("HAM10000", "isic2018"):
         code, _, said = run(f"fedcli prepare {name} --size 8")
-        assert code == 0 and "raw folder of isic2018: HAM10000" in said
+        assert code == 0
+        assert "raw folder of isic2018: HAM10000" in said
 
 
 @pytest.mark.parametrize("set_variable", [True, False])
@@ -166,12 +165,10 @@ def test_no_sample_and_a_variable_without_the_folder_end_with_an_error(
     if set_variable:
         monkeypatch.setenv("FEDCLI_RAW", "files")
     code, out, said = run("fedcli prepare isic2018" + ("" if set_variable else " --no-sample"))
-    assert (
-        code == 2
-        and not out
-        and "isic2018 needs the folder of its files: looked in" in said
-        and "--raw DIR" in said
-    )
+    assert code == 2
+    assert not out
+    assert "isic2018 needs the folder of its files: looked in" in said
+    assert "--raw DIR" in said
     for both in ("--sample --no-sample", "--sample --raw files"):
         assert "exclude each other" in run(f"fedcli prepare isic2018 {both}")[2]
 
@@ -179,7 +176,9 @@ def test_no_sample_and_a_variable_without_the_folder_end_with_an_error(
 def test_a_sample_that_was_asked_for_needs_no_warning(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, said = run("fedcli prepare messidor2 --sample --size 8")
-    assert code == 0 and "warning" not in said and "SYNTHETIC" in out
+    assert code == 0
+    assert "warning" not in said
+    assert "SYNTHETIC" in out
 
 
 def test_ones_own_images_have_no_sample_in_their_place(tmp_path, monkeypatch):
@@ -205,7 +204,9 @@ def test_sample_and_real_data_are_not_compared(tmp_path):
         f"report --format html --work {tmp_path}",
     ):
         code, out, said = run(f"fedcli {line}")
-        assert code == 2 and not out and "SYNTHETIC sample and others of real data" in said, line
+        assert code == 2, line
+        assert not out, line
+        assert "SYNTHETIC sample and others of real data" in said, line
     assert not (tmp_path / "report.html").exists()
 
 
@@ -214,10 +215,9 @@ def test_a_recipe_does_not_mix_samples_and_real_data(tmp_path):
     (raw / sources.SAMPLE_MARK).unlink()
     line = f"fedcli reproduce fedheal-table5 --scale smoke --raw office-caltech={raw} --work {tmp_path}/work"
     code, _, said = run(line)
+    assert code == 2
     assert (
-        code == 2
-        and "cannot hold both: office-caltech would be real data and digits a SYNTHETIC sample"
-        in said
+        "cannot hold both: office-caltech would be real data and digits a SYNTHETIC sample" in said
     )
 
 
@@ -225,10 +225,8 @@ def test_default_clients_all_have_images_and_a_number_that_was_asked_for_is_kept
     raw = sources.make_sample("rsna-ich", tmp_path / "raw")
     data = fedcli.prepare("rsna-ich", raw=raw, size=8, work=tmp_path)
     made = fedcli.partition(data, work=tmp_path)
-    assert (
-        1 < len(made.body["roster"]) < 20
-        and min(client["train"] for client in made.body["roster"]) > 0
-    )
+    assert 1 < len(made.body["roster"]) < 20
+    assert min(client["train"] for client in made.body["roster"]) > 0
     with pytest.raises(FedcliError, match="gets no training images"):
         fedcli.partition(data, dirichlet=1.0, clients=20, work=tmp_path)
     with pytest.raises(UsageError, match="scheme"):

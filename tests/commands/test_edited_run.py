@@ -41,7 +41,8 @@ def typed(*words):
 @pytest.mark.parametrize("command", ["evaluate", "report", "inspect"])
 def test_it_is_refused_with_what_was_made_from_it(command, edited):
     ended = typed(command, edited)
-    assert ended.exit_code == 3 and f"{edited} has changed since" in ended.stderr
+    assert ended.exit_code == 3
+    assert f"{edited} has changed since" in ended.stderr
     assert "restore it; or, where the run was trained again, remove" in ended.stderr
 
 
@@ -72,4 +73,5 @@ def test_data_whose_manifest_lacks_its_keys_are_refused_in_a_sentence(words, tmp
             encoding="utf-8",
         )
     ended = typed(words[0], *(place.get(word, word) for word in words[1:]), "--work", tmp_path)
-    assert ended.exit_code == 1 and "body.classes is missing" in ended.stderr
+    assert ended.exit_code == 1
+    assert "body.classes is missing" in ended.stderr

@@ -31,7 +31,8 @@ def test_what_is_kept_is_what_the_methods_say(kept, capsys, monkeypatch):
     first = shown(capsys, "fedheal")
     text = (kept / "a" / "methods-1.json").read_text(encoding="utf-8")
     names = {name for facts in json.loads(text)["methods"] for name in facts["names"]}
-    assert names >= {name.lower() for name in (*METHODS, *ALIASES)} and not (kept / "b").exists()
+    assert names >= {name.lower() for name in (*METHODS, *ALIASES)}
+    assert not (kept / "b").exists()
     asked = {}
     for name in METHODS:
         methods._print(method_facts.facts_of(METHODS[name]))
@@ -44,10 +45,10 @@ def test_what_is_kept_is_what_the_methods_say(kept, capsys, monkeypatch):
 def test_the_list_is_the_registry_from_the_methods_or_from_what_is_kept(kept, capsys):
     for _ in range(2):
         listed = [tuple(methods._line(facts)) for facts in method_facts.all_facts()]
-        assert {line[:2] for line in listed} == {(m.name, m.label) for m in METHODS.values()}
-        assert all(line[2].startswith(METHODS[line[0]].about) for line in listed) and len(
-            listed
-        ) == len(METHODS)
+        expected = {(m.name, m.label) for m in METHODS.values()}
+        assert {line[:2] for line in listed} == expected
+        assert all(line[2].startswith(METHODS[line[0]].about) for line in listed)
+        assert len(listed) == len(METHODS)
         assert [facts["name"] for facts in method_facts.all_facts()][:2] == ["adv", "afl"]
     listed = shown(capsys)
     assert all(name in listed for name in METHODS)
@@ -85,13 +86,10 @@ def test_another_state_of_the_package_is_kept_under_another_name(tmp_path, monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = method_facts.places()
     (tmp_path / "new.py").write_text("", encoding="utf-8")
-    assert (
-        before[0].parent == tmp_path / "methods" / "__pycache__"
-        and before[1].parent == tmp_path / "cache" / "fedcli"
-    )
+    assert before[0].parent == tmp_path / "methods" / "__pycache__"
+    assert before[1].parent == tmp_path / "cache" / "fedcli"
     assert method_facts.places()[0].name != before[0].name
     method_facts._keep([{"names": ["x"]}])
     method_facts._keep([{"names": ["y"]}])
-    assert (
-        method_facts.named("Y") == {"names": ["y"]} and len(list(before[0].parent.iterdir())) == 1
-    )
+    assert method_facts.named("Y") == {"names": ["y"]}
+    assert len(list(before[0].parent.iterdir())) == 1

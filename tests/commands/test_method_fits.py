@@ -15,7 +15,7 @@ ADD_ON, AS_ADD_ON, ALONE, DP_SGD, SUMMED = range(5)
 
 
 @pytest.mark.parametrize(
-    "name, what",
+    ("name", "what"),
     [
         ("fedavg", {ADD_ON, ALONE, DP_SGD, SUMMED}),
         ("fedheal", {AS_ADD_ON, DP_SGD}),
@@ -44,10 +44,8 @@ def test_every_method_has_an_answer():
 
 def test_the_command_says_so_with_the_reason():
     shown = CliRunner().invoke(app, ["methods", "fairfb"]).stdout
-    assert (
-        "trains with" in shown
-        and "fairfb changes local training, so it cannot be an add-on" in " ".join(shown.split())
-    )
+    assert "trains with" in shown
+    assert "fairfb changes local training, so it cannot be an add-on" in " ".join(shown.split())
     asked = json.loads(CliRunner().invoke(app, ["methods", "fairfb", "--json"]).stdout)
     assert {"what": "an add-on, as in BASE+ADDON", "fits": True, "why": ""} in asked["trains_with"]
 
@@ -55,7 +53,8 @@ def test_the_command_says_so_with_the_reason():
 def test_every_method_of_fedcli_says_what_it_is_for():
     assert not [name for name, method in METHODS.items() if not method.families]
     assert {family for method in METHODS.values() for family in method.families} == set(FAMILIES)
-    assert wants(METHODS["fedavg"]) == {} and list(wants(METHODS["fairfb"])) == [
+    assert wants(METHODS["fedavg"]) == {}
+    assert list(wants(METHODS["fairfb"])) == [
         "groups",
         "two classes",
         "one label",
@@ -72,17 +71,16 @@ def test_methods_for_a_purpose():
         }
 
     for family in FAMILIES:
-        assert {name for name in named("--for", family) - {"method"} if "─" not in name} == {
-            n for n, m in METHODS.items() if family in m.families
-        }
-    assert {"fedavg", "fedheal", "fedbn"} < named("--for", "privacy") and "fedce" not in named(
-        "--for", "privacy"
-    )
-    assert named() >= {"HOSPITAL", "RARE", "afl"} and "OTHERS" not in named()
+        result = {name for name in named("--for", family) - {"method"} if "─" not in name}
+        expected = {n for n, m in METHODS.items() if family in m.families}
+        assert result == expected
+    assert {"fedavg", "fedheal", "fedbn"} < named("--for", "privacy")
+    assert "fedce" not in named("--for", "privacy")
+    assert named() >= {"HOSPITAL", "RARE", "afl"}
+    assert "OTHERS" not in named()
     asked = json.loads(CliRunner().invoke(app, ["methods", "--for", "noise", "--json"]).stdout)
-    assert {facts["name"] for facts in asked} == {
-        n for n, m in METHODS.items() if "noise" in m.families
-    }
+    expected = {n for n, m in METHODS.items() if "noise" in m.families}
+    assert {facts["name"] for facts in asked} == expected
 
 
 def test_a_purpose_that_is_none_and_a_method_of_no_family_are_refused():

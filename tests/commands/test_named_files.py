@@ -135,7 +135,9 @@ def test_what_fedcli_did_not_write_is_left_as_it_is(command, kind, here):
     put(kind, target)
     before = content(here)
     code, _, err = run(*words_of(TO_FILES[command], target))
-    assert code in (1, 2) and str(target) in err and "hint:" in err
+    assert code in (1, 2)
+    assert str(target) in err
+    assert "hint:" in err
     assert content(here) == before
 
 
@@ -145,10 +147,13 @@ def test_its_own_file_is_replaced_until_somebody_changes_it(command, here):
     line = words_of(TO_FILES[command], target)
     assert run(*line)[0] == 0
     written = target.read_bytes()
-    assert run(*line)[0] == 0 and target.read_bytes() == written
+    assert run(*line)[0] == 0
+    assert target.read_bytes() == written
     target.write_bytes(written + b"a remark\n")
     code, _, err = run(*line)
-    assert code == 1 and f"{target} is there already" in err and "--force" in err
+    assert code == 1
+    assert f"{target} is there already" in err
+    assert "--force" in err
     assert target.read_bytes() == written + b"a remark\n"
     assert run(*line, "--force")[0] == 0
     assert target.read_bytes() == written
@@ -183,7 +188,8 @@ def test_a_device_stays_a_device(command, linked, here):
     if linked:
         target.symlink_to(device)
     assert run(*words_of(TO_FILES[command], target))[0] == 0
-    assert stat.S_ISCHR(device.stat().st_mode) and target.is_symlink() == linked
+    assert stat.S_ISCHR(device.stat().st_mode)
+    assert target.is_symlink() == linked
 
 
 @pytest.mark.parametrize("command", INTO_FOLDERS)
@@ -193,13 +199,16 @@ def test_a_folder_keeps_the_files_that_fedcli_did_not_write(command, here):
     line = words_of(line, target.parent)
     assert run(*line)[0] == 0
     written = content(target.parent)
-    assert run(*line)[0] == 0 and content(target.parent) == written
+    assert run(*line)[0] == 0
+    assert content(target.parent) == written
     target.write_bytes(NOTES)
     before = content(target.parent)
     code, _, err = run(*line)
-    assert code == 1 and f"{target} is there already" in err
+    assert code == 1
+    assert f"{target} is there already" in err
     assert content(target.parent) == before
-    assert run(*line, "--force")[0] == 0 and content(target.parent) == written
+    assert run(*line, "--force")[0] == 0
+    assert content(target.parent) == written
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling link", "pipe"])
@@ -212,7 +221,8 @@ def test_a_result_takes_the_place_of_nothing(command, kind, here):
         put(kind, target)
     before = content(here)
     code, _, err = run(*with_run(RESULTS[command]), "--out", str(target))
-    assert code in (1, 2) and str(target) in err
+    assert code in (1, 2)
+    assert str(target) in err
     assert "unexpected" not in err
     assert content(here) == before
 

@@ -39,7 +39,8 @@ def test_the_tests_that_it_writes_pass(made):
         str(made),
     ]
     ended = forked.run(lambda: sys.exit(pytest.main(line)), made)
-    assert ended.returncode == 0 and " passed" in ended.stdout, ended.stdout + ended.stderr
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert " passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_a_metric_is_a_cost_where_its_name_says_so(tmp_path):
@@ -70,7 +71,8 @@ def test_it_overwrites_nothing(made, capsys):
 def test_it_refuses_what_it_cannot_write(words, sentence, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run("new", *words) == 2
-    assert sentence in capsys.readouterr().err and not list(Path().iterdir())
+    assert sentence in capsys.readouterr().err
+    assert not list(Path().iterdir())
 
 
 def test_what_it_writes_runs_from_images_to_scores(made, tmp_path, monkeypatch, capsys):

@@ -77,16 +77,17 @@ def test_a_training_is_one_on_a_gpu(options, data, tmp_path):
         json.loads(path.read_text())["body"]["environment"]
         for path in tmp_path.glob("runs/*/run.json")
     ]
-    assert all(each["device_name"] == "pretended GPU" for each in runs) and len(
-        runs
-    ) == 1 + options.count("--then") - (options.count("--dry-run"))
+    assert all(each["device_name"] == "pretended GPU" for each in runs)
+    expected = 1 + options.count("--then") - (options.count("--dry-run"))
+    assert len(runs) == expected
 
 
 def test_a_run_is_scored_and_shown(data, tmp_path):
     run = train("fedheal", data, tmp_path)
     torch.set_deterministic_debug_mode("default")
     scores = typed(f"evaluate {run} --by sex --work {tmp_path}")
-    assert torch.get_deterministic_debug_mode() == 2 and scores.endswith("scores.json")
+    assert torch.get_deterministic_debug_mode() == 2
+    assert scores.endswith("scores.json")
     assert "FedHEAL" in fedcli("report", scores, "--work", tmp_path)[1]
 
 
@@ -161,9 +162,8 @@ def test_a_sweep_and_a_recipe(data, tmp_path):
             "reproduce", tmp_path / "own.toml", "--device", "cuda", "--work", tmp_path / "recipe"
         )
         assert code == 0, err
-    assert [
-        len([*folder.glob("runs/*/run.json")]) for folder in (tmp_path, tmp_path / "recipe")
-    ] == [2, 1]
+    result = [len([*folder.glob("runs/*/run.json")]) for folder in (tmp_path, tmp_path / "recipe")]
+    assert result == [2, 1]
 
 
 def test_sites_train_on_their_gpus(tmp_path):
@@ -172,7 +172,9 @@ def test_sites_train_on_their_gpus(tmp_path):
     with pretended():
         sites = sites_of(data, tmp_path / "sites", device="cuda")
         made = train_at(sites, data, plan("scaffold"), tmp_path / "work")
-        assert usual and made.exists() and all(site.device == "cuda" for site in sites.values())
+        assert usual
+        assert made.exists()
+        assert all(site.device == "cuda" for site in sites.values())
 
 
 def test_a_forecast_records_a_step_once(data, tmp_path):

@@ -23,7 +23,8 @@ def with_faults(engine: str, folder: Path) -> Path:
         shutil.copy(path, folder)
     script = folder / f"consortium-{engine}.sh"
     before, call, engine_and_folder = script.read_text().rpartition(LAST)
-    assert call and engine_and_folder.startswith(f'"{engine}:')
+    assert call
+    assert engine_and_folder.startswith(f'"{engine}:')
     script.write_text(before + INSTEAD + engine_and_folder)
     return script
 

@@ -19,10 +19,13 @@ def clock(monkeypatch):
 
 def test_one_process_has_a_piece_until_it_gives_it_back(tmp_path):
     with Claims(tmp_path / "held", "table 2") as first, Claims(tmp_path / "held") as second:
-        assert first.take("a") and not second.take("a") and second.take("b")
+        assert first.take("a")
+        assert not second.take("a")
+        assert second.take("b")
         assert (second.holder("a"), second.holder("c")) == ("table 2", "")
         first.give_back("a")
-        assert second.take("a") and not first.take("a")
+        assert second.take("a")
+        assert not first.take("a")
     assert not [*tmp_path.iterdir()]
 
 
@@ -58,11 +61,13 @@ def test_a_claim_of_another_machine_is_taken_over_when_nobody_has_touched_it_for
     for seconds in (0, claims.SILENT - 1, claims.SILENT - 1):
         clock[0] += seconds
         os.utime(path, (clock[0], clock[0]))  # it is alive
-        assert not here.take("a") and not third.take("a")
+        assert not here.take("a")
+        assert not third.take("a")
     clock[0] += claims.SILENT + 1
     assert here.take("a")
     monkeypatch.setattr(claims, "machine", lambda: "a third")
-    assert not third.take("a") and [path.name for path in (tmp_path / "held").iterdir()] == ["a.1"]
+    assert not third.take("a")
+    assert [path.name for path in (tmp_path / "held").iterdir()] == ["a.1"]
     for each in (there, here, third):
         each.__exit__()
     assert not [*tmp_path.iterdir()]
@@ -88,7 +93,8 @@ def test_two_machines_that_take_a_piece_over_at_the_same_time_both_draw_back(tmp
     mine = Claims(tmp_path / "held")
     listed = [[], [tmp_path / "held" / "a.0", tmp_path / "held" / "a.1"]]
     monkeypatch.setattr(Claims, "_files", lambda self, name: listed.pop(0))
-    assert not mine.take("a") and not [*(tmp_path / "held").iterdir()]
+    assert not mine.take("a")
+    assert not [*(tmp_path / "held").iterdir()]
 
 
 def test_a_pipe_or_a_link_in_place_of_a_claim_is_nobodys_to_take(tmp_path):
@@ -97,5 +103,6 @@ def test_a_pipe_or_a_link_in_place_of_a_claim_is_nobodys_to_take(tmp_path):
     (tmp_path / "held" / "a.0").symlink_to(tmp_path / "somebodys")
     os.mkfifo(tmp_path / "held" / "b.0")
     with Claims(tmp_path / "held") as mine:
-        assert not mine.take("a") and not mine.take("b")
+        assert not mine.take("a")
+        assert not mine.take("b")
     assert (tmp_path / "somebodys").read_text() == "notes"

@@ -23,9 +23,10 @@ def test_a_formula_is_text_and_a_number_stays_a_number(tmp_path):
     ]
     path = tmp_path / "x.csv"
     path.write_text(csv_text([["cell"], *([cell] for cell in cells)]))
-    assert pandas.read_csv(path, dtype=str, keep_default_na=False, skip_blank_lines=False)[
+    result = pandas.read_csv(path, dtype=str, keep_default_na=False, skip_blank_lines=False)[
         "cell"
-    ].tolist() == [
+    ].tolist()
+    assert result == [
         '\'=HYPERLINK("http://x","y")',
         "'@SUM(1)",
         "'-2+3",

@@ -30,12 +30,14 @@ def names(folder):
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "x.json"
     write_text(path, "old")
-    with pytest.raises(ZeroDivisionError), replacing(path) as file:
+    with pytest.raises(ZeroDivisionError), replacing(path) as file:  # noqa: PT012 - it breaks half way
         file.write(b"half")
         raise ZeroDivisionError
-    assert path.read_text() == "old" and names(tmp_path) == ["x.json"]
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["x.json"]
     write_text(path, "new")
-    assert path.read_text() == "new" and names(tmp_path) == ["x.json"]
+    assert path.read_text() == "new"
+    assert names(tmp_path) == ["x.json"]
 
 
 def test_a_file_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeypatch):
@@ -43,7 +45,8 @@ def test_a_file_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: calls.append("fsync"))
     monkeypatch.setattr(os, "replace", lambda *paths: calls.append("replace") or replace(*paths))
     write_text(tmp_path / "x.json", "new")
-    assert calls[:2] == ["fsync", "replace"] and (tmp_path / "x.json").read_text() == "new"
+    assert calls[:2] == ["fsync", "replace"]
+    assert (tmp_path / "x.json").read_text() == "new"
 
 
 def test_a_folder_in_the_place_of_a_file_is_named(tmp_path):
@@ -59,7 +62,8 @@ def test_a_link_is_replaced_and_what_it_leads_to_is_left_alone(tmp_path):
         (tmp_path / name).symlink_to(tmp_path / "thesis.txt")
     write_text(tmp_path / "x.json", "ours")
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
-    assert not (tmp_path / "x.json").is_symlink() and (tmp_path / "x.json").read_text() == "ours"
+    assert not (tmp_path / "x.json").is_symlink()
+    assert (tmp_path / "x.json").read_text() == "ours"
 
 
 def test_nothing_is_added_to_what_a_link_leads_to(tmp_path):
@@ -78,7 +82,8 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_n
         first.write(b"first")
         write_text(path, "second")
         assert path.read_text() == "second"
-    assert path.read_text() == "first" and names(tmp_path) == ["x.json"]
+    assert path.read_text() == "first"
+    assert names(tmp_path) == ["x.json"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")

@@ -109,7 +109,8 @@ def test_a_bomb_is_refused_though_its_datasets_may_be_compressed(tmp_path):
     with h5py.File(path, "w") as file:
         file.create_dataset("good", data=np.arange(9000) % 50, compression="gzip")
     with open_hdf5(path, packed=True) as file:
-        assert file["good"][()].sum() == sum(k % 50 for k in range(9000))
+        expected = sum(k % 50 for k in range(9000))
+        assert file["good"][()].sum() == expected
     with pytest.raises(FedcliError, match="more than the file holds"), open_hdf5(path):
         raise AssertionError("opened")
     with h5py.File(path, "a") as file:
@@ -144,7 +145,8 @@ def test_a_file_is_made_extended_and_replaced(tmp_path):
     with extend_hdf5(path) as file:
         file["group/y"] = np.arange(4)
     with open_hdf5(path, ANYTHING) as file:
-        assert {name: data[()].tolist() for name, data in file.items()} == {
+        result = {name: data[()].tolist() for name, data in file.items()}
+        assert result == {
             "x": [0, 1, 2],
             "group/y": [0, 1, 2, 3],
         }
@@ -207,17 +209,21 @@ def test_what_hdf5_closes_late_reaches_no_other_file(tmp_path, monkeypatch, capf
     def fails(_):
         raise KeyboardInterrupt
 
-    seen = []
-    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-        stopped.setattr(h5py.File, "close", fails)
+    open_files = []
+
+    def write_and_fail():
         with replace_hdf5(tmp_path / "x.h5") as file:
-            seen.append(file)
+            open_files.append(file)
             fill(file)
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(h5py.File, "close", fails)
+        with pytest.raises(KeyboardInterrupt):
+            write_and_fail()
     with (tmp_path / "other").open("w+b") as other:  # the number that was free
         other.write(b"of another")
         other.flush()
-        seen.pop().close()
-        del file
+        open_files.pop().close()
     assert (tmp_path / "other").read_bytes() == b"of another"
     assert capfd.readouterr() == ("", "")
     assert [path.name for path in tmp_path.iterdir()] == ["other"]

@@ -39,7 +39,8 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path):
             "with held(Path(sys.argv[1]), 'in use', ''): pass",
             path,
         )
-        assert other.returncode and "in use" in other.stderr
+        assert other.returncode
+        assert "in use" in other.stderr
     with held(path, "it is in use", "wait"):
         pass
 
@@ -82,7 +83,8 @@ def test_a_disk_without_locks_is_worked_on_and_named_once(disk_without_locks, ca
             pass
         assert not is_held(folder / ".lock")
     with scratch(folder / "made") as first, scratch(folder / "made") as second:
-        assert first.is_dir() and second.is_dir()
+        assert first.is_dir()
+        assert second.is_dir()
         with renaming(folder / "made"):
             first.rename(folder / "made")
     write_text(folder / "text", "whole")

@@ -56,7 +56,8 @@ def test_every_answer_is_a_field_of_a_manifest_with_its_hash(run, row):
     }
     hashes = {f"{path.parent.name}/{path.name}": manifest.sha256(path) for path in above.values()}
     answers = [answer for each in made for item in each["items"] for answer in item["answers"]]
-    assert answers and all(hashes[answer["manifest"]] == answer["sha256"] for answer in answers)
+    assert answers
+    assert all(hashes[answer["manifest"]] == answer["sha256"] for answer in answers)
     training = next(item for item in made[0]["items"] if item["item"] == "25")
     assert (
         json.loads(next(a["value"] for a in training["answers"] if a["field"] == "body.rounds"))
@@ -66,12 +67,14 @@ def test_every_answer_is_a_field_of_a_manifest_with_its_hash(run, row):
 
 def test_a_run_fills_what_a_median_paper_does_not(run, row):
     made = {each["guideline"]: each for each in evidence.guidelines(run, row.scores)}
-    assert (len(made["CLAIM 2024"]["items"]), len(made["TRIPOD+AI"]["items"])) == (44, 52)
+    result = (len(made["CLAIM 2024"]["items"]), len(made["TRIPOD+AI"]["items"]))
+    assert result == (44, 52)
     counts = {name: (each["material"], each["half"]) for name, each in made.items()}
     assert counts == COUNTS  # this dataset has no card: where the data come from is not known
     body = json.loads(evidence.as_json(list(made.values())))
     states = {item["item"]: item["state"] for item in body[0]["items"]}
-    assert states["3"] == "a person must write this" and states["22"] == "there is material"
+    assert states["3"] == "a person must write this"
+    assert states["22"] == "there is material"
     answers = [a for each in body for item in each["items"] for a in item["answers"]]
     assert all(answer["value"] not in ("", "{}", '"none"') for answer in answers)
 
@@ -79,7 +82,8 @@ def test_a_run_fills_what_a_median_paper_does_not(run, row):
 def test_an_item_of_two_halves_is_half_where_one_of_them_has_no_material(run, row):
     made = {each["guideline"]: each for each in evidence.guidelines(run, row.scores)}
     items = {item["item"]: item for item in made["TRIPOD+AI"]["items"]}
-    assert items["13"]["state"] == "half" and items["13"]["without"] == ["how it was handled"]
+    assert items["13"]["state"] == "half"
+    assert items["13"]["without"] == ["how it was handled"]
     assert "run:options.class_weights" not in json.dumps(items["13"]["answers"])
     page = cards.evidence_page(row, list(made.values())).markdown
     assert "how it was handled: a person must write this" in page
@@ -106,7 +110,8 @@ def test_a_value_that_says_nothing_is_no_material(value):
 def test_a_long_value_is_quoted_by_the_names_of_its_parts():
     value = {"sex": {"clean": list(range(200))}, "age": {"clean": [1]}, "race": {}}
     assert evidence.quoted(value) == "3 entries: age, sex"
-    assert evidence.quoted([1, 2]) == "[1, 2]" and evidence.says_something([])
+    assert evidence.quoted([1, 2]) == "[1, 2]"
+    assert evidence.says_something([])
     assert evidence.quoted(list(range(300))).startswith("300 entries: [0, 1, ")
     assert len(evidence.quoted("x" * 300)) == evidence.SHORT
 
@@ -141,31 +146,30 @@ def test_the_cards_hold_what_is_known_and_name_what_is_not(row):
     ):
         assert f"\n## {title}\n" in text
     assert "the last five rounds ± their standard deviation" in text  # what the ± of the scores is
-    assert (
-        "A person must write this: what it is for" in text
-        and "no group by sex on clean images" in text  # both score alike
-    )
+    assert "A person must write this: what it is for" in text
+    assert "no group by sex on clean images" in text
     tables = next(section for section in model_card.sections if section.name == "groups").tables
     assert tables[0].rows[-1][2].text == f"0.0{DAGGER}"
     alike = "no group by sex on clean images, last round, scores lower than another: "
     assert f"{alike}100.0 % AUC, one-vs-one (not reliable)" in text
-    assert "### Gaps between groups, last round: FedAvg" in text and "auc_ovo_macro" not in text
+    assert "### Gaps between groups, last round: FedAvg" in text
+    assert "auc_ovo_macro" not in text
     methods = next(section for section in model_card.sections if section.name == "training").tables[
         0
     ]
     assert all(float(cell.text) > 0 for cell in methods.rows[0][-2:])
-    assert "gaussian noise" in text and "<h2>Robustness</h2>" in model_card.html
-    assert (
-        "| unknown |" not in dataset_card.markdown
-        and "A person must write this: licence of the data." in dataset_card.markdown
-    )
+    assert "gaussian noise" in text
+    assert "<h2>Robustness</h2>" in model_card.html
+    assert "| unknown |" not in dataset_card.markdown
+    assert "A person must write this: licence of the data." in dataset_card.markdown
 
 
 def test_the_command_writes_cards_and_evidence(run, tmp_path):
     session.run(f"fedcli report {run} --card {tmp_path}/cards --evidence {tmp_path}/evidence")
     names = sorted(path.name for path in (tmp_path / "cards").iterdir())
     assert names == ["dataset-card.html", "dataset-card.md", "model-card.html", "model-card.md"]
-    assert sorted(path.name for path in (tmp_path / "evidence").iterdir()) == [
+    result = sorted(path.name for path in (tmp_path / "evidence").iterdir())
+    assert result == [
         "evidence.html",
         "evidence.json",
     ]
@@ -181,17 +185,20 @@ def test_a_card_is_of_one_system(tmp_path):
 
 def test_a_card_says_its_classes_and_that_images_are_generated(row):
     made, data = cards.cards(row)
-    assert ("Classes", f"3: {', '.join(row.scores.classes)}") in made.facts and made.generated == ""
+    assert ("Classes", f"3: {', '.join(row.scores.classes)}") in made.facts
+    assert made.generated == ""
     assert ("Classes", ", ".join(row.scores.classes)) in data.facts
     said = "Generated images with a planted disparity."
     drawn = cards.replace(made, generated=said)
-    assert drawn.markdown.startswith(said) and drawn.html.index(said) < drawn.html.index("<h1>")
+    assert drawn.markdown.startswith(said)
+    assert drawn.html.index(said) < drawn.html.index("<h1>")
 
 
 def test_table_1_counts_every_image_of_each_client_once(row, run):
     (table,) = provenance.table_one(manifest.parent(run, "run"))
     heads = [column.title for column in table.columns]
-    assert heads[1:] == [*(f"{client}, train" for client in ROSTER), "all, test"]
+    expected = [*(f"{client}, train" for client in ROSTER), "all, test"]
+    assert heads[1:] == expected
     images, *others = [[cell.text for cell in line] for line in table.rows]
     assert images[1:] == ["20", "20", "20", "20", "40"]
     shares = {line[0]: line[1] for line in others if line[0].startswith("sex")}
@@ -211,7 +218,8 @@ def test_the_flow_adds_up(row, run):
     (system,) = compared([row])
     images = flow.frame(system).set_index("step")["images"]
     assert images["files listed"] == images["images prepared"] == 120
-    assert images["trained on"] == 80 and images["tested on"] == 40
+    assert images["trained on"] == 80
+    assert images["tested on"] == 40
     assert (
         flow._left_out([{"file": "a", "why": "x"}, {"file": "b", "why": "x"}])
         == "2 unreadable or excluded (2: x)"
@@ -222,9 +230,11 @@ def test_scores_by_severity_and_group_have_a_gap(row):
     (table,) = by_severity_and_group([("", row.scores)])
     clean, noisy = table.rows
     assert [column.name for column in table.columns] == ["test images", "severity", "f", "m", "gap"]
-    assert clean[0].text == "clean" and noisy[1].text == "1"
+    assert clean[0].text == "clean"
+    assert noisy[1].text == "1"
     numbers = [cell.number for cell in noisy[2:4]]
-    assert noisy[4].number == pytest.approx(max(numbers) - min(numbers))
+    expected = pytest.approx(max(numbers) - min(numbers))
+    assert noisy[4].number == expected
 
 
 def test_the_first_sentence_agrees_with_the_augmentation_among_the_options(row):
@@ -251,7 +261,8 @@ def test_settings_that_had_no_effect_are_not_listed(row):
         "--dp-noise", ""
     ).replace("--dp-sgd", "")
     with_noise = listed(**private, dp_noise=20.0)
-    assert "--dp-clip" in with_noise and "--dp-delta" in with_noise
+    assert "--dp-clip" in with_noise
+    assert "--dp-delta" in with_noise
 
 
 def test_a_column_of_numbers_is_one_even_where_a_count_is_hidden():

@@ -123,7 +123,8 @@ def test_operating_points_are_the_pooled_ones(described):
 
 def test_operating_points_of_groups_count_their_images(described):
     lines = texts(table_of("points by group", described))
-    assert [line[1:4] for line in lines[:2]] == [["sex", "f", "30"], ["sex", "m", "30"]]
+    result = [line[1:4] for line in lines[:2]]
+    assert result == [["sex", "f", "30"], ["sex", "m", "30"]]
     assert len(lines) == 4
 
 
@@ -144,17 +145,19 @@ def test_a_rate_of_one_group_alone_has_no_gap():
 def test_calibration_has_all_images_groups_and_clients(described):
     lines = texts(table_of("calibration", described))
     labels = [line[:3] for line in lines]
-    assert labels == [
+    expected = [
         ["all", "-", "30"],
         ["sex", "f", "12"],
         ["sex", "m", "18"],
         ["client", "east", "30"],
     ]
+    assert labels == expected
 
 
 def test_net_benefit_is_per_hundred_images_and_without_clients(described):
     lines = texts(table_of("net benefit", described))
-    assert [line[:3] for line in lines[:2]] == [["all", "", "model"], ["all", "", "treat all"]]
+    result = [line[:3] for line in lines[:2]]
+    assert result == [["all", "", "model"], ["all", "", "treat all"]]
     assert lines[0][3:5] == ["12.00", "8.00"]
     assert lines[1][3:5] == ["10.00", "2.00"]
     assert len(lines) == 6
@@ -190,18 +193,20 @@ def test_sets_have_a_line_of_all_images_and_of_each_group():
     }
     lines = clinical._conformal([(("clean",), covered)], {"clean": "as they are"})
     (table,) = clinical.TOPICS["sets"].table("x", lines)
-    assert texts(table) == [
+    expected = [
         ["as they are", "sex", "all", "", "90.0 (10.0 to 90.0)", "1.40"],
         ["as they are", "sex", "sex", "f", "80.0 (10.0 to 90.0)", "1.20"],
         ["as they are", "sex", "sex", "m", "-", "-"],
     ]
+    assert texts(table) == expected
 
 
 def test_the_ten_subgroups_of_lowest_accuracy_are_shown():
     subgroup = {"attribute": "sex", "images": 40, "accuracy": 0.5, "difference": -0.2}
     subgroups = [subgroup | {"group": f"g{k}", "p": 0.01, "p_holm": 0.2} for k in range(12)]
     lines = list(clinical._lowest({"subgroups": {"clean": subgroups}}))
-    assert [line[2] for line in lines] == [f"g{k}" for k in range(10)]
+    expected = [f"g{k}" for k in range(10)]
+    assert [line[2] for line in lines] == expected
     assert lines[0][3]["p"] == clinical.p_text(0.01)
 
 
@@ -226,11 +231,12 @@ def test_a_class_has_its_threshold_errors_and_other_thresholds(described):
     assert table.legend == (
         "4 of 20 ill missed, 4 of 10 well are false alarms. Other thresholds (1): --show thresholds."
     )
-    assert [line[:3] for line in texts(table)] == [
+    expected = [
         ["all", "30", "80.0 (10.0 to 90.0)"],
         ["f", "12", "90.0 (10.0 to 90.0)"],
         ["m", "18", "70.0 (10.0 to 90.0)"],
     ]
+    assert [line[:3] for line in texts(table)] == expected
 
 
 def test_the_usual_rule_is_shown_before_others(described):

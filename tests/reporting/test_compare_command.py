@@ -42,7 +42,8 @@ def test_the_command_shows_settings_then_scores_then_what_can_be_said(tmp_path):
     ]
     places = [" ".join(out.split()).index(text) for text in order_of]
     assert places == sorted(places)
-    assert len(out.splitlines()) <= 20 and all(len(line) <= 100 for line in out.splitlines())
+    assert len(out.splitlines()) <= 20
+    assert all(len(line) <= 100 for line in out.splitlines())
     out, _ = fedcli(a, b, "--resamples", 100, "--json=full", "--metric", "f1_macro")
     assert [each["metric"] for each in json.loads(out)["rows"]] == ["f1_macro"]
 
@@ -86,23 +87,23 @@ def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_par
     b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, data=data(k)) for k in (0, 1, 2)]
     out, err = fedcli(*a, *b, "--resamples", 100, "--json=full")
     written = json.loads(out)
-    assert (written["pairs"], written["over"], written["settings"][0]["what"]) == (
+    result = (written["pairs"], written["over"], written["settings"][0]["what"])
+    assert result == (
         3,
         "seeds",
         "method",
     )
-    assert (
-        not [each for each in written["settings"] if "partition" in each["what"]]
-        and "same partition" not in err
-    )
+    assert not [each for each in written["settings"] if "partition" in each["what"]]
+    assert "same partition" not in err
     lines = rows([*b, *a], spread="pooled")
-    assert [(row.name, row.paths) for row in lines] == [
+    result = [(row.name, row.paths) for row in lines]
+    assert result == [
         ("FedHEAL (3 seeds)", b),
         ("FedAvg (3 seeds)", a),
     ]
     means = [body_of(path)["versions"]["clean"]["auc_ovo_macro"]["mean_last5"] for path in a]
     assert lines[1].cells["clean auc_ovo_macro"].mean == pytest.approx(np.mean(means))
     assert notes(lines) == []
-    assert [row.name for row in rows([*a, *b], spread=None)][
-        0
-    ] == "FedAvg (partition seed=0, seed=0)"
+    assert (
+        next(row.name for row in rows([*a, *b], spread=None)) == "FedAvg (partition seed=0, seed=0)"
+    )

@@ -38,10 +38,8 @@ def test_what_all_rows_share_and_what_columns_mean_is_said_above_and_methods_bel
         made.legends[-1]
         == "Methods: FedHEAL as its authors' code computes it; the others as in their papers."
     )
-    assert (
-        "↓ lower is better." in made.legends
-        and made.tables[0].columns[-1].name == "std of clients ↓"
-    )
+    assert "↓ lower is better." in made.legends
+    assert made.tables[0].columns[-1].name == "std of clients ↓"
 
 
 def with_means(row, **means):
@@ -58,6 +56,5 @@ def test_the_worst_group_is_named_in_the_head_or_beside_the_number(tmp_path):
     unlike = report([with_means(first, **low), with_means(second, **high)]).tables[1]
     assert "worst: f" in [column.name for column in alike.columns]
     place = [column.name for column in unlike.columns].index("worst")
-    assert [row[place].whose for row in unlike.rows] == ["f", "m"] and unlike.rows[0][
-        place
-    ].plain.endswith(" f")
+    assert [row[place].whose for row in unlike.rows] == ["f", "m"]
+    assert unlike.rows[0][place].plain.endswith(" f")

@@ -46,7 +46,8 @@ def runs(folder, skills, seeds=1, **about):
 def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_path):
     clear = runs(tmp_path / "clear", (0.5, 3))
     close = [scored(tmp_path / "avg", model(1, 0)), heal(tmp_path / "heal", model(1, 9))]
-    assert marked(clear)[AUC] == ["FedHEAL"] and marked(close)[AUC] == []
+    assert marked(clear)[AUC] == ["FedHEAL"]
+    assert marked(close)[AUC] == []
     assert compare(close[:1], close[1:]).rows[1].p > 0.05
     assert "over test patients (p < 0.05, Bonferroni); 1 training each." in " ".join(
         report(rows(clear)).legends
@@ -61,7 +62,8 @@ def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_p
 def test_a_quantity_without_a_test_has_no_mark_beside_those_that_have_one(tmp_path):
     paths = runs(tmp_path, (0.5, 3))
     best = marked(paths)
-    assert best[AUC] == ["FedHEAL"] and best["sex worst group auc_ovo_macro"] == []
+    assert best[AUC] == ["FedHEAL"]
+    assert best["sex worst group auc_ovo_macro"] == []
 
 
 def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
@@ -122,7 +124,8 @@ def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tm
 def test_values_that_print_the_same_share_the_mark_unless_all_do():
     column, always = Column("score"), lambda first, second: True
     cells = [number(90.001), number(90.002), number(70.0)]
-    assert [cell.best for cell in mark(column, cells, [""] * 3, always)] == [True, True, False]
+    result = [cell.best for cell in mark(column, cells, [""] * 3, always)]
+    assert result == [True, True, False]
     assert not any(cell.best for cell in mark(column, cells[:2], [""] * 2, always))
     assert not any(cell.best for cell in mark(column, cells, ["a", "b", "c"], always))
     assert not any(cell.best for cell in mark(column, cells, [""] * 3, lambda first, second: False))
@@ -140,7 +143,8 @@ def test_what_a_small_group_decides_is_never_the_best():
     column = Column("gap", lower=True)
     cells = [Cell("1.00", number=1.0, doubtful=True), number(2.0), number(3.0)]
     assert not any(cell.best for cell in mark(column, cells, [""] * 3, lambda first, second: True))
-    assert cells[0].plain == "1.00†" and Cell(doubtful=True).plain == "-"
+    assert cells[0].plain == "1.00†"
+    assert Cell(doubtful=True).plain == "-"
 
 
 def test_every_format_has_the_same_marks_cell_by_cell(tmp_path):
@@ -220,7 +224,8 @@ def test_differences_in_decisions_that_a_small_group_may_decide_are_no_best_eith
     text = page.write(tmp_path / "page.html", runs(tmp_path, (0.5, 3), sex=FEW)).read_text()
     decisions = text[text.index("Differences in decisions: clean") :]
     body = decisions[: decisions.index("</table>")]
-    assert body.count("†") == 6 and "<b>" not in body
+    assert body.count("†") == 6
+    assert "<b>" not in body
 
 
 @pytest.mark.parametrize(("small", "decided"), [("", set()), ("f", {"worst group", "gap"})])

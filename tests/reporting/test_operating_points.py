@@ -58,7 +58,8 @@ def test_operating_points_are_shown_where_an_evaluation_made_them(runs):
         severity=["1"],
     )
     (scored,) = read([plain])
-    assert scored.path == plain and with_operating_points(plain) != plain
+    assert scored.path == plain
+    assert with_operating_points(plain) != plain
     assert with_operating_points(made) == made
     assert scored.scores.clinical["classes"]["ill"]["clean"]["operating"]
     report = fedcli.report([with_validation])
@@ -86,7 +87,8 @@ def test_operating_points_of_other_images_are_not_those_of_a_run(runs):
     on = fedcli.evaluate(
         run, on=manifest.parent(other.path, "partition"), by=["hospital"], clinical=True
     ).path
-    assert with_operating_points(on) == on and with_operating_points(plain) != on
+    assert with_operating_points(on) == on
+    assert with_operating_points(plain) != on
 
 
 def test_a_broken_evaluation_beside_it_is_named_and_left_out(runs, monkeypatch):
@@ -99,7 +101,8 @@ def test_a_broken_evaluation_beside_it_is_named_and_left_out(runs, monkeypatch):
     monkeypatch.setattr(console, "warn", warned.append)
     assert with_operating_points(made) == made
     assert [point.rule for point in points(open_run(run.path), None)]
-    assert len(warned) == 2 and all(str(broken) in text for text in warned)
+    assert len(warned) == 2
+    assert all(str(broken) in text for text in warned)
 
 
 def test_the_title_names_class_threshold_rule_and_images_and_the_line_below_counts(made):
@@ -122,7 +125,8 @@ def test_the_title_names_class_threshold_rule_and_images_and_the_line_below_coun
     counts = f"{missed} of {found['total']} ill missed, {alarms} of {passed['total']} {other} are false alarms."
     assert table.legend == f"{counts} Other thresholds (1): --show thresholds."
     cells = [[cell.text for cell in row] for row in table.rows]
-    assert [row[0] for row in cells] == ["all", *known["groups"]["hospital"]]
+    expected = ["all", *known["groups"]["hospital"]]
+    assert [row[0] for row in cells] == expected
     rate = point["overall"]["sensitivity"]
     assert (
         cells[0][2]
@@ -146,13 +150,16 @@ def test_the_rest_is_shown_by_name_and_notes_stand_at_their_table(made, work):
         work,
     )
     _, _, err = typed(*words)
-    assert "More: --show thresholds, transfer" in err and "Net benefit" not in err
+    assert "More: --show thresholds, transfer" in err
+    assert "Net benefit" not in err
     _, _, err = typed(*words, "--show", "net-benefit,gaps")
     places = [
         err.index(text)
         for text in ("Net benefit: ill", "treat all", "Net benefit in true", "Gaps between")
     ]
-    assert places == sorted(places) and "More:" not in err and "Threshold transfer" not in err
+    assert places == sorted(places)
+    assert "More:" not in err
+    assert "Threshold transfer" not in err
     assert (
         "quadratic kappa" not in typed(*words, "--show", "agreement")[2]
     )  # these classes have no order
@@ -163,4 +170,5 @@ def test_a_table_that_is_none_and_tables_without_operating_points_are_refused(ma
         clinical.read(["transfer,roc"])
     assert clinical.read(["all"]) == clinical.EVERY
     code, _, err = typed("evaluate", made[0], "--show", "gaps", "--work", work)
-    assert code == 2 and "add --clinical" in err
+    assert code == 2
+    assert "add --clinical" in err

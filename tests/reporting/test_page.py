@@ -87,7 +87,7 @@ def text(path):
 
 
 def test_the_page_holds_all_parts_in_order(text):
-    assert re.findall(r'<section id="([\w-]+)"', text) == [
+    expected = [
         "answer",
         "scores",
         "certainty",
@@ -100,8 +100,10 @@ def test_the_page_holds_all_parts_in_order(text):
         "lineage",
         "terms",
     ]
+    assert re.findall(r'<section id="([\w-]+)"', text) == expected
     closed = re.findall(r'<section id="([\w-]+)" class="part">\n<details><summary>', text)
-    assert closed[0] == "certainty" and len(closed) == 9
+    assert closed[0] == "certainty"
+    assert len(closed) == 9
     assert "<h1>FedAvg and FedHEAL on made</h1>" in text
     assert (
         "made. 2 systems trained by 4 clients for 2 rounds with 2 seeds each, with gaussian noise of severity 3 on 1 "
@@ -140,7 +142,9 @@ def test_no_page_has_the_name_of_a_metric_or_of_a_difference(text):
 
 
 def test_the_page_needs_nothing_else_and_names_no_place(text, path, scores):
-    assert text.count("<script") == 1 and "fetch(" not in text and "@import" not in text
+    assert text.count("<script") == 1
+    assert "fetch(" not in text
+    assert "@import" not in text
     assert set(re.findall(r'https?://[^"\s<]*', text)) == {"http://www.w3.org/2000/svg"}
     for where in (path, scores[0]):
         assert str(where.parent) not in text
@@ -150,16 +154,16 @@ def test_the_page_needs_nothing_else_and_names_no_place(text, path, scores):
 def test_every_picture_says_what_it_shows_and_no_name_is_taken_twice(text):
     result = Reader(text)
     pictures = [svg for svg in result.all("svg") if "aria-hidden" not in svg]
-    assert len(pictures) > 6 and all(
-        len(svg["aria-label"]) > 5 and svg["role"] == "img" for svg in pictures
-    )
+    assert len(pictures) > 6
+    assert all(len(svg["aria-label"]) > 5 and svg["role"] == "img" for svg in pictures)
     assert all(
         image["alt"] and image["src"].startswith("data:image/png;base64,")
         for image in result.all("img")
     )
     ids = [attributes["id"] for _, attributes in result.found if "id" in attributes]
     assert len(ids) == len(set(ids))
-    assert {use["href"][1:] for use in result.all("use")} <= set(ids)
+    outcome = {use["href"][1:] for use in result.all("use")}
+    assert outcome <= set(ids)
     assert not re.search(r"#010203|#040506|#070809|DejaVu Sans'|xlink", text)
 
 
@@ -187,18 +191,16 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
     )
     written = page.write(tmp_path / "p.html", scores[:1], asked).read_text("utf-8")
     Reader(written)
-    assert (
-        written.count("<script") == 1
-        and "&lt;script&gt;alert(1)" in written
-        and "5 &lt; 6" in written
-    )
-    assert "&lt;A &amp; B&gt;" in written and "a &amp; b" in written
+    assert written.count("<script") == 1
+    assert "&lt;script&gt;alert(1)" in written
+    assert "5 &lt; 6" in written
+    assert "&lt;A &amp; B&gt;" in written
+    assert "a &amp; b" in written
     assert '<td class="n"><b>70.00 <span class="pm">±&#8239;1.00</span></b></td>' in written
-    assert (
-        written.index("Ours") < written.index("<summary>All scores</summary>")
-        and 'alt="a sweep"' in written
-    )
-    assert "Against" not in written and "Time and memory" not in written
+    assert written.index("Ours") < written.index("<summary>All scores</summary>")
+    assert 'alt="a sweep"' in written
+    assert "Against" not in written
+    assert "Time and memory" not in written
     parts = "Ours", "a sweep", "A against B is inconclusive.", "Mine"
     assert sorted(parts, key=written.index) == list(parts)
     with pytest.raises(FedcliError, match="no picture that a page can hold"):
@@ -210,24 +212,23 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
 def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
     lines = compared(rows(scores, spread="pooled"))
     expected, (table,), _ = lead.tests(lines, ["accuracy"], "fedheal")
-    assert (
-        table.title == "Against FedHEAL (2 seeds): accuracy, clean and noisy images"
-        and "Holm" in table.legend
-    )
+    assert table.title == "Against FedHEAL (2 seeds): accuracy, clean and noisy images"
+    assert "Holm" in table.legend
     first, second = ([cell.text for cell in row] for row in table.rows)
-    assert (first[0], first[-1], table.columns[-1].name) == (
+    result = (first[0], first[-1], table.columns[-1].name)
+    assert result == (
         "FedHEAL (2 seeds)",
         "reference",
         "verdict",
     )
-    assert second[0] == "FedAvg (2 seeds)" and " to " in second[3]
+    assert second[0] == "FedAvg (2 seeds)"
+    assert " to " in second[3]
     assert second[-1] in (
         verdict.MODELS_ONLY,
         verdict.INCONCLUSIVE,
     )  # two seeds are too few for more
-    assert (
-        "in accuracy on clean and noisy images" in expected[0] and "FedAvg (2 seeds)" in expected[0]
-    )
+    assert "in accuracy on clean and noisy images" in expected[0]
+    assert "FedAvg (2 seeds)" in expected[0]
     assert lead.tests(lines, ["accuracy", "recall_macro"], "")[1][0].title.startswith(
         "Against FedAvg"
     )
@@ -246,11 +247,9 @@ def test_scores_alone_make_a_page(scores, tmp_path):
     )
     written = page.write(tmp_path / "p.html", [alone]).read_text("utf-8")
     Reader(written)
-    assert (
-        "<h1>FedAvg on made</h1>" in written
-        and 'id="training"' not in written
-        and 'id="images"' not in written
-    )
+    assert "<h1>FedAvg on made</h1>" in written
+    assert 'id="training"' not in written
+    assert 'id="images"' not in written
     assert "How good is FedAvg, and is it as good for every group by sex?" in written
 
 
@@ -265,7 +264,9 @@ def test_a_figure_is_drawn_in_names_of_the_page_and_escapes_its_words():
     assert drawn.svg.startswith(
         '<svg aria-label="say &#34;x&#34; &amp; y test images" role="img" viewBox="0 0 '
     )
-    assert "var(--c0)" in drawn.svg and "var(--c1)" in drawn.svg and "&lt;m&gt;" in drawn.svg
+    assert "var(--c0)" in drawn.svg
+    assert "var(--c1)" in drawn.svg
+    assert "&lt;m&gt;" in drawn.svg
 
 
 def test_cells_and_commands_are_marked_up():
@@ -309,23 +310,24 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
         text = page.write(tmp_path / "b.html", some, page.PageOptions(at="last")).read_text("utf-8")
     Reader(text)
     weighed = re.findall(r'aria-label="([^"]*). weight of each client', text)
-    assert len(weighed) == 3 and not any("single-site" in name for name in weighed)
-    assert (
-        "Balanced accuracy: corrupted test images" in text
-        and "Bold marks the best for a client" in text
-    )
+    assert len(weighed) == 3
+    assert not any("single-site" in name for name in weighed)
+    assert "Balanced accuracy: corrupted test images" in text
+    assert "Bold marks the best for a client" in text
     assert not re.search(r'[" ](nan|inf)\b', text, re.I)
 
 
 def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(
     text, scores, tmp_path, monkeypatch
 ):
-    assert "Time and memory" in text and "images per second" in text
+    assert "Time and memory" in text
+    assert "images per second" in text
     timed = compared(rows(scores[:1]))
     took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None, 0.123)
     monkeypatch.setattr(timing, "of_runs", lambda _: took)
     assert "energy" not in text
-    assert [cell.text for cell in provenance._times(timed)[0].rows[0][1:]] == [
+    result = [cell.text for cell in provenance._times(timed)[0].rows[0][1:]]
+    assert result == [
         "1.50",
         "1,234",
         "25.0",
@@ -406,10 +408,8 @@ def test_a_run_with_a_damaged_or_missing_line_of_its_clock_has_no_time(scores):
             f'{first}\n{{"round": 2}}\n[]',
         ):
             file.write_text(text)
-            assert (
-                timing.of_runs(scores[:1]) is None
-                and rows(scores[:1], minutes=True)[0].minutes is None
-            )
+            assert timing.of_runs(scores[:1]) is None
+            assert rows(scores[:1], minutes=True)[0].minutes is None
         file.write_text(f'{first}\n{{"round": 2, "seconds": 1}}\n')
         assert timing.of_runs(scores[:1]).peak_bytes is None
     finally:
@@ -431,4 +431,5 @@ def test_a_browser_shows_the_page_within_a_narrow_window(path, tmp_path):
         command, capture_output=True, encoding="utf-8", timeout=60, check=True
     ).stdout
     wide, window = map(int, re.search(r"<title>(\d+) of (\d+)</title>", shown).groups())
-    assert wide <= window and shown.count("<svg") == path.read_text("utf-8").count("<svg")
+    assert wide <= window
+    assert shown.count("<svg") == path.read_text("utf-8").count("<svg")

@@ -82,14 +82,13 @@ def test_the_answer_has_a_direction_a_size_and_an_interval():
 
 
 def test_the_images_are_the_first_of_each_class_as_they_are_and_changed():
-    assert images.chosen(np.array([2, 2, 0, 1, 1, 0, 2])).tolist() == [2, 5, 3, 4, 0, 1]
+    result = images.chosen(np.array([2, 2, 0, 1, 1, 0, 2])).tolist()
+    assert result == [2, 5, 3, 4, 0, 1]
     clean = np.arange(2 * 50 * 50, dtype=np.uint8).reshape(2, 50, 50, 1)
     picture = images._pasted(clean, below=True)
-    assert (
-        picture.shape == (2 * 104, 104)
-        and picture[2, 2] == clean[0, 0, 0]
-        and picture[106, 2] == clean[1, 0, 0]
-    )
+    assert picture.shape == (2 * 104, 104)
+    assert picture[2, 2] == clean[0, 0, 0]
+    assert picture[106, 2] == clean[1, 0, 0]
     assert (images._pasted(clean)[:, 104:] == picture[104:]).all()
     opened = Image.open(io.BytesIO(base64.b64decode(images.png(picture).partition(",")[2])))
     assert (np.array(opened) == picture).all()
@@ -110,17 +109,13 @@ def test_the_question_and_the_answer_name_groups_and_sizes(lines):
         lead.question(lines[:1]) == "How good is FedAvg, and is it as good for every group by sex?"
     )
     said = lead.section(lines[:1], [], [], answered=False).findings
-    assert (
-        said[0].startswith("FedAvg scores ")
-        and " % (95 % interval " in said[0]
-        and said[0].endswith("in AUC, one-vs-one.")
-    )
+    assert said[0].startswith("FedAvg scores ")
+    assert " % (95 % interval " in said[0]
+    assert said[0].endswith("in AUC, one-vs-one.")
     sizes = f"By sex, {lead._worst(lines[0], 'sex')[0]}"
-    assert (
-        said[-1].startswith(sizes)
-        and said[-1].endswith(" points.")
-        and "the lowest AUC on clean images: " in said[-1]
-    )
+    assert said[-1].startswith(sizes)
+    assert said[-1].endswith(" points.")
+    assert "the lowest AUC on clean images: " in said[-1]
 
 
 def with_groups(row, **groups):
@@ -167,10 +162,12 @@ def test_the_answer_says_nothing_of_a_group_that_its_images_do_not_show(lines, g
 
 def test_the_surest_errors_of_each_group_stand_clean_beside_corrupted_with_what_models_say(lines):
     errors, *_ = images.section(lines).panels
-    assert errors.title == "Most confident errors by sex" and errors.layout == "cases"
+    assert errors.title == "Most confident errors by sex"
+    assert errors.layout == "cases"
     first = errors.figures[0]
     head, *said = first.said
-    assert head[1] == "clean" and [label for label, _, _ in said] == ["FedAvg", "FedProx"]
+    assert head[1] == "clean"
+    assert [label for label, _, _ in said] == ["FedAvg", "FedProx"]
     assert first.caption.partition(", is ")[2] not in said[0][1]  # it is wrong
     picture = Image.open(io.BytesIO(base64.b64decode(first.image.partition(",")[2])))
     assert picture.width == 2 * picture.height
@@ -184,19 +181,21 @@ def test_heads_that_share_what_stands_over_them_have_two_lines():
         Column("n"),
     ]
     above, below = markup.heads(columns)
-    assert [(head.text, head.columns, head.rows, head.at) for head in above] == [
+    result = [(head.text, head.columns, head.rows, head.at) for head in above]
+    expected = [
         ("method", 1, 2, 0),
         ("AUC, %", 2, 1, None),
         ("n", 1, 2, 3),
     ]
-    assert [(head.text, head.at) for head in below] == [("clean", 1), ("noisy", 2)]
+    assert result == expected
+    result = [(head.text, head.at) for head in below]
+    assert result == [("clean", 1), ("noisy", 2)]
     assert len(markup.heads(columns[:1])) == 1
 
 
 def test_what_every_client_holds_one_value_of_makes_no_table():
     parts = {("a", "train"): {"x": 3}, ("b", "train"): {"y": 4}, ("all", "test"): {"x": 1, "y": 1}}
-    assert provenance._is_client(parts) and provenance._is_client(
-        parts | {("b", "train"): {"x": 0, "y": 4}}
-    )
+    assert provenance._is_client(parts)
+    assert provenance._is_client(parts | {("b", "train"): {"x": 0, "y": 4}})
     assert not provenance._is_client(parts | {("b", "train"): {"x": 1, "y": 3}})
     assert not provenance._is_client(parts | {("b", "train"): {"x": 1}})

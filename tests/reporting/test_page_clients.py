@@ -58,7 +58,8 @@ def test_low_gaps_are_the_best():
 def test_a_number_that_a_small_group_decides_is_no_best():
     rows = system(f=0.7), system("FedProx", f=0.8)
     (table,) = by_system(*rows, doubtful={"f"})
-    assert [row[1].plain for row in table.rows] == [f"70.00{DAGGER}", f"80.00{DAGGER}"]
+    result = [row[1].plain for row in table.rows]
+    assert result == [f"70.00{DAGGER}", f"80.00{DAGGER}"]
     assert not any(row[1].best for row in table.rows)
 
 
@@ -94,10 +95,11 @@ def test_clients_of_a_partition_have_their_parts_and_classes():
     (table,), folded = subgroups._roster("Images of each client", body, rows)
     heads = [column.name for column in table.columns]
     assert heads == ["client", "images", "train", "test", "well", "ill"]
-    assert texts(table) == [
+    expected = [
         ["east", "clean", "30", "4", "20", "10"],
         ["west", "corrupted", "12", "6", "6", "6"],
     ]
+    assert texts(table) == expected
     assert folded == []
 
 
@@ -181,7 +183,8 @@ def test_of_many_clients_the_lowest_scores_are_open(client_table):
     column = {f"c{k}": percent(k / 100) for k in range(30)}
     (((table,), (every,)),) = client_table(column)
     assert table.title == "Accuracy: the 10 of 30 clients with the lowest score"
-    assert [row[0].text for row in table.rows] == [f"c{k}" for k in range(10)]
+    result = [row[0].text for row in table.rows]
+    assert result == [f"c{k}" for k in range(10)]
     assert every.title == "Accuracy: all 30 clients"
 
 
@@ -217,4 +220,5 @@ def test_a_long_table_keeps_the_order_of_equal_clients():
     lines = [[f"c{k}", "1"] for k in range(21)]
     table = Table.of("Score", ["client", "method"], lines)
     (first,), _ = subgroups._folded(table, [0.0] * 21, "with the lowest score")
-    assert [row[0].text for row in first.rows] == [f"c{k}" for k in range(10)]
+    result = [row[0].text for row in first.rows]
+    assert result == [f"c{k}" for k in range(10)]

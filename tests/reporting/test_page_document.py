@@ -98,7 +98,7 @@ def test_pictures_are_held_by_the_page(tmp_path):
 
 
 def test_a_file_that_is_no_picture_is_refused(tmp_path):
-    with pytest.raises(FedcliError, match="curve.pdf is no picture that a page can hold"):
+    with pytest.raises(FedcliError, match=r"curve\.pdf is no picture that a page can hold"):
         page.pictures([("A curve", tmp_path / "curve.pdf")])
     assert page.pictures([]) == []
 
@@ -156,7 +156,8 @@ def test_heads_without_a_common_one_have_a_single_line():
 def test_heads_with_a_common_one_have_two_lines():
     columns = [Column("method"), Column("clean", over="AUC"), Column("noisy", over="AUC")]
     above, below = markup.heads(columns)
-    assert [(head.text, head.columns, head.rows) for head in above] == [
+    result = [(head.text, head.columns, head.rows) for head in above]
+    assert result == [
         ("method", 1, 2),
         ("AUC", 2, 1),
     ]

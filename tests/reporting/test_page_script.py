@@ -53,11 +53,15 @@ def test_columns_sort_and_what_is_open_is_printed(tmp_path):
         [*words, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=120
     )
     made = json.loads(html.unescape(re.search("<title>(.*?)</title>", ended.stdout, re.S)[1]))
-    assert made["sorted"] == [
+    expected = [
         [None, "abcde"],
         ["ascending", "cdaeb"],
         ["descending", "eadcb"],
         [None, "abcde"],
     ]
-    assert made["focus"] and not made["open"] and made["closed"] and not made["wide"]
+    assert made["sorted"] == expected
+    assert made["focus"]
+    assert not made["open"]
+    assert made["closed"]
+    assert not made["wide"]
     assert made["alone"] == 0  # a table of one line has nothing to sort

@@ -114,7 +114,8 @@ def test_gaps_have_a_table_and_several_systems_their_names(scored, monkeypatch):
     section = by_quality.section([scored.row, scored.row], "contrast", ["accuracy"])
     *_, table = section.tables
     assert table.title == "Gap in accuracy and contrast: FedAvg"
-    assert [cell.text for cell in table.rows[0]] == [
+    result = [cell.text for cell in table.rows[0]]
+    assert result == [
         "sex",
         "m over f",
         "10.0 (5.0 to 15.0)",

@@ -24,7 +24,7 @@ def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
     columns, lines = table_cells(
         rows([scores(tmp_path / "a", auc=0.90126, std=0.01234, corrupted=0.8)])
     )
-    assert dict(zip(columns, lines[0], strict=True)) == {
+    expected = {
         "method": "FedAvg",
         "rule": "paper",
         "clean balanced_accuracy (%)": "80.13 ±1.23",
@@ -36,6 +36,7 @@ def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
         "sex worst group auc_ovo_macro (%)": "80.13",
         "sex gap auc_ovo_macro (%)": "10.00",
     }
+    assert dict(zip(columns, lines[0], strict=True)) == expected
 
 
 def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path):
@@ -130,7 +131,8 @@ def test_a_group_too_small_to_tell_is_noted_once(tmp_path, capsys):
 
 def test_a_file_of_ones_own_is_named_by_its_file_and_first_digits():
     assert brief({"mine": {"file": "mine.py", "sha256": "d5" * 32}}) == "mine.py d5d5d5d5"
-    assert [brief("0" * 64), brief(0.5), brief(2.0), brief("cnn")] == [
+    result = [brief("0" * 64), brief(0.5), brief(2.0), brief("cnn")]
+    assert result == [
         "00000000",
         "0.5",
         "2",
@@ -219,15 +221,16 @@ def test_runs_that_differ_in_the_seed_alone_are_one_row_with_either_spread(tmp_p
     paths = [a_seed(tmp_path / "b", 1, 0.6, 0.8), a_seed(tmp_path / "a", 0, 0.5, 0.7)]
     name = "clean auc_ovo_macro"
     (pooled,), (runs,) = rows(paths, spread="pooled"), rows(paths, spread="runs")
-    assert (
-        pooled.name == "FedAvg (2 seeds)" and pooled.seeds == [0, 1] and pooled.paths == paths[::-1]
-    )
+    assert pooled.name == "FedAvg (2 seeds)"
+    assert pooled.seeds == [0, 1]
+    assert pooled.paths == paths[::-1]
     assert pooled.cells[name].mean == pytest.approx(0.65)
-    assert pooled.cells[name].std == pytest.approx(np.std([0.5, 0.7, 0.6, 0.8]))
-    assert runs.cells[name].std == pytest.approx(np.std([0.6, 0.7], ddof=1))
-    assert "ddof 1" in render(
-        [runs], "markdown"
-    ) and "and over seeds ± standard deviation over all of them" in render([pooled], "markdown")
+    expected = pytest.approx(np.std([0.5, 0.7, 0.6, 0.8]))
+    assert pooled.cells[name].std == expected
+    expected = pytest.approx(np.std([0.6, 0.7], ddof=1))
+    assert runs.cells[name].std == expected
+    assert "ddof 1" in render([runs], "markdown")
+    assert "and over seeds ± standard deviation over all of them" in render([pooled], "markdown")
     assert (
         "the last round's model"
         in json.loads(render(rows(paths, spread="runs", at="last"), "json"))["legend"]
@@ -278,7 +281,8 @@ def test_the_spread_among_clients_is_over_rounds_and_seeds_where_each_round_is_k
     )
     (both,) = rows(paths, spread="pooled")
     assert both.cells[name].mean == pytest.approx(0.045)
-    assert both.cells[name].std == pytest.approx(np.std([0.02, 0.04, 0.05, 0.07]))
+    expected = pytest.approx(np.std([0.02, 0.04, 0.05, 0.07]))
+    assert both.cells[name].std == expected
     assert rows(paths[:1], at="last")[0].cells[name].mean == pytest.approx(0.04)
 
 
@@ -307,11 +311,10 @@ def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
     }
     kept = scores(tmp_path / "b", label="FedProx", best_on_validation=best, among=0.1)
     table = rows([kept, plain], at="best")
-    columns, lines = table_cells(table)
+    _columns, lines = table_cells(table)
     assert lines[0] == ["FedProx", "paper", "70.00", "80.00", "50.00", "60.00", "20.00"]
-    assert lines[1][2:] == [
-        "-"
-    ] * 5 and "FedAvg: it kept no model that was best on validation" in notes(table)
+    assert lines[1][2:] == ["-"] * 5
+    assert "FedAvg: it kept no model that was best on validation" in notes(table)
     assert "validation images" in render(table, "markdown")
     assert "FedProx: chosen by validation balanced_accuracy (%): round 3 (75.00)" in notes(table)
     assert "not known of the best round, so left out: std among clients auc_ovo_macro" in notes(
@@ -346,7 +349,8 @@ def test_the_best_is_marked_among_rows_of_the_same_data_and_rounds_alone(tmp_pat
     ]
     assert "among rows of the same data and rounds" in render(rows(paths), "markdown")
     text = render(rows(paths[1:]), "markdown")
-    assert " *" not in text.split("In %")[0] and "No best is marked: no two rows share" in text
+    assert " *" not in text.split("In %")[0]
+    assert "No best is marked: no two rows share" in text
     assert "a difference may be due to that and not to the method" in text
 
 
@@ -355,14 +359,16 @@ def test_what_lies_between_groups_stands_under_one_head_for_each_attribute(tmp_p
     groups = dict.fromkeys(("sex", "sex at birth", "sex*age"), body["groups"]["sex"])
     path = scores(tmp_path / "b", groups=groups)
     first, between = report(rows([path])).tables
-    assert first.title == "" and as_text(first)[0][1:] == [
+    assert first.title == ""
+    assert as_text(first)[0][1:] == [
         "clean balanced_accuracy (%)",
         "clean auc_ovo_macro (%)",
     ]
     assert between.title == "Between groups of the clean images: AUC, one-vs-one, %"
     heads = [(f"by {name}", what) for name in groups for what in ("worst", "gap ↓")]
     assert [column.levels for column in between.columns] == [("", "method"), *heads]
-    assert as_text(between)[1] == [["FedAvg", *["80.0", "10.0"] * 3]]
+    expected = [["FedAvg", *["80.0", "10.0"] * 3]]
+    assert as_text(between)[1] == expected
     assert "AUC, one-vs-one, %:\n\n| method | by sex, worst | by sex, gap ↓ |" in render(
         rows([path]), "markdown"
     )
@@ -395,9 +401,10 @@ def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
     ]
     text = render(rows(paths, metrics=["auc_ovo_macro"]), "latex")
     before, _, after = text.partition(r"\begin{tabular}")
-    assert r"\caption{skin, 4 clients, 6 rounds." in before and r"\label{tab:scores}" in before
+    assert r"\caption{skin, 4 clients, 6 rounds." in before
+    assert r"\label{tab:scores}" in before
     assert "Bold: the best of the column, not tested." in before
-    assert after.splitlines() == [
+    expected = [
         "{lrrr}",
         r"\toprule",
         r" & \multicolumn{3}{c}{AUC, one-vs-one, \%} \\",
@@ -410,6 +417,7 @@ def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
         r"\end{tabular}",
         r"\end{table}",
     ]
+    assert after.splitlines() == expected
 
 
 def test_each_caption_explains_what_its_own_table_shows(tmp_path):
@@ -419,7 +427,8 @@ def test_each_caption_explains_what_its_own_table_shows(tmp_path):
     ]
     first, second = report(lines, best="Bold").captions
     assert "Bold: the best of the column, not tested." in first
-    assert second and not {*first} & {*second}
+    assert second
+    assert not {*first} & {*second}
     text = render(rows(paths), "latex")
     assert text.count("mean of the last five rounds") == 1
     assert text.count(r" Runs, numbers and signs as in Table~\ref{tab:scores}.}") == 1

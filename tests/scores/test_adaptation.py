@@ -33,7 +33,7 @@ def seen(logits, y):
 def drawn():
     """Logits whose softmax is the chance of the labels that are drawn from it: calibrated."""
     draw = np.random.default_rng(0)
-    logits = draw.normal(size=(4000, 3)) + [0.8, 0.0, -0.8]
+    logits = [*draw.normal(size=(4000, 3)), 0.8, 0.0, -0.8]
     y = np.array([draw.choice(3, p=p) for p in probabilities(logits)])
     return seen(logits, y)
 
@@ -57,7 +57,8 @@ def run(dataset, work):
 def test_the_prior_of_two_images_is_the_most_likely_one_by_hand():
     # log(.2 + .6 p) + log(.7 - .4 p) is largest where .6 (.7 - .4 p) = .4 (.2 + .6 p): p = .34 / .48
     prior = adaptation.new_prior(np.array([[0.8, 0.2], [0.3, 0.7]]), np.array([0.5, 0.5]))
-    assert prior == pytest.approx([0.34 / 0.48, 1 - 0.34 / 0.48], abs=1e-6)
+    expected = pytest.approx([0.34 / 0.48, 1 - 0.34 / 0.48], abs=1e-6)
+    assert prior == expected
 
 
 def test_under_the_prior_of_validation_nothing_changes(drawn):
@@ -65,31 +66,31 @@ def test_under_the_prior_of_validation_nothing_changes(drawn):
     logits, prior = made.carried(drawn.logits)
     assert prior == pytest.approx(made.prior, abs=1e-9)
     assert logits == pytest.approx(made.slope * drawn.logits + made.bias)
-    assert (made.slope, *made.bias - made.bias[0]) == pytest.approx(
-        (1, 0, 0, 0), abs=0.15
-    )  # it was calibrated
+    result = (made.slope, *made.bias - made.bias[0])
+    assert result == pytest.approx((1, 0, 0, 0), abs=0.15)  # it was calibrated
 
 
 def test_a_prior_that_changed_is_found_and_a_class_without_validation_image_stays_possible(drawn):
     at = np.random.default_rng(1).permutation(np.flatnonzero(drawn.y != 0))
     fewer = np.concatenate([at, np.flatnonzero(drawn.y == 0)[:200]])
     _, prior = adaptation.Calibration.of(drawn).carried(drawn.logits[fewer])
-    assert prior == pytest.approx(np.bincount(drawn.y[fewer]) / len(fewer), abs=0.04)
+    expected = pytest.approx(np.bincount(drawn.y[fewer]) / len(fewer), abs=0.04)
+    assert prior == expected
     two = drawn.y < 2
     assert adaptation.Calibration.of(seen(drawn.logits[two], drawn.y[two])).prior[2] > 0
 
 
 def test_very_large_logits_rule_no_class_out_and_leave_all_finite(drawn):
-    sure = drawn.logits[:40] + [1e6, 0, 0]
+    sure = [*drawn.logits[:40], 1000000.0, 0, 0]
     made = adaptation.Calibration.of(seen(sure, np.zeros(40, int)))
-    assert made.prior.min() > 0 and all(np.isfinite(table).all() for table in made.carried(sure))
+    assert made.prior.min() > 0
+    assert all(np.isfinite(table).all() for table in made.carried(sure))
 
 
 def test_calibrated_logits_have_temperature_1_and_larger_ones_as_much_more(drawn):
     assert temperature(drawn) == pytest.approx(1, abs=0.05)
-    assert temperature(replace(drawn, logits=4 * drawn.logits)) == pytest.approx(
-        4 * temperature(drawn), rel=1e-5
-    )
+    result = temperature(replace(drawn, logits=4 * drawn.logits))
+    assert result == pytest.approx(4 * temperature(drawn), rel=1e-5)
 
 
 def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner_go():
@@ -106,11 +107,12 @@ def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner
     for pixels in (images, 2 * images + 30):
         adaptation.statistics_of(net, shard(pixels), Local())
         x = torch.cat([batch.x for batch in shard(pixels).in_order()])
-        assert net[0].running_mean.tolist() == pytest.approx(x.mean((0, 2, 3)).tolist(), abs=1e-5)
-        assert net[0].running_var.tolist() == pytest.approx(
-            x.transpose(0, 1).flatten(1).var(1).tolist(), rel=1e-4
-        )
-        assert not net[0].training and net[0].momentum == 0.1
+        expected = pytest.approx(x.mean((0, 2, 3)).tolist(), abs=1e-5)
+        assert net[0].running_mean.tolist() == expected
+        expected = pytest.approx(x.transpose(0, 1).flatten(1).var(1).tolist(), rel=1e-4)
+        assert net[0].running_var.tolist() == expected
+        assert not net[0].training
+        assert net[0].momentum == 0.1
         answers.append(net(x).detach().numpy())
     assert answers[0] == pytest.approx(answers[1], abs=1e-3)
 
@@ -124,12 +126,12 @@ def test_each_stands_beside_none_with_an_interval_for_all_and_by_group(run, data
     plain, cooler = (
         lines[name, "hospital", "south", "accuracy"] for name in ("none", "temperature")
     )
-    assert plain.difference is None and (cooler.difference, cooler.low, cooler.high) == (0, 0, 0)
+    assert plain.difference is None
+    assert (cooler.difference, cooler.low, cooler.high) == (0, 0, 0)
     bn = lines["bn", "", "", "balanced_accuracy"]
     assert bn.low <= bn.difference <= bn.high
-    assert bn.value - bn.difference == pytest.approx(
-        lines["none", "", "", "balanced_accuracy"].value
-    )
+    expected = pytest.approx(lines["none", "", "", "balanced_accuracy"].value)
+    assert bn.value - bn.difference == expected
     assert ("prior", "hospital", "", "accuracy") in lines  # the gap
     assert sum(made.prior["clean"].values()) == pytest.approx(1)
     assert "Adapted to the clean test" in page.write(
@@ -187,9 +189,8 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
     writers.show(table)
     parts = capsys.readouterr().out.split("\n\n")
     words = [re.split(r"\s+", part) for part in parts[:2]]
-    assert len(parts) == 3 and all(
-        {f"{group},", each} <= {*part} for part in words for group, each in rows
-    ), parts
+    assert len(parts) == 3, parts
+    assert all({f"{group},", each} <= {*part} for part in words for group, each in rows), parts
     changed = "; ".join(
         f"{group}, bn: higher balanced accuracy" for group, each in rows if each == "bn"
     )
@@ -226,7 +227,8 @@ def test_a_class_without_a_validation_image_has_the_bias_of_its_prior_by_hand():
     """Four images of one class whose logits say nothing: -log p + b^2 / 2 each is least where b = 4 (1 - p)."""
     made = adaptation.Calibration.of(seen(np.zeros((4, 2)), np.zeros(4, int)))
     absent = probabilities(made.bias[None])[0, 1]
-    assert made.bias == pytest.approx([4 * absent, -4 * absent], abs=1e-4)
+    expected = pytest.approx([4 * absent, -4 * absent], abs=1e-4)
+    assert made.bias == expected
     assert made.bias[0] == pytest.approx(0.7408, abs=1e-3)
 
 
@@ -241,7 +243,7 @@ def test_a_gap_that_a_small_group_decides_is_marked_beside_the_group():
         scores = SimpleNamespace(
             adapted=Adapted(None, {}, lines), name="M", versions={}, members=lambda _: members
         )
-        (table,) = further.adapted([("", scores)])
+        (table,) = single_runs.adapted([("", scores)])
         return [row[0].text for row in table.rows]
 
     assert names("south") == ["north, none", "middle, none", "south†, none", "gap†, none"]

@@ -36,8 +36,10 @@ def test_rates_of_an_attack_by_hand():
     member = np.array([1, 1, 0, 1, 0, 1, 0, 0], bool)
     score = np.array([9.0, 8.0, 7.0, 7.0, 5.0, 4.0, 3.0, 2.0])
     found = roc(score, member, ones(8), threshold=7.0)
-    assert found["auc"] == pytest.approx((4 + 4 + 3.5 + 2) / 16)  # of 16 pairs; a tie is half
-    assert found["advantage"] == pytest.approx(3 / 4 - 1 / 4)
+    expected = pytest.approx((4 + 4 + 3.5 + 2) / 16)
+    assert found["auc"] == expected  # of 16 pairs; a tie is half
+    expected = pytest.approx(3 / 4 - 1 / 4)
+    assert found["advantage"] == expected
     assert "tpr 0.01" not in found  # four held-out images say nothing of one in a hundred
     member, score = np.arange(300) < 100, np.r_[np.arange(100) + 0.5, np.arange(200) - 120.0]
     assert (
@@ -62,7 +64,8 @@ def test_a_model_that_knows_nothing_is_at_chance_and_one_that_remembers_all_give
     rng = np.random.default_rng(1)
     member, units = np.arange(400) < 200, (np.arange(400) // 2).astype(str)
     nothing = attack(rng.normal(size=400), member, np.zeros(400, int), units, 0.0, seed=0)
-    assert nothing["auc"]["low"] < 0.5 < nothing["auc"]["high"] and nothing["advantage"]["low"] < 0
+    assert nothing["auc"]["low"] < 0.5 < nothing["auc"]["high"]
+    assert nothing["advantage"]["low"] < 0
     everything = attack(
         np.where(member, -0.1, -3.0), member, np.zeros(400, int), units, -0.1, seed=0
     )
@@ -72,9 +75,8 @@ def test_a_model_that_knows_nothing_is_at_chance_and_one_that_remembers_all_give
 
 
 def test_what_differential_privacy_allows_by_hand():
-    assert allowed(0, 0) == pytest.approx(
-        {"auc": 0.5, "tpr 0.01": 0.01, "tpr 0.001": 0.001, "advantage": 0}
-    )
+    expected = pytest.approx({"auc": 0.5, "tpr 0.01": 0.01, "tpr 0.001": 0.001, "advantage": 0})
+    assert allowed(0, 0) == expected
     three = allowed(math.log(3), 0)
     assert three == pytest.approx(
         {"auc": 0.75, "tpr 0.01": 0.03, "tpr 0.001": 0.003, "advantage": 0.5}
@@ -89,15 +91,18 @@ def test_lira_by_hand():
     made = lira(np.array([4.0, 9.0]), shadows, trained)
     enough, z = made["LiRA, offline"]
     mean, variance = 13 / 3, (2 + (169 + 1 + 196) / 9) / (1 + 2)  # of the second image; of both
-    assert enough.all() and z == pytest.approx(
+    assert enough.all()
+    expected = pytest.approx(
         [(4 - 2) / math.sqrt(variance * 3 / 2), (9 - mean) / math.sqrt(variance * 4 / 3)]
     )
+    assert z == expected
     enough, ratio = made["LiRA, online"]
     assert enough.tolist() == [True, False]  # one model trained on the second image
     inside, outside = 2 * 3 / 2, variance * 3 / 2
-    assert ratio[0] == pytest.approx(
+    expected = pytest.approx(
         -(3**2) / inside / 2 + 2**2 / outside / 2 - math.log(inside / outside) / 2
     )
+    assert ratio[0] == expected
 
 
 def test_hospitals_that_differ_are_told_apart_and_equal_ones_are_not():
@@ -133,15 +138,14 @@ def test_the_input_of_a_linear_layer_follows_from_its_gradient():
         found, distance = inversion.invert(gradient, target, x.shape, iterations=400)
     finally:
         inversion.ALPHA = before
-    assert distance < 1e-3 and inversion.psnr(x.numpy(), found.numpy()) > 25
+    assert distance < 1e-3
+    assert inversion.psnr(x.numpy(), found.numpy()) > 25
 
 
 def test_psnr_by_hand_and_the_best_match_of_a_batch():
     black, grey = np.zeros((1, 2, 2)), np.full((1, 2, 2), 0.1)
-    assert (
-        inversion.psnr(black, grey) == pytest.approx(20)
-        and inversion.psnr(grey, grey) == inversion.MOST
-    )
+    assert inversion.psnr(black, grey) == pytest.approx(20)
+    assert inversion.psnr(grey, grey) == inversion.MOST
     assert np.array_equal(
         inversion.matched(np.stack([black, grey]), np.stack([grey, black])), [black, grey]
     )
@@ -163,9 +167,8 @@ def test_the_initial_network_is_the_one_that_training_began_with(run, chain):
     plan = planned("fedavg", {}, TRAINING, 1, model="cnn-gn")
     begun = assemble(chain, plan, check(plan)).net.state_dict()
     again = finished.starting_network(finished.open_run(run)).state_dict()
-    assert begun.keys() == again.keys() and all(
-        torch.equal(begun[name], again[name]) for name in begun
-    )
+    assert begun.keys() == again.keys()
+    assert all(torch.equal(begun[name], again[name]) for name in begun)
 
 
 def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tmp_path):
@@ -180,13 +183,12 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
         "The model may be no better than chance (33.3 %) on held-out images: balanced accuracy "
         in said
     )
-    assert (
-        "Membership by its loss: training images " in said
-        and "Gradient of the final model: " in said
-    )
+    assert "Membership by its loss: training images " in said
+    assert "Gradient of the final model: " in said
     code, out, _ = fedcli("audit", run, "--batch", 2, "--iterations", 3, "--json")
     body = json.loads(out)
-    assert code == 0 and {row["attribute"] for row in body["membership"]} == {"", "client", "sex"}
+    assert code == 0
+    assert {row["attribute"] for row in body["membership"]} == {"", "client", "sex"}
     rows = body["membership"]
     assert all(
         row["small"] == (min(row["members"], row["held_out"]) < 30) and not row["allowed"]
@@ -198,11 +200,9 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     page = tmp_path / "page.html"
     assert fedcli("report", run, "--format", "html", "--out", page)[0] == 0
     text = page.read_text(encoding="utf-8")
-    assert (
-        "What the models give away" in text
-        and "Membership by its loss: " in text
-        and "Reconstructed from gradients" in text
-    )
+    assert "What the models give away" in text
+    assert "Membership by its loss: " in text
+    assert "Reconstructed from gradients" in text
     audit = folder / path.split("/")[-2] / "audit.json"
     edited = audit.read_text(encoding="utf-8").replace('"allowed": null', '"allowed": {"auc": 1}')
     audit.write_text(edited, encoding="utf-8")
@@ -259,9 +259,9 @@ def test_noise_of_training_bounds_the_attack_and_is_in_the_gradient(chain, tmp_p
         inversion.sent(opened, opened.net.eval(), shard, torch.tensor([0]), seed)
         for seed in (0, 0, 1)
     ]
-    assert torch.equal(g[0], g[1]) and (g[0] - g[2]).std() == pytest.approx(
-        2 * math.sqrt(2), rel=0.05
-    )
+    assert torch.equal(g[0], g[1])
+    result = (g[0] - g[2]).std()
+    assert result == pytest.approx(2 * math.sqrt(2), rel=0.05)
 
 
 def test_shadow_runs_must_have_left_images_out(run, chain, tmp_path):
@@ -279,7 +279,9 @@ def test_shadow_runs_must_have_left_images_out(run, chain, tmp_path):
 def test_clients_that_train_alone_send_nothing(chain, tmp_path):
     path = train(chain, planned("fedavg", {}, TRAINING, 1, single_site=True), work=tmp_path)
     body = json.loads(audited.audit(path, [], ASKED).read_text(encoding="utf-8"))["body"]
-    assert body["inversion"] is None and body["hospital"] == [] and len(body["membership"]) == 7
+    assert body["inversion"] is None
+    assert body["hospital"] == []
+    assert len(body["membership"]) == 7
     with pytest.raises(UsageError, match="trained alone"):
         audited.audit(path, [path], ASKED)
     with pytest.raises(UsageError, match="no client 'nobody'"):

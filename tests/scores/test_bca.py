@@ -49,10 +49,13 @@ def test_bca_agrees_with_scipy_on_the_same_resamples():
 
 def test_without_bias_and_skewness_it_is_the_percentile_interval():
     values = np.linspace(-1, 1, 1001)
-    assert bca_interval(0.0, values, np.array([-1.0, 0.0, 1.0])) == pytest.approx(interval(values))
+    result = bca_interval(0.0, values, np.array([-1.0, 0.0, 1.0]))
+    assert result == pytest.approx(interval(values))
     assert bca_interval(1.0, np.ones(9), np.ones(4)) == (1.0, 1.0)
-    assert bca_interval(2.0, values, np.array([-1.0, 1.0])) == interval(values)  # z0 is infinite
-    assert bca_interval(None, np.full(3, np.nan), np.zeros(3)) == (None, None)
+    result = bca_interval(2.0, values, np.array([-1.0, 1.0]))
+    assert result == interval(values)  # z0 is infinite
+    result = bca_interval(None, np.full(3, np.nan), np.zeros(3))
+    assert result == (None, None)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +74,8 @@ def test_the_kind_of_interval_is_said(runs):
     usual = Scores.read(fedcli.evaluate(runs[0]).path)
     made = Scores.read(fedcli.evaluate(runs[0], interval="bca").path)
     before, after = (scores.versions["clean"]["balanced_accuracy"] for scores in (usual, made))
-    assert (before.is_bca, after.is_bca) == (False, True) and before.last == after.last
+    assert (before.is_bca, after.is_bca) == (False, True)
+    assert before.last == after.last
     assert made.groups["sex"]["clean"]["accuracy"]["female"].is_bca
     assert "BCa intervals: 1,000 bootstrap resamples" in " ".join(
         session.run(f"fedcli evaluate {runs[0]} --interval bca").split()
@@ -86,15 +90,13 @@ def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs,
     each = [run.scores.versions["clean"]["auc_ovo_macro"] for run in scored]
     low, high = bounds_of_mean(scored, OVERALL, each)
     averaged = np.mean([known.low for known in each]), np.mean([known.high for known in each])
-    assert (
-        averaged[0] <= low + 0.05
-        and high <= averaged[1] + 0.05
-        and low <= np.mean([k.last for k in each]) <= high
-    )
-    assert bounds_of_mean([scored[0]] * 3, OVERALL, each[:1] * 3) == pytest.approx(
-        (each[0].low, each[0].high)
-    )
+    assert averaged[0] <= low + 0.05
+    assert high <= averaged[1] + 0.05
+    assert low <= np.mean([k.last for k in each]) <= high
+    result = bounds_of_mean([scored[0]] * 3, OVERALL, each[:1] * 3)
+    assert result == pytest.approx((each[0].low, each[0].high))
     groups = [run.scores.groups["sex"]["clean"]["auc_ovo_macro"]["female"] for run in scored]
     low, high = bounds_of_mean(scored, OVERALL._replace(attribute="sex", group="female"), groups)
     assert low <= np.mean([known.last for known in groups]) <= high
-    assert bounds_of_mean(scored[:1], OVERALL, each[:1]) == (each[0].low, each[0].high)
+    result = bounds_of_mean(scored[:1], OVERALL, each[:1])
+    assert result == (each[0].low, each[0].high)

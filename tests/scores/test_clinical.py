@@ -53,7 +53,8 @@ def made(tmp_path_factory):
 def test_gaps_have_a_p_and_stand_in_a_table(made):
     scores = Scores.read(made.path)
     tests = [test for _, test in clinical_parts.select(scores.clinical, "gaps/*/*/*")]
-    assert tests and all(0 < test["p"] <= 1 for test in tests)
+    assert tests
+    assert all(0 < test["p"] <= 1 for test in tests)
     assert set(scores.clinical["gaps"]) == set(scores.groups)
     assert "Gaps between groups, last round: x" in [
         table.title for table in shown.tables([("x", scores)])
@@ -70,7 +71,9 @@ def test_a_gap_that_a_small_group_decides_is_in_doubt(made):
         if each.title == "Gaps between groups, last round: x"
     ]
     doubtful = [row[3].doubtful for row in table.rows if row[0].text == "hospital"]
-    assert doubtful and all(doubtful) and "whatever its p" in table.legend
+    assert doubtful
+    assert all(doubtful)
+    assert "whatever its p" in table.legend
 
 
 def test_facts_of_another_shape_name_the_file_and_what_is_wrong(made, tmp_path):
@@ -92,10 +95,8 @@ def test_facts_of_another_shape_name_the_file_and_what_is_wrong(made, tmp_path):
 def test_inspect_says_what_the_test_images_can_show(made):
     partition = manifest.parent(made.path, "partition")
     printed = session.run(f"fedcli inspect {partition} --power ill")
-    assert (
-        "Expected intervals on test images: ill" in printed
-        and "Detectable gaps on test images: ill" in printed
-    )
+    assert "Expected intervals on test images: ill" in printed
+    assert "Detectable gaps on test images: ill" in printed
     assert "--power 'illl' is no class" in session.run(f"fedcli inspect {partition} --power illl")
     run = manifest.parent(made.path, "run")
     assert "--power is about test images, not about a run" in session.run(
@@ -112,9 +113,8 @@ def test_thresholds_agree_with_the_roc_curve_of_scikit_learn(drawn):
         assert chosen == thresholds[np.flatnonzero(hits >= value)[0]]
         chosen = binary.threshold_of("specificity", value, score, label)
         assert chosen == thresholds[np.flatnonzero(1 - alarms >= value)[-1]]
-        assert binary.sensitivity_at(value, score, label) == pytest.approx(
-            hits[1 - alarms >= value].max()
-        )
+        expected = pytest.approx(hits[1 - alarms >= value].max())
+        assert binary.sensitivity_at(value, score, label) == expected
     costs = [
         5 * ((score < t) & (label == 1)).sum() + ((score >= t) & (label == 0)).sum()
         for t in thresholds[1:]
@@ -130,18 +130,22 @@ def test_brier_average_precision_and_reliability_agree_with_scikit_learn(drawn):
     )
     seen, means = calibration_curve(label, score, n_bins=binary.BINS)
     bins = np.array(binary.reliability(score, label))
-    assert bins[:, 0] == pytest.approx(means, abs=1e-9) and bins[:, 1] == pytest.approx(seen)
+    assert bins[:, 0] == pytest.approx(means, abs=1e-9)
+    assert bins[:, 1] == pytest.approx(seen)
     off, resolution, uncertainty = binary.brier_parts(score, label)
     means = {round(mean, 9): mean for mean, _, _ in binary.reliability(score, label)}
     binned = np.array([min(means.values(), key=lambda mean, s=s: abs(mean - s)) for s in score])
-    assert uncertainty == pytest.approx(label.mean() * (1 - label.mean()))
-    assert abs(off - resolution + uncertainty - sk.brier_score_loss(label, binned)) < 5e-3
+    expected = pytest.approx(label.mean() * (1 - label.mean()))
+    assert uncertainty == expected
+    result = abs(off - resolution + uncertainty - sk.brier_score_loss(label, binned))
+    assert result < 5e-3
 
 
 def test_brier_is_the_sum_of_its_parts_where_scores_are_the_bins_means():
     score, label = np.repeat([0.15, 0.45, 0.85], 20), np.tile([0, 1, 1, 0], 15)
     off, resolution, uncertainty = binary.brier_parts(score, label)
-    assert off - resolution + uncertainty == pytest.approx(binary.brier(score, label))
+    expected = pytest.approx(binary.brier(score, label))
+    assert off - resolution + uncertainty == expected
 
 
 def test_slope_and_intercept_of_calibration_agree_with_statsmodels(drawn):
@@ -172,26 +176,25 @@ def test_a_local_regression_is_that_of_statsmodels_and_of_numpy(drawn):
     distance = np.abs(score - at) / np.sort(np.abs(score - at))[near - 1]
     weight = np.sqrt((1 - np.minimum(distance, 1) ** 3) ** 3)  # polyfit squares them
     by_numpy = np.polyval(np.polyfit(score - at, label, 2, w=weight), 0.0)
-    assert binary.smoothed(score, label, np.array([at])) == pytest.approx([by_numpy])
+    result = binary.smoothed(score, label, np.array([at]))
+    assert result == pytest.approx([by_numpy])
 
 
 def test_the_calibration_index_is_the_mean_distance_to_the_smoothed_share(drawn):
     score, label = drawn
     index = binary.calibration_index(score, label)
-    assert index == pytest.approx(
-        np.abs(score - binary.smoothed(score, label, score)).mean(), abs=5e-4
-    )
+    expected = pytest.approx(np.abs(score - binary.smoothed(score, label, score)).mean(), abs=5e-4)
+    assert index == expected
     many = np.random.default_rng(4).uniform(size=20_000)
     came_true = (np.random.default_rng(5).uniform(size=20_000) < many**2).astype(int)
-    assert binary.calibration_index(many, came_true) == pytest.approx(
-        1 / 2 - 1 / 3, abs=0.01
-    )  # E(p - p^2)
+    expected = pytest.approx(1 / 2 - 1 / 3, abs=0.01)
+    assert binary.calibration_index(many, came_true) == expected  # E(p - p^2)
     assert binary.calibration_index(many**2, came_true) < 0.01
     two = np.repeat([0.2, 0.7], [10, 30])  # as many as three quarters have one score
-    assert binary.calibration_index(two, np.tile([0, 1], 20)) == pytest.approx(
-        (10 * 0.3 + 30 * 0.2) / 40
-    )
-    assert binary.calibration_index(np.full(20, 0.3), np.arange(20) % 2) == pytest.approx(0.2)
+    expected = pytest.approx((10 * 0.3 + 30 * 0.2) / 40)
+    assert binary.calibration_index(two, np.tile([0, 1], 20)) == expected
+    result = binary.calibration_index(np.full(20, 0.3), np.arange(20) % 2)
+    assert result == pytest.approx(0.2)
     assert binary.calibration_index(many[:9], came_true[:9]) is None
 
 
@@ -292,13 +295,13 @@ def test_a_temperature_makes_validation_images_likelier_and_recovers_the_one_tha
         sum(sk.brier_score_loss(y == c, probabilities(t * logits)[:, c]) for c in range(3))
         for t in (4, 1)
     ]
-    assert made["brier"] == [
+    expected = [
         pytest.approx(each[0]),
         pytest.approx(each[1], rel=0.02),
-    ]  # as Brier had it: over all classes
-    assert made["negative_log_likelihood"][0] == pytest.approx(
-        sk.log_loss(y, probabilities(4 * logits))
-    )
+    ]
+    assert made["brier"] == expected  # as Brier had it: over all classes
+    expected = pytest.approx(sk.log_loss(y, probabilities(4 * logits)))
+    assert made["negative_log_likelihood"][0] == expected
 
 
 def test_conformal_sets_cover_and_do_so_in_every_group_where_quantiles_are_of_groups():
@@ -358,7 +361,9 @@ def test_without_validation_images_there_are_no_thresholds(tmp_path):
     )
     scores = fedcli.evaluate(run, clinical=True)
     body = scores.body["clinical"]
-    assert body["validation"] == 0 and body["temperature"] == {} and body["conformal"] == {}
+    assert body["validation"] == 0
+    assert body["temperature"] == {}
+    assert body["conformal"] == {}
     assert body["classes"]["ill"]["clean"]["operating"] == []
     assert body["classes"]["ill"]["clean"]["overall"]["brier"] > 0
     assert "clinical" not in fedcli.evaluate(run).body
@@ -378,6 +383,7 @@ def test_each_of_several_labels_is_described_by_its_own_probability_without_unkn
     y[:7, 1] = 2  # not known
     part = clinical.Seen(logits, y, {"sex": (np.arange(60) % 2, ["f", "m"])}, np.full(60, -1)).of(1)
     assert part.y.tolist() == y[7:, 1].tolist()
-    assert part.logits == pytest.approx(1 / (1 + np.exp(-logits[7:, 1])))
+    expected = pytest.approx(1 / (1 + np.exp(-logits[7:, 1])))
+    assert part.logits == expected
     assert len(part.groupings["sex"][0]) == len(part.client) == 53
     assert clinical_parts.positives(["a", "b"], [], several=True) == ["a", "b"]

@@ -60,7 +60,8 @@ def test_a_held_out_site_trains_nothing_and_all_its_images_are_the_test_images(
     assert held_out.body["held_out"] == {"attribute": "hospital", "value": "south", "images": 30}
     scored = fedcli.evaluate(run)
     groups = scored.body["groups"]["hospital"]["clean"]["last_round"]["groups"]
-    assert {name: group["count"] for name, group in groups.items()} == {
+    result = {name: group["count"] for name, group in groups.items()}
+    assert result == {
         "east": 0,
         "north": 0,
         "south": 30,
@@ -71,13 +72,10 @@ def test_a_held_out_site_trains_nothing_and_all_its_images_are_the_test_images(
 def test_the_datasets_own_test_part_is_scored_beside_it_and_equals_the_groups_by_hand(run, dataset):
     scored = fedcli.evaluate(run, on=dataset, by=["hospital"])
     body = scored.body
-    assert (
-        body["external"]["images"] == dataset.body["split"]["test"]
-        and body["external"]["left_out"] == 0
-    )
-    assert set(scored.manifest.parents.values()) == {
-        manifest.sha256(path) for path in (run.path, dataset.path)
-    }
+    assert body["external"]["images"] == dataset.body["split"]["test"]
+    assert body["external"]["left_out"] == 0
+    expected = {manifest.sha256(path) for path in (run.path, dataset.path)}
+    assert set(scored.manifest.parents.values()) == expected
     kept = predictions.read(scored.path.parent / "predictions.h5")
     at = kept.groups["hospital"] == body["attributes"]["hospital"].index("east")
     right = (kept.logits["clean"][1].argmax(1) == kept.y)[at].mean()
@@ -93,7 +91,8 @@ def test_classes_of_another_dataset_are_paired_by_a_table(run, other, tmp_path):
     assert (external["images"], external["left_out"], external["part"]) == (40, 20, "all")
     kept = predictions.read(scored.path.parent / "predictions.h5")
     theirs = {f"{k:03d}.png": k % 3 for k in range(60)}
-    assert kept.y.tolist() == [{0: 1, 2: 0}[theirs[name]] for name in kept.id]
+    expected = [{0: 1, 2: 0}[theirs[name]] for name in kept.id]
+    assert kept.y.tolist() == expected
     assert scored.body["attributes"]["hospital"] == ["east", "north", "south", "west"]
     assert (
         fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED)).body["external"][
@@ -115,7 +114,8 @@ def test_another_division_and_its_corruption_are_scored(run, dataset, work):
 def test_a_report_keeps_scores_on_other_images_in_a_row_of_their_own(run, dataset, tmp_path):
     paths = [fedcli.evaluate(run).path, fedcli.evaluate(run, on=dataset).path]
     frame = fedcli.report(paths).to_frame()
-    assert len(frame) == 2 and frame["method"].str.contains("tested on").sum() == 1
+    assert len(frame) == 2
+    assert frame["method"].str.contains("tested on").sum() == 1
     assert "not on the run" in page.write(tmp_path / "page.html", paths).read_text(encoding="utf-8")
 
 
@@ -181,9 +181,11 @@ def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work,
     clients = scored.body["clients"]
     for client in cells:
         assert cells[client][client]["accuracy"] == clients[client]["accuracy"]["last"]
-    assert len({cells["north"][client]["count"] for client in cells} | {0}) > 1
+    result = len({cells["north"][client]["count"] for client in cells} | {0})
+    assert result > 1
     first, second = single_runs.cross_site([("", Scores.read(scored.path))])
-    assert [row[0].text for row in first.rows] == sorted(cells) and len(second.columns) == 4
+    assert [row[0].text for row in first.rows] == sorted(cells)
+    assert len(second.columns) == 4
     assert "Trained at and tested on" in page.write(
         tmp_path / "page.html", [scored.path]
     ).read_text(encoding="utf-8")

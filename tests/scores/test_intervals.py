@@ -25,9 +25,8 @@ def test_copies_of_an_image_make_nothing_surer_when_they_are_one_patients():
     patients = intervals({"clean": [four[0]]}, four[1], four[2])["clean"]
     images = intervals({"clean": [four[0]]}, four[1], None)["clean"]
     for metric in once:
-        assert (patients[metric]["low"], patients[metric]["high"]) == pytest.approx(
-            (once[metric]["low"], once[metric]["high"])
-        )
+        expected = pytest.approx((once[metric]["low"], once[metric]["high"]))
+        assert (patients[metric]["low"], patients[metric]["high"]) == expected
         assert width(images[metric]) < 0.7 * width(once[metric])
     assert (patients["accuracy"]["units"], images["accuracy"]["units"]) == (60, 240)
 
@@ -51,7 +50,8 @@ def test_each_interval_has_the_score_that_it_is_of():
     groups = group_intervals([clean], y, None, np.where(at, 0, 1), ["two classes", "one"])[
         "auc_ovo_macro"
     ]
-    assert (groups["two classes"]["value"], groups["one"]["value"]) == (
+    result = (groups["two classes"]["value"], groups["one"]["value"])
+    assert result == (
         score(clean[at], y[at])["auc_ovo_macro"],
         None,
     )
@@ -87,21 +87,25 @@ def test_a_group_without_images_or_without_an_auc_has_no_interval():
     assert bounds["auc_ovo_macro"]["one class"]["low"] is None
     assert bounds["accuracy"]["one class"]["low"] is not None
     for metric in bounds:
-        assert (bounds[metric]["nobody"]["low"], bounds[metric]["nobody"]["units"]) == (None, 0)
+        result = (bounds[metric]["nobody"]["low"], bounds[metric]["nobody"]["units"])
+        assert result == (None, 0)
     assert bounds["accuracy"]["mixed"]["units"] == (groups == 0).sum()
 
 
 def test_groups_that_nobody_is_known_to_be_of_have_none():
     logits, y = answers()
     bounds = group_intervals([logits], y, None, np.full(60, -1), ["a", "b"])
-    assert {part["low"] for column in bounds.values() for part in column.values()} == {None}
+    result = {part["low"] for column in bounds.values() for part in column.values()}
+    assert result == {None}
 
 
 def test_no_image_gives_no_interval():
     none = np.zeros((0, 3))
     assert intervals({"clean": [none]}, np.zeros(0, int), None) == {}
-    assert group_intervals([none], np.zeros(0, int), None, np.zeros(0, int), ["a"]) == {}
+    result = group_intervals([none], np.zeros(0, int), None, np.zeros(0, int), ["a"])
+    assert result == {}
 
 
 def test_a_percentile_interval_leaves_out_a_fortieth_at_each_end():
-    assert bootstrap.interval(np.linspace(0, 1, 1001)) == pytest.approx((0.025, 0.975))
+    result = bootstrap.interval(np.linspace(0, 1, 1001))
+    assert result == pytest.approx((0.025, 0.975))

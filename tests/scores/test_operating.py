@@ -54,9 +54,10 @@ def test_an_image_at_the_threshold_is_called_positive():
     point = OperatingPoint("ill", "youden", 0.5, images=10)
     chances = np.array([[0.5, 0.5], [0.6, 0.4], [0.1, 0.9]])
     assert point.decide(chances, ["healthy", "ill"]) == [True, False, True]
-    assert OperatingPoint("healthy", "youden", 0.55, images=10).decide(
+    result = OperatingPoint("healthy", "youden", 0.55, images=10).decide(
         chances, ["healthy", "ill"]
-    ) == [
+    )
+    assert result == [
         False,
         True,
         False,
@@ -67,8 +68,9 @@ def test_a_rule_is_met_on_the_validation_images_themselves(run):
     opened = open_run(run.path)
     (point,) = points(opened, None, ["ill"], ["sensitivity=0.9"])
     images = clinical.validation(opened, {}).of(1)
-    alarms, hits, thresholds = roc_curve(images.y, images.logits, drop_intermediate=False)
-    assert point.threshold == pytest.approx(thresholds[np.flatnonzero(hits >= 0.9)[0]])
+    _alarms, hits, thresholds = roc_curve(images.y, images.logits, drop_intermediate=False)
+    expected = pytest.approx(thresholds[np.flatnonzero(hits >= 0.9)[0]])
+    assert point.threshold == expected
     assert (point.positive, point.rule, point.images) == ("ill", "sensitivity=0.9", len(images.y))
 
 
@@ -91,10 +93,8 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, clients,
     words = "--clinical", "--positive", "ill", "--rule", "youden", "--rule", "specificity=0.8"
     typed("evaluate", run, *words, "--cost", "4", "--quiet")
     ended = typed("predict", run, *files)
-    assert (
-        "ill at specificity=0.8: from a probability of" in ended.stderr
-        and "validation images" in ended.stderr
-    )
+    assert "ill at specificity=0.8: from a probability of" in ended.stderr
+    assert "validation images" in ended.stderr
     rows = list(csv.DictReader(io.StringIO(ended.stdout)))
     for rule in ("youden", "specificity=0.8", "cost=4"):
         for row in rows:
@@ -115,9 +115,8 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, clients,
     asked = json.loads(
         typed("predict", run, *files, "--format", "json", "--rule", "youden", "--quiet").stdout
     )
-    assert asked["operating_points"] == [
-        point for point in made["operating_points"] if point["rule"] == "youden"
-    ]
+    expected = [point for point in made["operating_points"] if point["rule"] == "youden"]
+    assert asked["operating_points"] == expected
     frame = fedcli.predict(run, files, rule=["youden"]).to_frame()
     assert list(frame["ill at youden"]) == [row["ill at youden"] for row in rows]
 
@@ -126,9 +125,8 @@ def test_a_clients_own_model_has_a_threshold_of_its_own_images(clients, work):
     alone = fedcli.train("fedavg", clients, rounds=1, single_site=True, work=work)
     opened = open_run(alone.path)
     made = {name: points(opened, name, ["ill"], ["youden"])[0] for name in HOSPITALS}
-    assert {name: point.images for name, point in made.items()} == {
-        n: len(opened.data.val[n]) for n in HOSPITALS
-    }
+    result = {name: point.images for name, point in made.items()}
+    assert result == {n: len(opened.data.val[n]) for n in HOSPITALS}
     assert len({point.threshold for point in made.values()}) > 1
 
 

@@ -67,9 +67,8 @@ def test_accuracy_as_a_function_has_the_numbers_of_accuracy_everywhere(
     for version in ("clean", "corrupted", "average"):
         mine, theirs = (scores.versions[version][name] for name in ("share_right", "accuracy"))
         assert mine.values == pytest.approx(theirs.values)
-        assert (mine.low, mine.high, mine.units) == pytest.approx(
-            (theirs.low, theirs.high, theirs.units)
-        )
+        expected = pytest.approx((theirs.low, theirs.high, theirs.units))
+        assert (mine.low, mine.high, mine.units) == expected
     for version in ("clean", "corrupted"):
         groups = scores.groups["sex"][version]
         for value in ("female", "male"):
@@ -97,7 +96,8 @@ def test_a_function_sees_the_groups_and_is_none_where_there_is_one(
     gap = scores.part().lies("sex", "clean", "accuracy", "gap").last
     assert scores.versions["clean"]["gap_cost"].last == pytest.approx(gap)
     assert scores.groups["sex"]["clean"]["gap_cost"]["male"].last is None
-    assert better_low("gap_cost") and not better_low("share_right")
+    assert better_low("gap_cost")
+    assert not better_low("share_right")
 
 
 @pytest.mark.parametrize("bn", ["aggregate", "local"], ids=["one model", "models of their own"])
@@ -115,9 +115,8 @@ def test_clients_have_the_numbers_of_accuracy_too(bn, path, tmp_path, scores_of,
             metrics = scores.part(model=model, client=name).overall[client.version]
             assert metrics["share_right"].values == pytest.approx(metrics["accuracy"].values)
         groups = scores.part(client=name).groups["sex"][client.version]
-        assert groups["share_right"]["male"].values == pytest.approx(
-            groups["accuracy"]["male"].values
-        )
+        expected = pytest.approx(groups["accuracy"]["male"].values)
+        assert groups["share_right"]["male"].values == expected
     mine, theirs = (scores.among_clients[name] for name in ("share_right", "accuracy"))
     assert all(mine[measure].values == pytest.approx(theirs[measure].values) for measure in AMONG)
     for model in scores.personal:
@@ -183,6 +182,5 @@ def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
     assert "share right" in page
     made = fedcli.evaluate(run, metric=[f"{path}:share_right"], by=["sex"], work=tmp_path)
     assert made.manifest.options["metrics"]["share_right"]["file"] == "own.py"
-    assert made.path == report.scores[0] and str(tmp_path) not in made.path.read_text(
-        encoding="utf-8"
-    )
+    assert made.path == report.scores[0]
+    assert str(tmp_path) not in made.path.read_text(encoding="utf-8")

@@ -49,9 +49,8 @@ def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monk
     _of_last.cache_clear()
     for version, columns in zip(("clean", "average"), read_ones, strict=True):
         drawn = _last(scored, Where(version), False)[0]
-        assert {m: c.tolist() for m, c in drawn.items()} == {
-            m: c.tolist() for m, c in columns.items()
-        }
+        result = {m: c.tolist() for m, c in drawn.items()}
+        assert result == {m: c.tolist() for m, c in columns.items()}
 
 
 @pytest.mark.parametrize("units", [None, np.array([f"patient {i % 40}" for i in range(90)])])
@@ -68,9 +67,8 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(
         _of_last.cache_clear()
         drawn = [_last(scored, each, False)[0] for each in asked]
     for columns, kept in zip(drawn, read_ones, strict=True):
-        assert {m: c.tolist() for m, c in columns.items()} == {
-            m: c.tolist() for m, c in kept.items()
-        }
+        result = {m: c.tolist() for m, c in columns.items()}
+        assert result == {m: c.tolist() for m, c in kept.items()}
     with h5py.File(scored.path.parent / resampled.FILE, "a") as file:
         del file["groups/0/1/clean/accuracy"]
         file["groups/0/1/clean/accuracy"] = np.zeros(7)
@@ -86,7 +84,8 @@ def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of,
     (scored,) = read([scores_of(a_run(tmp_path))])
     monkeypatch.setattr(resampled, "read", lambda folder: pytest.fail("it was read"))
     assert len(Resamples(20).drawn(scored, Where("clean", metric="balanced_accuracy"))) == 20
-    assert len(Resamples(30, 1).drawn(scored, Where("clean", metric="auc_ovo_macro"))) == 30
+    result = len(Resamples(30, 1).drawn(scored, Where("clean", metric="auc_ovo_macro")))
+    assert result == 30
 
 
 def test_scores_of_few_images_keep_none(tmp_path, scores_of):
@@ -107,9 +106,8 @@ def test_a_file_of_other_resamples_or_scores_is_refused(tmp_path):
         for metric in metrics.names(metrics.CLASSES, resampled=True):
             file[f"clean/{metric}"] = np.zeros(resampled.RESAMPLES)
             file[f"last/clean/{metric}"] = np.zeros(7)
-    assert resampled.read(tmp_path)["clean"].keys() == set(
-        metrics.names(metrics.CLASSES, resampled=True)
-    )
+    expected = set(metrics.names(metrics.CLASSES, resampled=True))
+    assert resampled.read(tmp_path)["clean"].keys() == expected
     with h5py.File(tmp_path / resampled.FILE, "a") as file:
         del file["clean/accuracy"]
     with pytest.raises(

@@ -24,8 +24,11 @@ assert THIRDS[0] < THIRDS[1]
 
 
 def test_differences_by_rounding_are_none():
-    assert apart(*THIRDS) == 0 and apart(0.8, 0.7) == pytest.approx(0.1) and apart(0.7, 0.8) < 0
-    assert apart(np.array([TINY, 1e-9, -1e-9]), 0.0).tolist() == [0.0, 1e-9, -1e-9]
+    assert apart(*THIRDS) == 0
+    assert apart(0.8, 0.7) == pytest.approx(0.1)
+    assert apart(0.7, 0.8) < 0
+    result = apart(np.array([TINY, 1e-9, -1e-9]), 0.0).tolist()
+    assert result == [0.0, 1e-9, -1e-9]
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -40,18 +43,20 @@ def test_ties_of_bca_are_half_on_either_side_whatever_their_last_bit():
     values, left = np.r_[np.full(50, low), np.linspace(0, 1, 50)], np.array([0.1, 0.3, 0.9])
     exact = bca_interval(high, np.r_[np.full(50, high), np.linspace(0, 1, 50)], left)
     assert bca_interval(high, values, left) == pytest.approx(exact)
-    assert bca_interval(
-        low, np.linspace(0, 1, 99), np.array([*THIRDS, *THIRDS, low])
-    ) == bca_interval(low, np.linspace(0, 1, 99), np.full(5, low))  # no acceleration by rounding
+    result = bca_interval(low, np.linspace(0, 1, 99), np.array([*THIRDS, *THIRDS, low]))
+    expected = bca_interval(low, np.linspace(0, 1, 99), np.full(5, low))
+    assert result == expected  # no acceleration by rounding
 
 
 def test_a_gap_that_a_deal_makes_again_counts():
-    assert _p(np.array([THIRDS[0], 0.1]), THIRDS[1]) == 2 / 3
+    result = _p(np.array([THIRDS[0], 0.1]), THIRDS[1])
+    assert result == 2 / 3
 
 
 def test_equal_differences_over_seeds_have_no_t_and_tied_ranks():
     a, b = [0.0, 0.1, 0.3], [1e-12 / 2, 0.1 + 1e-12 / 2, 0.3]
-    assert paired_t(a, b).p == 1.0 and wilcoxon(a, b).p == 1.0
+    assert paired_t(a, b).p == 1.0
+    assert wilcoxon(a, b).p == 1.0
     steps = [2.5e-12 * (1 - 1e-5), 2.5e-12 * (1 + 1e-5), 2.5e-12]  # on both sides of a digit's end
     assert paired_t([0.0] * 3, steps).p is None
     assert (
@@ -88,7 +93,8 @@ def test_thresholds_are_those_of_exact_fractions():
         )
         for rule, value in (("youden", None), ("cost", 0.1), ("cost", 0.3), ("sensitivity", 0.6)):
             exact = brute_force(rule, value, scores, labels)
-            assert threshold_of(rule, value, np.array(scores), np.array(labels)) == exact, (
+            result = threshold_of(rule, value, np.array(scores), np.array(labels))
+            assert result == exact, (
                 rule,
                 scores,
                 labels,
@@ -108,9 +114,12 @@ def candidate(round, worst, score=0.8):
 @pytest.mark.parametrize("rule", ["worst-group", "dto"])
 def test_of_equal_rounds_the_one_with_the_larger_score_then_the_earlier_one_is_taken(rule):
     low, high = THIRDS
-    assert chosen([candidate(1, low, 0.9), candidate(2, high, 0.8)], rule) == 0
-    assert chosen([candidate(1, low, low), candidate(2, high, high)], rule) == 0
-    assert chosen([candidate(1, low, 0.8), candidate(2, 0.85, 0.7)], rule) == 1
+    result = chosen([candidate(1, low, 0.9), candidate(2, high, 0.8)], rule)
+    assert result == 0
+    result = chosen([candidate(1, low, low), candidate(2, high, high)], rule)
+    assert result == 0
+    result = chosen([candidate(1, low, 0.8), candidate(2, 0.85, 0.7)], rule)
+    assert result == 1
 
 
 def test_only_a_better_round_takes_the_place_of_an_earlier_one():

@@ -30,12 +30,13 @@ def test_every_score_is_scikit_learns():
     assert made["hamming_accuracy"] == pytest.approx(1 - oracle.hamming_loss(Y, said))
     balanced = [oracle.balanced_accuracy_score(Y[:, k], said[:, k]) for k in range(4)]
     assert made["balanced_accuracy_macro"] == pytest.approx(np.mean(balanced))
-    assert made["count"] == N and made["classes_missing"] == []
+    assert made["count"] == N
+    assert made["classes_missing"] == []
     for k, label in enumerate(of_labels(LOGITS, Y)):
-        assert label["auc"] == pytest.approx(oracle.roc_auc_score(Y[:, k], chance[:, k]))
-        assert label["average_precision"] == pytest.approx(
-            oracle.average_precision_score(Y[:, k], chance[:, k])
-        )
+        expected = pytest.approx(oracle.roc_auc_score(Y[:, k], chance[:, k]))
+        assert label["auc"] == expected
+        expected = pytest.approx(oracle.average_precision_score(Y[:, k], chance[:, k]))
+        assert label["average_precision"] == expected
 
 
 def test_what_is_not_known_takes_no_part():
@@ -45,9 +46,8 @@ def test_what_is_not_known_takes_no_part():
     assert of_labels(LOGITS, y)[1:] == of_labels(LOGITS, Y)[1:]
     y[:] = UNKNOWN
     made = score(LOGITS, y)
-    assert {made[name] for name in names(LABELS, headline=True)} == {None} and made[
-        "classes_missing"
-    ] == [0, 1, 2, 3]
+    assert {made[name] for name in names(LABELS, headline=True)} == {None}
+    assert made["classes_missing"] == [0, 1, 2, 3]
 
 
 def test_a_label_that_all_or_no_images_have_is_left_out_and_named():
@@ -55,9 +55,8 @@ def test_a_label_that_all_or_no_images_have_is_left_out_and_named():
     y[:, 1], y[:, 3] = 0, 1
     made = score(LOGITS, y)
     assert made["classes_missing"] == [1, 3]
-    assert made["auc_macro"] == pytest.approx(
-        oracle.roc_auc_score(y[:, [0, 2]], LOGITS[:, [0, 2]], average="macro")
-    )
+    expected = pytest.approx(oracle.roc_auc_score(y[:, [0, 2]], LOGITS[:, [0, 2]], average="macro"))
+    assert made["auc_macro"] == expected
     assert of_labels(LOGITS, y)[1]["average_precision"] is None
 
 
@@ -87,26 +86,25 @@ def test_groups_are_compared_by_the_same_scores_and_each_label_by_its_decisions(
     made = group_scores(LOGITS, Y, SEX, ["f", "m"], classes=list("abcd"))
     parts = {value: score(LOGITS[SEX == g], Y[SEX == g]) for g, value in enumerate("fm")}
     aucs = [part["auc_macro"] for part in parts.values()]
-    assert (
-        made["between"]["auc_macro"]["gap"] == pytest.approx(abs(aucs[0] - aucs[1]))
-        and made["unknown"] == 30
-    )
+    expected = pytest.approx(abs(aucs[0] - aucs[1]))
+    assert made["between"]["auc_macro"]["gap"] == expected
+    assert made["unknown"] == 30
     whole = score(LOGITS, Y)["auc_macro"]
-    assert made["es_auc_macro"] == pytest.approx(
-        whole / (1 + sum(abs(whole - auc) for auc in aucs))
-    )
-    assert made["es_auc_ovo_macro"] is None and "accuracy" not in made["between"]
+    expected = pytest.approx(whole / (1 + sum(abs(whole - auc) for auc in aucs)))
+    assert made["es_auc_macro"] == expected
+    assert made["es_auc_ovo_macro"] is None
+    assert "accuracy" not in made["between"]
     selected = [(LOGITS[SEX == g] >= 0).mean(0) for g in range(2)]
     labels = label_scores({"clean": [[LOGITS]]}, Y, list("abcd"), {"sex": (SEX, ["f", "m"])})[
         "clean"
     ]
     each = [labels[name]["groups"]["sex"]["differences"][PARITY[0]] for name in "abcd"]
-    assert each == pytest.approx(np.abs(selected[0] - selected[1]).tolist())
-    assert made[f"{PARITY[0]}_ovr_macro"] == pytest.approx(np.mean(each))
-    assert (
-        labels["a"]["images"] == Y[:, 0].sum()
-        and labels["a"]["auc"]["last"] == of_labels(LOGITS, Y)[0]["auc"]
-    )
+    expected = pytest.approx(np.abs(selected[0] - selected[1]).tolist())
+    assert each == expected
+    expected = pytest.approx(np.mean(each))
+    assert made[f"{PARITY[0]}_ovr_macro"] == expected
+    assert labels["a"]["images"] == Y[:, 0].sum()
+    assert labels["a"]["auc"]["last"] == of_labels(LOGITS, Y)[0]["auc"]
 
 
 def test_a_group_without_an_auc_of_some_label_is_small():
@@ -124,6 +122,8 @@ def test_where_every_client_answers_for_itself_a_label_has_the_mean_of_their_sco
         label_scores({"clean": [tables]}, Y, list("abcd"), grouping)["clean"]["b"]
         for tables in ([LOGITS, other], [LOGITS], [other])
     )
-    assert both["auc"]["last"] == pytest.approx(np.mean([each["auc"]["last"] for each in alone]))
+    expected = pytest.approx(np.mean([each["auc"]["last"] for each in alone]))
+    assert both["auc"]["last"] == expected
     gaps = [each["groups"]["sex"]["between"]["gap"] for each in alone]
-    assert both["groups"]["sex"]["between"]["gap"] == pytest.approx(np.mean(gaps))
+    expected = pytest.approx(np.mean(gaps))
+    assert both["groups"]["sex"]["between"]["gap"] == expected

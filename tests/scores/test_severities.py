@@ -47,29 +47,34 @@ def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(made,
         for kind, levels in made.body["severities"].items()
         for level, at in levels.items()
     }
-    assert seen == {
+    expected = {
         ("gaussian-noise", "1"): (True, False),
         ("gaussian-noise", "3"): (True, True),
         ("contrast", "1"): (False, False),
         ("contrast", "3"): (False, False),
     }
+    assert seen == expected
     (table,) = single_runs.by_severity([("", Scores.read(made.path))])
-    assert [[cell.text for cell in row[:3]] for row in table.rows] == [
+    result = [[cell.text for cell in row[:3]] for row in table.rows]
+    expected = [
         ["clean", "-", "-"],
         ["contrast", "1", "unseen"],
         ["contrast", "3", "unseen"],
         ["gaussian noise", "1", "another severity"],
         ["gaussian noise", "3", "this severity"],
     ]
+    assert result == expected
     text = page.write(tmp_path / "page.html", [made.path]).read_text(encoding="utf-8")
-    assert "Other corruptions" in text and "another severity" in text
+    assert "Other corruptions" in text
+    assert "another severity" in text
 
 
 def test_scores_without_it_have_no_such_part_and_equal_questions_have_equal_answers(
     run, made, tmp_path
 ):
     plain = fedcli.evaluate(run, by=["sex"])
-    assert "severities" not in plain.body and plain.path != made.path
+    assert "severities" not in plain.body
+    assert plain.path != made.path
     assert (
         next(iter(Scores.read(made.path).part().overall["contrast 1"].values())).count
         == plain.body["versions"]["clean"]["count"]
@@ -81,16 +86,16 @@ def test_scores_without_it_have_no_such_part_and_equal_questions_have_equal_answ
         severity=["3", "1"],
         out=tmp_path / "s",
     )
-    assert (
-        again.body == made.body
-        and manifest.read(again.path).options == manifest.read(made.path).options
-    )
+    assert again.body == made.body
+    assert manifest.read(again.path).options == manifest.read(made.path).options
 
 
 def test_a_range_is_each_severity_and_none_is_all_five(run):
-    assert asked(["shot"], ["1..3", "2-4"], run.path) == [("shot-noise", n) for n in (1, 2, 3, 4)]
+    result = asked(["shot"], ["1..3", "2-4"], run.path)
+    assert result == [("shot-noise", n) for n in (1, 2, 3, 4)]
     assert asked([], ["2"], run.path) == [("gaussian-noise", 2)]
-    assert [n for _, n in asked(["contrast"], [], run.path)] == [1, 2, 3, 4, 5]
+    result = [n for _, n in asked(["contrast"], [], run.path)]
+    assert result == [1, 2, 3, 4, 5]
     assert asked([], [], run.path) == []
 
 
@@ -127,10 +132,12 @@ def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
     noisy = fedcli.corrupt(hostile, "gaussian", on=["client-00"], work=tmp_path, jobs=1)
     made = fedcli.evaluate(fedcli.train("fedavg", noisy, rounds=2, work=tmp_path), by=["sex"])
     success = made.body["backdoor"]
-    assert not published_schema.errors(made) and list(success) == ["patched", "unpatched"]
+    assert not published_schema.errors(made)
+    assert list(success) == ["patched", "unpatched"]
     scores = Scores.read(made.path)
     (shown,) = single_runs.by_severity([("", scores)])
-    assert shown.title == "Success of the backdoor" and 0 <= success["patched"]["last"] <= 1
+    assert shown.title == "Success of the backdoor"
+    assert 0 <= success["patched"]["last"] <= 1
     assert (
         scores.part().overall["patched"]["attack_success"].count
         < made.body["versions"]["clean"]["count"]

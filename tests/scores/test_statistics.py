@@ -53,14 +53,15 @@ def one_by_one(logits, y, weights):
     }
 
 
-@pytest.mark.parametrize("classes, ties", [(2, False), (2, True), (4, False), (4, True)])
+@pytest.mark.parametrize(("classes", "ties"), [(2, False), (2, True), (4, False), (4, True)])
 def test_every_resample_is_what_scikit_learn_says_of_its_images_one_by_one(classes, ties):
     logits, y, patients = images(80, classes, ties=ties)
     weights = draw(patients, 12, seed=3)
     resampled = bootstrap(logits, y, patients, resamples=12, seed=3)
     for b, row in enumerate(weights):
         expected = {k: v for k, v in one_by_one(logits, y, row).items() if v is not None}
-        assert {k: resampled[k][b] for k in expected} == pytest.approx(expected, rel=1e-12)
+        result = {k: resampled[k][b] for k in expected}
+        assert result == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_scores_of_given_weights_are_those_of_the_images_written_out():
@@ -78,22 +79,24 @@ def test_the_scores_of_given_weights_are_those_of_the_images_written_out():
 def test_each_image_once_is_the_score_itself():
     logits, y, _ = images()
     once = weighted(logits, y, np.ones((1, len(y))))
-    assert {k: v[0] for k, v in once.items()} == pytest.approx(
-        {k: score(logits, y)[k] for k in once}, rel=1e-14
-    )
+    result = {k: v[0] for k, v in once.items()}
+    expected = pytest.approx({k: score(logits, y)[k] for k in once}, rel=1e-14)
+    assert result == expected
 
 
 def test_all_images_of_a_patient_are_drawn_together_and_as_many_patients_as_there_are():
     patients = np.array(["a", "b", "b", "c", "a"])
     weights = draw(patients, 50, seed=1)
-    assert (weights[:, 0] == weights[:, 4]).all() and (weights[:, 1] == weights[:, 2]).all()
+    assert (weights[:, 0] == weights[:, 4]).all()
+    assert (weights[:, 1] == weights[:, 2]).all()
     assert (weights[:, [0, 1, 3]].sum(1) == 3).all()
     assert len(np.unique(weights, axis=0)) > 5
 
 
 def test_a_number_draws_that_many_images_one_by_one():
     weights = draw(7, 200, seed=1)
-    assert weights.shape == (200, 7) and (weights.sum(1) == 7).all()
+    assert weights.shape == (200, 7)
+    assert (weights.sum(1) == 7).all()
     assert weights.mean(0) == pytest.approx(np.ones(7), abs=0.25)
 
 
@@ -103,7 +106,8 @@ def test_draws_that_are_remembered_are_those_that_are_drawn_anew(monkeypatch):
     monkeypatch.setattr("fedcli.scores.statistics.bootstrap.KEPT", 0)
     anew = bootstrap(logits, y, patients, resamples=9, seed=2)
     for made in remembered:
-        assert {k: v.tolist() for k, v in made.items()} == {k: v.tolist() for k, v in anew.items()}
+        result = {k: v.tolist() for k, v in made.items()}
+        assert result == {k: v.tolist() for k, v in anew.items()}
 
 
 def test_how_many_resamples_are_held_at_a_time_changes_no_number(monkeypatch):
@@ -121,7 +125,8 @@ def test_a_class_that_a_resample_lacks_is_left_out_of_its_score():
     weights = np.where(y == 2, 0, 1)[None]
     expected = score(logits[y < 2], y[y < 2])
     scores = weighted(logits, y, weights)
-    assert {k: v[0] for k, v in scores.items()} == pytest.approx({k: expected[k] for k in scores})
+    result = {k: v[0] for k, v in scores.items()}
+    assert result == pytest.approx({k: expected[k] for k in scores})
 
 
 def test_an_auc_of_one_class_is_nan_and_the_interval_passes_over_it():
@@ -151,10 +156,8 @@ def test_groups_are_scored_in_the_same_resamples_as_all_images():
 def test_a_group_without_an_image_has_no_number():
     logits, y, _ = images(20)
     resampled = bootstrap(logits, y, resamples=4, seed=0, groups=np.full(20, 1))
-    assert (
-        np.isnan(resampled["accuracy"][:, 0]).all()
-        and not np.isnan(resampled["accuracy"][:, 1]).any()
-    )
+    assert np.isnan(resampled["accuracy"][:, 0]).all()
+    assert not np.isnan(resampled["accuracy"][:, 1]).any()
 
 
 def test_no_image_is_refused():
@@ -180,17 +183,20 @@ def test_images_of_one_patient_that_agree_widen_the_interval():
     by_patient = bootstrap(twice, labels, patients, resamples=400, seed=0)["accuracy"]
     by_image = bootstrap(twice, labels, resamples=400, seed=0)["accuracy"]
     np.testing.assert_allclose(by_patient, single)
-    assert by_patient.std() / by_image.std() == pytest.approx(np.sqrt(2), rel=0.15)
+    expected = pytest.approx(np.sqrt(2), rel=0.15)
+    assert by_patient.std() / by_image.std() == expected
 
 
 def test_the_p_of_a_resampled_difference():
     assert bootstrap_p(np.zeros(99), 0) == 1
     assert bootstrap_p(np.ones(99), 40) == pytest.approx(2 / 100)
-    assert bootstrap_p(np.array([-1.0] * 9 + [1.0] * 90), 40) == pytest.approx(2 * 10 / 100)
-    assert bootstrap_p(np.array([-1.0] * 90 + [1.0] * 9), 40) == pytest.approx(2 * 10 / 100)
+    result = bootstrap_p(np.array([-1.0] * 9 + [1.0] * 90), 40)
+    assert result == pytest.approx(2 * 10 / 100)
+    result = bootstrap_p(np.array([-1.0] * 90 + [1.0] * 9), 40)
+    assert result == pytest.approx(2 * 10 / 100)
 
 
-@pytest.mark.parametrize("units, floor", [(0, 1), (1, 1), (2, 0.5), (5, 0.0625), (6, 0.03125)])
+@pytest.mark.parametrize(("units", "floor"), [(0, 1), (1, 1), (2, 0.5), (5, 0.0625), (6, 0.03125)])
 def test_no_resamples_give_a_p_below_that_of_a_sign_test(units, floor):
     assert bootstrap_p(np.ones(999), units) == sign_floor(units) == floor
     assert scipy.stats.binomtest(0, units).pvalue == floor if units else floor == 1
@@ -214,12 +220,16 @@ def test_delong_is_the_sum_over_every_pair(ties):
     a, b = (np.round(a), np.round(b)) if ties else (a, b)
     auc, covariance = slow_delong(a, b, y)
     result = delong(a, b, y)
-    assert (result.auc_a, result.auc_b) == pytest.approx((roc_auc_score(y, a), roc_auc_score(y, b)))
+    expected = pytest.approx((roc_auc_score(y, a), roc_auc_score(y, b)))
+    assert (result.auc_a, result.auc_b) == expected
     assert (result.auc_a, result.auc_b) == pytest.approx(tuple(auc))
-    assert (result.se_a, result.se_b) == pytest.approx(tuple(np.sqrt(np.diag(covariance))))
-    assert result.se == pytest.approx(np.sqrt([1, -1] @ covariance @ [1, -1]))
+    expected = pytest.approx(tuple(np.sqrt(np.diag(covariance))))
+    assert (result.se_a, result.se_b) == expected
+    expected = pytest.approx(np.sqrt([1, -1] @ covariance @ [1, -1]))
+    assert result.se == expected
     assert result.difference == pytest.approx(auc[1] - auc[0])
-    assert result.p == pytest.approx(2 * scipy.stats.norm.sf(abs(result.z)))
+    expected = pytest.approx(2 * scipy.stats.norm.sf(abs(result.z)))
+    assert result.p == expected
 
 
 def test_delong_of_the_same_order_is_no_difference():
@@ -232,7 +242,8 @@ def test_delong_of_the_same_order_is_no_difference():
 def test_delong_has_no_p_where_nothing_varies_but_the_areas_differ():
     y = np.array([0, 0, 1, 1])
     result = delong(y, 1 - y, y)
-    assert (result.difference, result.se, result.z, result.p) == (-1, 0, None, None)
+    outcome = (result.difference, result.se, result.z, result.p)
+    assert outcome == (-1, 0, None, None)
 
 
 def test_delong_needs_two_images_of_each_class():
@@ -251,17 +262,19 @@ def test_delong_and_the_bootstrap_agree_on_the_standard_error():
     a, b = ([np.zeros(300), y + chance.normal(size=300)] for _ in range(2))
     a, b = np.stack(a, 1), np.stack(b, 1)
     drawn = [bootstrap(each, y, resamples=500, seed=1)["auc_binary"] for each in (a, b)]
-    assert (drawn[1] - drawn[0]).std() == pytest.approx(delong(a[:, 1], b[:, 1], y).se, rel=0.1)
+    expected = pytest.approx(delong(a[:, 1], b[:, 1], y).se, rel=0.1)
+    assert (drawn[1] - drawn[0]).std() == expected
 
 
-@pytest.mark.parametrize("only_a, only_b", [(0, 0), (3, 3), (1, 9), (10, 4), (0, 5)])
+@pytest.mark.parametrize(("only_a", "only_b"), [(0, 0), (3, 3), (1, 9), (10, 4), (0, 5)])
 def test_mcnemar_is_the_exact_binomial_test(only_a, only_b):
     right_a = np.array([1] * only_a + [0] * only_b + [1, 0])
     right_b = np.array([0] * only_a + [1] * only_b + [1, 0])
     result = mcnemar(right_a, right_b)
     n = only_a + only_b
     assert (result.only_a, result.only_b) == (only_a, only_b)
-    assert result.p == pytest.approx(scipy.stats.binomtest(only_a, n).pvalue if n else 1)
+    expected = pytest.approx(scipy.stats.binomtest(only_a, n).pvalue if n else 1)
+    assert result.p == expected
 
 
 def test_paired_t_is_scipys():
@@ -282,8 +295,10 @@ def test_the_t_test_of_folds_adds_the_overlap_of_their_training_sets():
     """Nadeau and Bengio: five folds train on four times the images they test on, so 1/5 becomes 1/5 + 1/4."""
     a, b = [0.71, 0.74, 0.69, 0.75, 0.70], [0.73, 0.75, 0.74, 0.74, 0.73]
     plain, corrected = paired_t(a, b), paired_t(a, b, overlap=1 / 4)
-    assert corrected.statistic == pytest.approx(plain.statistic / np.sqrt(1 + 5 / 4))
-    assert corrected.p == pytest.approx(2 * scipy.stats.t.sf(corrected.statistic, 4))
+    expected = pytest.approx(plain.statistic / np.sqrt(1 + 5 / 4))
+    assert corrected.statistic == expected
+    expected = pytest.approx(2 * scipy.stats.t.sf(corrected.statistic, 4))
+    assert corrected.p == expected
 
 
 def test_wilcoxon_sees_ties_that_floating_point_hides():
@@ -296,7 +311,8 @@ def test_wilcoxon_is_scipys_exact_test():
     chance = np.random.default_rng(2)
     for n in (3, 5, 9):
         a, b = chance.normal(size=n), chance.normal(0.4, size=n)
-        assert wilcoxon(a, b).p == pytest.approx(scipy.stats.wilcoxon(b, a, method="exact").pvalue)
+        expected = pytest.approx(scipy.stats.wilcoxon(b, a, method="exact").pvalue)
+        assert wilcoxon(a, b).p == expected
 
 
 def test_wilcoxon_with_ties_and_zeros_is_the_count_over_all_signs():
@@ -306,13 +322,12 @@ def test_wilcoxon_with_ties_and_zeros_is_the_count_over_all_signs():
     sums = np.array([np.dot(ranks, signs) for signs in itertools.product([0, 1], repeat=5)])
     rises = ranks[d > 0].sum()
     result = wilcoxon(a, b)
-    assert result.p == pytest.approx(
-        min(1, 2 * min((sums <= rises).mean(), (sums >= rises).mean()))
-    )
+    expected = pytest.approx(min(1, 2 * min((sums <= rises).mean(), (sums >= rises).mean())))
+    assert result.p == expected
     assert result.statistic == rises
 
 
-@pytest.mark.parametrize("n, floor", [(1, 1), (2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125)])
+@pytest.mark.parametrize(("n", "floor"), [(1, 1), (2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125)])
 def test_no_numbers_give_wilcoxon_a_p_below_its_floor(n, floor):
     result = wilcoxon(list(range(n)), [10 * (i + 1) for i in range(n)])
     assert result.p == result.floor == floor
@@ -338,7 +353,8 @@ def test_pairs_need_as_many_numbers_on_both_sides():
 
 def test_holm_by_hand():
     """0.01 x 4, 0.02 x 3, 0.03 x 2 (no less than the one before it), 0.9 x 1."""
-    assert holm([0.03, 0.01, None, 0.9, 0.02]) == pytest.approx([0.06, 0.04, None, 0.9, 0.06])
+    expected = pytest.approx([0.06, 0.04, None, 0.9, 0.06])
+    assert holm([0.03, 0.01, None, 0.9, 0.02]) == expected
     assert holm([0.6, 0.7]) == [1, 1]
     assert holm([]) == []
 

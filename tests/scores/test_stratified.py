@@ -24,14 +24,18 @@ def test_weights_and_the_standardised_gap_by_hand():
     )
     y = np.arange(160) % 2
     weights = standard_weights(place, stratum, np.ones((160, 1)))[:, 0]
-    assert [weights[place == g].sum() for g in (0, 1)] == pytest.approx([80, 80])
-    assert np.unique(weights.round(9)).tolist() == pytest.approx([40 / 60, 2])
+    result = [weights[place == g].sum() for g in (0, 1)]
+    assert result == pytest.approx([80, 80])
+    result = np.unique(weights.round(9)).tolist()
+    assert result == pytest.approx([40 / 60, 2])
     gap = explained(
         [answers(right, y)], y, np.arange(160), (place, ["a", "b"]), stratum, "accuracy", 1
     )
     assert (gap.better, gap.worse, gap.left_out) == ("a", "b", 0)
-    assert (gap.gap[0], gap.standardised[0], gap.explained[0]) == pytest.approx((0.2, 0, 0.2))
-    assert gap.explained[1] > 0 and gap.standardised[1] < 0 < gap.standardised[2]
+    result = (gap.gap[0], gap.standardised[0], gap.explained[0])
+    assert result == pytest.approx((0.2, 0, 0.2))
+    assert gap.explained[1] > 0
+    assert gap.standardised[1] < 0 < gap.standardised[2]
 
 
 def test_what_is_alike_in_both_groups_explains_nothing_and_a_lone_stratum_is_left_out():
@@ -47,7 +51,8 @@ def test_what_is_alike_in_both_groups_explains_nothing_and_a_lone_stratum_is_lef
         "accuracy",
         1,
     )
-    assert one.explained == pytest.approx((0, 0, 0)) and one.gap == pytest.approx(one.standardised)
+    assert one.explained == pytest.approx((0, 0, 0))
+    assert one.gap == pytest.approx(one.standardised)
     alone = np.where((place == 0) & (np.arange(200) < 30), 1, 0)
     left = explained(
         [answers(right, y)], y, np.arange(200), (place, ["a", "b"]), alone, "accuracy", 1
@@ -82,7 +87,8 @@ def test_weights_that_are_no_whole_numbers_score_as_copies_do():
 
 
 def test_quarters_are_as_large_as_ties_allow():
-    assert strata(np.arange(8.0)).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    expected = [0, 0, 1, 1, 2, 2, 3, 3]
+    assert strata(np.arange(8.0)).tolist() == expected
     assert strata(np.ones(5)).tolist() == [0] * 5
 
 

@@ -92,7 +92,8 @@ def run(scored):
 
 def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
     body = body_of(scored["by-group"][1])
-    assert body["view"] == "true-group" and list(body["views"]) == sorted(BLIND)
+    assert body["view"] == "true-group"
+    assert list(body["views"]) == sorted(BLIND)
     for view, result in {"true-group": body, **body["views"]}.items():
         assert set(result["versions"]) == {"clean", "corrupted", "average"}
         for version, shard in run.data.test.items():
@@ -110,11 +111,12 @@ def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
 
 def test_predictions_of_every_view_lie_side_by_side(scored, run):
     with h5py.File(scored["by-group"][1].parent / "predictions.h5") as file:
-        assert sorted(file["logits"]) == sorted(
+        expected = sorted(
             f"{version}{view}"
             for version in ("clean", "corrupted")
             for view in ("", "@uniform", "@mostly-f")
         )
+        assert sorted(file["logits"]) == expected
         tables = [
             predict(run, 1, run.data.test["clean"], view=view) for view in run.method.local.views
         ]
@@ -145,7 +147,8 @@ def test_a_view_that_looks_at_groups_all_the_same_finds_them_unknown(run):
 
     for view in Peeking.views:
         logits(run.net, run.data.test["clean"], Peeking(), view)
-    assert seen == {"true-group": {0, 1}, "uniform": {-1}, "mostly-f": {-1}}
+    expected = {"true-group": {0, 1}, "uniform": {-1}, "mostly-f": {-1}}
+    assert seen == expected
 
 
 def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch, tmp_path):
@@ -161,12 +164,12 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
     for result in (body, *body["views"].values()):
         assert result["versions"]["clean"]["count"] == 40
         last = result["groups"]["sex"]["clean"]["last_round"]
-        assert (
-            last["unknown"] == 10 and sum(part["count"] for part in last["groups"].values()) == 30
-        )
+        assert last["unknown"] == 10
+        assert sum(part["count"] for part in last["groups"].values()) == 30
     with h5py.File(path.parent / "predictions.h5") as file:
         as_known, stored = predict(run, 2, run.data.test["clean"]), file["logits/clean/2"][()]
-        assert np.isfinite(stored).all() and ((stored == as_known).all(1) == ~unknown.numpy()).all()
+        assert np.isfinite(stored).all()
+        assert ((stored == as_known).all(1) == ~unknown.numpy()).all()
         assert (
             file["logits/clean@uniform/2"][()]
             == predict(run, 2, run.data.test["clean"], view="uniform")
@@ -176,7 +179,7 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
 def test_the_report_has_a_row_per_view_below_the_method(scored):
     path, plain = (scored[name][1] for name in ("by-group", "fedavg"))
     table = rows([path, plain], minutes=True, traffic=True)
-    columns, lines = table_cells(table)
+    _columns, lines = table_cells(table)
     assert [line[0] for line in lines] == [
         "By group (true group at test)",
         "By group (group-blind: mostly f)",
@@ -190,8 +193,10 @@ def test_the_report_has_a_row_per_view_below_the_method(scored):
         assert row.cells["corrupted auc_ovo_macro"].mean == corrupted
         gap = quality["groups"]["sex"]["clean"]["over_rounds"]["auc_ovo_macro"]["gap"]["mean_last5"]
         assert row.cells["sex gap auc_ovo_macro"].mean == gap
-    assert [line[-2:] == ["-", "-"] for line in lines] == [False, True, True, False]
-    assert VIEWS in render(table, "markdown") and VIEWS not in render(rows([plain]), "markdown")
+    result = [line[-2:] == ["-", "-"] for line in lines]
+    assert result == [False, True, True, False]
+    assert VIEWS in render(table, "markdown")
+    assert VIEWS not in render(rows([plain]), "markdown")
     names = [line[0] for line in csv.reader(io.StringIO(render(table, "csv")))]
     assert (
         names[1:]
@@ -214,10 +219,12 @@ def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, 
     table = rows([another("a", seed=1), another("b", seed=2)])
     assert [row.name for row in table][1] == "By group (group-blind: mostly f, seed=1)"
     long = {"weights": "somewhere-far-away-in-a-folder"}
-    text = render(rows([another("c", **long), another("d", **{"weights": "x"})]), "markdown")
-    assert "By group (true group at test) [1]" in text and text.count("[1] weights=somewhere") == 1
+    text = render(rows([another("c", **long), another("d", weights="x")]), "markdown")
+    assert "By group (true group at test) [1]" in text
+    assert text.count("[1] weights=somewhere") == 1
 
 
 def test_a_method_with_one_view_has_no_others(scored):
     body = body_of(scored["fedavg"][1])
-    assert body["views"] == {} and body["view"] == ""
+    assert body["views"] == {}
+    assert body["view"] == ""

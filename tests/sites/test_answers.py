@@ -140,7 +140,7 @@ LIES = {  # method, what becomes of an answer, what is said of it
     ),
     "another class": (
         "fediic",
-        array("columns/class_images", lambda a: a + [1, -1, 0]),
+        array("columns/class_images", lambda a: [*a, 1, -1, 0]),
         "other numbers of images",
     ),
     "validation": (
@@ -165,7 +165,8 @@ def test_a_lie_is_named_and_the_run_goes_on_without_its_site_or_with_honest_ones
     sites = sites_of(data, tmp_path / "sites", policy=OPEN)
     with pytest.raises(SiteError, match=f"^site south.*{sentence}") as error:
         train_at(sites, data, plan(method), tmp_path, change=lying(change), out=tmp_path / "ended")
-    assert len(error.value.sentence) < 400 and error.value.hint
+    assert len(error.value.sentence) < 400
+    assert error.value.hint
     run = train_at(
         sites,
         data,
@@ -178,7 +179,8 @@ def test_a_lie_is_named_and_the_run_goes_on_without_its_site_or_with_honest_ones
     first, second = [
         json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()
     ]
-    assert list(first["absent"]) == ["south"] and "absent" not in second
+    assert list(first["absent"]) == ["south"]
+    assert "absent" not in second
 
 
 def test_a_run_that_a_lie_has_ended_comes_with_honest_sites_to_its_usual_bytes(data, tmp_path):
@@ -210,7 +212,8 @@ def test_an_update_far_longer_than_the_others_is_warned_of_once_and_named_where_
         for record in caplog.records
         if "times as long as the others'" in record.getMessage()
     ]
-    assert len(warned) == 1 and "site south in round 1" in warned[0]
+    assert len(warned) == 1
+    assert "site south in round 1" in warned[0]
 
 
 def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(data, tmp_path):
@@ -232,7 +235,8 @@ def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(data
     first, second = [
         json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()
     ]
-    assert first["absent"]["south"].startswith("has the classes") and "absent" not in second
+    assert first["absent"]["south"].startswith("has the classes")
+    assert "absent" not in second
     assert asked == ["begin", "begin", "begin", "train"]
 
 
@@ -247,11 +251,9 @@ def test_the_words_of_a_site_are_put_on_one_line_and_cut(data, tmp_path):
             change=lying(scalars(error=words, hint=words)),
         )
     for text, most in ((error.value.sentence, 380), (error.value.hint, 200)):
-        assert (
-            text.isprintable()
-            and len(text) <= most
-            and "first error: forged [31mred long long" in text
-        )
+        assert text.isprintable()
+        assert len(text) <= most
+        assert "first error: forged [31mred long long" in text
     assert error.value.sentence.startswith("site south: first")
 
 
@@ -357,7 +359,8 @@ def test_counts_that_are_not_of_the_described_images_are_scored_by_nobody(
 
 def test_classes_that_a_description_hides_are_the_ones_that_an_evaluation_leaves_out():
     """Of equal counts the first is hidden, whatever it is called."""
-    assert hidden({"b": 4, "a": 4, "c": 2}, 3) == {"b": None, "a": 4, "c": None}
+    result = hidden({"b": 4, "a": 4, "c": 2}, 3)
+    assert result == {"b": None, "a": 4, "c": None}
 
 
 def test_columns_are_compared_without_a_look_at_every_pair():
@@ -366,13 +369,15 @@ def test_columns_are_compared_without_a_look_at_every_pair():
     honest = SimpleNamespace(columns=columns, steps=1)
     liar = SimpleNamespace(columns={**columns, "5": torch.zeros(2)}, steps=1)
     wrong = odd_ones({"a": honest, "b": honest, "c": liar}, {})
-    assert list(wrong) == ["c"] and "'5' in another form" in wrong["c"].sentence
+    assert list(wrong) == ["c"]
+    assert "'5' in another form" in wrong["c"].sentence
 
 
 def test_an_answer_is_bounded_by_what_was_asked():
     theta = np.zeros(10, np.float32)
     assert most_bytes(({"ask": "begin"}, {"start/x": theta})) == 0
-    assert most_bytes(({"ask": "train"}, {"theta": theta})) == SPARE + MODELS * 40
+    result = most_bytes(({"ask": "train"}, {"theta": theta}))
+    assert result == SPARE + MODELS * 40
     assert most_bytes(({"ask": "score"}, {"theta": theta})) is None
 
 

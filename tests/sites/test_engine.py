@@ -51,7 +51,8 @@ def test_another_transport_is_written_as_the_guide_says(data, sites, tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "sites.md").read_text(encoding="utf-8")
     names = {"data": data, "plan": plan(rounds=1), "work": tmp_path, "transport": Carried(sites)}
     exec(page.split("```python")[1].split("```")[0], names)
-    assert names["transport"].asked and next(tmp_path.glob("runs/fedavg-*/run.json"))
+    assert names["transport"].asked
+    assert next(tmp_path.glob("runs/fedavg-*/run.json"))
 
 
 def test_tensors_of_a_client_stay_at_its_site(data, sites, tmp_path):
@@ -77,9 +78,8 @@ def test_starting_weights_are_sent_since_a_site_opens_no_file_that_is_named_to_i
     before = train(data, plan(rounds=1), work=tmp_path, out=tmp_path / "before")
     second = plan(weights=str(before))
     usual = train(data, second, work=tmp_path, out=tmp_path / "usual")
-    assert files(train_at(sites, data, second, tmp_path, out=tmp_path / "sites-run")) == files(
-        usual
-    )
+    result = files(train_at(sites, data, second, tmp_path, out=tmp_path / "sites-run"))
+    assert result == files(usual)
 
 
 def test_a_coordinator_goes_on_from_its_state_with_the_memory_of_that_round(
@@ -178,7 +178,8 @@ def test_what_a_site_answers_wrongly_ends_in_a_sentence(data, tmp_path, wrong):
 
     with pytest.raises(FedcliError, match=sentence) as error:
         train_at(sites_of(data, tmp_path / "sites"), data, plan(), tmp_path, change=in_round_1)
-    assert error.value.code == 1 and len(error.value.sentence) < 400
+    assert error.value.code == 1
+    assert len(error.value.sentence) < 400
 
 
 @pytest.mark.parametrize(
@@ -295,9 +296,12 @@ def test_a_round_goes_on_without_those_that_are_absent_and_says_so(data, sites, 
         min_clients=2,
     )
     first, second, third = lines_of(run)
-    assert "absent" not in first and "clients" not in first and len(third["weights"]) == 4
+    assert "absent" not in first
+    assert "clients" not in first
+    assert len(third["weights"]) == 4
     assert second["absent"] == dict.fromkeys(["south", "west"], "it did not answer in time")
-    assert second["clients"] == ["north", "east"] and second["weights"] == [0.5, 0.5]
+    assert second["clients"] == ["north", "east"]
+    assert second["weights"] == [0.5, 0.5]
 
 
 def test_too_few_that_answer_end_the_run_in_a_sentence(data, sites, tmp_path):
@@ -319,7 +323,8 @@ def test_a_wrong_answer_makes_a_site_absent(data, sites, tmp_path, wrong):
     first, second = lines_of(
         train_at(sites, data, plan(), tmp_path, change=in_round_1, min_clients=1)
     )
-    assert list(first["absent"]) == ["south"] and "absent" not in second
+    assert list(first["absent"]) == ["south"]
+    assert "absent" not in second
 
 
 def test_one_that_was_absent_at_the_start_may_come_later(data, sites, tmp_path):
@@ -332,7 +337,8 @@ def test_one_that_was_absent_at_the_start_may_come_later(data, sites, tmp_path):
 
     late.asked = 0
     first, second = lines_of(train_at(sites, data, plan(), tmp_path, change=late, min_clients=3))
-    assert first["absent"] == {"east": "no site listens"} and "absent" not in second
+    assert first["absent"] == {"east": "no site listens"}
+    assert "absent" not in second
 
 
 def test_an_answer_that_comes_too_late_does_not_count_and_its_memory_is_not_used(data, tmp_path):

@@ -57,10 +57,12 @@ def test_new_files_get_the_probabilities_of_a_run_with_all_images_at_hand(data, 
         fedcli.predict(usual, files, **asked),
         fedcli.predict(run, files, data=data, **asked),
     )
-    assert made.to("json") == known.to("json") and len(made.predicted.operating) == 1
+    assert made.to("json") == known.to("json")
+    assert len(made.predicted.operating) == 1
     with pytest.raises(FedcliError, match="images that are at their sites") as raised:
         fedcli.predict(run, files)
-    assert "--data" in raised.value.hint and "--on" in raised.value.hint
+    assert "--data" in raised.value.hint
+    assert "--on" in raised.value.hint
     with pytest.raises(UsageError, match="are here, and no site's"):
         fedcli.predict(usual, files, data=data)
     path = model_file.export(open_run(run, images=data), "torchscript", tmp_path / "exported")
@@ -74,21 +76,22 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
     )
     made = evaluate_stage(EvaluateOptions(run, on=data, clinical=True, work=tmp_path))
     scores, known = Scores.read(made.path), Scores.read(usual.path)
-    assert scores.versions == known.versions and scores.groups == known.groups
+    assert scores.versions == known.versions
+    assert scores.groups == known.groups
     ill, as_known = (each.clinical["classes"]["ill"]["clean"] for each in (scores, known))
-    assert (
-        ill["overall"] == as_known["overall"]
-        and ill["groups"] == as_known["groups"]
-        and scores.roster_size == 3
-    )
-    assert scores.external.images == known.images and scores.shots is None
+    assert ill["overall"] == as_known["overall"]
+    assert ill["groups"] == as_known["groups"]
+    assert scores.roster_size == 3
+    assert scores.external.images == known.images
+    assert scores.shots is None
     system = System(scored=read([made.path]))
     assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS)
     with pytest.raises(NothingToDraw):
         flow.frame(system)
     (table,) = provenance.table_one(run)  # as the sites described their images
     first = {column.over for column in table.columns if column.over}
-    assert first == set(HOSPITALS) and "hidden: few images" in table.legend
+    assert first == set(HOSPITALS)
+    assert "hidden: few images" in table.legend
     for more in ({"shots": "9,3"}, {"corrupt": ["gaussian"]}):
         with pytest.raises(UsageError, match="is at its sites"):
             evaluate_stage(EvaluateOptions(run, on=data, work=tmp_path, **more))
@@ -124,7 +127,8 @@ def test_a_report_takes_what_sites_said_of_some_attributes_and_says_what_interva
     with pytest.raises(FedcliError, match="are at its sites"):
         scores_of_all([run], EvaluateOptions(by=["hospital"]))
     said = " ".join(single_runs.legend(Scores.read(made.path)))
-    assert "of the images, which sites count" in said and "of the patients" not in said
+    assert "of the images, which sites count" in said
+    assert "of the patients" not in said
 
 
 def test_a_threshold_of_one_hospital_is_not_used_at_another(data, tmp_path, capsys):
@@ -141,14 +145,16 @@ def test_a_threshold_of_one_hospital_is_not_used_at_another(data, tmp_path, caps
     capsys.readouterr()
     assert fedcli.predict(run, files, data=data).predicted.operating == []
     said = capsys.readouterr().err
-    assert f"chosen on validation images of {point.source}" in said and "no decision" in said
+    assert f"chosen on validation images of {point.source}" in said
+    assert "no decision" in said
     path = model_file.export(open_run(run, images=data), "torchscript", tmp_path / "exported")
     about = json.loads(path.with_name("model.json").read_text())
     assert about["operating_points"] is None
     chosen = fedcli.predict(run, files, data=data, positive=["ill"], rule=["youden"])
     assert chosen.predicted.operating[0].sha256 == manifest.sha256(data)
     card = cards(rows([scored.path])[0])[0].markdown
-    assert point.source in card and "No threshold was chosen" not in card
+    assert point.source in card
+    assert "No threshold was chosen" not in card
 
 
 def test_a_site_gives_its_name_to_the_thresholds_of_its_data():
@@ -162,7 +168,8 @@ def test_a_site_gives_its_name_to_the_thresholds_of_its_data():
 def test_table_1_of_sites_has_the_shares_of_all_images_and_calls_cells_hidden(data, tmp_path):
     _, run = at_sites(data, tmp_path)
     (table,) = provenance.table_one(run)
-    assert [column.name for column in table.columns[1:]] == [*PARTS] * len(HOSPITALS)
+    result = [column.name for column in table.columns[1:]]
+    assert result == [*PARTS] * len(HOSPITALS)
     assert all(table.numeric[1:])
     hidden = 0
     for place, column in enumerate(table.columns[1:], 1):

@@ -50,7 +50,8 @@ def test_an_asked_plan_is_held_to_the_rules_of_the_command_line(site, change, se
     answer, _ = site.answer(
         {**BEGIN, "threads": threads, "versions": versions(), "plan": asked}, {}
     )
-    assert sentence in answer["error"] and len(answer["error"]) <= LONGEST
+    assert sentence in answer["error"]
+    assert len(answer["error"]) <= LONGEST
     assert audit(site)[-1]["error"] == answer["error"]
 
 
@@ -58,19 +59,19 @@ def test_a_question_is_written_down_by_its_hash_and_its_size(site):
     long = ["x" * 10**6, {"y": 10**400}]
     site.answer({**BEGIN, "run": long, "round": 10**400, "masked": long, "part": "a\nb"}, {})
     (line,) = audit(site)
-    assert (
-        len(json.dumps(line)) < 1200
-        and len(line["question"]["sha256"]) == 64
-        and line["question"]["bytes"] == 0
-    )
-    assert len(line["run"]) == len(line["round"]) == 40 and line["part"] == "a b"
+    assert len(json.dumps(line)) < 1200
+    assert len(line["question"]["sha256"]) == 64
+    assert line["question"]["bytes"] == 0
+    assert len(line["run"]) == len(line["round"]) == 40
+    assert line["part"] == "a b"
 
 
 def test_the_bytes_of_a_question_are_those_of_its_arrays(data, tmp_path):
     sites = sites_of(data, tmp_path / "sites")
     train_at(sites, data, plan(), tmp_path)
     asked = audit(sites["north"])[1]
-    assert asked["question"]["bytes"] == 4 * asked["arrays"]["theta"][1][0]
+    expected = 4 * asked["arrays"]["theta"][1][0]
+    assert asked["question"]["bytes"] == expected
 
 
 def test_a_question_that_is_too_deep_is_answered_by_a_sentence(site):
@@ -104,7 +105,8 @@ def test_a_full_disk_is_said_at_both_ends(data, tmp_path, monkeypatch, caplog, w
     sites = sites_of(data, tmp_path / "sites")
     with pytest.raises(SiteError, match=r"^site north: its disk is full$") as error:
         train_at(sites, data, plan("scaffold"), tmp_path, change=change)
-    assert str(tmp_path) not in error.value.hint and "--resume" in error.value.hint
+    assert str(tmp_path) not in error.value.hint
+    assert "--resume" in error.value.hint
     assert (
         f"no space left on the device while writing {tmp_path / 'sites' / 'north'}" in caplog.text
     )
@@ -116,6 +118,5 @@ def test_a_file_that_the_system_refuses_is_said_without_its_name(site, monkeypat
 
     monkeypatch.setattr(site, "_begin", refused)
     answer = through_bytes(site.answer(BEGIN, {}))[0]
-    assert answer[
-        "error"
-    ] == "its system refused a file: Permission denied" and "patient" not in str(answer)
+    assert answer["error"] == "its system refused a file: Permission denied"
+    assert "patient" not in str(answer)

@@ -73,7 +73,8 @@ def assert_as_pooled(mine, other):
         {place: n for place, n in numbers(other).items() if "intervals" not in place},
     )
     mine = {place: n for place, n in mine.items() if "intervals" not in place}
-    assert mine.keys() == other.keys() and len(mine) > 50
+    assert mine.keys() == other.keys()
+    assert len(mine) > 50
     for place, number in other.items():
         exact = place[-1] in ("count", "unknown") or "accuracy" in place or "f1_macro" in place
         assert mine[place] == pytest.approx(number, abs=0 if exact else TIED), place
@@ -84,23 +85,21 @@ def test_scores_over_sites_are_those_of_all_images_to_a_bin(data, tmp_path, monk
     pooled, scores = pooled_and_federated(data, tmp_path, monkeypatch, plan("scaffold", 3, trained))
     for part in ("versions", "groups", "clients"):
         assert_as_pooled(nested(scores)[part], nested(pooled)[part])
-    assert scores.kept_rounds == [1, 2, 3] and scores.label == "SCAFFOLD"
+    assert scores.kept_rounds == [1, 2, 3]
+    assert scores.label == "SCAFFOLD"
 
 
 def test_corrupted_images_are_scored_at_their_sites(data, tmp_path, monkeypatch):
     corrupted = corrupt(CorruptOptions(data, "gaussian", ratio=0.5, work=tmp_path, jobs=1)).path
     pooled, scores = pooled_and_federated(corrupted, tmp_path, monkeypatch, plan(rounds=1))
     assert set(scores.versions) == {"clean", "corrupted", "average"}
-    assert {c: client.version for c, client in scores.clients.items()} == {
-        c: client.version for c, client in pooled.clients.items()
-    }
+    result = {c: client.version for c, client in scores.clients.items()}
+    assert result == {c: client.version for c, client in pooled.clients.items()}
     assert len({client.version for client in scores.clients.values()}) == 2
     for part in ("versions", "groups", "clients"):
         assert_as_pooled(nested(scores)[part], nested(pooled)[part])
-    assert (
-        scores.data["corruption"] == pooled.data["corruption"]
-        and scores.corruption == pooled.corruption
-    )
+    assert scores.data["corruption"] == pooled.data["corruption"]
+    assert scores.corruption == pooled.corruption
 
 
 def test_corrupted_images_that_some_sites_lack_are_left_out(data, tmp_path, monkeypatch):
@@ -127,11 +126,11 @@ def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
         assert interval.high - interval.low == pytest.approx(
             width, rel=0.5
         )  # by patients of two images, there
-    assert {
-        g for g, score in scores.groups["sex"]["clean"]["accuracy"].items() if score.interval
-    } == {"f", "m"}
+    result = {g for g, score in scores.groups["sex"]["clean"]["accuracy"].items() if score.interval}
+    assert result == {"f", "m"}
     curve = scores.curves["clean"].overall
-    assert not curve.at_false_positives and sum(each.images for each in curve.reliability) == 40
+    assert not curve.at_false_positives
+    assert sum(each.images for each in curve.reliability) == 40
     error = (
         sum(each.images * abs(each.mean_chance - each.share_right) for each in curve.reliability)
         / 40
@@ -161,18 +160,17 @@ def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
     report = Report(paths, ReportOptions())
     assert not published_schema.errors(paths[0])
     assert [row.scores.label for row in report.rows] == ["FedAvg", "SCAFFOLD"]
-    assert "SCAFFOLD" in report.to("markdown") and "by image" in report.to("html")
+    assert "SCAFFOLD" in report.to("markdown")
+    assert "by image" in report.to("html")
     made = compare(paths[:2], paths[2:], resamples=200)
-    assert (
-        [pair.metric for pair in made.rows]
-        and "counts at their sites" in made.remarks[0]
-        and made.sample.unit == "image"
-    )
+    assert [pair.metric for pair in made.rows]
+    assert "counts at their sites" in made.remarks[0]
+    assert made.sample.unit == "image"
     for row in made.rows:
-        assert row.low < row.difference < row.high and row.differing == made.sample.units == 40
-    assert {row.metric for row in made.groups["sex"].gaps} and {
-        row.group for row in made.groups["sex"].each
-    } == {
+        assert row.low < row.difference < row.high
+        assert row.differing == made.sample.units == 40
+    assert {row.metric for row in made.groups["sex"].gaps}
+    assert {row.group for row in made.groups["sex"].each} == {
         "f",
         "m",
     }
@@ -207,7 +205,8 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     with pytest.raises(FedcliError, match="are at its sites") as error:
         scores_of_all([run], EvaluateOptions())
     assert "--engine socket:DIR" in error.value.hint
-    assert row.scores.images == 40 and list(row.scores.groups) == ["sex"]
+    assert row.scores.images == 40
+    assert list(row.scores.groups) == ["sex"]
     assert row.scores.data["partition"].options["sites"].keys() == sites.keys()
     assert set(row.scores.clients) == set(sites)
     with pytest.raises(UsageError, match="no attribute 'age'"):
@@ -223,7 +222,8 @@ def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
     path = evaluate(usual)
     run, _ = run_of_sites(data, tmp_path, monkeypatch, plan("fedbn"))
     scores, pooled = federated(run, tmp_path), Scores.read(path)
-    assert scores.kept_rounds == [2] and "every client's own model answers" in scores.warning
+    assert scores.kept_rounds == [2]
+    assert "every client's own model answers" in scores.warning
     for client, about in pooled.clients.items():
         mine, own = (found.part(client=client).overall[about.version] for found in (scores, pooled))
         assert all(
@@ -236,12 +236,14 @@ def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
     sent = []
     transport.change = lambda client, question, answer: sent.append(answer) or answer
     scores = federated(run, tmp_path)
-    assert scores.images == 40 and set(scores.grouped["sex"].hidden) == {"f", "m"}
+    assert scores.images == 40
+    assert set(scores.grouped["sex"].hidden) == {"f", "m"}
     tables = [
         array for _, arrays in sent for name, array in arrays.items() if name.endswith("table")
     ]
     counts = np.concatenate([table.sum(1) for table in tables])
-    assert tables and not ((counts > 0) & (counts < 3)).any()
+    assert tables
+    assert not ((counts > 0) & (counts < 3)).any()
 
 
 @pytest.mark.parametrize(

@@ -38,18 +38,21 @@ def audit(site):
 def test_a_description_holds_no_id_and_hides_small_counts(data):
     described = describe(data, "north", "hospital-a")
     text = json.dumps(described)
-    assert described["client"] == "hospital-a" and described["images"] == {
+    assert described["client"] == "hospital-a"
+    assert described["images"] == {
         "train": 20,
         "val": 0,
         "test": 0,
     }
-    assert "img-" not in text and "patient" not in text
+    assert "img-" not in text
+    assert "patient" not in text
     assert described["counts"]["class"]["train"] == {"a": None, "b": None, "c": None}
-    assert describe(data, "north", "north", smallest=5)["counts"]["class"]["train"] == {
+    expected = {
         "a": 7,
         "b": 7,
         "c": 6,
     }
+    assert describe(data, "north", "north", smallest=5)["counts"]["class"]["train"] == expected
 
 
 @pytest.mark.parametrize(
@@ -84,15 +87,14 @@ def test_every_answer_is_a_line_in_the_audit_file(data, tmp_path):
     sites = sites_of(data, tmp_path / "sites")
     train_at(sites, data, plan("scaffold"), tmp_path)
     lines = audit(sites["north"])
-    assert [(line["ask"], line["round"]) for line in lines] == [
+    result = [(line["ask"], line["round"]) for line in lines]
+    assert result == [
         ("begin", None),
         ("train", 1),
         ("train", 2),
     ]
-    assert (
-        lines[1]["arrays"].keys() == {"theta", "loss", "columns/control_change"}
-        and len(lines[1]["sha256"]) == 64
-    )
+    assert lines[1]["arrays"].keys() == {"theta", "loss", "columns/control_change"}
+    assert len(lines[1]["sha256"]) == 64
     assert lines[1]["scalars"] == ["client", "kept", "n", "round", "row", "run", "steps"]
 
 
@@ -113,7 +115,8 @@ def test_every_answer_is_a_line_in_the_audit_file(data, tmp_path):
 )
 def test_a_question_that_means_nothing_is_answered_by_a_sentence(site, question, sentence):
     scalars, arrays = through_bytes(site.answer(question, {}))
-    assert sentence in scalars["error"] and not arrays
+    assert sentence in scalars["error"]
+    assert not arrays
     assert audit(site)[-1]["error"] == scalars["error"] if "hint" in scalars else scalars["unknown"]
 
 
@@ -149,15 +152,15 @@ def test_what_fails_inside_leaves_without_its_text(site, monkeypatch, caplog):
     monkeypatch.setattr(site, "_begin", fails)
     scalars, _ = site.answer({"ask": "begin", "client": "north"}, {})
     assert scalars["error"] == "an unexpected ValueError, which its own log explains"
-    assert "patient 17" in caplog.text and "patient" not in json.dumps(audit(site))
+    assert "patient 17" in caplog.text
+    assert "patient" not in json.dumps(audit(site))
 
 
 def test_memory_is_kept_of_the_last_rounds(tmp_path):
     for round in range(1, 6):
         remember(tmp_path, round, {"c": torch.full((2,), float(round))})
-    assert (
-        recall(tmp_path, 4, "cpu")["c"].tolist() == [4.0, 4.0] and recall(tmp_path, 0, "cpu") == {}
-    )
+    assert recall(tmp_path, 4, "cpu")["c"].tolist() == [4.0, 4.0]
+    assert recall(tmp_path, 0, "cpu") == {}
     with pytest.raises(
         FedcliError,
         match="after round 2 is not at this site, which has it of these rounds: 3, 4, 5",
@@ -221,9 +224,8 @@ def test_methods_and_columns_that_are_unknown_here_are_warned_of(tmp_path, caplo
     allowed = a_policy(
         tmp_path, 'methods = ["FedAvg", "of-another-hospital"]\ncolumns = ["control_chang"]'
     )
-    assert allowed.methods == ("fedavg", "of-another-hospital") and allowed.columns == (
-        "control_chang",
-    )
+    assert allowed.methods == ("fedavg", "of-another-hospital")
+    assert allowed.columns == ("control_chang",)
     assert "'of-another-hospital', which this site cannot train" in caplog.text
     assert (
         "no method of fedcli reports a column 'control_chang'; did you mean 'control_change'?"
@@ -258,15 +260,11 @@ def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_
     said = checked(data, tmp_path, "[privacy]\nnoise = 20.0")
     allowed = Privacy().answers
     assert policy.epsilon(20.0, allowed, 1e-5) <= 8.0 < policy.epsilon(20.0, allowed + 1, 1e-5)
-    assert (
-        f"which allows {allowed:,} answers, one each round" in said
-        and "Sent so far: 0 answers" in said
-    )
-    assert (
-        "mean training loss" not in said
-        and "Nothing about the test images is sent" in said
-        and "not even one" not in said
-    )
+    assert f"which allows {allowed:,} answers, one each round" in said
+    assert "Sent so far: 0 answers" in said
+    assert "mean training loss" not in said
+    assert "Nothing about the test images is sent" in said
+    assert "not even one" not in said
     (tmp_path / "state").mkdir()
     ledger = {
         "answered": ["a" * 64, "b" * 64],
@@ -276,35 +274,31 @@ def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_
     (tmp_path / "state" / policy.LEDGER).write_text(json.dumps(ledger))
     assert "Sent so far: 2 answers, epsilon 0.6" in checked(data, tmp_path, "[privacy]")
     said = checked(data, tmp_path, "[privacy]\nnoise = 0.5")
-    assert (
-        "allows 0 answers" in said
-        and "The first answer spends 24.4" in said
-        and "not even one answer stays within epsilon 8" in said
-    )
+    assert "allows 0 answers" in said
+    assert "The first answer spends 24.4" in said
+    assert "not even one answer stays within epsilon 8" in said
 
 
 def test_a_check_says_what_leaves_in_an_evaluation_and_whether_models_are_summed(tmp_path):
     data = chain_with_tests(tmp_path)
     said = checked(data, tmp_path, "smallest_cell = 3\nsecure_aggregation = true")
-    assert "its mean training loss" in said and "counts of the 10 test images" in said
-    assert "of fewer than 3 images, and others" in said and "the sum over at least 2 sites" in said
+    assert "its mean training loss" in said
+    assert "counts of the 10 test images" in said
+    assert "of fewer than 3 images, and others" in said
+    assert "the sum over at least 2 sites" in said
     assert "Nothing about the test images is sent" in checked(data, tmp_path, "scores = false")
 
 
 def test_a_check_shows_what_leaves_in_sentences_that_say_so(tmp_path):
     data = chain_with_tests(tmp_path)
     said = checked(data, tmp_path, "")
-    assert (
-        "The model is sent as it is, not masked" in said
-        and "Even a single training step may be sent." in said
-    )
+    assert "The model is sent as it is, not masked" in said
+    assert "Even a single training step may be sent." in said
     said = checked(
         data, tmp_path, "gradients = false\ncolumns = []\nminimum_images = 5\nmaximum_rounds = 3"
     )
-    assert (
-        "A model after a single training step is not sent" in said
-        and "a method that reports more than" in said
-    )
+    assert "A model after a single training step is not sent" in said
+    assert "a method that reports more than" in said
     assert "at most 3 rounds of a training; at least 5 training images here" in said
 
 
@@ -324,12 +318,14 @@ def test_the_guide_shows_what_a_check_says(tmp_path):
         for row in rows
         if row.startswith(("sent once", "form", "noise", "further", "limits"))
     ]
-    assert len(held) >= 5 and all(row in shown for row in held)
+    assert len(held) >= 5
+    assert all(row in shown for row in held)
 
 
 def test_a_check_says_that_a_client_without_test_images_cannot_be_evaluated(data, tmp_path):
     said = checked(data, tmp_path, "")
-    assert "this client has no test images" in said and "fedcli partition --by SITE" in said
+    assert "this client has no test images" in said
+    assert "fedcli partition --by SITE" in said
 
 
 @pytest.mark.parametrize(("noise", "answers"), [(4.0, 1), (4.0, 10), (20.0, 100), (1.0, 1)])
@@ -357,7 +353,8 @@ def test_the_accountant_agrees_with_the_integral_and_stays_below_renyi(noise, an
 
 def test_more_answers_reveal_more_and_none_nothing():
     spent = [policy.epsilon(4.0, answers, 1e-5) for answers in range(5)]
-    assert spent[0] == 0 and spent == sorted(spent)
+    assert spent[0] == 0
+    assert spent == sorted(spent)
     assert policy.epsilon(1e-3, 1, 1e-5) == math.inf
 
 
@@ -371,11 +368,13 @@ def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again
     first, other, same = (
         (run.parent / "models" / "00001.h5").read_bytes() for run in (*runs, again)
     )
-    assert first != other and other == same
+    assert first != other
+    assert other == same
     assert json.loads((runs[0].parent / "rounds.jsonl").read_text())["loss"] == [None] * 4
     ledger = json.loads((tmp_path / "b" / "north" / "privacy.json").read_text())
     assert len(ledger["answered"]) == 1
-    assert (tmp_path / "b" / "north" / "noise.key").stat().st_mode & 0o777 == 0o600
+    result = (tmp_path / "b" / "north" / "noise.key").stat().st_mode & 0o777
+    assert result == 0o600
 
 
 def test_no_two_updates_are_given_one_noise(data, tmp_path):
@@ -411,7 +410,8 @@ def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
     report = Report("north", 0, 1, 2, torch.tensor(0.5), torch.tensor([3.0, 4.0]), {}, {})  # norm 5
     quiet = Privacy(clip=1.0, noise=1e-9, epsilon=math.inf)
     noised = policy.noised(report, task, quiet, tmp_path, "q")
-    assert noised.theta.tolist() == pytest.approx([0.6, 0.8], abs=1e-6) and noised.loss.isnan()
+    assert noised.theta.tolist() == pytest.approx([0.6, 0.8], abs=1e-6)
+    assert noised.loss.isnan()
 
 
 @pytest.mark.parametrize(

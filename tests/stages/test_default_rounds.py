@@ -52,7 +52,8 @@ def test_the_number_is_recorded(clients, tmp_path, monkeypatch):
     monkeypatch.setattr("fedcli.stages.train.ROUNDS", 1)
     monkeypatch.setattr("fedcli.stages.train.STEPS", 8)
     run = fedcli.train("fedavg", clients[10], batch_size=40, work=tmp_path)
-    assert run.body["rounds"] == 2 and manifest.read(run.path).options["rounds"] == 2
+    assert run.body["rounds"] == 2
+    assert manifest.read(run.path).options["rounds"] == 2
 
 
 def test_what_comes_after_the_last_round_is_said():

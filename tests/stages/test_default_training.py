@@ -47,7 +47,8 @@ def test_rare_classes_are_corrected_for_and_it_is_said(clients, caplog):
 @pytest.mark.parametrize("name", ["balanced", "tenth"])
 def test_others_are_not(clients, name, caplog):
     caplog.set_level("INFO", "fedcli")
-    assert prior(clients, name) == "none" and "--prior" not in caplog.text
+    assert prior(clients, name) == "none"
+    assert "--prior" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -60,10 +60,8 @@ def test_the_newest_runs_that_can_be_compared_are_all_seeds_of_one_system_on_the
     work, _ = made
     assert named(named_runs.every(["fedavg", "FedISM+"], work)) == ["a0", "a1", "ism"]
     said = capsys.readouterr().err
-    assert (
-        f"fedavg: {work}/runs/a1, seeds 0, 1; 2 other runs left out" in said
-        and f"FedISM+: {work}/runs/ism" in said
-    )
+    assert f"fedavg: {work}/runs/a1, seeds 0, 1; 2 other runs left out" in said
+    assert f"FedISM+: {work}/runs/ism" in said
     assert named(named_runs.every(["fedprox", "fedavg"], work)) == ["prox", "other"]
     assert named(named_runs.every(["lr", "ism"], work)) == [
         "lr",
@@ -81,9 +79,11 @@ def test_the_newest_runs_that_can_be_compared_are_all_seeds_of_one_system_on_the
 
 def test_paths_and_names_may_stand_together(made):
     work, runs = made
-    assert len(collect.scores_of_all([runs["ism"]] * 2, EvaluateOptions())) == 1
+    result = len(collect.scores_of_all([runs["ism"]] * 2, EvaluateOptions()))
+    assert result == 1
     assert named_runs.every([runs["lr"].parent, "ism"], work)[1] == runs["ism"]
-    assert named_runs.every([str(runs["lr"]), "ism"], work) == [runs["lr"], runs["ism"]]
+    result = named_runs.every([str(runs["lr"]), "ism"], work)
+    assert result == [runs["lr"], runs["ism"]]
 
 
 def test_a_name_that_no_run_has_is_no_path_either(made, tmp_path):
@@ -95,17 +95,18 @@ def test_a_name_that_no_run_has_is_no_path_either(made, tmp_path):
     with pytest.raises(FedcliError) as error:
         named_runs.every(["fedavg"], tmp_path)
     assert "fedcli train METHOD" in error.value.hint
-    assert not named_runs.is_known("fedheal", work) and named_runs.is_known("prox", work)
+    assert not named_runs.is_known("fedheal", work)
+    assert named_runs.is_known("prox", work)
 
 
 def test_two_names_are_compared_from_python(made):
     work, _ = made
     compared = fedcli.compare(["fedavg", "FedISM+"], resamples=100, work=work)
     frame, percent = compared.to_frame(), compared.to_frame(percent=True)
-    assert (
-        list(frame.metric) == ["balanced_accuracy", "auc_ovo_macro"]
-        and frame.attrs["unit"] == "share"
-    )
-    assert percent.attrs["unit"] == "%" and percent.a[0] == pytest.approx(100 * frame.a[0])
-    assert "FedISM+" in str(compared) and "<table>" in compared._repr_html_()
+    assert list(frame.metric) == ["balanced_accuracy", "auc_ovo_macro"]
+    assert frame.attrs["unit"] == "share"
+    assert percent.attrs["unit"] == "%"
+    assert percent.a[0] == pytest.approx(100 * frame.a[0])
+    assert "FedISM+" in str(compared)
+    assert "<table>" in compared._repr_html_()
     assert json.dumps(compared.words())

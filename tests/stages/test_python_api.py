@@ -28,7 +28,8 @@ def test_the_guides_notebook_goes_from_images_to_scores(tmp_path):
     done = forked.run(lambda: exec(NOTEBOOK + ASKED, {"__name__": "__main__"}), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("0.4 ['female', 'male'] 8\n")  # two rounds of four sites
-    assert "FedHEAL" in done.stdout and (tmp_path / "loss.svg").is_file()
+    assert "FedHEAL" in done.stdout
+    assert (tmp_path / "loss.svg").is_file()
 
 
 @pytest.mark.long
@@ -51,7 +52,8 @@ def test_importing_fedcli_is_cheap():
 def test_all_that_is_offered_is_there_and_explains_its_arguments():
     for name in fedcli.__all__:
         stage = getattr(fedcli, name)
-        assert stage.__name__ == name and "Args:" in stage.__doc__
+        assert stage.__name__ == name
+        assert "Args:" in stage.__doc__
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         fedcli.trian  # noqa: B018
 
@@ -68,8 +70,10 @@ def made(tmp_path_factory):
 def test_a_result_is_a_path_with_its_manifest(made):
     work, dataset, clients, run = made
     assert [type(each) for each in (dataset, clients, run)] == [Dataset, Partition, Run]
-    assert os.fspath(run) == str(run.path) and Path(run).name == "run.json"
-    assert run.manifest.made_by[:2] == ["train", "fedavg"] and run.body["rounds"] == 3
+    assert os.fspath(run) == str(run.path)
+    assert Path(run).name == "run.json"
+    assert run.manifest.made_by[:2] == ["train", "fedavg"]
+    assert run.body["rounds"] == 3
     assert len(clients.body["roster"]) == 2
     assert Run.at(run.path.parent) == run == fedcli.train("fedavg", clients, rounds=3, work=work)
 
@@ -78,7 +82,8 @@ def test_a_run_as_a_frame_has_a_row_for_each_round_and_client(made):
     *_, run = made
     frame = run.to_frame()
     assert list(frame.columns[:4]) == ["round", "client", "weight", "loss"]
-    assert frame.groupby("round").weight.sum().tolist() == pytest.approx([1, 1, 1])
+    result = frame.groupby("round").weight.sum().tolist()
+    assert result == pytest.approx([1, 1, 1])
     lines = [
         json.loads(line) for line in (run.path.parent / "rounds.jsonl").read_text().splitlines()
     ]
@@ -94,9 +99,8 @@ def test_scores_as_a_frame_are_the_numbers_of_scores_json(made):
         (frame.client == "") & (frame.attribute == "") & (frame.metric == "balanced_accuracy")
     ]
     expected = scores.body["versions"]["clean"]["balanced_accuracy"]
-    assert overall[["version", "last", "mean_last5", "std_last5"]].values.tolist() == [
-        ["clean", expected["last"], expected["mean_last5"], expected["std_last5"]]
-    ]
+    result = overall[["version", "last", "mean_last5", "std_last5"]].values.tolist()
+    assert result == [["clean", expected["last"], expected["mean_last5"], expected["std_last5"]]]
     assert set(frame.client) == {"", *scores.body["clients"]}
 
 
@@ -106,7 +110,8 @@ def test_a_report_is_a_row_per_system_in_every_format(made):
     again = fedcli.train("fedavg", clients, rounds=3, seed=1, work=work)
     report = fedcli.report([run, again, other], metric=["f1_macro"], bytes=True, work=work)
     frame = report.to_frame()
-    assert frame[["rule", "runs"]].values.tolist() == [["paper", 2], ["paper", 1]]
+    expected = [["paper", 2], ["paper", 1]]
+    assert frame[["rule", "runs"]].values.tolist() == expected
     assert frame.method.tolist() == [row.name for row in report.rows]
     seeds = [
         fedcli.evaluate(each, work=work).body["versions"]["clean"]["f1_macro"]["mean_last5"]
@@ -126,11 +131,11 @@ def test_a_report_is_a_row_per_system_in_every_format(made):
         json.loads(report.to("json"))["rows"][1]["cells"]["clean f1_macro"]["mean"]
         == frame["clean f1_macro"][1]
     )
-    assert "| method |" in report.to("markdown") and "toprule" in report.to("latex")
+    assert "| method |" in report.to("markdown")
+    assert "toprule" in report.to("latex")
     assert report.to("html").startswith("<!doctype html>")
-    assert (
-        len(fedcli.report(run).rows) == 1 and len(fedcli.report(separate=True, work=work).rows) == 3
-    )
+    assert len(fedcli.report(run).rows) == 1
+    assert len(fedcli.report(separate=True, work=work).rows) == 3
 
 
 def test_a_report_refuses_what_it_does_not_know(made):

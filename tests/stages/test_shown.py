@@ -32,38 +32,38 @@ def test_a_stage_shows_what_it_holds_and_is_its_path_as_text(made):
         (noisy, ("north", "west", "gaussian-noise")),
         (run, ("FedAvg", "3")),
     ):
-        assert all(word in repr(result) for word in words) and str(result) == str(result.path)
-        assert (
-            result._repr_html_().count("<table>") == 1 and str(result.path) in result._repr_html_()
-        )
+        assert all(word in repr(result) for word in words)
+        assert str(result) == str(result.path)
+        assert result._repr_html_().count("<table>") == 1
+        assert str(result.path) in result._repr_html_()
 
 
 def test_a_sweep_over_methods_is_one_table_and_its_numbers_are_shares_or_percent(made):
     work, _, noisy, swept = made
     frame, percent = swept.to_frame(), swept.to_frame(percent=True)
-    assert list(frame.row) == ["FedAvg", "FedHEAL"] and list(frame.runs) == [1, 1]
+    assert list(frame.row) == ["FedAvg", "FedHEAL"]
+    assert list(frame.runs) == [1, 1]
     assert (frame.attrs["unit"], percent.attrs["unit"]) == ("share", "%")
-    assert percent["clean balanced_accuracy"].tolist() == pytest.approx(
-        (100 * frame["clean balanced_accuracy"]).tolist()
-    )
-    assert "FedHEAL" in str(swept) and f"{100 * frame['clean balanced_accuracy'][0]:.2f}" in str(
-        swept
-    )
-    assert (swept.path / "report.html").is_file() and len(swept.scores) == 2
+    expected = pytest.approx((100 * frame["clean balanced_accuracy"]).tolist())
+    assert percent["clean balanced_accuracy"].tolist() == expected
+    assert "FedHEAL" in str(swept)
+    result = f"{100 * frame['clean balanced_accuracy'][0]:.2f}"
+    assert result in str(swept)
+    assert (swept.path / "report.html").is_file()
+    assert len(swept.scores) == 2
     again = fedcli.sweep(
         over={"method": ["fedavg", "fedheal"]}, seeds=[3], rounds=1, work=work, data=noisy
     )
-    assert again.scores == swept.scores and again.path == swept.path
+    assert again.scores == swept.scores
+    assert again.path == swept.path
 
 
 def test_an_estimate_shows_time_and_memory(made):
     work, _, noisy, _ = made
     needs = fedcli.estimate("fedavg", noisy, rounds=50, work=work)
-    assert (
-        "fedavg, 50 rounds" in str(needs)
-        and "nothing was written" in str(needs)
-        and needs.rounds == 50
-    )
+    assert "fedavg, 50 rounds" in str(needs)
+    assert "nothing was written" in str(needs)
+    assert needs.rounds == 50
     assert needs._repr_html_().count("<table>") == 2
 
 
@@ -83,32 +83,32 @@ def test_a_sweep_refuses_what_the_command_refuses(made):
 def test_scores_and_reports_are_tables_in_percent_and_frames_say_their_unit(made):
     work, *_, swept = made
     scores = fedcli.evaluate("fedheal", by=["sex"], work=work)
-    assert (
-        "FedHEAL" in repr(scores) and "female" in repr(scores) and str(scores) == str(scores.path)
-    )
+    assert "FedHEAL" in repr(scores)
+    assert "female" in repr(scores)
+    assert str(scores) == str(scores.path)
     frame, percent = scores.to_frame(), scores.to_frame(percent=True)
-    assert set(frame.unit) == {"share"} and set(percent.unit) == {"%"}
+    assert set(frame.unit) == {"share"}
+    assert set(percent.unit) == {"%"}
     assert percent.mean_last5[0] == pytest.approx(100 * frame.mean_last5[0])
     report = fedcli.report(swept.scores, work=work)
-    assert (
-        str(report) == repr(report) and "FedAvg" in str(report) and "PosixPath" not in str(report)
-    )
+    assert str(report) == repr(report)
+    assert "FedAvg" in str(report)
+    assert "PosixPath" not in str(report)
     assert report.to_frame().attrs["unit"] == "share"
     shown = report.to_frame(percent=True)
-    assert shown["clean balanced_accuracy"][0] == pytest.approx(
-        100 * report.to_frame()["clean balanced_accuracy"][0]
-    )
-    assert list(shown.runs) == [1, 1] and "<table>" in report._repr_html_()
+    expected = pytest.approx(100 * report.to_frame()["clean balanced_accuracy"][0])
+    assert shown["clean balanced_accuracy"][0] == expected
+    assert list(shown.runs) == [1, 1]
+    assert "<table>" in report._repr_html_()
 
 
 def test_a_figure_shows_itself_and_is_written_where_it_is_asked_for(made, tmp_path):
-    work, *_, swept = made
+    work, *_, _swept = made
     plot = fedcli.plot("curves", "fedavg", work=work, series=["loss"])
-    assert len(plot.to_frame()) == 4 and "FedAvg" in repr(plot)
-    assert (
-        plot._repr_html_().startswith("<img alt=")
-        and plot.save(tmp_path / "a.svg").stat().st_size > 1000
-    )
+    assert len(plot.to_frame()) == 4
+    assert "FedAvg" in repr(plot)
+    assert plot._repr_html_().startswith("<img alt=")
+    assert plot.save(tmp_path / "a.svg").stat().st_size > 1000
     for asked, said in (
         (("curvs",), "there is no figure 'curvs'"),
         (("curves", "fedavg"), "has no option 'serie'"),
@@ -120,13 +120,16 @@ def test_a_figure_shows_itself_and_is_written_where_it_is_asked_for(made, tmp_pa
 def test_what_is_under_a_work_folder_is_listed(made):
     work, *_ = made
     listed = fedcli.ls(work)
-    assert list(listed.to_frame().method) == ["FedAvg", "FedHEAL"] and "phantom" in repr(listed)
+    assert list(listed.to_frame().method) == ["FedAvg", "FedHEAL"]
+    assert "phantom" in repr(listed)
     assert listed._repr_html_().count("<table>") == 4
 
 
 def test_a_notebook_gets_the_tables_of_the_page_with_names_escaped():
     shown = markup.fragment([Table.of("", ["a<b"], [["<script>"]], "why")], ["x & y"])
-    assert "<script>" not in shown and "a&lt;b" in shown and "<figcaption>why</figcaption>" in shown
+    assert "<script>" not in shown
+    assert "a&lt;b" in shown
+    assert "<figcaption>why</figcaption>" in shown
     assert "<p>x &amp; y</p>" in shown
 
 
@@ -151,15 +154,15 @@ with console.watched():
 console.say("silent")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (
-        "prepared" in done.stdout and "rounds 2/2" in done.stdout
-    ) is seen and "silent" not in done.stdout
+    assert ("prepared" in done.stdout and "rounds 2/2" in done.stdout) is seen
+    assert "silent" not in done.stdout
 
 
 def test_a_room_and_a_function_have_different_names():
     import fedcli.comparison.tested as tested
 
     assert fedcli.comparison.tested is tested
-    assert fedcli.compare.__name__ == "compare" and "Args:" in fedcli.compare.__doc__
+    assert fedcli.compare.__name__ == "compare"
+    assert "Args:" in fedcli.compare.__doc__
     rooms = {folder.parent.name for folder in Path(fedcli.__file__).parent.glob("*/__init__.py")}
     assert not rooms & set(fedcli.__all__)

@@ -46,7 +46,7 @@ def test_a_command_line_holds_what_differs_from_the_defaults_in_one_order():
     options = TrainOptions(
         "fedheal", "data.json", set={"tau": 0.4}, rounds=5, personal=True, resume=True, work="here"
     )
-    assert options.argv() == [
+    expected = [
         "train",
         "fedheal",
         "data.json",
@@ -59,8 +59,10 @@ def test_a_command_line_holds_what_differs_from_the_defaults_in_one_order():
         "here",
         "--resume",
     ]
+    assert options.argv() == expected
     assert TrainOptions("fedavg", batch_size=32, seed=0).argv() == ["train", "fedavg"]
-    assert CorruptOptions("p.json", "gaussian", on=["a", "b"]).argv() == [
+    result = CorruptOptions("p.json", "gaussian", on=["a", "b"]).argv()
+    assert result == [
         "corrupt",
         "gaussian",
         "p.json",
@@ -82,7 +84,8 @@ def test_a_manifest_records_no_location_and_of_a_file_its_name():
         "--severity",
         "3",
     ]
-    assert EvaluateOptions("run.json", by=["sex"], export="csv", device="cuda").made_by() == [
+    result = EvaluateOptions("run.json", by=["sex"], export="csv", device="cuda").made_by()
+    assert result == [
         "evaluate",
         "--by",
         "sex",
@@ -98,13 +101,15 @@ def test_what_is_written_reads_as_the_same_options(stage):
         value = 32 if field.name == "size" else (*field.choices, examples[field.kind])[0]
         given[field.name] = {"several": ["a", "b"], "table": {"k": "v"}}.get(field.shape, value)
     options = cls(**given)
-    assert cls(**{field.name: getattr(options, field.name) for field in cls.declared()}) == options
+    result = cls(**{field.name: getattr(options, field.name) for field in cls.declared()})
+    assert result == options
     words, flags, arguments = (
         options.argv(),
         {},
         [field for field in cls.declared() if field.flag.argument],
     )
-    assert words[: 1 + len(arguments)] == [stage, *(str(given[field.name]) for field in arguments)]
+    expected = [stage, *(str(given[field.name]) for field in arguments)]
+    assert words[: 1 + len(arguments)] == expected
     rest = iter(words[1 + len(arguments) :])
     for word in rest:
         field = next(
@@ -171,7 +176,8 @@ MISTAKES = [
 def test_a_mistake_names_the_flag_and_the_cure(options, flags, sentence, hint):
     with pytest.raises(UsageError) as error:
         options.from_flags(flags)
-    assert sentence in error.value.sentence and hint in error.value.hint
+    assert sentence in error.value.sentence
+    assert hint in error.value.hint
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -185,7 +191,8 @@ def test_a_range_is_enforced_as_it_is_written(stage):
             step = 1 if option.kind is int else 1e-9
             given = [option.kind(bound + side) for bound in bounds for side in (-step, 0, step)]
             taken = [number for number in given if not outside(number, option.meaning)]
-            assert taken and len(taken) < len(given), option.name
+            assert taken, option.name
+            assert len(taken) < len(given), option.name
             for number in set(given) - set(taken):
                 with pytest.raises(
                     UsageError, match=f"--{option.typed}=.* out of range: it must be "
@@ -200,4 +207,5 @@ def test_options_stay_checked_when_they_are_changed():
 
 def test_equal_options_have_one_hash_so_that_equal_cells_are_run_once():
     a, b = (TrainOptions("fedavg", set={"q": value}) for value in (1, "1"))
-    assert a == b and len({a, b, replace(a, seed=1)}) == 2
+    assert a == b
+    assert len({a, b, replace(a, seed=1)}) == 2

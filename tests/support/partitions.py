@@ -72,26 +72,23 @@ def dataset(folder, *, units=True):
         images = (np.full((4, 4, 1), k, np.uint8) for k in range(80))
         write_pool(target / "pool.h5", rows, images, ["sex", "center"])
         return {
-            **{"name": "toy", "title": "toy", "task": "multiclass", "classes": ["a", "b", "c"]},
-            **{
-                "attributes": {
-                    "sex": ["female", "male"],
-                    "center": ["St. Anna/1", "st_anna 1", "empty"],
-                }
+            "name": "toy",
+            "title": "toy",
+            "task": "multiclass",
+            "classes": ["a", "b", "c"],
+            "attributes": {
+                "sex": ["female", "male"],
+                "center": ["St. Anna/1", "st_anna 1", "empty"],
             },
-            **{
-                "size": [4, 4],
-                "channels": 1,
-                "count": 80,
-                "split": {"train": 60, "test": 20, "by": "image"},
-            },
-            **{
-                "unit": "lesion" if units else None,
-                "skipped": [],
-                "augment": "none",
-                "clients": 4,
-                "sites": "center",
-            },
+            "size": [4, 4],
+            "channels": 1,
+            "count": 80,
+            "split": {"train": 60, "test": 20, "by": "image"},
+            "unit": "lesion" if units else None,
+            "skipped": [],
+            "augment": "none",
+            "clients": 4,
+            "sites": "center",
         }
 
     return manifest.stage(

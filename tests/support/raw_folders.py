@@ -32,7 +32,8 @@ def refused(
     """What is done ends in a sentence that matches, and a hint in which these words stand."""
     with pytest.raises(of, match=sentence) as raised:
         yield
-    assert raised.value.hint and hint in raised.value.hint
+    assert raised.value.hint
+    assert hint in raised.value.hint
 
 
 def write_csv(path: Path, head: list[str], rows: list[list]) -> None:

@@ -28,7 +28,7 @@ def bootstrap(logits, y, *units, **how):
     return bootstrap_all([logits], y, *units, **how)[0]
 
 
-def scored(
+def scored(  # noqa: PLR0913 - a test names the few that it changes
     folder,
     logits,
     *,

@@ -279,7 +279,8 @@ def played(whole: Path, folder: Path, cases: Sequence[Case]) -> tuple[list[dict]
     """How each case ended, and all that was said."""
     ended = forked.run(lambda: play(whole, cases), folder)
     lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"wrong"')]
-    assert len(lines) == len(cases) and ended.returncode == 0, ended.stderr[-2000:]
+    assert len(lines) == len(cases), ended.stderr[-2000:]
+    assert ended.returncode == 0, ended.stderr[-2000:]
     return lines, ended.stderr
 
 

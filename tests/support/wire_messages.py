@@ -14,9 +14,11 @@ MESSAGE = (
 
 
 def same(first, second):
-    assert first[0] == second[0] and first[1].keys() == second[1].keys()
+    assert first[0] == second[0]
+    assert first[1].keys() == second[1].keys()
     for name, array in first[1].items():
-        assert (second[1][name].dtype, second[1][name].shape) == (array.dtype, array.shape)
+        result = (second[1][name].dtype, second[1][name].shape)
+        assert result == (array.dtype, array.shape)
         assert second[1][name].tobytes() == array.tobytes()
 
 

@@ -58,7 +58,8 @@ def test_cores_of_both_versions(group):
 
 def test_limits_that_cannot_be_read_are_none(tmp_path, monkeypatch):
     monkeypatch.setattr(container, "SELF", tmp_path)  # which is no file
-    assert container.cores() is None and container.memory_left() == []
+    assert container.cores() is None
+    assert container.memory_left() == []
 
 
 def test_no_more_processes_are_started_than_a_container_has_cores(monkeypatch):

@@ -47,7 +47,8 @@ def test_a_process_of_a_library_hears_no_ctrl_c():
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     child.send_signal(signal.SIGINT)
     child.communicate(b"\n")
-    assert child.returncode == 0 and signal.getsignal(signal.SIGINT) is before
+    assert child.returncode == 0
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_in_a_thread_a_process_of_a_library_is_started_as_ever():
@@ -120,7 +121,8 @@ def test_a_shell_that_ignores_ctrl_c_keeps_ignoring_it():
     ended = subprocess.run(
         [sys.executable, "-c", EARLY.format(handler="SIG_IGN")], capture_output=True
     )
-    assert ended.returncode == 0 and ended.stdout.startswith(b"fedcli ")
+    assert ended.returncode == 0
+    assert ended.stdout.startswith(b"fedcli ")
 
 
 LATE = """

@@ -35,9 +35,8 @@ def killed(number):
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 def test_results_come_in_the_order_of_the_items(jobs):
     items = [number for number in range(200) if number != 13]
-    assert list(in_order(doubled, items, label="doubling", jobs=jobs)) == [
-        2 * number for number in items
-    ]
+    result = list(in_order(doubled, items, label="doubling", jobs=jobs))
+    assert result == [2 * number for number in items]
     assert list(in_order(doubled, [], label="doubling", jobs=jobs)) == []
 
 
@@ -88,7 +87,8 @@ def test_a_worker_ends_without_a_word_where_its_answer_is_read_no_more(capfd):
     assert end._pipe.poll(60)
     end.close()
     worker.join()
-    assert worker.exitcode == 0 and capfd.readouterr().err == ""
+    assert worker.exitcode == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_ctrl_c_in_the_moment_in_which_a_worker_starts_is_the_parents(monkeypatch, capfd):
@@ -123,16 +123,19 @@ def test_a_temporary_folder_may_be_deep(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", deep)
     monkeypatch.setattr(forkserver, "ensure_running", lambda: seen.append(tempfile.gettempdir()))
     list(one_each(half_or_die, [], ["a"], preload="fedcli.system.processes"))
-    assert seen == ["/tmp"] and tempfile.tempdir == deep
+    assert seen == ["/tmp"]
+    assert tempfile.tempdir == deep
 
 
 def test_a_killed_process_takes_no_other_with_it_and_says_its_code():
     tasks = [(number,) for number in range(1, 6)]
     messages = list(one_each(half_or_die, tasks, ["a", "b"], preload="fedcli.system.processes"))
     ended = {number: message for (number,), message in messages if isinstance(message, Ended)}
-    assert ended == {i: Ended(i) for i in (1, 2, 4, 5)} | {3: Ended(code=-signal.SIGKILL)}
+    expected = {i: Ended(i) for i in (1, 2, 4, 5)} | {3: Ended(code=-signal.SIGKILL)}
+    assert ended == expected
     sent = {number: message for (number,), message in messages if not isinstance(message, Ended)}
-    assert {number: half for number, (half, _) in sent.items()} == {1: 0.5, 2: 1.0, 4: 2.0, 5: 2.5}
+    result = {number: half for number, (half, _) in sent.items()}
+    assert result == {1: 0.5, 2: 1.0, 4: 2.0, 5: 2.5}
     assert {slot for _, slot in sent.values()} <= {"a", "b"}
 
 
@@ -141,7 +144,8 @@ def test_a_process_that_is_ended_early_saves_its_state(tmp_path, capfd):
     messages = one_each(saves_when_ended, tasks, ["a", "b"], preload="fedcli.system.processes")
     assert [next(messages)[1] for _ in tasks] == [("begun",), ("begun",)]
     messages.close()
-    assert {path.read_text(): path.name for (path,) in tasks} == {"a": "one", "b": "two"}
+    result = {path.read_text(): path.name for (path,) in tasks}
+    assert result == {"a": "one", "b": "two"}
     assert capfd.readouterr().err == ""
 
 
@@ -188,9 +192,12 @@ def test_arrays_in_place_are_those_of_the_block():
     block = shared_blocks.SharedBlock(shared_blocks.anonymous(2**20))
     stored = block.put({"large": np.arange(10_000), "small": np.arange(3)})
     seen, own = block.get(stored, in_place=True), block.get(stored)
-    assert len(stored.places) == 1 and len(stored.pickled) < 1000
+    assert len(stored.places) == 1
+    assert len(stored.pickled) < 1000
     block.put({"large": np.zeros(10_000, dtype=int)})
-    assert not seen["large"].any() and own["large"][-1] == 9999 and seen["small"][-1] == 2
+    assert not seen["large"].any()
+    assert own["large"][-1] == 9999
+    assert seen["small"][-1] == 2
 
 
 def page_faults(keep):
@@ -230,4 +237,5 @@ def test_a_process_does_not_run_the_calling_script_again(tmp_path):
         "list(one_each(print, [('task',)], ['slot'], preload='fedcli.console'))\n"
     )
     done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True)
-    assert done.stdout.count("script") == 1 and "task slot" in done.stdout, done.stderr
+    assert done.stdout.count("script") == 1, done.stderr
+    assert "task slot" in done.stdout, done.stderr

@@ -114,8 +114,10 @@ def test_every_number_and_name_appears_whole_at_any_width(runs, command, width):
 @pytest.mark.long
 def test_the_demo_fits_a_narrow_terminal_and_ends_with_its_page(tmp_path, caplog):
     lines = on_terminal(f"fedcli demo --rounds 1 --work {tmp_path}", 60).splitlines()
-    assert Path(lines[-1]) == tmp_path / "report.html" and Path(lines[-1]).is_file()
-    assert any("by race" in line for line in lines) and any("by sex" in line for line in lines)
+    assert Path(lines[-1]) == tmp_path / "report.html"
+    assert Path(lines[-1]).is_file()
+    assert any("by race" in line for line in lines)
+    assert any("by sex" in line for line in lines)
     assert (
         caplog.text.count("groups of few test images") == 1
     )  # not once for the tables and once for the page
@@ -123,9 +125,10 @@ def test_the_demo_fits_a_narrow_terminal_and_ends_with_its_page(tmp_path, caplog
 
 
 def test_a_table_that_fits_is_shown_as_it_is():
-    assert terminal.lines(
+    result = terminal.lines(
         ["method", "clean auc"], [["FedAvg", "79.58 ±7.04 *"], ["B", "-"]], width=40
-    ) == [
+    )
+    assert result == [
         "method      clean auc",
         "─────────────────────",
         "FedAvg  79.58 ±7.04 *",
@@ -139,14 +142,16 @@ def test_columns_under_one_head_stay_together_and_the_head_stands_once_above_the
         ["", "accuracy, %", "accuracy, %", "AUC, %", "spread"],
     )
     row = ["FedAvg", "35.1 ±1.9", "26.9 ±4.2", "75.6 ±1.0", "1.5"]
-    assert terminal.lines(heads, [row], over=over, width=60) == [
+    result = terminal.lines(heads, [row], over=over, width=60)
+    assert result == [
         "         accuracy, % ────────      AUC, %",
         "             clean      noisy       clean   spread",
         "──────────────────────────────────────────────────",
         "FedAvg   35.1 ±1.9  26.9 ±4.2   75.6 ±1.0      1.5",
     ]
     stacked = terminal.lines(heads, [row], over=over, width=32)
-    assert [line.split() for line in stacked if "FedAvg" in line] == [
+    result = [line.split() for line in stacked if "FedAvg" in line]
+    assert result == [
         ["FedAvg", "35.1", "±1.9", "26.9", "±4.2"],
         ["FedAvg", "75.6", "±1.0", "1.5"],
     ]
@@ -164,7 +169,8 @@ def test_tables_under_many_heads_are_never_wider_than_asked(width):
 
 def test_text_folds_between_words_before_anything_else_changes():
     row = ["isic2018", "a rather long title of a dataset", "7"]
-    assert terminal.lines(["dataset", "title", "classes"], [row], width=36) == [
+    result = terminal.lines(["dataset", "title", "classes"], [row], width=36)
+    assert result == [
         "dataset   title              classes",
         "────────────────────────────────────",
         "isic2018  a rather long            7",
@@ -174,9 +180,10 @@ def test_text_folds_between_words_before_anything_else_changes():
 
 
 def test_a_table_of_numbers_that_does_not_fit_is_transposed():
-    assert terminal.lines(
+    result = terminal.lines(
         ["method", "one", "two", "three"], [["FedAvg", *["79.58 ±7.04"] * 3]], width=40
-    ) == [
+    )
+    assert result == [
         "method       FedAvg",
         "───────────────────",
         "one     79.58 ±7.04",
@@ -190,7 +197,8 @@ def test_a_table_wider_than_that_is_split_and_its_first_column_repeated():
     shown = terminal.lines(
         ["score", "A", "B", "interval", "p"], [[name, *NUMBERS[:4]] for name in names], width=46
     )
-    assert [line.split() for line in shown if line.startswith("score")] == [
+    result = [line.split() for line in shown if line.startswith("score")]
+    assert result == [
         ["score", "A", "B"],
         ["score", "interval", "p"],
     ]
@@ -214,8 +222,11 @@ def test_a_table_in_a_file_is_as_wide_as_asked_and_has_no_control_character(monk
         )
         assert out.getvalue().startswith("Title\n name")
         widest.append(max(map(len, out.getvalue().splitlines())))
-    assert widest[0] <= 100 and widest[1] <= 60 and 300 < widest[2] <= 400
-    assert "\x1b" not in out.getvalue() and "a\\x1b[31mlong" in out.getvalue()
+    assert widest[0] <= 100
+    assert widest[1] <= 60
+    assert 300 < widest[2] <= 400
+    assert "\x1b" not in out.getvalue()
+    assert "a\\x1b[31mlong" in out.getvalue()
 
 
 def test_wide_letters_count_as_two_columns():

@@ -24,7 +24,7 @@ def written(files, folder):
 
 def test_a_job_of_nvflare_is_json_that_names_two_classes():
     files = {name: json.loads(text) for name, text in nvflare(JOB).items()}
-    assert set(files) == {
+    expected = {
         "job/meta.json",
         "job/app/config/config_fed_server.json",
         "job/app/config/config_fed_client.json",
@@ -35,21 +35,26 @@ def test_a_job_of_nvflare_is_json_that_names_two_classes():
             for name in ("comm_config", "profile")
         ),
     }
+    assert set(files) == expected
     meta = files["job/meta.json"]
-    assert meta["deploy_map"] == {"app": ["@ALL"]} and meta["min_clients"] == 2
+    assert meta["deploy_map"] == {"app": ["@ALL"]}
+    assert meta["min_clients"] == 2
     assert meta["mandatory_clients"] == JOB.clients
     server = files["job/app/config/config_fed_server.json"]
     (workflow,) = server["workflows"]
     assert workflow["args"] == {"folder": "/run/fedcli", "clients": JOB.clients, "idle": 60}
     client = files["job/app/config/config_fed_client.json"]
     (executor,) = client["executors"]
-    assert files["allow-list.json"] == {
+    expected = {
         "server": [workflow["path"]],
         "sites": [executor["executor"]["path"]],
     }
+    assert files["allow-list.json"] == expected
     for config in (server, client):
-        assert config["format_version"] == 2 and config["components"] == []
-        assert config["task_data_filters"] == [] and config["task_result_filters"] == []
+        assert config["format_version"] == 2
+        assert config["components"] == []
+        assert config["task_data_filters"] == []
+        assert config["task_result_filters"] == []
     assert (
         executor["executor"]["args"]["params_exchange_format"] == "numpy"
     )  # the default of 2.9 is another
@@ -60,7 +65,8 @@ def test_a_site_and_its_nvflare_meet_in_one_folder_under_one_name():
     job = files["job/app/config/config_fed_client.json"]["executors"][0]["executor"]["args"]
     for site in JOB.clients:
         profile, comm = files[f"sites/{site}/profile.json"], files[f"sites/{site}/comm_config.json"]
-        assert profile["site_name"] == site and profile["attach_id"] == job["attach_id"]
+        assert profile["site_name"] == site
+        assert profile["attach_id"] == job["attach_id"]
         assert (
             profile["rendezvous_dir"]
             == comm["client_api_attach"]["resources"]["root_dir"]
@@ -75,7 +81,9 @@ def test_an_app_of_flower_has_what_is_checked_before_it_is_sent():
     assert f"app/{project['project']['license']['file']}" in files
     assert any(needed.startswith("flwr>=") for needed in project["project"]["dependencies"])
     app = project["tool"]["flwr"]["app"]
-    assert app["publisher"] and app["fab-format-version"] == 1 and app["flwr-version-target"]
+    assert app["publisher"]
+    assert app["fab-format-version"] == 1
+    assert app["flwr-version-target"]
     assert app["config"] == {
         "folder": "/run/fedcli",
         "clients": "hospital-a,hospital-b",
@@ -117,7 +125,7 @@ def test_what_no_job_can_be_told_is_refused(job, sentence):
 def test_nothing_here_imports_torch():
     for path in Path(transport.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            above = getattr(node, "level", 0) and node.module or ""
+            above = (getattr(node, "level", 0) and node.module) or ""
             assert above.split(".")[0] in (
                 "",
                 "errors",

@@ -15,7 +15,8 @@ needs_flower = pytest.mark.skipif(not flower.INSTALLED, reason="the extra flower
 @needs_flower
 def test_a_message_comes_through_flowers_records():
     same(MESSAGE, flower.message_of(flower.record_of(MESSAGE)))
-    assert flower.message_of(flower.record_of(({"ask": "describe"}, {}))) == (
+    result = flower.message_of(flower.record_of(({"ask": "describe"}, {})))
+    assert result == (
         {"ask": "describe"},
         {},
     )
@@ -113,7 +114,8 @@ def test_a_site_that_flower_cannot_ask_is_an_answer_too(names, error, sentence):
 def test_a_node_that_comes_later_is_asked_who_it_is():
     grid = Grid({7: "south"})
     nodes = flower.Nodes(grid)
-    assert nodes.node("north") is None and nodes.node("south") == 7
+    assert nodes.node("north") is None
+    assert nodes.node("south") == 7
     grid.names = {7: "south", 8: "north"}
     assert nodes.node("north") == 8
     grid.names = {8: "north"}
@@ -147,7 +149,8 @@ def test_a_node_that_is_silent_is_only_asked_again_for_a_site_that_is_missing():
 
     grid.send_and_receive = answered_by_one
     nodes = flower.Nodes(grid)
-    assert nodes.node("south") == 7 and nodes.node("south") == 7
+    assert nodes.node("south") == 7
+    assert nodes.node("south") == 7
     assert asked == [[7, 8]]
     assert nodes.node("north") is None
     assert asked == [[7, 8], [8]]

@@ -30,8 +30,11 @@ def framed(text, body=b""):
 
 def test_what_is_sent_arrives():
     scalars, arrays = through_bytes(MESSAGE)
-    assert scalars == MESSAGE[0] and arrays["s"].shape == () and arrays["s"].dtype == np.float64
-    assert np.array_equal(arrays["x"], MESSAGE[1]["x"]) and arrays["x"].flags.writeable
+    assert scalars == MESSAGE[0]
+    assert arrays["s"].shape == ()
+    assert arrays["s"].dtype == np.float64
+    assert np.array_equal(arrays["x"], MESSAGE[1]["x"])
+    assert arrays["x"].flags.writeable
 
 
 def test_an_empty_array_and_one_out_of_order_arrive():
@@ -40,7 +43,8 @@ def test_an_empty_array_and_one_out_of_order_arrive():
         "turned": np.arange(6, dtype=np.float32).reshape(2, 3).T,
     }
     _, arrived = through_bytes(({}, arrays))
-    assert arrived["none"].shape == (0, 3) and np.array_equal(arrived["turned"], arrays["turned"])
+    assert arrived["none"].shape == (0, 3)
+    assert np.array_equal(arrived["turned"], arrays["turned"])
 
 
 def test_equal_messages_have_equal_digests_and_others_have_not():

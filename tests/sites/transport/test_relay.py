@@ -53,7 +53,8 @@ def test_a_question_is_answered_by_whoever_carries_it(tmp_path):
     with Relay(paths_in(tmp_path, ["north", "south"]), idle=60) as relay:
         thread, answers = asking(tmp_path / "north.sock")
         question = next_of(relay)
-        assert (question.client, question.message) == ("north", ASKED) and not relay.over
+        assert (question.client, question.message) == ("north", ASKED)
+        assert not relay.over
         question.answer(Site().answer(*question.message))
         question.fail("too late: the first answer counts")
         thread.join(60)
@@ -132,7 +133,8 @@ def test_what_is_no_array_is_an_answer_that_names_it():
     question = Question("north", ASKED)
     question.answer_of(lambda carried: ({}, carried), {"theta": "no array"})
     answer, arrays = question.reply.result(0)
-    assert answer["client"] == "north" and arrays == {}
+    assert answer["client"] == "north"
+    assert arrays == {}
     assert (
         "it answered with what no site sends: a message holds no array of type str"
         in answer["error"]
@@ -224,7 +226,8 @@ def test_a_coordinator_that_is_silent_loses_the_site_to_one_that_waits(tmp_path,
         monkeypatch.setattr(relays, "PATIENCE", -1.0)
         sockets.send(other, ASKED)
         next_of(relay).answer(ASKED)
-        assert sockets.receive(other, 60) == ASKED and silent.recv(1) == b""
+        assert sockets.receive(other, 60) == ASKED
+        assert silent.recv(1) == b""
 
 
 @pytest.mark.parametrize("alive", [True, False])
@@ -243,7 +246,8 @@ def test_signs_of_life_outlast_a_patience_and_other_notices_do_not(tmp_path, mon
                 question.answer(ASKED)
 
         if alive:
-            assert sockets.receive(one, 30, noticed) == ASKED and set(told) == {"it is at work"}
+            assert sockets.receive(one, 30, noticed) == ASKED
+            assert set(told) == {"it is at work"}
         else:
             with pytest.raises(TimeoutError):
                 sockets.receive(one, 0.1, noticed)

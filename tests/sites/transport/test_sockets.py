@@ -48,7 +48,8 @@ def test_a_socket_that_can_be_seen_is_its_owners_and_can_be_connected_to(tmp_pat
 
     monkeypatch.setattr(sockets.socket, "socket", Listener)
     with sockets.listening(path):
-        assert list(tmp_path.iterdir()) == [path] and path.stat().st_mode & 0o777 == 0o600
+        assert list(tmp_path.iterdir()) == [path]
+        assert path.stat().st_mode & 0o777 == 0o600
         sockets.connected(path).close()
     assert not list(tmp_path.iterdir())
 
