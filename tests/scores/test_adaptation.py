@@ -33,7 +33,7 @@ def seen(logits, y):
 def drawn():
     """Logits whose softmax is the chance of the labels that are drawn from it: calibrated."""
     draw = np.random.default_rng(0)
-    logits = [*draw.normal(size=(4000, 3)), 0.8, 0.0, -0.8]
+    logits = draw.normal(size=(4000, 3)) + np.array([0.8, 0.0, -0.8])
     y = np.array([draw.choice(3, p=p) for p in probabilities(logits)])
     return seen(logits, y)
 
@@ -81,7 +81,7 @@ def test_a_prior_that_changed_is_found_and_a_class_without_validation_image_stay
 
 
 def test_very_large_logits_rule_no_class_out_and_leave_all_finite(drawn):
-    sure = [*drawn.logits[:40], 1000000.0, 0, 0]
+    sure = drawn.logits[:40] + np.array([1e6, 0, 0])
     made = adaptation.Calibration.of(seen(sure, np.zeros(40, int)))
     assert made.prior.min() > 0
     assert all(np.isfinite(table).all() for table in made.carried(sure))

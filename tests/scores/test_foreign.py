@@ -77,7 +77,7 @@ def differences_of_files(trained, folder):
 
 def test_features_far_from_all_training_features_are_foreign():
     draw = np.random.default_rng(0)
-    known = ([*draw.normal(0, 0.1, (400, 4)), 1, 0, 0, 0]).astype(np.float32)
+    known = (draw.normal(0, 0.1, (400, 4)) + np.array([1, 0, 0, 0])).astype(np.float32)
     known /= np.linalg.norm(known, axis=1, keepdims=True)
     train, new = (
         known[:300],

@@ -140,7 +140,7 @@ LIES = {  # method, what becomes of an answer, what is said of it
     ),
     "another class": (
         "fediic",
-        array("columns/class_images", lambda a: [*a, 1, -1, 0]),
+        array("columns/class_images", lambda a: a + np.array([1, -1, 0])),
         "other numbers of images",
     ),
     "validation": (
