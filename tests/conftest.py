@@ -268,7 +268,8 @@ def make_chain(work: Path, *, corrupted: bool = False, augment: str = "none") ->
 
     def corruption(folder: Path) -> dict:
         with h5py.File(folder / "changed.h5", "w") as file:
-            file["train/rows"], file["test/rows"] = np.arange(60, 80), np.arange(80, 120)
+            file["train/rows"] = np.arange(60, 80)
+            file["test/rows"] = np.arange(80, 120)
             for part in ("train", "test"):
                 clean = np.stack(images)[file[f"{part}/rows"][()]].astype(int)
                 file[f"{part}/x"] = np.clip(clean + rng.normal(0, 60, clean.shape), 0, 255).astype(
@@ -281,7 +282,7 @@ def make_chain(work: Path, *, corrupted: bool = False, augment: str = "none") ->
             "clients": ["west"],
         }
 
-    made = manifest.stage(
+    dataset_path = manifest.stage(
         "dataset",
         folder=work / "datasets" / "made",
         made_by=["prepare", "made"],
@@ -294,7 +295,7 @@ def make_chain(work: Path, *, corrupted: bool = False, augment: str = "none") ->
         folder=work / "partitions" / "made",
         made_by=["partition"],
         options={},
-        parents=[made],
+        parents=[dataset_path],
         build=partition,
     )
     if not corrupted:

@@ -24,7 +24,8 @@ NOBODY = 65534
 @contextmanager
 def shut(path, mode=0o000):
     """The path without its permissions, for a process that root, whom nothing is forbidden, has turned into nobody."""
-    before, root = path.stat().st_mode, not os.geteuid()
+    before = path.stat().st_mode
+    root = not os.geteuid()
     for above in path.resolve().parents:  # else nobody could not come here
         if above.stat().st_uid == os.geteuid() and above.stat().st_mode & 0o011 != 0o011:
             above.chmod(above.stat().st_mode | 0o011)

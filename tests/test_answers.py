@@ -138,9 +138,9 @@ NOT_COMPARED = {
 def numbers_of(folder: Path) -> dict[str, Any]:
     """The numbers of a run's scores in this folder, by their paths in the nested form, such as `groups/sex/...`."""
     body = json.loads(json.dumps(nested_form(Scores.read(folder / "scores.json"))))
-    about = "data", "legend", "model", "options", "settings", "warning"
-    found = {key: value for key, value in body.items() if key not in about}
-    return {path: value for path, value in leaves(found) if not isinstance(value, str)}
+    not_numbers = "data", "legend", "model", "options", "settings", "warning"
+    parts = {key: value for key, value in body.items() if key not in not_numbers}
+    return {path: value for path, value in leaves(parts) if not isinstance(value, str)}
 
 
 def digests_of(folder: Path) -> set[str]:
@@ -185,7 +185,7 @@ def number_or_text(cell: str) -> Any:
 
 
 def answer(line: str) -> dict[str, Any]:
-    """What one line found, by names."""
+    """The findings of one line, by names."""
     printed = session.output(line)
     command = line.split()[1]
     if command == "evaluate":
@@ -226,8 +226,8 @@ def play(name: str) -> dict[str, Any]:
         write_images(Path("images"))
         answers: dict[str, Any] = {}
         for line in SESSIONS[name]:
-            if found := answer(here(line)):
-                answers[line] = found
+            if answer_found := answer(here(line)):
+                answers[line] = answer_found
         folders = sorted({path.parent for path in Path().glob("**/scores/*/predictions.h5")})
         if name == "demo":
             answers |= {
@@ -258,10 +258,10 @@ def processor() -> str:
     """The machine by which trained models have the same bits: its processor, and the libraries that compute."""
     cpu = Path("/proc/cpuinfo")
     text = cpu.read_text(encoding="utf-8") if cpu.exists() else ""
-    about = re.findall(
+    facts = re.findall(
         r"^(?:model name|cpu family|model|flags)\s*: (.*)$", text.split("\n\n")[0], re.M
     )
-    name = hashlib.sha256(" ".join(about).encode()).hexdigest()[:12]
+    name = hashlib.sha256(" ".join(facts).encode()).hexdigest()[:12]
     versions = f"torch {torch.__version__}, numpy {np.__version__}"
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores, {versions}"
 

@@ -118,8 +118,8 @@ def test_a_command_restores_the_log():
 def test_a_log_file_that_cannot_be_written_is_said_once_and_a_pipe_is_refused(tmp_path, capsys):
     with console.shown(), console.logged(Path("/dev/full")):
         console.say("one"), console.say("two")
-    said = "warning: nothing more is written to /dev/full: No space left on device"
-    assert capsys.readouterr().err.splitlines() == ["one", said, "two"]
+    warning = "warning: nothing more is written to /dev/full: No space left on device"
+    assert capsys.readouterr().err.splitlines() == ["one", warning, "two"]
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FedcliError, match="pipe is a pipe"), console.logged(tmp_path / "pipe"):
         pass

@@ -48,7 +48,7 @@ def copy(tmp_path_factory):
 
 
 def run(work: Callable[[], object], root: Path, folder: Path) -> str:
-    """What work prints in a process that imports the copy."""
+    """The output of a function in a process that imports the copy."""
 
     def in_copy() -> None:
         sys.path[:0] = map(str, (root, root / "tests", root / "tests" / "support"))

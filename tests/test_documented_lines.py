@@ -164,8 +164,8 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
 def lines_of(text: str) -> list[str]:
     """Command lines in indented blocks, fences and code spans, without comments."""
     text = re.sub(r"```console.*?```", "", text, flags=re.S).replace("\\\n", " ")
-    shown = re.findall(r"^(?:    )?(fedcli [a-z].*)$|`(fedcli [a-z][^`]*)`", text, flags=re.M)
-    lines = [" ".join(re.sub(r"\s+#.*", "", block or span).split()) for block, span in shown]
+    spans = re.findall(r"^(?:    )?(fedcli [a-z].*)$|`(fedcli [a-z][^`]*)`", text, flags=re.M)
+    lines = [" ".join(re.sub(r"\s+#.*", "", block or span).split()) for block, span in spans]
     return [
         line
         for line in dict.fromkeys(lines)
@@ -191,10 +191,10 @@ def guides() -> dict[str, list[str]]:
         examples = re.findall(r"Examples?: (.*)", " ".join((command.help or "").split()))
         if examples:
             by_name[name] = [line.strip() for line in examples[0].split("; ")]
-    seen: set[str] = set()
+    earlier_lines: set[str] = set()
     for heading, lines in by_name.items():
-        by_name[heading] = [line for line in lines if line not in seen]
-        seen |= set(lines)
+        by_name[heading] = [line for line in lines if line not in earlier_lines]
+        earlier_lines |= set(lines)
     return by_name
 
 
@@ -203,20 +203,22 @@ GUIDES = guides()
 
 def make_raw_folders(folder: Path) -> dict[str, Path]:
     """A folder laid out like a dataset, by the word that stands for it in the guides."""
-    made = {name: sources.make_sample(name, folder / name) for name in set(FOLDERS.values())}
-    own = folder / "own"
-    own.mkdir()
+    samples = {name: sources.make_sample(name, folder / name) for name in set(FOLDERS.values())}
+    own_folder = folder / "own"
+    own_folder.mkdir()
     rows = []
     for i in range(24):
-        Image.new("RGB", (20, 20), (10 * i, 90, 255 - 10 * i)).save(own / f"{i}.png")
+        Image.new("RGB", (20, 20), (10 * i, 90, 255 - 10 * i)).save(own_folder / f"{i}.png")
         rows.append([f"{i}.png", "ab"[i % 2], "fm"[i // 2 % 2], 30 + i, f"h{i % 2}", f"p{i // 2}"])
     write_csv(
-        own / "labels.csv", ["file", "diagnosis", "sex", "age", "hospital", "patient_id"], rows
+        own_folder / "labels.csv",
+        ["file", "diagnosis", "sex", "age", "hospital", "patient_id"],
+        rows,
     )
     german = folder / "german"
     german.mkdir()
     for row in rows:
-        (german / row[0]).write_bytes((own / row[0]).read_bytes())
+        (german / row[0]).write_bytes((own_folder / row[0]).read_bytes())
     cells = [
         [f, {"a": "Nävus", "b": "Melanom"}[d], {"f": "weiblich", "m": "männlich"}[s], f"{a},0", p]
         for f, d, s, a, _, p in rows
@@ -225,7 +227,10 @@ def make_raw_folders(folder: Path) -> dict[str, Path]:
         ";".join(line) for line in [["Datei", "Befund", "Geschlecht", "Alter", "Fall"], *cells]
     )
     (german / "befunde.csv").write_text(text, encoding="cp1252")
-    return {word: made[name] for word, name in FOLDERS.items()} | {"DIR": own, "BEFUNDE": german}
+    return {word: samples[name] for word, name in FOLDERS.items()} | {
+        "DIR": own_folder,
+        "BEFUNDE": german,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -236,15 +241,15 @@ def raw(tmp_path_factory):
 def as_run(line: str, raw: dict[str, Path]) -> list[str]:
     """The words of a line with folders for its placeholders, made shorter."""
     line += MORE.get(line, "")
-    for shown, fewer in FEWER.items():
-        line = line.replace(shown, fewer)
+    for shown_words, fewer in FEWER.items():
+        line = line.replace(shown_words, fewer)
     words = shlex.split(line)[1:]
     if "RUN" in words:
         words[words.index("RUN")] = str(min(Path("fedcli-work").glob("runs/*/run.json")))
     stands_for = STANDS_FOR | (DATASET if words[0] == "datasets" else {})
     words = [str(raw.get(word, stands_for.get(word, word))) for word in words]
     for word in raw:  # --raw NAME=FOLDER
-        words = [re.sub(f"={word}$", f"={raw[word]}", given) for given in words]
+        words = [re.sub(f"={word}$", f"={raw[word]}", option) for option in words]
     words = [path for word in words for path in (matching(word) or [word])]
     if words[0] == "methods" or (
         words[0] == "reproduce" and (len(words) == 1 or "--plan" in words)

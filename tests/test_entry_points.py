@@ -1,4 +1,4 @@
-"""What installed packages offer by their entry points: by name, listed with where it comes from."""
+"""Entry points of installed packages: found by name, listed with their package."""
 
 import json
 import sys
@@ -169,10 +169,10 @@ def package(tmp_path, monkeypatch):
 
 def test_methods_of_a_package_by_name_and_beside_fedclis_own(package, caplog):
     method = resolve("moon+part-way", {"share": "1"})
-    about = method.code["part-way"].recorded
-    assert about["package"] == "somebodys-things"
-    assert about["version"] == "1.2"
-    assert len(about["sha256"]) == 64
+    recorded = method.code["part-way"].recorded
+    assert recorded["package"] == "somebodys-things"
+    assert recorded["version"] == "1.2"
+    assert len(recorded["sha256"]) == 64
     assert method.typed == "moon+part-way"
     assert "part-way" not in METHODS
     assert not resolve("fedheal").code  # fedcli's own comes first
@@ -243,10 +243,10 @@ def test_without_packages_lists_are_as_they_were(capsys):
 
 def test_commands_of_a_package_are_in_the_list_of_help(package):
     code, out, err = fedcli("--help")
-    own, _, of_packages = out.partition("\nFrom somebodys-things 1.2:\n")
+    own_commands, _, of_packages = out.partition("\nFrom somebodys-things 1.2:\n")
     assert code == 0
-    assert "  ls " in own
-    assert "shout" not in own
+    assert "  ls " in own_commands
+    assert "shout" not in own_commands
     assert of_packages.splitlines() == [
         "  count  Count things. Or people.",
         "  shout  Say a word in capitals.",

@@ -29,8 +29,8 @@ def example():
 class Floats(Shard):
     """A shard of images that are floats already."""
 
-    def batch(self, at, chance=None):
-        return Batch(self.images[self.rows[at]], self.y[at], at)
+    def batch(self, rows, chance=None):
+        return Batch(self.images[self.rows[rows]], self.y[rows], rows)
 
 
 def test_federated_averaging_by_hand_is_that_of_the_engine_to_the_bit():

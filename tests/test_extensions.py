@@ -29,7 +29,8 @@ from fedcli.provenance import Code, OwnCodeError
 
 
 def test_a_files_method_is_resolved_by_its_path_and_leaves_the_registry_as_it_was(tmp_path):
-    before, path = dict(METHODS), written(tmp_path, RULE)
+    before = dict(METHODS)
+    path = written(tmp_path, RULE)
     for spec in (f"{path}", f"{path}:part-way", f"{path}:PartWay"):
         method = resolve(spec, {"share": "0.25"})
         assert (method.name, method.aggregator.share) == ("part-way", 0.25)
@@ -42,24 +43,24 @@ def test_a_files_method_is_resolved_by_its_path_and_leaves_the_registry_as_it_wa
 
 
 def test_two_files_may_use_one_name_and_a_name_of_fedcli(tmp_path):
-    first = written(tmp_path, RULE.replace("part-way", "fedheal"))
-    second = written(
+    one_file = written(tmp_path, RULE.replace("part-way", "fedheal"))
+    other_file = written(
         tmp_path, RULE.replace("part-way", "fedheal").replace("= 0.5", "= 1.0"), "b+c.py"
     )
-    result = [resolve(str(path)).settings["share"] for path in (first, second)]
+    result = [resolve(str(path)).settings["share"] for path in (one_file, other_file)]
     assert result == [0.5, 1.0]
     assert "share" not in resolve("fedheal").settings
-    assert resolve(f"fedprox+{second}").settings["share"] == 1.0  # a plus in the file's name
+    assert resolve(f"fedprox+{other_file}").settings["share"] == 1.0  # a plus in the file's name
 
 
 def test_a_file_is_run_once_for_equal_bytes_and_again_when_it_changes(tmp_path):
     path = written(tmp_path, RULE)
-    first = resolve(str(path))
-    assert resolve(str(path)).aggregator is first.aggregator
+    method = resolve(str(path))
+    assert resolve(str(path)).aggregator is method.aggregator
     path.write_text(RULE.replace("= 0.5", "= 0.75"), encoding="utf-8")
     changed = resolve(str(path))
     assert changed.settings["share"] == 0.75
-    assert changed.code["part-way"].sha256 != first.code["part-way"].sha256
+    assert changed.code["part-way"].sha256 != method.code["part-way"].sha256
 
 
 @pytest.mark.parametrize(
@@ -93,13 +94,14 @@ def test_a_file_is_run_once_for_equal_bytes_and_again_when_it_changes(tmp_path):
     ids=range(15),
 )
 def test_a_mistake_in_a_file_is_a_sentence_with_its_line(text, sentence, tmp_path):
-    path, before = written(tmp_path, text), set(sys.modules)
+    path = written(tmp_path, text)
+    before = set(sys.modules)
     with pytest.raises(FedcliError, match=sentence) as caught:
         resolve(str(path))
     assert len(caught.value.sentence) < 400 + len(str(tmp_path))
     assert caught.value.hint
-    left = {name for name in set(sys.modules) - before if name.startswith("fedcli_file_")}
-    assert bool(left) == ("registers" in sentence)
+    modules_left = {name for name in set(sys.modules) - before if name.startswith("fedcli_file_")}
+    assert bool(modules_left) == ("registers" in sentence)
 
 
 SCHEME = """
@@ -173,7 +175,7 @@ def test_what_is_recorded_of_code_does_not_hold_its_place(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("made", "what"),
+    ("outcome", "words"),
     [
         (np.full((8, 8, 3), 0.5), r"float64 \[8, 8, 3\]"),
         (np.zeros((8, 8), np.uint8), r"uint8 \[8, 8\]"),
@@ -182,13 +184,13 @@ def test_what_is_recorded_of_code_does_not_hold_its_place(tmp_path):
         (None, "a NoneType"),
     ],
 )
-def test_what_decode_returns_is_checked(made, what):
+def test_what_decode_returns_is_checked(outcome, words):
     def mine(raw, row, choices):
-        return made
+        return outcome
 
     reader = Reader(Source(None, mine), None, completed(8, "image"), None)
     with pytest.raises(
-        OwnCodeError, match=rf"test_extensions\.py: mine returned {what} for the image 'one'"
+        OwnCodeError, match=rf"test_extensions\.py: mine returned {words} for the image 'one'"
     ):
         reader._read(Row("one", 0, "one"), np.zeros((8, 8, 3), np.uint8))
 
@@ -268,25 +270,25 @@ def test_two_files_and_two_versions_have_samples_of_their_own(tmp_path, monkeypa
 
 def test_what_aggregate_and_loss_return_is_checked(tmp_path):
     method = resolve(str(written(tmp_path, RULE)))
-    for made, what in (
+    for outcome, words in (
         (None, "a NoneType, not a pair"),
         (torch.zeros(2), "a float32 tensor"),
         ((1, 2, 3), "3 values"),
     ):
         with pytest.raises(
-            ContractError, match=rf"aggregate of Part \(method mine\.py:part-way\) returned {what}"
+            ContractError, match=rf"aggregate of Part \(method mine\.py:part-way\) returned {words}"
         ):
-            checks.pair(method, made)
+            checks.pair(method, outcome)
 
     class Mine(Local):
         def loss(self, net, batch, client):
             return net
 
-    for made, what in ((3.0, "a float"), (torch.zeros(2), r"a tensor of shape \[2\]")):
+    for outcome, words in ((3.0, "a float"), (torch.zeros(2), r"a tensor of shape \[2\]")):
         with pytest.raises(
-            FedcliError, match=rf"test_extensions\.py: loss of Mine returned {what}"
+            FedcliError, match=rf"test_extensions\.py: loss of Mine returned {words}"
         ):
-            Mine().gradient(made, None, SimpleNamespace(private=None))
+            Mine().gradient(outcome, None, SimpleNamespace(private=None))
 
 
 def test_a_function_of_ones_own_code_that_ends_the_program_is_an_error(tmp_path):

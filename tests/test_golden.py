@@ -69,7 +69,7 @@ def read(path: Path) -> Any:
 
 
 def numbers(run: Path) -> dict[str, Any]:
-    """What is compared of one run: its facts, its rounds, and its scores after each round."""
+    """Facts of one run that are compared: its settings, its rounds, and its scores after each round."""
     summary = read(run / "run.json")
     rounds = [
         json.loads(line) for line in (run / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
@@ -99,7 +99,8 @@ def test_a_new_option_is_not_compared_and_a_changed_one_is():
 
 def test_two_rounds_of_each_method_give_the_recorded_numbers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    played, recorded = play(), read(NUMBERS)
+    played = play()
+    recorded = read(NUMBERS)
     assert list(played) == list(recorded)
     for method, before in recorded.items():
         now = played[method]

@@ -85,8 +85,8 @@ def test_scores_json_holds_all_labels_each_label_and_groups(session):
     labels = body["labels"]["clean"]
     assert labels.keys() == set(body["classes"])
     assert len(labels) == 14
-    known = [label["auc"]["last"] for label in labels.values() if label["auc"]["last"] is not None]
-    expected = pytest.approx(np.mean(known))
+    aucs = [label["auc"]["last"] for label in labels.values() if label["auc"]["last"] is not None]
+    expected = pytest.approx(np.mean(aucs))
     assert body["versions"]["clean"]["auc_macro"]["last"] == expected
     assert labels["effusion"]["groups"]["sex"]["differences"].keys() == set(PARITY)
     assert body["groups"]["sex"]["clean"]["last_round"]["between"]["auc_macro"]["gap"] >= 0
@@ -101,13 +101,14 @@ def test_predictions_carry_every_label(session, monkeypatch):
     with h5py.File(scores.parent / "predictions.h5") as file:
         assert file["y"].dtype == np.uint8
         assert file["y"].shape == file["logits/clean/2"].shape
-        y, logits = file["y"][()], file["logits/clean/2"][()]
+        y = file["y"][()]
+        logits = file["logits/clean/2"][()]
     (table,) = to_csv(scores)
-    first = next(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
-    result = [int(first[f"label_{k}"]) for k in range(14)]
+    row = next(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    result = [int(row[f"label_{k}"]) for k in range(14)]
     assert result == y[0].tolist()
     expected = pytest.approx(1 / (1 + np.exp(-float(logits[0, 3]))))
-    assert float(first["prob_3"]) == expected
+    assert float(row["prob_3"]) == expected
 
 
 def test_what_there_is_not_is_refused_in_a_sentence(session, monkeypatch, capsys):
@@ -125,14 +126,15 @@ def test_what_there_is_not_is_refused_in_a_sentence(session, monkeypatch, capsys
         ),
         ("fedcli report --metric accuracy", "the scores have no metric 'accuracy'"),
     ):
-        code, shown = run(line), capsys.readouterr().err
+        code = run(line)
+        err = capsys.readouterr().err
         assert code in (1, 2), line
-        assert sentence in shown, line
-        assert "unexpected" not in shown, line
+        assert sentence in err, line
+        assert "unexpected" not in err, line
 
 
 def test_a_file_of_the_real_layout_is_prepared_and_divided(tmp_path, monkeypatch):
-    """As MedMNIST publishes it: images uint8 [N, 28, 28], labels [N, 14] of 0 and 1."""
+    """The file has the layout that MedMNIST publishes: images uint8 [N, 28, 28], labels [N, 14] of 0 and 1."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sample, "SEVERAL", {"train": 20, "val": 4, "test": 8})
     sample.sample_of_several(tmp_path / "raw")
@@ -155,10 +157,12 @@ def test_a_file_of_the_real_layout_is_prepared_and_divided(tmp_path, monkeypatch
             run(f"fedcli partition {scheme} {'' if 'by' in scheme else '--clients 2'} --val 0.2")
             == 0
         )
-        made = manifest.read(last_used.newest(tmp_path / "fedcli-work", "partition")).body
-        held = sum(np.array(client["class_counts"]) for client in made["roster"])
-        assert made["task"] == "multi-label"
-        assert (held <= pool.y[pool.split == 0].sum(0)).all()
+        body_of_partition = manifest.read(
+            last_used.newest(tmp_path / "fedcli-work", "partition")
+        ).body
+        counts = sum(np.array(client["class_counts"]) for client in body_of_partition["roster"])
+        assert body_of_partition["task"] == "multi-label"
+        assert (counts <= pool.y[pool.split == 0].sum(0)).all()
 
 
 @pytest.fixture(scope="module")
@@ -211,11 +215,12 @@ def test_every_command_takes_several_labels_or_says_why_not(
     Path("map.csv").write_text(
         "theirs,ours\n" + "".join(f"{digit},glaucoma\n" for digit in range(10))
     )
-    code, shown = run(line), "".join(capsys.readouterr())
+    code = run(line)
+    output = "".join(capsys.readouterr())
     assert code == ("digits" in line)
-    assert expected in shown
-    assert "unexpected" not in shown
-    assert "Agreement" not in shown
+    assert expected in output
+    assert "unexpected" not in output
+    assert "Agreement" not in output
 
 
 def test_the_other_datasets_of_the_page_are_prepared(tmp_path, monkeypatch):

@@ -21,7 +21,9 @@ CONDA = {"torch": "pytorch", "matplotlib": "matplotlib-base"}  # name on PyPI ->
 
 def test_the_conda_recipe_has_the_same_dependencies():
     recipe = yaml.safe_load((ROOT / "packaging" / "recipe.yaml").read_text(encoding="utf-8"))
-    expected = [re.match(r"([\w-]+)(.*)", given).groups() for given in PROJECT["dependencies"]]
+    expected = [
+        re.match(r"([\w-]+)(.*)", dependency).groups() for dependency in PROJECT["dependencies"]
+    ]
     assert recipe["requirements"]["run"][1:] == [
         f"{CONDA.get(name, name)} {limits}".strip() for name, limits in expected
     ]
@@ -39,13 +41,13 @@ def test_the_image_is_built_on_a_python_that_is_said_to_work():
     pythons = re.findall(
         r"^FROM python:([\d.]+)-slim", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.M
     )
-    said = [
+    versions = [
         line.rpartition(" ")[2]
         for line in PROJECT["classifiers"]
         if line.startswith("Programming Language")
     ]
-    assert set(pythons) <= set(said)
-    assert PROJECT["requires-python"] == f">={said[0]}"
+    assert set(pythons) <= set(versions)
+    assert PROJECT["requires-python"] == f">={versions[0]}"
 
 
 def jobs_of(workflow):
@@ -68,15 +70,17 @@ def test_each_step_of_the_pipeline_is_a_job_and_tests_run_on_each_python_that_is
     steps = re.search(r"^steps=\((.*)\)$", script, re.M)[1].split()
     assert steps == re.findall(r"^(\w+)\(\) \{", script, re.M), "in the order in which they stand"
     jobs = list(jobs_of(ROOT / ".github" / "workflows" / "tests.yml"))
-    named = [step for line, _ in jobs if line.startswith(".ci/run ") for step in line.split()[1:]]
-    assert set(named) == set(steps)
+    steps_run = [
+        step for line, _ in jobs if line.startswith(".ci/run ") for step in line.split()[1:]
+    ]
+    assert set(steps_run) == set(steps)
     assert all((ROOT / line.split()[0]).exists() for line, _ in jobs)
-    said = {
+    versions = {
         line.rpartition(" ")[2]
         for line in PROJECT["classifiers"]
         if line.startswith("Programming Language")
     }
-    assert {python for line, python in jobs if line == ".ci/run tests"} == said
+    assert {python for line, python in jobs if line == ".ci/run tests"} == versions
     ended = subprocess.run([ROOT / ".ci" / "run", "lint", "tpyes"], capture_output=True, text=True)
     assert ended.returncode == 2
     assert "no step tpyes; steps: lint types" in ended.stderr
@@ -100,8 +104,8 @@ def tracked() -> set[str]:
         "ls-files",
         "-z",
     ]  # of a checkout that another user made too
-    kept = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return {name for name in kept.split("\0") if (ROOT / name).is_file()}
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {name for name in listing.split("\0") if (ROOT / name).is_file()}
 
 
 @pytest.mark.long

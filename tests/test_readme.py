@@ -25,23 +25,27 @@ DOCS = sorted(ROOT.glob("docs/*.md"))
 def test_the_readme_names_every_command_and_counts_no_more_than_there_is():
     for name in registry.COMMANDS:
         assert f"`{name}`" in README
-    for word, known in (("Methods", METHODS), ("Datasets", SOURCES), ("Recipes", recipe.names())):
+    for word, registered in (
+        ("Methods", METHODS),
+        ("Datasets", SOURCES),
+        ("Recipes", recipe.names()),
+    ):
         count = int(re.search(rf"- \*\*{word}\*\*: more than (\d+)", README)[1])
-        assert count < len(known) <= count + 10, f"{word}: there are {len(known)}"
+        assert count < len(registered) <= count + 10, f"{word}: there are {len(registered)}"
     assert len(README.splitlines()) <= 220
 
 
 def test_links_between_pages_lead_somewhere():
-    made = generate.pages()
+    generated_pages = generate.pages()
     for page in [*ROOT.glob("*.md"), *DOCS, *ROOT.glob("recipes/*.md")]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
-            generated = page.parent.name == "docs" and target in made
+            generated = page.parent.name == "docs" and target in generated_pages
             assert generated or (page.parent / target).exists(), f"{page.name}: {target}"
 
 
 def test_every_dataset_has_a_card():
     for name in SOURCES:
-        about = card(name)
+        facts = card(name)
         for key in (
             "title",
             "task",
@@ -52,7 +56,7 @@ def test_every_dataset_has_a_card():
             "licence",
             "citation",
         ):
-            assert key in about, f"{name} says no {key}"
+            assert key in facts, f"{name} says no {key}"
     result = {p.stem for p in (ROOT / "data_manifests").glob("*.json")}
     assert result == {
         *SOURCES,
@@ -66,14 +70,14 @@ def test_every_exit_code_is_documented():
 
 
 def test_the_two_commands_come_first():
-    first, second = re.findall(r"```sh\n(.*?)```", README, re.S)[:2]
-    assert first.strip() == "pip install -e . && fedcli demo"
-    assert second.strip() == "pip install -e '.[test]' && pytest"
+    install, run_tests = re.findall(r"```sh\n(.*?)```", README, re.S)[:2]
+    assert install.strip() == "pip install -e . && fedcli demo"
+    assert run_tests.strip() == "pip install -e '.[test]' && pytest"
     assert README.index("fedcli demo") < 2500
 
 
 def test_options_named_in_the_guides_exist():
-    known = {
+    flags = {
         flag for name in registry.COMMANDS for flag in re.findall(r"--[a-z][a-z-]+", _help(name))
     }
     text = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *DOCS])
@@ -81,7 +85,7 @@ def test_options_named_in_the_guides_exist():
     used = {
         option for line in text.splitlines() if "fedcli " in line for option in flag.findall(line)
     }
-    assert used <= known | {"--help", "--version", "--install-completion"}
+    assert used <= flags | {"--help", "--version", "--install-completion"}
 
 
 def _help(command) -> str:
@@ -151,8 +155,8 @@ def test_the_three_lines_end_above_chance_on_clean_and_on_noisy_images(tmp_path,
     monkeypatch.chdir(tmp_path)
     lines = re.search(r"These three lines run.*?\n\n((?:    fedcli [^\n]*\n)+)", README, re.S)[1]
     for line in lines.splitlines():
-        made = session.run(line.strip()).splitlines()[-1]
-    versions = body_of(Path(made))["versions"]
+        path = session.run(line.strip()).splitlines()[-1]
+    versions = body_of(Path(path))["versions"]
     assert all(
         versions[name]["balanced_accuracy"]["mean_last5"] > 0.3 for name in ("clean", "corrupted")
     )  # chance 0.2

@@ -118,24 +118,28 @@ def room(module: str) -> str:
 def upward(arrows: dict[str, set[str]]) -> set[str]:
     """Imports that lead to a room on the same floor or above."""
     pairs = (
-        (each, other)
-        for each, others in arrows.items()
+        (module, other)
+        for module, others in arrows.items()
         for other in others
-        if room(each) != room(other)
+        if room(module) != room(other)
     )
     return {
-        f"{each} -> {other}"
-        for each, other in pairs
-        if LEVEL.get(room(other), 0) >= LEVEL.get(room(each), 0)
+        f"{module} -> {other}"
+        for module, other in pairs
+        if LEVEL.get(room(other), 0) >= LEVEL.get(room(module), 0)
     }
 
 
 def in_circles(arrows: dict[str, set[str]]) -> set[str]:
     """Modules that lead back to themselves: what is left when those that import nothing else of ours are taken away."""
-    left = {each: set(others) for each, others in arrows.items()}
-    while ends := {each for each, others in left.items() if not others & left.keys()}:
-        left = {each: others for each, others in left.items() if each not in ends}
-    return {each for each in left if _reaches(each, each, left)}
+    arrows_left = {module: set(others) for module, others in arrows.items()}
+    while ends := {
+        module for module, others in arrows_left.items() if not others & arrows_left.keys()
+    }:
+        arrows_left = {
+            module: others for module, others in arrows_left.items() if module not in ends
+        }
+    return {module for module in arrows_left if _reaches(module, module, arrows_left)}
 
 
 def folder(module: str) -> str:
@@ -158,11 +162,11 @@ def folders_of_rooms(arrows: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def _reaches(start: str, end: str, arrows: dict[str, set[str]]) -> bool:
-    seen: set[str] = set()
+    visited: set[str] = set()
     ahead = set(arrows[start])
     while ahead and end not in ahead:
-        seen |= ahead
-        ahead = {far for each in ahead for far in arrows.get(each, ())} - seen
+        visited |= ahead
+        ahead = {far for module in ahead for far in arrows.get(module, ())} - visited
     return bool(ahead)
 
 
@@ -176,14 +180,14 @@ def declares_options(module: str) -> bool:
 
 
 def lines_of(module: str, function: ast.FunctionDef) -> int:
-    """Of the whole function; of its body alone of a command, where a signature declares every option."""
+    """The lines of a function; of a command's body alone, as its signature declares every option."""
     start = function.body[0].lineno if declares_options(module) else function.lineno
     return (function.end_lineno or start) - start + 1
 
 
 def arguments_of(function: ast.FunctionDef) -> int:
-    given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    return len(given) - (bool(given) and given[0].arg in ("self", "cls"))
+    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return len(arguments) - (bool(arguments) and arguments[0].arg in ("self", "cls"))
 
 
 def test_every_folder_is_a_room_on_a_floor():
@@ -263,19 +267,19 @@ def test_files_are_short():
 
 def test_functions_fit_a_screen():
     lengths = {
-        f"{module}:{each.name}": lines_of(module, each)
+        f"{module}:{node.name}": lines_of(module, node)
         for module in modules()
-        for each in functions(module)
+        for node in functions(module)
     }
     assert not {function for function, length in lengths.items() if length > LONGEST_FUNCTION}
 
 
 def test_functions_take_few_arguments():
     counts = {
-        f"{module}:{each.name}": arguments_of(each)
+        f"{module}:{node.name}": arguments_of(node)
         for module in modules()
         if not declares_options(module)
-        for each in functions(module)
+        for node in functions(module)
     }
     assert not {function for function, count in counts.items() if count > MOST_ARGUMENTS}
 
@@ -328,16 +332,16 @@ def test_a_file_has_its_name_to_itself():
     for path in modules().values():
         rooms.setdefault(path.stem, set()).add(room_of(path))
     shared = {
-        stem: found
-        for stem, found in rooms.items()
-        if stem != "__init__" and len(found) > MOST_ROOMS
+        stem: rooms_of_stem
+        for stem, rooms_of_stem in rooms.items()
+        if stem != "__init__" and len(rooms_of_stem) > MOST_ROOMS
     }
     assert not shared
 
 
 def test_docstrings_begin_with_what_a_thing_is_or_does():
     kinds = ast.Module, ast.ClassDef, ast.FunctionDef
-    found = {
+    docstrings = {
         f"{module}: {text.splitlines()[0]}"
         for module in modules()
         for node in ast.walk(tree(module))
@@ -345,17 +349,17 @@ def test_docstrings_begin_with_what_a_thing_is_or_does():
         and (text := ast.get_docstring(node))
         and text.split()[0] in QUESTIONS
     }
-    assert not found
+    assert not docstrings
 
 
 def naming(word: str) -> set[str]:
     """Files outside methods/ that name an option or a metric; an attribute that is read is no name."""
-    named = re.compile(rf"(?<![.\w]){word}(?!\w)")
+    pattern = re.compile(rf"(?<![.\w]){word}(?!\w)")
     modules_of = {module for module, path in modules().items() if room(module) != "methods"}
     return {
         module
         for module in modules_of
-        if named.search(modules()[module].read_text(encoding="utf-8"))
+        if pattern.search(modules()[module].read_text(encoding="utf-8"))
     }
 
 
@@ -463,9 +467,9 @@ def test_no_thread_of_a_test_outlives_it():
 def test_a_campaign_of_many_cases_may_take_longer_than_a_test():
     def limit(folder):
         marks = []
-        asked = Path("tests", folder, "test_x.py")
+        path = Path("tests", folder, "test_x.py")
         item = SimpleNamespace(
-            path=asked, get_closest_marker=lambda name: None, add_marker=marks.append
+            path=path, get_closest_marker=lambda name: None, add_marker=marks.append
         )
         conftest.pytest_collection_modifyitems([item])
         return [mark.args for mark in marks]

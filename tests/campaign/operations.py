@@ -91,7 +91,7 @@ class Operations:
 
 
 def operations(words: list[str], folder: Path, *, reading: Path | None = None) -> int:
-    """How many operations on files a command does when nothing stops it."""
+    """The number of operations on files of a command that nothing stops."""
     reader, writer = os.pipe()
     watched = Operations(None, reading=reading)
 

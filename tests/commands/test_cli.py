@@ -22,23 +22,25 @@ def chain(tmp_path_factory):
     """toy, staged by hand through the command line: dataset, partition, corruption, run, scores."""
     work = tmp_path_factory.mktemp("work")
     where = ["--work", work, "--quiet"]
-    made = {"work": work, "where": where}
-    made["dataset"] = path_of(
+    stages = {"work": work, "where": where}
+    stages["dataset"] = path_of(
         fedcli("prepare", "toy", "--size", 12, "--sample-images", 400, *where)
     )
-    made["partition"] = path_of(
-        fedcli("partition", made["dataset"], "--dirichlet", "1.0", "--clients", "4", *where)
+    stages["partition"] = path_of(
+        fedcli("partition", stages["dataset"], "--dirichlet", "1.0", "--clients", "4", *where)
     )
-    made["corruption"] = path_of(
-        fedcli("corrupt", "gaussian", made["partition"], "--ratio", "0.25", *where)
+    stages["corruption"] = path_of(
+        fedcli("corrupt", "gaussian", stages["partition"], "--ratio", "0.25", *where)
     )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("fedcli.federation.engines.pool.cores", lambda: 1)  # no fork, see below
-        made["run"] = path_of(
-            fedcli("train", "fedheal", made["corruption"], "--rounds", "2", "--lr", "0.003", *where)
+        stages["run"] = path_of(
+            fedcli(
+                "train", "fedheal", stages["corruption"], "--rounds", "2", "--lr", "0.003", *where
+            )
         )
-    made["scores"] = path_of(fedcli("evaluate", made["run"], *where))
-    return made
+    stages["scores"] = path_of(fedcli("evaluate", stages["run"], *where))
+    return stages
 
 
 def test_every_stage_prints_one_line_that_the_next_reads(chain):
@@ -85,8 +87,8 @@ def test_json_is_for_machines(chain):
 
 
 def test_json_of_a_stage_is_short_and_full_has_the_whole_manifest(chain):
-    asked = ["corrupt", "gaussian", chain["partition"], "--ratio", "0.25", *chain["where"]]
-    short, full = (json.loads(fedcli(*asked, word)[1]) for word in ("--json", "--json=full"))
+    words = ["corrupt", "gaussian", chain["partition"], "--ratio", "0.25", *chain["where"]]
+    short, full = (json.loads(fedcli(*words, word)[1]) for word in ("--json", "--json=full"))
     assert short["path"] == full["path"] == chain["corruption"]
     assert short["warnings"] == full["warnings"]
     assert full["manifest"] == json.loads(Path(chain["corruption"]).read_text())
@@ -96,7 +98,7 @@ def test_json_of_a_stage_is_short_and_full_has_the_whole_manifest(chain):
     assert short["noisy"] == body["clients"]
     assert "test" not in short
     assert "manifest" not in short
-    asked = [
+    words = [
         "train",
         "fedheal",
         chain["corruption"],
@@ -107,8 +109,8 @@ def test_json_of_a_stage_is_short_and_full_has_the_whole_manifest(chain):
         *chain["where"],
         "--json",
     ]
-    told = json.loads(fedcli(*asked)[1])
-    result = (told["method"], told["rounds"], told["clients"], told["path"])
+    written = json.loads(fedcli(*words)[1])
+    result = (written["method"], written["rounds"], written["clients"], written["path"])
     assert result == (
         "fedheal",
         2,
@@ -132,7 +134,7 @@ def test_a_dataset_given_to_train_is_partitioned_first(chain):
 
 
 def test_prepare_can_partition_and_corrupt_in_one_go(tmp_path):
-    made = path_of(
+    path = path_of(
         fedcli(
             "prepare",
             "phantom",
@@ -147,7 +149,7 @@ def test_prepare_can_partition_and_corrupt_in_one_go(tmp_path):
             "--quiet",
         )
     )
-    manifest = json.loads(Path(made).read_text())
+    manifest = json.loads(Path(path).read_text())
     assert manifest["kind"] == "corruption"
     assert len(manifest["body"]["clients"]) == 1
     assert len(manifest["body"]["roster"]) == 4
@@ -494,19 +496,19 @@ def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
         (["--fedmrl", "0.0", "--clients", "4"], "fedmrl"),
         (["--fedmrl-authors", "--clients", "4"], "fedmrl-authors"),
     ):
-        made = json.loads(
+        written = json.loads(
             Path(
                 path_of(fedcli("partition", chain["dataset"], *flags, *chain["where"]))
             ).read_text()
         )
-        assert made["body"]["scheme"] == scheme
-        assert made["made_by"][1:] == flags
+        assert written["body"]["scheme"] == scheme
+        assert written["made_by"][1:] == flags
     who = tmp_path / "who.json"
     who.write_text(json.dumps({"a": [f"nobody-{k}" for k in range(20)]}))
     code, _, err = fedcli("partition", chain["dataset"], "--clients-file", who, *chain["where"])
     assert code == 1
     assert "names none of the 400 images" in err
-    for words, said in (
+    for words, sentence in (
         (
             ["--clients-file", who, "--clients", "3"],
             "--clients-file and --clients exclude each other",
@@ -516,5 +518,5 @@ def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
         (["--iid", "--keep-units"], None),
     ):
         code, _, err = fedcli("partition", chain["dataset"], *words, *chain["where"])
-        assert code == (2 if said else 1)
-        assert (said or "does not say which patient") in err
+        assert code == (2 if sentence else 1)
+        assert (sentence or "does not say which patient") in err

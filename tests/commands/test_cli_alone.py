@@ -125,25 +125,25 @@ def test_every_command_explains_itself(name):
 @pytest.mark.parametrize("columns", ["80", "100"])
 def test_the_list_of_commands_shows_whole_sentences(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
-    shown = fedcli("--help")[1]
-    assert "..." not in shown.split("\nBegin:")[1]
-    assert max(map(len, shown.splitlines())) <= int(columns)
+    printed = fedcli("--help")[1]
+    assert "..." not in printed.split("\nBegin:")[1]
+    assert max(map(len, printed.splitlines())) <= int(columns)
     for name in registry.names():
-        first = registry.load(name).help.split("\n\n")[0].strip()
-        assert first.endswith("."), name
-        assert len(first) <= 60, name
-        assert re.search(rf"^  {name} +{re.escape(first)}$", shown, re.M), name
+        sentence = registry.load(name).help.split("\n\n")[0].strip()
+        assert sentence.endswith("."), name
+        assert len(sentence) <= 60, name
+        assert re.search(rf"^  {name} +{re.escape(sentence)}$", printed, re.M), name
     assert all(
-        f"\n{group}:\n" in shown
+        f"\n{group}:\n" in printed
         for group in ("Begin", "Data", "Train and score", "Compare", "More")
     )
 
 
 def test_arguments_are_shown_without_a_type():
-    shown = fedcli("report", "--help")[1]
-    assert "  RUN  runs or scores" in shown
-    assert "list[str]" not in shown
-    assert "......" not in shown
+    printed = fedcli("report", "--help")[1]
+    assert "  RUN  runs or scores" in printed
+    assert "list[str]" not in printed
+    assert "......" not in printed
 
 
 def test_versions_of_packages_without_the_name_of_a_host():
@@ -170,8 +170,10 @@ def test_a_name_in_a_manifest_cannot_lead_out_of_the_work_folder(tmp_path, name)
     dataset = edited(
         path_of(fedcli("prepare", "toy", "--work", tmp_path / "w", "--quiet")), name=name
     )
-    made = Path(path_of(fedcli("partition", dataset, "--iid", "--work", tmp_path / "w", "--quiet")))
-    assert made.resolve().parent.parent == (tmp_path / "w" / "partitions").resolve()
+    partition_path = Path(
+        path_of(fedcli("partition", dataset, "--iid", "--work", tmp_path / "w", "--quiet"))
+    )
+    assert partition_path.resolve().parent.parent == (tmp_path / "w" / "partitions").resolve()
 
 
 @pytest.mark.parametrize("body", [{"clients": "many"}, {"classes": None}, {"attributes": []}])
@@ -198,8 +200,8 @@ def test_a_damaged_settings_file_or_manifest_is_told(tmp_path, text):
 
 
 def test_a_damaged_stage_is_made_again(tmp_path):
-    made = path_of(fedcli("prepare", "toy", "--work", tmp_path, "--quiet"))
-    pool = Path(made).parent / "pool.h5"
+    dataset_path = path_of(fedcli("prepare", "toy", "--work", tmp_path, "--quiet"))
+    pool = Path(dataset_path).parent / "pool.h5"
     good = pool.read_bytes()
     pool.write_bytes(good[:-9])
     code, _out, err = fedcli("prepare", "toy", "--work", tmp_path)

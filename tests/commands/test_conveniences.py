@@ -36,7 +36,8 @@ def run(*words: object) -> tuple[int, str, str]:
 def work(tmp_path_factory) -> Path:
     """A toy dataset in two clients, one corrupted, with an evaluated run called first."""
     folder = tmp_path_factory.mktemp("work")
-    where, corrupt = ("--work", folder), ("--corrupt", "gaussian", "--ratio", 0.5)
+    where = ("--work", folder)
+    corrupt = ("--corrupt", "gaussian", "--ratio", 0.5)
     assert run("prepare", "toy", "--sample-images", 400, "--clients", 2, *corrupt, *where)[0] == 0
     assert run("train", "FedISM+", "--rounds", 1, "--name", "first", *where)[0] == 0
     assert run("evaluate", *where)[0] == 0
@@ -128,8 +129,8 @@ for line in sys.argv[1:]:
     ended = subprocess.run(
         [sys.executable, "-c", code, *lines], cwd=work.parent, capture_output=True, text=True
     )
-    shown = [line for line in ended.stdout.splitlines() if line.startswith("imports torch:")]
-    assert shown == ["imports torch: False"] * len(lines), ended.stderr
+    import_lines = [line for line in ended.stdout.splitlines() if line.startswith("imports torch:")]
+    assert import_lines == ["imports torch: False"] * len(lines), ended.stderr
 
 
 def test_ls_shows_every_stage_with_the_runs_score(work):
@@ -198,18 +199,18 @@ def test_a_newer_run_that_has_not_finished_is_not_silently_passed_over(work):
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("words", "name"),
     [
         (["models"], "resnet18"),
         (["metrics"], "equalized_odds_difference"),
         (["corruptions"], "motion-blur"),
     ],
 )
-def test_what_can_be_named_is_listed(words, named):
+def test_what_can_be_named_is_listed(words, name):
     code, out, _ = run(*words)
     assert code == 0
-    assert named in out
-    assert named in json.loads(run(*words, "--json")[1])
+    assert name in out
+    assert name in json.loads(run(*words, "--json")[1])
 
 
 def test_every_corruption_is_described_with_its_other_names():
@@ -260,15 +261,15 @@ def test_options_from_a_file_and_from_variables_are_used_and_said(work, monkeypa
     code, out, err = run("train", "fedprox", "--rounds", 1)
     assert code == 0
     assert "runs/second" in out
-    made = json.loads((work / "runs" / "second" / "run.json").read_text())["body"]
-    assert made["rounds"] == 1
-    assert made["settings"]["mu"] == 0.5  # what was typed comes first
-    for said in (
+    body = json.loads((work / "runs" / "second" / "run.json").read_text())["body"]
+    assert body["rounds"] == 1
+    assert body["settings"]["mu"] == 0.5  # what was typed comes first
+    for words in (
         "--set mu=0.5 from fedcli.toml",
         "--device cpu from FEDCLI_DEVICE",
         f"--work {work.name} from fedcli.toml",
     ):
-        assert said in err
+        assert words in err
     assert "--rounds" not in err
     assert "first" in run("ls")[1]
     Path("fedcli.toml").unlink()
@@ -312,8 +313,8 @@ def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
     run("partition", "--iid", "--clients", 2, "--log-file", log, "--work", work)
     run("partition", "--iid", "--clients", 9999, f"--log-file={log}", "--work", work)
     text = log.read_text()
-    made = next((work / "partitions").glob("toy-iid-*/partition.json"))
-    assert f"INFO {made}" in text  # what stands on stdout
+    partition_path = next((work / "partitions").glob("toy-iid-*/partition.json"))
+    assert f"INFO {partition_path}" in text  # what stands on stdout
     assert "INFO using" in text
     assert "ERROR" in text
     assert text.splitlines()[0][:2] == "20"
@@ -359,12 +360,12 @@ def test_the_shell_completes_nothing_from_a_damaged_manifest(text, tmp_path):
 def test_the_bar_of_progress_shows_loss_and_scores(work, tmp_path):
     line = f"fedcli train fedavg --rounds 2 --eval-every 1 --seed 7 --work {work}"
     main, side = pty.openpty()
-    shown = []
+    pieces = []
 
     def read():
         with contextlib.suppress(OSError):  # the other end is closed
             while piece := os.read(main, 4096):
-                shown.append(piece)
+                pieces.append(piece)
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
@@ -372,9 +373,9 @@ def test_the_bar_of_progress_shows_loss_and_scores(work, tmp_path):
     os.close(side)
     reader.join()
     os.close(main)
-    assert ended.returncode == 0, shown
-    assert b"loss " in b"".join(shown), shown
-    assert b", clean " in b"".join(shown), shown
+    assert ended.returncode == 0, pieces
+    assert b"loss " in b"".join(pieces), pieces
+    assert b", clean " in b"".join(pieces), pieces
 
 
 def test_help_of_a_large_command_has_headings():
@@ -442,7 +443,8 @@ def test_ls_leaves_out_a_run_whose_scores_are_damaged(words, work, tmp_path):
     copy = shutil.copytree(work, tmp_path / "work")
     path = next(copy.glob("runs/first/scores/*/scores.json"))
     table = path.with_name("scores.csv")
-    whole, metric = table.read_text(), ",balanced_accuracy,,1,"
+    whole = table.read_text()
+    metric = ",balanced_accuracy,,1,"
     table.write_text(
         whole.replace(metric, metric + "x", 1) if "line" in words else whole.partition("\n")[0]
     )

@@ -25,8 +25,8 @@ def test_the_sites_of_descriptions_data_and_runs_are_named(tmp_path):
     run = train(data, plan(rounds=1), work=tmp_path)
     assert names([described]) == sorted(ROSTER)
     assert names([described / f"{client}.json" for client in ROSTER]) == ROSTER
-    for each in (data, data.parent, run, run.parent, run.parent / "settings.json"):
-        assert names([each]) == ROSTER
+    for path in (data, data.parent, run, run.parent, run.parent / "settings.json"):
+        assert names([path]) == ROSTER
 
 
 @pytest.mark.parametrize("engine", ["nvflare", "flower"])

@@ -1,4 +1,4 @@
-"""What prepare, partition and inspect do with what they are not told, and what they refuse before any work."""
+"""Defaults of prepare, partition and inspect, and mistakes that they refuse before any work."""
 
 import json
 from pathlib import Path
@@ -26,10 +26,10 @@ def refused(*words: object, code: int = 2) -> str:
 @pytest.fixture(scope="module")
 def work(tmp_path_factory) -> Path:
     """Prepared twice: phantom, which has sites, and toy, which has none."""
-    made = tmp_path_factory.mktemp("work")
+    folder = tmp_path_factory.mktemp("work")
     for name in ("phantom", "toy"):
-        assert run("prepare", name, "--size", 8, "--out", made / name)[0] == 0
-    return made
+        assert run("prepare", name, "--size", 8, "--out", folder / name)[0] == 0
+    return folder
 
 
 # partition
@@ -38,9 +38,9 @@ def work(tmp_path_factory) -> Path:
 def test_a_bare_partition_is_the_one_that_train_makes_by_the_datasets_sites(work, tmp_path):
     _, out, err = run("partition", work / "phantom", "--work", tmp_path)
     assert "partition: the sites in 'site'" in err
-    made = json.loads(Path(out).read_text())
-    assert made["options"]["by"] == ["site"]
-    assert made["made_by"] == ["partition", "--by", "site"]
+    written = json.loads(Path(out).read_text())
+    assert written["options"]["by"] == ["site"]
+    assert written["made_by"] == ["partition", "--by", "site"]
     trained = run("train", "fedavg", work / "phantom", "--rounds", 1, "--work", tmp_path)
     assert trained[0] == 0
     assert f"already made: {Path(out).parent}" in trained[2]
@@ -69,7 +69,7 @@ def test_a_number_of_clients_beside_by_is_refused_unless_it_counts(work, tmp_pat
     err = refused("partition", work / "phantom", "--by", "site", "--clients", 4, "--work", tmp_path)
     assert "--by makes one client per value, so --clients has no effect" in err
     assert "leave it out, or add --portion or --shares" in err
-    for more in (("--portion", 0.5), ("--shares", "1,0,0,0")):
+    for options in (("--portion", 0.5), ("--shares", "1,0,0,0")):
         words = (
             "partition",
             work / "phantom",
@@ -77,7 +77,7 @@ def test_a_number_of_clients_beside_by_is_refused_unless_it_counts(work, tmp_pat
             "site",
             "--clients",
             4,
-            *more,
+            *options,
             "--work",
             tmp_path,
         )
@@ -191,9 +191,9 @@ def test_strict_without_a_path_takes_the_newest_dataset_or_partition(tmp_path):
 
 
 def test_strict_names_the_data_of_a_run_and_of_scores(work, tmp_path):
-    _, made, _ = run("train", "fedavg", work / "toy", "--rounds", 1, "--work", tmp_path)
-    _, scores, _ = run("evaluate", made, "--work", tmp_path)
-    for path, words in ((made, "not for a run"), (scores, "not for scores")):
+    _, run_path, _ = run("train", "fedavg", work / "toy", "--rounds", 1, "--work", tmp_path)
+    _, scores, _ = run("evaluate", run_path, "--work", tmp_path)
+    for path, words in ((run_path, "not for a run"), (scores, "not for scores")):
         err = refused("inspect", path, "--strict")
         assert words in err
         assert "partition.json" in err
@@ -208,14 +208,14 @@ def test_a_second_stage_from_the_shell_finds_its_network_and_data_in_the_run_it_
     data = json.loads(
         Path(run("partition", work / "toy", "--iid", "--work", tmp_path)[1]).read_text()
     )
-    _, first, _ = run("train", "fedavg", "--rounds", 1, "--work", tmp_path)
-    code, second, err = run(
-        "train", "crt", "--weights", Path(first).parent, "--rounds", 1, "--work", tmp_path
+    _, first_run, _ = run("train", "fedavg", "--rounds", 1, "--work", tmp_path)
+    code, second_run, err = run(
+        "train", "crt", "--weights", Path(first_run).parent, "--rounds", 1, "--work", tmp_path
     )
     assert code == 0, err
-    made = json.loads(Path(second).read_text())
-    assert made["body"]["label"] == "FedAvg + cRT"
-    assert len(made["body"]["roster"]) == len(data["body"]["roster"])
+    written = json.loads(Path(second_run).read_text())
+    assert written["body"]["label"] == "FedAvg + cRT"
+    assert len(written["body"]["roster"]) == len(data["body"]["roster"])
 
 
 def test_an_empty_path_and_a_client_behind_single_site_are_explained(work, tmp_path):

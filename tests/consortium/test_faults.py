@@ -13,7 +13,8 @@ import pytest
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
-LAST, INSTEAD = "train_and_compare ", f'source "{HERE}/faults.sh"\nfaults '
+LAST = "train_and_compare "
+INSTEAD = f'source "{HERE}/faults.sh"\nfaults '
 LIES = ["count", "negative", "steps", "shape", "nan", "columns"]
 
 

@@ -18,22 +18,25 @@ def clock(monkeypatch):
 
 
 def test_one_process_has_a_piece_until_it_gives_it_back(tmp_path):
-    with Claims(tmp_path / "held", "table 2") as first, Claims(tmp_path / "held") as second:
-        assert first.take("a")
-        assert not second.take("a")
-        assert second.take("b")
-        assert (second.holder("a"), second.holder("c")) == ("table 2", "")
-        first.give_back("a")
-        assert second.take("a")
-        assert not first.take("a")
+    with (
+        Claims(tmp_path / "held", "table 2") as our_claims,
+        Claims(tmp_path / "held") as other_claims,
+    ):
+        assert our_claims.take("a")
+        assert not other_claims.take("a")
+        assert other_claims.take("b")
+        assert (other_claims.holder("a"), other_claims.holder("c")) == ("table 2", "")
+        our_claims.give_back("a")
+        assert other_claims.take("a")
+        assert not our_claims.take("a")
     assert not [*tmp_path.iterdir()]
 
 
 def test_a_killed_process_gives_its_pieces_back_at_once(tmp_path):
     reading, writing = os.pipe()
     if not (process := os.fork()):
-        kept = Claims(tmp_path / "held")
-        os.write(writing, b"y" if kept.take("a") else b"n")
+        claims = Claims(tmp_path / "held")
+        os.write(writing, b"y" if claims.take("a") else b"n")
         time.sleep(60)
     assert os.read(reading, 1) == b"y"
     with Claims(tmp_path / "held") as mine:
@@ -49,27 +52,25 @@ def test_a_claim_of_another_machine_is_taken_over_when_nobody_has_touched_it_for
 ):
     """flock does not hold between these machines, as on some file systems."""
     monkeypatch.setattr(claims, "flock", lambda file, wait=False: True)
-    there, here, third = (
-        Claims(tmp_path / "held"),
-        Claims(tmp_path / "held"),
-        Claims(tmp_path / "held"),
-    )
+    far_claims = Claims(tmp_path / "held")
+    near_claims = Claims(tmp_path / "held")
+    third_claims = Claims(tmp_path / "held")
     monkeypatch.setattr(claims, "machine", lambda: "there")
-    assert there.take("a")
+    assert far_claims.take("a")
     monkeypatch.setattr(claims, "machine", lambda: "here")
     (path,) = (tmp_path / "held").iterdir()
     for seconds in (0, claims.SILENT - 1, claims.SILENT - 1):
         clock[0] += seconds
         os.utime(path, (clock[0], clock[0]))  # it is alive
-        assert not here.take("a")
-        assert not third.take("a")
+        assert not near_claims.take("a")
+        assert not third_claims.take("a")
     clock[0] += claims.SILENT + 1
-    assert here.take("a")
+    assert near_claims.take("a")
     monkeypatch.setattr(claims, "machine", lambda: "a third")
-    assert not third.take("a")
+    assert not third_claims.take("a")
     assert [path.name for path in (tmp_path / "held").iterdir()] == ["a.1"]
-    for each in (there, here, third):
-        each.__exit__()
+    for claim_set in (far_claims, near_claims, third_claims):
+        claim_set.__exit__()
     assert not [*tmp_path.iterdir()]
 
 

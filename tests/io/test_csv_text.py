@@ -1,4 +1,4 @@
-"""What stands in a cell of a CSV is text, and what prints as text drives no terminal."""
+"""Cells of a CSV are text, and text that is printed drives no terminal."""
 
 import pandas
 

@@ -41,7 +41,8 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
 
 
 def test_a_file_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeypatch):
-    calls, replace = [], os.replace
+    calls = []
+    replace = os.replace
     monkeypatch.setattr(os, "fsync", lambda file: calls.append("fsync"))
     monkeypatch.setattr(os, "replace", lambda *paths: calls.append("replace") or replace(*paths))
     write_text(tmp_path / "x.json", "new")
@@ -78,8 +79,8 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_n
     path = tmp_path / "x.json"
     assert subprocess.run([sys.executable, "-c", KILLED, str(path)]).returncode == 9
     assert len(names(tmp_path)) == 1
-    with replacing(path) as first:
-        first.write(b"first")
+    with replacing(path) as slow_file:
+        slow_file.write(b"first")
         write_text(path, "second")
         assert path.read_text() == "second"
     assert path.read_text() == "first"
@@ -124,11 +125,12 @@ def test_a_change_is_seen_whose_time_was_put_back(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "SETTLED", -1)  # as if long ago
     path = tmp_path / "x.json"
     path.write_text("old")
-    at, before = path.stat(), sha256(path)
+    old_stat = path.stat()
+    before = sha256(path)
     path.write_text("new")
-    left = {name: getattr(at, name) for name in dir(at) if name.startswith("st_")}
+    times = {name: getattr(old_stat, name) for name in dir(old_stat) if name.startswith("st_")}
     later = SimpleNamespace(
-        **left | {"st_ctime_ns": at.st_ctime_ns + 1}
+        **times | {"st_ctime_ns": old_stat.st_ctime_ns + 1}
     )  # a tick of its clock, which may take a second
     monkeypatch.setattr(Path, "stat", lambda *_, **__: later)
     assert sha256(path) != before

@@ -162,10 +162,8 @@ def test_a_file_is_made_extended_and_replaced(tmp_path):
 @contextmanager
 def largest_file(size):
     """A limit on file sizes stands for a full disk, a quota or a broken device: the write fails in the same way."""
-    limits, handler = (
-        resource.getrlimit(resource.RLIMIT_FSIZE),
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
-    )
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
         yield
@@ -183,17 +181,24 @@ def fill(file):
 @pytest.mark.parametrize("large", [2**60, 0], ids=["small", "large"])
 def test_a_write_that_fails_anywhere_is_an_error_and_never_a_crash(tmp_path, monkeypatch, large):
     monkeypatch.setattr("fedcli.io.hdf5.LARGE", large)
-    whole, old = tmp_path / "whole.h5", tmp_path / "old.h5"
+    whole = tmp_path / "whole.h5"
+    old = tmp_path / "old.h5"
     with create_hdf5(whole, 1) as file:
         fill(file)
     with create_hdf5(old, 1) as file:
         file["x"] = np.arange(3)
-    before, size = old.read_bytes(), whole.stat().st_size
+    before = old.read_bytes()
+    size = whole.stat().st_size
     for limit in range(0, size, 9001):
-        made, extended = tmp_path / f"{limit}.h5", tmp_path / f"{limit}-old.h5"
+        new_path = tmp_path / f"{limit}.h5"
+        extended = tmp_path / f"{limit}-old.h5"
         extended.write_bytes(before)
         with largest_file(limit):
-            for write in (create_hdf5(made, size), replace_hdf5(old, size), extend_hdf5(extended)):
+            for write in (
+                create_hdf5(new_path, size),
+                replace_hdf5(old, size),
+                extend_hdf5(extended),
+            ):
                 with pytest.raises(OSError, match="too large") as error, write as file:
                     fill(file)
                 assert error.value.filename
@@ -252,14 +257,16 @@ def test_an_error_of_whoever_fills_a_file_is_its_own(tmp_path):
 
 
 def test_a_damaged_byte_anywhere_is_an_error_of_ours_or_changes_numbers_only(tmp_path):
-    path, draw = tmp_path / "x.h5", np.random.default_rng(3)
+    path = tmp_path / "x.h5"
+    draw = np.random.default_rng(3)
     with create_hdf5(path) as file:
-        file["x"], file["group/y"] = np.arange(20), np.array([b"a", b"bc"])
+        file["x"] = np.arange(20)
+        file["group/y"] = np.array([b"a", b"bc"])
     good = path.read_bytes()
     refused = 0
-    for place in draw.choice(len(good), 300, replace=False):
+    for position in draw.choice(len(good), 300, replace=False):
         bad = bytearray(good)
-        bad[place] ^= 1 << int(draw.integers(8))
+        bad[position] ^= 1 << int(draw.integers(8))
         path.write_bytes(bad)
         try:
             with open_hdf5(path, {"x": Column("iu"), "group/*": Column("S")}) as file:

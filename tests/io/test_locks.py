@@ -1,4 +1,4 @@
-"""What one process holds, another cannot take; what a killed one held is free."""
+"""Locks: another process cannot take one that is held; one of a killed process is free."""
 
 import errno
 import fcntl
@@ -47,22 +47,22 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path):
 
 def test_a_folder_of_a_killed_process_is_removed_and_one_of_a_living_process_is_not(tmp_path):
     assert python(KILLED, tmp_path / "made").returncode == 9
-    left = list(tmp_path.glob("*.tmp"))
-    assert [file.name for file in left[0].iterdir()] == ["half"]
-    with scratch(tmp_path / "made") as first, scratch(tmp_path / "made") as second:
-        assert sorted(tmp_path.glob("*.tmp")) == sorted([first, second])
-        second.rename(tmp_path / "made")
+    leftovers = list(tmp_path.glob("*.tmp"))
+    assert [file.name for file in leftovers[0].iterdir()] == ["half"]
+    with scratch(tmp_path / "made") as ours, scratch(tmp_path / "made") as theirs:
+        assert sorted(tmp_path.glob("*.tmp")) == sorted([ours, theirs])
+        theirs.rename(tmp_path / "made")
     assert list(tmp_path.iterdir()) == [tmp_path / "made"]
 
 
 def test_a_folder_that_cannot_be_removed_now_is_removed_by_the_next_process(tmp_path, monkeypatch):
     with monkeypatch.context() as full:
         full.setattr("shutil.rmtree", lambda *_, **__: None)  # as with too many open files
-        with scratch(tmp_path / "made") as first:
+        with scratch(tmp_path / "made") as stuck:
             pass
-    assert first.exists()
-    with scratch(tmp_path / "made") as second:
-        assert list(tmp_path.glob("*.tmp")) == [second]
+    assert stuck.exists()
+    with scratch(tmp_path / "made") as fresh:
+        assert list(tmp_path.glob("*.tmp")) == [fresh]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -82,11 +82,11 @@ def test_a_disk_without_locks_is_worked_on_and_named_once(disk_without_locks, ca
         with held(folder / ".lock", "it is in use", "wait"):
             pass
         assert not is_held(folder / ".lock")
-    with scratch(folder / "made") as first, scratch(folder / "made") as second:
-        assert first.is_dir()
-        assert second.is_dir()
+    with scratch(folder / "made") as ours, scratch(folder / "made") as theirs:
+        assert ours.is_dir()
+        assert theirs.is_dir()
         with renaming(folder / "made"):
-            first.rename(folder / "made")
+            ours.rename(folder / "made")
     write_text(folder / "text", "whole")
     assert sorted(path.name for path in folder.iterdir()) == [".lock", "made", "text"]
     assert [record.message for record in caplog.records] == [

@@ -46,10 +46,10 @@ def test_each_group_has_its_images_and_means_over_the_rounds_with_intervals_of_t
     for line, group in zip(lines, "fm", strict=False):
         both = [run.scores.groups["sex"][version][AUC][group] for version in ("clean", "corrupted")]
         for cell, version, score in zip(line[2:], ("clean", "corrupted"), both, strict=False):
-            drawn = Resamples(1000).drawn(
+            resampled = Resamples(1000).drawn(
                 run, Where(version, attribute="sex", group=group, metric=AUC)
             )
-            low, high = np.quantile(drawn, (0.025, 0.975))
+            low, high = np.quantile(resampled, (0.025, 0.975))
             expected = f"{100 * score.mean:.1f} ({100 * low:.1f} to {100 * high:.1f})"
             assert cell == expected
         assert line[:2] == [group, "30"]

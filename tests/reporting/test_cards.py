@@ -35,11 +35,11 @@ def run(tmp_path_factory):
     """A trained run, evaluated with operating points and under a corruption."""
     work = tmp_path_factory.mktemp("cards")
     data = make_chain(work)
-    made = train(
+    trained = train(
         data, planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None
     )
     return evaluate(
-        made, EvaluateOptions(corrupt=["gaussian-noise"], severity=["1"], clinical=True)
+        trained, EvaluateOptions(corrupt=["gaussian-noise"], severity=["1"], clinical=True)
     )
 
 
@@ -50,15 +50,22 @@ def row(run):
 
 
 def test_every_answer_is_a_field_of_a_manifest_with_its_hash(run, row):
-    made = evidence.guidelines(run, row.scores)
-    above = {kind: manifest.parent(run, kind) for kind in ("dataset", "partition", "run")} | {
+    guidelines = evidence.guidelines(run, row.scores)
+    manifests = {kind: manifest.parent(run, kind) for kind in ("dataset", "partition", "run")} | {
         "scores": run
     }
-    hashes = {f"{path.parent.name}/{path.name}": manifest.sha256(path) for path in above.values()}
-    answers = [answer for each in made for item in each["items"] for answer in item["answers"]]
+    hashes = {
+        f"{path.parent.name}/{path.name}": manifest.sha256(path) for path in manifests.values()
+    }
+    answers = [
+        answer
+        for guideline in guidelines
+        for item in guideline["items"]
+        for answer in item["answers"]
+    ]
     assert answers
     assert all(hashes[answer["manifest"]] == answer["sha256"] for answer in answers)
-    training = next(item for item in made[0]["items"] if item["item"] == "25")
+    training = next(item for item in guidelines[0]["items"] if item["item"] == "25")
     assert (
         json.loads(next(a["value"] for a in training["answers"] if a["field"] == "body.rounds"))
         == 1
@@ -66,26 +73,32 @@ def test_every_answer_is_a_field_of_a_manifest_with_its_hash(run, row):
 
 
 def test_a_run_fills_what_a_median_paper_does_not(run, row):
-    made = {each["guideline"]: each for each in evidence.guidelines(run, row.scores)}
-    result = (len(made["CLAIM 2024"]["items"]), len(made["TRIPOD+AI"]["items"]))
+    guidelines = {
+        guideline["guideline"]: guideline for guideline in evidence.guidelines(run, row.scores)
+    }
+    result = (len(guidelines["CLAIM 2024"]["items"]), len(guidelines["TRIPOD+AI"]["items"]))
     assert result == (44, 52)
-    counts = {name: (each["material"], each["half"]) for name, each in made.items()}
+    counts = {
+        name: (guideline["material"], guideline["half"]) for name, guideline in guidelines.items()
+    }
     assert counts == COUNTS  # this dataset has no card: where the data come from is not known
-    body = json.loads(evidence.as_json(list(made.values())))
+    body = json.loads(evidence.as_json(list(guidelines.values())))
     states = {item["item"]: item["state"] for item in body[0]["items"]}
     assert states["3"] == "a person must write this"
     assert states["22"] == "there is material"
-    answers = [a for each in body for item in each["items"] for a in item["answers"]]
+    answers = [a for guideline in body for item in guideline["items"] for a in item["answers"]]
     assert all(answer["value"] not in ("", "{}", '"none"') for answer in answers)
 
 
 def test_an_item_of_two_halves_is_half_where_one_of_them_has_no_material(run, row):
-    made = {each["guideline"]: each for each in evidence.guidelines(run, row.scores)}
-    items = {item["item"]: item for item in made["TRIPOD+AI"]["items"]}
+    guidelines = {
+        guideline["guideline"]: guideline for guideline in evidence.guidelines(run, row.scores)
+    }
+    items = {item["item"]: item for item in guidelines["TRIPOD+AI"]["items"]}
     assert items["13"]["state"] == "half"
     assert items["13"]["without"] == ["how it was handled"]
     assert "run:options.class_weights" not in json.dumps(items["13"]["answers"])
-    page = cards.evidence_page(row, list(made.values())).markdown
+    page = cards.evidence_page(row, list(guidelines.values())).markdown
     assert "how it was handled: a person must write this" in page
 
 
@@ -117,17 +130,17 @@ def test_a_long_value_is_quoted_by_the_names_of_its_parts():
 
 
 def test_the_card_of_ones_own_images_is_no_evidence(row):
-    own = replace(row.scores, dataset="images")
-    assert not {"where", "citation", "licence"} & evidence.card_of(own).keys()
+    scores = replace(row.scores, dataset="images")
+    assert not {"where", "citation", "licence"} & evidence.card_of(scores).keys()
 
 
 def test_numbers_of_items_are_distinct():
     import tomllib
 
-    for each in tomllib.loads(evidence.ITEMS.read_text())["guideline"]:
-        numbers = [number for number, _, _ in each["items"]]
-        assert len(numbers) == len(set(numbers)), each["name"]
-        parts = [part for *_, fields in each["items"] for part in evidence.parts_of(fields)]
+    for guideline in tomllib.loads(evidence.ITEMS.read_text())["guideline"]:
+        numbers = [number for number, _, _ in guideline["items"]]
+        assert len(numbers) == len(set(numbers)), guideline["name"]
+        parts = [part for *_, fields in guideline["items"] for part in evidence.parts_of(fields)]
         fields = [field for _, part in parts for field in part]
         assert all(
             field.split(":")[0] in (*evidence.KINDS, "card") and ":" in field for field in fields
@@ -178,20 +191,20 @@ def test_the_command_writes_cards_and_evidence(run, tmp_path):
 def test_a_card_is_of_one_system(tmp_path):
     paths = [scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]
     written = f"--export {tmp_path}/numbers.csv --card {tmp_path}/cards"
-    said = session.run(f"fedcli report {paths[0]} {paths[1]} {written}")
-    assert "a card is of one system, and these runs are 2: FedAvg, FedHEAL" in said
+    printed = session.run(f"fedcli report {paths[0]} {paths[1]} {written}")
+    assert "a card is of one system, and these runs are 2: FedAvg, FedHEAL" in printed
     assert not (tmp_path / "numbers.csv").exists()  # nothing is written before
 
 
 def test_a_card_says_its_classes_and_that_images_are_generated(row):
-    made, data = cards.cards(row)
-    assert ("Classes", f"3: {', '.join(row.scores.classes)}") in made.facts
-    assert made.generated == ""
+    model_card, data = cards.cards(row)
+    assert ("Classes", f"3: {', '.join(row.scores.classes)}") in model_card.facts
+    assert model_card.generated == ""
     assert ("Classes", ", ".join(row.scores.classes)) in data.facts
-    said = "Generated images with a planted disparity."
-    drawn = cards.replace(made, generated=said)
-    assert drawn.markdown.startswith(said)
-    assert drawn.html.index(said) < drawn.html.index("<h1>")
+    sentence = "Generated images with a planted disparity."
+    marked = cards.replace(model_card, generated=sentence)
+    assert marked.markdown.startswith(sentence)
+    assert marked.html.index(sentence) < marked.html.index("<h1>")
 
 
 def test_table_1_counts_every_image_of_each_client_once(row, run):
@@ -253,8 +266,8 @@ def test_settings_that_had_no_effect_are_not_listed(row):
     def listed(**options):
         (run,) = row.scored
         scores = replace(run.scores, options={**run.scores.options, **options})
-        shown = provenance.settings([replace(row, scored=[replace(run, scores=scores)])], False)
-        return " ".join(name for name, _ in shown.pairs)
+        table = provenance.settings([replace(row, scored=[replace(run, scores=scores)])], False)
+        return " ".join(name for name, _ in table.pairs)
 
     private = {"dp_clip": 1.0, "dp_delta": 1e-5}
     assert "--dp-" not in listed(**private, dp_noise=0.0, dp_sgd=0.0).replace(

@@ -72,24 +72,25 @@ def runs(clients, work):
 
 
 def test_the_round_taken_is_the_best_of_the_kept_models_by_its_rule(runs):
-    made = {
+    scores_by_rule = {
         rule: Scores.read(fedcli.evaluate(runs[0], choose=rule).path)
         for rule in ("overall", "worst-group", "dto")
     }
-    for rule, scores in made.items():
-        best, known = scores.best, values(scores.candidates, rule)
-        assert best.validation == (min(known) if rule == "dto" else max(known))
-        place = scores.kept_rounds.index(best.round)
-        kept = scores.versions["clean"]["balanced_accuracy"].values[place]
+    for rule, scores in scores_by_rule.items():
+        best = scores.best
+        candidates = values(scores.candidates, rule)
+        assert best.validation == (min(candidates) if rule == "dto" else max(candidates))
+        position = scores.kept_rounds.index(best.round)
+        expected = scores.versions["clean"]["balanced_accuracy"].values[position]
         assert scores.part(model=BEST).overall["clean"]["balanced_accuracy"].last == pytest.approx(
-            kept
+            expected
         )
-    assert made["worst-group"].best.metric == "worst-group balanced_accuracy"
-    result = {*made["dto"].candidates[0].groups}
-    assert result == {*made["dto"].groups}
+    assert scores_by_rule["worst-group"].best.metric == "worst-group balanced_accuracy"
+    result = {*scores_by_rule["dto"].candidates[0].groups}
+    assert result == {*scores_by_rule["dto"].groups}
     usual = Scores.read(fedcli.evaluate(runs[0]).path)
     assert usual.candidates == []
-    assert usual.best.validation == max(values(made["dto"].candidates, "overall"))
+    assert usual.best.validation == max(values(scores_by_rule["dto"].candidates, "overall"))
 
 
 def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
@@ -114,16 +115,17 @@ def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
 
 def test_seeds_whose_validation_images_have_other_groups_share_those_that_all_have():
     """A rare group is drawn into the validation images of one partition and not into those of another."""
-    both, one = candidate(1, 0.8, f=0.9, m=0.5), candidate(2, 0.6, f=0.7)
+    both = candidate(1, 0.8, f=0.9, m=0.5)
+    other = candidate(2, 0.6, f=0.7)
     runs = [
-        SimpleNamespace(scores=SimpleNamespace(candidates=[each], best=each))
-        for each in (both, one)
+        SimpleNamespace(scores=SimpleNamespace(candidates=[candidate_shown], best=candidate_shown))
+        for candidate_shown in (both, other)
     ]
-    taken = _taken(SimpleNamespace(scored=runs))
-    assert taken.score == pytest.approx(0.7)
-    assert taken.groups == {"sex": {"f": pytest.approx(0.8)}}
-    assert taken.images == {"sex": {"f": 9}}
-    assert taken.smallest == 9
+    choice = _taken(SimpleNamespace(scored=runs))
+    assert choice.score == pytest.approx(0.7)
+    assert choice.groups == {"sex": {"f": pytest.approx(0.8)}}
+    assert choice.images == {"sex": {"f": 9}}
+    assert choice.smallest == 9
 
 
 def test_what_cannot_be_chosen_is_refused(runs, clients, work):

@@ -20,7 +20,8 @@ from fedcli.stages import compare
 
 
 def fedcli(*words):
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
@@ -45,19 +46,20 @@ def test_the_command_shows_settings_then_scores_then_what_can_be_said(tmp_path):
     assert len(out.splitlines()) <= 20
     assert all(len(line) <= 100 for line in out.splitlines())
     out, _ = fedcli(a, b, "--resamples", 100, "--json=full", "--metric", "f1_macro")
-    assert [each["metric"] for each in json.loads(out)["rows"]] == ["f1_macro"]
+    assert [row["metric"] for row in json.loads(out)["rows"]] == ["f1_macro"]
 
 
 def test_the_command_takes_the_kind_of_interval(tmp_path):
-    a, b = scored(tmp_path / "a", model(0, 0), by=()), heal(tmp_path / "b", model(1, 0), by=())
+    a = scored(tmp_path / "a", model(0, 0), by=())
+    b = heal(tmp_path / "b", model(1, 0), by=())
     out, _ = fedcli(a, b, "--resamples", 100, "--json=full", "--interval", "bca")
     assert json.loads(out)["interval"] == "bca"
     assert "--interval='bc' is not one of percentile, bca" in fedcli(a, b, "--interval", "bc")[1]
 
 
 def test_without_runs_those_under_the_work_folder_are_compared(tmp_path, monkeypatch):
-    asked = [scored(tmp_path / "a", model(0, 0), by=()), heal(tmp_path / "b", model(1, 0), by=())]
-    monkeypatch.setattr(compare, "every_run", lambda path: asked if path == tmp_path else [])
+    paths = [scored(tmp_path / "a", model(0, 0), by=()), heal(tmp_path / "b", model(1, 0), by=())]
+    monkeypatch.setattr(compare, "every_run", lambda path: paths if path == tmp_path else [])
     out, _ = fedcli("--work", tmp_path, "--resamples", 100, "--json=full")
     assert json.loads(out)["rows"]
 
@@ -93,7 +95,7 @@ def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_par
         "seeds",
         "method",
     )
-    assert not [each for each in written["settings"] if "partition" in each["what"]]
+    assert not [setting for setting in written["settings"] if "partition" in setting["what"]]
     assert "same partition" not in err
     lines = rows([*b, *a], spread="pooled")
     result = [(row.name, row.paths) for row in lines]

@@ -1,4 +1,4 @@
-"""What stands above the tables of a report, said once, and in their heads."""
+"""Sentences above the tables of a report, each printed once, and the heads of the tables."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from fedcli.scores.table import Score, Where
 
 def test_what_all_rows_share_and_what_columns_mean_is_said_above_and_methods_below(tmp_path):
     noise = {"kind": "gaussian-noise", "severity": 1, "clients": ["west"]}
-    some = {
+    shared = {
         "corrupted": 0.8,
         "corruption": noise,
         "among": 0.1,
@@ -20,26 +20,26 @@ def test_what_all_rows_share_and_what_columns_mean_is_said_above_and_methods_bel
         "classes": ["a", "b"],
     }
     paths = [
-        scores(tmp_path / "a", **some),
-        scores(tmp_path / "b", label="FedHEAL", method="fedheal", rule="released", **some),
-        scores(tmp_path / "c", label="FedProx", method="fedprox", **some),
+        scores(tmp_path / "a", **shared),
+        scores(tmp_path / "b", label="FedHEAL", method="fedheal", rule="released", **shared),
+        scores(tmp_path / "c", label="FedProx", method="fedprox", **shared),
     ]
-    made = report(rows(paths))
-    assert made.about == [
+    head = report(rows(paths))
+    assert head.about == [
         "skin, 4 clients, 6 rounds, gaussian noise of severity 1 on west. Chance with 2 classes: 50.0 % balanced "
         "accuracy, 50 % AUC."
     ]
-    assert made.measured == [
+    assert head.measured == [
         "Scores in %: mean of rounds 6 to 10 ± standard deviation over these rounds. noisy: the same test images with "
         "gaussian noise of severity 1; both: the mean of clean and noisy; std of clients: standard deviation of AUC "
         "over clients."
     ]
     assert (
-        made.legends[-1]
+        head.legends[-1]
         == "Methods: FedHEAL as its authors' code computes it; the others as in their papers."
     )
-    assert "↓ lower is better." in made.legends
-    assert made.tables[0].columns[-1].name == "std of clients ↓"
+    assert "↓ lower is better." in head.legends
+    assert head.tables[0].columns[-1].name == "std of clients ↓"
 
 
 def with_means(row, **means):
@@ -50,11 +50,14 @@ def with_means(row, **means):
 
 
 def test_the_worst_group_is_named_in_the_head_or_beside_the_number(tmp_path):
-    first, second = rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))])
-    low, high = {"f": 0.6, "m": 0.7}, {"f": 0.7, "m": 0.6}
-    alike = report([with_means(first, **low), with_means(second, **low)]).tables[1]
-    unlike = report([with_means(first, **low), with_means(second, **high)]).tables[1]
+    left_row, right_row = rows(
+        [scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]
+    )
+    low = {"f": 0.6, "m": 0.7}
+    high = {"f": 0.7, "m": 0.6}
+    alike = report([with_means(left_row, **low), with_means(right_row, **low)]).tables[1]
+    unlike = report([with_means(left_row, **low), with_means(right_row, **high)]).tables[1]
     assert "worst: f" in [column.name for column in alike.columns]
-    place = [column.name for column in unlike.columns].index("worst")
-    assert [row[place].whose for row in unlike.rows] == ["f", "m"]
-    assert unlike.rows[0][place].plain.endswith(" f")
+    number = [column.name for column in unlike.columns].index("worst")
+    assert [row[number].whose for row in unlike.rows] == ["f", "m"]
+    assert unlike.rows[0][number].plain.endswith(" f")

@@ -14,9 +14,9 @@ from fedcli.reporting.rows import rows
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    made = {"corrupted": model(1, 7)}
-    return scored(folder / "a", model(2, 0), **made), heal(
-        folder / "b", model(0, 0), warning="a made-up run", **made
+    versions = {"corrupted": model(1, 7)}
+    return scored(folder / "a", model(2, 0), **versions), heal(
+        folder / "b", model(0, 0), warning="a made-up run", **versions
     )
 
 
@@ -41,7 +41,8 @@ def test_a_score_is_found_by_its_name_or_title_on_any_version(paths):
 def test_gap_and_worst_group_are_those_of_the_groups_means(paths):
     (row,) = rows([paths[1]], warned=True)
     means = [score.mean for score in row.scores.groups["sex"]["clean"]["auc_ovo_macro"].values()]
-    gap, worst = 100 * (max(means) - min(means)), 100 * min(means)
+    gap = 100 * (max(means) - min(means))
+    worst = 100 * min(means)
     rounds = row.scores.part().lies("sex", "clean", "auc_ovo_macro", "gap in each round")
     assert abs(100 * rounds.mean - gap) > 0.01
     assert f"is {gap:.2f} points" in broken(paths[1], "gap(sex) > 0")[0]
@@ -49,9 +50,9 @@ def test_gap_and_worst_group_are_those_of_the_groups_means(paths):
     in_each = broken(paths[1], "gap in each round(sex) > 0")
     assert f"is {100 * rounds.mean:.2f} points" in in_each[0]
     short = pipelines.of_row(row)["groups"]["sex"]["clean"]
-    each = short["each"].values()
-    assert short["worst"] == min(each)
-    assert short["gap"] == pytest.approx(max(each) - min(each))
+    by_group = short["each"].values()
+    assert short["worst"] == min(by_group)
+    assert short["gap"] == pytest.approx(max(by_group) - min(by_group))
 
 
 def test_the_words_of_a_column_and_of_a_limit_name_the_same_number(paths):
@@ -64,30 +65,30 @@ def test_the_words_of_a_column_and_of_a_limit_name_the_same_number(paths):
         "worst f1_macro by sex on corrupted",
     ):
         assert f"{text} is {value}" in broken(paths[0], f"{text} < 100")[0]
-    (shown,) = rows([paths[0]], metrics=[called], warned=True)
-    number = shown.cells["corrupted worst group f1_macro by sex"].mean
+    (row,) = rows([paths[0]], metrics=[called], warned=True)
+    number = row.cells["corrupted worst group f1_macro by sex"].mean
     assert f"{100 * number:.2f} %" == value
-    (shown,) = rows([paths[0]], metrics=["gap(sex)"], warned=True)
-    assert "clean gap auc_ovo_macro by sex" in shown.cells
+    (row,) = rows([paths[0]], metrics=["gap(sex)"], warned=True)
+    assert "clean gap auc_ovo_macro by sex" in row.cells
 
 
 def test_gap_and_worst_group_are_found_by_attribute_and_metric(paths):
     (row,) = rows([paths[0]], warned=True)
     gap = 100 * row.scores.part().lies("sex", "clean", "auc_ovo_macro", "gap").mean
     worst = 100 * row.scores.part().lies("sex", "clean", "f1_macro", "worst group").mean
-    said = broken(
+    sentences = broken(
         paths[0],
         f"gap(sex)>={gap - 0.01:.2f}",
         f"worst(sex) of f1_macro < {worst + 1:.2f}",
         "gap(sex) > 99",
     )
-    assert len(said) == 2
-    assert f"gap(sex) is {gap:.2f} points" in said[0]
-    assert f"{worst:.2f} %" in said[1]
+    assert len(sentences) == 2
+    assert f"gap(sex) is {gap:.2f} points" in sentences[0]
+    assert f"{worst:.2f} %" in sentences[1]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "sentence"),
     [
         ("gap(sex)", "is no limit"),
         ("", "is no limit"),
@@ -100,10 +101,12 @@ def test_gap_and_worst_group_are_found_by_attribute_and_metric(paths):
         ("> 5", "is no limit"),
     ],
 )
-def test_what_the_scores_do_not_have_is_a_usage_error_that_lists_what_there_is(paths, text, said):
+def test_what_the_scores_do_not_have_is_a_usage_error_that_lists_what_there_is(
+    paths, text, sentence
+):
     with pytest.raises(UsageError) as refused:
         broken(paths[0], text)
-    assert said in refused.value.sentence
+    assert sentence in refused.value.sentence
     assert refused.value.hint
 
 
@@ -137,13 +140,13 @@ def test_compare_has_limits_of_changes_and_of_p(paths):
 def test_the_short_json_is_a_handful_of_numbers_with_the_warnings(paths):
     code, out, _ = fedcli("report", "--json", *paths, "--quiet", "--fail-if", "accuracy < 99")
     whole = json.loads(out)
-    first = whole["rows"][0]
+    row = whole["rows"][0]
     assert code == 4
     assert len(whole["broken"]) == 2
     assert len(out.splitlines()) < 150
-    assert set(first["scores"]) == {"balanced_accuracy", "auc_ovo_macro"}
-    assert first["chance"]["auc_ovo_macro"] == 0.5
-    assert set(first["groups"]["sex"]["clean"]["each"]) == {"f", "m"}
+    assert set(row["scores"]) == {"balanced_accuracy", "auc_ovo_macro"}
+    assert row["chance"]["auc_ovo_macro"] == 0.5
+    assert set(row["groups"]["sex"]["clean"]["each"]) == {"f", "m"}
     assert any(
         "a made-up run" in text for text in whole["warnings"]
     )  # --quiet hides it on stderr alone

@@ -27,35 +27,38 @@ def scored(tmp_path_factory):
 
 def test_every_number_of_a_run_is_a_line_that_says_what_it_is_of(scored):
     lines = [dict(zip(FIELDS, line, strict=True)) for line in tidy([scored])]
-    known = Scores.read(scored)
+    scores = Scores.read(scored)
 
-    def value(statistic="mean_last5", measure="score", **about):
-        own = {
+    def value(statistic="mean_last5", measure="score", **where):
+        cell = {
             "client": "",
             "group": "",
             "model": "",
             "measure": measure,
             "statistic": statistic,
-        } | about
-        (line,) = [line for line in lines if own.items() <= line.items()]
+        } | where
+        (line,) = [line for line in lines if cell.items() <= line.items()]
         return line["value"]
 
-    parity = known.part().lies("sex", "corrupted", "demographic_parity_difference_ovr_macro", "")
-    about = {
+    parity = scores.part().lies("sex", "corrupted", "demographic_parity_difference_ovr_macro", "")
+    where = {
         "version": "corrupted",
         "attribute": "sex",
         "metric": "demographic_parity_difference_ovr_macro",
     }
-    assert value(**about) == parity.mean
-    assert value("last", **about) == parity.last
-    gap = known.part().lies("sex", "clean", "accuracy", "gap").last
+    assert value(**where) == parity.mean
+    assert value("last", **where) == parity.last
+    gap = scores.part().lies("sex", "clean", "accuracy", "gap").last
     assert value("last", "gap", version="clean", attribute="sex", metric="accuracy") == gap
-    each = known.groups["sex"]["clean"]["accuracy"]["f"].std
+    spread = scores.groups["sex"]["clean"]["accuracy"]["f"].std
     assert (
-        value("std_last5", version="clean", attribute="sex", group="f", metric="accuracy") == each
+        value("std_last5", version="clean", attribute="sex", group="f", metric="accuracy") == spread
     )
-    own = known.part(client="west").overall["corrupted"]["f1_macro"].last
-    assert value("last", version="corrupted", attribute="", client="west", metric="f1_macro") == own
+    last_f1 = scores.part(client="west").overall["corrupted"]["f1_macro"].last
+    assert (
+        value("last", version="corrupted", attribute="", client="west", metric="f1_macro")
+        == last_f1
+    )
     result = {(line["method"], line["seed"], line["run"]) for line in lines}
     assert result == {("fedavg", 3, scored.parts[-4])}
 
@@ -68,8 +71,8 @@ def test_every_number_has_a_column_name_of_its_own(scored):
 
 
 def test_any_number_is_a_column_of_every_format_by_its_name(scored):
-    asked = ["demographic_parity_difference", "clean gap accuracy by sex", "accuracy of sex f"]
-    (row,) = rows([scored], metrics=asked)
+    metrics = ["demographic_parity_difference", "clean gap accuracy by sex", "accuracy of sex f"]
+    (row,) = rows([scored], metrics=metrics)
     parity = "demographic_parity_difference_ovr_macro by sex"
     expected = [f"clean {parity}", f"corrupted {parity}", "clean gap accuracy by sex"]
     assert [name for name in row.cells if " by " in name] == expected

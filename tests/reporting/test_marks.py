@@ -33,11 +33,11 @@ def marked(paths, **how):
 
 def runs(folder, skills, seeds=1, **about):
     """FedAvg and FedHEAL of these skills, with as many seeds."""
-    made = [
+    averages = [
         scored(folder / f"avg{seed}", model(skills[0], seed), seed=seed, **about)
         for seed in range(seeds)
     ]
-    return made + [
+    return averages + [
         heal(folder / f"heal{seed}", model(skills[1], seed), seed=seed, **about)
         for seed in range(seeds)
     ]
@@ -96,9 +96,10 @@ def test_a_row_that_cannot_be_tested_against_the_best_is_not_led(tmp_path):
     """Seeds 0 to 2 of two systems, and others of a third."""
     paths = runs(tmp_path, (0.5, 3), seeds=3)
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]
-    about = {"method": "fedprox", "label": "FedProx"}
+    third_method = {"method": "fedprox", "label": "FedProx"}
     third = [
-        scored(tmp_path / f"prox{seed}", model(0.2, seed), seed=seed, **about) for seed in (7, 8, 9)
+        scored(tmp_path / f"prox{seed}", model(0.2, seed), seed=seed, **third_method)
+        for seed in (7, 8, 9)
     ]
     best = marked([*paths, *third], spread="pooled")
     assert not any(best.values())
@@ -122,8 +123,12 @@ def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tm
 
 
 def test_values_that_print_the_same_share_the_mark_unless_all_do():
-    column, always = Column("score"), lambda first, second: True
+    column = Column("score")
     cells = [number(90.001), number(90.002), number(70.0)]
+
+    def always(first, second):
+        return True
+
     result = [cell.best for cell in mark(column, cells, [""] * 3, always)]
     assert result == [True, True, False]
     assert not any(cell.best for cell in mark(column, cells[:2], [""] * 2, always))
@@ -205,8 +210,8 @@ def in_latex(text):
     ]
 
 
-def in_html(text, place):
-    body = re.findall(r"<tbody>(.*?)</tbody>", text, re.S)[place]
+def in_html(text, number):
+    body = re.findall(r"<tbody>(.*?)</tbody>", text, re.S)[number]
     lines = [
         re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line)
         for line in re.findall(r"<tr>(.*?)</tr>", body, re.S)
@@ -245,8 +250,8 @@ def test_numbers_are_told_from_text_by_how_they_begin():
 
 
 def test_each_table_has_its_label_a_paragraph_and_a_caption_with_a_full_stop():
-    one = Table.of("", ["row"], [["a"]], "")
-    text = writers.latex([one, one], [["At --scale smoke, as printed"], []], [])
+    table = Table.of("", ["row"], [["a"]], "")
+    text = writers.latex([table, table], [["At --scale smoke, as printed"], []], [])
     assert r"\caption{At \texttt{-{}-scale} smoke, as printed.}" in text
     assert text.count(r"\label{tab:scores}") == text.count(r"\label{tab:scores-2}") == 1
     assert "\\end{table}\n\n\\begin{table}" in text

@@ -1,8 +1,9 @@
-"""What stands behind a label in a table's row."""
+"""Options named behind a label in a table's row."""
 
 from fedcli.reporting.rows import unlike
 
-PLAIN, DRAWN = {"sampling": "shuffle", "seed": 0}, {"sampling": "group-class:sex", "seed": 0}
+PLAIN = {"sampling": "shuffle", "seed": 0}
+DRAWN = {"sampling": "group-class:sex", "seed": 0}
 
 
 def test_an_option_that_the_label_has_is_not_said_again():

@@ -39,7 +39,8 @@ class Reader(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.found, self.open = [], []
+        self.found = []
+        self.open = []
         self.feed(text)
         assert not self.open
 
@@ -60,7 +61,8 @@ class Reader(HTMLParser):
 @pytest.fixture(scope="module")
 def scores(tmp_path_factory):
     """FedAvg and FedHEAL with two seeds each, on a federation with a corrupted client."""
-    work, made = tmp_path_factory.mktemp("page"), []
+    work = tmp_path_factory.mktemp("page")
+    paths = []
     path = make_chain(work, corrupted=True)
     old = manifest.read(path)
     manifest.write_text(
@@ -72,8 +74,8 @@ def scores(tmp_path_factory):
                 method, {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed, eval_every=1
             )
             run = train(path, plan, work=work, out=None)
-            made.append(evaluate(run))
-    return made
+            paths.append(evaluate(run))
+    return paths
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +111,7 @@ def test_the_page_holds_all_parts_in_order(text):
         "made. 2 systems trained by 4 clients for 2 rounds with 2 seeds each, with gaussian noise of severity 3 on 1 "
         "client (west) and on a copy of the test set." in text
     )
-    for said in (
+    for words in (
         "released: what its authors",
         "Against FedAvg",
         "Training loss",
@@ -119,7 +121,7 @@ def test_the_page_holds_all_parts_in_order(text):
         "west (corrupted)",
         "<figcaption>a</figcaption>",
     ):
-        assert said in text
+        assert words in text
     assert "(2 seeds)" not in text  # the sentence has said it of all
     assert (
         text.index('class="findings"')
@@ -131,14 +133,14 @@ def test_the_page_holds_all_parts_in_order(text):
 
 def test_no_page_has_the_name_of_a_metric_or_of_a_difference(text):
     """Words stand in their places; options, commands and tables of scores excepted."""
-    shown = re.sub(r"<(code|style|script).*?</\1>", "", text, flags=re.S)
-    for part in shown.split("<section ")[1:]:
+    page_text = re.sub(r"<(code|style|script).*?</\1>", "", text, flags=re.S)
+    for part in page_text.split("<section ")[1:]:
         if not part.startswith(('id="scores"', 'id="settings"', 'id="lineage"')):
-            found = re.findall(
+            matches = re.findall(
                 r"[^<>]*(?:_macro|auc_ovo|balanced_accuracy|_ovr_|parity_difference)[^<>]*",
                 part.replace("<wbr>", ""),
             )
-            assert not [each for each in found if "levelling down" not in each]
+            assert not [match for match in matches if "levelling down" not in match]
 
 
 def test_the_page_needs_nothing_else_and_names_no_place(text, path, scores):
@@ -180,7 +182,7 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
         [[Cell("<A & B>"), best], [Cell("B"), Cell()]],
         "a & b",
     )
-    asked = page.PageOptions(
+    options = page.PageOptions(
         title="<script>alert(1)</script>",
         tables=[table],
         notes=["5 < 6"],
@@ -189,7 +191,7 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
         tests=[replace(table, title="Mine")],
         clocks=False,
     )
-    written = page.write(tmp_path / "p.html", scores[:1], asked).read_text("utf-8")
+    written = page.write(tmp_path / "p.html", scores[:1], options).read_text("utf-8")
     Reader(written)
     assert written.count("<script") == 1
     assert "&lt;script&gt;alert(1)" in written
@@ -214,16 +216,16 @@ def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
     expected, (table,), _ = lead.tests(lines, ["accuracy"], "fedheal")
     assert table.title == "Against FedHEAL (2 seeds): accuracy, clean and noisy images"
     assert "Holm" in table.legend
-    first, second = ([cell.text for cell in row] for row in table.rows)
-    result = (first[0], first[-1], table.columns[-1].name)
+    reference, other = ([cell.text for cell in row] for row in table.rows)
+    result = (reference[0], reference[-1], table.columns[-1].name)
     assert result == (
         "FedHEAL (2 seeds)",
         "reference",
         "verdict",
     )
-    assert second[0] == "FedAvg (2 seeds)"
-    assert " to " in second[3]
-    assert second[-1] in (
+    assert other[0] == "FedAvg (2 seeds)"
+    assert " to " in other[3]
+    assert other[-1] in (
         verdict.MODELS_ONLY,
         verdict.INCONCLUSIVE,
     )  # two seeds are too few for more
@@ -260,13 +262,13 @@ def test_a_figure_is_drawn_in_names_of_the_page_and_escapes_its_words():
         columns=forest.COLUMNS,
     )
     table.attrs = {"title": "", "caption": "", "score": "accuracy"}
-    (drawn,) = inline.of_picture(forest.draw(table)).figures
-    assert drawn.svg.startswith(
+    (figure,) = inline.of_picture(forest.draw(table)).figures
+    assert figure.svg.startswith(
         '<svg aria-label="say &#34;x&#34; &amp; y test images" role="img" viewBox="0 0 '
     )
-    assert "var(--c0)" in drawn.svg
-    assert "var(--c1)" in drawn.svg
-    assert "&lt;m&gt;" in drawn.svg
+    assert "var(--c0)" in figure.svg
+    assert "var(--c1)" in figure.svg
+    assert "&lt;m&gt;" in figure.svg
 
 
 def test_cells_and_commands_are_marked_up():
@@ -279,7 +281,8 @@ def test_cells_and_commands_are_marked_up():
 
 def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     """Single-site, winner takes all, absent clients, one round, a system on clean images, a corruption of no client."""
-    clean, noisy = make_chain(tmp_path), make_chain(tmp_path / "noisy", corrupted=True)
+    clean = make_chain(tmp_path)
+    noisy = make_chain(tmp_path / "noisy", corrupted=True)
     old = manifest.read(noisy)
     manifest.write_text(noisy, replace(old, body=old.body | {"clients": []}).text)
 
@@ -299,7 +302,7 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     assert "Weights in the aggregation" not in page.write(tmp_path / "a.html", [alone]).read_text(
         "utf-8"
     )
-    some = [
+    paths = [
         alone,
         scored(clean, "afl", {"rule": "released"}, rounds=1),
         scored(noisy, participation=0.3, rounds=3),
@@ -307,7 +310,9 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        text = page.write(tmp_path / "b.html", some, page.PageOptions(at="last")).read_text("utf-8")
+        text = page.write(tmp_path / "b.html", paths, page.PageOptions(at="last")).read_text(
+            "utf-8"
+        )
     Reader(text)
     weighed = re.findall(r'aria-label="([^"]*). weight of each client', text)
     assert len(weighed) == 3
@@ -347,17 +352,17 @@ def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(
 
 
 def test_a_group_without_a_score_has_no_dot(scores):
-    by = compared(rows(scores[:1]))
-    sex = by[0].scores.groups["sex"]["clean"]["auc_ovo_macro"]
+    lines = compared(rows(scores[:1]))
+    sex = lines[0].scores.groups["sex"]["clean"]["auc_ovo_macro"]
     sex["f"].values[-1] = None
-    drawn = forest.frame(compared(by), version="clean")
-    assert drawn["group"].tolist() == ["all images", "m"]
+    table = forest.frame(compared(lines), version="clean")
+    assert table["group"].tolist() == ["all images", "m"]
 
 
 def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
     """Both groups of the fixture have 20 images."""
     assert re.search(r"\d† <span class=\"pm\">±", text)
-    each = {"accuracy": {"f": over(0.5, 0.9), "m": over(0.6, 0.7)}}
+    by_metric = {"accuracy": {"f": over(0.5, 0.9), "m": over(0.6, 0.7)}}
 
     def decided(**small):
         groups = {
@@ -365,29 +370,27 @@ def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
         }
         body = {
             "versions": {},
-            "groups": {"sex": {"clean": {"last_round": {"groups": groups}, "each": each}}},
+            "groups": {"sex": {"clean": {"last_round": {"groups": groups}, "each": by_metric}}},
         }
         return [
-            cautions.small_decides([scores_of(body)], "sex", "clean", "accuracy", at)
-            for at in ("last5", "last")
+            cautions.small_decides([scores_of(body)], "sex", "clean", "accuracy", rounds)
+            for rounds in ("last5", "last")
         ]
 
     assert decided() == [set(), set()]
-    best, worst = (
-        {"gap"},
-        {"worst group", "gap"},
-    )  # f has the higher mean, and the higher last round
+    best = {"gap"}
+    worst = {"worst group", "gap"}  # f has the higher mean, and the higher last round
     assert decided(f="few") == [best, best]
     assert decided(m="few") == [worst, worst]
 
 
 @pytest.mark.parametrize("at", ["last5", "last"])
 def test_a_score_stands_beside_its_own_interval(scores, at):
-    """Of the rounds that the tables show; of two seeds the mean."""
+    """The interval is over the rounds that the tables show; of two seeds it is of the mean."""
     lines = compared(rows(scores[:2], spread="pooled", at=at))
     (table,) = lead.intervals(lines, ["accuracy"])
-    known = [run.versions["clean"]["accuracy"] for run in lines[0].each]
-    values = [100 * (score.last if at == "last" else score.mean) for score in known]
+    scores_of_runs = [run.versions["clean"]["accuracy"] for run in lines[0].each]
+    values = [100 * (score.last if at == "last" else score.mean) for score in scores_of_runs]
     assert table.rows[0][1].text.startswith(f"{np.mean(values):.1f} (")
     assert (
         markup.shown_cell(Cell("60.0 (50.0 – 70.0)"))
@@ -398,19 +401,19 @@ def test_a_score_stands_beside_its_own_interval(scores, at):
 def test_a_run_with_a_damaged_or_missing_line_of_its_clock_has_no_time(scores):
     file = manifest.parent(scores[0], "run").parent / "timing.jsonl"
     whole = file.read_text("utf-8")
-    first, second = whole.splitlines()
+    first_line, second_line = whole.splitlines()
     assert timing.of_runs(scores[:1]).minutes > 0
     try:
         for text in (
-            first,
-            f"{first}\n{second[:20]}",
-            f"{first}\n{second[:20]}{second}",
-            f'{first}\n{{"round": 2}}\n[]',
+            first_line,
+            f"{first_line}\n{second_line[:20]}",
+            f"{first_line}\n{second_line[:20]}{second_line}",
+            f'{first_line}\n{{"round": 2}}\n[]',
         ):
             file.write_text(text)
             assert timing.of_runs(scores[:1]) is None
             assert rows(scores[:1], minutes=True)[0].minutes is None
-        file.write_text(f'{first}\n{{"round": 2, "seconds": 1}}\n')
+        file.write_text(f'{first_line}\n{{"round": 2, "seconds": 1}}\n')
         assert timing.of_runs(scores[:1]).peak_bytes is None
     finally:
         file.write_text(whole)
@@ -427,9 +430,9 @@ def test_a_browser_shows_the_page_within_a_narrow_window(path, tmp_path):
         "--window-size=420,900",
     ]
     command += ["--no-first-run", "--dump-dom", f"file://{tmp_path / 'page.html'}"]
-    shown = subprocess.run(
+    document = subprocess.run(
         command, capture_output=True, encoding="utf-8", timeout=60, check=True
     ).stdout
-    wide, window = map(int, re.search(r"<title>(\d+) of (\d+)</title>", shown).groups())
+    wide, window = map(int, re.search(r"<title>(\d+) of (\d+)</title>", document).groups())
     assert wide <= window
-    assert shown.count("<svg") == path.read_text("utf-8").count("<svg")
+    assert document.count("<svg") == path.read_text("utf-8").count("<svg")

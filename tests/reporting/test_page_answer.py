@@ -27,13 +27,14 @@ from fedcli.scores.table import Score, Where
 def lines(tmp_path_factory):
     """FedAvg and FedProx, which have hardly learned, on data with a corrupted client."""
     work = tmp_path_factory.mktemp("answer")
-    data, made = make_chain(work, corrupted=True), []
+    data = make_chain(work, corrupted=True)
+    paths = []
     for method in ("fedavg", "fedprox"):
         run = train(
             data, planned(method, {}, Training(batch_size=10, lr=1e-6), 1), work=work, out=None
         )
-        made.append(evaluate(run))
-    return compared(rows(made))
+        paths.append(evaluate(run))
+    return compared(rows(paths))
 
 
 def test_generated_images_are_said_to_be_in_the_first_line(lines):
@@ -42,13 +43,13 @@ def test_generated_images_are_said_to_be_in_the_first_line(lines):
     assert lead.generated([replace(lines[0], scored=[made_up])]).startswith(
         "Generated images: a made-up sample"
     )
-    drawn = replace(lines[0].scored[0], scores=replace(lines[0].scores, dataset="phantom"))
-    said = lead.generated([replace(lines[0], scored=[drawn])])
-    assert said.startswith("Generated images with a planted disparity")
-    first = re.search(
-        r"<header>\s*<p[^>]*>([^<]*)", page.Document("A", "B", [], [], generated=said).html
+    phantom = replace(lines[0].scored[0], scores=replace(lines[0].scores, dataset="phantom"))
+    sentence = lead.generated([replace(lines[0], scored=[phantom])])
+    assert sentence.startswith("Generated images with a planted disparity")
+    first_words = re.search(
+        r"<header>\s*<p[^>]*>([^<]*)", page.Document("A", "B", [], [], generated=sentence).html
     ).group(1)
-    assert first == said
+    assert first_words == sentence
 
 
 def test_the_answer_has_a_direction_a_size_and_an_interval():
@@ -99,7 +100,8 @@ def test_an_empty_test_set_has_no_pictures(tmp_path):
     with h5py.File(path.parent / "changed.h5", "a") as file:
         x = file["test/x"][:0]
         del file["test"]
-        file["test/rows"], file["test/x"] = np.array([], np.int64), x
+        file["test/rows"] = np.array([], np.int64)
+        file["test/x"] = x
     assert list(images._strip(path)) == []
 
 
@@ -108,14 +110,14 @@ def test_the_question_and_the_answer_name_groups_and_sizes(lines):
     assert (
         lead.question(lines[:1]) == "How good is FedAvg, and is it as good for every group by sex?"
     )
-    said = lead.section(lines[:1], [], [], answered=False).findings
-    assert said[0].startswith("FedAvg scores ")
-    assert " % (95 % interval " in said[0]
-    assert said[0].endswith("in AUC, one-vs-one.")
+    findings = lead.section(lines[:1], [], [], answered=False).findings
+    assert findings[0].startswith("FedAvg scores ")
+    assert " % (95 % interval " in findings[0]
+    assert findings[0].endswith("in AUC, one-vs-one.")
     sizes = f"By sex, {lead._worst(lines[0], 'sex')[0]}"
-    assert said[-1].startswith(sizes)
-    assert said[-1].endswith(" points.")
-    assert "the lowest AUC on clean images: " in said[-1]
+    assert findings[-1].startswith(sizes)
+    assert findings[-1].endswith(" points.")
+    assert "the lowest AUC on clean images: " in findings[-1]
 
 
 def with_groups(row, **groups):
@@ -123,8 +125,8 @@ def with_groups(row, **groups):
     run = row.scored[0]
     where = Where("clean", attribute="sex", metric="auc_ovo_macro")
     table = {line: score for line, score in run.scores.table.items() if line.attribute != "sex"}
-    for group, known in groups.items():
-        value, small = known if isinstance(known, tuple) else (known, "")
+    for group, auc in groups.items():
+        value, small = auc if isinstance(auc, tuple) else (auc, "")
         table[where._replace(group=group)] = Score([value], [1], 40, (), small)
     scores = replace(run.scores, table=table)
     return replace(row, scored=[replace(run, scores=scores)], known=[all_numbers(scores, row.at)])
@@ -134,7 +136,7 @@ LOW, GAP = "the lowest AUC on clean images", "80.0 %; the gap to the best group 
 
 
 @pytest.mark.parametrize(
-    ("groups", "said"),
+    ("groups", "sentence"),
     [
         ({"f": 0.8, "m": 0.9}, f"f has {LOW}: {GAP}."),
         (
@@ -155,21 +157,21 @@ LOW, GAP = "the lowest AUC on clean images", "80.0 %; the gap to the best group 
         ),
     ],
 )
-def test_the_answer_says_nothing_of_a_group_that_its_images_do_not_show(lines, groups, said):
+def test_the_answer_says_nothing_of_a_group_that_its_images_do_not_show(lines, groups, sentence):
     (answer,) = lead._groups([with_groups(lines[0], **groups)])
-    assert answer == f"By sex, {said}"
+    assert answer == f"By sex, {sentence}"
 
 
 def test_the_surest_errors_of_each_group_stand_clean_beside_corrupted_with_what_models_say(lines):
     errors, *_ = images.section(lines).panels
     assert errors.title == "Most confident errors by sex"
     assert errors.layout == "cases"
-    first = errors.figures[0]
-    head, *said = first.said
+    panel = errors.figures[0]
+    head, *statements = panel.said
     assert head[1] == "clean"
-    assert [label for label, _, _ in said] == ["FedAvg", "FedProx"]
-    assert first.caption.partition(", is ")[2] not in said[0][1]  # it is wrong
-    picture = Image.open(io.BytesIO(base64.b64decode(first.image.partition(",")[2])))
+    assert [label for label, _, _ in statements] == ["FedAvg", "FedProx"]
+    assert panel.caption.partition(", is ")[2] not in statements[0][1]  # it is wrong
+    picture = Image.open(io.BytesIO(base64.b64decode(panel.image.partition(",")[2])))
     assert picture.width == 2 * picture.height
 
 

@@ -157,9 +157,9 @@ def client_table(monkeypatch):
 
 
 def test_clients_have_the_best_system_marked(client_table):
-    first = {"east": percent(0.7), "west": percent(0.9)}
-    second = {"east": percent(0.8)}
-    (((table,), folded),) = client_table(first, second)
+    first_method = {"east": percent(0.7), "west": percent(0.9)}
+    second_method = {"east": percent(0.8)}
+    (((table,), folded),) = client_table(first_method, second_method)
     assert texts(table) == [["east", "70.00", "80.00"], ["west", "90.00", "-"]]
     assert table.rows[0][2].best
     assert table.legend == f"Legend.{subgroups.BEST_OF}"
@@ -167,9 +167,9 @@ def test_clients_have_the_best_system_marked(client_table):
 
 
 def test_scores_between_groups_of_a_client_have_no_best(client_table):
-    first = {"east": percent(0.7)}
-    second = {"east": percent(0.8)}
-    (((table,), _),) = client_table(first, second, attribute="sex")
+    first_method = {"east": percent(0.7)}
+    second_method = {"east": percent(0.8)}
+    (((table,), _),) = client_table(first_method, second_method, attribute="sex")
     assert not any(cell.best for cell in table.rows[0])
     assert table.legend == "Legend."
 
@@ -219,6 +219,6 @@ def test_a_client_with_images_of_its_own_has_scores_of_its_own():
 def test_a_long_table_keeps_the_order_of_equal_clients():
     lines = [[f"c{k}", "1"] for k in range(21)]
     table = Table.of("Score", ["client", "method"], lines)
-    (first,), _ = subgroups._folded(table, [0.0] * 21, "with the lowest score")
-    result = [row[0].text for row in first.rows]
+    (worst,), _ = subgroups._folded(table, [0.0] * 21, "with the lowest score")
+    result = [row[0].text for row in worst.rows]
     assert result == [f"c{k}" for k in range(10)]

@@ -143,9 +143,9 @@ def test_the_worst_group_is_said_with_its_gap(reliable):
 
 
 def test_the_worst_groups_of_two_systems_have_their_names(reliable):
-    first = system(numbers={"f": 70.0, "m": 80.0, "gap": 10.0})
-    second = system("FedProx", numbers={"f": 75.0, "m": 72.5, "gap": 2.5})
-    (sentence,) = lead._groups([first, second])
+    fedavg = system(numbers={"f": 70.0, "m": 80.0, "gap": 10.0})
+    fedprox = system("FedProx", numbers={"f": 75.0, "m": 72.5, "gap": 2.5})
+    (sentence,) = lead._groups([fedavg, fedprox])
     assert sentence.startswith("By sex, f or m has the lowest AUC on clean images: ")
     scores, gaps = sentence.split(": ")[1].split("; ")
     assert scores == "70.0 % (FedAvg), 72.5 % (FedProx)"

@@ -16,14 +16,14 @@ def test_images_of_which_the_label_is_unknown_are_left_out(monkeypatch):
     pool = SimpleNamespace(
         y=y, id=np.arange(5), patient=None, groups={"sex": np.array([0, 0, 0, 1, 1])}
     )
-    made = SimpleNamespace(
+    dataset = SimpleNamespace(
         kind="dataset", body={"classes": ["edema", "mass"], "attributes": {"sex": ["f", "m"]}}
     )
-    monkeypatch.setattr(power.manifest, "read", lambda *_: made)
+    monkeypatch.setattr(power.manifest, "read", lambda *_: dataset)
     monkeypatch.setattr(power, "holdings", lambda _: (pool, {}, np.arange(5)))
     facts = power.of_manifest(Path("dataset.json"), "edema")
     (every,), (f, m) = (facts[name]["groups"] for name in (power.ALL, "sex"))
-    result = [(each["images"], each["positives"], each["negatives"]) for each in (every, f, m)]
+    result = [(group["images"], group["positives"], group["negatives"]) for group in (every, f, m)]
     expected = [
         (3, 1, 2),
         (2, 1, 1),

@@ -15,14 +15,14 @@ AUC = {"FedAvg": [0.8, 0.7, 0.6], "FedHEAL": [0.9, 0.8, 0.65], "MOON": [0.7, 0.6
 def made(folder, datasets=("skin", "eyes", "chest"), methods=AUC, **about):
     return [
         scores(
-            folder / f"runs/{label}-{of}/scores/made",
+            folder / f"runs/{label}-{dataset}/scores/made",
             auc=auc,
             method=label.lower(),
             label=label,
-            dataset=of,
+            dataset=dataset,
         )
         for label in methods
-        for of, auc in zip(datasets, AUC[label])
+        for dataset, auc in zip(datasets, AUC[label])
     ]
 
 
@@ -37,8 +37,8 @@ def test_each_method_is_ranked_on_each_dataset(tmp_path):
 
 def test_one_dataset_two_methods_or_a_gap_have_no_ranks(tmp_path):
     paths = made(tmp_path)
-    for left in (paths[::3], paths[:6], paths[:-1], []):
-        assert comparison.rank_tables(comparison.rank_tests(rows(left) if left else [])) == []
+    for chosen in (paths[::3], paths[:6], paths[:-1], []):
+        assert comparison.rank_tables(comparison.rank_tests(rows(chosen) if chosen else [])) == []
 
 
 def test_a_method_of_two_rows_on_a_dataset_is_left_out_and_two_settings_are_two_methods(tmp_path):
@@ -69,9 +69,9 @@ def test_a_method_of_two_rows_on_a_dataset_is_left_out_and_two_settings_are_two_
 
 def test_the_command_shows_them_in_a_table_and_in_json(tmp_path):
     paths = " ".join(map(str, made(tmp_path)))
-    shown = session.run(f"fedcli report {paths}")
-    assert "Methods ranked over 3 datasets" in shown
-    assert "FedHEAL is better than MOON" in " ".join(shown.split())
+    printed = session.run(f"fedcli report {paths}")
+    assert "Methods ranked over 3 datasets" in printed
+    assert "FedHEAL is better than MOON" in " ".join(printed.split())
     body = json.loads(session.run(f"fedcli report {paths} --format json"))
     assert body["ranks"][1]["ranks"]["FedHEAL"] == 1
     assert body["ranks"][1]["degrees"] == [2, 4]

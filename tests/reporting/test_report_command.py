@@ -37,8 +37,8 @@ def test_changed_scores_and_other_manifests_are_refused(tmp_path):
         rows([path, child])
 
 
-@pytest.mark.parametrize("asked", ["curves", "histograms", "convergence"])
-def test_a_picture_is_not_drawn_of_a_run_whose_images_were_changed(tmp_path, asked):
+@pytest.mark.parametrize("figure", ["curves", "histograms", "convergence"])
+def test_a_picture_is_not_drawn_of_a_run_whose_images_were_changed(tmp_path, figure):
     run = train(
         make_chain(tmp_path),
         planned("fedavg", {}, Training(batch_size=8), 1),
@@ -50,7 +50,7 @@ def test_a_picture_is_not_drawn_of_a_run_whose_images_were_changed(tmp_path, ask
     damaged[len(damaged) // 2] ^= 1
     pool.write_bytes(damaged)
     assert "pool.h5 is not the file" in session.run(
-        f"fedcli plot {asked} {run} --out {tmp_path}/a.png"
+        f"fedcli plot {figure} {run} --out {tmp_path}/a.png"
     )
     assert not (tmp_path / "a.png").exists()
 
@@ -93,12 +93,12 @@ def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
     assert again.count("already") == 1
     assert "2 runs have been evaluated already\n" in again
     scores = next(tmp_path.glob("runs/0/scores/*/scores.json")).parent
-    left = scores.with_name(
+    lock = scores.with_name(
         f".{scores.name}.0123abcd.lock"
     )  # of a process that was killed when it had made them
-    left.touch()
+    lock.touch()
     session.run(f"fedcli report --work {tmp_path}")
-    assert not left.exists()
+    assert not lock.exists()
 
 
 def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(tmp_path):
@@ -117,8 +117,8 @@ def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(t
     printed = session.run(f"fedcli report --work {tmp_path}")
     assert f"warning: left out {path.parent}: " in printed
     assert "of-tomorrow" in printed
-    shown = [line for line in printed.splitlines() if line.startswith(" FedAvg ")]
-    assert len(shown) == len(("all scores", "groups by sex"))
+    rows_shown = [line for line in printed.splitlines() if line.startswith(" FedAvg ")]
+    assert len(rows_shown) == len(("all scores", "groups by sex"))
     (tmp_path / "runs" / "b" / "run.json").unlink()
     assert "error: unknown method 'of-tomorrow'" in session.run(f"fedcli report --work {tmp_path}")
 
@@ -172,7 +172,8 @@ def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):
 
 
 def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tmp_path):
-    path, out = scores(tmp_path / "a", gap=None), tmp_path / "tables" / "table.tex"
+    path = scores(tmp_path / "a", gap=None)
+    out = tmp_path / "tables" / "table.tex"
     assert session.run(f"fedcli report {path} --format latex --out {out}") == f"{out}\n"
     assert out.read_text() == render(rows([path]), "latex")
     (tmp_path / "run").mkdir()
@@ -201,9 +202,9 @@ def test_minutes_are_the_linesof_each_round_once(tmp_path):
     assert (columns[-1], line[-1]) == ("minutes", "1.50")
     assert "minutes" not in table_cells(rows([path]))[0]
     assert timing.of_runs([path]) == timing.Clocks(1.5, None, None, None, None, None)
-    about = {"evaluation_seconds": 10, "images_per_second": 8, "peak_bytes": 5}
-    later = [line | about for line in lines] + [
-        {"round": 2, "seconds": 30} | about | {"images_per_second": 2, "peak_bytes": 9}
+    clocks = {"evaluation_seconds": 10, "images_per_second": 8, "peak_bytes": 5}
+    later = [line | clocks for line in lines] + [
+        {"round": 2, "seconds": 30} | clocks | {"images_per_second": 2, "peak_bytes": 9}
     ]
     (run.parent / "timing.jsonl").write_text(
         "".join(json.dumps(line) + "\n" for line in later) + '{"round": 3, "sec'
@@ -259,8 +260,10 @@ def test_a_report_of_scores_that_lie_there_loads_no_network_and_draws_nothing(tm
 
 
 def test_a_metric_of_ones_own_without_any_number_is_said(tmp_path):
-    own = tmp_path / "own.py"
-    own.write_text("def nothing(probabilities, labels, groups):\n    return None\n")
+    metric_file = tmp_path / "own.py"
+    metric_file.write_text("def nothing(probabilities, labels, groups):\n    return None\n")
     plan = planned("fedavg", {}, Training(batch_size=8), 1)
     run = train(make_chain(tmp_path), plan, work=tmp_path, out=tmp_path / "runs" / "a")
-    assert "has no number for any run" in session.run(f"fedcli report {run} --metric {own}:nothing")
+    assert "has no number for any run" in session.run(
+        f"fedcli report {run} --metric {metric_file}:nothing"
+    )

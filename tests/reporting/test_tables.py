@@ -151,18 +151,18 @@ def test_several_small_groups_are_one_note():
         size: {"accuracy": 0.5, "reason": few, "count": int(size)} for size, few in sizes.items()
     }
     whole = {"clean": {"accuracy": 0.5, "count": 60, "classes_missing": []}}
-    made = scores_of(
+    scores = scores_of(
         {
             "dataset": "skin",
             "versions": whole,
             "groups": {"sex": {"clean": {"last_round": {"groups": groups}}}},
         }
     )
-    assert unreliable_groups(made) == [
+    assert unreliable_groups(scores) == [
         "groups of few test images: sex 9 (9 images), sex 7 (7 images)"
     ]
-    assert small_in_sets({"": made, "fold 1": made}, "sex").keys() == {"9", "7"}
-    assert legend(made)[-1] == "† not reliable: sex 9 (9 images), sex 7 (7 images)."
+    assert small_in_sets({"": scores, "fold 1": scores}, "sex").keys() == {"9", "7"}
+    assert legend(scores)[-1] == "† not reliable: sex 9 (9 images), sex 7 (7 images)."
     assert unreliable_groups(scores_of({"versions": whole})) == []
 
 
@@ -220,7 +220,8 @@ def test_an_unknown_format_names_the_nearest(tmp_path):
 def test_runs_that_differ_in_the_seed_alone_are_one_row_with_either_spread(tmp_path):
     paths = [a_seed(tmp_path / "b", 1, 0.6, 0.8), a_seed(tmp_path / "a", 0, 0.5, 0.7)]
     name = "clean auc_ovo_macro"
-    (pooled,), (runs,) = rows(paths, spread="pooled"), rows(paths, spread="runs")
+    (pooled,) = rows(paths, spread="pooled")
+    (runs,) = rows(paths, spread="runs")
     assert pooled.name == "FedAvg (2 seeds)"
     assert pooled.seeds == [0, 1]
     assert pooled.paths == paths[::-1]
@@ -275,10 +276,8 @@ def test_the_spread_among_clients_is_over_rounds_and_seeds_where_each_round_is_k
     def one(folder, seed, *values):
         return a_seed(folder, seed, 0.5, 0.7, among_clients=spread_of(*values))
 
-    paths, name = (
-        [one(tmp_path / "a", 0, 0.02, 0.04), one(tmp_path / "b", 1, 0.05, 0.07)],
-        "std among clients auc_ovo_macro",
-    )
+    paths = [one(tmp_path / "a", 0, 0.02, 0.04), one(tmp_path / "b", 1, 0.05, 0.07)]
+    name = "std among clients auc_ovo_macro"
     (both,) = rows(paths, spread="pooled")
     assert both.cells[name].mean == pytest.approx(0.045)
     expected = pytest.approx(np.std([0.02, 0.04, 0.05, 0.07]))
@@ -309,8 +308,8 @@ def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
         "versions": {"clean": {"count": 9, "classes_missing": [], SHOWN[0]: 0.7, SHOWN[1]: 0.8}},
         "groups": groups,
     }
-    kept = scores(tmp_path / "b", label="FedProx", best_on_validation=best, among=0.1)
-    table = rows([kept, plain], at="best")
+    with_best = scores(tmp_path / "b", label="FedProx", best_on_validation=best, among=0.1)
+    table = rows([with_best, plain], at="best")
     _columns, lines = table_cells(table)
     assert lines[0] == ["FedProx", "paper", "70.00", "80.00", "50.00", "60.00", "20.00"]
     assert lines[1][2:] == ["-"] * 5
@@ -358,14 +357,14 @@ def test_what_lies_between_groups_stands_under_one_head_for_each_attribute(tmp_p
     body = body_of(scores(tmp_path / "a"))
     groups = dict.fromkeys(("sex", "sex at birth", "sex*age"), body["groups"]["sex"])
     path = scores(tmp_path / "b", groups=groups)
-    first, between = report(rows([path])).tables
-    assert first.title == ""
-    assert as_text(first)[0][1:] == [
+    main, between = report(rows([path])).tables
+    assert main.title == ""
+    assert as_text(main)[0][1:] == [
         "clean balanced_accuracy (%)",
         "clean auc_ovo_macro (%)",
     ]
     assert between.title == "Between groups of the clean images: AUC, one-vs-one, %"
-    heads = [(f"by {name}", what) for name in groups for what in ("worst", "gap ↓")]
+    heads = [(f"by {name}", head) for name in groups for head in ("worst", "gap ↓")]
     assert [column.levels for column in between.columns] == [("", "method"), *heads]
     expected = [["FedAvg", *["80.0", "10.0"] * 3]]
     assert as_text(between)[1] == expected
@@ -425,10 +424,10 @@ def test_each_caption_explains_what_its_own_table_shows(tmp_path):
     lines = [
         replace(row, doubtful=[name for name in row.cells if "gap" in name]) for row in rows(paths)
     ]
-    first, second = report(lines, best="Bold").captions
-    assert "Bold: the best of the column, not tested." in first
-    assert second
-    assert not {*first} & {*second}
+    caption, second_caption = report(lines, best="Bold").captions
+    assert "Bold: the best of the column, not tested." in caption
+    assert second_caption
+    assert not {*caption} & {*second_caption}
     text = render(rows(paths), "latex")
     assert text.count("mean of the last five rounds") == 1
     assert text.count(r" Runs, numbers and signs as in Table~\ref{tab:scores}.}") == 1

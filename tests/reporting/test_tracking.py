@@ -42,13 +42,13 @@ def test_tensorboard_has_the_numbers_of_the_record(clients, tmp_path):
     board.Reload()
     frame = run.to_frame()
     for client in ("north", "east", "south"):
-        known = frame[frame["client"] == client]
+        records = frame[frame["client"] == client]
         result = [event.step for event in board.Scalars(f"loss/{client}")]
         assert result == [1, 2]
         result = [event.value for event in board.Scalars(f"loss/{client}")]
-        assert result == pytest.approx(list(known["loss"]))
+        assert result == pytest.approx(list(records["loss"]))
         result = [event.value for event in board.Scalars(f"weights/{client}")]
-        assert result == pytest.approx(list(known["weight"]))
+        assert result == pytest.approx(list(records["weight"]))
     (last,) = board.Scalars("scores/clean balanced_accuracy")
     metrics = scores.body["versions"]["clean"]
     assert last.value == pytest.approx(metrics["balanced_accuracy"]["last"])
@@ -62,17 +62,19 @@ def test_mlflow_has_one_run_of_training_and_scores(clients, tmp_path):
     run, _ = tracked(clients, tmp_path, f"mlflow:{tmp_path / 'ml'}")
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'ml' / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("fedcli")
-    (made,) = client.search_runs([experiment.experiment_id])
-    assert made.info.run_name == run.path.parent.name
-    assert made.info.status == "FINISHED"
-    assert made.data.params["label"] == "FedAvg"
-    assert "scores/clean balanced_accuracy" in made.data.metrics
-    result = [point.step for point in client.get_metric_history(made.info.run_id, "loss/north")]
+    (tracked_run,) = client.search_runs([experiment.experiment_id])
+    assert tracked_run.info.run_name == run.path.parent.name
+    assert tracked_run.info.status == "FINISHED"
+    assert tracked_run.data.params["label"] == "FedAvg"
+    assert "scores/clean balanced_accuracy" in tracked_run.data.metrics
+    result = [
+        point.step for point in client.get_metric_history(tracked_run.info.run_id, "loss/north")
+    ]
     assert result == [
         1,
         2,
     ]
-    assert [file.path for file in client.list_artifacts(made.info.run_id)] == ["report.html"]
+    assert [file.path for file in client.list_artifacts(tracked_run.info.run_id)] == ["report.html"]
 
 
 def test_what_cannot_be_tracked_is_said_before_training(clients, tmp_path, monkeypatch):
@@ -97,7 +99,7 @@ def test_a_server_that_stops_answering_ends_in_a_sentence_and_the_run_is_there(
         def __init__(self, *_):
             pass
 
-        def options(self, known):
+        def options(self, options):
             raise ConnectionError("no answer")
 
     monkeypatch.setitem(tracking.TRACKERS, "tensorboard", Gone)

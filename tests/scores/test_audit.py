@@ -1,4 +1,4 @@
-"""What a finished run gives away: attacks against calculations by hand, their limits, and the whole command."""
+"""Information that a finished run gives away: attacks against calculations by hand, their limits, and the whole command."""
 
 import json
 import math
@@ -35,13 +35,14 @@ def ones(count):
 def test_rates_of_an_attack_by_hand():
     member = np.array([1, 1, 0, 1, 0, 1, 0, 0], bool)
     score = np.array([9.0, 8.0, 7.0, 7.0, 5.0, 4.0, 3.0, 2.0])
-    found = roc(score, member, ones(8), threshold=7.0)
+    rates = roc(score, member, ones(8), threshold=7.0)
     expected = pytest.approx((4 + 4 + 3.5 + 2) / 16)
-    assert found["auc"] == expected  # of 16 pairs; a tie is half
+    assert rates["auc"] == expected  # of 16 pairs; a tie is half
     expected = pytest.approx(3 / 4 - 1 / 4)
-    assert found["advantage"] == expected
-    assert "tpr 0.01" not in found  # four held-out images say nothing of one in a hundred
-    member, score = np.arange(300) < 100, np.r_[np.arange(100) + 0.5, np.arange(200) - 120.0]
+    assert rates["advantage"] == expected
+    assert "tpr 0.01" not in rates  # four held-out images say nothing of one in a hundred
+    member = np.arange(300) < 100
+    score = np.r_[np.arange(100) + 0.5, np.arange(200) - 120.0]
     assert (
         roc(score, member, ones(300), None)["tpr 0.01"] == 23 / 100
     )  # two of 200 are above 77.5: 79 and 78
@@ -49,11 +50,9 @@ def test_rates_of_an_attack_by_hand():
 
 def test_a_weight_of_two_is_an_image_twice():
     rng = np.random.default_rng(0)
-    score, member, twice = (
-        rng.integers(0, 9, 250) * 1.0,
-        rng.random(250) < 0.5,
-        rng.integers(0, 3, 250),
-    )
+    score = rng.integers(0, 9, 250) * 1.0
+    member = rng.random(250) < 0.5
+    twice = rng.integers(0, 3, 250)
     weighted = roc(score, member, twice[None].astype(np.int16), 4.0)
     repeated = roc(score.repeat(twice), member.repeat(twice), ones(twice.sum()), 4.0)
     assert weighted.keys() == repeated.keys() > {"tpr 0.01"}
@@ -62,7 +61,8 @@ def test_a_weight_of_two_is_an_image_twice():
 
 def test_a_model_that_knows_nothing_is_at_chance_and_one_that_remembers_all_gives_all_away():
     rng = np.random.default_rng(1)
-    member, units = np.arange(400) < 200, (np.arange(400) // 2).astype(str)
+    member = np.arange(400) < 200
+    units = (np.arange(400) // 2).astype(str)
     nothing = attack(rng.normal(size=400), member, np.zeros(400, int), units, 0.0, seed=0)
     assert nothing["auc"]["low"] < 0.5 < nothing["auc"]["high"]
     assert nothing["advantage"]["low"] < 0
@@ -88,17 +88,19 @@ def test_what_differential_privacy_allows_by_hand():
 def test_lira_by_hand():
     shadows = np.array([[1.0, 0.0], [3.0, 4.0], [6.0, 9.0], [8.0, 9.0]])  # [S, N]
     trained = np.array([[0, 0], [0, 0], [1, 0], [1, 1]], bool)
-    made = lira(np.array([4.0, 9.0]), shadows, trained)
-    enough, z = made["LiRA, offline"]
-    mean, variance = 13 / 3, (2 + (169 + 1 + 196) / 9) / (1 + 2)  # of the second image; of both
+    scores_by_attack = lira(np.array([4.0, 9.0]), shadows, trained)
+    enough, z = scores_by_attack["LiRA, offline"]
+    mean = 13 / 3
+    variance = (2 + (169 + 1 + 196) / 9) / (1 + 2)  # of the second image; of both
     assert enough.all()
     expected = pytest.approx(
         [(4 - 2) / math.sqrt(variance * 3 / 2), (9 - mean) / math.sqrt(variance * 4 / 3)]
     )
     assert z == expected
-    enough, ratio = made["LiRA, online"]
+    enough, ratio = scores_by_attack["LiRA, online"]
     assert enough.tolist() == [True, False]  # one model trained on the second image
-    inside, outside = 2 * 3 / 2, variance * 3 / 2
+    inside = 2 * 3 / 2
+    outside = variance * 3 / 2
     expected = pytest.approx(
         -(3**2) / inside / 2 + 2**2 / outside / 2 - math.log(inside / outside) / 2
     )
@@ -107,7 +109,8 @@ def test_lira_by_hand():
 
 def test_hospitals_that_differ_are_told_apart_and_equal_ones_are_not():
     rng = np.random.default_rng(2)
-    hospital, units = np.arange(120) % 3, np.arange(120) // 6
+    hospital = np.arange(120) % 3
+    units = np.arange(120) // 6
     equal = probe(rng.normal(size=(120, 4)), hospital, units, seed=0)
     assert equal["low"] < 1 / 3 < equal["high"]
     assert (
@@ -119,7 +122,9 @@ def test_hospitals_that_differ_are_told_apart_and_equal_ones_are_not():
 
 def test_the_input_of_a_linear_layer_follows_from_its_gradient():
     torch.manual_seed(0)
-    layer, x, y = nn.Linear(12, 3), torch.rand(1, 3, 2, 2), torch.tensor([1])
+    layer = nn.Linear(12, 3)
+    x = torch.rand(1, 3, 2, 2)
+    y = torch.tensor([1])
 
     def gradient(x):
         loss = nn.functional.cross_entropy(layer(x.flatten(1)), y)
@@ -130,20 +135,23 @@ def test_the_input_of_a_linear_layer_follows_from_its_gradient():
             ]
         )
 
-    weights, bias = gradient(x)[:36].view(3, 12), gradient(x)[36:]
+    weights = gradient(x)[:36].view(3, 12)
+    bias = gradient(x)[36:]
     assert torch.allclose(weights[0] / bias[0], x.flatten(), atol=1e-5)  # why it is possible
-    before, inversion.ALPHA = inversion.ALPHA, 0.0
+    before = inversion.ALPHA
+    inversion.ALPHA = 0.0
     try:
         target = gradient(inversion.transforms.normalised(x)).detach()
-        found, distance = inversion.invert(gradient, target, x.shape, iterations=400)
+        inverted, distance = inversion.invert(gradient, target, x.shape, iterations=400)
     finally:
         inversion.ALPHA = before
     assert distance < 1e-3
-    assert inversion.psnr(x.numpy(), found.numpy()) > 25
+    assert inversion.psnr(x.numpy(), inverted.numpy()) > 25
 
 
 def test_psnr_by_hand_and_the_best_match_of_a_batch():
-    black, grey = np.zeros((1, 2, 2)), np.full((1, 2, 2), 0.1)
+    black = np.zeros((1, 2, 2))
+    grey = np.full((1, 2, 2), 0.1)
     assert inversion.psnr(black, grey) == pytest.approx(20)
     assert inversion.psnr(grey, grey) == inversion.MOST
     assert np.array_equal(
@@ -175,16 +183,19 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     path = path_of(fedcli("audit", run, "--batch", 2, "--iterations", 3))
     path_of(fedcli("audit", run, "--batch", 2, "--iterations", 3, "--out", tmp_path / "again"))
     folder = run.parent / "audit"
-    made, other = results(folder / path.split("/")[-2]), results(tmp_path / "again")
-    assert made["reconstructions.h5"] == other["reconstructions.h5"]
-    assert json.loads(made["audit.json"])["body"] == json.loads(other["audit.json"])["body"]
-    said = fedcli("audit", run, "--batch", 2, "--iterations", 3)[2]
+    results_by_file = results(folder / path.split("/")[-2])
+    other = results(tmp_path / "again")
+    assert results_by_file["reconstructions.h5"] == other["reconstructions.h5"]
+    assert (
+        json.loads(results_by_file["audit.json"])["body"] == json.loads(other["audit.json"])["body"]
+    )
+    err = fedcli("audit", run, "--batch", 2, "--iterations", 3)[2]
     assert (
         "The model may be no better than chance (33.3 %) on held-out images: balanced accuracy "
-        in said
+        in err
     )
-    assert "Membership by its loss: training images " in said
-    assert "Gradient of the final model: " in said
+    assert "Membership by its loss: training images " in err
+    assert "Gradient of the final model: " in err
     code, out, _ = fedcli("audit", run, "--batch", 2, "--iterations", 3, "--json")
     body = json.loads(out)
     assert code == 0
@@ -194,7 +205,10 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
         row["small"] == (min(row["members"], row["held_out"]) < 30) and not row["allowed"]
         for row in rows
     )
-    assert [made["model"] for made in body["inversion"]["models"]] == ["initial", "final"]
+    assert [results_by_file["model"] for results_by_file in body["inversion"]["models"]] == [
+        "initial",
+        "final",
+    ]
     frame = reconstructions.frame(run.parent)
     assert frame["shown"].tolist() == ["original", "initial", "final"] * 2
     page = tmp_path / "page.html"
@@ -247,8 +261,8 @@ def test_noise_of_training_bounds_the_attack_and_is_in_the_gradient(chain, tmp_p
     body = json.loads(audited.audit(path, [], ASKED).read_text(encoding="utf-8"))["body"]
     epsilon = body["privacy"]["clients"]
     for row in body["membership"]:
-        most = epsilon.get(row["group"], body["privacy"]["epsilon"])
-        assert row["allowed"] == {"epsilon": most, **allowed(most, 1e-5)}
+        spent = epsilon.get(row["group"], body["privacy"]["epsilon"])
+        assert row["allowed"] == {"epsilon": spent, **allowed(spent, 1e-5)}
     shard = (
         opened.data.train["client-00"]
         if "client-00" in opened.data.train

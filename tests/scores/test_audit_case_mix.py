@@ -1,4 +1,4 @@
-"""How much of an audit the classes alone explain: hospitals, membership and gradients, against numbers by hand."""
+"""The part of an audit that the classes alone explain: hospitals, membership and gradients, against numbers by hand."""
 
 import math
 from types import SimpleNamespace
@@ -48,11 +48,11 @@ def test_hospitals_that_differ_only_in_their_case_mix_reveal_no_more_than_that()
     mixed = row(answers())
     assert mixed["by_class"]["value"] == 0.75  # 45 of 60 ill at one, 45 of 60 well at the other
     assert mixed["accuracy"]["low"] > mixed["chance"] == 0.5  # better than by chance, by class
-    within = mixed["within"]
-    assert within["count"] == 120
-    assert within["classes"] == 2
-    assert within["chance"] == 0.5
-    assert within["accuracy"]["low"] < 0.5
+    same_class = mixed["within"]
+    assert same_class["count"] == 120
+    assert same_class["classes"] == 2
+    assert same_class["chance"] == 0.5
+    assert same_class["accuracy"]["low"] < 0.5
     assert "do not reveal significantly more than the case mix" in leakage._hospital(mixed)
 
 
@@ -80,21 +80,21 @@ def test_a_class_counts_at_hospitals_with_five_patients_of_it():
     hospital = np.repeat([0, 1, 2, 0, 1], [10, 10, 8, 10, 9])
     units = np.concatenate([np.arange(20), [20, 21, 22, 23] * 2, np.arange(24, 43)])
     table = np.random.default_rng(1).normal(size=(47, 2))
-    within = within_classes(table, classes, hospital, units, seed=0)
-    assert within["count"] == 39  # without the third hospital's eight images of four patients
-    assert within["classes"] == 2
-    assert within["chance"] == 0.5
+    same_class = within_classes(table, classes, hospital, units, seed=0)
+    assert same_class["count"] == 39  # without the third hospital's eight images of four patients
+    assert same_class["classes"] == 2
+    assert same_class["chance"] == 0.5
     units[24] = 60  # now of five patients
-    within = within_classes(table, classes, hospital, units, seed=0)
-    assert within["count"] == 47
+    same_class = within_classes(table, classes, hospital, units, seed=0)
+    assert same_class["count"] == 47
     expected = pytest.approx((28 / 3 + 19 / 2) / 47)
-    assert within["chance"] == expected
+    assert same_class["chance"] == expected
 
 
 def test_a_batch_is_named_by_its_classes():
     counts = np.array([[6, 2], [7, 1], [6, 2], [1, 7], [2, 6], [1, 7]])
-    named = by_class(counts, np.array([0, 0, 0, 1, 1, 1]), np.arange(6), seed=0)
-    assert named["value"] == 1.0
+    attack = by_class(counts, np.array([0, 0, 0, 1, 1, 1]), np.arange(6), seed=0)
+    assert attack["value"] == 1.0
 
 
 def test_no_patient_is_in_two_folds_of_the_probe():
@@ -180,8 +180,8 @@ def test_mean_images_of_all_and_of_each_class():
     whole = [(x, [0, 1, 1])]
     split = [(x[:2], [0, 1]), (x[2:], [1])]
     for batches in (whole, split):
-        shown = [SimpleNamespace(x=images, y=torch.tensor(y)) for images, y in batches]
-        means = audited._mean_images(SimpleNamespace(in_order=lambda shown=shown: shown))
+        shards = [SimpleNamespace(x=images, y=torch.tensor(y)) for images, y in batches]
+        means = audited._mean_images(SimpleNamespace(in_order=lambda shards=shards: shards))
         assert sorted(means) == ["0", "1", "all"]
         assert means["all"] == pytest.approx(0.5, abs=1e-6)
         assert means["0"] == pytest.approx(0, abs=1e-6)
@@ -221,23 +221,24 @@ def test_an_older_audit_is_printed_without_a_verdict_on_the_case_mix():
 
 def test_the_table_of_the_probe_has_the_class_alone_and_the_numbers_within_a_class():
     interval = {"value": 0.3, "low": 0.2, "high": 0.4}
-    within = {"count": 8, "classes": 2, "accuracy": interval, "chance": 1 / 3}
+    same_class = {"count": 8, "classes": 2, "accuracy": interval, "chance": 1 / 3}
     audit = older_audit()
-    audit["hospital"][0] |= {"by_class": interval, "within": within}
+    audit["hospital"][0] |= {"by_class": interval, "within": same_class}
     (table,) = leakage.tables(audit)
-    shown = dict(zip([column.name for column in table.columns], table.rows[0], strict=True))
-    assert shown["by class alone"].text == shown["within a class"].text == "30.0 (20.0 to 40.0)"
-    assert shown["chance"].text == "25.0"
-    assert shown["chance within a class"].text == "33.3"
+    cells = dict(zip([column.name for column in table.columns], table.rows[0], strict=True))
+    assert cells["by class alone"].text == cells["within a class"].text == "30.0 (20.0 to 40.0)"
+    assert cells["chance"].text == "25.0"
+    assert cells["chance within a class"].text == "33.3"
 
 
 # the formulas of the attacks, by hand
 
 
 def test_the_distance_of_two_gradients_is_one_minus_their_cosine():
-    first, second = torch.tensor([3.0, 4.0]), torch.tensor([10.0, 0.0])
-    assert inversion._distance(first, second).item() == pytest.approx(1 - 0.6)
-    result = inversion._distance(first, 7 * first).item()
+    one_gradient = torch.tensor([3.0, 4.0])
+    other_gradient = torch.tensor([10.0, 0.0])
+    assert inversion._distance(one_gradient, other_gradient).item() == pytest.approx(1 - 0.6)
+    result = inversion._distance(one_gradient, 7 * one_gradient).item()
     assert result == pytest.approx(0, abs=1e-6)
 
 
@@ -248,7 +249,7 @@ def test_the_variation_of_an_image_is_the_mean_step_along_both_sides():
 
 
 def sent_gradient(monkeypatch, privacy, each_loss):
-    """What is sent of a network of one weight vector [2] whose losses have these gradients [B, 2]."""
+    """The gradient that is sent of a network of one weight vector [2] whose losses have these gradients [B, 2]."""
     net = nn.Module()
     net.weight = nn.Parameter(torch.zeros(4000))
     gradients = torch.zeros(len(each_loss), 4000)
@@ -276,8 +277,8 @@ def test_the_sent_gradient_of_a_private_run_is_cut_and_its_noise_is_in_units_of_
     assert whole[:2].tolist() == expected
     short = sent_gradient(monkeypatch, quiet, [[0.3, 0.4]])
     assert short[:2].tolist() == pytest.approx([3.0, 4.0])  # as long as the clip
-    for of in ("image", "client"):
-        noisy = sent_gradient(monkeypatch, {"clip": 5.0, "noise": 2.0, "of": of}, losses)
+    for unit in ("image", "client"):
+        noisy = sent_gradient(monkeypatch, {"clip": 5.0, "noise": 2.0, "of": unit}, losses)
         assert noisy[2:].std().item() == pytest.approx(10, rel=0.05)
 
 

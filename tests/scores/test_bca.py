@@ -22,7 +22,9 @@ OVERALL = Where("clean", metric="auc_ovo_macro")
 
 def test_leaving_out_a_patient_is_scoring_the_others():
     draw = np.random.default_rng(0)
-    logits, y, units = draw.normal(size=(9, 3)), np.arange(9) % 3, np.arange(9) // 2
+    logits = draw.normal(size=(9, 3))
+    y = np.arange(9) % 3
+    units = np.arange(9) // 2
     without = without_each(logits, y, units)
     for metric in ("accuracy", "balanced_accuracy", "auc_ovo_macro"):
         expected = [score(logits[units != u], y[units != u])[metric] for u in range(5)]
@@ -33,18 +35,18 @@ def test_bca_agrees_with_scipy_on_the_same_resamples():
     draw = np.random.default_rng(1)
     y = draw.integers(0, 2, 40)
     logits = draw.normal(size=(40, 2)) + np.eye(2)[y]
-    drawn = bootstrap(logits, y, resamples=1000, seed=0)["accuracy"]
+    resampled = bootstrap(logits, y, resamples=1000, seed=0)["accuracy"]
     right = (logits.argmax(1) == y).astype(float)
     oracle = stats.bootstrap(
         (right,),
         np.mean,
         n_resamples=0,
         method="BCa",
-        bootstrap_result=SimpleNamespace(bootstrap_distribution=drawn),
+        bootstrap_result=SimpleNamespace(bootstrap_distribution=resampled),
     ).confidence_interval
-    made = bca_interval(right.mean(), drawn, without_each(logits, y, None)["accuracy"])
-    assert made == pytest.approx((oracle.low, oracle.high), abs=1e-12)
-    assert made != interval(drawn)
+    limits = bca_interval(right.mean(), resampled, without_each(logits, y, None)["accuracy"])
+    assert limits == pytest.approx((oracle.low, oracle.high), abs=1e-12)
+    assert limits != interval(resampled)
 
 
 def test_without_bias_and_skewness_it_is_the_percentile_interval():
@@ -72,11 +74,11 @@ def runs(tmp_path_factory):
 
 def test_the_kind_of_interval_is_said(runs):
     usual = Scores.read(fedcli.evaluate(runs[0]).path)
-    made = Scores.read(fedcli.evaluate(runs[0], interval="bca").path)
-    before, after = (scores.versions["clean"]["balanced_accuracy"] for scores in (usual, made))
+    with_bca = Scores.read(fedcli.evaluate(runs[0], interval="bca").path)
+    before, after = (scores.versions["clean"]["balanced_accuracy"] for scores in (usual, with_bca))
     assert (before.is_bca, after.is_bca) == (False, True)
     assert before.last == after.last
-    assert made.groups["sex"]["clean"]["accuracy"]["female"].is_bca
+    assert with_bca.groups["sex"]["clean"]["accuracy"]["female"].is_bca
     assert "BCa intervals: 1,000 bootstrap resamples" in " ".join(
         session.run(f"fedcli evaluate {runs[0]} --interval bca").split()
     )
@@ -87,16 +89,19 @@ def test_the_kind_of_interval_is_said(runs):
 @pytest.mark.parametrize("method", ["percentile", "bca"])
 def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs, method):
     scored = read([fedcli.evaluate(run, interval=method).path for run in runs])
-    each = [run.scores.versions["clean"]["auc_ovo_macro"] for run in scored]
-    low, high = bounds_of_mean(scored, OVERALL, each)
-    averaged = np.mean([known.low for known in each]), np.mean([known.high for known in each])
+    scores_of_runs = [run.scores.versions["clean"]["auc_ovo_macro"] for run in scored]
+    low, high = bounds_of_mean(scored, OVERALL, scores_of_runs)
+    averaged = (
+        np.mean([score.low for score in scores_of_runs]),
+        np.mean([score.high for score in scores_of_runs]),
+    )
     assert averaged[0] <= low + 0.05
     assert high <= averaged[1] + 0.05
-    assert low <= np.mean([k.last for k in each]) <= high
-    result = bounds_of_mean([scored[0]] * 3, OVERALL, each[:1] * 3)
-    assert result == pytest.approx((each[0].low, each[0].high))
+    assert low <= np.mean([k.last for k in scores_of_runs]) <= high
+    result = bounds_of_mean([scored[0]] * 3, OVERALL, scores_of_runs[:1] * 3)
+    assert result == pytest.approx((scores_of_runs[0].low, scores_of_runs[0].high))
     groups = [run.scores.groups["sex"]["clean"]["auc_ovo_macro"]["female"] for run in scored]
     low, high = bounds_of_mean(scored, OVERALL._replace(attribute="sex", group="female"), groups)
-    assert low <= np.mean([known.last for known in groups]) <= high
-    result = bounds_of_mean(scored[:1], OVERALL, each[:1])
-    assert result == (each[0].low, each[0].high)
+    assert low <= np.mean([score.last for score in groups]) <= high
+    result = bounds_of_mean(scored[:1], OVERALL, scores_of_runs[:1])
+    assert result == (scores_of_runs[0].low, scores_of_runs[0].high)

@@ -45,9 +45,10 @@ def test_each_metric_has_last_mean_and_population_std_over_the_kept_rounds(tmp_p
 
 
 def test_clients_whom_one_model_answers_on_the_same_images_are_scored_once(tmp_path, monkeypatch):
-    asked, client = [], stage._client
+    clients_scored = []
+    client = stage._client
     monkeypatch.setattr(
-        stage, "_client", lambda *given: asked.append(given[3].client) or client(*given)
+        stage, "_client", lambda *given: clients_scored.append(given[3].client) or client(*given)
     )
     run = train(
         make_chain(tmp_path, corrupted=True),
@@ -57,11 +58,15 @@ def test_clients_whom_one_model_answers_on_the_same_images_are_scored_once(tmp_p
     )
     body = body_of(evaluate(run))
     corrupted = manifest.read(manifest.parent(run, "corruption")).body["clients"]
-    assert len(asked) == 2
+    assert len(clients_scored) == 2
     assert len(body["clients"]) == 4
     assert 0 < len(corrupted) < 4
     for name, scores in body["clients"].items():
-        same = next(each for each in asked if (each in corrupted) == (name in corrupted))
+        same = next(
+            client_scored
+            for client_scored in clients_scored
+            if (client_scored in corrupted) == (name in corrupted)
+        )
         assert scores == body["clients"][same]
 
 
@@ -111,8 +116,8 @@ def test_the_std_among_clients_on_shared_test_sets_is_four_tenths_of_the_gap(tmp
 
 
 def test_a_client_with_a_test_part_of_its_own_is_scored_on_it(tmp_path, scores_of):
-    own = {"north": range(40), "harbour": range(40, 90)}
-    run = a_run(tmp_path, own=own)
+    test_parts = {"north": range(40), "harbour": range(40, 90)}
+    run = a_run(tmp_path, own=test_parts)
     clients = body_of(scores_of(run))["clients"]
     y = run.data.test["clean"].y.numpy()
     result = [clients[c]["part"] for c in ROSTER]
@@ -128,8 +133,8 @@ def test_a_client_with_a_test_part_of_its_own_is_scored_on_it(tmp_path, scores_o
 
 def test_a_client_without_an_auc_is_left_out_of_the_spread(tmp_path, scores_of):
     y = a_shard(3).y.numpy()
-    own = {"north": np.flatnonzero(y == 1), "east": range(45), "south": range(45, 90)}
-    body = body_of(scores_of(a_run(tmp_path, noise=None, own=own)))
+    test_parts = {"north": np.flatnonzero(y == 1), "east": range(45), "south": range(45, 90)}
+    body = body_of(scores_of(a_run(tmp_path, noise=None, own=test_parts)))
     assert body["clients"]["north"]["auc_ovo_macro"]["mean_last5"] is None
     assert body["clients"]["north"]["classes_missing"] == [0, 2]
     table = np.array([body["clients"][c]["auc_ovo_macro"]["per_round"] for c in ROSTER[1:]])
@@ -165,7 +170,8 @@ def test_the_best_round_on_validation_is_scored_from_its_own_model(tmp_path, sco
         "metric": "balanced_accuracy",
         "validation": 0.75,
     }
-    y, sex = run.data.test["clean"].y.numpy(), run.data.test["clean"].groups["sex"].numpy()
+    y = run.data.test["clean"].y.numpy()
+    sex = run.data.test["clean"].groups["sex"].numpy()
     table = logits_of(run, "best", "corrupted")
     reason = {"small": False, "reason": ""}
     assert best["versions"]["corrupted"] == score(table, y) | reason
@@ -269,8 +275,8 @@ def test_a_trained_run_is_scored_as_its_stored_models_predict(tmp_path):
         expected = score(predict(run, 2, test), test.y.numpy())
         assert body["versions"][version]["auc_ovo_macro"]["last"] == expected["auc_ovo_macro"]
     noisy = run.data.test["corrupted"]
-    own = score(predict(run, 2, noisy, "west"), noisy.y.numpy())
-    assert body["clients"]["west"]["auc_ovo_macro"]["last"] == own["auc_ovo_macro"]
+    own_scores = score(predict(run, 2, noisy, "west"), noisy.y.numpy())
+    assert body["clients"]["west"]["auc_ovo_macro"]["last"] == own_scores["auc_ovo_macro"]
     assert body["kept_rounds"] == [1, 2]
     assert body["groups"]["sex"]["clean"]["last_round"]["groups"]["f"]["count"] == 20
     assert body["intervals"]["average"]["accuracy"]["units"] == 20  # patients of two images each
@@ -283,10 +289,8 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
 
     from fedcli.federation.client import Training
 
-    data, training = (
-        make_chain(tmp_path, corrupted=True),
-        Training(optimizer="sgd", lr=0.1, batch_size=8),
-    )
+    data = make_chain(tmp_path, corrupted=True)
+    training = Training(optimizer="sgd", lr=0.1, batch_size=8)
     by_name = {}
     for method in ("ditto", "fedbn", "fedavg"):
         run = train(data, planned(method, {}, training, 2), work=tmp_path, out=None)
@@ -307,26 +311,29 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     ]
     assert len({tuple(scores["auc_ovo_macro"]["per_round"]) for scores in per_round}) == 3
     run = open_run(next(tmp_path.glob("runs/ditto-*/run.json")))
-    noisy, y = run.data.test["corrupted"], run.data.test["clean"].y.numpy()
+    noisy = run.data.test["corrupted"]
+    y = run.data.test["clean"].y.numpy()
     sex = noisy.groups["sex"].numpy()
-    about = {"classes": run.data.classes, "units": run.data.test_patients}
-    own = [
-        group_scores(predict(run, 2, noisy, c), y, sex, ["f", "m"], **about)
+    facts = {"classes": run.data.classes, "units": run.data.test_patients}
+    scores_of_clients = [
+        group_scores(predict(run, 2, noisy, c), y, sex, ["f", "m"], **facts)
         for c in run.data.roster
     ]
     load_mean_personal(run, 2)
-    averaged = group_scores(logits(run.net, noisy, run.method.local), y, sex, ["f", "m"], **about)
-    kept = {
+    averaged = group_scores(logits(run.net, noisy, run.method.local), y, sex, ["f", "m"], **facts)
+    personal = {
         name: parts["groups"]["sex"]["corrupted"]
         for name, parts in by_name["ditto"]["personal"].items()
     }
-    assert kept["mean_personal"]["last_round"] == averaged
+    assert personal["mean_personal"]["last_round"] == averaged
     assert (
-        kept["mean_personal"]["each"]["accuracy"]["f"]["last"]
+        personal["mean_personal"]["each"]["accuracy"]["f"]["last"]
         == averaged["groups"]["f"]["accuracy"]
     )
-    mean_of_own = np.mean([each["groups"]["m"]["accuracy"] for each in own])
-    assert kept["personal"]["each"]["accuracy"]["m"]["last"] == pytest.approx(mean_of_own)
+    mean_of_own = np.mean(
+        [scores_of_client["groups"]["m"]["accuracy"] for scores_of_client in scores_of_clients]
+    )
+    assert personal["personal"]["each"]["accuracy"]["m"]["last"] == pytest.approx(mean_of_own)
     assert (
         by_name["ditto"]["versions"] == by_name["fedavg"]["versions"]
     )  # its global track is FedAvg

@@ -76,9 +76,9 @@ def test_the_datasets_own_test_part_is_scored_beside_it_and_equals_the_groups_by
     assert body["external"]["left_out"] == 0
     expected = {manifest.sha256(path) for path in (run.path, dataset.path)}
     assert set(scored.manifest.parents.values()) == expected
-    kept = predictions.read(scored.path.parent / "predictions.h5")
-    at = kept.groups["hospital"] == body["attributes"]["hospital"].index("east")
-    right = (kept.logits["clean"][1].argmax(1) == kept.y)[at].mean()
+    predicted = predictions.read(scored.path.parent / "predictions.h5")
+    in_east = predicted.groups["hospital"] == body["attributes"]["hospital"].index("east")
+    right = (predicted.logits["clean"][1].argmax(1) == predicted.y)[in_east].mean()
     by_site = body["groups"]["hospital"]["clean"]["each"]["accuracy"]
     assert by_site["east"]["last"] == pytest.approx(right)
     assert "not on the run's own" in body["warning"]
@@ -89,10 +89,10 @@ def test_classes_of_another_dataset_are_paired_by_a_table(run, other, tmp_path):
     external = scored.body["external"]
     assert not published_schema.errors(scored)
     assert (external["images"], external["left_out"], external["part"]) == (40, 20, "all")
-    kept = predictions.read(scored.path.parent / "predictions.h5")
+    predicted = predictions.read(scored.path.parent / "predictions.h5")
     theirs = {f"{k:03d}.png": k % 3 for k in range(60)}
-    expected = [{0: 1, 2: 0}[theirs[name]] for name in kept.id]
-    assert kept.y.tolist() == expected
+    expected = [{0: 1, 2: 0}[theirs[name]] for name in predicted.id]
+    assert predicted.y.tolist() == expected
     assert scored.body["attributes"]["hospital"] == ["east", "north", "south", "west"]
     assert (
         fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED)).body["external"][
@@ -120,7 +120,7 @@ def test_a_report_keeps_scores_on_other_images_in_a_row_of_their_own(run, datase
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "sentence"),
     [
         (None, "has the class 'sick', which the run does not have"),
         (MAPPED[:2], "no line for the class 'well'"),
@@ -130,8 +130,8 @@ def test_a_report_keeps_scores_on_other_images_in_a_row_of_their_own(run, datase
         (("sick,", "unclear,", "well,"), "holds no test image of the run's classes"),
     ],
 )
-def test_classes_that_cannot_be_paired_are_refused_by_name(run, other, tmp_path, lines, said):
-    with pytest.raises(FedcliError, match=said) as error:
+def test_classes_that_cannot_be_paired_are_refused_by_name(run, other, tmp_path, lines, sentence):
+    with pytest.raises(FedcliError, match=sentence) as error:
         fedcli.evaluate(run, on=other, map_classes=lines and table(tmp_path, *lines))
     assert error.value.hint
 
@@ -164,8 +164,8 @@ def test_an_attribute_that_the_other_images_lack_is_refused(run, other, tmp_path
 
 
 def test_a_site_that_there_is_not_is_refused(dataset, work):
-    for site, said in (("sout", "hospital is never 'sout'"), ("sex=x", "sex is never 'x'")):
-        with pytest.raises(UsageError, match=said):
+    for site, sentence in (("sout", "hospital is never 'sout'"), ("sex=x", "sex is never 'x'")):
+        with pytest.raises(UsageError, match=sentence):
             fedcli.partition(dataset, hold_out=site, work=work)
     women = fedcli.partition(dataset, hold_out="sex=female", work=work)
     assert women.body["held_out"]["value"] == "female"
@@ -173,8 +173,8 @@ def test_a_site_that_there_is_not_is_refused(dataset, work):
 
 def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work, tmp_path):
     everyone = fedcli.partition(dataset, by=["hospital"], work=work)
-    own = fedcli.train("fedavg", everyone, rounds=1, single_site=True, work=work)
-    scored = fedcli.evaluate(own, cross_site=True)
+    alone = fedcli.train("fedavg", everyone, rounds=1, single_site=True, work=work)
+    scored = fedcli.evaluate(alone, cross_site=True)
     cells = scored.body["cross_site"]
     assert not published_schema.errors(scored)
     assert set(cells) == {"north", "east", "south"}
@@ -183,9 +183,9 @@ def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work,
         assert cells[client][client]["accuracy"] == clients[client]["accuracy"]["last"]
     result = len({cells["north"][client]["count"] for client in cells} | {0})
     assert result > 1
-    first, second = single_runs.cross_site([("", Scores.read(scored.path))])
-    assert [row[0].text for row in first.rows] == sorted(cells)
-    assert len(second.columns) == 4
+    table, other_table = single_runs.cross_site([("", Scores.read(scored.path))])
+    assert [row[0].text for row in table.rows] == sorted(cells)
+    assert len(other_table.columns) == 4
     assert "Trained at and tested on" in page.write(
         tmp_path / "page.html", [scored.path]
     ).read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ MEN = [(0.3, 1, 1), (0.7, 1, 1), (0.5, 0, 1), (0.5, 0, 1)]
 
 
 def parity(*decisions):
-    """Of guesses, labels and groups [N], and the numbers of classes and groups."""
+    """Differences in parity of guesses, labels and groups [N]; classes and groups are counts."""
     return parity_of(tables_of(*decisions))
 
 
@@ -115,20 +115,22 @@ def test_a_group_without_images_says_that_and_no_list_of_classes():
 
 
 def test_a_class_that_a_group_lacks_is_named():
-    y, groups = np.array([0, 1, 2] * 20 + [0, 1] * 20), np.array([0] * 60 + [1] * 40)
+    y = np.array([0, 1, 2] * 20 + [0, 1] * 20)
+    groups = np.array([0] * 60 + [1] * 40)
     logits = np.zeros((100, 3))
     assert (
         group_scores(logits, y, groups, ["a", "b"])["groups"]["b"]["reason"]
         == "no image of class 2"
     )
-    named = group_scores(logits, y, groups, ["a", "b"], classes=["mel", "nv", "df"])
-    assert named["groups"]["b"]["reason"] == "no image of df"
-    assert named["groups"]["a"]["reason"] == ""
+    scores = group_scores(logits, y, groups, ["a", "b"], classes=["mel", "nv", "df"])
+    assert scores["groups"]["b"]["reason"] == "no image of df"
+    assert scores["groups"]["a"]["reason"] == ""
 
 
 def test_a_class_that_the_whole_test_set_lacks_makes_no_group_small():
     rng = np.random.default_rng(0)
-    y, groups = np.arange(120) % 2, np.arange(120) // 60
+    y = np.arange(120) % 2
+    groups = np.arange(120) // 60
     scores = group_scores(rng.normal(size=(120, 3)), y, groups, ["female", "male"])
     assert scores["overall"]["classes_missing"] == [2]
     assert not any(group["small"] for group in scores["groups"].values())
@@ -136,10 +138,12 @@ def test_a_class_that_the_whole_test_set_lacks_makes_no_group_small():
 
 def test_each_group_has_every_score_of_its_own_images():
     rng = np.random.default_rng(0)
-    logits, y, groups = rng.normal(size=(300, 4)), rng.integers(0, 4, 300), rng.integers(-1, 3, 300)
+    logits = rng.normal(size=(300, 4))
+    y = rng.integers(0, 4, 300)
+    groups = rng.integers(-1, 3, 300)
     scores = group_scores(logits, y, groups, ["a", "b", "c"])
-    own = score(logits[groups == 1], y[groups == 1])
-    assert {name: scores["groups"]["b"][name] for name in own} == own
+    expected = score(logits[groups == 1], y[groups == 1])
+    assert {name: scores["groups"]["b"][name] for name in expected} == expected
     whole = score(logits, y)
     assert {name: scores["overall"][name] for name in whole} == whole
 
@@ -253,7 +257,8 @@ def test_a_rate_that_is_not_defined_is_left_out_and_named():
     with_healthy = parity(guess, y, groups, 2, 3)
     assert with_healthy["demographic_parity_difference"] == pytest.approx(1 - 9 / 20)
     assert with_healthy["equalized_odds_difference"] == pytest.approx(1 - 1 / 10)
-    women, men = (4 / 5 - 8 / 10) + (11 / 20 - 1 / 10), (8 / 10 - 4 / 5) + (6 / 15 - 6 / 15)
+    women = (4 / 5 - 8 / 10) + (11 / 20 - 1 / 10)
+    men = (8 / 10 - 4 / 5) + (6 / 15 - 6 / 15)
     expected = pytest.approx((abs(women) + abs(men)) / 2 / 2)
     assert with_healthy["average_odds_difference"] == expected
     scores = group_scores(
@@ -290,18 +295,23 @@ def test_equalized_odds_is_that_of_the_rate_that_two_groups_have():
 
 def test_more_than_two_classes_take_the_mean_over_each_against_all_others():
     rng = np.random.default_rng(0)
-    guess, y, groups = rng.integers(0, 3, 200), rng.integers(0, 3, 200), rng.integers(-1, 3, 200)
+    guess = rng.integers(0, 3, 200)
+    y = rng.integers(0, 3, 200)
+    groups = rng.integers(-1, 3, 200)
     gaps = parity(guess, y, groups, 3, 3)
     alone = [parity((guess == c).astype(int), (y == c).astype(int), groups, 2, 3) for c in range(3)]
     expected = {
-        f"{name}_ovr_macro": pytest.approx(np.mean([each[name] for each in alone]))
+        f"{name}_ovr_macro": pytest.approx(
+            np.mean([gaps_of_class[name] for gaps_of_class in alone])
+        )
         for name in alone[0]
     }
     assert gaps == expected
 
 
 def test_crossed_attributes_have_the_groups_that_have_an_image():
-    race, sex = np.array([0, 0, 1, 1, -1, 2]), np.array([1, 0, 1, 1, 0, -1])
+    race = np.array([0, 0, 1, 1, -1, 2])
+    sex = np.array([1, 0, 1, 1, 0, -1])
     values = {"race": ["asian", "black", "white"], "sex": ["female", "male"]}
     groups, names = cross({"race": (race, values["race"]), "sex": (sex, values["sex"])})
     assert names == ["asian x female", "asian x male", "black x male"]

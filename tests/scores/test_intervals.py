@@ -32,27 +32,30 @@ def test_copies_of_an_image_make_nothing_surer_when_they_are_one_patients():
 
 
 def test_several_models_that_answer_are_drawn_together():
-    (first, y), (second, _) = answers(), answers(seed=1)
-    both = intervals({"clean": [first, second]}, y, None)["clean"]["accuracy"]
-    same = intervals({"clean": [first, first]}, y, None)["clean"]
-    assert same == intervals({"clean": [first]}, y, None)["clean"]
+    (one_model, y) = answers()
+    (other_model, _) = answers(seed=1)
+    both = intervals({"clean": [one_model, other_model]}, y, None)["clean"]["accuracy"]
+    same = intervals({"clean": [one_model, one_model]}, y, None)["clean"]
+    assert same == intervals({"clean": [one_model]}, y, None)["clean"]
     assert 0 < width(both) < 1
 
 
 def test_each_interval_has_the_score_that_it_is_of():
-    (clean, y), (corrupted, _) = answers(), answers(seed=1)
+    (clean, y) = answers()
+    (corrupted, _) = answers(seed=1)
     bounds = intervals({"clean": [clean], "corrupted": [corrupted]}, y, None)
     for metric in bounds["clean"]:
-        first, second = score(clean, y)[metric], score(corrupted, y)[metric]
+        clean_score = score(clean, y)[metric]
+        corrupted_score = score(corrupted, y)[metric]
         values = [bounds[v][metric]["value"] for v in ("clean", "corrupted", "average")]
-        assert values == [first, second, (first + second) / 2]
-    at = y < 2
-    groups = group_intervals([clean], y, None, np.where(at, 0, 1), ["two classes", "one"])[
+        assert values == [clean_score, corrupted_score, (clean_score + corrupted_score) / 2]
+    in_two = y < 2
+    groups = group_intervals([clean], y, None, np.where(in_two, 0, 1), ["two classes", "one"])[
         "auc_ovo_macro"
     ]
     result = (groups["two classes"]["value"], groups["one"]["value"])
     assert result == (
-        score(clean[at], y[at])["auc_ovo_macro"],
+        score(clean[in_two], y[in_two])["auc_ovo_macro"],
         None,
     )
 

@@ -77,12 +77,16 @@ def test_a_rule_is_met_on_the_validation_images_themselves(run):
 def test_an_image_that_is_foreign_gets_no_decision():
     point = OperatingPoint("ill", "youden", 0.5, 10, "images", "ab" * 32)
     chances = np.array([[0.1, 0.9], [0.1, 0.9], [0.8, 0.2]])
-    files, foreign = ["a.png", "ct.dcm", "b.png"], ["", "a DICOM file", ""]
+    files = ["a.png", "ct.dcm", "b.png"]
+    foreign = ["", "a DICOM file", ""]
     predicted = Predicted(files, ["healthy", "ill"], chances, [], False, [point], foreign)
-    made = Prediction(predicted)
-    lines = list(csv.DictReader(io.StringIO(made.to("csv"))))
+    prediction = Prediction(predicted)
+    lines = list(csv.DictReader(io.StringIO(prediction.to("csv"))))
     assert [line["ill at youden"] for line in lines] == ["yes", "", "no"]
-    decided = [each["at"]["ill at youden"] for each in json.loads(made.to("json"))["predictions"]]
+    decided = [
+        line_written["at"]["ill at youden"]
+        for line_written in json.loads(prediction.to("json"))["predictions"]
+    ]
     assert decided == [True, None, False]
 
 
@@ -103,20 +107,20 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, clients,
             assert (
                 row["thresholds_chosen_on"] == f"validation images of images (sha256 {digest[:12]})"
             )
-    made = json.loads(typed("predict", run, *files, "--format", "json", "--quiet").stdout)
-    assert {point["rule"] for point in made["operating_points"]} == {
+    written = json.loads(typed("predict", run, *files, "--format", "json", "--quiet").stdout)
+    assert {point["rule"] for point in written["operating_points"]} == {
         "youden",
         "specificity=0.8",
         "cost=4",
     }
-    assert {point["chosen_on"] for point in made["operating_points"]} == {"validation"}
-    assert {point["data_sha256"] for point in made["operating_points"]} == {digest}
-    assert made["predictions"][0]["at"]["ill at youden"] is (rows[0]["ill at youden"] == "yes")
-    asked = json.loads(
+    assert {point["chosen_on"] for point in written["operating_points"]} == {"validation"}
+    assert {point["data_sha256"] for point in written["operating_points"]} == {digest}
+    assert written["predictions"][0]["at"]["ill at youden"] is (rows[0]["ill at youden"] == "yes")
+    by_rule = json.loads(
         typed("predict", run, *files, "--format", "json", "--rule", "youden", "--quiet").stdout
     )
-    expected = [point for point in made["operating_points"] if point["rule"] == "youden"]
-    assert asked["operating_points"] == expected
+    expected = [point for point in written["operating_points"] if point["rule"] == "youden"]
+    assert by_rule["operating_points"] == expected
     frame = fedcli.predict(run, files, rule=["youden"]).to_frame()
     assert list(frame["ill at youden"]) == [row["ill at youden"] for row in rows]
 
@@ -124,10 +128,10 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, clients,
 def test_a_clients_own_model_has_a_threshold_of_its_own_images(clients, work):
     alone = fedcli.train("fedavg", clients, rounds=1, single_site=True, work=work)
     opened = open_run(alone.path)
-    made = {name: points(opened, name, ["ill"], ["youden"])[0] for name in HOSPITALS}
-    result = {name: point.images for name, point in made.items()}
+    points_by_client = {name: points(opened, name, ["ill"], ["youden"])[0] for name in HOSPITALS}
+    result = {name: point.images for name, point in points_by_client.items()}
     assert result == {n: len(opened.data.val[n]) for n in HOSPITALS}
-    assert len({point.threshold for point in made.values()}) > 1
+    assert len({point.threshold for point in points_by_client.values()}) > 1
 
 
 def test_without_validation_images_a_rule_is_refused(dataset, work):
@@ -141,10 +145,8 @@ def test_without_validation_images_a_rule_is_refused(dataset, work):
 
 
 def test_a_client_without_validation_images_is_predicted_for_without_thresholds(run, monkeypatch):
-    opened, nothing = (
-        open_run(run.path),
-        clinical.Seen(np.zeros((0, 2)), np.zeros(0, np.int64), {}, np.zeros(0)),
-    )
+    opened = open_run(run.path)
+    nothing = clinical.Seen(np.zeros((0, 2)), np.zeros(0, np.int64), {}, np.zeros(0))
     monkeypatch.setattr(
         operating, "_evaluated", lambda _: [OperatingPoint("ill", "youden", 0.5, images=10)]
     )
@@ -160,10 +162,8 @@ def test_a_client_without_validation_images_is_predicted_for_without_thresholds(
 
 
 def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):
-    opened, none = (
-        open_run(run.path),
-        clinical.Seen(np.zeros((3, 2)), np.zeros(3, np.int64), {}, np.zeros(3, np.int64)),
-    )
+    opened = open_run(run.path)
+    none = clinical.Seen(np.zeros((3, 2)), np.zeros(3, np.int64), {}, np.zeros(3, np.int64))
     monkeypatch.setattr(clinical, "validation", lambda *_: none)
     warned: list[str] = []
     monkeypatch.setattr(console, "warn", warned.append)

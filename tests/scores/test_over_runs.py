@@ -30,12 +30,12 @@ def test_where_low_is_good_the_worst_is_the_highest():
 
 def test_over_runs_each_group_is_averaged_first():
     lies = [views.between(column, low=False) for column in (FIRST, SECOND)]
-    gap = over_runs([each["gap"] for each in lies])
+    gap = over_runs([column_views["gap"] for column_views in lies])
     expected = pytest.approx((0.75 + 0.9) / 2 - (0.7 + 0.6) / 2)
     assert gap.mean == expected
     expected = pytest.approx((0.3 - 0.05) / 2**0.5)
     assert gap.std_runs == expected
-    assert mean_of([each["worst group"] for each in lies]) == pytest.approx(0.65)
+    assert mean_of([column_views["worst group"] for column_views in lies]) == pytest.approx(0.65)
     assert mean_of([lies[0]["gap"], None]) is None
 
 

@@ -39,14 +39,15 @@ def cells(path):
 
 def test_each_client_holds_both_models_scores_on_its_own_images(noisy):
     path, scores = noisy["fedbn"]
-    body, run = body_of(scores), open_run(path)
+    body = body_of(scores)
+    run = open_run(path)
     for client in ROSTER:
         shard = run.data.test["corrupted" if client == "west" else "clean"]
-        own, general = (
+        personal, general = (
             score(predict(run, 2, shard, who), shard.y.numpy()) for who in (client, None)
         )
         entry = body["clients"][client]
-        assert entry["balanced_accuracy"]["last"] == own["balanced_accuracy"]
+        assert entry["balanced_accuracy"]["last"] == personal["balanced_accuracy"]
         assert entry["global_model"]["balanced_accuracy"]["last"] == general["balanced_accuracy"]
         assert entry["global_model"].keys() == entry.keys() - {"version", "part", "global_model"}
 
@@ -69,9 +70,9 @@ def test_both_means_are_over_the_same_clients_and_stand_in_the_report(noisy):
         assert result.pop("per_round") == expected
         expected = pytest.approx({name: values.mean() for name, values in per_round.items()})
         assert result == expected
-    shown = cells(scores)
-    assert shown[COLUMNS[0]].mean == body["among_clients"]["balanced_accuracy"]["mean"]
-    assert shown[COLUMNS[1]].mean == body["among_clients_global"]["balanced_accuracy"]["mean"]
+    cells_shown = cells(scores)
+    assert cells_shown[COLUMNS[0]].mean == body["among_clients"]["balanced_accuracy"]["mean"]
+    assert cells_shown[COLUMNS[1]].mean == body["among_clients_global"]["balanced_accuracy"]["mean"]
     assert "pFL" in render(rows([scores]), "markdown")
     assert "pFL" in body["legend"]["among_clients_global"]
 
@@ -109,11 +110,13 @@ def test_a_client_with_test_images_of_its_own_is_scored_on_them_by_both(tmp_path
     data.unlink()
     manifest.seal(data.parent, old)
     path, scores = trained(tmp_path, data, "ditto")
-    entry, run = body_of(scores)["clients"]["east"], open_run(path)
-    shard, at = run.data.test["clean"], slice(20, 30)
+    entry = body_of(scores)["clients"]["east"]
+    run = open_run(path)
+    shard = run.data.test["clean"]
+    own_rows = slice(20, 30)
     for who, result in (("east", entry), (None, entry["global_model"])):
         assert (
             result["accuracy"]["last"]
-            == score(predict(run, 2, shard, who)[at], shard.y.numpy()[at])["accuracy"]
+            == score(predict(run, 2, shard, who)[own_rows], shard.y.numpy()[own_rows])["accuracy"]
         )
         assert result["count"] == 10

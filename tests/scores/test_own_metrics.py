@@ -51,9 +51,9 @@ def scores_of(monkeypatch):
     return scorer(monkeypatch)
 
 
-def scored(make, run, *names, by=("sex",)):
+def scored(make, run, *names, attributes=("sex",)):
     with own_metrics.asked_for([str(name) for name in names]):
-        return Scores.read(make(run, by=by))
+        return Scores.read(make(run, by=attributes))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
         )
     page = re.sub(r"<wbr>|&[a-z]+;", "", report.to("html"))
     assert "share right" in page
-    made = fedcli.evaluate(run, metric=[f"{path}:share_right"], by=["sex"], work=tmp_path)
-    assert made.manifest.options["metrics"]["share_right"]["file"] == "own.py"
-    assert made.path == report.scores[0]
-    assert str(tmp_path) not in made.path.read_text(encoding="utf-8")
+    evaluated = fedcli.evaluate(run, metric=[f"{path}:share_right"], by=["sex"], work=tmp_path)
+    assert evaluated.manifest.options["metrics"]["share_right"]["file"] == "own.py"
+    assert evaluated.path == report.scores[0]
+    assert str(tmp_path) not in evaluated.path.read_text(encoding="utf-8")

@@ -39,37 +39,37 @@ def test_p_of_a_gap_agrees_with_scipys_permutation_test():
 
 
 def test_patients_stay_together_and_unknown_groups_stay_unknown():
-    place = np.where(np.arange(N) < 20, -1, SEX)
-    (dealt, *_) = permutation._deals(place, UNITS)
+    group_of = np.where(np.arange(N) < 20, -1, SEX)
+    (dealt, *_) = permutation._deals(group_of, UNITS)
     assert (dealt[:20] == -1).all()
     assert (dealt[20:] >= 0).all()
     assert (dealt[0::2] == dealt[1::2]).all()  # two images of each patient
-    assert ((dealt == 1).sum(0) == (place == 1).sum()).all()
+    assert ((dealt == 1).sum(0) == (group_of == 1).sum()).all()
 
 
 def test_groups_that_vary_within_patients_are_dealt_whole_and_then_among_a_patients_images():
     unit = np.repeat(np.arange(60), [2] * 30 + [3] * 30)
-    place = np.random.default_rng(2).integers(-1, 2, len(unit))
-    (dealt, *_) = permutation._deals(place, unit)
-    assert (dealt[place < 0] == -1).all()
-    assert (dealt[place >= 0] >= 0).all()
-    assert ((dealt == 1).sum(0) == (place == 1).sum()).all()
-    known = np.bincount(unit, place >= 0)
+    group_of = np.random.default_rng(2).integers(-1, 2, len(unit))
+    (dealt, *_) = permutation._deals(group_of, unit)
+    assert (dealt[group_of < 0] == -1).all()
+    assert (dealt[group_of >= 0] >= 0).all()
+    assert ((dealt == 1).sum(0) == (group_of == 1).sum()).all()
+    counts = np.bincount(unit, group_of >= 0)
     ones = np.stack([np.bincount(unit, column == 1) for column in dealt.T[:50]])  # [b, U]
     for n in (
         1,
         2,
         3,
     ):  # what a patient's images have goes together to one with as many of known group
-        seen = np.sort(np.bincount(unit, place == 1)[known == n])
-        assert (np.sort(ones[:, known == n]) == seen).all()
+        expected = np.sort(np.bincount(unit, group_of == 1)[counts == n])
+        assert (np.sort(ones[:, counts == n]) == expected).all()
 
 
 def test_a_patient_whose_first_image_is_unknown_takes_part_with_the_others():
-    place = np.where(np.arange(N) % 2 == 0, -1, SEX)
-    (dealt, *_) = permutation._deals(place, UNITS)
+    group_of = np.where(np.arange(N) % 2 == 0, -1, SEX)
+    (dealt, *_) = permutation._deals(group_of, UNITS)
     assert (dealt[0::2] == -1).all()
-    assert ((dealt[1::2] == 1).sum(0) == (place == 1).sum()).all()
+    assert ((dealt[1::2] == 1).sum(0) == (group_of == 1).sum()).all()
 
 
 def test_a_gap_of_groups_that_vary_within_patients_has_the_p_of_its_own_deals():
@@ -77,7 +77,8 @@ def test_a_gap_of_groups_that_vary_within_patients_has_the_p_of_its_own_deals():
     right = (np.arange(N) // 2 % 3 > 0) | (
         side == 1
     )  # a third of the patients fail on the first side alone
-    y, logits = np.zeros(N, int), np.eye(2)[np.where(right, 0, 1)]
+    y = np.zeros(N, int)
+    logits = np.eye(2)[np.where(right, 0, 1)]
     test = permutation.gaps(logits, y, UNITS, (side, ["l", "r"]), ["accuracy"])["accuracy"]
     assert test["gap"] == pytest.approx(1 / 3)
     assert test["p"] == pytest.approx(0.001)
@@ -93,25 +94,25 @@ def test_a_gap_of_groups_that_vary_within_patients_has_the_p_of_its_own_deals():
 
 def test_a_crossed_subgroup_that_fails_is_the_first_and_significant_after_holm():
     right = ~((SEX == 1) & (AGE == 2)) | (np.arange(N) % 5 == 0)
-    made = permutation.subgroups(right, np.arange(N), GROUPS)
-    assert (made[0]["attribute"], made[0]["group"]) == ("age*sex", "c x m")
-    assert made[0]["p_holm"] < 0.05
-    expected = pytest.approx(made[0]["accuracy"] - right[~((SEX == 1) & (AGE == 2))].mean())
-    assert made[0]["difference"] == expected
-    assert all(each["images"] >= 30 for each in made)
-    assert all(each["p"] <= each["p_holm"] for each in made)
+    lines = permutation.subgroups(right, np.arange(N), GROUPS)
+    assert (lines[0]["attribute"], lines[0]["group"]) == ("age*sex", "c x m")
+    assert lines[0]["p_holm"] < 0.05
+    expected = pytest.approx(lines[0]["accuracy"] - right[~((SEX == 1) & (AGE == 2))].mean())
+    assert lines[0]["difference"] == expected
+    assert all(line["images"] >= 30 for line in lines)
+    assert all(line["p"] <= line["p_holm"] for line in lines)
 
 
 def test_a_subgroup_of_many_images_of_few_patients_is_not_tested():
     """The crossed groups have 40 images each, of 20 patients."""
-    made = permutation.subgroups(np.arange(N) % 5 > 0, UNITS, GROUPS)
-    tested = {line["attribute"]: line["images"] for line in made}
+    lines = permutation.subgroups(np.arange(N) % 5 > 0, UNITS, GROUPS)
+    tested = {line["attribute"]: line["images"] for line in lines}
     assert tested == {"sex": N // 2, "age": N // 3}
 
 
 def test_without_a_difference_no_subgroup_is_named_significant():
-    made = permutation.subgroups(np.arange(N) // 12 % 4 > 0, UNITS, GROUPS)
-    assert min(each["p_holm"] for each in made) > 0.05
+    lines = permutation.subgroups(np.arange(N) // 12 % 4 > 0, UNITS, GROUPS)
+    assert min(line["p_holm"] for line in lines) > 0.05
 
 
 def test_the_smallest_gap_is_found_with_a_power_of_80_percent():

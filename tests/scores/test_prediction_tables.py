@@ -20,12 +20,13 @@ from fedcli.scores.predictions import to_csv
 ATTRIBUTES = {"sex": ["female", "male"], "site": ["north", "south", "west"]}
 
 
-def scored(folder, logits, y, groups, *, units=None, place="logits/clean"):
+def scored(folder, logits, y, groups, *, units=None, group="logits/clean"):
     """A scores.json with predictions of two rounds beside it, the last one's these."""
 
-    def write(at):
-        with h5py.File(at / "predictions.h5", "w") as file:
-            file[f"{place}/9"], file[f"{place}/10"] = np.zeros_like(logits), logits
+    def write(temporary):
+        with h5py.File(temporary / "predictions.h5", "w") as file:
+            file[f"{group}/9"] = np.zeros_like(logits)
+            file[f"{group}/10"] = logits
             file["y"] = y
             file["id"] = np.char.encode([f"é{i}" for i in range(len(y))], "utf-8")
             if units:
@@ -78,13 +79,13 @@ def test_one_row_per_image_with_its_chances_and_its_groups(tmp_path):
 
 def test_where_every_client_answers_for_itself_there_is_no_one_table(tmp_path):
     logits, y, groups = random_answers()
-    path = scored(tmp_path / "scores", logits, y, groups, place="clients/0/logits/clean")
+    path = scored(tmp_path / "scores", logits, y, groups, group="clients/0/logits/clean")
     with pytest.raises(FedcliError, match="no one answer for an image"):
         to_csv(path)
 
 
 def fairmedfm(path, capsys, *words):
-    """What `fairmedfm score` prints, and its table of groups."""
+    """Output of `fairmedfm score`, and its table of groups."""
     cli = pytest.importorskip("fairmedfm.cli")
     table = path.with_name("groups.csv")
     capsys.readouterr()
@@ -100,8 +101,8 @@ def test_the_fairmedfm_package_finds_our_aucs_and_odds_in_it(tmp_path, capsys):
     path, _ = to_csv(scored(tmp_path / "scores", logits, y, groups))
     summary, theirs = fairmedfm(path, capsys)
     for name, values in ATTRIBUTES.items():
-        known = groups[name] >= 0  # it leaves out images of an unknown group
-        ours = group_scores(logits[known], y[known], groups[name][known], values)
+        has_group = groups[name] >= 0  # it leaves out images of an unknown group
+        ours = group_scores(logits[has_group], y[has_group], groups[name][has_group], values)
         between = ours["between"]["auc_binary"]
         expected = pytest.approx(ours["overall"]["auc_binary"], abs=1e-12)
         assert summary[name]["overall-auc"] == expected
@@ -154,11 +155,12 @@ def test_the_fmm_fairness_eval_package_finds_our_differences_in_it(tmp_path):
 def test_of_several_classes_it_scores_one_against_all_others(tmp_path, capsys):
     logits, y, groups = random_answers(classes=3)
     (path,) = to_csv(scored(tmp_path / "scores", logits, y, groups))
-    known, aucs = groups["sex"] >= 0, []
+    has_group = groups["sex"] >= 0
+    aucs = []
     for c in range(3):
         summary, _ = fairmedfm(path, capsys, "--pos-label", str(c), "--score-column", str(c))
         aucs.append(summary["sex"]["overall-auc"])
-    expected = pytest.approx(score(logits[known], y[known])["auc_ovr_macro"], abs=1e-12)
+    expected = pytest.approx(score(logits[has_group], y[has_group])["auc_ovr_macro"], abs=1e-12)
     assert np.mean(aucs) == expected
 
 

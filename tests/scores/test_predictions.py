@@ -50,7 +50,10 @@ def test_predictions_are_read_back_as_they_were_written(tmp_path, scores_of):
         "corrupted": [4, 5, 6],
     }
     assert (contents.logits["corrupted"][5] == logits_of(run, 5, "corrupted")).all()
-    result = (contents.clients, {row: at.tolist() for row, at in contents.tests.items()})
+    result = (
+        contents.clients,
+        {row: rows_tested.tolist() for row, rows_tested in contents.tests.items()},
+    )
     assert result == (
         {},
         {2: list(range(10, 20))},

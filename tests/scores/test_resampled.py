@@ -26,17 +26,17 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=units))])
     assert (scored.path.parent / resampled.FILE).exists()
-    asked = [
+    questions = [
         Where(version, metric=metric)
         for version in ("clean", "corrupted", "average")
         for metric in ASKED
     ]
     with_file = Resamples(30)
-    read_ones = [with_file.drawn(scored, of).tolist() for of in asked]
+    read_ones = [with_file.drawn(scored, question).tolist() for question in questions]
     monkeypatch.setattr(resampled, "read", lambda folder: {})
     _drawn.cache_clear()
-    drawn = Resamples(30)
-    assert [drawn.drawn(scored, of).tolist() for of in asked] == read_ones
+    fresh = Resamples(30)
+    assert [fresh.drawn(scored, question).tolist() for question in questions] == read_ones
 
 
 def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
@@ -48,8 +48,8 @@ def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monk
     monkeypatch.setattr(resampled, "read", lambda folder, last=False: {})
     _of_last.cache_clear()
     for version, columns in zip(("clean", "average"), read_ones, strict=True):
-        drawn = _last(scored, Where(version), False)[0]
-        result = {m: c.tolist() for m, c in drawn.items()}
+        fresh = _last(scored, Where(version), False)[0]
+        result = {m: c.tolist() for m, c in fresh.items()}
         assert result == {m: c.tolist() for m, c in columns.items()}
 
 
@@ -60,15 +60,17 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=units), by=["sex", "age"])])
     groups = [("sex", "male"), ("age", "young"), ("age", "eldest")]
-    asked = [Where(version, "", *group) for group in groups for version in ("clean", "corrupted")]
-    read_ones = [_last(scored, each, False)[0] for each in asked]
+    questions = [
+        Where(version, "", *group) for group in groups for version in ("clean", "corrupted")
+    ]
+    read_ones = [_last(scored, question, False)[0] for question in questions]
     with monkeypatch.context() as patched:
         patched.setattr(resampled, "read_group", lambda folder, attribute, group: {})
         _of_last.cache_clear()
-        drawn = [_last(scored, each, False)[0] for each in asked]
-    for columns, kept in zip(drawn, read_ones, strict=True):
+        fresh = [_last(scored, question, False)[0] for question in questions]
+    for columns, stored in zip(fresh, read_ones, strict=True):
         result = {m: c.tolist() for m, c in columns.items()}
-        assert result == {m: c.tolist() for m, c in kept.items()}
+        assert result == {m: c.tolist() for m, c in stored.items()}
     with h5py.File(scored.path.parent / resampled.FILE, "a") as file:
         del file["groups/0/1/clean/accuracy"]
         file["groups/0/1/clean/accuracy"] = np.zeros(7)

@@ -40,9 +40,10 @@ def test_a_resampled_difference_of_rounding_lies_on_both_sides_of_zero(sign):
 
 def test_ties_of_bca_are_half_on_either_side_whatever_their_last_bit():
     low, high = THIRDS
-    values, left = np.r_[np.full(50, low), np.linspace(0, 1, 50)], np.array([0.1, 0.3, 0.9])
-    exact = bca_interval(high, np.r_[np.full(50, high), np.linspace(0, 1, 50)], left)
-    assert bca_interval(high, values, left) == pytest.approx(exact)
+    values = np.r_[np.full(50, low), np.linspace(0, 1, 50)]
+    without_one = np.array([0.1, 0.3, 0.9])
+    exact = bca_interval(high, np.r_[np.full(50, high), np.linspace(0, 1, 50)], without_one)
+    assert bca_interval(high, values, without_one) == pytest.approx(exact)
     result = bca_interval(low, np.linspace(0, 1, 99), np.array([*THIRDS, *THIRDS, low]))
     expected = bca_interval(low, np.linspace(0, 1, 99), np.full(5, low))
     assert result == expected  # no acceleration by rounding
@@ -54,7 +55,8 @@ def test_a_gap_that_a_deal_makes_again_counts():
 
 
 def test_equal_differences_over_seeds_have_no_t_and_tied_ranks():
-    a, b = [0.0, 0.1, 0.3], [1e-12 / 2, 0.1 + 1e-12 / 2, 0.3]
+    a = [0.0, 0.1, 0.3]
+    b = [1e-12 / 2, 0.1 + 1e-12 / 2, 0.3]
     assert paired_t(a, b).p == 1.0
     assert wilcoxon(a, b).p == 1.0
     steps = [2.5e-12 * (1 - 1e-5), 2.5e-12 * (1 + 1e-5), 2.5e-12]  # on both sides of a digit's end
@@ -66,7 +68,10 @@ def test_equal_differences_over_seeds_have_no_t_and_tied_ranks():
 
 def brute_force(rule, value, scores, labels):
     """The threshold by exact fractions, of equals the highest."""
-    exact, ill, well, worth = Fraction(str(value or 0)), labels.count(1), labels.count(0), {}
+    exact = Fraction(str(value or 0))
+    ill = labels.count(1)
+    well = labels.count(0)
+    worth = {}
     for threshold in sorted(set(scores), reverse=True):
         hits = sum(label for score, label in zip(scores, labels, strict=True) if score >= threshold)
         alarms = sum(score >= threshold for score in scores) - hits
@@ -82,15 +87,14 @@ def brute_force(rule, value, scores, labels):
 
 
 def test_thresholds_are_those_of_exact_fractions():
-    scores, labels = np.array([0.46, 0.44, 0.11, 0.32, 0.61, 0.53]), np.array([1, 0, 0, 1, 1, 0])
+    scores = np.array([0.46, 0.44, 0.11, 0.32, 0.61, 0.53])
+    labels = np.array([1, 0, 0, 1, 1, 0])
     assert threshold_of("youden", None, scores, labels) == 0.61
     draw = np.random.default_rng(0)
     for _ in range(1000):
         n = int(draw.integers(4, 9))
-        scores, labels = (
-            (draw.permutation(12)[:n] / 12).tolist(),
-            [0, 1, *draw.integers(0, 2, n - 2).tolist()],
-        )
+        scores = (draw.permutation(12)[:n] / 12).tolist()
+        labels = [0, 1, *draw.integers(0, 2, n - 2).tolist()]
         for rule, value in (("youden", None), ("cost", 0.1), ("cost", 0.3), ("sensitivity", 0.6)):
             exact = brute_force(rule, value, scores, labels)
             result = threshold_of(rule, value, np.array(scores), np.array(labels))
@@ -102,7 +106,8 @@ def test_thresholds_are_those_of_exact_fractions():
 
 
 def test_a_specificity_that_is_reached_to_the_digit_is_reached():
-    scores, label = np.r_[np.arange(10), 20.0], np.r_[np.zeros(10, int), 1]
+    scores = np.r_[np.arange(10), 20.0]
+    label = np.r_[np.zeros(10, int), 1]
     for tenths in range(1, 10):
         assert threshold_of("specificity", tenths / 10, scores, label) == tenths
 
@@ -157,14 +162,12 @@ def test_images_at_exactly_one_half_keep_their_decisions():
 
 def test_images_near_one_half_keep_decisions_and_area():
     draw = np.random.default_rng(3)
-    logits, y = (
-        draw.integers(-1, 2, (300, 2)) * 1e-4,
-        draw.integers(0, 2, 300),
-    )  # all in the bins about one half
+    logits = draw.integers(-1, 2, (300, 2)) * 1e-4
+    y = draw.integers(0, 2, 300)  # all in the bins about one half
     tally = Tally.of(logits, y)
-    kept = score(
+    rebuilt = score(
         *(array.astype(kind) for array, kind in zip(tally.rebuilt(), (np.float32, np.int64)))
     )
     scores = tally.score()
     for metric in ("accuracy", "balanced_accuracy", "f1_macro", "auc_binary"):
-        assert kept[metric] == pytest.approx(scores[metric]), metric
+        assert rebuilt[metric] == pytest.approx(scores[metric]), metric

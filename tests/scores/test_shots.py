@@ -40,15 +40,17 @@ def test_the_papers_groups_are_those_of_a_training_fold():
 
 @pytest.mark.parametrize("row", PAPER["rows"], ids=lambda row: f"{row[0]} {row[1]}")
 def test_a_row_of_the_papers_table_is_the_means_of_its_groups(row):
-    of = dict(zip(GROUPS, row[2:5], strict=True))
-    means = group_means(np.array([of[group] for group in FOLD]), FOLD)
+    recall_by_group = dict(zip(GROUPS, row[2:5], strict=True))
+    means = group_means(np.array([recall_by_group[group] for group in FOLD]), FOLD)
     expected = pytest.approx(row[2:5])
     assert [means[name] for name in GROUPS] == expected
     expected = pytest.approx(row[5:], abs=0.05)
     assert [means["all"], means["balanced_accuracy"]] == expected
     assert (
         abs(
-            group_means(np.array([of[group] for group in WHOLE]), WHOLE)["balanced_accuracy"]
+            group_means(np.array([recall_by_group[group] for group in WHOLE]), WHOLE)[
+                "balanced_accuracy"
+            ]
             - row[6]
         )
         > 0.5
@@ -85,7 +87,8 @@ def test_every_class_counts_once_in_its_group_whatever_its_images():
 
 def test_average_is_taken_in_each_round_and_groups_are_named_with_their_counts():
     y = np.array([0, 1, 0, 1])
-    right, wrong = np.eye(3)[y], np.eye(3)[1 - y]
+    right = np.eye(3)[y]
+    wrong = np.eye(3)[1 - y]
     logits = {"clean": [[right], [right]], "corrupted": [[wrong], [right]]}
     means = shot_scores(logits, y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))
     expected = {"head": {"a": 90}, "medium": {"b": 50}, "tail": {"c": 3}}
@@ -171,16 +174,18 @@ def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
     assert "shots" not in manifest.read(plain).options
     assert not any("recall" in column for column in table_cells(rows([plain]))[0])
 
-    asked = Path(fedcli.evaluate(run, shots="26,26"))
-    record, body = manifest.verify(asked), body_of(asked)
+    evaluated = Path(fedcli.evaluate(run, shots="26,26"))
+    record = manifest.verify(evaluated)
+    body = body_of(evaluated)
     assert record.options["shots"] == [26, 26]
     assert record.made_by == [
         "evaluate",
         "--shots",
         "26,26",
     ]
-    with h5py.File(asked.parent / "predictions.h5") as file:
-        y, last = file["y"][()], file["logits/corrupted/2"][()]
+    with h5py.File(evaluated.parent / "predictions.h5") as file:
+        y = file["y"][()]
+        last = file["logits/corrupted/2"][()]
     recall = [(last[y == c].argmax(1) == c).mean() for c in range(3)]
     corrupted = body["shots"]["versions"]["corrupted"]
     expected = pytest.approx((recall[0] + recall[1]) / 2)
@@ -188,24 +193,26 @@ def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
     assert corrupted["medium"]["last"] == pytest.approx(recall[2])
     for version, scores in body["shots"]["versions"].items():
         assert scores["balanced_accuracy"] == body["versions"][version]["balanced_accuracy"]
-    columns, lines = table_cells(rows([asked]))
-    shown = dict(zip(columns, lines[0], strict=True))
+    columns, lines = table_cells(rows([evaluated]))
+    cells = dict(zip(columns, lines[0], strict=True))
     assert [column for column in columns if "recall" in column] == [
         "clean head recall (%)",
         "clean medium recall (%)",
     ]
     mean = body["shots"]["versions"]["clean"]["head"]["mean_last5"]
-    assert shown["clean head recall (%)"].startswith(f"{100 * mean:.2f} ±")
+    assert cells["clean head recall (%)"].startswith(f"{100 * mean:.2f} ±")
 
 
 def test_the_report_names_the_groups_and_warns_where_they_differ(run):
-    first, other = (evaluate(run, EvaluateOptions(shots=text)) for text in ("26,26", "30,27"))
-    assert notes(rows([first]))[-1] == (
+    one_path, other_path = (
+        evaluate(run, EvaluateOptions(shots=text)) for text in ("26,26", "30,27")
+    )
+    assert notes(rows([one_path]))[-1] == (
         "made: head (more than 26 training images): a, b; medium (26 to 26 training images): c; "
         "no class has fewer than 26 training images"  # two sizes cannot make three groups
     )
-    assert "do not share the same shot groups" in notes(rows([first, other]))[0]
-    assert "Head, medium and tail classes" in render(rows([other]), "markdown")
+    assert "do not share the same shot groups" in notes(rows([one_path, other_path]))[0]
+    assert "Head, medium and tail classes" in render(rows([other_path]), "markdown")
 
 
 def test_one_number_may_be_both_thresholds():

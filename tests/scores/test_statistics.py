@@ -40,8 +40,10 @@ def weighted(logits, y, weights):
 
 def one_by_one(logits, y, weights):
     """scikit-learn's scores of one resample, its images written out."""
-    at = np.repeat(np.arange(len(y)), weights)
-    truth, chance, guess = y[at], probabilities(logits)[at], logits[at].argmax(1)
+    rows = np.repeat(np.arange(len(y)), weights)
+    truth = y[rows]
+    chance = probabilities(logits)[rows]
+    guess = logits[rows].argmax(1)
     return {
         "accuracy": accuracy_score(truth, guess),
         "balanced_accuracy": balanced_accuracy_score(truth, guess),
@@ -69,8 +71,8 @@ def test_the_scores_of_given_weights_are_those_of_the_images_written_out():
     weights = draw(patients, 20, seed=0)
     scores = weighted(logits, y, weights)
     for b, row in enumerate(weights):
-        at = np.repeat(np.arange(len(y)), row)
-        expected = score(logits[at], y[at])
+        rows = np.repeat(np.arange(len(y)), row)
+        expected = score(logits[rows], y[rows])
         assert {k: scores[k][b] for k in names(CLASSES, resampled=True)} == pytest.approx(
             {k: expected[k] for k in names(CLASSES, resampled=True)}, rel=1e-14
         )
@@ -105,17 +107,18 @@ def test_draws_that_are_remembered_are_those_that_are_drawn_anew(monkeypatch):
     remembered = [bootstrap(logits, y, patients, resamples=9, seed=2) for _ in range(2)]
     monkeypatch.setattr("fedcli.scores.statistics.bootstrap.KEPT", 0)
     anew = bootstrap(logits, y, patients, resamples=9, seed=2)
-    for made in remembered:
-        result = {k: v.tolist() for k, v in made.items()}
+    for scores in remembered:
+        result = {k: v.tolist() for k, v in scores.items()}
         assert result == {k: v.tolist() for k, v in anew.items()}
 
 
 def test_how_many_resamples_are_held_at_a_time_changes_no_number(monkeypatch):
     logits, y, patients = images()
-    whole, drawn = bootstrap(logits, y, patients, resamples=25, seed=0), draw(patients, 25, seed=0)
+    whole = bootstrap(logits, y, patients, resamples=25, seed=0)
+    weights = draw(patients, 25, seed=0)
     monkeypatch.setattr("fedcli.scores.statistics.bootstrap.CHUNK", 3 * len(y))
     few = bootstrap(logits, y, patients, resamples=25, seed=0)
-    np.testing.assert_array_equal(draw(patients, 25, seed=0), drawn)
+    np.testing.assert_array_equal(draw(patients, 25, seed=0), weights)
     for metric, values in whole.items():
         np.testing.assert_array_equal(few[metric], values)
 
@@ -166,7 +169,9 @@ def test_no_image_is_refused():
 
 
 def test_the_interval_of_accuracy_holds_the_truth_about_as_often_as_it_says():
-    chance, hits, truth = np.random.default_rng(5), 0, 0.7
+    chance = np.random.default_rng(5)
+    hits = 0
+    truth = 0.7
     for trial in range(200):
         right = chance.random(150) < truth
         values = draw(150, 200, seed=trial) @ right / 150
@@ -178,7 +183,9 @@ def test_the_interval_of_accuracy_holds_the_truth_about_as_often_as_it_says():
 def test_images_of_one_patient_that_agree_widen_the_interval():
     """Twice the same image of each patient says no more than one: the interval by image is too narrow by sqrt 2."""
     logits, y, _ = images(100)
-    twice, labels, patients = np.repeat(logits, 2, 0), np.repeat(y, 2), np.repeat(np.arange(100), 2)
+    twice = np.repeat(logits, 2, 0)
+    labels = np.repeat(y, 2)
+    patients = np.repeat(np.arange(100), 2)
     single = bootstrap(logits, y, resamples=400, seed=0)["accuracy"]
     by_patient = bootstrap(twice, labels, patients, resamples=400, seed=0)["accuracy"]
     by_image = bootstrap(twice, labels, resamples=400, seed=0)["accuracy"]
@@ -204,11 +211,13 @@ def test_no_resamples_give_a_p_below_that_of_a_sign_test(units, floor):
 
 def slow_delong(a, b, y):
     """Every pair of a positive and a negative written out, as in the paper."""
-    tens, ones = [], []
+    tens = []
+    ones = []
     for s in (a, b):
         pairs = (s[y == 1][:, None] > s[y == 0]) + 0.5 * (s[y == 1][:, None] == s[y == 0])  # [m, n]
         tens.append(pairs.mean(1)), ones.append(pairs.mean(0))
-    m, n = int((y == 1).sum()), int((y == 0).sum())
+    m = int((y == 1).sum())
+    n = int((y == 0).sum())
     return np.mean(tens, 1), np.cov(tens) / m + np.cov(ones) / n
 
 
@@ -216,7 +225,8 @@ def slow_delong(a, b, y):
 def test_delong_is_the_sum_over_every_pair(ties):
     chance = np.random.default_rng(1)
     y = chance.integers(0, 2, 70)
-    a, b = y + chance.normal(size=70), y + 2 * chance.normal(size=70)
+    a = y + chance.normal(size=70)
+    b = y + 2 * chance.normal(size=70)
     a, b = (np.round(a), np.round(b)) if ties else (a, b)
     auc, covariance = slow_delong(a, b, y)
     result = delong(a, b, y)
@@ -260,10 +270,11 @@ def test_delong_and_the_bootstrap_agree_on_the_standard_error():
     chance = np.random.default_rng(0)
     y = chance.integers(0, 2, 300)
     a, b = ([np.zeros(300), y + chance.normal(size=300)] for _ in range(2))
-    a, b = np.stack(a, 1), np.stack(b, 1)
-    drawn = [bootstrap(each, y, resamples=500, seed=1)["auc_binary"] for each in (a, b)]
+    a = np.stack(a, 1)
+    b = np.stack(b, 1)
+    resampled = [bootstrap(logits, y, resamples=500, seed=1)["auc_binary"] for logits in (a, b)]
     expected = pytest.approx(delong(a[:, 1], b[:, 1], y).se, rel=0.1)
-    assert (drawn[1] - drawn[0]).std() == expected
+    assert (resampled[1] - resampled[0]).std() == expected
 
 
 @pytest.mark.parametrize(("only_a", "only_b"), [(0, 0), (3, 3), (1, 9), (10, 4), (0, 5)])
@@ -278,7 +289,8 @@ def test_mcnemar_is_the_exact_binomial_test(only_a, only_b):
 
 
 def test_paired_t_is_scipys():
-    a, b = [0.71, 0.74, 0.69, 0.75], [0.73, 0.75, 0.74, 0.74]
+    a = [0.71, 0.74, 0.69, 0.75]
+    b = [0.73, 0.75, 0.74, 0.74]
     expected = scipy.stats.ttest_rel(b, a)
     result = paired_t(a, b)
     assert (result.statistic, result.p) == pytest.approx((expected.statistic, expected.pvalue))
@@ -293,8 +305,10 @@ def test_paired_t_where_nothing_varies():
 
 def test_the_t_test_of_folds_adds_the_overlap_of_their_training_sets():
     """Nadeau and Bengio: five folds train on four times the images they test on, so 1/5 becomes 1/5 + 1/4."""
-    a, b = [0.71, 0.74, 0.69, 0.75, 0.70], [0.73, 0.75, 0.74, 0.74, 0.73]
-    plain, corrected = paired_t(a, b), paired_t(a, b, overlap=1 / 4)
+    a = [0.71, 0.74, 0.69, 0.75, 0.70]
+    b = [0.73, 0.75, 0.74, 0.74, 0.73]
+    plain = paired_t(a, b)
+    corrected = paired_t(a, b, overlap=1 / 4)
     expected = pytest.approx(plain.statistic / np.sqrt(1 + 5 / 4))
     assert corrected.statistic == expected
     expected = pytest.approx(2 * scipy.stats.t.sf(corrected.statistic, 4))
@@ -302,7 +316,8 @@ def test_the_t_test_of_folds_adds_the_overlap_of_their_training_sets():
 
 
 def test_wilcoxon_sees_ties_that_floating_point_hides():
-    a, b = [0.1, 0.2, 0.3, 0.4], [0.2, 0.3, 0.4, 0.3]
+    a = [0.1, 0.2, 0.3, 0.4]
+    b = [0.2, 0.3, 0.4, 0.3]
     assert len(set(np.abs(np.subtract(b, a)))) > 1
     assert (wilcoxon(a, b).statistic, wilcoxon(a, b).p) == (7.5, 0.625)
 
@@ -310,13 +325,15 @@ def test_wilcoxon_sees_ties_that_floating_point_hides():
 def test_wilcoxon_is_scipys_exact_test():
     chance = np.random.default_rng(2)
     for n in (3, 5, 9):
-        a, b = chance.normal(size=n), chance.normal(0.4, size=n)
+        a = chance.normal(size=n)
+        b = chance.normal(0.4, size=n)
         expected = pytest.approx(scipy.stats.wilcoxon(b, a, method="exact").pvalue)
         assert wilcoxon(a, b).p == expected
 
 
 def test_wilcoxon_with_ties_and_zeros_is_the_count_over_all_signs():
-    a, b = np.zeros(6), np.array([1, 1, -1, 2, 3, 0.0])
+    a = np.zeros(6)
+    b = np.array([1, 1, -1, 2, 3, 0.0])
     d = b[b != 0]
     ranks = scipy.stats.rankdata(abs(d))
     sums = np.array([np.dot(ranks, signs) for signs in itertools.product([0, 1], repeat=5)])
@@ -372,5 +389,5 @@ def test_pairs_of_many_images_are_counted_without_overflow():
     n = 200_000
     y = np.arange(n) % 2
     logits = np.stack([np.zeros(n), np.arange(n) // 2 % 2 * 1.0], 1)  # says nothing of the class
-    made = metrics.resampled(plan(logits, y), np.ones((n, 1), bool))
-    assert made["auc_binary"] == pytest.approx(0.5)
+    scores = metrics.resampled(plan(logits, y), np.ones((n, 1), bool))
+    assert scores["auc_binary"] == pytest.approx(0.5)

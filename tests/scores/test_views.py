@@ -38,7 +38,8 @@ class HeadByGroup(nn.Module):
 
     def __init__(self, net):
         super().__init__()
-        self.linear, self.groups = net.head, net.groups
+        self.linear = net.head
+        self.groups = net.groups
         self.own = nn.Parameter(torch.tensor([[2.0, 0.0, -1.0], [-2.0, 1.0, 0.0]]))  # [G, C]
 
     def forward(self, x):
@@ -58,14 +59,16 @@ class ByGroup(GroupViews, Local):
     def on_round_start(self, net, client):
         net.groups.shares = None
 
-    def set_groups(self, net, shard, at, view):
-        sex = shard.groups["sex"][at]
-        known = torch.eye(2)[sex.clamp_min(0)]  # [B, G]
-        by = {
-            "true-group": torch.where(sex[:, None] < 0, 0.5, known),
+    def set_groups(self, net, shard, rows, view):
+        sex = shard.groups["sex"][rows]
+        shares_known = torch.eye(2)[sex.clamp_min(0)]  # [B, G]
+        shares_by_view = {
+            "true-group": torch.where(sex[:, None] < 0, 0.5, shares_known),
             "mostly-f": torch.tensor([[0.9, 0.1]]),
         }
-        net.groups.shares = by[view].expand(len(at), 2) if view in by else None
+        net.groups.shares = (
+            shares_by_view[view].expand(len(rows), 2) if view in shares_by_view else None
+        )
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +81,11 @@ def scored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(METHODS, "by-group", method)
         data = make_chain(work, corrupted=True)
-        made = {}
+        scores_by_method = {}
         for name in ("by-group", "fedavg"):
             run = train(data, planned(name, {}, TRAINING, 2), work=work, out=None)
-            made[name] = run, evaluate(run)
-        yield made
+            scores_by_method[name] = run, evaluate(run)
+        yield scores_by_method
 
 
 @pytest.fixture
@@ -97,7 +100,8 @@ def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
     for view, result in {"true-group": body, **body["views"]}.items():
         assert set(result["versions"]) == {"clean", "corrupted", "average"}
         for version, shard in run.data.test.items():
-            y, sex = shard.y.numpy(), shard.groups["sex"].numpy()
+            y = shard.y.numpy()
+            sex = shard.groups["sex"].numpy()
             table = predict(run, 2, shard, view=view)
             assert (
                 result["versions"][version]["auc_ovo_macro"]["last"]
@@ -120,8 +124,10 @@ def test_predictions_of_every_view_lie_side_by_side(scored, run):
         tables = [
             predict(run, 1, run.data.test["clean"], view=view) for view in run.method.local.views
         ]
-        for place, table in zip(("clean", "clean@uniform", "clean@mostly-f"), tables, strict=True):
-            assert (file[f"logits/{place}/1"][()] == table).all()
+        for table_name, table in zip(
+            ("clean", "clean@uniform", "clean@mostly-f"), tables, strict=True
+        ):
+            assert (file[f"logits/{table_name}/1"][()] == table).all()
         assert len({table.tobytes() for table in tables}) == 3
 
 
@@ -138,17 +144,17 @@ def test_no_view_but_the_first_can_see_a_group(run):
 
 
 def test_a_view_that_looks_at_groups_all_the_same_finds_them_unknown(run):
-    seen = {}
+    groups_by_view = {}
 
     class Peeking(ByGroup):
-        def set_groups(self, net, shard, at, view):
-            seen.setdefault(view, set()).update(shard.groups["sex"][at].tolist())
-            super().set_groups(net, shard, at, view)
+        def set_groups(self, net, shard, rows, view):
+            groups_by_view.setdefault(view, set()).update(shard.groups["sex"][rows].tolist())
+            super().set_groups(net, shard, rows, view)
 
     for view in Peeking.views:
         logits(run.net, run.data.test["clean"], Peeking(), view)
     expected = {"true-group": {0, 1}, "uniform": {-1}, "mostly-f": {-1}}
-    assert seen == expected
+    assert groups_by_view == expected
 
 
 def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch, tmp_path):
@@ -167,7 +173,8 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
         assert last["unknown"] == 10
         assert sum(part["count"] for part in last["groups"].values()) == 30
     with h5py.File(path.parent / "predictions.h5") as file:
-        as_known, stored = predict(run, 2, run.data.test["clean"]), file["logits/clean/2"][()]
+        as_known = predict(run, 2, run.data.test["clean"])
+        stored = file["logits/clean/2"][()]
         assert np.isfinite(stored).all()
         assert ((stored == as_known).all(1) == ~unknown.numpy()).all()
         assert (

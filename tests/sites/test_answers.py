@@ -1,4 +1,4 @@
-"""What a site says that cannot be true: it is named, it is left out where others are enough, and it bends nothing."""
+"""Answers of a site that cannot be true: the site is named, it is left out where others are enough, and it bends nothing."""
 
 import json
 from types import SimpleNamespace
@@ -176,16 +176,17 @@ def test_a_lie_is_named_and_the_run_goes_on_without_its_site_or_with_honest_ones
         change=lying(change),
         min_clients=1,
     )
-    first, second = [
+    first_line, second_line = [
         json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()
     ]
-    assert list(first["absent"]) == ["south"]
-    assert "absent" not in second
+    assert list(first_line["absent"]) == ["south"]
+    assert "absent" not in second_line
 
 
 def test_a_run_that_a_lie_has_ended_comes_with_honest_sites_to_its_usual_bytes(data, tmp_path):
     usual = train(data, plan(), work=tmp_path, out=tmp_path / "usual")
-    sites, lie = sites_of(data, tmp_path / "sites"), array("theta", first_is(3e38))
+    sites = sites_of(data, tmp_path / "sites")
+    lie = array("theta", first_is(3e38))
     with pytest.raises(SiteError, match="site south: its model has numbers beyond"):
         train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", change=lying(lie, 2))
     run = train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", resume=True)
@@ -217,12 +218,12 @@ def test_an_update_far_longer_than_the_others_is_warned_of_once_and_named_where_
 
 
 def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(data, tmp_path):
-    asked = []
+    questions = []
 
     def change(client, question, answer):
         if client == "south":
-            asked.append(question["ask"])
-            if question["ask"] == "begin" and asked.count("begin") <= 2:
+            questions.append(question["ask"])
+            if question["ask"] == "begin" and questions.count("begin") <= 2:
                 return {
                     **answer[0],
                     "description": {**answer[0]["description"], "classes": ["\x1b[31m\n" * 99]},
@@ -232,12 +233,12 @@ def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(data
     run = train_at(
         sites_of(data, tmp_path / "sites"), data, plan(), tmp_path, change=change, min_clients=3
     )
-    first, second = [
+    first_line, second_line = [
         json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()
     ]
-    assert first["absent"]["south"].startswith("has the classes")
-    assert "absent" not in second
-    assert asked == ["begin", "begin", "begin", "train"]
+    assert first_line["absent"]["south"].startswith("has the classes")
+    assert "absent" not in second_line
+    assert questions == ["begin", "begin", "begin", "train"]
 
 
 def test_the_words_of_a_site_are_put_on_one_line_and_cut(data, tmp_path):
@@ -250,9 +251,9 @@ def test_the_words_of_a_site_are_put_on_one_line_and_cut(data, tmp_path):
             tmp_path,
             change=lying(scalars(error=words, hint=words)),
         )
-    for text, most in ((error.value.sentence, 380), (error.value.hint, 200)):
+    for text, longest in ((error.value.sentence, 380), (error.value.hint, 200)):
         assert text.isprintable()
-        assert len(text) <= most
+        assert len(text) <= longest
         assert "first error: forged [31mred long long" in text
     assert error.value.sentence.startswith("site south: first")
 
@@ -261,14 +262,14 @@ def test_a_site_that_was_silent_at_the_start_has_to_begin_before_its_answers_cou
     """It knows the run from a coordinator that was killed."""
     sites = sites_of(data, tmp_path / "sites")
     train_at(sites, data, plan(), tmp_path, out=tmp_path / "before")
-    asked = []
+    questions = []
 
     def change(client, question, answer):
-        asked.extend([question["ask"]] if client == "south" else [])
-        return "it gave no sign of life" if (client, len(asked)) == ("south", 1) else answer
+        questions.extend([question["ask"]] if client == "south" else [])
+        return "it gave no sign of life" if (client, len(questions)) == ("south", 1) else answer
 
     train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", change=change, min_clients=3)
-    assert asked == ["begin", "begin", "train", "train"]
+    assert questions == ["begin", "begin", "train", "train"]
 
 
 @pytest.mark.parametrize(
@@ -358,7 +359,7 @@ def test_counts_that_are_not_of_the_described_images_are_scored_by_nobody(
 
 
 def test_classes_that_a_description_hides_are_the_ones_that_an_evaluation_leaves_out():
-    """Of equal counts the first is hidden, whatever it is called."""
+    """The first of equal counts is hidden, whatever its name."""
     result = hidden({"b": 4, "a": 4, "c": 2}, 3)
     assert result == {"b": None, "a": 4, "c": None}
 
@@ -387,5 +388,5 @@ def test_a_memory_that_one_site_alone_claims_blocks_no_later_round(data, tmp_pat
     claim = lying(scalars(kept=True))
     run = train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", change=claim)
     assert run.is_file()
-    said = capsys.readouterr().err
-    assert said.count("site south says that it keeps something of its client, and no other") == 1
+    err = capsys.readouterr().err
+    assert err.count("site south says that it keeps something of its client, and no other") == 1

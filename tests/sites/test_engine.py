@@ -64,8 +64,8 @@ def test_tensors_of_a_client_stay_at_its_site(data, sites, tmp_path):
 
 def test_a_coordinator_without_images_comes_to_the_same_models(data, sites, tmp_path):
     usual = train(data, plan("scaffold"), work=tmp_path, out=tmp_path / "usual")
-    known = gathered(descriptions(data, tmp_path / "described"), tmp_path)
-    run = train_at(sites, known, plan("scaffold"), tmp_path, out=tmp_path / "sites-run")
+    data_described = gathered(descriptions(data, tmp_path / "described"), tmp_path)
+    run = train_at(sites, data_described, plan("scaffold"), tmp_path, out=tmp_path / "sites-run")
     assert files(run) == files(usual)
     assert manifest.verify(run, "run").body["roster"] == ROSTER
     with pytest.raises(FedcliError, match="images that are at their sites"):
@@ -221,16 +221,16 @@ def test_a_site_that_holds_other_data_than_it_described_cannot_begin(data, sites
         )
         return {**answer[0], "description": changed}, {}
 
-    known = gathered(descriptions(data, tmp_path / "described"), tmp_path)
+    data_described = gathered(descriptions(data, tmp_path / "described"), tmp_path)
     with pytest.raises(FedcliError, match="site east holds other data than it described"):
-        train_at(sites, known, plan(), tmp_path, change=other)
+        train_at(sites, data_described, plan(), tmp_path, change=other)
 
 
 def test_what_means_nothing_over_sites_is_refused(data, tmp_path):
-    known = gathered(descriptions(data, tmp_path / "described"), tmp_path)
+    data_described = gathered(descriptions(data, tmp_path / "described"), tmp_path)
     for source, configuration, engine, sentence in (
-        (known, plan(), "in-process", "does not reach"),
-        (known, plan(eval_every=1), "socket:s", "test images, which are at their sites"),
+        (data_described, plan(), "in-process", "does not reach"),
+        (data_described, plan(eval_every=1), "socket:s", "test images, which are at their sites"),
         (data, plan(single_site=True), "socket:s", "need no engine that reaches sites"),
         (data, plan("fed-mas", teacher="file"), "socket:s", "teacher from a file"),
         (data, plan(), "socket", "lacks the folder"),
@@ -240,15 +240,15 @@ def test_what_means_nothing_over_sites_is_refused(data, tmp_path):
 
 
 def test_two_sites_of_one_name_or_of_other_classes_are_no_federation(data, tmp_path):
-    first, second, *_ = descriptions(data, tmp_path / "described")
+    north, south, *_ = descriptions(data, tmp_path / "described")
     with pytest.raises(SiteError, match="two sites are called north"):
-        gathered([first, first], tmp_path)
-    second.write_text(json.dumps({**json.loads(second.read_text()), "classes": ["x"]}))
+        gathered([north, north], tmp_path)
+    south.write_text(json.dumps({**json.loads(south.read_text()), "classes": ["x"]}))
     with pytest.raises(SiteError, match=r"site south has the classes .*north has"):
-        gathered([first, second], tmp_path)
-    second.write_text("{}")
+        gathered([north, south], tmp_path)
+    south.write_text("{}")
     with pytest.raises(FedcliError, match=r"south.json is damaged: classes is missing"):
-        gathered([first, second], tmp_path)
+        gathered([north, south], tmp_path)
     with pytest.raises(FedcliError, match="no description of a site"):
         gathered([tmp_path / "partitions"], tmp_path)
 
@@ -265,11 +265,11 @@ def test_rounds_may_be_added_to_a_run_over_sites(data, sites, tmp_path, monkeypa
 
 
 def test_an_optimizer_that_is_kept_stays_at_its_site(data, sites, tmp_path):
-    kept = plan(
+    keeping = plan(
         training=Training(optimizer="adam", lr=0.01, batch_size=8, keep_optimizer=True, bn="local")
     )
-    usual = train(data, kept, work=tmp_path, out=tmp_path / "usual")
-    run = train_at(sites, data, kept, tmp_path, out=tmp_path / "sites-run")
+    usual = train(data, keeping, work=tmp_path, out=tmp_path / "usual")
+    run = train_at(sites, data, keeping, tmp_path, out=tmp_path / "sites-run")
     assert files(run)["rounds.jsonl"] == files(usual)["rounds.jsonl"]
 
 
@@ -295,13 +295,13 @@ def test_a_round_goes_on_without_those_that_are_absent_and_says_so(data, sites, 
         change=absent_in([2], ["south", "west"]),
         min_clients=2,
     )
-    first, second, third = lines_of(run)
-    assert "absent" not in first
-    assert "clients" not in first
-    assert len(third["weights"]) == 4
-    assert second["absent"] == dict.fromkeys(["south", "west"], "it did not answer in time")
-    assert second["clients"] == ["north", "east"]
-    assert second["weights"] == [0.5, 0.5]
+    first_line, second_line, third_line = lines_of(run)
+    assert "absent" not in first_line
+    assert "clients" not in first_line
+    assert len(third_line["weights"]) == 4
+    assert second_line["absent"] == dict.fromkeys(["south", "west"], "it did not answer in time")
+    assert second_line["clients"] == ["north", "east"]
+    assert second_line["weights"] == [0.5, 0.5]
 
 
 def test_too_few_that_answer_end_the_run_in_a_sentence(data, sites, tmp_path):
@@ -320,11 +320,11 @@ def test_a_wrong_answer_makes_a_site_absent(data, sites, tmp_path, wrong):
     def in_round_1(client, question, answer):
         return change(answer) if (client, question.get("round")) == ("south", 1) else answer
 
-    first, second = lines_of(
+    first_line, second_line = lines_of(
         train_at(sites, data, plan(), tmp_path, change=in_round_1, min_clients=1)
     )
-    assert list(first["absent"]) == ["south"]
-    assert "absent" not in second
+    assert list(first_line["absent"]) == ["south"]
+    assert "absent" not in second_line
 
 
 def test_one_that_was_absent_at_the_start_may_come_later(data, sites, tmp_path):
@@ -336,9 +336,11 @@ def test_one_that_was_absent_at_the_start_may_come_later(data, sites, tmp_path):
         return answer
 
     late.asked = 0
-    first, second = lines_of(train_at(sites, data, plan(), tmp_path, change=late, min_clients=3))
-    assert first["absent"] == {"east": "no site listens"}
-    assert "absent" not in second
+    first_line, second_line = lines_of(
+        train_at(sites, data, plan(), tmp_path, change=late, min_clients=3)
+    )
+    assert first_line["absent"] == {"east": "no site listens"}
+    assert "absent" not in second_line
 
 
 def test_an_answer_that_comes_too_late_does_not_count_and_its_memory_is_not_used(data, tmp_path):

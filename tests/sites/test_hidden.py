@@ -42,9 +42,9 @@ def test_every_number_is_that_of_all_images_together_or_hidden(seed, run, tmp_pa
         assert not federations.covered(federation)
 
 
-@pytest.mark.parametrize("first", range(0, 120, 30))
-def test_no_small_cell_follows_from_the_sums_that_sites_say(first):
-    for seed in range(first, first + 30):
+@pytest.mark.parametrize("first_seed", range(0, 120, 30))
+def test_no_small_cell_follows_from_the_sums_that_sites_say(first_seed):
+    for seed in range(first_seed, first_seed + 30):
         assert not federations.revealed(federations.drawn(np.random.default_rng(seed)))
 
 
@@ -61,11 +61,13 @@ def test_cells_are_hidden_until_no_sum_gives_a_small_one_away():
 
 def hospital(cells, unknown=0, smallest=10, seed=0):
     """A site with these images by class and sex. unknown: women with a nevus whose sex is not known."""
-    y, sex = [], []
+    y = []
+    sex = []
     for c, (women, men) in enumerate(cells):
         y += [c] * (women + men)
         sex += [0] * women + [1] * men
-    y, sex = np.array(y), np.array(sex)
+    y = np.array(y)
+    sex = np.array(sex)
     sex[np.flatnonzero((y == 2) & (sex == 0))[:unknown]] = -1
     rng = np.random.default_rng([seed, len(y)])
     logits = [rng.normal(0, 1, (len(y), 3)) + np.eye(3)[y] for _ in federations.ROUNDS]
@@ -76,9 +78,9 @@ def hospital(cells, unknown=0, smallest=10, seed=0):
 def two_hospitals(seed=0):
     """A hides its women with keratosis; B shows all of its own, and no group is hidden by age."""
     attributes = {"sex": ["female", "male"], "age": ["young", "old"]}
-    first = hospital([(5, 40), (20, 40), (30, 40)], seed=seed)
-    second = hospital([(16, 30), (20, 30), (14, 30)], seed=seed)
-    return Federation(CLASSES, attributes, {"skin-a": first, "skin-b": second})
+    hospital_a = hospital([(5, 40), (20, 40), (30, 40)], seed=seed)
+    hospital_b = hospital([(16, 30), (20, 30), (14, 30)], seed=seed)
+    return Federation(CLASSES, attributes, {"skin-a": hospital_a, "skin-b": hospital_b})
 
 
 def test_a_hidden_group_is_called_hidden_wherever_it_is_printed(run, tmp_path):
@@ -103,16 +105,18 @@ def test_a_hidden_group_is_called_hidden_wherever_it_is_printed(run, tmp_path):
         ["female", "hidden", "-"],
         ["male", "hidden", "-"],
     ]
-    by = nested(scores)["groups"]["sex"]["clean"]["last_round"]
-    assert by["groups"]["female"]["hidden"]
-    assert by["groups"]["female"]["count"] == 105
-    assert by["between"]["accuracy"]["gap"] is None
-    assert by["unknown"] == 0
+    by_sex_nested = nested(scores)["groups"]["sex"]["clean"]["last_round"]
+    assert by_sex_nested["groups"]["female"]["hidden"]
+    assert by_sex_nested["groups"]["female"]["count"] == 105
+    assert by_sex_nested["between"]["accuracy"]["gap"] is None
+    assert by_sex_nested["unknown"] == 0
     assert nested(scores)["groups"]["age"]["clean"]["last_round"]["between"]["accuracy"]["gap"]
 
 
 def test_other_attributes_than_those_asked_for_hide_nothing(run, tmp_path):
-    scores = federations.scored(two_hospitals(), run, tmp_path / "scores", by=["age"])
+    scores = federations.scored(
+        two_hospitals(), run, tmp_path / "scores", attributes_scored=["age"]
+    )
     assert list(scores.groups) == ["age"]
     assert not scores.grouped["age"].hidden
 
@@ -147,7 +151,8 @@ def test_compare_tests_no_gap_of_some_groups_alone(run, tmp_path):
         federations.scored(two_hospitals(seed), run, tmp_path / str(seed))
         paths.append(tmp_path / str(seed) / "scores.json")
     compared = compare(paths[:1], paths[1:], resamples=100)
-    by_sex, by_age = compared.groups["sex"], compared.groups["age"]
+    by_sex = compared.groups["sex"]
+    by_age = compared.groups["age"]
     assert not by_sex.gaps
     assert not by_sex.each
     assert by_age.gaps
@@ -177,8 +182,8 @@ def test_an_answer_that_hides_what_is_no_group_or_lacks_images_without_a_word_is
     tallies, hidden_groups = federations.shown_by(federation, skin_a)
     whole = {"left_out": 0, "hidden": hidden_groups, "smallest_cell": 10}
     arrays = to_arrays({"clean": tallies})
-    known = federations.known(federation, "skin-a")
-    assert answers.counts((whole, arrays), known).hidden_groups == {"sex/0", "sex/1"}
+    facts = federations.known(federation, "skin-a")
+    assert answers.counts((whole, arrays), facts).hidden_groups == {"sex/0", "sex/1"}
     for change, sentence in (
         ({"hidden": ["sex/7"]}, "which are no groups"),
         ({"hidden": "sex/0"}, "which are no groups"),
@@ -186,7 +191,7 @@ def test_an_answer_that_hides_what_is_no_group_or_lacks_images_without_a_word_is
         ({"hidden": []}, "test images of sex female, where it described 55"),
     ):
         with pytest.raises(SiteError, match=sentence):
-            answers.counts((whole | change, arrays), known)
+            answers.counts((whole | change, arrays), facts)
 
 
 def test_scores_of_no_class_are_refused(run, tmp_path):

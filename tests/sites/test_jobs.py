@@ -16,7 +16,10 @@ class Job(threading.Thread):
 
     def __init__(self, folder, sites, answer=lambda question, answered: question.answer(answered)):
         super().__init__(daemon=True)
-        self.folder, self.sites, self.pass_on, self.ended = folder, sites, answer, threading.Event()
+        self.folder = folder
+        self.sites = sites
+        self.pass_on = answer
+        self.ended = threading.Event()
 
     def run(self):
         with Relay(paths_in(self.folder, list(self.sites)), idle=60) as relay:
@@ -35,8 +38,8 @@ class Job(threading.Thread):
 def test_a_run_over_a_job_has_the_bytes_of_one_process_and_a_job_serves_several(data, tmp_path):
     with Job(tmp_path / "s", sites_of(data, tmp_path / "state")):
         for method, engine in (("scaffold", "flower"), ("fedheal", "nvflare")):
-            here = train(data, plan(method), work=tmp_path, out=tmp_path / "here" / method)
-            there = train(
+            local_run = train(data, plan(method), work=tmp_path, out=tmp_path / "here" / method)
+            job_run = train(
                 data,
                 plan(method),
                 work=tmp_path,
@@ -44,7 +47,9 @@ def test_a_run_over_a_job_has_the_bytes_of_one_process_and_a_job_serves_several(
                 engine=f"{engine}:{tmp_path / 's'}",
             )
             for name in ("rounds.jsonl", "run.json", "models/00002.h5"):
-                assert (here.parent / name).read_bytes() == (there.parent / name).read_bytes()
+                assert (local_run.parent / name).read_bytes() == (
+                    job_run.parent / name
+                ).read_bytes()
 
 
 def answered_wrongly(question, answered, wrong):

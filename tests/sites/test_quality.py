@@ -42,17 +42,21 @@ def described(chain, folder, policy: str) -> dict:
 
 def test_a_coordinator_has_the_table_of_the_images_themselves(chain, tmp_path):
     local = json.loads(run("inspect", chain, "--quality", "--json"))["quality"]
-    told = described(chain, tmp_path / "one", "smallest_cell = 1")
-    assert told["sites"] == local["sites"]
-    assert told["findings"] == local["findings"]
+    described_quality = described(chain, tmp_path / "one", "smallest_cell = 1")
+    assert described_quality["sites"] == local["sites"]
+    assert described_quality["findings"] == local["findings"]
     coarse = described(chain, tmp_path / "five", "smallest_cell = 5")
     for client, site in coarse["sites"].items():
         cells = json.loads((tmp_path / "five" / f"{client}.json").read_text())["quality"]
-        result = min(images for of in cells.values() for *_, images in of)
+        result = min(images for binned in cells.values() for *_, images in binned)
         assert result >= 5
         assert site["images"] == 20
-        assert all(sum(of["counts"]) == pytest.approx(20) for of in site["measures"].values())
-    far = max(local["sites"]["west"]["measures"].items(), key=lambda of: of[1]["distance"])[0]
+        assert all(
+            sum(binned["counts"]) == pytest.approx(20) for binned in site["measures"].values()
+        )
+    far = max(local["sites"]["west"]["measures"].items(), key=lambda binned: binned[1]["distance"])[
+        0
+    ]
     assert coarse["sites"]["west"]["measures"][far]["distance"] > quality_by_site.LARGE
 
 

@@ -1,4 +1,4 @@
-"""What a site is asked: plans by the rules of the command line, disks that are full, and what is written down of it."""
+"""Questions to a site: plans by the rules of the command line, disks that are full, and what is written down of it."""
 
 import errno
 import json
@@ -45,10 +45,10 @@ def audit(site):
 )
 def test_an_asked_plan_is_held_to_the_rules_of_the_command_line(site, change, sentence):
     whole = plan().decided()
-    asked = {**whole, **change}
-    threads = asked.pop("threads", 1)
+    plan_asked = {**whole, **change}
+    threads = plan_asked.pop("threads", 1)
     answer, _ = site.answer(
-        {**BEGIN, "threads": threads, "versions": versions(), "plan": asked}, {}
+        {**BEGIN, "threads": threads, "versions": versions(), "plan": plan_asked}, {}
     )
     assert sentence in answer["error"]
     assert len(answer["error"]) <= LONGEST
@@ -69,9 +69,9 @@ def test_a_question_is_written_down_by_its_hash_and_its_size(site):
 def test_the_bytes_of_a_question_are_those_of_its_arrays(data, tmp_path):
     sites = sites_of(data, tmp_path / "sites")
     train_at(sites, data, plan(), tmp_path)
-    asked = audit(sites["north"])[1]
-    expected = 4 * asked["arrays"]["theta"][1][0]
-    assert asked["question"]["bytes"] == expected
+    record = audit(sites["north"])[1]
+    expected = 4 * record["arrays"]["theta"][1][0]
+    assert record["question"]["bytes"] == expected
 
 
 def test_a_question_that_is_too_deep_is_answered_by_a_sentence(site):

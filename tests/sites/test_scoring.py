@@ -43,13 +43,13 @@ def federated(run, work, **more):
     )
 
 
-def numbers(value, at=()):
+def numbers(value, path=()):
     """Place -> number of all that a JSON value holds."""
     if isinstance(value, dict):
-        return {k: v for key, item in value.items() for k, v in numbers(item, (*at, key)).items()}
+        return {k: v for key, item in value.items() for k, v in numbers(item, (*path, key)).items()}
     if isinstance(value, list):
-        return {k: v for i, item in enumerate(value) for k, v in numbers(item, (*at, i)).items()}
-    return {at: value} if isinstance(value, int | float) and not isinstance(value, bool) else {}
+        return {k: v for i, item in enumerate(value) for k, v in numbers(item, (*path, i)).items()}
+    return {path: value} if isinstance(value, int | float) and not isinstance(value, bool) else {}
 
 
 def run_of_sites(data, work, monkeypatch, configuration=None, policy=OPEN):
@@ -68,16 +68,14 @@ def pooled_and_federated(data, work, monkeypatch, configuration):
 
 def assert_as_pooled(mine, other):
     """Numbers below two JSON values: counts alone to the last digit, what bins decide to a bin."""
-    mine, other = (
-        numbers(mine),
-        {place: n for place, n in numbers(other).items() if "intervals" not in place},
-    )
-    mine = {place: n for place, n in mine.items() if "intervals" not in place}
+    mine = numbers(mine)
+    other = {path: n for path, n in numbers(other).items() if "intervals" not in path}
+    mine = {path: n for path, n in mine.items() if "intervals" not in path}
     assert mine.keys() == other.keys()
     assert len(mine) > 50
-    for place, number in other.items():
-        exact = place[-1] in ("count", "unknown") or "accuracy" in place or "f1_macro" in place
-        assert mine[place] == pytest.approx(number, abs=0 if exact else TIED), place
+    for path, number in other.items():
+        exact = path[-1] in ("count", "unknown") or "accuracy" in path or "f1_macro" in path
+        assert mine[path] == pytest.approx(number, abs=0 if exact else TIED), path
 
 
 def test_scores_over_sites_are_those_of_all_images_to_a_bin(data, tmp_path, monkeypatch):
@@ -117,9 +115,11 @@ def test_corrupted_images_that_some_sites_lack_are_left_out(data, tmp_path, monk
 
 def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
     pooled, scores = pooled_and_federated(data, tmp_path, monkeypatch, plan(rounds=1))
-    drawn = {metric: score for metric, score in scores.versions["clean"].items() if score.interval}
-    assert set(drawn) == {"accuracy", "balanced_accuracy", "f1_macro"}  # of three classes
-    for metric, interval in drawn.items():
+    with_interval = {
+        metric: score for metric, score in scores.versions["clean"].items() if score.interval
+    }
+    assert set(with_interval) == {"accuracy", "balanced_accuracy", "f1_macro"}  # of three classes
+    for metric, interval in with_interval.items():
         assert interval.unit == "image"
         assert interval.low <= interval.last <= interval.high
         width = pooled.versions["clean"][metric].high - pooled.versions["clean"][metric].low
@@ -130,9 +130,12 @@ def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
     assert result == {"f", "m"}
     curve = scores.curves["clean"].overall
     assert not curve.at_false_positives
-    assert sum(each.images for each in curve.reliability) == 40
+    assert sum(bin_of_curve.images for bin_of_curve in curve.reliability) == 40
     error = (
-        sum(each.images * abs(each.mean_chance - each.share_right) for each in curve.reliability)
+        sum(
+            bin_of_curve.images * abs(bin_of_curve.mean_chance - bin_of_curve.share_right)
+            for bin_of_curve in curve.reliability
+        )
         / 40
     )
     assert error == pytest.approx(
@@ -143,7 +146,8 @@ def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
 
 
 def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
-    paths, runs = [], []
+    paths = []
+    runs = []
     for method in ("fedavg", "scaffold"):
         for seed in (0, 1):
             sites = sites_of(data, tmp_path / f"{method}-{seed}", policy=OPEN)
@@ -162,21 +166,21 @@ def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
     assert [row.scores.label for row in report.rows] == ["FedAvg", "SCAFFOLD"]
     assert "SCAFFOLD" in report.to("markdown")
     assert "by image" in report.to("html")
-    made = compare(paths[:2], paths[2:], resamples=200)
-    assert [pair.metric for pair in made.rows]
-    assert "counts at their sites" in made.remarks[0]
-    assert made.sample.unit == "image"
-    for row in made.rows:
+    comparison = compare(paths[:2], paths[2:], resamples=200)
+    assert [pair.metric for pair in comparison.rows]
+    assert "counts at their sites" in comparison.remarks[0]
+    assert comparison.sample.unit == "image"
+    for row in comparison.rows:
         assert row.low < row.difference < row.high
-        assert row.differing == made.sample.units == 40
-    assert {row.metric for row in made.groups["sex"].gaps}
-    assert {row.group for row in made.groups["sex"].each} == {
+        assert row.differing == comparison.sample.units == 40
+    assert {row.metric for row in comparison.groups["sex"].gaps}
+    assert {row.group for row in comparison.groups["sex"].each} == {
         "f",
         "m",
     }
     pooled = [evaluate(run) for run in runs]
     paired = {row.metric: row for row in compare(pooled[:2], pooled[2:], resamples=200).rows}
-    for row in made.rows:
+    for row in comparison.rows:
         assert row.difference == pytest.approx(paired[row.metric].difference)
     with pytest.raises(FedcliError, match="was counted at sites and"):
         compare(paths[:2], pooled[2:])
@@ -191,12 +195,12 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     run = train_at(sites, gathered([folder], tmp_path), plan(), tmp_path, out=tmp_path / "run")
     reached(monkeypatch, sites)
     evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("sex",)))
-    (made,) = (run.parent / "scores").glob("*/scores.json")
-    earlier = made.parent.with_name(
+    (scores_path,) = (run.parent / "scores").glob("*/scores.json")
+    earlier = scores_path.parent.with_name(
         "0"
     )  # of this run before it went on for more rounds; sorted first
-    shutil.copytree(made.parent, earlier)
-    facts = json.loads(made.read_text())
+    shutil.copytree(scores_path.parent, earlier)
+    facts = json.loads(scores_path.read_text())
     (earlier / "scores.json").write_text(
         json.dumps(facts | {"parents": dict.fromkeys(facts["parents"], "0" * 64)})
     )
@@ -221,13 +225,18 @@ def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
     usual = train(data, plan("fedbn"), work=tmp_path, out=tmp_path / "usual")
     path = evaluate(usual)
     run, _ = run_of_sites(data, tmp_path, monkeypatch, plan("fedbn"))
-    scores, pooled = federated(run, tmp_path), Scores.read(path)
+    scores = federated(run, tmp_path)
+    pooled = Scores.read(path)
     assert scores.kept_rounds == [2]
     assert "every client's own model answers" in scores.warning
-    for client, about in pooled.clients.items():
-        mine, own = (found.part(client=client).overall[about.version] for found in (scores, pooled))
+    for client, facts in pooled.clients.items():
+        site_part, pooled_part = (
+            scores_found.part(client=client).overall[facts.version]
+            for scores_found in (scores, pooled)
+        )
         assert all(
-            mine[metric].last == own[metric].last for metric in ("accuracy", "balanced_accuracy")
+            site_part[metric].last == pooled_part[metric].last
+            for metric in ("accuracy", "balanced_accuracy")
         )
 
 

@@ -56,7 +56,7 @@ def test_a_description_holds_no_id_and_hides_small_counts(data):
 
 
 @pytest.mark.parametrize(
-    ("cells", "shown"),
+    ("cells", "expected"),
     [
         (
             {"a": 3, "b": 40, "c": 20},
@@ -70,8 +70,8 @@ def test_a_description_holds_no_id_and_hides_small_counts(data):
         ({"a": 6, "b": 7, "c": 50}, {"a": None, "b": None, "c": 50}),
     ],
 )
-def test_no_sum_gives_a_hidden_count_away(cells, shown):
-    assert hidden(cells, 10) == shown
+def test_no_sum_gives_a_hidden_count_away(cells, expected):
+    assert hidden(cells, 10) == expected
 
 
 def test_which_client_a_site_holds_must_be_clear(data, tmp_path):
@@ -121,7 +121,7 @@ def test_a_question_that_means_nothing_is_answered_by_a_sentence(site, question,
 
 
 def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site):
-    asked = {
+    question = {
         "ask": "begin",
         "client": "north",
         "run": "0" * 16,
@@ -141,7 +141,7 @@ def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site)
         ({"rounds": True}, "--rounds=True is not a number"),
         ({"method": "no such"}, "unknown method"),
     ):
-        scalars, _ = site.answer({**asked, "plan": {**whole, **change}}, {})
+        scalars, _ = site.answer({**question, "plan": {**whole, **change}}, {})
         assert sentence in scalars["error"]
 
 
@@ -246,25 +246,25 @@ def test_the_known_columns_are_those_that_methods_report():
 
 
 def checked(data, tmp_path, text):
-    """What `fedcli site check` says under a policy."""
+    """The output of `fedcli site check` under a policy."""
     path = tmp_path / "policy.toml"
     path.write_text(text)
-    said = run(
+    printed = run(
         f"fedcli site check --data {data} --client north --policy {path} --state {tmp_path / 'state'}"
     )
-    return " ".join(said.split())
+    return " ".join(printed.split())
 
 
 def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_path):
     data = chain_with_tests(tmp_path)
-    said = checked(data, tmp_path, "[privacy]\nnoise = 20.0")
+    printed = checked(data, tmp_path, "[privacy]\nnoise = 20.0")
     allowed = Privacy().answers
     assert policy.epsilon(20.0, allowed, 1e-5) <= 8.0 < policy.epsilon(20.0, allowed + 1, 1e-5)
-    assert f"which allows {allowed:,} answers, one each round" in said
-    assert "Sent so far: 0 answers" in said
-    assert "mean training loss" not in said
-    assert "Nothing about the test images is sent" in said
-    assert "not even one" not in said
+    assert f"which allows {allowed:,} answers, one each round" in printed
+    assert "Sent so far: 0 answers" in printed
+    assert "mean training loss" not in printed
+    assert "Nothing about the test images is sent" in printed
+    assert "not even one" not in printed
     (tmp_path / "state").mkdir()
     ledger = {
         "answered": ["a" * 64, "b" * 64],
@@ -273,59 +273,61 @@ def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_
     }  # with less noise than now
     (tmp_path / "state" / policy.LEDGER).write_text(json.dumps(ledger))
     assert "Sent so far: 2 answers, epsilon 0.6" in checked(data, tmp_path, "[privacy]")
-    said = checked(data, tmp_path, "[privacy]\nnoise = 0.5")
-    assert "allows 0 answers" in said
-    assert "The first answer spends 24.4" in said
-    assert "not even one answer stays within epsilon 8" in said
+    printed = checked(data, tmp_path, "[privacy]\nnoise = 0.5")
+    assert "allows 0 answers" in printed
+    assert "The first answer spends 24.4" in printed
+    assert "not even one answer stays within epsilon 8" in printed
 
 
 def test_a_check_says_what_leaves_in_an_evaluation_and_whether_models_are_summed(tmp_path):
     data = chain_with_tests(tmp_path)
-    said = checked(data, tmp_path, "smallest_cell = 3\nsecure_aggregation = true")
-    assert "its mean training loss" in said
-    assert "counts of the 10 test images" in said
-    assert "of fewer than 3 images, and others" in said
-    assert "the sum over at least 2 sites" in said
+    printed = checked(data, tmp_path, "smallest_cell = 3\nsecure_aggregation = true")
+    assert "its mean training loss" in printed
+    assert "counts of the 10 test images" in printed
+    assert "of fewer than 3 images, and others" in printed
+    assert "the sum over at least 2 sites" in printed
     assert "Nothing about the test images is sent" in checked(data, tmp_path, "scores = false")
 
 
 def test_a_check_shows_what_leaves_in_sentences_that_say_so(tmp_path):
     data = chain_with_tests(tmp_path)
-    said = checked(data, tmp_path, "")
-    assert "The model is sent as it is, not masked" in said
-    assert "Even a single training step may be sent." in said
-    said = checked(
+    printed = checked(data, tmp_path, "")
+    assert "The model is sent as it is, not masked" in printed
+    assert "Even a single training step may be sent." in printed
+    printed = checked(
         data, tmp_path, "gradients = false\ncolumns = []\nminimum_images = 5\nmaximum_rounds = 3"
     )
-    assert "A model after a single training step is not sent" in said
-    assert "a method that reports more than" in said
-    assert "at most 3 rounds of a training; at least 5 training images here" in said
+    assert "A model after a single training step is not sent" in printed
+    assert "a method that reports more than" in printed
+    assert "at most 3 rounds of a training; at least 5 training images here" in printed
 
 
 def test_the_guide_shows_what_a_check_says(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "sites.md").read_text(encoding="utf-8")
-    shown = " ".join(page.partition("`site check` prints")[2].split("```")[1].split())
-    said = checked(chain_with_tests(tmp_path), tmp_path, page.split("```toml")[1].split("```")[0])
-    said = (
-        said.partition("Counts in the description")[0]
+    example = " ".join(page.partition("`site check` prints")[2].split("```")[1].split())
+    printed = checked(
+        chain_with_tests(tmp_path), tmp_path, page.split("```toml")[1].split("```")[0]
+    )
+    printed = (
+        printed.partition("Counts in the description")[0]
         .replace(" ─", "")
         .replace(" under this policy:", "")
     )
     subjects = " (?=sent once|sent each|form of|noise|further|image quality|evaluation|methods|limits|record)"
-    rows = re.split(subjects, said)
-    held = [
+    rows = re.split(subjects, printed)
+    rows_compared = [
         row.strip()
         for row in rows
         if row.startswith(("sent once", "form", "noise", "further", "limits"))
     ]
-    assert len(held) >= 5
-    assert all(row in shown for row in held)
+    assert len(rows_compared) >= 5
+    assert all(row in example for row in rows_compared)
 
 
 def test_a_check_says_that_a_client_without_test_images_cannot_be_evaluated(data, tmp_path):
-    said = checked(data, tmp_path, "")
-    assert "this client has no test images" in said
-    assert "fedcli partition --by SITE" in said
+    printed = checked(data, tmp_path, "")
+    assert "this client has no test images" in printed
+    assert "fedcli partition --by SITE" in printed
 
 
 @pytest.mark.parametrize(("noise", "answers"), [(4.0, 1), (4.0, 10), (20.0, 100), (1.0, 1)])
@@ -365,11 +367,11 @@ def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again
         sites = sites_of(data, tmp_path / name, policy=strict)
         runs.append(train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / f"run-{name}"))
     again = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "again")
-    first, other, same = (
+    first_model, other_model, same_model = (
         (run.parent / "models" / "00001.h5").read_bytes() for run in (*runs, again)
     )
-    assert first != other
-    assert other == same
+    assert first_model != other_model
+    assert other_model == same_model
     assert json.loads((runs[0].parent / "rounds.jsonl").read_text())["loss"] == [None] * 4
     ledger = json.loads((tmp_path / "b" / "north" / "privacy.json").read_text())
     assert len(ledger["answered"]) == 1
@@ -393,12 +395,16 @@ def test_no_two_updates_are_given_one_noise(data, tmp_path):
 
     with engine_of(lambda federation: Sites(federation, Kept(sites))) as engine:
         train(data, plan(rounds=1), work=tmp_path, engine=engine)
-    (begin, tensors), task, site = sent["begin"], sent["train"], sites["north"]
-    first = site.answer(*task)[1]["theta"]
+    (begin, tensors) = sent["begin"]
+    task = sent["train"]
+    site = sites["north"]
+    first_theta = site.answer(*task)[1]["theta"]
     idle = {**begin["plan"], "lr": 1e-30}
     assert "error" not in site.answer({**begin, "plan": idle}, tensors)[0]
-    second = site.answer(*task)[1]["theta"]
-    assert np.linalg.norm(first - second) > 20  # the update itself has a norm of at most 1
+    second_theta = site.answer(*task)[1]["theta"]
+    assert (
+        np.linalg.norm(first_theta - second_theta) > 20
+    )  # the update itself has a norm of at most 1
     assert (
         len(json.loads((tmp_path / "sites" / "north" / "privacy.json").read_text())["answered"])
         == 2

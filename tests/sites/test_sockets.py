@@ -152,19 +152,19 @@ def test_the_end_of_a_job_is_not_said_to_be_that_of_a_site(tmp_path, listening, 
 
 def test_while_a_site_is_waited_for_a_sentence_names_it_and_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "EVERY", 0.01)
-    said = threading.Event()
+    is_said = threading.Event()
 
     class Slow:
         def answer(self, scalars, arrays):
             tell(theirs, "it serves another coordinator since noon", alive=False)
-            assert said.wait(60)
+            assert is_said.wait(60)
             return scalars, arrays
 
     def heard(text):
         if text.startswith(
             "waiting for north (it serves another coordinator since noon, last sign of life "
         ):
-            said.set()
+            is_said.set()
 
     monkeypatch.setattr(sockets.console, "say", heard)
     ours, theirs = socket.socketpair()
@@ -174,16 +174,16 @@ def test_while_a_site_is_waited_for_a_sentence_names_it_and_says_why(tmp_path, m
         threading.Thread(target=talk, args=(Slow().answer, theirs), daemon=True).start()
         result = dict(connections([("north", ({"a": 1}, {}))], 60))
         assert result == {"north": ({"a": 1}, {})}
-        assert said.is_set()
+        assert is_said.is_set()
         assert b"it waits for other sites" in site.recv(1000)
 
 
 def test_who_is_waited_for_is_cut_where_there_are_many(tmp_path):
     with sockets.Connections(tmp_path) as connections:
         connections._heard = dict.fromkeys("abcdefgh", 0.0)
-        said = connections._waiting_for("abcdefgh")
-    assert said.startswith("waiting for a (no answer yet, last sign of life ")
-    assert said.endswith(" and 3 more")
+        sentence = connections._waiting_for("abcdefgh")
+    assert sentence.startswith("waiting for a (no answer yet, last sign of life ")
+    assert sentence.endswith(" and 3 more")
 
 
 @pytest.mark.parametrize(
@@ -207,13 +207,13 @@ def test_a_site_that_breaks_off_or_answers_nonsense_is_said(tmp_path, listening,
 def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(data, tmp_path, start):
     path = tmp_path / "s" / "north.sock"
     path.parent.mkdir()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left, named(path) as name:
-        left.bind(name)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stale, named(path) as name:
+        stale.bind(name)
     start(data, "north")
     with sockets.Connections(path.parent) as connections:
         connections.wait_for(["north"], 60)
-        said = dict(connections([("north", ({"ask": "describe"}, {}))], 60))["north"]
-    assert said[0]["description"]["client"] == "north"
+        answer = dict(connections([("north", ({"ask": "describe"}, {}))], 60))["north"]
+    assert answer[0]["description"]["client"] == "north"
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(FedcliError, match="another process listens"), listening_at(path):
         pass

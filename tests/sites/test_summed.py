@@ -24,17 +24,18 @@ class Added:
     """A transport which adds what the sites answer, without masks or quantization."""
 
     def __init__(self, sites):
-        self.sites, self.seen = sites, []
+        self.sites = sites
+        self.seen = []
 
     def __call__(self, messages, timeout):
         answers = {}
         for client, (scalars, arrays) in [
             (client, through_bytes(message)) for client, message in messages
         ]:
-            asked = {**scalars, MASKED: len(messages)} if SUM in scalars else scalars
+            question = {**scalars, MASKED: len(messages)} if SUM in scalars else scalars
             answers[client] = (
                 (scalars, arrays),
-                through_bytes(self.sites[client].answer(asked, arrays)),
+                through_bytes(self.sites[client].answer(question, arrays)),
             )
         if SUM not in messages[0][1][0]:
             return [(client, answer) for client, (_, answer) in answers.items()]
@@ -98,19 +99,19 @@ def test_policies_that_ask_for_it_allow_nothing_else(data, tmp_path):
 
 def test_masks_are_of_the_whole_key():
     pytest.importorskip("cryptography")
-    drawn, again = (secagg.masks(b"k" * 32, 2**32, [(), (3, 2), (4000,)]) for _ in range(2))
-    assert [array.shape for array in drawn] == [(), (3, 2), (4000,)]
-    assert drawn[0].dtype == np.int64
-    assert all((one == other).all() for one, other in zip(drawn, again, strict=True))
-    assert 0 <= drawn[2].min()
-    assert drawn[2].max() < 2**32
-    result = abs(drawn[2].mean() / 2**31 - 1)
+    masks, again = (secagg.masks(b"k" * 32, 2**32, [(), (3, 2), (4000,)]) for _ in range(2))
+    assert [array.shape for array in masks] == [(), (3, 2), (4000,)]
+    assert masks[0].dtype == np.int64
+    assert all((mask == other).all() for mask, other in zip(masks, again, strict=True))
+    assert 0 <= masks[2].min()
+    assert masks[2].max() < 2**32
+    result = abs(masks[2].mean() / 2**31 - 1)
     assert result < 0.1
     # these keys are one under flwr's generator, whose seed is the exclusive or of a key's words
-    first, second = (
+    one_mask, other_mask = (
         secagg.masks(key, 2**32, [(8,)])[0] for key in (b"a" * 4 + b"b" * 4, b"b" * 4 + b"a" * 4)
     )
-    assert (first != second).any()
+    assert (one_mask != other_mask).any()
 
 
 def test_noise_at_the_sites_goes_with_it_and_leaves_no_loss(data, tmp_path):
@@ -121,7 +122,8 @@ def test_noise_at_the_sites_goes_with_it_and_leaves_no_loss(data, tmp_path):
 
 
 def test_methods_whose_server_takes_more_are_refused():
-    fitting, refusals = set(), []
+    fitting = set()
+    refusals = []
     for name in METHODS:
         try:
             engines.check(resolve(name), 0)
@@ -148,9 +150,9 @@ def test_methods_whose_server_takes_more_are_refused():
 
 
 def answer(**more):
-    given = {"theta": np.full(3, 1.5, np.float32), "loss": np.float32(32)} | more
-    return {"n": given.pop("n", 10)}, {
-        name: np.asarray(array) for name, array in given.items() if array is not None
+    arrays = {"theta": np.full(3, 1.5, np.float32), "loss": np.float32(32)} | more
+    return {"n": arrays.pop("n", 10)}, {
+        name: np.asarray(array) for name, array in arrays.items() if array is not None
     }
 
 

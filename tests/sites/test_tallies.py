@@ -31,9 +31,10 @@ def test_scores_of_added_tallies_are_those_of_all_logits(classes, absent):
     logits, y = answers(classes, absent=absent)
     parts = np.array_split(np.arange(len(y)), 3)
     whole = Tally.nothing(classes)
-    for at in parts:
-        whole = whole + Tally.of(logits[at], y[at])
-    counted, pooled = whole.score(), metrics.score(logits, y)
+    for part in parts:
+        whole = whole + Tally.of(logits[part], y[part])
+    counted = whole.score()
+    pooled = metrics.score(logits, y)
     assert counted.keys() == pooled.keys()
     for name, value in pooled.items():
         assert counted[name] == (

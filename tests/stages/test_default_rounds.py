@@ -1,4 +1,4 @@
-"""How many rounds are trained where nobody says so, and what is said beside and after them."""
+"""The default number of rounds, and the messages about it."""
 
 import pytest
 
@@ -34,8 +34,8 @@ def clients(tmp_path_factory):
 )
 def test_few_images_make_more_rounds_which_is_said(clients, count, options, rounds, caplog):
     caplog.set_level("INFO", "fedcli")
-    made = resolved(TrainOptions("fedavg", **options), clients[count])
-    assert made.rounds == rounds
+    plan = resolved(TrainOptions("fedavg", **options), clients[count])
+    assert plan.rounds == rounds
     assert (f"Training {rounds} rounds, not 20: half of the clients have" in caplog.text) == (
         rounds in (25, 50)
     )
@@ -58,10 +58,12 @@ def test_the_number_is_recorded(clients, tmp_path, monkeypatch):
 
 def test_what_comes_after_the_last_round_is_said():
     assert idle(Training(warmup=3, schedule="step:2:0.1"), 3) == []
-    (said,) = idle(Training(warmup=5), 3)
-    assert said == "--warmup 5 is longer than the 3 rounds: the learning rate ends at 3/5 of --lr"
-    (said,) = idle(Training(schedule="step:2,3,40:0.1"), 3)
-    assert "no round comes after 3, 40, as there are 3" in said
+    (sentence,) = idle(Training(warmup=5), 3)
+    assert (
+        sentence == "--warmup 5 is longer than the 3 rounds: the learning rate ends at 3/5 of --lr"
+    )
+    (sentence,) = idle(Training(schedule="step:2,3,40:0.1"), 3)
+    assert "no round comes after 3, 40, as there are 3" in sentence
 
 
 def test_the_speed_of_a_run_is_said_when_it_was_trained_and_not_again(

@@ -19,7 +19,7 @@ def clients(tmp_path_factory):
     path = fedcli.partition(
         fedcli.prepare("toy", size=8, sample_images=300, work=work), iid=True, clients=2, work=work
     ).path
-    made = {"balanced": path}
+    paths = {"balanced": path}
     for name, rarest in (("tenth", 10), ("rare", 5)):
         folder = work / name
         shutil.copytree(path.parent, folder)
@@ -27,8 +27,8 @@ def clients(tmp_path_factory):
         for client, count in zip(body["body"]["roster"], (rarest, 0), strict=True):
             client["class_counts"] = [50] * 9 + [count]  # 100 of the commonest
         (folder / path.name).write_text(json.dumps(body))
-        made[name] = folder / path.name
-    return made
+        paths[name] = folder / path.name
+    return paths
 
 
 def prior(clients, name, method="fedavg", **options):
@@ -75,10 +75,10 @@ def test_sites_that_keep_their_counts_are_not_corrected_for(clients, monkeypatch
     read = manifest.read
 
     def without(path, *kinds, **how):
-        found = read(path, *kinds, **how)
-        for client in found.body["roster"]:
+        content = read(path, *kinds, **how)
+        for client in content.body["roster"]:
             client.pop("class_counts", None)
-        return found
+        return content
 
     monkeypatch.setattr(manifest, "read", without)
     assert prior(clients, "rare") == "none"

@@ -96,7 +96,8 @@ def test_the_hash_seed_the_threads_and_the_time_zone_change_no_byte(expected, tm
 
 def test_a_run_that_stops_after_every_round_has_the_same_bytes(expected, tmp_path, monkeypatch):
     folder = with_images(tmp_path)
-    before, (train, *after) = [*stages(1)][:3], [*stages(1)][3:]
+    before = [*stages(1)][:3]
+    (train, *after) = [*stages(1)][3:]
     type_in(folder, *before)
     for number in range(1, ROUNDS + 1):
         monkeypatch.setattr(Federation, "play", interrupt_in_round(number))

@@ -12,12 +12,12 @@ from fedcli.stages import call, collect, named_runs
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def work_and_runs(tmp_path_factory):
     """FedAvg with two seeds, another lr and other data; FedISM+ with one seed; and the work folder."""
     work = tmp_path_factory.mktemp("work")
     dataset = fedcli.prepare("toy", size=8, sample_images=60, out=work / "datasets" / "toy")
     data = [fedcli.partition(dataset, iid=True, clients=count, work=work) for count in (2, 3)]
-    asked = {
+    arguments = {
         "a0": ("fedavg", 0, {}),
         "a1": ("fedavg", 0, {"seed": 1}),
         "ism": ("fedism-plus", 0, {}),
@@ -26,8 +26,8 @@ def made(tmp_path_factory):
         "prox": ("fedprox", 1, {}),
     }
     runs = {
-        name: fedcli.train(method, data[place], rounds=1, work=work, name=name, **more).path
-        for name, (method, place, more) in asked.items()
+        name: fedcli.train(method, data[number], rounds=1, work=work, name=name, **options).path
+        for name, (method, number, options) in arguments.items()
     }
     return work, runs
 
@@ -36,8 +36,8 @@ def named(paths: list[Path]) -> list[str]:
     return [path.parent.name for path in paths]
 
 
-def test_the_newest_run_of_a_name_is_taken_and_said(made, capsys):
-    work, runs = made
+def test_the_newest_run_of_a_name_is_taken_and_said(work_and_runs, capsys):
+    work, runs = work_and_runs
     for name, run in (
         ("a1", "a1"),
         ("FedISM+", "ism"),
@@ -55,13 +55,13 @@ def test_the_newest_run_of_a_name_is_taken_and_said(made, capsys):
 
 
 def test_the_newest_runs_that_can_be_compared_are_all_seeds_of_one_system_on_the_same_data(
-    made, capsys
+    work_and_runs, capsys
 ):
-    work, _ = made
+    work, _ = work_and_runs
     assert named(named_runs.every(["fedavg", "FedISM+"], work)) == ["a0", "a1", "ism"]
-    said = capsys.readouterr().err
-    assert f"fedavg: {work}/runs/a1, seeds 0, 1; 2 other runs left out" in said
-    assert f"FedISM+: {work}/runs/ism" in said
+    printed = capsys.readouterr().err
+    assert f"fedavg: {work}/runs/a1, seeds 0, 1; 2 other runs left out" in printed
+    assert f"FedISM+: {work}/runs/ism" in printed
     assert named(named_runs.every(["fedprox", "fedavg"], work)) == ["prox", "other"]
     assert named(named_runs.every(["lr", "ism"], work)) == [
         "lr",
@@ -77,8 +77,8 @@ def test_the_newest_runs_that_can_be_compared_are_all_seeds_of_one_system_on_the
         named_runs.every(["fedavg", "fedism-plus", "fedprox"], work)
 
 
-def test_paths_and_names_may_stand_together(made):
-    work, runs = made
+def test_paths_and_names_may_stand_together(work_and_runs):
+    work, runs = work_and_runs
     result = len(collect.scores_of_all([runs["ism"]] * 2, EvaluateOptions()))
     assert result == 1
     assert named_runs.every([runs["lr"].parent, "ism"], work)[1] == runs["ism"]
@@ -86,8 +86,8 @@ def test_paths_and_names_may_stand_together(made):
     assert result == [runs["lr"], runs["ism"]]
 
 
-def test_a_name_that_no_run_has_is_no_path_either(made, tmp_path):
-    work, _ = made
+def test_a_name_that_no_run_has_is_no_path_either(work_and_runs, tmp_path):
+    work, _ = work_and_runs
     with pytest.raises(
         FedcliError, match=r"no such manifest: fedhel, and no run under .* is called so"
     ):
@@ -99,10 +99,11 @@ def test_a_name_that_no_run_has_is_no_path_either(made, tmp_path):
     assert named_runs.is_known("prox", work)
 
 
-def test_two_names_are_compared_from_python(made):
-    work, _ = made
+def test_two_names_are_compared_from_python(work_and_runs):
+    work, _ = work_and_runs
     compared = fedcli.compare(["fedavg", "FedISM+"], resamples=100, work=work)
-    frame, percent = compared.to_frame(), compared.to_frame(percent=True)
+    frame = compared.to_frame()
+    percent = compared.to_frame(percent=True)
     assert list(frame.metric) == ["balanced_accuracy", "auc_ovo_macro"]
     assert frame.attrs["unit"] == "share"
     assert percent.attrs["unit"] == "%"

@@ -36,8 +36,10 @@ def test_the_guides_notebook_goes_from_images_to_scores(tmp_path):
 def test_the_cells_of_the_notebook_run_one_after_another(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "notebook.md").read_text(encoding="utf-8")
     cells = "".join(part.split("```")[0] for part in page.split("```python")[1:])
-    asked = "print(len(swept.scores), list(table.runs), set(scores.unit), 'FedHEAL' in repr(swept))"
-    done = forked.run(lambda: exec(cells + asked, {"__name__": "__main__"}), tmp_path)
+    last_line = (
+        "print(len(swept.scores), list(table.runs), set(scores.unit), 'FedHEAL' in repr(swept))"
+    )
+    done = forked.run(lambda: exec(cells + last_line, {"__name__": "__main__"}), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "4 [2, 2] {'share'} True\n"
     assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -59,7 +61,7 @@ def test_all_that_is_offered_is_there_and_explains_its_arguments():
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def results(tmp_path_factory):
     """toy, divided between two clients and trained for three rounds."""
     work = tmp_path_factory.mktemp("work")
     dataset = fedcli.prepare("toy", size=8, work=work)
@@ -67,9 +69,9 @@ def made(tmp_path_factory):
     return work, dataset, clients, fedcli.train("fedavg", clients, rounds=3, work=work)
 
 
-def test_a_result_is_a_path_with_its_manifest(made):
-    work, dataset, clients, run = made
-    assert [type(each) for each in (dataset, clients, run)] == [Dataset, Partition, Run]
+def test_a_result_is_a_path_with_its_manifest(results):
+    work, dataset, clients, run = results
+    assert [type(result) for result in (dataset, clients, run)] == [Dataset, Partition, Run]
     assert os.fspath(run) == str(run.path)
     assert Path(run).name == "run.json"
     assert run.manifest.made_by[:2] == ["train", "fedavg"]
@@ -78,8 +80,8 @@ def test_a_result_is_a_path_with_its_manifest(made):
     assert Run.at(run.path.parent) == run == fedcli.train("fedavg", clients, rounds=3, work=work)
 
 
-def test_a_run_as_a_frame_has_a_row_for_each_round_and_client(made):
-    *_, run = made
+def test_a_run_as_a_frame_has_a_row_for_each_round_and_client(results):
+    *_, run = results
     frame = run.to_frame()
     assert list(frame.columns[:4]) == ["round", "client", "weight", "loss"]
     result = frame.groupby("round").weight.sum().tolist()
@@ -90,8 +92,8 @@ def test_a_run_as_a_frame_has_a_row_for_each_round_and_client(made):
     assert frame.loss.tolist() == [loss for line in lines for loss in line["loss"]]
 
 
-def test_scores_as_a_frame_are_the_numbers_of_scores_json(made):
-    work, *_, run = made
+def test_scores_as_a_frame_are_the_numbers_of_scores_json(results):
+    work, *_, run = results
     scores = fedcli.evaluate(run, work=work)
     assert isinstance(scores, Scores)
     frame = scores.to_frame()
@@ -104,8 +106,8 @@ def test_scores_as_a_frame_are_the_numbers_of_scores_json(made):
     assert set(frame.client) == {"", *scores.body["clients"]}
 
 
-def test_a_report_is_a_row_per_system_in_every_format(made):
-    work, _, clients, run = made
+def test_a_report_is_a_row_per_system_in_every_format(results):
+    work, _, clients, run = results
     other = fedcli.train("fedprox", clients, rounds=3, work=work)
     again = fedcli.train("fedavg", clients, rounds=3, seed=1, work=work)
     report = fedcli.report([run, again, other], metric=["f1_macro"], bytes=True, work=work)
@@ -114,8 +116,8 @@ def test_a_report_is_a_row_per_system_in_every_format(made):
     assert frame[["rule", "runs"]].values.tolist() == expected
     assert frame.method.tolist() == [row.name for row in report.rows]
     seeds = [
-        fedcli.evaluate(each, work=work).body["versions"]["clean"]["f1_macro"]["mean_last5"]
-        for each in (run, again)
+        fedcli.evaluate(run_of_seed, work=work).body["versions"]["clean"]["f1_macro"]["mean_last5"]
+        for run_of_seed in (run, again)
     ]
     assert frame["clean f1_macro"][0] == pytest.approx(sum(seeds) / 2)
     assert list(frame.columns) == [
@@ -138,27 +140,27 @@ def test_a_report_is_a_row_per_system_in_every_format(made):
     assert len(fedcli.report(separate=True, work=work).rows) == 3
 
 
-def test_a_report_refuses_what_it_does_not_know(made):
-    work, *_, run = made
+def test_a_report_refuses_what_it_does_not_know(results):
+    work, *_, run = results
     with pytest.raises(fedcli.FedcliError, match="--at='first' is not one of last5, last, best"):
         fedcli.report(run, at="first", work=work)
     with pytest.raises(UsageError, match="unknown report format 'markdwn'"):
         fedcli.report(run, work=work).to("markdwn")
 
 
-def test_an_estimate_takes_the_arguments_of_train_and_writes_nothing(made):
-    work, _, clients, _ = made
+def test_an_estimate_takes_the_arguments_of_train_and_writes_nothing(results):
+    work, _, clients, _ = results
     before = sorted(work.rglob("*"))
     assert fedcli.estimate("fedavg", clients, rounds=50, work=work).rounds == 50
     assert sorted(work.rglob("*")) == before
 
 
-def test_what_cannot_be_is_said_in_python_as_in_the_shell(made):
-    work, _, clients, _ = made
+def test_what_cannot_be_is_said_in_python_as_in_the_shell(results):
+    work, _, clients, _ = results
     with pytest.raises(UsageError, match="--momentum belongs to sgd"):
         fedcli.train("fedavg", clients, momentum=0.9, work=work)
     with pytest.raises(UsageError, match="--iid and --shards exclude each other"):
-        fedcli.partition(made[1], iid=True, shards=2, work=work)
+        fedcli.partition(results[1], iid=True, shards=2, work=work)
 
 
 def test_an_unknown_argument_names_the_function_it_was_given_to():
@@ -172,8 +174,8 @@ def test_an_unknown_argument_names_the_function_it_was_given_to():
         fedcli.compare("a", "b")
 
 
-def test_a_result_in_a_text_is_its_path(made):
-    assert f"{made[1]}" == os.fspath(made[1])
+def test_a_result_in_a_text_is_its_path(results):
+    assert f"{results[1]}" == os.fspath(results[1])
 
 
 def test_a_notebook_completes_the_stages_before_they_are_imported():
@@ -183,7 +185,7 @@ def test_a_notebook_completes_the_stages_before_they_are_imported():
 
 
 def test_a_stage_whose_docstring_was_stripped_can_be_called():
-    """As by python -OO."""
+    """Docstrings are absent, as under python -OO."""
 
     def run(options: PrepareOptions) -> Dataset: ...
 

@@ -13,7 +13,7 @@ from fedcli.reporting.table import Table
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def results(tmp_path_factory):
     """phantom in four clients, one of them noisy, FedAvg and FedHEAL swept over it for a round."""
     work = tmp_path_factory.mktemp("work")
     dataset = fedcli.prepare("phantom", size=8, sample_images=120, work=work)
@@ -24,8 +24,8 @@ def made(tmp_path_factory):
     return work, dataset, noisy, swept
 
 
-def test_a_stage_shows_what_it_holds_and_is_its_path_as_text(made):
-    _, dataset, noisy, swept = made
+def test_a_stage_shows_what_it_holds_and_is_its_path_as_text(results):
+    _, dataset, noisy, swept = results
     run = fedcli.stages.results.Run(swept.scores[0].parents[2] / "run.json")
     for result, words in (
         (dataset, ("phantom", "120", "8 px")),
@@ -38,9 +38,10 @@ def test_a_stage_shows_what_it_holds_and_is_its_path_as_text(made):
         assert str(result.path) in result._repr_html_()
 
 
-def test_a_sweep_over_methods_is_one_table_and_its_numbers_are_shares_or_percent(made):
-    work, _, noisy, swept = made
-    frame, percent = swept.to_frame(), swept.to_frame(percent=True)
+def test_a_sweep_over_methods_is_one_table_and_its_numbers_are_shares_or_percent(results):
+    work, _, noisy, swept = results
+    frame = swept.to_frame()
+    percent = swept.to_frame(percent=True)
     assert list(frame.row) == ["FedAvg", "FedHEAL"]
     assert list(frame.runs) == [1, 1]
     assert (frame.attrs["unit"], percent.attrs["unit"]) == ("share", "%")
@@ -58,8 +59,8 @@ def test_a_sweep_over_methods_is_one_table_and_its_numbers_are_shares_or_percent
     assert again.path == swept.path
 
 
-def test_an_estimate_shows_time_and_memory(made):
-    work, _, noisy, _ = made
+def test_an_estimate_shows_time_and_memory(results):
+    work, _, noisy, _ = results
     needs = fedcli.estimate("fedavg", noisy, rounds=50, work=work)
     assert "fedavg, 50 rounds" in str(needs)
     assert "nothing was written" in str(needs)
@@ -67,26 +68,27 @@ def test_an_estimate_shows_time_and_memory(made):
     assert needs._repr_html_().count("<table>") == 2
 
 
-def test_a_sweep_refuses_what_the_command_refuses(made):
-    work, _, noisy, _ = made
-    for asked, said in (
+def test_a_sweep_refuses_what_the_command_refuses(results):
+    work, _, noisy, _ = results
+    for arguments, sentence in (
         ({"method": "fedavg"}, "a sweep needs methods, or values"),
         ({"over": {"lr": [1]}}, "which method?"),
         ({"method": "fedavg", "over": {"method": "fedheal"}}, "given twice"),
         ({"method": ["fedavg", "fedheal"], "name": "x"}, "--name is of one run"),
         ({"method": "fedavg", "over": {"hold-out": "all"}}, "takes a dataset"),
     ):
-        with pytest.raises(UsageError, match=said):
-            fedcli.sweep(data=noisy, work=work, rounds=1, **asked)
+        with pytest.raises(UsageError, match=sentence):
+            fedcli.sweep(data=noisy, work=work, rounds=1, **arguments)
 
 
-def test_scores_and_reports_are_tables_in_percent_and_frames_say_their_unit(made):
-    work, *_, swept = made
+def test_scores_and_reports_are_tables_in_percent_and_frames_say_their_unit(results):
+    work, *_, swept = results
     scores = fedcli.evaluate("fedheal", by=["sex"], work=work)
     assert "FedHEAL" in repr(scores)
     assert "female" in repr(scores)
     assert str(scores) == str(scores.path)
-    frame, percent = scores.to_frame(), scores.to_frame(percent=True)
+    frame = scores.to_frame()
+    percent = scores.to_frame(percent=True)
     assert set(frame.unit) == {"share"}
     assert set(percent.unit) == {"%"}
     assert percent.mean_last5[0] == pytest.approx(100 * frame.mean_last5[0])
@@ -95,30 +97,30 @@ def test_scores_and_reports_are_tables_in_percent_and_frames_say_their_unit(made
     assert "FedAvg" in str(report)
     assert "PosixPath" not in str(report)
     assert report.to_frame().attrs["unit"] == "share"
-    shown = report.to_frame(percent=True)
+    in_percent = report.to_frame(percent=True)
     expected = pytest.approx(100 * report.to_frame()["clean balanced_accuracy"][0])
-    assert shown["clean balanced_accuracy"][0] == expected
-    assert list(shown.runs) == [1, 1]
+    assert in_percent["clean balanced_accuracy"][0] == expected
+    assert list(in_percent.runs) == [1, 1]
     assert "<table>" in report._repr_html_()
 
 
-def test_a_figure_shows_itself_and_is_written_where_it_is_asked_for(made, tmp_path):
-    work, *_, _swept = made
+def test_a_figure_shows_itself_and_is_written_where_it_is_asked_for(results, tmp_path):
+    work, *_, _swept = results
     plot = fedcli.plot("curves", "fedavg", work=work, series=["loss"])
     assert len(plot.to_frame()) == 4
     assert "FedAvg" in repr(plot)
     assert plot._repr_html_().startswith("<img alt=")
     assert plot.save(tmp_path / "a.svg").stat().st_size > 1000
-    for asked, said in (
+    for arguments, sentence in (
         (("curvs",), "there is no figure 'curvs'"),
         (("curves", "fedavg"), "has no option 'serie'"),
     ):
-        with pytest.raises(UsageError, match=said):
-            fedcli.plot(*asked, work=work, serie="loss")
+        with pytest.raises(UsageError, match=sentence):
+            fedcli.plot(*arguments, work=work, serie="loss")
 
 
-def test_what_is_under_a_work_folder_is_listed(made):
-    work, *_ = made
+def test_what_is_under_a_work_folder_is_listed(results):
+    work, *_ = results
     listed = fedcli.ls(work)
     assert list(listed.to_frame().method) == ["FedAvg", "FedHEAL"]
     assert "phantom" in repr(listed)
@@ -126,17 +128,17 @@ def test_what_is_under_a_work_folder_is_listed(made):
 
 
 def test_a_notebook_gets_the_tables_of_the_page_with_names_escaped():
-    shown = markup.fragment([Table.of("", ["a<b"], [["<script>"]], "why")], ["x & y"])
-    assert "<script>" not in shown
-    assert "a&lt;b" in shown
-    assert "<figcaption>why</figcaption>" in shown
-    assert "<p>x &amp; y</p>" in shown
+    html = markup.fragment([Table.of("", ["a<b"], [["<script>"]], "why")], ["x & y"])
+    assert "<script>" not in html
+    assert "a&lt;b" in html
+    assert "<figcaption>why</figcaption>" in html
+    assert "<p>x &amp; y</p>" in html
 
 
 @pytest.mark.parametrize(
-    ("before", "seen"), [("", True), ("import logging; logging.basicConfig()", False)]
+    ("before", "expected"), [("", True), ("import logging; logging.basicConfig()", False)]
 )
-def test_progress_is_shown_where_a_person_looks_on_unless_the_program_logs(before, seen):
+def test_progress_is_shown_where_a_person_looks_on_unless_the_program_logs(before, expected):
     code = f"""
 {before}
 import sys
@@ -154,7 +156,7 @@ with console.watched():
 console.say("silent")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ("prepared" in done.stdout and "rounds 2/2" in done.stdout) is seen
+    assert ("prepared" in done.stdout and "rounds 2/2" in done.stdout) is expected
     assert "silent" not in done.stdout
 
 

@@ -96,19 +96,17 @@ def test_a_manifest_records_no_location_and_of_a_file_its_name():
 def test_what_is_written_reads_as_the_same_options(stage):
     cls = STAGES[stage]
     examples = {bool: True, int: 4, float: 0.5, str: "text"}
-    given = {}
+    values = {}
     for field in cls.declared():
         value = 32 if field.name == "size" else (*field.choices, examples[field.kind])[0]
-        given[field.name] = {"several": ["a", "b"], "table": {"k": "v"}}.get(field.shape, value)
-    options = cls(**given)
+        values[field.name] = {"several": ["a", "b"], "table": {"k": "v"}}.get(field.shape, value)
+    options = cls(**values)
     result = cls(**{field.name: getattr(options, field.name) for field in cls.declared()})
     assert result == options
-    words, flags, arguments = (
-        options.argv(),
-        {},
-        [field for field in cls.declared() if field.flag.argument],
-    )
-    expected = [stage, *(str(given[field.name]) for field in arguments)]
+    words = options.argv()
+    flags = {}
+    arguments = [field for field in cls.declared() if field.flag.argument]
+    expected = [stage, *(str(values[field.name]) for field in arguments)]
     assert words[: 1 + len(arguments)] == expected
     rest = iter(words[1 + len(arguments) :])
     for word in rest:
@@ -120,7 +118,7 @@ def test_what_is_written_reads_as_the_same_options(stage):
         flags.setdefault(field.name, []).append(True if field.shape == "switch" else next(rest))
     shaped = {name: items if len(items) > 1 else items[0] for name, items in flags.items()}
     assert (
-        cls.from_flags(shaped | {field.name: given[field.name] for field in arguments}) == options
+        cls.from_flags(shaped | {field.name: values[field.name] for field in arguments}) == options
     )
 
 
@@ -185,15 +183,15 @@ def test_a_range_is_enforced_as_it_is_written(stage):
     """A number on either side of every bound that a help text names."""
     for option in STAGES[stage].declared():
         bounds = [
-            float(number) for found in RANGE.findall(option.meaning) for number in found if number
+            float(number) for match in RANGE.findall(option.meaning) for number in match if number
         ]
         if option.kind in (int, float) and bounds:
             step = 1 if option.kind is int else 1e-9
-            given = [option.kind(bound + side) for bound in bounds for side in (-step, 0, step)]
-            taken = [number for number in given if not outside(number, option.meaning)]
-            assert taken, option.name
-            assert len(taken) < len(given), option.name
-            for number in set(given) - set(taken):
+            numbers = [option.kind(bound + side) for bound in bounds for side in (-step, 0, step)]
+            allowed = [number for number in numbers if not outside(number, option.meaning)]
+            assert allowed, option.name
+            assert len(allowed) < len(numbers), option.name
+            for number in set(numbers) - set(allowed):
                 with pytest.raises(
                     UsageError, match=f"--{option.typed}=.* out of range: it must be "
                 ):

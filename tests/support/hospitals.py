@@ -20,7 +20,8 @@ def write_hospitals(
     draw = np.random.default_rng(seed)
     rows = []
     for k in range(count):
-        label, patient = k % len(classes), k // 2
+        label = k % len(classes)
+        patient = k // 2
         pixels = draw.normal(90 + 60 * label, 40, (size, size, 3)).clip(0, 255).astype(np.uint8)
         Image.fromarray(pixels).save(raw / f"{k:03d}.png")
         hospital = hospitals[k // 2 % len(hospitals)]

@@ -1,4 +1,4 @@
-"""Which pairs of methods there are, and few of them that cover the others."""
+"""All pairs of methods, and a few that cover the others."""
 
 from itertools import product
 
@@ -35,12 +35,10 @@ def overridden(half, contract: type) -> set[str]:
 
 
 def covered(pair: str) -> set:
-    """What training this pair tries: its base, its rule, and each hook of the one beside each of the other."""
+    """Combinations that training this pair tries: its base, its rule, and each hook of the one beside each of the other."""
     base, rule = pair.split("+")
-    local, server = (
-        overridden(METHODS[base].local, Local),
-        overridden(METHODS[rule].aggregator, Aggregator),
-    )
+    local = overridden(METHODS[base].local, Local)
+    server = overridden(METHODS[rule].aggregator, Aggregator)
     return {base, rule, *product(local, server)}
 
 
@@ -52,8 +50,8 @@ def hooks(pair: str) -> set:
 def covering(pairs: list[str], covered=covered) -> list[str]:
     """Few of these pairs, in which every base, every rule and every two hooks of base and rule occur."""
     chosen: list[str] = []
-    left = set().union(*map(covered, pairs))
-    while left:
-        chosen.append(max(pairs, key=lambda pair: len(covered(pair) & left)))
-        left -= covered(chosen[-1])
+    uncovered = set().union(*map(covered, pairs))
+    while uncovered:
+        chosen.append(max(pairs, key=lambda pair: len(covered(pair) & uncovered)))
+        uncovered -= covered(chosen[-1])
     return chosen

@@ -37,7 +37,8 @@ class Drawn(Images):
 
 def dealt(name, y, rng=None, *, images=None, **options):
     """The images [N] of each client that a scheme makes of labels [N]. images: more of what is divided."""
-    scheme, divided = resolve(name, options), Drawn(y, rng=rng, **(images or {}))
+    scheme = resolve(name, options)
+    divided = Drawn(y, rng=rng, **(images or {}))
     if type(scheme).owners is Counted.owners:
         return list(scheme.assign(divided).values())
     return by_owner(scheme.owners(divided), scheme.clients)

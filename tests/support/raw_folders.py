@@ -29,7 +29,7 @@ HEAD = ["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]
 def refused(
     sentence: str, hint: str = "", *, of: type[FedcliError] = FedcliError
 ) -> Iterator[None]:
-    """What is done ends in a sentence that matches, and a hint in which these words stand."""
+    """The block ends in an error whose sentence matches and whose hint has these words."""
     with pytest.raises(of, match=sentence) as raised:
         yield
     assert raised.value.hint
@@ -66,8 +66,8 @@ def write_ct(raw: Path, labels: dict[str, str], *, stage: str = "stage_2_train",
     """Kaggle's layout; labels: slice -> subtypes, such as "epidural" or "subdural any"."""
     (raw / stage).mkdir()
     rows = [
-        [f"{id}_{s}", int(s in of.split())]
-        for id, of in labels.items()
+        [f"{id}_{s}", int(s in subtypes.split())]
+        for id, subtypes in labels.items()
         for s in [*rsna_ich.CLASSES, "any"]
     ]
     write_csv(raw / f"{stage}.csv", ["ID", "Label"], rows)
@@ -109,7 +109,7 @@ def write_slice(path: Path, stored: np.ndarray, **fields) -> Path:
 
 
 class _Entries(list):
-    """What os.scandir gives, in an order of its own."""
+    """Entries of os.scandir in another order."""
 
     def __enter__(self):
         return self
@@ -120,7 +120,8 @@ class _Entries(list):
 
 def in_any_order(monkeypatch, backwards: bool) -> None:
     """Let folders be listed from a to z, or backwards: machines differ in it."""
-    names, entries = os.listdir, os.scandir
+    names = os.listdir
+    entries = os.scandir
     monkeypatch.setattr(os, "listdir", lambda path=".": sorted(names(path), reverse=backwards))
     monkeypatch.setattr(
         os,
@@ -132,7 +133,7 @@ def in_any_order(monkeypatch, backwards: bool) -> None:
 
 
 def ids(listing: Listing, *, test: bool | None = None) -> list[str]:
-    """Of all images, or of those of a part."""
+    """Ids of all images, or of a part of them."""
     return [row.id for row in listing.rows if test is None or row.test == test]
 
 
@@ -143,9 +144,9 @@ def prepare(name: str, **options: Any) -> Path:
 
 def completed(size: int, split: str, **options: Any) -> PrepareOptions:
     """The options as a reader of a dataset gets them; own: those of the dataset."""
-    own = options.pop("own", {})
+    dataset_options = options.pop("own", {})
     values = {"size": size, "split": split, "fold": 1, "folds": 5, **options}
-    return PrepareOptions("").completed(own, **values)
+    return PrepareOptions("").completed(dataset_options, **values)
 
 
 def write_pool(
@@ -153,8 +154,8 @@ def write_pool(
 ) -> None:
     """Write rows and their images [H, W, C], which come in the rows' order."""
     images = iter(images)
-    first = next(images)
-    pool = BlankPool.make(path, (len(rows), *first.shape))
-    for place, image in enumerate(chain([first], images)):
-        pool.put(place, image[None])
+    first_image = next(images)
+    pool = BlankPool.make(path, (len(rows), *first_image.shape))
+    for row, image in enumerate(chain([first_image], images)):
+        pool.put(row, image[None])
     pool.finish(rows, list(range(len(rows))), attributes)

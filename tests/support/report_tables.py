@@ -18,5 +18,5 @@ def as_text(table):
 
 
 def table_cells(rows):
-    """Those of all columns of a report."""
+    """Heads and texts of all columns of a report."""
     return as_text(report(rows).whole)

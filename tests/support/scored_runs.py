@@ -20,7 +20,7 @@ NO_SHOTS = {"upper": 700, "lower": 70, "skipped": [], "versions": {}}
 def model(skill, seed, classes=3, y=Y):
     """Logits of a model that knows this much, in two kept rounds; one seed's noise is the same for every skill."""
     noise = np.random.default_rng(seed).normal(size=(2, len(y), classes))
-    return [(each + skill * np.eye(classes)[y]).astype(np.float32) for each in noise]
+    return [(table + skill * np.eye(classes)[y]).astype(np.float32) for table in noise]
 
 
 def bootstrap(logits, y, *units, **how):
@@ -88,7 +88,8 @@ def scored(  # noqa: PLR0913 - a test names the few that it changes
             for m, n in body["versions"]["clean"].items()
             if isinstance(n, dict)
         }
-        body["versions"], body["groups"] = {"clean": means}, {}
+        body["versions"] = {"clean": means}
+        body["groups"] = {}
 
     def write(temporary):
         with h5py.File(temporary / "predictions.h5", "w") as file:
@@ -97,11 +98,12 @@ def scored(  # noqa: PLR0913 - a test names the few that it changes
                     file[
                         f"clients/{i}/logits/{version}/6" if lone else f"logits/{version}/{i + 5}"
                     ] = single
-            file["y"], file["id"] = y.astype(np.int16), np.char.encode(ids)
+            file["y"] = y.astype(np.int16)
+            file["id"] = np.char.encode(ids)
             if units is not None:
                 file["unit"] = np.char.encode(units)
-            for name, of in {"sex": sex, **dict(extra)}.items():
-                file[f"group/{name}"] = of.astype(np.int16)
+            for name, column in {"sex": sex, **dict(extra)}.items():
+                file[f"group/{name}"] = column.astype(np.int16)
 
     return staged(folder, body | about, write=write)
 
@@ -125,9 +127,9 @@ def row(comparison, version, metric):
 def drawn(resamples, units=PATIENTS_OF, ids=None):
     """The draws that compare makes, for images in the order of their ids."""
     ids = np.array([f"image-{i}" for i in range(N)]) if ids is None else ids
-    at = np.argsort(ids)
-    weights = draw(units[at], resamples, derive("compare", 0, *ids[at]))
-    return weights[:, np.argsort(at)]
+    order = np.argsort(ids)
+    weights = draw(units[order], resamples, derive("compare", 0, *ids[order]))
+    return weights[:, np.argsort(order)]
 
 
 def systems_of(paths):

@@ -69,7 +69,9 @@ class Carried:
     """
 
     def __init__(self, sites, change=lambda client, question, answer: answer):
-        self.sites, self.change, self.asked = sites, change, []
+        self.sites = sites
+        self.change = change
+        self.asked = []
 
     def __call__(self, messages, timeout):
         for client, message in reversed(messages):
@@ -88,10 +90,14 @@ def train_at(sites, data, configuration, work, *, change=None, min_clients=0, **
 
 
 @contextmanager
-def engine_of(asked, name="carried"):
+def engine_of(sites_of_federation, name="carried"):
     """The name of an engine that is registered meanwhile. asked: federation -> Sites."""
     register(
-        name, reaches(lambda federation, where, timeout: nullcontext(asked(federation)), "nothing")
+        name,
+        reaches(
+            lambda federation, where, timeout: nullcontext(sites_of_federation(federation)),
+            "nothing",
+        ),
     )
     try:
         yield f"{name}:x"

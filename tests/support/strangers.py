@@ -122,12 +122,12 @@ Place = tuple[str | int, ...]
 
 def strange(folder: Path) -> None:
     """A file of code, and an installed package with an entry point of every kind; both leave a file where they run."""
-    about = folder / "installed" / "strangers-1.dist-info"
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text(
+    info = folder / "installed" / "strangers-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: strangers\nVersion: 1\n", encoding="utf-8"
     )
-    (about / "entry_points.txt").write_text(POINTS, encoding="utf-8")
+    (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
     for path in (folder / "evil.py", folder / "installed" / "strangers_code.py"):
         path.write_text(CODE.format(ran=str(folder / "RAN")), encoding="utf-8")
 
@@ -175,14 +175,11 @@ def made(folder: Path) -> Path:
 def alike(value: Any) -> list[Place]:
     """Where a JSON value holds a text; of those with one key at one depth of one part of it the last."""
     keyed = {
-        tuple("*" if isinstance(key, int) else key for key in place): place
-        for place in places(value)
+        tuple("*" if isinstance(key, int) else key for key in path): path for path in places(value)
     }
     return list(
         {
-            (key[0], len(key), key[-1]): place
-            for key, place in keyed.items()
-            if "legend" not in key
+            (key[0], len(key), key[-1]): path for key, path in keyed.items() if "legend" not in key
         }.values()
     )
 
@@ -201,31 +198,32 @@ def places(value: Any, above: Place = ()) -> Iterator[Place]:
         yield from places(item, (*above, key))
 
 
-def put(value: Any, place: Place, text: str) -> Any:
+def put(value: Any, path: Place, text: str) -> Any:
     """A JSON value with another text in one place."""
-    if not place:
+    if not path:
         return text
     items = enumerate(value) if isinstance(value, list) else value.items()
-    made = {key: put(item, place[1:], text) if key == place[0] else item for key, item in items}
-    return list(made.values()) if isinstance(value, list) else made
+    items_now = {key: put(item, path[1:], text) if key == path[0] else item for key, item in items}
+    return list(items_now.values()) if isinstance(value, list) else items_now
 
 
-def changed(path: Path, place: Place, text: str, work: Path) -> None:
+def changed(path: Path, json_path: Place, text: str, work: Path) -> None:
     """Put a text into a manifest, and mend the digests below it as somebody who hands the folder on would."""
     path.write_text(
-        json.dumps(put(json.loads(path.read_text(encoding="utf-8")), place, text)), encoding="utf-8"
+        json.dumps(put(json.loads(path.read_text(encoding="utf-8")), json_path, text)),
+        encoding="utf-8",
     )
     for pattern in ABOVE:
         for file in sorted(work.glob(f"{pattern}/*.json")):
-            made = json.loads(file.read_text(encoding="utf-8"))
-            above = {name: file.parent / name for name in made.get("parents", ())}
-            if kept := {
+            content = json.loads(file.read_text(encoding="utf-8"))
+            above = {name: file.parent / name for name in content.get("parents", ())}
+            if digests := {
                 name: hashlib.sha256(p.read_bytes()).hexdigest()
                 for name, p in above.items()
                 if p.is_file()
             }:
-                made["parents"] |= kept
-                file.write_text(json.dumps(made), encoding="utf-8")
+                content["parents"] |= digests
+                file.write_text(json.dumps(content), encoding="utf-8")
 
 
 LINES = {  # a command -> what is typed of it, where all else may come from fedcli.toml
@@ -257,11 +255,11 @@ def defaults() -> list[tuple[str, str, Sequence[str]]]:
 
     from fedcli.commands.app import app
 
-    known = get_command(app).commands  # type: ignore[attr-defined]
+    commands = get_command(app).commands  # type: ignore[attr-defined]
     return [
         (name, parameter.name, [name, *typed])
         for name, typed in LINES.items()
-        for parameter in known[name].params
+        for parameter in commands[name].params
     ]
 
 
@@ -276,7 +274,7 @@ Case = tuple[
 
 
 def played(whole: Path, folder: Path, cases: Sequence[Case]) -> tuple[list[dict], str]:
-    """How each case ended, and all that was said."""
+    """The end of each case, and all messages."""
     ended = forked.run(lambda: play(whole, cases), folder)
     lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"wrong"')]
     assert len(lines) == len(cases), ended.stderr[-2000:]
@@ -290,38 +288,41 @@ def play(whole: Path, cases: Sequence[Case]) -> None:
     A file that is no JSON has a place of two numbers: what stands between them is replaced.
     """
     sys.path.insert(0, str(whole / "installed"))
-    asked: list[str] = []
+    events: list[str] = []
 
     def hook(event: str, values: tuple) -> None:
         if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
-            asked.append(event)
+            events.append(event)
 
     sys.addaudithook(hook)
-    here, ran = Path("case").absolute(), whole / "RAN"
-    for name, place, probe, words in cases:
-        shutil.rmtree(here, ignore_errors=True)
-        shutil.copytree(whole / "fedcli-work", here / "fedcli-work")
+    case_folder = Path("case").absolute()
+    ran = whole / "RAN"
+    for name, json_path, probe, words in cases:
+        shutil.rmtree(case_folder, ignore_errors=True)
+        shutil.copytree(whole / "fedcli-work", case_folder / "fedcli-work")
         for path in (whole / "evil.py", whole / "image.png"):
-            shutil.copy(path, here)
+            shutil.copy(path, case_folder)
         if name in FILES:
-            (path,) = here.glob(f"fedcli-work/{name}")
-            changed(path, place, probe, here / "fedcli-work")
-        elif isinstance(place, str):
-            (here / name).write_text(place, encoding="utf-8")
+            (path,) = case_folder.glob(f"fedcli-work/{name}")
+            changed(path, json_path, probe, case_folder / "fedcli-work")
+        elif isinstance(json_path, str):
+            (case_folder / name).write_text(json_path, encoding="utf-8")
         else:
             text = TOML[name][0]
-            (here / name).write_text(
-                f'{text[: place[0]]}"{probe}"{text[place[1] :]}', encoding="utf-8"
+            (case_folder / name).write_text(
+                f'{text[: json_path[0]]}"{probe}"{text[json_path[1] :]}', encoding="utf-8"
             )
-        with contextlib.chdir(here):
+        with contextlib.chdir(case_folder):
             code = command(words)
         wrong = (
-            ["ran"] * ran.exists() + asked + ["no exit code of fedcli"] * (code not in (0, 1, 2, 3))
+            ["ran"] * ran.exists()
+            + events
+            + ["no exit code of fedcli"] * (code not in (0, 1, 2, 3))
         )
         print(
             json.dumps(
-                {"wrong": wrong, "code": code, "case": [name, place, probe, " ".join(words)]}
+                {"wrong": wrong, "code": code, "case": [name, json_path, probe, " ".join(words)]}
             )
         )
         ran.unlink(missing_ok=True)
-        asked.clear()
+        events.clear()

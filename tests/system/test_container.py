@@ -34,25 +34,25 @@ def group(tmp_path, monkeypatch):
 )
 def test_memory_that_is_left(group, line, folder, files):
     assert container.memory_left() == []
-    made = group(line, folder)
-    most, used, kept = files
-    (made / used).write_text(f"{3 * GIB}\n")
-    (made / "memory.stat").write_text(f"anon 5\n{kept} {GIB}\n")
-    for limit, left in ((8 * GIB, [6 * GIB]), (GIB, [-GIB]), ("max", [])):
-        (made / most).write_text(f"{limit}\n")
-        assert container.memory_left() == left
+    group_path = group(line, folder)
+    limit_name, usage_name, cache_name = files
+    (group_path / usage_name).write_text(f"{3 * GIB}\n")
+    (group_path / "memory.stat").write_text(f"anon 5\n{cache_name} {GIB}\n")
+    for limit, expected in ((8 * GIB, [6 * GIB]), (GIB, [-GIB]), ("max", [])):
+        (group_path / limit_name).write_text(f"{limit}\n")
+        assert container.memory_left() == expected
 
 
 def test_cores_of_both_versions(group):
     assert container.cores() is None
-    made = group("0::/job/step", "job/step")
+    group_path = group("0::/job/step", "job/step")
     for text, cores in (("150000 100000", 2), ("max 100000", None)):
-        (made / "cpu.max").write_text(f"{text}\n")
+        (group_path / "cpu.max").write_text(f"{text}\n")
         assert container.cores() == cores
-    made = group("2:cpu,cpuacct:/docker/1a2b", "cpu")
-    (made / "cpu.cfs_period_us").write_text("100000\n")
+    group_path = group("2:cpu,cpuacct:/docker/1a2b", "cpu")
+    (group_path / "cpu.cfs_period_us").write_text("100000\n")
     for quota, cores in ((50000, 1), (300000, 3), (-1, None)):
-        (made / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+        (group_path / "cpu.cfs_quota_us").write_text(f"{quota}\n")
         assert container.cores() == cores
 
 

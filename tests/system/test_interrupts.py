@@ -17,7 +17,7 @@ SIGNALS = signal.SIGINT, signal.SIGTERM
 
 
 def interrupted(monkeypatch, work, handler=signal.default_int_handler):
-    """How `fedcli ls` ends where its work is this. handler: of Ctrl-C, as Python starts."""
+    """The end of `fedcli ls` with this function as its work. handler: of Ctrl-C, as Python starts."""
 
     def command():
         signal.signal(signal.SIGINT, handler)  # a worker of pytest ignores it

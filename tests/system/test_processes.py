@@ -110,20 +110,21 @@ def test_ctrl_c_in_the_moment_in_which_a_worker_starts_is_the_parents(monkeypatc
 
 
 def test_the_process_that_loads_a_module_for_all_hears_no_ctrl_c(monkeypatch):
-    seen = []
+    handlers = []
     monkeypatch.setattr(
-        forkserver, "ensure_running", lambda: seen.append(signal.getsignal(signal.SIGINT))
+        forkserver, "ensure_running", lambda: handlers.append(signal.getsignal(signal.SIGINT))
     )
     list(one_each(half_or_die, [], ["a"], preload="fedcli.system.processes"))
-    assert seen == [signal.SIG_IGN]
+    assert handlers == [signal.SIG_IGN]
 
 
 def test_a_temporary_folder_may_be_deep(tmp_path, monkeypatch):
-    seen, deep = [], str(tmp_path / ("x" * 90))
+    folders = []
+    deep = str(tmp_path / ("x" * 90))
     monkeypatch.setattr(tempfile, "tempdir", deep)
-    monkeypatch.setattr(forkserver, "ensure_running", lambda: seen.append(tempfile.gettempdir()))
+    monkeypatch.setattr(forkserver, "ensure_running", lambda: folders.append(tempfile.gettempdir()))
     list(one_each(half_or_die, [], ["a"], preload="fedcli.system.processes"))
-    assert seen == ["/tmp"]
+    assert folders == ["/tmp"]
     assert tempfile.tempdir == deep
 
 
@@ -156,9 +157,11 @@ def halved(arrays):
 
 
 @pytest.mark.parametrize("block", [0, 2**16, 2**22])
-@pytest.mark.parametrize("kept", [0, 2**28], ids=["pages returned", "pages kept"])
-def test_arrays_arrive_whole_whether_the_block_holds_all_some_or_none(block, kept, monkeypatch):
-    monkeypatch.setattr(shared_blocks, "KEPT", kept)
+@pytest.mark.parametrize("kept_bytes", [0, 2**28], ids=["pages returned", "pages kept"])
+def test_arrays_arrive_whole_whether_the_block_holds_all_some_or_none(
+    block, kept_bytes, monkeypatch
+):
+    monkeypatch.setattr(shared_blocks, "KEPT", kept_bytes)
     draws = np.random.default_rng(0)
     sizes = {
         "scalar": (),
@@ -171,13 +174,13 @@ def test_arrays_arrive_whole_whether_the_block_holds_all_some_or_none(block, kep
     sent = {name: draws.normal(size=size) for name, size in sizes.items()}
     sent["turned"] = sent["turned"].T  # not in rows
     with Workers(1, block=block) as workers:
-        first = workers.submit(0, halved, sent).result()
-        second = workers.submit(0, halved, first).result()
+        halves = workers.submit(0, halved, sent).result()
+        quarters = workers.submit(0, halved, halves).result()
     for name, array in sent.items():
         np.testing.assert_array_equal(
-            first[name], array / 2
+            halves[name], array / 2
         )  # the second message changed nothing of the first
-        np.testing.assert_array_equal(second[name], array / 4)
+        np.testing.assert_array_equal(quarters[name], array / 4)
 
 
 def test_what_fits_into_the_block_does_not_pass_the_pipe():
@@ -191,17 +194,18 @@ def test_what_fits_into_the_block_does_not_pass_the_pipe():
 def test_arrays_in_place_are_those_of_the_block():
     block = shared_blocks.SharedBlock(shared_blocks.anonymous(2**20))
     stored = block.put({"large": np.arange(10_000), "small": np.arange(3)})
-    seen, own = block.get(stored, in_place=True), block.get(stored)
+    shared = block.get(stored, in_place=True)
+    copied = block.get(stored)
     assert len(stored.places) == 1
     assert len(stored.pickled) < 1000
     block.put({"large": np.zeros(10_000, dtype=int)})
-    assert not seen["large"].any()
-    assert own["large"][-1] == 9999
-    assert seen["small"][-1] == 2
+    assert not shared["large"].any()
+    assert copied["large"][-1] == 9999
+    assert shared["small"][-1] == 2
 
 
 def page_faults(keep):
-    """Of thirty blocks of 40 MB, one after another, in a process of its own."""
+    """The memory of thirty blocks of 40 MB, one after another, in a process of its own."""
     code = (
         "import numpy, resource; from fedcli.system.memory import keep_freed\n"
         f"if {keep}: keep_freed()\n"

@@ -24,13 +24,13 @@ NUMBERS = ["79.58 ±7.04 *", "5.30", "-12.34 to +4.50", "0.001", "-"]
 
 
 def on_terminal(command: str, width: int) -> str:
-    """What a command prints on the stdout of a pseudo-terminal of so many columns."""
+    """The output of a command on a pseudo-terminal of so many columns."""
     fcntl, termios, tty = map(pytest.importorskip, ("fcntl", "termios", "tty"))
     reader, writer = os.openpty()
     tty.setraw(writer)
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-    kept: list[bytes] = []
-    keeper = threading.Thread(target=_keep, args=(reader, kept), daemon=True)
+    pieces: list[bytes] = []
+    keeper = threading.Thread(target=_keep, args=(reader, pieces), daemon=True)
     keeper.start()
     with open(writer, "w", encoding="utf-8") as screen, contextlib.redirect_stdout(screen):
         with contextlib.redirect_stderr(io.StringIO()):
@@ -38,17 +38,17 @@ def on_terminal(command: str, width: int) -> str:
         print("\0", end="", flush=True)
         keeper.join()
     os.close(reader)
-    return b"".join(kept).decode().rstrip("\0")
+    return b"".join(pieces).decode().rstrip("\0")
 
 
-def _keep(reader: int, kept: list[bytes]) -> None:
-    while not kept or not kept[-1].endswith(b"\0"):
-        kept.append(os.read(reader, 4096))
+def _keep(reader: int, pieces: list[bytes]) -> None:
+    while not pieces or not pieces[-1].endswith(b"\0"):
+        pieces.append(os.read(reader, 4096))
 
 
 @cache
 def as_file(command: str) -> str:
-    """What a command prints where stdout is no terminal."""
+    """The output of a command where stdout is no terminal."""
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()),
@@ -93,16 +93,14 @@ COMMANDS = {  # and the widths at which what it shows is laid out differently
     ("command", "width"), [(command, width) for command, at in COMMANDS.items() for width in at]
 )
 def test_every_number_and_name_appears_whole_at_any_width(runs, command, width):
-    partition, scores = (
-        runs.parent / "partitions" / "made",
-        next(runs.glob("*/scores/*/scores.json")),
-    )
+    partition = runs.parent / "partitions" / "made"
+    scores = next(runs.glob("*/scores/*/scores.json"))
     command = command.format(runs=runs, partition=partition, scores=scores)
-    shown = on_terminal(command, width)
-    words = [Counter(re.sub("[─,]", "", text).split()) for text in (as_file(command), shown)]
+    printed = on_terminal(command, width)
+    words = [Counter(re.sub("[─,]", "", text).split()) for text in (as_file(command), printed)]
     missing = words[0] - words[1]
     assert not missing
-    tables = [line for line in shown.splitlines() if not line.startswith(("path:", "  "))]
+    tables = [line for line in printed.splitlines() if not line.startswith(("path:", "  "))]
     if "inspect" not in command:  # which shows paths beside its tables
         assert all(
             len(line) <= width or len(line.split()) == 1
@@ -137,10 +135,8 @@ def test_a_table_that_fits_is_shown_as_it_is():
 
 
 def test_columns_under_one_head_stay_together_and_the_head_stands_once_above_them():
-    heads, over = (
-        ["", "clean", "noisy", "clean", ""],
-        ["", "accuracy, %", "accuracy, %", "AUC, %", "spread"],
-    )
+    heads = ["", "clean", "noisy", "clean", ""]
+    over = ["", "accuracy, %", "accuracy, %", "AUC, %", "spread"]
     row = ["FedAvg", "35.1 ±1.9", "26.9 ±4.2", "75.6 ±1.0", "1.5"]
     result = terminal.lines(heads, [row], over=over, width=60)
     assert result == [
@@ -162,9 +158,9 @@ def test_columns_under_one_head_stay_together_and_the_head_stands_once_above_the
 def test_tables_under_many_heads_are_never_wider_than_asked(width):
     over = ["", *(f"head {letter}, %" for letter in "aabbcdef")]
     row = ["FedAvg", *["12.3 ±45.6"] * 8]
-    made = terminal.lines(["method", *["clean"] * 8], [row], width=width, over=over)
-    assert max(map(len, made)) <= width
-    assert " ".join(made).count("12.3 ±45.6") == 8
+    lines = terminal.lines(["method", *["clean"] * 8], [row], width=width, over=over)
+    assert max(map(len, lines)) <= width
+    assert " ".join(lines).count("12.3 ±45.6") == 8
 
 
 def test_text_folds_between_words_before_anything_else_changes():
@@ -194,28 +190,28 @@ def test_a_table_of_numbers_that_does_not_fit_is_transposed():
 
 def test_a_table_wider_than_that_is_split_and_its_first_column_repeated():
     names = ["clean balanced_accuracy", "corrupted auc_ovo_macro", "sex gap auc_ovo_macro"]
-    shown = terminal.lines(
+    lines = terminal.lines(
         ["score", "A", "B", "interval", "p"], [[name, *NUMBERS[:4]] for name in names], width=46
     )
-    result = [line.split() for line in shown if line.startswith("score")]
+    result = [line.split() for line in lines if line.startswith("score")]
     assert result == [
         ["score", "A", "B"],
         ["score", "interval", "p"],
     ]
-    assert all(len(line) <= 46 for line in shown)
+    assert all(len(line) <= 46 for line in lines)
 
 
 def test_where_nothing_else_fits_there_is_a_list():
-    shown = terminal.lines(
+    lines = terminal.lines(
         ["dataset", "attributes"], [["a_very_long_name", "another_long_name and more"]], width=24
     )
-    assert shown == ["a_very_long_name", "  attributes:", "    another_long_name", "    and more"]
+    assert lines == ["a_very_long_name", "  attributes:", "    another_long_name", "    and more"]
 
 
 def test_a_table_in_a_file_is_as_wide_as_asked_and_has_no_control_character(monkeypatch):
     widest = []
-    for asked in ("", "60", "400"):
-        monkeypatch.setenv("COLUMNS", asked)
+    for columns in ("", "60", "400"):
+        monkeypatch.setenv("COLUMNS", columns)
         out = io.StringIO()
         terminal.table(
             ["name", "number"], [["a\x1b[31m" + "long " * 60, "5.30"]], title="Title", file=out
@@ -230,5 +226,5 @@ def test_a_table_in_a_file_is_as_wide_as_asked_and_has_no_control_character(monk
 
 
 def test_wide_letters_count_as_two_columns():
-    shown = terminal.lines(["方法", "n"], [["方法", "1"], ["abcd", "2"]], width=20)
-    assert [len(line) for line in shown[2:]] == [5, 7]
+    lines = terminal.lines(["方法", "n"], [["方法", "1"], ["abcd", "2"]], width=20)
+    assert [len(line) for line in lines[2:]] == [5, 7]

@@ -64,7 +64,8 @@ def test_a_site_and_its_nvflare_meet_in_one_folder_under_one_name():
     files = {name: json.loads(text) for name, text in nvflare(JOB).items()}
     job = files["job/app/config/config_fed_client.json"]["executors"][0]["executor"]["args"]
     for site in JOB.clients:
-        profile, comm = files[f"sites/{site}/profile.json"], files[f"sites/{site}/comm_config.json"]
+        profile = files[f"sites/{site}/profile.json"]
+        comm = files[f"sites/{site}/comm_config.json"]
         assert profile["site_name"] == site
         assert profile["attach_id"] == job["attach_id"]
         assert (

@@ -18,9 +18,9 @@ MESSAGE = (
 )
 
 
-def of_bytes(data, most=None):
+def of_bytes(data, largest=None):
     stream = io.BytesIO(data)
-    return decoded(lambda buffer: stream.readinto(buffer), most)
+    return decoded(lambda buffer: stream.readinto(buffer), largest)
 
 
 def framed(text, body=b""):

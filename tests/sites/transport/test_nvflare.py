@@ -37,8 +37,8 @@ def test_a_message_comes_through_nvflares_own_bytes():
 
 
 @pytest.fixture
-def asked(tmp_path):
-    """What the controller sends for a question: its task, its site, and the question."""
+def question_sent(tmp_path):
+    """The message of the controller for a question: its task, its site, and the question."""
     sent = []
 
     class Controller(nvflare.Controller):
@@ -58,8 +58,8 @@ def replied(code, message=MESSAGE):
 
 
 @needs_nvflare
-def test_a_question_goes_to_its_site_and_the_answer_back(asked):
-    task, targets, question = asked
+def test_a_question_goes_to_its_site_and_the_answer_back(question_sent):
+    task, targets, question = question_sent
     assert targets == ["north"]
     assert task.timeout == 30
     same(MESSAGE, nvflare.message_of(nvflare.FLModelUtils.from_shareable(task.data)))
@@ -69,8 +69,8 @@ def test_a_question_goes_to_its_site_and_the_answer_back(asked):
 
 
 @needs_nvflare
-def test_a_site_that_nvflare_cannot_ask_is_an_answer_too(asked):
-    task, _, question = asked
+def test_a_site_that_nvflare_cannot_ask_is_an_answer_too(question_sent):
+    task, _, question = question_sent
     task.result_received_cb(replied("EXECUTION_EXCEPTION"), None)
     scalars, arrays = question.reply.result(0)
     assert scalars["client"] == "north"
@@ -79,8 +79,8 @@ def test_a_site_that_nvflare_cannot_ask_is_an_answer_too(asked):
 
 
 @needs_nvflare
-def test_a_task_that_nvflare_gives_up_is_an_answer_too(asked):
-    task, _, question = asked
+def test_a_task_that_nvflare_gives_up_is_an_answer_too(question_sent):
+    task, _, question = question_sent
     task.task_done_cb(SimpleNamespace(completion_status=SimpleNamespace(value="timeout")), None)
     assert "timeout" in question.reply.result(0)[0]["error"]
 
