@@ -198,7 +198,8 @@ def test_a_card_is_of_one_system(tmp_path):
 
 def test_a_card_says_its_classes_and_that_images_are_generated(row):
     model_card, data = cards.cards(row)
-    assert ("Classes", f"3: {', '.join(row.scores.classes)}") in model_card.facts
+    expected = ("Classes", f"3: {', '.join(row.scores.classes)}")
+    assert expected in model_card.facts
     assert model_card.generated == ""
     assert ("Classes", ", ".join(row.scores.classes)) in data.facts
     sentence = "Generated images with a planted disparity."
@@ -270,9 +271,12 @@ def test_settings_that_had_no_effect_are_not_listed(row):
         return " ".join(name for name, _ in table.pairs)
 
     private = {"dp_clip": 1.0, "dp_delta": 1e-5}
-    assert "--dp-" not in listed(**private, dp_noise=0.0, dp_sgd=0.0).replace(
-        "--dp-noise", ""
-    ).replace("--dp-sgd", "")
+    result = (
+        listed(**private, dp_noise=0.0, dp_sgd=0.0)
+        .replace("--dp-noise", "")
+        .replace("--dp-sgd", "")
+    )
+    assert "--dp-" not in result
     with_noise = listed(**private, dp_noise=20.0)
     assert "--dp-clip" in with_noise
     assert "--dp-delta" in with_noise

@@ -109,7 +109,8 @@ def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
     assert "Model choice on validation images" in report.to("html")
     assert len(report.choices) == 1
     (alone,) = fedcli.report(runs[:1], choose="dto").choices
-    assert [row[0].text for row in alone.rows] == ["round 1", "round 2", "round 3"]
+    result = [row[0].text for row in alone.rows]
+    assert result == ["round 1", "round 2", "round 3"]
     assert rows(list(report.scores), at="best")[0].chosen[0]["metric"].startswith("distance")
 
 

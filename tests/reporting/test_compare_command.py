@@ -46,7 +46,8 @@ def test_the_command_shows_settings_then_scores_then_what_can_be_said(tmp_path):
     assert len(out.splitlines()) <= 20
     assert all(len(line) <= 100 for line in out.splitlines())
     out, _ = fedcli(a, b, "--resamples", 100, "--json=full", "--metric", "f1_macro")
-    assert [row["metric"] for row in json.loads(out)["rows"]] == ["f1_macro"]
+    result = [row["metric"] for row in json.loads(out)["rows"]]
+    assert result == ["f1_macro"]
 
 
 def test_the_command_takes_the_kind_of_interval(tmp_path):
@@ -104,7 +105,8 @@ def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_par
         ("FedAvg (3 seeds)", a),
     ]
     means = [body_of(path)["versions"]["clean"]["auc_ovo_macro"]["mean_last5"] for path in a]
-    assert lines[1].cells["clean auc_ovo_macro"].mean == pytest.approx(np.mean(means))
+    expected = pytest.approx(np.mean(means))
+    assert lines[1].cells["clean auc_ovo_macro"].mean == expected
     assert notes(lines) == []
     assert (
         next(row.name for row in rows([*a, *b], spread=None)) == "FedAvg (partition seed=0, seed=0)"

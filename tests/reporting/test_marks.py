@@ -103,9 +103,8 @@ def test_a_row_that_cannot_be_tested_against_the_best_is_not_led(tmp_path):
     ]
     best = marked([*paths, *third], spread="pooled")
     assert not any(best.values())
-    assert marked([*paths[:3], *third], spread="pooled")[AUC] == [
-        "FedAvg (3 seeds)"
-    ]  # no test at all, as the legend says
+    result = marked([*paths[:3], *third], spread="pooled")[AUC]
+    assert result == ["FedAvg (3 seeds)"]  # no test at all, as the legend says
     legend = " ".join(report(rows([*paths[:3], *third], spread="pooled")).legends)
     assert "*: the best of the column, not tested." in legend
 

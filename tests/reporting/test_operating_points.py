@@ -64,7 +64,8 @@ def test_operating_points_are_shown_where_an_evaluation_made_them(runs):
     assert scored.scores.clinical["classes"]["ill"]["clean"]["operating"]
     report = fedcli.report([with_validation])
     titles = ["Operating points: ill", "Calibration: ill", "Net benefit: ill"]
-    assert [table.title.split(",")[0] for table in report.operating] == titles
+    result = [table.title.split(",")[0] for table in report.operating]
+    assert result == titles
     printed = session.run(f"fedcli report {with_validation}")
     assert (
         "Operating points and calibration are there too: `fedcli evaluate RUN --clinical`"

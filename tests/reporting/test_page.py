@@ -170,7 +170,8 @@ def test_every_picture_says_what_it_shows_and_no_name_is_taken_twice(text):
 
 
 def test_equal_scores_give_equal_bytes(path, scores, tmp_path):
-    assert page.write(tmp_path / "again.html", scores).read_bytes() == path.read_bytes()
+    result = page.write(tmp_path / "again.html", scores).read_bytes()
+    assert result == path.read_bytes()
 
 
 def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_path):
@@ -299,9 +300,8 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
         return evaluate(run)
 
     alone = scored(clean, rounds=1, single_site=True)
-    assert "Weights in the aggregation" not in page.write(tmp_path / "a.html", [alone]).read_text(
-        "utf-8"
-    )
+    result = page.write(tmp_path / "a.html", [alone]).read_text("utf-8")
+    assert "Weights in the aggregation" not in result
     paths = [
         alone,
         scored(clean, "afl", {"rule": "released"}, rounds=1),

@@ -75,7 +75,8 @@ def test_the_answer_has_a_direction_a_size_and_an_interval():
     same = verdict.Against(
         name="B", difference=0.002, low=-0.01, high=0.013, verdict=verdict.INCONCLUSIVE, **row
     )
-    assert comparison.said_against([base, low, same], "FedAvg", "AUC", intervals=True) == [
+    result = comparison.said_against([base, low, same], "FedAvg", "AUC", intervals=True)
+    assert result == [
         "A: 2.4 points lower than FedAvg in AUC (95 % interval -3.9 to -1.0), significant over test patients; one "
         "training each.",
         "B (+0.2 points, 95 % interval -1.0 to +1.3): no significant difference from FedAvg in AUC.",

@@ -61,11 +61,12 @@ def test_a_hidden_count_is_marked_and_explained(table_of):
     hidden = {"east": {"train": {"well": 25, "ill": None}}}
     totals = {"east": {"train": {provenance.TOTAL: 30}}}
     table = table_of(**{provenance.TOTAL: totals, image_counts.CLASS: hidden})
-    assert texts(table) == [
+    expected = [
         ["all", "30"],
         ["class: well", "25 (83.3)"],
         ["class: ill", provenance.HIDDEN],
     ]
+    assert texts(table) == expected
     assert table.legend.endswith(provenance.HIDING)
 
 

@@ -49,9 +49,8 @@ def test_a_picture_is_not_drawn_of_a_run_whose_images_were_changed(tmp_path, fig
     damaged = bytearray(pool.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     pool.write_bytes(damaged)
-    assert "pool.h5 is not the file" in session.run(
-        f"fedcli plot {figure} {run} --out {tmp_path}/a.png"
-    )
+    result = session.run(f"fedcli plot {figure} {run} --out {tmp_path}/a.png")
+    assert "pool.h5 is not the file" in result
     assert not (tmp_path / "a.png").exists()
 
 
@@ -174,7 +173,8 @@ def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):
 def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tmp_path):
     path = scores(tmp_path / "a", gap=None)
     out = tmp_path / "tables" / "table.tex"
-    assert session.run(f"fedcli report {path} --format latex --out {out}") == f"{out}\n"
+    result = session.run(f"fedcli report {path} --format latex --out {out}")
+    assert result == f"{out}\n"
     assert out.read_text() == render(rows([path]), "latex")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "settings.json").write_text("{}")
@@ -183,8 +183,10 @@ def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tm
         f"fedcli report {path} --format html --out {tmp_path}/run/page.html"
     )
     for flag in ("--figures", "--card", "--evidence"):
-        assert "sealed" in session.run(f"fedcli report {path} {flag} {tmp_path}/run")
-        assert f"{out} is a file" in session.run(f"fedcli report {path} {flag} {out}")
+        result = session.run(f"fedcli report {path} {flag} {tmp_path}/run")
+        assert "sealed" in result
+        result = session.run(f"fedcli report {path} {flag} {out}")
+        assert f"{out} is a file" in result
     assert "is not one of last5, last, best" in session.run(f"fedcli report {path} --at lst5")
 
 
@@ -199,7 +201,8 @@ def test_minutes_are_the_linesof_each_round_once(tmp_path):
     lines = [{"round": 1, "seconds": 60}, {"round": 1, "seconds": 30}, {"round": 2, "seconds": 60}]
     (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     columns, (line,) = table_cells(rows([path], minutes=True))
-    assert (columns[-1], line[-1]) == ("minutes", "1.50")
+    result = (columns[-1], line[-1])
+    assert result == ("minutes", "1.50")
     assert "minutes" not in table_cells(rows([path]))[0]
     assert timing.of_runs([path]) == timing.Clocks(1.5, None, None, None, None, None)
     clocks = {"evaluation_seconds": 10, "images_per_second": 8, "peak_bytes": 5}

@@ -70,7 +70,8 @@ def test_a_run_without_a_version_has_a_dash_and_does_not_compete(tmp_path):
 
 def test_columns_keep_their_order_whichever_run_comes_first(tmp_path):
     paths = [scores(tmp_path / "a"), scores(tmp_path / "b", corrupted=0.8)]
-    assert table_cells(rows(paths))[0] == table_cells(rows(paths[::-1]))[0]
+    expected = table_cells(rows(paths[::-1]))[0]
+    assert table_cells(rows(paths))[0] == expected
 
 
 def test_a_column_in_which_no_run_has_a_number_is_left_out(tmp_path):
@@ -130,7 +131,8 @@ def test_a_group_too_small_to_tell_is_noted_once(tmp_path, capsys):
 
 
 def test_a_file_of_ones_own_is_named_by_its_file_and_first_digits():
-    assert brief({"mine": {"file": "mine.py", "sha256": "d5" * 32}}) == "mine.py d5d5d5d5"
+    outcome = brief({"mine": {"file": "mine.py", "sha256": "d5" * 32}})
+    assert outcome == "mine.py d5d5d5d5"
     result = [brief("0" * 64), brief(0.5), brief(2.0), brief("cnn")]
     assert result == [
         "00000000",
@@ -161,7 +163,8 @@ def test_several_small_groups_are_one_note():
     assert unreliable_groups(scores) == [
         "groups of few test images: sex 9 (9 images), sex 7 (7 images)"
     ]
-    assert small_in_sets({"": scores, "fold 1": scores}, "sex").keys() == {"9", "7"}
+    result = small_in_sets({"": scores, "fold 1": scores}, "sex").keys()
+    assert result == {"9", "7"}
     assert legend(scores)[-1] == "† not reliable: sex 9 (9 images), sex 7 (7 images)."
     assert unreliable_groups(scores_of({"versions": whole})) == []
 
@@ -195,7 +198,8 @@ def test_csv_holds_bare_numbers_and_quotes_commas(tmp_path):
         "clean balanced_accuracy std (%)",
         "clean auc_ovo_macro mean (%)",
     ]
-    assert lines[1][:6] == ['Fed"A", v', "paper", "80.00", "1.00", "90.00", "1.00"]
+    expected = ['Fed"A", v', "paper", "80.00", "1.00", "90.00", "1.00"]
+    assert lines[1][:6] == expected
     assert lines[1][6:] == [""] * 8
     assert lines[2][6:8] == ["70.00", "1.00"]
 
@@ -207,7 +211,8 @@ def test_json_holds_full_numbers_and_which_is_best(tmp_path):
     assert [row["name"] for row in written["rows"]] == ["FedAvg", "FedAvg"]
     cell = written["rows"][0]["cells"]["clean auc_ovo_macro"]
     marks = {"best": True, "small_group_decides": False}
-    assert cell == {"mean": 0.9012345, "std": pytest.approx(0.01), "lower_is_better": False} | marks
+    expected = {"mean": 0.9012345, "std": pytest.approx(0.01), "lower_is_better": False} | marks
+    assert cell == expected
     assert written["rows"][1]["cells"]["clean auc_ovo_macro"]["best"] is False
 
 
@@ -253,7 +258,8 @@ def test_runs_that_differ_in_more_than_the_seed_stay_apart_and_unlike_seeds_are_
     ]
     assert "the rows are means over different seeds: FedAvg 0, 1; FedAvg 0" in notes(table)
     twice = [paths[0], a_seed(tmp_path / "d", 0, 0.5, dataset="skin")]
-    assert [row.runs for row in rows(twice, spread="pooled")] == [1, 1]
+    result = [row.runs for row in rows(twice, spread="pooled")]
+    assert result == [1, 1]
 
 
 def test_other_networks_are_other_systems_and_named(tmp_path):
@@ -262,12 +268,14 @@ def test_other_networks_are_other_systems_and_named(tmp_path):
         a_seed(tmp_path / "a", 0, 0.5, model=small),
         a_seed(tmp_path / "b", 1, 0.6, model=small | {"name": "resnet18"}),
     ]
-    assert [row.name for row in rows(paths, spread="pooled")] == [
+    result = [row.name for row in rows(paths, spread="pooled")]
+    assert result == [
         "FedAvg (model=cnn, seed=0)",
         "FedAvg (model=resnet18, seed=1)",
     ]
     paths[1] = a_seed(tmp_path / "c", 1, 0.6, model=small | {"size": 64})
-    assert [row.runs for row in rows(paths, spread="pooled")] == [1, 1]
+    result = [row.runs for row in rows(paths, spread="pooled")]
+    assert result == [1, 1]
     paths[1] = a_seed(tmp_path / "d", 1, 0.6, model=small)
     assert [row.name for row in rows(paths, spread="pooled")] == ["FedAvg (2 seeds)"]
 

@@ -74,7 +74,8 @@ def test_mlflow_has_one_run_of_training_and_scores(clients, tmp_path):
         1,
         2,
     ]
-    assert [file.path for file in client.list_artifacts(tracked_run.info.run_id)] == ["report.html"]
+    outcome = [file.path for file in client.list_artifacts(tracked_run.info.run_id)]
+    assert outcome == ["report.html"]
 
 
 def test_what_cannot_be_tracked_is_said_before_training(clients, tmp_path, monkeypatch):

@@ -65,7 +65,8 @@ def test_under_the_prior_of_validation_nothing_changes(answers):
     calibration = adaptation.Calibration.of(answers)
     logits, prior = calibration.carried(answers.logits)
     assert prior == pytest.approx(calibration.prior, abs=1e-9)
-    assert logits == pytest.approx(calibration.slope * answers.logits + calibration.bias)
+    expected = pytest.approx(calibration.slope * answers.logits + calibration.bias)
+    assert logits == expected
     result = (calibration.slope, *calibration.bias - calibration.bias[0])
     assert result == pytest.approx((1, 0, 0, 0), abs=0.15)  # it was calibrated
 
@@ -77,7 +78,8 @@ def test_a_prior_that_changed_is_found_and_a_class_without_validation_image_stay
     expected = pytest.approx(np.bincount(answers.y[fewer]) / len(fewer), abs=0.04)
     assert prior == expected
     two = answers.y < 2
-    assert adaptation.Calibration.of(seen(answers.logits[two], answers.y[two])).prior[2] > 0
+    result = adaptation.Calibration.of(seen(answers.logits[two], answers.y[two])).prior[2]
+    assert result > 0
 
 
 def test_very_large_logits_rule_no_class_out_and_leave_all_finite(answers):
@@ -133,9 +135,8 @@ def test_each_stands_beside_none_with_an_interval_for_all_and_by_group(run, data
     assert bn.value - bn.difference == expected
     assert ("prior", "hospital", "", "accuracy") in lines  # the gap
     assert sum(adapted.prior["clean"].values()) == pytest.approx(1)
-    assert "Adapted to the clean test" in page.write(
-        tmp_path / "page.html", [scored.path]
-    ).read_text(encoding="utf-8")
+    result = page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")
+    assert "Adapted to the clean test" in result
     assert "adapted" not in fedcli.evaluate(run, on=dataset).manifest.body
 
 
@@ -153,7 +154,8 @@ def test_a_class_of_one_patient_has_no_interval_and_nor_has_the_gap_of_its_group
     lines = list(adaptation._lines("bn", "clean", after, before, images))
     without = {(line.attribute, line.group, line.metric) for line in lines if line.low is None}
     needing = ("balanced_accuracy", "auc_ovo_macro")
-    assert without == {("sex", group, metric) for group in ("m", "") for metric in needing}
+    expected = {("sex", group, metric) for group in ("m", "") for metric in needing}
+    assert without == expected
     assert len(lines) == 4 * 4  # of all images, of two groups and of the gap
 
 

@@ -117,7 +117,8 @@ def test_hospitals_that_differ_are_told_apart_and_equal_ones_are_not():
         probe(np.eye(3)[hospital] + rng.normal(size=(120, 3)) / 9, hospital, units, seed=0)["value"]
         == 1
     )
-    assert probe(np.eye(3)[hospital], hospital, hospital, seed=0) is None  # a patient each
+    result = probe(np.eye(3)[hospital], hospital, hospital, seed=0)
+    assert result is None  # a patient each
 
 
 def test_the_input_of_a_linear_layer_follows_from_its_gradient():
@@ -199,13 +200,15 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     code, out, _ = fedcli("audit", run, "--batch", 2, "--iterations", 3, "--json")
     body = json.loads(out)
     assert code == 0
-    assert {row["attribute"] for row in body["membership"]} == {"", "client", "sex"}
+    result = {row["attribute"] for row in body["membership"]}
+    assert result == {"", "client", "sex"}
     rows = body["membership"]
     assert all(
         row["small"] == (min(row["members"], row["held_out"]) < 30) and not row["allowed"]
         for row in rows
     )
-    assert [results_by_file["model"] for results_by_file in body["inversion"]["models"]] == [
+    result = [results_by_file["model"] for results_by_file in body["inversion"]["models"]]
+    assert result == [
         "initial",
         "final",
     ]
@@ -275,7 +278,8 @@ def test_noise_of_training_bounds_the_attack_and_is_in_the_gradient(chain, tmp_p
     ]
     assert torch.equal(g[0], g[1])
     result = (g[0] - g[2]).std()
-    assert result == pytest.approx(2 * math.sqrt(2), rel=0.05)
+    expected = pytest.approx(2 * math.sqrt(2), rel=0.05)
+    assert result == expected
 
 
 def test_shadow_runs_must_have_left_images_out(run, chain, tmp_path):

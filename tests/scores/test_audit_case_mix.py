@@ -199,7 +199,8 @@ def test_batches_of_one_class_are_whole():
     classes = np.repeat([0, 1], [LOCAL_BATCH + 2, 2 * LOCAL_BATCH - 1])
     order = np.random.default_rng(0).permutation(len(classes))
     batches = audited._batches(order, classes)
-    assert [set(classes[batch]) for batch in batches] == [{0}, {1}]
+    result = [set(classes[batch]) for batch in batches]
+    assert result == [{0}, {1}]
     assert all(len(set(batch)) == LOCAL_BATCH for batch in batches)
     assert SKETCHED > LOCAL_BATCH
 
@@ -237,7 +238,8 @@ def test_the_table_of_the_probe_has_the_class_alone_and_the_numbers_within_a_cla
 def test_the_distance_of_two_gradients_is_one_minus_their_cosine():
     one_gradient = torch.tensor([3.0, 4.0])
     other_gradient = torch.tensor([10.0, 0.0])
-    assert inversion._distance(one_gradient, other_gradient).item() == pytest.approx(1 - 0.6)
+    expected = pytest.approx(1 - 0.6)
+    assert inversion._distance(one_gradient, other_gradient).item() == expected
     result = inversion._distance(one_gradient, 7 * one_gradient).item()
     assert result == pytest.approx(0, abs=1e-6)
 
@@ -279,7 +281,8 @@ def test_the_sent_gradient_of_a_private_run_is_cut_and_its_noise_is_in_units_of_
     assert short[:2].tolist() == pytest.approx([3.0, 4.0])  # as long as the clip
     for unit in ("image", "client"):
         noisy = sent_gradient(monkeypatch, {"clip": 5.0, "noise": 2.0, "of": unit}, losses)
-        assert noisy[2:].std().item() == pytest.approx(10, rel=0.05)
+        result = noisy[2:].std().item()
+        assert result == pytest.approx(10, rel=0.05)
 
 
 def test_the_confidence_in_a_label_is_the_logit_of_its_probability():
@@ -337,4 +340,5 @@ def test_true_positives_are_at_the_lowest_threshold_with_so_few_false_ones():
 
 def test_without_a_batch_of_one_class_there_is_no_probe_within_classes():
     nothing = np.zeros(0, np.int64)
-    assert within_classes(np.zeros((0, 2)), nothing, nothing, nothing, 0) is None
+    result = within_classes(np.zeros((0, 2)), nothing, nothing, nothing, 0)
+    assert result is None

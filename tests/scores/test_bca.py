@@ -53,7 +53,8 @@ def test_without_bias_and_skewness_it_is_the_percentile_interval():
     values = np.linspace(-1, 1, 1001)
     result = bca_interval(0.0, values, np.array([-1.0, 0.0, 1.0]))
     assert result == pytest.approx(interval(values))
-    assert bca_interval(1.0, np.ones(9), np.ones(4)) == (1.0, 1.0)
+    outcome = bca_interval(1.0, np.ones(9), np.ones(4))
+    assert outcome == (1.0, 1.0)
     result = bca_interval(2.0, values, np.array([-1.0, 1.0]))
     assert result == interval(values)  # z0 is infinite
     result = bca_interval(None, np.full(3, np.nan), np.zeros(3))
@@ -79,10 +80,10 @@ def test_the_kind_of_interval_is_said(runs):
     assert (before.is_bca, after.is_bca) == (False, True)
     assert before.last == after.last
     assert with_bca.groups["sex"]["clean"]["accuracy"]["female"].is_bca
-    assert "BCa intervals: 1,000 bootstrap resamples" in " ".join(
-        session.run(f"fedcli evaluate {runs[0]} --interval bca").split()
-    )
-    assert "95 % BCa interval" in fedcli.report(runs[:1], interval="bca").to("html")
+    result = " ".join(session.run(f"fedcli evaluate {runs[0]} --interval bca").split())
+    assert "BCa intervals: 1,000 bootstrap resamples" in result
+    result = fedcli.report(runs[:1], interval="bca").to("html")
+    assert "95 % BCa interval" in result
     assert "BCa interval from" not in fedcli.report(runs[:1]).to("html")
 
 
@@ -99,7 +100,8 @@ def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs,
     assert high <= averaged[1] + 0.05
     assert low <= np.mean([k.last for k in scores_of_runs]) <= high
     result = bounds_of_mean([scored[0]] * 3, OVERALL, scores_of_runs[:1] * 3)
-    assert result == pytest.approx((scores_of_runs[0].low, scores_of_runs[0].high))
+    expected = pytest.approx((scores_of_runs[0].low, scores_of_runs[0].high))
+    assert result == expected
     groups = [run.scores.groups["sex"]["clean"]["auc_ovo_macro"]["female"] for run in scored]
     low, high = bounds_of_mean(scored, OVERALL._replace(attribute="sex", group="female"), groups)
     assert low <= np.mean([score.last for score in groups]) <= high

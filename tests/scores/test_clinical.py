@@ -56,9 +56,8 @@ def test_gaps_have_a_p_and_stand_in_a_table(evaluated):
     assert tests
     assert all(0 < test["p"] <= 1 for test in tests)
     assert set(scores.clinical["gaps"]) == set(scores.groups)
-    assert "Gaps between groups, last round: x" in [
-        table.title for table in shown.tables([("x", scores)])
-    ]
+    result = [table.title for table in shown.tables([("x", scores)])]
+    assert "Gaps between groups, last round: x" in result
 
 
 def test_a_gap_that_a_small_group_decides_is_in_doubt(evaluated):
@@ -163,16 +162,20 @@ def test_slope_and_intercept_of_calibration_agree_with_statsmodels(answers):
         .fit(tol=1e-12)
         .params[0]
     )
-    assert binary.calibration_line(score, label) == pytest.approx((slope, large), abs=1e-6)
+    expected = pytest.approx((slope, large), abs=1e-6)
+    assert binary.calibration_line(score, label) == expected
     assert slope < 1.2
-    assert binary.calibration_line(np.array([0.1, 0.9]), np.array([0, 1])) is None  # separated
-    assert binary.calibration_line(np.full(9, 0.5), np.arange(9) % 2) is None
+    result = binary.calibration_line(np.array([0.1, 0.9]), np.array([0, 1]))
+    assert result is None  # separated
+    result = binary.calibration_line(np.full(9, 0.5), np.arange(9) % 2)
+    assert result is None
 
 
 def test_a_local_regression_is_that_of_statsmodels_and_of_numpy(answers):
     score, label = answers
     line = lowess(label, score, frac=binary.SPAN, it=0, return_sorted=False)
-    assert binary.smoothed(score, label, score, degree=1) == pytest.approx(line, abs=1e-5)
+    outcome = binary.smoothed(score, label, score, degree=1)
+    assert outcome == pytest.approx(line, abs=1e-5)
     point = float(score[0])
     near = int(binary.SPAN * len(score))
     distance = np.abs(score - point) / np.sort(np.abs(score - point))[near - 1]
@@ -202,9 +205,8 @@ def test_the_calibration_index_is_the_mean_distance_to_the_smoothed_share(answer
 
 @pytest.mark.parametrize(("counted", "total"), [(0, 7), (3, 7), (7, 7), (95, 100)])
 def test_intervals_of_shares_agree_with_statsmodels(counted, total):
-    assert binary.wilson(counted, total) == pytest.approx(
-        proportion_confint(counted, total, method="wilson")
-    )
+    expected = pytest.approx(proportion_confint(counted, total, method="wilson"))
+    assert binary.wilson(counted, total) == expected
     assert binary.wilson(0, 0) == (None, None)
 
 
@@ -229,10 +231,10 @@ def test_kappa_and_matthews_correlation_agree_with_scikit_learn():
     guess[:120] = y[:120]
     both = clinical.agreement(guess, y, 4)
     assert both["matthews_correlation"] == pytest.approx(sk.matthews_corrcoef(y, guess))
-    assert both["quadratic_kappa"] == pytest.approx(
-        sk.cohen_kappa_score(y, guess, weights="quadratic")
-    )
-    assert clinical.agreement(np.zeros(5, int), np.arange(5) % 2, 2)["matthews_correlation"] is None
+    expected = pytest.approx(sk.cohen_kappa_score(y, guess, weights="quadratic"))
+    assert both["quadratic_kappa"] == expected
+    result = clinical.agreement(np.zeros(5, int), np.arange(5) % 2, 2)["matthews_correlation"]
+    assert result is None
 
 
 def test_carried_thresholds_make_the_rates_of_fairlearn(evaluated):
@@ -257,7 +259,8 @@ def test_carried_thresholds_make_the_rates_of_fairlearn(evaluated):
         ).by_group
         for k, name in enumerate(names):
             point = operating_point["groups"]["sex"][name]
-            assert point["sensitivity"]["value"] == pytest.approx(frame["sensitivity"][k])
+            expected = pytest.approx(frame["sensitivity"][k])
+            assert point["sensitivity"]["value"] == expected
             assert (point["ppv"]["value"] or 0.0) == pytest.approx(frame["ppv"][k])
         differences = operating_point["differences"]["sex"]
         kind = {"y_true": predicted.y, "y_pred": decisions, "sensitive_features": sex}
@@ -276,7 +279,8 @@ def test_thresholds_come_from_validation_images_alone(evaluated):
     assert set(parts) == {"pooled", "client", "hospital", "sex"}
     assert set(parts["client"]["thresholds"]) == {"", "east", "north", "south"}
     assert {point["rule"] for point in operating} >= {"youden", "cost=5"}
-    assert scores["validation"] == sum(client["val"] for client in fedcli_roster(evaluated))
+    expected = sum(client["val"] for client in fedcli_roster(evaluated))
+    assert scores["validation"] == expected
 
 
 def fedcli_roster(evaluated):
@@ -352,12 +356,12 @@ def test_it_is_shown_and_left_out_where_it_was_not_asked_for(evaluated, tmp_path
     line = next(row for row in transfer.rows if row[2].text == "sex")
     heads = [column.name for column in transfer.columns]
     rates = {name: cell.number for name, cell in zip(heads, line)}
-    assert rates["EOD"] == pytest.approx(max(rates["TPR gap"], rates["FPR gap"]))
+    expected = pytest.approx(max(rates["TPR gap"], rates["FPR gap"]))
+    assert rates["EOD"] == expected
     (transfer_shown,) = shown.tables([("", Scores.read(evaluated.path))], shown.read(["transfer"]))
     assert transfer_shown == transfer
-    assert "Threshold transfer" in page.write(tmp_path / "page.html", [evaluated.path]).read_text(
-        encoding="utf-8"
-    )
+    result = page.write(tmp_path / "page.html", [evaluated.path]).read_text(encoding="utf-8")
+    assert "Threshold transfer" in result
 
 
 def test_without_validation_images_there_are_no_thresholds(tmp_path):

@@ -80,7 +80,8 @@ def test_average_is_the_mean_of_clean_and_corrupted_in_each_round(tmp_path, scor
     versions = body_of(scores_of(a_run(tmp_path)))["versions"]
     for metric in ("balanced_accuracy", "auc_ovr_weighted", "f1_macro"):
         clean, corrupted, average = (np.array(versions[v][metric]["per_round"]) for v in VERSIONS)
-        assert average == pytest.approx((clean + corrupted) / 2, abs=1e-15)
+        expected = pytest.approx((clean + corrupted) / 2, abs=1e-15)
+        assert average == expected
         assert versions["average"][metric]["std_last5"] == pytest.approx(average.std())
 
 
@@ -112,7 +113,8 @@ def test_the_std_among_clients_on_shared_test_sets_is_four_tenths_of_the_gap(tmp
     assert per_round["mean"] == expected
     result = [body["clients"][c]["version"] for c in ROSTER]
     assert result == ["clean"] * 4 + ["corrupted"]
-    assert {body["clients"][c]["part"] for c in ROSTER} == {"whole"}
+    outcome = {body["clients"][c]["part"] for c in ROSTER}
+    assert outcome == {"whole"}
 
 
 def test_a_client_with_a_test_part_of_its_own_is_scored_on_it(tmp_path, scores_of):
@@ -124,7 +126,8 @@ def test_a_client_with_a_test_part_of_its_own_is_scored_on_it(tmp_path, scores_o
     assert result == ["own", "whole", "whole", "whole", "own"]
     result = [clients[c]["count"] for c in ROSTER]
     assert result == [40, 90, 90, 90, 50]
-    assert clients["north"]["accuracy"]["last"] == score(logits_of(run, 6)[:40], y[:40])["accuracy"]
+    expected = score(logits_of(run, 6)[:40], y[:40])["accuracy"]
+    assert clients["north"]["accuracy"]["last"] == expected
     assert (
         clients["harbour"]["accuracy"]["last"]
         == score(logits_of(run, 6, "corrupted")[40:], y[40:])["accuracy"]
@@ -157,7 +160,8 @@ def test_clients_that_keep_their_own_batch_norm_are_scored_with_it(tmp_path, sco
         body["clients"]["west"]["accuracy"]["last"]
         == score(logits_of(run, 6, client="west"), y)["accuracy"]
     )
-    assert body["versions"]["clean"]["accuracy"]["last"] == score(logits_of(run, 6), y)["accuracy"]
+    result = body["versions"]["clean"]["accuracy"]["last"]
+    assert result == score(logits_of(run, 6), y)["accuracy"]
     assert body["among_clients"]["accuracy"]["std"] > 0
 
 
@@ -178,7 +182,8 @@ def test_the_best_round_on_validation_is_scored_from_its_own_model(tmp_path, sco
     assert set(best["versions"]) == set(VERSIONS)
     expected = group_scores(table, y, sex, ATTRIBUTES["sex"], classes=run.data.classes)
     assert best["groups"]["sex"]["corrupted"] == expected
-    assert body_of(scores_of(a_run(tmp_path / "another")))["best_on_validation"] is None
+    outcome = body_of(scores_of(a_run(tmp_path / "another")))["best_on_validation"]
+    assert outcome is None
 
 
 def test_a_class_nobody_has_is_named_and_gives_no_nan(tmp_path, scores_of):
@@ -278,7 +283,8 @@ def test_a_trained_run_is_scored_as_its_stored_models_predict(tmp_path):
     own_scores = score(predict(run, 2, noisy, "west"), noisy.y.numpy())
     assert body["clients"]["west"]["auc_ovo_macro"]["last"] == own_scores["auc_ovo_macro"]
     assert body["kept_rounds"] == [1, 2]
-    assert body["groups"]["sex"]["clean"]["last_round"]["groups"]["f"]["count"] == 20
+    result = body["groups"]["sex"]["clean"]["last_round"]["groups"]["f"]["count"]
+    assert result == 20
     assert body["intervals"]["average"]["accuracy"]["units"] == 20  # patients of two images each
     assert manifest.verify(path).kind == "run"  # scores inside its folder leave the run as it was
 
@@ -309,7 +315,8 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
         else by_name["ditto"]["personal"][k]["clean"]
         for k in ("versions", "personal", "mean_personal")
     ]
-    assert len({tuple(scores["auc_ovo_macro"]["per_round"]) for scores in per_round}) == 3
+    outcome = len({tuple(scores["auc_ovo_macro"]["per_round"]) for scores in per_round})
+    assert outcome == 3
     run = open_run(next(tmp_path.glob("runs/ditto-*/run.json")))
     noisy = run.data.test["corrupted"]
     y = run.data.test["clean"].y.numpy()
@@ -333,7 +340,8 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     mean_of_own = np.mean(
         [scores_of_client["groups"]["m"]["accuracy"] for scores_of_client in scores_of_clients]
     )
-    assert personal["personal"]["each"]["accuracy"]["m"]["last"] == pytest.approx(mean_of_own)
+    outcome = personal["personal"]["each"]["accuracy"]["m"]["last"]
+    assert outcome == pytest.approx(mean_of_own)
     assert (
         by_name["ditto"]["versions"] == by_name["fedavg"]["versions"]
     )  # its global track is FedAvg

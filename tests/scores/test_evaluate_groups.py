@@ -133,7 +133,8 @@ def test_clients_with_test_parts_of_their_own_have_groups_on_them(tmp_path, scor
     body = body_of(scores_of(run, by=["sex"]))
     clients = body["clients"]
     y = run.data.test["clean"].y.numpy()
-    assert [name for name in ROSTER if "groups" in clients[name]] == ["north", "harbour"]
+    outcome = [name for name in ROSTER if "groups" in clients[name]]
+    assert outcome == ["north", "harbour"]
     sex = run.data.test["clean"].groups["sex"].numpy()
     expected = group_scores(
         logits_of(run, 6, "corrupted")[40:],
@@ -153,7 +154,8 @@ def test_by_names_the_attributes_in_any_order_and_none_means_all(tmp_path, score
     both = scores_of(run, by=["age", "sex", "age"])
     assert both == everything
     assert list(body_of(everything)["groups"]) == ["age", "sex"]  # sorted in the file
-    assert list(body_of(scores_of(run, by=["age"]))["groups"]) == ["age"]
+    result = list(body_of(scores_of(run, by=["age"]))["groups"])
+    assert result == ["age"]
 
 
 def test_an_unknown_attribute_names_the_nearest(tmp_path, scores_of):

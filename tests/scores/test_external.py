@@ -56,7 +56,8 @@ MAPPED = "sick,ill", "unclear,", "well,healthy"
 def test_a_held_out_site_trains_nothing_and_all_its_images_are_the_test_images(
     held_out, dataset, run
 ):
-    assert [client["client"] for client in held_out.body["roster"]] == ["east", "north"]
+    outcome = [client["client"] for client in held_out.body["roster"]]
+    assert outcome == ["east", "north"]
     assert held_out.body["held_out"] == {"attribute": "hospital", "value": "south", "images": 30}
     scored = fedcli.evaluate(run)
     groups = scored.body["groups"]["hospital"]["clean"]["last_round"]["groups"]
@@ -88,7 +89,8 @@ def test_classes_of_another_dataset_are_paired_by_a_table(run, other, tmp_path):
     scored = fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED), all_images=True)
     external = scored.body["external"]
     assert not published_schema.errors(scored)
-    assert (external["images"], external["left_out"], external["part"]) == (40, 20, "all")
+    result = (external["images"], external["left_out"], external["part"])
+    assert result == (40, 20, "all")
     predicted = predictions.read(scored.path.parent / "predictions.h5")
     theirs = {f"{k:03d}.png": k % 3 for k in range(60)}
     expected = [{0: 1, 2: 0}[theirs[name]] for name in predicted.id]
@@ -108,7 +110,8 @@ def test_another_division_and_its_corruption_are_scored(run, dataset, work):
     scored = fedcli.evaluate(run, on=noisy)
     assert set(scored.body["versions"]) == {"clean", "corrupted", "average"}
     assert scored.body["external"]["kind"] == "corruption"
-    assert {client["part"] for client in scored.body["clients"].values()} == {"whole"}
+    result = {client["part"] for client in scored.body["clients"].values()}
+    assert result == {"whole"}
 
 
 def test_a_report_keeps_scores_on_other_images_in_a_row_of_their_own(run, dataset, tmp_path):
@@ -116,7 +119,8 @@ def test_a_report_keeps_scores_on_other_images_in_a_row_of_their_own(run, datase
     frame = fedcli.report(paths).to_frame()
     assert len(frame) == 2
     assert frame["method"].str.contains("tested on").sum() == 1
-    assert "not on the run" in page.write(tmp_path / "page.html", paths).read_text(encoding="utf-8")
+    result = page.write(tmp_path / "page.html", paths).read_text(encoding="utf-8")
+    assert "not on the run" in result
 
 
 @pytest.mark.parametrize(
@@ -180,15 +184,15 @@ def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work,
     assert set(cells) == {"north", "east", "south"}
     clients = scored.body["clients"]
     for client in cells:
-        assert cells[client][client]["accuracy"] == clients[client]["accuracy"]["last"]
+        expected = clients[client]["accuracy"]["last"]
+        assert cells[client][client]["accuracy"] == expected
     result = len({cells["north"][client]["count"] for client in cells} | {0})
     assert result > 1
     table, other_table = single_runs.cross_site([("", Scores.read(scored.path))])
     assert [row[0].text for row in table.rows] == sorted(cells)
     assert len(other_table.columns) == 4
-    assert "Trained at and tested on" in page.write(
-        tmp_path / "page.html", [scored.path]
-    ).read_text(encoding="utf-8")
+    outcome = page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")
+    assert "Trained at and tested on" in outcome
     fedcli_run = fedcli.train("fedavg", everyone, rounds=1, work=work)
     with pytest.raises(UsageError, match="compares clients' own models"):
         fedcli.evaluate(fedcli_run, cross_site=True)

@@ -28,7 +28,8 @@ def test_copies_of_an_image_make_nothing_surer_when_they_are_one_patients():
         expected = pytest.approx((once[metric]["low"], once[metric]["high"]))
         assert (patients[metric]["low"], patients[metric]["high"]) == expected
         assert width(images[metric]) < 0.7 * width(once[metric])
-    assert (patients["accuracy"]["units"], images["accuracy"]["units"]) == (60, 240)
+    result = (patients["accuracy"]["units"], images["accuracy"]["units"])
+    assert result == (60, 240)
 
 
 def test_several_models_that_answer_are_drawn_together():
@@ -54,16 +55,18 @@ def test_each_interval_has_the_score_that_it_is_of():
         "auc_ovo_macro"
     ]
     result = (groups["two classes"]["value"], groups["one"]["value"])
-    assert result == (
+    expected = (
         score(clean[in_two], y[in_two])["auc_ovo_macro"],
         None,
     )
+    assert result == expected
 
 
 def test_one_patient_has_no_interval():
     logits, y = answers()
     bounds = intervals({"clean": [logits]}, y, np.zeros(60))["clean"]["accuracy"]
-    assert (bounds["low"], bounds["high"], bounds["units"]) == (None, None, 1)
+    result = (bounds["low"], bounds["high"], bounds["units"])
+    assert result == (None, None, 1)
     assert bounds["value"] == score(logits, y)["accuracy"]
 
 
@@ -104,7 +107,8 @@ def test_groups_that_nobody_is_known_to_be_of_have_none():
 
 def test_no_image_gives_no_interval():
     none = np.zeros((0, 3))
-    assert intervals({"clean": [none]}, np.zeros(0, int), None) == {}
+    outcome = intervals({"clean": [none]}, np.zeros(0, int), None)
+    assert outcome == {}
     result = group_intervals([none], np.zeros(0, int), None, np.zeros(0, int), ["a"])
     assert result == {}
 

@@ -108,7 +108,8 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, clients,
                 row["thresholds_chosen_on"] == f"validation images of images (sha256 {digest[:12]})"
             )
     written = json.loads(typed("predict", run, *files, "--format", "json", "--quiet").stdout)
-    assert {point["rule"] for point in written["operating_points"]} == {
+    result = {point["rule"] for point in written["operating_points"]}
+    assert result == {
         "youden",
         "specificity=0.8",
         "cost=4",
@@ -130,7 +131,8 @@ def test_a_clients_own_model_has_a_threshold_of_its_own_images(clients, work):
     opened = open_run(alone.path)
     points_by_client = {name: points(opened, name, ["ill"], ["youden"])[0] for name in HOSPITALS}
     result = {name: point.images for name, point in points_by_client.items()}
-    assert result == {n: len(opened.data.val[n]) for n in HOSPITALS}
+    expected = {n: len(opened.data.val[n]) for n in HOSPITALS}
+    assert result == expected
     assert len({point.threshold for point in points_by_client.values()}) > 1
 
 

@@ -131,7 +131,8 @@ def test_the_worst_client_is_the_one_with_the_highest_cost(tmp_path, scores_of, 
     scores = scored(scores_of, run, written(tmp_path, text, "own.py"))
     mine, theirs = (scores.among_clients[name] for name in ("wrong_cost", "accuracy"))
     worst = "worst among clients"
-    assert mine[worst].mean == pytest.approx(1 - theirs[worst].mean)
+    expected = pytest.approx(1 - theirs[worst].mean)
+    assert mine[worst].mean == expected
 
 
 @pytest.mark.parametrize(
@@ -169,10 +170,10 @@ def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
         run, metric=[f"{path}:share_right", "accuracy"], by=["sex"], work=tmp_path
     )
     frame = report.to_frame()
-    assert frame["clean share_right"][0] == pytest.approx(frame["clean accuracy"][0])
-    assert frame["sex worst group share_right"][0] == pytest.approx(
-        frame["sex worst group accuracy"][0]
-    )
+    expected = pytest.approx(frame["clean accuracy"][0])
+    assert frame["clean share_right"][0] == expected
+    expected = pytest.approx(frame["sex worst group accuracy"][0])
+    assert frame["sex worst group share_right"][0] == expected
     assert "worst among clients share_right" in frame
     for format in ("markdown", "latex", "csv", "json"):
         assert ("share_right" if format in ("csv", "json") else "share right") in " ".join(

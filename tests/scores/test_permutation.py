@@ -95,7 +95,8 @@ def test_a_gap_of_groups_that_vary_within_patients_has_the_p_of_its_own_deals():
 def test_a_crossed_subgroup_that_fails_is_the_first_and_significant_after_holm():
     right = ~((SEX == 1) & (AGE == 2)) | (np.arange(N) % 5 == 0)
     lines = permutation.subgroups(right, np.arange(N), GROUPS)
-    assert (lines[0]["attribute"], lines[0]["group"]) == ("age*sex", "c x m")
+    result = (lines[0]["attribute"], lines[0]["group"])
+    assert result == ("age*sex", "c x m")
     assert lines[0]["p_holm"] < 0.05
     expected = pytest.approx(lines[0]["accuracy"] - right[~((SEX == 1) & (AGE == 2))].mean())
     assert lines[0]["difference"] == expected

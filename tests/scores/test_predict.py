@@ -97,9 +97,11 @@ def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(r
     assert "2 of 4 files cannot be read" in ended.stderr
     written = json.loads((tmp_path / "p.json").read_text())
     result = [line["file"] for line in written["predictions"]]
-    assert result == [str(folder / name) for name in ("good.png", "slice.dcm")]
+    expected = [str(folder / name) for name in ("good.png", "slice.dcm")]
+    assert result == expected
     result = [line["file"] for line in written["unreadable"]]
-    assert result == [str(folder / name) for name in ("empty.dcm", "torn.png")]
+    expected = [str(folder / name) for name in ("empty.dcm", "torn.png")]
+    assert result == expected
     assert all(
         sum(line["probabilities"].values()) == pytest.approx(1) for line in written["predictions"]
     )
@@ -109,7 +111,8 @@ def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(r
     assert len(rows) == 2
     rows = list(csv.DictReader(io.StringIO(typed("predict", run, folder).stdout)))
     result = {row["file"]: row["unreadable"] for row in rows if row["unreadable"]}
-    assert result == {line["file"]: line["why"] for line in written["unreadable"]}
+    expected = {line["file"]: line["why"] for line in written["unreadable"]}
+    assert result == expected
     result = {(row["prob_ill"], row["class"]) for row in rows if row["unreadable"]}
     assert result == {("", "")}
 
@@ -355,7 +358,8 @@ def test_residual_networks_and_transformers_are_exported_too(
     clients = fedcli.partition(images, by=["hospital"], work=work)
     trained = fedcli.train("fedavg", clients, rounds=1, model=model, work=work)
     assert typed("export", trained, "--format", format, "-o", tmp_path / "out").exit_code == 0
-    assert json.loads((tmp_path / "out" / "model.json").read_text())["input"]["shape"][0] == batch
+    result = json.loads((tmp_path / "out" / "model.json").read_text())["input"]["shape"][0]
+    assert result == batch
 
 
 def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch):

@@ -50,7 +50,8 @@ def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monk
     for version, columns in zip(("clean", "average"), read_ones, strict=True):
         fresh = _last(scored, Where(version), False)[0]
         result = {m: c.tolist() for m, c in fresh.items()}
-        assert result == {m: c.tolist() for m, c in columns.items()}
+        expected = {m: c.tolist() for m, c in columns.items()}
+        assert result == expected
 
 
 @pytest.mark.parametrize("units", [None, np.array([f"patient {i % 40}" for i in range(90)])])
@@ -70,7 +71,8 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(
         fresh = [_last(scored, question, False)[0] for question in questions]
     for columns, stored in zip(fresh, read_ones, strict=True):
         result = {m: c.tolist() for m, c in columns.items()}
-        assert result == {m: c.tolist() for m, c in stored.items()}
+        expected = {m: c.tolist() for m, c in stored.items()}
+        assert result == expected
     with h5py.File(scored.path.parent / resampled.FILE, "a") as file:
         del file["groups/0/1/clean/accuracy"]
         file["groups/0/1/clean/accuracy"] = np.zeros(7)
@@ -85,7 +87,8 @@ def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of,
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path))])
     monkeypatch.setattr(resampled, "read", lambda folder: pytest.fail("it was read"))
-    assert len(Resamples(20).drawn(scored, Where("clean", metric="balanced_accuracy"))) == 20
+    outcome = len(Resamples(20).drawn(scored, Where("clean", metric="balanced_accuracy")))
+    assert outcome == 20
     result = len(Resamples(30, 1).drawn(scored, Where("clean", metric="auc_ovo_macro")))
     assert result == 30
 

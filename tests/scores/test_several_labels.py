@@ -43,11 +43,14 @@ def test_every_score_is_scikit_learns():
 def test_what_is_not_known_takes_no_part():
     y = Y.copy()
     y[:30, 0] = UNKNOWN
-    assert of_labels(LOGITS, y)[0] == of_labels(LOGITS[30:], Y[30:])[0]
-    assert of_labels(LOGITS, y)[1:] == of_labels(LOGITS, Y)[1:]
+    expected = of_labels(LOGITS[30:], Y[30:])[0]
+    assert of_labels(LOGITS, y)[0] == expected
+    expected = of_labels(LOGITS, Y)[1:]
+    assert of_labels(LOGITS, y)[1:] == expected
     y[:] = UNKNOWN
     scores = score(LOGITS, y)
-    assert {scores[name] for name in names(LABELS, headline=True)} == {None}
+    result = {scores[name] for name in names(LABELS, headline=True)}
+    assert result == {None}
     assert scores["classes_missing"] == [0, 1, 2, 3]
 
 
@@ -76,9 +79,10 @@ def test_a_resample_has_the_scores_of_its_images(unknown):
     for b, counts in enumerate(times):
         again = np.repeat(np.arange(N), counts)
         expected = score(LOGITS[again], y[again])
-        assert {
-            name: resampled[name][b] for name in names(LABELS, resampled=True)
-        } == pytest.approx({name: expected[name] for name in names(LABELS, resampled=True)})
+        result = {name: resampled[name][b] for name in names(LABELS, resampled=True)}
+        assert result == pytest.approx(
+            {name: expected[name] for name in names(LABELS, resampled=True)}
+        )
     by_group = bootstrap(LOGITS, y, patients, resamples=5, seed=1, groups=SEX)
     again = np.repeat(np.arange(N), times[0] * (SEX == 1))
     assert by_group["auc_macro"][0, 1] == pytest.approx(score(LOGITS[again], y[again])["auc_macro"])

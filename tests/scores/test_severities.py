@@ -39,7 +39,8 @@ def test_the_kind_and_severity_of_training_has_the_scores_of_the_runs_own_corrup
     assert not published_schema.errors(evaluated)
     assert levels["3"]["scores"] == evaluated.body["versions"]["corrupted"]
     assert levels["3"]["intervals"] == evaluated.body["intervals"]["corrupted"]
-    assert levels["3"]["groups"]["sex"] == evaluated.body["groups"]["sex"]["corrupted"]
+    expected = evaluated.body["groups"]["sex"]["corrupted"]
+    assert levels["3"]["groups"]["sex"] == expected
     assert levels["1"]["scores"] != levels["3"]["scores"]
 
 
@@ -149,8 +150,10 @@ def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
 def test_a_backdoor_has_no_success_where_all_test_images_are_of_its_target(tmp_path):
     """An empty cell, as of any score without images, so that its file can be read."""
     logits = np.array([[0.0, 1.0], [1.0, 0.0]])
-    assert success([logits], np.array([True, True]), target=1) == 0.5
-    assert success([logits], np.array([False, True]), target=1) == 0.0
+    result = success([logits], np.array([True, True]), target=1)
+    assert result == 0.5
+    result = success([logits], np.array([False, True]), target=1)
+    assert result == 0.0
     none = success([logits], np.array([False, False]), target=1)
     where = table.Where("patched", metric="attack_success")
     table.write(tmp_path / "scores.csv", {where: table.Score([none], [1], 0)})

@@ -81,7 +81,8 @@ def test_every_class_counts_once_in_its_group_whatever_its_images():
     expected = pytest.approx([0.75, 0.5, 1.0, np.nan], nan_ok=True)
     assert recalls(logits, y) == expected
     means = group_means(recalls(logits, y), ["head", "head", "tail", "tail"])
-    assert (means["head"], means["tail"], means["all"]) == (0.625, 1.0, 0.8125)
+    result = (means["head"], means["tail"], means["all"])
+    assert result == (0.625, 1.0, 0.8125)
     assert means["balanced_accuracy"] == score(logits, y)["balanced_accuracy"]
 
 
@@ -156,7 +157,8 @@ def test_suggested_thresholds_part_the_classes_into_thirds_where_their_counts_al
         assert (suggested is None) == (len(set(counts)) < 3)
         if suggested:
             assert {group_of(count, *suggested) for count in counts} == set(GROUPS)
-    assert suggestion(list(range(1, 10)), 700, 70) == (6, 4)
+    result = suggestion(list(range(1, 10)), 700, 70)
+    assert result == (6, 4)
 
 
 @pytest.fixture(scope="module")

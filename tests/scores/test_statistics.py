@@ -73,7 +73,8 @@ def test_the_scores_of_given_weights_are_those_of_the_images_written_out():
     for b, row in enumerate(weights):
         rows = np.repeat(np.arange(len(y)), row)
         expected = score(logits[rows], y[rows])
-        assert {k: scores[k][b] for k in names(CLASSES, resampled=True)} == pytest.approx(
+        result = {k: scores[k][b] for k in names(CLASSES, resampled=True)}
+        assert result == pytest.approx(
             {k: expected[k] for k in names(CLASSES, resampled=True)}, rel=1e-14
         )
 
@@ -99,7 +100,8 @@ def test_a_number_draws_that_many_images_one_by_one():
     weights = draw(7, 200, seed=1)
     assert weights.shape == (200, 7)
     assert (weights.sum(1) == 7).all()
-    assert weights.mean(0) == pytest.approx(np.ones(7), abs=0.25)
+    expected = pytest.approx(np.ones(7), abs=0.25)
+    assert weights.mean(0) == expected
 
 
 def test_draws_that_are_remembered_are_those_that_are_drawn_anew(monkeypatch):
@@ -109,7 +111,8 @@ def test_draws_that_are_remembered_are_those_that_are_drawn_anew(monkeypatch):
     anew = bootstrap(logits, y, patients, resamples=9, seed=2)
     for scores in remembered:
         result = {k: v.tolist() for k, v in scores.items()}
-        assert result == {k: v.tolist() for k, v in anew.items()}
+        expected = {k: v.tolist() for k, v in anew.items()}
+        assert result == expected
 
 
 def test_how_many_resamples_are_held_at_a_time_changes_no_number(monkeypatch):
@@ -140,7 +143,8 @@ def test_an_auc_of_one_class_is_nan_and_the_interval_passes_over_it():
         == np.isnan(scores["auc_binary"]).tolist()
         == [True, False]
     )
-    assert interval(scores["auc_binary"]) == (scores["auc_binary"][1],) * 2
+    expected = (scores["auc_binary"][1],) * 2
+    assert interval(scores["auc_binary"]) == expected
     assert interval(np.array([np.nan])) == (None, None)
     assert bootstrap_p(np.array([np.nan]), 9) is None
 
@@ -196,7 +200,8 @@ def test_images_of_one_patient_that_agree_widen_the_interval():
 
 def test_the_p_of_a_resampled_difference():
     assert bootstrap_p(np.zeros(99), 0) == 1
-    assert bootstrap_p(np.ones(99), 40) == pytest.approx(2 / 100)
+    expected = pytest.approx(2 / 100)
+    assert bootstrap_p(np.ones(99), 40) == expected
     result = bootstrap_p(np.array([-1.0] * 9 + [1.0] * 90), 40)
     assert result == pytest.approx(2 * 10 / 100)
     result = bootstrap_p(np.array([-1.0] * 90 + [1.0] * 9), 40)
@@ -246,7 +251,8 @@ def test_delong_of_the_same_order_is_no_difference():
     y = np.array([0, 1, 0, 1, 1])
     a = np.array([0.1, 0.4, 0.5, 0.6, 0.2])
     result = delong(a, 3 * a, y)
-    assert (result.difference, result.se, result.z, result.p) == (0, 0, 0, 1)
+    outcome = (result.difference, result.se, result.z, result.p)
+    assert outcome == (0, 0, 0, 1)
 
 
 def test_delong_has_no_p_where_nothing_varies_but_the_areas_differ():
@@ -318,8 +324,10 @@ def test_the_t_test_of_folds_adds_the_overlap_of_their_training_sets():
 def test_wilcoxon_sees_ties_that_floating_point_hides():
     a = [0.1, 0.2, 0.3, 0.4]
     b = [0.2, 0.3, 0.4, 0.3]
-    assert len(set(np.abs(np.subtract(b, a)))) > 1
-    assert (wilcoxon(a, b).statistic, wilcoxon(a, b).p) == (7.5, 0.625)
+    result = len(set(np.abs(np.subtract(b, a))))
+    assert result > 1
+    result = (wilcoxon(a, b).statistic, wilcoxon(a, b).p)
+    assert result == (7.5, 0.625)
 
 
 def test_wilcoxon_is_scipys_exact_test():
@@ -379,8 +387,10 @@ def test_holm_by_hand():
 def test_over_seeds_pools_rounds_or_takes_runs():
     result = over_seeds([[0.5, 0.7], [0.8, 0.8]])
     assert result.mean == pytest.approx(0.7)
-    assert result.std_pooled == pytest.approx(np.std([0.5, 0.7, 0.8, 0.8]))
-    assert result.std_runs == pytest.approx(np.std([0.6, 0.8], ddof=1))
+    expected = pytest.approx(np.std([0.5, 0.7, 0.8, 0.8]))
+    assert result.std_pooled == expected
+    expected = pytest.approx(np.std([0.6, 0.8], ddof=1))
+    assert result.std_runs == expected
     assert result.runs == 2
     assert over_seeds([[0.5, 0.7]]).std_runs is None
 

@@ -69,7 +69,8 @@ def test_what_is_alike_in_both_groups_explains_nothing_and_a_lone_stratum_is_lef
     groups = (few, ["a", "b"])
     same = np.zeros(200, int)
     assert explained([answers(right, y)], y, np.arange(200), groups, same, "accuracy", 1)
-    assert explained([answers(right, y)], y, pairs, groups, same, "accuracy", 1) is None
+    result = explained([answers(right, y)], y, pairs, groups, same, "accuracy", 1)
+    assert result is None
     assert (
         explained(
             [answers(right, y)], y, np.arange(200), (group_of, ["a", "b"]), group_of, "accuracy", 1
@@ -93,7 +94,8 @@ def test_weights_that_are_no_whole_numbers_score_as_copies_do():
 def test_quarters_are_as_large_as_ties_allow():
     expected = [0, 0, 1, 1, 2, 2, 3, 3]
     assert strata(np.arange(8.0)).tolist() == expected
-    assert strata(np.ones(5)).tolist() == [0] * 5
+    result = strata(np.ones(5)).tolist()
+    assert result == [0] * 5
 
 
 def test_standard_weights_have_the_strata_of_all_groups_that_are_known():

@@ -171,7 +171,8 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
         assert result["versions"]["clean"]["count"] == 40
         last = result["groups"]["sex"]["clean"]["last_round"]
         assert last["unknown"] == 10
-        assert sum(part["count"] for part in last["groups"].values()) == 30
+        outcome = sum(part["count"] for part in last["groups"].values())
+        assert outcome == 30
     with h5py.File(path.parent / "predictions.h5") as file:
         as_known = predict(run, 2, run.data.test["clean"])
         stored = file["logits/clean/2"][()]

@@ -191,7 +191,8 @@ def test_a_run_that_a_lie_has_ended_comes_with_honest_sites_to_its_usual_bytes(d
         train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", change=lying(lie, 2))
     run = train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", resume=True)
     for name in ("rounds.jsonl", "run.json", "models/00002.h5"):
-        assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
+        expected = (usual.parent / name).read_bytes()
+        assert (run.parent / name).read_bytes() == expected
 
 
 def test_an_update_far_longer_than_the_others_is_warned_of_once_and_named_where_a_model_breaks_later(

@@ -47,9 +47,8 @@ def test_a_run_over_a_job_has_the_bytes_of_one_process_and_a_job_serves_several(
                 engine=f"{engine}:{tmp_path / 's'}",
             )
             for name in ("rounds.jsonl", "run.json", "models/00002.h5"):
-                assert (local_run.parent / name).read_bytes() == (
-                    job_run.parent / name
-                ).read_bytes()
+                expected = (job_run.parent / name).read_bytes()
+                assert (local_run.parent / name).read_bytes() == expected
 
 
 def answered_wrongly(question, answered, wrong):

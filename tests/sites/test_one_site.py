@@ -64,7 +64,8 @@ def test_new_files_get_the_probabilities_of_a_run_with_all_images_at_hand(data, 
     with pytest.raises(UsageError, match="are here, and no site's"):
         fedcli.predict(usual, files, data=data)
     path = model_file.export(open_run(run, images=data), "torchscript", tmp_path / "exported")
-    assert json.loads(path.with_name("model.json").read_text())["preprocessing"]["size"] == 8
+    result = json.loads(path.with_name("model.json").read_text())["preprocessing"]["size"]
+    assert result == 8
 
 
 def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data, tmp_path):
@@ -160,10 +161,13 @@ def test_a_threshold_of_one_hospital_is_not_used_at_another(data, tmp_path, caps
 
 def test_a_site_gives_its_name_to_the_thresholds_of_its_data():
     sites = {"data": {"vienna": "a" * 64, "graz": "b" * 64}}
-    assert site_of(sites, "images", "b" * 64) == ("graz", "b" * 64)
-    assert site_of(sites, "images", "c" * 64) == ("images", "c" * 64)
+    result = site_of(sites, "images", "b" * 64)
+    assert result == ("graz", "b" * 64)
+    result = site_of(sites, "images", "c" * 64)
+    assert result == ("images", "c" * 64)
     shared = {"data": {"vienna": "a" * 64, "graz": "a" * 64}}
-    assert site_of(shared, "images", "a" * 64) == ("images", "a" * 64)
+    result = site_of(shared, "images", "a" * 64)
+    assert result == ("images", "a" * 64)
 
 
 def test_table_1_of_sites_has_the_shares_of_all_images_and_calls_cells_hidden(data, tmp_path):

@@ -57,7 +57,8 @@ def test_a_coordinator_has_the_table_of_the_images_themselves(chain, tmp_path):
     far = max(local["sites"]["west"]["measures"].items(), key=lambda binned: binned[1]["distance"])[
         0
     ]
-    assert coarse["sites"]["west"]["measures"][far]["distance"] > quality_by_site.LARGE
+    outcome = coarse["sites"]["west"]["measures"][far]["distance"]
+    assert outcome > quality_by_site.LARGE
 
 
 @pytest.mark.parametrize(
@@ -87,9 +88,8 @@ def test_a_policy_refuses_them(chain, tmp_path, policy, words):
 
 def test_by_a_group_a_coordinator_has_nothing(chain, tmp_path):
     described(chain, tmp_path / "all", "smallest_cell = 1")
-    assert "a site tells of all its images together" in run(
-        "inspect", tmp_path / "all", "--quality", "--by", "sex", code=2
-    )
+    result = run("inspect", tmp_path / "all", "--quality", "--by", "sex", code=2)
+    assert "a site tells of all its images together" in result
 
 
 def test_a_site_whose_images_fill_one_cell_is_left_out(chain, tmp_path):

@@ -75,7 +75,8 @@ def assert_as_pooled(mine, other):
     assert len(mine) > 50
     for path, number in other.items():
         exact = path[-1] in ("count", "unknown") or "accuracy" in path or "f1_macro" in path
-        assert mine[path] == pytest.approx(number, abs=0 if exact else TIED), path
+        expected = pytest.approx(number, abs=0 if exact else TIED)
+        assert mine[path] == expected, path
 
 
 def test_scores_over_sites_are_those_of_all_images_to_a_bin(data, tmp_path, monkeypatch):
@@ -92,7 +93,8 @@ def test_corrupted_images_are_scored_at_their_sites(data, tmp_path, monkeypatch)
     pooled, scores = pooled_and_federated(corrupted, tmp_path, monkeypatch, plan(rounds=1))
     assert set(scores.versions) == {"clean", "corrupted", "average"}
     result = {c: client.version for c, client in scores.clients.items()}
-    assert result == {c: client.version for c, client in pooled.clients.items()}
+    expected = {c: client.version for c, client in pooled.clients.items()}
+    assert result == expected
     assert len({client.version for client in scores.clients.values()}) == 2
     for part in ("versions", "groups", "clients"):
         assert_as_pooled(nested(scores)[part], nested(pooled)[part])
@@ -138,9 +140,8 @@ def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
         )
         / 40
     )
-    assert error == pytest.approx(
-        scores.versions["clean"]["calibration_error_top_label"].last, abs=1e-9
-    )
+    expected = pytest.approx(scores.versions["clean"]["calibration_error_top_label"].last, abs=1e-9)
+    assert error == expected
     assert set(scores.curves["clean"].clients) == set(scores.clients)
     assert set(scores.curves["clean"].groups["sex"]) == {"f", "m"}
 
@@ -174,7 +175,8 @@ def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
         assert row.low < row.difference < row.high
         assert row.differing == comparison.sample.units == 40
     assert {row.metric for row in comparison.groups["sex"].gaps}
-    assert {row.group for row in comparison.groups["sex"].each} == {
+    result = {row.group for row in comparison.groups["sex"].each}
+    assert result == {
         "f",
         "m",
     }
@@ -211,7 +213,8 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     assert "--engine socket:DIR" in error.value.hint
     assert row.scores.images == 40
     assert list(row.scores.groups) == ["sex"]
-    assert row.scores.data["partition"].options["sites"].keys() == sites.keys()
+    result = row.scores.data["partition"].options["sites"].keys()
+    assert result == sites.keys()
     assert set(row.scores.clients) == set(sites)
     with pytest.raises(UsageError, match="no attribute 'age'"):
         evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("age",)))

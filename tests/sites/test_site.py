@@ -52,7 +52,8 @@ def test_a_description_holds_no_id_and_hides_small_counts(data):
         "b": 7,
         "c": 6,
     }
-    assert describe(data, "north", "north", smallest=5)["counts"]["class"]["train"] == expected
+    result = describe(data, "north", "north", smallest=5)["counts"]["class"]["train"]
+    assert result == expected
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,8 @@ def test_every_answer_is_a_line_in_the_audit_file(data, tmp_path):
     ]
     assert lines[1]["arrays"].keys() == {"theta", "loss", "columns/control_change"}
     assert len(lines[1]["sha256"]) == 64
-    assert lines[1]["scalars"] == ["client", "kept", "n", "round", "row", "run", "steps"]
+    expected = ["client", "kept", "n", "round", "row", "run", "steps"]
+    assert lines[1]["scalars"] == expected
 
 
 @pytest.mark.parametrize(
@@ -345,9 +347,8 @@ def test_the_accountant_agrees_with_the_integral_and_stays_below_renyi(noise, an
         return max(0.0, density(1) - math.exp(spent) * density(0))
 
     crossing = spent * s * s + 0.5
-    assert quad(excess, crossing, crossing + 40 * s, epsabs=1e-14)[0] == pytest.approx(
-        delta, rel=1e-4
-    )
+    result = quad(excess, crossing, crossing + 40 * s, epsabs=1e-14)[0]
+    assert result == pytest.approx(delta, rel=1e-4)
     orders = np.linspace(1.01, 200, 20_000)
     renyi = (answers * orders / (2 * (noise / 2) ** 2) + math.log(1 / delta) / (orders - 1)).min()
     assert 0.5 * renyi < spent < renyi
@@ -372,7 +373,8 @@ def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again
     )
     assert first_model != other_model
     assert other_model == same_model
-    assert json.loads((runs[0].parent / "rounds.jsonl").read_text())["loss"] == [None] * 4
+    outcome = json.loads((runs[0].parent / "rounds.jsonl").read_text())["loss"]
+    assert outcome == [None] * 4
     ledger = json.loads((tmp_path / "b" / "north" / "privacy.json").read_text())
     assert len(ledger["answered"]) == 1
     result = (tmp_path / "b" / "north" / "noise.key").stat().st_mode & 0o777

@@ -77,7 +77,8 @@ def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process
         data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", **at(tmp_path), resume=True
     )
     for name in ("rounds.jsonl", "run.json", "models/00004.h5"):
-        assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
+        expected = (usual.parent / name).read_bytes()
+        assert (run.parent / name).read_bytes() == expected
 
 
 class Clock:

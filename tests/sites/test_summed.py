@@ -100,7 +100,8 @@ def test_policies_that_ask_for_it_allow_nothing_else(data, tmp_path):
 def test_masks_are_of_the_whole_key():
     pytest.importorskip("cryptography")
     masks, again = (secagg.masks(b"k" * 32, 2**32, [(), (3, 2), (4000,)]) for _ in range(2))
-    assert [array.shape for array in masks] == [(), (3, 2), (4000,)]
+    expected = [(), (3, 2), (4000,)]
+    assert [array.shape for array in masks] == expected
     assert masks[0].dtype == np.int64
     assert all((mask == other).all() for mask, other in zip(masks, again, strict=True))
     assert 0 <= masks[2].min()

@@ -68,7 +68,8 @@ def test_a_threshold_gives_the_rates_that_it_promises():
     assert (chance[y == 1] >= threshold).mean() == true
     result = (chance[y == 0] >= threshold - 1 / FINE).mean()
     assert result > 0.1
-    assert Tally.of(logits[y == 0], y[y == 0]).true_positives_at(0.1) is None
+    outcome = Tally.of(logits[y == 0], y[y == 0]).true_positives_at(0.1)
+    assert outcome is None
     assert Tally.of(logits, y).true_positives_at(false) == (
         threshold,
         false,
@@ -133,7 +134,8 @@ def test_a_group_that_lacks_only_hidden_classes_is_not_hidden():
 def test_a_chance_on_the_edge_of_a_bin_is_in_the_bin_below():
     bins = np.zeros((1, 15, 3), np.int64)
     _calibrate(bins, np.array([3 / 15]), np.array([True]), np.array([0]))
-    assert np.flatnonzero(bins[0, :, 0]).tolist() == [2]
+    result = np.flatnonzero(bins[0, :, 0]).tolist()
+    assert result == [2]
 
 
 def test_a_rebuilt_chance_is_the_middle_of_its_bin():

@@ -99,7 +99,8 @@ def test_questions_go_to_the_nodes_of_their_sites():
     flower.pass_on(Asked(north, south), flower.Nodes(grid))
     same(MESSAGE, north.reply.result(0))
     assert south.reply.result(0) == ({"ask": "describe"}, {})
-    assert [message.metadata.dst_node_id for message in grid.pushed.values()] == [9, 7]
+    result = [message.metadata.dst_node_id for message in grid.pushed.values()]
+    assert result == [9, 7]
 
 
 @needs_flower

@@ -299,7 +299,8 @@ def site(tmp_path):
 
 def test_a_site_is_asked_at_its_socket(site):
     path = site(lambda connection: sockets.talk(Site().answer, connection))
-    assert answered("north", path, ASKED) == ({**ASKED[0], "client": "north"}, {})
+    expected = ({**ASKED[0], "client": "north"}, {})
+    assert answered("north", path, ASKED) == expected
 
 
 @pytest.mark.parametrize(
