@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,13 +134,9 @@ def _damaged(path: Path, draw: np.random.Generator) -> str:
 
 
 def _places(value: Any, above: tuple = ()) -> Iterator[tuple]:
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    items: Iterable[tuple[Any, Any]] = enumerate(value) if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        items = value.items()
     for key, item in items:
         yield (*above, key)
         yield from _places(item, (*above, key))
@@ -237,12 +233,10 @@ def _table(path: Path, draw: np.random.Generator) -> str:  # noqa: C901, PLR0912
             rows = [rows[0], *(rows[1:][i] for i in draw.permutation(len(rows) - 1))]
             note = "lines in another order"
         case "decomposed":
-            rows = [
-                [unicodedata.normalize("NFD", cell.replace("a", "ä")) for cell in r] for r in rows
-            ]
+            rows = _each_cell(rows, _decomposed)
             note = "with accents, decomposed"
         case "spaces":
-            rows = [[f" {cell}\u00a0" for cell in r] for r in rows]
+            rows = _each_cell(rows, " {}\u00a0".format)
             note = "spaces around each cell"
         case "rename":
             rows[0][column] = str(
@@ -284,7 +278,7 @@ def _table(path: Path, draw: np.random.Generator) -> str:  # noqa: C901, PLR0912
             rows.append(rows[row])
             note = f"row {row} twice"
         case "case":
-            rows = [[cell.upper() for cell in r] for r in rows]
+            rows = _each_cell(rows, str.upper)
             note = "in capitals"
         case _:
             rows = [[*r, ""] for r in rows]
@@ -292,6 +286,14 @@ def _table(path: Path, draw: np.random.Generator) -> str:  # noqa: C901, PLR0912
     with path.open("w", encoding=encoding, newline="") as file:
         csv.writer(file, **dialect).writerows(rows)
     return note
+
+
+def _each_cell(rows: list[list[str]], change: Callable[[str], str]) -> list[list[str]]:
+    return [[*map(change, row)] for row in rows]
+
+
+def _decomposed(cell: str) -> str:
+    return unicodedata.normalize("NFD", cell.replace("a", "ä"))
 
 
 def _swapped(row: list[str], left_column: int, right_column: int) -> list[str]:

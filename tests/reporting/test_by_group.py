@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from report_tables import texts
 from scored_runs import model, scored
 
 from fedcli.comparison.resampling import Resamples
@@ -29,11 +30,7 @@ def run(tmp_path_factory):
 
 def cells(run, metric=""):
     (table,) = by_group(run, metric)
-    return (
-        table.title,
-        [column.name for column in table.columns],
-        [[cell.text for cell in row] for row in table.rows],
-    )
+    return table.title, [column.name for column in table.columns], texts(table)
 
 
 def test_each_group_has_its_images_and_means_over_the_rounds_with_intervals_of_these_means(run):
@@ -46,9 +43,8 @@ def test_each_group_has_its_images_and_means_over_the_rounds_with_intervals_of_t
     for line, group in zip(lines, "fm", strict=False):
         both = [run.scores.groups["sex"][version][AUC][group] for version in ("clean", "corrupted")]
         for cell, version, score in zip(line[2:], ("clean", "corrupted"), both, strict=False):
-            resampled = Resamples(1000).drawn(
-                run, Where(version, attribute="sex", group=group, metric=AUC)
-            )
+            where = Where(version, attribute="sex", group=group, metric=AUC)
+            resampled = Resamples(1000).drawn(run, where)
             low, high = np.quantile(resampled, (0.025, 0.975))
             expected = f"{100 * score.mean:.1f} ({100 * low:.1f} to {100 * high:.1f})"
             assert cell == expected

@@ -8,6 +8,7 @@ import pytest
 import session
 from conftest import ROSTER, make_chain
 from made_plans import planned, train
+from report_tables import texts
 from scored_runs import heal, model, scored
 
 from fedcli.data import manifest
@@ -35,9 +36,8 @@ def run(tmp_path_factory):
     """A trained run, evaluated with operating points and under a corruption."""
     work = tmp_path_factory.mktemp("cards")
     data = make_chain(work)
-    trained = train(
-        data, planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None
-    )
+    training = Training(batch_size=10, lr=0.01)
+    trained = train(data, planned("fedavg", {}, training, 1), work=work, out=None)
     return evaluate(
         trained, EvaluateOptions(corrupt=["gaussian-noise"], severity=["1"], clinical=True)
     )
@@ -213,7 +213,7 @@ def test_table_1_counts_every_image_of_each_client_once(row, run):
     heads = [column.title for column in table.columns]
     expected = [*(f"{client}, train" for client in ROSTER), "all, test"]
     assert heads[1:] == expected
-    images, *others = [[cell.text for cell in line] for line in table.rows]
+    images, *others = texts(table)
     assert images[1:] == ["20", "20", "20", "20", "40"]
     shares = {line[0]: line[1] for line in others if line[0].startswith("sex")}
     assert shares == {"sex: f": "10 (50.0)", "sex: m": "10 (50.0)"}

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from report_tables import texts
 
 from fedcli.errors import UsageError
 from fedcli.reporting import clinical
@@ -42,10 +43,6 @@ def described():
     points = [operating(), operating(choice="client"), operating("cost=5")]
     parts = {"overall": DESCRIBED, "groups": groups, "clients": {"east": DESCRIBED}}
     return parts | {"operating": points}
-
-
-def texts(table):
-    return [[cell.text for cell in row] for row in table.rows]
 
 
 @pytest.mark.parametrize(

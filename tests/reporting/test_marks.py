@@ -25,10 +25,10 @@ FEW = np.where(np.arange(60) < 26, 0, 1)  # 26 images of the first group, which 
 def marked(paths, **how):
     """column -> rows that are marked as its best."""
     whole = report(rows(paths, **how)).whole
-    return {
-        c.key: [row[0].text for row in whole.rows if row[k].best]
-        for k, c in enumerate(whole.columns)
-    }
+    names = {}
+    for k, column in enumerate(whole.columns):
+        names[column.key] = [row[0].text for row in whole.rows if row[k].best]
+    return names
 
 
 def runs(folder, skills, seeds=1, **about):
@@ -73,9 +73,8 @@ def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
         heal(tmp_path / "b", model(1.5, 0, 2, y), y=y),
     ]
     assert marked(paths, metrics=["auc_binary"])["clean auc_binary"] == ["FedHEAL"]
-    html = page.write(
-        tmp_path / "page.html", paths, page.PageOptions(metrics=["auc_binary"])
-    ).read_text()
+    page_options = page.PageOptions(metrics=["auc_binary"])
+    html = page.write(tmp_path / "page.html", paths, page_options).read_text()
     assert "points higher than FedAvg in AUC on clean images" in html
 
 
@@ -114,9 +113,8 @@ def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tm
     (paths[0].parent / "predictions.h5").unlink()
     items = [manifest.read(path) for path in paths]
     for path, old in zip(paths, items, strict=True):
-        manifest.write_text(
-            path, replace(old, parents={}, files={"scores.csv": old.files["scores.csv"]}).text
-        )
+        files = {"scores.csv": old.files["scores.csv"]}
+        manifest.write_text(path, replace(old, parents={}, files=files).text)
     assert len(marked(paths)[AUC]) == 1
     assert "*: the best of the column, not tested." in " ".join(report(rows(paths)).legends)
 
@@ -154,7 +152,7 @@ def test_what_a_small_group_decides_is_never_the_best():
 def test_every_format_has_the_same_marks_cell_by_cell(tmp_path):
     paths = runs(tmp_path, (0.5, 3), sex=FEW)
     table = report(rows(paths)).tables[0]
-    expected = [[(cell.plain, cell.best) for cell in row] for row in table.rows]
+    expected = marks_of(table)
     assert any(best for row in expected for _, best in row)
     assert (
         in_terminal(table)
@@ -165,7 +163,7 @@ def test_every_format_has_the_same_marks_cell_by_cell(tmp_path):
     html = page.write(tmp_path / "page.html", paths).read_text()
     assert in_html(html, 0) == expected
     between = report(rows(paths)).tables[1]
-    expected = [[(cell.plain, cell.best) for cell in row] for row in between.rows]
+    expected = marks_of(between)
     assert any("†" in text for row in expected for text, _ in row)
     assert (
         in_terminal(between)
@@ -173,27 +171,36 @@ def test_every_format_has_the_same_marks_cell_by_cell(tmp_path):
         == in_html(html, 1)
         == expected
     )
-    assert render(rows(paths), "latex").count(r"$^\dagger$") == 1 + sum(
-        "†" in text for row in expected for text, _ in row
-    )  # and once in the caption of the table that has it, which says what it means
+    doubtful = [text for row in expected for text, _ in row if "†" in text]
+    daggers = render(rows(paths), "latex").count(r"$^\dagger$")
+    assert daggers == 1 + len(
+        doubtful
+    )  # once in the caption of the table, which says what it means
+
+
+def marks_of(table):
+    """Rows of (text, whether it is the best)."""
+    return [[*map(mark_of, row)] for row in table.rows]
+
+
+def mark_of(cell):
+    return cell.plain, cell.best
 
 
 def in_terminal(table):
     writers.show(table, out := io.StringIO())
     lines = out.getvalue().rstrip("\n").splitlines()[-len(table.rows) :]
-    return [
-        [starred(text) for text in re.split(r"\s{2,}", line.strip().replace(" *", "*"))]
-        for line in lines
-    ]
+    cells = [re.split(r"\s{2,}", line.strip().replace(" *", "*")) for line in lines]
+    return [[*map(starred, row)] for row in cells]
 
 
 def in_markdown(text):
-    return [
-        [starred(cell.strip()) for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]
-    ]
+    cells = [line.split("|")[1:-1] for line in text.splitlines()[2:]]
+    return [[*map(starred, row)] for row in cells]
 
 
 def starred(text):
+    text = text.strip()
     return text.rstrip("*").rstrip(), text.endswith("*")
 
 
@@ -201,12 +208,13 @@ def in_latex(text):
     lines = (
         text.split("\\midrule\n")[1].split("\n\\bottomrule")[0].replace(" \\\\", "").splitlines()
     )
-    plain = str.maketrans({"$": "", "{": "", "}": ""})
     cells = [line.replace(r"$\pm$", "±").replace(r"$^\dagger$", "†").split(" & ") for line in lines]
-    return [
-        [(c.removeprefix(r"\textbf").translate(plain), c.startswith(r"\textbf")) for c in row]
-        for row in cells
-    ]
+    return [[*map(bold_in_latex, row)] for row in cells]
+
+
+def bold_in_latex(cell):
+    plain = str.maketrans({"$": "", "{": "", "}": ""})
+    return cell.removeprefix(r"\textbf").translate(plain), cell.startswith(r"\textbf")
 
 
 def in_html(text, number):
@@ -215,13 +223,12 @@ def in_html(text, number):
         re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line)
         for line in re.findall(r"<tr>(.*?)</tr>", body, re.S)
     ]
-    return [
-        [
-            (re.sub(r"<[^>]*>", "", c).replace("±\u202f", "±").replace("±&#8239;", "±"), "<b>" in c)
-            for c in row
-        ]
-        for row in lines
-    ]
+    return [[*map(bold_in_html, row)] for row in lines]
+
+
+def bold_in_html(cell):
+    text = re.sub(r"<[^>]*>", "", cell)
+    return text.replace("±\u202f", "±").replace("±&#8239;", "±"), "<b>" in cell
 
 
 def test_differences_in_decisions_that_a_small_group_may_decide_are_no_best_either(tmp_path):

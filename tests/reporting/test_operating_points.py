@@ -3,6 +3,7 @@
 import pytest
 import session
 from hospitals import prepared, write_hospitals
+from report_tables import texts
 from typed_lines import fedcli as typed
 
 import fedcli
@@ -132,7 +133,7 @@ def test_the_title_names_class_threshold_rule_and_images_and_the_line_below_coun
     other = next(name for name in scores.classes if name != "ill")
     counts = f"{missed} of {sensitivity['total']} ill missed, {alarms} of {passed['total']} {other} are false alarms."
     assert table.legend == f"{counts} Other thresholds (1): --show thresholds."
-    cells = [[cell.text for cell in row] for row in table.rows]
+    cells = texts(table)
     expected = ["all", *facts["groups"]["hospital"]]
     assert [row[0] for row in cells] == expected
     rate = point["overall"]["sensitivity"]

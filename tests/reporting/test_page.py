@@ -14,6 +14,7 @@ from made_plans import planned, train
 from nested_scores import over, scores_of
 from pandas import DataFrame
 from PIL import Image
+from report_tables import texts
 
 from fedcli.comparison import cautions, verdict
 from fedcli.data import manifest
@@ -70,9 +71,8 @@ def scores(tmp_path_factory):
     )
     for method in ("fedavg", "fedheal"):
         for seed in (0, 1):
-            plan = planned(
-                method, {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed, eval_every=1
-            )
+            training = Training(batch_size=10, lr=0.01)
+            plan = planned(method, {}, training, rounds=2, seed=seed, eval_every=1)
             run = train(path, plan, work=work, out=None)
             paths.append(evaluate(run))
     return paths
@@ -183,11 +183,12 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
         [[Cell("<A & B>"), best], [Cell("B"), Cell()]],
         "a & b",
     )
+    pictures = [("a sweep", tmp_path / "one.png")]
     options = page.PageOptions(
         title="<script>alert(1)</script>",
         tables=[table],
         notes=["5 < 6"],
-        pictures=[("a sweep", tmp_path / "one.png")],
+        pictures=pictures,
         findings=["A against B is inconclusive."],
         tests=[replace(table, title="Mine")],
         clocks=False,
@@ -206,10 +207,9 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
     assert "Time and memory" not in written
     parts = "Ours", "a sweep", "A against B is inconclusive.", "Mine"
     assert sorted(parts, key=written.index) == list(parts)
+    page_options = page.PageOptions(pictures=[("x", tmp_path / "p.html")])
     with pytest.raises(FedcliError, match="no picture that a page can hold"):
-        page.write(
-            tmp_path / "q.html", scores[:1], page.PageOptions(pictures=[("x", tmp_path / "p.html")])
-        )
+        page.write(tmp_path / "q.html", scores[:1], page_options)
 
 
 def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
@@ -217,7 +217,7 @@ def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
     expected, (table,), _ = lead.tests(lines, ["accuracy"], "fedheal")
     assert table.title == "Against FedHEAL (2 seeds): accuracy, clean and noisy images"
     assert "Holm" in table.legend
-    reference, other = ([cell.text for cell in row] for row in table.rows)
+    reference, other = texts(table)
     result = (reference[0], reference[-1], table.columns[-1].name)
     assert result == (
         "FedHEAL (2 seeds)",
@@ -288,10 +288,11 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     manifest.write_text(noisy, replace(old, body=old.body | {"clients": []}).text)
 
     def scored(data, method="fedavg", settings=None, rounds=2, **how):
+        training = Training(batch_size=10, lr=0.01)
         plan = planned(
             method,
             settings or {},
-            Training(batch_size=10, lr=0.01),
+            training,
             rounds=rounds,
             eval_every=2,
             **how,

@@ -30,9 +30,8 @@ def lines(tmp_path_factory):
     data = make_chain(work, corrupted=True)
     paths = []
     for method in ("fedavg", "fedprox"):
-        run = train(
-            data, planned(method, {}, Training(batch_size=10, lr=1e-6), 1), work=work, out=None
-        )
+        training = Training(batch_size=10, lr=1e-6)
+        run = train(data, planned(method, {}, training, 1), work=work, out=None)
         paths.append(evaluate(run))
     return compared(rows(paths))
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from report_tables import texts
 
 from fedcli.comparison.systems import BEST
 from fedcli.data import image_counts, manifest
@@ -15,10 +16,6 @@ ROSTER = [
     {"client": "east", "train": 30, "val": 0, "test": 4, "class_counts": [20, 10]},
     {"client": "west", "train": 12, "val": 0, "test": 6, "class_counts": [6, 6]},
 ]
-
-
-def texts(table):
-    return [[cell.text for cell in row] for row in table.rows]
 
 
 def system(name="FedAvg", **numbers):

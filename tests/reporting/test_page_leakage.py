@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+from report_tables import texts
 
 from fedcli.reporting.page import leakage
 from fedcli.scores.audit.membership import ALONE, EQUAL_MIX
@@ -53,10 +54,6 @@ def body():
         "inversion": INVERSION,
     }
     return copy.deepcopy(parts)
-
-
-def texts(table):
-    return [[cell.text for cell in row] for row in table.rows]
 
 
 def names(table):

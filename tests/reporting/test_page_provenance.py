@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from report_tables import texts
 
 from fedcli.data import image_counts, manifest
 from fedcli.reporting import timing
@@ -20,10 +21,6 @@ CLASSES = {
     "west": {"train": {"well": 10, "ill": 10}},
     "all": {"test": {"well": 20, "ill": 0}},
 }
-
-
-def texts(table):
-    return [[cell.text for cell in row] for row in table.rows]
 
 
 @pytest.fixture

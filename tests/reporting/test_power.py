@@ -13,12 +13,10 @@ from fedcli.scores.statistics.power import smallest_gap
 
 def test_images_of_which_the_label_is_unknown_are_left_out(monkeypatch):
     y = np.array([[YES, NO], [NO, NO], [UNKNOWN, NO], [UNKNOWN, YES], [NO, YES]])
-    pool = SimpleNamespace(
-        y=y, id=np.arange(5), patient=None, groups={"sex": np.array([0, 0, 0, 1, 1])}
-    )
-    dataset = SimpleNamespace(
-        kind="dataset", body={"classes": ["edema", "mass"], "attributes": {"sex": ["f", "m"]}}
-    )
+    groups = {"sex": np.array([0, 0, 0, 1, 1])}
+    pool = SimpleNamespace(y=y, id=np.arange(5), patient=None, groups=groups)
+    body = {"classes": ["edema", "mass"], "attributes": {"sex": ["f", "m"]}}
+    dataset = SimpleNamespace(kind="dataset", body=body)
     monkeypatch.setattr(power.manifest, "read", lambda *_: dataset)
     monkeypatch.setattr(power, "holdings", lambda _: (pool, {}, np.arange(5)))
     facts = power.of_manifest(Path("dataset.json"), "edema")

@@ -429,9 +429,10 @@ def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
 
 def test_each_caption_explains_what_its_own_table_shows(tmp_path):
     paths = [scores(tmp_path / "a", auc=0.9), scores(tmp_path / "b", auc=0.8)]
-    lines = [
-        replace(row, doubtful=[name for name in row.cells if "gap" in name]) for row in rows(paths)
-    ]
+    lines = []
+    for row in rows(paths):
+        doubtful = [name for name in row.cells if "gap" in name]
+        lines.append(replace(row, doubtful=doubtful))
     caption, second_caption = report(lines, best="Bold").captions
     assert "Bold: the best of the column, not tested." in caption
     assert second_caption

@@ -241,8 +241,9 @@ def test_an_audit_says_that_training_diverged_and_nothing_of_a_model_that_learne
         "The model may be no better than chance (33.3 %)"
     )
     assert audited._caution(opened, right) == ""
+    infinite = replace(images, logits=np.full((len(images.y), 3), np.inf))
     with pytest.raises(FedcliError, match="got logits that are not finite"):
-        audited._caution(opened, replace(images, logits=np.full((len(images.y), 3), np.inf)))
+        audited._caution(opened, infinite)
     record = run.parent / "rounds.jsonl"
     whole = record.read_text(encoding="utf-8")
     try:

@@ -305,9 +305,8 @@ def test_the_advantage_is_at_the_mean_score_of_the_training_images():
         units=np.arange(5),
         groups={},
     )
-    run = SimpleNamespace(
-        data=SimpleNamespace(roster=["a"], attributes={}), manifest=SimpleNamespace(body={})
-    )
+    data = SimpleNamespace(roster=["a"], attributes={})
+    run = SimpleNamespace(data=data, manifest=SimpleNamespace(body={}))
     scores = {audited.LOSS: (np.ones(5, bool), score)}
     everyone, client = audited._membership(run, images, scores, 0)
     assert everyone["numbers"] == client["numbers"]

@@ -251,8 +251,9 @@ def test_carried_thresholds_make_the_rates_of_fairlearn(evaluated):
             for name in names
         ]
         decisions = (score >= np.array(limits)[sex]).astype(int)
+        metrics = {"sensitivity": sk.recall_score, "ppv": sk.precision_score}
         frame = MetricFrame(
-            metrics={"sensitivity": sk.recall_score, "ppv": sk.precision_score},
+            metrics=metrics,
             y_true=predicted.y,
             y_pred=decisions,
             sensitive_features=sex,
@@ -304,10 +305,10 @@ def test_a_temperature_makes_validation_images_likelier_and_recovers_the_one_tha
     assert scaled["temperature"] == pytest.approx(4, rel=0.1)
     assert scaled["negative_log_likelihood"][1] < scaled["negative_log_likelihood"][0]
     assert scaled["calibration_error_top_label"][1] < scaled["calibration_error_top_label"][0]
-    brier_scores = [
-        sum(sk.brier_score_loss(y == c, probabilities(t * logits)[:, c]) for c in range(3))
-        for t in (4, 1)
-    ]
+    brier_scores = []
+    for factor in (4, 1):
+        chance = probabilities(factor * logits)
+        brier_scores.append(sum(sk.brier_score_loss(y == c, chance[:, c]) for c in range(3)))
     expected = [
         pytest.approx(brier_scores[0]),
         pytest.approx(brier_scores[1], rel=0.02),

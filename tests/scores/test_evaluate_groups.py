@@ -49,7 +49,9 @@ def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, sco
     y = run.data.test["clean"].y.numpy()
     groups = run.data.test["clean"].groups["age"].numpy()
     rounds = [group_scores(logits_of(run, r), y, groups, ATTRIBUTES["age"]) for r in (4, 5, 6)]
-    per_group = {v: [r["groups"][v]["auc_ovo_macro"] for r in rounds] for v in ATTRIBUTES["age"]}
+    per_group = {}
+    for value in ATTRIBUTES["age"]:
+        per_group[value] = [scores["groups"][value]["auc_ovo_macro"] for scores in rounds]
     outcome = {v: result["per_round"] for v, result in age["each"]["auc_ovo_macro"].items()}
     assert outcome == per_group
     means = [np.mean(values) for values in per_group.values()]

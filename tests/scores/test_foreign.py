@@ -54,7 +54,8 @@ def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_pa
     )
     result = [line["foreign"] for line in written["predictions"]]
     assert result == [None, rows[100]["foreign"]]
-    shard = SimpleNamespace(rows=torch.zeros(0, dtype=torch.long), images=torch.zeros(0, 3, 8, 8))
+    images = torch.zeros(0, 3, 8, 8)
+    shard = SimpleNamespace(rows=torch.zeros(0, dtype=torch.long), images=images)
     empty = SimpleNamespace(data=SimpleNamespace(train={"a": shard}, roster=["a"]))
     none = foreign.Known.of(empty)
     monkeypatch.setattr(foreign.Known, "of", lambda *_: none)

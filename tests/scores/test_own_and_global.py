@@ -19,9 +19,8 @@ COLUMNS = [f"mean among clients balanced_accuracy {whose} model" for whose in ("
 
 
 def trained(work, data, method):
-    run = train(
-        data, planned(method, {}, Training(batch_size=10, lr=0.01), rounds=2), work=work, out=None
-    )
+    training = Training(batch_size=10, lr=0.01)
+    run = train(data, planned(method, {}, training, rounds=2), work=work, out=None)
     return run, evaluate(run)
 
 

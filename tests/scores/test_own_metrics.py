@@ -166,9 +166,8 @@ def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
         fedcli.prepare("phantom", size=8, work=tmp_path), by="site", work=tmp_path
     )
     run = fedcli.train("fedavg", clients, rounds=1, work=tmp_path)
-    report = fedcli.report(
-        run, metric=[f"{path}:share_right", "accuracy"], by=["sex"], work=tmp_path
-    )
+    metric = [f"{path}:share_right", "accuracy"]
+    report = fedcli.report(run, metric=metric, by=["sex"], work=tmp_path)
     frame = report.to_frame()
     expected = pytest.approx(frame["clean accuracy"][0])
     assert frame["clean share_right"][0] == expected

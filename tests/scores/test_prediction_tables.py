@@ -73,7 +73,7 @@ def test_one_row_per_image_with_its_chances_and_its_groups(tmp_path):
         ["1", "1"],
     ]  # of equal chances the first class
     assert [line[4] for line in binary] == [line[4] for line in lines]
-    result = [[float(x) for x in line[3:5]] for line in lines]
+    result = [[*map(float, line[3:5])] for line in lines]
     assert result == probabilities(logits).tolist()  # every digit
 
 
@@ -109,15 +109,15 @@ def test_the_fairmedfm_package_finds_our_aucs_and_odds_in_it(tmp_path, capsys):
         expected = pytest.approx(between["worst"]["score"], abs=1e-12)
         assert summary[name]["worst-auc"] == expected
         assert summary[name]["auc-gap"] == pytest.approx(between["gap"], abs=1e-12)
-        rows = {
-            value: {key: float(theirs[name, value][key]) for key in ("auc", "acc", "tpr", "tnr")}
-            for value in values
-        }
+        rows = {}
+        for value in values:
+            row = theirs[name, value]
+            rows[value] = {key: float(row[key]) for key in ("auc", "acc", "tpr", "tnr")}
         for value in values:
             part = ours["groups"][value]
             result = (rows[value]["auc"], rows[value]["acc"])
             assert result == pytest.approx((part["auc_binary"], part["accuracy"]))
-        ranges = [np.ptp([row[rate] for row in rows.values()]) for rate in ("tpr", "tnr")]
+        ranges = np.ptp([(row["tpr"], row["tnr"]) for row in rows.values()], axis=0)
         assert ours["equalized_odds_difference"] == pytest.approx(max(ranges))
         if len(values) == 2:  # each group's others are the one other group
             signed = [rows[values[0]][rate] - rows[values[1]][rate] for rate in ("tpr", "tnr")]

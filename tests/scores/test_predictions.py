@@ -87,7 +87,8 @@ def test_a_changed_prediction_is_noticed(tmp_path, scores_of):
     ],
 )
 def test_columns_that_cannot_belong_together_are_refused(tmp_path, scores_of, name, change, words):
-    path = scores_of(a_run(tmp_path, own={"south": range(10, 20)})).parent / "predictions.h5"
+    own = {"south": range(10, 20)}
+    path = scores_of(a_run(tmp_path, own=own)).parent / "predictions.h5"
     with h5py.File(path, "r+") as file:
         values = change(file[name][()])
         del file[name]

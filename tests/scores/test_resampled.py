@@ -41,9 +41,8 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
 
 def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
-    (scored,) = read(
-        [scores_of(a_run(tmp_path, units=np.array([f"patient {i % 40}" for i in range(90)])))]
-    )
+    units = np.array([f"patient {i % 40}" for i in range(90)])
+    (scored,) = read([scores_of(a_run(tmp_path, units=units))])
     read_ones = [_last(scored, Where(version), False)[0] for version in ("clean", "average")]
     monkeypatch.setattr(resampled, "read", lambda folder, last=False: {})
     _of_last.cache_clear()

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import published_schema
 import pytest
+from report_tables import texts
 
 import fedcli
 from fedcli.data import manifest
@@ -58,7 +59,7 @@ def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(evalu
     }
     assert in_training == expected
     (table,) = single_runs.by_severity([("", Scores.read(evaluated.path))])
-    result = [[cell.text for cell in row[:3]] for row in table.rows]
+    result = [row[:3] for row in texts(table)]
     expected = [
         ["clean", "-", "-"],
         ["contrast", "1", "unseen"],

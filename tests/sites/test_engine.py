@@ -265,9 +265,8 @@ def test_rounds_may_be_added_to_a_run_over_sites(data, sites, tmp_path, monkeypa
 
 
 def test_an_optimizer_that_is_kept_stays_at_its_site(data, sites, tmp_path):
-    keeping = plan(
-        training=Training(optimizer="adam", lr=0.01, batch_size=8, keep_optimizer=True, bn="local")
-    )
+    training = Training(optimizer="adam", lr=0.01, batch_size=8, keep_optimizer=True, bn="local")
+    keeping = plan(training=training)
     usual = train(data, keeping, work=tmp_path, out=tmp_path / "usual")
     run = train_at(sites, data, keeping, tmp_path, out=tmp_path / "sites-run")
     assert files(run)["rounds.jsonl"] == files(usual)["rounds.jsonl"]

@@ -100,7 +100,7 @@ def test_a_hidden_group_is_called_hidden_wherever_it_is_printed(run, tmp_path):
     assert any(words in text for text in _texts(card, "failures"))
     assert not any("worst group by sex" in text for text in texts)
     (by_sex,) = [table for table in _section(card, "groups").tables if "by sex" in table.title]
-    result = [[cell.text for cell in line] for line in by_sex.rows]
+    result = texts(by_sex)
     assert result == [
         ["female", "hidden", "-"],
         ["male", "hidden", "-"],

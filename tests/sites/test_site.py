@@ -383,9 +383,8 @@ def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again
 
 def test_no_two_updates_are_given_one_noise(data, tmp_path):
     """Else whoever may choose the plan cancels the noise: the same task under a plan that trains nothing shows it."""
-    sites = sites_of(
-        data, tmp_path / "sites", policy=Policy(privacy=Privacy(clip=1.0, noise=20.0, epsilon=1e6))
-    )
+    policy = Policy(privacy=Privacy(clip=1.0, noise=20.0, epsilon=1e6))
+    sites = sites_of(data, tmp_path / "sites", policy=policy)
     sent = {}
 
     class Kept(Carried):

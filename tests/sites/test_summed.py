@@ -116,7 +116,8 @@ def test_masks_are_of_the_whole_key():
 
 
 def test_noise_at_the_sites_goes_with_it_and_leaves_no_loss(data, tmp_path):
-    run = trained(data, tmp_path, plan(), policy=Policy(privacy=Privacy(noise=1.0, epsilon=1000.0)))
+    policy = Policy(privacy=Privacy(noise=1.0, epsilon=1000.0))
+    run = trained(data, tmp_path, plan(), policy=policy)
     line = json.loads((run.parent / "rounds.jsonl").read_text().splitlines()[0])
     assert set(line["loss"]) == {None}
     assert all(np.isfinite(array).all() for array in model(run).values())

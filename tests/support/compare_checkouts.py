@@ -36,11 +36,15 @@ TIMES = re.compile(
 SECTIONS_OF_TIMES = re.compile(r"<h3>Time and memory</h3>.*?</table>", re.S)
 
 
+def is_only_parsed(line: str) -> bool:
+    return any(part in line for part in guides.ONLY_PARSED)
+
+
 def lines_by_heading() -> dict[str, dict[str, list[str]]]:
     """For each heading, the lines that come before it and its own lines."""
     sessions = {}
     for heading, lines in guides.GUIDES.items():
-        playable = [line for line in lines if not any(part in line for part in guides.ONLY_PARSED)]
+        playable = [line for line in lines if not is_only_parsed(line)]
         sessions[heading] = {"before": guides.BEFORE.get(heading, []), "lines": playable}
     for name, lines in test_answers.SESSIONS.items():
         sessions[f"answers: {name}"] = {"before": [], "lines": lines}

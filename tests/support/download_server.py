@@ -64,7 +64,9 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start_told}-{len(body) - 1}/{len(body)}")
         self.end_headers()
         half = self.path in ("/broken", "/slow") and not start
-        end = 0 if self.path == "/dead" else len(body) // 2 if half else len(body)
+        end = len(body) // 2 if half else len(body)
+        if self.path == "/dead":
+            end = 0
         self.wfile.write(body[start:end])
         if half and self.path == "/slow":
             self.connection.recv(1)  # until whoever asked is gone

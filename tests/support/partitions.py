@@ -104,7 +104,9 @@ def partition(
     stage = {"val": val, "minimum": minimum, "seed": seed, "materialize": materialize}
     path = make_partition(dataset(folder, units=units), resolve(scheme, options), to, **stage)
     with h5py.File(path.parent / "rows.h5") as file:
-        arrays = {name: {k: rows[()] for k, rows in group.items()} for name, group in file.items()}
+        arrays = {}
+        for name, group in file.items():
+            arrays[name] = {k: rows[()] for k, rows in group.items()}
     return path, manifest.verify(path, "partition").body, arrays
 
 

@@ -97,7 +97,8 @@ def write_slice(path: Path, stored: np.ndarray, **fields) -> Path:
     file.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
     file.file_meta.MediaStorageSOPClassUID = file.SOPClassUID = pydicom.uid.CTImageStorage
     file.file_meta.MediaStorageSOPInstanceUID = file.SOPInstanceUID = "1.2.3"
-    file.Rows, file.Columns, file.SamplesPerPixel, file.BitsAllocated = *stored.shape[-2:], 1, 16
+    file.Rows, file.Columns = stored.shape[-2:]
+    file.SamplesPerPixel, file.BitsAllocated = 1, 16
     for name, value in lines.items():
         if value is not None:
             setattr(file, name, value)

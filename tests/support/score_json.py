@@ -45,9 +45,10 @@ def summary_of_groups(tables, y, groups, values, *, classes=None, units=None):
 
 def summary(versions, y):
     """Scores of logits [N, C] of each version and round, and of the average."""
-    return quality({v: [[table] for table in rounds] for v, rounds in versions.items()}, y, {})[
-        "versions"
-    ]
+    tables = {}
+    for version, rounds in versions.items():
+        tables[version] = [[table] for table in rounds]
+    return quality(tables, y, {})["versions"]
 
 
 def intervals(answers, y, units, how="percentile"):

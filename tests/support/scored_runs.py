@@ -1,5 +1,7 @@
 """Runs made up from logits: their scores and predictions, as evaluate would write them."""
 
+from operator import attrgetter
+
 import h5py
 import numpy as np
 from nested_scores import over, staged
@@ -52,13 +54,9 @@ def scored(  # noqa: PLR0913 - a test names the few that it changes
     """
     versions = {"clean": logits} | ({"corrupted": corrupted} if corrupted else {})
     ids = np.array([f"image-{i}" for i in range(len(y))]) if ids is None else ids
-    sex = (
-        sex
-        if sex is not None
-        else (SEX if len(y) == N else np.arange(len(y)) % 2)
-        if groups
-        else np.full(len(y), -1)
-    )
+    if sex is None:
+        known = SEX if len(y) == N else np.arange(len(y)) % 2
+        sex = known if groups else np.full(len(y), -1)
     body = {
         "method": "fedavg",
         "label": "FedAvg",
@@ -133,7 +131,8 @@ def drawn(resamples, units=PATIENTS_OF, ids=None):
 
 
 def systems_of(paths):
-    return [[run.path for run in runs] for runs in grouped(read(paths), lambda run: run.identity)]
+    groups = grouped(read(paths), lambda run: run.identity)
+    return [[*map(attrgetter("path"), runs)] for runs in groups]
 
 
 def fold(k, count=3, trained=2 * N):

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ def build(channels, classes):
     raise SystemExit
 """
 KINDS = "methods", "datasets", "partitions", "models", "metrics"
+OBJECTS = {"methods": ":build", "models": ":build", "metrics": ":build"}
 POINTS = "".join(
-    f"[fedcli.{kind}]\nstranger = strangers_code{':build' * (kind[0] == 'm')}\n" for kind in KINDS
+    f"[fedcli.{kind}]\nstranger = strangers_code{OBJECTS.get(kind, '')}\n" for kind in KINDS
 )
 PROBES = (
     "./evil.py",
@@ -174,28 +175,28 @@ def made(folder: Path) -> Path:
 
 def alike(value: Any) -> list[Place]:
     """Where a JSON value holds a text; of those with one key at one depth of one part of it the last."""
-    keyed = {
-        tuple("*" if isinstance(key, int) else key for key in path): path for path in places(value)
-    }
-    return list(
-        {
-            (key[0], len(key), key[-1]): path for key, path in keyed.items() if "legend" not in key
-        }.values()
-    )
+    keyed = {}
+    for path in places(value):
+        keyed[tuple("*" if isinstance(key, int) else key for key in path)] = path
+    last = {}
+    for key, path in keyed.items():
+        if "legend" not in key:
+            last[key[0], len(key), key[-1]] = path
+    return list(last.values())
 
 
 def places(value: Any, above: Place = ()) -> Iterator[Place]:
     if isinstance(value, str):
         yield above
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    for key, item in items:
+    for key, item in items_of(value):
         yield from places(item, (*above, key))
+
+
+def items_of(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Keys and items of a dict or a list; none of another value."""
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()
 
 
 def put(value: Any, path: Place, text: str) -> Any:
@@ -314,11 +315,9 @@ def play(whole: Path, cases: Sequence[Case]) -> None:
             )
         with contextlib.chdir(case_folder):
             code = command(words)
-        wrong = (
-            ["ran"] * ran.exists()
-            + events
-            + ["no exit code of fedcli"] * (code not in (0, 1, 2, 3))
-        )
+        wrong = ["ran", *events] if ran.exists() else [*events]
+        if code not in (0, 1, 2, 3):
+            wrong.append("no exit code of fedcli")
         print(
             json.dumps(
                 {"wrong": wrong, "code": code, "case": [name, json_path, probe, " ".join(words)]}
