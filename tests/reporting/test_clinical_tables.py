@@ -88,7 +88,8 @@ def test_topics_are_read_by_the_words_of_show():
 
 
 def test_a_topic_without_lines_has_no_table():
-    assert clinical.TOPICS["points"].table("x", iter([])) == []
+    result = clinical.TOPICS["points"].table("x", iter([]))
+    assert result == []
 
 
 def test_a_doubtful_number_is_explained_below_its_table():
@@ -235,7 +236,8 @@ def test_a_class_has_its_threshold_errors_and_other_thresholds(described):
         ["f", "12", "90.0 (10.0 to 90.0)"],
         ["m", "18", "70.0 (10.0 to 90.0)"],
     ]
-    assert [line[:3] for line in texts(table)] == expected
+    result = [line[:3] for line in texts(table)]
+    assert result == expected
 
 
 def test_the_usual_rule_is_shown_before_others(described):

@@ -59,5 +59,6 @@ def test_the_worst_group_is_named_in_the_head_or_beside_the_number(tmp_path):
     unlike = report([with_means(left_row, **low), with_means(right_row, **high)]).tables[1]
     assert "worst: f" in [column.name for column in alike.columns]
     number = [column.name for column in unlike.columns].index("worst")
-    assert [row[number].whose for row in unlike.rows] == ["f", "m"]
+    result = [row[number].whose for row in unlike.rows]
+    assert result == ["f", "m"]
     assert unlike.rows[0][number].plain.endswith(" f")

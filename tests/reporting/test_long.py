@@ -49,7 +49,8 @@ def test_every_number_of_a_run_is_a_line_that_says_what_it_is_of(scored):
     assert value(**where) == parity.mean
     assert value("last", **where) == parity.last
     gap = scores.part().lies("sex", "clean", "accuracy", "gap").last
-    assert value("last", "gap", version="clean", attribute="sex", metric="accuracy") == gap
+    outcome = value("last", "gap", version="clean", attribute="sex", metric="accuracy")
+    assert outcome == gap
     spread = scores.groups["sex"]["clean"]["accuracy"]["f"].std
     assert (
         value("std_last5", version="clean", attribute="sex", group="f", metric="accuracy") == spread
@@ -75,7 +76,8 @@ def test_any_number_is_a_column_of_every_format_by_its_name(scored):
     (row,) = rows([scored], metrics=metrics)
     parity = "demographic_parity_difference_ovr_macro by sex"
     expected = [f"clean {parity}", f"corrupted {parity}", "clean gap accuracy by sex"]
-    assert [name for name in row.cells if " by " in name] == expected
+    result = [name for name in row.cells if " by " in name]
+    assert result == expected
     assert {"clean accuracy of sex f", "corrupted accuracy of sex f"} <= row.cells.keys()
     assert is_lower(row.heads[f"clean {parity}"])
     assert expected[0] in row.doubtful

@@ -19,7 +19,8 @@ def test_of_many_clients_those_that_fare_worst_are_open_and_all_are_folded():
     )
     assert worst.title == "score of each client: the 10 of 21 clients with the lowest score"
     expected = [f"c{k}" for k in range(20, 10, -1)]
-    assert [row[0].text for row in worst.rows] == expected
+    result = [row[0].text for row in worst.rows]
+    assert result == expected
     assert every.rows == whole.rows
     assert every.title == "score of each client: all 21 clients"
     few = replace(whole, rows=whole.rows[1:])
@@ -63,5 +64,6 @@ def test_clients_are_told_apart_and_corrupted_ones_dashed_as_long_as_colours_las
     assert result == 10
     assert keys(10, "c3")[3] == inline.Key("c3 (corrupted)", "var(--c3)", "6 3")
     assert keys(10)[9].colour == "var(--c9)"
-    assert [key.name for key in keys(11, "c3")] == ["clean client", "corrupted client"]
+    outcome = [key.name for key in keys(11, "c3")]
+    assert outcome == ["clean client", "corrupted client"]
     assert not keys(11)

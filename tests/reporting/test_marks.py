@@ -49,10 +49,10 @@ def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_p
     assert marked(clear)[AUC] == ["FedHEAL"]
     assert marked(close)[AUC] == []
     assert compare(close[:1], close[1:]).rows[1].p > 0.05
-    assert "over test patients (p < 0.05, Bonferroni); 1 training each." in " ".join(
-        report(rows(clear)).legends
-    )
-    assert "better than every other row" not in " ".join(report(rows(close)).legends)
+    result = " ".join(report(rows(clear)).legends)
+    assert "over test patients (p < 0.05, Bonferroni); 1 training each." in result
+    result = " ".join(report(rows(close)).legends)
+    assert "better than every other row" not in result
     assert (
         "FedHEAL: no significant difference from FedAvg in AUC on clean images."
         in report(rows(close)).verdicts
@@ -81,7 +81,8 @@ def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
 def test_three_seeds_or_more_have_to_agree(tmp_path):
     paths = runs(tmp_path, (0.5, 3), seeds=3)
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]
-    assert "over patients and over seeds" in " ".join(report(rows(paths, spread="pooled")).legends)
+    result = " ".join(report(rows(paths, spread="pooled")).legends)
+    assert "over patients and over seeds" in result
     uneven = [
         scored(tmp_path / f"u{seed}", model((0.2, 0.5, 4)[seed], seed), seed=seed)
         for seed in range(3)
@@ -116,7 +117,8 @@ def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tm
         files = {"scores.csv": old.files["scores.csv"]}
         manifest.write_text(path, replace(old, parents={}, files=files).text)
     assert len(marked(paths)[AUC]) == 1
-    assert "*: the best of the column, not tested." in " ".join(report(rows(paths)).legends)
+    result = " ".join(report(rows(paths)).legends)
+    assert "*: the best of the column, not tested." in result
 
 
 def test_values_that_print_the_same_share_the_mark_unless_all_do():

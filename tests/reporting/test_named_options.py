@@ -20,11 +20,13 @@ def test_a_seed_is_said_where_rows_of_one_label_have_others_and_not_beside_a_num
     assert result == ["seed=1"]
     result = unlike("FedAvg", rows[1], rows, [PLAIN, *rows], None)
     assert result == []
-    assert unlike("FedAvg", PLAIN, rows, [PLAIN, *rows], [PLAIN]) == []
+    outcome = unlike("FedAvg", PLAIN, rows, [PLAIN, *rows], [PLAIN])
+    assert outcome == []
 
 
 def test_an_option_that_most_rows_share_is_not_said():
     every = [{"rounds": 5}, {"rounds": 5}, {"rounds": 9}]
-    assert unlike("MOON", every[0], [every[0]], every) == []
+    outcome = unlike("MOON", every[0], [every[0]], every)
+    assert outcome == []
     result = unlike("MOON", every[2], [every[2]], every)
     assert result == ["rounds=9"]

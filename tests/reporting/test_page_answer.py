@@ -192,7 +192,8 @@ def test_heads_that_share_what_stands_over_them_have_two_lines():
     assert result == expected
     result = [(head.text, head.at) for head in below]
     assert result == [("clean", 1), ("noisy", 2)]
-    assert len(markup.heads(columns[:1])) == 1
+    outcome = len(markup.heads(columns[:1]))
+    assert outcome == 1
 
 
 def test_what_every_client_holds_one_value_of_makes_no_table():

@@ -44,12 +44,14 @@ def test_a_table_of_systems_has_a_column_of_each_number_that_is_there():
     (table,) = by_system(system(f=0.7), system("FedProx", f=0.8))
     assert [column.name for column in table.columns] == ["method", "f [12]"]
     assert texts(table) == [["FedAvg", "70.00"], ["FedProx", "80.00"]]
-    assert [row[1].best for row in table.rows] == [False, True]
+    result = [row[1].best for row in table.rows]
+    assert result == [False, True]
 
 
 def test_low_gaps_are_the_best():
     (table,) = by_system(system(gap=0.1), system("FedProx", gap=0.2))
-    assert [row[1].best for row in table.rows] == [True, False]
+    result = [row[1].best for row in table.rows]
+    assert result == [True, False]
 
 
 def test_a_number_that_a_small_group_decides_is_no_best():
@@ -181,7 +183,8 @@ def test_of_many_clients_the_lowest_scores_are_open(client_table):
     (((table,), (every,)),) = client_table(column)
     assert table.title == "Accuracy: the 10 of 30 clients with the lowest score"
     result = [row[0].text for row in table.rows]
-    assert result == [f"c{k}" for k in range(10)]
+    expected = [f"c{k}" for k in range(10)]
+    assert result == expected
     assert every.title == "Accuracy: all 30 clients"
 
 
@@ -218,4 +221,5 @@ def test_a_long_table_keeps_the_order_of_equal_clients():
     table = Table.of("Score", ["client", "method"], lines)
     (worst,), _ = subgroups._folded(table, [0.0] * 21, "with the lowest score")
     result = [row[0].text for row in worst.rows]
-    assert result == [f"c{k}" for k in range(10)]
+    expected = [f"c{k}" for k in range(10)]
+    assert result == expected

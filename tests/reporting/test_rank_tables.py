@@ -52,7 +52,8 @@ def test_a_method_of_two_rows_on_a_dataset_is_left_out_and_two_settings_are_two_
         dataset="skin",
         options={"lr": 0.2},
     )
-    assert comparison.rank_tests(rows([*paths, again])) == []
+    result = comparison.rank_tests(rows([*paths, again]))
+    assert result == []
     others = [
         scores(
             tmp_path / f"other-{dataset}",

@@ -134,7 +134,8 @@ def test_a_run_whose_scores_cannot_be_read_is_left_out_of_a_report_of_all(tmp_pa
     assert f"warning: left out {runs[0]}: " in printed
     assert "'nan' is no score" in printed
     assert [line for line in printed.splitlines() if line.startswith(" FedAvg ")]
-    assert "'nan' is no score" in session.run(f"fedcli report {runs[0]}")
+    result = session.run(f"fedcli report {runs[0]}")
+    assert "'nan' is no score" in result
 
 
 def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):
@@ -179,9 +180,8 @@ def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tm
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "settings.json").write_text("{}")
     assert "- is no file" in session.run(f"fedcli report {path} --format csv --out -")
-    assert "sealed" in session.run(
-        f"fedcli report {path} --format html --out {tmp_path}/run/page.html"
-    )
+    outcome = session.run(f"fedcli report {path} --format html --out {tmp_path}/run/page.html")
+    assert "sealed" in outcome
     for flag in ("--figures", "--card", "--evidence"):
         result = session.run(f"fedcli report {path} {flag} {tmp_path}/run")
         assert "sealed" in result
@@ -228,7 +228,8 @@ def test_the_command_also_writes_all_numbers_in_long_form(tmp_path):
         out=None,
     )
     out = tmp_path / "long.csv"
-    assert "FedAvg" in session.run(f"fedcli report {run} --export {out}")
+    result = session.run(f"fedcli report {run} --export {out}")
+    assert "FedAvg" in result
     lines = list(csv.DictReader(io.StringIO(out.read_text())))
     (gap,) = [
         line
@@ -267,6 +268,5 @@ def test_a_metric_of_ones_own_without_any_number_is_said(tmp_path):
     metric_file.write_text("def nothing(probabilities, labels, groups):\n    return None\n")
     plan = planned("fedavg", {}, Training(batch_size=8), 1)
     run = train(make_chain(tmp_path), plan, work=tmp_path, out=tmp_path / "runs" / "a")
-    assert "has no number for any run" in session.run(
-        f"fedcli report {run} --metric {metric_file}:nothing"
-    )
+    result = session.run(f"fedcli report {run} --metric {metric_file}:nothing")
+    assert "has no number for any run" in result

@@ -36,7 +36,8 @@ def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
         "sex worst group auc_ovo_macro (%)": "80.13",
         "sex gap auc_ovo_macro (%)": "10.00",
     }
-    assert dict(zip(columns, lines[0], strict=True)) == expected
+    result = dict(zip(columns, lines[0], strict=True))
+    assert result == expected
 
 
 def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path):
@@ -65,7 +66,8 @@ def test_values_that_print_alike_are_all_marked(tmp_path):
 def test_a_run_without_a_version_has_a_dash_and_does_not_compete(tmp_path):
     paths = [scores(tmp_path / "a"), scores(tmp_path / "b", corrupted=0.8)]
     assert column(paths, "corrupted auc_ovo_macro (%)") == ["-", "80.00 ±1.00"]
-    assert column(paths[::-1], "corrupted auc_ovo_macro (%)") == ["80.00 ±1.00", "-"]
+    result = column(paths[::-1], "corrupted auc_ovo_macro (%)")
+    assert result == ["80.00 ±1.00", "-"]
 
 
 def test_columns_keep_their_order_whichever_run_comes_first(tmp_path):
@@ -208,7 +210,8 @@ def test_json_holds_full_numbers_and_which_is_best(tmp_path):
     paths = [scores(tmp_path / "a", auc=0.9012345), scores(tmp_path / "b", auc=0.8)]
     written = json.loads(render(rows(paths), "json"))
     assert written["notes"] == []
-    assert [row["name"] for row in written["rows"]] == ["FedAvg", "FedAvg"]
+    result = [row["name"] for row in written["rows"]]
+    assert result == ["FedAvg", "FedAvg"]
     cell = written["rows"][0]["cells"]["clean auc_ovo_macro"]
     marks = {"best": True, "small_group_decides": False}
     expected = {"mean": 0.9012345, "std": pytest.approx(0.01), "lower_is_better": False} | marks
@@ -277,7 +280,8 @@ def test_other_networks_are_other_systems_and_named(tmp_path):
     result = [row.runs for row in rows(paths, spread="pooled")]
     assert result == [1, 1]
     paths[1] = a_seed(tmp_path / "d", 1, 0.6, model=small)
-    assert [row.name for row in rows(paths, spread="pooled")] == ["FedAvg (2 seeds)"]
+    outcome = [row.name for row in rows(paths, spread="pooled")]
+    assert outcome == ["FedAvg (2 seeds)"]
 
 
 def test_the_spread_among_clients_is_over_rounds_and_seeds_where_each_round_is_known(tmp_path):

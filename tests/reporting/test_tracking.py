@@ -182,7 +182,8 @@ def test_the_scores_of_the_last_round_and_the_page_are_given(clients, board, tmp
     numbers = {name: value for name, value, _ in tracker.numbers}
     clean = scores.body["versions"]["clean"]
     assert numbers["scores/clean accuracy"] == clean["accuracy"]["last"]
-    assert {step for *_, step in tracker.numbers} == {2}
+    result = {step for *_, step in tracker.numbers}
+    assert result == {2}
     (text,) = tracker.pages
     assert text.startswith("<!doctype html>")
 

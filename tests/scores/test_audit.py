@@ -147,7 +147,8 @@ def test_the_input_of_a_linear_layer_follows_from_its_gradient():
     finally:
         inversion.ALPHA = before
     assert distance < 1e-3
-    assert inversion.psnr(x.numpy(), inverted.numpy()) > 25
+    result = inversion.psnr(x.numpy(), inverted.numpy())
+    assert result > 25
 
 
 def test_psnr_by_hand_and_the_best_match_of_a_batch():

@@ -291,7 +291,8 @@ def test_the_confidence_in_a_label_is_the_logit_of_its_probability():
     expected = pytest.approx([math.log(0.5 / 0.5), math.log(0.8 / 0.2)], abs=1e-6)
     assert confidence == expected
     expected = pytest.approx([math.log(0.2 / 0.8), math.log(0.1 / 0.9)], abs=1e-6)
-    assert audited._confidence(logits, np.array([2, 0])) == expected
+    result = audited._confidence(logits, np.array([2, 0]))
+    assert result == expected
 
 
 def test_the_advantage_is_at_the_mean_score_of_the_training_images():

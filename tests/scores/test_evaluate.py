@@ -161,7 +161,8 @@ def test_clients_that_keep_their_own_batch_norm_are_scored_with_it(tmp_path, sco
         == score(logits_of(run, 6, client="west"), y)["accuracy"]
     )
     result = body["versions"]["clean"]["accuracy"]["last"]
-    assert result == score(logits_of(run, 6), y)["accuracy"]
+    expected = score(logits_of(run, 6), y)["accuracy"]
+    assert result == expected
     assert body["among_clients"]["accuracy"]["std"] > 0
 
 

@@ -118,7 +118,8 @@ def test_a_report_keeps_scores_on_other_images_in_a_row_of_their_own(run, datase
     paths = [fedcli.evaluate(run).path, fedcli.evaluate(run, on=dataset).path]
     frame = fedcli.report(paths).to_frame()
     assert len(frame) == 2
-    assert frame["method"].str.contains("tested on").sum() == 1
+    outcome = frame["method"].str.contains("tested on").sum()
+    assert outcome == 1
     result = page.write(tmp_path / "page.html", paths).read_text(encoding="utf-8")
     assert "not on the run" in result
 

@@ -149,7 +149,8 @@ def test_each_group_has_every_score_of_its_own_images():
     result = {name: scores["groups"]["b"][name] for name in expected}
     assert result == expected
     whole = score(logits, y)
-    assert {name: scores["overall"][name] for name in whole} == whole
+    outcome = {name: scores["overall"][name] for name in whole}
+    assert outcome == whole
 
 
 def test_equal_groups_cost_nothing_and_distance_always_costs():
@@ -351,7 +352,8 @@ def test_a_group_with_few_images_of_a_class_is_small(ill, reason):
 def test_patients_of_a_class_count_and_not_their_images():
     y = np.array([0] * 40 + [1] * 20)
     patients = np.array([*map(str, range(40)), *["a"] * 10, *["b"] * 10])
-    assert Patients.of(y, patients).rare(["healthy", "ill"]) == "2 patients of ill"
+    outcome = Patients.of(y, patients).rare(["healthy", "ill"])
+    assert outcome == "2 patients of ill"
     result = Patients.of(y, np.arange(60)).rare(["healthy", "ill"])
     assert result == ""
 
@@ -365,7 +367,8 @@ def test_the_rarest_of_many_classes_come_first():
 def test_an_absent_class_or_label_is_not_the_rarest():
     assert Patients.of(np.array([0] * 40 + [2] * 40)).has_interval
     labels = np.array([[1, 0]] * 20 + [[0, 0]] * 20)
-    assert Patients.of(labels).rare(["a", "b"]) == ""
+    result = Patients.of(labels).rare(["a", "b"])
+    assert result == ""
 
 
 def test_labels_need_patients_with_and_without_them():

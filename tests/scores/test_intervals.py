@@ -37,7 +37,8 @@ def test_several_models_that_answer_are_drawn_together():
     (other_model, _) = answers(seed=1)
     both = intervals({"clean": [one_model, other_model]}, y, None)["clean"]["accuracy"]
     same = intervals({"clean": [one_model, one_model]}, y, None)["clean"]
-    assert same == intervals({"clean": [one_model]}, y, None)["clean"]
+    expected = intervals({"clean": [one_model]}, y, None)["clean"]
+    assert same == expected
     assert 0 < width(both) < 1
 
 

@@ -114,8 +114,10 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, clients,
         "specificity=0.8",
         "cost=4",
     }
-    assert {point["chosen_on"] for point in written["operating_points"]} == {"validation"}
-    assert {point["data_sha256"] for point in written["operating_points"]} == {digest}
+    outcome = {point["chosen_on"] for point in written["operating_points"]}
+    assert outcome == {"validation"}
+    outcome = {point["data_sha256"] for point in written["operating_points"]}
+    assert outcome == {digest}
     assert written["predictions"][0]["at"]["ill at youden"] is (rows[0]["ill at youden"] == "yes")
     by_rule = json.loads(
         typed("predict", run, *files, "--format", "json", "--rule", "youden", "--quiet").stdout
@@ -133,7 +135,8 @@ def test_a_clients_own_model_has_a_threshold_of_its_own_images(clients, work):
     result = {name: point.images for name, point in points_by_client.items()}
     expected = {n: len(opened.data.val[n]) for n in HOSPITALS}
     assert result == expected
-    assert len({point.threshold for point in points_by_client.values()}) > 1
+    outcome = len({point.threshold for point in points_by_client.values()})
+    assert outcome > 1
 
 
 def test_without_validation_images_a_rule_is_refused(dataset, work):
@@ -169,13 +172,15 @@ def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):
     monkeypatch.setattr(clinical, "validation", lambda *_: none)
     warned: list[str] = []
     monkeypatch.setattr(console, "warn", warned.append)
-    assert points(opened, None, ["ill"], ["youden", "specificity=0.8"]) == []
+    result = points(opened, None, ["ill"], ["youden", "specificity=0.8"])
+    assert result == []
     assert warned == ["no threshold for ill: the validation images are all of it, or none is"]
 
 
 def test_a_rule_is_read_as_it_is_recorded_and_other_texts_are_refused():
     for rule in (*clinical.RULES, ("cost", 5.0)):
-        assert clinical.rule_of(clinical.titled(rule), recorded=True) == rule
+        result = clinical.rule_of(clinical.titled(rule), recorded=True)
+        assert result == rule
     for text in ("cost=5", "sensitivity=1", "sensitivity=x", "specificity", "youden=1", "cost=inf"):
         with pytest.raises(UsageError, match="is none"):
             clinical.rule_of(text, recorded=text == "cost=inf")

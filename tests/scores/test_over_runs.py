@@ -39,7 +39,8 @@ def test_over_runs_each_group_is_averaged_first():
     assert gap.std_runs == expected
     result = mean_of([column_views["worst group"] for column_views in lies])
     assert result == pytest.approx(0.65)
-    assert mean_of([lies[0]["gap"], None]) is None
+    outcome = mean_of([lies[0]["gap"], None])
+    assert outcome is None
 
 
 def test_a_group_that_some_run_lacks_takes_no_part():

@@ -273,7 +273,8 @@ def test_a_model_may_be_given_the_name_of_a_file(run, tmp_path):
     (tmp_path / "m.safetensors").unlink()
     (tmp_path / "m.json").write_text("mine")
     assert "m.json is there already" in typed(*line).stderr
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+    result = [path.read_text() for path in tmp_path.iterdir()]
+    assert result == ["mine"]
 
 
 def consumer(folder, file):

@@ -138,7 +138,8 @@ def test_the_fmm_fairness_eval_package_finds_our_differences_in_it(tmp_path):
         "--output",
         str(tmp_path / "pack"),
     ]
-    assert cli.main(["evaluate", str(path), *words]) == 0
+    result = cli.main(["evaluate", str(path), *words])
+    assert result == 0
     theirs = json.loads((tmp_path / "pack" / "fairness-evidence.json").read_text())[
         "per_attribute_metrics"
     ]

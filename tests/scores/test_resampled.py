@@ -36,7 +36,8 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
     monkeypatch.setattr(resampled, "read", lambda folder: {})
     _drawn.cache_clear()
     fresh = Resamples(30)
-    assert [fresh.drawn(scored, question).tolist() for question in questions] == read_ones
+    result = [fresh.drawn(scored, question).tolist() for question in questions]
+    assert result == read_ones
 
 
 def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
@@ -79,7 +80,8 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(
         FedcliError, match="does not hold 1000 resamples of groups/0/1/clean/accuracy"
     ):
         resampled.read_group(scored.path.parent, 0, 1)
-    assert resampled.read_group(tmp_path / "none", 0, 1) == {}
+    outcome = resampled.read_group(tmp_path / "none", 0, 1)
+    assert outcome == {}
 
 
 def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of, monkeypatch):

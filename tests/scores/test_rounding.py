@@ -109,7 +109,8 @@ def test_a_specificity_that_is_reached_to_the_digit_is_reached():
     scores = np.r_[np.arange(10), 20.0]
     label = np.r_[np.zeros(10, int), 1]
     for tenths in range(1, 10):
-        assert threshold_of("specificity", tenths / 10, scores, label) == tenths
+        result = threshold_of("specificity", tenths / 10, scores, label)
+        assert result == tenths
 
 
 def candidate(round, worst, score=0.8):

@@ -96,7 +96,8 @@ def test_scores_without_it_have_no_such_part_and_equal_questions_have_equal_answ
 
 def test_a_range_is_each_severity_and_none_is_all_five(run):
     result = asked(["shot"], ["1..3", "2-4"], run.path)
-    assert result == [("shot-noise", n) for n in (1, 2, 3, 4)]
+    expected = [("shot-noise", n) for n in (1, 2, 3, 4)]
+    assert result == expected
     assert asked([], ["2"], run.path) == [("gaussian-noise", 2)]
     result = [n for _, n in asked(["contrast"], [], run.path)]
     assert result == [1, 2, 3, 4, 5]

@@ -146,7 +146,8 @@ def test_empty_groups_are_told_with_thresholds_that_would_fill_them(limits, sent
     result = described(shots.shots(np.arange(7), list(SKIN), counts, limits))
     assert sentence in result
     upper, lower = map(int, re.search(r"--shots (\d+),(\d+)", result).groups())
-    assert {group_of(count, upper, lower) for count in counts} == set(GROUPS)
+    outcome = {group_of(count, upper, lower) for count in counts}
+    assert outcome == set(GROUPS)
 
 
 def test_suggested_thresholds_part_the_classes_into_thirds_where_their_counts_allow_it():
@@ -156,7 +157,8 @@ def test_suggested_thresholds_part_the_classes_into_thirds_where_their_counts_al
         suggested = suggestion(counts, 700, 70)
         assert (suggested is None) == (len(set(counts)) < 3)
         if suggested:
-            assert {group_of(count, *suggested) for count in counts} == set(GROUPS)
+            outcome = {group_of(count, *suggested) for count in counts}
+            assert outcome == set(GROUPS)
     result = suggestion(list(range(1, 10)), 700, 70)
     assert result == (6, 4)
 
@@ -197,7 +199,8 @@ def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
         assert scores["balanced_accuracy"] == body["versions"][version]["balanced_accuracy"]
     columns, lines = table_cells(rows([evaluated]))
     cells = dict(zip(columns, lines[0], strict=True))
-    assert [column for column in columns if "recall" in column] == [
+    result = [column for column in columns if "recall" in column]
+    assert result == [
         "clean head recall (%)",
         "clean medium recall (%)",
     ]

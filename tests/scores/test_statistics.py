@@ -146,7 +146,8 @@ def test_an_auc_of_one_class_is_nan_and_the_interval_passes_over_it():
     expected = (scores["auc_binary"][1],) * 2
     assert interval(scores["auc_binary"]) == expected
     assert interval(np.array([np.nan])) == (None, None)
-    assert bootstrap_p(np.array([np.nan]), 9) is None
+    result = bootstrap_p(np.array([np.nan]), 9)
+    assert result is None
 
 
 def test_groups_are_scored_in_the_same_resamples_as_all_images():
@@ -280,7 +281,8 @@ def test_delong_and_the_bootstrap_agree_on_the_standard_error():
     b = np.stack(b, 1)
     resampled = [bootstrap(logits, y, resamples=500, seed=1)["auc_binary"] for logits in (a, b)]
     expected = pytest.approx(delong(a[:, 1], b[:, 1], y).se, rel=0.1)
-    assert (resampled[1] - resampled[0]).std() == expected
+    result = (resampled[1] - resampled[0]).std()
+    assert result == expected
 
 
 @pytest.mark.parametrize(("only_a", "only_b"), [(0, 0), (3, 3), (1, 9), (10, 4), (0, 5)])

@@ -128,7 +128,8 @@ def test_predictions_of_every_view_lie_side_by_side(scored, run):
             ("clean", "clean@uniform", "clean@mostly-f"), tables, strict=True
         ):
             assert (file[f"logits/{table_name}/1"][()] == table).all()
-        assert len({table.tobytes() for table in tables}) == 3
+        result = len({table.tobytes() for table in tables})
+        assert result == 3
 
 
 def test_no_view_but_the_first_can_see_a_group(run):

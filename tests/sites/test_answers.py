@@ -377,10 +377,12 @@ def test_columns_are_compared_without_a_look_at_every_pair():
 
 def test_an_answer_is_bounded_by_what_was_asked():
     theta = np.zeros(10, np.float32)
-    assert most_bytes(({"ask": "begin"}, {"start/x": theta})) == 0
+    outcome = most_bytes(({"ask": "begin"}, {"start/x": theta}))
+    assert outcome == 0
     result = most_bytes(({"ask": "train"}, {"theta": theta}))
     assert result == SPARE + MODELS * 40
-    assert most_bytes(({"ask": "score"}, {"theta": theta})) is None
+    outcome = most_bytes(({"ask": "score"}, {"theta": theta}))
+    assert outcome is None
 
 
 def test_a_memory_that_one_site_alone_claims_blocks_no_later_round(data, tmp_path, capsys):

@@ -261,7 +261,8 @@ def test_rounds_may_be_added_to_a_run_over_sites(data, sites, tmp_path, monkeypa
     run = train_at(
         sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "run", resume=True, force=True
     )
-    assert len((run.parent / "rounds.jsonl").read_text().splitlines()) == 3
+    result = len((run.parent / "rounds.jsonl").read_text().splitlines())
+    assert result == 3
 
 
 def test_an_optimizer_that_is_kept_stays_at_its_site(data, sites, tmp_path):

@@ -87,7 +87,8 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
     assert scores.external.images == expected.images
     assert scores.shots is None
     system = System(scored=read([evaluated.path]))
-    assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS)
+    result = scores.data["partition"].options["sites"].keys()
+    assert result == set(HOSPITALS)
     with pytest.raises(NothingToDraw):
         flow.frame(system)
     (table,) = provenance.table_one(run)  # as the sites described their images

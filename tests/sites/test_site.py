@@ -161,7 +161,8 @@ def test_what_fails_inside_leaves_without_its_text(site, monkeypatch, caplog):
 def test_memory_is_kept_of_the_last_rounds(tmp_path):
     for round in range(1, 6):
         remember(tmp_path, round, {"c": torch.full((2,), float(round))})
-    assert recall(tmp_path, 4, "cpu")["c"].tolist() == [4.0, 4.0]
+    result = recall(tmp_path, 4, "cpu")["c"].tolist()
+    assert result == [4.0, 4.0]
     assert recall(tmp_path, 0, "cpu") == {}
     with pytest.raises(
         FedcliError,

@@ -57,7 +57,8 @@ def test_the_number_is_recorded(clients, tmp_path, monkeypatch):
 
 
 def test_what_comes_after_the_last_round_is_said():
-    assert idle(Training(warmup=3, schedule="step:2:0.1"), 3) == []
+    result = idle(Training(warmup=3, schedule="step:2:0.1"), 3)
+    assert result == []
     (sentence,) = idle(Training(warmup=5), 3)
     assert (
         sentence == "--warmup 5 is longer than the 3 rounds: the learning rate ends at 3/5 of --lr"

@@ -58,16 +58,20 @@ def test_the_newest_runs_that_can_be_compared_are_all_seeds_of_one_system_on_the
     work_and_runs, capsys
 ):
     work, _ = work_and_runs
-    assert named(named_runs.every(["fedavg", "FedISM+"], work)) == ["a0", "a1", "ism"]
+    result = named(named_runs.every(["fedavg", "FedISM+"], work))
+    assert result == ["a0", "a1", "ism"]
     printed = capsys.readouterr().err
     assert f"fedavg: {work}/runs/a1, seeds 0, 1; 2 other runs left out" in printed
     assert f"FedISM+: {work}/runs/ism" in printed
-    assert named(named_runs.every(["fedprox", "fedavg"], work)) == ["prox", "other"]
-    assert named(named_runs.every(["lr", "ism"], work)) == [
+    result = named(named_runs.every(["fedprox", "fedavg"], work))
+    assert result == ["prox", "other"]
+    result = named(named_runs.every(["lr", "ism"], work))
+    assert result == [
         "lr",
         "ism",
     ]  # of the same data, with another option
-    assert named(named_runs.every(["a0", "prox"], work)) == [
+    result = named(named_runs.every(["a0", "prox"], work))
+    assert result == [
         "a0",
         "prox",
     ]  # each is one run: compare says what differs

@@ -71,7 +71,8 @@ def results(tmp_path_factory):
 
 def test_a_result_is_a_path_with_its_manifest(results):
     work, dataset, clients, run = results
-    assert [type(result) for result in (dataset, clients, run)] == [Dataset, Partition, Run]
+    outcome = [type(result) for result in (dataset, clients, run)]
+    assert outcome == [Dataset, Partition, Run]
     assert os.fspath(run) == str(run.path)
     assert Path(run).name == "run.json"
     assert run.manifest.made_by[:2] == ["train", "fedavg"]
@@ -89,7 +90,8 @@ def test_a_run_as_a_frame_has_a_row_for_each_round_and_client(results):
     lines = [
         json.loads(line) for line in (run.path.parent / "rounds.jsonl").read_text().splitlines()
     ]
-    assert frame.loss.tolist() == [loss for line in lines for loss in line["loss"]]
+    expected = [loss for line in lines for loss in line["loss"]]
+    assert frame.loss.tolist() == expected
 
 
 def test_scores_as_a_frame_are_the_numbers_of_scores_json(results):
@@ -137,7 +139,8 @@ def test_a_report_is_a_row_per_system_in_every_format(results):
     assert "toprule" in report.to("latex")
     assert report.to("html").startswith("<!doctype html>")
     assert len(fedcli.report(run).rows) == 1
-    assert len(fedcli.report(separate=True, work=work).rows) == 3
+    result = len(fedcli.report(separate=True, work=work).rows)
+    assert result == 3
 
 
 def test_a_report_refuses_what_it_does_not_know(results):

@@ -11,7 +11,8 @@ from fedcli.stages.train import SERVER_OPTIMIZERS, resolved
 def test_the_plan_is_that_of_the_add_on(name, addon):
     lr = {"lr": 0.5}
     result = resolved(TrainOptions("MOON", server_optimizer=name, set=lr))
-    assert result == resolved(TrainOptions(f"MOON+{addon}", set=lr))
+    expected = resolved(TrainOptions(f"MOON+{addon}", set=lr))
+    assert result == expected
 
 
 def test_of_fedavg_it_is_the_method_itself():

@@ -60,7 +60,8 @@ def test_a_command_line_holds_what_differs_from_the_defaults_in_one_order():
         "--resume",
     ]
     assert options.argv() == expected
-    assert TrainOptions("fedavg", batch_size=32, seed=0).argv() == ["train", "fedavg"]
+    outcome = TrainOptions("fedavg", batch_size=32, seed=0).argv()
+    assert outcome == ["train", "fedavg"]
     result = CorruptOptions("p.json", "gaussian", on=["a", "b"]).argv()
     assert result == [
         "corrupt",
@@ -206,4 +207,5 @@ def test_options_stay_checked_when_they_are_changed():
 def test_equal_options_have_one_hash_so_that_equal_cells_are_run_once():
     a, b = (TrainOptions("fedavg", set={"q": value}) for value in (1, "1"))
     assert a == b
-    assert len({a, b, replace(a, seed=1)}) == 2
+    result = len({a, b, replace(a, seed=1)})
+    assert result == 2

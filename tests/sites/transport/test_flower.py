@@ -141,7 +141,8 @@ def test_two_nodes_that_say_they_are_one_site_are_asked_nothing():
     answer, _ = question.reply.result(0)
     assert answer["error"] == "2 SuperNodes say that they are north"
     assert "flwr supernode unregister" in answer["hint"]
-    assert [message.metadata.dst_node_id for message in grid.pushed.values()] == [7]
+    result = [message.metadata.dst_node_id for message in grid.pushed.values()]
+    assert result == [7]
     grid.names = {7: "south", 9: "north"}
     assert nodes.node("north") == 9
 
