@@ -51,24 +51,25 @@ def test_others_are_not(clients, name, caplog):
     assert "--prior" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("method", "options"),
-    [
-        ("fedavg", {"prior": "none"}),
-        ("fedavg", {"class_weights": "balanced"}),
-        ("fedavg", {"loss": "focal:2"}),
-        ("fedavg", {"sampling": "class"}),
-        ("fedavg", {"dp_sgd": 1.0, "model": "cnn-gn"}),
-        ("bsm", {}),
-        ("ldam", {}),
-    ],
-)
+CORRECTED = [
+    ("fedavg", {"prior": "none"}),
+    ("fedavg", {"class_weights": "balanced"}),
+    ("fedavg", {"loss": "focal:2"}),
+    ("fedavg", {"sampling": "class"}),
+    ("fedavg", {"dp_sgd": 1.0, "model": "cnn-gn"}),
+    ("bsm", {}),
+    ("ldam", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "options"), CORRECTED)
 def test_what_corrects_already_or_keeps_counts_private_is_left_alone(clients, method, options):
     assert prior(clients, "rare", method, **options) == "none"
 
 
 def test_a_prior_that_is_given_is_kept(clients):
-    assert prior(clients, "rare", prior="bsm") == "bsm" == prior(clients, "balanced", prior="bsm")
+    for name in ("rare", "balanced"):
+        assert prior(clients, name, prior="bsm") == "bsm"
 
 
 def test_sites_that_keep_their_counts_are_not_corrected_for(clients, monkeypatch):
@@ -84,20 +85,21 @@ def test_sites_that_keep_their_counts_are_not_corrected_for(clients, monkeypatch
     assert prior(clients, "rare") == "none"
 
 
-@pytest.mark.parametrize(
-    ("options", "lr"),
-    [
-        ({}, 1e-3),
-        ({"weights": "imagenet", "model": "resnet18"}, 3e-4),
-        ({"weights": "imagenet", "model": "resnet18", "lr": 0.02}, 0.02),
-        ({"freeze_backbone": True}, 3e-3),
-        ({"weights": "imagenet", "model": "resnet18", "freeze_backbone": True}, 3e-3),
-        ({"freeze_backbone": True, "lr": 0.02}, 0.02),
-        ({"freeze_backbone": True, "optimizer": "sgd"}, 1e-3),
-        ({"optimizer": "sgd"}, 1e-3),
-        ({"optimizer": "sgd", "weights": "imagenet", "model": "resnet18"}, 1e-3),
-    ],
-)
+PRETRAINED = {"weights": "imagenet", "model": "resnet18"}
+RATES = [
+    ({}, 1e-3),
+    (PRETRAINED, 3e-4),
+    ({**PRETRAINED, "lr": 0.02}, 0.02),
+    ({"freeze_backbone": True}, 3e-3),
+    ({**PRETRAINED, "freeze_backbone": True}, 3e-3),
+    ({"freeze_backbone": True, "lr": 0.02}, 0.02),
+    ({"freeze_backbone": True, "optimizer": "sgd"}, 1e-3),
+    ({"optimizer": "sgd"}, 1e-3),
+    ({**PRETRAINED, "optimizer": "sgd"}, 1e-3),
+]
+
+
+@pytest.mark.parametrize(("options", "lr"), RATES)
 def test_the_learning_rate_follows_the_optimizer_and_the_starting_weights(options, lr):
     assert resolved(TrainOptions("fedavg", **options)).lr == lr
 

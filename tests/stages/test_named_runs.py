@@ -25,10 +25,10 @@ def work_and_runs(tmp_path_factory):
         "other": ("fedavg", 1, {}),
         "prox": ("fedprox", 1, {}),
     }
-    runs = {
-        name: fedcli.train(method, data[number], rounds=1, work=work, name=name, **options).path
-        for name, (method, number, options) in arguments.items()
-    }
+    runs = {}
+    for name, (method, number, options) in arguments.items():
+        run = fedcli.train(method, data[number], rounds=1, work=work, name=name, **options)
+        runs[name] = run.path
     return work, runs
 
 
@@ -38,18 +38,12 @@ def named(paths: list[Path]) -> list[str]:
 
 def test_the_newest_run_of_a_name_is_taken_and_said(work_and_runs, capsys):
     work, runs = work_and_runs
-    for name, run in (
-        ("a1", "a1"),
-        ("FedISM+", "ism"),
-        ("fedism-plus", "ism"),
-        ("fedavg", "other"),
-    ):
+    newest = {"a1": "a1", "FedISM+": "ism", "fedism-plus": "ism", "fedavg": "other"}
+    for name, run in newest.items():
         assert named_runs.newest(name, work) == runs[run], name
     assert call.source("a1", work, "dataset", "run") == runs["a1"]
-    assert (
-        call.source(runs["a1"].parents[2] / "datasets" / "toy", work, "dataset", "run").name
-        == "dataset.json"
-    )
+    dataset = runs["a1"].parents[2] / "datasets" / "toy"
+    assert call.source(dataset, work, "dataset", "run").name == "dataset.json"
     assert "the newest of 4 runs of fedavg" in capsys.readouterr().err
     assert fedcli.evaluate("ism", work=work).path.is_relative_to(runs["ism"].parent)
 
@@ -85,7 +79,8 @@ def test_paths_and_names_may_stand_together(work_and_runs):
     work, runs = work_and_runs
     result = len(collect.scores_of_all([runs["ism"]] * 2, EvaluateOptions()))
     assert result == 1
-    assert named_runs.every([runs["lr"].parent, "ism"], work)[1] == runs["ism"]
+    paths = named_runs.every([runs["lr"].parent, "ism"], work)
+    assert paths[1] == runs["ism"]
     result = named_runs.every([str(runs["lr"]), "ism"], work)
     assert result == [runs["lr"], runs["ism"]]
 
@@ -111,7 +106,8 @@ def test_two_names_are_compared_from_python(work_and_runs):
     assert list(frame.metric) == ["balanced_accuracy", "auc_ovo_macro"]
     assert frame.attrs["unit"] == "share"
     assert percent.attrs["unit"] == "%"
-    assert percent.a[0] == pytest.approx(100 * frame.a[0])
+    expected = pytest.approx(100 * frame.a[0])
+    assert percent.a[0] == expected
     assert "FedISM+" in str(compared)
     assert "<table>" in compared._repr_html_()
     assert json.dumps(compared.words())

@@ -15,17 +15,23 @@ from fedcli.stages.call import called_with
 from fedcli.stages.options import PrepareOptions
 from fedcli.stages.results import Dataset, Partition, Run, Scores
 
-PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
-NOTEBOOK = "".join(part.split("```")[0] for part in PAGE.split("```python")[1:])
+DOCS = Path(__file__).parents[2] / "docs"
 ASKED = """
 sexes = scores[(scores.attribute == "sex") & (scores.metric == "balanced_accuracy") & (scores.version == "clean")]
 print(run.body["settings"]["tau"], sorted(sexes.group), len(run.to_frame()))
 """
 
 
+def run_cells(page, last_lines, folder):
+    """Run the Python cells of a page, and further lines, in a folder."""
+    parts = (DOCS / page).read_text(encoding="utf-8").split("```python")[1:]
+    cells = "".join(part.split("```")[0] for part in parts)
+    return forked.run(lambda: exec(cells + last_lines, {"__name__": "__main__"}), folder)
+
+
 @pytest.mark.long
 def test_the_guides_notebook_goes_from_images_to_scores(tmp_path):
-    done = forked.run(lambda: exec(NOTEBOOK + ASKED, {"__name__": "__main__"}), tmp_path)
+    done = run_cells("python.md", ASKED, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("0.4 ['female', 'male'] 8\n")  # two rounds of four sites
     assert "FedHEAL" in done.stdout
@@ -34,12 +40,10 @@ def test_the_guides_notebook_goes_from_images_to_scores(tmp_path):
 
 @pytest.mark.long
 def test_the_cells_of_the_notebook_run_one_after_another(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "notebook.md").read_text(encoding="utf-8")
-    cells = "".join(part.split("```")[0] for part in page.split("```python")[1:])
     last_line = (
         "print(len(swept.scores), list(table.runs), set(scores.unit), 'FedHEAL' in repr(swept))"
     )
-    done = forked.run(lambda: exec(cells + last_line, {"__name__": "__main__"}), tmp_path)
+    done = run_cells("notebook.md", last_line, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "4 [2, 2] {'share'} True\n"
     assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -78,7 +82,9 @@ def test_a_result_is_a_path_with_its_manifest(results):
     assert run.manifest.made_by[:2] == ["train", "fedavg"]
     assert run.body["rounds"] == 3
     assert len(clients.body["roster"]) == 2
-    assert Run.at(run.path.parent) == run == fedcli.train("fedavg", clients, rounds=3, work=work)
+    assert Run.at(run.path.parent) == run
+    again = fedcli.train("fedavg", clients, rounds=3, work=work)
+    assert again == run
 
 
 def test_a_run_as_a_frame_has_a_row_for_each_round_and_client(results):
@@ -87,9 +93,8 @@ def test_a_run_as_a_frame_has_a_row_for_each_round_and_client(results):
     assert list(frame.columns[:4]) == ["round", "client", "weight", "loss"]
     result = frame.groupby("round").weight.sum().tolist()
     assert result == pytest.approx([1, 1, 1])
-    lines = [
-        json.loads(line) for line in (run.path.parent / "rounds.jsonl").read_text().splitlines()
-    ]
+    record = (run.path.parent / "rounds.jsonl").read_text()
+    lines = [json.loads(line) for line in record.splitlines()]
     expected = [loss for line in lines for loss in line["loss"]]
     assert frame.loss.tolist() == expected
 
@@ -99,12 +104,12 @@ def test_scores_as_a_frame_are_the_numbers_of_scores_json(results):
     scores = fedcli.evaluate(run, work=work)
     assert isinstance(scores, Scores)
     frame = scores.to_frame()
-    overall = frame[
-        (frame.client == "") & (frame.attribute == "") & (frame.metric == "balanced_accuracy")
-    ]
-    expected = scores.body["versions"]["clean"]["balanced_accuracy"]
-    result = overall[["version", "last", "mean_last5", "std_last5"]].values.tolist()
-    assert result == [["clean", expected["last"], expected["mean_last5"], expected["std_last5"]]]
+    overall = frame.query("client == '' and attribute == '' and metric == 'balanced_accuracy'")
+    statistics = ["last", "mean_last5", "std_last5"]
+    over_rounds = scores.body["versions"]["clean"]["balanced_accuracy"]
+    expected = ["clean", *(over_rounds[name] for name in statistics)]
+    result = overall[["version", *statistics]].values.tolist()
+    assert result == [expected]
     assert set(frame.client) == {"", *scores.body["clients"]}
 
 
@@ -117,11 +122,12 @@ def test_a_report_is_a_row_per_system_in_every_format(results):
     expected = [["paper", 2], ["paper", 1]]
     assert frame[["rule", "runs"]].values.tolist() == expected
     assert frame.method.tolist() == [row.name for row in report.rows]
-    seeds = [
-        fedcli.evaluate(run_of_seed, work=work).body["versions"]["clean"]["f1_macro"]["mean_last5"]
-        for run_of_seed in (run, again)
-    ]
-    assert frame["clean f1_macro"][0] == pytest.approx(sum(seeds) / 2)
+    means = []
+    for seed in (run, again):
+        versions = fedcli.evaluate(seed, work=work).body["versions"]
+        means.append(versions["clean"]["f1_macro"]["mean_last5"])
+    expected = pytest.approx(sum(means) / 2)
+    assert frame["clean f1_macro"][0] == expected
     assert list(frame.columns) == [
         "method",
         "rule",
@@ -131,10 +137,8 @@ def test_a_report_is_a_row_per_system_in_every_format(results):
         "bytes down",
         "bytes up",
     ]
-    assert (
-        json.loads(report.to("json"))["rows"][1]["cells"]["clean f1_macro"]["mean"]
-        == frame["clean f1_macro"][1]
-    )
+    row = json.loads(report.to("json"))["rows"][1]
+    assert row["cells"]["clean f1_macro"]["mean"] == frame["clean f1_macro"][1]
     assert "| method |" in report.to("markdown")
     assert "toprule" in report.to("latex")
     assert report.to("html").startswith("<!doctype html>")

@@ -17,9 +17,8 @@ def results(tmp_path_factory):
     """phantom in four clients, one of them noisy, FedAvg and FedHEAL swept over it for a round."""
     work = tmp_path_factory.mktemp("work")
     dataset = fedcli.prepare("phantom", size=8, sample_images=120, work=work)
-    noisy = fedcli.corrupt(
-        fedcli.partition(dataset, by="site", work=work), "gaussian", ratio=0.25, work=work
-    )
+    clients = fedcli.partition(dataset, by="site", work=work)
+    noisy = fedcli.corrupt(clients, "gaussian", ratio=0.25, work=work)
     swept = fedcli.sweep(["fedavg", "fedheal"], noisy, seeds=[3], rounds=1, work=work)
     return work, dataset, noisy, swept
 
@@ -27,11 +26,12 @@ def results(tmp_path_factory):
 def test_a_stage_shows_what_it_holds_and_is_its_path_as_text(results):
     _, dataset, noisy, swept = results
     run = fedcli.stages.results.Run(swept.scores[0].parents[2] / "run.json")
-    for result, words in (
+    contents = [
         (dataset, ("phantom", "120", "8 px")),
         (noisy, ("north", "west", "gaussian-noise")),
         (run, ("FedAvg", "3")),
-    ):
+    ]
+    for result, words in contents:
         assert all(word in repr(result) for word in words)
         assert str(result) == str(result.path)
         assert result._repr_html_().count("<table>") == 1
@@ -44,7 +44,8 @@ def test_a_sweep_over_methods_is_one_table_and_its_numbers_are_shares_or_percent
     percent = swept.to_frame(percent=True)
     assert list(frame.row) == ["FedAvg", "FedHEAL"]
     assert list(frame.runs) == [1, 1]
-    assert (frame.attrs["unit"], percent.attrs["unit"]) == ("share", "%")
+    assert frame.attrs["unit"] == "share"
+    assert percent.attrs["unit"] == "%"
     expected = pytest.approx((100 * frame["clean balanced_accuracy"]).tolist())
     assert percent["clean balanced_accuracy"].tolist() == expected
     assert "FedHEAL" in str(swept)
@@ -52,9 +53,8 @@ def test_a_sweep_over_methods_is_one_table_and_its_numbers_are_shares_or_percent
     assert result in str(swept)
     assert (swept.path / "report.html").is_file()
     assert len(swept.scores) == 2
-    again = fedcli.sweep(
-        over={"method": ["fedavg", "fedheal"]}, seeds=[3], rounds=1, work=work, data=noisy
-    )
+    over = {"method": ["fedavg", "fedheal"]}
+    again = fedcli.sweep(over=over, seeds=[3], rounds=1, work=work, data=noisy)
     assert again.scores == swept.scores
     assert again.path == swept.path
 
@@ -70,13 +70,14 @@ def test_an_estimate_shows_time_and_memory(results):
 
 def test_a_sweep_refuses_what_the_command_refuses(results):
     work, _, noisy, _ = results
-    for arguments, sentence in (
+    refusals = [
         ({"method": "fedavg"}, "a sweep needs methods, or values"),
         ({"over": {"lr": [1]}}, "which method?"),
         ({"method": "fedavg", "over": {"method": "fedheal"}}, "given twice"),
         ({"method": ["fedavg", "fedheal"], "name": "x"}, "--name is of one run"),
         ({"method": "fedavg", "over": {"hold-out": "all"}}, "takes a dataset"),
-    ):
+    ]
+    for arguments, sentence in refusals:
         with pytest.raises(UsageError, match=sentence):
             fedcli.sweep(data=noisy, work=work, rounds=1, **arguments)
 
@@ -91,7 +92,8 @@ def test_scores_and_reports_are_tables_in_percent_and_frames_say_their_unit(resu
     percent = scores.to_frame(percent=True)
     assert set(frame.unit) == {"share"}
     assert set(percent.unit) == {"%"}
-    assert percent.mean_last5[0] == pytest.approx(100 * frame.mean_last5[0])
+    expected = pytest.approx(100 * frame.mean_last5[0])
+    assert percent.mean_last5[0] == expected
     report = fedcli.report(swept.scores, work=work)
     assert str(report) == repr(report)
     assert "FedAvg" in str(report)
