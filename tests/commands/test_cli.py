@@ -491,11 +491,12 @@ def test_a_shared_option_of_a_pair_needs_its_half(chain, tmp_path):
 
 
 def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
-    for flags, scheme in (
+    cases = (
         (["--fedmrl", "1.0", "--clients", "4"], "fedmrl"),
         (["--fedmrl", "0.0", "--clients", "4"], "fedmrl"),
         (["--fedmrl-authors", "--clients", "4"], "fedmrl-authors"),
-    ):
+    )
+    for flags, scheme in cases:
         written = json.loads(
             Path(
                 path_of(fedcli("partition", chain["dataset"], *flags, *chain["where"]))

@@ -133,10 +133,8 @@ def test_the_list_of_commands_shows_whole_sentences(columns, monkeypatch):
         assert sentence.endswith("."), name
         assert len(sentence) <= 60, name
         assert re.search(rf"^  {name} +{re.escape(sentence)}$", printed, re.M), name
-    assert all(
-        f"\n{group}:\n" in printed
-        for group in ("Begin", "Data", "Train and score", "Compare", "More")
-    )
+    for group in ("Begin", "Data", "Train and score", "Compare", "More"):
+        assert f"\n{group}:\n" in printed
 
 
 def test_arguments_are_shown_without_a_type():
@@ -220,7 +218,8 @@ def test_help_lists_every_kind_of_corruption():
     from fedcli.data.corruption.corrupt import KINDS
 
     _, out, _ = fedcli("corrupt", "--help")
-    assert all(kind in "".join(out.split()) for kind in KINDS)  # a line may end after a hyphen
+    for kind in KINDS:
+        assert kind in "".join(out.split())  # a line may end after a hyphen
 
 
 def test_warnings_of_libraries_do_not_reach_the_user(monkeypatch, capsys):

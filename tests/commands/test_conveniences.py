@@ -217,19 +217,18 @@ def test_every_corruption_is_described_with_its_other_names():
     listed = json.loads(run("corruptions", "--json")[1])
     assert listed.keys() == set(KINDS)
     assert len(set(listed.values())) == len(KINDS)
-    assert all(
-        f"also called {alias}" in listed[kind] or f"or {alias}" in listed[kind]
-        for alias, kind in ALIASES.items()
-    )
+    for alias, kind in ALIASES.items():
+        assert f"also called {alias}" in listed[kind] or f"or {alias}" in listed[kind]
 
 
 def test_a_missing_stage_is_answered_with_the_command_to_type(tmp_path):
-    for words, command in (
+    cases = (
         (["partition"], "`fedcli prepare NAME`"),
         (["corrupt", "gaussian"], "`fedcli partition`"),
         (["train", "fedavg"], "`fedcli prepare NAME`"),
         (["evaluate"], "`fedcli train METHOD`"),
-    ):
+    )
+    for words, command in cases:
         code, _, err = run(*words, "--work", tmp_path)
         assert code == 1, words
         assert command in err, words

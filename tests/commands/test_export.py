@@ -35,7 +35,8 @@ def test_the_files_are_written_and_what_to_allow_is_said(tmp_path, engine):
     assert done.exit_code == 0
     assert done.stdout.strip() == str(tmp_path / "out")
     texts = "".join(path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file())
-    assert all(client in texts for client in ROSTER)
+    for client in ROSTER:
+        assert client in texts
     assert "/run/here" in texts
     assert ("class_allow_list" if engine == "nvflare" else "SuperLink") in done.stderr
 

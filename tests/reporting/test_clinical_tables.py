@@ -67,7 +67,9 @@ def test_a_share_is_shown_with_its_interval_and_none_as_none():
 def test_every_topic_has_an_option_a_title_and_a_legend():
     options = [topic.option for topic in clinical.EVERY]
     assert options[:3] == ["thresholds", "thresholds", "transfer"]
-    assert all(topic.title and topic.legend.endswith(".") for topic in clinical.EVERY)
+    for topic in clinical.EVERY:
+        assert topic.title
+        assert topic.legend.endswith(".")
     assert clinical.MORE.startswith("More: --show thresholds, transfer, calibration, net-benefit,")
     assert [topic.title for topic in clinical.HEADLINE] == [
         "Operating points",

@@ -44,7 +44,8 @@ def test_the_command_shows_settings_then_scores_then_what_can_be_said(tmp_path):
     places = [" ".join(out.split()).index(text) for text in order_of]
     assert places == sorted(places)
     assert len(out.splitlines()) <= 20
-    assert all(len(line) <= 100 for line in out.splitlines())
+    for line in out.splitlines():
+        assert len(line) <= 100
     out, _ = fedcli(a, b, "--resamples", 100, "--json=full", "--metric", "f1_macro")
     result = [row["metric"] for row in json.loads(out)["rows"]]
     assert result == ["f1_macro"]

@@ -152,12 +152,13 @@ def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):
     path.symlink_to("elsewhere.json")
     why = f"{path} is a link to elsewhere.json, which is not there"
     runs = tmp_path / "runs"
-    for line in (
+    cases = (
         f"report --work {tmp_path}",
         f"report {runs}",
         f"plot sweep --over lr --work {tmp_path}",
         f"ls --work {tmp_path}",
-    ):
+    )
+    for line in cases:
         result = f"warning: left out {path.parent}: {why}\n"
         assert result in session.run(f"fedcli {line}"), line
     for line in (

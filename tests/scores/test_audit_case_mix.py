@@ -201,7 +201,8 @@ def test_batches_of_one_class_are_whole():
     batches = audited._batches(order, classes)
     result = [set(classes[batch]) for batch in batches]
     assert result == [{0}, {1}]
-    assert all(len(set(batch)) == LOCAL_BATCH for batch in batches)
+    for batch in batches:
+        assert len(set(batch)) == LOCAL_BATCH
     assert SKETCHED > LOCAL_BATCH
 
 

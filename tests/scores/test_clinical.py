@@ -54,7 +54,8 @@ def test_gaps_have_a_p_and_stand_in_a_table(evaluated):
     scores = Scores.read(evaluated.path)
     tests = [test for _, test in clinical_parts.select(scores.clinical, "gaps/*/*/*")]
     assert tests
-    assert all(0 < test["p"] <= 1 for test in tests)
+    for test in tests:
+        assert 0 < test["p"] <= 1
     assert set(scores.clinical["gaps"]) == set(scores.groups)
     result = [table.title for table in shown.tables([("x", scores)])]
     assert "Gaps between groups, last round: x" in result
@@ -334,9 +335,8 @@ def test_conformal_sets_cover_and_do_so_in_every_group_where_quantiles_are_of_gr
     assert (
         pooled["groups"]["sex"]["m"]["value"] < 0.87 < 0.93 < pooled["groups"]["sex"]["f"]["value"]
     )
-    assert all(
-        rate["value"] == pytest.approx(0.9, abs=0.04) for rate in by_sex["groups"]["sex"].values()
-    )
+    for rate in by_sex["groups"]["sex"].values():
+        assert rate["value"] == pytest.approx(0.9, abs=0.04)
     result = clinical.quantile(np.array([0.2, 0.1]))
     assert result == 1.0  # too few images: every class
 
@@ -384,12 +384,13 @@ def test_without_validation_images_there_are_no_thresholds(tmp_path):
     assert body["classes"]["ill"]["clean"]["operating"] == []
     assert body["classes"]["ill"]["clean"]["overall"]["brier"] > 0
     assert "clinical" not in fedcli.evaluate(run).body
-    for flags in (
+    cases = (
         {"clinical": True, "rule": ["sensitivity=2"]},
         {"clinical": True, "positive": ["il"]},
         {"cost": 2.0},
         {"clinical": True, "cost": -1.0},
-    ):
+    )
+    for flags in cases:
         with pytest.raises(UsageError):
             fedcli.evaluate(run, **flags)
 

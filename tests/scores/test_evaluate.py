@@ -237,11 +237,12 @@ def test_scores_of_another_shape_are_refused_with_what_to_do(tmp_path, scores_of
     path = scores_of(a_run(tmp_path))
     body = manifest.read(path).body
     assert Scores.of(body, path).facts() == body
-    for other in (
+    cases = (
         body | {"best": {}},
         {key: body[key] for key in body if key != "label"},
         body | {"clients": [1]},
-    ):
+    )
+    for other in cases:
         with pytest.raises(FedcliError, match="does not have the shape") as error:
             Scores.of(other, path)
         assert f"remove {path.parent}" in error.value.hint

@@ -136,7 +136,8 @@ def test_a_class_that_the_whole_test_set_lacks_makes_no_group_small():
     groups = np.arange(120) // 60
     scores = group_scores(rng.normal(size=(120, 3)), y, groups, ["female", "male"])
     assert scores["overall"]["classes_missing"] == [2]
-    assert not any(group["small"] for group in scores["groups"].values())
+    for group in scores["groups"].values():
+        assert not group["small"]
 
 
 def test_each_group_has_every_score_of_its_own_images():

@@ -141,7 +141,7 @@ def federation() -> None:
     from fedcli.federation.server import Federation
 
     Image.new("L", (8, 8)).save("image.png")
-    for line in (
+    cases = (
         ["prepare", "toy", "--size", "8", "--sample-images", "80", "--jobs", "1"],
         ["partition", "--iid", "--clients", "2"],
         ["corrupt", "contrast", "--ratio", "0.5", "--jobs", "1"],
@@ -149,7 +149,8 @@ def federation() -> None:
         ["train", "fedavg", *ONE, "--lr", "0.01", "--out", OTHER],
         ["evaluate", RUN],
         ["evaluate", OTHER],
-    ):
+    )
+    for line in cases:
         assert command(line) == 0, line
     Federation.play = interrupt_in_round(2)
     assert (

@@ -38,7 +38,8 @@ def test_memory_that_is_left(group, line, folder, files):
     limit_name, usage_name, cache_name = files
     (group_path / usage_name).write_text(f"{3 * GIB}\n")
     (group_path / "memory.stat").write_text(f"anon 5\n{cache_name} {GIB}\n")
-    for limit, expected in ((8 * GIB, [6 * GIB]), (GIB, [-GIB]), ("max", [])):
+    cases = ((8 * GIB, [6 * GIB]), (GIB, [-GIB]), ("max", []))
+    for limit, expected in cases:
         (group_path / limit_name).write_text(f"{limit}\n")
         assert container.memory_left() == expected
 

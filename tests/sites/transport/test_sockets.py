@@ -70,7 +70,8 @@ def test_a_site_goes_on_after_nonsense(tmp_path):
         def answer(self, scalars, arrays):
             return scalars, arrays
 
-    for sent in (b"nonsense" * 4, b"", b"".join(bytes(piece) for piece in encoded(({"a": 1}, {})))):
+    cases = (b"nonsense" * 4, b"", b"".join(bytes(piece) for piece in encoded(({"a": 1}, {}))))
+    for sent in cases:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.sendall(sent)
