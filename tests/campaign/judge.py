@@ -64,9 +64,8 @@ def leftovers(before: Iterable[str], after: Iterable[str]) -> list[str]:
     new = {
         name for name in new if "/samples/" not in name or Path(name).suffix == ".tmp"
     }  # made for a dataset, whole
-    partial = [
-        name
-        for name in new
-        if not whole & set(map(str, Path(name).parents)) or Path(name).suffix == ".tmp"
-    ]
+    partial = []
+    for name in new:
+        if not whole & set(map(str, Path(name).parents)) or Path(name).suffix == ".tmp":
+            partial.append(name)
     return [f"leaves {', '.join(sorted(partial)[:3])}"] if partial else []

@@ -286,10 +286,9 @@ def federation(folder: Path, draw: Draw) -> tuple[list[str], list[str]]:
 def lines(attributes: list[str], draw: Draw) -> list[list[str]]:
     """Lines typed after prepare."""
     sex, site = attributes or ("sex", "site")
-    scheme = [
-        {"SEX": sex, "SITE": site}.get(word, word)
-        for word in SCHEMES[int(draw.integers(len(SCHEMES)))]
-    ]
+    scheme = []
+    for word in SCHEMES[int(draw.integers(len(SCHEMES)))]:
+        scheme.append({"SEX": sex, "SITE": site}.get(word, word))
     clients = (
         []
         if "--by" in scheme and "--portion" not in scheme
@@ -343,10 +342,9 @@ def lines(attributes: list[str], draw: Draw) -> list[list[str]]:
 
 def counted(folder: Path) -> list[str]:
     """Faults of a partition that does not hold the images of the dataset, each once."""
-    paths_by_kind = [
-        sorted(folder.glob(f"fedcli-work/{kind}s/*/{kind}.json"))
-        for kind in ("dataset", "partition")
-    ]
+    paths_by_kind = []
+    for kind in ("dataset", "partition"):
+        paths_by_kind.append(sorted(folder.glob(f"fedcli-work/{kind}s/*/{kind}.json")))
     if not all(paths_by_kind):
         return []
     dataset, partition = (json.loads(paths[-1].read_text())["body"] for paths in paths_by_kind)

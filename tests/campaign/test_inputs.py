@@ -215,10 +215,9 @@ def brought(chain, tmp_path_factory) -> Path:
     shutil.copytree(site_folder / "foreign", folder / "foreign")
     write_csv(folder / "classes.csv", ["theirs", "ours"], [["a", "b"], ["b", ""]])
     raw_images(folder / "chest", seed=13)
-    signs = [
-        [name, ["Mass", "Mass|Nodule", "None"][i % 3], i % 2, i // 2 % 3 - 1]
-        for i, name in enumerate(names)
-    ]
+    signs = []
+    for i, name in enumerate(names):
+        signs.append([name, ["Mass", "Mass|Nodule", "None"][i % 3], i % 2, i // 2 % 3 - 1])
     write_csv(folder / "chest" / "labels.csv", ["image", "signs", "mass", "nodule"], signs)
     write_slice(folder / "scan.dcm", np.arange(256, dtype=np.int16).reshape(16, 16))
     shutil.copy(folder / "chest" / "im03.png", folder / "scan.png")

@@ -123,11 +123,10 @@ def test_what_is_removed_while_it_is_read_ends_in_a_sentence(name, chain, play, 
 
 def _any(folder: Path, draw: np.random.Generator) -> Path:
     """A file or folder; few of the many images."""
-    paths = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.suffix != ".png" or path.stem.endswith("7")
-    ]
+    paths = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix != ".png" or path.stem.endswith("7"):
+            paths.append(path)
     return paths[int(draw.integers(len(paths)))]
 
 

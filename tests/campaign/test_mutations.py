@@ -150,9 +150,10 @@ def test_a_changed_file_of_an_unfinished_run_is_never_carried_into_the_finished_
             folder,
         )
         wrong = faults(ended)
-        files_now = {
-            k: v for k, v in files(folder).items() if "/runs/" in k and "settings" not in k
-        }
+        files_now = {}
+        for k, v in files(folder).items():
+            if "/runs/" in k and "settings" not in k:
+                files_now[k] = v
         if (
             not is_reader
             and ended.code == 0

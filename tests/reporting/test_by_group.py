@@ -55,10 +55,9 @@ def test_each_group_has_its_images_and_means_over_the_rounds_with_intervals_of_t
 
 def test_the_last_line_is_the_gap_as_a_report_has_it(run):
     _, _, lines = cells(run)
-    gaps = [
-        100 * run.scores.part().lies("sex", version, AUC, "gap").mean
-        for version in ("clean", "corrupted")
-    ]
+    gaps = []
+    for version in ("clean", "corrupted"):
+        gaps.append(100 * run.scores.part().lies("sex", version, AUC, "gap").mean)
     expected = ["gap", "", *(f"{gap:.1f}" for gap in gaps), ""]
     assert lines[-1] == expected
 
@@ -71,10 +70,9 @@ def test_without_predictions_numbers_are_the_last_rounds_and_the_title_says_so(r
 
 
 def test_legends_are_a_line_each(run):
-    small = {
-        where: replace(score, small="few") if where.group else score
-        for where, score in run.scores.table.items()
-    }
+    small = {}
+    for where, score in run.scores.table.items():
+        small[where] = replace(score, small="few") if where.group else score
     marked = replace(run, scores=replace(run.scores, table=small))
     assert cells(marked)[2][0][0] == "f†"
     assert legend(marked.scores)[-1] == "† not reliable: sex f (few), sex m (few)."

@@ -54,9 +54,9 @@ def test_every_answer_is_a_field_of_a_manifest_with_its_hash(run, row):
     manifests = {kind: manifest.parent(run, kind) for kind in ("dataset", "partition", "run")} | {
         "scores": run
     }
-    hashes = {
-        f"{path.parent.name}/{path.name}": manifest.sha256(path) for path in manifests.values()
-    }
+    hashes = {}
+    for path in manifests.values():
+        hashes[f"{path.parent.name}/{path.name}"] = manifest.sha256(path)
     answers = [
         answer
         for guideline in guidelines

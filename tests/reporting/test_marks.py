@@ -83,10 +83,9 @@ def test_three_seeds_or_more_have_to_agree(tmp_path):
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]
     result = " ".join(report(rows(paths, spread="pooled")).legends)
     assert "over patients and over seeds" in result
-    uneven = [
-        scored(tmp_path / f"u{seed}", model((0.2, 0.5, 4)[seed], seed), seed=seed)
-        for seed in range(3)
-    ]
+    uneven = []
+    for seed in range(3):
+        uneven.append(scored(tmp_path / f"u{seed}", model((0.2, 0.5, 4)[seed], seed), seed=seed))
     level = [heal(tmp_path / f"l{seed}", model(0.45, seed), seed=seed) for seed in range(3)]
     assert compare(level, uneven).rows[1].p_seeds > 0.05
     assert marked([*uneven, *level], spread="pooled")[AUC] == []

@@ -52,10 +52,9 @@ def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path
 
 
 def test_values_that_print_alike_are_all_marked(tmp_path):
-    paths = [
-        scores(tmp_path / name, auc=auc)
-        for name, auc in {"a": 0.900001, "b": 0.900002, "c": 0.7}.items()
-    ]
+    paths = []
+    for name, auc in {"a": 0.900001, "b": 0.900002, "c": 0.7}.items():
+        paths.append(scores(tmp_path / name, auc=auc))
     assert column(paths, "clean auc_ovo_macro (%)") == [
         "90.00 ±1.00 *",
         "90.00 ±1.00 *",
@@ -121,10 +120,9 @@ def test_runs_on_the_same_data_give_no_warning(tmp_path, capsys):
 
 
 def test_a_group_too_small_to_tell_is_noted_once(tmp_path, capsys):
-    paths = [
-        scores(tmp_path / name, small="12 images, fewer than 30", auc=auc)
-        for name, auc in (("a", 0.9), ("b", 0.8))
-    ]
+    paths = []
+    for name, auc in (("a", 0.9), ("b", 0.8)):
+        paths.append(scores(tmp_path / name, small="12 images, fewer than 30", auc=auc))
     rows(paths)
     assert (
         capsys.readouterr().err
@@ -151,9 +149,9 @@ def test_several_small_groups_are_one_note():
         "7": "7 images",
         "0": "no test image",
     }  # the last one is not warned of
-    groups = {
-        size: {"accuracy": 0.5, "reason": few, "count": int(size)} for size, few in sizes.items()
-    }
+    groups = {}
+    for size, few in sizes.items():
+        groups[size] = {"accuracy": 0.5, "reason": few, "count": int(size)}
     whole = {"clean": {"accuracy": 0.5, "count": 60, "classes_missing": []}}
     scores = scores_of(
         {
@@ -349,10 +347,9 @@ def test_each_row_of_a_method_whose_rows_differ_says_its_own_values(tmp_path):
 
 
 def test_the_best_is_marked_among_rows_of_the_same_data_and_rounds_alone(tmp_path):
-    paths = [
-        scores(tmp_path / name, auc=auc, rounds=n)
-        for name, auc, n in (("a", 0.7, 6), ("b", 0.6, 6), ("c", 0.9, 9))
-    ]
+    paths = []
+    for name, auc, n in (("a", 0.7, 6), ("b", 0.6, 6), ("c", 0.9, 9)):
+        paths.append(scores(tmp_path / name, auc=auc, rounds=n))
     assert column(paths, "clean auc_ovo_macro (%)") == [
         "70.00 ±1.00 *",
         "60.00 ±1.00",

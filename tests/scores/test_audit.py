@@ -276,10 +276,9 @@ def test_noise_of_training_bounds_the_attack_and_is_in_the_gradient(chain, tmp_p
         else next(iter(opened.data.train.values()))
     )
     finished.load_model(opened, 1)
-    g = [
-        inversion.sent(opened, opened.net.eval(), shard, torch.tensor([0]), seed)
-        for seed in (0, 0, 1)
-    ]
+    g = []
+    for seed in (0, 0, 1):
+        g.append(inversion.sent(opened, opened.net.eval(), shard, torch.tensor([0]), seed))
     assert torch.equal(g[0], g[1])
     result = (g[0] - g[2]).std()
     expected = pytest.approx(2 * math.sqrt(2), rel=0.05)

@@ -330,10 +330,9 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     ]
     load_mean_personal(run, 2)
     averaged = group_scores(logits(run.net, noisy, run.method.local), y, sex, ["f", "m"], **facts)
-    personal = {
-        name: parts["groups"]["sex"]["corrupted"]
-        for name, parts in by_name["ditto"]["personal"].items()
-    }
+    personal = {}
+    for name, parts in by_name["ditto"]["personal"].items():
+        personal[name] = parts["groups"]["sex"]["corrupted"]
     assert personal["mean_personal"]["last_round"] == averaged
     assert (
         personal["mean_personal"]["each"]["accuracy"]["f"]["last"]

@@ -62,9 +62,9 @@ def typed(*words):
 def test_test_images_as_files_get_the_probabilities_that_evaluation_gave_them(run, work):
     fedcli.evaluate(run, export="csv")
     (table,) = run.path.parent.glob("scores/*/predictions.csv")
-    chances = {
-        row["id"]: float(row["prob_1"]) for row in csv.DictReader(table.read_text().splitlines())
-    }
+    chances = {}
+    for row in csv.DictReader(table.read_text().splitlines()):
+        chances[row["id"]] = float(row["prob_1"])
     prediction = fedcli.predict(run, [work / "raw" / name for name in chances])
     expected = pytest.approx(list(chances.values()), abs=1e-6)
     assert prediction.predicted.chances[:, 1] == expected

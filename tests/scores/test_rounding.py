@@ -152,10 +152,9 @@ def test_images_at_exactly_one_half_keep_their_decisions():
     tally = decided_half(10, 7)
     logits, y = tally.rebuilt()
     assert score(logits, y)["accuracy"] == tally.score()["accuracy"] == 0.7
-    table = {
-        Where(metric=name): Score([value], [1])
-        for name, value in decided_half(100, 70).score().items()
-    }
+    table = {}
+    for name, value in decided_half(100, 70).score().items():
+        table[Where(metric=name)] = Score([value], [1])
     _add_interval(table, Where(), decided_half(100, 70))
     interval = table[Where(metric="accuracy")]
     assert interval.low < 0.70 < interval.high

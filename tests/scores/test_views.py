@@ -121,9 +121,9 @@ def test_predictions_of_every_view_lie_side_by_side(scored, run):
             for view in ("", "@uniform", "@mostly-f")
         )
         assert sorted(file["logits"]) == expected
-        tables = [
-            predict(run, 1, run.data.test["clean"], view=view) for view in run.method.local.views
-        ]
+        tables = []
+        for view in run.method.local.views:
+            tables.append(predict(run, 1, run.data.test["clean"], view=view))
         for table_name, table in zip(
             ("clean", "clean@uniform", "clean@mostly-f"), tables, strict=True
         ):
@@ -160,10 +160,9 @@ def test_a_view_that_looks_at_groups_all_the_same_finds_them_unknown(run):
 
 def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch, tmp_path):
     unknown = torch.arange(40) % 4 == 0
-    test = {
-        v: replace(s, groups={"sex": s.groups["sex"].masked_fill(unknown, -1)})
-        for v, s in run.data.test.items()
-    }
+    test = {}
+    for v, s in run.data.test.items():
+        test[v] = replace(s, groups={"sex": s.groups["sex"].masked_fill(unknown, -1)})
     partly = replace(run, data=replace(run.data, test=test))
     monkeypatch.setattr("fedcli.scores.evaluate.open_run", lambda *_: partly)
     path = evaluate(run.path, EvaluateOptions(out=tmp_path / "scores"))

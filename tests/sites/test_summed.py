@@ -40,9 +40,9 @@ class Added:
         if SUM not in messages[0][1][0]:
             return [(client, answer) for client, (_, answer) in answers.items()]
         try:
-            added = [
-                secagg.update_of(*pair, pair[0][0][SUM]["largest"]) for pair in answers.values()
-            ]
+            added = []
+            for pair in answers.values():
+                added.append(secagg.update_of(*pair, pair[0][0][SUM]["largest"]))
         except ValueError as error:
             return [(client, str(error)) for client in answers]
         counts = np.array([answer[0]["n"] for _, answer in answers.values()], float)

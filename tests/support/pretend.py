@@ -152,10 +152,9 @@ class Operations(TorchDispatchMode):
         """Raises Fault where a tensor of the host takes part in what only the GPU may hold."""
         on_host = [tensor for tensor, block in zip(tensors, blocks) if not block]
         if name != "set_" and (any(tensor.ndim for tensor in on_host) or name in ONE_DEVICE):
-            shapes = [
-                (list(tensor.shape), "GPU" if block else "CPU")
-                for tensor, block in zip(tensors, blocks)
-            ]
+            shapes = []
+            for tensor, block in zip(tensors, blocks):
+                shapes.append((list(tensor.shape), "GPU" if block else "CPU"))
             raise Fault(f"{name} of tensors on two devices: {shapes}")
 
 

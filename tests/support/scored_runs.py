@@ -81,11 +81,10 @@ def scored(  # noqa: PLR0913 - a test names the few that it changes
         | dict(groups_of),
     }
     if lone:
-        means = {
-            m: over(float(np.mean(n["per_round"])))
-            for m, n in body["versions"]["clean"].items()
-            if isinstance(n, dict)
-        }
+        means = {}
+        for m, n in body["versions"]["clean"].items():
+            if isinstance(n, dict):
+                means[m] = over(float(np.mean(n["per_round"])))
         body["versions"] = {"clean": means}
         body["groups"] = {}
 
