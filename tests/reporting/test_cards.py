@@ -57,20 +57,14 @@ def test_every_answer_is_a_field_of_a_manifest_with_its_hash(run, row):
     hashes = {}
     for path in manifests.values():
         hashes[f"{path.parent.name}/{path.name}"] = manifest.sha256(path)
-    answers = [
-        answer
-        for guideline in guidelines
-        for item in guideline["items"]
-        for answer in item["answers"]
-    ]
+    items = [item for guideline in guidelines for item in guideline["items"]]
+    answers = [answer for item in items for answer in item["answers"]]
     assert answers
     for answer in answers:
         assert hashes[answer["manifest"]] == answer["sha256"]
     training = next(item for item in guidelines[0]["items"] if item["item"] == "25")
-    assert (
-        json.loads(next(a["value"] for a in training["answers"] if a["field"] == "body.rounds"))
-        == 1
-    )
+    values = {answer["field"]: answer["value"] for answer in training["answers"]}
+    assert json.loads(values["body.rounds"]) == 1
 
 
 def test_a_run_fills_what_a_median_paper_does_not(run, row):
@@ -193,9 +187,10 @@ def test_the_command_writes_cards_and_evidence(run, tmp_path):
 
 
 def test_a_card_is_of_one_system(tmp_path):
-    paths = [scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]
+    average = scored(tmp_path / "a", model(1, 0))
+    healed = heal(tmp_path / "b", model(2, 0))
     written = f"--export {tmp_path}/numbers.csv --card {tmp_path}/cards"
-    printed = session.run(f"fedcli report {paths[0]} {paths[1]} {written}")
+    printed = session.run(f"fedcli report {average} {healed} {written}")
     assert "a card is of one system, and these runs are 2: FedAvg, FedHEAL" in printed
     assert not (tmp_path / "numbers.csv").exists()  # nothing is written before
 

@@ -59,9 +59,8 @@ def work(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def clients(work):
-    return fedcli.partition(
-        prepared(write_hospitals(work / "raw", count=96), work), by=["hospital"], val=0.4, work=work
-    )
+    dataset = prepared(write_hospitals(work / "raw", count=96), work)
+    return fedcli.partition(dataset, by=["hospital"], val=0.4, work=work)
 
 
 @pytest.fixture(scope="module")
@@ -72,31 +71,29 @@ def runs(clients, work):
 
 
 def test_the_round_taken_is_the_best_of_the_kept_models_by_its_rule(runs):
-    scores_by_rule = {
-        rule: Scores.read(fedcli.evaluate(runs[0], choose=rule).path)
-        for rule in ("overall", "worst-group", "dto")
-    }
-    for rule, scores in scores_by_rule.items():
+    scores_by_rule = {}
+    for rule in ("overall", "worst-group", "dto"):
+        scores = Scores.read(fedcli.evaluate(runs[0], choose=rule).path)
+        scores_by_rule[rule] = scores
         best = scores.best
         candidates = values(scores.candidates, rule)
         assert best.validation == (min(candidates) if rule == "dto" else max(candidates))
         position = scores.kept_rounds.index(best.round)
         expected = scores.versions["clean"]["balanced_accuracy"].values[position]
-        assert scores.part(model=BEST).overall["clean"]["balanced_accuracy"].last == pytest.approx(
-            expected
-        )
+        best_scores = scores.part(model=BEST).overall["clean"]
+        assert best_scores["balanced_accuracy"].last == pytest.approx(expected)
     assert scores_by_rule["worst-group"].best.metric == "worst-group balanced_accuracy"
     result = {*scores_by_rule["dto"].candidates[0].groups}
     assert result == {*scores_by_rule["dto"].groups}
     usual = Scores.read(fedcli.evaluate(runs[0]).path)
     assert usual.candidates == []
-    assert usual.best.validation == max(values(scores_by_rule["dto"].candidates, "overall"))
+    expected = max(values(scores_by_rule["dto"].candidates, "overall"))
+    assert usual.best.validation == expected
 
 
 def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
-    printed = " ".join(
-        session.run(f"fedcli report {runs[0]} {runs[1]} --choose worst-group").split()
-    )
+    text = session.run(f"fedcli report {runs[0]} {runs[1]} --choose worst-group")
+    printed = " ".join(text.split())
     assert (
         "the kept model with the highest worst-group balanced_accuracy on the clients' validation images"
         in printed
@@ -111,17 +108,18 @@ def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
     (alone,) = fedcli.report(runs[:1], choose="dto").choices
     result = [row[0].text for row in alone.rows]
     assert result == ["round 1", "round 2", "round 3"]
-    assert rows(list(report.scores), at="best")[0].chosen[0]["metric"].startswith("distance")
+    best_rows = rows(list(report.scores), at="best")
+    assert best_rows[0].chosen[0]["metric"].startswith("distance")
 
 
 def test_seeds_whose_validation_images_have_other_groups_share_those_that_all_have():
     """A rare group is drawn into the validation images of one partition and not into those of another."""
     both = candidate(1, 0.8, f=0.9, m=0.5)
     other = candidate(2, 0.6, f=0.7)
-    runs = [
-        SimpleNamespace(scores=SimpleNamespace(candidates=[candidate_shown], best=candidate_shown))
-        for candidate_shown in (both, other)
-    ]
+    runs = []
+    for best in (both, other):
+        scores = SimpleNamespace(candidates=[best], best=best)
+        runs.append(SimpleNamespace(scores=scores))
     choice = _taken(SimpleNamespace(scored=runs))
     assert choice.score == pytest.approx(0.7)
     assert choice.groups == {"sex": {"f": pytest.approx(0.8)}}

@@ -60,7 +60,9 @@ def test_the_command_takes_the_kind_of_interval(tmp_path):
 
 
 def test_without_runs_those_under_the_work_folder_are_compared(tmp_path, monkeypatch):
-    paths = [scored(tmp_path / "a", model(0, 0), by=()), heal(tmp_path / "b", model(1, 0), by=())]
+    average = scored(tmp_path / "a", model(0, 0), by=())
+    healed = heal(tmp_path / "b", model(1, 0), by=())
+    paths = [average, healed]
     monkeypatch.setattr(compare, "every_run", lambda path: paths if path == tmp_path else [])
     out, _ = fedcli("--work", tmp_path, "--resamples", 100, "--json=full")
     assert json.loads(out)["rows"]
@@ -70,11 +72,10 @@ def test_the_command_takes_two_systems(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k) for k in (0, 1)]
     assert "they are one system" in fedcli(*a)[1]
     assert "this is one run" in fedcli(a[0], a[0])[1]
-    others = [
-        heal(tmp_path / "b", model(1, 0)),
-        scored(tmp_path / "c", model(1, 0), rule="released"),
-    ]
-    assert "these runs are 3 systems, not two: FedAvg, FedHEAL, FedAvg" in fedcli(*a, *others)[1]
+    healed = heal(tmp_path / "b", model(1, 0))
+    released = scored(tmp_path / "c", model(1, 0), rule="released")
+    _, err = fedcli(*a, healed, released)
+    assert "these runs are 3 systems, not two: FedAvg, FedHEAL, FedAvg" in err
 
 
 def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_partition_of_its_own(
@@ -87,8 +88,11 @@ def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_par
             "corruption": None,
         }
 
-    a = [scored(tmp_path / f"a{k}", model(1, k), seed=k, data=data(k)) for k in (0, 1, 2)]
-    b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, data=data(k)) for k in (0, 1, 2)]
+    a = []
+    b = []
+    for k in (0, 1, 2):
+        a.append(scored(tmp_path / f"a{k}", model(1, k), seed=k, data=data(k)))
+        b.append(heal(tmp_path / f"b{k}", model(2, k), seed=k, data=data(k)))
     out, err = fedcli(*a, *b, "--resamples", 100, "--json=full")
     written = json.loads(out)
     result = (written["pairs"], written["over"], written["settings"][0]["what"])

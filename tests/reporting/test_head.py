@@ -19,12 +19,11 @@ def test_what_all_rows_share_and_what_columns_mean_is_said_above_and_methods_bel
         "kept_rounds": [6, 7, 8, 9, 10],
         "classes": ["a", "b"],
     }
-    paths = [
-        scores(tmp_path / "a", **shared),
-        scores(tmp_path / "b", label="FedHEAL", method="fedheal", rule="released", **shared),
-        scores(tmp_path / "c", label="FedProx", method="fedprox", **shared),
-    ]
-    head = report(rows(paths))
+    average = scores(tmp_path / "a", **shared)
+    heal_names = {"label": "FedHEAL", "method": "fedheal", "rule": "released"}
+    healed = scores(tmp_path / "b", **heal_names, **shared)
+    proximal = scores(tmp_path / "c", label="FedProx", method="fedprox", **shared)
+    head = report(rows([average, healed, proximal]))
     assert head.about == [
         "skin, 4 clients, 6 rounds, gaussian noise of severity 1 on west. Chance with 2 classes: 50.0 % balanced "
         "accuracy, 50 % AUC."
@@ -45,14 +44,16 @@ def test_what_all_rows_share_and_what_columns_mean_is_said_above_and_methods_bel
 def with_means(row, **means):
     """The row with these means of its groups by sex."""
     where = Where("clean", attribute="sex", metric="auc_ovo_macro")
-    lines = {where._replace(group=group): Score([mean], [6]) for group, mean in means.items()}
-    return replace(row, known=[{**row.known[0], **lines}])
+    lines = dict(row.known[0])
+    for group, mean in means.items():
+        lines[where._replace(group=group)] = Score([mean], [6])
+    return replace(row, known=[lines])
 
 
 def test_the_worst_group_is_named_in_the_head_or_beside_the_number(tmp_path):
-    left_row, right_row = rows(
-        [scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]
-    )
+    average = scored(tmp_path / "a", model(1, 0))
+    healed = heal(tmp_path / "b", model(2, 0))
+    left_row, right_row = rows([average, healed])
     low = {"f": 0.6, "m": 0.7}
     high = {"f": 0.7, "m": 0.6}
     alike = report([with_means(left_row, **low), with_means(right_row, **low)]).tables[1]

@@ -15,9 +15,9 @@ from fedcli.reporting.rows import rows
 def paths(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     versions = {"corrupted": model(1, 7)}
-    return scored(folder / "a", model(2, 0), **versions), heal(
-        folder / "b", model(0, 0), warning="a made-up run", **versions
-    )
+    good = scored(folder / "a", model(2, 0), **versions)
+    bad = heal(folder / "b", model(0, 0), warning="a made-up run", **versions)
+    return good, bad
 
 
 def broken(path, *texts):
@@ -63,12 +63,14 @@ def test_gap_and_worst_group_are_those_of_the_groups_means(paths):
 def test_the_words_of_a_column_and_of_a_limit_name_the_same_number(paths):
     (_row,) = rows([paths[0]], warned=True)
     called = "worst(sex) of f1_macro on noisy"
-    value = broken(paths[0], f"{called} < 100")[0].split(" is ")[1].split(",")[0]
-    for text in (
+    (sentence,) = broken(paths[0], f"{called} < 100")
+    value = sentence.split(" is ")[1].split(",")[0]
+    texts = [
         "noisy worst group f1_macro by sex",
         "worst group f1_macro by sex on noisy",
         "worst f1_macro by sex on corrupted",
-    ):
+    ]
+    for text in texts:
         result = broken(paths[0], f"{text} < 100")[0]
         assert f"{text} is {value}" in result
     (row,) = rows([paths[0]], metrics=[called], warned=True)
@@ -82,31 +84,28 @@ def test_gap_and_worst_group_are_found_by_attribute_and_metric(paths):
     (row,) = rows([paths[0]], warned=True)
     gap = 100 * row.scores.part().lies("sex", "clean", "auc_ovo_macro", "gap").mean
     worst = 100 * row.scores.part().lies("sex", "clean", "f1_macro", "worst group").mean
-    sentences = broken(
-        paths[0],
-        f"gap(sex)>={gap - 0.01:.2f}",
-        f"worst(sex) of f1_macro < {worst + 1:.2f}",
-        "gap(sex) > 99",
-    )
+    gap_limit = f"gap(sex)>={gap - 0.01:.2f}"
+    worst_limit = f"worst(sex) of f1_macro < {worst + 1:.2f}"
+    sentences = broken(paths[0], gap_limit, worst_limit, "gap(sex) > 99")
     assert len(sentences) == 2
     assert f"gap(sex) is {gap:.2f} points" in sentences[0]
     assert f"{worst:.2f} %" in sentences[1]
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("gap(sex)", "is no limit"),
-        ("", "is no limit"),
-        ("__import__('os') > 1", "no score is named"),
-        ("gap(race) > 5", "groups are by sex, not race"),
-        ("acuracy < 5", "no score is named 'acuracy'"),
-        ("gap(sex) on both > 5", "on images that are clean, noisy, not both"),
-        ("accuracy on foggy < 5", "is no limit"),
-        ("change(accuracy) < 1", "is no limit that can be checked here"),
-        ("> 5", "is no limit"),
-    ],
-)
+NO_LIMITS = [
+    ("gap(sex)", "is no limit"),
+    ("", "is no limit"),
+    ("__import__('os') > 1", "no score is named"),
+    ("gap(race) > 5", "groups are by sex, not race"),
+    ("acuracy < 5", "no score is named 'acuracy'"),
+    ("gap(sex) on both > 5", "on images that are clean, noisy, not both"),
+    ("accuracy on foggy < 5", "is no limit"),
+    ("change(accuracy) < 1", "is no limit that can be checked here"),
+    ("> 5", "is no limit"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), NO_LIMITS)
 def test_what_the_scores_do_not_have_is_a_usage_error_that_lists_what_there_is(
     paths, text, sentence
 ):

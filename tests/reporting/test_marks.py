@@ -33,19 +33,20 @@ def marked(paths, **how):
 
 def runs(folder, skills, seeds=1, **about):
     """FedAvg and FedHEAL of these skills, with as many seeds."""
-    averages = [
-        scored(folder / f"avg{seed}", model(skills[0], seed), seed=seed, **about)
-        for seed in range(seeds)
-    ]
-    return averages + [
-        heal(folder / f"heal{seed}", model(skills[1], seed), seed=seed, **about)
-        for seed in range(seeds)
-    ]
+    average_skill, heal_skill = skills
+    averages = []
+    heals = []
+    for seed in range(seeds):
+        common = about | {"seed": seed}
+        averages.append(scored(folder / f"avg{seed}", model(average_skill, seed), **common))
+        heals.append(heal(folder / f"heal{seed}", model(heal_skill, seed), **common))
+    return averages + heals
 
 
 def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_path):
     clear = runs(tmp_path / "clear", (0.5, 3))
-    close = [scored(tmp_path / "avg", model(1, 0)), heal(tmp_path / "heal", model(1, 9))]
+    average = scored(tmp_path / "avg", model(1, 0))
+    close = [average, heal(tmp_path / "heal", model(1, 9))]
     assert marked(clear)[AUC] == ["FedHEAL"]
     assert marked(close)[AUC] == []
     assert compare(close[:1], close[1:]).rows[1].p > 0.05
@@ -53,10 +54,8 @@ def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_p
     assert "over test patients (p < 0.05, Bonferroni); 1 training each." in result
     result = " ".join(report(rows(close)).legends)
     assert "better than every other row" not in result
-    assert (
-        "FedHEAL: no significant difference from FedAvg in AUC on clean images."
-        in report(rows(close)).verdicts
-    )
+    verdict = "FedHEAL: no significant difference from FedAvg in AUC on clean images."
+    assert verdict in report(rows(close)).verdicts
 
 
 def test_a_quantity_without_a_test_has_no_mark_beside_those_that_have_one(tmp_path):
@@ -68,10 +67,9 @@ def test_a_quantity_without_a_test_has_no_mark_beside_those_that_have_one(tmp_pa
 
 def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
     y = np.arange(60) % 2
-    paths = [
-        scored(tmp_path / "a", model(0.2, 0, 2, y), y=y),
-        heal(tmp_path / "b", model(1.5, 0, 2, y), y=y),
-    ]
+    average = scored(tmp_path / "a", model(0.2, 0, 2, y), y=y)
+    better = heal(tmp_path / "b", model(1.5, 0, 2, y), y=y)
+    paths = [average, better]
     assert marked(paths, metrics=["auc_binary"])["clean auc_binary"] == ["FedHEAL"]
     page_options = page.PageOptions(metrics=["auc_binary"])
     html = page.write(tmp_path / "page.html", paths, page_options).read_text()
@@ -96,10 +94,10 @@ def test_a_row_that_cannot_be_tested_against_the_best_is_not_led(tmp_path):
     paths = runs(tmp_path, (0.5, 3), seeds=3)
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]
     third_method = {"method": "fedprox", "label": "FedProx"}
-    third = [
-        scored(tmp_path / f"prox{seed}", model(0.2, seed), seed=seed, **third_method)
-        for seed in (7, 8, 9)
-    ]
+    third = []
+    for seed in (7, 8, 9):
+        folder = tmp_path / f"prox{seed}"
+        third.append(scored(folder, model(0.2, seed), seed=seed, **third_method))
     best = marked([*paths, *third], spread="pooled")
     assert not any(best.values())
     result = marked([*paths[:3], *third], spread="pooled")[AUC]
@@ -133,21 +131,21 @@ def test_values_that_print_the_same_share_the_mark_unless_all_do():
         assert not cell.best
     for cell in mark(column, cells, ["a", "b", "c"], always):
         assert not cell.best
-    assert not any(cell.best for cell in mark(column, cells, [""] * 3, lambda first, second: False))
+    marked_cells = mark(column, cells, [""] * 3, lambda first, second: False)
+    assert not any(cell.best for cell in marked_cells)
 
 
 def test_two_that_print_the_same_are_not_best_where_a_test_cannot_tell_them_from_each_other():
     cells = [number(90.001), number(90.002), number(70.0)]
-    assert not any(
-        cell.best
-        for cell in mark(Column("score"), cells, [""] * 3, lambda first, second: second == 2)
-    )
+    marked_cells = mark(Column("score"), cells, [""] * 3, lambda first, second: second == 2)
+    assert not any(cell.best for cell in marked_cells)
 
 
 def test_what_a_small_group_decides_is_never_the_best():
     column = Column("gap", lower=True)
     cells = [Cell("1.00", number=1.0, doubtful=True), number(2.0), number(3.0)]
-    assert not any(cell.best for cell in mark(column, cells, [""] * 3, lambda first, second: True))
+    marked_cells = mark(column, cells, [""] * 3, lambda first, second: True)
+    assert not any(cell.best for cell in marked_cells)
     assert cells[0].plain == "1.00†"
     assert Cell(doubtful=True).plain == "-"
 
@@ -157,23 +155,17 @@ def test_every_format_has_the_same_marks_cell_by_cell(tmp_path):
     table = report(rows(paths)).tables[0]
     expected = marks_of(table)
     assert any(best for row in expected for _, best in row)
-    assert (
-        in_terminal(table)
-        == in_markdown(writers.markdown(table))
-        == in_latex(writers.latex([table], [[]], []))
-        == expected
-    )
+    assert in_terminal(table) == expected
+    assert in_markdown(writers.markdown(table)) == expected
+    assert in_latex(writers.latex([table], [[]], [])) == expected
     html = page.write(tmp_path / "page.html", paths).read_text()
     assert in_html(html, 0) == expected
     between = report(rows(paths)).tables[1]
     expected = marks_of(between)
     assert any("†" in text for row in expected for text, _ in row)
-    assert (
-        in_terminal(between)
-        == in_markdown(writers.markdown(between))
-        == in_html(html, 1)
-        == expected
-    )
+    assert in_terminal(between) == expected
+    assert in_markdown(writers.markdown(between)) == expected
+    assert in_html(html, 1) == expected
     doubtful = [text for row in expected for text, _ in row if "†" in text]
     daggers = render(rows(paths), "latex").count(r"$^\dagger$")
     assert daggers == 1 + len(
@@ -244,18 +236,19 @@ def test_differences_in_decisions_that_a_small_group_may_decide_are_no_best_eith
 
 @pytest.mark.parametrize(("small", "decided"), [("", set()), ("f", {"worst group", "gap"})])
 def test_which_numbers_a_small_group_decides(small, decided):
-    groups = np.array([0] * 20 + [1] * 40) if small else np.arange(60) % 2
+    groups = np.arange(60) % 2
+    if small:
+        groups = np.repeat([0, 1], [20, 40])
     scores = summary_of_groups(model(1, 0), np.arange(60) % 3, groups, ["f", "m"])
     whole = scores_of({"versions": {}, "groups": {"sex": {"clean": scores}}})
     assert small_decides([whole], "sex", "clean", "accuracy", "last5") == decided
 
 
 def test_numbers_are_told_from_text_by_how_they_begin():
-    assert Table.of("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]]).numeric == [
-        False,
-        True,
-    ]
-    assert Table("", [Column("a")], [[number(1.0, 0.5)], [Cell()]]).numeric == [True]
+    table = Table.of("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]])
+    assert table.numeric == [False, True]
+    table = Table("", [Column("a")], [[number(1.0, 0.5)], [Cell()]])
+    assert table.numeric == [True]
 
 
 def test_each_table_has_its_label_a_paragraph_and_a_caption_with_a_full_stop():

@@ -118,17 +118,12 @@ def test_the_title_names_class_threshold_rule_and_images_and_the_line_below_coun
     scores = Scores.read(run_and_scores[1].path)
     (table,) = clinical.by_class(scores)
     facts = scores.clinical["classes"]["ill"]["clean"]
-    point = next(
-        candidate
-        for candidate in facts["operating"]
-        if (candidate["rule"], candidate["choice"]) == ("sensitivity=0.95", "pooled")
-    )
+    point_of = {(point["rule"], point["choice"]): point for point in facts["operating"]}
+    point = point_of["sensitivity=0.95", "pooled"]
     threshold = point["overall"]["threshold"]
     images = scores.clinical["validation"]
-    assert (
-        table.title
-        == f"ill, threshold {threshold:.3g}: 95 % sensitivity on {images} validation images"
-    )
+    title = f"ill, threshold {threshold:.3g}: 95 % sensitivity on {images} validation images"
+    assert table.title == title
     sensitivity = point["overall"]["sensitivity"]
     passed = point["overall"]["specificity"]
     missed = sensitivity["total"] - sensitivity["counted"]
@@ -140,10 +135,8 @@ def test_the_title_names_class_threshold_rule_and_images_and_the_line_below_coun
     expected = ["all", *facts["groups"]["hospital"]]
     assert [row[0] for row in cells] == expected
     rate = point["overall"]["sensitivity"]
-    assert (
-        cells[0][2]
-        == f"{100 * rate['value']:.1f} ({100 * rate['low']:.1f} to {100 * rate['high']:.1f})"
-    )
+    value, low, high = (f"{100 * rate[name]:.1f}" for name in ("value", "low", "high"))
+    assert cells[0][2] == f"{value} ({low} to {high})"
 
 
 def test_the_rest_is_shown_by_name_and_notes_stand_at_their_table(run_and_scores, work):

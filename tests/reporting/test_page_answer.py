@@ -135,28 +135,28 @@ def with_groups(row, **groups):
 LOW, GAP = "the lowest AUC on clean images", "80.0 %; the gap to the best group is 10.0 points"
 
 
-@pytest.mark.parametrize(
-    ("groups", "sentence"),
-    [
-        ({"f": 0.8, "m": 0.9}, f"f has {LOW}: {GAP}."),
-        (
-            {"f": 0.8, "m": 0.8},
-            "no group scores lower than another in AUC on clean images: "
-            "80.0 %; the gap to the best group is 0.0 points.",
-        ),
-        (
-            {"f": (0.8, "2 patients"), "m": 0.8},
-            "no group scores lower than another in AUC on clean images: "
-            "80.0 %; the gap to the best group is 0.0 points (not a reliable gap).",
-        ),
-        ({"f": 0.8, "m": (0.9, "no image of a")}, f"f has {LOW}: {GAP} (not a reliable gap)."),
-        ({"f": (0.8, "2 patients"), "m": 0.9}, f"f (not a reliable score) has {LOW}: {GAP}."),
-        (
-            {"f": 0.8, "m": 0.9, "x": None},
-            f"f has {LOW} among the groups that have one: {GAP}.",
-        ),
-    ],
-)
+SENTENCES = [
+    ({"f": 0.8, "m": 0.9}, f"f has {LOW}: {GAP}."),
+    (
+        {"f": 0.8, "m": 0.8},
+        "no group scores lower than another in AUC on clean images: "
+        "80.0 %; the gap to the best group is 0.0 points.",
+    ),
+    (
+        {"f": (0.8, "2 patients"), "m": 0.8},
+        "no group scores lower than another in AUC on clean images: "
+        "80.0 %; the gap to the best group is 0.0 points (not a reliable gap).",
+    ),
+    ({"f": 0.8, "m": (0.9, "no image of a")}, f"f has {LOW}: {GAP} (not a reliable gap)."),
+    ({"f": (0.8, "2 patients"), "m": 0.9}, f"f (not a reliable score) has {LOW}: {GAP}."),
+    (
+        {"f": 0.8, "m": 0.9, "x": None},
+        f"f has {LOW} among the groups that have one: {GAP}.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("groups", "sentence"), SENTENCES)
 def test_the_answer_says_nothing_of_a_group_that_its_images_do_not_show(lines, groups, sentence):
     (answer,) = lead._groups([with_groups(lines[0], **groups)])
     assert answer == f"By sex, {sentence}"

@@ -120,19 +120,19 @@ def test_a_metric_in_the_head_of_a_table_is_explained():
         assert terms[balanced] == get("balanced_accuracy").meaning
 
 
-@pytest.mark.parametrize(
-    ("cell", "html"),
-    [
-        (Cell("fedavg_m"), "fedavg_<wbr>m"),
-        (Cell("a/b"), "a/<wbr>b"),
-        (Cell("81.0", best=True), "<b>81.0</b>"),
-        (Cell("81.0", spread="1.2"), '81.0 <span class="pm">±&#8239;1.2</span>'),
-        (Cell("81.0", whose="sex f"), '81.0 <span class="pm">sex f</span>'),
-        (Cell("81.0", below=Cell("80.0")), '81.0<br><span class="pm">80.0</span>'),
-        (Cell("<"), "&lt;"),
-        (Cell("1.0 (0.5 – 2.0)"), '1.0 <span class="pm nb">(0.5 – 2.0)</span>'),
-    ],
-)
+CELLS = [
+    (Cell("fedavg_m"), "fedavg_<wbr>m"),
+    (Cell("a/b"), "a/<wbr>b"),
+    (Cell("81.0", best=True), "<b>81.0</b>"),
+    (Cell("81.0", spread="1.2"), '81.0 <span class="pm">±&#8239;1.2</span>'),
+    (Cell("81.0", whose="sex f"), '81.0 <span class="pm">sex f</span>'),
+    (Cell("81.0", below=Cell("80.0")), '81.0<br><span class="pm">80.0</span>'),
+    (Cell("<"), "&lt;"),
+    (Cell("1.0 (0.5 – 2.0)"), '1.0 <span class="pm nb">(0.5 – 2.0)</span>'),
+]
+
+
+@pytest.mark.parametrize(("cell", "html"), CELLS)
 def test_a_cell_is_marked_up(cell, html):
     assert markup.shown_cell(cell) == html
 

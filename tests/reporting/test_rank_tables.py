@@ -13,17 +13,13 @@ AUC = {"FedAvg": [0.8, 0.7, 0.6], "FedHEAL": [0.9, 0.8, 0.65], "MOON": [0.7, 0.6
 
 
 def made(folder, datasets=("skin", "eyes", "chest"), methods=AUC, **about):
-    return [
-        scores(
-            folder / f"runs/{label}-{dataset}/scores/made",
-            auc=auc,
-            method=label.lower(),
-            label=label,
-            dataset=dataset,
-        )
-        for label in methods
-        for dataset, auc in zip(datasets, AUC[label])
-    ]
+    paths = []
+    for label in methods:
+        names = {"method": label.lower(), "label": label}
+        for dataset, auc in zip(datasets, AUC[label]):
+            path = folder / f"runs/{label}-{dataset}/scores/made"
+            paths.append(scores(path, auc=auc, dataset=dataset, **names))
+    return paths
 
 
 def test_each_method_is_ranked_on_each_dataset(tmp_path):
@@ -54,17 +50,10 @@ def test_a_method_of_two_rows_on_a_dataset_is_left_out_and_two_settings_are_two_
     )
     result = comparison.rank_tests(rows([*paths, again]))
     assert result == []
-    others = [
-        scores(
-            tmp_path / f"other-{dataset}",
-            auc=0.1,
-            method="moon",
-            label="MOON",
-            dataset=dataset,
-            settings={"mu": 5},
-        )
-        for dataset in ("skin", "eyes", "chest")
-    ]
+    others = []
+    moon = {"auc": 0.1, "method": "moon", "label": "MOON", "settings": {"mu": 5}}
+    for dataset in ("skin", "eyes", "chest"):
+        others.append(scores(tmp_path / f"other-{dataset}", dataset=dataset, **moon))
     (_, test) = comparison.rank_tests(rows([*paths, *others]))
     assert list(test.ranks) == ["FedHEAL", "FedAvg", "MOON ()", "MOON (mu=5)"]
 

@@ -39,12 +39,8 @@ def test_changed_scores_and_other_manifests_are_refused(tmp_path):
 
 @pytest.mark.parametrize("figure", ["curves", "histograms", "convergence"])
 def test_a_picture_is_not_drawn_of_a_run_whose_images_were_changed(tmp_path, figure):
-    run = train(
-        make_chain(tmp_path),
-        planned("fedavg", {}, Training(batch_size=8), 1),
-        work=tmp_path,
-        out=None,
-    )
+    plan = planned("fedavg", {}, Training(batch_size=8), 1)
+    run = train(make_chain(tmp_path), plan, work=tmp_path, out=None)
     pool = next(tmp_path.rglob("pool.h5"))
     damaged = bytearray(pool.read_bytes())
     damaged[len(damaged) // 2] ^= 1
@@ -67,12 +63,10 @@ def test_two_trained_runs_are_compared(tmp_path):
         stored = body_of(paths[1])["versions"][version]["auc_ovo_macro"]
         assert table[1].cells[f"{version} auc_ovo_macro"].mean == stored["mean_last5"]
     columns, _lines = table_cells(table)
+    versions = ("clean", "corrupted", "average")
+    metrics = ("balanced_accuracy", "auc_ovo_macro")
     expected = [
-        *(
-            f"{v} {m} (%)"
-            for v in ("clean", "corrupted", "average")
-            for m in ("balanced_accuracy", "auc_ovo_macro")
-        ),
+        *(f"{version} {metric} (%)" for version in versions for metric in metrics),
         "std among clients auc_ovo_macro (%)",
         "sex ES-AUC (auc_ovo_macro) (%)",
         "sex worst group auc_ovo_macro (%)",
@@ -84,9 +78,8 @@ def test_two_trained_runs_are_compared(tmp_path):
 def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
     for seed in (0, 1):
         plan = planned("fedavg", {}, Training(batch_size=8), 1, seed=seed)
-        train(
-            make_chain(tmp_path / str(seed)), plan, work=tmp_path, out=tmp_path / "runs" / str(seed)
-        )
+        data = make_chain(tmp_path / str(seed))
+        train(data, plan, work=tmp_path, out=tmp_path / "runs" / str(seed))
     assert "already made" not in session.run(f"fedcli report --work {tmp_path}")
     again = session.run(f"fedcli report --work {tmp_path}")
     assert again.count("already") == 1
@@ -103,16 +96,11 @@ def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
 def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(tmp_path):
     for name in ("a", "b"):
         data = make_chain(tmp_path / name)
-        train(
-            data,
-            planned("fedavg", {}, Training(batch_size=8), 1),
-            work=tmp_path,
-            out=tmp_path / "runs" / name,
-        )
+        plan = planned("fedavg", {}, Training(batch_size=8), 1)
+        train(data, plan, work=tmp_path, out=tmp_path / "runs" / name)
     path = tmp_path / "runs" / "a" / "run.json"
-    manifest.write_text(
-        path, path.read_text().replace('"method": "fedavg"', '"method": "of-tomorrow"')
-    )
+    edited = path.read_text().replace('"method": "fedavg"', '"method": "of-tomorrow"')
+    manifest.write_text(path, edited)
     printed = session.run(f"fedcli report --work {tmp_path}")
     assert f"warning: left out {path.parent}: " in printed
     assert "of-tomorrow" in printed
@@ -141,12 +129,8 @@ def test_a_run_whose_scores_cannot_be_read_is_left_out_of_a_report_of_all(tmp_pa
 def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):
     for name in ("a", "b"):
         data = make_chain(tmp_path / name)
-        train(
-            data,
-            planned("fedavg", {}, Training(batch_size=8), 1),
-            work=tmp_path,
-            out=tmp_path / "runs" / name,
-        )
+        plan = planned("fedavg", {}, Training(batch_size=8), 1)
+        train(data, plan, work=tmp_path, out=tmp_path / "runs" / name)
     path = tmp_path / "runs" / "b" / "run.json"
     path.unlink()
     path.symlink_to("elsewhere.json")
@@ -159,14 +143,15 @@ def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):
         f"ls --work {tmp_path}",
     )
     for line in cases:
-        result = f"warning: left out {path.parent}: {why}\n"
-        assert result in session.run(f"fedcli {line}"), line
-    for line in (
+        warning = f"warning: left out {path.parent}: {why}\n"
+        assert warning in session.run(f"fedcli {line}"), line
+    of_the_run = [
         f"report {path.parent}",
         f"report {path}",
         f"evaluate {path.parent}",
         f"inspect {path}",
-    ):
+    ]
+    for line in of_the_run:
         assert f"error: {why}\n" in session.run(f"fedcli {line}"), line
     (runs / "a" / "run.json").unlink()
     assert f"error: {why}\n" in session.run(f"fedcli report --work {tmp_path}")
@@ -192,42 +177,33 @@ def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tm
 
 
 def test_minutes_are_the_linesof_each_round_once(tmp_path):
-    run = train(
-        make_chain(tmp_path),
-        planned("fedavg", {}, Training(batch_size=8), 2),
-        work=tmp_path,
-        out=None,
-    )
+    plan = planned("fedavg", {}, Training(batch_size=8), 2)
+    run = train(make_chain(tmp_path), plan, work=tmp_path, out=None)
     path = evaluate(run)
     lines = [{"round": 1, "seconds": 60}, {"round": 1, "seconds": 30}, {"round": 2, "seconds": 60}]
-    (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    timing_path = run.parent / "timing.jsonl"
+    timing_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     columns, (line,) = table_cells(rows([path], minutes=True))
     result = (columns[-1], line[-1])
     assert result == ("minutes", "1.50")
     assert "minutes" not in table_cells(rows([path]))[0]
     assert timing.of_runs([path]) == timing.Clocks(1.5, None, None, None, None, None)
     clocks = {"evaluation_seconds": 10, "images_per_second": 8, "peak_bytes": 5}
-    later = [line | clocks for line in lines] + [
-        {"round": 2, "seconds": 30} | clocks | {"images_per_second": 2, "peak_bytes": 9}
-    ]
-    (run.parent / "timing.jsonl").write_text(
-        "".join(json.dumps(line) + "\n" for line in later) + '{"round": 3, "sec'
-    )
+    later = [line | clocks for line in lines]
+    slow = {"round": 2, "seconds": 30, "images_per_second": 2, "peak_bytes": 9}
+    later.append(clocks | slow)
+    text = "".join(json.dumps(line) + "\n" for line in later)
+    timing_path.write_text(text + '{"round": 3, "sec')
     expected = timing.Clocks(1, 5, 1 / 3, 9, None, None)
     assert timing.of_runs([path]) == expected
-    assert (
-        next(csv.DictReader(io.StringIO(render(rows([path], minutes=True), "csv"))))["minutes"]
-        == "1.00"
-    )
+    text = render(rows([path], minutes=True), "csv")
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["minutes"] == "1.00"
 
 
 def test_the_command_also_writes_all_numbers_in_long_form(tmp_path):
-    run = train(
-        make_chain(tmp_path),
-        planned("fedavg", {}, Training(batch_size=8), 1),
-        work=tmp_path,
-        out=None,
-    )
+    plan = planned("fedavg", {}, Training(batch_size=8), 1)
+    run = train(make_chain(tmp_path), plan, work=tmp_path, out=None)
     out = tmp_path / "long.csv"
     result = session.run(f"fedcli report {run} --export {out}")
     assert "FedAvg" in result

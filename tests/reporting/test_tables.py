@@ -21,9 +21,8 @@ from fedcli.scores.numbers import is_lower
 
 
 def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
-    columns, lines = table_cells(
-        rows([scores(tmp_path / "a", auc=0.90126, std=0.01234, corrupted=0.8)])
-    )
+    path = scores(tmp_path / "a", auc=0.90126, std=0.01234, corrupted=0.8)
+    columns, lines = table_cells(rows([path]))
     expected = {
         "method": "FedAvg",
         "rule": "paper",
@@ -41,10 +40,9 @@ def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
 
 
 def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path):
-    paths = [
-        scores(tmp_path / "a", auc=0.9, gap=0.2, among=0.03),
-        scores(tmp_path / "b", auc=0.8, gap=0.05, among=0.01),
-    ]
+    large_gap = scores(tmp_path / "a", auc=0.9, gap=0.2, among=0.03)
+    small_gap = scores(tmp_path / "b", auc=0.8, gap=0.05, among=0.01)
+    paths = [large_gap, small_gap]
     assert column(paths, "clean auc_ovo_macro (%)") == ["90.00 ±1.00 *", "80.00 ±1.00"]
     assert column(paths, "sex gap auc_ovo_macro (%)") == ["20.00", "5.00 *"]
     assert column(paths, "sex worst group auc_ovo_macro (%)") == ["70.00", "75.00 *"]
@@ -82,19 +80,13 @@ def test_a_column_in_which_no_run_has_a_number_is_left_out(tmp_path):
 
 def test_runs_of_one_method_are_told_apart_by_the_settings_that_differ(tmp_path):
     def heal(name, settings, lr):
-        return scores(
-            tmp_path / name,
-            method="fedheal",
-            label="FedHEAL",
-            rule="released",
-            settings=settings,
-            options={"lr": lr, "seed": 0},
-        )
+        names = {"method": "fedheal", "label": "FedHEAL", "rule": "released"}
+        options = {"lr": lr, "seed": 0}
+        return scores(tmp_path / name, settings=settings, options=options, **names)
 
-    paths = [
-        heal("a", {"rule": "released", "tau": 0.3, "beta": 0.4}, 0.1),
-        heal("b", {"rule": "paper", "tau": 0.4, "beta": 0.4}, 0.1),
-    ]
+    released = heal("a", {"rule": "released", "tau": 0.3, "beta": 0.4}, 0.1)
+    paper = heal("b", {"rule": "paper", "tau": 0.4, "beta": 0.4}, 0.1)
+    paths = [released, paper]
     assert column(paths, "method") == ["FedHEAL (tau=0.3)", "FedHEAL (tau=0.4)"]
     other = scores(tmp_path / "c", options={"lr": 0.2, "seed": 0})
     assert column([paths[0], other], "method") == ["FedHEAL (lr=0.1)", "FedAvg (lr=0.2)"]
@@ -170,12 +162,9 @@ def test_several_small_groups_are_one_note():
 
 
 def test_markdown_is_one_table_with_its_legend_and_escapes_bars(tmp_path):
-    text = render(
-        rows(
-            [scores(tmp_path / "a", label="Fed|Avg\nplus", gap=None, std=None, kept_rounds=[5, 6])]
-        ),
-        "markdown",
-    )
+    label = "Fed|Avg\nplus"
+    path = scores(tmp_path / "a", label=label, gap=None, std=None, kept_rounds=[5, 6])
+    text = render(rows([path]), "markdown")
     assert text == (
         "skin, 4 clients, 6 rounds.\n\n"
         "Scores in %: mean of rounds 5 and 6 ± standard deviation over these rounds.\n\n"
@@ -186,11 +175,10 @@ def test_markdown_is_one_table_with_its_legend_and_escapes_bars(tmp_path):
 
 
 def test_csv_holds_bare_numbers_and_quotes_commas(tmp_path):
-    paths = [
-        scores(tmp_path / "a", label='Fed"A", v', gap=None),
-        scores(tmp_path / "b", corrupted=0.8, gap=None),
-    ]
-    lines = list(csv.reader(io.StringIO(render(rows(paths), "csv"))))
+    quoted = scores(tmp_path / "a", label='Fed"A", v', gap=None)
+    noisy = scores(tmp_path / "b", corrupted=0.8, gap=None)
+    text = render(rows([quoted, noisy]), "csv")
+    lines = list(csv.reader(io.StringIO(text)))
     assert lines[0][:5] == [
         "method",
         "rule",
@@ -238,21 +226,17 @@ def test_runs_that_differ_in_the_seed_alone_are_one_row_with_either_spread(tmp_p
     assert runs.cells[name].std == expected
     assert "ddof 1" in render([runs], "markdown")
     assert "and over seeds ± standard deviation over all of them" in render([pooled], "markdown")
-    assert (
-        "the last round's model"
-        in json.loads(render(rows(paths, spread="runs", at="last"), "json"))["legend"]
-    )
-    assert rows(paths, spread="pooled", at="last")[0].cells[name].mean == pytest.approx(0.75)
+    written = json.loads(render(rows(paths, spread="runs", at="last"), "json"))
+    assert "the last round's model" in written["legend"]
+    (last,) = rows(paths, spread="pooled", at="last")
+    assert last.cells[name].mean == pytest.approx(0.75)
     assert [row.name for row in rows(paths)] == ["FedAvg (seed=1)", "FedAvg (seed=0)"]
 
 
 def test_runs_that_differ_in_more_than_the_seed_stay_apart_and_unlike_seeds_are_told(tmp_path):
-    paths = [
-        a_seed(tmp_path / "a", 0, 0.5),
-        a_seed(tmp_path / "b", 1, 0.6),
-        a_seed(tmp_path / "c", 0, 0.7, rounds=9),
-    ]
-    table = rows(paths, spread="pooled")
+    paths = [a_seed(tmp_path / "a", 0, 0.5), a_seed(tmp_path / "b", 1, 0.6)]
+    longer = a_seed(tmp_path / "c", 0, 0.7, rounds=9)
+    table = rows([*paths, longer], spread="pooled")
     assert [row.name for row in table] == [
         "FedAvg (2 seeds, rounds=6)",
         "FedAvg (rounds=9, seed=0)",
@@ -265,10 +249,9 @@ def test_runs_that_differ_in_more_than_the_seed_stay_apart_and_unlike_seeds_are_
 
 def test_other_networks_are_other_systems_and_named(tmp_path):
     small = {"name": "cnn", "size": 32, "channels": 3, "precision": "fp32"}
-    paths = [
-        a_seed(tmp_path / "a", 0, 0.5, model=small),
-        a_seed(tmp_path / "b", 1, 0.6, model=small | {"name": "resnet18"}),
-    ]
+    residual = small | {"name": "resnet18"}
+    paths = [a_seed(tmp_path / "a", 0, 0.5, model=small)]
+    paths.append(a_seed(tmp_path / "b", 1, 0.6, model=residual))
     result = [row.name for row in rows(paths, spread="pooled")]
     assert result == [
         "FedAvg (model=cnn, seed=0)",
@@ -286,13 +269,15 @@ def test_the_spread_among_clients_is_over_rounds_and_seeds_where_each_round_is_k
     def one(folder, seed, *values):
         return a_seed(folder, seed, 0.5, 0.7, among_clients=spread_of(*values))
 
-    paths = [one(tmp_path / "a", 0, 0.02, 0.04), one(tmp_path / "b", 1, 0.05, 0.07)]
+    paths = [one(tmp_path / "a", 0, 0.02, 0.04)]
+    paths.append(one(tmp_path / "b", 1, 0.05, 0.07))
     name = "std among clients auc_ovo_macro"
     (both,) = rows(paths, spread="pooled")
     assert both.cells[name].mean == pytest.approx(0.045)
     expected = pytest.approx(np.std([0.02, 0.04, 0.05, 0.07]))
     assert both.cells[name].std == expected
-    assert rows(paths[:1], at="last")[0].cells[name].mean == pytest.approx(0.04)
+    (last,) = rows(paths[:1], at="last")
+    assert last.cells[name].mean == pytest.approx(0.04)
 
 
 def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
@@ -333,9 +318,9 @@ def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
 
 def test_each_row_of_a_method_whose_rows_differ_says_its_own_values(tmp_path):
     def ism(name, q, count=6):
-        return scores(
-            tmp_path / name, method="ism", label="ISM", settings={"q": q, "tau": 1.0}, rounds=count
-        )
+        settings = {"q": q, "tau": 1.0}
+        names = {"method": "ism", "label": "ISM"}
+        return scores(tmp_path / name, settings=settings, rounds=count, **names)
 
     paths = [ism("a", 2.0), ism("b", 2.0, 9), ism("c", 0.5), scores(tmp_path / "d")]
     assert column(paths, "method") == [
@@ -377,21 +362,17 @@ def test_what_lies_between_groups_stands_under_one_head_for_each_attribute(tmp_p
     assert [column.levels for column in between.columns] == [("", "method"), *heads]
     expected = [["FedAvg", *["80.0", "10.0"] * 3]]
     assert as_text(between)[1] == expected
-    assert "AUC, one-vs-one, %:\n\n| method | by sex, worst | by sex, gap ↓ |" in render(
-        rows([path]), "markdown"
-    )
+    text = render(rows([path]), "markdown")
+    assert "AUC, one-vs-one, %:\n\n| method | by sex, worst | by sex, gap ↓ |" in text
     assert "sex*age gap auc_ovo_macro (%)" in render(rows([path]), "csv")
     assert "by sex at" in session.run(f"fedcli report {path}")
 
 
 def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tmp_path):
-    versions = {
-        "clean": {name: over(0.3) for name in (*SHOWN, "calibration_error_top_label", "f1_macro")}
-    }
-    paths = [
-        scores(tmp_path / "a", versions=versions),
-        scores(tmp_path / "b", versions=versions, label="B"),
-    ]
+    metrics = (*SHOWN, "calibration_error_top_label", "f1_macro")
+    versions = {"clean": dict.fromkeys(metrics, over(0.3))}
+    paths = [scores(tmp_path / "a", versions=versions)]
+    paths.append(scores(tmp_path / "b", versions=versions, label="B"))
     table = rows(paths, metrics=["f1_macro", "calibration_error_top_label"])
     assert table_cells(table)[0][2:4] == [
         "clean f1_macro (%)",
@@ -403,10 +384,9 @@ def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tm
 
 
 def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
-    paths = [
-        scores(tmp_path / "a", label="Fed_A & 100%", auc=0.9, gap=None, corrupted=0.8),
-        scores(tmp_path / "b", auc=0.8, gap=None, corrupted=0.7),
-    ]
+    label = "Fed_A & 100%"
+    paths = [scores(tmp_path / "a", label=label, auc=0.9, gap=None, corrupted=0.8)]
+    paths.append(scores(tmp_path / "b", auc=0.8, gap=None, corrupted=0.7))
     text = render(rows(paths, metrics=["auc_ovo_macro"]), "latex")
     before, _, after = text.partition(r"\begin{tabular}")
     assert r"\caption{skin, 4 clients, 6 rounds." in before
