@@ -6,23 +6,21 @@ from fedcli.methods import METHODS
 from fedcli.methods.contract import Aggregator, Local
 from fedcli.methods.mixins import LinearHeadOnly
 
-BASES = [
-    name
-    for name, m in METHODS.items()
-    if isinstance(m.aggregator, type(METHODS["fedavg"].aggregator))
-]
+AVERAGE = type(METHODS["fedavg"].aggregator)
+PLAIN = type(METHODS["fedavg"].local)
+BASES = [name for name, method in METHODS.items() if isinstance(method.aggregator, AVERAGE)]
 ADDONS = [
-    name
-    for name, m in METHODS.items()
-    if type(m.local) is type(METHODS["fedavg"].local) and name not in BASES
+    name for name, method in METHODS.items() if type(method.local) is PLAIN and name not in BASES
 ]
-PAIRS = [
-    f"{base}+{addon}"
-    for base in BASES
-    for addon in ADDONS
-    if METHODS[base].local.head == "linear"
-    or not isinstance(METHODS[addon].aggregator, LinearHeadOnly)
-]
+
+
+def fit(base: str, addon: str) -> bool:
+    if METHODS[base].local.head == "linear":
+        return True
+    return not isinstance(METHODS[addon].aggregator, LinearHeadOnly)
+
+
+PAIRS = [f"{base}+{addon}" for base in BASES for addon in ADDONS if fit(base, addon)]
 
 
 def overridden(half, contract: type) -> set[str]:

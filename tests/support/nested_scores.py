@@ -120,6 +120,11 @@ def from_nested(body):
     return replace(decode(Scores, facts), table=lines.table)
 
 
+def part_of(where):
+    """Version and view, client, model and label of a line."""
+    return where[:2], where[4:5], where[6:7], where.label
+
+
 def grouped_facts(groups):
     """Facts of an attribute beside its scores, from the groups of a version in the nested form."""
     return {key: groups["last_round"].get(key, empty) for key, empty in GROUPED.items()}
@@ -154,8 +159,9 @@ class _Lines:
         ):  # made up: rounds of such a mean and std
             wide = value["std_last5"] * 1.5**0.5
             values = [values[0] - wide, values[0] + wide, values[0]]
-        rounds = (self.kept if len(values) == len(self.kept) else self.kept[-len(values) :]) or [6]
-        rounds = rounds if len(rounds) == len(values) else list(range(1, len(values) + 1))
+        rounds = self.kept[-len(values) :] or [6]
+        if len(rounds) != len(values):
+            rounds = range(1, len(values) + 1)
         missing = tuple(facts.get("classes_missing", ()))
         self.table[where] = Score(
             list(values), list(rounds), facts.get("count", 0), missing, facts.get("reason", "")
@@ -212,15 +218,14 @@ class _Lines:
 
     def differs(self, over, between, where):
         lines = {}
+        same_part = part_of(where)
         for key, score in self.table.items():
-            same = key[:2] + key[4:5] + key[6:7] == where[:2] + where[4:5] + where[6:7]
-            if same and key.attribute in ("", where.attribute) and key.label == where.label:
+            if part_of(key) == same_part and key.attribute in ("", where.attribute):
                 lines[key] = score
         part = Part.of(where._replace(version="", attribute=""), lines)
-        derived = {
-            (key.metric, key.measure): score
-            for key, score in part.between(where.attribute, where.version).items()
-        }
+        derived = {}
+        for key, score in part.between(where.attribute, where.version).items():
+            derived[key.metric, key.measure] = score
         for metric, scores in between.items():
             for short in ("gap", "std", "average"):
                 value = in_each_round(scores, short)
@@ -229,15 +234,7 @@ class _Lines:
             edges = part.edges(where.attribute, where.version, metric)
             if (edges and edges[0][0]) != (scores["worst"] and scores["worst"]["group"]):
                 return True
-        for metric, scores in over.items():
-            for short in shorts(scores):
-                value = in_each_round(scores, short)
-                if not close(
-                    value and value["mean_last5"],
-                    derived.get((metric, IN_EACH[short]), Score()).mean,
-                ):
-                    return True
-        return False
+        return differs_over_rounds(over, derived)
 
     def measured(self, last, over, where):
         between = last.get("between", {})
@@ -250,16 +247,18 @@ class _Lines:
                 group = (edge or {}).get("group") or ""
                 self.add(where._replace(metric=metric, measure=BETWEEN[short], group=group), value)
         for metric, scores in between.items():
-            for short in ("worst", "gap", "std", "average") if not over else ():
-                worst = scores.get("worst_in_each_round", (scores["worst"] or {}).get("score"))
-                value = worst if short == "worst" else in_each_round(scores, short)
-                group = (scores["worst"] or {}).get("group") or "" if short == "worst" else ""
-                self.add(where._replace(metric=metric, measure=BETWEEN[short], group=group), value)
+            of_metric = where._replace(metric=metric)
+            if not over:
+                worst = scores["worst"] or {}
+                value = scores.get("worst_in_each_round", worst.get("score"))
+                group = worst.get("group") or ""
+                self.add(of_metric._replace(measure=views.WORST, group=group), value)
+                for short in ("gap", "std", "average"):
+                    value = in_each_round(scores, short)
+                    self.add(of_metric._replace(measure=BETWEEN[short]), value)
             if best := scores["best"]:
-                self.add(
-                    where._replace(metric=metric, measure=views.BEST, group=best["group"] or ""),
-                    best["score"],
-                )
+                group = best["group"] or ""
+                self.add(of_metric._replace(measure=views.BEST, group=group), best["score"])
         for metric, value in last.items() if not over else ():
             if metric.startswith("es_") and value is not None:
                 self.add(where._replace(metric=metric), value)
@@ -339,6 +338,17 @@ class _Lines:
         }
         facts = {"version": client["version"], "part": client["part"], "groups": groups}
         return facts | {"corruption": client.get("corruption", "")}
+
+
+def differs_over_rounds(over, derived):
+    """Tell whether a mean over rounds is not that of the groups' scores."""
+    for metric, scores in over.items():
+        for short in shorts(scores):
+            value = in_each_round(scores, short)
+            mean = derived.get((metric, IN_EACH[short]), Score()).mean
+            if not close(value and value["mean_last5"], mean):
+                return True
+    return False
 
 
 def shorts(scores_of_metric):

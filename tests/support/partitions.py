@@ -55,17 +55,12 @@ def fedism(y, clients, corrupted, alpha, seed=2024):
 
 def dataset(folder, *, units=True):
     """60 training and 20 test images of three classes, sex known for all but six, three images to a lesion."""
-    rows = [
-        Row(
-            f"i{k}",
-            k % 3,
-            k,
-            test=k % 4 == 3,
-            groups={"sex": -1 if k < 6 else k % 2, "center": k % 3 % 2},
-            patient=f"l{k // 3}",
-        )
-        for k in range(80)
-    ]
+    rows = []
+    for k in range(80):
+        label = k % 3
+        groups = {"sex": -1 if k < 6 else k % 2, "center": label % 2}
+        row = Row(f"i{k}", label, k, test=k % 4 == 3, groups=groups, patient=f"l{k // 3}")
+        rows.append(row)
     if not units:
         rows = [Row(row.id, row.label, row.source, row.test, row.groups) for row in rows]
 
@@ -115,6 +110,9 @@ def names(body):
 
 
 def everyone(arrays, *parts):
-    return sorted(
-        row for part in parts for k, rows in arrays[part].items() if k != "all" for row in rows
-    )
+    rows_of_clients = []
+    for part in parts:
+        for k, rows in arrays[part].items():
+            if k != "all":
+                rows_of_clients.extend(rows)
+    return sorted(rows_of_clients)

@@ -50,29 +50,30 @@ def rewrite(path: Path, change: Callable) -> None:
 
 def write_skin(raw: Path, rows: list[list], images: Path | None = None) -> Path:
     """HAM10000's layout; a row is lesion, image, class, age, sex."""
-    write_csv(
-        raw / isic2018.HAM,
-        HEAD,
-        [[lesion, id, dx, "histo", age, sex, "back"] for lesion, id, dx, age, sex in rows],
-    )
+    lines = []
+    for lesion, id, dx, age, sex in rows:
+        lines.append([lesion, id, dx, "histo", age, sex, "back"])
+    write_csv(raw / isic2018.HAM, HEAD, lines)
     folder = images or raw / "images"
     folder.mkdir(exist_ok=True)
     for i, (_, id, *_) in enumerate(rows):
-        Image.new("RGB", (12, 9), (10 * i % 256, 100, 200)).save(folder / f"{id}.jpg")
+        colour = (10 * i % 256, 100, 200)
+        Image.new("RGB", (12, 9), colour).save(folder / f"{id}.jpg")
     return raw
 
 
 def write_ct(raw: Path, labels: dict[str, str], *, stage: str = "stage_2_train", **fields) -> Path:
     """Kaggle's layout; labels: slice -> subtypes, such as "epidural" or "subdural any"."""
     (raw / stage).mkdir()
-    rows = [
-        [f"{id}_{s}", int(s in subtypes.split())]
-        for id, subtypes in labels.items()
-        for s in [*rsna_ich.CLASSES, "any"]
-    ]
+    rows = []
+    for id, subtypes in labels.items():
+        for subtype in [*rsna_ich.CLASSES, "any"]:
+            is_present = subtype in subtypes.split()
+            rows.append([f"{id}_{subtype}", int(is_present)])
     write_csv(raw / f"{stage}.csv", ["ID", "Label"], rows)
     for i, id in enumerate(labels):
-        write_slice(raw / stage / f"{id}.dcm", np.full((8, 8), i, np.int16), **fields)
+        stored = np.full((8, 8), i, np.int16)
+        write_slice(raw / stage / f"{id}.dcm", stored, **fields)
     return raw
 
 

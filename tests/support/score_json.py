@@ -74,13 +74,12 @@ def spread(scores, *, low=False):
     names = ("worst", "best")
     edges = views.edges(column, low=low) or (None, None)
     between = views.between(column, low=low)
-    return {
-        name: edge and {"group": edge[0], "score": edge[1]}
-        for name, edge in zip(names, edges, strict=True)
-    } | {
-        short: between[name].last
-        for short, name in (("gap", views.GAP), ("std", views.STD), ("average", views.MEAN))
-    }
+    result = {}
+    for name, edge in zip(names, edges, strict=True):
+        result[name] = edge and {"group": edge[0], "score": edge[1]}
+    for short, name in (("gap", views.GAP), ("std", views.STD), ("average", views.MEAN)):
+        result[short] = between[name].last
+    return result
 
 
 def across(scores):

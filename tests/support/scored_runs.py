@@ -52,11 +52,14 @@ def scored(  # noqa: PLR0913 - a test names the few that it changes
     lone: the logits are of clients, each of which answers for itself in one round.
     extra: further attributes of the images. groups_of: further groups, as the body holds them.
     """
-    versions = {"clean": logits} | ({"corrupted": corrupted} if corrupted else {})
-    ids = np.array([f"image-{i}" for i in range(len(y))]) if ids is None else ids
+    versions = {"clean": logits}
+    if corrupted:
+        versions["corrupted"] = corrupted
+    if ids is None:
+        ids = ids_of(len(y))
     if sex is None:
-        known = SEX if len(y) == N else np.arange(len(y)) % 2
-        sex = known if groups else np.full(len(y), -1)
+        sex = sex_of(len(y), groups)
+    by_version = groups_by_version(versions, y, sex)
     body = {
         "method": "fedavg",
         "label": "FedAvg",
@@ -74,27 +77,18 @@ def scored(  # noqa: PLR0913 - a test names the few that it changes
         "among_clients": {"auc_ovo_macro": {"std": None}},
         "personal": {},
         "versions": summary(versions, y),
-        "groups": {
-            name: {v: summary_of_groups(r, y, sex, ["f", "m"]) for v, r in versions.items()}
-            for name in by
-        }
-        | dict(groups_of),
+        "groups": dict.fromkeys(by, by_version) | dict(groups_of),
     }
     if lone:
-        means = {}
-        for m, n in body["versions"]["clean"].items():
-            if isinstance(n, dict):
-                means[m] = over(float(np.mean(n["per_round"])))
-        body["versions"] = {"clean": means}
+        body["versions"] = {"clean": means_of(body["versions"]["clean"])}
         body["groups"] = {}
 
     def write(temporary):
         with h5py.File(temporary / "predictions.h5", "w") as file:
             for version, rounds in versions.items():
+                name = "clients/{}/logits/{}/6" if lone else "logits/{1}/{2}"
                 for i, single in enumerate(rounds):
-                    file[
-                        f"clients/{i}/logits/{version}/6" if lone else f"logits/{version}/{i + 5}"
-                    ] = single
+                    file[name.format(i, version, i + 5)] = single
             file["y"] = y.astype(np.int16)
             file["id"] = np.char.encode(ids)
             if units is not None:
@@ -103,6 +97,32 @@ def scored(  # noqa: PLR0913 - a test names the few that it changes
                 file[f"group/{name}"] = column.astype(np.int16)
 
     return staged(folder, body | about, write=write)
+
+
+def groups_by_version(versions, y, sex):
+    groups = {}
+    for version, rounds in versions.items():
+        groups[version] = summary_of_groups(rounds, y, sex, ["f", "m"])
+    return groups
+
+
+def sex_of(count, has_groups):
+    if not has_groups:
+        return np.full(count, -1)
+    return SEX if count == N else np.arange(count) % 2
+
+
+def means_of(scores):
+    """One mean over the rounds for each score."""
+    means = {}
+    for metric, numbers in scores.items():
+        if isinstance(numbers, dict):
+            means[metric] = over(float(np.mean(numbers["per_round"])))
+    return means
+
+
+def ids_of(count):
+    return np.array([f"image-{i}" for i in range(count)])
 
 
 def stage(sha256, **options):
@@ -123,7 +143,8 @@ def row(comparison, version, metric):
 
 def drawn(resamples, units=PATIENTS_OF, ids=None):
     """The draws that compare makes, for images in the order of their ids."""
-    ids = np.array([f"image-{i}" for i in range(N)]) if ids is None else ids
+    if ids is None:
+        ids = ids_of(N)
     order = np.argsort(ids)
     weights = draw(units[order], resamples, derive("compare", 0, *ids[order]))
     return weights[:, np.argsort(order)]

@@ -127,12 +127,15 @@ def lay_out(data: Path, folder: Path) -> None:
     (folder / "ham10000").symlink_to(data.resolve() / "ham10000")
     slices = folder / "kaggle" / "stage_2_train"
     slices.mkdir(parents=True)
-    files = sorted(p for p in (data / "ct_head").rglob("*") if p.is_file() and p.name != "LICENSE")
+    paths = sorted((data / "ct_head").rglob("*"))
+    files = [path for path in paths if path.is_file() and path.name != "LICENSE"]
     kinds = "epidural", "intraparenchymal", "intraventricular", "subarachnoid", "subdural", "any"
     rows = []
     for i, file in enumerate(files):
         (slices / f"ID_{i:03d}.dcm").symlink_to(file.resolve())
-        rows += [[f"ID_{i:03d}_{kind}", int(k in (i % 5, 5))] for k, kind in enumerate(kinds)]
+        for k, kind in enumerate(kinds):
+            is_present = k in (i % 5, 5)
+            rows.append([f"ID_{i:03d}_{kind}", int(is_present)])
     write_csv(folder / "kaggle" / "stage_2_train.csv", ["ID", "Label"], rows)
 
 
