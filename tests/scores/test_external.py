@@ -124,17 +124,17 @@ def test_a_report_keeps_scores_on_other_images_in_a_row_of_their_own(run, datase
     assert "not on the run" in result
 
 
-@pytest.mark.parametrize(
-    ("lines", "sentence"),
-    [
-        (None, "has the class 'sick', which the run does not have"),
-        (MAPPED[:2], "no line for the class 'well'"),
-        ((*MAPPED, "sick,ill"), "'sick' is named twice"),
-        (("sick,il", *MAPPED[1:]), "'il' is no class of the run"),
-        (("sik,ill", *MAPPED), "'sik' is no class of"),
-        (("sick,", "unclear,", "well,"), "holds no test image of the run's classes"),
-    ],
-)
+NOT_PAIRED = [
+    (None, "has the class 'sick', which the run does not have"),
+    (MAPPED[:2], "no line for the class 'well'"),
+    ((*MAPPED, "sick,ill"), "'sick' is named twice"),
+    (("sick,il", *MAPPED[1:]), "'il' is no class of the run"),
+    (("sik,ill", *MAPPED), "'sik' is no class of"),
+    (("sick,", "unclear,", "well,"), "holds no test image of the run's classes"),
+]
+
+
+@pytest.mark.parametrize(("lines", "sentence"), NOT_PAIRED)
 def test_classes_that_cannot_be_paired_are_refused_by_name(run, other, tmp_path, lines, sentence):
     with pytest.raises(FedcliError, match=sentence) as error:
         fedcli.evaluate(run, on=other, map_classes=lines and table(tmp_path, *lines))

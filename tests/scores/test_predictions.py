@@ -76,16 +76,16 @@ def test_a_changed_prediction_is_noticed(tmp_path, scores_of):
         manifest.verify(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "words"),
-    [
-        ("id", lambda ids: np.concatenate([ids, ids]), "90 rows for 180 images"),
-        ("group/sex", lambda values: values[:5], "group/sex has 5 rows for 90 images"),
-        ("y", lambda y: y + 9, "y has labels that are none of its"),
-        ("clients/2/test", lambda rows: rows + 85, "places outside of its 90 images"),
-        ("logits/clean/5", lambda logits: logits[:, :1], "logits are of 1 and of"),
-    ],
-)
+CHANGES = [
+    ("id", lambda ids: np.concatenate([ids, ids]), "90 rows for 180 images"),
+    ("group/sex", lambda values: values[:5], "group/sex has 5 rows for 90 images"),
+    ("y", lambda y: y + 9, "y has labels that are none of its"),
+    ("clients/2/test", lambda rows: rows + 85, "places outside of its 90 images"),
+    ("logits/clean/5", lambda logits: logits[:, :1], "logits are of 1 and of"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "words"), CHANGES)
 def test_columns_that_cannot_belong_together_are_refused(tmp_path, scores_of, name, change, words):
     own = {"south": range(10, 20)}
     path = scores_of(a_run(tmp_path, own=own)).parent / "predictions.h5"

@@ -12,6 +12,7 @@ from fedcli.errors import FedcliError
 from fedcli.scores.statistics import resampled
 from fedcli.scores.table import Where
 
+PATIENTS = np.array([f"patient {i % 40}" for i in range(90)])
 ASKED = ("balanced_accuracy", "auc_ovo_macro")
 
 
@@ -21,7 +22,7 @@ def scores_of(monkeypatch):
     return scorer(monkeypatch)
 
 
-@pytest.mark.parametrize("units", [None, np.array([f"patient {i % 40}" for i in range(90)])])
+@pytest.mark.parametrize("units", [None, PATIENTS])
 def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, units):
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=units))])
@@ -42,8 +43,7 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
 
 def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
-    units = np.array([f"patient {i % 40}" for i in range(90)])
-    (scored,) = read([scores_of(a_run(tmp_path, units=units))])
+    (scored,) = read([scores_of(a_run(tmp_path, units=PATIENTS))])
     read_ones = [_last(scored, Where(version), False)[0] for version in ("clean", "average")]
     monkeypatch.setattr(resampled, "read", lambda folder, last=False: {})
     _of_last.cache_clear()
@@ -54,7 +54,7 @@ def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monk
         assert result == expected
 
 
-@pytest.mark.parametrize("units", [None, np.array([f"patient {i % 40}" for i in range(90)])])
+@pytest.mark.parametrize("units", [None, PATIENTS])
 def test_intervals_of_groups_over_runs_read_what_they_would_draw(
     tmp_path, scores_of, monkeypatch, units
 ):

@@ -104,16 +104,16 @@ def test_a_range_is_each_severity_and_none_is_all_five(run):
     assert asked([], [], run.path) == []
 
 
-@pytest.mark.parametrize(
-    ("kinds", "levels", "sentence"),
-    [
-        (["gausian"], [], "unknown corruption"),
-        (["shot"], ["6"], "--severity 6 is none of 1 to 5"),
-        (["shot"], ["4..2"], "--severity 4..2"),
-        (["motion"], ["1"], "motion-blur needs images of at least 32 px"),
-        (["saturate"], ["1"], "saturate changes colours"),
-    ],
-)
+WRONG_LEVELS = [
+    (["gausian"], [], "unknown corruption"),
+    (["shot"], ["6"], "--severity 6 is none of 1 to 5"),
+    (["shot"], ["4..2"], "--severity 4..2"),
+    (["motion"], ["1"], "motion-blur needs images of at least 32 px"),
+    (["saturate"], ["1"], "saturate changes colours"),
+]
+
+
+@pytest.mark.parametrize(("kinds", "levels", "sentence"), WRONG_LEVELS)
 def test_what_cannot_be_is_refused_before_anything_is_scored(run, kinds, levels, sentence):
     with pytest.raises(FedcliError, match=sentence) as error:
         asked(kinds, levels, run.path)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from made_plans import train
-from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, train_at
+from site_federation import OPEN, chain_with_tests, lines_of, plan, reached, sites_of, train_at
 
 from fedcli.errors import FedcliError
 from fedcli.scores.evaluation_options import EvaluateOptions
@@ -152,9 +152,12 @@ LIES = {  # method, what becomes of an answer, what is said of it
 
 
 def lying(change, round=1, client="south"):
-    return lambda who, question, answer: (
-        change(answer) if (who, question.get("round")) == (client, round) else answer
-    )
+    def changed(who, question, answer):
+        if who == client and question.get("round") == round:
+            return change(answer)
+        return answer
+
+    return changed
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -163,22 +166,14 @@ def test_a_lie_is_named_and_the_run_goes_on_without_its_site_or_with_honest_ones
 ):
     method, change, sentence = LIES[lie]
     sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    lie = {"change": lying(change)}
     with pytest.raises(SiteError, match=f"^site south.*{sentence}") as error:
-        train_at(sites, data, plan(method), tmp_path, change=lying(change), out=tmp_path / "ended")
+        train_at(sites, data, plan(method), tmp_path, out=tmp_path / "ended", **lie)
     assert len(error.value.sentence) < 400
     assert error.value.hint
-    run = train_at(
-        sites,
-        data,
-        plan(method),
-        tmp_path,
-        out=tmp_path / "left",
-        change=lying(change),
-        min_clients=1,
-    )
-    first_line, second_line = [
-        json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()
-    ]
+    out = tmp_path / "left"
+    run = train_at(sites, data, plan(method), tmp_path, out=out, min_clients=1, **lie)
+    first_line, second_line = lines_of(run)
     assert list(first_line["absent"]) == ["south"]
     assert "absent" not in second_line
 
@@ -209,11 +204,8 @@ def test_an_update_far_longer_than_the_others_is_warned_of_once_and_named_where_
     with pytest.raises(SiteError, match="site north: its model is not finite") as error:
         train_at(sites_of(data, tmp_path / "sites"), data, plan(rounds=3), tmp_path, change=change)
     assert "before, the update of site south in round 1 is" in error.value.hint
-    warned = [
-        record.getMessage()
-        for record in caplog.records
-        if "times as long as the others'" in record.getMessage()
-    ]
+    messages = [record.getMessage() for record in caplog.records]
+    warned = [message for message in messages if "times as long as the others'" in message]
     assert len(warned) == 1
     assert "site south in round 1" in warned[0]
 
@@ -225,18 +217,14 @@ def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(data
         if client == "south":
             questions.append(question["ask"])
             if question["ask"] == "begin" and questions.count("begin") <= 2:
-                return {
-                    **answer[0],
-                    "description": {**answer[0]["description"], "classes": ["\x1b[31m\n" * 99]},
-                }, {}
+                scalars, _ = answer
+                description = {**scalars["description"], "classes": ["\x1b[31m\n" * 99]}
+                return {**scalars, "description": description}, {}
         return answer
 
-    run = train_at(
-        sites_of(data, tmp_path / "sites"), data, plan(), tmp_path, change=change, min_clients=3
-    )
-    first_line, second_line = [
-        json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()
-    ]
+    sites = sites_of(data, tmp_path / "sites")
+    run = train_at(sites, data, plan(), tmp_path, change=change, min_clients=3)
+    first_line, second_line = lines_of(run)
     assert first_line["absent"]["south"].startswith("has the classes")
     assert "absent" not in second_line
     assert questions == ["begin", "begin", "begin", "train"]
@@ -244,14 +232,10 @@ def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(data
 
 def test_the_words_of_a_site_are_put_on_one_line_and_cut(data, tmp_path):
     words = "first\nerror: forged \x1b[31mred\x07 \u202e" + "long " * 999
+    lie = lying(scalars(error=words, hint=words))
+    sites = sites_of(data, tmp_path)
     with pytest.raises(SiteError) as error:
-        train_at(
-            sites_of(data, tmp_path),
-            data,
-            plan(),
-            tmp_path,
-            change=lying(scalars(error=words, hint=words)),
-        )
+        train_at(sites, data, plan(), tmp_path, change=lie)
     for text, longest in ((error.value.sentence, 380), (error.value.hint, 200)):
         assert text.isprintable()
         assert len(text) <= longest
@@ -273,29 +257,29 @@ def test_a_site_that_was_silent_at_the_start_has_to_begin_before_its_answers_cou
     assert questions == ["begin", "begin", "train", "train"]
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (
-            {"images": {"train": 10**400, "val": 0, "test": 0}},
-            "damaged: images.train is 1000.*, a number too large",
-        ),
-        (
-            {"images": {"train": 10**300, "val": 0, "test": 0}},
-            "it describes 10{39} images of the part 'train'",
-        ),
-        ({"counts": {"blood": {"train": {"0": 10**300}}}}, "it describes 10{39} images by 'blood'"),
-        ({"size": [8, 10**300]}, "it describes 10{39} pixels"),
-        ({"channels": 10**300}, "it describes 10{39} channels"),
-        ({"images": {"train": -1, "val": 0, "test": 0}}, "it describes -1 images"),
-        (
-            {"images": {"train": 21, "val": 0, "test": 0}},
-            "by 'class' do not add up to 21 of 'train'",
-        ),
-        ({"counts": {"class": {"train": {"a": -20, "b": 40}}}}, "by 'class' do not add up to 20"),
-        ({"counts": {}}, "by 'class' do not add up to 20"),
-    ],
-)
+DESCRIPTIONS = [
+    (
+        {"images": {"train": 10**400, "val": 0, "test": 0}},
+        "damaged: images.train is 1000.*, a number too large",
+    ),
+    (
+        {"images": {"train": 10**300, "val": 0, "test": 0}},
+        "it describes 10{39} images of the part 'train'",
+    ),
+    ({"counts": {"blood": {"train": {"0": 10**300}}}}, "it describes 10{39} images by 'blood'"),
+    ({"size": [8, 10**300]}, "it describes 10{39} pixels"),
+    ({"channels": 10**300}, "it describes 10{39} channels"),
+    ({"images": {"train": -1, "val": 0, "test": 0}}, "it describes -1 images"),
+    (
+        {"images": {"train": 21, "val": 0, "test": 0}},
+        "by 'class' do not add up to 21 of 'train'",
+    ),
+    ({"counts": {"class": {"train": {"a": -20, "b": 40}}}}, "by 'class' do not add up to 20"),
+    ({"counts": {}}, "by 'class' do not add up to 20"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), DESCRIPTIONS)
 def test_a_description_whose_numbers_cannot_be_is_refused(data, tmp_path, change, sentence):
     described = describe(data, "north", "north", smallest=1)
     (tmp_path / "north.json").write_text(json.dumps(described | change))
@@ -352,9 +336,12 @@ def test_counts_that_are_not_of_the_described_images_are_scored_by_nobody(
     sites = sites_of(data, tmp_path / "sites", policy=OPEN)
     run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
     transport = reached(monkeypatch, sites)
-    transport.change = lambda client, question, answer: (
-        change(answer) if (client, question["ask"]) == ("north", "score") else answer
-    )
+
+    def lie(client, question, answer):
+        is_score = client == "north" and question["ask"] == "score"
+        return change(answer) if is_score else answer
+
+    transport.change = lie
     with pytest.raises(SiteError, match=f"^site north.*{sentence}"):
         evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x"))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import ROSTER, interrupt_in_round
 from made_plans import train
-from site_federation import Carried, plan, sites_of, train_at
+from site_federation import Carried, lines_of, plan, sites_of, train_at
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
@@ -181,31 +181,33 @@ def test_what_a_site_answers_wrongly_ends_in_a_sentence(data, tmp_path, wrong):
     assert len(error.value.sentence) < 400
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (
-            {"classes": ["a", "b"]},
-            r'site east has the classes \["a", "b"\]; the coordinator has \["a", "b", "c"\]',
-        ),
-        ({"size": [16, 16]}, "site east has the size"),
-        ({"versions": {"fedcli": "9"}}, "site east has the versions"),
-        (
-            {"images": {"train": 7, "val": 0, "test": 0}},
-            "site east has 7 training images, the coordinator knows of 20",
-        ),
-        ({"counts": 3}, "site east described itself wrongly: counts is '3'"),
-        (
-            {"images": {"train": 10**300, "val": 0, "test": 0}},
-            "site east: it describes 10{39} images of the part 'train'",
-        ),
-    ],
-)
+OTHER_DATA = [
+    (
+        {"classes": ["a", "b"]},
+        r'site east has the classes \["a", "b"\]; the coordinator has \["a", "b", "c"\]',
+    ),
+    ({"size": [16, 16]}, "site east has the size"),
+    ({"versions": {"fedcli": "9"}}, "site east has the versions"),
+    (
+        {"images": {"train": 7, "val": 0, "test": 0}},
+        "site east has 7 training images, the coordinator knows of 20",
+    ),
+    ({"counts": 3}, "site east described itself wrongly: counts is '3'"),
+    (
+        {"images": {"train": 10**300, "val": 0, "test": 0}},
+        "site east: it describes 10{39} images of the part 'train'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), OTHER_DATA)
 def test_a_site_with_other_data_cannot_begin(data, sites, tmp_path, change, sentence):
     def other(client, question, answer):
         if client != "east":
             return answer
-        return {**answer[0], "description": {**answer[0]["description"], **change}}, {}
+        scalars, _ = answer
+        description = {**scalars["description"], **change}
+        return {**scalars, "description": description}, {}
 
     with pytest.raises(FedcliError, match=sentence):
         train_at(sites, data, plan(), tmp_path, change=other)
@@ -213,12 +215,11 @@ def test_a_site_with_other_data_cannot_begin(data, sites, tmp_path, change, sent
 
 def test_a_site_that_holds_other_data_than_it_described_cannot_begin(data, sites, tmp_path):
     def other(client, question, answer):
-        changed = (
-            {**answer[0]["description"], "data": "0" * 64}
-            if client == "east"
-            else answer[0]["description"]
-        )
-        return {**answer[0], "description": changed}, {}
+        scalars, _ = answer
+        if client == "east":
+            description = {**scalars["description"], "data": "0" * 64}
+            scalars = {**scalars, "description": description}
+        return scalars, {}
 
     data_described = gathered(descriptions(data, tmp_path / "described"), tmp_path)
     with pytest.raises(FedcliError, match="site east holds other data than it described"):
@@ -258,11 +259,9 @@ def test_rounds_may_be_added_to_a_run_over_sites(data, sites, tmp_path, monkeypa
     with pytest.raises(Interrupted):
         train_at(sites, data, plan("scaffold"), tmp_path, out=tmp_path / "run")
     monkeypatch.undo()
-    run = train_at(
-        sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "run", resume=True, force=True
-    )
-    result = len((run.parent / "rounds.jsonl").read_text().splitlines())
-    assert result == 3
+    more = {"resume": True, "force": True}
+    run = train_at(sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "run", **more)
+    assert len(lines_of(run)) == 3
 
 
 def test_an_optimizer_that_is_kept_stays_at_its_site(data, sites, tmp_path):
@@ -275,26 +274,18 @@ def test_an_optimizer_that_is_kept_stays_at_its_site(data, sites, tmp_path):
 
 def absent_in(rounds, clients):
     """A transport's change: these sites do not answer in these rounds."""
-    return lambda client, question, answer: (
-        "it did not answer in time"
-        if client in clients and question.get("round") in rounds
-        else answer
-    )
 
+    def changed(client, question, answer):
+        if client in clients and question.get("round") in rounds:
+            return "it did not answer in time"
+        return answer
 
-def lines_of(run):
-    return [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
+    return changed
 
 
 def test_a_round_goes_on_without_those_that_are_absent_and_says_so(data, sites, tmp_path):
-    run = train_at(
-        sites,
-        data,
-        plan("scaffold", 3),
-        tmp_path,
-        change=absent_in([2], ["south", "west"]),
-        min_clients=2,
-    )
+    change = absent_in([2], ["south", "west"])
+    run = train_at(sites, data, plan("scaffold", 3), tmp_path, change=change, min_clients=2)
     first_line, second_line, third_line = lines_of(run)
     assert "absent" not in first_line
     assert "clients" not in first_line
@@ -336,9 +327,8 @@ def test_one_that_was_absent_at_the_start_may_come_later(data, sites, tmp_path):
         return answer
 
     late.asked = 0
-    first_line, second_line = lines_of(
-        train_at(sites, data, plan(), tmp_path, change=late, min_clients=3)
-    )
+    run = train_at(sites, data, plan(), tmp_path, change=late, min_clients=3)
+    first_line, second_line = lines_of(run)
     assert first_line["absent"] == {"east": "no site listens"}
     assert "absent" not in second_line
 
@@ -347,18 +337,20 @@ def test_an_answer_that_comes_too_late_does_not_count_and_its_memory_is_not_used
     """A site that is late in round 2 has played it, and is asked in round 3 with its memory of round 1."""
     late = absent_in([2], ["south"])
     lost = sites_of(data, tmp_path / "late")
-    run = train_at(
-        lost, data, plan("scaffold", 3), tmp_path, out=tmp_path / "a", change=late, min_clients=1
-    )
+    configuration = plan("scaffold", 3)
+    out = tmp_path / "a"
+    run = train_at(lost, data, configuration, tmp_path, out=out, change=late, min_clients=1)
 
     sites = sites_of(data, tmp_path / "silent")
     whole = sites["south"].answer
-    sites["south"].answer = lambda scalars, arrays: (
-        ({"error": "it did not answer in time"}, {})
-        if scalars.get("round") == 2
-        else whole(scalars, arrays)
-    )
-    other = train_at(sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "b", min_clients=1)
+
+    def silent_in_round_2(scalars, arrays):
+        if scalars.get("round") == 2:
+            return {"error": "it did not answer in time"}, {}
+        return whole(scalars, arrays)
+
+    sites["south"].answer = silent_in_round_2
+    other = train_at(sites, data, configuration, tmp_path, out=tmp_path / "b", min_clients=1)
     assert lines_of(run) == lines_of(other)
 
 

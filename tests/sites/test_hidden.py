@@ -68,9 +68,13 @@ def hospital(cells, unknown=0, smallest=10, seed=0):
         sex += [0] * women + [1] * men
     y = np.array(y)
     sex = np.array(sex)
-    sex[np.flatnonzero((y == 2) & (sex == 0))[:unknown]] = -1
+    women_with_nevus = np.flatnonzero((y == 2) & (sex == 0))
+    sex[women_with_nevus[:unknown]] = -1
     rng = np.random.default_rng([seed, len(y)])
-    logits = [rng.normal(0, 1, (len(y), 3)) + np.eye(3)[y] for _ in federations.ROUNDS]
+    logits = []
+    for _ in federations.ROUNDS:
+        noise = rng.normal(0, 1, (len(y), 3))
+        logits.append(noise + np.eye(3)[y])
     age = np.arange(len(y)) % 2
     return Hospital(y, {"sex": sex, "age": age}, logits, smallest)
 

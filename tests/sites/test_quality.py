@@ -53,9 +53,8 @@ def test_a_coordinator_has_the_table_of_the_images_themselves(chain, tmp_path):
         assert site["images"] == 20
         for binned in site["measures"].values():
             assert sum(binned["counts"]) == pytest.approx(20)
-    far = max(local["sites"]["west"]["measures"].items(), key=lambda binned: binned[1]["distance"])[
-        0
-    ]
+    measures = local["sites"]["west"]["measures"]
+    far = max(measures, key=lambda name: measures[name]["distance"])
     outcome = coarse["sites"]["west"]["measures"][far]["distance"]
     assert outcome > quality_by_site.LARGE
 

@@ -38,18 +38,23 @@ def data(tmp_path):
 
 
 def federated(run, work, **more):
-    return Scores.read(
-        evaluate_stage(EvaluateOptions(run, work=work, engine="here:x", **more)).path
-    )
+    options = EvaluateOptions(run, work=work, engine="here:x", **more)
+    return Scores.read(evaluate_stage(options).path)
 
 
 def numbers(value, path=()):
     """Place -> number of all that a JSON value holds."""
+    if isinstance(value, bool):
+        return {}
+    if isinstance(value, int | float):
+        return {path: value}
+    items = enumerate(value) if isinstance(value, list) else ()
     if isinstance(value, dict):
-        return {k: v for key, item in value.items() for k, v in numbers(item, (*path, key)).items()}
-    if isinstance(value, list):
-        return {k: v for i, item in enumerate(value) for k, v in numbers(item, (*path, i)).items()}
-    return {path: value} if isinstance(value, int | float) and not isinstance(value, bool) else {}
+        items = value.items()
+    numbers_below = {}
+    for key, item in items:
+        numbers_below |= numbers(item, (*path, key))
+    return numbers_below
 
 
 def run_of_sites(data, work, monkeypatch, configuration=None, policy=OPEN):
@@ -66,16 +71,20 @@ def pooled_and_federated(data, work, monkeypatch, configuration):
     return Scores.read(path), federated(run, work)
 
 
+def without_intervals(value):
+    return {path: n for path, n in numbers(value).items() if "intervals" not in path}
+
+
 def assert_as_pooled(mine, other):
     """Numbers below two JSON values: counts alone to the last digit, what bins decide to a bin."""
-    mine = numbers(mine)
-    other = {path: n for path, n in numbers(other).items() if "intervals" not in path}
-    mine = {path: n for path, n in mine.items() if "intervals" not in path}
+    mine = without_intervals(mine)
+    other = without_intervals(other)
     assert mine.keys() == other.keys()
     assert len(mine) > 50
     for path, number in other.items():
-        exact = path[-1] in ("count", "unknown") or "accuracy" in path or "f1_macro" in path
-        expected = pytest.approx(number, abs=0 if exact else TIED)
+        is_count = path[-1] in ("count", "unknown")
+        is_exact = is_count or "accuracy" in path or "f1_macro" in path
+        expected = pytest.approx(number, abs=0 if is_exact else TIED)
         assert mine[path] == expected, path
 
 
@@ -118,32 +127,28 @@ def test_corrupted_images_that_some_sites_lack_are_left_out(data, tmp_path, monk
 
 def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
     pooled, scores = pooled_and_federated(data, tmp_path, monkeypatch, plan(rounds=1))
-    with_interval = {
-        metric: score for metric, score in scores.versions["clean"].items() if score.interval
-    }
+    clean = scores.versions["clean"]
+    with_interval = {metric: score for metric, score in clean.items() if score.interval}
     assert set(with_interval) == {"accuracy", "balanced_accuracy", "f1_macro"}  # of three classes
     for metric, interval in with_interval.items():
         assert interval.unit == "image"
         assert interval.low <= interval.last <= interval.high
-        width = pooled.versions["clean"][metric].high - pooled.versions["clean"][metric].low
-        assert interval.high - interval.low == pytest.approx(
-            width, rel=0.5
-        )  # by patients of two images, there
-    result = {g for g, score in scores.groups["sex"]["clean"]["accuracy"].items() if score.interval}
-    assert result == {"f", "m"}
+        pooled_score = pooled.versions["clean"][metric]
+        width = pooled_score.high - pooled_score.low  # by patients of two images
+        assert interval.high - interval.low == pytest.approx(width, rel=0.5)
+    accuracies = scores.groups["sex"]["clean"]["accuracy"]
+    groups = {group for group, score in accuracies.items() if score.interval}
+    assert groups == {"f", "m"}
     curve = scores.curves["clean"].overall
     assert not curve.at_false_positives
     outcome = sum(bin_of_curve.images for bin_of_curve in curve.reliability)
     assert outcome == 40
-    error = (
-        sum(
-            bin_of_curve.images * abs(bin_of_curve.mean_chance - bin_of_curve.share_right)
-            for bin_of_curve in curve.reliability
-        )
-        / 40
-    )
-    expected = pytest.approx(scores.versions["clean"]["calibration_error_top_label"].last, abs=1e-9)
-    assert error == expected
+    error = 0.0
+    for bin_of_curve in curve.reliability:
+        distance = abs(bin_of_curve.mean_chance - bin_of_curve.share_right)
+        error += bin_of_curve.images * distance / 40
+    expected = clean["calibration_error_top_label"].last
+    assert error == pytest.approx(expected, abs=1e-9)
     assert set(scores.curves["clean"].clients) == set(scores.clients)
     outcome = set(scores.curves["clean"].groups["sex"])
     assert outcome == {"f", "m"}
@@ -155,16 +160,12 @@ def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
     for method in ("fedavg", "scaffold"):
         for seed in (0, 1):
             sites = sites_of(data, tmp_path / f"{method}-{seed}", policy=OPEN)
-            run = train_at(
-                sites,
-                data,
-                plan(method, 1, seed=seed),
-                tmp_path,
-                out=tmp_path / f"run-{method}-{seed}",
-            )
+            out = tmp_path / f"run-{method}-{seed}"
+            run = train_at(sites, data, plan(method, 1, seed=seed), tmp_path, out=out)
             reached(monkeypatch, sites)
             runs.append(run)
-            paths.append(evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x")).path)
+            options = EvaluateOptions(run, work=tmp_path, engine="here:x")
+            paths.append(evaluate_stage(options).path)
     report = Report(paths, ReportOptions())
     assert not published_schema.errors(paths[0])
     assert [row.scores.label for row in report.rows] == ["FedAvg", "SCAFFOLD"]
@@ -184,9 +185,11 @@ def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
         "m",
     }
     pooled = [evaluate(run) for run in runs]
-    paired = {row.metric: row for row in compare(pooled[:2], pooled[2:], resamples=200).rows}
+    with_images = compare(pooled[:2], pooled[2:], resamples=200)
+    paired = {row.metric: row for row in with_images.rows}
     for row in comparison.rows:
-        assert row.difference == pytest.approx(paired[row.metric].difference)
+        expected = pytest.approx(paired[row.metric].difference)
+        assert row.difference == expected
     with pytest.raises(FedcliError, match="was counted at sites and"):
         compare(paths[:2], pooled[2:])
 
@@ -246,27 +249,32 @@ def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
 
 def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
     run, transport = run_of_sites(data, tmp_path, monkeypatch, policy=Policy(smallest_cell=3))
-    sent = []
-    transport.change = lambda client, question, answer: sent.append(answer) or answer
+    arrays_sent = []
+
+    def keep(client, question, answer):
+        arrays_sent.append(answer[1])
+        return answer
+
+    transport.change = keep
     scores = federated(run, tmp_path)
     assert scores.images == 40
     assert set(scores.grouped["sex"].hidden) == {"f", "m"}
-    tables = [
-        array for _, arrays in sent for name, array in arrays.items() if name.endswith("table")
-    ]
+    tables = []
+    for arrays in arrays_sent:
+        tables += [array for name, array in arrays.items() if name.endswith("table")]
     counts = np.concatenate([table.sum(1) for table in tables])
     assert tables
     assert not ((counts > 0) & (counts < 3)).any()
 
 
-@pytest.mark.parametrize(
-    ("policy", "sentence"),
-    [
-        (Policy(scores=False), "does not allow counts of its test images"),
-        (Policy(privacy=Privacy(epsilon=1e6)), "does not allow counts of its test images"),
-        (Policy(smallest_cell=100), "no class has enough test images"),
-    ],
-)
+POLICIES = [
+    (Policy(scores=False), "does not allow counts of its test images"),
+    (Policy(privacy=Privacy(epsilon=1e6)), "does not allow counts of its test images"),
+    (Policy(smallest_cell=100), "no class has enough test images"),
+]
+
+
+@pytest.mark.parametrize(("policy", "sentence"), POLICIES)
 def test_a_policy_may_refuse_scores(data, tmp_path, monkeypatch, policy, sentence):
     run, _ = run_of_sites(data, tmp_path, monkeypatch, policy=policy)
     with pytest.raises(FedcliError, match=sentence):

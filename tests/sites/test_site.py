@@ -10,6 +10,7 @@ import pytest
 import torch
 from made_plans import train
 from scipy.integrate import quad
+from scipy.stats import norm
 from session import run
 from site_federation import (
     Carried,
@@ -56,21 +57,21 @@ def test_a_description_holds_no_id_and_hides_small_counts(data):
     assert result == expected
 
 
-@pytest.mark.parametrize(
-    ("cells", "expected"),
-    [
-        (
-            {"a": 3, "b": 40, "c": 20},
-            {"a": None, "b": 40, "c": None},
-        ),  # one hidden count is a difference
-        (
-            {"a": 1, "b": 2, "c": 20, "d": 30},
-            {"a": None, "b": None, "c": None, "d": 30},
-        ),  # as a sum of 3 is
-        ({"a": 0, "b": 40}, {"a": 0, "b": 40}),
-        ({"a": 6, "b": 7, "c": 50}, {"a": None, "b": None, "c": 50}),
-    ],
-)
+HIDDEN_CELLS = [
+    (
+        {"a": 3, "b": 40, "c": 20},
+        {"a": None, "b": 40, "c": None},
+    ),  # one hidden count is a difference
+    (
+        {"a": 1, "b": 2, "c": 20, "d": 30},
+        {"a": None, "b": None, "c": None, "d": 30},
+    ),  # as a sum of 3 is
+    ({"a": 0, "b": 40}, {"a": 0, "b": 40}),
+    ({"a": 6, "b": 7, "c": 50}, {"a": None, "b": None, "c": 50}),
+]
+
+
+@pytest.mark.parametrize(("cells", "expected"), HIDDEN_CELLS)
 def test_no_sum_gives_a_hidden_count_away(cells, expected):
     assert hidden(cells, 10) == expected
 
@@ -100,26 +101,29 @@ def test_every_answer_is_a_line_in_the_audit_file(data, tmp_path):
     assert lines[1]["scalars"] == expected
 
 
-@pytest.mark.parametrize(
-    ("question", "sentence"),
-    [
-        ({}, "cannot answer 'None'"),
-        ({"ask": "images"}, "cannot answer 'images'"),
-        ({"ask": ["train"]}, "cannot answer"),
-        ({"ask": "train", "client": "south"}, "it is north, not south"),
-        ({"ask": "train", "client": "north"}, "has not begun this run"),
-        ({"ask": "begin", "client": "north", "run": "../../up", "threads": 1}, "without a name"),
-        (
-            {"ask": "begin", "client": "north", "run": "0" * 16, "threads": 1},
-            "the coordinator None",
-        ),
-    ],
-)
+WRONG_QUESTIONS = [
+    ({}, "cannot answer 'None'"),
+    ({"ask": "images"}, "cannot answer 'images'"),
+    ({"ask": ["train"]}, "cannot answer"),
+    ({"ask": "train", "client": "south"}, "it is north, not south"),
+    ({"ask": "train", "client": "north"}, "has not begun this run"),
+    ({"ask": "begin", "client": "north", "run": "../../up", "threads": 1}, "without a name"),
+    (
+        {"ask": "begin", "client": "north", "run": "0" * 16, "threads": 1},
+        "the coordinator None",
+    ),
+]
+
+
+@pytest.mark.parametrize(("question", "sentence"), WRONG_QUESTIONS)
 def test_a_question_that_means_nothing_is_answered_by_a_sentence(site, question, sentence):
     scalars, arrays = through_bytes(site.answer(question, {}))
     assert sentence in scalars["error"]
     assert not arrays
-    assert audit(site)[-1]["error"] == scalars["error"] if "hint" in scalars else scalars["unknown"]
+    if "hint" in scalars:
+        assert audit(site)[-1]["error"] == scalars["error"]
+    else:
+        assert scalars["unknown"]
 
 
 def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site):
@@ -204,21 +208,21 @@ def test_a_model_after_a_single_step_is_a_gradient(data, tmp_path):
     train_at(sites, data, plan(), tmp_path, out=tmp_path / "run")  # three steps
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("method = []", "a policy has no 'method'"),
-        ("methods = [", "is not TOML"),
-        ("methods = 3", "methods is not a list of names"),
-        ("minimum_images = -1", "minimum_images=-1 is out of range"),
-        ("privacy = 1", "privacy is not a table"),
-        ("[privacy]\nnoise = 0", "policy.toml: noise=0.0 is out of range"),
-        ("smallest_cell = 0", "policy.toml: smallest_cell=0 is out of range"),
-        ('methods = ["fedavgg"]', "policy.toml: unknown method 'fedavgg'"),
-        ('methods = ["./mine.py:rule"]', "a site trains no method of a file"),
-        ("[privacy]\nseed = 3", "a policy has no 'seed'"),
-    ],
-)
+WRONG_POLICIES = [
+    ("method = []", "a policy has no 'method'"),
+    ("methods = [", "is not TOML"),
+    ("methods = 3", "methods is not a list of names"),
+    ("minimum_images = -1", "minimum_images=-1 is out of range"),
+    ("privacy = 1", "privacy is not a table"),
+    ("[privacy]\nnoise = 0", "policy.toml: noise=0.0 is out of range"),
+    ("smallest_cell = 0", "policy.toml: smallest_cell=0 is out of range"),
+    ('methods = ["fedavgg"]', "policy.toml: unknown method 'fedavgg'"),
+    ('methods = ["./mine.py:rule"]', "a site trains no method of a file"),
+    ("[privacy]\nseed = 3", "a policy has no 'seed'"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), WRONG_POLICIES)
 def test_a_policy_that_means_nothing_is_refused(tmp_path, text, sentence):
     with pytest.raises(UsageError, match=sentence):
         a_policy(tmp_path, text)
@@ -346,14 +350,14 @@ def test_the_accountant_agrees_with_the_integral_and_stays_below_renyi(noise, an
     s = noise / 2 / math.sqrt(answers)  # of a normal density whose mean differs by 1
 
     def excess(x):
-        density = lambda at: math.exp(-((x - at) ** 2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))  # noqa: E731
-        return max(0.0, density(1) - math.exp(spent) * density(0))
+        return max(0.0, norm.pdf(x, 1, s) - math.exp(spent) * norm.pdf(x, 0, s))
 
     crossing = spent * s * s + 0.5
     result = quad(excess, crossing, crossing + 40 * s, epsabs=1e-14)[0]
     assert result == pytest.approx(delta, rel=1e-4)
     orders = np.linspace(1.01, 200, 20_000)
-    renyi = (answers * orders / (2 * (noise / 2) ** 2) + math.log(1 / delta) / (orders - 1)).min()
+    divergences = answers * orders / (2 * (noise / 2) ** 2)
+    renyi = (divergences + math.log(1 / delta) / (orders - 1)).min()
     assert 0.5 * renyi < spent < renyi
 
 
@@ -369,11 +373,11 @@ def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again
     runs = []
     for name in "ab":
         sites = sites_of(data, tmp_path / name, policy=strict)
-        runs.append(train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / f"run-{name}"))
-    again = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "again")
-    first_model, other_model, same_model = (
-        (run.parent / "models" / "00001.h5").read_bytes() for run in (*runs, again)
-    )
+        run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / f"run-{name}")
+        runs.append(run)
+    runs.append(train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "again"))
+    models = [(run.parent / "models" / "00001.h5").read_bytes() for run in runs]
+    first_model, other_model, same_model = models
     assert first_model != other_model
     assert other_model == same_model
     outcome = json.loads((runs[0].parent / "rounds.jsonl").read_text())["loss"]
@@ -392,9 +396,9 @@ def test_no_two_updates_are_given_one_noise(data, tmp_path):
 
     class Kept(Carried):
         def __call__(self, messages, timeout):
-            sent.update(
-                {message[0]["ask"]: message for client, message in messages if client == "north"}
-            )
+            for client, message in messages:
+                if client == "north":
+                    sent[message[0]["ask"]] = message
             return super().__call__(messages, timeout)
 
     with engine_of(lambda federation: Sites(federation, Kept(sites))) as engine:
@@ -406,13 +410,10 @@ def test_no_two_updates_are_given_one_noise(data, tmp_path):
     idle = {**begin["plan"], "lr": 1e-30}
     assert "error" not in site.answer({**begin, "plan": idle}, tensors)[0]
     second_theta = site.answer(*task)[1]["theta"]
-    assert (
-        np.linalg.norm(first_theta - second_theta) > 20
-    )  # the update itself has a norm of at most 1
-    assert (
-        len(json.loads((tmp_path / "sites" / "north" / "privacy.json").read_text())["answered"])
-        == 2
-    )
+    distance = np.linalg.norm(first_theta - second_theta)
+    assert distance > 20  # the update itself has a norm of at most 1
+    ledger = json.loads((tmp_path / "sites" / "north" / "privacy.json").read_text())
+    assert len(ledger["answered"]) == 2
 
 
 def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):

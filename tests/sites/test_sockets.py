@@ -38,7 +38,8 @@ def start(tmp_path):
     patient.setattr(sockets, "WAIT", 200.0)  # seconds: a busy machine takes long to start processes
 
     def started(data, client):
-        arguments = (data, tmp_path / "sites" / client, client, tmp_path / "s" / f"{client}.sock")
+        path = tmp_path / "s" / f"{client}.sock"
+        arguments = (data, tmp_path / "sites" / client, client, path)
         process = FORK.Process(target=_site, args=arguments, daemon=True)
         process.start()
         begun.append(process)

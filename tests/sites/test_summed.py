@@ -29,44 +29,44 @@ class Added:
 
     def __call__(self, messages, timeout):
         answers = {}
-        for client, (scalars, arrays) in [
-            (client, through_bytes(message)) for client, message in messages
-        ]:
+        for client, message in messages:
+            scalars, arrays = through_bytes(message)
             question = {**scalars, MASKED: len(messages)} if SUM in scalars else scalars
-            answers[client] = (
-                (scalars, arrays),
-                through_bytes(self.sites[client].answer(question, arrays)),
-            )
-        if SUM not in messages[0][1][0]:
+            answer = through_bytes(self.sites[client].answer(question, arrays))
+            answers[client] = ((scalars, arrays), answer)
+        if SUM not in scalars:
             return [(client, answer) for client, (_, answer) in answers.items()]
         try:
             added = []
-            for pair in answers.values():
-                added.append(secagg.update_of(*pair, pair[0][0][SUM]["largest"]))
+            for message, answer in answers.values():
+                added.append(secagg.update_of(message, answer, message[0][SUM]["largest"]))
         except ValueError as error:
             return [(client, str(error)) for client in answers]
         counts = np.array([answer[0]["n"] for _, answer in answers.values()], float)
         mean = [np.average(parts, axis=0, weights=counts) for parts in zip(*added, strict=True)]
         self.seen.append(mean)
-        return [
-            (client, (answer[0], secagg.mean_of(mean))) for client, (_, answer) in answers.items()
-        ]
+        summed = []
+        for client, (_, answer) in answers.items():
+            summed.append((client, (answer[0], secagg.mean_of(mean))))
+        return summed
 
 
 def trained(data, folder, configuration, *, policy=None, kind=SummedSites):
-    sites = sites_of(data, folder / "sites", **({"policy": policy} if policy else {}))
+    more = {"policy": policy} if policy else {}
+    sites = sites_of(data, folder / "sites", **more)
     with engine_of(lambda federation: kind(federation, Added(sites))) as engine:
         return train(data, configuration, work=folder, engine=engine, out=folder / "run")
 
 
 def model(run, round=1):
+    tensors = {}
+
+    def read(name, item):
+        if isinstance(item, h5py.Dataset):
+            tensors[name] = item[()]
+
     with h5py.File(run.parent / f"models/{round:05d}.h5") as file:
-        tensors = {}
-        file.visititems(
-            lambda name, item: (
-                tensors.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None
-            )
-        )
+        file.visititems(read)
     return tensors
 
 
@@ -99,9 +99,10 @@ def test_policies_that_ask_for_it_allow_nothing_else(data, tmp_path):
 
 def test_masks_are_of_the_whole_key():
     pytest.importorskip("cryptography")
-    masks, again = (secagg.masks(b"k" * 32, 2**32, [(), (3, 2), (4000,)]) for _ in range(2))
-    expected = [(), (3, 2), (4000,)]
-    assert [array.shape for array in masks] == expected
+    shapes = [(), (3, 2), (4000,)]
+    masks = secagg.masks(b"k" * 32, 2**32, shapes)
+    again = secagg.masks(b"k" * 32, 2**32, shapes)
+    assert [array.shape for array in masks] == shapes
     assert masks[0].dtype == np.int64
     for mask, other in zip(masks, again, strict=True):
         assert (mask == other).all()
@@ -110,9 +111,8 @@ def test_masks_are_of_the_whole_key():
     result = abs(masks[2].mean() / 2**31 - 1)
     assert result < 0.1
     # these keys are one under flwr's generator, whose seed is the exclusive or of a key's words
-    one_mask, other_mask = (
-        secagg.masks(key, 2**32, [(8,)])[0] for key in (b"a" * 4 + b"b" * 4, b"b" * 4 + b"a" * 4)
-    )
+    (one_mask,) = secagg.masks(b"aaaabbbb", 2**32, [(8,)])
+    (other_mask,) = secagg.masks(b"bbbbaaaa", 2**32, [(8,)])
     assert (one_mask != other_mask).any()
 
 
@@ -156,9 +156,8 @@ def test_methods_whose_server_takes_more_are_refused():
 
 def answer(**more):
     arrays = {"theta": np.full(3, 1.5, np.float32), "loss": np.float32(32)} | more
-    return {"n": arrays.pop("n", 10)}, {
-        name: np.asarray(array) for name, array in arrays.items() if array is not None
-    }
+    scalars = {"n": arrays.pop("n", 10)}
+    return scalars, {name: np.asarray(a) for name, a in arrays.items() if a is not None}
 
 
 def test_what_a_site_adds_is_its_update_and_its_loss():
@@ -174,15 +173,15 @@ def test_what_a_site_adds_is_its_update_and_its_loss():
     assert np.isnan(secagg.mean_of([update, np.zeros(2)])["loss"])
 
 
-@pytest.mark.parametrize(
-    ("odd", "sentence"),
-    [
-        ({"n": 21}, "more training images"),
-        ({"theta": np.array([1, 1, 10], np.float32)}, "beyond 8"),
-        ({"theta": np.array([1, 1, np.nan], np.float32)}, "beyond 8"),
-        ({"columns/control": np.zeros(3)}, "'columns/control' beside its model"),
-    ],
-)
+NOT_SUMMED = [
+    ({"n": 21}, "more training images"),
+    ({"theta": np.array([1, 1, 10], np.float32)}, "beyond 8"),
+    ({"theta": np.array([1, 1, np.nan], np.float32)}, "beyond 8"),
+    ({"columns/control": np.zeros(3)}, "'columns/control' beside its model"),
+]
+
+
+@pytest.mark.parametrize(("odd", "sentence"), NOT_SUMMED)
 def test_what_the_sum_does_not_carry_is_refused_at_the_site(odd, sentence):
     question = QUESTION, {"theta": np.ones(3, np.float32)}
     with pytest.raises(ValueError, match=sentence):

@@ -1,6 +1,7 @@
 """Sites of the toy federation in this process, and a transport to them that goes through bytes."""
 
 import io
+import json
 from contextlib import contextmanager, nullcontext
 
 import h5py
@@ -49,6 +50,12 @@ def chain_with_tests(work):
         parents=[manifest.above(usual, "dataset")],
         build=partition,
     )
+
+
+def lines_of(run):
+    """The lines of a run's rounds.jsonl."""
+    text = (run.parent / "rounds.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def sites_of(data, folder, clients=ROSTER, **more):

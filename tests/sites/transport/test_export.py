@@ -109,15 +109,15 @@ def test_a_name_that_nvflare_cannot_route_to_is_refused(name):
     assert flower(Job([name], Path("/run/fedcli")))
 
 
-@pytest.mark.parametrize(
-    ("job", "sentence"),
-    [
-        (Job(["a"], Path("here")), "folders of other machines"),
-        (Job(["a"], Path("/run"), attach=Path("here")), "folders of other machines"),
-        (Job(["a"], Path("/run"), idle=0), "--idle 0 is out of range"),
-        (Job(["a"], Path("/" + "x" * 120)), "too long for a socket's name"),
-    ],
-)
+WRONG_JOBS = [
+    (Job(["a"], Path("here")), "folders of other machines"),
+    (Job(["a"], Path("/run"), attach=Path("here")), "folders of other machines"),
+    (Job(["a"], Path("/run"), idle=0), "--idle 0 is out of range"),
+    (Job(["a"], Path("/" + "x" * 120)), "too long for a socket's name"),
+]
+
+
+@pytest.mark.parametrize(("job", "sentence"), WRONG_JOBS)
 def test_what_no_job_can_be_told_is_refused(job, sentence):
     for export in (nvflare, flower):
         with pytest.raises(UsageError, match=sentence):

@@ -60,24 +60,24 @@ def test_only_numbers_are_sent(array):
         list(encoded(({}, {"x": array})))
 
 
-@pytest.mark.parametrize(
-    ("data", "sentence"),
-    [
-        (b"GET / HTTP/1.1\r\n", "no message of fedcli"),
-        (struct.pack(">4sQ", b"FCLI", 2**40), "no message of fedcli"),
-        (framed(b"{"), "whose text is no JSON"),
-        (framed(b"[" * 100_000), "whose text is no JSON"),
-        (framed([]), "arrived damaged"),
-        (framed({"scalars": {}}), "arrays is missing"),
-        (framed({"scalars": {}, "arrays": [["x", "object", [1]]]}), "an array that cannot be"),
-        (framed({"scalars": {}, "arrays": [["x", "float32", [-1]]]}), "too large"),
-        (framed({"scalars": {}, "arrays": [["x", "float32", [2**40, 2**40]]]}), "too large"),
-        (framed({"scalars": {}, "arrays": [["x", "float32", [1] * 70]]}), "too large"),
-        (framed({"scalars": {}, "arrays": [["x", "float32", [0, 2**70]]]}), "too large"),
-        (framed({"scalars": {}, "arrays": [["x", "float32"]]}), "an array that cannot be"),
-        (framed({"scalars": {}, "arrays": [["x", "float32", ["1"]]]}), "arrays"),
-    ],
-)
+NO_MESSAGES = [
+    (b"GET / HTTP/1.1\r\n", "no message of fedcli"),
+    (struct.pack(">4sQ", b"FCLI", 2**40), "no message of fedcli"),
+    (framed(b"{"), "whose text is no JSON"),
+    (framed(b"[" * 100_000), "whose text is no JSON"),
+    (framed([]), "arrived damaged"),
+    (framed({"scalars": {}}), "arrays is missing"),
+    (framed({"scalars": {}, "arrays": [["x", "object", [1]]]}), "an array that cannot be"),
+    (framed({"scalars": {}, "arrays": [["x", "float32", [-1]]]}), "too large"),
+    (framed({"scalars": {}, "arrays": [["x", "float32", [2**40, 2**40]]]}), "too large"),
+    (framed({"scalars": {}, "arrays": [["x", "float32", [1] * 70]]}), "too large"),
+    (framed({"scalars": {}, "arrays": [["x", "float32", [0, 2**70]]]}), "too large"),
+    (framed({"scalars": {}, "arrays": [["x", "float32"]]}), "an array that cannot be"),
+    (framed({"scalars": {}, "arrays": [["x", "float32", ["1"]]]}), "arrays"),
+]
+
+
+@pytest.mark.parametrize(("data", "sentence"), NO_MESSAGES)
 def test_what_is_no_message_is_refused_before_anything_is_allocated(data, sentence):
     with pytest.raises(FedcliError, match=sentence):
         of_bytes(data)
@@ -92,16 +92,16 @@ def test_the_sum_of_all_arrays_is_bounded(monkeypatch):
         list(encoded(({}, {"x": np.zeros(101, np.uint8)})))
 
 
-@pytest.mark.parametrize(
-    ("arrays", "sentence"),
-    [
-        ({"x": object()}, "no array of type object: 'x'"),
-        ({"x": "text"}, "no array of type str"),
-        ({"x": 1 + 2j}, "no array of type complex128: 'x'"),
-        ({5: np.zeros(1)}, "an array whose name is no text: '5'"),
-        ({"x": np.zeros(1), 5: np.zeros(1)}, "an array whose name is no text: '5'"),
-    ],
-)
+NO_ARRAYS = [
+    ({"x": object()}, "no array of type object: 'x'"),
+    ({"x": "text"}, "no array of type str"),
+    ({"x": 1 + 2j}, "no array of type complex128: 'x'"),
+    ({5: np.zeros(1)}, "an array whose name is no text: '5'"),
+    ({"x": np.zeros(1), 5: np.zeros(1)}, "an array whose name is no text: '5'"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "sentence"), NO_ARRAYS)
 def test_what_is_no_array_is_refused_in_a_sentence(arrays, sentence):
     with pytest.raises(FrameError, match=sentence):
         list(encoded(({}, arrays)))

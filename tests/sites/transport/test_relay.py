@@ -303,19 +303,19 @@ def test_a_site_is_asked_at_its_socket(site):
     assert answered("north", path, ASKED) == expected
 
 
-@pytest.mark.parametrize(
-    ("talk", "sentence"),
-    [
-        (
-            lambda connection: sockets.receive(connection, None),
-            "its process ended before it answered",
-        ),
-        (
-            lambda connection: sockets.receive(connection, None) and connection.sendall(b"x" * 99),
-            "what arrived is no message of fedcli",
-        ),
-    ],
-)
+WRONG_ENDS = [
+    (
+        lambda connection: sockets.receive(connection, None),
+        "its process ended before it answered",
+    ),
+    (
+        lambda connection: sockets.receive(connection, None) and connection.sendall(b"x" * 99),
+        "what arrived is no message of fedcli",
+    ),
+]
+
+
+@pytest.mark.parametrize(("talk", "sentence"), WRONG_ENDS)
 def test_a_site_that_breaks_off_or_answers_nonsense_is_an_answer_too(site, talk, sentence):
     scalars, arrays = answered("north", site(talk), ASKED)
     assert (scalars["client"], scalars["error"], arrays) == ("north", sentence, {})
