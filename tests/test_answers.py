@@ -305,11 +305,10 @@ def test_the_commands_give_the_recorded_numbers(name, tmp_path, monkeypatch):
     for line in before:
         assert sorted(after[line]) == sorted(before[line]), line
     for line, numbers in before.items():
-        others = {
-            path: (numbers[path], after[line][path])
-            for path in numbers
-            if not same(numbers[path], after[line][path])
-        }
+        others = {}
+        for path in numbers:
+            if not same(numbers[path], after[line][path]):
+                others[path] = (numbers[path], after[line][path])
         assert not others, (
             f"{line}: {len(others)} of {len(numbers)} differ: {dict(list(others.items())[:10])}"
         )
@@ -327,9 +326,9 @@ def record(name: str) -> None:
     """Play a session in an empty folder and write what it found."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         played = play(name)
-    lines = [
-        f"  {json.dumps(line)}: {compact(nested(flat))}" for line, flat in played["answers"].items()
-    ]
+    lines = []
+    for line, flat in played["answers"].items():
+        lines.append(f"  {json.dumps(line)}: {compact(nested(flat))}")
     text = ",\n".join(lines)
     whole = (
         f'{{\n "processor": {json.dumps(processor())},\n "digests": {compact(played["digests"])},\n "answers": {{\n'

@@ -36,7 +36,8 @@ def test_a_program_that_imports_fedcli_prints_nothing_unless_it_configures_loggi
 def test_the_lock_files_own_log_stays_silent(tmp_path):
     code = "from pathlib import Path\nfrom fedcli import console\nfrom fedcli.io import locks\n"
     code += "with console.shown(), locks.scratch(Path({})): pass"
-    assert printed(code.format(repr(str(tmp_path / "x")))) == ""
+    result = printed(code.format(repr(str(tmp_path / "x"))))
+    assert result == ""
 
 
 def test_messages_warnings_and_errors_are_plain_lines_on_stderr(capsys):
@@ -79,7 +80,8 @@ def test_without_a_terminal_progress_is_one_line_at_its_end(capsys, monkeypatch)
     monkeypatch.setattr(
         console, "time", SimpleNamespace(monotonic=lambda: 7.0)
     )  # a clock that stands
-    assert list(console.progress("ab", label="rounds", total=2)) == ["a", "b"]
+    result = list(console.progress("ab", label="rounds", total=2))
+    assert result == ["a", "b"]
     assert capsys.readouterr().err == "rounds 2/2 (0 s)\n"
 
 

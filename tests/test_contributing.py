@@ -95,7 +95,8 @@ def test_the_tests_of_the_page_pass(copy):
         "tests/metrics/test_geometric.py",
     ]
     line += ["tests/figures/test_progress.py"]
-    assert "6 passed" in run(lambda: sys.exit(pytest.main(line)), copy, copy)
+    result = run(lambda: sys.exit(pytest.main(line)), copy, copy)
+    assert "6 passed" in result
 
 
 def test_every_file_that_is_new_or_changed_is_as_ruff_wants_it(copy):

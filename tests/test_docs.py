@@ -57,7 +57,8 @@ def test_every_page_is_reached_from_the_navigation_and_from_the_first_page(pages
     for folder in ("commands", "methods", "datasets"):
         pages_linked = set(re.findall(r"\]\(([^)#/]+\.md)", pages[f"{folder}/index.md"]))
         expected = {f"{folder}/{name}" for name in pages_linked | {"index.md"}}
-        assert {page for page in pages if page.startswith(folder)} == expected
+        result = {page for page in pages if page.startswith(folder)}
+        assert result == expected
 
 
 RUN_BY = {  # (page, language) of a block -> the test that runs it
@@ -108,7 +109,8 @@ def test_the_page_of_screens_types_commands_and_flags_that_are_there():
     assert len(typed) == 10
     for command, words in typed:
         help_text = session.run(f"fedcli {command} --help")
-        assert all(flag in help_text for flag in re.findall(r"--[\w-]+", words)), command
+        for flag in re.findall(r"--[\w-]+", words):
+            assert flag in help_text, command
 
 
 def block(page, language, number=0):
@@ -132,7 +134,8 @@ def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp
     text = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
     points = "\n".join(re.findall(r"```toml\n(.*?)```", text, re.S))
     groups = tomllib.loads(points)["project"]["entry-points"]
-    assert set(groups) == {f"fedcli.{kind}" for kind in extensions.KINDS}
+    expected = {f"fedcli.{kind}" for kind in extensions.KINDS}
+    assert set(groups) == expected
 
 
 def test_every_command_method_dataset_and_manifest_has_its_page(pages):
@@ -224,7 +227,8 @@ def test_the_workflows_of_the_guide_run_gate_and_keep_the_page(tmp_path, monkeyp
     assert upload["with"]["path"] == out
     assert gitlab["artifacts"] == {"when": "always", "paths": [out]}
     assert "!cancelled()" in upload["if"]
-    assert upload["if"] == list(steps.values())[-1]["if"]
+    expected = list(steps.values())[-1]["if"]
+    assert upload["if"] == expected
     monkeypatch.chdir(tmp_path)
     shorter = {"prepare": "--size 16", "train": "--rounds 1"}
     for line in before:
@@ -294,8 +298,11 @@ def test_the_table_of_every_method_has_the_rows_of_its_recipe_and_its_picture_ca
     recipe = tomllib.loads((ROOT / "recipes" / "ham10000-all.toml").read_text(encoding="utf-8"))
     pairs = pictures.every_method()
     result = [name for attribute, name, *_ in pairs if attribute == "sex"]
-    assert result == [row["name"] for row in recipe["row"]]
-    assert all(0 < worst <= 100 and 0 < overall <= 100 for *_, overall, worst in pairs)
+    expected = [row["name"] for row in recipe["row"]]
+    assert result == expected
+    for *_, overall, worst in pairs:
+        assert 0 < worst <= 100
+        assert 0 < overall <= 100
     pictures.plane(tmp_path / "plane.svg")
     assert "Overall score and worst group" in (tmp_path / "plane.svg").read_text()
 
@@ -310,6 +317,5 @@ def test_privacy_lists_methods_by_what_their_server_needs():
     for needs, listed in rows:
         method_names = [name for name in re.findall(r"[a-z][a-z-]*", listed) if name in METHODS]
         assert method_names
-        assert {name: resolve(name).needs for name in method_names} == dict.fromkeys(
-            method_names, needs
-        )
+        result = {name: resolve(name).needs for name in method_names}
+        assert result == dict.fromkeys(method_names, needs)

@@ -176,11 +176,12 @@ def lines_of(text: str) -> list[str]:
 def guides() -> dict[str, list[str]]:
     """Heading of a guide, or name of a command -> the lines that stand there."""
     by_name = {}
-    for page in (
+    cases = (
         ROOT / "README.md",
         ROOT / "recipes" / "README.md",
         *sorted(ROOT.glob("docs/*.md")),
-    ):
+    )
+    for page in cases:
         if page.name in RUN_ELSEWHERE:
             assert (ROOT / "tests" / RUN_ELSEWHERE[page.name]).exists()
             continue

@@ -61,4 +61,5 @@ def test_federated_averaging_by_hand_is_that_of_the_engine_to_the_bit():
 
 def test_the_example_runs_by_itself(capsys):
     runpy.run_path(str(PATH), run_name="__main__")
-    assert float(capsys.readouterr().out.partition("%")[0]) > 80
+    result = float(capsys.readouterr().out.partition("%")[0])
+    assert result > 80

@@ -98,7 +98,8 @@ def test_a_mistake_in_a_file_is_a_sentence_with_its_line(text, sentence, tmp_pat
     before = set(sys.modules)
     with pytest.raises(FedcliError, match=sentence) as caught:
         resolve(str(path))
-    assert len(caught.value.sentence) < 400 + len(str(tmp_path))
+    longest = 400 + len(str(tmp_path))
+    assert len(caught.value.sentence) < longest
     assert caught.value.hint
     modules_left = {name for name in set(sys.modules) - before if name.startswith("fedcli_file_")}
     assert bool(modules_left) == ("registers" in sentence)
@@ -166,12 +167,14 @@ def test_only_errors_of_such_files_are_theirs(tmp_path, monkeypatch):
 
 def test_what_is_recorded_of_code_does_not_hold_its_place(tmp_path):
     code = resolve(str(written(tmp_path, RULE))).code["part-way"]
-    assert code.recorded == {"file": "mine.py", "sha256": extensions.digest(tmp_path / "mine.py")}
-    assert Code("dist", "ab", "1.0").recorded == {
+    expected = {"file": "mine.py", "sha256": extensions.digest(tmp_path / "mine.py")}
+    assert code.recorded == expected
+    expected = {
         "package": "dist",
         "version": "1.0",
         "sha256": "ab",
     }
+    assert Code("dist", "ab", "1.0").recorded == expected
 
 
 @pytest.mark.parametrize(
@@ -198,7 +201,8 @@ def test_what_decode_returns_is_checked(outcome, words):
 def test_labels_of_a_reader_are_checked_before_anything_is_decoded():
     card = {"classes": ["a", "b"], "task": "binary"}
     check_labels("mine.py", card, Listing([Row("one", 1, "one")]))
-    check_labels("mine.py", card | {"task": MULTI_LABEL}, Listing([Row("one", (1, 2), "one")]))
+    listing = Listing([Row("one", (1, 2), "one")])
+    check_labels("mine.py", card | {"task": MULTI_LABEL}, listing)
     for label in (-1, 2, None, (0, 1)):
         with pytest.raises(OwnCodeError, match=r"mine\.py: the row 'one' has the label"):
             check_labels("mine.py", card, Listing([Row("one", label, "one")]))
@@ -240,9 +244,9 @@ def test_what_assign_returns_is_checked(parts, sentence, tmp_path):
     with pytest.raises(OwnCodeError, match=rf"mine\.py: assign of mine {sentence}"):
         mine._assigned(scheme.Images(np.zeros(4, np.int64)))
     object.__setattr__(mine, "assign", lambda images: {"a": [0, 3], "b": []})
-    result = {
-        name: part.tolist() for name, part in mine._assigned(scheme.Images(np.zeros(4))).items()
-    }
+    result = {}
+    for name, part in mine._assigned(scheme.Images(np.zeros(4))).items():
+        result[name] = part.tolist()
     assert result == {
         "a": [0, 3],
         "b": [],

@@ -58,9 +58,9 @@ def play() -> dict[str, dict[str, Any]]:
             f"fedcli train {method} {data} --rounds 2 --batch-size 32 --lr 0.003 --work golden {' '.join(flags)}"
         )
         session.run("fedcli evaluate --work golden")
-    runs = {
-        read(path)["body"]["method"]: path.parent for path in Path("golden").glob("runs/*/run.json")
-    }
+    runs = {}
+    for path in Path("golden").glob("runs/*/run.json"):
+        runs[read(path)["body"]["method"]] = path.parent
     return {method: numbers(runs[method]) for method in sorted(runs)}
 
 
@@ -94,7 +94,8 @@ def shared(options: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_new_option_is_not_compared_and_a_changed_one_is():
-    assert shared({"lr": 0.1, "lr_floor": 0.0}, {"lr": 0.2}) == {"lr": 0.1}
+    result = shared({"lr": 0.1, "lr_floor": 0.0}, {"lr": 0.2})
+    assert result == {"lr": 0.1}
 
 
 def test_two_rounds_of_each_method_give_the_recorded_numbers(tmp_path, monkeypatch):

@@ -62,7 +62,8 @@ def test_every_report_shows_the_scores_of_several_labels(session):
     assert "FedHEAL" in table
     assert "auc_ovo_macro" not in table
     assert "worst" in table
-    assert "effusion" in next(text for line, text in printed.items() if "auc of label" in line)
+    result = next(text for line, text in printed.items() if "auc of label" in line)
+    assert "effusion" in result
     compared = next(text for line, text in printed.items() if line.startswith("fedcli compare"))
     assert " AUC" in compared
     assert "gap by sex" in compared
@@ -88,8 +89,10 @@ def test_scores_json_holds_all_labels_each_label_and_groups(session):
     aucs = [label["auc"]["last"] for label in labels.values() if label["auc"]["last"] is not None]
     expected = pytest.approx(np.mean(aucs))
     assert body["versions"]["clean"]["auc_macro"]["last"] == expected
-    assert labels["effusion"]["groups"]["sex"]["differences"].keys() == set(PARITY)
-    assert body["groups"]["sex"]["clean"]["last_round"]["between"]["auc_macro"]["gap"] >= 0
+    outcome = labels["effusion"]["groups"]["sex"]["differences"].keys()
+    assert outcome == set(PARITY)
+    outcome = body["groups"]["sex"]["clean"]["last_round"]["between"]["auc_macro"]["gap"]
+    assert outcome >= 0
     lines = (session[0] / "fedcli-work").glob("runs/fedheal-*/rounds.jsonl")
     result = json.loads(next(lines).read_text().splitlines()[-1])["test"]["clean"].keys()
     assert result == set(names(LABELS, headline=True))

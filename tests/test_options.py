@@ -89,12 +89,13 @@ def test_the_hint_writes_the_option_as_its_user_would():
 
 def test_options_are_described_by_type_value_and_meaning():
     described = {option.name: option for option in options.describe(Example(q=3.0)).values()}
-    assert described["q"].about() == {
+    expected = {
         "name": "q",
         "type": "float",
         "default": 3.0,
         "meaning": "exponent, >= 0",
     }
+    assert described["q"].about() == expected
     result = [described[name].type for name in ("rule", "seed", "by", "levels", "out")]
     assert result == [
         "paper|released",

@@ -305,21 +305,19 @@ def test_rooms_keep_to_their_budgets():
     nodes: Counter[str] = Counter()
     for module, path in modules().items():
         nodes[room_of(path)] += nodes_of(module)
-    over = {
-        room: f"{count} of {BUDGETS.get(room, 0)}"
-        for room, count in nodes.items()
-        if count > BUDGETS.get(room, 0)
-    }
+    over = {}
+    for room, count in nodes.items():
+        if count > BUDGETS.get(room, 0):
+            over[room] = f"{count} of {BUDGETS.get(room, 0)}"
     assert not over, "syntax nodes of rooms and BUDGETS of this file"
     assert not BUDGETS.keys() - nodes.keys()
 
 
 def test_a_floor_has_few_files():
     floors = Counter(str(path.parent.relative_to(ROOT.parent)) for path in modules().values())
-    files = {
-        floor: count - (ROOT.parent / floor / "__init__.py").is_file()
-        for floor, count in floors.items()
-    }
+    files = {}
+    for floor, count in floors.items():
+        files[floor] = count - (ROOT.parent / floor / "__init__.py").is_file()
     assert not {
         floor: count
         for floor, count in files.items()
@@ -331,11 +329,10 @@ def test_a_file_has_its_name_to_itself():
     rooms: dict[str, set[str]] = {}
     for path in modules().values():
         rooms.setdefault(path.stem, set()).add(room_of(path))
-    shared = {
-        stem: rooms_of_stem
-        for stem, rooms_of_stem in rooms.items()
-        if stem != "__init__" and len(rooms_of_stem) > MOST_ROOMS
-    }
+    shared = {}
+    for stem, rooms_of_stem in rooms.items():
+        if stem != "__init__" and len(rooms_of_stem) > MOST_ROOMS:
+            shared[stem] = rooms_of_stem
     assert not shared
 
 
@@ -455,10 +452,9 @@ def test_a_metric_is_named_in_few_files(metric):
 
 def test_no_thread_of_a_test_outlives_it():
     """A process waits at its end for threads that are no daemons."""
-    begun = {
-        path: [line for line in lines if re.search(r"Thread\(target", line)]
-        for path, lines in files().items()
-    }
+    begun = {}
+    for path, lines in files().items():
+        begun[path] = [line for line in lines if re.search(r"Thread\(target", line)]
     assert not {
         path for path, lines in begun.items() if any("daemon=True" not in line for line in lines)
     }
