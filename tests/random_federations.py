@@ -55,11 +55,14 @@ class Federation:
         parts = [self.hospitals[client] for client in clients]
         y = np.concatenate([part.y for part in parts])
         in_classes = np.isin(y, classes)
-        groupings = {
-            name: (np.concatenate([part.groups[name] for part in parts])[in_classes], values)
-            for name, values in self.attributes.items()
-        }
-        logits = [np.concatenate([part.logits[r] for part in parts])[in_classes] for r in range(2)]
+        groupings = {}
+        for name, values in self.attributes.items():
+            groups = np.concatenate([part.groups[name] for part in parts])
+            groupings[name] = (groups[in_classes], values)
+        logits = []
+        for number in range(2):
+            rows = np.concatenate([part.logits[number] for part in parts])
+            logits.append(rows[in_classes])
         return Images(y[in_classes], self.classes, groupings), logits
 
 
@@ -85,7 +88,10 @@ def _hospital(rng, classes, attributes):
         if rng.random() < 0.4:
             groups[name][rng.choice(count, rng.integers(1, 8), replace=False)] = -1
     shift = rng.normal(0, 1, classes)  # of the site: a model is surer of some classes there
-    logits = [rng.normal(0, 1, (count, classes)) + shift + np.eye(classes)[y] for _ in ROUNDS]
+    logits = []
+    for _ in ROUNDS:
+        noise = rng.normal(0, 1, (count, classes))
+        logits.append(noise + shift + np.eye(classes)[y])
     return Hospital(y, groups, logits, int(rng.choice([1, 2, 5, 10])))
 
 
@@ -180,11 +186,11 @@ def scored(
 def covered(federation):
     """Places of the classes that no site hides."""
     hides = [described(federation, hospital)["class"] for hospital in federation.hospitals.values()]
-    return [
-        c
-        for c, name in enumerate(federation.classes)
-        if all(cells[name] is not None for cells in hides)
-    ]
+    places = []
+    for c, name in enumerate(federation.classes):
+        if None not in [cells[name] for cells in hides]:
+            places.append(c)
+    return places
 
 
 def faults(federation, scores: Scores, folder: Path) -> list[str]:
@@ -268,6 +274,12 @@ def _hidden(table):
     return groups
 
 
+def _counts(pattern, sentence) -> list[int]:
+    """The two numbers that a sentence says; none where it says none."""
+    match = pattern.search(sentence)
+    return [int(text.replace(",", "")) for text in match.groups()] if match else []
+
+
 def _wrong_words(federation, clients, line, score):
     """Words of a hidden group: its images and how many are hidden, where that is printed."""
     number = federation.attributes[line.attribute].index(line.group)
@@ -277,8 +289,8 @@ def _wrong_words(federation, clients, line, score):
         total += int((hospital.groups[line.attribute] == number).sum())
         tallies, _ = shown_by(federation, hospital)
         sent += tallies[f"{line.attribute}/{number}"].images
-    counts = IN_GROUP.search(score.small)
-    if counts and [int(n.replace(",", "")) for n in counts.groups()] != [total - sent, total]:
+    counts = _counts(IN_GROUP, score.small)
+    if counts and counts != [total - sent, total]:
         yield f"{line} says {score.small!r}, which are {total - sent} of {total}"
     if score.count not in (0, total):
         yield f"{line} is of {score.count} images, not {total}"
@@ -320,11 +332,12 @@ def _wrong_warning(federation, scores, classes):
     total = sum(len(hospital.y) for hospital in federation.hospitals.values())
     images, _ = federation.images([*federation.hospitals], classes)
     absent = [name for c, name in enumerate(federation.classes) if c not in classes]
-    counts = IN_ALL.search(scores.warning)
-    if bool(counts) != bool(absent) or any(name not in scores.warning for name in absent):
+    counts = _counts(IN_ALL, scores.warning)
+    unnamed = [name for name in absent if name not in scores.warning]
+    if bool(counts) != bool(absent) or unnamed:
         yield f"classes {absent} are hidden, and it says {scores.warning!r}"
-    if counts and [int(n.replace(",", "")) for n in counts.groups()] != [len(images.y), total]:
-        yield f"it says {counts.group()}, of {len(images.y)} and {total}"
+    if counts and counts != [len(images.y), total]:
+        yield f"it says {counts}, of {len(images.y)} and {total}"
     if scores.images != len(images.y):
         yield f"it says {scores.images} test images, of {len(images.y)}"
 
@@ -426,10 +439,8 @@ def _determined(federation, hospital, counts, tallies_shown, name, values):
     coefficients = np.array([equation.ravel()[places] for equation in equations])
     rank = np.linalg.matrix_rank(coefficients)
     for k, cell in enumerate(places):
+        with_cell = np.vstack([coefficients, np.eye(len(places))[k]])
         small = 0 < cells.flat[cell] < hospital.smallest
-        if (
-            small
-            and np.linalg.matrix_rank(np.vstack([coefficients, np.eye(len(places))[k]])) == rank
-        ):
+        if small and np.linalg.matrix_rank(with_cell) == rank:
             c, g = divmod(int(cell), shape[1])
             yield c, values[g]

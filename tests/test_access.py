@@ -104,10 +104,9 @@ def test_a_report_leaves_out_the_runs_that_it_may_not_score(work, capsys, monkey
     monkeypatch.setattr(collect, "check", lambda path, options: None)
     runs = last_used.every(work / "runs", "run")
     assert collect.scores_under(work, EvaluateOptions()) == runs[1:]
-    assert (
-        f"left out {runs[0].parent}: Read-only file system: {runs[0].parent / 'scores'}"
-        in capsys.readouterr().err
-    )
+    folder = runs[0].parent
+    sentence = f"left out {folder}: Read-only file system: {folder / 'scores'}"
+    assert sentence in capsys.readouterr().err
     with pytest.raises(OSError, match="Read-only"):
         collect.scores_of_all(runs, EvaluateOptions())
 

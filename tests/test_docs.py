@@ -140,9 +140,8 @@ def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp
 
 def test_every_command_method_dataset_and_manifest_has_its_page(pages):
     expected = [f"commands/{name}.md" for name in registry.COMMANDS]
-    expected += [f"methods/{name}.md" for name in METHODS] + [
-        f"datasets/{name}.md" for name in SOURCES
-    ]
+    expected += [f"methods/{name}.md" for name in METHODS]
+    expected += [f"datasets/{name}.md" for name in SOURCES]
     expected += [f"schemas/{kind}.json" for kind in manifest_bodies.BODIES]
     assert set(expected) <= set(pages)
 

@@ -165,23 +165,19 @@ def lines_of(text: str) -> list[str]:
     """Command lines in indented blocks, fences and code spans, without comments."""
     text = re.sub(r"```console.*?```", "", text, flags=re.S).replace("\\\n", " ")
     spans = re.findall(r"^(?:    )?(fedcli [a-z].*)$|`(fedcli [a-z][^`]*)`", text, flags=re.M)
-    lines = [" ".join(re.sub(r"\s+#.*", "", block or span).split()) for block, span in spans]
-    return [
-        line
-        for line in dict.fromkeys(lines)
-        if line.split()[1] in COMMANDS and len(line.split()) > 2
-    ]
+    lines = {}
+    for block, span in spans:
+        words = re.sub(r"\s+#.*", "", block or span).split()
+        if words[1] in COMMANDS and len(words) > 2:
+            lines[" ".join(words)] = True
+    return list(lines)
 
 
 def guides() -> dict[str, list[str]]:
     """Heading of a guide, or name of a command -> the lines that stand there."""
     by_name = {}
-    cases = (
-        ROOT / "README.md",
-        ROOT / "recipes" / "README.md",
-        *sorted(ROOT.glob("docs/*.md")),
-    )
-    for page in cases:
+    readmes = [ROOT / "README.md", ROOT / "recipes" / "README.md"]
+    for page in [*readmes, *sorted(ROOT.glob("docs/*.md"))]:
         if page.name in RUN_ELSEWHERE:
             assert (ROOT / "tests" / RUN_ELSEWHERE[page.name]).exists()
             continue
@@ -209,8 +205,12 @@ def make_raw_folders(folder: Path) -> dict[str, Path]:
     own_folder.mkdir()
     rows = []
     for i in range(24):
-        Image.new("RGB", (20, 20), (10 * i, 90, 255 - 10 * i)).save(own_folder / f"{i}.png")
-        rows.append([f"{i}.png", "ab"[i % 2], "fm"[i // 2 % 2], 30 + i, f"h{i % 2}", f"p{i // 2}"])
+        colour = (10 * i, 90, 255 - 10 * i)
+        Image.new("RGB", (20, 20), colour).save(own_folder / f"{i}.png")
+        side = i % 2
+        patient = i // 2
+        sex = "fm"[patient % 2]
+        rows.append([f"{i}.png", "ab"[side], sex, 30 + i, f"h{side}", f"p{patient}"])
     write_csv(
         own_folder / "labels.csv",
         ["file", "diagnosis", "sex", "age", "hospital", "patient_id"],
@@ -220,13 +220,12 @@ def make_raw_folders(folder: Path) -> dict[str, Path]:
     german.mkdir()
     for row in rows:
         (german / row[0]).write_bytes((own_folder / row[0]).read_bytes())
-    cells = [
-        [f, {"a": "Nävus", "b": "Melanom"}[d], {"f": "weiblich", "m": "männlich"}[s], f"{a},0", p]
-        for f, d, s, a, _, p in rows
-    ]
-    text = "\n".join(
-        ";".join(line) for line in [["Datei", "Befund", "Geschlecht", "Alter", "Fall"], *cells]
-    )
+    classes = {"a": "Nävus", "b": "Melanom"}
+    sexes = {"f": "weiblich", "m": "männlich"}
+    lines = ["Datei;Befund;Geschlecht;Alter;Fall"]
+    for file, label, sex, age, _, patient in rows:
+        lines.append(";".join([file, classes[label], sexes[sex], f"{age},0", patient]))
+    text = "\n".join(lines)
     (german / "befunde.csv").write_text(text, encoding="cp1252")
     return {word: samples[name] for word, name in FOLDERS.items()} | {
         "DIR": own_folder,
@@ -252,9 +251,9 @@ def as_run(line: str, raw: dict[str, Path]) -> list[str]:
     for word in raw:  # --raw NAME=FOLDER
         words = [re.sub(f"={word}$", f"={raw[word]}", option) for option in words]
     words = [path for word in words for path in (matching(word) or [word])]
-    if words[0] == "methods" or (
-        words[0] == "reproduce" and (len(words) == 1 or "--plan" in words)
-    ):
+    if words[0] == "methods" or words == ["reproduce"]:
+        return words
+    if words[0] == "reproduce" and "--plan" in words:
         return words
     return [*words, *SHORTER.get(words[0], "").split()]
 
@@ -288,10 +287,13 @@ def connected():
     heard: list[tuple] = []
     HEARING.append(heard)
     if len(HEARING) == 1:
-        sys.addaudithook(
-            lambda event, args: HEARING[-1].append(args[:2]) if _is_far(event, args) else None
-        )
+        sys.addaudithook(_hear)
     return heard
+
+
+def _hear(event: str, args: tuple) -> None:
+    if _is_far(event, args):
+        HEARING[-1].append(args[:2])
 
 
 def write_files_of_guides() -> None:

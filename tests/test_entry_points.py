@@ -200,11 +200,8 @@ def test_lists_say_where_things_come_from(package, capsys):
     lines = listed(capsys, "methods").splitlines()
     result = [line.split()[-1] for line in lines if line.split()[:1] == ["afl"]]
     assert result == ["fedcli"]
-    assert (
-        next(line for line in lines if line.split()[:1] == ["part-way"])
-        .rstrip()
-        .endswith("somebodys-things 1.2")
-    )
+    (part_way,) = [line for line in lines if line.split()[:1] == ["part-way"]]
+    assert part_way.rstrip().endswith("somebodys-things 1.2")
     assert "Pixels as features; from somebodys-things 1.2" in listed(capsys, "models")
     assert "dots" in json.loads(listed(capsys, "datasets", "--json"))
 

@@ -71,20 +71,19 @@ def read(path: Path) -> Any:
 def numbers(run: Path) -> dict[str, Any]:
     """Facts of one run that are compared: its settings, its rounds, and its scores after each round."""
     summary = read(run / "run.json")
-    rounds = [
-        json.loads(line) for line in (run / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    record = (run / "rounds.jsonl").read_text(encoding="utf-8")
+    rounds = [json.loads(line) for line in record.splitlines()]
     versions = body_of(next(run.glob("scores/*/scores.json")))["versions"]
+    auc = {}
+    for version in ("clean", "corrupted"):
+        auc[version] = versions[version]["auc_ovo_macro"]["per_round"]
     return {
         "facts": {key: summary["body"][key] for key in EXACT},
         "options": summary["options"],
         "columns": {key: len(value) for key, value in rounds[-1]["reports"].items()},
         "loss": [line["loss"] for line in rounds],
         "weights": [line["weights"] for line in rounds],
-        "auc": {
-            version: versions[version]["auc_ovo_macro"]["per_round"]
-            for version in ("clean", "corrupted")
-        },
+        "auc": auc,
     }
 
 
@@ -122,7 +121,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         played = play()
     NUMBERS.parent.mkdir(exist_ok=True)
-    lines = [
-        f" {json.dumps(method)}: {json.dumps(played[method], sort_keys=True)}" for method in played
-    ]
+    lines = []
+    for method, facts in played.items():
+        lines.append(f" {json.dumps(method)}: {json.dumps(facts, sort_keys=True)}")
     NUMBERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

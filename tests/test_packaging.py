@@ -24,9 +24,9 @@ def test_the_conda_recipe_has_the_same_dependencies():
     expected = [
         re.match(r"([\w-]+)(.*)", dependency).groups() for dependency in PROJECT["dependencies"]
     ]
-    assert recipe["requirements"]["run"][1:] == [
-        f"{CONDA.get(name, name)} {limits}".strip() for name, limits in expected
-    ]
+    _, *requirements = recipe["requirements"]["run"]
+    for requirement, (name, limits) in zip(requirements, expected, strict=True):
+        assert requirement == f"{CONDA.get(name, name)} {limits}".strip()
 
 
 def test_the_version_is_written_in_one_file():
@@ -91,9 +91,9 @@ def test_each_step_of_the_pipeline_is_a_job_and_tests_run_on_each_python_that_is
 def test_issue_templates_are_forms_with_a_name():
     for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
         form = yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert path.name == "config.yml" or (
-            form["name"] and all(part["type"] for part in form["body"])
-        )
+        if path.name != "config.yml":
+            assert form["name"]
+            assert all(part["type"] for part in form["body"])
 
 
 def tracked() -> set[str]:

@@ -96,14 +96,12 @@ def imported(module: str) -> set[str]:
         if isinstance(node, ast.Import):
             result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            above = (
-                package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            )
+            parts = package.split(".")
+            above = parts[: len(parts) - node.level + 1] if node.level else []
             base = ".".join([*above, *filter(None, [node.module])])
-            result |= {
-                f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules() else base
-                for alias in node.names
-            }
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                result.add(inner if inner in modules() else base)
     return (result & modules().keys()) - {module, *DOORS}
 
 
@@ -117,17 +115,13 @@ def room(module: str) -> str:
 
 def upward(arrows: dict[str, set[str]]) -> set[str]:
     """Imports that lead to a room on the same floor or above."""
-    pairs = (
-        (module, other)
-        for module, others in arrows.items()
-        for other in others
-        if room(module) != room(other)
-    )
-    return {
-        f"{module} -> {other}"
-        for module, other in pairs
-        if LEVEL.get(room(other), 0) >= LEVEL.get(room(module), 0)
-    }
+    imports = set()
+    for module, others in arrows.items():
+        level = LEVEL.get(room(module), 0)
+        for other in others:
+            if room(module) != room(other) and LEVEL.get(room(other), 0) >= level:
+                imports.add(f"{module} -> {other}")
+    return imports
 
 
 def in_circles(arrows: dict[str, set[str]]) -> set[str]:
@@ -223,20 +217,13 @@ def test_a_circle_of_folders_is_seen_where_no_file_is_in_one():
 
 def test_sites_have_one_door():
     """Engines and a command by the names of modules, which are imported where they are asked for."""
-    naming = {
-        path
-        for path, lines in files().items()
-        if path.startswith("fedcli/") and "fedcli.sites" in "".join(lines)
-    }
+    package = {path: lines for path, lines in files().items() if path.startswith("fedcli/")}
+    naming = {path for path, lines in package.items() if "fedcli.sites" in "".join(lines)}
     outside = {path for path in naming if not path.startswith("fedcli/sites/")}
     assert outside == {"fedcli/federation/engines/__init__.py", "fedcli/commands/registry.py"}
-    assert not {
-        module
-        for module, others in graph().items()
-        if room(module) != "sites"
-        for other in others
-        if room(other) == "sites"
-    }
+    for module, others in graph().items():
+        if room(module) != "sites":
+            assert "sites" not in {room(other) for other in others}, module
 
 
 def test_an_import_upwards_and_a_circle_are_seen():
@@ -254,11 +241,12 @@ def test_an_import_upwards_and_a_circle_are_seen():
 @cache
 def files() -> dict[str, list[str]]:
     """Path -> lines, of the package and of its tests."""
-    return {
-        str(path.relative_to(folder.parent)): path.read_text(encoding="utf-8").splitlines()
-        for folder in (ROOT, Path(__file__).parent)
-        for path in folder.rglob("*.py")
-    }
+    lines = {}
+    for folder in (ROOT, Path(__file__).parent):
+        for path in folder.rglob("*.py"):
+            name = str(path.relative_to(folder.parent))
+            lines[name] = path.read_text(encoding="utf-8").splitlines()
+    return lines
 
 
 def test_files_are_short():
@@ -266,28 +254,21 @@ def test_files_are_short():
 
 
 def test_functions_fit_a_screen():
-    lengths = {
-        f"{module}:{node.name}": lines_of(module, node)
-        for module in modules()
-        for node in functions(module)
-    }
-    assert not {function for function, length in lengths.items() if length > LONGEST_FUNCTION}
+    for module in modules():
+        for node in functions(module):
+            assert lines_of(module, node) <= LONGEST_FUNCTION, f"{module}:{node.name}"
 
 
 def test_functions_take_few_arguments():
-    counts = {
-        f"{module}:{node.name}": arguments_of(node)
-        for module in modules()
-        if not declares_options(module)
-        for node in functions(module)
-    }
-    assert not {function for function, count in counts.items() if count > MOST_ARGUMENTS}
+    for module in modules():
+        if not declares_options(module):
+            for node in functions(module):
+                assert arguments_of(node) <= MOST_ARGUMENTS, f"{module}:{node.name}"
 
 
 def test_lines_are_not_wide():
-    assert not {
-        path for path, lines in files().items() if any(len(line) > WIDEST_LINE for line in lines)
-    }
+    for path, lines in files().items():
+        assert max(map(len, lines), default=0) <= WIDEST_LINE, path
 
 
 def room_of(path: Path) -> str:
@@ -318,11 +299,8 @@ def test_a_floor_has_few_files():
     files = {}
     for floor, count in floors.items():
         files[floor] = count - (ROOT.parent / floor / "__init__.py").is_file()
-    assert not {
-        floor: count
-        for floor, count in files.items()
-        if count > MOST_FILES and floor not in ONE_EACH
-    }
+    for floor, count in files.items():
+        assert count <= MOST_FILES or floor in ONE_EACH, floor
 
 
 def test_a_file_has_its_name_to_itself():
@@ -338,15 +316,11 @@ def test_a_file_has_its_name_to_itself():
 
 def test_docstrings_begin_with_what_a_thing_is_or_does():
     kinds = ast.Module, ast.ClassDef, ast.FunctionDef
-    docstrings = {
-        f"{module}: {text.splitlines()[0]}"
-        for module in modules()
-        for node in ast.walk(tree(module))
-        if isinstance(node, kinds)
-        and (text := ast.get_docstring(node))
-        and text.split()[0] in QUESTIONS
-    }
-    assert not docstrings
+    for module in modules():
+        for node in ast.walk(tree(module)):
+            text = ast.get_docstring(node) if isinstance(node, kinds) else None
+            if text:
+                assert text.split()[0] not in QUESTIONS, f"{module}: {text.splitlines()[0]}"
 
 
 def naming(word: str) -> set[str]:
@@ -360,10 +334,9 @@ def naming(word: str) -> set[str]:
     }
 
 
-STAGES_OPTIONS = {
-    stage.stage: [option.name for option in stage.declared()]
-    for stage in (*STAGES.values(), PredictOptions, AuditOptions, ReportOptions, CompareOptions)
-}
+STAGES_OPTIONS: dict[str, list[str]] = {}
+for stage in (*STAGES.values(), PredictOptions, AuditOptions, ReportOptions, CompareOptions):
+    STAGES_OPTIONS[stage.stage] = [option.name for option in stage.declared()]
 # of two words, as a word alone is also one of everyday language
 TWO_WORDS = sorted({name for names in STAGES_OPTIONS.values() for name in names if "_" in name})
 MOST_FILES_OF_AN_OPTION = 3  # its declaration and its uses
@@ -424,22 +397,23 @@ def test_an_option_with_a_reason_to_be_in_more_files_is_in_more():
 
 def test_options_are_listed_by_their_marks_and_not_by_their_names():
     listing = set()
+    options = [set(names) for names in STAGES_OPTIONS.values()]
     for module in modules():
         for texts in lists_of_texts(module):
-            if any(len(texts) >= 3 and texts <= set(names) for names in STAGES_OPTIONS.values()):
+            if len(texts) >= 3 and any(texts <= names for names in options):
                 listing.add(module)
     assert listing == LISTED.keys()
 
 
 @pytest.mark.parametrize("option", ["scaled_decoding", "eval_every", "min_clients"])
 def test_an_option_is_declared_once(option):
-    declaring = [
-        module
-        for module in modules()
-        for node in ast.walk(tree(module))
-        if isinstance(node, ast.AnnAssign) and "Annotated" in ast.unparse(node.annotation)
-        if isinstance(node.target, ast.Name) and node.target.id == option
-    ]
+    declaring = []
+    for module in modules():
+        for node in ast.walk(tree(module)):
+            if not isinstance(node, ast.AnnAssign) or ast.unparse(node.target) != option:
+                continue
+            if "Annotated" in ast.unparse(node.annotation):
+                declaring.append(module)
     assert len(declaring) == 1
 
 
@@ -452,12 +426,10 @@ def test_a_metric_is_named_in_few_files(metric):
 
 def test_no_thread_of_a_test_outlives_it():
     """A process waits at its end for threads that are no daemons."""
-    begun = {}
     for path, lines in files().items():
-        begun[path] = [line for line in lines if re.search(r"Thread\(target", line)]
-    assert not {
-        path for path, lines in begun.items() if any("daemon=True" not in line for line in lines)
-    }
+        for line in lines:
+            if re.search(r"Thread\(target", line):
+                assert "daemon=True" in line, path
 
 
 def test_a_campaign_of_many_cases_may_take_longer_than_a_test():

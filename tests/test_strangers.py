@@ -1,6 +1,7 @@
 """Nothing that a file names is run or fetched: not from manifests, settings, recipes, policies or fedcli.toml."""
 
 import json
+from itertools import cycle, product
 from pathlib import Path
 
 import pytest
@@ -60,29 +61,20 @@ def test_no_text_of_a_manifest_runs_code_or_asks_the_network(file, whole, tmp_pa
     (path,) = whole.glob(f"fedcli-work/{file}")
     places = alike(json.loads(path.read_text(encoding="utf-8")))
     assert len(places) > 3
-    lines = FILES[file]
-    check(
-        whole,
-        tmp_path,
-        [(file, p, PROBES[k % len(PROBES)], lines[k % len(lines)]) for k, p in enumerate(places)],
-    )
+    cases = []
+    for path_in_file, probe, words in zip(places, cycle(PROBES), cycle(FILES[file])):
+        cases.append((file, path_in_file, probe, words))
+    check(whole, tmp_path, cases)
 
 
 @pytest.mark.parametrize("file", TOML)
 def test_no_text_of_a_toml_file_does(file, whole, tmp_path):
     text, lines = TOML[file]
     spans = texts(text)
-    assert (
-        check(
-            whole,
-            tmp_path,
-            [(file, spans[0], text[slice(*spans[0])][1:-1], line) for line in lines],
-        )[0][0]
-        == 0
-    )
-    cases = [(p, line) for p in spans for line in lines]
-    check(
-        whole,
-        tmp_path,
-        [(file, p, PROBES[k % len(PROBES)], line) for k, (p, line) in enumerate(cases)],
-    )
+    same_text = text[slice(*spans[0])][1:-1]
+    codes, _ = check(whole, tmp_path, [(file, spans[0], same_text, line) for line in lines])
+    assert codes[0] == 0
+    cases = []
+    for (span, line), probe in zip(product(spans, lines), cycle(PROBES)):
+        cases.append((file, span, probe, line))
+    check(whole, tmp_path, cases)

@@ -97,14 +97,14 @@ def test_a_hidden_group_is_called_hidden_wherever_it_is_printed(run, tmp_path):
     report = Report([path], ReportOptions())
     (row,) = rows([path])
     card = cards(row)[0]
-    texts = [report.to("markdown"), report.to("html"), report.to("json"), *_texts(card)]
-    for text in texts:
+    outputs = [report.to("markdown"), report.to("html"), report.to("json"), *_texts(card)]
+    for text in outputs:
         for false in FALSE:
             assert false not in text
-    assert words in texts[0]
-    assert words.replace("'", "&#39;") in texts[1]
+    assert words in outputs[0]
+    assert words.replace("'", "&#39;") in outputs[1]
     assert any(words in text for text in _texts(card, "failures"))
-    for text in texts:
+    for text in outputs:
         assert "worst group by sex" not in text
     (by_sex,) = [table for table in _section(card, "groups").tables if "by sex" in table.title]
     result = texts(by_sex)
