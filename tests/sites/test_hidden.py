@@ -7,6 +7,7 @@ import pytest
 import random_federations as federations
 from made_plans import train
 from random_federations import Federation, Hospital
+from report_tables import texts
 from site_federation import chain_with_tests, plan
 
 from fedcli.comparison.tested import compare
