@@ -161,7 +161,7 @@ def scored(
 ) -> Scores | None:
     """The scores over the sites, in a folder of their own; None where every class is hidden.
 
-    run: any run.json, for what a run was. by: of its attributes; none: all. refused: whether that raises.
+    run: any run.json, for what a run was. attributes_scored: of its attributes; none: all. refused: whether that raises.
     """
     names = attributes_scored or [*federation.attributes]
     attributes = {name: federation.attributes[name] for name in names}

@@ -98,7 +98,7 @@ def train_at(sites, data, configuration, work, *, change=None, min_clients=0, **
 
 @contextmanager
 def engine_of(sites_of_federation, name="carried"):
-    """The name of an engine that is registered meanwhile. asked: federation -> Sites."""
+    """The name of an engine that is registered meanwhile. sites_of_federation: federation -> Sites."""
     register(
         name,
         reaches(
