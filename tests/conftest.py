@@ -114,7 +114,7 @@ def toy_shards(**special: Shard) -> dict[str, Shard]:
     return {client: special.get(client) or toy_shard(client) for client in ROSTER}
 
 
-def play(
+def play(  # noqa: PLR0913 - a test names the few that it changes
     spec,
     settings=None,
     *,
@@ -168,7 +168,7 @@ def flat_layout(*sizes: int) -> Layout:
     return Layout(net)
 
 
-def client_updates(
+def client_updates(  # noqa: PLR0913 - a test names the few that it changes
     theta,
     *,
     layout=None,
@@ -184,15 +184,21 @@ def client_updates(
     """A round's table made by hand."""
     theta = torch.as_tensor(theta, dtype=torch.float32)
     k = len(theta)
+    if rows is None:
+        rows = range(k)
+    if n is None:
+        n = [1.0] * k
+    if steps is None:
+        steps = [1.0] * k
     return ClientUpdates(
         round=t,
         rounds=rounds,
         seed=0,
         lr=lr,
-        rows=torch.as_tensor(rows if rows is not None else range(k)),
+        rows=torch.as_tensor(rows),
         roster=roster or k,
-        n=torch.as_tensor(n if n is not None else [1.0] * k, dtype=torch.float64),
-        steps=torch.as_tensor(steps if steps is not None else [1.0] * k, dtype=torch.float64),
+        n=torch.as_tensor(n, dtype=torch.float64),
+        steps=torch.as_tensor(steps, dtype=torch.float64),
         theta=theta,
         columns={name: torch.as_tensor(values) for name, values in columns.items()},
         layout=layout or flat_layout(theta.shape[1]),
@@ -219,18 +225,14 @@ def shards() -> Shards:
 def make_chain(work: Path, *, corrupted: bool = False, augment: str = "none") -> Path:
     """A dataset and its partition on disk, made without the stages under test; with `corrupted` a third manifest."""
     rng = np.random.default_rng(7)
-    rows = [
-        Row(f"img-{i}", i % CLASSES, None, i >= 80, {"sex": i % 2}, f"patient-{i // 2}")
-        for i in range(120)
-    ]
-    images = [
-        np.clip(
-            rng.integers(0, 150, (8, 8, 1)) + 80 * (np.arange(8)[:, None, None] // 3 == r.label),
-            0,
-            255,
-        ).astype(np.uint8)
-        for r in rows
-    ]
+    rows = []
+    images = []
+    stripe = np.arange(8)[:, None, None] // 3
+    for i in range(120):
+        label = i % CLASSES
+        rows.append(Row(f"img-{i}", label, None, i >= 80, {"sex": i % 2}, f"patient-{i // 2}"))
+        pixels = rng.integers(0, 150, (8, 8, 1)) + 80 * (stripe == label)
+        images.append(np.clip(pixels, 0, 255).astype(np.uint8))
     common = {
         "classes": ["a", "b", "c"],
         "attributes": {"sex": ["f", "m"]},
@@ -259,22 +261,18 @@ def make_chain(work: Path, *, corrupted: bool = False, augment: str = "none") ->
                 file[f"train/{k}"] = np.arange(k * 20, k * 20 + 20)
                 file[f"val/{k}"] = file[f"test/{k}"] = np.array([], np.int64)
             file["test/all"] = np.arange(80, 120)
-        return common | {
-            "scheme": "blocks",
-            "roster": [
-                {"client": c, "train": 20, "val": 0, "test": 0, "class_counts": [7, 7, 6]}
-                for c in ROSTER
-            ],
-        }
+        counts = {"train": 20, "val": 0, "test": 0, "class_counts": [7, 7, 6]}
+        roster = [{"client": client, **counts} for client in ROSTER]
+        return common | {"scheme": "blocks", "roster": roster}
 
     def corruption(folder: Path) -> dict:
         with h5py.File(folder / "changed.h5", "w") as file:
-            file["train/rows"], file["test/rows"] = np.arange(60, 80), np.arange(80, 120)
+            file["train/rows"] = np.arange(60, 80)
+            file["test/rows"] = np.arange(80, 120)
             for part in ("train", "test"):
                 clean = np.stack(images)[file[f"{part}/rows"][()]].astype(int)
-                file[f"{part}/x"] = np.clip(clean + rng.normal(0, 60, clean.shape), 0, 255).astype(
-                    np.uint8
-                )
+                noisy = clean + rng.normal(0, 60, clean.shape)
+                file[f"{part}/x"] = np.clip(noisy, 0, 255).astype(np.uint8)
         return partition_body | {
             "kind": "gaussian-noise",
             "severity": 3,
@@ -282,7 +280,7 @@ def make_chain(work: Path, *, corrupted: bool = False, augment: str = "none") ->
             "clients": ["west"],
         }
 
-    made = manifest.stage(
+    dataset_path = manifest.stage(
         "dataset",
         folder=work / "datasets" / "made",
         made_by=["prepare", "made"],
@@ -295,7 +293,7 @@ def make_chain(work: Path, *, corrupted: bool = False, augment: str = "none") ->
         folder=work / "partitions" / "made",
         made_by=["partition"],
         options={},
-        parents=[made],
+        parents=[dataset_path],
         build=partition,
     )
     if not corrupted:

@@ -54,13 +54,16 @@ class Federation:
         """All that is to be known of the images of some classes, and their logits by round."""
         parts = [self.hospitals[client] for client in clients]
         y = np.concatenate([part.y for part in parts])
-        at = np.isin(y, classes)
-        groupings = {
-            name: (np.concatenate([part.groups[name] for part in parts])[at], values)
-            for name, values in self.attributes.items()
-        }
-        logits = [np.concatenate([part.logits[r] for part in parts])[at] for r in range(2)]
-        return Images(y[at], self.classes, groupings), logits
+        in_classes = np.isin(y, classes)
+        groupings = {}
+        for name, values in self.attributes.items():
+            groups = np.concatenate([part.groups[name] for part in parts])
+            groupings[name] = (groups[in_classes], values)
+        logits = []
+        for number in range(2):
+            rows = np.concatenate([part.logits[number] for part in parts])
+            logits.append(rows[in_classes])
+        return Images(y[in_classes], self.classes, groupings), logits
 
 
 def drawn(rng) -> Federation:
@@ -85,7 +88,10 @@ def _hospital(rng, classes, attributes):
         if rng.random() < 0.4:
             groups[name][rng.choice(count, rng.integers(1, 8), replace=False)] = -1
     shift = rng.normal(0, 1, classes)  # of the site: a model is surer of some classes there
-    logits = [rng.normal(0, 1, (count, classes)) + shift + np.eye(classes)[y] for _ in ROUNDS]
+    logits = []
+    for _ in ROUNDS:
+        noise = rng.normal(0, 1, (count, classes))
+        logits.append(noise + shift + np.eye(classes)[y])
     return Hospital(y, groups, logits, int(rng.choice([1, 2, 5, 10])))
 
 
@@ -118,7 +124,7 @@ def described(federation, hospital):
 
 
 def shown_by(federation, hospital, r=0):
-    """What a site may say of a round."""
+    """Counts and hidden groups of a round that a site may send."""
     y = torch.from_numpy(hospital.y)
     groups = {name: torch.from_numpy(column) for name, column in hospital.groups.items()}
     shard = Shard(torch.empty(0), y, y, np.array([""] * len(y)), groups, len(federation.classes), 1)
@@ -126,7 +132,7 @@ def shown_by(federation, hospital, r=0):
 
 
 def known(federation, client):
-    """What a coordinator knows of a site by its description."""
+    """Facts of a site that a coordinator reads in its description."""
     hospital = federation.hospitals[client]
     counts = {name: {"test": cells} for name, cells in described(federation, hospital).items()}
     return {
@@ -150,12 +156,14 @@ def _answer(federation, client, hospital, r):
     return answers.counts((scalars, arrays), known(federation, client))
 
 
-def scored(federation, run: Path, folder: Path, *, by=(), refused=False) -> Scores | None:
+def scored(
+    federation, run: Path, folder: Path, *, attributes_scored=(), refused=False
+) -> Scores | None:
     """The scores over the sites, in a folder of their own; None where every class is hidden.
 
-    run: any run.json, for what a run was. by: of its attributes; none: all. refused: whether that raises.
+    run: any run.json, for what a run was. attributes_scored: of its attributes; none: all. refused: whether that raises.
     """
-    names = by or [*federation.attributes]
+    names = attributes_scored or [*federation.attributes]
     attributes = {name: federation.attributes[name] for name in names}
     of_sites = evaluation._Answers(ROUNDS, answered(federation), federation.classes, attributes)
     options = {"by": names, "federated": True, "rounds": ROUNDS}
@@ -178,16 +186,16 @@ def scored(federation, run: Path, folder: Path, *, by=(), refused=False) -> Scor
 def covered(federation):
     """Places of the classes that no site hides."""
     hides = [described(federation, hospital)["class"] for hospital in federation.hospitals.values()]
-    return [
-        c
-        for c, name in enumerate(federation.classes)
-        if all(cells[name] is not None for cells in hides)
-    ]
+    places = []
+    for c, name in enumerate(federation.classes):
+        if None not in [cells[name] for cells in hides]:
+            places.append(c)
+    return places
 
 
 def faults(federation, scores: Scores, folder: Path) -> list[str]:
     """Everything that the scores say and that is neither so on all images together nor called hidden."""
-    made = []
+    faults_found = []
     classes = covered(federation)
     for client in ("", *federation.hospitals):
         clients = [client] if client else [*federation.hospitals]
@@ -196,16 +204,16 @@ def faults(federation, scores: Scores, folder: Path) -> list[str]:
         where = Where("clean", client=client)
         pooled = facts(where, images, rounds, federation.attributes)
         part = scores.part(client=client)
-        made += _wrong_lines(federation, scores, clients, pooled, where)
-        made += _wrong_between(
+        faults_found += _wrong_lines(federation, scores, clients, pooled, where)
+        faults_found += _wrong_between(
             part, Part.of(Where(client=client), pooled), federation, _exact(scores)
         )
-        about = scores.clients[client].groups if client else scores.grouped
-        made += _wrong_unknown(images, about)
+        groupings = scores.clients[client].groups if client else scores.grouped
+        faults_found += _wrong_unknown(images, groupings)
         if not client:
             truth = replace(scores, table=pooled, warning="")
-            made += _wrong_prints(federation, scores, truth, folder)
-    return [*made, *_wrong_warning(federation, scores, classes)]
+            faults_found += _wrong_prints(federation, scores, truth, folder)
+    return [*faults_found, *_wrong_warning(federation, scores, classes)]
 
 
 def _tolerance(metric, exact):
@@ -237,9 +245,10 @@ def _wrong_lines(federation, scores, clients, pooled, where):
     table = {line: s for line, s in scores.table.items() if line.client == where.client}
     if table.keys() != pooled.keys():
         yield f"lines {sorted(table.keys() ^ pooled.keys())[:3]}"
-    hiding = {name for name, of in _hidden(table).items() if of}
+    hiding = {name for name, groups_hidden in _hidden(table).items() if groups_hidden}
     for line in table.keys() & pooled.keys():
-        mine, true = table[line], pooled[line]
+        mine = table[line]
+        true = pooled[line]
         if mine.hidden:
             if any(value is not None for value in mine.values):
                 yield f"{line} is hidden and has a score"
@@ -265,17 +274,23 @@ def _hidden(table):
     return groups
 
 
+def _counts(pattern, sentence) -> list[int]:
+    """The two numbers that a sentence says; none where it says none."""
+    match = pattern.search(sentence)
+    return [int(text.replace(",", "")) for text in match.groups()] if match else []
+
+
 def _wrong_words(federation, clients, line, score):
-    """Of a hidden group: its images and how many are hidden, where that is said."""
-    place = federation.attributes[line.attribute].index(line.group)
+    """Words of a hidden group: its images and how many are hidden, where that is printed."""
+    number = federation.attributes[line.attribute].index(line.group)
     total = sent = 0
     for client in clients:
         hospital = federation.hospitals[client]
-        total += int((hospital.groups[line.attribute] == place).sum())
+        total += int((hospital.groups[line.attribute] == number).sum())
         tallies, _ = shown_by(federation, hospital)
-        sent += tallies[f"{line.attribute}/{place}"].images
-    counts = IN_GROUP.search(score.small)
-    if counts and [int(n.replace(",", "")) for n in counts.groups()] != [total - sent, total]:
+        sent += tallies[f"{line.attribute}/{number}"].images
+    counts = _counts(IN_GROUP, score.small)
+    if counts and counts != [total - sent, total]:
         yield f"{line} says {score.small!r}, which are {total - sent} of {total}"
     if score.count not in (0, total):
         yield f"{line} is of {score.count} images, not {total}"
@@ -301,8 +316,8 @@ def _wrong_between(part, pooled, federation, exact):
                 yield f"{attribute}: a worst group among some groups alone"
 
 
-def _wrong_unknown(images, about):
-    for name, grouped in about.items():
+def _wrong_unknown(images, groupings):
+    for name, grouped in groupings.items():
         true = int((images.groupings[name][0] < 0).sum())
         if grouped.unknown not in (None, true):
             yield f"{name} is unknown of {grouped.unknown} images, not of {true}"
@@ -317,11 +332,12 @@ def _wrong_warning(federation, scores, classes):
     total = sum(len(hospital.y) for hospital in federation.hospitals.values())
     images, _ = federation.images([*federation.hospitals], classes)
     absent = [name for c, name in enumerate(federation.classes) if c not in classes]
-    counts = IN_ALL.search(scores.warning)
-    if bool(counts) != bool(absent) or any(name not in scores.warning for name in absent):
+    counts = _counts(IN_ALL, scores.warning)
+    unnamed = [name for name in absent if name not in scores.warning]
+    if bool(counts) != bool(absent) or unnamed:
         yield f"classes {absent} are hidden, and it says {scores.warning!r}"
-    if counts and [int(n.replace(",", "")) for n in counts.groups()] != [len(images.y), total]:
-        yield f"it says {counts.group()}, of {len(images.y)} and {total}"
+    if counts and counts != [len(images.y), total]:
+        yield f"it says {counts}, of {len(images.y)} and {total}"
     if scores.images != len(images.y):
         yield f"it says {scores.images} test images, of {len(images.y)}"
 
@@ -332,40 +348,55 @@ def _wrong_prints(federation, scores, truth, folder):
     metric = scores.usual[0]
     true = {table.title: table for table in single_runs.by_group(other, metric)}
     for table in single_runs.by_group(mine, metric):
-        rows = {row[0].text.rstrip("†"): row for row in true[table.title].rows}
-        partial = any(row[1].text == "hidden" for row in table.rows)
-        for row in table.rows:
-            name = row[0].text.rstrip("†")
-            cells = [cell.text.partition(" ")[0] for cell in row[1:]]
-            if partial and name == "gap":
-                yield f"a gap of some groups alone: {cells}"
-            expected = [cell.text.partition(" ")[0] for cell in rows[name][1:]]
-            if cells != expected and cells[0] != "hidden":
-                yield f"{table.title}, {name}: {cells}, not {expected}"
-            if cells[0] == "hidden" and cells[1] != "-":
-                yield f"{name} is hidden and has the score {cells[1]}"
+        yield from _wrong_rows(table, true[table.title])
     for metric in scores.usual:
         yield from _wrong_interval(mine, Where("clean", metric=metric))
-    said = " ".join([*unreliable_groups(scores), *single_runs.legend(scores)])
+    sentences = " ".join([*unreliable_groups(scores), *single_runs.legend(scores)])
     for attribute in federation.attributes:
         for group in hidden_groups(scores, attribute):
-            if f"{attribute} {group}: " not in said:
-                yield f"{attribute} {group} is hidden, and no sentence says so"
-            if f"{attribute} {group} has no" in said or f"{attribute} {group} (" in said:
-                yield f"{said!r} speaks of {attribute} {group} as of a group with few images"
+            yield from _wrong_sentences(sentences, f"{attribute} {group}")
         if hidden_groups(scores, attribute):
-            lies = scores.part().lies(attribute, "clean", metric, views.GAP)
-            if lies and lies.last is not None:
-                yield f"the gap by {attribute} is of some groups alone"
-            if any(
-                f"worst group by {attribute} " in text for text in single_runs.worst_groups(mine)
-            ):
-                yield f"a worst group by {attribute} of some groups alone"
+            yield from _wrong_extremes(scores, mine, attribute, metric)
+
+
+def _wrong_rows(table, true):
+    """Rows of a table by group whose cells are not those of all images together."""
+    rows = {row[0].text.rstrip("†"): row for row in true.rows}
+    partial = any(row[1].text == "hidden" for row in table.rows)
+    for row in table.rows:
+        name = row[0].text.rstrip("†")
+        cells = [cell.text.partition(" ")[0] for cell in row[1:]]
+        if partial and name == "gap":
+            yield f"a gap of some groups alone: {cells}"
+        expected = [cell.text.partition(" ")[0] for cell in rows[name][1:]]
+        if cells != expected and cells[0] != "hidden":
+            yield f"{table.title}, {name}: {cells}, not {expected}"
+        if cells[0] == "hidden" and cells[1] != "-":
+            yield f"{name} is hidden and has the score {cells[1]}"
+
+
+def _wrong_sentences(sentences, group):
+    """Sentences that do not call a hidden group hidden, or speak of it as of a small one."""
+    if f"{group}: " not in sentences:
+        yield f"{group} is hidden, and no sentence says so"
+    if f"{group} has no" in sentences or f"{group} (" in sentences:
+        yield f"{sentences!r} speaks of {group} as of a group with few images"
+
+
+def _wrong_extremes(scores, mine, attribute, metric):
+    """The gap and the worst group of an attribute of which a group is hidden."""
+    lies = scores.part().lies(attribute, "clean", metric, views.GAP)
+    if lies and lies.last is not None:
+        yield f"the gap by {attribute} is of some groups alone"
+    worst = f"worst group by {attribute} "
+    if any(worst in text for text in single_runs.worst_groups(mine)):
+        yield f"a worst group by {attribute} of some groups alone"
 
 
 def _wrong_interval(run, where):
     """An interval that a report shows beside a score, and that the score is not in."""
-    score, limits = run.score(where), resampling.bounds([run], where, LAST5)
+    score = run.score(where)
+    limits = resampling.bounds([run], where, LAST5)
     if score is None or score.mean is None or limits is None:
         return
     if not limits[0] - BINS <= score.mean <= limits[1] + BINS:
@@ -374,22 +405,22 @@ def _wrong_interval(run, where):
 
 def revealed(federation) -> list[str]:
     """Small cells that follow from the sums of what sites say: each is a linear equation in the hidden cells."""
-    found = []
+    cells_revealed = []
     for client, hospital in federation.hospitals.items():
         counts = described(federation, hospital)
-        shown = shown_by(federation, hospital)
+        tallies_shown = shown_by(federation, hospital)
         for name, values in federation.attributes.items():
             for c, g in _determined(
-                federation, hospital, counts, shown, name, [*values, "unknown"]
+                federation, hospital, counts, tallies_shown, name, [*values, "unknown"]
             ):
-                found.append(f"{client}: {federation.classes[c]} of {name} {g}")
-    return found
+                cells_revealed.append(f"{client}: {federation.classes[c]} of {name} {g}")
+    return cells_revealed
 
 
-def _determined(federation, hospital, counts, shown, name, values):
+def _determined(federation, hospital, counts, tallies_shown, name, values):
     """Class and group of each small cell whose number follows from the shown cells and the described sums."""
     shape = len(federation.classes), len(values)
-    tallies, hidden_groups = shown
+    tallies, hidden_groups = tallies_shown
     cells = np.zeros(shape, int)
     np.add.at(cells, (hospital.y, hospital.groups[name]), 1)
     is_hidden = np.ones(shape, bool)  # of a group that lacks a cell nobody knows which
@@ -405,10 +436,11 @@ def _determined(federation, hospital, counts, shown, name, values):
         if counts[name].get(value, 0) is not None:
             equations.append(np.ones((shape[0], 1)) @ np.eye(shape[1])[[g]])
     equations.append(np.ones(shape))
-    known = np.array([equation.ravel()[places] for equation in equations])
-    rank = np.linalg.matrix_rank(known)
-    for k, place in enumerate(places):
-        small = 0 < cells.flat[place] < hospital.smallest
-        if small and np.linalg.matrix_rank(np.vstack([known, np.eye(len(places))[k]])) == rank:
-            c, g = divmod(int(place), shape[1])
+    coefficients = np.array([equation.ravel()[places] for equation in equations])
+    rank = np.linalg.matrix_rank(coefficients)
+    for k, cell in enumerate(places):
+        with_cell = np.vstack([coefficients, np.eye(len(places))[k]])
+        small = 0 < cells.flat[cell] < hospital.smallest
+        if small and np.linalg.matrix_rank(with_cell) == rank:
+            c, g = divmod(int(cell), shape[1])
             yield c, values[g]

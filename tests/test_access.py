@@ -24,7 +24,8 @@ NOBODY = 65534
 @contextmanager
 def shut(path, mode=0o000):
     """The path without its permissions, for a process that root, whom nothing is forbidden, has turned into nobody."""
-    before, root = path.stat().st_mode, not os.geteuid()
+    before = path.stat().st_mode
+    root = not os.geteuid()
     for above in path.resolve().parents:  # else nobody could not come here
         if above.stat().st_uid == os.geteuid() and above.stat().st_mode & 0o011 != 0o011:
             above.chmod(above.stat().st_mode | 0o011)
@@ -80,16 +81,16 @@ def test_ls_names_what_it_may_not_list(work, capsys):
     with shut(work / "partitions"):
         ls(work)
     printed = capsys.readouterr()
-    assert (
-        f"left out {work / 'partitions'}: Permission denied" in printed.err
-        and "fedheal" in printed.out
-    )
+    assert f"left out {work / 'partitions'}: Permission denied" in printed.err
+    assert "fedheal" in printed.out
 
 
 def test_one_run_that_may_not_be_entered_is_left_out_and_named(work, capsys):
     with shut(work / "runs" / "fedavg"):
-        assert last_used.every(work / "runs", "run") == [work / "runs" / "fedheal" / "run.json"]
-    assert f"left out {work / 'runs' / 'fedavg'}: Permission denied" in capsys.readouterr().err
+        expected = [work / "runs" / "fedheal" / "run.json"]
+        assert last_used.every(work / "runs", "run") == expected
+    result = f"left out {work / 'runs' / 'fedavg'}: Permission denied"
+    assert result in capsys.readouterr().err
 
 
 def test_a_report_leaves_out_the_runs_that_it_may_not_score(work, capsys, monkeypatch):
@@ -103,10 +104,9 @@ def test_a_report_leaves_out_the_runs_that_it_may_not_score(work, capsys, monkey
     monkeypatch.setattr(collect, "check", lambda path, options: None)
     runs = last_used.every(work / "runs", "run")
     assert collect.scores_under(work, EvaluateOptions()) == runs[1:]
-    assert (
-        f"left out {runs[0].parent}: Read-only file system: {runs[0].parent / 'scores'}"
-        in capsys.readouterr().err
-    )
+    folder = runs[0].parent
+    sentence = f"left out {folder}: Read-only file system: {folder / 'scores'}"
+    assert sentence in capsys.readouterr().err
     with pytest.raises(OSError, match="Read-only"):
         collect.scores_of_all(runs, EvaluateOptions())
 
@@ -116,7 +116,8 @@ def test_a_refusal_of_the_system_says_what_to_do(tmp_path):
     with shut(tmp_path / "full", 0o555), pytest.raises(PermissionError) as raised:
         (tmp_path / "full" / "a.txt").write_text("")
     refused = of_system(raised.value)
-    assert str(tmp_path / "full" / "a.txt") in refused.sentence and "--out" in refused.hint
+    assert str(tmp_path / "full" / "a.txt") in refused.sentence
+    assert "--out" in refused.hint
 
 
 def test_a_socket_in_a_folder_of_somebody_else_is_refused_by_name(tmp_path):
@@ -134,6 +135,5 @@ def test_a_coordinator_says_that_a_site_belongs_to_another_account(tmp_path):
         listener.listen()
         with shut(path), Connections(tmp_path) as connections:
             connections.wait_for(["north"], 30)
-            assert list(connections([("north", ({}, {}))], 1)) == [
-                ("north", f"this account may not open {path}")
-            ]
+            result = list(connections([("north", ({}, {}))], 1))
+            assert result == [("north", f"this account may not open {path}")]

@@ -138,9 +138,9 @@ NOT_COMPARED = {
 def numbers_of(folder: Path) -> dict[str, Any]:
     """The numbers of a run's scores in this folder, by their paths in the nested form, such as `groups/sex/...`."""
     body = json.loads(json.dumps(nested_form(Scores.read(folder / "scores.json"))))
-    about = "data", "legend", "model", "options", "settings", "warning"
-    found = {key: value for key, value in body.items() if key not in about}
-    return {path: value for path, value in leaves(found) if not isinstance(value, str)}
+    not_numbers = "data", "legend", "model", "options", "settings", "warning"
+    parts = {key: value for key, value in body.items() if key not in not_numbers}
+    return {path: value for path, value in leaves(parts) if not isinstance(value, str)}
 
 
 def digests_of(folder: Path) -> set[str]:
@@ -170,11 +170,11 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def cells_of(text: str) -> dict[str, Any]:
     """The cells of a CSV table, by row and column; numbers among them as such."""
     rows = csv.DictReader(io.StringIO(text))
-    return {
-        f"{i}/{column}": number_or_text(cell)
-        for i, row in enumerate(rows)
-        for column, cell in row.items()
-    }
+    cells = {}
+    for i, row in enumerate(rows):
+        for column, cell in row.items():
+            cells[f"{i}/{column}"] = number_or_text(cell)
+    return cells
 
 
 def number_or_text(cell: str) -> Any:
@@ -185,15 +185,14 @@ def number_or_text(cell: str) -> Any:
 
 
 def answer(line: str) -> dict[str, Any]:
-    """What one line found, by names."""
+    """The findings of one line, by names."""
     printed = session.output(line)
     command = line.split()[1]
     if command == "evaluate":
         return numbers_of(Path(printed.strip()).parent)
     if "--export long.csv" in line:
-        return {f"table/{name}": value for name, value in cells_of(printed).items()} | long_table(
-            Path("long.csv")
-        )
+        cells = {f"table/{name}": value for name, value in cells_of(printed).items()}
+        return cells | long_table(Path("long.csv"))
     if line.endswith(("json", "json=full")):
         return {path: without_digests(value) for path, value in leaves(json.loads(printed))}
     if line.endswith("csv"):
@@ -207,7 +206,10 @@ def long_table(path: Path) -> dict[str, Any]:
     """A number per line of an exported table, by the texts before it."""
     rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
     next(rows)
-    return {"long/" + ",".join(row[:-1]): number_or_text(row[-1]) for row in rows}
+    numbers = {}
+    for *texts, number in rows:
+        numbers["long/" + ",".join(texts)] = number_or_text(number)
+    return numbers
 
 
 def enumerate_numbers(text: str) -> Iterator[tuple[str, float]]:
@@ -226,13 +228,13 @@ def play(name: str) -> dict[str, Any]:
         write_images(Path("images"))
         answers: dict[str, Any] = {}
         for line in SESSIONS[name]:
-            if found := answer(here(line)):
-                answers[line] = found
+            if answer_found := answer(here(line)):
+                answers[line] = answer_found
         folders = sorted({path.parent for path in Path().glob("**/scores/*/predictions.h5")})
         if name == "demo":
-            answers |= {
-                folder.parts[-3].rsplit("-", 1)[0]: numbers_of(folder) for folder in folders
-            }
+            for folder in folders:
+                run = folder.parts[-3].rsplit("-", 1)[0]
+                answers[run] = numbers_of(folder)
         return {"digests": sorted(set().union(*map(digests_of, folders))), "answers": answers}
 
 
@@ -249,8 +251,10 @@ def write_images(folder: Path) -> None:
     """Three files to predict: grey squares with a spot."""
     folder.mkdir(exist_ok=True)
     for i in range(3):
-        pixels = np.add.outer(np.arange(28) * 3, np.arange(28) * 2).astype(np.uint8)
-        pixels[5 + 5 * i : 12 + 5 * i, 8:20] = 250 - 40 * i
+        pixels = np.add.outer(np.arange(28) * 3, np.arange(28) * 2)
+        top = 5 + 5 * i
+        pixels[top : top + 7, 8:20] = 250 - 40 * i
+        pixels = pixels.astype(np.uint8)
         Image.fromarray(pixels).save(folder / f"{i}.png")
 
 
@@ -258,10 +262,10 @@ def processor() -> str:
     """The machine by which trained models have the same bits: its processor, and the libraries that compute."""
     cpu = Path("/proc/cpuinfo")
     text = cpu.read_text(encoding="utf-8") if cpu.exists() else ""
-    about = re.findall(
+    facts = re.findall(
         r"^(?:model name|cpu family|model|flags)\s*: (.*)$", text.split("\n\n")[0], re.M
     )
-    name = hashlib.sha256(" ".join(about).encode()).hexdigest()[:12]
+    name = hashlib.sha256(" ".join(facts).encode()).hexdigest()[:12]
     versions = f"torch {torch.__version__}, numpy {np.__version__}"
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores, {versions}"
 
@@ -305,14 +309,12 @@ def test_the_commands_give_the_recorded_numbers(name, tmp_path, monkeypatch):
     for line in before:
         assert sorted(after[line]) == sorted(before[line]), line
     for line, numbers in before.items():
-        others = {
-            path: (numbers[path], after[line][path])
-            for path in numbers
-            if not same(numbers[path], after[line][path])
-        }
-        assert not others, (
-            f"{line}: {len(others)} of {len(numbers)} differ: {dict(list(others.items())[:10])}"
-        )
+        others = {}
+        for path, number in numbers.items():
+            if not same(number, after[line][path]):
+                others[path] = (number, after[line][path])
+        some_others = dict(list(others.items())[:10])
+        assert not others, f"{line}: {len(others)} of {len(numbers)} differ: {some_others}"
 
 
 def leaves_of_record(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -327,9 +329,9 @@ def record(name: str) -> None:
     """Play a session in an empty folder and write what it found."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         played = play(name)
-    lines = [
-        f"  {json.dumps(line)}: {compact(nested(flat))}" for line, flat in played["answers"].items()
-    ]
+    lines = []
+    for line, flat in played["answers"].items():
+        lines.append(f"  {json.dumps(line)}: {compact(nested(flat))}")
     text = ",\n".join(lines)
     whole = (
         f'{{\n "processor": {json.dumps(processor())},\n "digests": {compact(played["digests"])},\n "answers": {{\n'

@@ -29,15 +29,15 @@ def printed(code: str) -> str:
 def test_a_program_that_imports_fedcli_prints_nothing_unless_it_configures_logging():
     assert printed(WORK) == ""
     lines = printed(f"{CONFIGURED}\n{WORK}").splitlines()
-    assert (
-        lines[:2] == ["INFO fedcli: prepared", "WARNING fedcli: a small group"] and len(lines) == 4
-    )
+    assert lines[:2] == ["INFO fedcli: prepared", "WARNING fedcli: a small group"]
+    assert len(lines) == 4
 
 
 def test_the_lock_files_own_log_stays_silent(tmp_path):
     code = "from pathlib import Path\nfrom fedcli import console\nfrom fedcli.io import locks\n"
     code += "with console.shown(), locks.scratch(Path({})): pass"
-    assert printed(code.format(repr(str(tmp_path / "x")))) == ""
+    result = printed(code.format(repr(str(tmp_path / "x"))))
+    assert result == ""
 
 
 def test_messages_warnings_and_errors_are_plain_lines_on_stderr(capsys):
@@ -59,7 +59,8 @@ def test_quiet_leaves_errors_and_ends_with_the_command(capsys):
             console.status("half way"),
             console.fail("no room"),
         )
-        assert list(console.progress([1, 2], label="rounds", total=2)) == [1, 2]
+        result = list(console.progress([1, 2], label="rounds", total=2))
+        assert result == [1, 2]
     console.say("done")
     assert capsys.readouterr().err == "error: no room\ndone\n"
 
@@ -69,15 +70,18 @@ def test_a_listener_gets_the_progress_and_a_person_only_the_status(capsys):
     with console.muted(lambda done, total: calls.append((done, total))):
         console.say("prepared")
         console.status("half way")
-        assert list(console.progress("abc", label="rounds", total=5, done=2)) == ["a", "b", "c"]
-    assert calls == [(3, 5), (4, 5), (5, 5)] and capsys.readouterr().err == "half way\n"
+        result = list(console.progress("abc", label="rounds", total=5, done=2))
+        assert result == ["a", "b", "c"]
+    assert calls == [(3, 5), (4, 5), (5, 5)]
+    assert capsys.readouterr().err == "half way\n"
 
 
 def test_without_a_terminal_progress_is_one_line_at_its_end(capsys, monkeypatch):
     monkeypatch.setattr(
         console, "time", SimpleNamespace(monotonic=lambda: 7.0)
     )  # a clock that stands
-    assert list(console.progress("ab", label="rounds", total=2)) == ["a", "b"]
+    result = list(console.progress("ab", label="rounds", total=2))
+    assert result == ["a", "b"]
     assert capsys.readouterr().err == "rounds 2/2 (0 s)\n"
 
 
@@ -116,8 +120,8 @@ def test_a_command_restores_the_log():
 def test_a_log_file_that_cannot_be_written_is_said_once_and_a_pipe_is_refused(tmp_path, capsys):
     with console.shown(), console.logged(Path("/dev/full")):
         console.say("one"), console.say("two")
-    said = "warning: nothing more is written to /dev/full: No space left on device"
-    assert capsys.readouterr().err.splitlines() == ["one", said, "two"]
+    warning = "warning: nothing more is written to /dev/full: No space left on device"
+    assert capsys.readouterr().err.splitlines() == ["one", warning, "two"]
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FedcliError, match="pipe is a pipe"), console.logged(tmp_path / "pipe"):
         pass

@@ -48,7 +48,7 @@ def copy(tmp_path_factory):
 
 
 def run(work: Callable[[], object], root: Path, folder: Path) -> str:
-    """What work prints in a process that imports the copy."""
+    """The output of a function in a process that imports the copy."""
 
     def in_copy() -> None:
         sys.path[:0] = map(str, (root, root / "tests", root / "tests" / "support"))
@@ -95,7 +95,8 @@ def test_the_tests_of_the_page_pass(copy):
         "tests/metrics/test_geometric.py",
     ]
     line += ["tests/figures/test_progress.py"]
-    assert "6 passed" in run(lambda: sys.exit(pytest.main(line)), copy, copy)
+    result = run(lambda: sys.exit(pytest.main(line)), copy, copy)
+    assert "6 passed" in result
 
 
 def test_every_file_that_is_new_or_changed_is_as_ruff_wants_it(copy):

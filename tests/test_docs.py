@@ -47,17 +47,18 @@ def nav(value) -> list[str]:
 def test_every_page_is_reached_from_the_navigation_and_from_the_first_page(pages):
     listed = nav(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
     written = {path.name for path in ROOT.glob("docs/*.md")}
-    assert len(listed) == len(set(listed)) and written <= set(listed) <= written | set(pages)
-    first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    linked = set(re.findall(r"\]\(([^)#]+)", first))
+    assert len(listed) == len(set(listed))
+    assert written <= set(listed) <= written | set(pages)
+    first_page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(([^)#]+)", first_page))
     assert set(listed) - {"index.md"} <= linked, (
         "the first page links to every page of the navigation"
     )
     for folder in ("commands", "methods", "datasets"):
-        shown = set(re.findall(r"\]\(([^)#/]+\.md)", pages[f"{folder}/index.md"]))
-        assert {page for page in pages if page.startswith(folder)} == {
-            f"{folder}/{name}" for name in shown | {"index.md"}
-        }
+        pages_linked = set(re.findall(r"\]\(([^)#/]+\.md)", pages[f"{folder}/index.md"]))
+        expected = {f"{folder}/{name}" for name in pages_linked | {"index.md"}}
+        result = {page for page in pages if page.startswith(folder)}
+        assert result == expected
 
 
 RUN_BY = {  # (page, language) of a block -> the test that runs it
@@ -108,13 +109,14 @@ def test_the_page_of_screens_types_commands_and_flags_that_are_there():
     assert len(typed) == 10
     for command, words in typed:
         help_text = session.run(f"fedcli {command} --help")
-        assert all(flag in help_text for flag in re.findall(r"--[\w-]+", words)), command
+        for flag in re.findall(r"--[\w-]+", words):
+            assert flag in help_text, command
 
 
-def block(page, language, place=0):
+def block(page, language, number=0):
     """A fenced block of a page in a language, usually the first."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)```", text, re.S | re.M)[place]
+    return re.findall(rf"^```{language}\n(.*?)```", text, re.S | re.M)[number]
 
 
 def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp_path, monkeypatch):
@@ -123,7 +125,8 @@ def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp
     assert policy.read(Path("policy.toml")).allows_scores
     Path("policy.toml").write_text(block("sites.md", "toml", 1), encoding="utf-8")
     site = policy.read(Path("policy.toml"))
-    assert site.methods == ("fedavg", "scaffold") and site.privacy.epsilon == 8.0
+    assert site.methods == ("fedavg", "scaffold")
+    assert site.privacy.epsilon == 8.0
     Path("fedcli.toml").write_text(block("settings.md", "toml"), encoding="utf-8")
     assert "FedHEAL" in session.output(
         "fedcli methods fedheal"
@@ -131,14 +134,14 @@ def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp
     text = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
     points = "\n".join(re.findall(r"```toml\n(.*?)```", text, re.S))
     groups = tomllib.loads(points)["project"]["entry-points"]
-    assert set(groups) == {f"fedcli.{kind}" for kind in extensions.KINDS}
+    expected = {f"fedcli.{kind}" for kind in extensions.KINDS}
+    assert set(groups) == expected
 
 
 def test_every_command_method_dataset_and_manifest_has_its_page(pages):
     expected = [f"commands/{name}.md" for name in registry.COMMANDS]
-    expected += [f"methods/{name}.md" for name in METHODS] + [
-        f"datasets/{name}.md" for name in SOURCES
-    ]
+    expected += [f"methods/{name}.md" for name in METHODS]
+    expected += [f"datasets/{name}.md" for name in SOURCES]
     expected += [f"schemas/{kind}.json" for kind in manifest_bodies.BODIES]
     assert set(expected) <= set(pages)
 
@@ -146,14 +149,14 @@ def test_every_command_method_dataset_and_manifest_has_its_page(pages):
 def test_the_page_of_a_command_has_the_options_of_its_help(pages):
     help_text = session.run("fedcli train --help")
     flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", help_text)) - {"--help"}
-    shown = set(
+    flags_shown = set(
         re.findall(
             r"--[a-z][a-z-]+",
             " ".join(re.findall(r"^\| `([^`]*)`", pages["commands/train.md"], re.M)),
         )
     )
-    assert {"--rounds", "--set"} <= flags & shown
-    assert not shown - set(re.findall(r"--[a-z][a-z-]+", help_text))
+    assert {"--rounds", "--set"} <= flags & flags_shown
+    assert not flags_shown - set(re.findall(r"--[a-z][a-z-]+", help_text))
 
 
 def test_the_page_of_a_method_has_its_options_and_its_source(pages):
@@ -162,37 +165,39 @@ def test_the_page_of_a_method_has_its_options_and_its_source(pages):
 
 
 def test_equations_are_of_methods_and_drawn_without_a_script(pages):
-    own = {name for name, method in METHODS.items() if method.module.startswith("fedcli.methods.")}
-    assert set(generate.EQUATIONS) <= own
-    for name, named in generate.EQUATIONS.items():
+    own_methods = {
+        name for name, method in METHODS.items() if method.module.startswith("fedcli.methods.")
+    }
+    assert set(generate.EQUATIONS) <= own_methods
+    for name, equations in generate.EQUATIONS.items():
         page = pages[f"methods/{name}.md"]
         assert page.count(
             '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">'
-        ) == len(named)
-        assert "<mo>\\" not in page and "<mi>\\" not in page, "a command that is no LaTeX"
+        ) == len(equations)
+        assert "<mo>\\" not in page, "a command that is no LaTeX"
+        assert "<mi>\\" not in page, "a command that is no LaTeX"
         ElementTree.fromstring(f"<page>{''.join(re.findall(r'<math.*?</math>', page))}</page>")
 
 
 def test_equations_that_a_page_numbers_are_numbered_in_the_source_too():
-    for name, named in generate.EQUATIONS.items():
-        for what in named:
-            for kind, first, last in re.findall(
-                r"(Eq|Alg|Lemma)s?\.? (\d+)(?:(?:-| and |, )(\d+))?", what
+    for name, equations in generate.EQUATIONS.items():
+        for equation in equations:
+            for kind, start, end in re.findall(
+                r"(Eq|Alg|Lemma)s?\.? (\d+)(?:(?:-| and |, )(\d+))?", equation
             ):
-                known = numbered(kind, METHODS[name].documentation)
-                assert {int(number) for number in (first, last) if number} <= known, (
-                    f"{name}: {what}"
-                )
+                numbers = numbered(kind, METHODS[name].documentation)
+                result = {int(number) for number in (start, end) if number}
+                assert result <= numbers, f"{name}: {equation}"
 
 
 def numbered(kind, text):
     """The numbers of the equations, or algorithms, that a docstring names, with those inside its ranges."""
     word = {"Eq": r"Eqs?\.|equations?", "Alg": r"Algs?\.|Algorithms?", "Lemma": "Lemma"}[kind]
-    known = set()
+    numbers = set()
     for listed in re.findall(rf"(?:{word}) ((?:\d+(?:-| and |, )?)+)", " ".join(text.split())):
-        for first, last in re.findall(r"(\d+)(?:-(\d+))?", listed):
-            known |= set(range(int(first), int(last or first) + 1))
-    return known
+        for start, end in re.findall(r"(\d+)(?:-(\d+))?", listed):
+            numbers |= set(range(int(start), int(end or start) + 1))
+    return numbers
 
 
 def steps_of(workflow):
@@ -210,26 +215,28 @@ def test_the_workflows_of_the_guide_run_gate_and_keep_the_page(tmp_path, monkeyp
     assert block("pipelines.md", "yaml") == written, (
         "docs/pipelines.md shows examples/fedcli.yml as it is"
     )
-    workflow, gitlab = (
-        yaml.safe_load(written),
-        yaml.safe_load(block("pipelines.md", "yaml", 1))["fairness"],
-    )
+    workflow = yaml.safe_load(written)
+    gitlab = yaml.safe_load(block("pipelines.md", "yaml", 1))["fairness"]
     steps = steps_of(workflow)
     *before, gate, page = [line for step in steps.values() for line in lines_of(step["run"])]
-    assert [*before, gate] == lines_of("\n".join(gitlab["script"])) and [page] == gitlab[
-        "after_script"
-    ]
+    assert [*before, gate] == lines_of("\n".join(gitlab["script"]))
+    assert [page] == gitlab["after_script"]
     out = shlex.split(page)[shlex.split(page).index("--out") + 1]
-    *_, kept = workflow["jobs"]["fairness"]["steps"]
-    assert kept["with"]["path"] == out and gitlab["artifacts"] == {"when": "always", "paths": [out]}
-    assert "!cancelled()" in kept["if"] and kept["if"] == list(steps.values())[-1]["if"]
+    *_, upload = workflow["jobs"]["fairness"]["steps"]
+    assert upload["with"]["path"] == out
+    assert gitlab["artifacts"] == {"when": "always", "paths": [out]}
+    assert "!cancelled()" in upload["if"]
+    expected = list(steps.values())[-1]["if"]
+    assert upload["if"] == expected
     monkeypatch.chdir(tmp_path)
     shorter = {"prepare": "--size 16", "train": "--rounds 1"}
     for line in before:
         session.output(f"{line} {shorter.get(line.split()[1], '')}")
     limits = [*re.findall("--fail-if '.*?'", gate), "--fail-if 'gap(race) > 0'"]
-    code, _, said = fedcli(*shlex.split(" ".join([gate, limits[-1]]))[1:])
-    assert len(limits) > 2 and code == 4 and "gap" in said
+    code, _, err = fedcli(*shlex.split(" ".join([gate, limits[-1]]))[1:])
+    assert len(limits) > 2
+    assert code == 4
+    assert "gap" in err
     session.output(page)
     assert "<html" in Path(out).read_text(encoding="utf-8")
     for path in sorted(tmp_path.glob("fedcli-work/*/*/*.json")):
@@ -244,10 +251,8 @@ def validate(value, schema):
 
 def test_the_schema_of_scores_knows_every_key_at_every_depth(tmp_path):
     whole = generate.schema("scores")
-    definitions, (clinical, _) = (
-        whole["$defs"],
-        whole["properties"]["body"]["properties"]["clinical"]["anyOf"],
-    )
+    definitions = whole["$defs"]
+    (clinical, _) = whole["properties"]["body"]["properties"]["clinical"]["anyOf"]
     assert {"External", "Client", "Curves"} <= set(definitions)
     operating = clinical["properties"]["classes"]["additionalProperties"]["additionalProperties"][
         "properties"
@@ -291,10 +296,12 @@ def test_the_table_of_every_method_has_the_rows_of_its_recipe_and_its_picture_ca
 ):
     recipe = tomllib.loads((ROOT / "recipes" / "ham10000-all.toml").read_text(encoding="utf-8"))
     pairs = pictures.every_method()
-    assert [name for attribute, name, *_ in pairs if attribute == "sex"] == [
-        row["name"] for row in recipe["row"]
-    ]
-    assert all(0 < worst <= 100 and 0 < overall <= 100 for *_, overall, worst in pairs)
+    result = [name for attribute, name, *_ in pairs if attribute == "sex"]
+    expected = [row["name"] for row in recipe["row"]]
+    assert result == expected
+    for *_, overall, worst in pairs:
+        assert 0 < worst <= 100
+        assert 0 < overall <= 100
     pictures.plane(tmp_path / "plane.svg")
     assert "Overall score and worst group" in (tmp_path / "plane.svg").read_text()
 
@@ -307,7 +314,7 @@ def test_privacy_lists_methods_by_what_their_server_needs():
     )
     assert [needs for needs, _ in rows] == ["sums", "scalars", "updates"]
     for needs, listed in rows:
-        named = [name for name in re.findall(r"[a-z][a-z-]*", listed) if name in METHODS]
-        assert named and {name: resolve(name).needs for name in named} == dict.fromkeys(
-            named, needs
-        )
+        method_names = [name for name in re.findall(r"[a-z][a-z-]*", listed) if name in METHODS]
+        assert method_names
+        result = {name: resolve(name).needs for name in method_names}
+        assert result == dict.fromkeys(method_names, needs)

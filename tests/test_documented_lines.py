@@ -164,23 +164,20 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
 def lines_of(text: str) -> list[str]:
     """Command lines in indented blocks, fences and code spans, without comments."""
     text = re.sub(r"```console.*?```", "", text, flags=re.S).replace("\\\n", " ")
-    shown = re.findall(r"^(?:    )?(fedcli [a-z].*)$|`(fedcli [a-z][^`]*)`", text, flags=re.M)
-    lines = [" ".join(re.sub(r"\s+#.*", "", block or span).split()) for block, span in shown]
-    return [
-        line
-        for line in dict.fromkeys(lines)
-        if line.split()[1] in COMMANDS and len(line.split()) > 2
-    ]
+    spans = re.findall(r"^(?:    )?(fedcli [a-z].*)$|`(fedcli [a-z][^`]*)`", text, flags=re.M)
+    lines = {}
+    for block, span in spans:
+        words = re.sub(r"\s+#.*", "", block or span).split()
+        if words[1] in COMMANDS and len(words) > 2:
+            lines[" ".join(words)] = True
+    return list(lines)
 
 
 def guides() -> dict[str, list[str]]:
     """Heading of a guide, or name of a command -> the lines that stand there."""
     by_name = {}
-    for page in (
-        ROOT / "README.md",
-        ROOT / "recipes" / "README.md",
-        *sorted(ROOT.glob("docs/*.md")),
-    ):
+    readmes = [ROOT / "README.md", ROOT / "recipes" / "README.md"]
+    for page in [*readmes, *sorted(ROOT.glob("docs/*.md"))]:
         if page.name in RUN_ELSEWHERE:
             assert (ROOT / "tests" / RUN_ELSEWHERE[page.name]).exists()
             continue
@@ -191,10 +188,10 @@ def guides() -> dict[str, list[str]]:
         examples = re.findall(r"Examples?: (.*)", " ".join((command.help or "").split()))
         if examples:
             by_name[name] = [line.strip() for line in examples[0].split("; ")]
-    seen: set[str] = set()
+    earlier_lines: set[str] = set()
     for heading, lines in by_name.items():
-        by_name[heading] = [line for line in lines if line not in seen]
-        seen |= set(lines)
+        by_name[heading] = [line for line in lines if line not in earlier_lines]
+        earlier_lines |= set(lines)
     return by_name
 
 
@@ -203,29 +200,37 @@ GUIDES = guides()
 
 def make_raw_folders(folder: Path) -> dict[str, Path]:
     """A folder laid out like a dataset, by the word that stands for it in the guides."""
-    made = {name: sources.make_sample(name, folder / name) for name in set(FOLDERS.values())}
-    own = folder / "own"
-    own.mkdir()
+    samples = {name: sources.make_sample(name, folder / name) for name in set(FOLDERS.values())}
+    own_folder = folder / "own"
+    own_folder.mkdir()
     rows = []
     for i in range(24):
-        Image.new("RGB", (20, 20), (10 * i, 90, 255 - 10 * i)).save(own / f"{i}.png")
-        rows.append([f"{i}.png", "ab"[i % 2], "fm"[i // 2 % 2], 30 + i, f"h{i % 2}", f"p{i // 2}"])
+        colour = (10 * i, 90, 255 - 10 * i)
+        Image.new("RGB", (20, 20), colour).save(own_folder / f"{i}.png")
+        side = i % 2
+        patient = i // 2
+        sex = "fm"[patient % 2]
+        rows.append([f"{i}.png", "ab"[side], sex, 30 + i, f"h{side}", f"p{patient}"])
     write_csv(
-        own / "labels.csv", ["file", "diagnosis", "sex", "age", "hospital", "patient_id"], rows
+        own_folder / "labels.csv",
+        ["file", "diagnosis", "sex", "age", "hospital", "patient_id"],
+        rows,
     )
     german = folder / "german"
     german.mkdir()
     for row in rows:
-        (german / row[0]).write_bytes((own / row[0]).read_bytes())
-    cells = [
-        [f, {"a": "Nävus", "b": "Melanom"}[d], {"f": "weiblich", "m": "männlich"}[s], f"{a},0", p]
-        for f, d, s, a, _, p in rows
-    ]
-    text = "\n".join(
-        ";".join(line) for line in [["Datei", "Befund", "Geschlecht", "Alter", "Fall"], *cells]
-    )
+        (german / row[0]).write_bytes((own_folder / row[0]).read_bytes())
+    classes = {"a": "Nävus", "b": "Melanom"}
+    sexes = {"f": "weiblich", "m": "männlich"}
+    lines = ["Datei;Befund;Geschlecht;Alter;Fall"]
+    for file, label, sex, age, _, patient in rows:
+        lines.append(";".join([file, classes[label], sexes[sex], f"{age},0", patient]))
+    text = "\n".join(lines)
     (german / "befunde.csv").write_text(text, encoding="cp1252")
-    return {word: made[name] for word, name in FOLDERS.items()} | {"DIR": own, "BEFUNDE": german}
+    return {word: samples[name] for word, name in FOLDERS.items()} | {
+        "DIR": own_folder,
+        "BEFUNDE": german,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -236,19 +241,19 @@ def raw(tmp_path_factory):
 def as_run(line: str, raw: dict[str, Path]) -> list[str]:
     """The words of a line with folders for its placeholders, made shorter."""
     line += MORE.get(line, "")
-    for shown, fewer in FEWER.items():
-        line = line.replace(shown, fewer)
+    for shown_words, fewer in FEWER.items():
+        line = line.replace(shown_words, fewer)
     words = shlex.split(line)[1:]
     if "RUN" in words:
         words[words.index("RUN")] = str(min(Path("fedcli-work").glob("runs/*/run.json")))
     stands_for = STANDS_FOR | (DATASET if words[0] == "datasets" else {})
     words = [str(raw.get(word, stands_for.get(word, word))) for word in words]
     for word in raw:  # --raw NAME=FOLDER
-        words = [re.sub(f"={word}$", f"={raw[word]}", given) for given in words]
+        words = [re.sub(f"={word}$", f"={raw[word]}", option) for option in words]
     words = [path for word in words for path in (matching(word) or [word])]
-    if words[0] == "methods" or (
-        words[0] == "reproduce" and (len(words) == 1 or "--plan" in words)
-    ):
+    if words[0] == "methods" or words == ["reproduce"]:
+        return words
+    if words[0] == "reproduce" and "--plan" in words:
         return words
     return [*words, *SHORTER.get(words[0], "").split()]
 
@@ -282,10 +287,13 @@ def connected():
     heard: list[tuple] = []
     HEARING.append(heard)
     if len(HEARING) == 1:
-        sys.addaudithook(
-            lambda event, args: HEARING[-1].append(args[:2]) if _is_far(event, args) else None
-        )
+        sys.addaudithook(_hear)
     return heard
+
+
+def _hear(event: str, args: tuple) -> None:
+    if _is_far(event, args):
+        HEARING[-1].append(args[:2])
 
 
 def write_files_of_guides() -> None:

@@ -1,4 +1,4 @@
-"""What installed packages offer by their entry points: by name, listed with where it comes from."""
+"""Entry points of installed packages: found by name, listed with their package."""
 
 import json
 import sys
@@ -224,13 +224,12 @@ def run(tmp_path_factory):
 
 def test_methods_of_a_package_by_name_and_beside_fedclis_own(package, caplog):
     method = resolve("moon+part-way", {"share": "1"})
-    about = method.code["part-way"].recorded
-    assert (
-        about["package"] == "somebodys-things"
-        and about["version"] == "1.2"
-        and len(about["sha256"]) == 64
-    )
-    assert method.typed == "moon+part-way" and "part-way" not in METHODS
+    recorded = method.code["part-way"].recorded
+    assert recorded["package"] == "somebodys-things"
+    assert recorded["version"] == "1.2"
+    assert len(recorded["sha256"]) == 64
+    assert method.typed == "moon+part-way"
+    assert "part-way" not in METHODS
     assert not resolve("fedheal").code  # fedcli's own comes first
     assert (
         "the method broken of somebodys-things 1.2 cannot be loaded: ModuleNotFoundError"
@@ -254,21 +253,17 @@ def listed(capsys, *words):
 
 def test_lists_say_where_things_come_from(package, capsys):
     lines = listed(capsys, "methods").splitlines()
-    assert [line.split()[-1] for line in lines if line.split()[:1] == ["afl"]] == ["fedcli"]
-    assert (
-        next(line for line in lines if line.split()[:1] == ["part-way"])
-        .rstrip()
-        .endswith("somebodys-things 1.2")
-    )
+    result = [line.split()[-1] for line in lines if line.split()[:1] == ["afl"]]
+    assert result == ["fedcli"]
+    (part_way,) = [line for line in lines if line.split()[:1] == ["part-way"]]
+    assert part_way.rstrip().endswith("somebodys-things 1.2")
     assert "Pixels as features; from somebodys-things 1.2" in listed(capsys, "models")
     assert "dots" in json.loads(listed(capsys, "datasets", "--json"))
 
 
 def test_engines_of_a_package(package):
-    assert (
-        engines.parsed("backwards:2", "cpu") == ("backwards", 2)
-        and "backwards" not in engines.ENGINES
-    )
+    assert engines.parsed("backwards:2", "cpu") == ("backwards", 2)
+    assert "backwards" not in engines.ENGINES
     assert engines.chosen("backwards:2", 3, "cpu") == ("backwards", 2)
     with pytest.raises(UsageError) as caught:
         engines.parsed("backward:2", "cpu")
@@ -276,8 +271,10 @@ def test_engines_of_a_package(package):
 
 
 def test_datasets_partitions_and_networks_of_a_package(package):
-    assert sources.named("dots") == "dots" and sources.card("dots")["clients"] == 4
-    assert sources.find("dots").code.version == "1.2" and sources.find("toy").code is None
+    assert sources.named("dots") == "dots"
+    assert sources.card("dots")["clients"] == 4
+    assert sources.find("dots").code.version == "1.2"
+    assert sources.find("toy").code is None
     assert scheme("halves", {"clients": 3}).clients == 3
     assert models.describe("flat").make is not None
     with pytest.raises(UsageError, match="unknown partition scheme 'halfs'"):
@@ -285,7 +282,8 @@ def test_datasets_partitions_and_networks_of_a_package(package):
 
 
 def test_without_packages_lists_are_as_they_were(capsys):
-    assert listed(capsys, "methods").splitlines()[0].split() == [
+    result = listed(capsys, "methods").splitlines()[0].split()
+    assert result == [
         "method",
         "in",
         "papers",
@@ -297,8 +295,10 @@ def test_without_packages_lists_are_as_they_were(capsys):
 
 def test_commands_of_a_package_are_in_the_list_of_help(package):
     code, out, err = fedcli("--help")
-    own, _, of_packages = out.partition("\nFrom somebodys-things 1.2:\n")
-    assert code == 0 and "  ls " in own and "shout" not in own
+    own_commands, _, of_packages = out.partition("\nFrom somebodys-things 1.2:\n")
+    assert code == 0
+    assert "  ls " in own_commands
+    assert "shout" not in own_commands
     assert of_packages.splitlines() == [
         "  count  Count things. Or people.",
         "  shout  Say a word in capitals.",
@@ -319,10 +319,12 @@ def test_a_function_of_a_package_is_a_command_as_those_of_fedcli(package, monkey
     monkeypatch.delenv("FEDCLI_WORK", raising=False)
     assert fedcli("shout", "ho", "--times", 2)[:2] == (0, "HO HO fedcli-work\n")
     code, _, err = fedcli("shout", "ho", "--times", 0)
-    assert code == 2 and "--times=0 is out of range" in err
+    assert code == 2
+    assert "--times=0 is out of range" in err
     (tmp_path / "fedcli.toml").write_text('work = "here"\n[shout]\ntimes = 3\n', encoding="utf-8")
     code, out, err = fedcli("shout", "ho")
-    assert (code, out) == (0, "HO HO HO here\n") and "--times 3 from fedcli.toml" in err
+    assert (code, out) == (0, "HO HO HO here\n")
+    assert "--times 3 from fedcli.toml" in err
 
 
 def test_a_typer_app_of_a_package_is_a_command_and_gets_nothing_from_a_file(
@@ -333,18 +335,18 @@ def test_a_typer_app_of_a_package_is_a_command_and_gets_nothing_from_a_file(
     (tmp_path / "fedcli.toml").write_text('work = "/"\n', encoding="utf-8")
     assert fedcli("count", "things")[:2] == (0, "things in none\n")
     code, _, err = fedcli("count", "people")
-    assert (
-        code == 1
-        and "error: ValueError: nobody, in count, a command of a package" in err
-        and "Traceback" not in err
-    )
+    assert code == 1
+    assert "error: ValueError: nobody, in count, a command of a package" in err
+    assert "Traceback" not in err
 
 
 def test_commands_of_fedcli_come_first_and_load_no_package(package, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fedcli.toml").write_text("[shout]\ntimes = 3\n", encoding="utf-8")
     code, _, err = fedcli("ls", "--work", tmp_path)
-    assert code == 1 and "nothing is under" in err and "warning" not in err
+    assert code == 1
+    assert "nothing is under" in err
+    assert "warning" not in err
     assert not {"somebodys.commands", "somebodys.broken"} & sys.modules.keys()
 
 
@@ -358,7 +360,9 @@ def test_completion_offers_commands_of_packages_that_can_be_used(package):
 
 def test_a_broken_command_of_a_package_ends_in_a_sentence(package):
     code, out, err = fedcli("absent")
-    assert code == 2 and not out and "Traceback" not in err
+    assert code == 2
+    assert not out
+    assert "Traceback" not in err
     assert "warning: the command absent of somebodys-things 1.2 cannot be loaded" in err
     assert "error: no such command 'absent'" in err
 

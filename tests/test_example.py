@@ -29,8 +29,8 @@ def example():
 class Floats(Shard):
     """A shard of images that are floats already."""
 
-    def batch(self, at, chance=None):
-        return Batch(self.images[self.rows[at]], self.y[at], at)
+    def batch(self, rows, chance=None):
+        return Batch(self.images[self.rows[rows]], self.y[rows], rows)
 
 
 def test_federated_averaging_by_hand_is_that_of_the_engine_to_the_bit():
@@ -39,12 +39,10 @@ def test_federated_averaging_by_hand_is_that_of_the_engine_to_the_bit():
     body = by_hand.network()
     net = Network(body[:-1], 8 * 8 * 8, 10)
     net.head = body[-1]
-    shards = {
-        name: Floats(
-            x, torch.arange(len(y)), y, np.array([f"{name}-{i}" for i in range(len(y))]), {}, 10, 1
-        )
-        for name, (x, y) in clients.items()
-    }
+    shards = {}
+    for name, (x, y) in clients.items():
+        ids = np.array([f"{name}-{i}" for i in range(len(y))])
+        shards[name] = Floats(x, torch.arange(len(y)), y, ids, {}, 10, 1)
     training = Training(
         optimizer="sgd", lr=by_hand.LR, momentum=0.0, weight_decay=0.0, batch_size=by_hand.BATCH
     )
@@ -61,4 +59,5 @@ def test_federated_averaging_by_hand_is_that_of_the_engine_to_the_bit():
 
 def test_the_example_runs_by_itself(capsys):
     runpy.run_path(str(PATH), run_name="__main__")
-    assert float(capsys.readouterr().out.partition("%")[0]) > 80
+    result = float(capsys.readouterr().out.partition("%")[0])
+    assert result > 80

@@ -36,12 +36,13 @@ def test_the_pages_commands_run_one_after_another(tmp_path, monkeypatch, capsys)
             pytest.importorskip("timm")
         with pytest.raises(SystemExit) as ended:
             app(shlex.split(line)[1:], prog_name="fedcli")
-        shown = capsys.readouterr()
-        assert ended.value.code == 0, f"{line}\n{shown.err}"
+        printed = capsys.readouterr()
+        assert ended.value.code == 0, f"{line}\n{printed.err}"
         if line == "fedcli check ./mine.py":
-            assert "FAILS" not in shown.out and "moon+my-mgda" in shown.out
+            assert "FAILS" not in printed.out
+            assert "moon+my-mgda" in printed.out
         if line.startswith("fedcli report --metric"):
-            assert "my cost" in " ".join(shown.out.split())
+            assert "my cost" in " ".join(printed.out.split())
 
 
 def test_the_notebook_registers_trains_and_may_be_run_again(tmp_path, monkeypatch, capsys):

@@ -29,40 +29,38 @@ from fedcli.provenance import Code, OwnCodeError
 
 
 def test_a_files_method_is_resolved_by_its_path_and_leaves_the_registry_as_it_was(tmp_path):
-    before, path = dict(METHODS), written(tmp_path, RULE)
+    before = dict(METHODS)
+    path = written(tmp_path, RULE)
     for spec in (f"{path}", f"{path}:part-way", f"{path}:PartWay"):
         method = resolve(spec, {"share": "0.25"})
         assert (method.name, method.aggregator.share) == ("part-way", 0.25)
     assert "goes a share of the way" in method.documentation
-    assert (
-        resolve(f"moon+{path}").name == "moon+part-way"
-        and resolve(f"moon+{path}").typed == "moon+mine.py:part-way"
-    )
+    assert resolve(f"moon+{path}").name == "moon+part-way"
+    assert resolve(f"moon+{path}").typed == "moon+mine.py:part-way"
     assert before == METHODS
     with pytest.raises(UsageError, match="unknown method 'part-way'"):
         resolve("part-way")
 
 
 def test_two_files_may_use_one_name_and_a_name_of_fedcli(tmp_path):
-    first = written(tmp_path, RULE.replace("part-way", "fedheal"))
-    second = written(
+    one_file = written(tmp_path, RULE.replace("part-way", "fedheal"))
+    other_file = written(
         tmp_path, RULE.replace("part-way", "fedheal").replace("= 0.5", "= 1.0"), "b+c.py"
     )
-    assert [resolve(str(path)).settings["share"] for path in (first, second)] == [0.5, 1.0]
+    result = [resolve(str(path)).settings["share"] for path in (one_file, other_file)]
+    assert result == [0.5, 1.0]
     assert "share" not in resolve("fedheal").settings
-    assert resolve(f"fedprox+{second}").settings["share"] == 1.0  # a plus in the file's name
+    assert resolve(f"fedprox+{other_file}").settings["share"] == 1.0  # a plus in the file's name
 
 
 def test_a_file_is_run_once_for_equal_bytes_and_again_when_it_changes(tmp_path):
     path = written(tmp_path, RULE)
-    first = resolve(str(path))
-    assert resolve(str(path)).aggregator is first.aggregator
+    method = resolve(str(path))
+    assert resolve(str(path)).aggregator is method.aggregator
     path.write_text(RULE.replace("= 0.5", "= 0.75"), encoding="utf-8")
     changed = resolve(str(path))
-    assert (
-        changed.settings["share"] == 0.75
-        and changed.code["part-way"].sha256 != first.code["part-way"].sha256
-    )
+    assert changed.settings["share"] == 0.75
+    assert changed.code["part-way"].sha256 != method.code["part-way"].sha256
 
 
 @pytest.mark.parametrize(
@@ -96,12 +94,15 @@ def test_a_file_is_run_once_for_equal_bytes_and_again_when_it_changes(tmp_path):
     ids=range(15),
 )
 def test_a_mistake_in_a_file_is_a_sentence_with_its_line(text, sentence, tmp_path):
-    path, before = written(tmp_path, text), set(sys.modules)
+    path = written(tmp_path, text)
+    before = set(sys.modules)
     with pytest.raises(FedcliError, match=sentence) as caught:
         resolve(str(path))
-    assert len(caught.value.sentence) < 400 + len(str(tmp_path)) and caught.value.hint
-    left = {name for name in set(sys.modules) - before if name.startswith("fedcli_file_")}
-    assert bool(left) == ("registers" in sentence)
+    longest = 400 + len(str(tmp_path))
+    assert len(caught.value.sentence) < longest
+    assert caught.value.hint
+    modules_left = {name for name in set(sys.modules) - before if name.startswith("fedcli_file_")}
+    assert bool(modules_left) == ("registers" in sentence)
 
 
 SCHEME = """
@@ -152,28 +153,32 @@ def test_only_errors_of_such_files_are_theirs(tmp_path, monkeypatch):
     )
     with pytest.raises(ZeroDivisionError) as ours:
         _ = 1 / 0
-    assert extensions.fault(fault) is None and extensions.fault(OSError(28, "full")) is None
+    assert extensions.fault(fault) is None
+    assert extensions.fault(OSError(28, "full")) is None
     assert (
         extensions.fault(RuntimeError("can't start new thread")) is None
     )  # it says of the system what it is
     returned = extensions.fault(ours.value)  # it may come of what the file returned
-    assert returned and returned.sentence.endswith(", while mine.py was used")
+    assert returned
+    assert returned.sentence.endswith(", while mine.py was used")
     monkeypatch.setattr(extensions, "_loaded", {})
     assert extensions.fault(ours.value) is None
 
 
 def test_what_is_recorded_of_code_does_not_hold_its_place(tmp_path):
     code = resolve(str(written(tmp_path, RULE))).code["part-way"]
-    assert code.recorded == {"file": "mine.py", "sha256": extensions.digest(tmp_path / "mine.py")}
-    assert Code("dist", "ab", "1.0").recorded == {
+    expected = {"file": "mine.py", "sha256": extensions.digest(tmp_path / "mine.py")}
+    assert code.recorded == expected
+    expected = {
         "package": "dist",
         "version": "1.0",
         "sha256": "ab",
     }
+    assert Code("dist", "ab", "1.0").recorded == expected
 
 
 @pytest.mark.parametrize(
-    ("made", "what"),
+    ("outcome", "words"),
     [
         (np.full((8, 8, 3), 0.5), r"float64 \[8, 8, 3\]"),
         (np.zeros((8, 8), np.uint8), r"uint8 \[8, 8\]"),
@@ -182,13 +187,13 @@ def test_what_is_recorded_of_code_does_not_hold_its_place(tmp_path):
         (None, "a NoneType"),
     ],
 )
-def test_what_decode_returns_is_checked(made, what):
+def test_what_decode_returns_is_checked(outcome, words):
     def mine(raw, row, choices):
-        return made
+        return outcome
 
     reader = Reader(Source(None, mine), None, completed(8, "image"), None)
     with pytest.raises(
-        OwnCodeError, match=rf"test_extensions\.py: mine returned {what} for the image 'one'"
+        OwnCodeError, match=rf"test_extensions\.py: mine returned {words} for the image 'one'"
     ):
         reader._read(Row("one", 0, "one"), np.zeros((8, 8, 3), np.uint8))
 
@@ -196,7 +201,8 @@ def test_what_decode_returns_is_checked(made, what):
 def test_labels_of_a_reader_are_checked_before_anything_is_decoded():
     card = {"classes": ["a", "b"], "task": "binary"}
     check_labels("mine.py", card, Listing([Row("one", 1, "one")]))
-    check_labels("mine.py", card | {"task": MULTI_LABEL}, Listing([Row("one", (1, 2), "one")]))
+    listing = Listing([Row("one", (1, 2), "one")])
+    check_labels("mine.py", card | {"task": MULTI_LABEL}, listing)
     for label in (-1, 2, None, (0, 1)):
         with pytest.raises(OwnCodeError, match=r"mine\.py: the row 'one' has the label"):
             check_labels("mine.py", card, Listing([Row("one", label, "one")]))
@@ -238,9 +244,10 @@ def test_what_assign_returns_is_checked(parts, sentence, tmp_path):
     with pytest.raises(OwnCodeError, match=rf"mine\.py: assign of mine {sentence}"):
         mine._assigned(scheme.Images(np.zeros(4, np.int64)))
     object.__setattr__(mine, "assign", lambda images: {"a": [0, 3], "b": []})
-    assert {
-        name: part.tolist() for name, part in mine._assigned(scheme.Images(np.zeros(4))).items()
-    } == {
+    result = {}
+    for name, part in mine._assigned(scheme.Images(np.zeros(4))).items():
+        result[name] = part.tolist()
+    assert result == {
         "a": [0, 3],
         "b": [],
     }
@@ -261,30 +268,31 @@ def test_two_files_and_two_versions_have_samples_of_their_own(tmp_path, monkeypa
     folders = {raw_folder.usual_sample(str(file), tmp_path) for file in files}
     files[0].write_text(text + "\n\n", encoding="utf-8")
     folders.add(raw_folder.usual_sample(str(files[0]), tmp_path))
-    assert len(folders) == 3 and raw_folder.usual_sample("digits", tmp_path).name == "digits-usual"
+    assert len(folders) == 3
+    assert raw_folder.usual_sample("digits", tmp_path).name == "digits-usual"
 
 
 def test_what_aggregate_and_loss_return_is_checked(tmp_path):
     method = resolve(str(written(tmp_path, RULE)))
-    for made, what in (
+    for outcome, words in (
         (None, "a NoneType, not a pair"),
         (torch.zeros(2), "a float32 tensor"),
         ((1, 2, 3), "3 values"),
     ):
         with pytest.raises(
-            ContractError, match=rf"aggregate of Part \(method mine\.py:part-way\) returned {what}"
+            ContractError, match=rf"aggregate of Part \(method mine\.py:part-way\) returned {words}"
         ):
-            checks.pair(method, made)
+            checks.pair(method, outcome)
 
     class Mine(Local):
         def loss(self, net, batch, client):
             return net
 
-    for made, what in ((3.0, "a float"), (torch.zeros(2), r"a tensor of shape \[2\]")):
+    for outcome, words in ((3.0, "a float"), (torch.zeros(2), r"a tensor of shape \[2\]")):
         with pytest.raises(
-            FedcliError, match=rf"test_extensions\.py: loss of Mine returned {what}"
+            FedcliError, match=rf"test_extensions\.py: loss of Mine returned {words}"
         ):
-            Mine().gradient(made, None, SimpleNamespace(private=None))
+            Mine().gradient(outcome, None, SimpleNamespace(private=None))
 
 
 def test_a_function_of_ones_own_code_that_ends_the_program_is_an_error(tmp_path):
@@ -295,5 +303,6 @@ def test_a_function_of_ones_own_code_that_ends_the_program_is_an_error(tmp_path)
     ended = forked.command(
         f"fedcli train fedavg {data} --model {tmp_path / 'net.py'}:build --rounds 1", tmp_path
     )
-    assert ended.returncode == 1 and "net.py, line 5: SystemExit" in ended.stderr, ended.stderr
+    assert ended.returncode == 1, ended.stderr
+    assert "net.py, line 5: SystemExit" in ended.stderr, ended.stderr
     assert "take sys.exit out of it" in ended.stderr

@@ -36,17 +36,17 @@ def test_the_session_is_what_the_commands_print_and_the_script_agrees_with_predi
     for command, printed in session.recorded(session.EXTERNAL):
         text = session.run(command)
         if " evaluate " in command:  # what stands before may name other groups on another processor
-            first = ", threshold " if "--clinical" in command else "Adapted to the clean"
-            text, printed = (shown[shown.index(first) :] for shown in (text, printed))
+            heading = ", threshold " if "--clinical" in command else "Adapted to the clean"
+            text, printed = (output[output.index(heading) :] for output in (text, printed))
         assert blanked(text) == blanked(printed), command
     shutil.copy(min((data / "images").glob("*.jpg")), "new.jpg")
     capsys.readouterr()
     exec(re.search(r"```python\n(.*?)```", PAGE, re.S)[1])
     printed = capsys.readouterr().out
     (run,) = Path("fedcli-work/runs").glob("*/run.json")
-    made = fedcli.predict(run, ["new.jpg"]).predicted
+    predicted = fedcli.predict(run, ["new.jpg"]).predicted
     numbers = [float(number) for number in re.findall(r"float32\(([^)]*)\)", printed)]
-    assert numbers == pytest.approx(made.chances[0].tolist(), abs=1e-4)
+    assert numbers == pytest.approx(predicted.chances[0].tolist(), abs=1e-4)
 
 
 def test_its_other_lines_run(tmp_path, monkeypatch):

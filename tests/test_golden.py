@@ -58,9 +58,9 @@ def play() -> dict[str, dict[str, Any]]:
             f"fedcli train {method} {data} --rounds 2 --batch-size 32 --lr 0.003 --work golden {' '.join(flags)}"
         )
         session.run("fedcli evaluate --work golden")
-    runs = {
-        read(path)["body"]["method"]: path.parent for path in Path("golden").glob("runs/*/run.json")
-    }
+    runs = {}
+    for path in Path("golden").glob("runs/*/run.json"):
+        runs[read(path)["body"]["method"]] = path.parent
     return {method: numbers(runs[method]) for method in sorted(runs)}
 
 
@@ -69,22 +69,21 @@ def read(path: Path) -> Any:
 
 
 def numbers(run: Path) -> dict[str, Any]:
-    """What is compared of one run: its facts, its rounds, and its scores after each round."""
+    """Facts of one run that are compared: its settings, its rounds, and its scores after each round."""
     summary = read(run / "run.json")
-    rounds = [
-        json.loads(line) for line in (run / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    record = (run / "rounds.jsonl").read_text(encoding="utf-8")
+    rounds = [json.loads(line) for line in record.splitlines()]
     versions = body_of(next(run.glob("scores/*/scores.json")))["versions"]
+    auc = {}
+    for version in ("clean", "corrupted"):
+        auc[version] = versions[version]["auc_ovo_macro"]["per_round"]
     return {
         "facts": {key: summary["body"][key] for key in EXACT},
         "options": summary["options"],
         "columns": {key: len(value) for key, value in rounds[-1]["reports"].items()},
         "loss": [line["loss"] for line in rounds],
         "weights": [line["weights"] for line in rounds],
-        "auc": {
-            version: versions[version]["auc_ovo_macro"]["per_round"]
-            for version in ("clean", "corrupted")
-        },
+        "auc": auc,
     }
 
 
@@ -94,24 +93,25 @@ def shared(options: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_new_option_is_not_compared_and_a_changed_one_is():
-    assert shared({"lr": 0.1, "lr_floor": 0.0}, {"lr": 0.2}) == {"lr": 0.1}
+    result = shared({"lr": 0.1, "lr_floor": 0.0}, {"lr": 0.2})
+    assert result == {"lr": 0.1}
 
 
 def test_two_rounds_of_each_method_give_the_recorded_numbers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    played, recorded = play(), read(NUMBERS)
+    played = play()
+    recorded = read(NUMBERS)
     assert list(played) == list(recorded)
     for method, before in recorded.items():
         now = played[method]
         for part in ("facts", "columns"):
             assert now[part] == before[part], method
-        assert shared(now["options"], before["options"]) == shared(
-            before["options"], now["options"]
-        ), method
-        assert np.array(now["loss"]) == pytest.approx(np.array(before["loss"]), rel=0.01), method
-        assert np.array(now["weights"]) == pytest.approx(np.array(before["weights"]), abs=1e-3), (
-            method
-        )
+        expected = shared(before["options"], now["options"])
+        assert shared(now["options"], before["options"]) == expected, method
+        expected = pytest.approx(np.array(before["loss"]), rel=0.01)
+        assert np.array(now["loss"]) == expected, method
+        expected = pytest.approx(np.array(before["weights"]), abs=1e-3)
+        assert np.array(now["weights"]) == expected, method
         for version, scores in before["auc"].items():
             assert now["auc"][version] == pytest.approx(scores, abs=0.02), method
 
@@ -121,7 +121,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         played = play()
     NUMBERS.parent.mkdir(exist_ok=True)
-    lines = [
-        f" {json.dumps(method)}: {json.dumps(played[method], sort_keys=True)}" for method in played
-    ]
+    lines = []
+    for method, facts in played.items():
+        lines.append(f" {json.dumps(method)}: {json.dumps(facts, sort_keys=True)}")
     NUMBERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

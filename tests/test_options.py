@@ -35,7 +35,8 @@ def test_a_value_is_read_in_the_type_of_its_field():
         "out": "a/b",
     }.items():
         changed = options.change(changed, key, text)
-    assert changed == Example(3.0, 0.5, 7, "released", True, 1, ["sex", "age"], (2, 3), Path("a/b"))
+    expected = Example(3.0, 0.5, 7, "released", True, 1, ["sex", "age"], (2, 3), Path("a/b"))
+    assert changed == expected
 
 
 def test_a_value_that_has_its_type_already_stays_as_it_is():
@@ -51,7 +52,7 @@ def test_an_option_that_may_be_none_can_be_set_back_to_none(nothing):
 
 
 @pytest.mark.parametrize(
-    "key, value, sentence",
+    ("key", "value", "sentence"),
     [
         ("q", -1, "q=-1.0 is out of range: it must be >= 0"),
         ("q", "nan", "q=nan is not finite"),
@@ -88,13 +89,15 @@ def test_the_hint_writes_the_option_as_its_user_would():
 
 def test_options_are_described_by_type_value_and_meaning():
     described = {option.name: option for option in options.describe(Example(q=3.0)).values()}
-    assert described["q"].about() == {
+    expected = {
         "name": "q",
         "type": "float",
         "default": 3.0,
         "meaning": "exponent, >= 0",
     }
-    assert [described[name].type for name in ("rule", "seed", "by", "levels", "out")] == [
+    assert described["q"].about() == expected
+    result = [described[name].type for name in ("rule", "seed", "by", "levels", "out")]
+    assert result == [
         "paper|released",
         "int",
         "str,...",

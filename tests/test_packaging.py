@@ -21,15 +21,18 @@ CONDA = {"torch": "pytorch", "matplotlib": "matplotlib-base"}  # name on PyPI ->
 
 def test_the_conda_recipe_has_the_same_dependencies():
     recipe = yaml.safe_load((ROOT / "packaging" / "recipe.yaml").read_text(encoding="utf-8"))
-    expected = [re.match(r"([\w-]+)(.*)", given).groups() for given in PROJECT["dependencies"]]
-    assert recipe["requirements"]["run"][1:] == [
-        f"{CONDA.get(name, name)} {limits}".strip() for name, limits in expected
+    expected = [
+        re.match(r"([\w-]+)(.*)", dependency).groups() for dependency in PROJECT["dependencies"]
     ]
+    _, *requirements = recipe["requirements"]["run"]
+    for requirement, (name, limits) in zip(requirements, expected, strict=True):
+        assert requirement == f"{CONDA.get(name, name)} {limits}".strip()
 
 
 def test_the_version_is_written_in_one_file():
     assert re.fullmatch(r"\d+\.\d+\.\d+", fedcli.__version__)
-    assert "version" not in PROJECT and PROJECT["dynamic"] == ["version"]
+    assert "version" not in PROJECT
+    assert PROJECT["dynamic"] == ["version"]
     for name in ("packaging/recipe.yaml", "CITATION.cff", "Dockerfile", "mkdocs.yml"):
         assert fedcli.__version__ not in (ROOT / name).read_text(encoding="utf-8")
 
@@ -38,12 +41,13 @@ def test_the_image_is_built_on_a_python_that_is_said_to_work():
     pythons = re.findall(
         r"^FROM python:([\d.]+)-slim", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.M
     )
-    said = [
+    versions = [
         line.rpartition(" ")[2]
         for line in PROJECT["classifiers"]
         if line.startswith("Programming Language")
     ]
-    assert set(pythons) <= set(said) and PROJECT["requires-python"] == f">={said[0]}"
+    assert set(pythons) <= set(versions)
+    assert PROJECT["requires-python"] == f">={versions[0]}"
 
 
 def jobs_of(workflow):
@@ -66,24 +70,30 @@ def test_each_step_of_the_pipeline_is_a_job_and_tests_run_on_each_python_that_is
     steps = re.search(r"^steps=\((.*)\)$", script, re.M)[1].split()
     assert steps == re.findall(r"^(\w+)\(\) \{", script, re.M), "in the order in which they stand"
     jobs = list(jobs_of(ROOT / ".github" / "workflows" / "tests.yml"))
-    named = [step for line, _ in jobs if line.startswith(".ci/run ") for step in line.split()[1:]]
-    assert set(named) == set(steps) and all((ROOT / line.split()[0]).exists() for line, _ in jobs)
-    said = {
+    steps_run = [
+        step for line, _ in jobs if line.startswith(".ci/run ") for step in line.split()[1:]
+    ]
+    assert set(steps_run) == set(steps)
+    for line, _ in jobs:
+        assert (ROOT / line.split()[0]).exists()
+    versions = {
         line.rpartition(" ")[2]
         for line in PROJECT["classifiers"]
         if line.startswith("Programming Language")
     }
-    assert {python for line, python in jobs if line == ".ci/run tests"} == said
+    result = {python for line, python in jobs if line == ".ci/run tests"}
+    assert result == versions
     ended = subprocess.run([ROOT / ".ci" / "run", "lint", "tpyes"], capture_output=True, text=True)
-    assert ended.returncode == 2 and "no step tpyes; steps: lint types" in ended.stderr
+    assert ended.returncode == 2
+    assert "no step tpyes; steps: lint types" in ended.stderr
 
 
 def test_issue_templates_are_forms_with_a_name():
     for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
         form = yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert path.name == "config.yml" or (
-            form["name"] and all(part["type"] for part in form["body"])
-        )
+        if path.name != "config.yml":
+            assert form["name"]
+            assert all(part["type"] for part in form["body"])
 
 
 def tracked() -> set[str]:
@@ -96,8 +106,8 @@ def tracked() -> set[str]:
         "ls-files",
         "-z",
     ]  # of a checkout that another user made too
-    kept = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return {name for name in kept.split("\0") if (ROOT / name).is_file()}
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {name for name in listing.split("\0") if (ROOT / name).is_file()}
 
 
 @pytest.mark.long

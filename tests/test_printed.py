@@ -25,4 +25,5 @@ def test_what_rounds_to_nothing_has_no_minus(value, sign, text):
 
 def test_bounds_and_changes_have_none_either():
     assert bounded(-0.0004, -0.0003, 0.0102).text == "0.0 (0.0 to 1.0)"
-    assert [signed(share, 1) for share in (-0.0004, 0.0004, -0.01)] == ["0.0", "0.0", "-1.0"]
+    result = [signed(share, 1) for share in (-0.0004, 0.0004, -0.01)]
+    assert result == ["0.0", "0.0", "-1.0"]

@@ -25,23 +25,27 @@ DOCS = sorted(ROOT.glob("docs/*.md"))
 def test_the_readme_names_every_command_and_counts_no_more_than_there_is():
     for name in registry.COMMANDS:
         assert f"`{name}`" in README
-    for word, known in (("Methods", METHODS), ("Datasets", SOURCES), ("Recipes", recipe.names())):
+    for word, registered in (
+        ("Methods", METHODS),
+        ("Datasets", SOURCES),
+        ("Recipes", recipe.names()),
+    ):
         count = int(re.search(rf"- \*\*{word}\*\*: more than (\d+)", README)[1])
-        assert count < len(known) <= count + 10, f"{word}: there are {len(known)}"
+        assert count < len(registered) <= count + 10, f"{word}: there are {len(registered)}"
     assert len(README.splitlines()) <= 220
 
 
 def test_links_between_pages_lead_somewhere():
-    made = generate.pages()
+    generated_pages = generate.pages()
     for page in [*ROOT.glob("*.md"), *DOCS, *ROOT.glob("recipes/*.md")]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
-            generated = page.parent.name == "docs" and target in made
+            generated = page.parent.name == "docs" and target in generated_pages
             assert generated or (page.parent / target).exists(), f"{page.name}: {target}"
 
 
 def test_every_dataset_has_a_card():
     for name in SOURCES:
-        about = card(name)
+        facts = card(name)
         for key in (
             "title",
             "task",
@@ -52,8 +56,9 @@ def test_every_dataset_has_a_card():
             "licence",
             "citation",
         ):
-            assert key in about, f"{name} says no {key}"
-    assert {p.stem for p in (ROOT / "data_manifests").glob("*.json")} == {
+            assert key in facts, f"{name} says no {key}"
+    result = {p.stem for p in (ROOT / "data_manifests").glob("*.json")}
+    assert result == {
         *SOURCES,
         "published_files",
     }
@@ -61,20 +66,19 @@ def test_every_dataset_has_a_card():
 
 def test_every_exit_code_is_documented():
     page = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| (\d+) \|", page, re.M) == ["0", "1", "2", "3", "4", "130"]
+    expected = ["0", "1", "2", "3", "4", "130"]
+    assert re.findall(r"^\| (\d+) \|", page, re.M) == expected
 
 
 def test_the_two_commands_come_first():
-    first, second = re.findall(r"```sh\n(.*?)```", README, re.S)[:2]
-    assert (
-        first.strip() == "pip install -e . && fedcli demo"
-        and second.strip() == "pip install -e '.[test]' && pytest"
-    )
+    install, run_tests = re.findall(r"```sh\n(.*?)```", README, re.S)[:2]
+    assert install.strip() == "pip install -e . && fedcli demo"
+    assert run_tests.strip() == "pip install -e '.[test]' && pytest"
     assert README.index("fedcli demo") < 2500
 
 
 def test_options_named_in_the_guides_exist():
-    known = {
+    flags = {
         flag for name in registry.COMMANDS for flag in re.findall(r"--[a-z][a-z-]+", _help(name))
     }
     text = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *DOCS])
@@ -82,7 +86,7 @@ def test_options_named_in_the_guides_exist():
     used = {
         option for line in text.splitlines() if "fedcli " in line for option in flag.findall(line)
     }
-    assert used <= known | {"--help", "--version", "--install-completion"}
+    assert used <= flags | {"--help", "--version", "--install-completion"}
 
 
 def _help(command) -> str:
@@ -97,14 +101,15 @@ def test_the_changelog_names_this_version():
 
 def test_nothing_names_a_path_of_one_machine():
     words = re.compile(r"/(?:root|home|work|tmp)/\w")
-    for path in [
+    cases = [
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/*.*"),
         *ROOT.glob("fedcli/**/*.py"),
         *ROOT.glob("data_manifests/*.json"),
         *ROOT.glob("fedcli/**/*.html"),
         *filter(Path.is_file, ROOT.glob("recipes/**/*")),
-    ]:
+    ]
+    for path in cases:
         assert not words.search(path.read_text(encoding="utf-8")), path
 
 
@@ -141,10 +146,10 @@ def test_a_session_is_the_same_wherever_the_stars_stand_and_not_with_other_numbe
         == text
         == sorted(["FedAvg", "N", "±N", "N", "±N", "FedISM+", "N", "±N", "N", "±N"])
     )
-    assert session.comparable(ELSEWHERE)[1] == pytest.approx(numbers, abs=POINTS, rel=0)
-    assert session.comparable(HERE.replace("84.5", "87.0"))[1] != pytest.approx(
-        numbers, abs=POINTS, rel=0
-    )
+    expected = pytest.approx(numbers, abs=POINTS, rel=0)
+    assert session.comparable(ELSEWHERE)[1] == expected
+    result = session.comparable(HERE.replace("84.5", "87.0"))[1]
+    assert result != pytest.approx(numbers, abs=POINTS, rel=0)
 
 
 @pytest.mark.long
@@ -152,11 +157,10 @@ def test_the_three_lines_end_above_chance_on_clean_and_on_noisy_images(tmp_path,
     monkeypatch.chdir(tmp_path)
     lines = re.search(r"These three lines run.*?\n\n((?:    fedcli [^\n]*\n)+)", README, re.S)[1]
     for line in lines.splitlines():
-        made = session.run(line.strip()).splitlines()[-1]
-    versions = body_of(Path(made))["versions"]
-    assert all(
-        versions[name]["balanced_accuracy"]["mean_last5"] > 0.3 for name in ("clean", "corrupted")
-    )  # chance 0.2
+        path = session.run(line.strip()).splitlines()[-1]
+    versions = body_of(Path(path))["versions"]
+    for name in ("clean", "corrupted"):
+        assert versions[name]["balanced_accuracy"]["mean_last5"] > 0.3  # chance 0.2
 
 
 @pytest.mark.long

@@ -96,14 +96,12 @@ def imported(module: str) -> set[str]:
         if isinstance(node, ast.Import):
             result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            above = (
-                package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            )
+            parts = package.split(".")
+            above = parts[: len(parts) - node.level + 1] if node.level else []
             base = ".".join([*above, *filter(None, [node.module])])
-            result |= {
-                f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules() else base
-                for alias in node.names
-            }
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                result.add(inner if inner in modules() else base)
     return (result & modules().keys()) - {module, *DOORS}
 
 
@@ -117,25 +115,25 @@ def room(module: str) -> str:
 
 def upward(arrows: dict[str, set[str]]) -> set[str]:
     """Imports that lead to a room on the same floor or above."""
-    pairs = (
-        (each, other)
-        for each, others in arrows.items()
-        for other in others
-        if room(each) != room(other)
-    )
-    return {
-        f"{each} -> {other}"
-        for each, other in pairs
-        if LEVEL.get(room(other), 0) >= LEVEL.get(room(each), 0)
-    }
+    imports = set()
+    for module, others in arrows.items():
+        level = LEVEL.get(room(module), 0)
+        for other in others:
+            if room(module) != room(other) and LEVEL.get(room(other), 0) >= level:
+                imports.add(f"{module} -> {other}")
+    return imports
 
 
 def in_circles(arrows: dict[str, set[str]]) -> set[str]:
     """Modules that lead back to themselves: what is left when those that import nothing else of ours are taken away."""
-    left = {each: set(others) for each, others in arrows.items()}
-    while ends := {each for each, others in left.items() if not others & left.keys()}:
-        left = {each: others for each, others in left.items() if each not in ends}
-    return {each for each in left if _reaches(each, each, left)}
+    arrows_left = {module: set(others) for module, others in arrows.items()}
+    while ends := {
+        module for module, others in arrows_left.items() if not others & arrows_left.keys()
+    }:
+        arrows_left = {
+            module: others for module, others in arrows_left.items() if module not in ends
+        }
+    return {module for module in arrows_left if _reaches(module, module, arrows_left)}
 
 
 def folder(module: str) -> str:
@@ -158,11 +156,11 @@ def folders_of_rooms(arrows: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def _reaches(start: str, end: str, arrows: dict[str, set[str]]) -> bool:
-    seen: set[str] = set()
+    visited: set[str] = set()
     ahead = set(arrows[start])
     while ahead and end not in ahead:
-        seen |= ahead
-        ahead = {far for each in ahead for far in arrows.get(each, ())} - seen
+        visited |= ahead
+        ahead = {far for module in ahead for far in arrows.get(module, ())} - visited
     return bool(ahead)
 
 
@@ -176,18 +174,19 @@ def declares_options(module: str) -> bool:
 
 
 def lines_of(module: str, function: ast.FunctionDef) -> int:
-    """Of the whole function; of its body alone of a command, where a signature declares every option."""
+    """The lines of a function; of a command's body alone, as its signature declares every option."""
     start = function.body[0].lineno if declares_options(module) else function.lineno
     return (function.end_lineno or start) - start + 1
 
 
 def arguments_of(function: ast.FunctionDef) -> int:
-    given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    return len(given) - (bool(given) and given[0].arg in ("self", "cls"))
+    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return len(arguments) - (bool(arguments) and arguments[0].arg in ("self", "cls"))
 
 
 def test_every_folder_is_a_room_on_a_floor():
-    assert {folder.parent.name for folder in ROOT.glob("*/__init__.py")} <= {*LEVEL, *GROUND}
+    result = {folder.parent.name for folder in ROOT.glob("*/__init__.py")}
+    assert result <= {*LEVEL, *GROUND}
 
 
 def test_imports_lead_down():
@@ -218,20 +217,13 @@ def test_a_circle_of_folders_is_seen_where_no_file_is_in_one():
 
 def test_sites_have_one_door():
     """Engines and a command by the names of modules, which are imported where they are asked for."""
-    naming = {
-        path
-        for path, lines in files().items()
-        if path.startswith("fedcli/") and "fedcli.sites" in "".join(lines)
-    }
+    package = {path: lines for path, lines in files().items() if path.startswith("fedcli/")}
+    naming = {path for path, lines in package.items() if "fedcli.sites" in "".join(lines)}
     outside = {path for path in naming if not path.startswith("fedcli/sites/")}
     assert outside == {"fedcli/federation/engines/__init__.py", "fedcli/commands/registry.py"}
-    assert not {
-        module
-        for module, others in graph().items()
-        if room(module) != "sites"
-        for other in others
-        if room(other) == "sites"
-    }
+    for module, others in graph().items():
+        if room(module) != "sites":
+            assert "sites" not in {room(other) for other in others}, module
 
 
 def test_an_import_upwards_and_a_circle_are_seen():
@@ -241,20 +233,20 @@ def test_an_import_upwards_and_a_circle_are_seen():
         "fedcli.runs.c": {"fedcli.runs.b"},
     }
     assert upward(arrows) == {"fedcli.data.a -> fedcli.runs.b"}
-    assert upward({"fedcli.bench.a": {"fedcli.scores.b"}}) and not upward(
-        {"fedcli.runs.a": {"fedcli.metrics"}}
-    )
+    assert upward({"fedcli.bench.a": {"fedcli.scores.b"}})
+    assert not upward({"fedcli.runs.a": {"fedcli.metrics"}})
     assert in_circles(arrows) == {"fedcli.runs.b", "fedcli.runs.c"}
 
 
 @cache
 def files() -> dict[str, list[str]]:
     """Path -> lines, of the package and of its tests."""
-    return {
-        str(path.relative_to(folder.parent)): path.read_text(encoding="utf-8").splitlines()
-        for folder in (ROOT, Path(__file__).parent)
-        for path in folder.rglob("*.py")
-    }
+    lines = {}
+    for folder in (ROOT, Path(__file__).parent):
+        for path in folder.rglob("*.py"):
+            name = str(path.relative_to(folder.parent))
+            lines[name] = path.read_text(encoding="utf-8").splitlines()
+    return lines
 
 
 def test_files_are_short():
@@ -262,22 +254,16 @@ def test_files_are_short():
 
 
 def test_functions_fit_a_screen():
-    lengths = {
-        f"{module}:{each.name}": lines_of(module, each)
-        for module in modules()
-        for each in functions(module)
-    }
-    assert not {function for function, length in lengths.items() if length > LONGEST_FUNCTION}
+    for module in modules():
+        for node in functions(module):
+            assert lines_of(module, node) <= LONGEST_FUNCTION, f"{module}:{node.name}"
 
 
 def test_functions_take_few_arguments():
-    counts = {
-        f"{module}:{each.name}": arguments_of(each)
-        for module in modules()
-        if not declares_options(module)
-        for each in functions(module)
-    }
-    assert not {function for function, count in counts.items() if count > MOST_ARGUMENTS}
+    for module in modules():
+        if not declares_options(module):
+            for node in functions(module):
+                assert arguments_of(node) <= MOST_ARGUMENTS, f"{module}:{node.name}"
 
 
 def room_of(path: Path) -> str:
@@ -295,68 +281,57 @@ def test_rooms_keep_to_their_budgets():
     nodes: Counter[str] = Counter()
     for module, path in modules().items():
         nodes[room_of(path)] += nodes_of(module)
-    over = {
-        room: f"{count} of {BUDGETS.get(room, 0)}"
-        for room, count in nodes.items()
-        if count > BUDGETS.get(room, 0)
-    }
+    over = {}
+    for room, count in nodes.items():
+        if count > BUDGETS.get(room, 0):
+            over[room] = f"{count} of {BUDGETS.get(room, 0)}"
     assert not over, "syntax nodes of rooms and BUDGETS of this file"
     assert not BUDGETS.keys() - nodes.keys()
 
 
 def test_a_floor_has_few_files():
     floors = Counter(str(path.parent.relative_to(ROOT.parent)) for path in modules().values())
-    files = {
-        floor: count - (ROOT.parent / floor / "__init__.py").is_file()
-        for floor, count in floors.items()
-    }
-    assert not {
-        floor: count
-        for floor, count in files.items()
-        if count > MOST_FILES and floor not in ONE_EACH
-    }
+    files = {}
+    for floor, count in floors.items():
+        files[floor] = count - (ROOT.parent / floor / "__init__.py").is_file()
+    for floor, count in files.items():
+        assert count <= MOST_FILES or floor in ONE_EACH, floor
 
 
 def test_a_file_has_its_name_to_itself():
     rooms: dict[str, set[str]] = {}
     for path in modules().values():
         rooms.setdefault(path.stem, set()).add(room_of(path))
-    shared = {
-        stem: found
-        for stem, found in rooms.items()
-        if stem != "__init__" and len(found) > MOST_ROOMS
-    }
+    shared = {}
+    for stem, rooms_of_stem in rooms.items():
+        if stem != "__init__" and len(rooms_of_stem) > MOST_ROOMS:
+            shared[stem] = rooms_of_stem
     assert not shared
 
 
 def test_docstrings_begin_with_what_a_thing_is_or_does():
     kinds = ast.Module, ast.ClassDef, ast.FunctionDef
-    found = {
-        f"{module}: {text.splitlines()[0]}"
-        for module in modules()
-        for node in ast.walk(tree(module))
-        if isinstance(node, kinds)
-        and (text := ast.get_docstring(node))
-        and text.split()[0] in QUESTIONS
-    }
-    assert not found
+    for module in modules():
+        for node in ast.walk(tree(module)):
+            text = ast.get_docstring(node) if isinstance(node, kinds) else None
+            if text:
+                assert text.split()[0] not in QUESTIONS, f"{module}: {text.splitlines()[0]}"
 
 
 def naming(word: str) -> set[str]:
     """Files outside methods/ that name an option or a metric; an attribute that is read is no name."""
-    named = re.compile(rf"(?<![.\w]){word}(?!\w)")
+    pattern = re.compile(rf"(?<![.\w]){word}(?!\w)")
     modules_of = {module for module, path in modules().items() if room(module) != "methods"}
     return {
         module
         for module in modules_of
-        if named.search(modules()[module].read_text(encoding="utf-8"))
+        if pattern.search(modules()[module].read_text(encoding="utf-8"))
     }
 
 
-STAGES_OPTIONS = {
-    stage.stage: [option.name for option in stage.declared()]
-    for stage in (*STAGES.values(), PredictOptions, AuditOptions, ReportOptions, CompareOptions)
-}
+STAGES_OPTIONS: dict[str, list[str]] = {}
+for stage in (*STAGES.values(), PredictOptions, AuditOptions, ReportOptions, CompareOptions):
+    STAGES_OPTIONS[stage.stage] = [option.name for option in stage.declared()]
 # of two words, as a word alone is also one of everyday language
 TWO_WORDS = sorted({name for names in STAGES_OPTIONS.values() for name in names if "_" in name})
 MOST_FILES_OF_AN_OPTION = 3  # its declaration and its uses
@@ -417,22 +392,23 @@ def test_an_option_with_a_reason_to_be_in_more_files_is_in_more():
 
 def test_options_are_listed_by_their_marks_and_not_by_their_names():
     listing = set()
+    options = [set(names) for names in STAGES_OPTIONS.values()]
     for module in modules():
         for texts in lists_of_texts(module):
-            if any(len(texts) >= 3 and texts <= set(names) for names in STAGES_OPTIONS.values()):
+            if len(texts) >= 3 and any(texts <= names for names in options):
                 listing.add(module)
     assert listing == LISTED.keys()
 
 
 @pytest.mark.parametrize("option", ["scaled_decoding", "eval_every", "min_clients"])
 def test_an_option_is_declared_once(option):
-    declaring = [
-        module
-        for module in modules()
-        for node in ast.walk(tree(module))
-        if isinstance(node, ast.AnnAssign) and "Annotated" in ast.unparse(node.annotation)
-        if isinstance(node.target, ast.Name) and node.target.id == option
-    ]
+    declaring = []
+    for module in modules():
+        for node in ast.walk(tree(module)):
+            if not isinstance(node, ast.AnnAssign) or ast.unparse(node.target) != option:
+                continue
+            if "Annotated" in ast.unparse(node.annotation):
+                declaring.append(module)
     assert len(declaring) == 1
 
 
@@ -445,26 +421,24 @@ def test_a_metric_is_named_in_few_files(metric):
 
 def test_no_thread_of_a_test_outlives_it():
     """A process waits at its end for threads that are no daemons."""
-    begun = {
-        path: [line for line in lines if re.search(r"Thread\(target", line)]
-        for path, lines in files().items()
-    }
-    assert not {
-        path for path, lines in begun.items() if any("daemon=True" not in line for line in lines)
-    }
+    for path, lines in files().items():
+        for line in lines:
+            if re.search(r"Thread\(target", line):
+                assert "daemon=True" in line, path
 
 
 def test_a_campaign_of_many_cases_may_take_longer_than_a_test():
     def limit(folder):
         marks = []
-        asked = Path("tests", folder, "test_x.py")
+        path = Path("tests", folder, "test_x.py")
         item = SimpleNamespace(
-            path=asked, get_closest_marker=lambda name: None, add_marker=marks.append
+            path=path, get_closest_marker=lambda name: None, add_marker=marks.append
         )
         conftest.pytest_collection_modifyitems([item])
         return [mark.args for mark in marks]
 
-    assert limit("campaign") == limit("consortium") == [(0,)] and limit("sites") == []
+    assert limit("campaign") == limit("consortium") == [(0,)]
+    assert limit("sites") == []
 
 
 @pytest.mark.parametrize(

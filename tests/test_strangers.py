@@ -1,6 +1,7 @@
 """Nothing that a file names is run or fetched: not from manifests, settings, recipes, policies or fedcli.toml."""
 
 import json
+from itertools import cycle, product
 from pathlib import Path
 
 import pytest
@@ -35,22 +36,22 @@ def whole(tmp_path_factory) -> Path:
 
 def check(whole, folder, cases):
     """Nothing was run, nothing was asked of the network, and every command ended with an exit code of its own."""
-    ends, said = played(whole, folder, cases)
+    ends, err = played(whole, folder, cases)
     assert [end for end in ends if end["wrong"]] == []
-    assert "error: unexpected" not in said
-    return [end["code"] for end in ends], said
+    assert "error: unexpected" not in err
+    return [end["code"] for end in ends], err
 
 
 def test_what_once_ran_is_refused_with_the_file_and_the_flag_that_would_allow_it(whole, tmp_path):
-    _, said = check(whole, tmp_path, KNOWN)
+    _, err = check(whole, tmp_path, KNOWN)
     assert (
         "runs/fedavg/run.json names evil.py, which holds code and is not run: the command does not name it"
-        in said
+        in err
     )
-    assert "hint: if you know what it does: --code evil.py" in said
+    assert "hint: if you know what it does: --code evil.py" in err
     assert (
         f"run.json names {HUB}, a network of a hub, which is not used: the command does not name it"
-        in said
+        in err
     )
 
 
@@ -58,31 +59,22 @@ def test_what_once_ran_is_refused_with_the_file_and_the_flag_that_would_allow_it
 def test_no_text_of_a_manifest_runs_code_or_asks_the_network(file, whole, tmp_path):
     """Each text in turn, with the kinds of probes and the commands taken in turn."""
     (path,) = whole.glob(f"fedcli-work/{file}")
-    found = alike(json.loads(path.read_text(encoding="utf-8")))
-    assert len(found) > 3
-    lines = FILES[file]
-    check(
-        whole,
-        tmp_path,
-        [(file, p, PROBES[k % len(PROBES)], lines[k % len(lines)]) for k, p in enumerate(found)],
-    )
+    places = alike(json.loads(path.read_text(encoding="utf-8")))
+    assert len(places) > 3
+    cases = []
+    for path_in_file, probe, words in zip(places, cycle(PROBES), cycle(FILES[file])):
+        cases.append((file, path_in_file, probe, words))
+    check(whole, tmp_path, cases)
 
 
 @pytest.mark.parametrize("file", TOML)
 def test_no_text_of_a_toml_file_does(file, whole, tmp_path):
     text, lines = TOML[file]
     spans = texts(text)
-    assert (
-        check(
-            whole,
-            tmp_path,
-            [(file, spans[0], text[slice(*spans[0])][1:-1], line) for line in lines],
-        )[0][0]
-        == 0
-    )
-    cases = [(p, line) for p in spans for line in lines]
-    check(
-        whole,
-        tmp_path,
-        [(file, p, PROBES[k % len(PROBES)], line) for k, (p, line) in enumerate(cases)],
-    )
+    same_text = text[slice(*spans[0])][1:-1]
+    codes, _ = check(whole, tmp_path, [(file, spans[0], same_text, line) for line in lines])
+    assert codes[0] == 0
+    cases = []
+    for (span, line), probe in zip(product(spans, lines), cycle(PROBES)):
+        cases.append((file, span, probe, line))
+    check(whole, tmp_path, cases)

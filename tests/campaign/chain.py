@@ -126,7 +126,7 @@ CLOCKS = {"timing.jsonl", "forecasts.json"}  # what no promise of equal bytes ho
 
 
 def words_of(name: str) -> list[str]:
-    """How a stage, the training of a method, or what comes later is typed."""
+    """The words of a stage, of the training of a method, or of a later command."""
     if name in METHODS:
         return ["train", name, *TRAIN, *METHODS[name], "--resume"]
     return STAGES.get(name) or LATER[name]
@@ -154,7 +154,7 @@ class Chain:
     folder: Path
 
     def before(self, name: str) -> Path:
-        """What stands when a stage, a method or a later command is typed."""
+        """The folder before a stage, a method or a later command."""
         if name in METHODS:
             name = "train"
         return self.folder / f"before-{name}" if name in STAGES else self.whole
@@ -187,16 +187,16 @@ def raw_images(folder: Path, seed: int = 11) -> None:
 def build(folder: Path) -> Chain:
     """Play every stage, keeping a copy of what stood before each."""
     chain = Chain(folder)
-    here = folder / "now"
-    raw_images(here / "raw")
-    (here / "own.toml").write_text(EXPERIMENT)
+    current = folder / "now"
+    raw_images(current / "raw")
+    (current / "own.toml").write_text(EXPERIMENT)
     for stage, words in STAGES.items():
-        shutil.copytree(here, chain.before(stage))
-        ended = run(words, here)
+        shutil.copytree(current, chain.before(stage))
+        ended = run(words, current)
         assert ended.code == 0, (ended.line, ended.err)
     for words in (["train", "fedavg", *TRAIN], ["evaluate"]):
-        assert run(words, here).code == 0
-    here.rename(chain.whole)
+        assert run(words, current).code == 0
+    current.rename(chain.whole)
     return chain
 
 
@@ -209,9 +209,11 @@ def files(folder: Path) -> dict[str, str]:
     }
 
 
-def differing(first: dict[str, str], second: dict[str, str]) -> list[str]:
+def differing(files: dict[str, str], other_files: dict[str, str]) -> list[str]:
     """Paths of files that are not in both, or not the same."""
-    return sorted(name for name in {*first, *second} if first.get(name) != second.get(name))
+    return sorted(
+        name for name in {*files, *other_files} if files.get(name) != other_files.get(name)
+    )
 
 
 def copied(source: Path, target: Path) -> Path:

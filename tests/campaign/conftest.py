@@ -32,13 +32,13 @@ def pytest_collection_modifyitems(config, items) -> None:
     few = (
         np.random.default_rng(config.getoption("--seed")).permutation(sorted(METHODS))[:3].tolist()
     )
-    left = [item for item in items if _method(item) in METHODS.keys() - set(few)]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    dropped = [item for item in items if _method(item) in METHODS.keys() - set(few)]
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = [item for item in items if item not in dropped]
 
 
 def _method(item) -> str | None:
     """The method of a case of the campaign, None of one without."""
-    here = item.path.parent == Path(__file__).parent and hasattr(item, "callspec")
-    name = item.callspec.params.get("name") if here else None
+    is_campaign = item.path.parent == Path(__file__).parent and hasattr(item, "callspec")
+    name = item.callspec.params.get("name") if is_campaign else None
     return name if name in METHODS else None

@@ -73,8 +73,8 @@ def _npz(path: Path, draw: Draw) -> str:
             np.savez_compressed(path, **arrays)
             return "deflated"
         case _:
-            arrays[name], what = array(arrays[name], draw)
-            note = f"{name}: {what}"
+            arrays[name], change = array(arrays[name], draw)
+            note = f"{name}: {change}"
     np.savez(path, **arrays)
     return note
 
@@ -102,9 +102,9 @@ def _packed(pack: Any) -> Callable[[Path, Draw], str]:
         data = bytearray(pack.decompress(path.read_bytes()))
         match str(draw.choice(["inside", "cut inside", "twice", "bomb", "plain", "nothing"])):
             case "inside" if data:
-                at = int(draw.integers(min(len(data), 200)))
-                data[at] ^= 1 << int(draw.integers(8))
-                note = f"a bit of unpacked byte {at} flipped"
+                index = int(draw.integers(min(len(data), 200)))
+                data[index] ^= 1 << int(draw.integers(8))
+                note = f"a bit of unpacked byte {index} flipped"
             case "cut inside":
                 del data[int(draw.integers(len(data) + 1)) :]
                 note = f"unpacked, cut to {len(data)} bytes"
@@ -208,8 +208,8 @@ def _dicom(path: Path, draw: Draw) -> str:
     return note
 
 
-def _picture(path: Path, draw: Draw) -> str:
-    """The same picture in another mode, format or size."""
+def _picture(path: Path, draw: Draw) -> str:  # noqa: C901, PLR0912, PLR0915 - a case for each kind of change
+    """Writes the picture in another mode, format or size."""
     kinds = [
         "mode",
         "mode",
@@ -232,7 +232,8 @@ def _picture(path: Path, draw: Draw) -> str:
     format = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".bmp": "BMP", ".tif": "TIFF"}[
         path.suffix.lower()
     ]
-    out, options = io.BytesIO(), {}
+    out = io.BytesIO()
+    options = {}
     match kind:
         case "mode":
             mode = str(
@@ -265,23 +266,26 @@ def _picture(path: Path, draw: Draw) -> str:
         case "rotated":
             exif = Image.Exif()
             exif[0x0112] = int(draw.integers(0, 12))
-            format, options = "JPEG", {"exif": exif}
+            format = "JPEG"
+            options = {"exif": exif}
         case "animated":
-            format, options = "GIF", {"save_all": True, "append_images": [image.rotate(90)]}
+            format = "GIF"
+            options = {"save_all": True, "append_images": [image.rotate(90)]}
         case "empty palette":
-            image, format = image.quantize(2), "PNG"
+            image = image.quantize(2)
+            format = "PNG"
         case "fractions":
-            image, format = (
-                Image.fromarray(
-                    np.full((9, 9), float(draw.choice([0, 0.5, -1, np.nan, 1e30])), np.float32)
-                ),
-                "TIFF",
+            image = Image.fromarray(
+                np.full((9, 9), float(draw.choice([0, 0.5, -1, np.nan, 1e30])), np.float32)
             )
+            format = "TIFF"
         case "deep":
             top = int(draw.choice([0, 1, 14, 4095, 4096, 65535]))
-            image, format = Image.fromarray(np.full((9, 9), top, np.uint16)), "PNG"
+            image = Image.fromarray(np.full((9, 9), top, np.uint16))
+            format = "PNG"
         case "transparent":
-            image, format = Image.new("RGBA", (9, 9), (0, 0, 0, 0)), "PNG"
+            image = Image.new("RGBA", (9, 9), (0, 0, 0, 0))
+            format = "PNG"
     image.save(out, format, **options)
     data = out.getvalue()
     if kind == "cut":
@@ -373,22 +377,22 @@ WORDS = [
 def _toml(path: Path, draw: Draw) -> str:
     """A value, a name, a line or a table of a TOML file changed, as text: it may be no TOML any more."""
     lines = path.read_text().splitlines()
-    at = int(draw.choice([k for k, line in enumerate(lines) if line.strip()]))
-    line = lines[at]
+    index = int(draw.choice([k for k, line in enumerate(lines) if line.strip()]))
+    line = lines[index]
     match str(draw.choice(["value", "value", "value", "drop", "twice", "name", "inner", "table"])):
         case "value" if "=" in line:
-            lines[at] = f"{line.split('=')[0]}= {draw.choice(WORDS)}"
+            lines[index] = f"{line.split('=')[0]}= {draw.choice(WORDS)}"
         case "inner" if values := re.findall(r"(?<== )[^{},\]]+(?=[ ,}\]])", line):
-            lines[at] = line.replace(str(draw.choice(values)), str(draw.choice(WORDS)), 1)
+            lines[index] = line.replace(str(draw.choice(values)), str(draw.choice(WORDS)), 1)
         case "name" if "=" in line:
-            lines[at] = (
+            lines[index] = (
                 f"{draw.choice(['x', 'seed', 'work', 'out', 'set', 'device', 'a-b', 'rows'])} ={line.split('=', 1)[1]}"
             )
         case "twice":
-            lines.insert(at, line)
+            lines.insert(index, line)
         case "table":
             lines.insert(
-                at,
+                index,
                 str(
                     draw.choice(
                         [
@@ -404,9 +408,9 @@ def _toml(path: Path, draw: Draw) -> str:
                 ),
             )
         case _:
-            del lines[at]
+            del lines[index]
     path.write_text("\n".join(lines) + "\n")
-    return f"line {at + 1}: {line[:30]!r} -> {lines[min(at, len(lines) - 1)][:40]!r}"
+    return f"line {index + 1}: {line[:30]!r} -> {lines[min(index, len(lines) - 1)][:40]!r}"
 
 
 MUTATIONS: dict[str, Callable[[Path, Draw], str]] = {

@@ -1,4 +1,4 @@
-"""Whether a command's end is an answer: a result, or one sentence with a documented exit code."""
+"""Checks that a command ends in an answer: a result, or one sentence with a documented exit code."""
 
 import functools
 import re
@@ -13,7 +13,7 @@ OF_A_CELL = r"\[\d+/\d+\] |data of "  # of an experiment, whose other cells go o
 
 
 def faults(ended: Ended, *, must_fail: bool = False) -> list[str]:
-    """What is wrong with the end of a command, each in a few words; none where it is as it should be."""
+    """Faults of the end of a command, each in a few words; none where it is as it should be."""
     if ended.hung:
         return ["hangs"]
     if ended.code < 0:
@@ -58,15 +58,14 @@ MANIFESTS = {
 
 
 def leftovers(before: Iterable[str], after: Iterable[str]) -> list[str]:
-    """What a command that failed has left: one fault, or none. Whole results that it made on its way may stay."""
+    """The files that a failed command has left, as one fault, or none. Whole results that it made on its way may stay."""
     new = set(after) - set(before)
     whole = {str(Path(name).parent) for name in after if Path(name).name in MANIFESTS}
     new = {
         name for name in new if "/samples/" not in name or Path(name).suffix == ".tmp"
     }  # made for a dataset, whole
-    left = [
-        name
-        for name in new
-        if not whole & set(map(str, Path(name).parents)) or Path(name).suffix == ".tmp"
-    ]
-    return [f"leaves {', '.join(sorted(left)[:3])}"] if left else []
+    partial = []
+    for name in new:
+        if not whole & set(map(str, Path(name).parents)) or Path(name).suffix == ".tmp":
+            partial.append(name)
+    return [f"leaves {', '.join(sorted(partial)[:3])}"] if partial else []

@@ -57,7 +57,8 @@ def changed(data: bytes, draw: np.random.Generator, scratch: Path) -> tuple[byte
     ]
     how = str(draw.choice(ways))
     length = HEAD.unpack(data[: HEAD.size])[1]
-    text, body = data[HEAD.size : HEAD.size + length], data[HEAD.size + length :]
+    text = data[HEAD.size : HEAD.size + length]
+    body = data[HEAD.size + length :]
     if how == "bytes":
         (scratch / "m.bin").write_bytes(data)
         note = damage(scratch / "m.bin", draw)
@@ -66,8 +67,8 @@ def changed(data: bytes, draw: np.random.Generator, scratch: Path) -> tuple[byte
         size = int(draw.choice([0, 1, length - 1, length + 1, 2**24, 2**24 + 1, 2**40, 2**62]))
         return HEAD.pack(MAGIC, size) + text + body, f"a text of {size} bytes is announced"
     if how == "cut":
-        at = int(draw.integers(len(data)))
-        return data[:at], f"cut after {at} bytes"
+        end = int(draw.integers(len(data)))
+        return data[:end], f"cut after {end} bytes"
     if how == "twice":
         return data + data, "sent twice"
     content = json.loads(text)
@@ -133,7 +134,8 @@ def changed(data: bytes, draw: np.random.Generator, scratch: Path) -> tuple[byte
 def lied(data: bytes, draw: np.random.Generator) -> tuple[bytes, str]:
     """A message in which an array, or one number of it, is another; (its bytes, what was done)."""
     scalars, arrays = of_bytes(data)
-    name, lie = str(draw.choice(sorted(arrays))), LIES[int(draw.integers(len(LIES)))]
+    name = str(draw.choice(sorted(arrays)))
+    lie = LIES[int(draw.integers(len(LIES)))]
     with np.errstate(all="ignore"):
         if arrays[name].size and draw.random() < 0.5:
             arrays[name].flat[int(draw.integers(arrays[name].size))] = np.array(lie).astype(

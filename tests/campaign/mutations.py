@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +63,12 @@ CELLS = [
 
 def mutate(path: Path, draw: np.random.Generator) -> str:
     """Change one file; returns what was done, in words."""
-    known = FORMATS.get(path.suffix.lower())
-    if not known or draw.random() < 0.25:
+    change = FORMATS.get(path.suffix.lower())
+    if not change or draw.random() < 0.25:
         return damage(path, draw)
     before = path.read_bytes()
     for _ in range(9):
-        note = known(path, draw)
+        note = change(path, draw)
         if path.read_bytes() != before:
             break
     return note
@@ -98,19 +98,19 @@ def damage(path: Path, draw: np.random.Generator) -> str:
 
 def _damaged(path: Path, draw: np.random.Generator) -> str:
     data = bytearray(path.read_bytes())
-    at = int(draw.integers(max(1, len(data))))
+    index = int(draw.integers(max(1, len(data))))
     match str(
         draw.choice(["flip", "cut", "empty", "nul", "repeat", "text", "start", "nested", "latin"])
     ):
         case "flip" if data:
-            data[at] ^= 1 << int(draw.integers(8))
-            note = f"a bit of byte {at} flipped"
+            data[index] ^= 1 << int(draw.integers(8))
+            note = f"a bit of byte {index} flipped"
         case "cut" if data:
-            del data[at:]
-            note = f"cut after {at} bytes"
+            del data[index:]
+            note = f"cut after {index} bytes"
         case "nul" if data:
-            data[at : at + 1] = b"\0"
-            note = f"byte {at} is NUL"
+            data[index : index + 1] = b"\0"
+            note = f"byte {index} is NUL"
         case "repeat":
             data = data * 2
             note = "written twice"
@@ -124,8 +124,8 @@ def _damaged(path: Path, draw: np.random.Generator) -> str:
             data = bytearray(b"[" * 3000)
             note = "3,000 brackets"
         case "latin":
-            data[at:at] = "é".encode("latin-1")
-            note = f"a byte that is not UTF-8 at {at}"
+            data[index:index] = "é".encode("latin-1")
+            note = f"a byte that is not UTF-8 at {index}"
         case _:
             data = bytearray()
             note = "empty"
@@ -134,13 +134,9 @@ def _damaged(path: Path, draw: np.random.Generator) -> str:
 
 
 def _places(value: Any, above: tuple = ()) -> Iterator[tuple]:
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    items: Iterable[tuple[Any, Any]] = enumerate(value) if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        items = value.items()
     for key, item in items:
         yield (*above, key)
         yield from _places(item, (*above, key))
@@ -155,14 +151,15 @@ def _json(path: Path, draw: np.random.Generator) -> str:
     )
     places = list(_places(whole))
     # the same chance for each depth: else thousands of numbers hide the keys that say what a file is
-    depth = int(draw.choice(sorted({len(place) for place in places})))
-    place = [p for p in places if len(p) == depth][
+    depth = int(draw.choice(sorted({len(path_in_file) for path_in_file in places})))
+    path_in_file = [p for p in places if len(p) == depth][
         int(draw.integers(sum(len(p) == depth for p in places)))
     ]
     holder: Any = whole
-    for key in place[:-1]:
+    for key in path_in_file[:-1]:
         holder = holder[key]
-    key, where = place[-1], "/".join(map(str, place))
+    key = path_in_file[-1]
+    where = "/".join(map(str, path_in_file))
     match str(draw.choice(["value", "value", "value", "drop", "add", "double"])):
         case "drop":
             del holder[key]
@@ -185,9 +182,10 @@ def _json(path: Path, draw: np.random.Generator) -> str:
     return note
 
 
-def _table(path: Path, draw: np.random.Generator) -> str:
+def _table(path: Path, draw: np.random.Generator) -> str:  # noqa: C901, PLR0912, PLR0915 - a case for each kind of change
     rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"))))
-    row, column = int(draw.integers(len(rows))), int(draw.integers(len(rows[0])))
+    row = int(draw.integers(len(rows)))
+    column = int(draw.integers(len(rows[0])))
     kinds = [
         "cell",
         "cell",
@@ -217,13 +215,17 @@ def _table(path: Path, draw: np.random.Generator) -> str:
     encoding = "utf-8"
     match kind:
         case "semicolons" | "tabs":
-            dialect, note = {"delimiter": ";" if kind == "semicolons" else "\t"}, f"with {kind}"
+            dialect = {"delimiter": ";" if kind == "semicolons" else "\t"}
+            note = f"with {kind}"
         case "bom" | "utf-16":
-            encoding, note = {"bom": "utf-8-sig"}.get(kind, kind), f"as {kind}"
+            encoding = {"bom": "utf-8-sig"}.get(kind, kind)
+            note = f"as {kind}"
         case "cr":
-            dialect, note = {"lineterminator": "\r"}, "lines end with CR"
+            dialect = {"lineterminator": "\r"}
+            note = "lines end with CR"
         case "quotes":
-            dialect, note = {"quoting": csv.QUOTE_ALL}, "everything in quotes"
+            dialect = {"quoting": csv.QUOTE_ALL}
+            note = "everything in quotes"
         case "blank lines":
             rows = [line for r in rows for line in (r, [])]
             note = "with blank lines"
@@ -231,12 +233,10 @@ def _table(path: Path, draw: np.random.Generator) -> str:
             rows = [rows[0], *(rows[1:][i] for i in draw.permutation(len(rows) - 1))]
             note = "lines in another order"
         case "decomposed":
-            rows = [
-                [unicodedata.normalize("NFD", cell.replace("a", "ä")) for cell in r] for r in rows
-            ]
+            rows = _each_cell(rows, _decomposed)
             note = "with accents, decomposed"
         case "spaces":
-            rows = [[f" {cell}\u00a0" for cell in r] for r in rows]
+            rows = _each_cell(rows, " {}\u00a0".format)
             note = "spaces around each cell"
         case "rename":
             rows[0][column] = str(
@@ -278,7 +278,7 @@ def _table(path: Path, draw: np.random.Generator) -> str:
             rows.append(rows[row])
             note = f"row {row} twice"
         case "case":
-            rows = [[cell.upper() for cell in r] for r in rows]
+            rows = _each_cell(rows, str.upper)
             note = "in capitals"
         case _:
             rows = [[*r, ""] for r in rows]
@@ -288,13 +288,21 @@ def _table(path: Path, draw: np.random.Generator) -> str:
     return note
 
 
-def _swapped(row: list[str], first: int, second: int) -> list[str]:
+def _each_cell(rows: list[list[str]], change: Callable[[str], str]) -> list[list[str]]:
+    return [[*map(change, row)] for row in rows]
+
+
+def _decomposed(cell: str) -> str:
+    return unicodedata.normalize("NFD", cell.replace("a", "ä"))
+
+
+def _swapped(row: list[str], left_column: int, right_column: int) -> list[str]:
     row = list(row)
-    row[first], row[second] = row[second], row[first]
+    row[left_column], row[right_column] = row[right_column], row[left_column]
     return row
 
 
-def _hdf5(path: Path, draw: np.random.Generator) -> str:
+def _hdf5(path: Path, draw: np.random.Generator) -> str:  # noqa: C901, PLR0912, PLR0915 - a case for each kind of change
     with h5py.File(path, "r+") as file:
         names: list[str] = []
         file.visit(

@@ -91,7 +91,7 @@ class Operations:
 
 
 def operations(words: list[str], folder: Path, *, reading: Path | None = None) -> int:
-    """How many operations on files a command does when nothing stops it."""
+    """The number of operations on files of a command that nothing stops."""
     reader, writer = os.pipe()
     watched = Operations(None, reading=reading)
 
@@ -110,5 +110,6 @@ def operations(words: list[str], folder: Path, *, reading: Path | None = None) -
     os.close(writer)
     with open(reader, "rb") as pipe:
         count = int(pipe.read() or b"0")
-    assert ended.code == 0 and count > 1, (ended.err, count)
+    assert ended.code == 0, (ended.err, count)
+    assert count > 1, (ended.err, count)
     return count

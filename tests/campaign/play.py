@@ -35,16 +35,18 @@ class Play:
     def cases(self) -> Iterator[np.random.Generator]:
         """The random numbers of every case; fails after the last one where any had a finding."""
         for case in range(self.count):
-            self.case, self.played = case, self.played + 1
+            self.case = case
+            self.played = self.played + 1
             yield self.draw()
         self._end()
 
     def some(self, items: Sequence) -> Iterator:
-        """As many of the items, in an order that is drawn; fails after the last one where any had a finding."""
+        """Yields as many of the items, in a random order; fails after the last one where any had a finding."""
         self.case = -1 & 0xFFFF
         order = self.draw().permutation(len(items))[: self.count]
         for case in order.tolist():
-            self.case, self.played = case, self.played + 1
+            self.case = case
+            self.played = self.played + 1
             yield items[case]
         self._end()
 
@@ -63,7 +65,7 @@ class Play:
             )
 
     def note(self, wrong: list[str], note: str) -> None:
-        """The same of a case that is no command."""
+        """Notes the faults of a case that is no command."""
         if wrong:
             self.findings.append(f"case {self.case}: {note}\n  {', '.join(wrong)}")
             self._tell(

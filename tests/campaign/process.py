@@ -35,7 +35,7 @@ SECONDS = 60  # a command on these data takes less than one; one that takes so l
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended.
+    """The end of a command.
 
     Attributes:
         code: its exit code, or minus the signal that ended it.
@@ -107,7 +107,7 @@ def start(
 
 
 def _stream(number: int, encoding: str) -> io.TextIOWrapper | None:
-    """As Python opens it when it starts: None where the shell has closed it."""
+    """A stream as Python opens it at its start: None where the shell has closed it."""
     try:
         os.fstat(number)
     except OSError:
@@ -129,7 +129,8 @@ def _called(words: Sequence[str]) -> int:
 def wait(process: int, seconds: float = SECONDS) -> tuple[int, bool]:
     """(exit code or minus the signal, whether it had to be killed)."""
     crowd = 1 + os.getloadavg()[0] / (os.cpu_count() or 1)  # others want the processors too
-    end, pause = time.monotonic() + crowd * seconds, 0.001
+    end = time.monotonic() + crowd * seconds
+    pause = 0.001
     while True:
         done, status = os.waitpid(process, os.WNOHANG)
         if done:

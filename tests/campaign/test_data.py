@@ -76,14 +76,14 @@ WORDS = [
     "'",
     "1e5",
     "1_0",
-    "١",
+    "\u0661",
     "²",
     "Ⅷ",
     "ﬁ",
     "I",
-    "ı",
+    "\u0131",
     "İ",
-    "ſ",
+    "\u017f",
     "K",
     "\u00a0",
     "a\u00a0b",
@@ -178,7 +178,7 @@ def words(draw: Draw, count: int) -> list[str]:
 
 
 def name(draw: Draw, i: int) -> str:
-    """Of an image's file, without suffix."""
+    """The name of an image's file, without suffix."""
     odd = [
         f"im {i}",
         f"im,{i}",
@@ -203,7 +203,7 @@ def name(draw: Draw, i: int) -> str:
 
 
 def picture(path: Path, draw: Draw) -> None:
-    """Of any size, mode and content."""
+    """Writes a picture of any size, mode and content."""
     side = draw.choice([1, 2, 7, 16, 16, 16, 33], size=2)
     kind = str(draw.choice(["L", "RGB", "RGB", "RGBA", "P", "1", "I;16", "CMYK"]))
     values = draw.integers(0, 256, size=(*side, 3)).astype(np.uint8) * int(
@@ -248,9 +248,9 @@ def federation(folder: Path, draw: Draw) -> tuple[list[str], list[str]]:
     ]
     if draw.random() < 0.25:
         for file, label in zip(names, labels, strict=True):
-            place = raw / (label.replace("/", "_").strip(".") or "dot")
-            place.mkdir(exist_ok=True)
-            picture(place / file, draw)
+            class_folder = raw / (label.replace("/", "_").strip(".") or "dot")
+            class_folder.mkdir(exist_ok=True)
+            picture(class_folder / file, draw)
         return line, []
     for file in names:
         picture(raw / file, draw)
@@ -284,12 +284,11 @@ def federation(folder: Path, draw: Draw) -> tuple[list[str], list[str]]:
 
 
 def lines(attributes: list[str], draw: Draw) -> list[list[str]]:
-    """What is typed after prepare."""
+    """Lines typed after prepare."""
     sex, site = attributes or ("sex", "site")
-    scheme = [
-        {"SEX": sex, "SITE": site}.get(word, word)
-        for word in SCHEMES[int(draw.integers(len(SCHEMES)))]
-    ]
+    scheme = []
+    for word in SCHEMES[int(draw.integers(len(SCHEMES)))]:
+        scheme.append({"SEX": sex, "SITE": site}.get(word, word))
     clients = (
         []
         if "--by" in scheme and "--portion" not in scheme
@@ -342,20 +341,19 @@ def lines(attributes: list[str], draw: Draw) -> list[list[str]]:
 
 
 def counted(folder: Path) -> list[str]:
-    """Whether the partition holds the images of the dataset, each once."""
-    made = [
-        sorted(folder.glob(f"fedcli-work/{kind}s/*/{kind}.json"))
-        for kind in ("dataset", "partition")
-    ]
-    if not all(made):
+    """Faults of a partition that does not hold the images of the dataset, each once."""
+    paths_by_kind = []
+    for kind in ("dataset", "partition"):
+        paths_by_kind.append(sorted(folder.glob(f"fedcli-work/{kind}s/*/{kind}.json")))
+    if not all(paths_by_kind):
         return []
-    dataset, partition = (json.loads(paths[-1].read_text())["body"] for paths in made)
-    held = sum(client[part] for client in partition["roster"] for part in ("train", "val"))
+    dataset, partition = (json.loads(paths[-1].read_text())["body"] for paths in paths_by_kind)
+    images_held = sum(client[part] for client in partition["roster"] for part in ("train", "val"))
     trained = dataset["split"].get("train") if isinstance(dataset["split"], dict) else None
     return (
         []
-        if trained is None or held == trained
-        else [f"clients hold {held} of {trained} training images"]
+        if trained is None or images_held == trained
+        else [f"clients hold {images_held} of {trained} training images"]
     )
 
 
@@ -364,14 +362,14 @@ def test_odd_data_go_through_every_stage_or_end_in_a_sentence(part, chain, play:
     for draw in play.cases():
         folder = tmp_path / str(play.case)
         folder.mkdir()
-        first, attributes = federation(folder, draw)
+        prepare_line, attributes = federation(folder, draw)
         typed: list[str] = []
-        for line in [first, *lines(attributes, draw)]:
+        for line in [prepare_line, *lines(attributes, draw)]:
             ended: Ended = run(line, folder)
             typed.append(" ".join(line))
             wrong = faults(ended)
             if line[0] == "partition" and not ended.code and "to no client" not in ended.err:
                 wrong += counted(folder)
             play.judge(ended, wrong, f"{folder}: {'; '.join(typed)}")
-            if ended.code and line is first:
+            if ended.code and line is prepare_line:
                 break  # else it goes on with what there is

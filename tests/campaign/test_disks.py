@@ -51,28 +51,29 @@ def test_a_full_disk_ends_in_a_sentence_and_the_command_goes_on_when_there_is_ro
     name, chain, play, disk, tmp_path
 ):
     words = words_of(name)
-    wanted = copied(chain.before(name), tmp_path / "whole")
-    assert run(words, wanted).code == 0
-    made, more = files(wanted), max(PAGE * 4, taken(wanted) - taken(chain.before(name)))
+    whole = copied(chain.before(name), tmp_path / "whole")
+    assert run(words, whole).code == 0
+    expected = files(whole)
+    bytes_needed = max(PAGE * 4, taken(whole) - taken(chain.before(name)))
     for draw in play.cases():
         mounted("-o", "remount,size=64m", disk)
         folder = copied(chain.before(name), disk / "case")
-        room = int(draw.uniform(0, 1.2 * more))
+        room = int(draw.uniform(0, 1.2 * bytes_needed))
         mounted("-o", f"remount,size={(taken(folder) + room) // PAGE * PAGE}", disk)
         stopped = run(words, folder)
         wrong = faults(stopped)
         mounted("-o", "remount,size=64m", disk)
         again = run(words, folder)
-        if again.code or (left := differing(files(folder), made)):
-            wrong.append(f"cannot go on: {again.err[-200:] if again.code else left[:3]}")
-        play.judge(stopped, wrong, f"{room} bytes are free, {more} are needed")
+        if again.code or (differences := differing(files(folder), expected)):
+            wrong.append(f"cannot go on: {again.err[-200:] if again.code else differences[:3]}")
+        play.judge(stopped, wrong, f"{room} bytes are free, {bytes_needed} are needed")
 
 
 def nobody_can_import() -> bool:
-    """Whether a process that root turns into nobody's may still import what it needs."""
+    """True where a process that root turns into nobody's can still import what it needs."""
     places = [Path(sys.prefix), Path(fedcli.__path__[0])]
     return bool(os.geteuid()) or all(
-        p.stat().st_mode & 0o001 for place in places for p in (place, *place.parents)
+        p.stat().st_mode & 0o001 for root in places for p in (root, *root.parents)
     )
 
 
@@ -121,7 +122,7 @@ def test_a_folder_that_may_only_be_read_ends_in_a_sentence_and_stays_as_it_was(
 
 
 def without_locks(number: int) -> Callable[[], None]:
-    """What makes every lock of a process fail, as on some network disks."""
+    """A hook that makes every lock of a process fail, as on some network disks."""
 
     def patch() -> None:
         def refuse(*_: object) -> None:
@@ -157,9 +158,9 @@ def test_a_work_folder_that_was_moved_with_other_clocks_gives_the_same_bytes(
 ):
     """Its files carry the times of another machine, of 1970 or of the future, in the order in which they were."""
     words = words_of(name)
-    wanted = copied(chain.before(name), tmp_path / "whole")
-    assert run(words, wanted).code == 0
-    made = files(wanted)
+    whole = copied(chain.before(name), tmp_path / "whole")
+    assert run(words, whole).code == 0
+    expected = files(whole)
     for draw in play.cases():
         folder = copied(chain.before(name), tmp_path / f"elsewhere {draw.integers(9)} é" / "work")
         paths = sorted(folder.rglob("*"), key=lambda path: path.stat().st_mtime_ns)
@@ -167,12 +168,12 @@ def test_a_work_folder_that_was_moved_with_other_clocks_gives_the_same_bytes(
         for second, path in enumerate(paths):
             os.utime(path, (start + second, start + second))
         ended = run(words, folder)
-        left = [] if ended.code else differing(files(folder), made)
-        if start == 4e9 and left:
-            left = []  # nobody can say which was made last
+        differences = [] if ended.code else differing(files(folder), expected)
+        if start == 4e9 and differences:
+            differences = []  # nobody can say which was made last
         play.judge(
             ended,
-            faults(ended) + ([f"other bytes: {left[:3]}"] if left else []),
+            faults(ended) + ([f"other bytes: {differences[:3]}"] if differences else []),
             f"from {start:g} s on",
         )
 
@@ -215,15 +216,15 @@ def from_the_shell(words: list[str], folder: Path, env: dict[str, str]) -> Ended
 def test_a_process_of_its_own_in_an_odd_environment_gives_the_same_bytes(
     name, chain, play, tmp_path
 ):
-    wanted = copied(chain.before(name), tmp_path / "whole")
-    words = expanded(words_of(name), wanted)
-    assert run(words, wanted).code == 0
-    made = files(wanted)
+    whole = copied(chain.before(name), tmp_path / "whole")
+    words = expanded(words_of(name), whole)
+    assert run(words, whole).code == 0
+    expected = files(whole)
     for which in play.some(list(ENVIRONMENTS)):
         folder = copied(chain.before(name), tmp_path / "case")
         ended = from_the_shell(words, folder, ENVIRONMENTS[which])
         wrong = faults(ended) + ([] if ended.code == 0 else ["fails"])
-        if not ended.code and (left := differing(files(folder), made)):
-            wrong.append(f"other bytes: {left[:3]}")
+        if not ended.code and (differences := differing(files(folder), expected)):
+            wrong.append(f"other bytes: {differences[:3]}")
         play.judge(ended, wrong, which)
         shutil.rmtree(folder)

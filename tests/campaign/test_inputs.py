@@ -189,11 +189,14 @@ def brought(chain, tmp_path_factory) -> Path:
     (folder / "fedcli.toml").write_text(DEFAULTS)
     (folder / "policy.toml").write_text(POLICY)
     write_csv(folder / "order.csv", ["id", "age"], [[name, "7"] for name in names[::-1]])
-    here = copied(chain.before("train"), tmp_path_factory.mktemp("site") / "here")
-    assert run(["site", "describe", "--client", "client-00", "--out", "site.json"], here).code == 0
-    shutil.copy(here / "site.json", folder)
-    raw_images(here / "others", seed=12)
-    made = run(
+    site_folder = copied(chain.before("train"), tmp_path_factory.mktemp("site") / "here")
+    assert (
+        run(["site", "describe", "--client", "client-00", "--out", "site.json"], site_folder).code
+        == 0
+    )
+    shutil.copy(site_folder / "site.json", folder)
+    raw_images(site_folder / "others", seed=12)
+    ended = run(
         [
             "prepare",
             "images",
@@ -206,16 +209,15 @@ def brought(chain, tmp_path_factory) -> Path:
             "--out",
             "foreign",
         ],
-        here,
+        site_folder,
     )
-    assert made.code == 0, made.err
-    shutil.copytree(here / "foreign", folder / "foreign")
+    assert ended.code == 0, ended.err
+    shutil.copytree(site_folder / "foreign", folder / "foreign")
     write_csv(folder / "classes.csv", ["theirs", "ours"], [["a", "b"], ["b", ""]])
     raw_images(folder / "chest", seed=13)
-    signs = [
-        [name, ["Mass", "Mass|Nodule", "None"][i % 3], i % 2, i // 2 % 3 - 1]
-        for i, name in enumerate(names)
-    ]
+    signs = []
+    for i, name in enumerate(names):
+        signs.append([name, ["Mass", "Mass|Nodule", "None"][i % 3], i % 2, i // 2 % 3 - 1])
     write_csv(folder / "chest" / "labels.csv", ["image", "signs", "mass", "nodule"], signs)
     write_slice(folder / "scan.dcm", np.arange(256, dtype=np.int16).reshape(16, 16))
     shutil.copy(folder / "chest" / "im03.png", folder / "scan.png")

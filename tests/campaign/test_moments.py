@@ -28,12 +28,12 @@ SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE
 
 
 def whole(name: str, chain: Chain, folder: Path) -> tuple[dict[str, str], float]:
-    """What a command leaves when nothing happens to it, and how long it takes."""
-    made = copied(chain.before(name), folder)
+    """Files of a command that nothing interrupts, and the seconds that it takes."""
+    copy = copied(chain.before(name), folder)
     begin = time.monotonic()
-    ended = run(expanded(words_of(name), made), made)
+    ended = run(expanded(words_of(name), copy), copy)
     assert ended.code == 0, ended.err
-    return files(made), time.monotonic() - begin
+    return files(copy), time.monotonic() - begin
 
 
 def begun(words: list[str], folder: Path, seconds: float, errors: Path) -> tuple[int, int]:
@@ -54,7 +54,7 @@ def ended(words: list[str], process: int, err: int, seconds: float = 60) -> Ende
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_signal_at_any_moment_loses_nothing(name, chain, play, tmp_path):
     words = words_of(name)
-    wanted, seconds = whole(name, chain, tmp_path / "whole")
+    expected, seconds = whole(name, chain, tmp_path / "whole")
     for draw in play.cases():
         folder = copied(chain.before(name), tmp_path / "case")
         number = SIGNALS[int(draw.integers(len(SIGNALS)))]
@@ -70,9 +70,9 @@ def test_a_signal_at_any_moment_loses_nothing(name, chain, play, tmp_path):
             [] if stopped.code == -number else faults(stopped)
         )  # before fedcli has begun it ends plainly
         again = run(words, folder)
-        left = differing(files(folder), wanted)
-        if again.code or left:
-            wrong.append(f"cannot go on: {again.err[-200:] if again.code else left[:3]}")
+        differences = differing(files(folder), expected)
+        if again.code or differences:
+            wrong.append(f"cannot go on: {again.err[-200:] if again.code else differences[:3]}")
         play.judge(stopped, wrong, f"signal {number.name}")
 
 
@@ -81,23 +81,25 @@ def test_a_signal_at_any_moment_loses_nothing(name, chain, play, tmp_path):
 )
 def test_two_processes_of_one_command_end_at_the_bytes_of_one(name, chain, play, tmp_path):
     words = words_of(name)
-    wanted, seconds = whole(name, chain, tmp_path / "whole")
+    expected, seconds = whole(name, chain, tmp_path / "whole")
     for draw in play.cases():
         folder = copied(chain.before(name), tmp_path / "case")
         pause = draw.uniform(0, seconds) if draw.random() < 0.5 else 0.0
         process, err = begun(words, folder, pause, tmp_path / "err")
-        second = run(words, folder)
-        first = ended(words, process, err)
-        wrong = faults(second) + faults(first)
-        if first.code and second.code:
+        second_end = run(words, folder)
+        first_end = ended(words, process, err)
+        wrong = faults(second_end) + faults(first_end)
+        if first_end.code and second_end.code:
             wrong.append("both fail")
-        third = run(words, folder)
-        if third.code or (left := differing(files(folder), wanted)):
+        third_end = run(words, folder)
+        if third_end.code or (differences := differing(files(folder), expected)):
             wrong.append(
-                f"a third is refused or differs: {third.err[-200:] if third.code else left[:3]}"
+                f"a third is refused or differs: {third_end.err[-200:] if third_end.code else differences[:3]}"
             )
         play.judge(
-            second if faults(second) else first, wrong, f"the second begins after {pause:.2f} s"
+            second_end if faults(second_end) else first_end,
+            wrong,
+            f"the second begins after {pause:.2f} s",
         )
 
 
@@ -121,11 +123,10 @@ def test_what_is_removed_while_it_is_read_ends_in_a_sentence(name, chain, play, 
 
 def _any(folder: Path, draw: np.random.Generator) -> Path:
     """A file or folder; few of the many images."""
-    paths = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.suffix != ".png" or path.stem.endswith("7")
-    ]
+    paths = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix != ".png" or path.stem.endswith("7"):
+            paths.append(path)
     return paths[int(draw.integers(len(paths)))]
 
 
@@ -149,15 +150,22 @@ def _taken(path: Path, draw: np.random.Generator) -> str:
 def test_two_different_commands_at_once_do_not_disturb_each_other(
     name, others, chain, play, tmp_path
 ):
-    words, beside = words_of(name), expanded(words_of(others), chain.before(name))
+    words = words_of(name)
+    beside = expanded(words_of(others), chain.before(name))
     _, seconds = whole(name, chain, tmp_path / "whole")
     for draw in play.cases():
         folder = copied(chain.before(name), tmp_path / "case")
         pause = draw.uniform(0, seconds)
         process, err = begun(words, folder, pause, tmp_path / "err")
-        second = run(beside, folder)
-        first = ended(words, process, err)
+        second_end = run(beside, folder)
+        first_end = ended(words, process, err)
         wrong = (
-            faults(first) + faults(second) + ([] if first.code == 0 else ["the first is disturbed"])
+            faults(first_end)
+            + faults(second_end)
+            + ([] if first_end.code == 0 else ["the first is disturbed"])
         )
-        play.judge(first if first.code else second, wrong, f"{others} begins after {pause:.2f} s")
+        play.judge(
+            first_end if first_end.code else second_end,
+            wrong,
+            f"{others} begins after {pause:.2f} s",
+        )

@@ -104,7 +104,8 @@ def test_a_changed_file_ends_in_a_sentence(pattern, chain, play, tmp_path):
         covered = path.suffix in (".h5", ".jsonl")
         if covered and draw.random() < 0.6:
             reseal(folder / "fedcli-work", path)
-            covered, note = False, note + ", its digest mended"
+            covered = False
+            note = note + ", its digest mended"
         standing = set(files(folder))
         ended = run(STAGES[stage], folder)
         wrong = faults(ended, must_fail=covered)
@@ -133,7 +134,7 @@ def test_a_changed_file_of_an_unfinished_run_is_never_carried_into_the_finished_
     name, chain, play, tmp_path
 ):
     """It is refused, or played again to the bytes of a run that nothing happened to."""
-    wanted = {k: v for k, v in files(chain.before("evaluate")).items() if "/runs/" in k}
+    expected = {k: v for k, v in files(chain.before("evaluate")).items() if "/runs/" in k}
     begun = copied(chain.before("train"), tmp_path / "begun")
     stopped = run(STAGES["train"], begun, before=stops_in_round_3)
     assert stopped.code == 130, stopped.err
@@ -141,19 +142,26 @@ def test_a_changed_file_of_an_unfinished_run_is_never_carried_into_the_finished_
         folder = copied(begun, tmp_path / "case")
         path = chosen(folder, f"runs/*/{name}", draw)
         note = f"{path.name}: {(mutate if draw.random() < 0.6 else damage)(path, draw)}"
-        shown = draw.random() < 0.2
+        is_reader = draw.random() < 0.2
         ended = run(
             [["ls"], ["plot", "curves"], ["inspect"], ["report"]][int(draw.integers(4))]
-            if shown
+            if is_reader
             else STAGES["train"],
             folder,
         )
         wrong = faults(ended)
-        made = {k: v for k, v in files(folder).items() if "/runs/" in k and "settings" not in k}
+        files_now = {}
+        for k, v in files(folder).items():
+            if "/runs/" in k and "settings" not in k:
+                files_now[k] = v
         if (
-            not shown
+            not is_reader
             and ended.code == 0
-            and (left := differing(made, {k: v for k, v in wanted.items() if k in made}))
+            and (
+                differences := differing(
+                    files_now, {k: v for k, v in expected.items() if k in files_now}
+                )
+            )
         ):
-            wrong.append(f"is used: {', '.join(Path(k).name for k in left[:3])} differ")
+            wrong.append(f"is used: {', '.join(Path(k).name for k in differences[:3])} differ")
         play.judge(ended, wrong, note)

@@ -38,7 +38,7 @@ ODD = [
     "-",
     "0x10",
     "1_000",
-    "١",
+    "\u0661",
     "½",
     "\udcff",
     "true",
@@ -197,8 +197,8 @@ def parameters(use: str) -> list[Any]:
 
 def typed(use: str, draw: np.random.Generator) -> tuple[str, list[str]]:
     """(the stage whose folder it needs, a line with one or two odd words)."""
-    stage, more = COMMANDS[use]
-    words = [*(words_of(use) if stage == use else use.split(" ")[:1]), *more]
+    stage, words_after = COMMANDS[use]
+    words = [*(words_of(use) if stage == use else use.split(" ")[:1]), *words_after]
     for _ in range(int(draw.integers(1, 3))):
         value = ODD[int(draw.integers(len(ODD)))]
         options = [p for p in parameters(use) if p.opts[0].startswith("--")]
@@ -272,15 +272,16 @@ VARIABLES = [
 def test_an_odd_environment_variable_gives_the_same_bytes_or_a_sentence(
     name, chain, play, tmp_path
 ):
-    wanted = copied(chain.before(name), tmp_path / "whole")
-    words = expanded(words_of(name), wanted)
-    assert run(words, wanted).code == 0
-    made = files(wanted)
+    whole = copied(chain.before(name), tmp_path / "whole")
+    words = expanded(words_of(name), whole)
+    assert run(words, whole).code == 0
+    expected = files(whole)
     for draw in play.cases():
         folder = copied(chain.before(name), tmp_path / "case")
-        variable, value = str(draw.choice(VARIABLES)), ODD[int(draw.integers(len(ODD)))]
+        variable = str(draw.choice(VARIABLES))
+        value = ODD[int(draw.integers(len(ODD)))]
         ended = run(words, folder, env={variable: value})
         wrong = faults(ended)
-        if ended.code == 0 and not variable.startswith("FEDCLI") and files(folder) != made:
+        if ended.code == 0 and not variable.startswith("FEDCLI") and files(folder) != expected:
             wrong.append("other bytes")
         play.judge(ended, wrong, f"{variable}={value[:30]!r}")

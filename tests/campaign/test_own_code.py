@@ -90,8 +90,9 @@ def edited(text: str, draw: Draw) -> tuple[str, str]:
         for k, line in enumerate(lines)
         if line.strip() and not line.lstrip().startswith(("#", '"""'))
     ]
-    at = code[int(draw.integers(len(code)))]
-    line, indent = lines[at], re.match(r"\s*", lines[at])[0]
+    index = code[int(draw.integers(len(code)))]
+    line = lines[index]
+    indent = re.match(r"\s*", lines[index])[0]
     match str(
         draw.choice(
             [
@@ -109,33 +110,35 @@ def edited(text: str, draw: Draw) -> tuple[str, str]:
         )
     ):
         case "return" if returned := [k for k in code if lines[k].lstrip().startswith("return ")]:
-            at = returned[int(draw.integers(len(returned)))]
-            before = lines[at].partition("return")[0]
-            lines[at] = f"{before}return {VALUES[int(draw.integers(len(VALUES)))]}"
+            index = returned[int(draw.integers(len(returned)))]
+            before = lines[index].partition("return")[0]
+            lines[index] = f"{before}return {VALUES[int(draw.integers(len(VALUES)))]}"
         case "value" if "=" in line:
-            lines[at] = f"{line.split('=')[0]}= {VALUES[int(draw.integers(len(VALUES)))]}"
+            lines[index] = f"{line.split('=')[0]}= {VALUES[int(draw.integers(len(VALUES)))]}"
         case "number" if numbers := re.findall(r"\b\d[\d.]*\b", line):
-            lines[at] = line.replace(
+            lines[index] = line.replace(
                 str(draw.choice(numbers)), VALUES[int(draw.integers(len(VALUES)))], 1
             )
         case "drop":
-            del lines[at]
+            del lines[index]
         case "name" if names := re.findall(r"\b[a-z_]{3,}\b", line):
-            lines[at] = line.replace(
+            lines[index] = line.replace(
                 str(draw.choice(names)), str(draw.choice(["nothing", "x", "self", "len"])), 1
             )
         case "indent":
-            lines[at] = f" {line}"
+            lines[index] = f" {line}"
         case "cut":
-            lines[at] = line[: int(draw.integers(len(line)))]
+            lines[index] = line[: int(draw.integers(len(line)))]
         case "type" if inside := re.findall(r"\(([^()]+)\)", line):
-            lines[at] = line.replace(
+            lines[index] = line.replace(
                 str(draw.choice(inside)), VALUES[int(draw.integers(len(VALUES)))], 1
             )
         case _:
-            lines.insert(at, indent + LINES[int(draw.integers(len(LINES)))])
-    now = lines[at] if at < len(lines) else ""
-    return "\n".join(lines) + "\n", f"line {at + 1}: {line.strip()[:50]!r} -> {now.strip()[:50]!r}"
+            lines.insert(index, indent + LINES[int(draw.integers(len(LINES)))])
+    now = lines[index] if index < len(lines) else ""
+    return "\n".join(
+        lines
+    ) + "\n", f"line {index + 1}: {line.strip()[:50]!r} -> {now.strip()[:50]!r}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -192,12 +195,13 @@ OPERATIONS = [  # of a pickle, which name what an archive must never call
 ]
 
 
-def _archive(path: Path, draw: Draw) -> str:
+def _archive(path: Path, draw: Draw) -> str:  # noqa: C901 - a case for each kind of change
     """A TorchScript archive or a file of torch.save in which a member is another."""
     members = _members(path)
     name = str(draw.choice(sorted(members)))
     table = next(n for n in members if n.endswith("/data.pkl"))
-    how, link = zipfile.ZIP_STORED, ""
+    how = zipfile.ZIP_STORED
+    link = ""
     match str(
         draw.choice(
             [
@@ -219,19 +223,23 @@ def _archive(path: Path, draw: Draw) -> str:
             return damage(path, draw)
         case "table":
             k = int(draw.integers(len(OPERATIONS)))
-            members[table], note = OPERATIONS[k], f"table number {k}"
+            members[table] = OPERATIONS[k]
+            note = f"table number {k}"
         case "flip":
             data = bytearray(members[table])
-            at = int(draw.integers(len(data)))
-            data[at] ^= 1 << int(draw.integers(8))
-            members[table], note = bytes(data), f"a bit of byte {at} of the table flipped"
+            index = int(draw.integers(len(data)))
+            data[index] ^= 1 << int(draw.integers(8))
+            members[table] = bytes(data)
+            note = f"a bit of byte {index} of the table flipped"
         case "drop":
             del members[name]
             note = f"without {name}"
         case "packed":
-            how, note = zipfile.ZIP_DEFLATED, "deflated"
+            how = zipfile.ZIP_DEFLATED
+            note = "deflated"
         case "bomb":
-            how, note = zipfile.ZIP_DEFLATED, f"{name} unpacks to 64 MiB"
+            how = zipfile.ZIP_DEFLATED
+            note = f"{name} unpacks to 64 MiB"
             members[name] = bytes(2**26)
         case "out":
             members = {f"../{name}": data for name, data in members.items()}
@@ -243,11 +251,12 @@ def _archive(path: Path, draw: Draw) -> str:
         case "long":
             members[name], note = members[name] * 3, f"{name} three times as long"
         case _:  # the length of a storage, or a size
-            at = [k for k, byte in enumerate(members[table][:-1]) if byte == ord("K")]
-            place = at[int(draw.integers(len(at)))] + 1
+            sizes = [k for k, byte in enumerate(members[table][:-1]) if byte == ord("K")]
+            index = sizes[int(draw.integers(len(sizes)))] + 1
             data = bytearray(members[table])
-            data[place] = int(draw.integers(256))
-            members[table], note = bytes(data), f"number {place} of the table is {data[place]}"
+            data[index] = int(draw.integers(256))
+            members[table] = bytes(data)
+            note = f"number {index} of the table is {data[index]}"
     path.write_bytes(_packed(members, how, link))
     return note
 
@@ -265,10 +274,8 @@ def _safetensors(path: Path, draw: Draw) -> str:
             return f"a text of {size} bytes is announced"
         case _:
             numbers = re.findall(r"\b\d+\b|F32|\w+\.weight", text)
-            old, new = (
-                str(draw.choice(numbers)),
-                str(draw.choice(["0", "-1", "9" * 20, "F64", "x", "1.5", "null"])),
-            )
+            old = str(draw.choice(numbers))
+            new = str(draw.choice(["0", "-1", "9" * 20, "F64", "x", "1.5", "null"]))
             text = text.replace(old, new, 1)
             path.write_bytes(len(text).to_bytes(8, "little") + text.encode() + data[8 + length :])
             return f"{old} -> {new}"

@@ -39,20 +39,20 @@ HEADERS += ["Transfer-Encoding: chunked", "Content-Length: 3", "X: " + "y" * 70_
 
 
 def tar_of_two() -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name in ("images/a", "images/deep/b"):
             member = tarfile.TarInfo(name)
             member.size = 5
             archive.addfile(member, io.BytesIO(b"first"))
-    return made.getvalue()
+    return packed.getvalue()
 
 
 BODIES = {"plain": bytes(range(256)) * 40, "zip": ZIP, "tar": tar_of_two()}
 
 
 class Scripted:
-    """What a server sends to whoever asks, whatever is asked."""
+    """The answer of a server to every request."""
 
     def __init__(self) -> None:
         self.raw = b""
@@ -113,7 +113,8 @@ def serving(script: Scripted) -> Iterator[str]:
 def test_a_lying_server_loses_and_replaces_nothing(kind, hashed, play: Play, tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(transfer, "PAUSE", 0.0)
-    body, script = BODIES[kind], Scripted()
+    body = BODIES[kind]
+    script = Scripted()
     entry = {"path": "all", "bytes": len(body)}
     if hashed:
         entry["sha256"] = hashlib.sha256(body).hexdigest()
@@ -138,7 +139,7 @@ def test_a_lying_server_loses_and_replaces_nothing(kind, hashed, play: Play, tmp
 
 
 def _wrong(folder: Path, kind: str, body: bytes, *, hashed: bool) -> list[str]:
-    """What is wrong with the files there. hashed: whether no other content may be."""
+    """Faults of the files in the folder. hashed: no other content is allowed."""
     wrong = []
     if [path.name for path in sorted(folder.parent.iterdir())] != ["in", "mine"]:
         wrong.append("writes outside its folder")

@@ -1,4 +1,4 @@
-"""What sites and coordinators get from one another: messages, policies, descriptions. Played without new processes."""
+"""Data that sites and coordinators exchange: messages, policies, descriptions. Played without new processes."""
 
 import json
 import re
@@ -48,7 +48,7 @@ class Hangs(BaseException):
 
 
 def tried(call: Callable[[], object]) -> list[str]:
-    """What is wrong with the end of a call: it may return, or raise a FedcliError whose sentence can be shown."""
+    """Faults of the end of a call: it may return, or raise a FedcliError whose sentence can be shown."""
 
     def late(*_):
         raise Hangs
@@ -86,7 +86,7 @@ def federation(tmp_path_factory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def asked(federation) -> dict[str, bytes]:
+def questions(federation) -> dict[str, bytes]:
     """A question of each kind to the site north, as bytes."""
     folder, data = federation
     messages: dict[str, bytes] = {"describe": as_bytes(({"ask": "describe"}, {}))}
@@ -106,16 +106,16 @@ def asked(federation) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", ["describe", "begin", "train", "score"])
-def test_a_site_answers_any_bytes_and_goes_on(kind, asked, federation, play, tmp_path):
+def test_a_site_answers_any_bytes_and_goes_on(kind, questions, federation, play, tmp_path):
     """They come in pieces, or stop in the middle."""
-    folder, data = federation
+    _folder, data = federation
     site = Site(data, tmp_path / "site", client="north")
     for draw in play.cases():
         for before in ("begin", "train")[: ("describe", "begin", "train", "score").index(kind) - 1]:
-            site.answer(*of_bytes(asked[before]))
-        sent, note = changed(asked[kind], draw, tmp_path)
+            site.answer(*of_bytes(questions[before]))
+        sent, note = changed(questions[kind], draw, tmp_path)
         wrong = tried(lambda sent=sent, draw=draw: _talked(site, sent, draw))
-        usual = site.answer(*of_bytes(asked["describe"]))[0]
+        usual = site.answer(*of_bytes(questions["describe"]))[0]
         if "description" not in usual:
             wrong.append(f"does not go on: {usual}")
         play.note(wrong, f"{kind}: {note}")
@@ -128,7 +128,7 @@ def _talked(site: Site, sent: bytes, draw: np.random.Generator) -> None:
     pieces = (
         [sent]
         if draw.random() < 0.5
-        else [sent[at : at + 4096] for at in range(0, len(sent), 4096)]
+        else [sent[start : start + 4096] for start in range(0, len(sent), 4096)]
     )
 
     def peer() -> None:
@@ -138,8 +138,8 @@ def _talked(site: Site, sent: bytes, draw: np.random.Generator) -> None:
         with suppress(OSError):
             ours.shutdown(socket.SHUT_WR)
         with suppress(OSError):
-            while more := ours.recv(2**20):
-                answers.append(more)
+            while received := ours.recv(2**20):
+                answers.append(received)
 
     other = threading.Thread(target=peer, daemon=True)
     other.start()
@@ -161,13 +161,14 @@ def _talked(site: Site, sent: bytes, draw: np.random.Generator) -> None:
 def test_a_coordinator_goes_on_or_ends_in_a_sentence_after_any_answer(
     absent, federation, play, tmp_path
 ):
-    folder, data = federation
+    _folder, data = federation
     sites = sites_of(data, tmp_path / "sites")
     for draw in play.cases():
-        at, notes = int(draw.integers(6)), []
+        moment = int(draw.integers(6))
+        notes = []
 
-        def change(client, question, answer, draw=draw, at=at, notes=notes):
-            if client != "south" or (question.get("round") or 0) != at // 2:
+        def change(client, question, answer, draw=draw, moment=moment, notes=notes):
+            if client != "south" or (question.get("round") or 0) != moment // 2:
                 return answer
             data, note = changed(as_bytes(answer), draw, tmp_path)
             notes.append(f"{question['ask']}: {note}")
@@ -206,23 +207,21 @@ def test_a_coordinator_goes_on_or_ends_in_a_sentence_after_any_answer(
 
 
 @pytest.mark.parametrize("kind", ["counts"])
-def test_a_coordinator_refuses_counts_that_cannot_be(kind, federation, asked, play, tmp_path):
+def test_a_coordinator_refuses_counts_that_cannot_be(kind, federation, questions, play, tmp_path):
     from fedcli.sites.engine import Sites
 
-    folder, data = federation
+    _folder, data = federation
     site = Site(data, tmp_path / "site", client="north")
-    site.answer(*of_bytes(asked["begin"]))
-    whole = site.answer(*of_bytes(asked["score"]))
+    site.answer(*of_bytes(questions["begin"]))
+    whole = site.answer(*of_bytes(questions["score"]))
     assert "error" not in whole[0], whole
     sites = Sites.__new__(Sites)
     body = manifest.read(data).body
     sites.federation = type("Federation", (), {"data": type("Data", (), {"body": body})})
-    sites.run, sites.timeout, sites.descriptions = (
-        whole[0]["run"],
-        None,
-        {"north": site.description},
-    )
-    theta = _theta(asked)
+    sites.run = whole[0]["run"]
+    sites.timeout = None
+    sites.descriptions = {"north": site.description}
+    theta = _theta(questions)
     for draw in play.cases():
         sent, note = changed(as_bytes(whole), draw, tmp_path)
 
@@ -231,58 +230,60 @@ def test_a_coordinator_refuses_counts_that_cannot_be(kind, federation, asked, pl
                 yield "north", of_bytes(sent)
 
         sites.transport = transport
-        said: list = []
-        wrong = tried(lambda said=said: said.extend(sites.tallies(1, theta, ["north"]).values()))
-        if said and said[0].versions["clean"]["all"].images + said[0].left_out != 10:
+        tallies: list = []
+        wrong = tried(
+            lambda tallies=tallies: tallies.extend(sites.tallies(1, theta, ["north"]).values())
+        )
+        if tallies and tallies[0].versions["clean"]["all"].images + tallies[0].left_out != 10:
             wrong.append("scores counts that are not of its ten images")
         play.note(wrong, note)
 
 
-def _theta(asked):
+def _theta(questions):
     import torch
 
-    return torch.from_numpy(of_bytes(asked["score"])[1]["theta"])
+    return torch.from_numpy(of_bytes(questions["score"])[1]["theta"])
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_a_changed_policy_is_refused_or_kept(part, federation, asked, play, tmp_path):
-    folder, data = federation
+def test_a_changed_policy_is_refused_or_kept(part, federation, questions, play, tmp_path):
+    _folder, data = federation
     path = tmp_path / "policy.toml"
-    shown = 0
+    sites_tried = 0
     for draw in play.cases():
         path.write_text(POLICY)
         notes = [MUTATIONS[".toml"](path, draw) for _ in range(int(draw.integers(1, 3)))]
         if draw.random() < 0.2:
             notes.append(damage(path, draw))
-        made: list[policy.Policy] = []
-        wrong = tried(lambda made=made: made.append(policy.read(path)))
-        if made:
-            wrong += _kept(path, made[0])
-        if made and shown < 20:  # a description takes as long as a hundred policies
-            shown += 1
-            site = Site(data, tmp_path / "site", client="north", policy=made[0])
+        policies: list[policy.Policy] = []
+        wrong = tried(lambda policies=policies: policies.append(policy.read(path)))
+        if policies:
+            wrong += _kept(path, policies[0])
+        if policies and sites_tried < 20:  # a description takes as long as a hundred policies
+            sites_tried += 1
+            site = Site(data, tmp_path / "site", client="north", policy=policies[0])
             for kind in ("describe", "begin", "train", "score"):
-                answer = site.answer(*of_bytes(asked[kind]))[0]
+                answer = site.answer(*of_bytes(questions[kind]))[0]
                 wrong += judged(answer["error"]) if "error" in answer else []
         play.note(wrong, "; ".join(notes))
 
 
-def _kept(path: Path, made: policy.Policy) -> list[str]:
-    """Whether every number of the file stands in the policy as it was written."""
+def _kept(path: Path, policy_read: policy.Policy) -> list[str]:
+    """Numbers of the file that the policy does not hold as written."""
     table = tomllib.loads(path.read_text(encoding="utf-8"))
     written = {**table, **table.pop("privacy", {})}
-    held = {**vars(made), **(vars(made.privacy) if made.privacy else {})}
+    values = {**vars(policy_read), **(vars(policy_read.privacy) if policy_read.privacy else {})}
     return [
-        f"{name} is {held[name]!r}, and {value!r} in the file"
+        f"{name} is {values[name]!r}, and {value!r} in the file"
         for name, value in written.items()
-        if not isinstance(value, list | dict) and isinstance(held.get(name), int | float)
-        if held[name] != value and held[name] != float(value)
+        if not isinstance(value, list | dict) and isinstance(values.get(name), int | float)
+        if values[name] != value and values[name] != float(value)
     ]
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_a_changed_description_of_a_site_is_refused_or_kept(part, federation, play, tmp_path):
-    folder, data = federation
+    _folder, data = federation
     whole = tmp_path / "whole"
     whole.mkdir()
     for client in ("north", "south"):
@@ -295,8 +296,8 @@ def test_a_changed_description_of_a_site_is_refused_or_kept(part, federation, pl
         path = tmp_path / "given" / str(draw.choice(["north.json", "south.json"]))
         note = mutate(path, draw)
         wrong = tried(lambda: roster.gathered([tmp_path / "given"], tmp_path / "work"))
-        if left := [
+        if leftovers := [
             p for p in (tmp_path / "work").rglob("*") if p.name.endswith((".tmp", ".lock"))
         ]:
-            wrong.append(f"leaves {left[0].name}")
+            wrong.append(f"leaves {leftovers[0].name}")
         play.note(wrong, f"{path.name}: {note}")

@@ -116,15 +116,15 @@ def _no_space(limit: int) -> Callable[[], None]:
 def test_a_write_that_fails_ends_in_a_sentence_and_the_command_can_be_typed_again(
     stage, chain, play, tmp_path
 ):
-    wanted = copied(chain.before(stage), tmp_path / "whole")
-    assert run(STAGES[stage], wanted).code == 0
+    whole = copied(chain.before(stage), tmp_path / "whole")
+    assert run(STAGES[stage], whole).code == 0
     for draw in play.cases():
         limit = int(draw.integers(0, 120_000))
         folder = copied(chain.before(stage), tmp_path / "case")
         ended = run(STAGES[stage], folder, before=_no_space(limit))
         wrong = faults(ended)
         again = run(STAGES[stage], folder)
-        if again.code or files(folder) != files(wanted):
+        if again.code or files(folder) != files(whole):
             wrong.append(f"cannot go on: {again.err[-200:]}")
         play.judge(ended, wrong, f"no file may be longer than {limit} bytes")
 
@@ -155,8 +155,8 @@ def _closed_pipe() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_odd_environment_gives_the_same_bytes_or_a_sentence(stage, chain, play, tmp_path):
-    wanted = copied(chain.before(stage), tmp_path / "whole")
-    assert run(STAGES[stage], wanted).code == 0
+    whole = copied(chain.before(stage), tmp_path / "whole")
+    assert run(STAGES[stage], whole).code == 0
     for name in play.some(list(ODD_ENVIRONMENTS)):
         folder = copied(chain.before(stage), tmp_path / "case")
         ended = run(STAGES[stage], folder, **ODD_ENVIRONMENTS[name])
@@ -167,6 +167,6 @@ def test_an_odd_environment_gives_the_same_bytes_or_a_sentence(stage, chain, pla
             "full output",
         ):  # an error may have nowhere to be said
             wrong = [w for w in wrong if "error sentences" not in w]
-        if ended.code == 0 and files(folder) != files(wanted):
+        if ended.code == 0 and files(folder) != files(whole):
             wrong.append("other bytes")
         play.judge(ended, wrong, name)

@@ -30,7 +30,7 @@ def run(line: str) -> tuple[int, str, str]:
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
-    """What each of the three lines gave, in a folder that was empty before; two rounds in place of all."""
+    """Exit code and output of each of the three lines, in a folder that was empty before; two rounds in place of all."""
     folder = tmp_path_factory.mktemp("empty")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -40,16 +40,15 @@ def typed(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
 
 
 def test_the_lines_are_those_of_the_readme():
-    assert "\n".join(f"    {line}" for line in LINES) in (ROOT / "README.md").read_text(
-        encoding="utf-8"
-    )
+    result = "\n".join(f"    {line}" for line in LINES)
+    assert result in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_three_lines_end_well_in_an_empty_folder(typed):
     for line in LINES:
         assert typed[line][0] == 0, typed[line]
-    _, _, said = typed[LINES[0]]
-    assert said.startswith("warning: no files of rsna-ich")
+    _, _, err = typed[LINES[0]]
+    assert err.startswith("warning: no files of rsna-ich")
     for words in (
         "FEDCLI_RAW is not set",
         "raw/rsna-ich",
@@ -57,41 +56,44 @@ def test_the_three_lines_end_well_in_an_empty_folder(typed):
         "non-commercial",
         "--raw DIR",
     ):
-        assert words in said, words
-    assert "partition: 20 clients, Dirichlet(1)" in said
+        assert words in err, words
+    assert "partition: 20 clients, Dirichlet(1)" in err
 
 
 def test_every_manifest_path_and_table_made_from_a_sample_says_so(typed):
-    made = sorted((typed["folder"] / "fedcli-work").rglob("*.json"))
+    paths = sorted((typed["folder"] / "fedcli-work").rglob("*.json"))
     kinds = {
         path.stem: json.loads(path.read_text())
-        for path in made
+        for path in paths
         if path.stem not in ("settings", "originals")
     }
     assert set(kinds) == {"dataset", "partition", "corruption", "run", "scores"}
     for kind, content in kinds.items():
         assert content["body"]["sample"] is True, kind
-    assert all("SYNTHETIC" in typed[line][1] for line in LINES)
+    for line in LINES:
+        assert "SYNTHETIC" in typed[line][1]
     assert "FedHEAL, SYNTHETIC data" in typed[LINES[1]][2]
-    _, above, shown = typed[LINES[2]][2].partition(
+    _, above, printed = typed[LINES[2]][2].partition(
         "rsna-ich (SYNTHETIC sample, not of patients)"
     )  # once, in no name
-    assert above and "SYNTHETIC" not in shown
-    scores = body_of(next(path for path in made if path.stem == "scores"))
+    assert above
+    assert "SYNTHETIC" not in printed
+    scores = body_of(next(path for path in paths if path.stem == "scores"))
     assert scores["groups"].keys() == {"race"}
     groups = scores["groups"]["race"]["clean"]["last_round"]["groups"]
-    assert groups.keys() == {"asian", "black", "white"} and all(
-        group["count"] >= 30 for group in groups.values()
-    )
+    assert groups.keys() == {"asian", "black", "white"}
+    for group in groups.values():
+        assert group["count"] >= 30
 
 
 def test_reports_and_pages_of_a_sample_say_synthetic_in_every_format(typed):
     run_of_sample = Path(typed["folder"]) / typed[LINES[1]][1]
-    made = fedcli.report([run_of_sample])
+    report = fedcli.report([run_of_sample])
     for format in ("markdown", "latex", "csv", "json", "html"):
-        assert "SYNTHETIC" in made.to(format), format
-    code, _, said = run(f"fedcli report {run_of_sample}")
-    assert code == 0 and "numbers say nothing about patients" in said
+        assert "SYNTHETIC" in report.to(format), format
+    code, _, err = run(f"fedcli report {run_of_sample}")
+    assert code == 0
+    assert "numbers say nothing about patients" in err
 
 
 def test_real_slices_are_taken_from_fedcli_raw_and_race_ends_in_a_sentence(tmp_path, monkeypatch):
@@ -100,17 +102,17 @@ def test_real_slices_are_taken_from_fedcli_raw_and_race_ends_in_a_sentence(tmp_p
     _kaggle(tmp_path / "files" / "rsna-ich")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDCLI_RAW", str(tmp_path / "files"))
-    code, out, said = run(LINES[0])
-    assert (
-        code == 0
-        and "SYNTHETIC" not in out + said
-        and f"raw folder of rsna-ich: {tmp_path}/files/rsna-ich" in said
-    )
-    assert "clients, not 20" in said
+    code, out, err = run(LINES[0])
+    assert code == 0
+    assert "SYNTHETIC" not in out + err
+    assert f"raw folder of rsna-ich: {tmp_path}/files/rsna-ich" in err
+    assert "clients, not 20" in err
     assert run(LINES[1] + " --rounds 1")[0] == 0
-    code, _, said = run(LINES[2])
-    assert code == 2 and "rsna-ich has no attribute 'race'" in said
-    assert "fairfedmed-slo" in said and "--attributes FILE" in said
+    code, _, err = run(LINES[2])
+    assert code == 2
+    assert "rsna-ich has no attribute 'race'" in err
+    assert "fairfedmed-slo" in err
+    assert "--attributes FILE" in err
 
 
 def _kaggle(folder: Path) -> None:
@@ -118,8 +120,8 @@ def _kaggle(folder: Path) -> None:
     subtypes = ["epidural", "intraparenchymal", "intraventricular", "subarachnoid", "subdural"]
     (folder / "stage_2_train").mkdir(parents=True)
     lines = [["ID", "Label"]]
-    for i, slice in enumerate(sorted(REAL.glob("*.dcm"))):
-        (folder / "stage_2_train" / f"ID_{i:09x}.dcm").symlink_to(slice)
+    for i, slice_path in enumerate(sorted(REAL.glob("*.dcm"))):
+        (folder / "stage_2_train" / f"ID_{i:09x}.dcm").symlink_to(slice_path)
         lines += [[f"ID_{i:09x}_{name}", str(int(k == i % 5))] for k, name in enumerate(subtypes)]
     with (folder / "stage_2_train.csv").open("w", newline="") as file:
         csv.writer(file).writerows(lines)
@@ -135,26 +137,25 @@ def test_a_raw_folder_is_looked_for_in_this_order(tmp_path, monkeypatch):
     assert "raw folder of medmnist: raw/medmnist" in run(line)[2]
     monkeypatch.setenv("FEDCLI_RAW", "all")
     assert "raw folder of medmnist: all/medmnist" in run(line)[2]
-    code, out, said = run(f"{line} --raw medmnist")
-    assert (
-        code == 0 and "raw folder of" not in said and "SYNTHETIC" in out
-    )  # known by the file in its folder
+    code, out, err = run(f"{line} --raw medmnist")
+    assert code == 0
+    assert "raw folder of" not in err  # known by the file in its folder
+    assert "SYNTHETIC" in out
 
 
 def test_a_raw_folder_may_have_another_of_the_datasets_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDCLI_RAW", "files")
-    code, _, said = run("fedcli prepare HAM10000")
-    assert (
-        code == 2
-        and "looked in files/isic2018, raw/isic2018 and isic2018 (a folder called ham10000" in said
-    )
+    code, _, err = run("fedcli prepare HAM10000")
+    assert code == 2
+    assert "looked in files/isic2018, raw/isic2018 and isic2018 (a folder called ham10000" in err
     (tmp_path / "isic2018").write_text("a file is no folder", encoding="utf-8")
-    assert run("fedcli prepare isic2018")[::2] == (code, said)
+    assert run("fedcli prepare isic2018")[::2] == (code, err)
     sources.make_sample("isic2018", tmp_path / "HAM10000")
     for name in ("HAM10000", "isic2018"):
-        code, _, said = run(f"fedcli prepare {name} --size 8")
-        assert code == 0 and "raw folder of isic2018: HAM10000" in said
+        code, _, err = run(f"fedcli prepare {name} --size 8")
+        assert code == 0
+        assert "raw folder of isic2018: HAM10000" in err
 
 
 @pytest.mark.parametrize("set_variable", [True, False])
@@ -165,21 +166,21 @@ def test_no_sample_and_a_variable_without_the_folder_end_with_an_error(
     monkeypatch.delenv("FEDCLI_RAW", raising=False)
     if set_variable:
         monkeypatch.setenv("FEDCLI_RAW", "files")
-    code, out, said = run("fedcli prepare isic2018" + ("" if set_variable else " --no-sample"))
-    assert (
-        code == 2
-        and not out
-        and "isic2018 needs the folder of its files: looked in" in said
-        and "--raw DIR" in said
-    )
+    code, out, err = run("fedcli prepare isic2018" + ("" if set_variable else " --no-sample"))
+    assert code == 2
+    assert not out
+    assert "isic2018 needs the folder of its files: looked in" in err
+    assert "--raw DIR" in err
     for both in ("--sample --no-sample", "--sample --raw files"):
         assert "exclude each other" in run(f"fedcli prepare isic2018 {both}")[2]
 
 
 def test_a_sample_that_was_asked_for_needs_no_warning(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, out, said = run("fedcli prepare messidor2 --sample --size 8")
-    assert code == 0 and "warning" not in said and "SYNTHETIC" in out
+    code, out, err = run("fedcli prepare messidor2 --sample --size 8")
+    assert code == 0
+    assert "warning" not in err
+    assert "SYNTHETIC" in out
 
 
 def test_ones_own_images_have_no_sample_in_their_place(tmp_path, monkeypatch):
@@ -199,13 +200,16 @@ def test_sample_and_real_data_are_not_compared(tmp_path):
             fedcli.prepare("medmnist", raw=folder, size=8, work=tmp_path), work=tmp_path
         )
         runs.append(fedcli.train("fedavg", data, rounds=1, work=tmp_path))
-    for line in (
+    cases = (
         f"compare {runs[0]} {runs[1]}",
         f"report {runs[0]} {runs[1]}",
         f"report --format html --work {tmp_path}",
-    ):
-        code, out, said = run(f"fedcli {line}")
-        assert code == 2 and not out and "SYNTHETIC sample and others of real data" in said, line
+    )
+    for line in cases:
+        code, out, err = run(f"fedcli {line}")
+        assert code == 2, line
+        assert not out, line
+        assert "SYNTHETIC sample and others of real data" in err, line
     assert not (tmp_path / "report.html").exists()
 
 
@@ -213,22 +217,19 @@ def test_a_recipe_does_not_mix_samples_and_real_data(tmp_path):
     raw = sources.make_sample("office-caltech", tmp_path / "raw")
     (raw / sources.SAMPLE_MARK).unlink()
     line = f"fedcli reproduce fedheal-table5 --scale smoke --raw office-caltech={raw} --work {tmp_path}/work"
-    code, _, said = run(line)
+    code, _, err = run(line)
+    assert code == 2
     assert (
-        code == 2
-        and "cannot hold both: office-caltech would be real data and digits a SYNTHETIC sample"
-        in said
+        "cannot hold both: office-caltech would be real data and digits a SYNTHETIC sample" in err
     )
 
 
 def test_default_clients_all_have_images_and_a_number_that_was_asked_for_is_kept(tmp_path):
     raw = sources.make_sample("rsna-ich", tmp_path / "raw")
     data = fedcli.prepare("rsna-ich", raw=raw, size=8, work=tmp_path)
-    made = fedcli.partition(data, work=tmp_path)
-    assert (
-        1 < len(made.body["roster"]) < 20
-        and min(client["train"] for client in made.body["roster"]) > 0
-    )
+    clients = fedcli.partition(data, work=tmp_path)
+    assert 1 < len(clients.body["roster"]) < 20
+    assert min(client["train"] for client in clients.body["roster"]) > 0
     with pytest.raises(FedcliError, match="gets no training images"):
         fedcli.partition(data, dirichlet=1.0, clients=20, work=tmp_path)
     with pytest.raises(UsageError, match="scheme"):

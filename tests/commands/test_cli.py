@@ -22,29 +22,32 @@ def chain(tmp_path_factory):
     """toy, staged by hand through the command line: dataset, partition, corruption, run, scores."""
     work = tmp_path_factory.mktemp("work")
     where = ["--work", work, "--quiet"]
-    made = {"work": work, "where": where}
-    made["dataset"] = path_of(
+    stages = {"work": work, "where": where}
+    stages["dataset"] = path_of(
         fedcli("prepare", "toy", "--size", 12, "--sample-images", 400, *where)
     )
-    made["partition"] = path_of(
-        fedcli("partition", made["dataset"], "--dirichlet", "1.0", "--clients", "4", *where)
+    stages["partition"] = path_of(
+        fedcli("partition", stages["dataset"], "--dirichlet", "1.0", "--clients", "4", *where)
     )
-    made["corruption"] = path_of(
-        fedcli("corrupt", "gaussian", made["partition"], "--ratio", "0.25", *where)
+    stages["corruption"] = path_of(
+        fedcli("corrupt", "gaussian", stages["partition"], "--ratio", "0.25", *where)
     )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("fedcli.federation.engines.pool.cores", lambda: 1)  # no fork, see below
-        made["run"] = path_of(
-            fedcli("train", "fedheal", made["corruption"], "--rounds", "2", "--lr", "0.003", *where)
+        stages["run"] = path_of(
+            fedcli(
+                "train", "fedheal", stages["corruption"], "--rounds", "2", "--lr", "0.003", *where
+            )
         )
-    made["scores"] = path_of(fedcli("evaluate", made["run"], *where))
-    return made
+    stages["scores"] = path_of(fedcli("evaluate", stages["run"], *where))
+    return stages
 
 
 def test_every_stage_prints_one_line_that_the_next_reads(chain):
-    assert [
+    result = [
         chain[k].rpartition("/")[2] for k in ("dataset", "partition", "corruption", "run", "scores")
-    ] == [
+    ]
+    assert result == [
         "dataset.json",
         "partition.json",
         "corruption.json",
@@ -55,7 +58,9 @@ def test_every_stage_prints_one_line_that_the_next_reads(chain):
 
 def test_without_a_path_the_newest_is_taken_and_named(chain):
     code, out, err = fedcli("evaluate", "--work", chain["work"])
-    assert code == 0 and f"using {chain['run']}" in err and out.strip() == chain["scores"]
+    assert code == 0
+    assert f"using {chain['run']}" in err
+    assert out.strip() == chain["scores"]
 
 
 def test_a_dash_reads_the_path_from_stdin(chain):
@@ -64,13 +69,15 @@ def test_a_dash_reads_the_path_from_stdin(chain):
         == chain["scores"]
     )
     code, _, err = fedcli("evaluate", "-", *chain["where"])
-    assert code == 2 and "stdin holds no path" in err
+    assert code == 2
+    assert "stdin holds no path" in err
 
 
 def test_json_is_for_machines(chain):
     _, out, _ = fedcli("evaluate", chain["run"], "--json=full", *chain["where"])
     written = json.loads(out)
-    assert written["path"] == chain["scores"] and written["manifest"]["kind"] == "scores"
+    assert written["path"] == chain["scores"]
+    assert written["manifest"]["kind"] == "scores"
     _, out, _ = fedcli("methods", "--json")
     assert {m["name"] for m in json.loads(out)} >= {"fedavg", "fedheal", "fedism-plus"}
     _, out, _ = fedcli("datasets", "phantom", "--json")
@@ -80,19 +87,18 @@ def test_json_is_for_machines(chain):
 
 
 def test_json_of_a_stage_is_short_and_full_has_the_whole_manifest(chain):
-    asked = ["corrupt", "gaussian", chain["partition"], "--ratio", "0.25", *chain["where"]]
-    short, full = (json.loads(fedcli(*asked, word)[1]) for word in ("--json", "--json=full"))
-    assert (
-        short["path"] == full["path"] == chain["corruption"]
-        and short["warnings"] == full["warnings"]
-    )
+    words = ["corrupt", "gaussian", chain["partition"], "--ratio", "0.25", *chain["where"]]
+    short, full = (json.loads(fedcli(*words, word)[1]) for word in ("--json", "--json=full"))
+    assert short["path"] == full["path"] == chain["corruption"]
+    assert short["warnings"] == full["warnings"]
     assert full["manifest"] == json.loads(Path(chain["corruption"]).read_text())
     body = full["manifest"]["body"]
-    assert short["clients"] == 4 and short["train"] == sum(
-        client["train"] for client in body["roster"]
-    )
-    assert short["noisy"] == body["clients"] and "test" not in short and "manifest" not in short
-    asked = [
+    assert short["clients"] == 4
+    assert short["train"] == sum(client["train"] for client in body["roster"])
+    assert short["noisy"] == body["clients"]
+    assert "test" not in short
+    assert "manifest" not in short
+    words = [
         "train",
         "fedheal",
         chain["corruption"],
@@ -103,8 +109,9 @@ def test_json_of_a_stage_is_short_and_full_has_the_whole_manifest(chain):
         *chain["where"],
         "--json",
     ]
-    told = json.loads(fedcli(*asked)[1])
-    assert (told["method"], told["rounds"], told["clients"], told["path"]) == (
+    written = json.loads(fedcli(*words)[1])
+    result = (written["method"], written["rounds"], written["clients"], written["path"])
+    assert result == (
         "fedheal",
         2,
         4,
@@ -119,14 +126,15 @@ def test_quiet_leaves_stderr_empty(chain):
 
 
 def test_a_dataset_given_to_train_is_partitioned_first(chain):
-    code, out, err = fedcli(
+    code, _out, err = fedcli(
         "train", "fedavg", chain["dataset"], "--rounds", "1", "--work", chain["work"]
     )
-    assert code == 0 and "partition: 8 clients, Dirichlet(1)" in err
+    assert code == 0
+    assert "partition: 8 clients, Dirichlet(1)" in err
 
 
 def test_prepare_can_partition_and_corrupt_in_one_go(tmp_path):
-    made = path_of(
+    path = path_of(
         fedcli(
             "prepare",
             "phantom",
@@ -141,17 +149,16 @@ def test_prepare_can_partition_and_corrupt_in_one_go(tmp_path):
             "--quiet",
         )
     )
-    manifest = json.loads(Path(made).read_text())
-    assert (
-        manifest["kind"] == "corruption"
-        and len(manifest["body"]["clients"]) == 1
-        and len(manifest["body"]["roster"]) == 4
-    )
+    manifest = json.loads(Path(path).read_text())
+    assert manifest["kind"] == "corruption"
+    assert len(manifest["body"]["clients"]) == 1
+    assert len(manifest["body"]["roster"]) == 4
 
 
 def test_report_prints_one_line_per_run_in_every_format(chain):
     _, out, _ = fedcli("report", chain["run"], chain["scores"], *chain["where"])
-    assert " FedHEAL " in out and "balanced accuracy" in out
+    assert " FedHEAL " in out
+    assert "balanced accuracy" in out
     _, markdown, _ = fedcli("report", chain["run"], "--format", "markdown", *chain["where"])
     assert "| FedHEAL |" in markdown
     _, csv, _ = fedcli("report", chain["run"], "--format", "csv", *chain["where"])
@@ -169,7 +176,8 @@ def test_report_evaluates_a_run_that_has_no_scores(tmp_path):
     code, out, _ = fedcli(
         "report", run.rpartition("/")[0], "--by", "sex", "--work", tmp_path, "--quiet"
     )
-    assert code == 0 and "sex" in out
+    assert code == 0
+    assert "sex" in out
 
 
 def test_inspect_calls_no_file_verified_whose_numbers_lie_outside_of_it(chain, tmp_path):
@@ -212,13 +220,14 @@ def test_inspect_shows_shards_and_unfinished_runs(chain, tmp_path, monkeypatch):
         tmp_path / "run",
         *chain["where"],
     )
-    assert code == 130 and f"fedcli train --resume --out {tmp_path / 'run'}" in err
+    assert code == 130
+    assert f"fedcli train --resume --out {tmp_path / 'run'}" in err
     monkeypatch.undo()
     _, out, _ = fedcli("inspect", tmp_path / "run")
-    assert "unfinished run" in out and "--resume" in out
-    assert path_of(fedcli("train", "--resume", "--out", tmp_path / "run", *chain["where"])) == str(
-        tmp_path / "run" / "run.json"
-    )
+    assert "unfinished run" in out
+    assert "--resume" in out
+    result = path_of(fedcli("train", "--resume", "--out", tmp_path / "run", *chain["where"]))
+    assert result == str(tmp_path / "run" / "run.json")
 
 
 def stop(*_, **__):
@@ -235,7 +244,9 @@ def test_a_changed_byte_exits_with_3(chain, tmp_path):
         file.write(b"\x99\x98\x97")
     for command in (("partition",), ("inspect",), ("train", "fedavg")):
         code, out, err = fedcli(*command, "--work", work)
-        assert code == 3 and "sha256 differs" in err and out == ""
+        assert code == 3
+        assert "sha256 differs" in err
+        assert out == ""
 
 
 ERRORS = {
@@ -381,12 +392,15 @@ def test_errors_are_one_sentence_a_hint_and_a_code(case, chain, tmp_path):
     words = [word.format(**chain) if word.startswith("{") else word for word in words]
     outcome, out, err = fedcli(*words, "--work", tmp_path, "--quiet")
     assert (outcome, out) == (code, "")
-    assert sentence in err and hint in err and "Traceback" not in err
+    assert sentence in err
+    assert hint in err
+    assert "Traceback" not in err
 
 
 def test_debug_shows_the_traceback(chain):
     _, _, err = fedcli("evaluate", "/no/run.json", "--debug")
-    assert "Traceback" in err and "no such manifest" in err
+    assert "Traceback" in err
+    assert "no such manifest" in err
 
 
 def test_no_space_left_is_said_as_such(chain, tmp_path, monkeypatch):
@@ -395,7 +409,8 @@ def test_no_space_left_is_said_as_such(chain, tmp_path, monkeypatch):
 
     monkeypatch.setattr("fedcli.data.manifest.flushing", full)
     code, _, err = fedcli("prepare", "toy", "--work", tmp_path / "w", "--quiet")
-    assert code == 1 and "no space left on the device while writing pool.h5" in err
+    assert code == 1
+    assert "no space left on the device while writing pool.h5" in err
     assert not list((tmp_path / "w" / "datasets").iterdir())
 
 
@@ -449,7 +464,8 @@ def test_a_shared_option_of_a_pair_needs_its_half(chain, tmp_path):
         tmp_path,
         "--quiet",
     )
-    assert code == 2 and "local.tau or server.tau" in err
+    assert code == 2
+    assert "local.tau or server.tau" in err
     run = path_of(
         fedcli(
             "train",
@@ -465,30 +481,35 @@ def test_a_shared_option_of_a_pair_needs_its_half(chain, tmp_path):
         )
     )
     settings = json.loads(Path(run).read_text())["body"]["settings"]
-    assert settings["server.tau"] == 0.4 and settings["local.tau"] == 0.5
+    assert settings["server.tau"] == 0.4
+    assert settings["local.tau"] == 0.5
     _, out, _ = fedcli("methods", "salt+fedheal")
-    assert (
-        "local.tau" in out and "server.tau" in out and "2503.09587" in out and "2405.16585" in out
-    )
+    assert "local.tau" in out
+    assert "server.tau" in out
+    assert "2503.09587" in out
+    assert "2405.16585" in out
 
 
 def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
-    for flags, scheme in (
+    cases = (
         (["--fedmrl", "1.0", "--clients", "4"], "fedmrl"),
         (["--fedmrl", "0.0", "--clients", "4"], "fedmrl"),
         (["--fedmrl-authors", "--clients", "4"], "fedmrl-authors"),
-    ):
-        made = json.loads(
+    )
+    for flags, scheme in cases:
+        written = json.loads(
             Path(
                 path_of(fedcli("partition", chain["dataset"], *flags, *chain["where"]))
             ).read_text()
         )
-        assert made["body"]["scheme"] == scheme and made["made_by"][1:] == flags
+        assert written["body"]["scheme"] == scheme
+        assert written["made_by"][1:] == flags
     who = tmp_path / "who.json"
     who.write_text(json.dumps({"a": [f"nobody-{k}" for k in range(20)]}))
     code, _, err = fedcli("partition", chain["dataset"], "--clients-file", who, *chain["where"])
-    assert code == 1 and "names none of the 400 images" in err
-    for words, said in (
+    assert code == 1
+    assert "names none of the 400 images" in err
+    for words, sentence in (
         (
             ["--clients-file", who, "--clients", "3"],
             "--clients-file and --clients exclude each other",
@@ -498,4 +519,5 @@ def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
         (["--iid", "--keep-units"], None),
     ):
         code, _, err = fedcli("partition", chain["dataset"], *words, *chain["where"])
-        assert code == (2 if said else 1) and (said or "does not say which patient") in err
+        assert code == (2 if sentence else 1)
+        assert (sentence or "does not say which patient") in err

@@ -36,7 +36,8 @@ def run(*words: object) -> tuple[int, str, str]:
 def work(tmp_path_factory) -> Path:
     """A toy dataset in two clients, one corrupted, with an evaluated run called first."""
     folder = tmp_path_factory.mktemp("work")
-    where, corrupt = ("--work", folder), ("--corrupt", "gaussian", "--ratio", 0.5)
+    where = ("--work", folder)
+    corrupt = ("--corrupt", "gaussian", "--ratio", 0.5)
     assert run("prepare", "toy", "--sample-images", 400, "--clients", 2, *corrupt, *where)[0] == 0
     assert run("train", "FedISM+", "--rounds", 1, "--name", "first", *where)[0] == 0
     assert run("evaluate", *where)[0] == 0
@@ -109,8 +110,10 @@ def test_a_recipe_is_found_as_people_write_it(spelt):
 )
 def test_what_cannot_be_read_is_refused_as_all_other_mistakes_are(words, sentence, line):
     code, out, err = run(*words)
-    assert (code, out) == (2, "") and re.search(f"{sentence}(.*\n)+  hint: {line}", err)
-    assert "Usage" not in err and "Error" not in err
+    assert (code, out) == (2, "")
+    assert re.search(f"{sentence}(.*\n)+  hint: {line}", err)
+    assert "Usage" not in err
+    assert "Error" not in err
 
 
 def test_lists_and_help_import_no_torch(work):
@@ -126,8 +129,8 @@ for line in sys.argv[1:]:
     ended = subprocess.run(
         [sys.executable, "-c", code, *lines], cwd=work.parent, capture_output=True, text=True
     )
-    shown = [line for line in ended.stdout.splitlines() if line.startswith("imports torch:")]
-    assert shown == ["imports torch: False"] * len(lines), ended.stderr
+    import_lines = [line for line in ended.stdout.splitlines() if line.startswith("imports torch:")]
+    assert import_lines == ["imports torch: False"] * len(lines), ended.stderr
 
 
 def test_ls_shows_every_stage_with_the_runs_score(work):
@@ -137,13 +140,14 @@ def test_ls_shows_every_stage_with_the_runs_score(work):
         assert words in out
     written = json.loads(run("ls", "--work", work, "--json")[1])
     (line,) = written["run"]
-    assert (line["run"], line["seed"], line["rounds"]) == ("first", 0, 1) and line[
-        "rounds_played"
-    ] == 1
+    assert (line["run"], line["seed"], line["rounds"]) == ("first", 0, 1)
+    assert line["rounds_played"] == 1
     scores = body_of(next(work.glob("runs/first/scores/*/scores.json")))
     mean = scores["versions"]["average"]["balanced_accuracy"]["mean_last5"]
-    assert line["balanced_accuracy (%)"] == 100 * mean and f"{100 * mean:.1f}" in out
-    assert (written["dataset"][0]["pixels"], written["corruption"][0]["severity"]) == (16, 3)
+    assert line["balanced_accuracy (%)"] == 100 * mean
+    assert f"{100 * mean:.1f}" in out
+    result = (written["dataset"][0]["pixels"], written["corruption"][0]["severity"])
+    assert result == (16, 3)
     assert {entry["data"] for entries in written.values() for entry in entries} == {"real"}
     assert written["partition"][0]["scheme"].startswith("dirichlet alpha 1")
 
@@ -152,9 +156,8 @@ def test_ls_names_the_attribute_of_a_partition_and_says_what_is_synthetic(tmp_pa
     assert run("prepare", "rsna-ich", "--sample", "--size", 8, "--work", tmp_path)[0] == 0
     assert run("partition", "--by", "race", "--work", tmp_path)[0] == 0
     listed = json.loads(run("ls", "--work", tmp_path, "--json")[1])
-    assert [entry["data"] for entry in (*listed["dataset"], *listed["partition"])] == [
-        "SYNTHETIC"
-    ] * 2
+    result = [entry["data"] for entry in (*listed["dataset"], *listed["partition"])]
+    assert result == ["SYNTHETIC"] * 2
     assert listed["partition"][0]["scheme"] == "by race"
 
 
@@ -164,15 +167,18 @@ def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
     (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
     (begun / "rounds.jsonl").write_text("{}\n" * 3)
     (entry,) = json.loads(run("ls", "--work", tmp_path, "--json")[1])["run"]
-    assert (
+    result = (
         entry["rounds_played"],
         entry["rounds"],
         entry["data"],
         entry["balanced_accuracy (%)"],
-    ) == (3, 1, "-", None)
+    )
+    assert result == (3, 1, "-", None)
     assert "3 of 1" in run("ls", "--work", tmp_path)[1]
     code, out, err = run("ls", "--work", tmp_path / "empty")
-    assert code == 1 and not out and "fedcli prepare NAME" in err
+    assert code == 1
+    assert not out
+    assert "fedcli prepare NAME" in err
 
 
 def test_a_newer_run_that_has_not_finished_is_not_silently_passed_over(work):
@@ -183,7 +189,9 @@ def test_a_newer_run_that_has_not_finished_is_not_silently_passed_over(work):
         code, out, err = run("evaluate", "--work", work)
     finally:
         shutil.rmtree(begun)
-    assert code == 0 and out.strip().endswith("scores.json") and begun.name not in out
+    assert code == 0
+    assert out.strip().endswith("scores.json")
+    assert begun.name not in out
     assert (
         f"warning: {begun} has not finished and is left out; fedcli train --resume --out {begun}"
         in err
@@ -191,37 +199,39 @@ def test_a_newer_run_that_has_not_finished_is_not_silently_passed_over(work):
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("words", "name"),
     [
         (["models"], "resnet18"),
         (["metrics"], "equalized_odds_difference"),
         (["corruptions"], "motion-blur"),
     ],
 )
-def test_what_can_be_named_is_listed(words, named):
+def test_what_can_be_named_is_listed(words, name):
     code, out, _ = run(*words)
-    assert code == 0 and named in out
-    assert named in json.loads(run(*words, "--json")[1])
+    assert code == 0
+    assert name in out
+    assert name in json.loads(run(*words, "--json")[1])
 
 
 def test_every_corruption_is_described_with_its_other_names():
     listed = json.loads(run("corruptions", "--json")[1])
-    assert listed.keys() == set(KINDS) and len(set(listed.values())) == len(KINDS)
-    assert all(
-        f"also called {alias}" in listed[kind] or f"or {alias}" in listed[kind]
-        for alias, kind in ALIASES.items()
-    )
+    assert listed.keys() == set(KINDS)
+    assert len(set(listed.values())) == len(KINDS)
+    for alias, kind in ALIASES.items():
+        assert f"also called {alias}" in listed[kind] or f"or {alias}" in listed[kind]
 
 
 def test_a_missing_stage_is_answered_with_the_command_to_type(tmp_path):
-    for words, command in (
+    cases = (
         (["partition"], "`fedcli prepare NAME`"),
         (["corrupt", "gaussian"], "`fedcli partition`"),
         (["train", "fedavg"], "`fedcli prepare NAME`"),
         (["evaluate"], "`fedcli train METHOD`"),
-    ):
+    )
+    for words, command in cases:
         code, _, err = run(*words, "--work", tmp_path)
-        assert code == 1 and command in err, words
+        assert code == 1, words
+        assert command in err, words
     assert "unknown corruption 'gausian'" in run("corrupt", "gausian", "--work", tmp_path)[2]
     assert "which method?" in run("train", tmp_path)[2]
 
@@ -230,13 +240,12 @@ def test_a_name_is_the_runs_folder(work):
     assert (work / "runs" / "first" / "run.json").is_file()
     for name in ("a/b", "", ".hidden"):
         code, _, err = run("train", "fedavg", "--name", name, "--work", work)
-        assert code == 2 and "is no name for a folder" in err
+        assert code == 2
+        assert "is no name for a folder" in err
     code, _, err = run("train", "fedavg", "--name", "first", "--work", work)
-    assert (
-        code == 1
-        and "already holds another result" in err
-        and "give another --name or --out" in err
-    )
+    assert code == 1
+    assert "already holds another result" in err
+    assert "give another --name or --out" in err
     assert (
         "exclude each other"
         in run("train", "fedavg", "--name", "a", "--out", "b", "--work", work)[2]
@@ -249,15 +258,17 @@ def test_options_from_a_file_and_from_variables_are_used_and_said(work, monkeypa
     Path("fedcli.toml").write_text(text, encoding="utf-8")
     monkeypatch.setenv("FEDCLI_DEVICE", "cpu")
     code, out, err = run("train", "fedprox", "--rounds", 1)
-    assert code == 0 and "runs/second" in out
-    made = json.loads((work / "runs" / "second" / "run.json").read_text())["body"]
-    assert made["rounds"] == 1 and made["settings"]["mu"] == 0.5  # what was typed comes first
-    for said in (
+    assert code == 0
+    assert "runs/second" in out
+    body = json.loads((work / "runs" / "second" / "run.json").read_text())["body"]
+    assert body["rounds"] == 1
+    assert body["settings"]["mu"] == 0.5  # what was typed comes first
+    for words in (
         "--set mu=0.5 from fedcli.toml",
         "--device cpu from FEDCLI_DEVICE",
         f"--work {work.name} from fedcli.toml",
     ):
-        assert said in err
+        assert words in err
     assert "--rounds" not in err
     assert "first" in run("ls")[1]
     Path("fedcli.toml").unlink()
@@ -277,7 +288,9 @@ def test_mistakes_in_the_file_are_explained(tmp_path, monkeypatch, text, words):
     monkeypatch.chdir(tmp_path)
     Path("fedcli.toml").write_text(text, encoding="utf-8")
     code, _, err = run("methods")
-    assert code == 2 and words in err and "hint:" in err
+    assert code == 2
+    assert words in err
+    assert "hint:" in err
 
 
 def test_a_value_that_cannot_be_is_named_with_the_file_or_variable_it_is_from(
@@ -286,7 +299,9 @@ def test_a_value_that_cannot_be_is_named_with_the_file_or_variable_it_is_from(
     monkeypatch.chdir(tmp_path)
     Path("fedcli.toml").write_text('[train]\nrounds = "one"\n', encoding="utf-8")
     code, _, err = run("train", "fedavg")
-    assert code == 2 and "--rounds='one'" in err and "this value is from fedcli.toml" in err
+    assert code == 2
+    assert "--rounds='one'" in err
+    assert "this value is from fedcli.toml" in err
     monkeypatch.setenv("FEDCLI_JOBS", "two")
     assert "this value is from FEDCLI_JOBS" in run("train", "fedavg", "--rounds", 1)[2]
     assert "this value is from" not in run("train", "fedavg", "--rounds", 1, "--jobs", "two")[2]
@@ -297,9 +312,11 @@ def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
     run("partition", "--iid", "--clients", 2, "--log-file", log, "--work", work)
     run("partition", "--iid", "--clients", 9999, f"--log-file={log}", "--work", work)
     text = log.read_text()
-    made = next((work / "partitions").glob("toy-iid-*/partition.json"))
-    assert f"INFO {made}" in text  # what stands on stdout
-    assert "INFO using" in text and "ERROR" in text and text.splitlines()[0][:2] == "20"
+    partition_path = next((work / "partitions").glob("toy-iid-*/partition.json"))
+    assert f"INFO {partition_path}" in text  # what stands on stdout
+    assert "INFO using" in text
+    assert "ERROR" in text
+    assert text.splitlines()[0][:2] == "20"
 
 
 @pytest.mark.parametrize(
@@ -342,12 +359,12 @@ def test_the_shell_completes_nothing_from_a_damaged_manifest(text, tmp_path):
 def test_the_bar_of_progress_shows_loss_and_scores(work, tmp_path):
     line = f"fedcli train fedavg --rounds 2 --eval-every 1 --seed 7 --work {work}"
     main, side = pty.openpty()
-    shown = []
+    pieces = []
 
     def read():
         with contextlib.suppress(OSError):  # the other end is closed
             while piece := os.read(main, 4096):
-                shown.append(piece)
+                pieces.append(piece)
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
@@ -355,9 +372,9 @@ def test_the_bar_of_progress_shows_loss_and_scores(work, tmp_path):
     os.close(side)
     reader.join()
     os.close(main)
-    assert (
-        ended.returncode == 0 and b"loss " in b"".join(shown) and b", clean " in b"".join(shown)
-    ), shown
+    assert ended.returncode == 0, pieces
+    assert b"loss " in b"".join(pieces), pieces
+    assert b", clean " in b"".join(pieces), pieces
 
 
 def test_help_of_a_large_command_has_headings():
@@ -374,18 +391,17 @@ def test_help_of_a_large_command_has_headings():
     places = [out.index(word) for word in words]
     assert places == sorted(places)
     out = run("prepare", "--help")[1]  # trains nothing: its seed and --set are about the data
-    assert "\nTraining:" not in out and "\nMethod:" not in out
+    assert "\nTraining:" not in out
+    assert "\nMethod:" not in out
     assert out.index("\nData:") < out.index("\n  --set") < out.index("\nMachine:")
     forgotten = [
         name
         for name in ("train", "evaluate", "report", "corrupt")
         if "\nOptions:" in run(name, "--help")[1]
     ]
-    assert (
-        not forgotten
-        and "--log-file" in run("ls", "--help")[1]
-        and "\nTraining:" not in run("ls", "--help")[1]
-    )
+    assert not forgotten
+    assert "--log-file" in run("ls", "--help")[1]
+    assert "\nTraining:" not in run("ls", "--help")[1]
 
 
 def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
@@ -402,7 +418,8 @@ def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
     """
     (path := tmp_path / "mine.toml").write_text(text, encoding="utf-8")
     code, out, err = run("run", path, "--dry-run", "--work", tmp_path)
-    assert code == 0 and "fedcli train fedavg" in out, err
+    assert code == 0, err
+    assert "fedcli train fedavg" in out, err
     assert "no such file" in run("run", tmp_path / "absent.toml")[2]
 
 
@@ -413,7 +430,9 @@ def test_ls_leaves_out_a_damaged_unfinished_run_and_says_so(text, tmp_path):
     (begun := tmp_path / "runs" / "begun").mkdir(parents=True)
     (begun / "settings.json").write_text(text)
     code, _, err = run("ls", "--work", tmp_path)
-    assert code == 1 and f"left out {begun}" in err and "nothing is under" in err
+    assert code == 1
+    assert f"left out {begun}" in err
+    assert "nothing is under" in err
 
 
 @pytest.mark.parametrize(
@@ -423,10 +442,14 @@ def test_ls_leaves_out_a_run_whose_scores_are_damaged(words, work, tmp_path):
     copy = shutil.copytree(work, tmp_path / "work")
     path = next(copy.glob("runs/first/scores/*/scores.json"))
     table = path.with_name("scores.csv")
-    whole, metric = table.read_text(), ",balanced_accuracy,,1,"
+    whole = table.read_text()
+    metric = ",balanced_accuracy,,1,"
     table.write_text(
         whole.replace(metric, metric + "x", 1) if "line" in words else whole.partition("\n")[0]
     )
     code, out, err = run("ls", "--work", copy)
-    assert code == 0 and "gaussian-noise" in out and "FedISM+" not in out
-    assert "left out" in err and f"scores.csv {words}" in err
+    assert code == 0
+    assert "gaussian-noise" in out
+    assert "FedISM+" not in out
+    assert "left out" in err
+    assert f"scores.csv {words}" in err

@@ -28,7 +28,8 @@ def edited(tmp_path_factory) -> Path:
     ]
     assert typed(*line).exit_code == typed("evaluate", "--work", folder).exit_code == 0
     (path,) = folder.glob("runs/*/run.json")
-    text, label = path.read_text(encoding="utf-8"), resolve("fedavg").label
+    text = path.read_text(encoding="utf-8")
+    label = resolve("fedavg").label
     assert f'"label": "{label}"' in text
     path.write_text(text.replace(f'"label": "{label}"', '"label": "Better"'), encoding="utf-8")
     return path
@@ -41,7 +42,8 @@ def typed(*words):
 @pytest.mark.parametrize("command", ["evaluate", "report", "inspect"])
 def test_it_is_refused_with_what_was_made_from_it(command, edited):
     ended = typed(command, edited)
-    assert ended.exit_code == 3 and f"{edited} has changed since" in ended.stderr
+    assert ended.exit_code == 3
+    assert f"{edited} has changed since" in ended.stderr
     assert "restore it; or, where the run was trained again, remove" in ended.stderr
 
 
@@ -65,11 +67,16 @@ def test_what_is_not_made_from_it_is_shown(edited):
     ],
 )
 def test_data_whose_manifest_lacks_its_keys_are_refused_in_a_sentence(words, tmp_path):
-    place = {path.stem: path for path in [make_chain(tmp_path), *tmp_path.rglob("dataset.json")]}
-    for path in place.values():
+    path_of_kind = {
+        path.stem: path for path in [make_chain(tmp_path), *tmp_path.rglob("dataset.json")]
+    }
+    for path in path_of_kind.values():
         path.write_text(
             json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"body": {}}),
             encoding="utf-8",
         )
-    ended = typed(words[0], *(place.get(word, word) for word in words[1:]), "--work", tmp_path)
-    assert ended.exit_code == 1 and "body.classes is missing" in ended.stderr
+    ended = typed(
+        words[0], *(path_of_kind.get(word, word) for word in words[1:]), "--work", tmp_path
+    )
+    assert ended.exit_code == 1
+    assert "body.classes is missing" in ended.stderr

@@ -26,7 +26,8 @@ def test_a_command_without_arguments_in_an_empty_folder_says_what_it_needs(comma
     if command in ALONE:
         pytest.skip("needs no argument")
     code, out, err = typed(command)
-    assert "unexpected" not in err and "Traceback" not in err
+    assert "unexpected" not in err
+    assert "Traceback" not in err
     assert (code == 0 and out) or (code in (1, 2) and "error: " in err and "hint: " in err)
     assert not list(tmp_path.iterdir())
 
@@ -34,38 +35,49 @@ def test_a_command_without_arguments_in_an_empty_folder_says_what_it_needs(comma
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_has_help(command):
     code, out, err = typed(command, "--help")
-    assert code == 0 and out.startswith(f"Usage: fedcli {command}") and not err
+    assert code == 0
+    assert out.startswith(f"Usage: fedcli {command}")
+    assert not err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_takes_debug(command):
     code, _, err = typed(command, "--debug", "--help")
-    assert code == 0 and "no such option" not in err
+    assert code == 0
+    assert "no such option" not in err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_name_that_nothing_has_is_refused_in_a_sentence(command, tmp_path):
     code, out, err = typed(command, UNKNOWN)
-    assert code in (1, 2) and not out
-    assert "error: " in err and "unexpected " not in err.replace("unexpected extra argument", "")
+    assert code in (1, 2)
+    assert not out
+    assert "error: " in err
+    assert "unexpected " not in err.replace("unexpected extra argument", "")
     assert not list(tmp_path.iterdir())
 
 
 def test_figures_are_listed_with_the_whole_question_that_each_answers():
     code, out, err = typed("plot")
     listed = " ".join(out.split())
-    assert code == 0 and not err
-    assert [name for name, figure in FIGURES.items() if figure.question not in listed] == []
+    assert code == 0
+    assert not err
+    result = [name for name, figure in FIGURES.items() if figure.question not in listed]
+    assert result == []
 
 
 def test_debug_before_the_name_of_a_figure_shows_the_traceback():
     code, _, err = typed("plot", "--debug", "curves")
-    assert code == 1 and "Traceback" in err and "error: no run under fedcli-work" in err
+    assert code == 1
+    assert "Traceback" in err
+    assert "error: no run under fedcli-work" in err
 
 
 def test_inspect_in_an_empty_folder_says_how_to_begin():
     code, _, err = typed("inspect")
-    assert code == 1 and "error: nothing is under fedcli-work" in err and "fedcli prepare" in err
+    assert code == 1
+    assert "error: nothing is under fedcli-work" in err
+    assert "fedcli prepare" in err
 
 
 @pytest.mark.parametrize(
@@ -80,9 +92,12 @@ def test_inspect_in_an_empty_folder_says_how_to_begin():
 )
 def test_a_list_shows_the_entry_that_is_named(line, entry):
     code, out, _ = typed(line)
-    assert code == 0 and entry in " ".join(out.split())
+    assert code == 0
+    assert entry in " ".join(out.split())
 
 
 def test_a_name_that_is_nearly_right_is_offered():
     code, _, err = typed("models resnet1")
-    assert code == 2 and "unknown model 'resnet1'" in err and "did you mean 'resnet18'?" in err
+    assert code == 2
+    assert "unknown model 'resnet1'" in err
+    assert "did you mean 'resnet18'?" in err

@@ -25,31 +25,33 @@ def test_the_sites_of_descriptions_data_and_runs_are_named(tmp_path):
     run = train(data, plan(rounds=1), work=tmp_path)
     assert names([described]) == sorted(ROSTER)
     assert names([described / f"{client}.json" for client in ROSTER]) == ROSTER
-    for each in (data, data.parent, run, run.parent, run.parent / "settings.json"):
-        assert names([each]) == ROSTER
+    for path in (data, data.parent, run, run.parent, run.parent / "settings.json"):
+        assert names([path]) == ROSTER
 
 
 @pytest.mark.parametrize("engine", ["nvflare", "flower"])
 def test_the_files_are_written_and_what_to_allow_is_said(tmp_path, engine):
     done = export(engine, make_chain(tmp_path), "-o", tmp_path / "out", "--sockets", "/run/here")
-    assert done.exit_code == 0 and done.stdout.strip() == str(tmp_path / "out")
+    assert done.exit_code == 0
+    assert done.stdout.strip() == str(tmp_path / "out")
     texts = "".join(path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file())
-    assert all(client in texts for client in ROSTER) and "/run/here" in texts
+    for client in ROSTER:
+        assert client in texts
+    assert "/run/here" in texts
     assert ("class_allow_list" if engine == "nvflare" else "SuperLink") in done.stderr
 
 
 @pytest.mark.parametrize("engine", ["nvflare", "flower"])
 def test_an_edited_file_of_a_job_is_not_overwritten(tmp_path, engine):
     line = engine, make_chain(tmp_path), "-o", tmp_path / "out"
-    assert export(*line).exit_code == 0 and export(*line).exit_code == 0
+    assert export(*line).exit_code == 0
+    assert export(*line).exit_code == 0
     for path in [path for path in (tmp_path / "out").rglob("*") if path.is_file()]:
         before = path.read_text()
         path.write_text(before + "mine")
         done = export(*line)
-        assert (
-            done.exit_code == 1
-            and f"{path.name} is there already, with other content" in done.stderr
-        )
+        assert done.exit_code == 1
+        assert f"{path.name} is there already, with other content" in done.stderr
         assert path.read_text() == before + "mine"
         path.write_text(before)
 
@@ -68,7 +70,9 @@ def test_what_names_no_sites_is_refused(tmp_path, monkeypatch, words, sentence):
     (tmp_path / "empty").mkdir()
     (tmp_path / "other.json").write_text("{}")
     done = export(*words)
-    assert done.exit_code in (1, 2) and sentence in done.stderr and not (tmp_path / "out").exists()
+    assert done.exit_code in (1, 2)
+    assert sentence in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_description_goes_into_a_json_file_only(tmp_path):
@@ -84,8 +88,10 @@ def test_a_description_goes_into_a_json_file_only(tmp_path):
         "--out",
         str(table),
     ]
-    assert CliRunner().invoke(app, words).exit_code == 2 and table.read_text() == "mine"
+    assert CliRunner().invoke(app, words).exit_code == 2
+    assert table.read_text() == "mine"
     words[-1] = str(tmp_path / "a.json")
     done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0 and done.stdout == f"{words[-1]}\n"
+    assert done.exit_code == 0
+    assert done.stdout == f"{words[-1]}\n"
     assert json.loads((tmp_path / "a.json").read_text())["client"]

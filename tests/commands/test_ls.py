@@ -18,19 +18,19 @@ def run(*words):
 
 def test_ls_says_in_what_the_runs_of_a_method_differ(tmp_path):
     data = make_chain(tmp_path)
-    for more in (
+    for options in (
         ("--lr", 0.01),
         ("--lr", 0.003, "--epochs", 1, "--seed", 1),
         ("--lr", 0.01, "--nesterov"),
     ):
         sgd = "--optimizer", "sgd", "--rounds", 1
-        assert run("train", "fedavg", data, *sgd, *more, "--work", tmp_path).exit_code == 0
+        assert run("train", "fedavg", data, *sgd, *options, "--work", tmp_path).exit_code == 0
     listed = json.loads(run("ls", "--work", tmp_path, "--json").stdout)["run"]
-    told = {"lr 0.01, nesterov no", "lr 0.003, nesterov no", "lr 0.01, nesterov yes"}
-    assert {entry["what differs"] for entry in listed} == told
-    assert "sha256" not in (out := run("ls", "--work", tmp_path).stdout) and all(
-        each in out for each in told
-    )
+    differences = {"lr 0.01, nesterov no", "lr 0.003, nesterov no", "lr 0.01, nesterov yes"}
+    assert {entry["what differs"] for entry in listed} == differences
+    assert "sha256" not in (out := run("ls", "--work", tmp_path).stdout)
+    for difference in differences:
+        assert difference in out
 
 
 def test_a_run_with_validation_images_shows_their_score_and_no_test_score(tmp_path):
@@ -43,14 +43,13 @@ def test_a_run_with_validation_images_shows_their_score_and_no_test_score(tmp_pa
     best = Scores.read(scores.path).best
     assert entry["validation balanced_accuracy (%)"] == 100 * best.validation
     assert "balanced_accuracy (%)" not in entry
-    assert f"{100 * best.validation:.1f} (validation)" in run("ls", "--work", tmp_path).stdout
+    result = f"{100 * best.validation:.1f} (validation)"
+    assert result in run("ls", "--work", tmp_path).stdout
 
 
 def test_generated_images_are_not_called_real():
-    made_up, own = (
-        ({"name": "phantom"}, {"dataset": "phantom"}),
-        ({"dataset": "toy"}, {"name": "own"}),
-    )
-    assert [ls._origin(body) for body in (*made_up, *own, {"sample": True})] == [
-        "generated"
-    ] * 2 + ["real"] * 2 + ["SYNTHETIC"]
+    made_up = ({"name": "phantom"}, {"dataset": "phantom"})
+    own_images = ({"dataset": "toy"}, {"name": "own"})
+    result = [ls._origin(body) for body in (*made_up, *own_images, {"sample": True})]
+    expected = ["generated"] * 2 + ["real"] * 2 + ["SYNTHETIC"]
+    assert result == expected

@@ -12,7 +12,7 @@ from fedcli.methods.registry import ALIASES
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch):
+def cache(tmp_path, monkeypatch):
     """Two places in an empty folder."""
     monkeypatch.setattr(
         method_facts, "places", lambda: [tmp_path / name / "methods-1.json" for name in "ab"]
@@ -27,49 +27,52 @@ def shown(capsys, *words):
     return capsys.readouterr().out
 
 
-def test_what_is_kept_is_what_the_methods_say(kept, capsys, monkeypatch):
-    first = shown(capsys, "fedheal")
-    text = (kept / "a" / "methods-1.json").read_text(encoding="utf-8")
+def test_what_is_kept_is_what_the_methods_say(cache, capsys, monkeypatch):
+    printed_before = shown(capsys, "fedheal")
+    text = (cache / "a" / "methods-1.json").read_text(encoding="utf-8")
     names = {name for facts in json.loads(text)["methods"] for name in facts["names"]}
-    assert names >= {name.lower() for name in (*METHODS, *ALIASES)} and not (kept / "b").exists()
-    asked = {}
+    assert names >= {name.lower() for name in (*METHODS, *ALIASES)}
+    assert not (cache / "b").exists()
+    printed = {}
     for name in METHODS:
         methods._print(method_facts.facts_of(METHODS[name]))
-        asked[name] = capsys.readouterr().out
+        printed[name] = capsys.readouterr().out
     monkeypatch.setattr("fedcli.methods.resolve", None)  # nobody is asked
-    assert {name: shown(capsys, name) for name in METHODS} == asked
-    assert shown(capsys, "FedHEAL") == first == asked["fedheal"]
+    assert {name: shown(capsys, name) for name in METHODS} == printed
+    assert shown(capsys, "FedHEAL") == printed_before == printed["fedheal"]
 
 
-def test_the_list_is_the_registry_from_the_methods_or_from_what_is_kept(kept, capsys):
+def test_the_list_is_the_registry_from_the_methods_or_from_what_is_kept(cache, capsys):
     for _ in range(2):
         listed = [tuple(methods._line(facts)) for facts in method_facts.all_facts()]
-        assert {line[:2] for line in listed} == {(m.name, m.label) for m in METHODS.values()}
-        assert all(line[2].startswith(METHODS[line[0]].about) for line in listed) and len(
-            listed
-        ) == len(METHODS)
+        expected = {(m.name, m.label) for m in METHODS.values()}
+        assert {line[:2] for line in listed} == expected
+        for line in listed:
+            assert line[2].startswith(METHODS[line[0]].about)
+        assert len(listed) == len(METHODS)
         assert [facts["name"] for facts in method_facts.all_facts()][:2] == ["adv", "afl"]
     listed = shown(capsys)
-    assert all(name in listed for name in METHODS)
+    for name in METHODS:
+        assert name in listed
 
 
-def test_a_method_registered_in_a_loop_and_described_by_a_name_is_listed(kept, monkeypatch):
+def test_a_method_registered_in_a_loop_and_described_by_a_name_is_listed(cache, monkeypatch):
     words = "in words that stand elsewhere"
     monkeypatch.setitem(METHODS, "twin", replace(METHODS["fedavg"], name="twin", about=words))
     assert method_facts.named("twin")["about"] == words
 
 
-def test_where_it_cannot_be_kept_the_methods_are_asked_each_time(kept, capsys, monkeypatch):
+def test_where_it_cannot_be_kept_the_methods_are_asked_each_time(cache, capsys, monkeypatch):
     monkeypatch.setattr(
         "fedcli.methods.METHODS", {"fedavg": METHODS["fedavg"]}
     )  # two of them would take as long
     for name in "ab":
-        (kept / name).write_text("", encoding="utf-8")  # a file in place of the folder
+        (cache / name).write_text("", encoding="utf-8")  # a file in place of the folder
     assert shown(capsys, "fedavg") == shown(capsys, "fedavg")
-    (kept / "a").unlink()
+    (cache / "a").unlink()
     shown(capsys, "fedavg")
     for text in ("{", "[]", "{}"):
-        (kept / "a" / "methods-1.json").write_text(text, encoding="utf-8")
+        (cache / "a" / "methods-1.json").write_text(text, encoding="utf-8")
         assert shown(capsys, "fedavg", "--json").startswith("{")
 
 
@@ -85,13 +88,10 @@ def test_another_state_of_the_package_is_kept_under_another_name(tmp_path, monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = method_facts.places()
     (tmp_path / "new.py").write_text("", encoding="utf-8")
-    assert (
-        before[0].parent == tmp_path / "methods" / "__pycache__"
-        and before[1].parent == tmp_path / "cache" / "fedcli"
-    )
+    assert before[0].parent == tmp_path / "methods" / "__pycache__"
+    assert before[1].parent == tmp_path / "cache" / "fedcli"
     assert method_facts.places()[0].name != before[0].name
     method_facts._keep([{"names": ["x"]}])
     method_facts._keep([{"names": ["y"]}])
-    assert (
-        method_facts.named("Y") == {"names": ["y"]} and len(list(before[0].parent.iterdir())) == 1
-    )
+    assert method_facts.named("Y") == {"names": ["y"]}
+    assert len(list(before[0].parent.iterdir())) == 1

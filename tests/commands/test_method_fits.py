@@ -1,4 +1,4 @@
-"""What `fedcli methods NAME` says a method can be trained with."""
+"""Kinds of training that `fedcli methods NAME` lists for a method."""
 
 import json
 
@@ -15,7 +15,7 @@ ADD_ON, AS_ADD_ON, ALONE, DP_SGD, SUMMED = range(5)
 
 
 @pytest.mark.parametrize(
-    "name, what",
+    ("name", "expected"),
     [
         ("fedavg", {ADD_ON, ALONE, DP_SGD, SUMMED}),
         ("fedheal", {AS_ADD_ON, DP_SGD}),
@@ -24,10 +24,11 @@ ADD_ON, AS_ADD_ON, ALONE, DP_SGD, SUMMED = range(5)
         ("crt", set()),
     ],
 )
-def test_what_a_method_trains_with(name, what):
-    found = fits(resolve(name))
-    assert {place for place, fit in enumerate(found) if fit.fits} == what
-    assert all(bool(fit.why) != fit.fits for fit in found)
+def test_what_a_method_trains_with(name, expected):
+    fits_of_method = fits(resolve(name))
+    assert {number for number, fit in enumerate(fits_of_method) if fit.fits} == expected
+    for fit in fits_of_method:
+        assert bool(fit.why) != fit.fits
 
 
 def test_a_pair_takes_no_further_add_on():
@@ -39,23 +40,25 @@ def test_a_pair_takes_no_further_add_on():
 
 
 def test_every_method_has_an_answer():
-    assert all(len(fits(method)) == 5 for method in METHODS.values())
+    for method in METHODS.values():
+        assert len(fits(method)) == 5
 
 
 def test_the_command_says_so_with_the_reason():
-    shown = CliRunner().invoke(app, ["methods", "fairfb"]).stdout
-    assert (
-        "trains with" in shown
-        and "fairfb changes local training, so it cannot be an add-on" in " ".join(shown.split())
-    )
-    asked = json.loads(CliRunner().invoke(app, ["methods", "fairfb", "--json"]).stdout)
-    assert {"what": "an add-on, as in BASE+ADDON", "fits": True, "why": ""} in asked["trains_with"]
+    printed = CliRunner().invoke(app, ["methods", "fairfb"]).stdout
+    assert "trains with" in printed
+    assert "fairfb changes local training, so it cannot be an add-on" in " ".join(printed.split())
+    written = json.loads(CliRunner().invoke(app, ["methods", "fairfb", "--json"]).stdout)
+    assert {"what": "an add-on, as in BASE+ADDON", "fits": True, "why": ""} in written[
+        "trains_with"
+    ]
 
 
 def test_every_method_of_fedcli_says_what_it_is_for():
     assert not [name for name, method in METHODS.items() if not method.families]
     assert {family for method in METHODS.values() for family in method.families} == set(FAMILIES)
-    assert wants(METHODS["fedavg"]) == {} and list(wants(METHODS["fairfb"])) == [
+    assert wants(METHODS["fedavg"]) == {}
+    assert list(wants(METHODS["fairfb"])) == [
         "groups",
         "two classes",
         "one label",
@@ -64,25 +67,24 @@ def test_every_method_of_fedcli_says_what_it_is_for():
 
 def test_methods_for_a_purpose():
     def named(*words):
-        shown = CliRunner().invoke(app, ["methods", *words])
+        ended = CliRunner().invoke(app, ["methods", *words])
         return {
             line.split()[0]
-            for line in shown.stdout.splitlines()
+            for line in ended.stdout.splitlines()
             if line[:1] == " " and line[1:2].strip()
         }
 
     for family in FAMILIES:
-        assert {name for name in named("--for", family) - {"method"} if "─" not in name} == {
-            n for n, m in METHODS.items() if family in m.families
-        }
-    assert {"fedavg", "fedheal", "fedbn"} < named("--for", "privacy") and "fedce" not in named(
-        "--for", "privacy"
-    )
-    assert named() >= {"HOSPITAL", "RARE", "afl"} and "OTHERS" not in named()
-    asked = json.loads(CliRunner().invoke(app, ["methods", "--for", "noise", "--json"]).stdout)
-    assert {facts["name"] for facts in asked} == {
-        n for n, m in METHODS.items() if "noise" in m.families
-    }
+        result = {name for name in named("--for", family) - {"method"} if "─" not in name}
+        expected = {n for n, m in METHODS.items() if family in m.families}
+        assert result == expected
+    assert {"fedavg", "fedheal", "fedbn"} < named("--for", "privacy")
+    assert "fedce" not in named("--for", "privacy")
+    assert named() >= {"HOSPITAL", "RARE", "afl"}
+    assert "OTHERS" not in named()
+    written = json.loads(CliRunner().invoke(app, ["methods", "--for", "noise", "--json"]).stdout)
+    expected = {n for n, m in METHODS.items() if "noise" in m.families}
+    assert {facts["name"] for facts in written} == expected
 
 
 def test_a_purpose_that_is_none_and_a_method_of_no_family_are_refused():

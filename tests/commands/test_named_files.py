@@ -59,7 +59,7 @@ def run(*words: str) -> tuple[int, str, str]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def federation(tmp_path_factory) -> Path:
     """A folder with a small federation, its scored run and an image."""
     from PIL import Image
 
@@ -75,12 +75,12 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def here(made, tmp_path, monkeypatch) -> Path:
+def folder(federation, tmp_path, monkeypatch) -> Path:
     """The folder at hand, with an empty folder `out` in it and a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("FEDCLI_WORK", str(made / "fedcli-work"))
+    monkeypatch.setenv("FEDCLI_WORK", str(federation / "fedcli-work"))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "image.png").write_bytes((made / "image.png").read_bytes())
+    (tmp_path / "image.png").write_bytes((federation / "image.png").read_bytes())
     (tmp_path / "out").mkdir()
     return tmp_path
 
@@ -94,9 +94,9 @@ def with_run(line: list[str]) -> list[str]:
     return ["first" if word == "RUN" else word for word in line]
 
 
-def target_of(line: list[str], here: Path) -> Path:
+def target_of(line: list[str], folder: Path) -> Path:
     (name,) = [word for word in line if word.startswith("FILE")]
-    return here / "out" / f"target{name.removeprefix('FILE')}"
+    return folder / "out" / f"target{name.removeprefix('FILE')}"
 
 
 def put(kind: str, target: Path) -> None:
@@ -116,7 +116,7 @@ def put(kind: str, target: Path) -> None:
 
 
 def content(folder: Path) -> dict[str, object]:
-    """What lies in a folder: links by where they lead, files by their bytes, and the rest by its kind."""
+    """Content of a folder: links by where they lead, files by their bytes, and the rest by its kind."""
     lying = {}
     for path in sorted(folder.rglob("*")):
         mode = path.lstat().st_mode
@@ -130,33 +130,39 @@ def content(folder: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("kind", ["folder", "file", "read-only file", "link", "dangling link"])
 @pytest.mark.parametrize("command", TO_FILES)
-def test_what_fedcli_did_not_write_is_left_as_it_is(command, kind, here):
-    target = target_of(TO_FILES[command], here)
+def test_what_fedcli_did_not_write_is_left_as_it_is(command, kind, folder):
+    target = target_of(TO_FILES[command], folder)
     put(kind, target)
-    before = content(here)
+    before = content(folder)
     code, _, err = run(*words_of(TO_FILES[command], target))
-    assert code in (1, 2) and str(target) in err and "hint:" in err
-    assert content(here) == before
+    assert code in (1, 2)
+    assert str(target) in err
+    assert "hint:" in err
+    assert content(folder) == before
 
 
 @pytest.mark.parametrize("command", TO_FILES)
-def test_its_own_file_is_replaced_until_somebody_changes_it(command, here):
-    target = target_of(TO_FILES[command], here)
+def test_its_own_file_is_replaced_until_somebody_changes_it(command, folder):
+    target = target_of(TO_FILES[command], folder)
     line = words_of(TO_FILES[command], target)
     assert run(*line)[0] == 0
     written = target.read_bytes()
-    assert run(*line)[0] == 0 and target.read_bytes() == written
+    assert run(*line)[0] == 0
+    assert target.read_bytes() == written
     target.write_bytes(written + b"a remark\n")
     code, _, err = run(*line)
-    assert code == 1 and f"{target} is there already" in err and "--force" in err
+    assert code == 1
+    assert f"{target} is there already" in err
+    assert "--force" in err
     assert target.read_bytes() == written + b"a remark\n"
     assert run(*line, "--force")[0] == 0
     assert target.read_bytes() == written
 
 
 @pytest.mark.parametrize("command", TO_FILES)
-def test_a_pipe_is_written_into(command, here):
-    target, plain = target_of(TO_FILES[command], here), here / "plain"
+def test_a_pipe_is_written_into(command, folder):
+    target = target_of(TO_FILES[command], folder)
+    plain = folder / "plain"
     plain = plain.with_suffix(target.suffix)
     assert run(*words_of(TO_FILES[command], plain))[0] == 0
     os.mkfifo(target)
@@ -172,9 +178,9 @@ def test_a_pipe_is_written_into(command, here):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("command", TO_FILES)
-def test_a_device_stays_a_device(command, linked, here):
-    target = target_of(TO_FILES[command], here)
-    device = here / "device" if linked else target
+def test_a_device_stays_a_device(command, linked, folder):
+    target = target_of(TO_FILES[command], folder)
+    device = folder / "device" if linked else target
     try:
         os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))  # takes and forgets all, as null
         device.open("wb").close()
@@ -183,38 +189,43 @@ def test_a_device_stays_a_device(command, linked, here):
     if linked:
         target.symlink_to(device)
     assert run(*words_of(TO_FILES[command], target))[0] == 0
-    assert stat.S_ISCHR(device.stat().st_mode) and target.is_symlink() == linked
+    assert stat.S_ISCHR(device.stat().st_mode)
+    assert target.is_symlink() == linked
 
 
 @pytest.mark.parametrize("command", INTO_FOLDERS)
-def test_a_folder_keeps_the_files_that_fedcli_did_not_write(command, here):
+def test_a_folder_keeps_the_files_that_fedcli_did_not_write(command, folder):
     line, name = INTO_FOLDERS[command]
-    target = here / "out" / name
+    target = folder / "out" / name
     line = words_of(line, target.parent)
     assert run(*line)[0] == 0
     written = content(target.parent)
-    assert run(*line)[0] == 0 and content(target.parent) == written
+    assert run(*line)[0] == 0
+    assert content(target.parent) == written
     target.write_bytes(NOTES)
     before = content(target.parent)
     code, _, err = run(*line)
-    assert code == 1 and f"{target} is there already" in err
+    assert code == 1
+    assert f"{target} is there already" in err
     assert content(target.parent) == before
-    assert run(*line, "--force")[0] == 0 and content(target.parent) == written
+    assert run(*line, "--force")[0] == 0
+    assert content(target.parent) == written
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling link", "pipe"])
 @pytest.mark.parametrize("command", RESULTS)
-def test_a_result_takes_the_place_of_nothing(command, kind, here):
-    target = here / "out" / "target"
+def test_a_result_takes_the_place_of_nothing(command, kind, folder):
+    target = folder / "out" / "target"
     if kind == "pipe":
         os.mkfifo(target)
     else:
         put(kind, target)
-    before = content(here)
+    before = content(folder)
     code, _, err = run(*with_run(RESULTS[command]), "--out", str(target))
-    assert code in (1, 2) and str(target) in err
+    assert code in (1, 2)
+    assert str(target) in err
     assert "unexpected" not in err
-    assert content(here) == before
+    assert content(folder) == before
 
 
 def test_every_option_that_writes_is_tried_here():

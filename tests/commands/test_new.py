@@ -18,14 +18,14 @@ def run(*words):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def templates(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mine")
     for kind in TRY:
         assert run("new", kind, f"my-{kind}", "--out", folder, "--quiet") == 0
     return folder
 
 
-def test_the_tests_that_it_writes_pass(made):
+def test_the_tests_that_it_writes_pass(templates):
     line = [
         "-q",
         "-p",
@@ -35,11 +35,12 @@ def test_the_tests_that_it_writes_pass(made):
         "-c",
         os.devnull,
         "--rootdir",
-        str(made),
-        str(made),
+        str(templates),
+        str(templates),
     ]
-    ended = forked.run(lambda: sys.exit(pytest.main(line)), made)
-    assert ended.returncode == 0 and " passed" in ended.stdout, ended.stdout + ended.stderr
+    ended = forked.run(lambda: sys.exit(pytest.main(line)), templates)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert " passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_a_metric_is_a_cost_where_its_name_says_so(tmp_path):
@@ -48,11 +49,11 @@ def test_a_metric_is_a_cost_where_its_name_says_so(tmp_path):
         assert words in (tmp_path / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
 
 
-def test_it_overwrites_nothing(made, capsys):
-    before = {path: path.read_bytes() for path in made.glob("*.py")}
-    assert run("new", "method", "my-method", "--out", made) == 1
+def test_it_overwrites_nothing(templates, capsys):
+    before = {path: path.read_bytes() for path in templates.glob("*.py")}
+    assert run("new", "method", "my-method", "--out", templates) == 1
     assert "my_method.py is there already" in capsys.readouterr().err
-    assert before == {path: path.read_bytes() for path in made.glob("*.py")}
+    assert before == {path: path.read_bytes() for path in templates.glob("*.py")}
 
 
 @pytest.mark.parametrize(
@@ -70,12 +71,13 @@ def test_it_overwrites_nothing(made, capsys):
 def test_it_refuses_what_it_cannot_write(words, sentence, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run("new", *words) == 2
-    assert sentence in capsys.readouterr().err and not list(Path().iterdir())
+    assert sentence in capsys.readouterr().err
+    assert not list(Path().iterdir())
 
 
-def test_what_it_writes_runs_from_images_to_scores(made, tmp_path, monkeypatch, capsys):
+def test_what_it_writes_runs_from_images_to_scores(templates, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    mine = {kind: made / f"my_{kind}.py" for kind in TRY}
+    mine = {kind: templates / f"my_{kind}.py" for kind in TRY}
     assert run("prepare", mine["dataset"], "--sample", "--size", 8, "--quiet") == 0
     assert run("partition", "--scheme", mine["partition"], "--clients", 2, "--quiet") == 0
     line = ["train", f"moon+{mine['method']}", "--model", mine["model"], "--rounds", 1, "--quiet"]
@@ -92,5 +94,5 @@ def test_what_it_writes_runs_from_images_to_scores(made, tmp_path, monkeypatch, 
     assert not [
         path
         for path in Path("fedcli-work").rglob("*.json")
-        if str(made) in path.read_text(encoding="utf-8")
+        if str(templates) in path.read_text(encoding="utf-8")
     ]

@@ -59,7 +59,7 @@ def data(tmp_path_factory):
 
 
 def typed(line, free=80 << 30):
-    """What a line prints that ends well on the pretended GPU."""
+    """The output of a line that ends well on the pretended GPU."""
     with pretended(free):
         code, out, err = fedcli(*shlex.split(line), "--device", "cuda")
     assert code == 0, err
@@ -77,21 +77,24 @@ def test_a_training_is_one_on_a_gpu(options, data, tmp_path):
         json.loads(path.read_text())["body"]["environment"]
         for path in tmp_path.glob("runs/*/run.json")
     ]
-    assert all(each["device_name"] == "pretended GPU" for each in runs) and len(
-        runs
-    ) == 1 + options.count("--then") - (options.count("--dry-run"))
+    for recorded in runs:
+        assert recorded["device_name"] == "pretended GPU"
+    expected = 1 + options.count("--then") - (options.count("--dry-run"))
+    assert len(runs) == expected
 
 
 def test_a_run_is_scored_and_shown(data, tmp_path):
     run = train("fedheal", data, tmp_path)
     torch.set_deterministic_debug_mode("default")
     scores = typed(f"evaluate {run} --by sex --work {tmp_path}")
-    assert torch.get_deterministic_debug_mode() == 2 and scores.endswith("scores.json")
+    assert torch.get_deterministic_debug_mode() == 2
+    assert scores.endswith("scores.json")
     assert "FedHEAL" in fedcli("report", scores, "--work", tmp_path)[1]
 
 
 def test_one_that_was_stopped_goes_on_where_it_was(data, tmp_path, monkeypatch):
-    folder, line = tmp_path / "run", f"train fedheal {data} {FAST} --rounds 3"
+    folder = tmp_path / "run"
+    line = f"train fedheal {data} {FAST} --rounds 3"
     whole = typed(f"{line} --out {tmp_path / 'whole'}")
     with monkeypatch.context() as patch, pretended():
         patch.setattr(Federation, "play", interrupt_in_round(3))
@@ -117,10 +120,10 @@ def test_a_run_of_the_second_gpu_goes_on_there(data, tmp_path):
 
 
 def test_images_that_do_not_fit_are_copied_batch_by_batch_and_give_the_same_model(data, tmp_path):
-    there, not_there = (
+    on_gpu, on_host = (
         train("fedprox", data, tmp_path / str(free), free=free) for free in (80 << 30, 1000)
     )
-    assert models(there) == models(not_there)
+    assert models(on_gpu) == models(on_host)
     assert train("fedavg --freeze-backbone", data, tmp_path / "frozen", free=1000)
 
 
@@ -145,8 +148,10 @@ def test_several_labels_and_a_prediction(tmp_path):
     raw = fedcli("datasets", "chestmnist", "--make-sample", tmp_path / "raw")[1].strip()
     where = f"--work {tmp_path} --quiet"
     dataset = path_of(fedcli(*shlex.split(f"prepare chestmnist --raw {raw} --size 8 {where}")))
-    made = path_of(fedcli(*shlex.split(f"partition {dataset} --dirichlet 1 --clients 2 {where}")))
-    run = train("fedprox --class-weights balanced --optimizer adam", made, tmp_path)
+    partition = path_of(
+        fedcli(*shlex.split(f"partition {dataset} --dirichlet 1 --clients 2 {where}"))
+    )
+    run = train("fedprox --class-weights balanced --optimizer adam", partition, tmp_path)
     Image.fromarray(np.full((8, 8), 90, np.uint8)).save(tmp_path / "one.png")
     assert "one.png" in typed(f"predict {run} {tmp_path / 'one.png'}")
 
@@ -161,9 +166,8 @@ def test_a_sweep_and_a_recipe(data, tmp_path):
             "reproduce", tmp_path / "own.toml", "--device", "cuda", "--work", tmp_path / "recipe"
         )
         assert code == 0, err
-    assert [
-        len([*folder.glob("runs/*/run.json")]) for folder in (tmp_path, tmp_path / "recipe")
-    ] == [2, 1]
+    result = [len([*folder.glob("runs/*/run.json")]) for folder in (tmp_path, tmp_path / "recipe")]
+    assert result == [2, 1]
 
 
 def test_sites_train_on_their_gpus(tmp_path):
@@ -171,8 +175,11 @@ def test_sites_train_on_their_gpus(tmp_path):
     usual = train("scaffold", data, tmp_path)
     with pretended():
         sites = sites_of(data, tmp_path / "sites", device="cuda")
-        made = train_at(sites, data, plan("scaffold"), tmp_path / "work")
-        assert usual and made.exists() and all(site.device == "cuda" for site in sites.values())
+        run_path = train_at(sites, data, plan("scaffold"), tmp_path / "work")
+        assert usual
+        assert run_path.exists()
+        for site in sites.values():
+            assert site.device == "cuda"
 
 
 def test_a_forecast_records_a_step_once(data, tmp_path):

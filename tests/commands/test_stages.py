@@ -1,4 +1,4 @@
-"""What prepare, partition and inspect do with what they are not told, and what they refuse before any work."""
+"""Defaults of prepare, partition and inspect, and mistakes that they refuse before any work."""
 
 import json
 from pathlib import Path
@@ -17,17 +17,19 @@ def run(*words: object) -> tuple[int, str, str]:
 
 def refused(*words: object, code: int = 2) -> str:
     ended, out, err = run(*words)
-    assert (ended, out) == (code, "") and "hint:" in err and "Traceback" not in err, err
+    assert (ended, out) == (code, ""), err
+    assert "hint:" in err, err
+    assert "Traceback" not in err, err
     return err
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory) -> Path:
     """Prepared twice: phantom, which has sites, and toy, which has none."""
-    made = tmp_path_factory.mktemp("work")
+    folder = tmp_path_factory.mktemp("work")
     for name in ("phantom", "toy"):
-        assert run("prepare", name, "--size", 8, "--out", made / name)[0] == 0
-    return made
+        assert run("prepare", name, "--size", 8, "--out", folder / name)[0] == 0
+    return folder
 
 
 # partition
@@ -36,10 +38,12 @@ def work(tmp_path_factory) -> Path:
 def test_a_bare_partition_is_the_one_that_train_makes_by_the_datasets_sites(work, tmp_path):
     _, out, err = run("partition", work / "phantom", "--work", tmp_path)
     assert "partition: the sites in 'site'" in err
-    made = json.loads(Path(out).read_text())
-    assert made["options"]["by"] == ["site"] and made["made_by"] == ["partition", "--by", "site"]
+    written = json.loads(Path(out).read_text())
+    assert written["options"]["by"] == ["site"]
+    assert written["made_by"] == ["partition", "--by", "site"]
     trained = run("train", "fedavg", work / "phantom", "--rounds", 1, "--work", tmp_path)
-    assert trained[0] == 0 and f"already made: {Path(out).parent}" in trained[2]
+    assert trained[0] == 0
+    assert f"already made: {Path(out).parent}" in trained[2]
 
 
 def test_a_bare_partition_without_sites_is_dirichlet_and_says_so(work, tmp_path):
@@ -65,7 +69,7 @@ def test_a_number_of_clients_beside_by_is_refused_unless_it_counts(work, tmp_pat
     err = refused("partition", work / "phantom", "--by", "site", "--clients", 4, "--work", tmp_path)
     assert "--by makes one client per value, so --clients has no effect" in err
     assert "leave it out, or add --portion or --shares" in err
-    for more in (("--portion", 0.5), ("--shares", "1,0,0,0")):
+    for options in (("--portion", 0.5), ("--shares", "1,0,0,0")):
         words = (
             "partition",
             work / "phantom",
@@ -73,7 +77,7 @@ def test_a_number_of_clients_beside_by_is_refused_unless_it_counts(work, tmp_pat
             "site",
             "--clients",
             4,
-            *more,
+            *options,
             "--work",
             tmp_path,
         )
@@ -102,7 +106,9 @@ def test_a_corruption_that_cannot_be_is_refused_before_anything_is_read(
     tmp_path, words, sentence, hint
 ):
     err = refused("prepare", "phantom", *words, "--work", tmp_path / "work")
-    assert sentence in err and hint in err and not (tmp_path / "work").exists()
+    assert sentence in err
+    assert hint in err
+    assert not (tmp_path / "work").exists()
 
 
 def test_a_corruption_of_a_site_or_of_a_numbered_client_is_made(tmp_path):
@@ -131,10 +137,8 @@ def test_the_fold_of_a_split_file_is_told_with_its_own_numbers(tmp_path):
         tmp_path / "f.csv",
     )
     code, _, err = run(*words, "--fold", 1, "--work", tmp_path / "work")
-    assert (
-        code == 0
-        and "testing fold 1 of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 (f.csv's own numbers)" in err
-    )
+    assert code == 0
+    assert "testing fold 1 of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 (f.csv's own numbers)" in err
     assert "also have training images" not in err
 
 
@@ -166,7 +170,8 @@ def test_a_split_file_that_shares_lesions_says_how_many(tmp_path):
         )
         code, _, err = run(*words, "--work", tmp_path / "work")
         expected = f"{units} training images; --split lesion keeps them together"
-        assert code == 0 and expected in err
+        assert code == 0
+        assert expected in err
 
 
 # inspect
@@ -177,19 +182,21 @@ def test_strict_without_a_path_takes_the_newest_dataset_or_partition(tmp_path):
     partition = str(next(tmp_path.glob("partitions/*/partition.json")))
     _, corruption, _ = run("corrupt", "gaussian", partition, "--work", tmp_path)
     code, out, err = run("inspect", "--strict", "--work", tmp_path)
-    assert code in (0, 1) and f"using {partition}" in err and "train and test share" in out
+    assert code in (0, 1)
+    assert f"using {partition}" in err
+    assert "train and test share" in out
     err = refused("inspect", corruption, "--strict", "--work", tmp_path)
-    assert (
-        "not for a corruption" in err and f"give a dataset or partition, such as {partition}" in err
-    )
+    assert "not for a corruption" in err
+    assert f"give a dataset or partition, such as {partition}" in err
 
 
 def test_strict_names_the_data_of_a_run_and_of_scores(work, tmp_path):
-    _, made, _ = run("train", "fedavg", work / "toy", "--rounds", 1, "--work", tmp_path)
-    _, scores, _ = run("evaluate", made, "--work", tmp_path)
-    for path, words in ((made, "not for a run"), (scores, "not for scores")):
+    _, run_path, _ = run("train", "fedavg", work / "toy", "--rounds", 1, "--work", tmp_path)
+    _, scores, _ = run("evaluate", run_path, "--work", tmp_path)
+    for path, words in ((run_path, "not for a run"), (scores, "not for scores")):
         err = refused("inspect", path, "--strict")
-        assert words in err and "partition.json" in err
+        assert words in err
+        assert "partition.json" in err
 
 
 # train
@@ -201,21 +208,21 @@ def test_a_second_stage_from_the_shell_finds_its_network_and_data_in_the_run_it_
     data = json.loads(
         Path(run("partition", work / "toy", "--iid", "--work", tmp_path)[1]).read_text()
     )
-    _, first, _ = run("train", "fedavg", "--rounds", 1, "--work", tmp_path)
-    code, second, err = run(
-        "train", "crt", "--weights", Path(first).parent, "--rounds", 1, "--work", tmp_path
+    _, first_run, _ = run("train", "fedavg", "--rounds", 1, "--work", tmp_path)
+    code, second_run, err = run(
+        "train", "crt", "--weights", Path(first_run).parent, "--rounds", 1, "--work", tmp_path
     )
     assert code == 0, err
-    made = json.loads(Path(second).read_text())
-    assert made["body"]["label"] == "FedAvg + cRT" and len(made["body"]["roster"]) == len(
-        data["body"]["roster"]
-    )
+    written = json.loads(Path(second_run).read_text())
+    assert written["body"]["label"] == "FedAvg + cRT"
+    assert len(written["body"]["roster"]) == len(data["body"]["roster"])
 
 
 def test_an_empty_path_and_a_client_behind_single_site_are_explained(work, tmp_path):
     assert "the path of the manifest is empty" in refused("train", "fedavg", "", "--work", tmp_path)
     err = refused("train", "fedavg", "--single-site", "client-01", "--work", tmp_path)
-    assert "no such manifest: client-01" in err and "--single-site takes no client" in err
+    assert "no such manifest: client-01" in err
+    assert "--single-site takes no client" in err
 
 
 # report, compare and bench
@@ -250,4 +257,5 @@ def test_bench_refuses_an_unknown_device():
 
 def test_bench_refuses_an_unknown_method_before_it_times_one():
     err = refused("bench", "--method", "fedavg", "--method", "nope")
-    assert "unknown method 'nope'" in err and "against a bare loop" not in err
+    assert "unknown method 'nope'" in err
+    assert "against a bare loop" not in err

@@ -13,7 +13,8 @@ import pytest
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
-LAST, INSTEAD = "train_and_compare ", f'source "{HERE}/faults.sh"\nfaults '
+LAST = "train_and_compare "
+INSTEAD = f'source "{HERE}/faults.sh"\nfaults '
 LIES = ["count", "negative", "steps", "shape", "nan", "columns"]
 
 
@@ -23,7 +24,8 @@ def with_faults(engine: str, folder: Path) -> Path:
         shutil.copy(path, folder)
     script = folder / f"consortium-{engine}.sh"
     before, call, engine_and_folder = script.read_text().rpartition(LAST)
-    assert call and engine_and_folder.startswith(f'"{engine}:')
+    assert call
+    assert engine_and_folder.startswith(f'"{engine}:')
     script.write_text(before + INSTEAD + engine_and_folder)
     return script
 

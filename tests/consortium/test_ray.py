@@ -47,9 +47,11 @@ def words(out):
 
 
 def wait_for_round(number, process, out):
-    lines, end = out / "rounds.jsonl", time.monotonic() + 180
+    lines = out / "rounds.jsonl"
+    end = time.monotonic() + 180
     while not lines.exists() or lines.read_text().count("\n") < number:
-        assert process.poll() is None and time.monotonic() < end, words(out)
+        assert process.poll() is None, words(out)
+        assert time.monotonic() < end, words(out)
         time.sleep(0.05)
     return lines.read_text().count("\n")
 
@@ -87,14 +89,14 @@ def nodes():
                 "1",
                 "--block",
             ]
-            more = ["--object-store-memory", "100000000", "--include-log-monitor", "false"]
+            flags = ["--object-store-memory", "100000000", "--include-log-monitor", "false"]
             group = {
                 "start_new_session": True,
                 "stdout": subprocess.DEVNULL,
                 "stderr": subprocess.DEVNULL,
             }
             started[name] = subprocess.Popen(
-                [*command, *more, *["--include-dashboard", "false"] * head], env=QUIET, **group
+                [*command, *flags, *["--include-dashboard", "false"] * head], env=QUIET, **group
             )
             return address
 
@@ -116,17 +118,20 @@ print(sum(node["Alive"] for node in ray.nodes()))
 
 
 def wait_for_nodes(address, count):
-    end, asked = time.monotonic() + 180, [sys.executable, "-c", NODES]
+    end = time.monotonic() + 180
+    probe = [sys.executable, "-c", NODES]
     environment = QUIET | {"RAY_ADDRESS": address}
     while subprocess.run(
-        asked, env=environment, capture_output=True, text=True
+        probe, env=environment, capture_output=True, text=True
     ).stdout.strip() != str(count):
         assert time.monotonic() < end, f"the cluster at {address} does not have {count} nodes"
         time.sleep(1)
 
 
 def test_a_cluster_of_this_machine_comes_to_the_bytes_of_a_pool(tmp_path):
-    data, pool, ray = make_chain(tmp_path), tmp_path / "pool", tmp_path / "ray"
+    data = make_chain(tmp_path)
+    pool = tmp_path / "pool"
+    ray = tmp_path / "ray"
     done(train(data, pool, "--engine", "pool:2"), pool)
     done(train(data, ray, "--engine", "ray:2"), ray)
     assert made(ray) == made(pool)
@@ -135,7 +140,10 @@ def test_a_cluster_of_this_machine_comes_to_the_bytes_of_a_pool(tmp_path):
 def test_a_node_that_is_killed_in_a_round_and_then_the_whole_cluster(tmp_path, nodes):
     """The run goes on without the node, ends when it lost the other too, and is resumed to the same bytes."""
     start, kill = nodes
-    data, pool, ray, rounds = make_chain(tmp_path), tmp_path / "pool", tmp_path / "ray", 100
+    data = make_chain(tmp_path)
+    pool = tmp_path / "pool"
+    ray = tmp_path / "ray"
+    rounds = 100
     address = start("head", head=True)
     wait_for_nodes(address, 1)
     start("second")
@@ -146,7 +154,8 @@ def test_a_node_that_is_killed_in_a_round_and_then_the_whole_cluster(tmp_path, n
     kill("second")
     wait_for_round(wait_for_round(5, process, ray) + 5, process, ray)
     kill("head")
-    assert process.wait(timeout=200) and not (ray / "run.json").exists(), words(ray)
+    assert process.wait(timeout=200), words(ray)
+    assert not (ray / "run.json").exists(), words(ray)
     assert "a worker of the ray cluster was lost: 1 worker goes on" in words(ray)
     assert "go on with --resume" in words(ray)
     done(train(data, ray, "--engine", "ray:2", "--resume", rounds=rounds), ray)

@@ -53,6 +53,7 @@ def test_what_is_usual_is_read(tmp_path):
     (tmp_path / "a.toml").write_text(
         ALLOWED + 'h = """\n[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\n"""\n'
     )
-    assert toml_text.read(tmp_path / "a.toml") == tomllib.loads((tmp_path / "a.toml").read_text())
+    expected = tomllib.loads((tmp_path / "a.toml").read_text())
+    assert toml_text.read(tmp_path / "a.toml") == expected
     for path in (Path(fedcli.__file__).parents[1] / "recipes").glob("*.toml"):
         assert toml_text.read(path)

@@ -18,23 +18,22 @@ def run(*words: object, code: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def run_path(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
     plan = planned("fedavg", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2)
     return train(make_chain(work), plan, work=work, out=work / "runs" / "avg")
 
 
 @pytest.mark.long
-def test_a_report_says_what_quality_explains(made, tmp_path, monkeypatch):
+def test_a_report_says_what_quality_explains(run_path, tmp_path, monkeypatch):
     monkeypatch.setattr("fedcli.scores.statistics.stratified.SMALL", 10)
     monkeypatch.setattr("fedcli.scores.statistics.stratified.RESAMPLES", 200)
-    words = made, "--metric", "accuracy", "--quality", "contrast"
+    words = run_path, "--metric", "accuracy", "--quality", "contrast"
     text = run(*words)
-    assert "Accuracy by contrast" in text and "Gap in accuracy and contrast" in text
-    assert (
-        "points of the gap in accuracy by sex" in " ".join(text.split())
-        and "highest quarter" in text
-    )
+    assert "Accuracy by contrast" in text
+    assert "Gap in accuracy and contrast" in text
+    assert "points of the gap in accuracy by sex" in " ".join(text.split())
+    assert "highest quarter" in text
     (_, sentence) = json.loads(run(*words, "--json"))["quality"]
     assert "are explained by contrast" in sentence
     assert (
@@ -45,5 +44,7 @@ def test_a_report_says_what_quality_explains(made, tmp_path, monkeypatch):
     assert "Accuracy by contrast" in run(*words, "--format", "markdown")
 
 
-def test_a_measure_that_there_is_not_is_refused(made):
-    assert "no measure of image quality 'sharpnes'" in run(made, "--quality", "sharpnes", code=2)
+def test_a_measure_that_there_is_not_is_refused(run_path):
+    assert "no measure of image quality 'sharpnes'" in run(
+        run_path, "--quality", "sharpnes", code=2
+    )

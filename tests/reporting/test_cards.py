@@ -8,6 +8,7 @@ import pytest
 import session
 from conftest import ROSTER, make_chain
 from made_plans import planned, train
+from report_tables import texts
 from scored_runs import heal, model, scored
 
 from fedcli.data import manifest
@@ -35,11 +36,10 @@ def run(tmp_path_factory):
     """A trained run, evaluated with operating points and under a corruption."""
     work = tmp_path_factory.mktemp("cards")
     data = make_chain(work)
-    made = train(
-        data, planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None
-    )
+    training = Training(batch_size=10, lr=0.01)
+    trained = train(data, planned("fedavg", {}, training, 1), work=work, out=None)
     return evaluate(
-        made, EvaluateOptions(corrupt=["gaussian-noise"], severity=["1"], clinical=True)
+        trained, EvaluateOptions(corrupt=["gaussian-noise"], severity=["1"], clinical=True)
     )
 
 
@@ -50,38 +50,51 @@ def row(run):
 
 
 def test_every_answer_is_a_field_of_a_manifest_with_its_hash(run, row):
-    made = evidence.guidelines(run, row.scores)
-    above = {kind: manifest.parent(run, kind) for kind in ("dataset", "partition", "run")} | {
+    guidelines = evidence.guidelines(run, row.scores)
+    manifests = {kind: manifest.parent(run, kind) for kind in ("dataset", "partition", "run")} | {
         "scores": run
     }
-    hashes = {f"{path.parent.name}/{path.name}": manifest.sha256(path) for path in above.values()}
-    answers = [answer for each in made for item in each["items"] for answer in item["answers"]]
-    assert answers and all(hashes[answer["manifest"]] == answer["sha256"] for answer in answers)
-    training = next(item for item in made[0]["items"] if item["item"] == "25")
-    assert (
-        json.loads(next(a["value"] for a in training["answers"] if a["field"] == "body.rounds"))
-        == 1
-    )
+    hashes = {}
+    for path in manifests.values():
+        hashes[f"{path.parent.name}/{path.name}"] = manifest.sha256(path)
+    items = [item for guideline in guidelines for item in guideline["items"]]
+    answers = [answer for item in items for answer in item["answers"]]
+    assert answers
+    for answer in answers:
+        assert hashes[answer["manifest"]] == answer["sha256"]
+    training = next(item for item in guidelines[0]["items"] if item["item"] == "25")
+    values = {answer["field"]: answer["value"] for answer in training["answers"]}
+    assert json.loads(values["body.rounds"]) == 1
 
 
 def test_a_run_fills_what_a_median_paper_does_not(run, row):
-    made = {each["guideline"]: each for each in evidence.guidelines(run, row.scores)}
-    assert (len(made["CLAIM 2024"]["items"]), len(made["TRIPOD+AI"]["items"])) == (44, 52)
-    counts = {name: (each["material"], each["half"]) for name, each in made.items()}
+    guidelines = {
+        guideline["guideline"]: guideline for guideline in evidence.guidelines(run, row.scores)
+    }
+    result = (len(guidelines["CLAIM 2024"]["items"]), len(guidelines["TRIPOD+AI"]["items"]))
+    assert result == (44, 52)
+    counts = {
+        name: (guideline["material"], guideline["half"]) for name, guideline in guidelines.items()
+    }
     assert counts == COUNTS  # this dataset has no card: where the data come from is not known
-    body = json.loads(evidence.as_json(list(made.values())))
+    body = json.loads(evidence.as_json(list(guidelines.values())))
     states = {item["item"]: item["state"] for item in body[0]["items"]}
-    assert states["3"] == "a person must write this" and states["22"] == "there is material"
-    answers = [a for each in body for item in each["items"] for a in item["answers"]]
-    assert all(answer["value"] not in ("", "{}", '"none"') for answer in answers)
+    assert states["3"] == "a person must write this"
+    assert states["22"] == "there is material"
+    answers = [a for guideline in body for item in guideline["items"] for a in item["answers"]]
+    for answer in answers:
+        assert answer["value"] not in ("", "{}", '"none"')
 
 
 def test_an_item_of_two_halves_is_half_where_one_of_them_has_no_material(run, row):
-    made = {each["guideline"]: each for each in evidence.guidelines(run, row.scores)}
-    items = {item["item"]: item for item in made["TRIPOD+AI"]["items"]}
-    assert items["13"]["state"] == "half" and items["13"]["without"] == ["how it was handled"]
+    guidelines = {
+        guideline["guideline"]: guideline for guideline in evidence.guidelines(run, row.scores)
+    }
+    items = {item["item"]: item for item in guidelines["TRIPOD+AI"]["items"]}
+    assert items["13"]["state"] == "half"
+    assert items["13"]["without"] == ["how it was handled"]
     assert "run:options.class_weights" not in json.dumps(items["13"]["answers"])
-    page = cards.evidence_page(row, list(made.values())).markdown
+    page = cards.evidence_page(row, list(guidelines.values())).markdown
     assert "how it was handled: a person must write this" in page
 
 
@@ -106,27 +119,29 @@ def test_a_value_that_says_nothing_is_no_material(value):
 def test_a_long_value_is_quoted_by_the_names_of_its_parts():
     value = {"sex": {"clean": list(range(200))}, "age": {"clean": [1]}, "race": {}}
     assert evidence.quoted(value) == "3 entries: age, sex"
-    assert evidence.quoted([1, 2]) == "[1, 2]" and evidence.says_something([])
+    assert evidence.quoted([1, 2]) == "[1, 2]"
+    assert evidence.says_something([])
     assert evidence.quoted(list(range(300))).startswith("300 entries: [0, 1, ")
-    assert len(evidence.quoted("x" * 300)) == evidence.SHORT
+    result = len(evidence.quoted("x" * 300))
+    assert result == evidence.SHORT
 
 
 def test_the_card_of_ones_own_images_is_no_evidence(row):
-    own = replace(row.scores, dataset="images")
-    assert not {"where", "citation", "licence"} & evidence.card_of(own).keys()
+    scores = replace(row.scores, dataset="images")
+    assert not {"where", "citation", "licence"} & evidence.card_of(scores).keys()
 
 
 def test_numbers_of_items_are_distinct():
     import tomllib
 
-    for each in tomllib.loads(evidence.ITEMS.read_text())["guideline"]:
-        numbers = [number for number, _, _ in each["items"]]
-        assert len(numbers) == len(set(numbers)), each["name"]
-        parts = [part for *_, fields in each["items"] for part in evidence.parts_of(fields)]
+    for guideline in tomllib.loads(evidence.ITEMS.read_text())["guideline"]:
+        numbers = [number for number, _, _ in guideline["items"]]
+        assert len(numbers) == len(set(numbers)), guideline["name"]
+        parts = [part for *_, fields in guideline["items"] for part in evidence.parts_of(fields)]
         fields = [field for _, part in parts for field in part]
-        assert all(
-            field.split(":")[0] in (*evidence.KINDS, "card") and ":" in field for field in fields
-        )
+        for field in fields:
+            assert field.split(":")[0] in (*evidence.KINDS, "card")
+            assert ":" in field
 
 
 def test_the_cards_hold_what_is_known_and_name_what_is_not(row):
@@ -141,65 +156,71 @@ def test_the_cards_hold_what_is_known_and_name_what_is_not(row):
     ):
         assert f"\n## {title}\n" in text
     assert "the last five rounds ± their standard deviation" in text  # what the ± of the scores is
-    assert (
-        "A person must write this: what it is for" in text
-        and "no group by sex on clean images" in text  # both score alike
-    )
+    assert "A person must write this: what it is for" in text
+    assert "no group by sex on clean images" in text
     tables = next(section for section in model_card.sections if section.name == "groups").tables
     assert tables[0].rows[-1][2].text == f"0.0{DAGGER}"
     alike = "no group by sex on clean images, last round, scores lower than another: "
     assert f"{alike}100.0 % AUC, one-vs-one (not reliable)" in text
-    assert "### Gaps between groups, last round: FedAvg" in text and "auc_ovo_macro" not in text
+    assert "### Gaps between groups, last round: FedAvg" in text
+    assert "auc_ovo_macro" not in text
     methods = next(section for section in model_card.sections if section.name == "training").tables[
         0
     ]
-    assert all(float(cell.text) > 0 for cell in methods.rows[0][-2:])
-    assert "gaussian noise" in text and "<h2>Robustness</h2>" in model_card.html
-    assert (
-        "| unknown |" not in dataset_card.markdown
-        and "A person must write this: licence of the data." in dataset_card.markdown
-    )
+    for cell in methods.rows[0][-2:]:
+        assert float(cell.text) > 0
+    assert "gaussian noise" in text
+    assert "<h2>Robustness</h2>" in model_card.html
+    assert "| unknown |" not in dataset_card.markdown
+    assert "A person must write this: licence of the data." in dataset_card.markdown
 
 
 def test_the_command_writes_cards_and_evidence(run, tmp_path):
     session.run(f"fedcli report {run} --card {tmp_path}/cards --evidence {tmp_path}/evidence")
     names = sorted(path.name for path in (tmp_path / "cards").iterdir())
     assert names == ["dataset-card.html", "dataset-card.md", "model-card.html", "model-card.md"]
-    assert sorted(path.name for path in (tmp_path / "evidence").iterdir()) == [
+    result = sorted(path.name for path in (tmp_path / "evidence").iterdir())
+    assert result == [
         "evidence.html",
         "evidence.json",
     ]
 
 
 def test_a_card_is_of_one_system(tmp_path):
-    paths = [scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]
+    average = scored(tmp_path / "a", model(1, 0))
+    healed = heal(tmp_path / "b", model(2, 0))
     written = f"--export {tmp_path}/numbers.csv --card {tmp_path}/cards"
-    said = session.run(f"fedcli report {paths[0]} {paths[1]} {written}")
-    assert "a card is of one system, and these runs are 2: FedAvg, FedHEAL" in said
+    printed = session.run(f"fedcli report {average} {healed} {written}")
+    assert "a card is of one system, and these runs are 2: FedAvg, FedHEAL" in printed
     assert not (tmp_path / "numbers.csv").exists()  # nothing is written before
 
 
 def test_a_card_says_its_classes_and_that_images_are_generated(row):
-    made, data = cards.cards(row)
-    assert ("Classes", f"3: {', '.join(row.scores.classes)}") in made.facts and made.generated == ""
+    model_card, data = cards.cards(row)
+    expected = ("Classes", f"3: {', '.join(row.scores.classes)}")
+    assert expected in model_card.facts
+    assert model_card.generated == ""
     assert ("Classes", ", ".join(row.scores.classes)) in data.facts
-    said = "Generated images with a planted disparity."
-    drawn = cards.replace(made, generated=said)
-    assert drawn.markdown.startswith(said) and drawn.html.index(said) < drawn.html.index("<h1>")
+    sentence = "Generated images with a planted disparity."
+    marked = cards.replace(model_card, generated=sentence)
+    assert marked.markdown.startswith(sentence)
+    assert marked.html.index(sentence) < marked.html.index("<h1>")
 
 
 def test_table_1_counts_every_image_of_each_client_once(row, run):
     (table,) = provenance.table_one(manifest.parent(run, "run"))
     heads = [column.title for column in table.columns]
-    assert heads[1:] == [*(f"{client}, train" for client in ROSTER), "all, test"]
-    images, *others = [[cell.text for cell in line] for line in table.rows]
+    expected = [*(f"{client}, train" for client in ROSTER), "all, test"]
+    assert heads[1:] == expected
+    images, *others = texts(table)
     assert images[1:] == ["20", "20", "20", "20", "40"]
     shares = {line[0]: line[1] for line in others if line[0].startswith("sex")}
     assert shares == {"sex: f": "10 (50.0)", "sex: m": "10 (50.0)"}
 
 
 def test_a_card_names_what_was_read_and_not_how(row):
-    assert lead.described(replace(row.scores, dataset="images")) == "Your own images"
+    result = lead.described(replace(row.scores, dataset="images"))
+    assert result == "Your own images"
     assert lead.described(replace(row.scores, dataset="chexpert")).startswith(
         "CheXpert: chest radiographs"
     )
@@ -211,7 +232,8 @@ def test_the_flow_adds_up(row, run):
     (system,) = compared([row])
     images = flow.frame(system).set_index("step")["images"]
     assert images["files listed"] == images["images prepared"] == 120
-    assert images["trained on"] == 80 and images["tested on"] == 40
+    assert images["trained on"] == 80
+    assert images["tested on"] == 40
     assert (
         flow._left_out([{"file": "a", "why": "x"}, {"file": "b", "why": "x"}])
         == "2 unreadable or excluded (2: x)"
@@ -222,9 +244,11 @@ def test_scores_by_severity_and_group_have_a_gap(row):
     (table,) = by_severity_and_group([("", row.scores)])
     clean, noisy = table.rows
     assert [column.name for column in table.columns] == ["test images", "severity", "f", "m", "gap"]
-    assert clean[0].text == "clean" and noisy[1].text == "1"
+    assert clean[0].text == "clean"
+    assert noisy[1].text == "1"
     numbers = [cell.number for cell in noisy[2:4]]
-    assert noisy[4].number == pytest.approx(max(numbers) - min(numbers))
+    expected = pytest.approx(max(numbers) - min(numbers))
+    assert noisy[4].number == expected
 
 
 def test_the_first_sentence_agrees_with_the_augmentation_among_the_options(row):
@@ -243,15 +267,19 @@ def test_settings_that_had_no_effect_are_not_listed(row):
     def listed(**options):
         (run,) = row.scored
         scores = replace(run.scores, options={**run.scores.options, **options})
-        shown = provenance.settings([replace(row, scored=[replace(run, scores=scores)])], False)
-        return " ".join(name for name, _ in shown.pairs)
+        table = provenance.settings([replace(row, scored=[replace(run, scores=scores)])], False)
+        return " ".join(name for name, _ in table.pairs)
 
     private = {"dp_clip": 1.0, "dp_delta": 1e-5}
-    assert "--dp-" not in listed(**private, dp_noise=0.0, dp_sgd=0.0).replace(
-        "--dp-noise", ""
-    ).replace("--dp-sgd", "")
+    result = (
+        listed(**private, dp_noise=0.0, dp_sgd=0.0)
+        .replace("--dp-noise", "")
+        .replace("--dp-sgd", "")
+    )
+    assert "--dp-" not in result
     with_noise = listed(**private, dp_noise=20.0)
-    assert "--dp-clip" in with_noise and "--dp-delta" in with_noise
+    assert "--dp-clip" in with_noise
+    assert "--dp-delta" in with_noise
 
 
 def test_a_column_of_numbers_is_one_even_where_a_count_is_hidden():
@@ -318,7 +346,8 @@ def test_a_dataset_card_lists_options_that_were_given(row):
     sections = {part.name: part for part in cards._dataset_sections(system, body, options)}
     assert sections["preparation"].pairs == [("size", "8")]
     (missing,) = sections["missing"].tables
-    assert [cell.text for cell in missing.rows[0]] == ["age", "3"]
+    result = [cell.text for cell in missing.rows[0]]
+    assert result == ["age", "3"]
     assert "consent" in text_of(sections["collection"])
 
 

@@ -27,14 +27,14 @@ KNOWN = [
 
 
 def test_each_rule_takes_its_round():
-    assert [KNOWN[chosen(KNOWN, rule)].round for rule in ("overall", "worst-group", "dto")] == [
+    result = [KNOWN[chosen(KNOWN, rule)].round for rule in ("overall", "worst-group", "dto")]
+    assert result == [
         1,
         2,
         3,
     ]
-    assert distances(KNOWN) == pytest.approx(
-        [0.14, 0.24, (0.04**2 + 0.02**2) ** 0.5]
-    )  # utopia: 0.90, 0.64
+    expected = pytest.approx([0.14, 0.24, (0.04**2 + 0.02**2) ** 0.5])
+    assert distances(KNOWN) == expected  # utopia: 0.90, 0.64
     assert values(KNOWN, "worst-group") == [0.50, 0.64, 0.62]
 
 
@@ -45,11 +45,11 @@ def test_of_equal_worst_groups_the_better_overall_counts_then_the_earlier_round(
         candidate(3, 0.7, f=0.9, m=0.5),
     ]
     assert equal[chosen(equal, "worst-group")].round == 2
-    assert (
-        chosen([candidate(1, 0.6)], "dto") is None and chosen([candidate(1, 0.6)], "overall") == 0
-    )
+    assert chosen([candidate(1, 0.6)], "dto") is None
+    assert chosen([candidate(1, 0.6)], "overall") == 0
     unknown = candidate(1, 0.6, f=0.5, m=None)
-    assert unknown.worst == 0.5 and unknown.smallest == 9
+    assert unknown.worst == 0.5
+    assert unknown.smallest == 9
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +59,8 @@ def work(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def clients(work):
-    return fedcli.partition(
-        prepared(write_hospitals(work / "raw", count=96), work), by=["hospital"], val=0.4, work=work
-    )
+    dataset = prepared(write_hospitals(work / "raw", count=96), work)
+    return fedcli.partition(dataset, by=["hospital"], val=0.4, work=work)
 
 
 @pytest.fixture(scope="module")
@@ -72,57 +71,60 @@ def runs(clients, work):
 
 
 def test_the_round_taken_is_the_best_of_the_kept_models_by_its_rule(runs):
-    made = {
-        rule: Scores.read(fedcli.evaluate(runs[0], choose=rule).path)
-        for rule in ("overall", "worst-group", "dto")
-    }
-    for rule, scores in made.items():
-        best, known = scores.best, values(scores.candidates, rule)
-        assert best.validation == (min(known) if rule == "dto" else max(known))
-        place = scores.kept_rounds.index(best.round)
-        kept = scores.versions["clean"]["balanced_accuracy"].values[place]
-        assert scores.part(model=BEST).overall["clean"]["balanced_accuracy"].last == pytest.approx(
-            kept
-        )
-    assert made["worst-group"].best.metric == "worst-group balanced_accuracy"
-    assert {*made["dto"].candidates[0].groups} == {*made["dto"].groups}
+    scores_by_rule = {}
+    for rule in ("overall", "worst-group", "dto"):
+        scores = Scores.read(fedcli.evaluate(runs[0], choose=rule).path)
+        scores_by_rule[rule] = scores
+        best = scores.best
+        candidates = values(scores.candidates, rule)
+        assert best.validation == (min(candidates) if rule == "dto" else max(candidates))
+        position = scores.kept_rounds.index(best.round)
+        expected = scores.versions["clean"]["balanced_accuracy"].values[position]
+        best_scores = scores.part(model=BEST).overall["clean"]
+        assert best_scores["balanced_accuracy"].last == pytest.approx(expected)
+    assert scores_by_rule["worst-group"].best.metric == "worst-group balanced_accuracy"
+    result = {*scores_by_rule["dto"].candidates[0].groups}
+    assert result == {*scores_by_rule["dto"].groups}
     usual = Scores.read(fedcli.evaluate(runs[0]).path)
-    assert usual.candidates == [] and usual.best.validation == max(
-        values(made["dto"].candidates, "overall")
-    )
+    assert usual.candidates == []
+    expected = max(values(scores_by_rule["dto"].candidates, "overall"))
+    assert usual.best.validation == expected
 
 
 def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
-    printed = " ".join(
-        session.run(f"fedcli report {runs[0]} {runs[1]} --choose worst-group").split()
-    )
+    text = session.run(f"fedcli report {runs[0]} {runs[1]} --choose worst-group")
+    printed = " ".join(text.split())
     assert (
         "the kept model with the highest worst-group balanced_accuracy on the clients' validation images"
         in printed
     )
     assert "chosen by validation worst-group balanced_accuracy (%): round" in printed
-    assert (
-        "Model choice on validation images" in printed
-        and "overall, worst-group" in printed.replace("dto, ", "")
-    )
+    assert "Model choice on validation images" in printed
+    assert "overall, worst-group" in printed.replace("dto, ", "")
     report = fedcli.report(runs, choose="dto")
     assert "smallest distance to the utopia point of balanced_accuracy" in report.to("markdown")
-    assert "Model choice on validation images" in report.to("html") and len(report.choices) == 1
+    assert "Model choice on validation images" in report.to("html")
+    assert len(report.choices) == 1
     (alone,) = fedcli.report(runs[:1], choose="dto").choices
-    assert [row[0].text for row in alone.rows] == ["round 1", "round 2", "round 3"]
-    assert rows(list(report.scores), at="best")[0].chosen[0]["metric"].startswith("distance")
+    result = [row[0].text for row in alone.rows]
+    assert result == ["round 1", "round 2", "round 3"]
+    best_rows = rows(list(report.scores), at="best")
+    assert best_rows[0].chosen[0]["metric"].startswith("distance")
 
 
 def test_seeds_whose_validation_images_have_other_groups_share_those_that_all_have():
     """A rare group is drawn into the validation images of one partition and not into those of another."""
-    both, one = candidate(1, 0.8, f=0.9, m=0.5), candidate(2, 0.6, f=0.7)
-    runs = [
-        SimpleNamespace(scores=SimpleNamespace(candidates=[each], best=each))
-        for each in (both, one)
-    ]
-    taken = _taken(SimpleNamespace(scored=runs))
-    assert taken.score == pytest.approx(0.7) and taken.groups == {"sex": {"f": pytest.approx(0.8)}}
-    assert taken.images == {"sex": {"f": 9}} and taken.smallest == 9
+    both = candidate(1, 0.8, f=0.9, m=0.5)
+    other = candidate(2, 0.6, f=0.7)
+    runs = []
+    for best in (both, other):
+        scores = SimpleNamespace(candidates=[best], best=best)
+        runs.append(SimpleNamespace(scores=scores))
+    choice = _taken(SimpleNamespace(scored=runs))
+    assert choice.score == pytest.approx(0.7)
+    assert choice.groups == {"sex": {"f": pytest.approx(0.8)}}
+    assert choice.images == {"sex": {"f": 9}}
+    assert choice.smallest == 9
 
 
 def test_what_cannot_be_chosen_is_refused(runs, clients, work):

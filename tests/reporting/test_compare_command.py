@@ -20,7 +20,8 @@ from fedcli.stages import compare
 
 
 def fedcli(*words):
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
@@ -42,21 +43,27 @@ def test_the_command_shows_settings_then_scores_then_what_can_be_said(tmp_path):
     ]
     places = [" ".join(out.split()).index(text) for text in order_of]
     assert places == sorted(places)
-    assert len(out.splitlines()) <= 20 and all(len(line) <= 100 for line in out.splitlines())
+    assert len(out.splitlines()) <= 20
+    for line in out.splitlines():
+        assert len(line) <= 100
     out, _ = fedcli(a, b, "--resamples", 100, "--json=full", "--metric", "f1_macro")
-    assert [each["metric"] for each in json.loads(out)["rows"]] == ["f1_macro"]
+    result = [row["metric"] for row in json.loads(out)["rows"]]
+    assert result == ["f1_macro"]
 
 
 def test_the_command_takes_the_kind_of_interval(tmp_path):
-    a, b = scored(tmp_path / "a", model(0, 0), by=()), heal(tmp_path / "b", model(1, 0), by=())
+    a = scored(tmp_path / "a", model(0, 0), by=())
+    b = heal(tmp_path / "b", model(1, 0), by=())
     out, _ = fedcli(a, b, "--resamples", 100, "--json=full", "--interval", "bca")
     assert json.loads(out)["interval"] == "bca"
     assert "--interval='bc' is not one of percentile, bca" in fedcli(a, b, "--interval", "bc")[1]
 
 
 def test_without_runs_those_under_the_work_folder_are_compared(tmp_path, monkeypatch):
-    asked = [scored(tmp_path / "a", model(0, 0), by=()), heal(tmp_path / "b", model(1, 0), by=())]
-    monkeypatch.setattr(compare, "every_run", lambda path: asked if path == tmp_path else [])
+    average = scored(tmp_path / "a", model(0, 0), by=())
+    healed = heal(tmp_path / "b", model(1, 0), by=())
+    paths = [average, healed]
+    monkeypatch.setattr(compare, "every_run", lambda path: paths if path == tmp_path else [])
     out, _ = fedcli("--work", tmp_path, "--resamples", 100, "--json=full")
     assert json.loads(out)["rows"]
 
@@ -65,11 +72,10 @@ def test_the_command_takes_two_systems(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k) for k in (0, 1)]
     assert "they are one system" in fedcli(*a)[1]
     assert "this is one run" in fedcli(a[0], a[0])[1]
-    others = [
-        heal(tmp_path / "b", model(1, 0)),
-        scored(tmp_path / "c", model(1, 0), rule="released"),
-    ]
-    assert "these runs are 3 systems, not two: FedAvg, FedHEAL, FedAvg" in fedcli(*a, *others)[1]
+    healed = heal(tmp_path / "b", model(1, 0))
+    released = scored(tmp_path / "c", model(1, 0), rule="released")
+    _, err = fedcli(*a, healed, released)
+    assert "these runs are 3 systems, not two: FedAvg, FedHEAL, FedAvg" in err
 
 
 def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_partition_of_its_own(
@@ -82,27 +88,31 @@ def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_par
             "corruption": None,
         }
 
-    a = [scored(tmp_path / f"a{k}", model(1, k), seed=k, data=data(k)) for k in (0, 1, 2)]
-    b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, data=data(k)) for k in (0, 1, 2)]
+    a = []
+    b = []
+    for k in (0, 1, 2):
+        a.append(scored(tmp_path / f"a{k}", model(1, k), seed=k, data=data(k)))
+        b.append(heal(tmp_path / f"b{k}", model(2, k), seed=k, data=data(k)))
     out, err = fedcli(*a, *b, "--resamples", 100, "--json=full")
     written = json.loads(out)
-    assert (written["pairs"], written["over"], written["settings"][0]["what"]) == (
+    result = (written["pairs"], written["over"], written["settings"][0]["what"])
+    assert result == (
         3,
         "seeds",
         "method",
     )
-    assert (
-        not [each for each in written["settings"] if "partition" in each["what"]]
-        and "same partition" not in err
-    )
+    assert not [setting for setting in written["settings"] if "partition" in setting["what"]]
+    assert "same partition" not in err
     lines = rows([*b, *a], spread="pooled")
-    assert [(row.name, row.paths) for row in lines] == [
+    result = [(row.name, row.paths) for row in lines]
+    assert result == [
         ("FedHEAL (3 seeds)", b),
         ("FedAvg (3 seeds)", a),
     ]
     means = [body_of(path)["versions"]["clean"]["auc_ovo_macro"]["mean_last5"] for path in a]
-    assert lines[1].cells["clean auc_ovo_macro"].mean == pytest.approx(np.mean(means))
+    expected = pytest.approx(np.mean(means))
+    assert lines[1].cells["clean auc_ovo_macro"].mean == expected
     assert notes(lines) == []
-    assert [row.name for row in rows([*a, *b], spread=None)][
-        0
-    ] == "FedAvg (partition seed=0, seed=0)"
+    assert (
+        next(row.name for row in rows([*a, *b], spread=None)) == "FedAvg (partition seed=0, seed=0)"
+    )

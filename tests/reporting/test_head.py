@@ -1,4 +1,4 @@
-"""What stands above the tables of a report, said once, and in their heads."""
+"""Sentences above the tables of a report, each printed once, and the heads of the tables."""
 
 from dataclasses import replace
 
@@ -12,52 +12,54 @@ from fedcli.scores.table import Score, Where
 
 def test_what_all_rows_share_and_what_columns_mean_is_said_above_and_methods_below(tmp_path):
     noise = {"kind": "gaussian-noise", "severity": 1, "clients": ["west"]}
-    some = {
+    shared = {
         "corrupted": 0.8,
         "corruption": noise,
         "among": 0.1,
         "kept_rounds": [6, 7, 8, 9, 10],
         "classes": ["a", "b"],
     }
-    paths = [
-        scores(tmp_path / "a", **some),
-        scores(tmp_path / "b", label="FedHEAL", method="fedheal", rule="released", **some),
-        scores(tmp_path / "c", label="FedProx", method="fedprox", **some),
-    ]
-    made = report(rows(paths))
-    assert made.about == [
+    average = scores(tmp_path / "a", **shared)
+    heal_names = {"label": "FedHEAL", "method": "fedheal", "rule": "released"}
+    healed = scores(tmp_path / "b", **heal_names, **shared)
+    proximal = scores(tmp_path / "c", label="FedProx", method="fedprox", **shared)
+    head = report(rows([average, healed, proximal]))
+    assert head.about == [
         "skin, 4 clients, 6 rounds, gaussian noise of severity 1 on west. Chance with 2 classes: 50.0 % balanced "
         "accuracy, 50 % AUC."
     ]
-    assert made.measured == [
+    assert head.measured == [
         "Scores in %: mean of rounds 6 to 10 ± standard deviation over these rounds. noisy: the same test images with "
         "gaussian noise of severity 1; both: the mean of clean and noisy; std of clients: standard deviation of AUC "
         "over clients."
     ]
     assert (
-        made.legends[-1]
+        head.legends[-1]
         == "Methods: FedHEAL as its authors' code computes it; the others as in their papers."
     )
-    assert (
-        "↓ lower is better." in made.legends
-        and made.tables[0].columns[-1].name == "std of clients ↓"
-    )
+    assert "↓ lower is better." in head.legends
+    assert head.tables[0].columns[-1].name == "std of clients ↓"
 
 
 def with_means(row, **means):
     """The row with these means of its groups by sex."""
     where = Where("clean", attribute="sex", metric="auc_ovo_macro")
-    lines = {where._replace(group=group): Score([mean], [6]) for group, mean in means.items()}
-    return replace(row, known=[{**row.known[0], **lines}])
+    lines = dict(row.known[0])
+    for group, mean in means.items():
+        lines[where._replace(group=group)] = Score([mean], [6])
+    return replace(row, known=[lines])
 
 
 def test_the_worst_group_is_named_in_the_head_or_beside_the_number(tmp_path):
-    first, second = rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))])
-    low, high = {"f": 0.6, "m": 0.7}, {"f": 0.7, "m": 0.6}
-    alike = report([with_means(first, **low), with_means(second, **low)]).tables[1]
-    unlike = report([with_means(first, **low), with_means(second, **high)]).tables[1]
+    average = scored(tmp_path / "a", model(1, 0))
+    healed = heal(tmp_path / "b", model(2, 0))
+    left_row, right_row = rows([average, healed])
+    low = {"f": 0.6, "m": 0.7}
+    high = {"f": 0.7, "m": 0.6}
+    alike = report([with_means(left_row, **low), with_means(right_row, **low)]).tables[1]
+    unlike = report([with_means(left_row, **low), with_means(right_row, **high)]).tables[1]
     assert "worst: f" in [column.name for column in alike.columns]
-    place = [column.name for column in unlike.columns].index("worst")
-    assert [row[place].whose for row in unlike.rows] == ["f", "m"] and unlike.rows[0][
-        place
-    ].plain.endswith(" f")
+    number = [column.name for column in unlike.columns].index("worst")
+    result = [row[number].whose for row in unlike.rows]
+    assert result == ["f", "m"]
+    assert unlike.rows[0][number].plain.endswith(" f")

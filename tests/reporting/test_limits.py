@@ -14,10 +14,10 @@ from fedcli.reporting.rows import rows
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    made = {"corrupted": model(1, 7)}
-    return scored(folder / "a", model(2, 0), **made), heal(
-        folder / "b", model(0, 0), warning="a made-up run", **made
-    )
+    versions = {"corrupted": model(1, 7)}
+    good = scored(folder / "a", model(2, 0), **versions)
+    bad = heal(folder / "b", model(0, 0), warning="a made-up run", **versions)
+    return good, bad
 
 
 def broken(path, *texts):
@@ -28,81 +28,91 @@ def test_a_score_is_found_by_its_name_or_title_on_any_version(paths):
     (row,) = rows([paths[0]], warned=True)
     value = 100 * row.scores.versions["corrupted"]["balanced_accuracy"].mean
     for metric in ("balanced_accuracy", "Balanced Accuracy"):
-        assert broken(paths[0], f"{metric} on noisy > {value - 1}") == [
+        result = broken(paths[0], f"{metric} on noisy > {value - 1}")
+        expected = [
             f"FedAvg: {metric} on noisy is {value:.2f} %, beyond --fail-if '{metric} on noisy > {value - 1}'"
         ]
-        assert broken(paths[0], f"{metric} on noisy > {value + 1} %") == []
+        assert result == expected
+        result = broken(paths[0], f"{metric} on noisy > {value + 1} %")
+        assert result == []
     assert broken(paths[0], "auc_ovo_macro on both < 0") == []
 
 
 def test_gap_and_worst_group_are_those_of_the_groups_means(paths):
     (row,) = rows([paths[1]], warned=True)
     means = [score.mean for score in row.scores.groups["sex"]["clean"]["auc_ovo_macro"].values()]
-    gap, worst = 100 * (max(means) - min(means)), 100 * min(means)
+    gap = 100 * (max(means) - min(means))
+    worst = 100 * min(means)
     rounds = row.scores.part().lies("sex", "clean", "auc_ovo_macro", "gap in each round")
-    assert abs(100 * rounds.mean - gap) > 0.01
-    assert f"is {gap:.2f} points" in broken(paths[1], "gap(sex) > 0")[0]
-    assert f"is {worst:.2f} %" in broken(paths[1], "worst(sex) > 0")[0]
+    outcome = abs(100 * rounds.mean - gap)
+    assert outcome > 0.01
+    result = broken(paths[1], "gap(sex) > 0")[0]
+    assert f"is {gap:.2f} points" in result
+    result = broken(paths[1], "worst(sex) > 0")[0]
+    assert f"is {worst:.2f} %" in result
     in_each = broken(paths[1], "gap in each round(sex) > 0")
-    assert f"is {100 * rounds.mean:.2f} points" in in_each[0]
+    expected = f"is {100 * rounds.mean:.2f} points"
+    assert expected in in_each[0]
     short = pipelines.of_row(row)["groups"]["sex"]["clean"]
-    each = short["each"].values()
-    assert short["worst"] == min(each)
-    assert short["gap"] == pytest.approx(max(each) - min(each))
+    by_group = short["each"].values()
+    assert short["worst"] == min(by_group)
+    expected = pytest.approx(max(by_group) - min(by_group))
+    assert short["gap"] == expected
 
 
 def test_the_words_of_a_column_and_of_a_limit_name_the_same_number(paths):
-    (row,) = rows([paths[0]], warned=True)
+    (_row,) = rows([paths[0]], warned=True)
     called = "worst(sex) of f1_macro on noisy"
-    value = broken(paths[0], f"{called} < 100")[0].split(" is ")[1].split(",")[0]
-    for text in (
+    (sentence,) = broken(paths[0], f"{called} < 100")
+    value = sentence.split(" is ")[1].split(",")[0]
+    texts = [
         "noisy worst group f1_macro by sex",
         "worst group f1_macro by sex on noisy",
         "worst f1_macro by sex on corrupted",
-    ):
-        assert f"{text} is {value}" in broken(paths[0], f"{text} < 100")[0]
-    (shown,) = rows([paths[0]], metrics=[called], warned=True)
-    number = shown.cells["corrupted worst group f1_macro by sex"].mean
+    ]
+    for text in texts:
+        result = broken(paths[0], f"{text} < 100")[0]
+        assert f"{text} is {value}" in result
+    (row,) = rows([paths[0]], metrics=[called], warned=True)
+    number = row.cells["corrupted worst group f1_macro by sex"].mean
     assert f"{100 * number:.2f} %" == value
-    (shown,) = rows([paths[0]], metrics=["gap(sex)"], warned=True)
-    assert "clean gap auc_ovo_macro by sex" in shown.cells
+    (row,) = rows([paths[0]], metrics=["gap(sex)"], warned=True)
+    assert "clean gap auc_ovo_macro by sex" in row.cells
 
 
 def test_gap_and_worst_group_are_found_by_attribute_and_metric(paths):
     (row,) = rows([paths[0]], warned=True)
     gap = 100 * row.scores.part().lies("sex", "clean", "auc_ovo_macro", "gap").mean
     worst = 100 * row.scores.part().lies("sex", "clean", "f1_macro", "worst group").mean
-    said = broken(
-        paths[0],
-        f"gap(sex)>={gap - 0.01:.2f}",
-        f"worst(sex) of f1_macro < {worst + 1:.2f}",
-        "gap(sex) > 99",
-    )
-    assert (
-        len(said) == 2
-        and f"gap(sex) is {gap:.2f} points" in said[0]
-        and f"{worst:.2f} %" in said[1]
-    )
+    gap_limit = f"gap(sex)>={gap - 0.01:.2f}"
+    worst_limit = f"worst(sex) of f1_macro < {worst + 1:.2f}"
+    sentences = broken(paths[0], gap_limit, worst_limit, "gap(sex) > 99")
+    assert len(sentences) == 2
+    assert f"gap(sex) is {gap:.2f} points" in sentences[0]
+    assert f"{worst:.2f} %" in sentences[1]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("gap(sex)", "is no limit"),
-        ("", "is no limit"),
-        ("__import__('os') > 1", "no score is named"),
-        ("gap(race) > 5", "groups are by sex, not race"),
-        ("acuracy < 5", "no score is named 'acuracy'"),
-        ("gap(sex) on both > 5", "on images that are clean, noisy, not both"),
-        ("accuracy on foggy < 5", "is no limit"),
-        ("change(accuracy) < 1", "is no limit that can be checked here"),
-        ("> 5", "is no limit"),
-    ],
-)
-def test_what_the_scores_do_not_have_is_a_usage_error_that_lists_what_there_is(paths, text, said):
+NO_LIMITS = [
+    ("gap(sex)", "is no limit"),
+    ("", "is no limit"),
+    ("__import__('os') > 1", "no score is named"),
+    ("gap(race) > 5", "groups are by sex, not race"),
+    ("acuracy < 5", "no score is named 'acuracy'"),
+    ("gap(sex) on both > 5", "on images that are clean, noisy, not both"),
+    ("accuracy on foggy < 5", "is no limit"),
+    ("change(accuracy) < 1", "is no limit that can be checked here"),
+    ("> 5", "is no limit"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), NO_LIMITS)
+def test_what_the_scores_do_not_have_is_a_usage_error_that_lists_what_there_is(
+    paths, text, sentence
+):
     with pytest.raises(UsageError) as refused:
         broken(paths[0], text)
-    assert said in refused.value.sentence and refused.value.hint
+    assert sentence in refused.value.sentence
+    assert refused.value.hint
 
 
 def test_a_number_that_is_not_there_is_not_within_any_limit(tmp_path):
@@ -114,7 +124,9 @@ def test_report_ends_with_its_own_code_after_its_table_and_says_each_limit(paths
     code, out, err = fedcli(
         "report", *paths, "--fail-if", "accuracy < 99", "--fail-if", "accuracy > 100"
     )
-    assert code == 4 and "FedHEAL" in out and err.count("beyond --fail-if 'accuracy < 99'") == 2
+    assert code == 4
+    assert "FedHEAL" in out
+    assert err.count("beyond --fail-if 'accuracy < 99'") == 2
     assert fedcli("report", *paths, "--fail-if", "accuracy > 100")[0] == 0
     assert fedcli("report", *paths, "--fail-if", "gap(race) > 5")[0] == 2
 
@@ -122,7 +134,8 @@ def test_report_ends_with_its_own_code_after_its_table_and_says_each_limit(paths
 def test_compare_has_limits_of_changes_and_of_p(paths):
     words = ["compare", *paths, "--resamples", "100", "--quiet", "--fail-if"]
     code, _, err = fedcli(*words, "change(auc_ovo_macro) < -1")
-    assert code == 4 and "beyond --fail-if 'change(auc_ovo_macro) < -1'" in err
+    assert code == 4
+    assert "beyond --fail-if 'change(auc_ovo_macro) < -1'" in err
     assert fedcli(*words, "change(auc_ovo_macro) > 1", "--fail-if", "change(gap(sex)) > 99")[0] == 0
     assert fedcli(*words, "p(auc_ovo_macro) < 0.05")[0] == 4
     assert fedcli(*words, "auc_ovo_macro < 5")[0] == 2
@@ -132,13 +145,14 @@ def test_compare_has_limits_of_changes_and_of_p(paths):
 def test_the_short_json_is_a_handful_of_numbers_with_the_warnings(paths):
     code, out, _ = fedcli("report", "--json", *paths, "--quiet", "--fail-if", "accuracy < 99")
     whole = json.loads(out)
-    first = whole["rows"][0]
-    assert code == 4 and len(whole["broken"]) == 2 and len(out.splitlines()) < 150
-    assert (
-        set(first["scores"]) == {"balanced_accuracy", "auc_ovo_macro"}
-        and first["chance"]["auc_ovo_macro"] == 0.5
-    )
-    assert set(first["groups"]["sex"]["clean"]["each"]) == {"f", "m"}
+    row = whole["rows"][0]
+    assert code == 4
+    assert len(whole["broken"]) == 2
+    assert len(out.splitlines()) < 150
+    assert set(row["scores"]) == {"balanced_accuracy", "auc_ovo_macro"}
+    assert row["chance"]["auc_ovo_macro"] == 0.5
+    result = set(row["groups"]["sex"]["clean"]["each"])
+    assert result == {"f", "m"}
     assert any(
         "a made-up run" in text for text in whole["warnings"]
     )  # --quiet hides it on stderr alone
@@ -146,13 +160,12 @@ def test_the_short_json_is_a_handful_of_numbers_with_the_warnings(paths):
     assert full["rows"][0]["cells"]
     code, out, _ = fedcli("compare", "--json", *paths, "--resamples", "100", "--quiet")
     short = json.loads(out)
-    assert (
-        code == 0
-        and {"score", "change", "p", "verdict"} <= short["changes"][0].keys()
-        and short["sentences"]
-    )
+    assert code == 0
+    assert {"score", "change", "p", "verdict"} <= short["changes"][0].keys()
+    assert short["sentences"]
 
 
 def test_a_value_of_json_is_typed_behind_an_equals_sign(paths):
     code, _, err = fedcli("report", "--json=long", *paths)
-    assert code == 2 and "is not one of" in err
+    assert code == 2
+    assert "is not one of" in err

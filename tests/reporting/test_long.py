@@ -27,67 +27,68 @@ def scored(tmp_path_factory):
 
 def test_every_number_of_a_run_is_a_line_that_says_what_it_is_of(scored):
     lines = [dict(zip(FIELDS, line, strict=True)) for line in tidy([scored])]
-    known = Scores.read(scored)
+    scores = Scores.read(scored)
 
-    def value(statistic="mean_last5", measure="score", **about):
-        own = {
+    def value(statistic="mean_last5", measure="score", **where):
+        cell = {
             "client": "",
             "group": "",
             "model": "",
             "measure": measure,
             "statistic": statistic,
-        } | about
-        (line,) = [line for line in lines if own.items() <= line.items()]
+        } | where
+        (line,) = [line for line in lines if cell.items() <= line.items()]
         return line["value"]
 
-    parity = known.part().lies("sex", "corrupted", "demographic_parity_difference_ovr_macro", "")
-    about = {
+    parity = scores.part().lies("sex", "corrupted", "demographic_parity_difference_ovr_macro", "")
+    where = {
         "version": "corrupted",
         "attribute": "sex",
         "metric": "demographic_parity_difference_ovr_macro",
     }
-    assert value(**about) == parity.mean and value("last", **about) == parity.last
-    gap = known.part().lies("sex", "clean", "accuracy", "gap").last
-    assert value("last", "gap", version="clean", attribute="sex", metric="accuracy") == gap
-    each = known.groups["sex"]["clean"]["accuracy"]["f"].std
+    assert value(**where) == parity.mean
+    assert value("last", **where) == parity.last
+    gap = scores.part().lies("sex", "clean", "accuracy", "gap").last
+    outcome = value("last", "gap", version="clean", attribute="sex", metric="accuracy")
+    assert outcome == gap
+    spread = scores.groups["sex"]["clean"]["accuracy"]["f"].std
     assert (
-        value("std_last5", version="clean", attribute="sex", group="f", metric="accuracy") == each
+        value("std_last5", version="clean", attribute="sex", group="f", metric="accuracy") == spread
     )
-    own = known.part(client="west").overall["corrupted"]["f1_macro"].last
-    assert value("last", version="corrupted", attribute="", client="west", metric="f1_macro") == own
-    assert {(line["method"], line["seed"], line["run"]) for line in lines} == {
-        ("fedavg", 3, scored.parts[-4])
-    }
+    last_f1 = scores.part(client="west").overall["corrupted"]["f1_macro"].last
+    assert (
+        value("last", version="corrupted", attribute="", client="west", metric="f1_macro")
+        == last_f1
+    )
+    result = {(line["method"], line["seed"], line["run"]) for line in lines}
+    assert result == {("fedavg", 3, scored.parts[-4])}
 
 
 def test_every_number_has_a_column_name_of_its_own(scored):
     names = [name(where) for where, _ in numbers(Scores.read(scored))]
     assert len(set(names)) == len(names) > 100
-    assert (
-        "clean demographic_parity_difference_ovr_macro by sex" in names
-        and "clean gap accuracy by sex" in names
-    )
+    assert "clean demographic_parity_difference_ovr_macro by sex" in names
+    assert "clean gap accuracy by sex" in names
 
 
 def test_any_number_is_a_column_of_every_format_by_its_name(scored):
-    asked = ["demographic_parity_difference", "clean gap accuracy by sex", "accuracy of sex f"]
-    (row,) = rows([scored], metrics=asked)
+    metrics = ["demographic_parity_difference", "clean gap accuracy by sex", "accuracy of sex f"]
+    (row,) = rows([scored], metrics=metrics)
     parity = "demographic_parity_difference_ovr_macro by sex"
     expected = [f"clean {parity}", f"corrupted {parity}", "clean gap accuracy by sex"]
-    assert [name for name in row.cells if " by " in name] == expected
+    result = [name for name in row.cells if " by " in name]
+    assert result == expected
     assert {"clean accuracy of sex f", "corrupted accuracy of sex f"} <= row.cells.keys()
-    assert (
-        is_lower(row.heads[f"clean {parity}"]) and expected[0] in row.doubtful
-    )  # 20 images a group
+    assert is_lower(row.heads[f"clean {parity}"])
+    assert expected[0] in row.doubtful
     for format in ("csv", "json"):
         text = render([row], format)
-        assert parity in text and "gap accuracy by sex" in text, format
+        assert parity in text, format
+        assert "gap accuracy by sex" in text, format
     for format in ("markdown", "latex"):
         text = render([row], format)
-        assert (
-            "by sex: demographic parity difference, mean over classes" in text
-            and "by sex: accuracy" in text
-        ), format
+        assert "by sex: demographic parity difference, mean over classes" in text, format
+        assert "by sex: accuracy" in text, format
     with pytest.raises(UsageError, match="no metric 'demografic_parity_difference'") as error:
         rows([scored], metrics=["demografic_parity_difference"])
     assert "demographic_parity_difference" in error.value.hint
@@ -97,9 +98,8 @@ def test_an_unknown_metric_is_answered_with_a_short_list_once_each(scored):
     with pytest.raises(UsageError, match="no metric 'zzz'") as error:
         rows([scored], metrics=["zzz"])
     listed = error.value.hint.removeprefix("known: ").split(", ")
-    assert {"accuracy", "demographic_parity_difference"} <= set(listed) and len(listed) == len(
-        set(listed)
-    ) < 30
+    assert {"accuracy", "demographic_parity_difference"} <= set(listed)
+    assert len(listed) == len(set(listed)) < 30
     assert not [name for name in listed if " " in name]  # not those of every group and client
 
 
@@ -107,7 +107,8 @@ def test_a_report_exports_a_long_csv(scored, tmp_path):
     printed = session.run(f"fedcli report {scored} --export {tmp_path / 'long.csv'}")
     assert f"wrote {tmp_path / 'long.csv'}" in printed
     table = pandas.read_csv(tmp_path / "long.csv")
-    assert list(table.columns) == list(FIELDS) and len(table) == len(tidy([scored]))
+    assert list(table.columns) == list(FIELDS)
+    assert len(table) == len(tidy([scored]))
     mean = table.query(
         "version == 'clean' and metric == 'accuracy' and measure == 'score' and statistic == 'mean_last5'"
     )

@@ -14,12 +14,15 @@ from fedcli.reporting.table import Table
 def test_of_many_clients_those_that_fare_worst_are_open_and_all_are_folded():
     lines = [[f"c{k}", str(k)] for k in range(subgroups.LONG + 1)]
     whole = Table.of("score of each client", ["client", "method"], lines)
-    (shown,), (every,) = subgroups._folded(
+    (worst,), (every,) = subgroups._folded(
         whole, [-k for k in range(len(lines))], "with the lowest score"
     )
-    assert shown.title == "score of each client: the 10 of 21 clients with the lowest score"
-    assert [row[0].text for row in shown.rows] == [f"c{k}" for k in range(20, 10, -1)]
-    assert every.rows == whole.rows and every.title == "score of each client: all 21 clients"
+    assert worst.title == "score of each client: the 10 of 21 clients with the lowest score"
+    expected = [f"c{k}" for k in range(20, 10, -1)]
+    result = [row[0].text for row in worst.rows]
+    assert result == expected
+    assert every.rows == whole.rows
+    assert every.title == "score of each client: all 21 clients"
     few = replace(whole, rows=whole.rows[1:])
     assert subgroups._folded(few, range(20), "") == ([few], [])
 
@@ -42,8 +45,11 @@ def test_the_weights_of_many_clients_are_drawn_as_their_spread_which_does_not_gr
         )  # nobody; never took part
         return inline.of_picture(weights.draw(table)).figures[0].svg
 
-    few, many, more = drawn(60), drawn(61), drawn(400)
-    assert len(many) < len(few) and len(more) < 1.1 * len(many)
+    few = drawn(60)
+    many = drawn(61)
+    most_clients = drawn(400)
+    assert len(many) < len(few)
+    assert len(most_clients) < 1.1 * len(many)
 
 
 def test_clients_are_told_apart_and_corrupted_ones_dashed_as_long_as_colours_last():
@@ -54,10 +60,10 @@ def test_clients_are_told_apart_and_corrupted_ones_dashed_as_long_as_colours_las
             weights.draw(table.assign(corrupted=table["client"].isin(corrupted)))
         ).keys
 
-    assert len({(key.colour, key.pattern) for key in keys(10, "c3")}) == 10
-    assert (
-        keys(10, "c3")[3] == inline.Key("c3 (corrupted)", "var(--c3)", "6 3")
-        and keys(10)[9].colour == "var(--c9)"
-    )
-    assert [key.name for key in keys(11, "c3")] == ["clean client", "corrupted client"]
+    result = len({(key.colour, key.pattern) for key in keys(10, "c3")})
+    assert result == 10
+    assert keys(10, "c3")[3] == inline.Key("c3 (corrupted)", "var(--c3)", "6 3")
+    assert keys(10)[9].colour == "var(--c9)"
+    outcome = [key.name for key in keys(11, "c3")]
+    assert outcome == ["clean client", "corrupted client"]
     assert not keys(11)

@@ -25,66 +25,65 @@ FEW = np.where(np.arange(60) < 26, 0, 1)  # 26 images of the first group, which 
 def marked(paths, **how):
     """column -> rows that are marked as its best."""
     whole = report(rows(paths, **how)).whole
-    return {
-        c.key: [row[0].text for row in whole.rows if row[k].best]
-        for k, c in enumerate(whole.columns)
-    }
+    names = {}
+    for k, column in enumerate(whole.columns):
+        names[column.key] = [row[0].text for row in whole.rows if row[k].best]
+    return names
 
 
 def runs(folder, skills, seeds=1, **about):
     """FedAvg and FedHEAL of these skills, with as many seeds."""
-    made = [
-        scored(folder / f"avg{seed}", model(skills[0], seed), seed=seed, **about)
-        for seed in range(seeds)
-    ]
-    return made + [
-        heal(folder / f"heal{seed}", model(skills[1], seed), seed=seed, **about)
-        for seed in range(seeds)
-    ]
+    average_skill, heal_skill = skills
+    averages = []
+    heals = []
+    for seed in range(seeds):
+        common = about | {"seed": seed}
+        averages.append(scored(folder / f"avg{seed}", model(average_skill, seed), **common))
+        heals.append(heal(folder / f"heal{seed}", model(heal_skill, seed), **common))
+    return averages + heals
 
 
 def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_path):
     clear = runs(tmp_path / "clear", (0.5, 3))
-    close = [scored(tmp_path / "avg", model(1, 0)), heal(tmp_path / "heal", model(1, 9))]
-    assert marked(clear)[AUC] == ["FedHEAL"] and marked(close)[AUC] == []
+    average = scored(tmp_path / "avg", model(1, 0))
+    close = [average, heal(tmp_path / "heal", model(1, 9))]
+    assert marked(clear)[AUC] == ["FedHEAL"]
+    assert marked(close)[AUC] == []
     assert compare(close[:1], close[1:]).rows[1].p > 0.05
-    assert "over test patients (p < 0.05, Bonferroni); 1 training each." in " ".join(
-        report(rows(clear)).legends
-    )
-    assert "better than every other row" not in " ".join(report(rows(close)).legends)
-    assert (
-        "FedHEAL: no significant difference from FedAvg in AUC on clean images."
-        in report(rows(close)).verdicts
-    )
+    result = " ".join(report(rows(clear)).legends)
+    assert "over test patients (p < 0.05, Bonferroni); 1 training each." in result
+    result = " ".join(report(rows(close)).legends)
+    assert "better than every other row" not in result
+    verdict = "FedHEAL: no significant difference from FedAvg in AUC on clean images."
+    assert verdict in report(rows(close)).verdicts
 
 
 def test_a_quantity_without_a_test_has_no_mark_beside_those_that_have_one(tmp_path):
     paths = runs(tmp_path, (0.5, 3))
     best = marked(paths)
-    assert best[AUC] == ["FedHEAL"] and best["sex worst group auc_ovo_macro"] == []
+    assert best[AUC] == ["FedHEAL"]
+    assert best["sex worst group auc_ovo_macro"] == []
 
 
 def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
     y = np.arange(60) % 2
-    paths = [
-        scored(tmp_path / "a", model(0.2, 0, 2, y), y=y),
-        heal(tmp_path / "b", model(1.5, 0, 2, y), y=y),
-    ]
+    average = scored(tmp_path / "a", model(0.2, 0, 2, y), y=y)
+    better = heal(tmp_path / "b", model(1.5, 0, 2, y), y=y)
+    paths = [average, better]
     assert marked(paths, metrics=["auc_binary"])["clean auc_binary"] == ["FedHEAL"]
-    html = page.write(
-        tmp_path / "page.html", paths, page.PageOptions(metrics=["auc_binary"])
-    ).read_text()
+    page_options = page.PageOptions(metrics=["auc_binary"])
+    html = page.write(tmp_path / "page.html", paths, page_options).read_text()
     assert "points higher than FedAvg in AUC on clean images" in html
 
 
 def test_three_seeds_or_more_have_to_agree(tmp_path):
     paths = runs(tmp_path, (0.5, 3), seeds=3)
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]
-    assert "over patients and over seeds" in " ".join(report(rows(paths, spread="pooled")).legends)
-    uneven = [
-        scored(tmp_path / f"u{seed}", model((0.2, 0.5, 4)[seed], seed), seed=seed)
-        for seed in range(3)
-    ]
+    result = " ".join(report(rows(paths, spread="pooled")).legends)
+    assert "over patients and over seeds" in result
+    uneven = []
+    for seed in range(3):
+        uneven.append(scored(tmp_path / f"u{seed}", model((0.2, 0.5, 4)[seed], seed), seed=seed))
     level = [heal(tmp_path / f"l{seed}", model(0.45, seed), seed=seed) for seed in range(3)]
     assert compare(level, uneven).rows[1].p_seeds > 0.05
     assert marked([*uneven, *level], spread="pooled")[AUC] == []
@@ -94,15 +93,15 @@ def test_a_row_that_cannot_be_tested_against_the_best_is_not_led(tmp_path):
     """Seeds 0 to 2 of two systems, and others of a third."""
     paths = runs(tmp_path, (0.5, 3), seeds=3)
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]
-    about = {"method": "fedprox", "label": "FedProx"}
-    third = [
-        scored(tmp_path / f"prox{seed}", model(0.2, seed), seed=seed, **about) for seed in (7, 8, 9)
-    ]
+    third_method = {"method": "fedprox", "label": "FedProx"}
+    third = []
+    for seed in (7, 8, 9):
+        folder = tmp_path / f"prox{seed}"
+        third.append(scored(folder, model(0.2, seed), seed=seed, **third_method))
     best = marked([*paths, *third], spread="pooled")
     assert not any(best.values())
-    assert marked([*paths[:3], *third], spread="pooled")[AUC] == [
-        "FedAvg (3 seeds)"
-    ]  # no test at all, as the legend says
+    result = marked([*paths[:3], *third], spread="pooled")[AUC]
+    assert result == ["FedAvg (3 seeds)"]  # no test at all, as the legend says
     legend = " ".join(report(rows([*paths[:3], *third], spread="pooled")).legends)
     assert "*: the best of the column, not tested." in legend
 
@@ -112,80 +111,91 @@ def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tm
     (paths[0].parent / "predictions.h5").unlink()
     items = [manifest.read(path) for path in paths]
     for path, old in zip(paths, items, strict=True):
-        manifest.write_text(
-            path, replace(old, parents={}, files={"scores.csv": old.files["scores.csv"]}).text
-        )
+        files = {"scores.csv": old.files["scores.csv"]}
+        manifest.write_text(path, replace(old, parents={}, files=files).text)
     assert len(marked(paths)[AUC]) == 1
-    assert "*: the best of the column, not tested." in " ".join(report(rows(paths)).legends)
+    result = " ".join(report(rows(paths)).legends)
+    assert "*: the best of the column, not tested." in result
 
 
 def test_values_that_print_the_same_share_the_mark_unless_all_do():
-    column, always = Column("score"), lambda first, second: True
+    column = Column("score")
     cells = [number(90.001), number(90.002), number(70.0)]
-    assert [cell.best for cell in mark(column, cells, [""] * 3, always)] == [True, True, False]
-    assert not any(cell.best for cell in mark(column, cells[:2], [""] * 2, always))
-    assert not any(cell.best for cell in mark(column, cells, ["a", "b", "c"], always))
-    assert not any(cell.best for cell in mark(column, cells, [""] * 3, lambda first, second: False))
+
+    def always(first, second):
+        return True
+
+    result = [cell.best for cell in mark(column, cells, [""] * 3, always)]
+    assert result == [True, True, False]
+    for cell in mark(column, cells[:2], [""] * 2, always):
+        assert not cell.best
+    for cell in mark(column, cells, ["a", "b", "c"], always):
+        assert not cell.best
+    marked_cells = mark(column, cells, [""] * 3, lambda first, second: False)
+    assert not any(cell.best for cell in marked_cells)
 
 
 def test_two_that_print_the_same_are_not_best_where_a_test_cannot_tell_them_from_each_other():
     cells = [number(90.001), number(90.002), number(70.0)]
-    assert not any(
-        cell.best
-        for cell in mark(Column("score"), cells, [""] * 3, lambda first, second: second == 2)
-    )
+    marked_cells = mark(Column("score"), cells, [""] * 3, lambda first, second: second == 2)
+    assert not any(cell.best for cell in marked_cells)
 
 
 def test_what_a_small_group_decides_is_never_the_best():
     column = Column("gap", lower=True)
     cells = [Cell("1.00", number=1.0, doubtful=True), number(2.0), number(3.0)]
-    assert not any(cell.best for cell in mark(column, cells, [""] * 3, lambda first, second: True))
-    assert cells[0].plain == "1.00†" and Cell(doubtful=True).plain == "-"
+    marked_cells = mark(column, cells, [""] * 3, lambda first, second: True)
+    assert not any(cell.best for cell in marked_cells)
+    assert cells[0].plain == "1.00†"
+    assert Cell(doubtful=True).plain == "-"
 
 
 def test_every_format_has_the_same_marks_cell_by_cell(tmp_path):
     paths = runs(tmp_path, (0.5, 3), sex=FEW)
     table = report(rows(paths)).tables[0]
-    expected = [[(cell.plain, cell.best) for cell in row] for row in table.rows]
+    expected = marks_of(table)
     assert any(best for row in expected for _, best in row)
-    assert (
-        in_terminal(table)
-        == in_markdown(writers.markdown(table))
-        == in_latex(writers.latex([table], [[]], []))
-        == expected
-    )
+    assert in_terminal(table) == expected
+    assert in_markdown(writers.markdown(table)) == expected
+    assert in_latex(writers.latex([table], [[]], [])) == expected
     html = page.write(tmp_path / "page.html", paths).read_text()
     assert in_html(html, 0) == expected
     between = report(rows(paths)).tables[1]
-    expected = [[(cell.plain, cell.best) for cell in row] for row in between.rows]
+    expected = marks_of(between)
     assert any("†" in text for row in expected for text, _ in row)
-    assert (
-        in_terminal(between)
-        == in_markdown(writers.markdown(between))
-        == in_html(html, 1)
-        == expected
-    )
-    assert render(rows(paths), "latex").count(r"$^\dagger$") == 1 + sum(
-        "†" in text for row in expected for text, _ in row
-    )  # and once in the caption of the table that has it, which says what it means
+    assert in_terminal(between) == expected
+    assert in_markdown(writers.markdown(between)) == expected
+    assert in_html(html, 1) == expected
+    doubtful = [text for row in expected for text, _ in row if "†" in text]
+    daggers = render(rows(paths), "latex").count(r"$^\dagger$")
+    assert daggers == 1 + len(
+        doubtful
+    )  # once in the caption of the table, which says what it means
+
+
+def marks_of(table):
+    """Rows of (text, whether it is the best)."""
+    return [[*map(mark_of, row)] for row in table.rows]
+
+
+def mark_of(cell):
+    return cell.plain, cell.best
 
 
 def in_terminal(table):
     writers.show(table, out := io.StringIO())
     lines = out.getvalue().rstrip("\n").splitlines()[-len(table.rows) :]
-    return [
-        [starred(text) for text in re.split(r"\s{2,}", line.strip().replace(" *", "*"))]
-        for line in lines
-    ]
+    cells = [re.split(r"\s{2,}", line.strip().replace(" *", "*")) for line in lines]
+    return [[*map(starred, row)] for row in cells]
 
 
 def in_markdown(text):
-    return [
-        [starred(cell.strip()) for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]
-    ]
+    cells = [line.split("|")[1:-1] for line in text.splitlines()[2:]]
+    return [[*map(starred, row)] for row in cells]
 
 
 def starred(text):
+    text = text.strip()
     return text.rstrip("*").rstrip(), text.endswith("*")
 
 
@@ -193,55 +203,57 @@ def in_latex(text):
     lines = (
         text.split("\\midrule\n")[1].split("\n\\bottomrule")[0].replace(" \\\\", "").splitlines()
     )
-    plain = str.maketrans({"$": "", "{": "", "}": ""})
     cells = [line.replace(r"$\pm$", "±").replace(r"$^\dagger$", "†").split(" & ") for line in lines]
-    return [
-        [(c.removeprefix(r"\textbf").translate(plain), c.startswith(r"\textbf")) for c in row]
-        for row in cells
-    ]
+    return [[*map(bold_in_latex, row)] for row in cells]
 
 
-def in_html(text, place):
-    body = re.findall(r"<tbody>(.*?)</tbody>", text, re.S)[place]
+def bold_in_latex(cell):
+    plain = str.maketrans({"$": "", "{": "", "}": ""})
+    return cell.removeprefix(r"\textbf").translate(plain), cell.startswith(r"\textbf")
+
+
+def in_html(text, number):
+    body = re.findall(r"<tbody>(.*?)</tbody>", text, re.S)[number]
     lines = [
         re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line)
         for line in re.findall(r"<tr>(.*?)</tr>", body, re.S)
     ]
-    return [
-        [
-            (re.sub(r"<[^>]*>", "", c).replace("±\u202f", "±").replace("±&#8239;", "±"), "<b>" in c)
-            for c in row
-        ]
-        for row in lines
-    ]
+    return [[*map(bold_in_html, row)] for row in lines]
+
+
+def bold_in_html(cell):
+    text = re.sub(r"<[^>]*>", "", cell)
+    return text.replace("±\u202f", "±").replace("±&#8239;", "±"), "<b>" in cell
 
 
 def test_differences_in_decisions_that_a_small_group_may_decide_are_no_best_either(tmp_path):
     text = page.write(tmp_path / "page.html", runs(tmp_path, (0.5, 3), sex=FEW)).read_text()
     decisions = text[text.index("Differences in decisions: clean") :]
     body = decisions[: decisions.index("</table>")]
-    assert body.count("†") == 6 and "<b>" not in body
+    assert body.count("†") == 6
+    assert "<b>" not in body
 
 
 @pytest.mark.parametrize(("small", "decided"), [("", set()), ("f", {"worst group", "gap"})])
 def test_which_numbers_a_small_group_decides(small, decided):
-    groups = np.array([0] * 20 + [1] * 40) if small else np.arange(60) % 2
+    groups = np.arange(60) % 2
+    if small:
+        groups = np.repeat([0, 1], [20, 40])
     scores = summary_of_groups(model(1, 0), np.arange(60) % 3, groups, ["f", "m"])
     whole = scores_of({"versions": {}, "groups": {"sex": {"clean": scores}}})
     assert small_decides([whole], "sex", "clean", "accuracy", "last5") == decided
 
 
 def test_numbers_are_told_from_text_by_how_they_begin():
-    assert Table.of("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]]).numeric == [
-        False,
-        True,
-    ]
-    assert Table("", [Column("a")], [[number(1.0, 0.5)], [Cell()]]).numeric == [True]
+    table = Table.of("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]])
+    assert table.numeric == [False, True]
+    table = Table("", [Column("a")], [[number(1.0, 0.5)], [Cell()]])
+    assert table.numeric == [True]
 
 
 def test_each_table_has_its_label_a_paragraph_and_a_caption_with_a_full_stop():
-    one = Table.of("", ["row"], [["a"]], "")
-    text = writers.latex([one, one], [["At --scale smoke, as printed"], []], [])
+    table = Table.of("", ["row"], [["a"]], "")
+    text = writers.latex([table, table], [["At --scale smoke, as printed"], []], [])
     assert r"\caption{At \texttt{-{}-scale} smoke, as printed.}" in text
     assert text.count(r"\label{tab:scores}") == text.count(r"\label{tab:scores-2}") == 1
     assert "\\end{table}\n\n\\begin{table}" in text

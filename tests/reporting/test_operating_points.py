@@ -3,6 +3,7 @@
 import pytest
 import session
 from hospitals import prepared, write_hospitals
+from report_tables import texts
 from typed_lines import fedcli as typed
 
 import fedcli
@@ -35,7 +36,7 @@ def runs(parts, work):
 
 
 @pytest.fixture(scope="module")
-def made(parts, work):
+def run_and_scores(parts, work):
     """A run, scored with two rules."""
     run = fedcli.train("fedavg", parts[0], rounds=1, seed=1, work=work)
     rules = ["youden", "sensitivity=0.95"]
@@ -48,7 +49,7 @@ def test_operating_points_are_shown_where_an_evaluation_made_them(runs):
     assert "perating points" not in fedcli.report([without]).to("html")  # nobody asked for them
     plain = fedcli.evaluate(with_validation).path
     assert with_operating_points(plain) is None
-    made = fedcli.evaluate(with_validation, by=["sex"], clinical=True, rule=["youden"]).path
+    operated = fedcli.evaluate(with_validation, by=["sex"], clinical=True, rule=["youden"]).path
     fedcli.evaluate(
         with_validation,
         clinical=True,
@@ -58,22 +59,30 @@ def test_operating_points_are_shown_where_an_evaluation_made_them(runs):
         severity=["1"],
     )
     (scored,) = read([plain])
-    assert scored.path == plain and with_operating_points(plain) != plain
-    assert with_operating_points(made) == made
+    assert scored.path == plain
+    assert with_operating_points(plain) != plain
+    assert with_operating_points(operated) == operated
     assert scored.scores.clinical["classes"]["ill"]["clean"]["operating"]
     report = fedcli.report([with_validation])
     titles = ["Operating points: ill", "Calibration: ill", "Net benefit: ill"]
-    assert [table.title.split(",")[0] for table in report.operating] == titles
+    result = [table.title.split(",")[0] for table in report.operating]
+    assert result == titles
     printed = session.run(f"fedcli report {with_validation}")
     assert (
         "Operating points and calibration are there too: `fedcli evaluate RUN --clinical`"
         in printed
     )
-    assert not any(title in printed for title in titles)  # nobody asked for all of them
+    for title in titles:
+        assert title not in printed  # nobody asked for all of them
     for text in (report.to("markdown"), report.to("html")):
-        assert all(title in text for title in titles)
+        for title in titles:
+            assert title in text
     assert "| largest sensitivity + specificity |" in report.to("markdown")
-    items = [item for each in evidence.guidelines(plain, scored.scores) for item in each["items"]]
+    items = [
+        item
+        for guideline in evidence.guidelines(plain, scored.scores)
+        for item in guideline["items"]
+    ]
     answer = next(
         a for item in items for a in item["answers"] if a["field"] == "body.clinical.classes"
     )
@@ -86,52 +95,52 @@ def test_operating_points_of_other_images_are_not_those_of_a_run(runs):
     on = fedcli.evaluate(
         run, on=manifest.parent(other.path, "partition"), by=["hospital"], clinical=True
     ).path
-    assert with_operating_points(on) == on and with_operating_points(plain) != on
+    assert with_operating_points(on) == on
+    assert with_operating_points(plain) != on
 
 
 def test_a_broken_evaluation_beside_it_is_named_and_left_out(runs, monkeypatch):
     run = runs[0]
-    made = fedcli.evaluate(run, clinical=True, rule=["youden"]).path
-    broken = made.parent.parent / "broken" / "scores.json"
+    scores_path = fedcli.evaluate(run, clinical=True, rule=["youden"]).path
+    broken = scores_path.parent.parent / "broken" / "scores.json"
     broken.parent.mkdir()
     broken.write_text('{"format": 1, "kind"', encoding="utf-8")
     warned: list[str] = []
     monkeypatch.setattr(console, "warn", warned.append)
-    assert with_operating_points(made) == made
+    assert with_operating_points(scores_path) == scores_path
     assert [point.rule for point in points(open_run(run.path), None)]
-    assert len(warned) == 2 and all(str(broken) in text for text in warned)
+    assert len(warned) == 2
+    for text in warned:
+        assert str(broken) in text
 
 
-def test_the_title_names_class_threshold_rule_and_images_and_the_line_below_counts(made):
-    scores = Scores.read(made[1].path)
+def test_the_title_names_class_threshold_rule_and_images_and_the_line_below_counts(run_and_scores):
+    scores = Scores.read(run_and_scores[1].path)
     (table,) = clinical.by_class(scores)
-    known = scores.clinical["classes"]["ill"]["clean"]
-    point = next(
-        each
-        for each in known["operating"]
-        if (each["rule"], each["choice"]) == ("sensitivity=0.95", "pooled")
-    )
-    threshold, images = point["overall"]["threshold"], scores.clinical["validation"]
-    assert (
-        table.title
-        == f"ill, threshold {threshold:.3g}: 95 % sensitivity on {images} validation images"
-    )
-    found, passed = point["overall"]["sensitivity"], point["overall"]["specificity"]
-    missed, alarms = found["total"] - found["counted"], passed["total"] - passed["counted"]
+    facts = scores.clinical["classes"]["ill"]["clean"]
+    point_of = {(point["rule"], point["choice"]): point for point in facts["operating"]}
+    point = point_of["sensitivity=0.95", "pooled"]
+    threshold = point["overall"]["threshold"]
+    images = scores.clinical["validation"]
+    title = f"ill, threshold {threshold:.3g}: 95 % sensitivity on {images} validation images"
+    assert table.title == title
+    sensitivity = point["overall"]["sensitivity"]
+    passed = point["overall"]["specificity"]
+    missed = sensitivity["total"] - sensitivity["counted"]
+    alarms = passed["total"] - passed["counted"]
     other = next(name for name in scores.classes if name != "ill")
-    counts = f"{missed} of {found['total']} ill missed, {alarms} of {passed['total']} {other} are false alarms."
+    counts = f"{missed} of {sensitivity['total']} ill missed, {alarms} of {passed['total']} {other} are false alarms."
     assert table.legend == f"{counts} Other thresholds (1): --show thresholds."
-    cells = [[cell.text for cell in row] for row in table.rows]
-    assert [row[0] for row in cells] == ["all", *known["groups"]["hospital"]]
+    cells = texts(table)
+    expected = ["all", *facts["groups"]["hospital"]]
+    assert [row[0] for row in cells] == expected
     rate = point["overall"]["sensitivity"]
-    assert (
-        cells[0][2]
-        == f"{100 * rate['value']:.1f} ({100 * rate['low']:.1f} to {100 * rate['high']:.1f})"
-    )
+    value, low, high = (f"{100 * rate[name]:.1f}" for name in ("value", "low", "high"))
+    assert cells[0][2] == f"{value} ({low} to {high})"
 
 
-def test_the_rest_is_shown_by_name_and_notes_stand_at_their_table(made, work):
-    run = made[0]
+def test_the_rest_is_shown_by_name_and_notes_stand_at_their_table(run_and_scores, work):
+    run = run_and_scores[0]
     words = (
         "evaluate",
         run,
@@ -146,21 +155,25 @@ def test_the_rest_is_shown_by_name_and_notes_stand_at_their_table(made, work):
         work,
     )
     _, _, err = typed(*words)
-    assert "More: --show thresholds, transfer" in err and "Net benefit" not in err
+    assert "More: --show thresholds, transfer" in err
+    assert "Net benefit" not in err
     _, _, err = typed(*words, "--show", "net-benefit,gaps")
     places = [
         err.index(text)
         for text in ("Net benefit: ill", "treat all", "Net benefit in true", "Gaps between")
     ]
-    assert places == sorted(places) and "More:" not in err and "Threshold transfer" not in err
+    assert places == sorted(places)
+    assert "More:" not in err
+    assert "Threshold transfer" not in err
     assert (
         "quadratic kappa" not in typed(*words, "--show", "agreement")[2]
     )  # these classes have no order
 
 
-def test_a_table_that_is_none_and_tables_without_operating_points_are_refused(made, work):
+def test_a_table_that_is_none_and_tables_without_operating_points_are_refused(run_and_scores, work):
     with pytest.raises(UsageError, match="--show 'roc' is unknown"):
         clinical.read(["transfer,roc"])
     assert clinical.read(["all"]) == clinical.EVERY
-    code, _, err = typed("evaluate", made[0], "--show", "gaps", "--work", work)
-    assert code == 2 and "add --clinical" in err
+    code, _, err = typed("evaluate", run_and_scores[0], "--show", "gaps", "--work", work)
+    assert code == 2
+    assert "add --clinical" in err

@@ -27,13 +27,13 @@ from fedcli.scores.table import Score, Where
 def lines(tmp_path_factory):
     """FedAvg and FedProx, which have hardly learned, on data with a corrupted client."""
     work = tmp_path_factory.mktemp("answer")
-    data, made = make_chain(work, corrupted=True), []
+    data = make_chain(work, corrupted=True)
+    paths = []
     for method in ("fedavg", "fedprox"):
-        run = train(
-            data, planned(method, {}, Training(batch_size=10, lr=1e-6), 1), work=work, out=None
-        )
-        made.append(evaluate(run))
-    return compared(rows(made))
+        training = Training(batch_size=10, lr=1e-6)
+        run = train(data, planned(method, {}, training, 1), work=work, out=None)
+        paths.append(evaluate(run))
+    return compared(rows(paths))
 
 
 def test_generated_images_are_said_to_be_in_the_first_line(lines):
@@ -42,13 +42,13 @@ def test_generated_images_are_said_to_be_in_the_first_line(lines):
     assert lead.generated([replace(lines[0], scored=[made_up])]).startswith(
         "Generated images: a made-up sample"
     )
-    drawn = replace(lines[0].scored[0], scores=replace(lines[0].scores, dataset="phantom"))
-    said = lead.generated([replace(lines[0], scored=[drawn])])
-    assert said.startswith("Generated images with a planted disparity")
-    first = re.search(
-        r"<header>\s*<p[^>]*>([^<]*)", page.Document("A", "B", [], [], generated=said).html
+    phantom = replace(lines[0].scored[0], scores=replace(lines[0].scores, dataset="phantom"))
+    sentence = lead.generated([replace(lines[0], scored=[phantom])])
+    assert sentence.startswith("Generated images with a planted disparity")
+    first_words = re.search(
+        r"<header>\s*<p[^>]*>([^<]*)", page.Document("A", "B", [], [], generated=sentence).html
     ).group(1)
-    assert first == said
+    assert first_words == sentence
 
 
 def test_the_answer_has_a_direction_a_size_and_an_interval():
@@ -74,7 +74,8 @@ def test_the_answer_has_a_direction_a_size_and_an_interval():
     same = verdict.Against(
         name="B", difference=0.002, low=-0.01, high=0.013, verdict=verdict.INCONCLUSIVE, **row
     )
-    assert comparison.said_against([base, low, same], "FedAvg", "AUC", intervals=True) == [
+    result = comparison.said_against([base, low, same], "FedAvg", "AUC", intervals=True)
+    assert result == [
         "A: 2.4 points lower than FedAvg in AUC (95 % interval -3.9 to -1.0), significant over test patients; one "
         "training each.",
         "B (+0.2 points, 95 % interval -1.0 to +1.3): no significant difference from FedAvg in AUC.",
@@ -82,14 +83,13 @@ def test_the_answer_has_a_direction_a_size_and_an_interval():
 
 
 def test_the_images_are_the_first_of_each_class_as_they_are_and_changed():
-    assert images.chosen(np.array([2, 2, 0, 1, 1, 0, 2])).tolist() == [2, 5, 3, 4, 0, 1]
+    result = images.chosen(np.array([2, 2, 0, 1, 1, 0, 2])).tolist()
+    assert result == [2, 5, 3, 4, 0, 1]
     clean = np.arange(2 * 50 * 50, dtype=np.uint8).reshape(2, 50, 50, 1)
     picture = images._pasted(clean, below=True)
-    assert (
-        picture.shape == (2 * 104, 104)
-        and picture[2, 2] == clean[0, 0, 0]
-        and picture[106, 2] == clean[1, 0, 0]
-    )
+    assert picture.shape == (2 * 104, 104)
+    assert picture[2, 2] == clean[0, 0, 0]
+    assert picture[106, 2] == clean[1, 0, 0]
     assert (images._pasted(clean)[:, 104:] == picture[104:]).all()
     opened = Image.open(io.BytesIO(base64.b64decode(images.png(picture).partition(",")[2])))
     assert (np.array(opened) == picture).all()
@@ -100,7 +100,8 @@ def test_an_empty_test_set_has_no_pictures(tmp_path):
     with h5py.File(path.parent / "changed.h5", "a") as file:
         x = file["test/x"][:0]
         del file["test"]
-        file["test/rows"], file["test/x"] = np.array([], np.int64), x
+        file["test/rows"] = np.array([], np.int64)
+        file["test/x"] = x
     assert list(images._strip(path)) == []
 
 
@@ -109,18 +110,14 @@ def test_the_question_and_the_answer_name_groups_and_sizes(lines):
     assert (
         lead.question(lines[:1]) == "How good is FedAvg, and is it as good for every group by sex?"
     )
-    said = lead.section(lines[:1], [], [], answered=False).findings
-    assert (
-        said[0].startswith("FedAvg scores ")
-        and " % (95 % interval " in said[0]
-        and said[0].endswith("in AUC, one-vs-one.")
-    )
+    findings = lead.section(lines[:1], [], [], answered=False).findings
+    assert findings[0].startswith("FedAvg scores ")
+    assert " % (95 % interval " in findings[0]
+    assert findings[0].endswith("in AUC, one-vs-one.")
     sizes = f"By sex, {lead._worst(lines[0], 'sex')[0]}"
-    assert (
-        said[-1].startswith(sizes)
-        and said[-1].endswith(" points.")
-        and "the lowest AUC on clean images: " in said[-1]
-    )
+    assert findings[-1].startswith(sizes)
+    assert findings[-1].endswith(" points.")
+    assert "the lowest AUC on clean images: " in findings[-1]
 
 
 def with_groups(row, **groups):
@@ -128,8 +125,8 @@ def with_groups(row, **groups):
     run = row.scored[0]
     where = Where("clean", attribute="sex", metric="auc_ovo_macro")
     table = {line: score for line, score in run.scores.table.items() if line.attribute != "sex"}
-    for group, known in groups.items():
-        value, small = known if isinstance(known, tuple) else (known, "")
+    for group, auc in groups.items():
+        value, small = auc if isinstance(auc, tuple) else (auc, "")
         table[where._replace(group=group)] = Score([value], [1], 40, (), small)
     scores = replace(run.scores, table=table)
     return replace(row, scored=[replace(run, scores=scores)], known=[all_numbers(scores, row.at)])
@@ -138,41 +135,43 @@ def with_groups(row, **groups):
 LOW, GAP = "the lowest AUC on clean images", "80.0 %; the gap to the best group is 10.0 points"
 
 
-@pytest.mark.parametrize(
-    ("groups", "said"),
-    [
-        ({"f": 0.8, "m": 0.9}, f"f has {LOW}: {GAP}."),
-        (
-            {"f": 0.8, "m": 0.8},
-            "no group scores lower than another in AUC on clean images: "
-            "80.0 %; the gap to the best group is 0.0 points.",
-        ),
-        (
-            {"f": (0.8, "2 patients"), "m": 0.8},
-            "no group scores lower than another in AUC on clean images: "
-            "80.0 %; the gap to the best group is 0.0 points (not a reliable gap).",
-        ),
-        ({"f": 0.8, "m": (0.9, "no image of a")}, f"f has {LOW}: {GAP} (not a reliable gap)."),
-        ({"f": (0.8, "2 patients"), "m": 0.9}, f"f (not a reliable score) has {LOW}: {GAP}."),
-        (
-            {"f": 0.8, "m": 0.9, "x": None},
-            f"f has {LOW} among the groups that have one: {GAP}.",
-        ),
-    ],
-)
-def test_the_answer_says_nothing_of_a_group_that_its_images_do_not_show(lines, groups, said):
+SENTENCES = [
+    ({"f": 0.8, "m": 0.9}, f"f has {LOW}: {GAP}."),
+    (
+        {"f": 0.8, "m": 0.8},
+        "no group scores lower than another in AUC on clean images: "
+        "80.0 %; the gap to the best group is 0.0 points.",
+    ),
+    (
+        {"f": (0.8, "2 patients"), "m": 0.8},
+        "no group scores lower than another in AUC on clean images: "
+        "80.0 %; the gap to the best group is 0.0 points (not a reliable gap).",
+    ),
+    ({"f": 0.8, "m": (0.9, "no image of a")}, f"f has {LOW}: {GAP} (not a reliable gap)."),
+    ({"f": (0.8, "2 patients"), "m": 0.9}, f"f (not a reliable score) has {LOW}: {GAP}."),
+    (
+        {"f": 0.8, "m": 0.9, "x": None},
+        f"f has {LOW} among the groups that have one: {GAP}.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("groups", "sentence"), SENTENCES)
+def test_the_answer_says_nothing_of_a_group_that_its_images_do_not_show(lines, groups, sentence):
     (answer,) = lead._groups([with_groups(lines[0], **groups)])
-    assert answer == f"By sex, {said}"
+    assert answer == f"By sex, {sentence}"
 
 
 def test_the_surest_errors_of_each_group_stand_clean_beside_corrupted_with_what_models_say(lines):
     errors, *_ = images.section(lines).panels
-    assert errors.title == "Most confident errors by sex" and errors.layout == "cases"
-    first = errors.figures[0]
-    head, *said = first.said
-    assert head[1] == "clean" and [label for label, _, _ in said] == ["FedAvg", "FedProx"]
-    assert first.caption.partition(", is ")[2] not in said[0][1]  # it is wrong
-    picture = Image.open(io.BytesIO(base64.b64decode(first.image.partition(",")[2])))
+    assert errors.title == "Most confident errors by sex"
+    assert errors.layout == "cases"
+    panel = errors.figures[0]
+    head, *statements = panel.said
+    assert head[1] == "clean"
+    assert [label for label, _, _ in statements] == ["FedAvg", "FedProx"]
+    assert panel.caption.partition(", is ")[2] not in statements[0][1]  # it is wrong
+    picture = Image.open(io.BytesIO(base64.b64decode(panel.image.partition(",")[2])))
     assert picture.width == 2 * picture.height
 
 
@@ -184,19 +183,22 @@ def test_heads_that_share_what_stands_over_them_have_two_lines():
         Column("n"),
     ]
     above, below = markup.heads(columns)
-    assert [(head.text, head.columns, head.rows, head.at) for head in above] == [
+    result = [(head.text, head.columns, head.rows, head.at) for head in above]
+    expected = [
         ("method", 1, 2, 0),
         ("AUC, %", 2, 1, None),
         ("n", 1, 2, 3),
     ]
-    assert [(head.text, head.at) for head in below] == [("clean", 1), ("noisy", 2)]
-    assert len(markup.heads(columns[:1])) == 1
+    assert result == expected
+    result = [(head.text, head.at) for head in below]
+    assert result == [("clean", 1), ("noisy", 2)]
+    outcome = len(markup.heads(columns[:1]))
+    assert outcome == 1
 
 
 def test_what_every_client_holds_one_value_of_makes_no_table():
     parts = {("a", "train"): {"x": 3}, ("b", "train"): {"y": 4}, ("all", "test"): {"x": 1, "y": 1}}
-    assert provenance._is_client(parts) and provenance._is_client(
-        parts | {("b", "train"): {"x": 0, "y": 4}}
-    )
+    assert provenance._is_client(parts)
+    assert provenance._is_client(parts | {("b", "train"): {"x": 0, "y": 4}})
     assert not provenance._is_client(parts | {("b", "train"): {"x": 1, "y": 3}})
     assert not provenance._is_client(parts | {("b", "train"): {"x": 1}})

@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from report_tables import texts
 
 from fedcli.comparison.systems import BEST
 from fedcli.data import image_counts, manifest
@@ -15,10 +16,6 @@ ROSTER = [
     {"client": "east", "train": 30, "val": 0, "test": 4, "class_counts": [20, 10]},
     {"client": "west", "train": 12, "val": 0, "test": 6, "class_counts": [6, 6]},
 ]
-
-
-def texts(table):
-    return [[cell.text for cell in row] for row in table.rows]
 
 
 def system(name="FedAvg", **numbers):
@@ -47,19 +44,23 @@ def test_a_table_of_systems_has_a_column_of_each_number_that_is_there():
     (table,) = by_system(system(f=0.7), system("FedProx", f=0.8))
     assert [column.name for column in table.columns] == ["method", "f [12]"]
     assert texts(table) == [["FedAvg", "70.00"], ["FedProx", "80.00"]]
-    assert [row[1].best for row in table.rows] == [False, True]
+    result = [row[1].best for row in table.rows]
+    assert result == [False, True]
 
 
 def test_low_gaps_are_the_best():
     (table,) = by_system(system(gap=0.1), system("FedProx", gap=0.2))
-    assert [row[1].best for row in table.rows] == [True, False]
+    result = [row[1].best for row in table.rows]
+    assert result == [True, False]
 
 
 def test_a_number_that_a_small_group_decides_is_no_best():
     rows = system(f=0.7), system("FedProx", f=0.8)
     (table,) = by_system(*rows, doubtful={"f"})
-    assert [row[1].plain for row in table.rows] == [f"70.00{DAGGER}", f"80.00{DAGGER}"]
-    assert not any(row[1].best for row in table.rows)
+    result = [row[1].plain for row in table.rows]
+    assert result == [f"70.00{DAGGER}", f"80.00{DAGGER}"]
+    for row in table.rows:
+        assert not row[1].best
 
 
 def test_systems_without_a_number_have_no_table():
@@ -94,10 +95,11 @@ def test_clients_of_a_partition_have_their_parts_and_classes():
     (table,), folded = subgroups._roster("Images of each client", body, rows)
     heads = [column.name for column in table.columns]
     assert heads == ["client", "images", "train", "test", "well", "ill"]
-    assert texts(table) == [
+    expected = [
         ["east", "clean", "30", "4", "20", "10"],
         ["west", "corrupted", "12", "6", "6", "6"],
     ]
+    assert texts(table) == expected
     assert folded == []
 
 
@@ -155,9 +157,9 @@ def client_table(monkeypatch):
 
 
 def test_clients_have_the_best_system_marked(client_table):
-    first = {"east": percent(0.7), "west": percent(0.9)}
-    second = {"east": percent(0.8)}
-    (((table,), folded),) = client_table(first, second)
+    first_method = {"east": percent(0.7), "west": percent(0.9)}
+    second_method = {"east": percent(0.8)}
+    (((table,), folded),) = client_table(first_method, second_method)
     assert texts(table) == [["east", "70.00", "80.00"], ["west", "90.00", "-"]]
     assert table.rows[0][2].best
     assert table.legend == f"Legend.{subgroups.BEST_OF}"
@@ -165,10 +167,11 @@ def test_clients_have_the_best_system_marked(client_table):
 
 
 def test_scores_between_groups_of_a_client_have_no_best(client_table):
-    first = {"east": percent(0.7)}
-    second = {"east": percent(0.8)}
-    (((table,), _),) = client_table(first, second, attribute="sex")
-    assert not any(cell.best for cell in table.rows[0])
+    first_method = {"east": percent(0.7)}
+    second_method = {"east": percent(0.8)}
+    (((table,), _),) = client_table(first_method, second_method, attribute="sex")
+    for cell in table.rows[0]:
+        assert not cell.best
     assert table.legend == "Legend."
 
 
@@ -181,7 +184,9 @@ def test_of_many_clients_the_lowest_scores_are_open(client_table):
     column = {f"c{k}": percent(k / 100) for k in range(30)}
     (((table,), (every,)),) = client_table(column)
     assert table.title == "Accuracy: the 10 of 30 clients with the lowest score"
-    assert [row[0].text for row in table.rows] == [f"c{k}" for k in range(10)]
+    result = [row[0].text for row in table.rows]
+    expected = [f"c{k}" for k in range(10)]
+    assert result == expected
     assert every.title == "Accuracy: all 30 clients"
 
 
@@ -216,5 +221,7 @@ def test_a_client_with_images_of_its_own_has_scores_of_its_own():
 def test_a_long_table_keeps_the_order_of_equal_clients():
     lines = [[f"c{k}", "1"] for k in range(21)]
     table = Table.of("Score", ["client", "method"], lines)
-    (first,), _ = subgroups._folded(table, [0.0] * 21, "with the lowest score")
-    assert [row[0].text for row in first.rows] == [f"c{k}" for k in range(10)]
+    (worst,), _ = subgroups._folded(table, [0.0] * 21, "with the lowest score")
+    result = [row[0].text for row in worst.rows]
+    expected = [f"c{k}" for k in range(10)]
+    assert result == expected

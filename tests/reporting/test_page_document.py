@@ -98,7 +98,7 @@ def test_pictures_are_held_by_the_page(tmp_path):
 
 
 def test_a_file_that_is_no_picture_is_refused(tmp_path):
-    with pytest.raises(FedcliError, match="curve.pdf is no picture that a page can hold"):
+    with pytest.raises(FedcliError, match=r"curve\.pdf is no picture that a page can hold"):
         page.pictures([("A curve", tmp_path / "curve.pdf")])
     assert page.pictures([]) == []
 
@@ -108,7 +108,8 @@ def test_terms_are_the_metrics_of_the_page_then_all_others():
     terms = page._terms(["accuracy"], set())
     assert terms[0] == (accuracy, get("accuracy").meaning)
     names = [name for name, _ in terms]
-    assert all(title(name) in names for name in PARITY)
+    for name in PARITY:
+        assert title(name) in names
     assert title("balanced_accuracy") not in names
 
 
@@ -119,19 +120,19 @@ def test_a_metric_in_the_head_of_a_table_is_explained():
         assert terms[balanced] == get("balanced_accuracy").meaning
 
 
-@pytest.mark.parametrize(
-    ("cell", "html"),
-    [
-        (Cell("fedavg_m"), "fedavg_<wbr>m"),
-        (Cell("a/b"), "a/<wbr>b"),
-        (Cell("81.0", best=True), "<b>81.0</b>"),
-        (Cell("81.0", spread="1.2"), '81.0 <span class="pm">±&#8239;1.2</span>'),
-        (Cell("81.0", whose="sex f"), '81.0 <span class="pm">sex f</span>'),
-        (Cell("81.0", below=Cell("80.0")), '81.0<br><span class="pm">80.0</span>'),
-        (Cell("<"), "&lt;"),
-        (Cell("1.0 (0.5 – 2.0)"), '1.0 <span class="pm nb">(0.5 – 2.0)</span>'),
-    ],
-)
+CELLS = [
+    (Cell("fedavg_m"), "fedavg_<wbr>m"),
+    (Cell("a/b"), "a/<wbr>b"),
+    (Cell("81.0", best=True), "<b>81.0</b>"),
+    (Cell("81.0", spread="1.2"), '81.0 <span class="pm">±&#8239;1.2</span>'),
+    (Cell("81.0", whose="sex f"), '81.0 <span class="pm">sex f</span>'),
+    (Cell("81.0", below=Cell("80.0")), '81.0<br><span class="pm">80.0</span>'),
+    (Cell("<"), "&lt;"),
+    (Cell("1.0 (0.5 – 2.0)"), '1.0 <span class="pm nb">(0.5 – 2.0)</span>'),
+]
+
+
+@pytest.mark.parametrize(("cell", "html"), CELLS)
 def test_a_cell_is_marked_up(cell, html):
     assert markup.shown_cell(cell) == html
 
@@ -156,7 +157,8 @@ def test_heads_without_a_common_one_have_a_single_line():
 def test_heads_with_a_common_one_have_two_lines():
     columns = [Column("method"), Column("clean", over="AUC"), Column("noisy", over="AUC")]
     above, below = markup.heads(columns)
-    assert [(head.text, head.columns, head.rows) for head in above] == [
+    result = [(head.text, head.columns, head.rows) for head in above]
+    assert result == [
         ("method", 1, 2),
         ("AUC", 2, 1),
     ]

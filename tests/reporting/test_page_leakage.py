@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+from report_tables import texts
 
 from fedcli.reporting.page import leakage
 from fedcli.scores.audit.membership import ALONE, EQUAL_MIX
@@ -53,10 +54,6 @@ def body():
         "inversion": INVERSION,
     }
     return copy.deepcopy(parts)
-
-
-def texts(table):
-    return [[cell.text for cell in row] for row in table.rows]
 
 
 def names(table):
@@ -140,11 +137,12 @@ def test_a_probe_without_a_class_at_two_hospitals_has_dashes(body):
 def test_rebuilt_images_have_a_line_for_each_model_and_guess(body):
     *_, table = leakage.tables(body)
     assert names(table) == ["from the gradient at the", "distance", "image 1", "image 2"]
-    assert texts(table) == [
+    expected = [
         ["last model", "0.123", "10.5", "12.5"],
         ["mean image", "-", "10.0", "12.0"],
         ["mean image of its class", "-", "11.0", "11.5"],
     ]
+    assert texts(table) == expected
 
 
 def test_a_model_that_rebuilt_fewer_images_has_dashes(body):

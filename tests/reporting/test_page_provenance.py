@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from report_tables import texts
 
 from fedcli.data import image_counts, manifest
 from fedcli.reporting import timing
@@ -20,10 +21,6 @@ CLASSES = {
     "west": {"train": {"well": 10, "ill": 10}},
     "all": {"test": {"well": 20, "ill": 0}},
 }
-
-
-def texts(table):
-    return [[cell.text for cell in row] for row in table.rows]
 
 
 @pytest.fixture
@@ -46,13 +43,14 @@ def test_table_1_has_counts_and_shares_of_each_column(table_of):
         "west, train",
         "all, test",
     ]
-    assert texts(table) == [
+    expected = [
         ["all", "40", "20", "20"],
         ["class: well", "25 (62.5)", "10 (50.0)", "20 (100.0)"],
         ["class: ill", "15 (37.5)", "10 (50.0)", "0 (0.0)"],
         ["sex: f", "30 (75.0)", "5 (25.0)", "8 (40.0)"],
         ["sex: m", "10 (25.0)", "15 (75.0)", "12 (60.0)"],
     ]
+    assert texts(table) == expected
     assert table.legend == provenance.TABLE_ONE
 
 
@@ -60,11 +58,12 @@ def test_a_hidden_count_is_marked_and_explained(table_of):
     hidden = {"east": {"train": {"well": 25, "ill": None}}}
     totals = {"east": {"train": {provenance.TOTAL: 30}}}
     table = table_of(**{provenance.TOTAL: totals, image_counts.CLASS: hidden})
-    assert texts(table) == [
+    expected = [
         ["all", "30"],
         ["class: well", "25 (83.3)"],
         ["class: ill", provenance.HIDDEN],
     ]
+    assert texts(table) == expected
     assert table.legend.endswith(provenance.HIDING)
 
 
@@ -95,10 +94,11 @@ def test_images_at_sites_are_counted_as_the_sites_described_them(tmp_path, monke
     parents = {"sites": tmp_path / "sites.json"}
     monkeypatch.setattr(manifest, "parent", lambda path, *kinds: parents.get(kinds[0]))
     monkeypatch.setattr(manifest, "read", lambda path: sites)
-    assert provenance._images_by_client(Path("run.json")) == {
+    expected = {
         provenance.TOTAL: {"east": {"train": {"": 30}, "val": {"": 4}}},
         "class": {"east": {"train": {"ill": 12}}},
     }
+    assert provenance._images_by_client(Path("run.json")) == expected
 
 
 def system(name, **options):
@@ -140,7 +140,8 @@ def test_an_option_without_effect_is_listed_only_beside_its_owner():
     options = provenance._options([system("FedAvg")])
     assert not [name for name in options if "nesterov" in name.lower()]
     options = provenance._options([system("FedAvg", momentum=0.9)])
-    assert [values for name, values in options.items() if "nesterov" in name.lower()] == [["no"]]
+    result = [values for name, values in options.items() if "nesterov" in name.lower()]
+    assert result == [["no"]]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,8 @@ def test_time_and_memory_are_in_the_units_of_their_heads(monkeypatch):
     assert numbers["of memory speed (%)"] == "-"
     assert numbers["energy (Wh)"] == "2.00"
     assert "energy of the GPU (Wh)" not in heads
-    assert [cell.text for cell in table.rows[1]] == ["FedProx", *["-"] * 7]
+    result = [cell.text for cell in table.rows[1]]
+    assert result == ["FedProx", *["-"] * 7]
     assert "that trained, mean over seeds. Images per second" in table.legend
     assert "Energy: of the machine's processors" in table.legend
     assert "Energy of the GPU" not in table.legend
@@ -215,8 +217,9 @@ def test_lineage_names_each_stage_once_with_its_command(monkeypatch):
         lambda path: SimpleNamespace(kind=paths[path], made_by=stages[paths[path]]),
     )
     (table,) = provenance.lineage([system("a"), system("b")]).tables
-    assert texts(table) == [
+    expected = [
         ["dataset", "data", "fedcli prepare 'own images'", "0123456789ab"],
         ["run", "a", "fedcli train fedavg", "0123456789ab"],
         ["scores", "a/scores/12", "fedcli evaluate", "0123456789ab"],
     ]
+    assert texts(table) == expected

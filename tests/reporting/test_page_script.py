@@ -52,12 +52,16 @@ def test_columns_sort_and_what_is_open_is_printed(tmp_path):
     ended = subprocess.run(
         [*words, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=120
     )
-    made = json.loads(html.unescape(re.search("<title>(.*?)</title>", ended.stdout, re.S)[1]))
-    assert made["sorted"] == [
+    outcome = json.loads(html.unescape(re.search("<title>(.*?)</title>", ended.stdout, re.S)[1]))
+    expected = [
         [None, "abcde"],
         ["ascending", "cdaeb"],
         ["descending", "eadcb"],
         [None, "abcde"],
     ]
-    assert made["focus"] and not made["open"] and made["closed"] and not made["wide"]
-    assert made["alone"] == 0  # a table of one line has nothing to sort
+    assert outcome["sorted"] == expected
+    assert outcome["focus"]
+    assert not outcome["open"]
+    assert outcome["closed"]
+    assert not outcome["wide"]
+    assert outcome["alone"] == 0  # a table of one line has nothing to sort

@@ -30,7 +30,7 @@ def system(label="FedAvg", **changes):
         "rounds": 5,
         "corruption": None,
         "options": {},
-        "groups": {"sex": {}},
+        "groups": {"sex": {"clean": {}}},
         "usual": ("accuracy", "auc_ovo_macro"),
         "versions": {"clean": {}, "corrupted": {}},
         "method": label.lower(),
@@ -40,6 +40,7 @@ def system(label="FedAvg", **changes):
         "label": label,
         "name": label,
         "runs": 1,
+        "at": "last5",
         "attributes": ["sex"],
         "numbers": {},
         "intervals": {},
@@ -103,14 +104,16 @@ def test_systems_of_other_corruptions_are_not_called_the_same():
     rows = [system(corruption=NOISE), system(corruption=NOISE | {"severity": 3})]
     different = "on data that are not the same for all (see the notes)"
     assert lead._corrupted(rows) == different
-    assert lead._corrupted([system(), rows[0]]) == different
+    result = lead._corrupted([system(), rows[0]])
+    assert result == different
 
 
 def test_an_augmentation_is_named_where_all_share_it():
     flip = system(options={"augment": "flip"})
     assert lead._corrupted([flip]) == "on images without corruption, augmented by flip"
     assert lead._corrupted([flip, system()]) == "on images without corruption, augmented"
-    assert lead._corrupted([system(options={"augment": "none"})]) == "on images as they are"
+    result = lead._corrupted([system(options={"augment": "none"})])
+    assert result == "on images as they are"
 
 
 def test_the_question_names_the_others_and_the_attributes():
@@ -143,9 +146,9 @@ def test_the_worst_group_is_said_with_its_gap(reliable):
 
 
 def test_the_worst_groups_of_two_systems_have_their_names(reliable):
-    first = system(numbers={"f": 70.0, "m": 80.0, "gap": 10.0})
-    second = system("FedProx", numbers={"f": 75.0, "m": 72.5, "gap": 2.5})
-    (sentence,) = lead._groups([first, second])
+    fedavg = system(numbers={"f": 70.0, "m": 80.0, "gap": 10.0})
+    fedprox = system("FedProx", numbers={"f": 75.0, "m": 72.5, "gap": 2.5})
+    (sentence,) = lead._groups([fedavg, fedprox])
     assert sentence.startswith("By sex, f or m has the lowest AUC on clean images: ")
     scores, gaps = sentence.split(": ")[1].split("; ")
     assert scores == "70.0 % (FedAvg), 72.5 % (FedProx)"
@@ -169,7 +172,8 @@ def test_a_worst_group_of_few_images_is_called_unreliable(monkeypatch):
 
 
 def test_a_group_alone_and_a_hidden_one_are_no_worst_group():
-    assert lead._worst(system(numbers={"f": 70.0}), "sex") is None
+    result = lead._worst(system(numbers={"f": 70.0}), "sex")
+    assert result is None
     row = system(numbers={"f": 70.0, "m": 80.0})
     assert lead._worst(row, "sex") == ("f", 70.0)
     hidden = {"f": SimpleNamespace(hidden=True)}
@@ -192,8 +196,10 @@ def test_the_scores_of_one_system_have_their_intervals(monkeypatch):
 
 def test_a_score_without_an_interval_has_no_cell():
     row = system(numbers={"clean": 81.26}, intervals={"clean": (75.0, 88.04)})
-    assert lead._interval(row, Where("clean", metric="auc_ovo_macro")) == "81.3 (75.0 – 88.0)"
-    assert lead._interval(row, Where("corrupted", metric="auc_ovo_macro")) is None
+    result = lead._interval(row, Where("clean", metric="auc_ovo_macro"))
+    assert result == "81.3 (75.0 – 88.0)"
+    result = lead._interval(row, Where("corrupted", metric="auc_ovo_macro"))
+    assert result is None
 
 
 def test_the_reference_is_found_by_method_label_and_name():

@@ -13,26 +13,26 @@ from fedcli.scores.statistics.power import smallest_gap
 
 def test_images_of_which_the_label_is_unknown_are_left_out(monkeypatch):
     y = np.array([[YES, NO], [NO, NO], [UNKNOWN, NO], [UNKNOWN, YES], [NO, YES]])
-    pool = SimpleNamespace(
-        y=y, id=np.arange(5), patient=None, groups={"sex": np.array([0, 0, 0, 1, 1])}
-    )
-    made = SimpleNamespace(
-        kind="dataset", body={"classes": ["edema", "mass"], "attributes": {"sex": ["f", "m"]}}
-    )
-    monkeypatch.setattr(power.manifest, "read", lambda *_: made)
+    groups = {"sex": np.array([0, 0, 0, 1, 1])}
+    pool = SimpleNamespace(y=y, id=np.arange(5), patient=None, groups=groups)
+    body = {"classes": ["edema", "mass"], "attributes": {"sex": ["f", "m"]}}
+    dataset = SimpleNamespace(kind="dataset", body=body)
+    monkeypatch.setattr(power.manifest, "read", lambda *_: dataset)
     monkeypatch.setattr(power, "holdings", lambda _: (pool, {}, np.arange(5)))
     facts = power.of_manifest(Path("dataset.json"), "edema")
     (every,), (f, m) = (facts[name]["groups"] for name in (power.ALL, "sex"))
-    assert [(each["images"], each["positives"], each["negatives"]) for each in (every, f, m)] == [
+    result = [(group["images"], group["positives"], group["negatives"]) for group in (every, f, m)]
+    expected = [
         (3, 1, 2),
         (2, 1, 1),
         (1, 0, 1),
     ]
+    assert result == expected
 
 
 def test_the_smallest_gap_is_that_of_fleiss():
     """1.96 and 0.84 standard errors of a difference of two shares of 80 %, of 50 and 200 patients."""
-    assert smallest_gap(50, 200, 0.8) == pytest.approx(
-        (1.959964 + 0.841621) * np.sqrt(0.16 * (1 / 50 + 1 / 200))
-    )
-    assert smallest_gap(1, 200, 0.8) is None and smallest_gap(0, 9, 0.8) is None
+    expected = pytest.approx((1.959964 + 0.841621) * np.sqrt(0.16 * (1 / 50 + 1 / 200)))
+    assert smallest_gap(50, 200, 0.8) == expected
+    assert smallest_gap(1, 200, 0.8) is None
+    assert smallest_gap(0, 9, 0.8) is None

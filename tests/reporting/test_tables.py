@@ -21,10 +21,9 @@ from fedcli.scores.numbers import is_lower
 
 
 def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
-    columns, lines = table_cells(
-        rows([scores(tmp_path / "a", auc=0.90126, std=0.01234, corrupted=0.8)])
-    )
-    assert dict(zip(columns, lines[0], strict=True)) == {
+    path = scores(tmp_path / "a", auc=0.90126, std=0.01234, corrupted=0.8)
+    columns, lines = table_cells(rows([path]))
+    expected = {
         "method": "FedAvg",
         "rule": "paper",
         "clean balanced_accuracy (%)": "80.13 ±1.23",
@@ -36,13 +35,14 @@ def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
         "sex worst group auc_ovo_macro (%)": "80.13",
         "sex gap auc_ovo_macro (%)": "10.00",
     }
+    result = dict(zip(columns, lines[0], strict=True))
+    assert result == expected
 
 
 def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path):
-    paths = [
-        scores(tmp_path / "a", auc=0.9, gap=0.2, among=0.03),
-        scores(tmp_path / "b", auc=0.8, gap=0.05, among=0.01),
-    ]
+    large_gap = scores(tmp_path / "a", auc=0.9, gap=0.2, among=0.03)
+    small_gap = scores(tmp_path / "b", auc=0.8, gap=0.05, among=0.01)
+    paths = [large_gap, small_gap]
     assert column(paths, "clean auc_ovo_macro (%)") == ["90.00 ±1.00 *", "80.00 ±1.00"]
     assert column(paths, "sex gap auc_ovo_macro (%)") == ["20.00", "5.00 *"]
     assert column(paths, "sex worst group auc_ovo_macro (%)") == ["70.00", "75.00 *"]
@@ -50,10 +50,9 @@ def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path
 
 
 def test_values_that_print_alike_are_all_marked(tmp_path):
-    paths = [
-        scores(tmp_path / name, auc=auc)
-        for name, auc in {"a": 0.900001, "b": 0.900002, "c": 0.7}.items()
-    ]
+    paths = []
+    for name, auc in {"a": 0.900001, "b": 0.900002, "c": 0.7}.items():
+        paths.append(scores(tmp_path / name, auc=auc))
     assert column(paths, "clean auc_ovo_macro (%)") == [
         "90.00 ±1.00 *",
         "90.00 ±1.00 *",
@@ -64,12 +63,14 @@ def test_values_that_print_alike_are_all_marked(tmp_path):
 def test_a_run_without_a_version_has_a_dash_and_does_not_compete(tmp_path):
     paths = [scores(tmp_path / "a"), scores(tmp_path / "b", corrupted=0.8)]
     assert column(paths, "corrupted auc_ovo_macro (%)") == ["-", "80.00 ±1.00"]
-    assert column(paths[::-1], "corrupted auc_ovo_macro (%)") == ["80.00 ±1.00", "-"]
+    result = column(paths[::-1], "corrupted auc_ovo_macro (%)")
+    assert result == ["80.00 ±1.00", "-"]
 
 
 def test_columns_keep_their_order_whichever_run_comes_first(tmp_path):
     paths = [scores(tmp_path / "a"), scores(tmp_path / "b", corrupted=0.8)]
-    assert table_cells(rows(paths))[0] == table_cells(rows(paths[::-1]))[0]
+    expected = table_cells(rows(paths[::-1]))[0]
+    assert table_cells(rows(paths))[0] == expected
 
 
 def test_a_column_in_which_no_run_has_a_number_is_left_out(tmp_path):
@@ -79,19 +80,13 @@ def test_a_column_in_which_no_run_has_a_number_is_left_out(tmp_path):
 
 def test_runs_of_one_method_are_told_apart_by_the_settings_that_differ(tmp_path):
     def heal(name, settings, lr):
-        return scores(
-            tmp_path / name,
-            method="fedheal",
-            label="FedHEAL",
-            rule="released",
-            settings=settings,
-            options={"lr": lr, "seed": 0},
-        )
+        names = {"method": "fedheal", "label": "FedHEAL", "rule": "released"}
+        options = {"lr": lr, "seed": 0}
+        return scores(tmp_path / name, settings=settings, options=options, **names)
 
-    paths = [
-        heal("a", {"rule": "released", "tau": 0.3, "beta": 0.4}, 0.1),
-        heal("b", {"rule": "paper", "tau": 0.4, "beta": 0.4}, 0.1),
-    ]
+    released = heal("a", {"rule": "released", "tau": 0.3, "beta": 0.4}, 0.1)
+    paper = heal("b", {"rule": "paper", "tau": 0.4, "beta": 0.4}, 0.1)
+    paths = [released, paper]
     assert column(paths, "method") == ["FedHEAL (tau=0.3)", "FedHEAL (tau=0.4)"]
     other = scores(tmp_path / "c", options={"lr": 0.2, "seed": 0})
     assert column([paths[0], other], "method") == ["FedHEAL (lr=0.1)", "FedAvg (lr=0.2)"]
@@ -117,10 +112,9 @@ def test_runs_on_the_same_data_give_no_warning(tmp_path, capsys):
 
 
 def test_a_group_too_small_to_tell_is_noted_once(tmp_path, capsys):
-    paths = [
-        scores(tmp_path / name, small="12 images, fewer than 30", auc=auc)
-        for name, auc in (("a", 0.9), ("b", 0.8))
-    ]
+    paths = []
+    for name, auc in (("a", 0.9), ("b", 0.8)):
+        paths.append(scores(tmp_path / name, small="12 images, fewer than 30", auc=auc))
     rows(paths)
     assert (
         capsys.readouterr().err
@@ -129,8 +123,10 @@ def test_a_group_too_small_to_tell_is_noted_once(tmp_path, capsys):
 
 
 def test_a_file_of_ones_own_is_named_by_its_file_and_first_digits():
-    assert brief({"mine": {"file": "mine.py", "sha256": "d5" * 32}}) == "mine.py d5d5d5d5"
-    assert [brief("0" * 64), brief(0.5), brief(2.0), brief("cnn")] == [
+    outcome = brief({"mine": {"file": "mine.py", "sha256": "d5" * 32}})
+    assert outcome == "mine.py d5d5d5d5"
+    result = [brief("0" * 64), brief(0.5), brief(2.0), brief("cnn")]
+    assert result == [
         "00000000",
         "0.5",
         "2",
@@ -145,32 +141,30 @@ def test_several_small_groups_are_one_note():
         "7": "7 images",
         "0": "no test image",
     }  # the last one is not warned of
-    groups = {
-        size: {"accuracy": 0.5, "reason": few, "count": int(size)} for size, few in sizes.items()
-    }
+    groups = {}
+    for size, few in sizes.items():
+        groups[size] = {"accuracy": 0.5, "reason": few, "count": int(size)}
     whole = {"clean": {"accuracy": 0.5, "count": 60, "classes_missing": []}}
-    made = scores_of(
+    scores = scores_of(
         {
             "dataset": "skin",
             "versions": whole,
             "groups": {"sex": {"clean": {"last_round": {"groups": groups}}}},
         }
     )
-    assert unreliable_groups(made) == [
+    assert unreliable_groups(scores) == [
         "groups of few test images: sex 9 (9 images), sex 7 (7 images)"
     ]
-    assert small_in_sets({"": made, "fold 1": made}, "sex").keys() == {"9", "7"}
-    assert legend(made)[-1] == "† not reliable: sex 9 (9 images), sex 7 (7 images)."
+    result = small_in_sets({"": scores, "fold 1": scores}, "sex").keys()
+    assert result == {"9", "7"}
+    assert legend(scores)[-1] == "† not reliable: sex 9 (9 images), sex 7 (7 images)."
     assert unreliable_groups(scores_of({"versions": whole})) == []
 
 
 def test_markdown_is_one_table_with_its_legend_and_escapes_bars(tmp_path):
-    text = render(
-        rows(
-            [scores(tmp_path / "a", label="Fed|Avg\nplus", gap=None, std=None, kept_rounds=[5, 6])]
-        ),
-        "markdown",
-    )
+    label = "Fed|Avg\nplus"
+    path = scores(tmp_path / "a", label=label, gap=None, std=None, kept_rounds=[5, 6])
+    text = render(rows([path]), "markdown")
     assert text == (
         "skin, 4 clients, 6 rounds.\n\n"
         "Scores in %: mean of rounds 5 and 6 ± standard deviation over these rounds.\n\n"
@@ -181,11 +175,10 @@ def test_markdown_is_one_table_with_its_legend_and_escapes_bars(tmp_path):
 
 
 def test_csv_holds_bare_numbers_and_quotes_commas(tmp_path):
-    paths = [
-        scores(tmp_path / "a", label='Fed"A", v', gap=None),
-        scores(tmp_path / "b", corrupted=0.8, gap=None),
-    ]
-    lines = list(csv.reader(io.StringIO(render(rows(paths), "csv"))))
+    quoted = scores(tmp_path / "a", label='Fed"A", v', gap=None)
+    noisy = scores(tmp_path / "b", corrupted=0.8, gap=None)
+    text = render(rows([quoted, noisy]), "csv")
+    lines = list(csv.reader(io.StringIO(text)))
     assert lines[0][:5] == [
         "method",
         "rule",
@@ -193,7 +186,8 @@ def test_csv_holds_bare_numbers_and_quotes_commas(tmp_path):
         "clean balanced_accuracy std (%)",
         "clean auc_ovo_macro mean (%)",
     ]
-    assert lines[1][:6] == ['Fed"A", v', "paper", "80.00", "1.00", "90.00", "1.00"]
+    expected = ['Fed"A", v', "paper", "80.00", "1.00", "90.00", "1.00"]
+    assert lines[1][:6] == expected
     assert lines[1][6:] == [""] * 8
     assert lines[2][6:8] == ["70.00", "1.00"]
 
@@ -202,10 +196,12 @@ def test_json_holds_full_numbers_and_which_is_best(tmp_path):
     paths = [scores(tmp_path / "a", auc=0.9012345), scores(tmp_path / "b", auc=0.8)]
     written = json.loads(render(rows(paths), "json"))
     assert written["notes"] == []
-    assert [row["name"] for row in written["rows"]] == ["FedAvg", "FedAvg"]
+    result = [row["name"] for row in written["rows"]]
+    assert result == ["FedAvg", "FedAvg"]
     cell = written["rows"][0]["cells"]["clean auc_ovo_macro"]
     marks = {"best": True, "small_group_decides": False}
-    assert cell == {"mean": 0.9012345, "std": pytest.approx(0.01), "lower_is_better": False} | marks
+    expected = {"mean": 0.9012345, "std": pytest.approx(0.01), "lower_is_better": False} | marks
+    assert cell == expected
     assert written["rows"][1]["cells"]["clean auc_ovo_macro"]["best"] is False
 
 
@@ -218,68 +214,70 @@ def test_an_unknown_format_names_the_nearest(tmp_path):
 def test_runs_that_differ_in_the_seed_alone_are_one_row_with_either_spread(tmp_path):
     paths = [a_seed(tmp_path / "b", 1, 0.6, 0.8), a_seed(tmp_path / "a", 0, 0.5, 0.7)]
     name = "clean auc_ovo_macro"
-    (pooled,), (runs,) = rows(paths, spread="pooled"), rows(paths, spread="runs")
-    assert (
-        pooled.name == "FedAvg (2 seeds)" and pooled.seeds == [0, 1] and pooled.paths == paths[::-1]
-    )
+    (pooled,) = rows(paths, spread="pooled")
+    (runs,) = rows(paths, spread="runs")
+    assert pooled.name == "FedAvg (2 seeds)"
+    assert pooled.seeds == [0, 1]
+    assert pooled.paths == paths[::-1]
     assert pooled.cells[name].mean == pytest.approx(0.65)
-    assert pooled.cells[name].std == pytest.approx(np.std([0.5, 0.7, 0.6, 0.8]))
-    assert runs.cells[name].std == pytest.approx(np.std([0.6, 0.7], ddof=1))
-    assert "ddof 1" in render(
-        [runs], "markdown"
-    ) and "and over seeds ± standard deviation over all of them" in render([pooled], "markdown")
-    assert (
-        "the last round's model"
-        in json.loads(render(rows(paths, spread="runs", at="last"), "json"))["legend"]
-    )
-    assert rows(paths, spread="pooled", at="last")[0].cells[name].mean == pytest.approx(0.75)
+    expected = pytest.approx(np.std([0.5, 0.7, 0.6, 0.8]))
+    assert pooled.cells[name].std == expected
+    expected = pytest.approx(np.std([0.6, 0.7], ddof=1))
+    assert runs.cells[name].std == expected
+    assert "ddof 1" in render([runs], "markdown")
+    assert "and over seeds ± standard deviation over all of them" in render([pooled], "markdown")
+    written = json.loads(render(rows(paths, spread="runs", at="last"), "json"))
+    assert "the last round's model" in written["legend"]
+    (last,) = rows(paths, spread="pooled", at="last")
+    assert last.cells[name].mean == pytest.approx(0.75)
     assert [row.name for row in rows(paths)] == ["FedAvg (seed=1)", "FedAvg (seed=0)"]
 
 
 def test_runs_that_differ_in_more_than_the_seed_stay_apart_and_unlike_seeds_are_told(tmp_path):
-    paths = [
-        a_seed(tmp_path / "a", 0, 0.5),
-        a_seed(tmp_path / "b", 1, 0.6),
-        a_seed(tmp_path / "c", 0, 0.7, rounds=9),
-    ]
-    table = rows(paths, spread="pooled")
+    paths = [a_seed(tmp_path / "a", 0, 0.5), a_seed(tmp_path / "b", 1, 0.6)]
+    longer = a_seed(tmp_path / "c", 0, 0.7, rounds=9)
+    table = rows([*paths, longer], spread="pooled")
     assert [row.name for row in table] == [
         "FedAvg (2 seeds, rounds=6)",
         "FedAvg (rounds=9, seed=0)",
     ]
     assert "the rows are means over different seeds: FedAvg 0, 1; FedAvg 0" in notes(table)
     twice = [paths[0], a_seed(tmp_path / "d", 0, 0.5, dataset="skin")]
-    assert [row.runs for row in rows(twice, spread="pooled")] == [1, 1]
+    result = [row.runs for row in rows(twice, spread="pooled")]
+    assert result == [1, 1]
 
 
 def test_other_networks_are_other_systems_and_named(tmp_path):
     small = {"name": "cnn", "size": 32, "channels": 3, "precision": "fp32"}
-    paths = [
-        a_seed(tmp_path / "a", 0, 0.5, model=small),
-        a_seed(tmp_path / "b", 1, 0.6, model=small | {"name": "resnet18"}),
-    ]
-    assert [row.name for row in rows(paths, spread="pooled")] == [
+    residual = small | {"name": "resnet18"}
+    paths = [a_seed(tmp_path / "a", 0, 0.5, model=small)]
+    paths.append(a_seed(tmp_path / "b", 1, 0.6, model=residual))
+    result = [row.name for row in rows(paths, spread="pooled")]
+    assert result == [
         "FedAvg (model=cnn, seed=0)",
         "FedAvg (model=resnet18, seed=1)",
     ]
     paths[1] = a_seed(tmp_path / "c", 1, 0.6, model=small | {"size": 64})
-    assert [row.runs for row in rows(paths, spread="pooled")] == [1, 1]
+    result = [row.runs for row in rows(paths, spread="pooled")]
+    assert result == [1, 1]
     paths[1] = a_seed(tmp_path / "d", 1, 0.6, model=small)
-    assert [row.name for row in rows(paths, spread="pooled")] == ["FedAvg (2 seeds)"]
+    outcome = [row.name for row in rows(paths, spread="pooled")]
+    assert outcome == ["FedAvg (2 seeds)"]
 
 
 def test_the_spread_among_clients_is_over_rounds_and_seeds_where_each_round_is_known(tmp_path):
     def one(folder, seed, *values):
         return a_seed(folder, seed, 0.5, 0.7, among_clients=spread_of(*values))
 
-    paths, name = (
-        [one(tmp_path / "a", 0, 0.02, 0.04), one(tmp_path / "b", 1, 0.05, 0.07)],
-        "std among clients auc_ovo_macro",
-    )
+    paths = [one(tmp_path / "a", 0, 0.02, 0.04)]
+    paths.append(one(tmp_path / "b", 1, 0.05, 0.07))
+    name = "std among clients auc_ovo_macro"
     (both,) = rows(paths, spread="pooled")
     assert both.cells[name].mean == pytest.approx(0.045)
-    assert both.cells[name].std == pytest.approx(np.std([0.02, 0.04, 0.05, 0.07]))
-    assert rows(paths[:1], at="last")[0].cells[name].mean == pytest.approx(0.04)
+    expected = pytest.approx(np.std([0.02, 0.04, 0.05, 0.07]))
+    assert both.cells[name].std == expected
+    (last,) = rows(paths[:1], at="last")
+    assert last.cells[name].mean == pytest.approx(0.04)
 
 
 def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
@@ -305,13 +303,12 @@ def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
         "versions": {"clean": {"count": 9, "classes_missing": [], SHOWN[0]: 0.7, SHOWN[1]: 0.8}},
         "groups": groups,
     }
-    kept = scores(tmp_path / "b", label="FedProx", best_on_validation=best, among=0.1)
-    table = rows([kept, plain], at="best")
-    columns, lines = table_cells(table)
+    with_best = scores(tmp_path / "b", label="FedProx", best_on_validation=best, among=0.1)
+    table = rows([with_best, plain], at="best")
+    _columns, lines = table_cells(table)
     assert lines[0] == ["FedProx", "paper", "70.00", "80.00", "50.00", "60.00", "20.00"]
-    assert lines[1][2:] == [
-        "-"
-    ] * 5 and "FedAvg: it kept no model that was best on validation" in notes(table)
+    assert lines[1][2:] == ["-"] * 5
+    assert "FedAvg: it kept no model that was best on validation" in notes(table)
     assert "validation images" in render(table, "markdown")
     assert "FedProx: chosen by validation balanced_accuracy (%): round 3 (75.00)" in notes(table)
     assert "not known of the best round, so left out: std among clients auc_ovo_macro" in notes(
@@ -321,9 +318,9 @@ def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
 
 def test_each_row_of_a_method_whose_rows_differ_says_its_own_values(tmp_path):
     def ism(name, q, count=6):
-        return scores(
-            tmp_path / name, method="ism", label="ISM", settings={"q": q, "tau": 1.0}, rounds=count
-        )
+        settings = {"q": q, "tau": 1.0}
+        names = {"method": "ism", "label": "ISM"}
+        return scores(tmp_path / name, settings=settings, rounds=count, **names)
 
     paths = [ism("a", 2.0), ism("b", 2.0, 9), ism("c", 0.5), scores(tmp_path / "d")]
     assert column(paths, "method") == [
@@ -335,10 +332,9 @@ def test_each_row_of_a_method_whose_rows_differ_says_its_own_values(tmp_path):
 
 
 def test_the_best_is_marked_among_rows_of_the_same_data_and_rounds_alone(tmp_path):
-    paths = [
-        scores(tmp_path / name, auc=auc, rounds=n)
-        for name, auc, n in (("a", 0.7, 6), ("b", 0.6, 6), ("c", 0.9, 9))
-    ]
+    paths = []
+    for name, auc, n in (("a", 0.7, 6), ("b", 0.6, 6), ("c", 0.9, 9)):
+        paths.append(scores(tmp_path / name, auc=auc, rounds=n))
     assert column(paths, "clean auc_ovo_macro (%)") == [
         "70.00 ±1.00 *",
         "60.00 ±1.00",
@@ -346,7 +342,8 @@ def test_the_best_is_marked_among_rows_of_the_same_data_and_rounds_alone(tmp_pat
     ]
     assert "among rows of the same data and rounds" in render(rows(paths), "markdown")
     text = render(rows(paths[1:]), "markdown")
-    assert " *" not in text.split("In %")[0] and "No best is marked: no two rows share" in text
+    assert " *" not in text.split("In %")[0]
+    assert "No best is marked: no two rows share" in text
     assert "a difference may be due to that and not to the method" in text
 
 
@@ -354,30 +351,28 @@ def test_what_lies_between_groups_stands_under_one_head_for_each_attribute(tmp_p
     body = body_of(scores(tmp_path / "a"))
     groups = dict.fromkeys(("sex", "sex at birth", "sex*age"), body["groups"]["sex"])
     path = scores(tmp_path / "b", groups=groups)
-    first, between = report(rows([path])).tables
-    assert first.title == "" and as_text(first)[0][1:] == [
+    main, between = report(rows([path])).tables
+    assert main.title == ""
+    assert as_text(main)[0][1:] == [
         "clean balanced_accuracy (%)",
         "clean auc_ovo_macro (%)",
     ]
     assert between.title == "Between groups of the clean images: AUC, one-vs-one, %"
-    heads = [(f"by {name}", what) for name in groups for what in ("worst", "gap ↓")]
+    heads = [(f"by {name}", head) for name in groups for head in ("worst", "gap ↓")]
     assert [column.levels for column in between.columns] == [("", "method"), *heads]
-    assert as_text(between)[1] == [["FedAvg", *["80.0", "10.0"] * 3]]
-    assert "AUC, one-vs-one, %:\n\n| method | by sex, worst | by sex, gap ↓ |" in render(
-        rows([path]), "markdown"
-    )
+    expected = [["FedAvg", *["80.0", "10.0"] * 3]]
+    assert as_text(between)[1] == expected
+    text = render(rows([path]), "markdown")
+    assert "AUC, one-vs-one, %:\n\n| method | by sex, worst | by sex, gap ↓ |" in text
     assert "sex*age gap auc_ovo_macro (%)" in render(rows([path]), "csv")
     assert "by sex at" in session.run(f"fedcli report {path}")
 
 
 def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tmp_path):
-    versions = {
-        "clean": {name: over(0.3) for name in (*SHOWN, "calibration_error_top_label", "f1_macro")}
-    }
-    paths = [
-        scores(tmp_path / "a", versions=versions),
-        scores(tmp_path / "b", versions=versions, label="B"),
-    ]
+    metrics = (*SHOWN, "calibration_error_top_label", "f1_macro")
+    versions = {"clean": dict.fromkeys(metrics, over(0.3))}
+    paths = [scores(tmp_path / "a", versions=versions)]
+    paths.append(scores(tmp_path / "b", versions=versions, label="B"))
     table = rows(paths, metrics=["f1_macro", "calibration_error_top_label"])
     assert table_cells(table)[0][2:4] == [
         "clean f1_macro (%)",
@@ -389,15 +384,15 @@ def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tm
 
 
 def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
-    paths = [
-        scores(tmp_path / "a", label="Fed_A & 100%", auc=0.9, gap=None, corrupted=0.8),
-        scores(tmp_path / "b", auc=0.8, gap=None, corrupted=0.7),
-    ]
+    label = "Fed_A & 100%"
+    paths = [scores(tmp_path / "a", label=label, auc=0.9, gap=None, corrupted=0.8)]
+    paths.append(scores(tmp_path / "b", auc=0.8, gap=None, corrupted=0.7))
     text = render(rows(paths, metrics=["auc_ovo_macro"]), "latex")
     before, _, after = text.partition(r"\begin{tabular}")
-    assert r"\caption{skin, 4 clients, 6 rounds." in before and r"\label{tab:scores}" in before
+    assert r"\caption{skin, 4 clients, 6 rounds." in before
+    assert r"\label{tab:scores}" in before
     assert "Bold: the best of the column, not tested." in before
-    assert after.splitlines() == [
+    expected = [
         "{lrrr}",
         r"\toprule",
         r" & \multicolumn{3}{c}{AUC, one-vs-one, \%} \\",
@@ -410,16 +405,19 @@ def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
         r"\end{tabular}",
         r"\end{table}",
     ]
+    assert after.splitlines() == expected
 
 
 def test_each_caption_explains_what_its_own_table_shows(tmp_path):
     paths = [scores(tmp_path / "a", auc=0.9), scores(tmp_path / "b", auc=0.8)]
-    lines = [
-        replace(row, doubtful=[name for name in row.cells if "gap" in name]) for row in rows(paths)
-    ]
-    first, second = report(lines, best="Bold").captions
-    assert "Bold: the best of the column, not tested." in first
-    assert second and not {*first} & {*second}
+    lines = []
+    for row in rows(paths):
+        doubtful = [name for name in row.cells if "gap" in name]
+        lines.append(replace(row, doubtful=doubtful))
+    caption, second_caption = report(lines, best="Bold").captions
+    assert "Bold: the best of the column, not tested." in caption
+    assert second_caption
+    assert not {*caption} & {*second_caption}
     text = render(rows(paths), "latex")
     assert text.count("mean of the last five rounds") == 1
     assert text.count(r" Runs, numbers and signs as in Table~\ref{tab:scores}.}") == 1

@@ -42,17 +42,17 @@ def test_tensorboard_has_the_numbers_of_the_record(clients, tmp_path):
     board.Reload()
     frame = run.to_frame()
     for client in ("north", "east", "south"):
-        known = frame[frame["client"] == client]
-        assert [event.step for event in board.Scalars(f"loss/{client}")] == [1, 2]
-        assert [event.value for event in board.Scalars(f"loss/{client}")] == pytest.approx(
-            list(known["loss"])
-        )
-        assert [event.value for event in board.Scalars(f"weights/{client}")] == pytest.approx(
-            list(known["weight"])
-        )
+        records = frame[frame["client"] == client]
+        result = [event.step for event in board.Scalars(f"loss/{client}")]
+        assert result == [1, 2]
+        result = [event.value for event in board.Scalars(f"loss/{client}")]
+        assert result == pytest.approx(list(records["loss"]))
+        result = [event.value for event in board.Scalars(f"weights/{client}")]
+        assert result == pytest.approx(list(records["weight"]))
     (last,) = board.Scalars("scores/clean balanced_accuracy")
     metrics = scores.body["versions"]["clean"]
-    assert last.value == pytest.approx(metrics["balanced_accuracy"]["last"]) and last.step == 2
+    assert last.value == pytest.approx(metrics["balanced_accuracy"]["last"])
+    assert last.step == 2
     assert "<h1>FedAvg" in (folder / "report.html").read_text(encoding="utf-8")
 
 
@@ -62,17 +62,20 @@ def test_mlflow_has_one_run_of_training_and_scores(clients, tmp_path):
     run, _ = tracked(clients, tmp_path, f"mlflow:{tmp_path / 'ml'}")
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'ml' / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("fedcli")
-    (made,) = client.search_runs([experiment.experiment_id])
-    assert made.info.run_name == run.path.parent.name and made.info.status == "FINISHED"
-    assert (
-        made.data.params["label"] == "FedAvg"
-        and "scores/clean balanced_accuracy" in made.data.metrics
-    )
-    assert [point.step for point in client.get_metric_history(made.info.run_id, "loss/north")] == [
+    (tracked_run,) = client.search_runs([experiment.experiment_id])
+    assert tracked_run.info.run_name == run.path.parent.name
+    assert tracked_run.info.status == "FINISHED"
+    assert tracked_run.data.params["label"] == "FedAvg"
+    assert "scores/clean balanced_accuracy" in tracked_run.data.metrics
+    result = [
+        point.step for point in client.get_metric_history(tracked_run.info.run_id, "loss/north")
+    ]
+    assert result == [
         1,
         2,
     ]
-    assert [file.path for file in client.list_artifacts(made.info.run_id)] == ["report.html"]
+    outcome = [file.path for file in client.list_artifacts(tracked_run.info.run_id)]
+    assert outcome == ["report.html"]
 
 
 def test_what_cannot_be_tracked_is_said_before_training(clients, tmp_path, monkeypatch):
@@ -97,7 +100,7 @@ def test_a_server_that_stops_answering_ends_in_a_sentence_and_the_run_is_there(
         def __init__(self, *_):
             pass
 
-        def options(self, known):
+        def options(self, options):
             raise ConnectionError("no answer")
 
     monkeypatch.setitem(tracking.TRACKERS, "tensorboard", Gone)
@@ -161,11 +164,12 @@ def test_the_curves_of_a_run_are_given_with_the_options_and_without_gaps(
     assert target == str(tmp_path / "tensorboard")
     (tracker,) = board
     assert tracker.known_options == {"rounds": 3}
-    assert tracker.numbers == [
+    expected = [
         ("loss/east", 0.7, 1),
         ("loss/east", 0.5, 3),
         ("clean accuracy", 0.5, 3),
     ]
+    assert tracker.numbers == expected
     assert tracker.closed
     assert tracker.pages == []
 
@@ -178,7 +182,8 @@ def test_the_scores_of_the_last_round_and_the_page_are_given(clients, board, tmp
     numbers = {name: value for name, value, _ in tracker.numbers}
     clean = scores.body["versions"]["clean"]
     assert numbers["scores/clean accuracy"] == clean["accuracy"]["last"]
-    assert {step for *_, step in tracker.numbers} == {2}
+    result = {step for *_, step in tracker.numbers}
+    assert result == {2}
     (text,) = tracker.pages
     assert text.startswith("<!doctype html>")
 
@@ -192,7 +197,7 @@ def test_without_a_tracker_nothing_is_read(tmp_path):
 
 def test_scores_that_name_no_run_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(manifest, "parent", lambda path, kind: None)
-    with pytest.raises(FedcliError, match="scores.json names no run"):
+    with pytest.raises(FedcliError, match=r"scores\.json names no run"):
         tracking.evaluation("tensorboard", tmp_path / "scores.json", tmp_path)
 
 

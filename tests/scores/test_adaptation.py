@@ -30,10 +30,10 @@ def seen(logits, y):
 
 
 @pytest.fixture(scope="module")
-def drawn():
+def answers():
     """Logits whose softmax is the chance of the labels that are drawn from it: calibrated."""
     draw = np.random.default_rng(0)
-    logits = draw.normal(size=(4000, 3)) + [0.8, 0.0, -0.8]
+    logits = draw.normal(size=(4000, 3)) + np.array([0.8, 0.0, -0.8])
     y = np.array([draw.choice(3, p=p) for p in probabilities(logits)])
     return seen(logits, y)
 
@@ -57,39 +57,43 @@ def run(dataset, work):
 def test_the_prior_of_two_images_is_the_most_likely_one_by_hand():
     # log(.2 + .6 p) + log(.7 - .4 p) is largest where .6 (.7 - .4 p) = .4 (.2 + .6 p): p = .34 / .48
     prior = adaptation.new_prior(np.array([[0.8, 0.2], [0.3, 0.7]]), np.array([0.5, 0.5]))
-    assert prior == pytest.approx([0.34 / 0.48, 1 - 0.34 / 0.48], abs=1e-6)
+    expected = pytest.approx([0.34 / 0.48, 1 - 0.34 / 0.48], abs=1e-6)
+    assert prior == expected
 
 
-def test_under_the_prior_of_validation_nothing_changes(drawn):
-    made = adaptation.Calibration.of(drawn)
-    logits, prior = made.carried(drawn.logits)
-    assert prior == pytest.approx(made.prior, abs=1e-9)
-    assert logits == pytest.approx(made.slope * drawn.logits + made.bias)
-    assert (made.slope, *made.bias - made.bias[0]) == pytest.approx(
-        (1, 0, 0, 0), abs=0.15
-    )  # it was calibrated
+def test_under_the_prior_of_validation_nothing_changes(answers):
+    calibration = adaptation.Calibration.of(answers)
+    logits, prior = calibration.carried(answers.logits)
+    assert prior == pytest.approx(calibration.prior, abs=1e-9)
+    expected = pytest.approx(calibration.slope * answers.logits + calibration.bias)
+    assert logits == expected
+    result = (calibration.slope, *calibration.bias - calibration.bias[0])
+    assert result == pytest.approx((1, 0, 0, 0), abs=0.15)  # it was calibrated
 
 
-def test_a_prior_that_changed_is_found_and_a_class_without_validation_image_stays_possible(drawn):
-    at = np.random.default_rng(1).permutation(np.flatnonzero(drawn.y != 0))
-    fewer = np.concatenate([at, np.flatnonzero(drawn.y == 0)[:200]])
-    _, prior = adaptation.Calibration.of(drawn).carried(drawn.logits[fewer])
-    assert prior == pytest.approx(np.bincount(drawn.y[fewer]) / len(fewer), abs=0.04)
-    two = drawn.y < 2
-    assert adaptation.Calibration.of(seen(drawn.logits[two], drawn.y[two])).prior[2] > 0
+def test_a_prior_that_changed_is_found_and_a_class_without_validation_image_stays_possible(answers):
+    shuffled = np.random.default_rng(1).permutation(np.flatnonzero(answers.y != 0))
+    fewer = np.concatenate([shuffled, np.flatnonzero(answers.y == 0)[:200]])
+    _, prior = adaptation.Calibration.of(answers).carried(answers.logits[fewer])
+    expected = pytest.approx(np.bincount(answers.y[fewer]) / len(fewer), abs=0.04)
+    assert prior == expected
+    two = answers.y < 2
+    result = adaptation.Calibration.of(seen(answers.logits[two], answers.y[two])).prior[2]
+    assert result > 0
 
 
-def test_very_large_logits_rule_no_class_out_and_leave_all_finite(drawn):
-    sure = drawn.logits[:40] + [1e6, 0, 0]
-    made = adaptation.Calibration.of(seen(sure, np.zeros(40, int)))
-    assert made.prior.min() > 0 and all(np.isfinite(table).all() for table in made.carried(sure))
+def test_very_large_logits_rule_no_class_out_and_leave_all_finite(answers):
+    sure = answers.logits[:40] + np.array([1e6, 0, 0])
+    calibration = adaptation.Calibration.of(seen(sure, np.zeros(40, int)))
+    assert calibration.prior.min() > 0
+    for table in calibration.carried(sure):
+        assert np.isfinite(table).all()
 
 
-def test_calibrated_logits_have_temperature_1_and_larger_ones_as_much_more(drawn):
-    assert temperature(drawn) == pytest.approx(1, abs=0.05)
-    assert temperature(replace(drawn, logits=4 * drawn.logits)) == pytest.approx(
-        4 * temperature(drawn), rel=1e-5
-    )
+def test_calibrated_logits_have_temperature_1_and_larger_ones_as_much_more(answers):
+    assert temperature(answers) == pytest.approx(1, abs=0.05)
+    result = temperature(replace(answers, logits=4 * answers.logits))
+    assert result == pytest.approx(4 * temperature(answers), rel=1e-5)
 
 
 def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner_go():
@@ -99,42 +103,41 @@ def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner
     def shard(pixels):
         return Shard(pixels, torch.arange(20), y, np.arange(20).astype(str), {}, 2, 3)
 
-    net, answers = (
-        nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Dropout(), nn.Linear(192, 2)),
-        [],
-    )
+    net = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Dropout(), nn.Linear(192, 2))
+    answers = []
     for pixels in (images, 2 * images + 30):
         adaptation.statistics_of(net, shard(pixels), Local())
         x = torch.cat([batch.x for batch in shard(pixels).in_order()])
-        assert net[0].running_mean.tolist() == pytest.approx(x.mean((0, 2, 3)).tolist(), abs=1e-5)
-        assert net[0].running_var.tolist() == pytest.approx(
-            x.transpose(0, 1).flatten(1).var(1).tolist(), rel=1e-4
-        )
-        assert not net[0].training and net[0].momentum == 0.1
+        expected = pytest.approx(x.mean((0, 2, 3)).tolist(), abs=1e-5)
+        assert net[0].running_mean.tolist() == expected
+        expected = pytest.approx(x.transpose(0, 1).flatten(1).var(1).tolist(), rel=1e-4)
+        assert net[0].running_var.tolist() == expected
+        assert not net[0].training
+        assert net[0].momentum == 0.1
         answers.append(net(x).detach().numpy())
     assert answers[0] == pytest.approx(answers[1], abs=1e-3)
 
 
 def test_each_stands_beside_none_with_an_interval_for_all_and_by_group(run, dataset, tmp_path):
     scored = fedcli.evaluate(run, on=dataset, adapt=["bn", "prior", "temperature"])
-    made = Scores.read(scored.path).adapted
+    adapted = Scores.read(scored.path).adapted
     lines = {
-        (each.adaptation, each.attribute, each.group, each.metric): each for each in made.scores
+        (score.adaptation, score.attribute, score.group, score.metric): score
+        for score in adapted.scores
     }
     plain, cooler = (
         lines[name, "hospital", "south", "accuracy"] for name in ("none", "temperature")
     )
-    assert plain.difference is None and (cooler.difference, cooler.low, cooler.high) == (0, 0, 0)
+    assert plain.difference is None
+    assert (cooler.difference, cooler.low, cooler.high) == (0, 0, 0)
     bn = lines["bn", "", "", "balanced_accuracy"]
     assert bn.low <= bn.difference <= bn.high
-    assert bn.value - bn.difference == pytest.approx(
-        lines["none", "", "", "balanced_accuracy"].value
-    )
+    expected = pytest.approx(lines["none", "", "", "balanced_accuracy"].value)
+    assert bn.value - bn.difference == expected
     assert ("prior", "hospital", "", "accuracy") in lines  # the gap
-    assert sum(made.prior["clean"].values()) == pytest.approx(1)
-    assert "Adapted to the clean test" in page.write(
-        tmp_path / "page.html", [scored.path]
-    ).read_text(encoding="utf-8")
+    assert sum(adapted.prior["clean"].values()) == pytest.approx(1)
+    result = page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")
+    assert "Adapted to the clean test" in result
     assert "adapted" not in fedcli.evaluate(run, on=dataset).manifest.body
 
 
@@ -145,14 +148,15 @@ def test_a_class_of_one_patient_has_no_interval_and_nor_has_the_gap_of_its_group
     sex = (np.repeat([0, 1], [20, 12]), ["f", "m"])
     images = Images(y, ["well", "ill"], {"sex": sex}, units)
     draw = np.random.default_rng(0)
-    before, after = (
-        {name: adaptation._scored([logits], images, name) for name in ("", "sex")}
-        for logits in draw.normal(size=(2, 32, 2))
-    )
+    tables = []
+    for logits in draw.normal(size=(2, 32, 2)):
+        tables.append({name: adaptation._scored([logits], images, name) for name in ("", "sex")})
+    before, after = tables
     lines = list(adaptation._lines("bn", "clean", after, before, images))
     without = {(line.attribute, line.group, line.metric) for line in lines if line.low is None}
     needing = ("balanced_accuracy", "auc_ovo_macro")
-    assert without == {("sex", group, metric) for group in ("m", "") for metric in needing}
+    expected = {("sex", group, metric) for group in ("m", "") for metric in needing}
+    assert without == expected
     assert len(lines) == 4 * 4  # of all images, of two groups and of the gap
 
 
@@ -168,16 +172,16 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
     ]
     lines = [
         AdaptedScore(
-            each,
+            adapted_by,
             "clean",
             "site",
             group,
             name,
             30,
             0.6,
-            *((0.1, low, 0.2) if each == "bn" else [None] * 3),
+            *((0.1, low, 0.2) if adapted_by == "bn" else [None] * 3),
         )
-        for group, each in rows
+        for group, adapted_by in rows
         for name, low in lows.items()
     ]
     scores = SimpleNamespace(
@@ -187,11 +191,12 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
     writers.show(table)
     parts = capsys.readouterr().out.split("\n\n")
     words = [re.split(r"\s+", part) for part in parts[:2]]
-    assert len(parts) == 3 and all(
-        {f"{group},", each} <= {*part} for part in words for group, each in rows
-    ), parts
+    assert len(parts) == 3, parts
+    for part in words:
+        for group, adapted_by in rows:
+            assert {f"{group},", adapted_by} <= {*part}, parts
     changed = "; ".join(
-        f"{group}, bn: higher balanced accuracy" for group, each in rows if each == "bn"
+        f"{group}, bn: higher balanced accuracy" for group, adapted_by in rows if adapted_by == "bn"
     )
     assert table.legend.startswith(f"Changes whose interval excludes 0: {changed}. ")
     scores.adapted = Adapted(None, {}, [replace(line, low=line.low and -0.1) for line in lines])
@@ -202,11 +207,11 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
 def test_labels_of_the_images_choose_nothing(run):
     opened = open_run(run.path)
     images = _images(opened, [])
-    made, other = (
+    by_labels, by_zeros = (
         adaptation.adapted(opened, replace(images, y=y), ["prior", "temperature"])
         for y in (images.y, images.y * 0)
     )
-    assert (made.prior, made.temperature) == (other.prior, other.temperature)
+    assert (by_labels.prior, by_labels.temperature) == (by_zeros.prior, by_zeros.temperature)
 
 
 def test_what_a_run_cannot_have_is_refused(dataset, work):
@@ -224,10 +229,11 @@ def test_what_a_run_cannot_have_is_refused(dataset, work):
 
 def test_a_class_without_a_validation_image_has_the_bias_of_its_prior_by_hand():
     """Four images of one class whose logits say nothing: -log p + b^2 / 2 each is least where b = 4 (1 - p)."""
-    made = adaptation.Calibration.of(seen(np.zeros((4, 2)), np.zeros(4, int)))
-    absent = probabilities(made.bias[None])[0, 1]
-    assert made.bias == pytest.approx([4 * absent, -4 * absent], abs=1e-4)
-    assert made.bias[0] == pytest.approx(0.7408, abs=1e-3)
+    calibration = adaptation.Calibration.of(seen(np.zeros((4, 2)), np.zeros(4, int)))
+    absent = probabilities(calibration.bias[None])[0, 1]
+    expected = pytest.approx([4 * absent, -4 * absent], abs=1e-4)
+    assert calibration.bias == expected
+    assert calibration.bias[0] == pytest.approx(0.7408, abs=1e-3)
 
 
 def test_a_gap_that_a_small_group_decides_is_marked_beside_the_group():

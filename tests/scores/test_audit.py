@@ -1,4 +1,4 @@
-"""What a finished run gives away: attacks against calculations by hand, their limits, and the whole command."""
+"""Information that a finished run gives away: attacks against calculations by hand, their limits, and the whole command."""
 
 import json
 import math
@@ -35,11 +35,14 @@ def ones(count):
 def test_rates_of_an_attack_by_hand():
     member = np.array([1, 1, 0, 1, 0, 1, 0, 0], bool)
     score = np.array([9.0, 8.0, 7.0, 7.0, 5.0, 4.0, 3.0, 2.0])
-    found = roc(score, member, ones(8), threshold=7.0)
-    assert found["auc"] == pytest.approx((4 + 4 + 3.5 + 2) / 16)  # of 16 pairs; a tie is half
-    assert found["advantage"] == pytest.approx(3 / 4 - 1 / 4)
-    assert "tpr 0.01" not in found  # four held-out images say nothing of one in a hundred
-    member, score = np.arange(300) < 100, np.r_[np.arange(100) + 0.5, np.arange(200) - 120.0]
+    rates = roc(score, member, ones(8), threshold=7.0)
+    expected = pytest.approx((4 + 4 + 3.5 + 2) / 16)
+    assert rates["auc"] == expected  # of 16 pairs; a tie is half
+    expected = pytest.approx(3 / 4 - 1 / 4)
+    assert rates["advantage"] == expected
+    assert "tpr 0.01" not in rates  # four held-out images say nothing of one in a hundred
+    member = np.arange(300) < 100
+    score = np.r_[np.arange(100) + 0.5, np.arange(200) - 120.0]
     assert (
         roc(score, member, ones(300), None)["tpr 0.01"] == 23 / 100
     )  # two of 200 are above 77.5: 79 and 78
@@ -47,34 +50,35 @@ def test_rates_of_an_attack_by_hand():
 
 def test_a_weight_of_two_is_an_image_twice():
     rng = np.random.default_rng(0)
-    score, member, twice = (
-        rng.integers(0, 9, 250) * 1.0,
-        rng.random(250) < 0.5,
-        rng.integers(0, 3, 250),
-    )
+    score = rng.integers(0, 9, 250) * 1.0
+    member = rng.random(250) < 0.5
+    twice = rng.integers(0, 3, 250)
     weighted = roc(score, member, twice[None].astype(np.int16), 4.0)
     repeated = roc(score.repeat(twice), member.repeat(twice), ones(twice.sum()), 4.0)
     assert weighted.keys() == repeated.keys() > {"tpr 0.01"}
-    assert all(weighted[name] == pytest.approx(repeated[name]) for name in weighted)
+    for name in weighted:
+        assert weighted[name] == pytest.approx(repeated[name])
 
 
 def test_a_model_that_knows_nothing_is_at_chance_and_one_that_remembers_all_gives_all_away():
     rng = np.random.default_rng(1)
-    member, units = np.arange(400) < 200, (np.arange(400) // 2).astype(str)
+    member = np.arange(400) < 200
+    units = (np.arange(400) // 2).astype(str)
     nothing = attack(rng.normal(size=400), member, np.zeros(400, int), units, 0.0, seed=0)
-    assert nothing["auc"]["low"] < 0.5 < nothing["auc"]["high"] and nothing["advantage"]["low"] < 0
+    assert nothing["auc"]["low"] < 0.5 < nothing["auc"]["high"]
+    assert nothing["advantage"]["low"] < 0
     everything = attack(
         np.where(member, -0.1, -3.0), member, np.zeros(400, int), units, -0.1, seed=0
     )
     by_class = everything.pop("auc by class")
     assert by_class == {"value": 0.5, "low": 0.5, "high": 0.5}  # all are of one class
-    assert all(number == {"value": 1.0, "low": 1.0, "high": 1.0} for number in everything.values())
+    for number in everything.values():
+        assert number == {"value": 1.0, "low": 1.0, "high": 1.0}
 
 
 def test_what_differential_privacy_allows_by_hand():
-    assert allowed(0, 0) == pytest.approx(
-        {"auc": 0.5, "tpr 0.01": 0.01, "tpr 0.001": 0.001, "advantage": 0}
-    )
+    expected = pytest.approx({"auc": 0.5, "tpr 0.01": 0.01, "tpr 0.001": 0.001, "advantage": 0})
+    assert allowed(0, 0) == expected
     three = allowed(math.log(3), 0)
     assert three == pytest.approx(
         {"auc": 0.75, "tpr 0.01": 0.03, "tpr 0.001": 0.003, "advantage": 0.5}
@@ -86,35 +90,44 @@ def test_what_differential_privacy_allows_by_hand():
 def test_lira_by_hand():
     shadows = np.array([[1.0, 0.0], [3.0, 4.0], [6.0, 9.0], [8.0, 9.0]])  # [S, N]
     trained = np.array([[0, 0], [0, 0], [1, 0], [1, 1]], bool)
-    made = lira(np.array([4.0, 9.0]), shadows, trained)
-    enough, z = made["LiRA, offline"]
-    mean, variance = 13 / 3, (2 + (169 + 1 + 196) / 9) / (1 + 2)  # of the second image; of both
-    assert enough.all() and z == pytest.approx(
+    scores_by_attack = lira(np.array([4.0, 9.0]), shadows, trained)
+    enough, z = scores_by_attack["LiRA, offline"]
+    mean = 13 / 3
+    variance = (2 + (169 + 1 + 196) / 9) / (1 + 2)  # of the second image; of both
+    assert enough.all()
+    expected = pytest.approx(
         [(4 - 2) / math.sqrt(variance * 3 / 2), (9 - mean) / math.sqrt(variance * 4 / 3)]
     )
-    enough, ratio = made["LiRA, online"]
+    assert z == expected
+    enough, ratio = scores_by_attack["LiRA, online"]
     assert enough.tolist() == [True, False]  # one model trained on the second image
-    inside, outside = 2 * 3 / 2, variance * 3 / 2
-    assert ratio[0] == pytest.approx(
+    inside = 2 * 3 / 2
+    outside = variance * 3 / 2
+    expected = pytest.approx(
         -(3**2) / inside / 2 + 2**2 / outside / 2 - math.log(inside / outside) / 2
     )
+    assert ratio[0] == expected
 
 
 def test_hospitals_that_differ_are_told_apart_and_equal_ones_are_not():
     rng = np.random.default_rng(2)
-    hospital, units = np.arange(120) % 3, np.arange(120) // 6
+    hospital = np.arange(120) % 3
+    units = np.arange(120) // 6
     equal = probe(rng.normal(size=(120, 4)), hospital, units, seed=0)
     assert equal["low"] < 1 / 3 < equal["high"]
     assert (
         probe(np.eye(3)[hospital] + rng.normal(size=(120, 3)) / 9, hospital, units, seed=0)["value"]
         == 1
     )
-    assert probe(np.eye(3)[hospital], hospital, hospital, seed=0) is None  # a patient each
+    result = probe(np.eye(3)[hospital], hospital, hospital, seed=0)
+    assert result is None  # a patient each
 
 
 def test_the_input_of_a_linear_layer_follows_from_its_gradient():
     torch.manual_seed(0)
-    layer, x, y = nn.Linear(12, 3), torch.rand(1, 3, 2, 2), torch.tensor([1])
+    layer = nn.Linear(12, 3)
+    x = torch.rand(1, 3, 2, 2)
+    y = torch.tensor([1])
 
     def gradient(x):
         loss = nn.functional.cross_entropy(layer(x.flatten(1)), y)
@@ -125,23 +138,26 @@ def test_the_input_of_a_linear_layer_follows_from_its_gradient():
             ]
         )
 
-    weights, bias = gradient(x)[:36].view(3, 12), gradient(x)[36:]
+    weights = gradient(x)[:36].view(3, 12)
+    bias = gradient(x)[36:]
     assert torch.allclose(weights[0] / bias[0], x.flatten(), atol=1e-5)  # why it is possible
-    before, inversion.ALPHA = inversion.ALPHA, 0.0
+    before = inversion.ALPHA
+    inversion.ALPHA = 0.0
     try:
         target = gradient(inversion.transforms.normalised(x)).detach()
-        found, distance = inversion.invert(gradient, target, x.shape, iterations=400)
+        inverted, distance = inversion.invert(gradient, target, x.shape, iterations=400)
     finally:
         inversion.ALPHA = before
-    assert distance < 1e-3 and inversion.psnr(x.numpy(), found.numpy()) > 25
+    assert distance < 1e-3
+    result = inversion.psnr(x.numpy(), inverted.numpy())
+    assert result > 25
 
 
 def test_psnr_by_hand_and_the_best_match_of_a_batch():
-    black, grey = np.zeros((1, 2, 2)), np.full((1, 2, 2), 0.1)
-    assert (
-        inversion.psnr(black, grey) == pytest.approx(20)
-        and inversion.psnr(grey, grey) == inversion.MOST
-    )
+    black = np.zeros((1, 2, 2))
+    grey = np.full((1, 2, 2), 0.1)
+    assert inversion.psnr(black, grey) == pytest.approx(20)
+    assert inversion.psnr(grey, grey) == inversion.MOST
     assert np.array_equal(
         inversion.matched(np.stack([black, grey]), np.stack([grey, black])), [black, grey]
     )
@@ -163,46 +179,50 @@ def test_the_initial_network_is_the_one_that_training_began_with(run, chain):
     plan = planned("fedavg", {}, TRAINING, 1, model="cnn-gn")
     begun = assemble(chain, plan, check(plan)).net.state_dict()
     again = finished.starting_network(finished.open_run(run)).state_dict()
-    assert begun.keys() == again.keys() and all(
-        torch.equal(begun[name], again[name]) for name in begun
-    )
+    assert begun.keys() == again.keys()
+    for name in begun:
+        assert torch.equal(begun[name], again[name])
 
 
 def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tmp_path):
     path = path_of(fedcli("audit", run, "--batch", 2, "--iterations", 3))
     path_of(fedcli("audit", run, "--batch", 2, "--iterations", 3, "--out", tmp_path / "again"))
     folder = run.parent / "audit"
-    made, other = results(folder / path.split("/")[-2]), results(tmp_path / "again")
-    assert made["reconstructions.h5"] == other["reconstructions.h5"]
-    assert json.loads(made["audit.json"])["body"] == json.loads(other["audit.json"])["body"]
-    said = fedcli("audit", run, "--batch", 2, "--iterations", 3)[2]
+    results_by_file = results(folder / path.split("/")[-2])
+    other = results(tmp_path / "again")
+    assert results_by_file["reconstructions.h5"] == other["reconstructions.h5"]
+    assert (
+        json.loads(results_by_file["audit.json"])["body"] == json.loads(other["audit.json"])["body"]
+    )
+    err = fedcli("audit", run, "--batch", 2, "--iterations", 3)[2]
     assert (
         "The model may be no better than chance (33.3 %) on held-out images: balanced accuracy "
-        in said
+        in err
     )
-    assert (
-        "Membership by its loss: training images " in said
-        and "Gradient of the final model: " in said
-    )
+    assert "Membership by its loss: training images " in err
+    assert "Gradient of the final model: " in err
     code, out, _ = fedcli("audit", run, "--batch", 2, "--iterations", 3, "--json")
     body = json.loads(out)
-    assert code == 0 and {row["attribute"] for row in body["membership"]} == {"", "client", "sex"}
+    assert code == 0
+    result = {row["attribute"] for row in body["membership"]}
+    assert result == {"", "client", "sex"}
     rows = body["membership"]
-    assert all(
-        row["small"] == (min(row["members"], row["held_out"]) < 30) and not row["allowed"]
-        for row in rows
-    )
-    assert [made["model"] for made in body["inversion"]["models"]] == ["initial", "final"]
+    for row in rows:
+        assert row["small"] == (min(row["members"], row["held_out"]) < 30)
+        assert not row["allowed"]
+    result = [results_by_file["model"] for results_by_file in body["inversion"]["models"]]
+    assert result == [
+        "initial",
+        "final",
+    ]
     frame = reconstructions.frame(run.parent)
     assert frame["shown"].tolist() == ["original", "initial", "final"] * 2
     page = tmp_path / "page.html"
     assert fedcli("report", run, "--format", "html", "--out", page)[0] == 0
     text = page.read_text(encoding="utf-8")
-    assert (
-        "What the models give away" in text
-        and "Membership by its loss: " in text
-        and "Reconstructed from gradients" in text
-    )
+    assert "What the models give away" in text
+    assert "Membership by its loss: " in text
+    assert "Reconstructed from gradients" in text
     audit = folder / path.split("/")[-2] / "audit.json"
     edited = audit.read_text(encoding="utf-8").replace('"allowed": null', '"allowed": {"auc": 1}')
     audit.write_text(edited, encoding="utf-8")
@@ -224,8 +244,9 @@ def test_an_audit_says_that_training_diverged_and_nothing_of_a_model_that_learne
         "The model may be no better than chance (33.3 %)"
     )
     assert audited._caution(opened, right) == ""
+    infinite = replace(images, logits=np.full((len(images.y), 3), np.inf))
     with pytest.raises(FedcliError, match="got logits that are not finite"):
-        audited._caution(opened, replace(images, logits=np.full((len(images.y), 3), np.inf)))
+        audited._caution(opened, infinite)
     record = run.parent / "rounds.jsonl"
     whole = record.read_text(encoding="utf-8")
     try:
@@ -247,21 +268,21 @@ def test_noise_of_training_bounds_the_attack_and_is_in_the_gradient(chain, tmp_p
     body = json.loads(audited.audit(path, [], ASKED).read_text(encoding="utf-8"))["body"]
     epsilon = body["privacy"]["clients"]
     for row in body["membership"]:
-        most = epsilon.get(row["group"], body["privacy"]["epsilon"])
-        assert row["allowed"] == {"epsilon": most, **allowed(most, 1e-5)}
+        spent = epsilon.get(row["group"], body["privacy"]["epsilon"])
+        assert row["allowed"] == {"epsilon": spent, **allowed(spent, 1e-5)}
     shard = (
         opened.data.train["client-00"]
         if "client-00" in opened.data.train
         else next(iter(opened.data.train.values()))
     )
     finished.load_model(opened, 1)
-    g = [
-        inversion.sent(opened, opened.net.eval(), shard, torch.tensor([0]), seed)
-        for seed in (0, 0, 1)
-    ]
-    assert torch.equal(g[0], g[1]) and (g[0] - g[2]).std() == pytest.approx(
-        2 * math.sqrt(2), rel=0.05
-    )
+    g = []
+    for seed in (0, 0, 1):
+        g.append(inversion.sent(opened, opened.net.eval(), shard, torch.tensor([0]), seed))
+    assert torch.equal(g[0], g[1])
+    result = (g[0] - g[2]).std()
+    expected = pytest.approx(2 * math.sqrt(2), rel=0.05)
+    assert result == expected
 
 
 def test_shadow_runs_must_have_left_images_out(run, chain, tmp_path):
@@ -279,7 +300,9 @@ def test_shadow_runs_must_have_left_images_out(run, chain, tmp_path):
 def test_clients_that_train_alone_send_nothing(chain, tmp_path):
     path = train(chain, planned("fedavg", {}, TRAINING, 1, single_site=True), work=tmp_path)
     body = json.loads(audited.audit(path, [], ASKED).read_text(encoding="utf-8"))["body"]
-    assert body["inversion"] is None and body["hospital"] == [] and len(body["membership"]) == 7
+    assert body["inversion"] is None
+    assert body["hospital"] == []
+    assert len(body["membership"]) == 7
     with pytest.raises(UsageError, match="trained alone"):
         audited.audit(path, [path], ASKED)
     with pytest.raises(UsageError, match="no client 'nobody'"):

@@ -1,4 +1,4 @@
-"""How much of an audit the classes alone explain: hospitals, membership and gradients, against numbers by hand."""
+"""The part of an audit that the classes alone explain: hospitals, membership and gradients, against numbers by hand."""
 
 import math
 from types import SimpleNamespace
@@ -48,9 +48,11 @@ def test_hospitals_that_differ_only_in_their_case_mix_reveal_no_more_than_that()
     mixed = row(answers())
     assert mixed["by_class"]["value"] == 0.75  # 45 of 60 ill at one, 45 of 60 well at the other
     assert mixed["accuracy"]["low"] > mixed["chance"] == 0.5  # better than by chance, by class
-    within = mixed["within"]
-    assert within["count"] == 120 and within["classes"] == 2 and within["chance"] == 0.5
-    assert within["accuracy"]["low"] < 0.5
+    same_class = mixed["within"]
+    assert same_class["count"] == 120
+    assert same_class["classes"] == 2
+    assert same_class["chance"] == 0.5
+    assert same_class["accuracy"]["low"] < 0.5
     assert "do not reveal significantly more than the case mix" in leakage._hospital(mixed)
 
 
@@ -78,19 +80,21 @@ def test_a_class_counts_at_hospitals_with_five_patients_of_it():
     hospital = np.repeat([0, 1, 2, 0, 1], [10, 10, 8, 10, 9])
     units = np.concatenate([np.arange(20), [20, 21, 22, 23] * 2, np.arange(24, 43)])
     table = np.random.default_rng(1).normal(size=(47, 2))
-    within = within_classes(table, classes, hospital, units, seed=0)
-    assert within["count"] == 39  # without the third hospital's eight images of four patients
-    assert within["classes"] == 2 and within["chance"] == 0.5
+    same_class = within_classes(table, classes, hospital, units, seed=0)
+    assert same_class["count"] == 39  # without the third hospital's eight images of four patients
+    assert same_class["classes"] == 2
+    assert same_class["chance"] == 0.5
     units[24] = 60  # now of five patients
-    within = within_classes(table, classes, hospital, units, seed=0)
-    assert within["count"] == 47
-    assert within["chance"] == pytest.approx((28 / 3 + 19 / 2) / 47)
+    same_class = within_classes(table, classes, hospital, units, seed=0)
+    assert same_class["count"] == 47
+    expected = pytest.approx((28 / 3 + 19 / 2) / 47)
+    assert same_class["chance"] == expected
 
 
 def test_a_batch_is_named_by_its_classes():
     counts = np.array([[6, 2], [7, 1], [6, 2], [1, 7], [2, 6], [1, 7]])
-    named = by_class(counts, np.array([0, 0, 0, 1, 1, 1]), np.arange(6), seed=0)
-    assert named["value"] == 1.0
+    attack = by_class(counts, np.array([0, 0, 0, 1, 1, 1]), np.arange(6), seed=0)
+    assert attack["value"] == 1.0
 
 
 def test_no_patient_is_in_two_folds_of_the_probe():
@@ -113,7 +117,8 @@ def test_held_out_images_of_a_class_weigh_as_much_as_its_members():
     score = np.array([3.0, 1.0, 2.0, 9.0, 8.0, 9.0, 0.0])
     # class 0: one held-out image of weight 2; class 1: two of weight 1/2; nobody is a member of class 2
     right = 1 * 2 + 0 + (2 + 0.5 + 0.25)
-    assert auc_at_equal_mix(score, member, classes, ones(7)) == pytest.approx([right / (3 * 3)])
+    expected = pytest.approx([right / (3 * 3)])
+    assert auc_at_equal_mix(score, member, classes, ones(7)) == expected
     without_last = np.array([[2, 1, 1, 1, 1, 0, 5]])  # the first twice: 3 and 1 of class 0 and 1
     right = 2 * 3 + 0 + (3 + 1)
     assert auc_at_equal_mix(score, member, classes, without_last) == pytest.approx([right / 16])
@@ -137,7 +142,8 @@ def test_an_attack_by_class_alone_has_the_mean_of_the_held_out_images():
     assert means.tolist() == [2, 2, 2, 5, 5, 7]  # of class 2 no image is held out
     numbers = attack(score, member, classes, np.arange(6), None, seed=0)
     # three members by three held out: 7 above 2, 2 and 5; 5 above 2 and 2, with 5; 2 with 2 and 2
-    assert numbers[ALONE]["value"] == pytest.approx((3 + 2.5 + 1) / 9)
+    expected = pytest.approx((3 + 2.5 + 1) / 9)
+    assert numbers[ALONE]["value"] == expected
 
 
 def test_membership_by_the_mix_of_classes_is_not_membership_within_classes():
@@ -146,7 +152,8 @@ def test_membership_by_the_mix_of_classes_is_not_membership_within_classes():
     member = np.arange(400) < 200
     classes = (random.random(400) < np.where(member, 0.8, 0.2)) * 1
     numbers = attack(classes + random.normal(size=400), member, classes, UNITS_400, None, seed=0)
-    assert numbers["auc"]["low"] > 0.5 and numbers[ALONE]["low"] > 0.7
+    assert numbers["auc"]["low"] > 0.5
+    assert numbers[ALONE]["low"] > 0.7
     assert numbers[EQUAL_MIX]["low"] < 0.5 < numbers[EQUAL_MIX]["high"]
     sentence = leakage._membership(numbers)
     assert sentence.startswith("training images differ from held-out ones, AUC ")
@@ -173,8 +180,8 @@ def test_mean_images_of_all_and_of_each_class():
     whole = [(x, [0, 1, 1])]
     split = [(x[:2], [0, 1]), (x[2:], [1])]
     for batches in (whole, split):
-        shown = [SimpleNamespace(x=images, y=torch.tensor(y)) for images, y in batches]
-        means = audited._mean_images(SimpleNamespace(in_order=lambda shown=shown: shown))
+        shards = [SimpleNamespace(x=images, y=torch.tensor(y)) for images, y in batches]
+        means = audited._mean_images(SimpleNamespace(in_order=lambda shards=shards: shards))
         assert sorted(means) == ["0", "1", "all"]
         assert means["all"] == pytest.approx(0.5, abs=1e-6)
         assert means["0"] == pytest.approx(0, abs=1e-6)
@@ -182,16 +189,20 @@ def test_mean_images_of_all_and_of_each_class():
 
 
 def test_several_labels_of_an_image_count_as_one_class():
-    assert audited.classes_of(np.array([2, 0, 2])).tolist() == [1, 0, 1]
-    assert audited.classes_of(np.array([[0, 1], [1, 1], [0, 1]])).tolist() == [0, 1, 0]
+    result = audited.classes_of(np.array([2, 0, 2])).tolist()
+    assert result == [1, 0, 1]
+    result = audited.classes_of(np.array([[0, 1], [1, 1], [0, 1]])).tolist()
+    assert result == [0, 1, 0]
 
 
 def test_batches_of_one_class_are_whole():
     classes = np.repeat([0, 1], [LOCAL_BATCH + 2, 2 * LOCAL_BATCH - 1])
     order = np.random.default_rng(0).permutation(len(classes))
     batches = audited._batches(order, classes)
-    assert [set(classes[batch]) for batch in batches] == [{0}, {1}]
-    assert all(len(set(batch)) == LOCAL_BATCH for batch in batches)
+    result = [set(classes[batch]) for batch in batches]
+    assert result == [{0}, {1}]
+    for batch in batches:
+        assert len(set(batch)) == LOCAL_BATCH
     assert SKETCHED > LOCAL_BATCH
 
 
@@ -203,9 +214,8 @@ def older_audit():
 
 def test_an_older_audit_is_printed_without_a_verdict_on_the_case_mix():
     (table,) = leakage.tables(older_audit())
-    assert [cell.text for cell in table.rows[0]] == [
-        *("answers", "4", "9", "30.0 (20.0 to 40.0)", "-", "25.0", "-", "-")
-    ]
+    result = [cell.text for cell in table.rows[0]]
+    assert result == [*("answers", "4", "9", "30.0 (20.0 to 40.0)", "-", "25.0", "-", "-")]
     (sentence,) = leakage.sentences(older_audit())
     assert sentence.endswith("case mix: audit the run again")
     assert "chance" not in sentence
@@ -213,31 +223,36 @@ def test_an_older_audit_is_printed_without_a_verdict_on_the_case_mix():
 
 def test_the_table_of_the_probe_has_the_class_alone_and_the_numbers_within_a_class():
     interval = {"value": 0.3, "low": 0.2, "high": 0.4}
-    within = {"count": 8, "classes": 2, "accuracy": interval, "chance": 1 / 3}
+    same_class = {"count": 8, "classes": 2, "accuracy": interval, "chance": 1 / 3}
     audit = older_audit()
-    audit["hospital"][0] |= {"by_class": interval, "within": within}
+    audit["hospital"][0] |= {"by_class": interval, "within": same_class}
     (table,) = leakage.tables(audit)
-    shown = dict(zip([column.name for column in table.columns], table.rows[0], strict=True))
-    assert shown["by class alone"].text == shown["within a class"].text == "30.0 (20.0 to 40.0)"
-    assert shown["chance"].text == "25.0" and shown["chance within a class"].text == "33.3"
+    cells = dict(zip([column.name for column in table.columns], table.rows[0], strict=True))
+    assert cells["by class alone"].text == cells["within a class"].text == "30.0 (20.0 to 40.0)"
+    assert cells["chance"].text == "25.0"
+    assert cells["chance within a class"].text == "33.3"
 
 
 # the formulas of the attacks, by hand
 
 
 def test_the_distance_of_two_gradients_is_one_minus_their_cosine():
-    first, second = torch.tensor([3.0, 4.0]), torch.tensor([10.0, 0.0])
-    assert inversion._distance(first, second).item() == pytest.approx(1 - 0.6)
-    assert inversion._distance(first, 7 * first).item() == pytest.approx(0, abs=1e-6)
+    one_gradient = torch.tensor([3.0, 4.0])
+    other_gradient = torch.tensor([10.0, 0.0])
+    expected = pytest.approx(1 - 0.6)
+    assert inversion._distance(one_gradient, other_gradient).item() == expected
+    result = inversion._distance(one_gradient, 7 * one_gradient).item()
+    assert result == pytest.approx(0, abs=1e-6)
 
 
 def test_the_variation_of_an_image_is_the_mean_step_along_both_sides():
     image = torch.tensor([[[[0.0, 1.0], [3.0, 7.0]]]])
-    assert inversion._variation(image).item() == (1 + 4) / 2 + (3 + 6) / 2
+    expected = (1 + 4) / 2 + (3 + 6) / 2
+    assert inversion._variation(image).item() == expected
 
 
 def sent_gradient(monkeypatch, privacy, each_loss):
-    """What is sent of a network of one weight vector [2] whose losses have these gradients [B, 2]."""
+    """The gradient that is sent of a network of one weight vector [2] whose losses have these gradients [B, 2]."""
     net = nn.Module()
     net.weight = nn.Parameter(torch.zeros(4000))
     gradients = torch.zeros(len(each_loss), 4000)
@@ -261,23 +276,24 @@ def test_the_sent_gradient_of_a_private_run_is_cut_and_its_noise_is_in_units_of_
     of_images = sent_gradient(monkeypatch, {**quiet, "of": "image"}, losses)
     assert of_images[:3].tolist() == [3.0, 4.0 + 1.0, 0.0]  # the second is shorter than the clip
     whole = sent_gradient(monkeypatch, quiet, losses)
-    assert whole[:2].tolist() == pytest.approx(
-        [5 * 15 / math.hypot(15, 20.5), 5 * 20.5 / math.hypot(15, 20.5)]
-    )
+    expected = pytest.approx([5 * 15 / math.hypot(15, 20.5), 5 * 20.5 / math.hypot(15, 20.5)])
+    assert whole[:2].tolist() == expected
     short = sent_gradient(monkeypatch, quiet, [[0.3, 0.4]])
     assert short[:2].tolist() == pytest.approx([3.0, 4.0])  # as long as the clip
-    for of in ("image", "client"):
-        noisy = sent_gradient(monkeypatch, {"clip": 5.0, "noise": 2.0, "of": of}, losses)
-        assert noisy[2:].std().item() == pytest.approx(10, rel=0.05)
+    for unit in ("image", "client"):
+        noisy = sent_gradient(monkeypatch, {"clip": 5.0, "noise": 2.0, "of": unit}, losses)
+        result = noisy[2:].std().item()
+        assert result == pytest.approx(10, rel=0.05)
 
 
 def test_the_confidence_in_a_label_is_the_logit_of_its_probability():
     logits = np.log(np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], np.float32))
     confidence = audited._confidence(logits, np.array([0, 1]))
-    assert confidence == pytest.approx([math.log(0.5 / 0.5), math.log(0.8 / 0.2)], abs=1e-6)
-    assert audited._confidence(logits, np.array([2, 0])) == pytest.approx(
-        [math.log(0.2 / 0.8), math.log(0.1 / 0.9)], abs=1e-6
-    )
+    expected = pytest.approx([math.log(0.5 / 0.5), math.log(0.8 / 0.2)], abs=1e-6)
+    assert confidence == expected
+    expected = pytest.approx([math.log(0.2 / 0.8), math.log(0.1 / 0.9)], abs=1e-6)
+    result = audited._confidence(logits, np.array([2, 0]))
+    assert result == expected
 
 
 def test_the_advantage_is_at_the_mean_score_of_the_training_images():
@@ -291,9 +307,8 @@ def test_the_advantage_is_at_the_mean_score_of_the_training_images():
         units=np.arange(5),
         groups={},
     )
-    run = SimpleNamespace(
-        data=SimpleNamespace(roster=["a"], attributes={}), manifest=SimpleNamespace(body={})
-    )
+    data = SimpleNamespace(roster=["a"], attributes={})
+    run = SimpleNamespace(data=data, manifest=SimpleNamespace(body={}))
     scores = {audited.LOSS: (np.ones(5, bool), score)}
     everyone, client = audited._membership(run, images, scores, 0)
     assert everyone["numbers"] == client["numbers"]
@@ -304,10 +319,13 @@ def test_the_advantage_is_at_the_mean_score_of_the_training_images():
 def test_the_second_line_of_the_bound_on_true_positives():
     """1 - FPR <= e^epsilon (1 - TPR) + delta."""
     eight = allowed(8, 0)
-    assert eight["tpr 0.01"] == pytest.approx(1 - 0.99 / math.exp(8))
-    assert eight["tpr 0.001"] == pytest.approx(1 - 0.999 / math.exp(8))
+    expected = pytest.approx(1 - 0.99 / math.exp(8))
+    assert eight["tpr 0.01"] == expected
+    expected = pytest.approx(1 - 0.999 / math.exp(8))
+    assert eight["tpr 0.001"] == expected
     with_delta = allowed(8, 0.05)
-    assert with_delta["tpr 0.01"] == pytest.approx(1 - (1 - 0.05 - 0.01) / math.exp(8))
+    expected = pytest.approx(1 - (1 - 0.05 - 0.01) / math.exp(8))
+    assert with_delta["tpr 0.01"] == expected
 
 
 def test_true_positives_are_at_the_lowest_threshold_with_so_few_false_ones():
@@ -323,4 +341,5 @@ def test_true_positives_are_at_the_lowest_threshold_with_so_few_false_ones():
 
 def test_without_a_batch_of_one_class_there_is_no_probe_within_classes():
     nothing = np.zeros(0, np.int64)
-    assert within_classes(np.zeros((0, 2)), nothing, nothing, nothing, 0) is None
+    result = within_classes(np.zeros((0, 2)), nothing, nothing, nothing, 0)
+    assert result is None

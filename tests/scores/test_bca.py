@@ -22,7 +22,9 @@ OVERALL = Where("clean", metric="auc_ovo_macro")
 
 def test_leaving_out_a_patient_is_scoring_the_others():
     draw = np.random.default_rng(0)
-    logits, y, units = draw.normal(size=(9, 3)), np.arange(9) % 3, np.arange(9) // 2
+    logits = draw.normal(size=(9, 3))
+    y = np.arange(9) % 3
+    units = np.arange(9) // 2
     without = without_each(logits, y, units)
     for metric in ("accuracy", "balanced_accuracy", "auc_ovo_macro"):
         expected = [score(logits[units != u], y[units != u])[metric] for u in range(5)]
@@ -33,26 +35,30 @@ def test_bca_agrees_with_scipy_on_the_same_resamples():
     draw = np.random.default_rng(1)
     y = draw.integers(0, 2, 40)
     logits = draw.normal(size=(40, 2)) + np.eye(2)[y]
-    drawn = bootstrap(logits, y, resamples=1000, seed=0)["accuracy"]
+    resampled = bootstrap(logits, y, resamples=1000, seed=0)["accuracy"]
     right = (logits.argmax(1) == y).astype(float)
     oracle = stats.bootstrap(
         (right,),
         np.mean,
         n_resamples=0,
         method="BCa",
-        bootstrap_result=SimpleNamespace(bootstrap_distribution=drawn),
+        bootstrap_result=SimpleNamespace(bootstrap_distribution=resampled),
     ).confidence_interval
-    made = bca_interval(right.mean(), drawn, without_each(logits, y, None)["accuracy"])
-    assert made == pytest.approx((oracle.low, oracle.high), abs=1e-12)
-    assert made != interval(drawn)
+    limits = bca_interval(right.mean(), resampled, without_each(logits, y, None)["accuracy"])
+    assert limits == pytest.approx((oracle.low, oracle.high), abs=1e-12)
+    assert limits != interval(resampled)
 
 
 def test_without_bias_and_skewness_it_is_the_percentile_interval():
     values = np.linspace(-1, 1, 1001)
-    assert bca_interval(0.0, values, np.array([-1.0, 0.0, 1.0])) == pytest.approx(interval(values))
-    assert bca_interval(1.0, np.ones(9), np.ones(4)) == (1.0, 1.0)
-    assert bca_interval(2.0, values, np.array([-1.0, 1.0])) == interval(values)  # z0 is infinite
-    assert bca_interval(None, np.full(3, np.nan), np.zeros(3)) == (None, None)
+    result = bca_interval(0.0, values, np.array([-1.0, 0.0, 1.0]))
+    assert result == pytest.approx(interval(values))
+    outcome = bca_interval(1.0, np.ones(9), np.ones(4))
+    assert outcome == (1.0, 1.0)
+    result = bca_interval(2.0, values, np.array([-1.0, 1.0]))
+    assert result == interval(values)  # z0 is infinite
+    result = bca_interval(None, np.full(3, np.nan), np.zeros(3))
+    assert result == (None, None)
 
 
 @pytest.fixture(scope="module")
@@ -69,32 +75,36 @@ def runs(tmp_path_factory):
 
 def test_the_kind_of_interval_is_said(runs):
     usual = Scores.read(fedcli.evaluate(runs[0]).path)
-    made = Scores.read(fedcli.evaluate(runs[0], interval="bca").path)
-    before, after = (scores.versions["clean"]["balanced_accuracy"] for scores in (usual, made))
-    assert (before.is_bca, after.is_bca) == (False, True) and before.last == after.last
-    assert made.groups["sex"]["clean"]["accuracy"]["female"].is_bca
-    assert "BCa intervals: 1,000 bootstrap resamples" in " ".join(
-        session.run(f"fedcli evaluate {runs[0]} --interval bca").split()
-    )
-    assert "95 % BCa interval" in fedcli.report(runs[:1], interval="bca").to("html")
-    assert "BCa interval from" not in fedcli.report(runs[:1]).to("html")
+    with_bca = Scores.read(fedcli.evaluate(runs[0], interval="bca").path)
+    before, after = (scores.versions["clean"]["balanced_accuracy"] for scores in (usual, with_bca))
+    assert (before.is_bca, after.is_bca) == (False, True)
+    assert before.last == after.last
+    assert with_bca.groups["sex"]["clean"]["accuracy"]["female"].is_bca
+    result = " ".join(session.run(f"fedcli evaluate {runs[0]} --interval bca").split())
+    assert "BCa intervals: 1,000 bootstrap resamples" in result
+    result = fedcli.report(runs[:1], interval="bca").to("html")
+    assert "95 % BCa interval" in result
+    outcome = fedcli.report(runs[:1]).to("html")
+    assert "BCa interval from" not in outcome
 
 
 @pytest.mark.parametrize("method", ["percentile", "bca"])
 def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs, method):
     scored = read([fedcli.evaluate(run, interval=method).path for run in runs])
-    each = [run.scores.versions["clean"]["auc_ovo_macro"] for run in scored]
-    low, high = bounds_of_mean(scored, OVERALL, each)
-    averaged = np.mean([known.low for known in each]), np.mean([known.high for known in each])
-    assert (
-        averaged[0] <= low + 0.05
-        and high <= averaged[1] + 0.05
-        and low <= np.mean([k.last for k in each]) <= high
+    scores_of_runs = [run.scores.versions["clean"]["auc_ovo_macro"] for run in scored]
+    low, high = bounds_of_mean(scored, OVERALL, scores_of_runs)
+    averaged = (
+        np.mean([score.low for score in scores_of_runs]),
+        np.mean([score.high for score in scores_of_runs]),
     )
-    assert bounds_of_mean([scored[0]] * 3, OVERALL, each[:1] * 3) == pytest.approx(
-        (each[0].low, each[0].high)
-    )
+    assert averaged[0] <= low + 0.05
+    assert high <= averaged[1] + 0.05
+    assert low <= np.mean([k.last for k in scores_of_runs]) <= high
+    result = bounds_of_mean([scored[0]] * 3, OVERALL, scores_of_runs[:1] * 3)
+    expected = pytest.approx((scores_of_runs[0].low, scores_of_runs[0].high))
+    assert result == expected
     groups = [run.scores.groups["sex"]["clean"]["auc_ovo_macro"]["female"] for run in scored]
     low, high = bounds_of_mean(scored, OVERALL._replace(attribute="sex", group="female"), groups)
-    assert low <= np.mean([known.last for known in groups]) <= high
-    assert bounds_of_mean(scored[:1], OVERALL, each[:1]) == (each[0].low, each[0].high)
+    assert low <= np.mean([score.last for score in groups]) <= high
+    result = bounds_of_mean(scored[:1], OVERALL, scores_of_runs[:1])
+    assert result == (scores_of_runs[0].low, scores_of_runs[0].high)

@@ -32,7 +32,7 @@ from fedcli.scores.scores import Scores
 
 
 @pytest.fixture(scope="module")
-def drawn():
+def answers():
     """Scores that are too extreme, and labels."""
     draw = np.random.default_rng(3)
     label = (draw.random(400) < 0.3).astype(int)
@@ -41,7 +41,7 @@ def drawn():
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def evaluated(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
     dataset = prepared(write_hospitals(work / "raw", count=120), work)
     source = fedcli.partition(dataset, by=["hospital"], val=0.3, work=work)
@@ -50,61 +50,62 @@ def made(tmp_path_factory):
     )
 
 
-def test_gaps_have_a_p_and_stand_in_a_table(made):
-    scores = Scores.read(made.path)
+def test_gaps_have_a_p_and_stand_in_a_table(evaluated):
+    scores = Scores.read(evaluated.path)
     tests = [test for _, test in clinical_parts.select(scores.clinical, "gaps/*/*/*")]
-    assert tests and all(0 < test["p"] <= 1 for test in tests)
+    assert tests
+    for test in tests:
+        assert 0 < test["p"] <= 1
     assert set(scores.clinical["gaps"]) == set(scores.groups)
-    assert "Gaps between groups, last round: x" in [
-        table.title for table in shown.tables([("x", scores)])
-    ]
+    result = [table.title for table in shown.tables([("x", scores)])]
+    assert "Gaps between groups, last round: x" in result
 
 
-def test_a_gap_that_a_small_group_decides_is_in_doubt(made):
-    scores = Scores.read(made.path)
+def test_a_gap_that_a_small_group_decides_is_in_doubt(evaluated):
+    scores = Scores.read(evaluated.path)
     group = next(iter(scores.members("hospital").values()))
     assert group.small  # of 24 test images
     (table,) = [
-        each
-        for each in shown.tables([("x", scores)])
-        if each.title == "Gaps between groups, last round: x"
+        table_found
+        for table_found in shown.tables([("x", scores)])
+        if table_found.title == "Gaps between groups, last round: x"
     ]
     doubtful = [row[3].doubtful for row in table.rows if row[0].text == "hospital"]
-    assert doubtful and all(doubtful) and "whatever its p" in table.legend
+    assert doubtful
+    assert all(doubtful)
+    assert "whatever its p" in table.legend
 
 
-def test_facts_of_another_shape_name_the_file_and_what_is_wrong(made, tmp_path):
-    facts = json.loads(json.dumps(Scores.read(made.path).clinical))
+def test_facts_of_another_shape_name_the_file_and_what_is_wrong(evaluated, tmp_path):
+    facts = json.loads(json.dumps(Scores.read(evaluated.path).clinical))
     assert clinical_parts.check(facts, tmp_path) == facts
     for path, value in (
         ("classes/*/*/operating", [{"rule": "youden"}]),
         ("gaps/*/*/*/gap", "0.1"),
         ("conformal", None),
     ):
-        first, _, last = path.rpartition("/")
+        parent, _, last = path.rpartition("/")
         changed = copy.deepcopy(facts)
-        for _, part in clinical_parts.select(changed, first):
+        for _, part in clinical_parts.select(changed, parent):
             part[last] = value
         with pytest.raises(FedcliError, match=last):
             clinical_parts.check(changed, tmp_path / "scores.json")
 
 
-def test_inspect_says_what_the_test_images_can_show(made):
-    partition = manifest.parent(made.path, "partition")
+def test_inspect_says_what_the_test_images_can_show(evaluated):
+    partition = manifest.parent(evaluated.path, "partition")
     printed = session.run(f"fedcli inspect {partition} --power ill")
-    assert (
-        "Expected intervals on test images: ill" in printed
-        and "Detectable gaps on test images: ill" in printed
-    )
+    assert "Expected intervals on test images: ill" in printed
+    assert "Detectable gaps on test images: ill" in printed
     assert "--power 'illl' is no class" in session.run(f"fedcli inspect {partition} --power illl")
-    run = manifest.parent(made.path, "run")
+    run = manifest.parent(evaluated.path, "run")
     assert "--power is about test images, not about a run" in session.run(
         f"fedcli inspect {run} --power ill"
     )
 
 
-def test_thresholds_agree_with_the_roc_curve_of_scikit_learn(drawn):
-    score, label = drawn
+def test_thresholds_agree_with_the_roc_curve_of_scikit_learn(answers):
+    score, label = answers
     alarms, hits, thresholds = sk.roc_curve(label, score, drop_intermediate=False)
     assert binary.threshold_of("youden", None, score, label) == thresholds[np.argmax(hits - alarms)]
     for value in (0.9, 0.95):
@@ -112,9 +113,8 @@ def test_thresholds_agree_with_the_roc_curve_of_scikit_learn(drawn):
         assert chosen == thresholds[np.flatnonzero(hits >= value)[0]]
         chosen = binary.threshold_of("specificity", value, score, label)
         assert chosen == thresholds[np.flatnonzero(1 - alarms >= value)[-1]]
-        assert binary.sensitivity_at(value, score, label) == pytest.approx(
-            hits[1 - alarms >= value].max()
-        )
+        expected = pytest.approx(hits[1 - alarms >= value].max())
+        assert binary.sensitivity_at(value, score, label) == expected
     costs = [
         5 * ((score < t) & (label == 1)).sum() + ((score >= t) & (label == 0)).sum()
         for t in thresholds[1:]
@@ -122,30 +122,35 @@ def test_thresholds_agree_with_the_roc_curve_of_scikit_learn(drawn):
     assert binary.threshold_of("cost", 5, score, label) == thresholds[1:][np.argmin(costs)]
 
 
-def test_brier_average_precision_and_reliability_agree_with_scikit_learn(drawn):
-    score, label = drawn
+def test_brier_average_precision_and_reliability_agree_with_scikit_learn(answers):
+    score, label = answers
     assert binary.brier(score, label) == pytest.approx(sk.brier_score_loss(label, score))
     assert binary.average_precision(score, label) == pytest.approx(
         sk.average_precision_score(label, score)
     )
-    seen, means = calibration_curve(label, score, n_bins=binary.BINS)
+    shares, means = calibration_curve(label, score, n_bins=binary.BINS)
     bins = np.array(binary.reliability(score, label))
-    assert bins[:, 0] == pytest.approx(means, abs=1e-9) and bins[:, 1] == pytest.approx(seen)
+    assert bins[:, 0] == pytest.approx(means, abs=1e-9)
+    assert bins[:, 1] == pytest.approx(shares)
     off, resolution, uncertainty = binary.brier_parts(score, label)
     means = {round(mean, 9): mean for mean, _, _ in binary.reliability(score, label)}
     binned = np.array([min(means.values(), key=lambda mean, s=s: abs(mean - s)) for s in score])
-    assert uncertainty == pytest.approx(label.mean() * (1 - label.mean()))
-    assert abs(off - resolution + uncertainty - sk.brier_score_loss(label, binned)) < 5e-3
+    expected = pytest.approx(label.mean() * (1 - label.mean()))
+    assert uncertainty == expected
+    result = abs(off - resolution + uncertainty - sk.brier_score_loss(label, binned))
+    assert result < 5e-3
 
 
 def test_brier_is_the_sum_of_its_parts_where_scores_are_the_bins_means():
-    score, label = np.repeat([0.15, 0.45, 0.85], 20), np.tile([0, 1, 1, 0], 15)
+    score = np.repeat([0.15, 0.45, 0.85], 20)
+    label = np.tile([0, 1, 1, 0], 15)
     off, resolution, uncertainty = binary.brier_parts(score, label)
-    assert off - resolution + uncertainty == pytest.approx(binary.brier(score, label))
+    expected = pytest.approx(binary.brier(score, label))
+    assert off - resolution + uncertainty == expected
 
 
-def test_slope_and_intercept_of_calibration_agree_with_statsmodels(drawn):
-    score, label = drawn
+def test_slope_and_intercept_of_calibration_agree_with_statsmodels(answers):
+    score, label = answers
     inside = score.clip(binary.SMALLEST, 1 - binary.SMALLEST)
     x = np.log(inside / (1 - inside))
     slope = (
@@ -158,53 +163,58 @@ def test_slope_and_intercept_of_calibration_agree_with_statsmodels(drawn):
         .fit(tol=1e-12)
         .params[0]
     )
-    assert binary.calibration_line(score, label) == pytest.approx((slope, large), abs=1e-6)
+    expected = pytest.approx((slope, large), abs=1e-6)
+    assert binary.calibration_line(score, label) == expected
     assert slope < 1.2
-    assert binary.calibration_line(np.array([0.1, 0.9]), np.array([0, 1])) is None  # separated
-    assert binary.calibration_line(np.full(9, 0.5), np.arange(9) % 2) is None
+    result = binary.calibration_line(np.array([0.1, 0.9]), np.array([0, 1]))
+    assert result is None  # separated
+    result = binary.calibration_line(np.full(9, 0.5), np.arange(9) % 2)
+    assert result is None
 
 
-def test_a_local_regression_is_that_of_statsmodels_and_of_numpy(drawn):
-    score, label = drawn
+def test_a_local_regression_is_that_of_statsmodels_and_of_numpy(answers):
+    score, label = answers
     line = lowess(label, score, frac=binary.SPAN, it=0, return_sorted=False)
-    assert binary.smoothed(score, label, score, degree=1) == pytest.approx(line, abs=1e-5)
-    at, near = float(score[0]), int(binary.SPAN * len(score))
-    distance = np.abs(score - at) / np.sort(np.abs(score - at))[near - 1]
+    outcome = binary.smoothed(score, label, score, degree=1)
+    assert outcome == pytest.approx(line, abs=1e-5)
+    point = float(score[0])
+    near = int(binary.SPAN * len(score))
+    distance = np.abs(score - point) / np.sort(np.abs(score - point))[near - 1]
     weight = np.sqrt((1 - np.minimum(distance, 1) ** 3) ** 3)  # polyfit squares them
-    by_numpy = np.polyval(np.polyfit(score - at, label, 2, w=weight), 0.0)
-    assert binary.smoothed(score, label, np.array([at])) == pytest.approx([by_numpy])
+    by_numpy = np.polyval(np.polyfit(score - point, label, 2, w=weight), 0.0)
+    result = binary.smoothed(score, label, np.array([point]))
+    assert result == pytest.approx([by_numpy])
 
 
-def test_the_calibration_index_is_the_mean_distance_to_the_smoothed_share(drawn):
-    score, label = drawn
+def test_the_calibration_index_is_the_mean_distance_to_the_smoothed_share(answers):
+    score, label = answers
     index = binary.calibration_index(score, label)
-    assert index == pytest.approx(
-        np.abs(score - binary.smoothed(score, label, score)).mean(), abs=5e-4
-    )
+    expected = pytest.approx(np.abs(score - binary.smoothed(score, label, score)).mean(), abs=5e-4)
+    assert index == expected
     many = np.random.default_rng(4).uniform(size=20_000)
     came_true = (np.random.default_rng(5).uniform(size=20_000) < many**2).astype(int)
-    assert binary.calibration_index(many, came_true) == pytest.approx(
-        1 / 2 - 1 / 3, abs=0.01
-    )  # E(p - p^2)
+    expected = pytest.approx(1 / 2 - 1 / 3, abs=0.01)
+    assert binary.calibration_index(many, came_true) == expected  # E(p - p^2)
     assert binary.calibration_index(many**2, came_true) < 0.01
     two = np.repeat([0.2, 0.7], [10, 30])  # as many as three quarters have one score
-    assert binary.calibration_index(two, np.tile([0, 1], 20)) == pytest.approx(
-        (10 * 0.3 + 30 * 0.2) / 40
-    )
-    assert binary.calibration_index(np.full(20, 0.3), np.arange(20) % 2) == pytest.approx(0.2)
-    assert binary.calibration_index(many[:9], came_true[:9]) is None
+    expected = pytest.approx((10 * 0.3 + 30 * 0.2) / 40)
+    outcome = binary.calibration_index(two, np.tile([0, 1], 20))
+    assert outcome == expected
+    result = binary.calibration_index(np.full(20, 0.3), np.arange(20) % 2)
+    assert result == pytest.approx(0.2)
+    outcome = binary.calibration_index(many[:9], came_true[:9])
+    assert outcome is None
 
 
 @pytest.mark.parametrize(("counted", "total"), [(0, 7), (3, 7), (7, 7), (95, 100)])
 def test_intervals_of_shares_agree_with_statsmodels(counted, total):
-    assert binary.wilson(counted, total) == pytest.approx(
-        proportion_confint(counted, total, method="wilson")
-    )
+    expected = pytest.approx(proportion_confint(counted, total, method="wilson"))
+    assert binary.wilson(counted, total) == expected
     assert binary.wilson(0, 0) == (None, None)
 
 
-def test_net_benefit_agrees_with_a_script_of_ten_lines(drawn):
-    score, label = drawn
+def test_net_benefit_agrees_with_a_script_of_ten_lines(answers):
+    score, label = answers
     for p, model, everyone in binary.net_benefit(score, label):
         gain = 0.0
         for s, ill in zip(score, label):
@@ -219,58 +229,68 @@ def test_net_benefit_agrees_with_a_script_of_ten_lines(drawn):
 
 def test_kappa_and_matthews_correlation_agree_with_scikit_learn():
     draw = np.random.default_rng(0)
-    y, guess = draw.integers(0, 4, 200), draw.integers(0, 4, 200)
+    y = draw.integers(0, 4, 200)
+    guess = draw.integers(0, 4, 200)
     guess[:120] = y[:120]
     both = clinical.agreement(guess, y, 4)
     assert both["matthews_correlation"] == pytest.approx(sk.matthews_corrcoef(y, guess))
-    assert both["quadratic_kappa"] == pytest.approx(
-        sk.cohen_kappa_score(y, guess, weights="quadratic")
-    )
-    assert clinical.agreement(np.zeros(5, int), np.arange(5) % 2, 2)["matthews_correlation"] is None
+    expected = pytest.approx(sk.cohen_kappa_score(y, guess, weights="quadratic"))
+    assert both["quadratic_kappa"] == expected
+    result = clinical.agreement(np.zeros(5, int), np.arange(5) % 2, 2)["matthews_correlation"]
+    assert result is None
 
 
-def test_carried_thresholds_make_the_rates_of_fairlearn(made):
-    body = Scores.read(made.path).clinical["classes"]["ill"]["clean"]
-    kept = predictions.read(made.path.parent / "predictions.h5")
-    score, sex = probabilities(kept.logits["clean"][2])[:, 1], kept.groups["sex"]
-    names = made.body["attributes"]["sex"]
-    for each in body["operating"]:
-        if each["choice"] not in ("pooled", "sex"):
+def test_carried_thresholds_make_the_rates_of_fairlearn(evaluated):
+    body = Scores.read(evaluated.path).clinical["classes"]["ill"]["clean"]
+    predicted = predictions.read(evaluated.path.parent / "predictions.h5")
+    score = probabilities(predicted.logits["clean"][2])[:, 1]
+    sex = predicted.groups["sex"]
+    names = evaluated.body["attributes"]["sex"]
+    for operating_point in body["operating"]:
+        if operating_point["choice"] not in ("pooled", "sex"):
             continue
-        limits = [each["thresholds"].get(name, each["thresholds"][""]) for name in names]
+        limits = [
+            operating_point["thresholds"].get(name, operating_point["thresholds"][""])
+            for name in names
+        ]
         decisions = (score >= np.array(limits)[sex]).astype(int)
+        metrics = {"sensitivity": sk.recall_score, "ppv": sk.precision_score}
         frame = MetricFrame(
-            metrics={"sensitivity": sk.recall_score, "ppv": sk.precision_score},
-            y_true=kept.y,
+            metrics=metrics,
+            y_true=predicted.y,
             y_pred=decisions,
             sensitive_features=sex,
         ).by_group
         for k, name in enumerate(names):
-            point = each["groups"]["sex"][name]
-            assert point["sensitivity"]["value"] == pytest.approx(frame["sensitivity"][k])
+            point = operating_point["groups"]["sex"][name]
+            expected = pytest.approx(frame["sensitivity"][k])
+            assert point["sensitivity"]["value"] == expected
             assert (point["ppv"]["value"] or 0.0) == pytest.approx(frame["ppv"][k])
-        of = each["differences"]["sex"]
-        kind = {"y_true": kept.y, "y_pred": decisions, "sensitive_features": sex}
-        assert of["demographic_parity_difference"] == pytest.approx(
+        differences = operating_point["differences"]["sex"]
+        kind = {"y_true": predicted.y, "y_pred": decisions, "sensitive_features": sex}
+        assert differences["demographic_parity_difference"] == pytest.approx(
             demographic_parity_difference(**kind)
         )
-        assert of["equalized_odds_difference"] == pytest.approx(equalized_odds_difference(**kind))
+        assert differences["equalized_odds_difference"] == pytest.approx(
+            equalized_odds_difference(**kind)
+        )
 
 
-def test_thresholds_come_from_validation_images_alone(made):
-    scores = Scores.read(made.path).clinical
+def test_thresholds_come_from_validation_images_alone(evaluated):
+    scores = Scores.read(evaluated.path).clinical
     operating = scores["classes"]["ill"]["clean"]["operating"]
-    parts = {each["choice"]: each for each in operating if each["rule"] == "sensitivity=0.95"}
+    parts = {point["choice"]: point for point in operating if point["rule"] == "sensitivity=0.95"}
     assert set(parts) == {"pooled", "client", "hospital", "sex"}
     assert set(parts["client"]["thresholds"]) == {"", "east", "north", "south"}
-    assert {each["rule"] for each in operating} >= {"youden", "cost=5"}
-    assert scores["validation"] == sum(client["val"] for client in fedcli_roster(made))
+    assert {point["rule"] for point in operating} >= {"youden", "cost=5"}
+    expected = sum(client["val"] for client in fedcli_roster(evaluated))
+    assert scores["validation"] == expected
 
 
-def fedcli_roster(made):
+def fedcli_roster(evaluated):
     from fedcli.data import manifest
 
-    return manifest.read(manifest.parent(manifest.parent(made.path, "run"), "partition")).body[
+    return manifest.read(manifest.parent(manifest.parent(evaluated.path, "run"), "partition")).body[
         "roster"
     ]
 
@@ -284,21 +304,21 @@ def test_a_temperature_makes_validation_images_likelier_and_recovers_the_one_tha
     logits = draw.normal(size=(3000, 3))
     y = np.array([draw.choice(3, p=p) for p in probabilities(logits)])
     sex = np.arange(3000) % 2
-    made = clinical.scaled(images(4 * logits, y, sex), images(4 * logits, y, sex))
-    assert made["temperature"] == pytest.approx(4, rel=0.1)
-    assert made["negative_log_likelihood"][1] < made["negative_log_likelihood"][0]
-    assert made["calibration_error_top_label"][1] < made["calibration_error_top_label"][0]
-    each = [
-        sum(sk.brier_score_loss(y == c, probabilities(t * logits)[:, c]) for c in range(3))
-        for t in (4, 1)
+    scaled = clinical.scaled(images(4 * logits, y, sex), images(4 * logits, y, sex))
+    assert scaled["temperature"] == pytest.approx(4, rel=0.1)
+    assert scaled["negative_log_likelihood"][1] < scaled["negative_log_likelihood"][0]
+    assert scaled["calibration_error_top_label"][1] < scaled["calibration_error_top_label"][0]
+    brier_scores = []
+    for factor in (4, 1):
+        chance = probabilities(factor * logits)
+        brier_scores.append(sum(sk.brier_score_loss(y == c, chance[:, c]) for c in range(3)))
+    expected = [
+        pytest.approx(brier_scores[0]),
+        pytest.approx(brier_scores[1], rel=0.02),
     ]
-    assert made["brier"] == [
-        pytest.approx(each[0]),
-        pytest.approx(each[1], rel=0.02),
-    ]  # as Brier had it: over all classes
-    assert made["negative_log_likelihood"][0] == pytest.approx(
-        sk.log_loss(y, probabilities(4 * logits))
-    )
+    assert scaled["brier"] == expected  # as Brier had it: over all classes
+    expected = pytest.approx(sk.log_loss(y, probabilities(4 * logits)))
+    assert scaled["negative_log_likelihood"][0] == expected
 
 
 def test_conformal_sets_cover_and_do_so_in_every_group_where_quantiles_are_of_groups():
@@ -309,23 +329,23 @@ def test_conformal_sets_cover_and_do_so_in_every_group_where_quantiles_are_of_gr
         draw.normal(size=(4000, 3)) + np.where(sex, 0.5, 3)[:, None] * np.eye(3)[y]
     )  # harder for m
     halves = [np.arange(4000) % 4 < 2, np.arange(4000) % 4 >= 2]
-    chosen, test = (images(logits[at], y[at], sex[at]) for at in halves)
+    chosen, test = (images(logits[half], y[half], sex[half]) for half in halves)
     pooled, by_sex = clinical.conformal(chosen, test)
     assert pooled["coverage"]["value"] == pytest.approx(0.9, abs=0.03)
     assert (
         pooled["groups"]["sex"]["m"]["value"] < 0.87 < 0.93 < pooled["groups"]["sex"]["f"]["value"]
     )
-    assert all(
-        rate["value"] == pytest.approx(0.9, abs=0.04) for rate in by_sex["groups"]["sex"].values()
-    )
-    assert clinical.quantile(np.array([0.2, 0.1])) == 1.0  # too few images: every class
+    for rate in by_sex["groups"]["sex"].values():
+        assert rate["value"] == pytest.approx(0.9, abs=0.04)
+    result = clinical.quantile(np.array([0.2, 0.1]))
+    assert result == 1.0  # too few images: every class
 
 
-def test_it_is_shown_and_left_out_where_it_was_not_asked_for(made, tmp_path):
-    assert not published_schema.errors(made)
-    titles = [
-        table.title.partition(":")[0] for table in shown.tables([("", Scores.read(made.path))])
-    ]
+def test_it_is_shown_and_left_out_where_it_was_not_asked_for(evaluated, tmp_path):
+    assert not published_schema.errors(evaluated)
+    titles = []
+    for table in shown.tables([("", Scores.read(evaluated.path))]):
+        titles.append(table.title.partition(":")[0])
     assert titles == [
         "Operating points",
         "Operating points by group",
@@ -336,16 +356,16 @@ def test_it_is_shown_and_left_out_where_it_was_not_asked_for(made, tmp_path):
         "Conformal sets at 90 %",
         "Gaps between groups, last round",
     ]
-    transfer = list(shown.tables([("", Scores.read(made.path))]))[2]
+    transfer = list(shown.tables([("", Scores.read(evaluated.path))]))[2]
     line = next(row for row in transfer.rows if row[2].text == "sex")
     heads = [column.name for column in transfer.columns]
     rates = {name: cell.number for name, cell in zip(heads, line)}
-    assert rates["EOD"] == pytest.approx(max(rates["TPR gap"], rates["FPR gap"]))
-    (asked,) = shown.tables([("", Scores.read(made.path))], shown.read(["transfer"]))
-    assert asked == transfer
-    assert "Threshold transfer" in page.write(tmp_path / "page.html", [made.path]).read_text(
-        encoding="utf-8"
-    )
+    expected = pytest.approx(max(rates["TPR gap"], rates["FPR gap"]))
+    assert rates["EOD"] == expected
+    (transfer_shown,) = shown.tables([("", Scores.read(evaluated.path))], shown.read(["transfer"]))
+    assert transfer_shown == transfer
+    result = page.write(tmp_path / "page.html", [evaluated.path]).read_text(encoding="utf-8")
+    assert "Threshold transfer" in result
 
 
 def test_without_validation_images_there_are_no_thresholds(tmp_path):
@@ -358,26 +378,32 @@ def test_without_validation_images_there_are_no_thresholds(tmp_path):
     )
     scores = fedcli.evaluate(run, clinical=True)
     body = scores.body["clinical"]
-    assert body["validation"] == 0 and body["temperature"] == {} and body["conformal"] == {}
+    assert body["validation"] == 0
+    assert body["temperature"] == {}
+    assert body["conformal"] == {}
     assert body["classes"]["ill"]["clean"]["operating"] == []
     assert body["classes"]["ill"]["clean"]["overall"]["brier"] > 0
     assert "clinical" not in fedcli.evaluate(run).body
-    for flags in (
+    cases = (
         {"clinical": True, "rule": ["sensitivity=2"]},
         {"clinical": True, "positive": ["il"]},
         {"cost": 2.0},
         {"clinical": True, "cost": -1.0},
-    ):
+    )
+    for flags in cases:
         with pytest.raises(UsageError):
             fedcli.evaluate(run, **flags)
 
 
 def test_each_of_several_labels_is_described_by_its_own_probability_without_unknown_entries():
     draw = np.random.default_rng(5)
-    logits, y = draw.normal(size=(60, 3)), draw.integers(0, 2, (60, 3))
+    logits = draw.normal(size=(60, 3))
+    y = draw.integers(0, 2, (60, 3))
     y[:7, 1] = 2  # not known
     part = clinical.Seen(logits, y, {"sex": (np.arange(60) % 2, ["f", "m"])}, np.full(60, -1)).of(1)
     assert part.y.tolist() == y[7:, 1].tolist()
-    assert part.logits == pytest.approx(1 / (1 + np.exp(-logits[7:, 1])))
+    expected = pytest.approx(1 / (1 + np.exp(-logits[7:, 1])))
+    assert part.logits == expected
     assert len(part.groupings["sex"][0]) == len(part.client) == 53
-    assert clinical_parts.positives(["a", "b"], [], several=True) == ["a", "b"]
+    result = clinical_parts.positives(["a", "b"], [], several=True)
+    assert result == ["a", "b"]

@@ -31,12 +31,13 @@ def test_each_metric_has_last_mean_and_population_std_over_the_kept_rounds(tmp_p
     y = run.data.test["clean"].y.numpy()
     for version in ("clean", "corrupted"):
         per_round = [score(logits_of(run, r, version), y)["auc_ovo_macro"] for r in (4, 5, 6)]
-        assert body["versions"][version]["auc_ovo_macro"] == {
+        expected = {
             "last": per_round[2],
             "mean_last5": np.mean(per_round),
             "std_last5": np.std(per_round),
             "per_round": per_round,
         }
+        assert body["versions"][version]["auc_ovo_macro"] == expected
     assert body["versions"]["clean"]["count"] == 90
     assert body["versions"]["clean"]["classes_missing"] == []
     assert body["kept_rounds"] == [4, 5, 6]
@@ -44,9 +45,10 @@ def test_each_metric_has_last_mean_and_population_std_over_the_kept_rounds(tmp_p
 
 
 def test_clients_whom_one_model_answers_on_the_same_images_are_scored_once(tmp_path, monkeypatch):
-    asked, client = [], stage._client
+    clients_scored = []
+    client = stage._client
     monkeypatch.setattr(
-        stage, "_client", lambda *given: asked.append(given[3].client) or client(*given)
+        stage, "_client", lambda *given: clients_scored.append(given[3].client) or client(*given)
     )
     run = train(
         make_chain(tmp_path, corrupted=True),
@@ -56,13 +58,19 @@ def test_clients_whom_one_model_answers_on_the_same_images_are_scored_once(tmp_p
     )
     body = body_of(evaluate(run))
     corrupted = manifest.read(manifest.parent(run, "corruption")).body["clients"]
-    assert len(asked) == 2 and len(body["clients"]) == 4 and 0 < len(corrupted) < 4
+    assert len(clients_scored) == 2
+    assert len(body["clients"]) == 4
+    assert 0 < len(corrupted) < 4
     for name, scores in body["clients"].items():
-        same = next(each for each in asked if (each in corrupted) == (name in corrupted))
+        same = next(
+            client_scored
+            for client_scored in clients_scored
+            if (client_scored in corrupted) == (name in corrupted)
+        )
         assert scores == body["clients"][same]
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:١"])
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:\u0661"])
 def test_a_run_is_not_opened_on_a_device_that_is_none(device, tmp_path):
     with pytest.raises(UsageError, match=f"--device '{device}' is unknown"):
         open_run(tmp_path, device)
@@ -72,7 +80,8 @@ def test_average_is_the_mean_of_clean_and_corrupted_in_each_round(tmp_path, scor
     versions = body_of(scores_of(a_run(tmp_path)))["versions"]
     for metric in ("balanced_accuracy", "auc_ovr_weighted", "f1_macro"):
         clean, corrupted, average = (np.array(versions[v][metric]["per_round"]) for v in VERSIONS)
-        assert average == pytest.approx((clean + corrupted) / 2, abs=1e-15)
+        expected = pytest.approx((clean + corrupted) / 2, abs=1e-15)
+        assert average == expected
         assert versions["average"][metric]["std_last5"] == pytest.approx(average.std())
 
 
@@ -90,31 +99,35 @@ def test_the_std_among_clients_on_shared_test_sets_is_four_tenths_of_the_gap(tmp
     clean, corrupted = (
         np.array(body["versions"][v]["auc_ovo_macro"]["per_round"]) for v in ("clean", "corrupted")
     )
-    assert body["among_clients"]["auc_ovo_macro"]["std"] == pytest.approx(
-        0.4 * np.abs(clean - corrupted).mean()
-    )
-    assert body["among_clients"]["auc_ovo_macro"]["worst"] == pytest.approx(
-        np.minimum(clean, corrupted).mean()
-    )
-    assert body["among_clients"]["auc_ovo_macro"]["mean"] == pytest.approx(
-        (0.8 * clean + 0.2 * corrupted).mean()
-    )
+    expected = pytest.approx(0.4 * np.abs(clean - corrupted).mean())
+    assert body["among_clients"]["auc_ovo_macro"]["std"] == expected
+    expected = pytest.approx(np.minimum(clean, corrupted).mean())
+    assert body["among_clients"]["auc_ovo_macro"]["worst"] == expected
+    expected = pytest.approx((0.8 * clean + 0.2 * corrupted).mean())
+    assert body["among_clients"]["auc_ovo_macro"]["mean"] == expected
     per_round = body["among_clients"]["auc_ovo_macro"]["per_round"]
-    assert per_round["std"] == pytest.approx(0.4 * np.abs(clean - corrupted))
+    expected = pytest.approx(0.4 * np.abs(clean - corrupted))
+    assert per_round["std"] == expected
     assert per_round["worst"] == pytest.approx(np.minimum(clean, corrupted))
-    assert per_round["mean"] == pytest.approx(0.8 * clean + 0.2 * corrupted)
-    assert [body["clients"][c]["version"] for c in ROSTER] == ["clean"] * 4 + ["corrupted"]
-    assert {body["clients"][c]["part"] for c in ROSTER} == {"whole"}
+    expected = pytest.approx(0.8 * clean + 0.2 * corrupted)
+    assert per_round["mean"] == expected
+    result = [body["clients"][c]["version"] for c in ROSTER]
+    assert result == ["clean"] * 4 + ["corrupted"]
+    outcome = {body["clients"][c]["part"] for c in ROSTER}
+    assert outcome == {"whole"}
 
 
 def test_a_client_with_a_test_part_of_its_own_is_scored_on_it(tmp_path, scores_of):
-    own = {"north": range(0, 40), "harbour": range(40, 90)}
-    run = a_run(tmp_path, own=own)
+    test_parts = {"north": range(40), "harbour": range(40, 90)}
+    run = a_run(tmp_path, own=test_parts)
     clients = body_of(scores_of(run))["clients"]
     y = run.data.test["clean"].y.numpy()
-    assert [clients[c]["part"] for c in ROSTER] == ["own", "whole", "whole", "whole", "own"]
-    assert [clients[c]["count"] for c in ROSTER] == [40, 90, 90, 90, 50]
-    assert clients["north"]["accuracy"]["last"] == score(logits_of(run, 6)[:40], y[:40])["accuracy"]
+    result = [clients[c]["part"] for c in ROSTER]
+    assert result == ["own", "whole", "whole", "whole", "own"]
+    result = [clients[c]["count"] for c in ROSTER]
+    assert result == [40, 90, 90, 90, 50]
+    expected = score(logits_of(run, 6)[:40], y[:40])["accuracy"]
+    assert clients["north"]["accuracy"]["last"] == expected
     assert (
         clients["harbour"]["accuracy"]["last"]
         == score(logits_of(run, 6, "corrupted")[40:], y[40:])["accuracy"]
@@ -123,12 +136,13 @@ def test_a_client_with_a_test_part_of_its_own_is_scored_on_it(tmp_path, scores_o
 
 def test_a_client_without_an_auc_is_left_out_of_the_spread(tmp_path, scores_of):
     y = a_shard(3).y.numpy()
-    own = {"north": np.flatnonzero(y == 1), "east": range(0, 45), "south": range(45, 90)}
-    body = body_of(scores_of(a_run(tmp_path, noise=None, own=own)))
+    test_parts = {"north": np.flatnonzero(y == 1), "east": range(45), "south": range(45, 90)}
+    body = body_of(scores_of(a_run(tmp_path, noise=None, own=test_parts)))
     assert body["clients"]["north"]["auc_ovo_macro"]["mean_last5"] is None
     assert body["clients"]["north"]["classes_missing"] == [0, 2]
     table = np.array([body["clients"][c]["auc_ovo_macro"]["per_round"] for c in ROSTER[1:]])
-    assert body["among_clients"]["auc_ovo_macro"]["std"] == pytest.approx(table.std(0).mean())
+    expected = pytest.approx(table.std(0).mean())
+    assert body["among_clients"]["auc_ovo_macro"]["std"] == expected
 
 
 def test_clients_that_share_model_and_images_have_no_spread(tmp_path, scores_of):
@@ -146,27 +160,31 @@ def test_clients_that_keep_their_own_batch_norm_are_scored_with_it(tmp_path, sco
         body["clients"]["west"]["accuracy"]["last"]
         == score(logits_of(run, 6, client="west"), y)["accuracy"]
     )
-    assert body["versions"]["clean"]["accuracy"]["last"] == score(logits_of(run, 6), y)["accuracy"]
+    result = body["versions"]["clean"]["accuracy"]["last"]
+    expected = score(logits_of(run, 6), y)["accuracy"]
+    assert result == expected
     assert body["among_clients"]["accuracy"]["std"] > 0
 
 
 def test_the_best_round_on_validation_is_scored_from_its_own_model(tmp_path, scores_of):
     run = a_run(tmp_path, best={"round": 2, "metric": "balanced_accuracy", "score": 0.75})
     best = body_of(scores_of(run, by=["sex"]))["best_on_validation"]
-    assert {key: best[key] for key in ("round", "metric", "validation")} == {
+    result = {key: best[key] for key in ("round", "metric", "validation")}
+    assert result == {
         "round": 2,
         "metric": "balanced_accuracy",
         "validation": 0.75,
     }
-    y, sex = run.data.test["clean"].y.numpy(), run.data.test["clean"].groups["sex"].numpy()
+    y = run.data.test["clean"].y.numpy()
+    sex = run.data.test["clean"].groups["sex"].numpy()
     table = logits_of(run, "best", "corrupted")
     reason = {"small": False, "reason": ""}
     assert best["versions"]["corrupted"] == score(table, y) | reason
     assert set(best["versions"]) == set(VERSIONS)
-    assert best["groups"]["sex"]["corrupted"] == group_scores(
-        table, y, sex, ATTRIBUTES["sex"], classes=run.data.classes
-    )
-    assert body_of(scores_of(a_run(tmp_path / "another")))["best_on_validation"] is None
+    expected = group_scores(table, y, sex, ATTRIBUTES["sex"], classes=run.data.classes)
+    assert best["groups"]["sex"]["corrupted"] == expected
+    outcome = body_of(scores_of(a_run(tmp_path / "another")))["best_on_validation"]
+    assert outcome is None
 
 
 def test_a_class_nobody_has_is_named_and_gives_no_nan(tmp_path, scores_of):
@@ -186,16 +204,16 @@ def test_the_body_says_what_ran_and_on_which_data(tmp_path, scores_of):
     contents = manifest.read(scores_of(a_run(tmp_path)))
     body = contents.body
     copied = {key: value for key, value in ABOUT.items() if key not in ("roster", "model")}
-    assert {key: body[key] for key in copied} == copied and body["model"].items() >= ABOUT[
-        "model"
-    ].items()
+    assert {key: body[key] for key in copied} == copied
+    assert body["model"].items() >= ABOUT["model"].items()
     assert body["roster_size"] == 5
     assert body["corruption"] == GAUSSIAN
     assert body["options"] == {"lr": 0.1, "bn": "aggregate"}
-    assert body["data"]["partition"] == {
+    expected = {
         "sha256": manifest.sha256(tmp_path / "partition" / "partition.json"),
         "options": {"seed": 7},
     }
+    assert body["data"]["partition"] == expected
     assert contents.parents == {"../../run.json": manifest.sha256(tmp_path / "run" / "run.json")}
     assert contents.made_by == ["evaluate"]
 
@@ -204,7 +222,8 @@ def test_the_same_run_gives_the_same_bytes_wherever_it_lies(tmp_path, scores_of)
     folders = [scores_of(a_run(tmp_path / name)).parent for name in ("one", "two")]
     assert folders[0].name == folders[1].name
     for file in ("scores.json", "predictions.h5"):
-        assert (folders[0] / file).read_bytes() == (folders[1] / file).read_bytes()
+        expected = (folders[1] / file).read_bytes()
+        assert (folders[0] / file).read_bytes() == expected
 
 
 def test_scores_made_before_are_not_made_again(tmp_path, scores_of, monkeypatch):
@@ -218,11 +237,12 @@ def test_scores_of_another_shape_are_refused_with_what_to_do(tmp_path, scores_of
     path = scores_of(a_run(tmp_path))
     body = manifest.read(path).body
     assert Scores.of(body, path).facts() == body
-    for other in (
+    cases = (
         body | {"best": {}},
         {key: body[key] for key in body if key != "label"},
         body | {"clients": [1]},
-    ):
+    )
+    for other in cases:
         with pytest.raises(FedcliError, match="does not have the shape") as error:
             Scores.of(other, path)
         assert f"remove {path.parent}" in error.value.hint
@@ -262,10 +282,11 @@ def test_a_trained_run_is_scored_as_its_stored_models_predict(tmp_path):
         expected = score(predict(run, 2, test), test.y.numpy())
         assert body["versions"][version]["auc_ovo_macro"]["last"] == expected["auc_ovo_macro"]
     noisy = run.data.test["corrupted"]
-    own = score(predict(run, 2, noisy, "west"), noisy.y.numpy())
-    assert body["clients"]["west"]["auc_ovo_macro"]["last"] == own["auc_ovo_macro"]
+    own_scores = score(predict(run, 2, noisy, "west"), noisy.y.numpy())
+    assert body["clients"]["west"]["auc_ovo_macro"]["last"] == own_scores["auc_ovo_macro"]
     assert body["kept_rounds"] == [1, 2]
-    assert body["groups"]["sex"]["clean"]["last_round"]["groups"]["f"]["count"] == 20
+    result = body["groups"]["sex"]["clean"]["last_round"]["groups"]["f"]["count"]
+    assert result == 20
     assert body["intervals"]["average"]["accuracy"]["units"] == 20  # patients of two images each
     assert manifest.verify(path).kind == "run"  # scores inside its folder leave the run as it was
 
@@ -276,17 +297,16 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
 
     from fedcli.federation.client import Training
 
-    data, training = (
-        make_chain(tmp_path, corrupted=True),
-        Training(optimizer="sgd", lr=0.1, batch_size=8),
-    )
+    data = make_chain(tmp_path, corrupted=True)
+    training = Training(optimizer="sgd", lr=0.1, batch_size=8)
     by_name = {}
     for method in ("ditto", "fedbn", "fedavg"):
         run = train(data, planned(method, {}, training, 2), work=tmp_path, out=None)
         path = evaluate(run)
         by_name[method] = body_of(path)
         assert not published_schema.errors(path)
-    assert {name: set(body["personal"]) for name, body in by_name.items()} == {
+    result = {name: set(body["personal"]) for name, body in by_name.items()}
+    assert result == {
         "ditto": {"personal", "mean_personal"},
         "fedbn": {"personal"},
         "fedavg": set(),
@@ -297,28 +317,32 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
         else by_name["ditto"]["personal"][k]["clean"]
         for k in ("versions", "personal", "mean_personal")
     ]
-    assert len({tuple(scores["auc_ovo_macro"]["per_round"]) for scores in per_round}) == 3
+    outcome = len({tuple(scores["auc_ovo_macro"]["per_round"]) for scores in per_round})
+    assert outcome == 3
     run = open_run(next(tmp_path.glob("runs/ditto-*/run.json")))
-    noisy, y = run.data.test["corrupted"], run.data.test["clean"].y.numpy()
+    noisy = run.data.test["corrupted"]
+    y = run.data.test["clean"].y.numpy()
     sex = noisy.groups["sex"].numpy()
-    about = {"classes": run.data.classes, "units": run.data.test_patients}
-    own = [
-        group_scores(predict(run, 2, noisy, c), y, sex, ["f", "m"], **about)
+    facts = {"classes": run.data.classes, "units": run.data.test_patients}
+    scores_of_clients = [
+        group_scores(predict(run, 2, noisy, c), y, sex, ["f", "m"], **facts)
         for c in run.data.roster
     ]
     load_mean_personal(run, 2)
-    averaged = group_scores(logits(run.net, noisy, run.method.local), y, sex, ["f", "m"], **about)
-    kept = {
-        name: parts["groups"]["sex"]["corrupted"]
-        for name, parts in by_name["ditto"]["personal"].items()
-    }
-    assert kept["mean_personal"]["last_round"] == averaged
+    averaged = group_scores(logits(run.net, noisy, run.method.local), y, sex, ["f", "m"], **facts)
+    personal = {}
+    for name, parts in by_name["ditto"]["personal"].items():
+        personal[name] = parts["groups"]["sex"]["corrupted"]
+    assert personal["mean_personal"]["last_round"] == averaged
     assert (
-        kept["mean_personal"]["each"]["accuracy"]["f"]["last"]
+        personal["mean_personal"]["each"]["accuracy"]["f"]["last"]
         == averaged["groups"]["f"]["accuracy"]
     )
-    mean_of_own = np.mean([each["groups"]["m"]["accuracy"] for each in own])
-    assert kept["personal"]["each"]["accuracy"]["m"]["last"] == pytest.approx(mean_of_own)
+    mean_of_own = np.mean(
+        [scores_of_client["groups"]["m"]["accuracy"] for scores_of_client in scores_of_clients]
+    )
+    outcome = personal["personal"]["each"]["accuracy"]["m"]["last"]
+    assert outcome == pytest.approx(mean_of_own)
     assert (
         by_name["ditto"]["versions"] == by_name["fedavg"]["versions"]
     )  # its global track is FedAvg

@@ -56,11 +56,13 @@ MAPPED = "sick,ill", "unclear,", "well,healthy"
 def test_a_held_out_site_trains_nothing_and_all_its_images_are_the_test_images(
     held_out, dataset, run
 ):
-    assert [client["client"] for client in held_out.body["roster"]] == ["east", "north"]
+    outcome = [client["client"] for client in held_out.body["roster"]]
+    assert outcome == ["east", "north"]
     assert held_out.body["held_out"] == {"attribute": "hospital", "value": "south", "images": 30}
     scored = fedcli.evaluate(run)
     groups = scored.body["groups"]["hospital"]["clean"]["last_round"]["groups"]
-    assert {name: group["count"] for name, group in groups.items()} == {
+    result = {name: group["count"] for name, group in groups.items()}
+    assert result == {
         "east": 0,
         "north": 0,
         "south": 30,
@@ -71,16 +73,13 @@ def test_a_held_out_site_trains_nothing_and_all_its_images_are_the_test_images(
 def test_the_datasets_own_test_part_is_scored_beside_it_and_equals_the_groups_by_hand(run, dataset):
     scored = fedcli.evaluate(run, on=dataset, by=["hospital"])
     body = scored.body
-    assert (
-        body["external"]["images"] == dataset.body["split"]["test"]
-        and body["external"]["left_out"] == 0
-    )
-    assert set(scored.manifest.parents.values()) == {
-        manifest.sha256(path) for path in (run.path, dataset.path)
-    }
-    kept = predictions.read(scored.path.parent / "predictions.h5")
-    at = kept.groups["hospital"] == body["attributes"]["hospital"].index("east")
-    right = (kept.logits["clean"][1].argmax(1) == kept.y)[at].mean()
+    assert body["external"]["images"] == dataset.body["split"]["test"]
+    assert body["external"]["left_out"] == 0
+    expected = {manifest.sha256(path) for path in (run.path, dataset.path)}
+    assert set(scored.manifest.parents.values()) == expected
+    predicted = predictions.read(scored.path.parent / "predictions.h5")
+    in_east = predicted.groups["hospital"] == body["attributes"]["hospital"].index("east")
+    right = (predicted.logits["clean"][1].argmax(1) == predicted.y)[in_east].mean()
     by_site = body["groups"]["hospital"]["clean"]["each"]["accuracy"]
     assert by_site["east"]["last"] == pytest.approx(right)
     assert "not on the run's own" in body["warning"]
@@ -90,10 +89,12 @@ def test_classes_of_another_dataset_are_paired_by_a_table(run, other, tmp_path):
     scored = fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED), all_images=True)
     external = scored.body["external"]
     assert not published_schema.errors(scored)
-    assert (external["images"], external["left_out"], external["part"]) == (40, 20, "all")
-    kept = predictions.read(scored.path.parent / "predictions.h5")
+    result = (external["images"], external["left_out"], external["part"])
+    assert result == (40, 20, "all")
+    predicted = predictions.read(scored.path.parent / "predictions.h5")
     theirs = {f"{k:03d}.png": k % 3 for k in range(60)}
-    assert kept.y.tolist() == [{0: 1, 2: 0}[theirs[name]] for name in kept.id]
+    expected = [{0: 1, 2: 0}[theirs[name]] for name in predicted.id]
+    assert predicted.y.tolist() == expected
     assert scored.body["attributes"]["hospital"] == ["east", "north", "south", "west"]
     assert (
         fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED)).body["external"][
@@ -109,29 +110,33 @@ def test_another_division_and_its_corruption_are_scored(run, dataset, work):
     scored = fedcli.evaluate(run, on=noisy)
     assert set(scored.body["versions"]) == {"clean", "corrupted", "average"}
     assert scored.body["external"]["kind"] == "corruption"
-    assert {client["part"] for client in scored.body["clients"].values()} == {"whole"}
+    result = {client["part"] for client in scored.body["clients"].values()}
+    assert result == {"whole"}
 
 
 def test_a_report_keeps_scores_on_other_images_in_a_row_of_their_own(run, dataset, tmp_path):
     paths = [fedcli.evaluate(run).path, fedcli.evaluate(run, on=dataset).path]
     frame = fedcli.report(paths).to_frame()
-    assert len(frame) == 2 and frame["method"].str.contains("tested on").sum() == 1
-    assert "not on the run" in page.write(tmp_path / "page.html", paths).read_text(encoding="utf-8")
+    assert len(frame) == 2
+    outcome = frame["method"].str.contains("tested on").sum()
+    assert outcome == 1
+    result = page.write(tmp_path / "page.html", paths).read_text(encoding="utf-8")
+    assert "not on the run" in result
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        (None, "has the class 'sick', which the run does not have"),
-        (MAPPED[:2], "no line for the class 'well'"),
-        ((*MAPPED, "sick,ill"), "'sick' is named twice"),
-        (("sick,il", *MAPPED[1:]), "'il' is no class of the run"),
-        (("sik,ill", *MAPPED), "'sik' is no class of"),
-        (("sick,", "unclear,", "well,"), "holds no test image of the run's classes"),
-    ],
-)
-def test_classes_that_cannot_be_paired_are_refused_by_name(run, other, tmp_path, lines, said):
-    with pytest.raises(FedcliError, match=said) as error:
+NOT_PAIRED = [
+    (None, "has the class 'sick', which the run does not have"),
+    (MAPPED[:2], "no line for the class 'well'"),
+    ((*MAPPED, "sick,ill"), "'sick' is named twice"),
+    (("sick,il", *MAPPED[1:]), "'il' is no class of the run"),
+    (("sik,ill", *MAPPED), "'sik' is no class of"),
+    (("sick,", "unclear,", "well,"), "holds no test image of the run's classes"),
+]
+
+
+@pytest.mark.parametrize(("lines", "sentence"), NOT_PAIRED)
+def test_classes_that_cannot_be_paired_are_refused_by_name(run, other, tmp_path, lines, sentence):
+    with pytest.raises(FedcliError, match=sentence) as error:
         fedcli.evaluate(run, on=other, map_classes=lines and table(tmp_path, *lines))
     assert error.value.hint
 
@@ -164,8 +169,8 @@ def test_an_attribute_that_the_other_images_lack_is_refused(run, other, tmp_path
 
 
 def test_a_site_that_there_is_not_is_refused(dataset, work):
-    for site, said in (("sout", "hospital is never 'sout'"), ("sex=x", "sex is never 'x'")):
-        with pytest.raises(UsageError, match=said):
+    for site, sentence in (("sout", "hospital is never 'sout'"), ("sex=x", "sex is never 'x'")):
+        with pytest.raises(UsageError, match=sentence):
             fedcli.partition(dataset, hold_out=site, work=work)
     women = fedcli.partition(dataset, hold_out="sex=female", work=work)
     assert women.body["held_out"]["value"] == "female"
@@ -173,20 +178,22 @@ def test_a_site_that_there_is_not_is_refused(dataset, work):
 
 def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work, tmp_path):
     everyone = fedcli.partition(dataset, by=["hospital"], work=work)
-    own = fedcli.train("fedavg", everyone, rounds=1, single_site=True, work=work)
-    scored = fedcli.evaluate(own, cross_site=True)
+    alone = fedcli.train("fedavg", everyone, rounds=1, single_site=True, work=work)
+    scored = fedcli.evaluate(alone, cross_site=True)
     cells = scored.body["cross_site"]
     assert not published_schema.errors(scored)
     assert set(cells) == {"north", "east", "south"}
     clients = scored.body["clients"]
     for client in cells:
-        assert cells[client][client]["accuracy"] == clients[client]["accuracy"]["last"]
-    assert len({cells["north"][client]["count"] for client in cells} | {0}) > 1
-    first, second = single_runs.cross_site([("", Scores.read(scored.path))])
-    assert [row[0].text for row in first.rows] == sorted(cells) and len(second.columns) == 4
-    assert "Trained at and tested on" in page.write(
-        tmp_path / "page.html", [scored.path]
-    ).read_text(encoding="utf-8")
+        expected = clients[client]["accuracy"]["last"]
+        assert cells[client][client]["accuracy"] == expected
+    result = len({cells["north"][client]["count"] for client in cells} | {0})
+    assert result > 1
+    table, other_table = single_runs.cross_site([("", Scores.read(scored.path))])
+    assert [row[0].text for row in table.rows] == sorted(cells)
+    assert len(other_table.columns) == 4
+    outcome = page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")
+    assert "Trained at and tested on" in outcome
     fedcli_run = fedcli.train("fedavg", everyone, rounds=1, work=work)
     with pytest.raises(UsageError, match="compares clients' own models"):
         fedcli.evaluate(fedcli_run, cross_site=True)

@@ -34,32 +34,34 @@ def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_pa
     Image.fromarray(halves).save(tmp_path / "halves.png")
     ended = typed("predict", trained, *usual, tmp_path / "black.png", tmp_path / "halves.png")
     rows = list(csv.DictReader(io.StringIO(ended.stdout)))
-    assert sum(bool(row["foreign"]) for row in rows[:100]) <= 2
+    result = sum(bool(row["foreign"]) for row in rows[:100])
+    assert result <= 2
     assert "darker than every training image" in rows[100]["foreign"]
     assert "with more contrast than every training image" in rows[101]["foreign"]
     flagged = [row for row in rows if row["foreign"]]
     assert f"{len(flagged)} of 102 images are foreign to the training images" in " ".join(
         ended.stderr.split()
     )
-    said = differences_of_files(trained, tmp_path)
+    reasons = differences_of_files(trained, tmp_path)
     assert (
         "a DICOM CT file, where the training images are PNG or JPEG files; grey, where"
-        in said["head.dcm"]
+        in reasons["head.dcm"]
     )
-    assert said["grey.png"].startswith("grey, where every training image is coloured")
-    assert "its shorter side has 3 pixels, of the training images 8 or more" in said["small.png"]
-    made = json.loads(
+    assert reasons["grey.png"].startswith("grey, where every training image is coloured")
+    assert "its shorter side has 3 pixels, of the training images 8 or more" in reasons["small.png"]
+    written = json.loads(
         typed("predict", trained, usual[0], tmp_path / "black.png", "--format", "json").stdout
     )
-    assert [line["foreign"] for line in made["predictions"]] == [None, rows[100]["foreign"]]
-    shard = SimpleNamespace(rows=torch.zeros(0, dtype=torch.long), images=torch.zeros(0, 3, 8, 8))
+    result = [line["foreign"] for line in written["predictions"]]
+    assert result == [None, rows[100]["foreign"]]
+    images = torch.zeros(0, 3, 8, 8)
+    shard = SimpleNamespace(rows=torch.zeros(0, dtype=torch.long), images=images)
     empty = SimpleNamespace(data=SimpleNamespace(train={"a": shard}, roster=["a"]))
     none = foreign.Known.of(empty)
     monkeypatch.setattr(foreign.Known, "of", lambda *_: none)
-    said = " ".join(typed("predict", trained, usual[0]).stderr.split())
-    assert (
-        "new images cannot be compared with the training data" in said and "fewer than" not in said
-    )
+    reasons = " ".join(typed("predict", trained, usual[0]).stderr.split())
+    assert "new images cannot be compared with the training data" in reasons
+    assert "fewer than" not in reasons
 
 
 def differences_of_files(trained, folder):
@@ -76,23 +78,27 @@ def differences_of_files(trained, folder):
 
 def test_features_far_from_all_training_features_are_foreign():
     draw = np.random.default_rng(0)
-    known = (draw.normal(0, 0.1, (400, 4)) + [1, 0, 0, 0]).astype(np.float32)
-    known /= np.linalg.norm(known, axis=1, keepdims=True)
-    train, new = (
-        known[:300],
-        np.concatenate([known[300:], [[0, 1, 0, 0]], [[np.nan] * 4]]).astype(np.float32),
-    )
+    features = (draw.normal(0, 0.1, (400, 4)) + np.array([1, 0, 0, 0])).astype(np.float32)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    train = features[:300]
+    new = np.concatenate([features[300:], [[0, 1, 0, 0]], [[np.nan] * 4]]).astype(np.float32)
     farthest = np.quantile(foreign._distances(train, train, 1), 1 - foreign.ALARMS)
     facts = foreign.Known(np.full(3, -np.inf), np.full(3, np.inf), train, farthest)
-    said = facts.reasons(np.zeros((len(new), 3)), new)
-    assert sum(map(bool, said[:100])) <= 2 and said[100:] == [[foreign.FAR]] * 2
+    reasons = facts.reasons(np.zeros((len(new), 3)), new)
+    result = sum(map(bool, reasons[:100]))
+    assert result <= 2
+    assert reasons[100:] == [[foreign.FAR]] * 2
 
 
 def test_colours_in_a_model_of_grey_images_are_foreign():
     draw = np.random.default_rng(0)
     grey = draw.integers(0, 255, (60, 4, 4, 1), dtype=np.uint8).repeat(3, 3)
     facts = foreign.pixel_facts(grey)
-    known = foreign.Known(facts.min(0) - 1, facts.max(0) + 1, np.zeros((0, 1), np.float32))
+    training_facts = foreign.Known(facts.min(0) - 1, facts.max(0) + 1, np.zeros((0, 1), np.float32))
     coloured = foreign.pixel_facts(grey[:1] // np.array([1, 2, 4], np.uint8))
-    assert not facts[:, 2].any() and known.reasons(facts, grey) == [[]] * 60
-    assert "with more colour than every training image" in known.reasons(coloured, grey[:1])[0]
+    assert not facts[:, 2].any()
+    assert training_facts.reasons(facts, grey) == [[]] * 60
+    assert (
+        "with more colour than every training image"
+        in training_facts.reasons(coloured, grey[:1])[0]
+    )

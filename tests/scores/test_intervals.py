@@ -25,42 +25,49 @@ def test_copies_of_an_image_make_nothing_surer_when_they_are_one_patients():
     patients = intervals({"clean": [four[0]]}, four[1], four[2])["clean"]
     images = intervals({"clean": [four[0]]}, four[1], None)["clean"]
     for metric in once:
-        assert (patients[metric]["low"], patients[metric]["high"]) == pytest.approx(
-            (once[metric]["low"], once[metric]["high"])
-        )
+        expected = pytest.approx((once[metric]["low"], once[metric]["high"]))
+        assert (patients[metric]["low"], patients[metric]["high"]) == expected
         assert width(images[metric]) < 0.7 * width(once[metric])
-    assert (patients["accuracy"]["units"], images["accuracy"]["units"]) == (60, 240)
+    result = (patients["accuracy"]["units"], images["accuracy"]["units"])
+    assert result == (60, 240)
 
 
 def test_several_models_that_answer_are_drawn_together():
-    (first, y), (second, _) = answers(), answers(seed=1)
-    both = intervals({"clean": [first, second]}, y, None)["clean"]["accuracy"]
-    same = intervals({"clean": [first, first]}, y, None)["clean"]
-    assert same == intervals({"clean": [first]}, y, None)["clean"]
+    (one_model, y) = answers()
+    (other_model, _) = answers(seed=1)
+    both = intervals({"clean": [one_model, other_model]}, y, None)["clean"]["accuracy"]
+    same = intervals({"clean": [one_model, one_model]}, y, None)["clean"]
+    expected = intervals({"clean": [one_model]}, y, None)["clean"]
+    assert same == expected
     assert 0 < width(both) < 1
 
 
 def test_each_interval_has_the_score_that_it_is_of():
-    (clean, y), (corrupted, _) = answers(), answers(seed=1)
+    (clean, y) = answers()
+    (corrupted, _) = answers(seed=1)
     bounds = intervals({"clean": [clean], "corrupted": [corrupted]}, y, None)
     for metric in bounds["clean"]:
-        first, second = score(clean, y)[metric], score(corrupted, y)[metric]
+        clean_score = score(clean, y)[metric]
+        corrupted_score = score(corrupted, y)[metric]
         values = [bounds[v][metric]["value"] for v in ("clean", "corrupted", "average")]
-        assert values == [first, second, (first + second) / 2]
-    at = y < 2
-    groups = group_intervals([clean], y, None, np.where(at, 0, 1), ["two classes", "one"])[
+        assert values == [clean_score, corrupted_score, (clean_score + corrupted_score) / 2]
+    in_two = y < 2
+    groups = group_intervals([clean], y, None, np.where(in_two, 0, 1), ["two classes", "one"])[
         "auc_ovo_macro"
     ]
-    assert (groups["two classes"]["value"], groups["one"]["value"]) == (
-        score(clean[at], y[at])["auc_ovo_macro"],
+    result = (groups["two classes"]["value"], groups["one"]["value"])
+    expected = (
+        score(clean[in_two], y[in_two])["auc_ovo_macro"],
         None,
     )
+    assert result == expected
 
 
 def test_one_patient_has_no_interval():
     logits, y = answers()
     bounds = intervals({"clean": [logits]}, y, np.zeros(60))["clean"]["accuracy"]
-    assert (bounds["low"], bounds["high"], bounds["units"]) == (None, None, 1)
+    result = (bounds["low"], bounds["high"], bounds["units"])
+    assert result == (None, None, 1)
     assert bounds["value"] == score(logits, y)["accuracy"]
 
 
@@ -87,21 +94,26 @@ def test_a_group_without_images_or_without_an_auc_has_no_interval():
     assert bounds["auc_ovo_macro"]["one class"]["low"] is None
     assert bounds["accuracy"]["one class"]["low"] is not None
     for metric in bounds:
-        assert (bounds[metric]["nobody"]["low"], bounds[metric]["nobody"]["units"]) == (None, 0)
+        result = (bounds[metric]["nobody"]["low"], bounds[metric]["nobody"]["units"])
+        assert result == (None, 0)
     assert bounds["accuracy"]["mixed"]["units"] == (groups == 0).sum()
 
 
 def test_groups_that_nobody_is_known_to_be_of_have_none():
     logits, y = answers()
     bounds = group_intervals([logits], y, None, np.full(60, -1), ["a", "b"])
-    assert {part["low"] for column in bounds.values() for part in column.values()} == {None}
+    result = {part["low"] for column in bounds.values() for part in column.values()}
+    assert result == {None}
 
 
 def test_no_image_gives_no_interval():
     none = np.zeros((0, 3))
-    assert intervals({"clean": [none]}, np.zeros(0, int), None) == {}
-    assert group_intervals([none], np.zeros(0, int), None, np.zeros(0, int), ["a"]) == {}
+    outcome = intervals({"clean": [none]}, np.zeros(0, int), None)
+    assert outcome == {}
+    result = group_intervals([none], np.zeros(0, int), None, np.zeros(0, int), ["a"])
+    assert result == {}
 
 
 def test_a_percentile_interval_leaves_out_a_fortieth_at_each_end():
-    assert bootstrap.interval(np.linspace(0, 1, 1001)) == pytest.approx((0.025, 0.975))
+    result = bootstrap.interval(np.linspace(0, 1, 1001))
+    assert result == pytest.approx((0.025, 0.975))

@@ -54,9 +54,10 @@ def test_an_image_at_the_threshold_is_called_positive():
     point = OperatingPoint("ill", "youden", 0.5, images=10)
     chances = np.array([[0.5, 0.5], [0.6, 0.4], [0.1, 0.9]])
     assert point.decide(chances, ["healthy", "ill"]) == [True, False, True]
-    assert OperatingPoint("healthy", "youden", 0.55, images=10).decide(
+    result = OperatingPoint("healthy", "youden", 0.55, images=10).decide(
         chances, ["healthy", "ill"]
-    ) == [
+    )
+    assert result == [
         False,
         True,
         False,
@@ -67,20 +68,25 @@ def test_a_rule_is_met_on_the_validation_images_themselves(run):
     opened = open_run(run.path)
     (point,) = points(opened, None, ["ill"], ["sensitivity=0.9"])
     images = clinical.validation(opened, {}).of(1)
-    alarms, hits, thresholds = roc_curve(images.y, images.logits, drop_intermediate=False)
-    assert point.threshold == pytest.approx(thresholds[np.flatnonzero(hits >= 0.9)[0]])
+    _alarms, hits, thresholds = roc_curve(images.y, images.logits, drop_intermediate=False)
+    expected = pytest.approx(thresholds[np.flatnonzero(hits >= 0.9)[0]])
+    assert point.threshold == expected
     assert (point.positive, point.rule, point.images) == ("ill", "sensitivity=0.9", len(images.y))
 
 
 def test_an_image_that_is_foreign_gets_no_decision():
     point = OperatingPoint("ill", "youden", 0.5, 10, "images", "ab" * 32)
     chances = np.array([[0.1, 0.9], [0.1, 0.9], [0.8, 0.2]])
-    files, foreign = ["a.png", "ct.dcm", "b.png"], ["", "a DICOM file", ""]
+    files = ["a.png", "ct.dcm", "b.png"]
+    foreign = ["", "a DICOM file", ""]
     predicted = Predicted(files, ["healthy", "ill"], chances, [], False, [point], foreign)
-    made = Prediction(predicted)
-    lines = list(csv.DictReader(io.StringIO(made.to("csv"))))
+    prediction = Prediction(predicted)
+    lines = list(csv.DictReader(io.StringIO(prediction.to("csv"))))
     assert [line["ill at youden"] for line in lines] == ["yes", "", "no"]
-    decided = [each["at"]["ill at youden"] for each in json.loads(made.to("json"))["predictions"]]
+    decided = [
+        line_written["at"]["ill at youden"]
+        for line_written in json.loads(prediction.to("json"))["predictions"]
+    ]
     assert decided == [True, None, False]
 
 
@@ -91,10 +97,8 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, clients,
     words = "--clinical", "--positive", "ill", "--rule", "youden", "--rule", "specificity=0.8"
     typed("evaluate", run, *words, "--cost", "4", "--quiet")
     ended = typed("predict", run, *files)
-    assert (
-        "ill at specificity=0.8: from a probability of" in ended.stderr
-        and "validation images" in ended.stderr
-    )
+    assert "ill at specificity=0.8: from a probability of" in ended.stderr
+    assert "validation images" in ended.stderr
     rows = list(csv.DictReader(io.StringIO(ended.stdout)))
     for rule in ("youden", "specificity=0.8", "cost=4"):
         for row in rows:
@@ -103,21 +107,23 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, clients,
             assert (
                 row["thresholds_chosen_on"] == f"validation images of images (sha256 {digest[:12]})"
             )
-    made = json.loads(typed("predict", run, *files, "--format", "json", "--quiet").stdout)
-    assert {point["rule"] for point in made["operating_points"]} == {
+    written = json.loads(typed("predict", run, *files, "--format", "json", "--quiet").stdout)
+    result = {point["rule"] for point in written["operating_points"]}
+    assert result == {
         "youden",
         "specificity=0.8",
         "cost=4",
     }
-    assert {point["chosen_on"] for point in made["operating_points"]} == {"validation"}
-    assert {point["data_sha256"] for point in made["operating_points"]} == {digest}
-    assert made["predictions"][0]["at"]["ill at youden"] is (rows[0]["ill at youden"] == "yes")
-    asked = json.loads(
+    outcome = {point["chosen_on"] for point in written["operating_points"]}
+    assert outcome == {"validation"}
+    outcome = {point["data_sha256"] for point in written["operating_points"]}
+    assert outcome == {digest}
+    assert written["predictions"][0]["at"]["ill at youden"] is (rows[0]["ill at youden"] == "yes")
+    by_rule = json.loads(
         typed("predict", run, *files, "--format", "json", "--rule", "youden", "--quiet").stdout
     )
-    assert asked["operating_points"] == [
-        point for point in made["operating_points"] if point["rule"] == "youden"
-    ]
+    expected = [point for point in written["operating_points"] if point["rule"] == "youden"]
+    assert by_rule["operating_points"] == expected
     frame = fedcli.predict(run, files, rule=["youden"]).to_frame()
     assert list(frame["ill at youden"]) == [row["ill at youden"] for row in rows]
 
@@ -125,11 +131,12 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, clients,
 def test_a_clients_own_model_has_a_threshold_of_its_own_images(clients, work):
     alone = fedcli.train("fedavg", clients, rounds=1, single_site=True, work=work)
     opened = open_run(alone.path)
-    made = {name: points(opened, name, ["ill"], ["youden"])[0] for name in HOSPITALS}
-    assert {name: point.images for name, point in made.items()} == {
-        n: len(opened.data.val[n]) for n in HOSPITALS
-    }
-    assert len({point.threshold for point in made.values()}) > 1
+    points_by_client = {name: points(opened, name, ["ill"], ["youden"])[0] for name in HOSPITALS}
+    result = {name: point.images for name, point in points_by_client.items()}
+    expected = {n: len(opened.data.val[n]) for n in HOSPITALS}
+    assert result == expected
+    outcome = len({point.threshold for point in points_by_client.values()})
+    assert outcome > 1
 
 
 def test_without_validation_images_a_rule_is_refused(dataset, work):
@@ -143,10 +150,8 @@ def test_without_validation_images_a_rule_is_refused(dataset, work):
 
 
 def test_a_client_without_validation_images_is_predicted_for_without_thresholds(run, monkeypatch):
-    opened, nothing = (
-        open_run(run.path),
-        clinical.Seen(np.zeros((0, 2)), np.zeros(0, np.int64), {}, np.zeros(0)),
-    )
+    opened = open_run(run.path)
+    nothing = clinical.Seen(np.zeros((0, 2)), np.zeros(0, np.int64), {}, np.zeros(0))
     monkeypatch.setattr(
         operating, "_evaluated", lambda _: [OperatingPoint("ill", "youden", 0.5, images=10)]
     )
@@ -162,20 +167,20 @@ def test_a_client_without_validation_images_is_predicted_for_without_thresholds(
 
 
 def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):
-    opened, none = (
-        open_run(run.path),
-        clinical.Seen(np.zeros((3, 2)), np.zeros(3, np.int64), {}, np.zeros(3, np.int64)),
-    )
+    opened = open_run(run.path)
+    none = clinical.Seen(np.zeros((3, 2)), np.zeros(3, np.int64), {}, np.zeros(3, np.int64))
     monkeypatch.setattr(clinical, "validation", lambda *_: none)
     warned: list[str] = []
     monkeypatch.setattr(console, "warn", warned.append)
-    assert points(opened, None, ["ill"], ["youden", "specificity=0.8"]) == []
+    result = points(opened, None, ["ill"], ["youden", "specificity=0.8"])
+    assert result == []
     assert warned == ["no threshold for ill: the validation images are all of it, or none is"]
 
 
 def test_a_rule_is_read_as_it_is_recorded_and_other_texts_are_refused():
     for rule in (*clinical.RULES, ("cost", 5.0)):
-        assert clinical.rule_of(clinical.titled(rule), recorded=True) == rule
+        result = clinical.rule_of(clinical.titled(rule), recorded=True)
+        assert result == rule
     for text in ("cost=5", "sensitivity=1", "sensitivity=x", "specificity", "youden=1", "cost=inf"):
         with pytest.raises(UsageError, match="is none"):
             clinical.rule_of(text, recorded=text == "cost=inf")

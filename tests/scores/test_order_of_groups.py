@@ -32,5 +32,6 @@ def test_lines_become_dicts_by_these_columns_in_the_order_of_the_lines():
     nested = tree(lines, "version", "group")
     assert nested == {"clean": {"60+": old, "0-39": young}}
     assert list(nested["clean"]) == ["60+", "0-39"]
-    assert tree(lines, "group", "attribute", "metric")["0-39"]["age"]["accuracy"] is young
+    result = tree(lines, "group", "attribute", "metric")["0-39"]["age"]["accuracy"]
+    assert result is young
     assert tree({}, "version", "metric") == {}

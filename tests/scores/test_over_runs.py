@@ -12,30 +12,41 @@ SECOND = {"f": Score([0.6, 0.6], [1, 2]), "m": Score([0.9, 0.9], [1, 2])}
 
 def test_worst_and_gap_are_of_the_means_over_rounds():
     lies = views.between(FIRST, low=False)
-    assert lies["gap"].mean == pytest.approx(0.05) and lies["worst group"].mean == 0.7
-    assert lies["gap"].last == pytest.approx(0.2) and lies["worst group"].last == 0.7
-    assert lies["gap in each round"].mean == pytest.approx((0.3 + 0.2) / 2)
-    assert lies["worst group in each round"].mean == pytest.approx((0.5 + 0.7) / 2)
+    assert lies["gap"].mean == pytest.approx(0.05)
+    assert lies["worst group"].mean == 0.7
+    assert lies["gap"].last == pytest.approx(0.2)
+    assert lies["worst group"].last == 0.7
+    expected = pytest.approx((0.3 + 0.2) / 2)
+    assert lies["gap in each round"].mean == expected
+    expected = pytest.approx((0.5 + 0.7) / 2)
+    assert lies["worst group in each round"].mean == expected
     assert lies["gap"].std == pytest.approx(0.05)  # of the rounds
     assert lies["gap"].alone().mean == lies["gap"].last
 
 
 def test_where_low_is_good_the_worst_is_the_highest():
     lies = views.between(FIRST, low=True)
-    assert lies["worst group"].mean == 0.75 and lies["gap"].mean == pytest.approx(0.05)
+    assert lies["worst group"].mean == 0.75
+    assert lies["gap"].mean == pytest.approx(0.05)
 
 
 def test_over_runs_each_group_is_averaged_first():
     lies = [views.between(column, low=False) for column in (FIRST, SECOND)]
-    gap = over_runs([each["gap"] for each in lies])
-    assert gap.mean == pytest.approx((0.75 + 0.9) / 2 - (0.7 + 0.6) / 2)
-    assert gap.std_runs == pytest.approx((0.3 - 0.05) / 2**0.5)
-    assert mean_of([each["worst group"] for each in lies]) == pytest.approx(0.65)
-    assert mean_of([lies[0]["gap"], None]) is None
+    gap = over_runs([column_views["gap"] for column_views in lies])
+    expected = pytest.approx((0.75 + 0.9) / 2 - (0.7 + 0.6) / 2)
+    assert gap.mean == expected
+    expected = pytest.approx((0.3 - 0.05) / 2**0.5)
+    assert gap.std_runs == expected
+    result = mean_of([column_views["worst group"] for column_views in lies])
+    assert result == pytest.approx(0.65)
+    outcome = mean_of([lies[0]["gap"], None])
+    assert outcome is None
 
 
 def test_a_group_that_some_run_lacks_takes_no_part():
     alone = views.between({**SECOND, "x": Score([0.1, 0.1], [1, 2])}, low=False)
     both = [views.between(FIRST, low=False)["gap"], alone["gap"]]
-    assert mean_of(both) == pytest.approx((0.75 + 0.9) / 2 - (0.7 + 0.6) / 2)
-    assert mean_of([views.between({"f": FIRST["f"]}, low=False)["gap"]]) is None
+    expected = pytest.approx((0.75 + 0.9) / 2 - (0.7 + 0.6) / 2)
+    assert mean_of(both) == expected
+    result = mean_of([views.between({"f": FIRST["f"]}, low=False)["gap"]])
+    assert result is None

@@ -19,9 +19,8 @@ COLUMNS = [f"mean among clients balanced_accuracy {whose} model" for whose in ("
 
 
 def trained(work, data, method):
-    run = train(
-        data, planned(method, {}, Training(batch_size=10, lr=0.01), rounds=2), work=work, out=None
-    )
+    training = Training(batch_size=10, lr=0.01)
+    run = train(data, planned(method, {}, training, rounds=2), work=work, out=None)
     return run, evaluate(run)
 
 
@@ -39,16 +38,18 @@ def cells(path):
 
 def test_each_client_holds_both_models_scores_on_its_own_images(noisy):
     path, scores = noisy["fedbn"]
-    body, run = body_of(scores), open_run(path)
+    body = body_of(scores)
+    run = open_run(path)
     for client in ROSTER:
         shard = run.data.test["corrupted" if client == "west" else "clean"]
-        own, general = (
+        personal, general = (
             score(predict(run, 2, shard, who), shard.y.numpy()) for who in (client, None)
         )
         entry = body["clients"][client]
-        assert entry["balanced_accuracy"]["last"] == own["balanced_accuracy"]
+        assert entry["balanced_accuracy"]["last"] == personal["balanced_accuracy"]
         assert entry["global_model"]["balanced_accuracy"]["last"] == general["balanced_accuracy"]
-        assert entry["global_model"].keys() == entry.keys() - {"version", "part", "global_model"}
+        expected = entry.keys() - {"version", "part", "global_model"}
+        assert entry["global_model"].keys() == expected
 
 
 def test_both_means_are_over_the_same_clients_and_stand_in_the_report(noisy):
@@ -65,24 +66,23 @@ def test_both_means_are_over_the_same_clients_and_stand_in_the_report(noisy):
         )  # [K, rounds]
         per_round = {"mean": table.mean(0), "std": table.std(0), "worst": table.min(0)}
         result = dict(body["among_clients_global"][metric])
-        assert result.pop("per_round") == {
-            name: pytest.approx(values) for name, values in per_round.items()
-        }
-        assert result == pytest.approx({name: values.mean() for name, values in per_round.items()})
-    shown = cells(scores)
-    assert shown[COLUMNS[0]].mean == body["among_clients"]["balanced_accuracy"]["mean"]
-    assert shown[COLUMNS[1]].mean == body["among_clients_global"]["balanced_accuracy"]["mean"]
-    assert (
-        "pFL" in render(rows([scores]), "markdown")
-        and "pFL" in body["legend"]["among_clients_global"]
-    )
+        expected = {name: pytest.approx(values) for name, values in per_round.items()}
+        assert result.pop("per_round") == expected
+        expected = pytest.approx({name: values.mean() for name, values in per_round.items()})
+        assert result == expected
+    cells_shown = cells(scores)
+    assert cells_shown[COLUMNS[0]].mean == body["among_clients"]["balanced_accuracy"]["mean"]
+    assert cells_shown[COLUMNS[1]].mean == body["among_clients_global"]["balanced_accuracy"]["mean"]
+    assert "pFL" in render(rows([scores]), "markdown")
+    assert "pFL" in body["legend"]["among_clients_global"]
 
 
 def test_a_run_without_models_of_clients_own_says_nothing_of_them(noisy):
     _, scores = noisy["fedavg"]
     body = body_of(scores)
     assert body["among_clients_global"] == {}
-    assert not any("global_model" in client for client in body["clients"].values())
+    for client in body["clients"].values():
+        assert "global_model" not in client
     assert not set(COLUMNS) & set(cells(scores))
     assert "pFL" not in render(rows([scores]), "markdown")
 
@@ -93,8 +93,10 @@ def test_on_images_that_all_share_the_global_model_has_a_mean_and_no_spread(tmp_
     for metric in names(CLASSES, headline=True):
         mean = body["versions"]["clean"][metric]["mean_last5"]
         result = body["among_clients_global"][metric]
-        assert (result["mean"], result["std"], result["worst"]) == (pytest.approx(mean), None, None)
-        assert len(result["per_round"]["mean"]) == 2 and result["per_round"]["std"] is None
+        outcome = (result["mean"], result["std"], result["worst"])
+        assert outcome == (pytest.approx(mean), None, None)
+        assert len(result["per_round"]["mean"]) == 2
+        assert result["per_round"]["std"] is None
         assert body["among_clients"][metric]["std"] is not None
     assert set(COLUMNS) <= set(cells(scores))
 
@@ -109,11 +111,13 @@ def test_a_client_with_test_images_of_its_own_is_scored_on_them_by_both(tmp_path
     data.unlink()
     manifest.seal(data.parent, old)
     path, scores = trained(tmp_path, data, "ditto")
-    entry, run = body_of(scores)["clients"]["east"], open_run(path)
-    shard, at = run.data.test["clean"], slice(20, 30)
+    entry = body_of(scores)["clients"]["east"]
+    run = open_run(path)
+    shard = run.data.test["clean"]
+    own_rows = slice(20, 30)
     for who, result in (("east", entry), (None, entry["global_model"])):
         assert (
             result["accuracy"]["last"]
-            == score(predict(run, 2, shard, who)[at], shard.y.numpy()[at])["accuracy"]
+            == score(predict(run, 2, shard, who)[own_rows], shard.y.numpy()[own_rows])["accuracy"]
         )
         assert result["count"] == 10

@@ -51,9 +51,9 @@ def scores_of(monkeypatch):
     return scorer(monkeypatch)
 
 
-def scored(make, run, *names, by=("sex",)):
+def scored(make, run, *names, attributes=("sex",)):
     with own_metrics.asked_for([str(name) for name in names]):
-        return Scores.read(make(run, by=by))
+        return Scores.read(make(run, by=attributes))
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,8 @@ def test_accuracy_as_a_function_has_the_numbers_of_accuracy_everywhere(
     for version in ("clean", "corrupted", "average"):
         mine, theirs = (scores.versions[version][name] for name in ("share_right", "accuracy"))
         assert mine.values == pytest.approx(theirs.values)
-        assert (mine.low, mine.high, mine.units) == pytest.approx(
-            (theirs.low, theirs.high, theirs.units)
-        )
+        expected = pytest.approx((theirs.low, theirs.high, theirs.units))
+        assert (mine.low, mine.high, mine.units) == expected
     for version in ("clean", "corrupted"):
         groups = scores.groups["sex"][version]
         for value in ("female", "male"):
@@ -97,7 +96,8 @@ def test_a_function_sees_the_groups_and_is_none_where_there_is_one(
     gap = scores.part().lies("sex", "clean", "accuracy", "gap").last
     assert scores.versions["clean"]["gap_cost"].last == pytest.approx(gap)
     assert scores.groups["sex"]["clean"]["gap_cost"]["male"].last is None
-    assert better_low("gap_cost") and not better_low("share_right")
+    assert better_low("gap_cost")
+    assert not better_low("share_right")
 
 
 @pytest.mark.parametrize("bn", ["aggregate", "local"], ids=["one model", "models of their own"])
@@ -115,11 +115,11 @@ def test_clients_have_the_numbers_of_accuracy_too(bn, path, tmp_path, scores_of,
             metrics = scores.part(model=model, client=name).overall[client.version]
             assert metrics["share_right"].values == pytest.approx(metrics["accuracy"].values)
         groups = scores.part(client=name).groups["sex"][client.version]
-        assert groups["share_right"]["male"].values == pytest.approx(
-            groups["accuracy"]["male"].values
-        )
+        expected = pytest.approx(groups["accuracy"]["male"].values)
+        assert groups["share_right"]["male"].values == expected
     mine, theirs = (scores.among_clients[name] for name in ("share_right", "accuracy"))
-    assert all(mine[measure].values == pytest.approx(theirs[measure].values) for measure in AMONG)
+    for measure in AMONG:
+        assert mine[measure].values == pytest.approx(theirs[measure].values)
     for model in scores.personal:
         metrics = scores.part(model=model).overall["corrupted"]
         assert metrics["share_right"].last == pytest.approx(metrics["accuracy"].last)
@@ -132,7 +132,8 @@ def test_the_worst_client_is_the_one_with_the_highest_cost(tmp_path, scores_of, 
     scores = scored(scores_of, run, written(tmp_path, text, "own.py"))
     mine, theirs = (scores.among_clients[name] for name in ("wrong_cost", "accuracy"))
     worst = "worst among clients"
-    assert mine[worst].mean == pytest.approx(1 - theirs[worst].mean)
+    expected = pytest.approx(1 - theirs[worst].mean)
+    assert mine[worst].mean == expected
 
 
 @pytest.mark.parametrize(
@@ -166,14 +167,13 @@ def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
         fedcli.prepare("phantom", size=8, work=tmp_path), by="site", work=tmp_path
     )
     run = fedcli.train("fedavg", clients, rounds=1, work=tmp_path)
-    report = fedcli.report(
-        run, metric=[f"{path}:share_right", "accuracy"], by=["sex"], work=tmp_path
-    )
+    metric = [f"{path}:share_right", "accuracy"]
+    report = fedcli.report(run, metric=metric, by=["sex"], work=tmp_path)
     frame = report.to_frame()
-    assert frame["clean share_right"][0] == pytest.approx(frame["clean accuracy"][0])
-    assert frame["sex worst group share_right"][0] == pytest.approx(
-        frame["sex worst group accuracy"][0]
-    )
+    expected = pytest.approx(frame["clean accuracy"][0])
+    assert frame["clean share_right"][0] == expected
+    expected = pytest.approx(frame["sex worst group accuracy"][0])
+    assert frame["sex worst group share_right"][0] == expected
     assert "worst among clients share_right" in frame
     for format in ("markdown", "latex", "csv", "json"):
         assert ("share_right" if format in ("csv", "json") else "share right") in " ".join(
@@ -181,8 +181,7 @@ def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
         )
     page = re.sub(r"<wbr>|&[a-z]+;", "", report.to("html"))
     assert "share right" in page
-    made = fedcli.evaluate(run, metric=[f"{path}:share_right"], by=["sex"], work=tmp_path)
-    assert made.manifest.options["metrics"]["share_right"]["file"] == "own.py"
-    assert made.path == report.scores[0] and str(tmp_path) not in made.path.read_text(
-        encoding="utf-8"
-    )
+    evaluated = fedcli.evaluate(run, metric=[f"{path}:share_right"], by=["sex"], work=tmp_path)
+    assert evaluated.manifest.options["metrics"]["share_right"]["file"] == "own.py"
+    assert evaluated.path == report.scores[0]
+    assert str(tmp_path) not in evaluated.path.read_text(encoding="utf-8")

@@ -62,13 +62,15 @@ def typed(*words):
 def test_test_images_as_files_get_the_probabilities_that_evaluation_gave_them(run, work):
     fedcli.evaluate(run, export="csv")
     (table,) = run.path.parent.glob("scores/*/predictions.csv")
-    known = {
-        row["id"]: float(row["prob_1"]) for row in csv.DictReader(table.read_text().splitlines())
-    }
-    made = fedcli.predict(run, [work / "raw" / name for name in known])
-    assert made.predicted.chances[:, 1] == pytest.approx(list(known.values()), abs=1e-6)
-    frame = made.to_frame()
-    assert list(frame.columns) == [*HEAD, "foreign", "unreadable"] and len(frame) == len(known)
+    chances = {}
+    for row in csv.DictReader(table.read_text().splitlines()):
+        chances[row["id"]] = float(row["prob_1"])
+    prediction = fedcli.predict(run, [work / "raw" / name for name in chances])
+    expected = pytest.approx(list(chances.values()), abs=1e-6)
+    assert prediction.predicted.chances[:, 1] == expected
+    frame = prediction.to_frame()
+    assert list(frame.columns) == [*HEAD, "foreign", "unreadable"]
+    assert len(frame) == len(chances)
     assert set(frame["class"]) <= {"healthy", "ill"}
 
 
@@ -91,25 +93,27 @@ def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(r
     (folder / "empty.dcm").write_bytes(b"")
     (folder / "note.txt").write_text("no image")
     ended = typed("predict", run, folder, "--format", "json", "--out", tmp_path / "p.json")
-    assert ended.exit_code == 1 and "2 of 4 files cannot be read" in ended.stderr
-    made = json.loads((tmp_path / "p.json").read_text())
-    assert [line["file"] for line in made["predictions"]] == [
-        str(folder / name) for name in ("good.png", "slice.dcm")
-    ]
-    assert [line["file"] for line in made["unreadable"]] == [
-        str(folder / name) for name in ("empty.dcm", "torn.png")
-    ]
-    assert all(
-        sum(line["probabilities"].values()) == pytest.approx(1) for line in made["predictions"]
-    )
+    assert ended.exit_code == 1
+    assert "2 of 4 files cannot be read" in ended.stderr
+    written = json.loads((tmp_path / "p.json").read_text())
+    result = [line["file"] for line in written["predictions"]]
+    expected = [str(folder / name) for name in ("good.png", "slice.dcm")]
+    assert result == expected
+    result = [line["file"] for line in written["unreadable"]]
+    expected = [str(folder / name) for name in ("empty.dcm", "torn.png")]
+    assert result == expected
+    for line in written["predictions"]:
+        assert sum(line["probabilities"].values()) == pytest.approx(1)
     assert "1 file is no image, such as note.txt" in ended.stderr
     rows = list(csv.reader(io.StringIO(typed("predict", run, folder / "good.png").stdout)))
-    assert rows[0][-3:] == ["class", "foreign", "unreadable"] and len(rows) == 2
+    assert rows[0][-3:] == ["class", "foreign", "unreadable"]
+    assert len(rows) == 2
     rows = list(csv.DictReader(io.StringIO(typed("predict", run, folder).stdout)))
-    assert {row["file"]: row["unreadable"] for row in rows if row["unreadable"]} == {
-        line["file"]: line["why"] for line in made["unreadable"]
-    }
-    assert {(row["prob_ill"], row["class"]) for row in rows if row["unreadable"]} == {("", "")}
+    result = {row["file"]: row["unreadable"] for row in rows if row["unreadable"]}
+    expected = {line["file"]: line["why"] for line in written["unreadable"]}
+    assert result == expected
+    result = {(row["prob_ill"], row["class"]) for row in rows if row["unreadable"]}
+    assert result == {("", "")}
 
 
 @pytest.mark.skipif(
@@ -118,7 +122,8 @@ def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(r
 def test_real_slices_are_scored_and_broken_copies_are_listed(run, tmp_path):
     real = Path(os.environ["FEDCLI_REAL_DATA"]) / "ct_head"
     slices = sorted(path for path in real.rglob("I*") if path.is_file())
-    whole, other = slices[0].read_bytes(), pydicom.dcmread(slices[1])
+    whole = slices[0].read_bytes()
+    other = pydicom.dcmread(slices[1])
     good = {"I30": whole, "UPPER.DCM": slices[1].read_bytes(), "sub/deep.dcm": whole}
     bad = {
         "half.dcm": whole[: len(whole) // 2],
@@ -144,23 +149,28 @@ def test_real_slices_are_scored_and_broken_copies_are_listed(run, tmp_path):
     del other.PixelData
     other.save_as(tmp_path / "no-pixels.dcm")
     shutil.copy(next(real.rglob("DIRFILE")), tmp_path / "DICOMDIR")
-    made = fedcli.predict(run, [tmp_path]).predicted
-    assert {str(Path(file).relative_to(tmp_path)) for file in made.files} == {
+    predicted = fedcli.predict(run, [tmp_path]).predicted
+    result = {str(Path(file).relative_to(tmp_path)) for file in predicted.files}
+    assert result == {
         *good,
         "PhotometricInterpretation.dcm",
     }
-    unreadable = {Path(file).name for file, _ in made.unreadable}
+    unreadable = {Path(file).name for file, _ in predicted.unreadable}
     assert unreadable == {*bad, "Rows.dcm", "NumberOfFrames.dcm", "no-pixels.dcm"}
 
 
 def test_a_link_out_of_a_folder_is_listed_and_a_link_that_is_named_is_read(run, work, tmp_path):
-    image, folder = next((work / "raw").glob("*.png")), tmp_path / "new"
+    image = next((work / "raw").glob("*.png"))
+    folder = tmp_path / "new"
     folder.mkdir()
     shutil.copy(image, folder / "own.png")
     (folder / "link.png").symlink_to(image)
-    made = fedcli.predict(run, [folder, folder / "link.png"]).predicted
-    assert made.files == [str(folder / "own.png"), str(folder / "link.png")]
-    assert made.unreadable == [(str(folder / "link.png"), "is a link that leads out of the folder")]
+    predicted = fedcli.predict(run, [folder, folder / "link.png"]).predicted
+    expected = [str(folder / "own.png"), str(folder / "link.png")]
+    assert predicted.files == expected
+    assert predicted.unreadable == [
+        (str(folder / "link.png"), "is a link that leads out of the folder")
+    ]
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
@@ -211,25 +221,26 @@ def test_a_model_is_written_with_its_sidecar_agrees_with_predict_and_names_no_pl
 ):
     ended, folder = exported(format)
     assert ended.exit_code == 0, ended.stderr
-    about = json.loads((folder / "model.json").read_text())
-    assert about["largest_difference_from_predict"] <= 1e-5 and about["classes"] == [
+    sidecar = json.loads((folder / "model.json").read_text())
+    assert sidecar["largest_difference_from_predict"] <= 1e-5
+    assert sidecar["classes"] == [
         "healthy",
         "ill",
     ]
-    assert about["input"]["shape"][0] == "batch" and ended.stdout.strip() == str(
-        folder / about["file"]
-    )
+    assert sidecar["input"]["shape"][0] == "batch"
+    assert ended.stdout.strip() == str(folder / sidecar["file"])
     for path in folder.iterdir():
         parts = [path.read_bytes()]
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as opened:
                 parts += [opened.read(name) for name in opened.namelist()]
-        for place in {
+        for folder_here in {
             Path(torch.__file__).parents[1],
             Path(model_file.__file__).parents[2],
             Path.home(),
         }:
-            assert not any(os.fsencode(place) + b"/" in part for part in parts)
+            for part in parts:
+                assert os.fsencode(folder_here) + b"/" not in part
     assert "is there already" in typed("export", run, "--format", format, "-o", folder).stderr
 
 
@@ -238,11 +249,12 @@ def test_adapters_are_merged_into_the_layers_of_an_exported_model(clients, work,
     run = fedcli.train(
         "fedprox+afl", clients, rounds=1, adapters="lora:2:64", optimizer="sgd", lr=0.01, work=work
     )
-    made = fedcli.predict(run, sorted((work / "raw").glob("*.png"))[:2])
+    prediction = fedcli.predict(run, sorted((work / "raw").glob("*.png"))[:2])
     ended = typed(
         "export", "model", run, "--format", "safetensors", "-o", tmp_path / "out.safetensors"
     )
-    assert ended.exit_code == 0 and made.predicted.chances.shape == (2, 2), ended.stderr
+    assert ended.exit_code == 0, ended.stderr
+    assert prediction.predicted.chances.shape == (2, 2), ended.stderr
     plain = models.build("cnn", models.Inputs(3, 2, 8), seed=0).state_dict()
     assert load_file(tmp_path / "out.safetensors").keys() == plain.keys()
 
@@ -250,44 +262,46 @@ def test_adapters_are_merged_into_the_layers_of_an_exported_model(clients, work,
 def test_a_model_may_be_given_the_name_of_a_file(run, tmp_path):
     line = "export", run, "-o", tmp_path / "m.safetensors"
     ended = typed(*line)
-    assert (
-        ended.stdout == f"{tmp_path / 'm.safetensors'}\n"
-        and f"{tmp_path / 'm.json'}" in ended.stderr
-    )
+    assert ended.stdout == f"{tmp_path / 'm.safetensors'}\n"
+    assert f"{tmp_path / 'm.json'}" in ended.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"m.safetensors", "m.json"}
     assert json.loads((tmp_path / "m.json").read_text())["file"] == "m.safetensors"
     assert "m.safetensors is there already" in typed(*line).stderr
     (tmp_path / "m.safetensors").unlink()  # as after a kill between the two
-    assert typed(*line).exit_code == 0 and (tmp_path / "m.safetensors").is_file()
+    assert typed(*line).exit_code == 0
+    assert (tmp_path / "m.safetensors").is_file()
     (tmp_path / "m.safetensors").unlink()
     (tmp_path / "m.json").write_text("mine")
     assert "m.json is there already" in typed(*line).stderr
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+    result = [path.read_text() for path in tmp_path.iterdir()]
+    assert result == ["mine"]
 
 
 def consumer(folder, file):
     """Chances [C] of an image by model.json, onnxruntime and OpenCV alone."""
-    about = json.loads((folder / "model.json").read_text())
-    given, size = about["input"], about["preprocessing"]["size"]
-    assert (given["layout"], given["values"], given["range"]) == (
+    sidecar = json.loads((folder / "model.json").read_text())
+    inputs = sidecar["input"]
+    size = sidecar["preprocessing"]["size"]
+    result = (inputs["layout"], inputs["values"], inputs["range"])
+    assert result == (
         "NCHW",
         "prepared pixels / 255",
         [0, 1],
     )
-    assert about["preprocessing"]["resize"].startswith(
+    assert sidecar["preprocessing"]["resize"].startswith(
         "to size x size by INTER_AREA where the image has more than"
     )
     image = cv2.imread(str(file), cv2.IMREAD_COLOR)
-    image = cv2.cvtColor(image, {"RGB": cv2.COLOR_BGR2RGB}[given["colour_order"]])
+    image = cv2.cvtColor(image, {"RGB": cv2.COLOR_BGR2RGB}[inputs["colour_order"]])
     how = cv2.INTER_AREA if image.shape[0] * image.shape[1] > size * size else cv2.INTER_CUBIC
     pixels = (
         cv2.resize(image, (size, size), interpolation=how)
         .transpose(2, 0, 1)[None]
-        .astype(given["dtype"])
+        .astype(inputs["dtype"])
         / 255
     )
-    session = onnxruntime.InferenceSession(str(folder / about["file"]))
-    logits = session.run([about["output"]["name"]], {given["name"]: pixels})[0][0]
+    session = onnxruntime.InferenceSession(str(folder / sidecar["file"]))
+    logits = session.run([sidecar["output"]["name"]], {inputs["name"]: pixels})[0][0]
     chances = np.exp(logits - logits.max())
     return chances / chances.sum()
 
@@ -300,23 +314,24 @@ def test_onnx_runs_with_opencv_by_its_sidecar_alone(run, exported, tmp_path):
         ).save(tmp_path / f"{name}.png")
     expected = fedcli.predict(run, files := sorted(tmp_path.glob("*.png"))).predicted.chances
     folder = exported("onnx")[1]
-    assert np.stack([consumer(folder, file) for file in files]) == pytest.approx(expected, abs=1e-5)
+    result = np.stack([consumer(folder, file) for file in files])
+    assert result == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_sidecar_names_the_positive_class_the_threshold_and_its_rule_where_one_was_chosen(
     run, exported, monkeypatch
 ):
-    about = json.loads((exported("onnx")[1] / "model.json").read_text())
-    assert about["operating_points"] is None and about["decision"].startswith(
-        "no threshold was chosen"
-    )
+    sidecar = json.loads((exported("onnx")[1] / "model.json").read_text())
+    assert sidecar["operating_points"] is None
+    assert sidecar["decision"].startswith("no threshold was chosen")
     point = OperatingPoint("ill", "sensitivity=0.95", 0.4556, 108, "images", "ab" * 32)
     monkeypatch.setattr(model_file, "points", lambda *_: [point])
-    opened, written = open_run(run.path), exported("onnx")[1] / "model.onnx"
-    about = model_file._sidecar(
+    opened = open_run(run.path)
+    written = exported("onnx")[1] / "model.onnx"
+    sidecar = model_file._sidecar(
         opened, predict.Preprocessing.of(opened), written, "onnx", None, False, 0.0
     )
-    assert about["operating_points"] == [
+    expected = [
         {
             "positive": "ill",
             "rule": "sensitivity=0.95",
@@ -327,7 +342,8 @@ def test_a_sidecar_names_the_positive_class_the_threshold_and_its_rule_where_one
             "data_sha256": "ab" * 32,
         }
     ]
-    assert "at least the threshold" in about["decision"]
+    assert sidecar["operating_points"] == expected
+    assert "at least the threshold" in sidecar["decision"]
 
 
 @pytest.mark.long
@@ -343,7 +359,8 @@ def test_residual_networks_and_transformers_are_exported_too(
     clients = fedcli.partition(images, by=["hospital"], work=work)
     trained = fedcli.train("fedavg", clients, rounds=1, model=model, work=work)
     assert typed("export", trained, "--format", format, "-o", tmp_path / "out").exit_code == 0
-    assert json.loads((tmp_path / "out" / "model.json").read_text())["input"]["shape"][0] == batch
+    result = json.loads((tmp_path / "out" / "model.json").read_text())["input"]["shape"][0]
+    assert result == batch
 
 
 def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch):
@@ -356,21 +373,23 @@ def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch
     }
     monkeypatch.setattr(model_file, "FORMATS", model_file.FORMATS | wrong)
     ended = typed("export", run, "--format", "torchscript", "-o", tmp_path / "out")
-    assert ended.exit_code == 1 and "differs from fedcli predict" in ended.stderr
+    assert ended.exit_code == 1
+    assert "differs from fedcli predict" in ended.stderr
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "sentence"),
     [
         (["modle"], "neither nvflare, flower, model nor a run"),
         (["flower"], "which sites"),
         (["model"], "which kind"),
     ],
 )
-def test_a_mistyped_export_says_what_there_is(words, said, tmp_path):
+def test_a_mistyped_export_says_what_there_is(words, sentence, tmp_path):
     ended = typed("export", *words, "-o", tmp_path / "x")
-    assert ended.exit_code == 2 and said in ended.stderr
+    assert ended.exit_code == 2
+    assert sentence in ended.stderr
 
 
 class Transformed(torch.nn.Module):
@@ -380,19 +399,23 @@ class Transformed(torch.nn.Module):
 
 def test_what_onnx_does_not_know_is_said_in_a_sentence_and_nothing_on_stdout(tmp_path, capsys):
     module = model_file.Prepared(Transformed(), 1)
-    with warnings.catch_warnings(), pytest.raises(FedcliError, match="cannot be written as onnx"):
+    path = tmp_path / "model.onnx"
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model_file._written("onnx", module, torch.rand(2, 1, 8, 8), tmp_path / "model.onnx", True)
+        with pytest.raises(FedcliError, match="cannot be written as onnx"):
+            model_file._written("onnx", module, torch.rand(2, 1, 8, 8), path, True)
     assert capsys.readouterr().out == ""
 
 
 def test_predict_without_a_file_says_what_is_missing(run):
     ended = typed("predict", run)
-    assert ended.exit_code == 2 and "predict lacks FILE" in ended.stderr
+    assert ended.exit_code == 2
+    assert "predict lacks FILE" in ended.stderr
 
 
 def test_of_two_exports_into_one_folder_the_slower_one_is_refused(run, tmp_path, monkeypatch):
-    folder, sidecar = tmp_path / "m", model_file._sidecar
+    folder = tmp_path / "m"
+    sidecar = model_file._sidecar
 
     def slow(*arguments):
         folder.mkdir()
@@ -402,9 +425,8 @@ def test_of_two_exports_into_one_folder_the_slower_one_is_refused(run, tmp_path,
     monkeypatch.setattr(model_file, "_sidecar", slow)
     with pytest.raises(FedcliError, match="m is there already"):
         model_file.export(open_run(run.path), "torchscript", folder)
-    assert (folder / "model.pt").read_text() == "of the other process" and len(
-        list(tmp_path.iterdir())
-    ) == 1
+    assert (folder / "model.pt").read_text() == "of the other process"
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_clients_name_leads_no_export_out_of_its_folder(tmp_path):
@@ -428,5 +450,6 @@ def test_a_clients_name_leads_no_export_out_of_its_folder(tmp_path):
         )
         ended = typed(*line)
         name = f"{run.path.parent.name}-{part}-torchscript"
-        assert ended.stdout == f"{tmp_path / 'work' / 'exported' / name / 'model.pt'}\n"
+        expected = f"{tmp_path / 'work' / 'exported' / name / 'model.pt'}\n"
+        assert ended.stdout == expected
         assert Path(ended.stdout.strip()).is_file()

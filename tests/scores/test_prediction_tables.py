@@ -20,12 +20,13 @@ from fedcli.scores.predictions import to_csv
 ATTRIBUTES = {"sex": ["female", "male"], "site": ["north", "south", "west"]}
 
 
-def scored(folder, logits, y, groups, *, units=None, place="logits/clean"):
+def scored(folder, logits, y, groups, *, units=None, group="logits/clean"):
     """A scores.json with predictions of two rounds beside it, the last one's these."""
 
-    def write(at):
-        with h5py.File(at / "predictions.h5", "w") as file:
-            file[f"{place}/9"], file[f"{place}/10"] = np.zeros_like(logits), logits
+    def write(temporary):
+        with h5py.File(temporary / "predictions.h5", "w") as file:
+            file[f"{group}/9"] = np.zeros_like(logits)
+            file[f"{group}/10"] = logits
             file["y"] = y
             file["id"] = np.char.encode([f"é{i}" for i in range(len(y))], "utf-8")
             if units:
@@ -56,33 +57,35 @@ def test_one_row_per_image_with_its_chances_and_its_groups(tmp_path):
     assert path == tmp_path / "scores" / "predictions.csv"
     head, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
     assert head == ["id", "unit", "label", "prob_0", "prob_1", "sex", "site"]
-    assert [line[:3] + line[5:] for line in lines] == [
+    result = [line[:3] + line[5:] for line in lines]
+    expected = [
         ["é0", "p", "1", "male", "west"],
         ["é1", "p", "0", "", "north"],
         ["é2", "q", "1", "female", ""],
     ]
+    assert result == expected
     head, *binary = csv.reader(io.StringIO(other.read_text(encoding="utf-8")))
     assert head == ["id", "unit", "y_true", "y_pred", "y_score", "sex", "site"]
-    assert [line[2:4] for line in binary] == [
+    result = [line[2:4] for line in binary]
+    assert result == [
         ["1", "1"],
         ["0", "0"],
         ["1", "1"],
     ]  # of equal chances the first class
     assert [line[4] for line in binary] == [line[4] for line in lines]
-    assert [[float(x) for x in line[3:5]] for line in lines] == probabilities(
-        logits
-    ).tolist()  # every digit
+    result = [[*map(float, line[3:5])] for line in lines]
+    assert result == probabilities(logits).tolist()  # every digit
 
 
 def test_where_every_client_answers_for_itself_there_is_no_one_table(tmp_path):
     logits, y, groups = random_answers()
-    path = scored(tmp_path / "scores", logits, y, groups, place="clients/0/logits/clean")
+    path = scored(tmp_path / "scores", logits, y, groups, group="clients/0/logits/clean")
     with pytest.raises(FedcliError, match="no one answer for an image"):
         to_csv(path)
 
 
 def fairmedfm(path, capsys, *words):
-    """What `fairmedfm score` prints, and its table of groups."""
+    """Output of `fairmedfm score`, and its table of groups."""
     cli = pytest.importorskip("fairmedfm.cli")
     table = path.with_name("groups.csv")
     capsys.readouterr()
@@ -98,28 +101,28 @@ def test_the_fairmedfm_package_finds_our_aucs_and_odds_in_it(tmp_path, capsys):
     path, _ = to_csv(scored(tmp_path / "scores", logits, y, groups))
     summary, theirs = fairmedfm(path, capsys)
     for name, values in ATTRIBUTES.items():
-        known = groups[name] >= 0  # it leaves out images of an unknown group
-        ours = group_scores(logits[known], y[known], groups[name][known], values)
+        has_group = groups[name] >= 0  # it leaves out images of an unknown group
+        ours = group_scores(logits[has_group], y[has_group], groups[name][has_group], values)
         between = ours["between"]["auc_binary"]
-        assert summary[name]["overall-auc"] == pytest.approx(
-            ours["overall"]["auc_binary"], abs=1e-12
-        )
-        assert summary[name]["worst-auc"] == pytest.approx(between["worst"]["score"], abs=1e-12)
+        expected = pytest.approx(ours["overall"]["auc_binary"], abs=1e-12)
+        assert summary[name]["overall-auc"] == expected
+        expected = pytest.approx(between["worst"]["score"], abs=1e-12)
+        assert summary[name]["worst-auc"] == expected
         assert summary[name]["auc-gap"] == pytest.approx(between["gap"], abs=1e-12)
-        rows = {
-            value: {key: float(theirs[name, value][key]) for key in ("auc", "acc", "tpr", "tnr")}
-            for value in values
-        }
+        rows = {}
+        for value in values:
+            row = theirs[name, value]
+            rows[value] = {key: float(row[key]) for key in ("auc", "acc", "tpr", "tnr")}
         for value in values:
             part = ours["groups"][value]
-            assert (rows[value]["auc"], rows[value]["acc"]) == pytest.approx(
-                (part["auc_binary"], part["accuracy"])
-            )
-        ranges = [np.ptp([row[rate] for row in rows.values()]) for rate in ("tpr", "tnr")]
+            result = (rows[value]["auc"], rows[value]["acc"])
+            assert result == pytest.approx((part["auc_binary"], part["accuracy"]))
+        ranges = np.ptp([(row["tpr"], row["tnr"]) for row in rows.values()], axis=0)
         assert ours["equalized_odds_difference"] == pytest.approx(max(ranges))
         if len(values) == 2:  # each group's others are the one other group
             signed = [rows[values[0]][rate] - rows[values[1]][rate] for rate in ("tpr", "tnr")]
-            assert ours["average_odds_difference"] == pytest.approx(abs(signed[0] - signed[1]) / 2)
+            expected = pytest.approx(abs(signed[0] - signed[1]) / 2)
+            assert ours["average_odds_difference"] == expected
 
 
 @pytest.mark.long
@@ -135,30 +138,31 @@ def test_the_fmm_fairness_eval_package_finds_our_differences_in_it(tmp_path):
         "--output",
         str(tmp_path / "pack"),
     ]
-    assert cli.main(["evaluate", str(path), *words]) == 0
+    result = cli.main(["evaluate", str(path), *words])
+    assert result == 0
     theirs = json.loads((tmp_path / "pack" / "fairness-evidence.json").read_text())[
         "per_attribute_metrics"
     ]
     for name, values in ATTRIBUTES.items():
         ours = group_scores(logits, y, groups[name], values)["demographic_parity_difference"]
         assert theirs[name]["demographic_parity_gap"]["gap"] == pytest.approx(ours)
-        rates = [
-            (logits.argmax(1) == 1)[(y == 1) & (groups[name] == g)].mean()
-            for g in range(len(values))
-        ]
-        assert theirs[name]["equal_opportunity_gap"]["gap"] == pytest.approx(np.ptp(rates))
+        rates = []
+        for g in range(len(values)):
+            rates.append((logits.argmax(1) == 1)[(y == 1) & (groups[name] == g)].mean())
+        expected = pytest.approx(np.ptp(rates))
+        assert theirs[name]["equal_opportunity_gap"]["gap"] == expected
 
 
 def test_of_several_classes_it_scores_one_against_all_others(tmp_path, capsys):
     logits, y, groups = random_answers(classes=3)
     (path,) = to_csv(scored(tmp_path / "scores", logits, y, groups))
-    known, aucs = groups["sex"] >= 0, []
+    has_group = groups["sex"] >= 0
+    aucs = []
     for c in range(3):
         summary, _ = fairmedfm(path, capsys, "--pos-label", str(c), "--score-column", str(c))
         aucs.append(summary["sex"]["overall-auc"])
-    assert np.mean(aucs) == pytest.approx(
-        score(logits[known], y[known])["auc_ovr_macro"], abs=1e-12
-    )
+    expected = pytest.approx(score(logits[has_group], y[has_group])["auc_ovr_macro"], abs=1e-12)
+    assert np.mean(aucs) == expected
 
 
 def fedcli(*words):
@@ -174,12 +178,15 @@ def test_evaluate_writes_the_table_beside_scores_new_or_old(tmp_path, monkeypatc
         "fedcli.scores.evaluate.open_run", lambda *_: pytest.fail("opened the network again")
     )
     done = fedcli("evaluate", run, "--export", "csv")
-    assert done.stdout == scores and "predictions-corrupted.csv" in done.stderr
+    assert done.stdout == scores
+    assert "predictions-corrupted.csv" in done.stderr
     after = {path: path.read_bytes() for path in run.parent.glob("scores/*/*")}
-    assert {path.name for path in after.keys() - before.keys()} == {
+    result = {path.name for path in after.keys() - before.keys()}
+    assert result == {
         "predictions.csv",
         "predictions-corrupted.csv",
     }
     assert before.items() <= after.items()
     refused = fedcli("evaluate", run, "--export", "xml")
-    assert refused.exit_code == 2 and "there is one: --export csv" in refused.stderr
+    assert refused.exit_code == 2
+    assert "there is one: --export csv" in refused.stderr

@@ -21,7 +21,8 @@ def test_predictions_lie_beside_the_scores(tmp_path, scores_of):
     assert path.parent.parent == tmp_path / "run" / "scores"
     with h5py.File(path.parent / "predictions.h5") as file:
         assert sorted(file) == ["group", "id", "logits", "y"]
-        assert {version: sorted(rounds) for version, rounds in file["logits"].items()} == {
+        result = {version: sorted(rounds) for version, rounds in file["logits"].items()}
+        assert result == {
             "clean": ["4", "5", "6"],
             "corrupted": ["4", "5", "6"],
         }
@@ -38,15 +39,22 @@ def test_predictions_are_read_back_as_they_were_written(tmp_path, scores_of):
     units = np.array([f"patient ö{i // 2}" for i in range(90)])
     run = a_run(tmp_path, units=units, own={"south": range(10, 20)})
     contents = read(scores_of(run).parent / "predictions.h5")
-    assert (contents.y == run.data.test["clean"].y.numpy()).all() and contents.y.dtype == np.int64
-    assert (contents.unit == units).all() and contents.id[3] == "é3"
+    assert (contents.y == run.data.test["clean"].y.numpy()).all()
+    assert contents.y.dtype == np.int64
+    assert (contents.unit == units).all()
+    assert contents.id[3] == "é3"
     assert (contents.groups["sex"] == run.data.test["clean"].groups["sex"].numpy()).all()
-    assert {version: list(rounds) for version, rounds in contents.logits.items()} == {
+    result = {version: list(rounds) for version, rounds in contents.logits.items()}
+    assert result == {
         "clean": [4, 5, 6],
         "corrupted": [4, 5, 6],
     }
     assert (contents.logits["corrupted"][5] == logits_of(run, 5, "corrupted")).all()
-    assert (contents.clients, {row: at.tolist() for row, at in contents.tests.items()}) == (
+    result = (
+        contents.clients,
+        {row: rows_tested.tolist() for row, rows_tested in contents.tests.items()},
+    )
+    assert result == (
         {},
         {2: list(range(10, 20))},
     )
@@ -68,18 +76,19 @@ def test_a_changed_prediction_is_noticed(tmp_path, scores_of):
         manifest.verify(path)
 
 
-@pytest.mark.parametrize(
-    "name, change, words",
-    [
-        ("id", lambda ids: np.concatenate([ids, ids]), "90 rows for 180 images"),
-        ("group/sex", lambda values: values[:5], "group/sex has 5 rows for 90 images"),
-        ("y", lambda y: y + 9, "y has labels that are none of its"),
-        ("clients/2/test", lambda rows: rows + 85, "places outside of its 90 images"),
-        ("logits/clean/5", lambda logits: logits[:, :1], "logits are of 1 and of"),
-    ],
-)
+CHANGES = [
+    ("id", lambda ids: np.concatenate([ids, ids]), "90 rows for 180 images"),
+    ("group/sex", lambda values: values[:5], "group/sex has 5 rows for 90 images"),
+    ("y", lambda y: y + 9, "y has labels that are none of its"),
+    ("clients/2/test", lambda rows: rows + 85, "places outside of its 90 images"),
+    ("logits/clean/5", lambda logits: logits[:, :1], "logits are of 1 and of"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "words"), CHANGES)
 def test_columns_that_cannot_belong_together_are_refused(tmp_path, scores_of, name, change, words):
-    path = scores_of(a_run(tmp_path, own={"south": range(10, 20)})).parent / "predictions.h5"
+    own = {"south": range(10, 20)}
+    path = scores_of(a_run(tmp_path, own=own)).parent / "predictions.h5"
     with h5py.File(path, "r+") as file:
         values = change(file[name][()])
         del file[name]

@@ -12,6 +12,7 @@ from fedcli.errors import FedcliError
 from fedcli.scores.statistics import resampled
 from fedcli.scores.table import Where
 
+PATIENTS = np.array([f"patient {i % 40}" for i in range(90)])
 ASKED = ("balanced_accuracy", "auc_ovo_macro")
 
 
@@ -21,56 +22,57 @@ def scores_of(monkeypatch):
     return scorer(monkeypatch)
 
 
-@pytest.mark.parametrize("units", [None, np.array([f"patient {i % 40}" for i in range(90)])])
+@pytest.mark.parametrize("units", [None, PATIENTS])
 def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, units):
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=units))])
     assert (scored.path.parent / resampled.FILE).exists()
-    asked = [
+    questions = [
         Where(version, metric=metric)
         for version in ("clean", "corrupted", "average")
         for metric in ASKED
     ]
     with_file = Resamples(30)
-    read_ones = [with_file.drawn(scored, of).tolist() for of in asked]
+    read_ones = [with_file.drawn(scored, question).tolist() for question in questions]
     monkeypatch.setattr(resampled, "read", lambda folder: {})
     _drawn.cache_clear()
-    drawn = Resamples(30)
-    assert [drawn.drawn(scored, of).tolist() for of in asked] == read_ones
+    fresh = Resamples(30)
+    result = [fresh.drawn(scored, question).tolist() for question in questions]
+    assert result == read_ones
 
 
 def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
-    (scored,) = read(
-        [scores_of(a_run(tmp_path, units=np.array([f"patient {i % 40}" for i in range(90)])))]
-    )
+    (scored,) = read([scores_of(a_run(tmp_path, units=PATIENTS))])
     read_ones = [_last(scored, Where(version), False)[0] for version in ("clean", "average")]
     monkeypatch.setattr(resampled, "read", lambda folder, last=False: {})
     _of_last.cache_clear()
     for version, columns in zip(("clean", "average"), read_ones, strict=True):
-        drawn = _last(scored, Where(version), False)[0]
-        assert {m: c.tolist() for m, c in drawn.items()} == {
-            m: c.tolist() for m, c in columns.items()
-        }
+        fresh = _last(scored, Where(version), False)[0]
+        result = {m: c.tolist() for m, c in fresh.items()}
+        expected = {m: c.tolist() for m, c in columns.items()}
+        assert result == expected
 
 
-@pytest.mark.parametrize("units", [None, np.array([f"patient {i % 40}" for i in range(90)])])
+@pytest.mark.parametrize("units", [None, PATIENTS])
 def test_intervals_of_groups_over_runs_read_what_they_would_draw(
     tmp_path, scores_of, monkeypatch, units
 ):
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=units), by=["sex", "age"])])
     groups = [("sex", "male"), ("age", "young"), ("age", "eldest")]
-    asked = [Where(version, "", *group) for group in groups for version in ("clean", "corrupted")]
-    read_ones = [_last(scored, each, False)[0] for each in asked]
+    questions = [
+        Where(version, "", *group) for group in groups for version in ("clean", "corrupted")
+    ]
+    read_ones = [_last(scored, question, False)[0] for question in questions]
     with monkeypatch.context() as patched:
         patched.setattr(resampled, "read_group", lambda folder, attribute, group: {})
         _of_last.cache_clear()
-        drawn = [_last(scored, each, False)[0] for each in asked]
-    for columns, kept in zip(drawn, read_ones, strict=True):
-        assert {m: c.tolist() for m, c in columns.items()} == {
-            m: c.tolist() for m, c in kept.items()
-        }
+        fresh = [_last(scored, question, False)[0] for question in questions]
+    for columns, stored in zip(fresh, read_ones, strict=True):
+        result = {m: c.tolist() for m, c in columns.items()}
+        expected = {m: c.tolist() for m, c in stored.items()}
+        assert result == expected
     with h5py.File(scored.path.parent / resampled.FILE, "a") as file:
         del file["groups/0/1/clean/accuracy"]
         file["groups/0/1/clean/accuracy"] = np.zeros(7)
@@ -78,15 +80,18 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(
         FedcliError, match="does not hold 1000 resamples of groups/0/1/clean/accuracy"
     ):
         resampled.read_group(scored.path.parent, 0, 1)
-    assert resampled.read_group(tmp_path / "none", 0, 1) == {}
+    outcome = resampled.read_group(tmp_path / "none", 0, 1)
+    assert outcome == {}
 
 
 def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path))])
     monkeypatch.setattr(resampled, "read", lambda folder: pytest.fail("it was read"))
-    assert len(Resamples(20).drawn(scored, Where("clean", metric="balanced_accuracy"))) == 20
-    assert len(Resamples(30, 1).drawn(scored, Where("clean", metric="auc_ovo_macro"))) == 30
+    outcome = len(Resamples(20).drawn(scored, Where("clean", metric="balanced_accuracy")))
+    assert outcome == 20
+    result = len(Resamples(30, 1).drawn(scored, Where("clean", metric="auc_ovo_macro")))
+    assert result == 30
 
 
 def test_scores_of_few_images_keep_none(tmp_path, scores_of):
@@ -107,9 +112,8 @@ def test_a_file_of_other_resamples_or_scores_is_refused(tmp_path):
         for metric in metrics.names(metrics.CLASSES, resampled=True):
             file[f"clean/{metric}"] = np.zeros(resampled.RESAMPLES)
             file[f"last/clean/{metric}"] = np.zeros(7)
-    assert resampled.read(tmp_path)["clean"].keys() == set(
-        metrics.names(metrics.CLASSES, resampled=True)
-    )
+    expected = set(metrics.names(metrics.CLASSES, resampled=True))
+    assert resampled.read(tmp_path)["clean"].keys() == expected
     with h5py.File(tmp_path / resampled.FILE, "a") as file:
         del file["clean/accuracy"]
     with pytest.raises(

@@ -24,8 +24,11 @@ assert THIRDS[0] < THIRDS[1]
 
 
 def test_differences_by_rounding_are_none():
-    assert apart(*THIRDS) == 0 and apart(0.8, 0.7) == pytest.approx(0.1) and apart(0.7, 0.8) < 0
-    assert apart(np.array([TINY, 1e-9, -1e-9]), 0.0).tolist() == [0.0, 1e-9, -1e-9]
+    assert apart(*THIRDS) == 0
+    assert apart(0.8, 0.7) == pytest.approx(0.1)
+    assert apart(0.7, 0.8) < 0
+    result = apart(np.array([TINY, 1e-9, -1e-9]), 0.0).tolist()
+    assert result == [0.0, 1e-9, -1e-9]
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -37,21 +40,25 @@ def test_a_resampled_difference_of_rounding_lies_on_both_sides_of_zero(sign):
 
 def test_ties_of_bca_are_half_on_either_side_whatever_their_last_bit():
     low, high = THIRDS
-    values, left = np.r_[np.full(50, low), np.linspace(0, 1, 50)], np.array([0.1, 0.3, 0.9])
-    exact = bca_interval(high, np.r_[np.full(50, high), np.linspace(0, 1, 50)], left)
-    assert bca_interval(high, values, left) == pytest.approx(exact)
-    assert bca_interval(
-        low, np.linspace(0, 1, 99), np.array([*THIRDS, *THIRDS, low])
-    ) == bca_interval(low, np.linspace(0, 1, 99), np.full(5, low))  # no acceleration by rounding
+    values = np.r_[np.full(50, low), np.linspace(0, 1, 50)]
+    without_one = np.array([0.1, 0.3, 0.9])
+    exact = bca_interval(high, np.r_[np.full(50, high), np.linspace(0, 1, 50)], without_one)
+    assert bca_interval(high, values, without_one) == pytest.approx(exact)
+    result = bca_interval(low, np.linspace(0, 1, 99), np.array([*THIRDS, *THIRDS, low]))
+    expected = bca_interval(low, np.linspace(0, 1, 99), np.full(5, low))
+    assert result == expected  # no acceleration by rounding
 
 
 def test_a_gap_that_a_deal_makes_again_counts():
-    assert _p(np.array([THIRDS[0], 0.1]), THIRDS[1]) == 2 / 3
+    result = _p(np.array([THIRDS[0], 0.1]), THIRDS[1])
+    assert result == 2 / 3
 
 
 def test_equal_differences_over_seeds_have_no_t_and_tied_ranks():
-    a, b = [0.0, 0.1, 0.3], [1e-12 / 2, 0.1 + 1e-12 / 2, 0.3]
-    assert paired_t(a, b).p == 1.0 and wilcoxon(a, b).p == 1.0
+    a = [0.0, 0.1, 0.3]
+    b = [1e-12 / 2, 0.1 + 1e-12 / 2, 0.3]
+    assert paired_t(a, b).p == 1.0
+    assert wilcoxon(a, b).p == 1.0
     steps = [2.5e-12 * (1 - 1e-5), 2.5e-12 * (1 + 1e-5), 2.5e-12]  # on both sides of a digit's end
     assert paired_t([0.0] * 3, steps).p is None
     assert (
@@ -61,7 +68,10 @@ def test_equal_differences_over_seeds_have_no_t_and_tied_ranks():
 
 def brute_force(rule, value, scores, labels):
     """The threshold by exact fractions, of equals the highest."""
-    exact, ill, well, worth = Fraction(str(value or 0)), labels.count(1), labels.count(0), {}
+    exact = Fraction(str(value or 0))
+    ill = labels.count(1)
+    well = labels.count(0)
+    worth = {}
     for threshold in sorted(set(scores), reverse=True):
         hits = sum(label for score, label in zip(scores, labels, strict=True) if score >= threshold)
         alarms = sum(score >= threshold for score in scores) - hits
@@ -77,18 +87,18 @@ def brute_force(rule, value, scores, labels):
 
 
 def test_thresholds_are_those_of_exact_fractions():
-    scores, labels = np.array([0.46, 0.44, 0.11, 0.32, 0.61, 0.53]), np.array([1, 0, 0, 1, 1, 0])
+    scores = np.array([0.46, 0.44, 0.11, 0.32, 0.61, 0.53])
+    labels = np.array([1, 0, 0, 1, 1, 0])
     assert threshold_of("youden", None, scores, labels) == 0.61
     draw = np.random.default_rng(0)
     for _ in range(1000):
         n = int(draw.integers(4, 9))
-        scores, labels = (
-            (draw.permutation(12)[:n] / 12).tolist(),
-            [0, 1, *draw.integers(0, 2, n - 2).tolist()],
-        )
+        scores = (draw.permutation(12)[:n] / 12).tolist()
+        labels = [0, 1, *draw.integers(0, 2, n - 2).tolist()]
         for rule, value in (("youden", None), ("cost", 0.1), ("cost", 0.3), ("sensitivity", 0.6)):
             exact = brute_force(rule, value, scores, labels)
-            assert threshold_of(rule, value, np.array(scores), np.array(labels)) == exact, (
+            result = threshold_of(rule, value, np.array(scores), np.array(labels))
+            assert result == exact, (
                 rule,
                 scores,
                 labels,
@@ -96,9 +106,11 @@ def test_thresholds_are_those_of_exact_fractions():
 
 
 def test_a_specificity_that_is_reached_to_the_digit_is_reached():
-    scores, label = np.r_[np.arange(10), 20.0], np.r_[np.zeros(10, int), 1]
+    scores = np.r_[np.arange(10), 20.0]
+    label = np.r_[np.zeros(10, int), 1]
     for tenths in range(1, 10):
-        assert threshold_of("specificity", tenths / 10, scores, label) == tenths
+        result = threshold_of("specificity", tenths / 10, scores, label)
+        assert result == tenths
 
 
 def candidate(round, worst, score=0.8):
@@ -108,24 +120,27 @@ def candidate(round, worst, score=0.8):
 @pytest.mark.parametrize("rule", ["worst-group", "dto"])
 def test_of_equal_rounds_the_one_with_the_larger_score_then_the_earlier_one_is_taken(rule):
     low, high = THIRDS
-    assert chosen([candidate(1, low, 0.9), candidate(2, high, 0.8)], rule) == 0
-    assert chosen([candidate(1, low, low), candidate(2, high, high)], rule) == 0
-    assert chosen([candidate(1, low, 0.8), candidate(2, 0.85, 0.7)], rule) == 1
+    result = chosen([candidate(1, low, 0.9), candidate(2, high, 0.8)], rule)
+    assert result == 0
+    result = chosen([candidate(1, low, low), candidate(2, high, high)], rule)
+    assert result == 0
+    result = chosen([candidate(1, low, 0.8), candidate(2, 0.85, 0.7)], rule)
+    assert result == 1
 
 
 def test_only_a_better_round_takes_the_place_of_an_earlier_one():
     low, high = THIRDS
     before = SimpleNamespace(score=low)
-    assert (
-        Scoring.best(SimpleNamespace(metric="it"), before, None, {"validation": {"it": high}})
-        is before
-    )
+    scoring = SimpleNamespace(metric="it")
+    best = Scoring.best(scoring, before, None, {"validation": {"it": high}})
+    assert best is before
 
 
 def test_groups_that_are_level_but_for_rounding_have_no_gap():
     low, high = THIRDS
     between = spread({"f": high, "m": low})
-    assert (between["worst"], between["gap"]) == (between["best"], 0.0)
+    assert between["worst"]["score"] == between["best"]["score"]
+    assert between["gap"] == 0.0
 
 
 def decided_half(n, of_class_0):
@@ -137,10 +152,9 @@ def test_images_at_exactly_one_half_keep_their_decisions():
     tally = decided_half(10, 7)
     logits, y = tally.rebuilt()
     assert score(logits, y)["accuracy"] == tally.score()["accuracy"] == 0.7
-    table = {
-        Where(metric=name): Score([value], [1])
-        for name, value in decided_half(100, 70).score().items()
-    }
+    table = {}
+    for name, value in decided_half(100, 70).score().items():
+        table[Where(metric=name)] = Score([value], [1])
     _add_interval(table, Where(), decided_half(100, 70))
     interval = table[Where(metric="accuracy")]
     assert interval.low < 0.70 < interval.high
@@ -148,14 +162,12 @@ def test_images_at_exactly_one_half_keep_their_decisions():
 
 def test_images_near_one_half_keep_decisions_and_area():
     draw = np.random.default_rng(3)
-    logits, y = (
-        draw.integers(-1, 2, (300, 2)) * 1e-4,
-        draw.integers(0, 2, 300),
-    )  # all in the bins about one half
+    logits = draw.integers(-1, 2, (300, 2)) * 1e-4
+    y = draw.integers(0, 2, 300)  # all in the bins about one half
     tally = Tally.of(logits, y)
-    kept = score(
+    rebuilt = score(
         *(array.astype(kind) for array, kind in zip(tally.rebuilt(), (np.float32, np.int64)))
     )
     scores = tally.score()
     for metric in ("accuracy", "balanced_accuracy", "f1_macro", "auc_binary"):
-        assert kept[metric] == pytest.approx(scores[metric]), metric
+        assert rebuilt[metric] == pytest.approx(scores[metric]), metric

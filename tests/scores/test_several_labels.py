@@ -19,45 +19,48 @@ SEX = np.arange(N) % 3 - 1  # -1 unknown
 
 
 def test_every_score_is_scikit_learns():
-    chance, made = chances(LOGITS, Y), score(LOGITS, Y)
-    said = chance >= 0.5
-    assert made["auc_macro"] == pytest.approx(oracle.roc_auc_score(Y, chance, average="macro"))
-    assert made["average_precision_macro"] == pytest.approx(
+    chance = chances(LOGITS, Y)
+    scores = score(LOGITS, Y)
+    decided = chance >= 0.5
+    assert scores["auc_macro"] == pytest.approx(oracle.roc_auc_score(Y, chance, average="macro"))
+    assert scores["average_precision_macro"] == pytest.approx(
         oracle.average_precision_score(Y, chance, average="macro")
     )
-    assert made["f1_macro"] == pytest.approx(oracle.f1_score(Y, said, average="macro"))
-    assert made["exact_match_accuracy"] == pytest.approx(oracle.accuracy_score(Y, said))
-    assert made["hamming_accuracy"] == pytest.approx(1 - oracle.hamming_loss(Y, said))
-    balanced = [oracle.balanced_accuracy_score(Y[:, k], said[:, k]) for k in range(4)]
-    assert made["balanced_accuracy_macro"] == pytest.approx(np.mean(balanced))
-    assert made["count"] == N and made["classes_missing"] == []
+    assert scores["f1_macro"] == pytest.approx(oracle.f1_score(Y, decided, average="macro"))
+    assert scores["exact_match_accuracy"] == pytest.approx(oracle.accuracy_score(Y, decided))
+    assert scores["hamming_accuracy"] == pytest.approx(1 - oracle.hamming_loss(Y, decided))
+    balanced = [oracle.balanced_accuracy_score(Y[:, k], decided[:, k]) for k in range(4)]
+    assert scores["balanced_accuracy_macro"] == pytest.approx(np.mean(balanced))
+    assert scores["count"] == N
+    assert scores["classes_missing"] == []
     for k, label in enumerate(of_labels(LOGITS, Y)):
-        assert label["auc"] == pytest.approx(oracle.roc_auc_score(Y[:, k], chance[:, k]))
-        assert label["average_precision"] == pytest.approx(
-            oracle.average_precision_score(Y[:, k], chance[:, k])
-        )
+        expected = pytest.approx(oracle.roc_auc_score(Y[:, k], chance[:, k]))
+        assert label["auc"] == expected
+        expected = pytest.approx(oracle.average_precision_score(Y[:, k], chance[:, k]))
+        assert label["average_precision"] == expected
 
 
 def test_what_is_not_known_takes_no_part():
     y = Y.copy()
     y[:30, 0] = UNKNOWN
-    assert of_labels(LOGITS, y)[0] == of_labels(LOGITS[30:], Y[30:])[0]
-    assert of_labels(LOGITS, y)[1:] == of_labels(LOGITS, Y)[1:]
+    expected = of_labels(LOGITS[30:], Y[30:])[0]
+    assert of_labels(LOGITS, y)[0] == expected
+    expected = of_labels(LOGITS, Y)[1:]
+    assert of_labels(LOGITS, y)[1:] == expected
     y[:] = UNKNOWN
-    made = score(LOGITS, y)
-    assert {made[name] for name in names(LABELS, headline=True)} == {None} and made[
-        "classes_missing"
-    ] == [0, 1, 2, 3]
+    scores = score(LOGITS, y)
+    result = {scores[name] for name in names(LABELS, headline=True)}
+    assert result == {None}
+    assert scores["classes_missing"] == [0, 1, 2, 3]
 
 
 def test_a_label_that_all_or_no_images_have_is_left_out_and_named():
     y = Y.copy()
     y[:, 1], y[:, 3] = 0, 1
-    made = score(LOGITS, y)
-    assert made["classes_missing"] == [1, 3]
-    assert made["auc_macro"] == pytest.approx(
-        oracle.roc_auc_score(y[:, [0, 2]], LOGITS[:, [0, 2]], average="macro")
-    )
+    scores = score(LOGITS, y)
+    assert scores["classes_missing"] == [1, 3]
+    expected = pytest.approx(oracle.roc_auc_score(y[:, [0, 2]], LOGITS[:, [0, 2]], average="macro"))
+    assert scores["auc_macro"] == expected
     assert of_labels(LOGITS, y)[1]["average_precision"] is None
 
 
@@ -71,11 +74,13 @@ def test_a_resample_has_the_scores_of_its_images(unknown):
     y = Y.copy()
     y[:20, 2] = UNKNOWN if unknown else y[:20, 2]
     patients = np.array([f"p{i // 2}" for i in range(N)])
-    drawn, times = bootstrap(LOGITS, y, patients, resamples=5, seed=1), draw(patients, 5, 1)
-    for b, held in enumerate(times):
-        again = np.repeat(np.arange(N), held)
+    resampled = bootstrap(LOGITS, y, patients, resamples=5, seed=1)
+    times = draw(patients, 5, 1)
+    for b, counts in enumerate(times):
+        again = np.repeat(np.arange(N), counts)
         expected = score(LOGITS[again], y[again])
-        assert {name: drawn[name][b] for name in names(LABELS, resampled=True)} == pytest.approx(
+        result = {name: resampled[name][b] for name in names(LABELS, resampled=True)}
+        assert result == pytest.approx(
             {name: expected[name] for name in names(LABELS, resampled=True)}
         )
     by_group = bootstrap(LOGITS, y, patients, resamples=5, seed=1, groups=SEX)
@@ -84,46 +89,48 @@ def test_a_resample_has_the_scores_of_its_images(unknown):
 
 
 def test_groups_are_compared_by_the_same_scores_and_each_label_by_its_decisions():
-    made = group_scores(LOGITS, Y, SEX, ["f", "m"], classes=list("abcd"))
+    scores = group_scores(LOGITS, Y, SEX, ["f", "m"], classes=list("abcd"))
     parts = {value: score(LOGITS[SEX == g], Y[SEX == g]) for g, value in enumerate("fm")}
     aucs = [part["auc_macro"] for part in parts.values()]
-    assert (
-        made["between"]["auc_macro"]["gap"] == pytest.approx(abs(aucs[0] - aucs[1]))
-        and made["unknown"] == 30
-    )
+    expected = pytest.approx(abs(aucs[0] - aucs[1]))
+    assert scores["between"]["auc_macro"]["gap"] == expected
+    assert scores["unknown"] == 30
     whole = score(LOGITS, Y)["auc_macro"]
-    assert made["es_auc_macro"] == pytest.approx(
-        whole / (1 + sum(abs(whole - auc) for auc in aucs))
-    )
-    assert made["es_auc_ovo_macro"] is None and "accuracy" not in made["between"]
+    expected = pytest.approx(whole / (1 + sum(abs(whole - auc) for auc in aucs)))
+    assert scores["es_auc_macro"] == expected
+    assert scores["es_auc_ovo_macro"] is None
+    assert "accuracy" not in scores["between"]
     selected = [(LOGITS[SEX == g] >= 0).mean(0) for g in range(2)]
     labels = label_scores({"clean": [[LOGITS]]}, Y, list("abcd"), {"sex": (SEX, ["f", "m"])})[
         "clean"
     ]
-    each = [labels[name]["groups"]["sex"]["differences"][PARITY[0]] for name in "abcd"]
-    assert each == pytest.approx(np.abs(selected[0] - selected[1]).tolist())
-    assert made[f"{PARITY[0]}_ovr_macro"] == pytest.approx(np.mean(each))
-    assert (
-        labels["a"]["images"] == Y[:, 0].sum()
-        and labels["a"]["auc"]["last"] == of_labels(LOGITS, Y)[0]["auc"]
-    )
+    differences = [labels[name]["groups"]["sex"]["differences"][PARITY[0]] for name in "abcd"]
+    expected = pytest.approx(np.abs(selected[0] - selected[1]).tolist())
+    assert differences == expected
+    expected = pytest.approx(np.mean(differences))
+    assert scores[f"{PARITY[0]}_ovr_macro"] == expected
+    assert labels["a"]["images"] == Y[:, 0].sum()
+    assert labels["a"]["auc"]["last"] == of_labels(LOGITS, Y)[0]["auc"]
 
 
 def test_a_group_without_an_auc_of_some_label_is_small():
     y = Y.copy()
     y[SEX == 0, 2] = 0
-    made = group_scores(LOGITS, y, SEX, ["f", "m"], classes=list("abcd"))
-    assert made["groups"]["f"]["reason"] == "no AUC of c; 6 images with b, 6 images without d"
-    assert made["groups"]["m"]["reason"] == "2 images with b, 3 images with c, 3 images without d"
-    assert "true positive rate of c in f" in made["undefined_rates"]
+    scores = group_scores(LOGITS, y, SEX, ["f", "m"], classes=list("abcd"))
+    assert scores["groups"]["f"]["reason"] == "no AUC of c; 6 images with b, 6 images without d"
+    assert scores["groups"]["m"]["reason"] == "2 images with b, 3 images with c, 3 images without d"
+    assert "true positive rate of c in f" in scores["undefined_rates"]
 
 
 def test_where_every_client_answers_for_itself_a_label_has_the_mean_of_their_scores():
-    grouping, other = {"sex": (SEX, ["f", "m"])}, LOGITS[::-1].copy()
+    grouping = {"sex": (SEX, ["f", "m"])}
+    other = LOGITS[::-1].copy()
     both, *alone = (
         label_scores({"clean": [tables]}, Y, list("abcd"), grouping)["clean"]["b"]
         for tables in ([LOGITS, other], [LOGITS], [other])
     )
-    assert both["auc"]["last"] == pytest.approx(np.mean([each["auc"]["last"] for each in alone]))
-    gaps = [each["groups"]["sex"]["between"]["gap"] for each in alone]
-    assert both["groups"]["sex"]["between"]["gap"] == pytest.approx(np.mean(gaps))
+    expected = pytest.approx(np.mean([label_of_one["auc"]["last"] for label_of_one in alone]))
+    assert both["auc"]["last"] == expected
+    gaps = [label_of_one["groups"]["sex"]["between"]["gap"] for label_of_one in alone]
+    expected = pytest.approx(np.mean(gaps))
+    assert both["groups"]["sex"]["between"]["gap"] == expected

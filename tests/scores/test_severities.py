@@ -5,6 +5,7 @@ import math
 import numpy as np
 import published_schema
 import pytest
+from report_tables import texts
 
 import fedcli
 from fedcli.data import manifest
@@ -25,53 +26,61 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(run, tmp_path_factory):
+def evaluated(run, tmp_path_factory):
     out = tmp_path_factory.mktemp("scores") / "scores"
     return fedcli.evaluate(
         run, by=["sex"], corrupt=["gaussian", "contrast"], severity=["1", "3"], out=out
     )
 
 
-def test_the_kind_and_severity_of_training_has_the_scores_of_the_runs_own_corrupted_test_set(made):
-    levels = made.body["severities"]["gaussian-noise"]
-    assert not published_schema.errors(made)
-    assert levels["3"]["scores"] == made.body["versions"]["corrupted"]
-    assert levels["3"]["intervals"] == made.body["intervals"]["corrupted"]
-    assert levels["3"]["groups"]["sex"] == made.body["groups"]["sex"]["corrupted"]
+def test_the_kind_and_severity_of_training_has_the_scores_of_the_runs_own_corrupted_test_set(
+    evaluated,
+):
+    levels = evaluated.body["severities"]["gaussian-noise"]
+    assert not published_schema.errors(evaluated)
+    assert levels["3"]["scores"] == evaluated.body["versions"]["corrupted"]
+    assert levels["3"]["intervals"] == evaluated.body["intervals"]["corrupted"]
+    expected = evaluated.body["groups"]["sex"]["corrupted"]
+    assert levels["3"]["groups"]["sex"] == expected
     assert levels["1"]["scores"] != levels["3"]["scores"]
 
 
-def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(made, tmp_path):
-    seen = {
-        (kind, level): (at["kind_in_training"], at["severity_in_training"])
-        for kind, levels in made.body["severities"].items()
-        for level, at in levels.items()
+def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(evaluated, tmp_path):
+    in_training = {
+        (kind, level): (level_facts["kind_in_training"], level_facts["severity_in_training"])
+        for kind, levels in evaluated.body["severities"].items()
+        for level, level_facts in levels.items()
     }
-    assert seen == {
+    expected = {
         ("gaussian-noise", "1"): (True, False),
         ("gaussian-noise", "3"): (True, True),
         ("contrast", "1"): (False, False),
         ("contrast", "3"): (False, False),
     }
-    (table,) = single_runs.by_severity([("", Scores.read(made.path))])
-    assert [[cell.text for cell in row[:3]] for row in table.rows] == [
+    assert in_training == expected
+    (table,) = single_runs.by_severity([("", Scores.read(evaluated.path))])
+    result = [row[:3] for row in texts(table)]
+    expected = [
         ["clean", "-", "-"],
         ["contrast", "1", "unseen"],
         ["contrast", "3", "unseen"],
         ["gaussian noise", "1", "another severity"],
         ["gaussian noise", "3", "this severity"],
     ]
-    text = page.write(tmp_path / "page.html", [made.path]).read_text(encoding="utf-8")
-    assert "Other corruptions" in text and "another severity" in text
+    assert result == expected
+    text = page.write(tmp_path / "page.html", [evaluated.path]).read_text(encoding="utf-8")
+    assert "Other corruptions" in text
+    assert "another severity" in text
 
 
 def test_scores_without_it_have_no_such_part_and_equal_questions_have_equal_answers(
-    run, made, tmp_path
+    run, evaluated, tmp_path
 ):
     plain = fedcli.evaluate(run, by=["sex"])
-    assert "severities" not in plain.body and plain.path != made.path
+    assert "severities" not in plain.body
+    assert plain.path != evaluated.path
     assert (
-        next(iter(Scores.read(made.path).part().overall["contrast 1"].values())).count
+        next(iter(Scores.read(evaluated.path).part().overall["contrast 1"].values())).count
         == plain.body["versions"]["clean"]["count"]
     )
     again = fedcli.evaluate(
@@ -81,29 +90,30 @@ def test_scores_without_it_have_no_such_part_and_equal_questions_have_equal_answ
         severity=["3", "1"],
         out=tmp_path / "s",
     )
-    assert (
-        again.body == made.body
-        and manifest.read(again.path).options == manifest.read(made.path).options
-    )
+    assert again.body == evaluated.body
+    assert manifest.read(again.path).options == manifest.read(evaluated.path).options
 
 
 def test_a_range_is_each_severity_and_none_is_all_five(run):
-    assert asked(["shot"], ["1..3", "2-4"], run.path) == [("shot-noise", n) for n in (1, 2, 3, 4)]
+    result = asked(["shot"], ["1..3", "2-4"], run.path)
+    expected = [("shot-noise", n) for n in (1, 2, 3, 4)]
+    assert result == expected
     assert asked([], ["2"], run.path) == [("gaussian-noise", 2)]
-    assert [n for _, n in asked(["contrast"], [], run.path)] == [1, 2, 3, 4, 5]
+    result = [n for _, n in asked(["contrast"], [], run.path)]
+    assert result == [1, 2, 3, 4, 5]
     assert asked([], [], run.path) == []
 
 
-@pytest.mark.parametrize(
-    ("kinds", "levels", "sentence"),
-    [
-        (["gausian"], [], "unknown corruption"),
-        (["shot"], ["6"], "--severity 6 is none of 1 to 5"),
-        (["shot"], ["4..2"], "--severity 4..2"),
-        (["motion"], ["1"], "motion-blur needs images of at least 32 px"),
-        (["saturate"], ["1"], "saturate changes colours"),
-    ],
-)
+WRONG_LEVELS = [
+    (["gausian"], [], "unknown corruption"),
+    (["shot"], ["6"], "--severity 6 is none of 1 to 5"),
+    (["shot"], ["4..2"], "--severity 4..2"),
+    (["motion"], ["1"], "motion-blur needs images of at least 32 px"),
+    (["saturate"], ["1"], "saturate changes colours"),
+]
+
+
+@pytest.mark.parametrize(("kinds", "levels", "sentence"), WRONG_LEVELS)
 def test_what_cannot_be_is_refused_before_anything_is_scored(run, kinds, levels, sentence):
     with pytest.raises(FedcliError, match=sentence) as error:
         asked(kinds, levels, run.path)
@@ -125,23 +135,27 @@ def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
         data, kind="backdoor", clients=2, target="epidural", strength=1.0, work=tmp_path
     )
     noisy = fedcli.corrupt(hostile, "gaussian", on=["client-00"], work=tmp_path, jobs=1)
-    made = fedcli.evaluate(fedcli.train("fedavg", noisy, rounds=2, work=tmp_path), by=["sex"])
-    success = made.body["backdoor"]
-    assert not published_schema.errors(made) and list(success) == ["patched", "unpatched"]
-    scores = Scores.read(made.path)
-    (shown,) = single_runs.by_severity([("", scores)])
-    assert shown.title == "Success of the backdoor" and 0 <= success["patched"]["last"] <= 1
+    evaluated = fedcli.evaluate(fedcli.train("fedavg", noisy, rounds=2, work=tmp_path), by=["sex"])
+    success = evaluated.body["backdoor"]
+    assert not published_schema.errors(evaluated)
+    assert list(success) == ["patched", "unpatched"]
+    scores = Scores.read(evaluated.path)
+    (table,) = single_runs.by_severity([("", scores)])
+    assert table.title == "Success of the backdoor"
+    assert 0 <= success["patched"]["last"] <= 1
     assert (
         scores.part().overall["patched"]["attack_success"].count
-        < made.body["versions"]["clean"]["count"]
+        < evaluated.body["versions"]["clean"]["count"]
     )
 
 
 def test_a_backdoor_has_no_success_where_all_test_images_are_of_its_target(tmp_path):
     """An empty cell, as of any score without images, so that its file can be read."""
     logits = np.array([[0.0, 1.0], [1.0, 0.0]])
-    assert success([logits], np.array([True, True]), target=1) == 0.5
-    assert success([logits], np.array([False, True]), target=1) == 0.0
+    result = success([logits], np.array([True, True]), target=1)
+    assert result == 0.5
+    result = success([logits], np.array([False, True]), target=1)
+    assert result == 0.0
     none = success([logits], np.array([False, False]), target=1)
     where = table.Where("patched", metric="attack_success")
     table.write(tmp_path / "scores.csv", {where: table.Score([none], [1], 0)})

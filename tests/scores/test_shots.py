@@ -40,13 +40,17 @@ def test_the_papers_groups_are_those_of_a_training_fold():
 
 @pytest.mark.parametrize("row", PAPER["rows"], ids=lambda row: f"{row[0]} {row[1]}")
 def test_a_row_of_the_papers_table_is_the_means_of_its_groups(row):
-    of = dict(zip(GROUPS, row[2:5], strict=True))
-    means = group_means(np.array([of[group] for group in FOLD]), FOLD)
-    assert [means[name] for name in GROUPS] == pytest.approx(row[2:5])
-    assert [means["all"], means["balanced_accuracy"]] == pytest.approx(row[5:], abs=0.05)
+    recall_by_group = dict(zip(GROUPS, row[2:5], strict=True))
+    means = group_means(np.array([recall_by_group[group] for group in FOLD]), FOLD)
+    expected = pytest.approx(row[2:5])
+    assert [means[name] for name in GROUPS] == expected
+    expected = pytest.approx(row[5:], abs=0.05)
+    assert [means["all"], means["balanced_accuracy"]] == expected
     assert (
         abs(
-            group_means(np.array([of[group] for group in WHOLE]), WHOLE)["balanced_accuracy"]
+            group_means(np.array([recall_by_group[group] for group in WHOLE]), WHOLE)[
+                "balanced_accuracy"
+            ]
             - row[6]
         )
         > 0.5
@@ -54,7 +58,8 @@ def test_a_row_of_the_papers_table_is_the_means_of_its_groups(row):
 
 
 def test_the_thresholds_themselves_are_medium():
-    assert [group_of(count, 700, 70) for count in (0, 69, 70, 700, 701)] == [
+    result = [group_of(count, 700, 70) for count in (0, 69, 70, 700, 701)]
+    assert result == [
         "tail",
         "tail",
         "medium",
@@ -73,25 +78,31 @@ def test_a_class_without_a_test_image_is_left_out_and_an_empty_group_too():
 def test_every_class_counts_once_in_its_group_whatever_its_images():
     y = np.array([0] * 8 + [1, 1, 2, 2])
     logits = np.eye(4)[[0] * 6 + [1, 2, 1, 0, 2, 2]]  # [12, 4]; class 3 has no image
-    assert recalls(logits, y) == pytest.approx([0.75, 0.5, 1.0, np.nan], nan_ok=True)
+    expected = pytest.approx([0.75, 0.5, 1.0, np.nan], nan_ok=True)
+    assert recalls(logits, y) == expected
     means = group_means(recalls(logits, y), ["head", "head", "tail", "tail"])
-    assert (means["head"], means["tail"], means["all"]) == (0.625, 1.0, 0.8125)
+    result = (means["head"], means["tail"], means["all"])
+    assert result == (0.625, 1.0, 0.8125)
     assert means["balanced_accuracy"] == score(logits, y)["balanced_accuracy"]
 
 
 def test_average_is_taken_in_each_round_and_groups_are_named_with_their_counts():
     y = np.array([0, 1, 0, 1])
-    right, wrong = np.eye(3)[y], np.eye(3)[1 - y]
+    right = np.eye(3)[y]
+    wrong = np.eye(3)[1 - y]
     logits = {"clean": [[right], [right]], "corrupted": [[wrong], [right]]}
     means = shot_scores(logits, y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))
-    assert means["classes"] == {"head": {"a": 90}, "medium": {"b": 50}, "tail": {"c": 3}}
-    assert (means["upper"], means["lower"], means["skipped"]) == (80, 50, ["c"])
-    assert means["versions"]["average"]["head"] == {
+    expected = {"head": {"a": 90}, "medium": {"b": 50}, "tail": {"c": 3}}
+    assert means["classes"] == expected
+    result = (means["upper"], means["lower"], means["skipped"])
+    assert result == (80, 50, ["c"])
+    expected = {
         "last": 1.0,
         "mean_last5": 0.75,
         "std_last5": 0.25,
         "per_round": [0.5, 1.0],
     }
+    assert means["versions"]["average"]["head"] == expected
     assert means["versions"]["clean"]["tail"]["mean_last5"] is None
     assert described(shots.shots(y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))) == (
         "head (more than 80 training images): a; medium (50 to 80 training images): b; "
@@ -135,7 +146,8 @@ def test_empty_groups_are_told_with_thresholds_that_would_fill_them(limits, sent
     result = described(shots.shots(np.arange(7), list(SKIN), counts, limits))
     assert sentence in result
     upper, lower = map(int, re.search(r"--shots (\d+),(\d+)", result).groups())
-    assert {group_of(count, upper, lower) for count in counts} == set(GROUPS)
+    outcome = {group_of(count, upper, lower) for count in counts}
+    assert outcome == set(GROUPS)
 
 
 def test_suggested_thresholds_part_the_classes_into_thirds_where_their_counts_allow_it():
@@ -145,8 +157,10 @@ def test_suggested_thresholds_part_the_classes_into_thirds_where_their_counts_al
         suggested = suggestion(counts, 700, 70)
         assert (suggested is None) == (len(set(counts)) < 3)
         if suggested:
-            assert {group_of(count, *suggested) for count in counts} == set(GROUPS)
-    assert suggestion(list(range(1, 10)), 700, 70) == (6, 4)
+            outcome = {group_of(count, *suggested) for count in counts}
+            assert outcome == set(GROUPS)
+    result = suggestion(list(range(1, 10)), 700, 70)
+    assert result == (6, 4)
 
 
 @pytest.fixture(scope="module")
@@ -159,45 +173,55 @@ def run(tmp_path_factory):
 
 def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
     plain = evaluate(run)
-    assert manifest.read(plain).body["shots"]["classes"]["tail"] == {"a": 27, "b": 27, "c": 26}
+    expected = {"a": 27, "b": 27, "c": 26}
+    assert manifest.read(plain).body["shots"]["classes"]["tail"] == expected
     assert "shots" not in manifest.read(plain).options
-    assert not any("recall" in column for column in table_cells(rows([plain]))[0])
+    for column in table_cells(rows([plain]))[0]:
+        assert "recall" not in column
 
-    asked = Path(fedcli.evaluate(run, shots="26,26"))
-    record, body = manifest.verify(asked), body_of(asked)
-    assert record.options["shots"] == [26, 26] and record.made_by == [
+    evaluated = Path(fedcli.evaluate(run, shots="26,26"))
+    record = manifest.verify(evaluated)
+    body = body_of(evaluated)
+    assert record.options["shots"] == [26, 26]
+    assert record.made_by == [
         "evaluate",
         "--shots",
         "26,26",
     ]
-    with h5py.File(asked.parent / "predictions.h5") as file:
-        y, last = file["y"][()], file["logits/corrupted/2"][()]
+    with h5py.File(evaluated.parent / "predictions.h5") as file:
+        y = file["y"][()]
+        last = file["logits/corrupted/2"][()]
     recall = [(last[y == c].argmax(1) == c).mean() for c in range(3)]
     corrupted = body["shots"]["versions"]["corrupted"]
-    assert corrupted["head"]["last"] == pytest.approx((recall[0] + recall[1]) / 2)
+    expected = pytest.approx((recall[0] + recall[1]) / 2)
+    assert corrupted["head"]["last"] == expected
     assert corrupted["medium"]["last"] == pytest.approx(recall[2])
     for version, scores in body["shots"]["versions"].items():
         assert scores["balanced_accuracy"] == body["versions"][version]["balanced_accuracy"]
-    columns, lines = table_cells(rows([asked]))
-    shown = dict(zip(columns, lines[0], strict=True))
-    assert [column for column in columns if "recall" in column] == [
+    columns, lines = table_cells(rows([evaluated]))
+    cells = dict(zip(columns, lines[0], strict=True))
+    result = [column for column in columns if "recall" in column]
+    assert result == [
         "clean head recall (%)",
         "clean medium recall (%)",
     ]
     mean = body["shots"]["versions"]["clean"]["head"]["mean_last5"]
-    assert shown["clean head recall (%)"].startswith(f"{100 * mean:.2f} ±")
+    assert cells["clean head recall (%)"].startswith(f"{100 * mean:.2f} ±")
 
 
 def test_the_report_names_the_groups_and_warns_where_they_differ(run):
-    first, other = (evaluate(run, EvaluateOptions(shots=text)) for text in ("26,26", "30,27"))
-    assert notes(rows([first]))[-1] == (
+    one_path, other_path = (
+        evaluate(run, EvaluateOptions(shots=text)) for text in ("26,26", "30,27")
+    )
+    assert notes(rows([one_path]))[-1] == (
         "made: head (more than 26 training images): a, b; medium (26 to 26 training images): c; "
         "no class has fewer than 26 training images"  # two sizes cannot make three groups
     )
-    assert "do not share the same shot groups" in notes(rows([first, other]))[0]
-    assert "Head, medium and tail classes" in render(rows([other]), "markdown")
+    assert "do not share the same shot groups" in notes(rows([one_path, other_path]))[0]
+    assert "Head, medium and tail classes" in render(rows([other_path]), "markdown")
 
 
 def test_one_number_may_be_both_thresholds():
     assert suggestion([1, 10, 20], 700, 70) == (10, 10)
-    assert [group_of(count, 10, 10) for count in (1, 10, 20)] == ["tail", "medium", "head"]
+    result = [group_of(count, 10, 10) for count in (1, 10, 20)]
+    assert result == ["tail", "medium", "head"]

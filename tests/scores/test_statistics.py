@@ -40,8 +40,10 @@ def weighted(logits, y, weights):
 
 def one_by_one(logits, y, weights):
     """scikit-learn's scores of one resample, its images written out."""
-    at = np.repeat(np.arange(len(y)), weights)
-    truth, chance, guess = y[at], probabilities(logits)[at], logits[at].argmax(1)
+    rows = np.repeat(np.arange(len(y)), weights)
+    truth = y[rows]
+    chance = probabilities(logits)[rows]
+    guess = logits[rows].argmax(1)
     return {
         "accuracy": accuracy_score(truth, guess),
         "balanced_accuracy": balanced_accuracy_score(truth, guess),
@@ -53,14 +55,15 @@ def one_by_one(logits, y, weights):
     }
 
 
-@pytest.mark.parametrize("classes, ties", [(2, False), (2, True), (4, False), (4, True)])
+@pytest.mark.parametrize(("classes", "ties"), [(2, False), (2, True), (4, False), (4, True)])
 def test_every_resample_is_what_scikit_learn_says_of_its_images_one_by_one(classes, ties):
     logits, y, patients = images(80, classes, ties=ties)
     weights = draw(patients, 12, seed=3)
     resampled = bootstrap(logits, y, patients, resamples=12, seed=3)
     for b, row in enumerate(weights):
         expected = {k: v for k, v in one_by_one(logits, y, row).items() if v is not None}
-        assert {k: resampled[k][b] for k in expected} == pytest.approx(expected, rel=1e-12)
+        result = {k: resampled[k][b] for k in expected}
+        assert result == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_scores_of_given_weights_are_those_of_the_images_written_out():
@@ -68,9 +71,10 @@ def test_the_scores_of_given_weights_are_those_of_the_images_written_out():
     weights = draw(patients, 20, seed=0)
     scores = weighted(logits, y, weights)
     for b, row in enumerate(weights):
-        at = np.repeat(np.arange(len(y)), row)
-        expected = score(logits[at], y[at])
-        assert {k: scores[k][b] for k in names(CLASSES, resampled=True)} == pytest.approx(
+        rows = np.repeat(np.arange(len(y)), row)
+        expected = score(logits[rows], y[rows])
+        result = {k: scores[k][b] for k in names(CLASSES, resampled=True)}
+        assert result == pytest.approx(
             {k: expected[k] for k in names(CLASSES, resampled=True)}, rel=1e-14
         )
 
@@ -78,23 +82,26 @@ def test_the_scores_of_given_weights_are_those_of_the_images_written_out():
 def test_each_image_once_is_the_score_itself():
     logits, y, _ = images()
     once = weighted(logits, y, np.ones((1, len(y))))
-    assert {k: v[0] for k, v in once.items()} == pytest.approx(
-        {k: score(logits, y)[k] for k in once}, rel=1e-14
-    )
+    result = {k: v[0] for k, v in once.items()}
+    expected = pytest.approx({k: score(logits, y)[k] for k in once}, rel=1e-14)
+    assert result == expected
 
 
 def test_all_images_of_a_patient_are_drawn_together_and_as_many_patients_as_there_are():
     patients = np.array(["a", "b", "b", "c", "a"])
     weights = draw(patients, 50, seed=1)
-    assert (weights[:, 0] == weights[:, 4]).all() and (weights[:, 1] == weights[:, 2]).all()
+    assert (weights[:, 0] == weights[:, 4]).all()
+    assert (weights[:, 1] == weights[:, 2]).all()
     assert (weights[:, [0, 1, 3]].sum(1) == 3).all()
     assert len(np.unique(weights, axis=0)) > 5
 
 
 def test_a_number_draws_that_many_images_one_by_one():
     weights = draw(7, 200, seed=1)
-    assert weights.shape == (200, 7) and (weights.sum(1) == 7).all()
-    assert weights.mean(0) == pytest.approx(np.ones(7), abs=0.25)
+    assert weights.shape == (200, 7)
+    assert (weights.sum(1) == 7).all()
+    expected = pytest.approx(np.ones(7), abs=0.25)
+    assert weights.mean(0) == expected
 
 
 def test_draws_that_are_remembered_are_those_that_are_drawn_anew(monkeypatch):
@@ -102,16 +109,19 @@ def test_draws_that_are_remembered_are_those_that_are_drawn_anew(monkeypatch):
     remembered = [bootstrap(logits, y, patients, resamples=9, seed=2) for _ in range(2)]
     monkeypatch.setattr("fedcli.scores.statistics.bootstrap.KEPT", 0)
     anew = bootstrap(logits, y, patients, resamples=9, seed=2)
-    for made in remembered:
-        assert {k: v.tolist() for k, v in made.items()} == {k: v.tolist() for k, v in anew.items()}
+    for scores in remembered:
+        result = {k: v.tolist() for k, v in scores.items()}
+        expected = {k: v.tolist() for k, v in anew.items()}
+        assert result == expected
 
 
 def test_how_many_resamples_are_held_at_a_time_changes_no_number(monkeypatch):
     logits, y, patients = images()
-    whole, drawn = bootstrap(logits, y, patients, resamples=25, seed=0), draw(patients, 25, seed=0)
+    whole = bootstrap(logits, y, patients, resamples=25, seed=0)
+    weights = draw(patients, 25, seed=0)
     monkeypatch.setattr("fedcli.scores.statistics.bootstrap.CHUNK", 3 * len(y))
     few = bootstrap(logits, y, patients, resamples=25, seed=0)
-    np.testing.assert_array_equal(draw(patients, 25, seed=0), drawn)
+    np.testing.assert_array_equal(draw(patients, 25, seed=0), weights)
     for metric, values in whole.items():
         np.testing.assert_array_equal(few[metric], values)
 
@@ -121,7 +131,8 @@ def test_a_class_that_a_resample_lacks_is_left_out_of_its_score():
     weights = np.where(y == 2, 0, 1)[None]
     expected = score(logits[y < 2], y[y < 2])
     scores = weighted(logits, y, weights)
-    assert {k: v[0] for k, v in scores.items()} == pytest.approx({k: expected[k] for k in scores})
+    result = {k: v[0] for k, v in scores.items()}
+    assert result == pytest.approx({k: expected[k] for k in scores})
 
 
 def test_an_auc_of_one_class_is_nan_and_the_interval_passes_over_it():
@@ -132,9 +143,11 @@ def test_an_auc_of_one_class_is_nan_and_the_interval_passes_over_it():
         == np.isnan(scores["auc_binary"]).tolist()
         == [True, False]
     )
-    assert interval(scores["auc_binary"]) == (scores["auc_binary"][1],) * 2
+    expected = (scores["auc_binary"][1],) * 2
+    assert interval(scores["auc_binary"]) == expected
     assert interval(np.array([np.nan])) == (None, None)
-    assert bootstrap_p(np.array([np.nan]), 9) is None
+    result = bootstrap_p(np.array([np.nan]), 9)
+    assert result is None
 
 
 def test_groups_are_scored_in_the_same_resamples_as_all_images():
@@ -151,10 +164,8 @@ def test_groups_are_scored_in_the_same_resamples_as_all_images():
 def test_a_group_without_an_image_has_no_number():
     logits, y, _ = images(20)
     resampled = bootstrap(logits, y, resamples=4, seed=0, groups=np.full(20, 1))
-    assert (
-        np.isnan(resampled["accuracy"][:, 0]).all()
-        and not np.isnan(resampled["accuracy"][:, 1]).any()
-    )
+    assert np.isnan(resampled["accuracy"][:, 0]).all()
+    assert not np.isnan(resampled["accuracy"][:, 1]).any()
 
 
 def test_no_image_is_refused():
@@ -163,7 +174,9 @@ def test_no_image_is_refused():
 
 
 def test_the_interval_of_accuracy_holds_the_truth_about_as_often_as_it_says():
-    chance, hits, truth = np.random.default_rng(5), 0, 0.7
+    chance = np.random.default_rng(5)
+    hits = 0
+    truth = 0.7
     for trial in range(200):
         right = chance.random(150) < truth
         values = draw(150, 200, seed=trial) @ right / 150
@@ -175,22 +188,28 @@ def test_the_interval_of_accuracy_holds_the_truth_about_as_often_as_it_says():
 def test_images_of_one_patient_that_agree_widen_the_interval():
     """Twice the same image of each patient says no more than one: the interval by image is too narrow by sqrt 2."""
     logits, y, _ = images(100)
-    twice, labels, patients = np.repeat(logits, 2, 0), np.repeat(y, 2), np.repeat(np.arange(100), 2)
+    twice = np.repeat(logits, 2, 0)
+    labels = np.repeat(y, 2)
+    patients = np.repeat(np.arange(100), 2)
     single = bootstrap(logits, y, resamples=400, seed=0)["accuracy"]
     by_patient = bootstrap(twice, labels, patients, resamples=400, seed=0)["accuracy"]
     by_image = bootstrap(twice, labels, resamples=400, seed=0)["accuracy"]
     np.testing.assert_allclose(by_patient, single)
-    assert by_patient.std() / by_image.std() == pytest.approx(np.sqrt(2), rel=0.15)
+    expected = pytest.approx(np.sqrt(2), rel=0.15)
+    assert by_patient.std() / by_image.std() == expected
 
 
 def test_the_p_of_a_resampled_difference():
     assert bootstrap_p(np.zeros(99), 0) == 1
-    assert bootstrap_p(np.ones(99), 40) == pytest.approx(2 / 100)
-    assert bootstrap_p(np.array([-1.0] * 9 + [1.0] * 90), 40) == pytest.approx(2 * 10 / 100)
-    assert bootstrap_p(np.array([-1.0] * 90 + [1.0] * 9), 40) == pytest.approx(2 * 10 / 100)
+    expected = pytest.approx(2 / 100)
+    assert bootstrap_p(np.ones(99), 40) == expected
+    result = bootstrap_p(np.array([-1.0] * 9 + [1.0] * 90), 40)
+    assert result == pytest.approx(2 * 10 / 100)
+    result = bootstrap_p(np.array([-1.0] * 90 + [1.0] * 9), 40)
+    assert result == pytest.approx(2 * 10 / 100)
 
 
-@pytest.mark.parametrize("units, floor", [(0, 1), (1, 1), (2, 0.5), (5, 0.0625), (6, 0.03125)])
+@pytest.mark.parametrize(("units", "floor"), [(0, 1), (1, 1), (2, 0.5), (5, 0.0625), (6, 0.03125)])
 def test_no_resamples_give_a_p_below_that_of_a_sign_test(units, floor):
     assert bootstrap_p(np.ones(999), units) == sign_floor(units) == floor
     assert scipy.stats.binomtest(0, units).pvalue == floor if units else floor == 1
@@ -198,11 +217,13 @@ def test_no_resamples_give_a_p_below_that_of_a_sign_test(units, floor):
 
 def slow_delong(a, b, y):
     """Every pair of a positive and a negative written out, as in the paper."""
-    tens, ones = [], []
+    tens = []
+    ones = []
     for s in (a, b):
         pairs = (s[y == 1][:, None] > s[y == 0]) + 0.5 * (s[y == 1][:, None] == s[y == 0])  # [m, n]
         tens.append(pairs.mean(1)), ones.append(pairs.mean(0))
-    m, n = int((y == 1).sum()), int((y == 0).sum())
+    m = int((y == 1).sum())
+    n = int((y == 0).sum())
     return np.mean(tens, 1), np.cov(tens) / m + np.cov(ones) / n
 
 
@@ -210,29 +231,36 @@ def slow_delong(a, b, y):
 def test_delong_is_the_sum_over_every_pair(ties):
     chance = np.random.default_rng(1)
     y = chance.integers(0, 2, 70)
-    a, b = y + chance.normal(size=70), y + 2 * chance.normal(size=70)
+    a = y + chance.normal(size=70)
+    b = y + 2 * chance.normal(size=70)
     a, b = (np.round(a), np.round(b)) if ties else (a, b)
     auc, covariance = slow_delong(a, b, y)
     result = delong(a, b, y)
-    assert (result.auc_a, result.auc_b) == pytest.approx((roc_auc_score(y, a), roc_auc_score(y, b)))
+    expected = pytest.approx((roc_auc_score(y, a), roc_auc_score(y, b)))
+    assert (result.auc_a, result.auc_b) == expected
     assert (result.auc_a, result.auc_b) == pytest.approx(tuple(auc))
-    assert (result.se_a, result.se_b) == pytest.approx(tuple(np.sqrt(np.diag(covariance))))
-    assert result.se == pytest.approx(np.sqrt([1, -1] @ covariance @ [1, -1]))
+    expected = pytest.approx(tuple(np.sqrt(np.diag(covariance))))
+    assert (result.se_a, result.se_b) == expected
+    expected = pytest.approx(np.sqrt([1, -1] @ covariance @ [1, -1]))
+    assert result.se == expected
     assert result.difference == pytest.approx(auc[1] - auc[0])
-    assert result.p == pytest.approx(2 * scipy.stats.norm.sf(abs(result.z)))
+    expected = pytest.approx(2 * scipy.stats.norm.sf(abs(result.z)))
+    assert result.p == expected
 
 
 def test_delong_of_the_same_order_is_no_difference():
     y = np.array([0, 1, 0, 1, 1])
     a = np.array([0.1, 0.4, 0.5, 0.6, 0.2])
     result = delong(a, 3 * a, y)
-    assert (result.difference, result.se, result.z, result.p) == (0, 0, 0, 1)
+    outcome = (result.difference, result.se, result.z, result.p)
+    assert outcome == (0, 0, 0, 1)
 
 
 def test_delong_has_no_p_where_nothing_varies_but_the_areas_differ():
     y = np.array([0, 0, 1, 1])
     result = delong(y, 1 - y, y)
-    assert (result.difference, result.se, result.z, result.p) == (-1, 0, None, None)
+    outcome = (result.difference, result.se, result.z, result.p)
+    assert outcome == (-1, 0, None, None)
 
 
 def test_delong_needs_two_images_of_each_class():
@@ -249,23 +277,28 @@ def test_delong_and_the_bootstrap_agree_on_the_standard_error():
     chance = np.random.default_rng(0)
     y = chance.integers(0, 2, 300)
     a, b = ([np.zeros(300), y + chance.normal(size=300)] for _ in range(2))
-    a, b = np.stack(a, 1), np.stack(b, 1)
-    drawn = [bootstrap(each, y, resamples=500, seed=1)["auc_binary"] for each in (a, b)]
-    assert (drawn[1] - drawn[0]).std() == pytest.approx(delong(a[:, 1], b[:, 1], y).se, rel=0.1)
+    a = np.stack(a, 1)
+    b = np.stack(b, 1)
+    resampled = [bootstrap(logits, y, resamples=500, seed=1)["auc_binary"] for logits in (a, b)]
+    expected = pytest.approx(delong(a[:, 1], b[:, 1], y).se, rel=0.1)
+    result = (resampled[1] - resampled[0]).std()
+    assert result == expected
 
 
-@pytest.mark.parametrize("only_a, only_b", [(0, 0), (3, 3), (1, 9), (10, 4), (0, 5)])
+@pytest.mark.parametrize(("only_a", "only_b"), [(0, 0), (3, 3), (1, 9), (10, 4), (0, 5)])
 def test_mcnemar_is_the_exact_binomial_test(only_a, only_b):
     right_a = np.array([1] * only_a + [0] * only_b + [1, 0])
     right_b = np.array([0] * only_a + [1] * only_b + [1, 0])
     result = mcnemar(right_a, right_b)
     n = only_a + only_b
     assert (result.only_a, result.only_b) == (only_a, only_b)
-    assert result.p == pytest.approx(scipy.stats.binomtest(only_a, n).pvalue if n else 1)
+    expected = pytest.approx(scipy.stats.binomtest(only_a, n).pvalue if n else 1)
+    assert result.p == expected
 
 
 def test_paired_t_is_scipys():
-    a, b = [0.71, 0.74, 0.69, 0.75], [0.73, 0.75, 0.74, 0.74]
+    a = [0.71, 0.74, 0.69, 0.75]
+    b = [0.73, 0.75, 0.74, 0.74]
     expected = scipy.stats.ttest_rel(b, a)
     result = paired_t(a, b)
     assert (result.statistic, result.p) == pytest.approx((expected.statistic, expected.pvalue))
@@ -280,39 +313,48 @@ def test_paired_t_where_nothing_varies():
 
 def test_the_t_test_of_folds_adds_the_overlap_of_their_training_sets():
     """Nadeau and Bengio: five folds train on four times the images they test on, so 1/5 becomes 1/5 + 1/4."""
-    a, b = [0.71, 0.74, 0.69, 0.75, 0.70], [0.73, 0.75, 0.74, 0.74, 0.73]
-    plain, corrected = paired_t(a, b), paired_t(a, b, overlap=1 / 4)
-    assert corrected.statistic == pytest.approx(plain.statistic / np.sqrt(1 + 5 / 4))
-    assert corrected.p == pytest.approx(2 * scipy.stats.t.sf(corrected.statistic, 4))
+    a = [0.71, 0.74, 0.69, 0.75, 0.70]
+    b = [0.73, 0.75, 0.74, 0.74, 0.73]
+    plain = paired_t(a, b)
+    corrected = paired_t(a, b, overlap=1 / 4)
+    expected = pytest.approx(plain.statistic / np.sqrt(1 + 5 / 4))
+    assert corrected.statistic == expected
+    expected = pytest.approx(2 * scipy.stats.t.sf(corrected.statistic, 4))
+    assert corrected.p == expected
 
 
 def test_wilcoxon_sees_ties_that_floating_point_hides():
-    a, b = [0.1, 0.2, 0.3, 0.4], [0.2, 0.3, 0.4, 0.3]
-    assert len(set(np.abs(np.subtract(b, a)))) > 1
-    assert (wilcoxon(a, b).statistic, wilcoxon(a, b).p) == (7.5, 0.625)
+    a = [0.1, 0.2, 0.3, 0.4]
+    b = [0.2, 0.3, 0.4, 0.3]
+    result = len(set(np.abs(np.subtract(b, a))))
+    assert result > 1
+    result = (wilcoxon(a, b).statistic, wilcoxon(a, b).p)
+    assert result == (7.5, 0.625)
 
 
 def test_wilcoxon_is_scipys_exact_test():
     chance = np.random.default_rng(2)
     for n in (3, 5, 9):
-        a, b = chance.normal(size=n), chance.normal(0.4, size=n)
-        assert wilcoxon(a, b).p == pytest.approx(scipy.stats.wilcoxon(b, a, method="exact").pvalue)
+        a = chance.normal(size=n)
+        b = chance.normal(0.4, size=n)
+        expected = pytest.approx(scipy.stats.wilcoxon(b, a, method="exact").pvalue)
+        assert wilcoxon(a, b).p == expected
 
 
 def test_wilcoxon_with_ties_and_zeros_is_the_count_over_all_signs():
-    a, b = np.zeros(6), np.array([1, 1, -1, 2, 3, 0.0])
+    a = np.zeros(6)
+    b = np.array([1, 1, -1, 2, 3, 0.0])
     d = b[b != 0]
     ranks = scipy.stats.rankdata(abs(d))
     sums = np.array([np.dot(ranks, signs) for signs in itertools.product([0, 1], repeat=5)])
     rises = ranks[d > 0].sum()
     result = wilcoxon(a, b)
-    assert result.p == pytest.approx(
-        min(1, 2 * min((sums <= rises).mean(), (sums >= rises).mean()))
-    )
+    expected = pytest.approx(min(1, 2 * min((sums <= rises).mean(), (sums >= rises).mean())))
+    assert result.p == expected
     assert result.statistic == rises
 
 
-@pytest.mark.parametrize("n, floor", [(1, 1), (2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125)])
+@pytest.mark.parametrize(("n", "floor"), [(1, 1), (2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125)])
 def test_no_numbers_give_wilcoxon_a_p_below_its_floor(n, floor):
     result = wilcoxon(list(range(n)), [10 * (i + 1) for i in range(n)])
     assert result.p == result.floor == floor
@@ -338,7 +380,8 @@ def test_pairs_need_as_many_numbers_on_both_sides():
 
 def test_holm_by_hand():
     """0.01 x 4, 0.02 x 3, 0.03 x 2 (no less than the one before it), 0.9 x 1."""
-    assert holm([0.03, 0.01, None, 0.9, 0.02]) == pytest.approx([0.06, 0.04, None, 0.9, 0.06])
+    expected = pytest.approx([0.06, 0.04, None, 0.9, 0.06])
+    assert holm([0.03, 0.01, None, 0.9, 0.02]) == expected
     assert holm([0.6, 0.7]) == [1, 1]
     assert holm([]) == []
 
@@ -346,8 +389,10 @@ def test_holm_by_hand():
 def test_over_seeds_pools_rounds_or_takes_runs():
     result = over_seeds([[0.5, 0.7], [0.8, 0.8]])
     assert result.mean == pytest.approx(0.7)
-    assert result.std_pooled == pytest.approx(np.std([0.5, 0.7, 0.8, 0.8]))
-    assert result.std_runs == pytest.approx(np.std([0.6, 0.8], ddof=1))
+    expected = pytest.approx(np.std([0.5, 0.7, 0.8, 0.8]))
+    assert result.std_pooled == expected
+    expected = pytest.approx(np.std([0.6, 0.8], ddof=1))
+    assert result.std_runs == expected
     assert result.runs == 2
     assert over_seeds([[0.5, 0.7]]).std_runs is None
 
@@ -356,5 +401,5 @@ def test_pairs_of_many_images_are_counted_without_overflow():
     n = 200_000
     y = np.arange(n) % 2
     logits = np.stack([np.zeros(n), np.arange(n) // 2 % 2 * 1.0], 1)  # says nothing of the class
-    made = metrics.resampled(plan(logits, y), np.ones((n, 1), bool))
-    assert made["auc_binary"] == pytest.approx(0.5)
+    scores = metrics.resampled(plan(logits, y), np.ones((n, 1), bool))
+    assert scores["auc_binary"] == pytest.approx(0.5)

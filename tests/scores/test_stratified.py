@@ -17,42 +17,48 @@ def test_weights_and_the_standardised_gap_by_hand():
 
     So the gap of 0.7 - 0.5 is one of the strata alone, and at equal shares none is left.
     """
-    place = np.repeat([0, 0, 1, 1], [60, 20, 20, 60])
+    group_of = np.repeat([0, 0, 1, 1], [60, 20, 20, 60])
     stratum = np.repeat([0, 1, 0, 1], [60, 20, 20, 60])
     right = np.concatenate(
         [np.arange(n) < share * n for n, share in ((60, 0.8), (20, 0.4), (20, 0.8), (60, 0.4))]
     )
     y = np.arange(160) % 2
-    weights = standard_weights(place, stratum, np.ones((160, 1)))[:, 0]
-    assert [weights[place == g].sum() for g in (0, 1)] == pytest.approx([80, 80])
-    assert np.unique(weights.round(9)).tolist() == pytest.approx([40 / 60, 2])
+    weights = standard_weights(group_of, stratum, np.ones((160, 1)))[:, 0]
+    result = [weights[group_of == g].sum() for g in (0, 1)]
+    assert result == pytest.approx([80, 80])
+    result = np.unique(weights.round(9)).tolist()
+    assert result == pytest.approx([40 / 60, 2])
     gap = explained(
-        [answers(right, y)], y, np.arange(160), (place, ["a", "b"]), stratum, "accuracy", 1
+        [answers(right, y)], y, np.arange(160), (group_of, ["a", "b"]), stratum, "accuracy", 1
     )
     assert (gap.better, gap.worse, gap.left_out) == ("a", "b", 0)
-    assert (gap.gap[0], gap.standardised[0], gap.explained[0]) == pytest.approx((0.2, 0, 0.2))
-    assert gap.explained[1] > 0 and gap.standardised[1] < 0 < gap.standardised[2]
+    result = (gap.gap[0], gap.standardised[0], gap.explained[0])
+    assert result == pytest.approx((0.2, 0, 0.2))
+    assert gap.explained[1] > 0
+    assert gap.standardised[1] < 0 < gap.standardised[2]
 
 
 def test_what_is_alike_in_both_groups_explains_nothing_and_a_lone_stratum_is_left_out():
     rng = np.random.default_rng(0)
-    place, y = np.repeat([0, 1], 100), np.arange(200) % 2
-    right = np.where(place == 0, rng.random(200) < 0.9, rng.random(200) < 0.6)
-    one = explained(
+    group_of = np.repeat([0, 1], 100)
+    y = np.arange(200) % 2
+    right = np.where(group_of == 0, rng.random(200) < 0.9, rng.random(200) < 0.6)
+    same_stratum = explained(
         [answers(right, y)],
         y,
         np.arange(200),
-        (place, ["a", "b"]),
+        (group_of, ["a", "b"]),
         np.zeros(200, int),
         "accuracy",
         1,
     )
-    assert one.explained == pytest.approx((0, 0, 0)) and one.gap == pytest.approx(one.standardised)
-    alone = np.where((place == 0) & (np.arange(200) < 30), 1, 0)
-    left = explained(
-        [answers(right, y)], y, np.arange(200), (place, ["a", "b"]), alone, "accuracy", 1
+    assert same_stratum.explained == pytest.approx((0, 0, 0))
+    assert same_stratum.gap == pytest.approx(same_stratum.standardised)
+    alone = np.where((group_of == 0) & (np.arange(200) < 30), 1, 0)
+    without_stratum = explained(
+        [answers(right, y)], y, np.arange(200), (group_of, ["a", "b"]), alone, "accuracy", 1
     )
-    assert left.left_out == 30
+    assert without_stratum.left_out == 30
     few = np.where(np.arange(200) < 20, 1, 0)
     assert (
         explained([answers(right, y)], y, np.arange(200), (few, ["a", "b"]), few, "accuracy", 1)
@@ -63,16 +69,20 @@ def test_what_is_alike_in_both_groups_explains_nothing_and_a_lone_stratum_is_lef
     groups = (few, ["a", "b"])
     same = np.zeros(200, int)
     assert explained([answers(right, y)], y, np.arange(200), groups, same, "accuracy", 1)
-    assert explained([answers(right, y)], y, pairs, groups, same, "accuracy", 1) is None
+    result = explained([answers(right, y)], y, pairs, groups, same, "accuracy", 1)
+    assert result is None
     assert (
-        explained([answers(right, y)], y, np.arange(200), (place, ["a", "b"]), place, "accuracy", 1)
+        explained(
+            [answers(right, y)], y, np.arange(200), (group_of, ["a", "b"]), group_of, "accuracy", 1
+        )
         is None
     )
 
 
 def test_weights_that_are_no_whole_numbers_score_as_copies_do():
     rng = np.random.default_rng(0)
-    logits, y = rng.normal(size=(40, 3)), np.arange(40) % 3
+    logits = rng.normal(size=(40, 3))
+    y = np.arange(40) % 3
     times = rng.integers(1, 4, 40)
     copies = np.repeat(np.arange(40), times)
     whole = resampled(plan(logits[copies], y[copies]), np.ones((len(copies), 1), int))
@@ -82,15 +92,17 @@ def test_weights_that_are_no_whole_numbers_score_as_copies_do():
 
 
 def test_quarters_are_as_large_as_ties_allow():
-    assert strata(np.arange(8.0)).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert strata(np.ones(5)).tolist() == [0] * 5
+    expected = [0, 0, 1, 1, 2, 2, 3, 3]
+    assert strata(np.arange(8.0)).tolist() == expected
+    result = strata(np.ones(5)).tolist()
+    assert result == [0] * 5
 
 
 def test_standard_weights_have_the_strata_of_all_groups_that_are_known():
     """Strata 0 and 1 have 7 and 5 images: 2 and 2 of the one group, 1 and 3 of the other, 4 and 0 of a third. Images
     of no group do not count."""
-    place = np.repeat([0, 0, 1, 1, 2, -1], [2, 2, 1, 3, 4, 5])
+    group_of = np.repeat([0, 0, 1, 1, 2, -1], [2, 2, 1, 3, 4, 5])
     stratum = np.repeat([0, 1, 0, 1, 0, 1], [2, 2, 1, 3, 4, 5])
-    weights = standard_weights(place, stratum, np.ones((17, 1)))[:, 0]
+    weights = standard_weights(group_of, stratum, np.ones((17, 1)))[:, 0]
     expected = np.repeat([7 / 6, 5 / 6, 7 / 3, 5 / 9, 0, 0], [2, 2, 1, 3, 4, 5])
     assert weights == pytest.approx(expected)

@@ -38,7 +38,8 @@ class HeadByGroup(nn.Module):
 
     def __init__(self, net):
         super().__init__()
-        self.linear, self.groups = net.head, net.groups
+        self.linear = net.head
+        self.groups = net.groups
         self.own = nn.Parameter(torch.tensor([[2.0, 0.0, -1.0], [-2.0, 1.0, 0.0]]))  # [G, C]
 
     def forward(self, x):
@@ -58,14 +59,16 @@ class ByGroup(GroupViews, Local):
     def on_round_start(self, net, client):
         net.groups.shares = None
 
-    def set_groups(self, net, shard, at, view):
-        sex = shard.groups["sex"][at]
-        known = torch.eye(2)[sex.clamp_min(0)]  # [B, G]
-        by = {
-            "true-group": torch.where(sex[:, None] < 0, 0.5, known),
+    def set_groups(self, net, shard, rows, view):
+        sex = shard.groups["sex"][rows]
+        shares_known = torch.eye(2)[sex.clamp_min(0)]  # [B, G]
+        shares_by_view = {
+            "true-group": torch.where(sex[:, None] < 0, 0.5, shares_known),
             "mostly-f": torch.tensor([[0.9, 0.1]]),
         }
-        net.groups.shares = by[view].expand(len(at), 2) if view in by else None
+        net.groups.shares = (
+            shares_by_view[view].expand(len(rows), 2) if view in shares_by_view else None
+        )
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +81,11 @@ def scored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(METHODS, "by-group", method)
         data = make_chain(work, corrupted=True)
-        made = {}
+        scores_by_method = {}
         for name in ("by-group", "fedavg"):
             run = train(data, planned(name, {}, TRAINING, 2), work=work, out=None)
-            made[name] = run, evaluate(run)
-        yield made
+            scores_by_method[name] = run, evaluate(run)
+        yield scores_by_method
 
 
 @pytest.fixture
@@ -92,11 +95,13 @@ def run(scored):
 
 def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
     body = body_of(scored["by-group"][1])
-    assert body["view"] == "true-group" and list(body["views"]) == sorted(BLIND)
+    assert body["view"] == "true-group"
+    assert list(body["views"]) == sorted(BLIND)
     for view, result in {"true-group": body, **body["views"]}.items():
         assert set(result["versions"]) == {"clean", "corrupted", "average"}
         for version, shard in run.data.test.items():
-            y, sex = shard.y.numpy(), shard.groups["sex"].numpy()
+            y = shard.y.numpy()
+            sex = shard.groups["sex"].numpy()
             table = predict(run, 2, shard, view=view)
             assert (
                 result["versions"][version]["auc_ovo_macro"]["last"]
@@ -110,17 +115,21 @@ def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
 
 def test_predictions_of_every_view_lie_side_by_side(scored, run):
     with h5py.File(scored["by-group"][1].parent / "predictions.h5") as file:
-        assert sorted(file["logits"]) == sorted(
+        expected = sorted(
             f"{version}{view}"
             for version in ("clean", "corrupted")
             for view in ("", "@uniform", "@mostly-f")
         )
-        tables = [
-            predict(run, 1, run.data.test["clean"], view=view) for view in run.method.local.views
-        ]
-        for place, table in zip(("clean", "clean@uniform", "clean@mostly-f"), tables, strict=True):
-            assert (file[f"logits/{place}/1"][()] == table).all()
-        assert len({table.tobytes() for table in tables}) == 3
+        assert sorted(file["logits"]) == expected
+        tables = []
+        for view in run.method.local.views:
+            tables.append(predict(run, 1, run.data.test["clean"], view=view))
+        for table_name, table in zip(
+            ("clean", "clean@uniform", "clean@mostly-f"), tables, strict=True
+        ):
+            assert (file[f"logits/{table_name}/1"][()] == table).all()
+        result = len({table.tobytes() for table in tables})
+        assert result == 3
 
 
 def test_no_view_but_the_first_can_see_a_group(run):
@@ -136,24 +145,24 @@ def test_no_view_but_the_first_can_see_a_group(run):
 
 
 def test_a_view_that_looks_at_groups_all_the_same_finds_them_unknown(run):
-    seen = {}
+    groups_by_view = {}
 
     class Peeking(ByGroup):
-        def set_groups(self, net, shard, at, view):
-            seen.setdefault(view, set()).update(shard.groups["sex"][at].tolist())
-            super().set_groups(net, shard, at, view)
+        def set_groups(self, net, shard, rows, view):
+            groups_by_view.setdefault(view, set()).update(shard.groups["sex"][rows].tolist())
+            super().set_groups(net, shard, rows, view)
 
     for view in Peeking.views:
         logits(run.net, run.data.test["clean"], Peeking(), view)
-    assert seen == {"true-group": {0, 1}, "uniform": {-1}, "mostly-f": {-1}}
+    expected = {"true-group": {0, 1}, "uniform": {-1}, "mostly-f": {-1}}
+    assert groups_by_view == expected
 
 
 def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch, tmp_path):
     unknown = torch.arange(40) % 4 == 0
-    test = {
-        v: replace(s, groups={"sex": s.groups["sex"].masked_fill(unknown, -1)})
-        for v, s in run.data.test.items()
-    }
+    test = {}
+    for v, s in run.data.test.items():
+        test[v] = replace(s, groups={"sex": s.groups["sex"].masked_fill(unknown, -1)})
     partly = replace(run, data=replace(run.data, test=test))
     monkeypatch.setattr("fedcli.scores.evaluate.open_run", lambda *_: partly)
     path = evaluate(run.path, EvaluateOptions(out=tmp_path / "scores"))
@@ -161,12 +170,14 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
     for result in (body, *body["views"].values()):
         assert result["versions"]["clean"]["count"] == 40
         last = result["groups"]["sex"]["clean"]["last_round"]
-        assert (
-            last["unknown"] == 10 and sum(part["count"] for part in last["groups"].values()) == 30
-        )
+        assert last["unknown"] == 10
+        outcome = sum(part["count"] for part in last["groups"].values())
+        assert outcome == 30
     with h5py.File(path.parent / "predictions.h5") as file:
-        as_known, stored = predict(run, 2, run.data.test["clean"]), file["logits/clean/2"][()]
-        assert np.isfinite(stored).all() and ((stored == as_known).all(1) == ~unknown.numpy()).all()
+        as_known = predict(run, 2, run.data.test["clean"])
+        stored = file["logits/clean/2"][()]
+        assert np.isfinite(stored).all()
+        assert ((stored == as_known).all(1) == ~unknown.numpy()).all()
         assert (
             file["logits/clean@uniform/2"][()]
             == predict(run, 2, run.data.test["clean"], view="uniform")
@@ -176,7 +187,7 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
 def test_the_report_has_a_row_per_view_below_the_method(scored):
     path, plain = (scored[name][1] for name in ("by-group", "fedavg"))
     table = rows([path, plain], minutes=True, traffic=True)
-    columns, lines = table_cells(table)
+    _columns, lines = table_cells(table)
     assert [line[0] for line in lines] == [
         "By group (true group at test)",
         "By group (group-blind: mostly f)",
@@ -190,8 +201,10 @@ def test_the_report_has_a_row_per_view_below_the_method(scored):
         assert row.cells["corrupted auc_ovo_macro"].mean == corrupted
         gap = quality["groups"]["sex"]["clean"]["over_rounds"]["auc_ovo_macro"]["gap"]["mean_last5"]
         assert row.cells["sex gap auc_ovo_macro"].mean == gap
-    assert [line[-2:] == ["-", "-"] for line in lines] == [False, True, True, False]
-    assert VIEWS in render(table, "markdown") and VIEWS not in render(rows([plain]), "markdown")
+    result = [line[-2:] == ["-", "-"] for line in lines]
+    assert result == [False, True, True, False]
+    assert VIEWS in render(table, "markdown")
+    assert VIEWS not in render(rows([plain]), "markdown")
     names = [line[0] for line in csv.reader(io.StringIO(render(table, "csv")))]
     assert (
         names[1:]
@@ -214,10 +227,12 @@ def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, 
     table = rows([another("a", seed=1), another("b", seed=2)])
     assert [row.name for row in table][1] == "By group (group-blind: mostly f, seed=1)"
     long = {"weights": "somewhere-far-away-in-a-folder"}
-    text = render(rows([another("c", **long), another("d", **{"weights": "x"})]), "markdown")
-    assert "By group (true group at test) [1]" in text and text.count("[1] weights=somewhere") == 1
+    text = render(rows([another("c", **long), another("d", weights="x")]), "markdown")
+    assert "By group (true group at test) [1]" in text
+    assert text.count("[1] weights=somewhere") == 1
 
 
 def test_a_method_with_one_view_has_no_others(scored):
     body = body_of(scored["fedavg"][1])
-    assert body["views"] == {} and body["view"] == ""
+    assert body["views"] == {}
+    assert body["view"] == ""

@@ -1,4 +1,4 @@
-"""What a site says that cannot be true: it is named, it is left out where others are enough, and it bends nothing."""
+"""Answers of a site that cannot be true: the site is named, it is left out where others are enough, and it bends nothing."""
 
 import json
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from made_plans import train
-from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, train_at
+from site_federation import OPEN, chain_with_tests, lines_of, plan, reached, sites_of, train_at
 
 from fedcli.errors import FedcliError
 from fedcli.scores.evaluation_options import EvaluateOptions
@@ -140,7 +140,7 @@ LIES = {  # method, what becomes of an answer, what is said of it
     ),
     "another class": (
         "fediic",
-        array("columns/class_images", lambda a: a + [1, -1, 0]),
+        array("columns/class_images", lambda a: a + np.array([1, -1, 0])),
         "other numbers of images",
     ),
     "validation": (
@@ -152,9 +152,12 @@ LIES = {  # method, what becomes of an answer, what is said of it
 
 
 def lying(change, round=1, client="south"):
-    return lambda who, question, answer: (
-        change(answer) if (who, question.get("round")) == (client, round) else answer
-    )
+    def changed(who, question, answer):
+        if who == client and question.get("round") == round:
+            return change(answer)
+        return answer
+
+    return changed
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -163,32 +166,28 @@ def test_a_lie_is_named_and_the_run_goes_on_without_its_site_or_with_honest_ones
 ):
     method, change, sentence = LIES[lie]
     sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    lie = {"change": lying(change)}
     with pytest.raises(SiteError, match=f"^site south.*{sentence}") as error:
-        train_at(sites, data, plan(method), tmp_path, change=lying(change), out=tmp_path / "ended")
-    assert len(error.value.sentence) < 400 and error.value.hint
-    run = train_at(
-        sites,
-        data,
-        plan(method),
-        tmp_path,
-        out=tmp_path / "left",
-        change=lying(change),
-        min_clients=1,
-    )
-    first, second = [
-        json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()
-    ]
-    assert list(first["absent"]) == ["south"] and "absent" not in second
+        train_at(sites, data, plan(method), tmp_path, out=tmp_path / "ended", **lie)
+    assert len(error.value.sentence) < 400
+    assert error.value.hint
+    out = tmp_path / "left"
+    run = train_at(sites, data, plan(method), tmp_path, out=out, min_clients=1, **lie)
+    first_line, second_line = lines_of(run)
+    assert list(first_line["absent"]) == ["south"]
+    assert "absent" not in second_line
 
 
 def test_a_run_that_a_lie_has_ended_comes_with_honest_sites_to_its_usual_bytes(data, tmp_path):
     usual = train(data, plan(), work=tmp_path, out=tmp_path / "usual")
-    sites, lie = sites_of(data, tmp_path / "sites"), array("theta", first_is(3e38))
+    sites = sites_of(data, tmp_path / "sites")
+    lie = array("theta", first_is(3e38))
     with pytest.raises(SiteError, match="site south: its model has numbers beyond"):
         train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", change=lying(lie, 2))
     run = train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", resume=True)
     for name in ("rounds.jsonl", "run.json", "models/00002.h5"):
-        assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
+        expected = (usual.parent / name).read_bytes()
+        assert (run.parent / name).read_bytes() == expected
 
 
 def test_an_update_far_longer_than_the_others_is_warned_of_once_and_named_where_a_model_breaks_later(
@@ -205,53 +204,42 @@ def test_an_update_far_longer_than_the_others_is_warned_of_once_and_named_where_
     with pytest.raises(SiteError, match="site north: its model is not finite") as error:
         train_at(sites_of(data, tmp_path / "sites"), data, plan(rounds=3), tmp_path, change=change)
     assert "before, the update of site south in round 1 is" in error.value.hint
-    warned = [
-        record.getMessage()
-        for record in caplog.records
-        if "times as long as the others'" in record.getMessage()
-    ]
-    assert len(warned) == 1 and "site south in round 1" in warned[0]
+    messages = [record.getMessage() for record in caplog.records]
+    warned = [message for message in messages if "times as long as the others'" in message]
+    assert len(warned) == 1
+    assert "site south in round 1" in warned[0]
 
 
 def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(data, tmp_path):
-    asked = []
+    questions = []
 
     def change(client, question, answer):
         if client == "south":
-            asked.append(question["ask"])
-            if question["ask"] == "begin" and asked.count("begin") <= 2:
-                return {
-                    **answer[0],
-                    "description": {**answer[0]["description"], "classes": ["\x1b[31m\n" * 99]},
-                }, {}
+            questions.append(question["ask"])
+            if question["ask"] == "begin" and questions.count("begin") <= 2:
+                scalars, _ = answer
+                description = {**scalars["description"], "classes": ["\x1b[31m\n" * 99]}
+                return {**scalars, "description": description}, {}
         return answer
 
-    run = train_at(
-        sites_of(data, tmp_path / "sites"), data, plan(), tmp_path, change=change, min_clients=3
-    )
-    first, second = [
-        json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()
-    ]
-    assert first["absent"]["south"].startswith("has the classes") and "absent" not in second
-    assert asked == ["begin", "begin", "begin", "train"]
+    sites = sites_of(data, tmp_path / "sites")
+    run = train_at(sites, data, plan(), tmp_path, change=change, min_clients=3)
+    first_line, second_line = lines_of(run)
+    assert first_line["absent"]["south"].startswith("has the classes")
+    assert "absent" not in second_line
+    assert questions == ["begin", "begin", "begin", "train"]
 
 
 def test_the_words_of_a_site_are_put_on_one_line_and_cut(data, tmp_path):
     words = "first\nerror: forged \x1b[31mred\x07 \u202e" + "long " * 999
+    lie = lying(scalars(error=words, hint=words))
+    sites = sites_of(data, tmp_path)
     with pytest.raises(SiteError) as error:
-        train_at(
-            sites_of(data, tmp_path),
-            data,
-            plan(),
-            tmp_path,
-            change=lying(scalars(error=words, hint=words)),
-        )
-    for text, most in ((error.value.sentence, 380), (error.value.hint, 200)):
-        assert (
-            text.isprintable()
-            and len(text) <= most
-            and "first error: forged [31mred long long" in text
-        )
+        train_at(sites, data, plan(), tmp_path, change=lie)
+    for text, longest in ((error.value.sentence, 380), (error.value.hint, 200)):
+        assert text.isprintable()
+        assert len(text) <= longest
+        assert "first error: forged [31mred long long" in text
     assert error.value.sentence.startswith("site south: first")
 
 
@@ -259,39 +247,39 @@ def test_a_site_that_was_silent_at_the_start_has_to_begin_before_its_answers_cou
     """It knows the run from a coordinator that was killed."""
     sites = sites_of(data, tmp_path / "sites")
     train_at(sites, data, plan(), tmp_path, out=tmp_path / "before")
-    asked = []
+    questions = []
 
     def change(client, question, answer):
-        asked.extend([question["ask"]] if client == "south" else [])
-        return "it gave no sign of life" if (client, len(asked)) == ("south", 1) else answer
+        questions.extend([question["ask"]] if client == "south" else [])
+        return "it gave no sign of life" if (client, len(questions)) == ("south", 1) else answer
 
     train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", change=change, min_clients=3)
-    assert asked == ["begin", "begin", "train", "train"]
+    assert questions == ["begin", "begin", "train", "train"]
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (
-            {"images": {"train": 10**400, "val": 0, "test": 0}},
-            "damaged: images.train is 1000.*, a number too large",
-        ),
-        (
-            {"images": {"train": 10**300, "val": 0, "test": 0}},
-            "it describes 10{39} images of the part 'train'",
-        ),
-        ({"counts": {"blood": {"train": {"0": 10**300}}}}, "it describes 10{39} images by 'blood'"),
-        ({"size": [8, 10**300]}, "it describes 10{39} pixels"),
-        ({"channels": 10**300}, "it describes 10{39} channels"),
-        ({"images": {"train": -1, "val": 0, "test": 0}}, "it describes -1 images"),
-        (
-            {"images": {"train": 21, "val": 0, "test": 0}},
-            "by 'class' do not add up to 21 of 'train'",
-        ),
-        ({"counts": {"class": {"train": {"a": -20, "b": 40}}}}, "by 'class' do not add up to 20"),
-        ({"counts": {}}, "by 'class' do not add up to 20"),
-    ],
-)
+DESCRIPTIONS = [
+    (
+        {"images": {"train": 10**400, "val": 0, "test": 0}},
+        "damaged: images.train is 1000.*, a number too large",
+    ),
+    (
+        {"images": {"train": 10**300, "val": 0, "test": 0}},
+        "it describes 10{39} images of the part 'train'",
+    ),
+    ({"counts": {"blood": {"train": {"0": 10**300}}}}, "it describes 10{39} images by 'blood'"),
+    ({"size": [8, 10**300]}, "it describes 10{39} pixels"),
+    ({"channels": 10**300}, "it describes 10{39} channels"),
+    ({"images": {"train": -1, "val": 0, "test": 0}}, "it describes -1 images"),
+    (
+        {"images": {"train": 21, "val": 0, "test": 0}},
+        "by 'class' do not add up to 21 of 'train'",
+    ),
+    ({"counts": {"class": {"train": {"a": -20, "b": 40}}}}, "by 'class' do not add up to 20"),
+    ({"counts": {}}, "by 'class' do not add up to 20"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), DESCRIPTIONS)
 def test_a_description_whose_numbers_cannot_be_is_refused(data, tmp_path, change, sentence):
     described = describe(data, "north", "north", smallest=1)
     (tmp_path / "north.json").write_text(json.dumps(described | change))
@@ -348,16 +336,20 @@ def test_counts_that_are_not_of_the_described_images_are_scored_by_nobody(
     sites = sites_of(data, tmp_path / "sites", policy=OPEN)
     run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
     transport = reached(monkeypatch, sites)
-    transport.change = lambda client, question, answer: (
-        change(answer) if (client, question["ask"]) == ("north", "score") else answer
-    )
+
+    def lie(client, question, answer):
+        is_score = client == "north" and question["ask"] == "score"
+        return change(answer) if is_score else answer
+
+    transport.change = lie
     with pytest.raises(SiteError, match=f"^site north.*{sentence}"):
         evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x"))
 
 
 def test_classes_that_a_description_hides_are_the_ones_that_an_evaluation_leaves_out():
-    """Of equal counts the first is hidden, whatever it is called."""
-    assert hidden({"b": 4, "a": 4, "c": 2}, 3) == {"b": None, "a": 4, "c": None}
+    """The first of equal counts is hidden, whatever its name."""
+    result = hidden({"b": 4, "a": 4, "c": 2}, 3)
+    assert result == {"b": None, "a": 4, "c": None}
 
 
 def test_columns_are_compared_without_a_look_at_every_pair():
@@ -366,14 +358,18 @@ def test_columns_are_compared_without_a_look_at_every_pair():
     honest = SimpleNamespace(columns=columns, steps=1)
     liar = SimpleNamespace(columns={**columns, "5": torch.zeros(2)}, steps=1)
     wrong = odd_ones({"a": honest, "b": honest, "c": liar}, {})
-    assert list(wrong) == ["c"] and "'5' in another form" in wrong["c"].sentence
+    assert list(wrong) == ["c"]
+    assert "'5' in another form" in wrong["c"].sentence
 
 
 def test_an_answer_is_bounded_by_what_was_asked():
     theta = np.zeros(10, np.float32)
-    assert most_bytes(({"ask": "begin"}, {"start/x": theta})) == 0
-    assert most_bytes(({"ask": "train"}, {"theta": theta})) == SPARE + MODELS * 40
-    assert most_bytes(({"ask": "score"}, {"theta": theta})) is None
+    outcome = most_bytes(({"ask": "begin"}, {"start/x": theta}))
+    assert outcome == 0
+    result = most_bytes(({"ask": "train"}, {"theta": theta}))
+    assert result == SPARE + MODELS * 40
+    outcome = most_bytes(({"ask": "score"}, {"theta": theta}))
+    assert outcome is None
 
 
 def test_a_memory_that_one_site_alone_claims_blocks_no_later_round(data, tmp_path, capsys):
@@ -382,5 +378,5 @@ def test_a_memory_that_one_site_alone_claims_blocks_no_later_round(data, tmp_pat
     claim = lying(scalars(kept=True))
     run = train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", change=claim)
     assert run.is_file()
-    said = capsys.readouterr().err
-    assert said.count("site south says that it keeps something of its client, and no other") == 1
+    err = capsys.readouterr().err
+    assert err.count("site south says that it keeps something of its client, and no other") == 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import ROSTER, interrupt_in_round
 from made_plans import train
-from site_federation import Carried, plan, sites_of, train_at
+from site_federation import Carried, lines_of, plan, sites_of, train_at
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
@@ -51,7 +51,8 @@ def test_another_transport_is_written_as_the_guide_says(data, sites, tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "sites.md").read_text(encoding="utf-8")
     names = {"data": data, "plan": plan(rounds=1), "work": tmp_path, "transport": Carried(sites)}
     exec(page.split("```python")[1].split("```")[0], names)
-    assert names["transport"].asked and next(tmp_path.glob("runs/fedavg-*/run.json"))
+    assert names["transport"].asked
+    assert next(tmp_path.glob("runs/fedavg-*/run.json"))
 
 
 def test_tensors_of_a_client_stay_at_its_site(data, sites, tmp_path):
@@ -63,8 +64,8 @@ def test_tensors_of_a_client_stay_at_its_site(data, sites, tmp_path):
 
 def test_a_coordinator_without_images_comes_to_the_same_models(data, sites, tmp_path):
     usual = train(data, plan("scaffold"), work=tmp_path, out=tmp_path / "usual")
-    known = gathered(descriptions(data, tmp_path / "described"), tmp_path)
-    run = train_at(sites, known, plan("scaffold"), tmp_path, out=tmp_path / "sites-run")
+    data_described = gathered(descriptions(data, tmp_path / "described"), tmp_path)
+    run = train_at(sites, data_described, plan("scaffold"), tmp_path, out=tmp_path / "sites-run")
     assert files(run) == files(usual)
     assert manifest.verify(run, "run").body["roster"] == ROSTER
     with pytest.raises(FedcliError, match="images that are at their sites"):
@@ -77,9 +78,8 @@ def test_starting_weights_are_sent_since_a_site_opens_no_file_that_is_named_to_i
     before = train(data, plan(rounds=1), work=tmp_path, out=tmp_path / "before")
     second = plan(weights=str(before))
     usual = train(data, second, work=tmp_path, out=tmp_path / "usual")
-    assert files(train_at(sites, data, second, tmp_path, out=tmp_path / "sites-run")) == files(
-        usual
-    )
+    result = files(train_at(sites, data, second, tmp_path, out=tmp_path / "sites-run"))
+    assert result == files(usual)
 
 
 def test_a_coordinator_goes_on_from_its_state_with_the_memory_of_that_round(
@@ -97,9 +97,8 @@ def test_a_coordinator_goes_on_from_its_state_with_the_memory_of_that_round(
     again = sites_of(data, tmp_path / "sites")  # killed too
     run = train_at(again, data, plan("scaffold", 4), tmp_path, out=out, resume=True)
     names = ("rounds.jsonl", "run.json", "models/00004.h5")
-    assert all(
-        (run.parent / name).read_bytes() == (usual.parent / name).read_bytes() for name in names
-    )
+    for name in names:
+        assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
 
 
 def test_a_run_that_begins_again_at_its_sites_comes_to_the_same_models(data, sites, tmp_path):
@@ -178,34 +177,37 @@ def test_what_a_site_answers_wrongly_ends_in_a_sentence(data, tmp_path, wrong):
 
     with pytest.raises(FedcliError, match=sentence) as error:
         train_at(sites_of(data, tmp_path / "sites"), data, plan(), tmp_path, change=in_round_1)
-    assert error.value.code == 1 and len(error.value.sentence) < 400
+    assert error.value.code == 1
+    assert len(error.value.sentence) < 400
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (
-            {"classes": ["a", "b"]},
-            r'site east has the classes \["a", "b"\]; the coordinator has \["a", "b", "c"\]',
-        ),
-        ({"size": [16, 16]}, "site east has the size"),
-        ({"versions": {"fedcli": "9"}}, "site east has the versions"),
-        (
-            {"images": {"train": 7, "val": 0, "test": 0}},
-            "site east has 7 training images, the coordinator knows of 20",
-        ),
-        ({"counts": 3}, "site east described itself wrongly: counts is '3'"),
-        (
-            {"images": {"train": 10**300, "val": 0, "test": 0}},
-            "site east: it describes 10{39} images of the part 'train'",
-        ),
-    ],
-)
+OTHER_DATA = [
+    (
+        {"classes": ["a", "b"]},
+        r'site east has the classes \["a", "b"\]; the coordinator has \["a", "b", "c"\]',
+    ),
+    ({"size": [16, 16]}, "site east has the size"),
+    ({"versions": {"fedcli": "9"}}, "site east has the versions"),
+    (
+        {"images": {"train": 7, "val": 0, "test": 0}},
+        "site east has 7 training images, the coordinator knows of 20",
+    ),
+    ({"counts": 3}, "site east described itself wrongly: counts is '3'"),
+    (
+        {"images": {"train": 10**300, "val": 0, "test": 0}},
+        "site east: it describes 10{39} images of the part 'train'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), OTHER_DATA)
 def test_a_site_with_other_data_cannot_begin(data, sites, tmp_path, change, sentence):
     def other(client, question, answer):
         if client != "east":
             return answer
-        return {**answer[0], "description": {**answer[0]["description"], **change}}, {}
+        scalars, _ = answer
+        description = {**scalars["description"], **change}
+        return {**scalars, "description": description}, {}
 
     with pytest.raises(FedcliError, match=sentence):
         train_at(sites, data, plan(), tmp_path, change=other)
@@ -213,41 +215,41 @@ def test_a_site_with_other_data_cannot_begin(data, sites, tmp_path, change, sent
 
 def test_a_site_that_holds_other_data_than_it_described_cannot_begin(data, sites, tmp_path):
     def other(client, question, answer):
-        changed = (
-            {**answer[0]["description"], "data": "0" * 64}
-            if client == "east"
-            else answer[0]["description"]
-        )
-        return {**answer[0], "description": changed}, {}
+        scalars, _ = answer
+        if client == "east":
+            description = {**scalars["description"], "data": "0" * 64}
+            scalars = {**scalars, "description": description}
+        return scalars, {}
 
-    known = gathered(descriptions(data, tmp_path / "described"), tmp_path)
+    data_described = gathered(descriptions(data, tmp_path / "described"), tmp_path)
     with pytest.raises(FedcliError, match="site east holds other data than it described"):
-        train_at(sites, known, plan(), tmp_path, change=other)
+        train_at(sites, data_described, plan(), tmp_path, change=other)
 
 
 def test_what_means_nothing_over_sites_is_refused(data, tmp_path):
-    known = gathered(descriptions(data, tmp_path / "described"), tmp_path)
-    for source, configuration, engine, sentence in (
-        (known, plan(), "in-process", "does not reach"),
-        (known, plan(eval_every=1), "socket:s", "test images, which are at their sites"),
+    data_described = gathered(descriptions(data, tmp_path / "described"), tmp_path)
+    cases = (
+        (data_described, plan(), "in-process", "does not reach"),
+        (data_described, plan(eval_every=1), "socket:s", "test images, which are at their sites"),
         (data, plan(single_site=True), "socket:s", "need no engine that reaches sites"),
         (data, plan("fed-mas", teacher="file"), "socket:s", "teacher from a file"),
         (data, plan(), "socket", "lacks the folder"),
-    ):
+    )
+    for source, configuration, engine, sentence in cases:
         with pytest.raises(UsageError, match=sentence):
             train(source, configuration, work=tmp_path, engine=engine)
 
 
 def test_two_sites_of_one_name_or_of_other_classes_are_no_federation(data, tmp_path):
-    first, second, *_ = descriptions(data, tmp_path / "described")
+    north, south, *_ = descriptions(data, tmp_path / "described")
     with pytest.raises(SiteError, match="two sites are called north"):
-        gathered([first, first], tmp_path)
-    second.write_text(json.dumps({**json.loads(second.read_text()), "classes": ["x"]}))
+        gathered([north, north], tmp_path)
+    south.write_text(json.dumps({**json.loads(south.read_text()), "classes": ["x"]}))
     with pytest.raises(SiteError, match=r"site south has the classes .*north has"):
-        gathered([first, second], tmp_path)
-    second.write_text("{}")
+        gathered([north, south], tmp_path)
+    south.write_text("{}")
     with pytest.raises(FedcliError, match=r"south.json is damaged: classes is missing"):
-        gathered([first, second], tmp_path)
+        gathered([north, south], tmp_path)
     with pytest.raises(FedcliError, match="no description of a site"):
         gathered([tmp_path / "partitions"], tmp_path)
 
@@ -257,47 +259,40 @@ def test_rounds_may_be_added_to_a_run_over_sites(data, sites, tmp_path, monkeypa
     with pytest.raises(Interrupted):
         train_at(sites, data, plan("scaffold"), tmp_path, out=tmp_path / "run")
     monkeypatch.undo()
-    run = train_at(
-        sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "run", resume=True, force=True
-    )
-    assert len((run.parent / "rounds.jsonl").read_text().splitlines()) == 3
+    more = {"resume": True, "force": True}
+    run = train_at(sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "run", **more)
+    assert len(lines_of(run)) == 3
 
 
 def test_an_optimizer_that_is_kept_stays_at_its_site(data, sites, tmp_path):
-    kept = plan(
-        training=Training(optimizer="adam", lr=0.01, batch_size=8, keep_optimizer=True, bn="local")
-    )
-    usual = train(data, kept, work=tmp_path, out=tmp_path / "usual")
-    run = train_at(sites, data, kept, tmp_path, out=tmp_path / "sites-run")
+    training = Training(optimizer="adam", lr=0.01, batch_size=8, keep_optimizer=True, bn="local")
+    keeping = plan(training=training)
+    usual = train(data, keeping, work=tmp_path, out=tmp_path / "usual")
+    run = train_at(sites, data, keeping, tmp_path, out=tmp_path / "sites-run")
     assert files(run)["rounds.jsonl"] == files(usual)["rounds.jsonl"]
 
 
 def absent_in(rounds, clients):
     """A transport's change: these sites do not answer in these rounds."""
-    return lambda client, question, answer: (
-        "it did not answer in time"
-        if client in clients and question.get("round") in rounds
-        else answer
-    )
 
+    def changed(client, question, answer):
+        if client in clients and question.get("round") in rounds:
+            return "it did not answer in time"
+        return answer
 
-def lines_of(run):
-    return [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
+    return changed
 
 
 def test_a_round_goes_on_without_those_that_are_absent_and_says_so(data, sites, tmp_path):
-    run = train_at(
-        sites,
-        data,
-        plan("scaffold", 3),
-        tmp_path,
-        change=absent_in([2], ["south", "west"]),
-        min_clients=2,
-    )
-    first, second, third = lines_of(run)
-    assert "absent" not in first and "clients" not in first and len(third["weights"]) == 4
-    assert second["absent"] == dict.fromkeys(["south", "west"], "it did not answer in time")
-    assert second["clients"] == ["north", "east"] and second["weights"] == [0.5, 0.5]
+    change = absent_in([2], ["south", "west"])
+    run = train_at(sites, data, plan("scaffold", 3), tmp_path, change=change, min_clients=2)
+    first_line, second_line, third_line = lines_of(run)
+    assert "absent" not in first_line
+    assert "clients" not in first_line
+    assert len(third_line["weights"]) == 4
+    assert second_line["absent"] == dict.fromkeys(["south", "west"], "it did not answer in time")
+    assert second_line["clients"] == ["north", "east"]
+    assert second_line["weights"] == [0.5, 0.5]
 
 
 def test_too_few_that_answer_end_the_run_in_a_sentence(data, sites, tmp_path):
@@ -316,10 +311,11 @@ def test_a_wrong_answer_makes_a_site_absent(data, sites, tmp_path, wrong):
     def in_round_1(client, question, answer):
         return change(answer) if (client, question.get("round")) == ("south", 1) else answer
 
-    first, second = lines_of(
+    first_line, second_line = lines_of(
         train_at(sites, data, plan(), tmp_path, change=in_round_1, min_clients=1)
     )
-    assert list(first["absent"]) == ["south"] and "absent" not in second
+    assert list(first_line["absent"]) == ["south"]
+    assert "absent" not in second_line
 
 
 def test_one_that_was_absent_at_the_start_may_come_later(data, sites, tmp_path):
@@ -331,26 +327,30 @@ def test_one_that_was_absent_at_the_start_may_come_later(data, sites, tmp_path):
         return answer
 
     late.asked = 0
-    first, second = lines_of(train_at(sites, data, plan(), tmp_path, change=late, min_clients=3))
-    assert first["absent"] == {"east": "no site listens"} and "absent" not in second
+    run = train_at(sites, data, plan(), tmp_path, change=late, min_clients=3)
+    first_line, second_line = lines_of(run)
+    assert first_line["absent"] == {"east": "no site listens"}
+    assert "absent" not in second_line
 
 
 def test_an_answer_that_comes_too_late_does_not_count_and_its_memory_is_not_used(data, tmp_path):
     """A site that is late in round 2 has played it, and is asked in round 3 with its memory of round 1."""
     late = absent_in([2], ["south"])
     lost = sites_of(data, tmp_path / "late")
-    run = train_at(
-        lost, data, plan("scaffold", 3), tmp_path, out=tmp_path / "a", change=late, min_clients=1
-    )
+    configuration = plan("scaffold", 3)
+    out = tmp_path / "a"
+    run = train_at(lost, data, configuration, tmp_path, out=out, change=late, min_clients=1)
 
     sites = sites_of(data, tmp_path / "silent")
     whole = sites["south"].answer
-    sites["south"].answer = lambda scalars, arrays: (
-        ({"error": "it did not answer in time"}, {})
-        if scalars.get("round") == 2
-        else whole(scalars, arrays)
-    )
-    other = train_at(sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "b", min_clients=1)
+
+    def silent_in_round_2(scalars, arrays):
+        if scalars.get("round") == 2:
+            return {"error": "it did not answer in time"}, {}
+        return whole(scalars, arrays)
+
+    sites["south"].answer = silent_in_round_2
+    other = train_at(sites, data, configuration, tmp_path, out=tmp_path / "b", min_clients=1)
     assert lines_of(run) == lines_of(other)
 
 

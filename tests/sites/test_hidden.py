@@ -7,6 +7,7 @@ import pytest
 import random_federations as federations
 from made_plans import train
 from random_federations import Federation, Hospital
+from report_tables import texts
 from site_federation import chain_with_tests, plan
 
 from fedcli.comparison.tested import compare
@@ -42,31 +43,39 @@ def test_every_number_is_that_of_all_images_together_or_hidden(seed, run, tmp_pa
         assert not federations.covered(federation)
 
 
-@pytest.mark.parametrize("first", range(0, 120, 30))
-def test_no_small_cell_follows_from_the_sums_that_sites_say(first):
-    for seed in range(first, first + 30):
+@pytest.mark.parametrize("first_seed", range(0, 120, 30))
+def test_no_small_cell_follows_from_the_sums_that_sites_say(first_seed):
+    for seed in range(first_seed, first_seed + 30):
         assert not federations.revealed(federations.drawn(np.random.default_rng(seed)))
 
 
 def test_cells_are_hidden_until_no_sum_gives_a_small_one_away():
     images = np.array([[5, 40, 0], [30, 20, 0], [12, 60, 0]])
     secret = hidden_cells(images, 10, np.zeros(3, bool))
-    assert secret.tolist() == [[True, True, False], [False, False, False], [True, True, False]]
+    expected = [[True, True, False], [False, False, False], [True, True, False]]
+    assert secret.tolist() == expected
     assert not hidden_cells(images, 5, np.zeros(3, bool)).any()
     bands = np.array([[3, 11, 40, 0], [12, 13, 50, 0]])  # the two bands that lack a cell are enough
-    assert hidden_cells(bands, 10, np.zeros(2, bool)).any(0).tolist() == [True, True, False, False]
+    result = hidden_cells(bands, 10, np.zeros(2, bool)).any(0).tolist()
+    assert result == [True, True, False, False]
 
 
 def hospital(cells, unknown=0, smallest=10, seed=0):
     """A site with these images by class and sex. unknown: women with a nevus whose sex is not known."""
-    y, sex = [], []
+    y = []
+    sex = []
     for c, (women, men) in enumerate(cells):
         y += [c] * (women + men)
         sex += [0] * women + [1] * men
-    y, sex = np.array(y), np.array(sex)
-    sex[np.flatnonzero((y == 2) & (sex == 0))[:unknown]] = -1
+    y = np.array(y)
+    sex = np.array(sex)
+    women_with_nevus = np.flatnonzero((y == 2) & (sex == 0))
+    sex[women_with_nevus[:unknown]] = -1
     rng = np.random.default_rng([seed, len(y)])
-    logits = [rng.normal(0, 1, (len(y), 3)) + np.eye(3)[y] for _ in federations.ROUNDS]
+    logits = []
+    for _ in federations.ROUNDS:
+        noise = rng.normal(0, 1, (len(y), 3))
+        logits.append(noise + np.eye(3)[y])
     age = np.arange(len(y)) % 2
     return Hospital(y, {"sex": sex, "age": age}, logits, smallest)
 
@@ -74,39 +83,50 @@ def hospital(cells, unknown=0, smallest=10, seed=0):
 def two_hospitals(seed=0):
     """A hides its women with keratosis; B shows all of its own, and no group is hidden by age."""
     attributes = {"sex": ["female", "male"], "age": ["young", "old"]}
-    first = hospital([(5, 40), (20, 40), (30, 40)], seed=seed)
-    second = hospital([(16, 30), (20, 30), (14, 30)], seed=seed)
-    return Federation(CLASSES, attributes, {"skin-a": first, "skin-b": second})
+    hospital_a = hospital([(5, 40), (20, 40), (30, 40)], seed=seed)
+    hospital_b = hospital([(16, 30), (20, 30), (14, 30)], seed=seed)
+    return Federation(CLASSES, attributes, {"skin-a": hospital_a, "skin-b": hospital_b})
 
 
 def test_a_hidden_group_is_called_hidden_wherever_it_is_printed(run, tmp_path):
     scores = federations.scored(two_hospitals(), run, tmp_path / "scores")
     words = "25 of 105 images are hidden by the sites' policies (cells under 10)"
     assert scores.grouped["sex"].hidden["female"] == words
-    assert scores.grouped["age"].hidden == {} and "covers" not in scores.warning
+    assert scores.grouped["age"].hidden == {}
+    assert "covers" not in scores.warning
     path = tmp_path / "scores" / "scores.json"
     report = Report([path], ReportOptions())
     (row,) = rows([path])
     card = cards(row)[0]
-    texts = [report.to("markdown"), report.to("html"), report.to("json"), *_texts(card)]
-    assert all(false not in text for text in texts for false in FALSE)
-    assert words in texts[0] and words.replace("'", "&#39;") in texts[1]
+    outputs = [report.to("markdown"), report.to("html"), report.to("json"), *_texts(card)]
+    for text in outputs:
+        for false in FALSE:
+            assert false not in text
+    assert words in outputs[0]
+    assert words.replace("'", "&#39;") in outputs[1]
     assert any(words in text for text in _texts(card, "failures"))
-    assert not any("worst group by sex" in text for text in texts)
+    for text in outputs:
+        assert "worst group by sex" not in text
     (by_sex,) = [table for table in _section(card, "groups").tables if "by sex" in table.title]
-    assert [[cell.text for cell in line] for line in by_sex.rows] == [
+    result = texts(by_sex)
+    assert result == [
         ["female", "hidden", "-"],
         ["male", "hidden", "-"],
     ]
-    by = nested(scores)["groups"]["sex"]["clean"]["last_round"]
-    assert by["groups"]["female"]["hidden"] and by["groups"]["female"]["count"] == 105
-    assert by["between"]["accuracy"]["gap"] is None and by["unknown"] == 0
+    by_sex_nested = nested(scores)["groups"]["sex"]["clean"]["last_round"]
+    assert by_sex_nested["groups"]["female"]["hidden"]
+    assert by_sex_nested["groups"]["female"]["count"] == 105
+    assert by_sex_nested["between"]["accuracy"]["gap"] is None
+    assert by_sex_nested["unknown"] == 0
     assert nested(scores)["groups"]["age"]["clean"]["last_round"]["between"]["accuracy"]["gap"]
 
 
 def test_other_attributes_than_those_asked_for_hide_nothing(run, tmp_path):
-    scores = federations.scored(two_hospitals(), run, tmp_path / "scores", by=["age"])
-    assert list(scores.groups) == ["age"] and not scores.grouped["age"].hidden
+    scores = federations.scored(
+        two_hospitals(), run, tmp_path / "scores", attributes_scored=["age"]
+    )
+    assert list(scores.groups) == ["age"]
+    assert not scores.grouped["age"].hidden
 
 
 def test_the_gap_of_two_tables_is_one_number(run, tmp_path):
@@ -116,8 +136,10 @@ def test_the_gap_of_two_tables_is_one_number(run, tmp_path):
     (by_age,) = [table for table in single_runs.by_group(row.scored[0]) if "by age" in table.title]
     gap = pipelines.of_row(row)["groups"]["age"]["clean"]["gap"]
     assert "mean of rounds 1 to 2" in by_age.title
-    assert [cell.text for cell in by_age.rows[-1]] == ["gap", "", f"{100 * gap:.1f}"]
-    assert pipelines.of_row(row)["groups"]["sex"]["clean"]["gap"] is None
+    result = [cell.text for cell in by_age.rows[-1]]
+    assert result == ["gap", "", f"{100 * gap:.1f}"]
+    outcome = pipelines.of_row(row)["groups"]["sex"]["clean"]["gap"]
+    assert outcome is None
     for line in by_age.rows[:-1]:
         mean = scores.groups["age"]["clean"][metric][line[0].text].mean
         assert line[2].text.startswith(f"{100 * mean:.1f}")
@@ -138,10 +160,16 @@ def test_compare_tests_no_gap_of_some_groups_alone(run, tmp_path):
         federations.scored(two_hospitals(seed), run, tmp_path / str(seed))
         paths.append(tmp_path / str(seed) / "scores.json")
     compared = compare(paths[:1], paths[1:], resamples=100)
-    by_sex, by_age = compared.groups["sex"], compared.groups["age"]
-    assert not by_sex.gaps and not by_sex.each and by_age.gaps and by_age.each
-    assert all("hidden by the sites' policies" in why for why in by_sex.small.values())
-    assert set(by_sex.small) == {"female", "male"} and by_sex.unknown == 0
+    by_sex = compared.groups["sex"]
+    by_age = compared.groups["age"]
+    assert not by_sex.gaps
+    assert not by_sex.each
+    assert by_age.gaps
+    assert by_age.each
+    for why in by_sex.small.values():
+        assert "hidden by the sites' policies" in why
+    assert set(by_sex.small) == {"female", "male"}
+    assert by_sex.unknown == 0
 
 
 def test_a_class_that_one_site_hides_is_in_no_score(run, tmp_path):
@@ -154,7 +182,8 @@ def test_a_class_that_one_site_hides_is_in_no_score(run, tmp_path):
         "no score covers keratosis and melanoma, whose test images skin-a hides (classes under 10 images, and others "
         "that would reveal them): 164 of 327 test images are scored"
     )
-    assert scores.images == 164 and scores.versions["clean"]["auc_ovo_macro"].last is None
+    assert scores.images == 164
+    assert scores.versions["clean"]["auc_ovo_macro"].last is None
 
 
 def test_an_answer_that_hides_what_is_no_group_or_lacks_images_without_a_word_is_refused():
@@ -163,16 +192,17 @@ def test_an_answer_that_hides_what_is_no_group_or_lacks_images_without_a_word_is
     tallies, hidden_groups = federations.shown_by(federation, skin_a)
     whole = {"left_out": 0, "hidden": hidden_groups, "smallest_cell": 10}
     arrays = to_arrays({"clean": tallies})
-    known = federations.known(federation, "skin-a")
-    assert answers.counts((whole, arrays), known).hidden_groups == {"sex/0", "sex/1"}
-    for change, sentence in (
+    facts = federations.known(federation, "skin-a")
+    assert answers.counts((whole, arrays), facts).hidden_groups == {"sex/0", "sex/1"}
+    cases = (
         ({"hidden": ["sex/7"]}, "which are no groups"),
         ({"hidden": "sex/0"}, "which are no groups"),
         ({"smallest_cell": 0}, "its smallest cell is"),
         ({"hidden": []}, "test images of sex female, where it described 55"),
-    ):
+    )
+    for change, sentence in cases:
         with pytest.raises(SiteError, match=sentence):
-            answers.counts((whole | change, arrays), known)
+            answers.counts((whole | change, arrays), facts)
 
 
 def test_scores_of_no_class_are_refused(run, tmp_path):

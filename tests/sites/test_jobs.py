@@ -1,6 +1,7 @@
 """Engines whose job stands between coordinator and sites; here the job is a thread in place of NVFlare or Flower."""
 
 import threading
+from functools import partial
 
 import pytest
 from made_plans import train
@@ -16,7 +17,10 @@ class Job(threading.Thread):
 
     def __init__(self, folder, sites, answer=lambda question, answered: question.answer(answered)):
         super().__init__(daemon=True)
-        self.folder, self.sites, self.pass_on, self.ended = folder, sites, answer, threading.Event()
+        self.folder = folder
+        self.sites = sites
+        self.pass_on = answer
+        self.ended = threading.Event()
 
     def run(self):
         with Relay(paths_in(self.folder, list(self.sites)), idle=60) as relay:
@@ -35,16 +39,13 @@ class Job(threading.Thread):
 def test_a_run_over_a_job_has_the_bytes_of_one_process_and_a_job_serves_several(data, tmp_path):
     with Job(tmp_path / "s", sites_of(data, tmp_path / "state")):
         for method, engine in (("scaffold", "flower"), ("fedheal", "nvflare")):
-            here = train(data, plan(method), work=tmp_path, out=tmp_path / "here" / method)
-            there = train(
-                data,
-                plan(method),
-                work=tmp_path,
-                out=tmp_path / "there" / method,
-                engine=f"{engine}:{tmp_path / 's'}",
-            )
+            local_run = train(data, plan(method), work=tmp_path, out=tmp_path / "here" / method)
+            out = tmp_path / "there" / method
+            engine = f"{engine}:{tmp_path / 's'}"
+            job_run = train(data, plan(method), work=tmp_path, out=out, engine=engine)
             for name in ("rounds.jsonl", "run.json", "models/00002.h5"):
-                assert (here.parent / name).read_bytes() == (there.parent / name).read_bytes()
+                expected = (job_run.parent / name).read_bytes()
+                assert (local_run.parent / name).read_bytes() == expected
 
 
 def answered_wrongly(question, answered, wrong):
@@ -54,34 +55,28 @@ def answered_wrongly(question, answered, wrong):
     question.answer((scalars, arrays))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
-        (
-            lambda s, a: ({"client": "south", "error": "an unexpected ValueError"}, {}),
-            "site south: an unexpected Value",
-        ),
-        (
-            lambda s, a: (s, a | {"theta": a["theta"] * float("nan")}),
-            "site south: its model is not finite",
-        ),
-        (
-            lambda s, a: (s, a | {"theta": a["theta"][:-1]}),
-            "site south: it answered with a model of shape",
-        ),
-        (lambda s, a: (s, {}), "site south: a report arrived without its array"),
-    ],
-)
+WRONG_ANSWERS = [
+    (
+        lambda s, a: ({"client": "south", "error": "an unexpected ValueError"}, {}),
+        "site south: an unexpected Value",
+    ),
+    (
+        lambda s, a: (s, a | {"theta": a["theta"] * float("nan")}),
+        "site south: its model is not finite",
+    ),
+    (
+        lambda s, a: (s, a | {"theta": a["theta"][:-1]}),
+        "site south: it answered with a model of shape",
+    ),
+    (lambda s, a: (s, {}), "site south: a report arrived without its array"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), WRONG_ANSWERS)
 def test_what_a_site_answers_wrongly_is_one_sentence(data, tmp_path, wrong, sentence):
     sites = sites_of(data, tmp_path / "state")
-    with (
-        Job(
-            tmp_path / "s",
-            sites,
-            lambda question, answered: answered_wrongly(question, answered, wrong),
-        ),
-        pytest.raises(Exception, match=sentence),
-    ):
+    answer = partial(answered_wrongly, wrong=wrong)
+    with Job(tmp_path / "s", sites, answer), pytest.raises(Exception, match=sentence):
         train(data, plan(), work=tmp_path, engine=f"flower:{tmp_path / 's'}")
 
 

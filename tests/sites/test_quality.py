@@ -42,17 +42,21 @@ def described(chain, folder, policy: str) -> dict:
 
 def test_a_coordinator_has_the_table_of_the_images_themselves(chain, tmp_path):
     local = json.loads(run("inspect", chain, "--quality", "--json"))["quality"]
-    told = described(chain, tmp_path / "one", "smallest_cell = 1")
-    assert told["sites"] == local["sites"] and told["findings"] == local["findings"]
+    described_quality = described(chain, tmp_path / "one", "smallest_cell = 1")
+    assert described_quality["sites"] == local["sites"]
+    assert described_quality["findings"] == local["findings"]
     coarse = described(chain, tmp_path / "five", "smallest_cell = 5")
     for client, site in coarse["sites"].items():
         cells = json.loads((tmp_path / "five" / f"{client}.json").read_text())["quality"]
-        assert (
-            min(images for of in cells.values() for *_, images in of) >= 5 and site["images"] == 20
-        )
-        assert all(sum(of["counts"]) == pytest.approx(20) for of in site["measures"].values())
-    far = max(local["sites"]["west"]["measures"].items(), key=lambda of: of[1]["distance"])[0]
-    assert coarse["sites"]["west"]["measures"][far]["distance"] > quality_by_site.LARGE
+        result = min(images for binned in cells.values() for *_, images in binned)
+        assert result >= 5
+        assert site["images"] == 20
+        for binned in site["measures"].values():
+            assert sum(binned["counts"]) == pytest.approx(20)
+    measures = local["sites"]["west"]["measures"]
+    far = max(measures, key=lambda name: measures[name]["distance"])
+    outcome = coarse["sites"]["west"]["measures"][far]["distance"]
+    assert outcome > quality_by_site.LARGE
 
 
 @pytest.mark.parametrize(
@@ -75,16 +79,17 @@ def test_a_policy_refuses_them(chain, tmp_path, policy, words):
         "--work",
         tmp_path / "work",
     )
-    assert words in run("site", "describe", *words_of, "--quality", code=1)
-    assert "quality" not in json.loads(run("site", "describe", *words_of))
+    result = run("site", "describe", *words_of, "--quality", code=1)
+    assert words in result
+    result = json.loads(run("site", "describe", *words_of))
+    assert "quality" not in result
     assert "image quality" in run("site", "check", *words_of)
 
 
 def test_by_a_group_a_coordinator_has_nothing(chain, tmp_path):
     described(chain, tmp_path / "all", "smallest_cell = 1")
-    assert "a site tells of all its images together" in run(
-        "inspect", tmp_path / "all", "--quality", "--by", "sex", code=2
-    )
+    result = run("inspect", tmp_path / "all", "--quality", "--by", "sex", code=2)
+    assert "a site tells of all its images together" in result
 
 
 def test_a_site_whose_images_fill_one_cell_is_left_out(chain, tmp_path):
@@ -103,5 +108,6 @@ def test_a_site_whose_images_fill_one_cell_is_left_out(chain, tmp_path):
     )
     run("site", "describe", *words, "--quality", "--out", tmp_path / "all" / "west.json")
     done = CliRunner().invoke(app, ["inspect", str(tmp_path / "all"), "--quality", "--json"])
-    assert set(json.loads(done.stdout)["quality"]["sites"]) == set(ROSTER) - {"west"}
+    result = set(json.loads(done.stdout)["quality"]["sites"])
+    assert result == set(ROSTER) - {"west"}
     assert "west is left out: its 20 images fill one cell" in done.stderr

@@ -1,4 +1,4 @@
-"""What a site is asked: plans by the rules of the command line, disks that are full, and what is written down of it."""
+"""Questions to a site: plans by the rules of the command line, disks that are full, and what is written down of it."""
 
 import errno
 import json
@@ -20,37 +20,38 @@ def audit(site):
     return [json.loads(line) for line in (site.folder / "audit.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"optimizer": "os.system"}, "--optimizer='os.system' is not one of"),
-        ({"optimizer": "os.system", "lr": -1.0}, "--optimizer='os.system' is not one of"),
-        ({"epochs": 0}, "--epochs=0 is out of range"),
-        ({"lr": math.nan}, "--lr=nan is not finite"),
-        ({"batch_size": 0}, "--batch-size=0 is out of range"),
-        ({"precision": "int3"}, "--precision='int3' is not one of"),
-        ({"eval_every": -1}, "--eval-every=-1 is out of range"),
-        ({"rounds": 0}, "--rounds=0 is out of range"),
-        ({"rounds": "2"}, "options received with rounds '2', which is a text"),
-        ({"lr": "0.1"}, "options received with lr '0.1', which is a text"),
-        (
-            {"freeze_backbone": "yes"},
-            "options received with freeze_backbone 'yes', which is a text",
-        ),
-        ({"threads": 0}, "to train with 0 threads"),
-        ({"threads": True}, "to train with True threads"),
-        ({"threads": 2**40}, "to train with 1099511627776 threads"),
-        ({"method": "x" * 10**6}, "unknown method 'xxxx"),
-    ],
-)
+WRONG_PLANS = [
+    ({"optimizer": "os.system"}, "--optimizer='os.system' is not one of"),
+    ({"optimizer": "os.system", "lr": -1.0}, "--optimizer='os.system' is not one of"),
+    ({"epochs": 0}, "--epochs=0 is out of range"),
+    ({"lr": math.nan}, "--lr=nan is not finite"),
+    ({"batch_size": 0}, "--batch-size=0 is out of range"),
+    ({"precision": "int3"}, "--precision='int3' is not one of"),
+    ({"eval_every": -1}, "--eval-every=-1 is out of range"),
+    ({"rounds": 0}, "--rounds=0 is out of range"),
+    ({"rounds": "2"}, "options received with rounds '2', which is a text"),
+    ({"lr": "0.1"}, "options received with lr '0.1', which is a text"),
+    (
+        {"freeze_backbone": "yes"},
+        "options received with freeze_backbone 'yes', which is a text",
+    ),
+    ({"threads": 0}, "to train with 0 threads"),
+    ({"threads": True}, "to train with True threads"),
+    ({"threads": 2**40}, "to train with 1099511627776 threads"),
+    ({"method": "x" * 10**6}, "unknown method 'xxxx"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), WRONG_PLANS)
 def test_an_asked_plan_is_held_to_the_rules_of_the_command_line(site, change, sentence):
     whole = plan().decided()
-    asked = {**whole, **change}
-    threads = asked.pop("threads", 1)
+    plan_asked = {**whole, **change}
+    threads = plan_asked.pop("threads", 1)
     answer, _ = site.answer(
-        {**BEGIN, "threads": threads, "versions": versions(), "plan": asked}, {}
+        {**BEGIN, "threads": threads, "versions": versions(), "plan": plan_asked}, {}
     )
-    assert sentence in answer["error"] and len(answer["error"]) <= LONGEST
+    assert sentence in answer["error"]
+    assert len(answer["error"]) <= LONGEST
     assert audit(site)[-1]["error"] == answer["error"]
 
 
@@ -58,19 +59,19 @@ def test_a_question_is_written_down_by_its_hash_and_its_size(site):
     long = ["x" * 10**6, {"y": 10**400}]
     site.answer({**BEGIN, "run": long, "round": 10**400, "masked": long, "part": "a\nb"}, {})
     (line,) = audit(site)
-    assert (
-        len(json.dumps(line)) < 1200
-        and len(line["question"]["sha256"]) == 64
-        and line["question"]["bytes"] == 0
-    )
-    assert len(line["run"]) == len(line["round"]) == 40 and line["part"] == "a b"
+    assert len(json.dumps(line)) < 1200
+    assert len(line["question"]["sha256"]) == 64
+    assert line["question"]["bytes"] == 0
+    assert len(line["run"]) == len(line["round"]) == 40
+    assert line["part"] == "a b"
 
 
 def test_the_bytes_of_a_question_are_those_of_its_arrays(data, tmp_path):
     sites = sites_of(data, tmp_path / "sites")
     train_at(sites, data, plan(), tmp_path)
-    asked = audit(sites["north"])[1]
-    assert asked["question"]["bytes"] == 4 * asked["arrays"]["theta"][1][0]
+    record = audit(sites["north"])[1]
+    expected = 4 * record["arrays"]["theta"][1][0]
+    assert record["question"]["bytes"] == expected
 
 
 def test_a_question_that_is_too_deep_is_answered_by_a_sentence(site):
@@ -78,7 +79,8 @@ def test_a_question_that_is_too_deep_is_answered_by_a_sentence(site):
     for _ in range(100_000):
         deep = [deep]
     try:
-        assert "too deep" in site.answer({"ask": "describe", "more": deep}, {})[0]["error"]
+        result = site.answer({"ask": "describe", "more": deep}, {})[0]["error"]
+        assert "too deep" in result
     finally:
         while deep:
             deep = deep.pop()
@@ -104,7 +106,8 @@ def test_a_full_disk_is_said_at_both_ends(data, tmp_path, monkeypatch, caplog, w
     sites = sites_of(data, tmp_path / "sites")
     with pytest.raises(SiteError, match=r"^site north: its disk is full$") as error:
         train_at(sites, data, plan("scaffold"), tmp_path, change=change)
-    assert str(tmp_path) not in error.value.hint and "--resume" in error.value.hint
+    assert str(tmp_path) not in error.value.hint
+    assert "--resume" in error.value.hint
     assert (
         f"no space left on the device while writing {tmp_path / 'sites' / 'north'}" in caplog.text
     )
@@ -116,6 +119,5 @@ def test_a_file_that_the_system_refuses_is_said_without_its_name(site, monkeypat
 
     monkeypatch.setattr(site, "_begin", refused)
     answer = through_bytes(site.answer(BEGIN, {}))[0]
-    assert answer[
-        "error"
-    ] == "its system refused a file: Permission denied" and "patient" not in str(answer)
+    assert answer["error"] == "its system refused a file: Permission denied"
+    assert "patient" not in str(answer)

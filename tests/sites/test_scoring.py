@@ -38,18 +38,23 @@ def data(tmp_path):
 
 
 def federated(run, work, **more):
-    return Scores.read(
-        evaluate_stage(EvaluateOptions(run, work=work, engine="here:x", **more)).path
-    )
+    options = EvaluateOptions(run, work=work, engine="here:x", **more)
+    return Scores.read(evaluate_stage(options).path)
 
 
-def numbers(value, at=()):
+def numbers(value, path=()):
     """Place -> number of all that a JSON value holds."""
+    if isinstance(value, bool):
+        return {}
+    if isinstance(value, int | float):
+        return {path: value}
+    items = enumerate(value) if isinstance(value, list) else ()
     if isinstance(value, dict):
-        return {k: v for key, item in value.items() for k, v in numbers(item, (*at, key)).items()}
-    if isinstance(value, list):
-        return {k: v for i, item in enumerate(value) for k, v in numbers(item, (*at, i)).items()}
-    return {at: value} if isinstance(value, int | float) and not isinstance(value, bool) else {}
+        items = value.items()
+    numbers_below = {}
+    for key, item in items:
+        numbers_below |= numbers(item, (*path, key))
+    return numbers_below
 
 
 def run_of_sites(data, work, monkeypatch, configuration=None, policy=OPEN):
@@ -66,17 +71,21 @@ def pooled_and_federated(data, work, monkeypatch, configuration):
     return Scores.read(path), federated(run, work)
 
 
+def without_intervals(value):
+    return {path: n for path, n in numbers(value).items() if "intervals" not in path}
+
+
 def assert_as_pooled(mine, other):
     """Numbers below two JSON values: counts alone to the last digit, what bins decide to a bin."""
-    mine, other = (
-        numbers(mine),
-        {place: n for place, n in numbers(other).items() if "intervals" not in place},
-    )
-    mine = {place: n for place, n in mine.items() if "intervals" not in place}
-    assert mine.keys() == other.keys() and len(mine) > 50
-    for place, number in other.items():
-        exact = place[-1] in ("count", "unknown") or "accuracy" in place or "f1_macro" in place
-        assert mine[place] == pytest.approx(number, abs=0 if exact else TIED), place
+    mine = without_intervals(mine)
+    other = without_intervals(other)
+    assert mine.keys() == other.keys()
+    assert len(mine) > 50
+    for path, number in other.items():
+        is_count = path[-1] in ("count", "unknown")
+        is_exact = is_count or "accuracy" in path or "f1_macro" in path
+        expected = pytest.approx(number, abs=0 if is_exact else TIED)
+        assert mine[path] == expected, path
 
 
 def test_scores_over_sites_are_those_of_all_images_to_a_bin(data, tmp_path, monkeypatch):
@@ -84,23 +93,23 @@ def test_scores_over_sites_are_those_of_all_images_to_a_bin(data, tmp_path, monk
     pooled, scores = pooled_and_federated(data, tmp_path, monkeypatch, plan("scaffold", 3, trained))
     for part in ("versions", "groups", "clients"):
         assert_as_pooled(nested(scores)[part], nested(pooled)[part])
-    assert scores.kept_rounds == [1, 2, 3] and scores.label == "SCAFFOLD"
+    assert scores.kept_rounds == [1, 2, 3]
+    assert scores.label == "SCAFFOLD"
 
 
 def test_corrupted_images_are_scored_at_their_sites(data, tmp_path, monkeypatch):
     corrupted = corrupt(CorruptOptions(data, "gaussian", ratio=0.5, work=tmp_path, jobs=1)).path
     pooled, scores = pooled_and_federated(corrupted, tmp_path, monkeypatch, plan(rounds=1))
     assert set(scores.versions) == {"clean", "corrupted", "average"}
-    assert {c: client.version for c, client in scores.clients.items()} == {
-        c: client.version for c, client in pooled.clients.items()
-    }
-    assert len({client.version for client in scores.clients.values()}) == 2
+    result = {c: client.version for c, client in scores.clients.items()}
+    expected = {c: client.version for c, client in pooled.clients.items()}
+    assert result == expected
+    outcome = len({client.version for client in scores.clients.values()})
+    assert outcome == 2
     for part in ("versions", "groups", "clients"):
         assert_as_pooled(nested(scores)[part], nested(pooled)[part])
-    assert (
-        scores.data["corruption"] == pooled.data["corruption"]
-        and scores.corruption == pooled.corruption
-    )
+    assert scores.data["corruption"] == pooled.data["corruption"]
+    assert scores.corruption == pooled.corruption
 
 
 def test_corrupted_images_that_some_sites_lack_are_left_out(data, tmp_path, monkeypatch):
@@ -118,68 +127,69 @@ def test_corrupted_images_that_some_sites_lack_are_left_out(data, tmp_path, monk
 
 def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
     pooled, scores = pooled_and_federated(data, tmp_path, monkeypatch, plan(rounds=1))
-    drawn = {metric: score for metric, score in scores.versions["clean"].items() if score.interval}
-    assert set(drawn) == {"accuracy", "balanced_accuracy", "f1_macro"}  # of three classes
-    for metric, interval in drawn.items():
+    clean = scores.versions["clean"]
+    with_interval = {metric: score for metric, score in clean.items() if score.interval}
+    assert set(with_interval) == {"accuracy", "balanced_accuracy", "f1_macro"}  # of three classes
+    for metric, interval in with_interval.items():
         assert interval.unit == "image"
         assert interval.low <= interval.last <= interval.high
-        width = pooled.versions["clean"][metric].high - pooled.versions["clean"][metric].low
-        assert interval.high - interval.low == pytest.approx(
-            width, rel=0.5
-        )  # by patients of two images, there
-    assert {
-        g for g, score in scores.groups["sex"]["clean"]["accuracy"].items() if score.interval
-    } == {"f", "m"}
+        pooled_score = pooled.versions["clean"][metric]
+        width = pooled_score.high - pooled_score.low  # by patients of two images
+        assert interval.high - interval.low == pytest.approx(width, rel=0.5)
+    accuracies = scores.groups["sex"]["clean"]["accuracy"]
+    groups = {group for group, score in accuracies.items() if score.interval}
+    assert groups == {"f", "m"}
     curve = scores.curves["clean"].overall
-    assert not curve.at_false_positives and sum(each.images for each in curve.reliability) == 40
-    error = (
-        sum(each.images * abs(each.mean_chance - each.share_right) for each in curve.reliability)
-        / 40
-    )
-    assert error == pytest.approx(
-        scores.versions["clean"]["calibration_error_top_label"].last, abs=1e-9
-    )
+    assert not curve.at_false_positives
+    outcome = sum(bin_of_curve.images for bin_of_curve in curve.reliability)
+    assert outcome == 40
+    error = 0.0
+    for bin_of_curve in curve.reliability:
+        distance = abs(bin_of_curve.mean_chance - bin_of_curve.share_right)
+        error += bin_of_curve.images * distance / 40
+    expected = clean["calibration_error_top_label"].last
+    assert error == pytest.approx(expected, abs=1e-9)
     assert set(scores.curves["clean"].clients) == set(scores.clients)
-    assert set(scores.curves["clean"].groups["sex"]) == {"f", "m"}
+    outcome = set(scores.curves["clean"].groups["sex"])
+    assert outcome == {"f", "m"}
 
 
 def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
-    paths, runs = [], []
+    paths = []
+    runs = []
     for method in ("fedavg", "scaffold"):
         for seed in (0, 1):
             sites = sites_of(data, tmp_path / f"{method}-{seed}", policy=OPEN)
-            run = train_at(
-                sites,
-                data,
-                plan(method, 1, seed=seed),
-                tmp_path,
-                out=tmp_path / f"run-{method}-{seed}",
-            )
+            out = tmp_path / f"run-{method}-{seed}"
+            run = train_at(sites, data, plan(method, 1, seed=seed), tmp_path, out=out)
             reached(monkeypatch, sites)
             runs.append(run)
-            paths.append(evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x")).path)
+            options = EvaluateOptions(run, work=tmp_path, engine="here:x")
+            paths.append(evaluate_stage(options).path)
     report = Report(paths, ReportOptions())
     assert not published_schema.errors(paths[0])
     assert [row.scores.label for row in report.rows] == ["FedAvg", "SCAFFOLD"]
-    assert "SCAFFOLD" in report.to("markdown") and "by image" in report.to("html")
-    made = compare(paths[:2], paths[2:], resamples=200)
-    assert (
-        [pair.metric for pair in made.rows]
-        and "counts at their sites" in made.remarks[0]
-        and made.sample.unit == "image"
-    )
-    for row in made.rows:
-        assert row.low < row.difference < row.high and row.differing == made.sample.units == 40
-    assert {row.metric for row in made.groups["sex"].gaps} and {
-        row.group for row in made.groups["sex"].each
-    } == {
+    assert "SCAFFOLD" in report.to("markdown")
+    assert "by image" in report.to("html")
+    comparison = compare(paths[:2], paths[2:], resamples=200)
+    assert [pair.metric for pair in comparison.rows]
+    assert "counts at their sites" in comparison.remarks[0]
+    assert comparison.sample.unit == "image"
+    for row in comparison.rows:
+        assert row.low < row.difference < row.high
+        assert row.differing == comparison.sample.units == 40
+    assert {row.metric for row in comparison.groups["sex"].gaps}
+    result = {row.group for row in comparison.groups["sex"].each}
+    assert result == {
         "f",
         "m",
     }
     pooled = [evaluate(run) for run in runs]
-    paired = {row.metric: row for row in compare(pooled[:2], pooled[2:], resamples=200).rows}
-    for row in made.rows:
-        assert row.difference == pytest.approx(paired[row.metric].difference)
+    with_images = compare(pooled[:2], pooled[2:], resamples=200)
+    paired = {row.metric: row for row in with_images.rows}
+    for row in comparison.rows:
+        expected = pytest.approx(paired[row.metric].difference)
+        assert row.difference == expected
     with pytest.raises(FedcliError, match="was counted at sites and"):
         compare(paths[:2], pooled[2:])
 
@@ -193,12 +203,12 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     run = train_at(sites, gathered([folder], tmp_path), plan(), tmp_path, out=tmp_path / "run")
     reached(monkeypatch, sites)
     evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("sex",)))
-    (made,) = (run.parent / "scores").glob("*/scores.json")
-    earlier = made.parent.with_name(
+    (scores_path,) = (run.parent / "scores").glob("*/scores.json")
+    earlier = scores_path.parent.with_name(
         "0"
     )  # of this run before it went on for more rounds; sorted first
-    shutil.copytree(made.parent, earlier)
-    facts = json.loads(made.read_text())
+    shutil.copytree(scores_path.parent, earlier)
+    facts = json.loads(scores_path.read_text())
     (earlier / "scores.json").write_text(
         json.dumps(facts | {"parents": dict.fromkeys(facts["parents"], "0" * 64)})
     )
@@ -207,8 +217,10 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     with pytest.raises(FedcliError, match="are at its sites") as error:
         scores_of_all([run], EvaluateOptions())
     assert "--engine socket:DIR" in error.value.hint
-    assert row.scores.images == 40 and list(row.scores.groups) == ["sex"]
-    assert row.scores.data["partition"].options["sites"].keys() == sites.keys()
+    assert row.scores.images == 40
+    assert list(row.scores.groups) == ["sex"]
+    result = row.scores.data["partition"].options["sites"].keys()
+    assert result == sites.keys()
     assert set(row.scores.clients) == set(sites)
     with pytest.raises(UsageError, match="no attribute 'age'"):
         evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("age",)))
@@ -222,36 +234,47 @@ def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
     usual = train(data, plan("fedbn"), work=tmp_path, out=tmp_path / "usual")
     path = evaluate(usual)
     run, _ = run_of_sites(data, tmp_path, monkeypatch, plan("fedbn"))
-    scores, pooled = federated(run, tmp_path), Scores.read(path)
-    assert scores.kept_rounds == [2] and "every client's own model answers" in scores.warning
-    for client, about in pooled.clients.items():
-        mine, own = (found.part(client=client).overall[about.version] for found in (scores, pooled))
-        assert all(
-            mine[metric].last == own[metric].last for metric in ("accuracy", "balanced_accuracy")
+    scores = federated(run, tmp_path)
+    pooled = Scores.read(path)
+    assert scores.kept_rounds == [2]
+    assert "every client's own model answers" in scores.warning
+    for client, facts in pooled.clients.items():
+        site_part, pooled_part = (
+            scores_found.part(client=client).overall[facts.version]
+            for scores_found in (scores, pooled)
         )
+        for metric in ("accuracy", "balanced_accuracy"):
+            assert site_part[metric].last == pooled_part[metric].last
 
 
 def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
     run, transport = run_of_sites(data, tmp_path, monkeypatch, policy=Policy(smallest_cell=3))
-    sent = []
-    transport.change = lambda client, question, answer: sent.append(answer) or answer
+    arrays_sent = []
+
+    def keep(client, question, answer):
+        arrays_sent.append(answer[1])
+        return answer
+
+    transport.change = keep
     scores = federated(run, tmp_path)
-    assert scores.images == 40 and set(scores.grouped["sex"].hidden) == {"f", "m"}
-    tables = [
-        array for _, arrays in sent for name, array in arrays.items() if name.endswith("table")
-    ]
+    assert scores.images == 40
+    assert set(scores.grouped["sex"].hidden) == {"f", "m"}
+    tables = []
+    for arrays in arrays_sent:
+        tables += [array for name, array in arrays.items() if name.endswith("table")]
     counts = np.concatenate([table.sum(1) for table in tables])
-    assert tables and not ((counts > 0) & (counts < 3)).any()
+    assert tables
+    assert not ((counts > 0) & (counts < 3)).any()
 
 
-@pytest.mark.parametrize(
-    ("policy", "sentence"),
-    [
-        (Policy(scores=False), "does not allow counts of its test images"),
-        (Policy(privacy=Privacy(epsilon=1e6)), "does not allow counts of its test images"),
-        (Policy(smallest_cell=100), "no class has enough test images"),
-    ],
-)
+POLICIES = [
+    (Policy(scores=False), "does not allow counts of its test images"),
+    (Policy(privacy=Privacy(epsilon=1e6)), "does not allow counts of its test images"),
+    (Policy(smallest_cell=100), "no class has enough test images"),
+]
+
+
+@pytest.mark.parametrize(("policy", "sentence"), POLICIES)
 def test_a_policy_may_refuse_scores(data, tmp_path, monkeypatch, policy, sentence):
     run, _ = run_of_sites(data, tmp_path, monkeypatch, policy=policy)
     with pytest.raises(FedcliError, match=sentence):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from made_plans import train
 from scipy.integrate import quad
+from scipy.stats import norm
 from session import run
 from site_federation import (
     Carried,
@@ -38,37 +39,41 @@ def audit(site):
 def test_a_description_holds_no_id_and_hides_small_counts(data):
     described = describe(data, "north", "hospital-a")
     text = json.dumps(described)
-    assert described["client"] == "hospital-a" and described["images"] == {
+    assert described["client"] == "hospital-a"
+    assert described["images"] == {
         "train": 20,
         "val": 0,
         "test": 0,
     }
-    assert "img-" not in text and "patient" not in text
+    assert "img-" not in text
+    assert "patient" not in text
     assert described["counts"]["class"]["train"] == {"a": None, "b": None, "c": None}
-    assert describe(data, "north", "north", smallest=5)["counts"]["class"]["train"] == {
+    expected = {
         "a": 7,
         "b": 7,
         "c": 6,
     }
+    result = describe(data, "north", "north", smallest=5)["counts"]["class"]["train"]
+    assert result == expected
 
 
-@pytest.mark.parametrize(
-    ("cells", "shown"),
-    [
-        (
-            {"a": 3, "b": 40, "c": 20},
-            {"a": None, "b": 40, "c": None},
-        ),  # one hidden count is a difference
-        (
-            {"a": 1, "b": 2, "c": 20, "d": 30},
-            {"a": None, "b": None, "c": None, "d": 30},
-        ),  # as a sum of 3 is
-        ({"a": 0, "b": 40}, {"a": 0, "b": 40}),
-        ({"a": 6, "b": 7, "c": 50}, {"a": None, "b": None, "c": 50}),
-    ],
-)
-def test_no_sum_gives_a_hidden_count_away(cells, shown):
-    assert hidden(cells, 10) == shown
+HIDDEN_CELLS = [
+    (
+        {"a": 3, "b": 40, "c": 20},
+        {"a": None, "b": 40, "c": None},
+    ),  # one hidden count is a difference
+    (
+        {"a": 1, "b": 2, "c": 20, "d": 30},
+        {"a": None, "b": None, "c": None, "d": 30},
+    ),  # as a sum of 3 is
+    ({"a": 0, "b": 40}, {"a": 0, "b": 40}),
+    ({"a": 6, "b": 7, "c": 50}, {"a": None, "b": None, "c": 50}),
+]
+
+
+@pytest.mark.parametrize(("cells", "expected"), HIDDEN_CELLS)
+def test_no_sum_gives_a_hidden_count_away(cells, expected):
+    assert hidden(cells, 10) == expected
 
 
 def test_which_client_a_site_holds_must_be_clear(data, tmp_path):
@@ -84,41 +89,45 @@ def test_every_answer_is_a_line_in_the_audit_file(data, tmp_path):
     sites = sites_of(data, tmp_path / "sites")
     train_at(sites, data, plan("scaffold"), tmp_path)
     lines = audit(sites["north"])
-    assert [(line["ask"], line["round"]) for line in lines] == [
+    result = [(line["ask"], line["round"]) for line in lines]
+    assert result == [
         ("begin", None),
         ("train", 1),
         ("train", 2),
     ]
-    assert (
-        lines[1]["arrays"].keys() == {"theta", "loss", "columns/control_change"}
-        and len(lines[1]["sha256"]) == 64
-    )
-    assert lines[1]["scalars"] == ["client", "kept", "n", "round", "row", "run", "steps"]
+    assert lines[1]["arrays"].keys() == {"theta", "loss", "columns/control_change"}
+    assert len(lines[1]["sha256"]) == 64
+    expected = ["client", "kept", "n", "round", "row", "run", "steps"]
+    assert lines[1]["scalars"] == expected
 
 
-@pytest.mark.parametrize(
-    ("question", "sentence"),
-    [
-        ({}, "cannot answer 'None'"),
-        ({"ask": "images"}, "cannot answer 'images'"),
-        ({"ask": ["train"]}, "cannot answer"),
-        ({"ask": "train", "client": "south"}, "it is north, not south"),
-        ({"ask": "train", "client": "north"}, "has not begun this run"),
-        ({"ask": "begin", "client": "north", "run": "../../up", "threads": 1}, "without a name"),
-        (
-            {"ask": "begin", "client": "north", "run": "0" * 16, "threads": 1},
-            "the coordinator None",
-        ),
-    ],
-)
+WRONG_QUESTIONS = [
+    ({}, "cannot answer 'None'"),
+    ({"ask": "images"}, "cannot answer 'images'"),
+    ({"ask": ["train"]}, "cannot answer"),
+    ({"ask": "train", "client": "south"}, "it is north, not south"),
+    ({"ask": "train", "client": "north"}, "has not begun this run"),
+    ({"ask": "begin", "client": "north", "run": "../../up", "threads": 1}, "without a name"),
+    (
+        {"ask": "begin", "client": "north", "run": "0" * 16, "threads": 1},
+        "the coordinator None",
+    ),
+]
+
+
+@pytest.mark.parametrize(("question", "sentence"), WRONG_QUESTIONS)
 def test_a_question_that_means_nothing_is_answered_by_a_sentence(site, question, sentence):
     scalars, arrays = through_bytes(site.answer(question, {}))
-    assert sentence in scalars["error"] and not arrays
-    assert audit(site)[-1]["error"] == scalars["error"] if "hint" in scalars else scalars["unknown"]
+    assert sentence in scalars["error"]
+    assert not arrays
+    if "hint" in scalars:
+        assert audit(site)[-1]["error"] == scalars["error"]
+    else:
+        assert scalars["unknown"]
 
 
 def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site):
-    asked = {
+    question = {
         "ask": "begin",
         "client": "north",
         "run": "0" * 16,
@@ -126,7 +135,7 @@ def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site)
         "versions": versions(),
     }
     whole = plan().decided()
-    for change, sentence in (
+    cases = (
         ({"weights": "/etc/passwd"}, "opens no file"),
         ({"method": "moon+/tmp/mine.py:rule"}, "opens no file"),
         ({"model": "./net.py:build"}, "opens no file"),
@@ -137,8 +146,9 @@ def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site)
         ({"settings": None}, "with settings None"),
         ({"rounds": True}, "--rounds=True is not a number"),
         ({"method": "no such"}, "unknown method"),
-    ):
-        scalars, _ = site.answer({**asked, "plan": {**whole, **change}}, {})
+    )
+    for change, sentence in cases:
+        scalars, _ = site.answer({**question, "plan": {**whole, **change}}, {})
         assert sentence in scalars["error"]
 
 
@@ -149,15 +159,16 @@ def test_what_fails_inside_leaves_without_its_text(site, monkeypatch, caplog):
     monkeypatch.setattr(site, "_begin", fails)
     scalars, _ = site.answer({"ask": "begin", "client": "north"}, {})
     assert scalars["error"] == "an unexpected ValueError, which its own log explains"
-    assert "patient 17" in caplog.text and "patient" not in json.dumps(audit(site))
+    assert "patient 17" in caplog.text
+    assert "patient" not in json.dumps(audit(site))
 
 
 def test_memory_is_kept_of_the_last_rounds(tmp_path):
     for round in range(1, 6):
         remember(tmp_path, round, {"c": torch.full((2,), float(round))})
-    assert (
-        recall(tmp_path, 4, "cpu")["c"].tolist() == [4.0, 4.0] and recall(tmp_path, 0, "cpu") == {}
-    )
+    result = recall(tmp_path, 4, "cpu")["c"].tolist()
+    assert result == [4.0, 4.0]
+    assert recall(tmp_path, 0, "cpu") == {}
     with pytest.raises(
         FedcliError,
         match="after round 2 is not at this site, which has it of these rounds: 3, 4, 5",
@@ -197,21 +208,21 @@ def test_a_model_after_a_single_step_is_a_gradient(data, tmp_path):
     train_at(sites, data, plan(), tmp_path, out=tmp_path / "run")  # three steps
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("method = []", "a policy has no 'method'"),
-        ("methods = [", "is not TOML"),
-        ("methods = 3", "methods is not a list of names"),
-        ("minimum_images = -1", "minimum_images=-1 is out of range"),
-        ("privacy = 1", "privacy is not a table"),
-        ("[privacy]\nnoise = 0", "policy.toml: noise=0.0 is out of range"),
-        ("smallest_cell = 0", "policy.toml: smallest_cell=0 is out of range"),
-        ('methods = ["fedavgg"]', "policy.toml: unknown method 'fedavgg'"),
-        ('methods = ["./mine.py:rule"]', "a site trains no method of a file"),
-        ("[privacy]\nseed = 3", "a policy has no 'seed'"),
-    ],
-)
+WRONG_POLICIES = [
+    ("method = []", "a policy has no 'method'"),
+    ("methods = [", "is not TOML"),
+    ("methods = 3", "methods is not a list of names"),
+    ("minimum_images = -1", "minimum_images=-1 is out of range"),
+    ("privacy = 1", "privacy is not a table"),
+    ("[privacy]\nnoise = 0", "policy.toml: noise=0.0 is out of range"),
+    ("smallest_cell = 0", "policy.toml: smallest_cell=0 is out of range"),
+    ('methods = ["fedavgg"]', "policy.toml: unknown method 'fedavgg'"),
+    ('methods = ["./mine.py:rule"]', "a site trains no method of a file"),
+    ("[privacy]\nseed = 3", "a policy has no 'seed'"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), WRONG_POLICIES)
 def test_a_policy_that_means_nothing_is_refused(tmp_path, text, sentence):
     with pytest.raises(UsageError, match=sentence):
         a_policy(tmp_path, text)
@@ -221,9 +232,8 @@ def test_methods_and_columns_that_are_unknown_here_are_warned_of(tmp_path, caplo
     allowed = a_policy(
         tmp_path, 'methods = ["FedAvg", "of-another-hospital"]\ncolumns = ["control_chang"]'
     )
-    assert allowed.methods == ("fedavg", "of-another-hospital") and allowed.columns == (
-        "control_chang",
-    )
+    assert allowed.methods == ("fedavg", "of-another-hospital")
+    assert allowed.columns == ("control_chang",)
     assert "'of-another-hospital', which this site cannot train" in caplog.text
     assert (
         "no method of fedcli reports a column 'control_chang'; did you mean 'control_change'?"
@@ -244,29 +254,25 @@ def test_the_known_columns_are_those_that_methods_report():
 
 
 def checked(data, tmp_path, text):
-    """What `fedcli site check` says under a policy."""
+    """The output of `fedcli site check` under a policy."""
     path = tmp_path / "policy.toml"
     path.write_text(text)
-    said = run(
+    printed = run(
         f"fedcli site check --data {data} --client north --policy {path} --state {tmp_path / 'state'}"
     )
-    return " ".join(said.split())
+    return " ".join(printed.split())
 
 
 def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_path):
     data = chain_with_tests(tmp_path)
-    said = checked(data, tmp_path, "[privacy]\nnoise = 20.0")
+    printed = checked(data, tmp_path, "[privacy]\nnoise = 20.0")
     allowed = Privacy().answers
     assert policy.epsilon(20.0, allowed, 1e-5) <= 8.0 < policy.epsilon(20.0, allowed + 1, 1e-5)
-    assert (
-        f"which allows {allowed:,} answers, one each round" in said
-        and "Sent so far: 0 answers" in said
-    )
-    assert (
-        "mean training loss" not in said
-        and "Nothing about the test images is sent" in said
-        and "not even one" not in said
-    )
+    assert f"which allows {allowed:,} answers, one each round" in printed
+    assert "Sent so far: 0 answers" in printed
+    assert "mean training loss" not in printed
+    assert "Nothing about the test images is sent" in printed
+    assert "not even one" not in printed
     (tmp_path / "state").mkdir()
     ledger = {
         "answered": ["a" * 64, "b" * 64],
@@ -275,61 +281,62 @@ def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_
     }  # with less noise than now
     (tmp_path / "state" / policy.LEDGER).write_text(json.dumps(ledger))
     assert "Sent so far: 2 answers, epsilon 0.6" in checked(data, tmp_path, "[privacy]")
-    said = checked(data, tmp_path, "[privacy]\nnoise = 0.5")
-    assert (
-        "allows 0 answers" in said
-        and "The first answer spends 24.4" in said
-        and "not even one answer stays within epsilon 8" in said
-    )
+    printed = checked(data, tmp_path, "[privacy]\nnoise = 0.5")
+    assert "allows 0 answers" in printed
+    assert "The first answer spends 24.4" in printed
+    assert "not even one answer stays within epsilon 8" in printed
 
 
 def test_a_check_says_what_leaves_in_an_evaluation_and_whether_models_are_summed(tmp_path):
     data = chain_with_tests(tmp_path)
-    said = checked(data, tmp_path, "smallest_cell = 3\nsecure_aggregation = true")
-    assert "its mean training loss" in said and "counts of the 10 test images" in said
-    assert "of fewer than 3 images, and others" in said and "the sum over at least 2 sites" in said
+    printed = checked(data, tmp_path, "smallest_cell = 3\nsecure_aggregation = true")
+    assert "its mean training loss" in printed
+    assert "counts of the 10 test images" in printed
+    assert "of fewer than 3 images, and others" in printed
+    assert "the sum over at least 2 sites" in printed
     assert "Nothing about the test images is sent" in checked(data, tmp_path, "scores = false")
 
 
 def test_a_check_shows_what_leaves_in_sentences_that_say_so(tmp_path):
     data = chain_with_tests(tmp_path)
-    said = checked(data, tmp_path, "")
-    assert (
-        "The model is sent as it is, not masked" in said
-        and "Even a single training step may be sent." in said
-    )
-    said = checked(
+    printed = checked(data, tmp_path, "")
+    assert "The model is sent as it is, not masked" in printed
+    assert "Even a single training step may be sent." in printed
+    printed = checked(
         data, tmp_path, "gradients = false\ncolumns = []\nminimum_images = 5\nmaximum_rounds = 3"
     )
-    assert (
-        "A model after a single training step is not sent" in said
-        and "a method that reports more than" in said
-    )
-    assert "at most 3 rounds of a training; at least 5 training images here" in said
+    assert "A model after a single training step is not sent" in printed
+    assert "a method that reports more than" in printed
+    assert "at most 3 rounds of a training; at least 5 training images here" in printed
 
 
 def test_the_guide_shows_what_a_check_says(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "sites.md").read_text(encoding="utf-8")
-    shown = " ".join(page.partition("`site check` prints")[2].split("```")[1].split())
-    said = checked(chain_with_tests(tmp_path), tmp_path, page.split("```toml")[1].split("```")[0])
-    said = (
-        said.partition("Counts in the description")[0]
+    example = " ".join(page.partition("`site check` prints")[2].split("```")[1].split())
+    printed = checked(
+        chain_with_tests(tmp_path), tmp_path, page.split("```toml")[1].split("```")[0]
+    )
+    printed = (
+        printed.partition("Counts in the description")[0]
         .replace(" ─", "")
         .replace(" under this policy:", "")
     )
     subjects = " (?=sent once|sent each|form of|noise|further|image quality|evaluation|methods|limits|record)"
-    rows = re.split(subjects, said)
-    held = [
+    rows = re.split(subjects, printed)
+    rows_compared = [
         row.strip()
         for row in rows
         if row.startswith(("sent once", "form", "noise", "further", "limits"))
     ]
-    assert len(held) >= 5 and all(row in shown for row in held)
+    assert len(rows_compared) >= 5
+    for row in rows_compared:
+        assert row in example
 
 
 def test_a_check_says_that_a_client_without_test_images_cannot_be_evaluated(data, tmp_path):
-    said = checked(data, tmp_path, "")
-    assert "this client has no test images" in said and "fedcli partition --by SITE" in said
+    printed = checked(data, tmp_path, "")
+    assert "this client has no test images" in printed
+    assert "fedcli partition --by SITE" in printed
 
 
 @pytest.mark.parametrize(("noise", "answers"), [(4.0, 1), (4.0, 10), (20.0, 100), (1.0, 1)])
@@ -343,21 +350,21 @@ def test_the_accountant_agrees_with_the_integral_and_stays_below_renyi(noise, an
     s = noise / 2 / math.sqrt(answers)  # of a normal density whose mean differs by 1
 
     def excess(x):
-        density = lambda at: math.exp(-((x - at) ** 2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))  # noqa: E731
-        return max(0.0, density(1) - math.exp(spent) * density(0))
+        return max(0.0, norm.pdf(x, 1, s) - math.exp(spent) * norm.pdf(x, 0, s))
 
     crossing = spent * s * s + 0.5
-    assert quad(excess, crossing, crossing + 40 * s, epsabs=1e-14)[0] == pytest.approx(
-        delta, rel=1e-4
-    )
+    result = quad(excess, crossing, crossing + 40 * s, epsabs=1e-14)[0]
+    assert result == pytest.approx(delta, rel=1e-4)
     orders = np.linspace(1.01, 200, 20_000)
-    renyi = (answers * orders / (2 * (noise / 2) ** 2) + math.log(1 / delta) / (orders - 1)).min()
+    divergences = answers * orders / (2 * (noise / 2) ** 2)
+    renyi = (divergences + math.log(1 / delta) / (orders - 1)).min()
     assert 0.5 * renyi < spent < renyi
 
 
 def test_more_answers_reveal_more_and_none_nothing():
     spent = [policy.epsilon(4.0, answers, 1e-5) for answers in range(5)]
-    assert spent[0] == 0 and spent == sorted(spent)
+    assert spent[0] == 0
+    assert spent == sorted(spent)
     assert policy.epsilon(1e-3, 1, 1e-5) == math.inf
 
 
@@ -366,44 +373,47 @@ def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again
     runs = []
     for name in "ab":
         sites = sites_of(data, tmp_path / name, policy=strict)
-        runs.append(train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / f"run-{name}"))
-    again = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "again")
-    first, other, same = (
-        (run.parent / "models" / "00001.h5").read_bytes() for run in (*runs, again)
-    )
-    assert first != other and other == same
-    assert json.loads((runs[0].parent / "rounds.jsonl").read_text())["loss"] == [None] * 4
+        run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / f"run-{name}")
+        runs.append(run)
+    runs.append(train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "again"))
+    models = [(run.parent / "models" / "00001.h5").read_bytes() for run in runs]
+    first_model, other_model, same_model = models
+    assert first_model != other_model
+    assert other_model == same_model
+    outcome = json.loads((runs[0].parent / "rounds.jsonl").read_text())["loss"]
+    assert outcome == [None] * 4
     ledger = json.loads((tmp_path / "b" / "north" / "privacy.json").read_text())
     assert len(ledger["answered"]) == 1
-    assert (tmp_path / "b" / "north" / "noise.key").stat().st_mode & 0o777 == 0o600
+    result = (tmp_path / "b" / "north" / "noise.key").stat().st_mode & 0o777
+    assert result == 0o600
 
 
 def test_no_two_updates_are_given_one_noise(data, tmp_path):
     """Else whoever may choose the plan cancels the noise: the same task under a plan that trains nothing shows it."""
-    sites = sites_of(
-        data, tmp_path / "sites", policy=Policy(privacy=Privacy(clip=1.0, noise=20.0, epsilon=1e6))
-    )
+    policy = Policy(privacy=Privacy(clip=1.0, noise=20.0, epsilon=1e6))
+    sites = sites_of(data, tmp_path / "sites", policy=policy)
     sent = {}
 
     class Kept(Carried):
         def __call__(self, messages, timeout):
-            sent.update(
-                {message[0]["ask"]: message for client, message in messages if client == "north"}
-            )
+            for client, message in messages:
+                if client == "north":
+                    sent[message[0]["ask"]] = message
             return super().__call__(messages, timeout)
 
     with engine_of(lambda federation: Sites(federation, Kept(sites))) as engine:
         train(data, plan(rounds=1), work=tmp_path, engine=engine)
-    (begin, tensors), task, site = sent["begin"], sent["train"], sites["north"]
-    first = site.answer(*task)[1]["theta"]
+    (begin, tensors) = sent["begin"]
+    task = sent["train"]
+    site = sites["north"]
+    first_theta = site.answer(*task)[1]["theta"]
     idle = {**begin["plan"], "lr": 1e-30}
     assert "error" not in site.answer({**begin, "plan": idle}, tensors)[0]
-    second = site.answer(*task)[1]["theta"]
-    assert np.linalg.norm(first - second) > 20  # the update itself has a norm of at most 1
-    assert (
-        len(json.loads((tmp_path / "sites" / "north" / "privacy.json").read_text())["answered"])
-        == 2
-    )
+    second_theta = site.answer(*task)[1]["theta"]
+    distance = np.linalg.norm(first_theta - second_theta)
+    assert distance > 20  # the update itself has a norm of at most 1
+    ledger = json.loads((tmp_path / "sites" / "north" / "privacy.json").read_text())
+    assert len(ledger["answered"]) == 2
 
 
 def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
@@ -411,7 +421,8 @@ def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
     report = Report("north", 0, 1, 2, torch.tensor(0.5), torch.tensor([3.0, 4.0]), {}, {})  # norm 5
     quiet = Privacy(clip=1.0, noise=1e-9, epsilon=math.inf)
     noised = policy.noised(report, task, quiet, tmp_path, "q")
-    assert noised.theta.tolist() == pytest.approx([0.6, 0.8], abs=1e-6) and noised.loss.isnan()
+    assert noised.theta.tolist() == pytest.approx([0.6, 0.8], abs=1e-6)
+    assert noised.loss.isnan()
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ def start(tmp_path):
     patient.setattr(sockets, "WAIT", 200.0)  # seconds: a busy machine takes long to start processes
 
     def started(data, client):
-        arguments = (data, tmp_path / "sites" / client, client, tmp_path / "s" / f"{client}.sock")
+        path = tmp_path / "s" / f"{client}.sock"
+        arguments = (data, tmp_path / "sites" / client, client, path)
         process = FORK.Process(target=_site, args=arguments, daemon=True)
         process.start()
         begun.append(process)
@@ -77,7 +78,8 @@ def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process
         data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", **at(tmp_path), resume=True
     )
     for name in ("rounds.jsonl", "run.json", "models/00004.h5"):
-        assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
+        expected = (usual.parent / name).read_bytes()
+        assert (run.parent / name).read_bytes() == expected
 
 
 class Clock:
@@ -95,7 +97,8 @@ def test_waiting_for_sites_is_said_once(tmp_path, monkeypatch, caplog):
     caplog.set_level("INFO")
     with sockets.Connections(tmp_path / "s") as connections:
         connections.wait_for(["north"], 2.0)
-    assert caplog.text.count("waiting up to 2 s for north to listen at") == 1 and clock.now >= 2
+    assert caplog.text.count("waiting up to 2 s for north to listen at") == 1
+    assert clock.now >= 2
 
 
 def test_sites_that_listen_hear_of_a_coordinator_that_waits_for_others(
@@ -133,7 +136,8 @@ def listening(tmp_path):
 def test_a_site_that_does_not_answer_in_time_is_given_up(tmp_path, listening):
     with sockets.Connections(tmp_path) as connections:
         answers = dict(connections([("north", ({}, {}))], 0.05))
-        assert answers == {"north": "it gave no sign of life for 0.05 s"} and not connections.open
+        assert answers == {"north": "it gave no sign of life for 0.05 s"}
+        assert not connections.open
 
 
 @pytest.mark.parametrize(
@@ -150,19 +154,19 @@ def test_the_end_of_a_job_is_not_said_to_be_that_of_a_site(tmp_path, listening, 
 
 def test_while_a_site_is_waited_for_a_sentence_names_it_and_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "EVERY", 0.01)
-    said = threading.Event()
+    is_said = threading.Event()
 
     class Slow:
         def answer(self, scalars, arrays):
             tell(theirs, "it serves another coordinator since noon", alive=False)
-            assert said.wait(60)
+            assert is_said.wait(60)
             return scalars, arrays
 
     def heard(text):
         if text.startswith(
             "waiting for north (it serves another coordinator since noon, last sign of life "
         ):
-            said.set()
+            is_said.set()
 
     monkeypatch.setattr(sockets.console, "say", heard)
     ours, theirs = socket.socketpair()
@@ -170,17 +174,18 @@ def test_while_a_site_is_waited_for_a_sentence_names_it_and_says_why(tmp_path, m
     with ours, theirs, idle, site, sockets.Connections(tmp_path) as connections:
         connections.open |= {"north": ours, "south": idle}
         threading.Thread(target=talk, args=(Slow().answer, theirs), daemon=True).start()
-        assert dict(connections([("north", ({"a": 1}, {}))], 60)) == {"north": ({"a": 1}, {})}
-        assert said.is_set() and b"it waits for other sites" in site.recv(1000)
+        result = dict(connections([("north", ({"a": 1}, {}))], 60))
+        assert result == {"north": ({"a": 1}, {})}
+        assert is_said.is_set()
+        assert b"it waits for other sites" in site.recv(1000)
 
 
 def test_who_is_waited_for_is_cut_where_there_are_many(tmp_path):
     with sockets.Connections(tmp_path) as connections:
         connections._heard = dict.fromkeys("abcdefgh", 0.0)
-        said = connections._waiting_for("abcdefgh")
-    assert said.startswith("waiting for a (no answer yet, last sign of life ") and said.endswith(
-        " and 3 more"
-    )
+        sentence = connections._waiting_for("abcdefgh")
+    assert sentence.startswith("waiting for a (no answer yet, last sign of life ")
+    assert sentence.endswith(" and 3 more")
 
 
 @pytest.mark.parametrize(
@@ -204,13 +209,14 @@ def test_a_site_that_breaks_off_or_answers_nonsense_is_said(tmp_path, listening,
 def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(data, tmp_path, start):
     path = tmp_path / "s" / "north.sock"
     path.parent.mkdir()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left, named(path) as name:
-        left.bind(name)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stale, named(path) as name:
+        stale.bind(name)
     start(data, "north")
     with sockets.Connections(path.parent) as connections:
         connections.wait_for(["north"], 60)
-        said = dict(connections([("north", ({"ask": "describe"}, {}))], 60))["north"]
-    assert said[0]["description"]["client"] == "north" and path.stat().st_mode & 0o777 == 0o600
+        answer = dict(connections([("north", ({"ask": "describe"}, {}))], 60))["north"]
+    assert answer[0]["description"]["client"] == "north"
+    assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(FedcliError, match="another process listens"), listening_at(path):
         pass
 

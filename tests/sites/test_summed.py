@@ -24,48 +24,49 @@ class Added:
     """A transport which adds what the sites answer, without masks or quantization."""
 
     def __init__(self, sites):
-        self.sites, self.seen = sites, []
+        self.sites = sites
+        self.seen = []
 
     def __call__(self, messages, timeout):
         answers = {}
-        for client, (scalars, arrays) in [
-            (client, through_bytes(message)) for client, message in messages
-        ]:
-            asked = {**scalars, MASKED: len(messages)} if SUM in scalars else scalars
-            answers[client] = (
-                (scalars, arrays),
-                through_bytes(self.sites[client].answer(asked, arrays)),
-            )
-        if SUM not in messages[0][1][0]:
+        for client, message in messages:
+            scalars, arrays = through_bytes(message)
+            question = {**scalars, MASKED: len(messages)} if SUM in scalars else scalars
+            answer = through_bytes(self.sites[client].answer(question, arrays))
+            answers[client] = ((scalars, arrays), answer)
+        if SUM not in scalars:
             return [(client, answer) for client, (_, answer) in answers.items()]
         try:
-            added = [
-                secagg.update_of(*pair, pair[0][0][SUM]["largest"]) for pair in answers.values()
-            ]
+            added = []
+            for message, answer in answers.values():
+                added.append(secagg.update_of(message, answer, message[0][SUM]["largest"]))
         except ValueError as error:
             return [(client, str(error)) for client in answers]
         counts = np.array([answer[0]["n"] for _, answer in answers.values()], float)
         mean = [np.average(parts, axis=0, weights=counts) for parts in zip(*added, strict=True)]
         self.seen.append(mean)
-        return [
-            (client, (answer[0], secagg.mean_of(mean))) for client, (_, answer) in answers.items()
-        ]
+        summed = []
+        for client, (_, answer) in answers.items():
+            summed.append((client, (answer[0], secagg.mean_of(mean))))
+        return summed
 
 
 def trained(data, folder, configuration, *, policy=None, kind=SummedSites):
-    sites = sites_of(data, folder / "sites", **({"policy": policy} if policy else {}))
+    more = {"policy": policy} if policy else {}
+    sites = sites_of(data, folder / "sites", **more)
     with engine_of(lambda federation: kind(federation, Added(sites))) as engine:
         return train(data, configuration, work=folder, engine=engine, out=folder / "run")
 
 
 def model(run, round=1):
+    tensors = {}
+
+    def read(name, item):
+        if isinstance(item, h5py.Dataset):
+            tensors[name] = item[()]
+
     with h5py.File(run.parent / f"models/{round:05d}.h5") as file:
-        tensors = {}
-        file.visititems(
-            lambda name, item: (
-                tensors.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None
-            )
-        )
+        file.visititems(read)
     return tensors
 
 
@@ -98,33 +99,44 @@ def test_policies_that_ask_for_it_allow_nothing_else(data, tmp_path):
 
 def test_masks_are_of_the_whole_key():
     pytest.importorskip("cryptography")
-    drawn, again = (secagg.masks(b"k" * 32, 2**32, [(), (3, 2), (4000,)]) for _ in range(2))
-    assert [array.shape for array in drawn] == [(), (3, 2), (4000,)] and drawn[0].dtype == np.int64
-    assert all((one == other).all() for one, other in zip(drawn, again, strict=True))
-    assert 0 <= drawn[2].min() and drawn[2].max() < 2**32 and abs(drawn[2].mean() / 2**31 - 1) < 0.1
+    shapes = [(), (3, 2), (4000,)]
+    masks = secagg.masks(b"k" * 32, 2**32, shapes)
+    again = secagg.masks(b"k" * 32, 2**32, shapes)
+    assert [array.shape for array in masks] == shapes
+    assert masks[0].dtype == np.int64
+    for mask, other in zip(masks, again, strict=True):
+        assert (mask == other).all()
+    assert 0 <= masks[2].min()
+    assert masks[2].max() < 2**32
+    result = abs(masks[2].mean() / 2**31 - 1)
+    assert result < 0.1
     # these keys are one under flwr's generator, whose seed is the exclusive or of a key's words
-    first, second = (
-        secagg.masks(key, 2**32, [(8,)])[0] for key in (b"a" * 4 + b"b" * 4, b"b" * 4 + b"a" * 4)
-    )
-    assert (first != second).any()
+    (one_mask,) = secagg.masks(b"aaaabbbb", 2**32, [(8,)])
+    (other_mask,) = secagg.masks(b"bbbbaaaa", 2**32, [(8,)])
+    assert (one_mask != other_mask).any()
 
 
 def test_noise_at_the_sites_goes_with_it_and_leaves_no_loss(data, tmp_path):
-    run = trained(data, tmp_path, plan(), policy=Policy(privacy=Privacy(noise=1.0, epsilon=1000.0)))
+    policy = Policy(privacy=Privacy(noise=1.0, epsilon=1000.0))
+    run = trained(data, tmp_path, plan(), policy=policy)
     line = json.loads((run.parent / "rounds.jsonl").read_text().splitlines()[0])
-    assert set(line["loss"]) == {None} and all(
-        np.isfinite(array).all() for array in model(run).values()
-    )
+    assert set(line["loss"]) == {None}
+    for array in model(run).values():
+        assert np.isfinite(array).all()
 
 
 def test_methods_whose_server_takes_more_are_refused():
     fitting = set()
+    refusals = []
     for name in METHODS:
         try:
             engines.check(resolve(name), 0)
-            fitting.add(name)
         except UsageError as error:
-            assert "secure aggregation" in f"{error.sentence} {error.hint}"
+            refusals.append(f"{error.sentence} {error.hint}")
+        else:
+            fitting.add(name)
+    for refusal in refusals:
+        assert "secure aggregation" in refusal
     assert {"fedavg", "fedprox", "moon", "fedavgm", "fedadam"} <= fitting
     assert not fitting & {
         "fedheal",
@@ -143,30 +155,33 @@ def test_methods_whose_server_takes_more_are_refused():
 
 
 def answer(**more):
-    given = {"theta": np.full(3, 1.5, np.float32), "loss": np.float32(32)} | more
-    return {"n": given.pop("n", 10)}, {
-        name: np.asarray(array) for name, array in given.items() if array is not None
-    }
+    arrays = {"theta": np.full(3, 1.5, np.float32), "loss": np.float32(32)} | more
+    scalars = {"n": arrays.pop("n", 10)}
+    return scalars, {name: np.asarray(a) for name, a in arrays.items() if a is not None}
 
 
 def test_what_a_site_adds_is_its_update_and_its_loss():
     question = QUESTION, {"theta": np.ones(3, np.float32)}
     update, loss = secagg.update_of(question, answer(), 20)
-    assert update.tolist() == [0.5] * 3 and update.dtype == np.float64 and loss.tolist() == [0.5, 1]
-    assert secagg.update_of(question, answer(loss=np.float32("nan")), 20)[1].tolist() == [0, 0]
+    assert update.tolist() == [0.5] * 3
+    assert update.dtype == np.float64
+    assert loss.tolist() == [0.5, 1]
+    result = secagg.update_of(question, answer(loss=np.float32("nan")), 20)[1].tolist()
+    assert result == [0, 0]
     mean = secagg.mean_of([update, np.array([0.25, 0.5])])  # one of two sites of a size says a loss
-    assert mean["loss"] == 32 and np.isnan(secagg.mean_of([update, np.zeros(2)])["loss"])
+    assert mean["loss"] == 32
+    assert np.isnan(secagg.mean_of([update, np.zeros(2)])["loss"])
 
 
-@pytest.mark.parametrize(
-    ("odd", "sentence"),
-    [
-        ({"n": 21}, "more training images"),
-        ({"theta": np.array([1, 1, 10], np.float32)}, "beyond 8"),
-        ({"theta": np.array([1, 1, np.nan], np.float32)}, "beyond 8"),
-        ({"columns/control": np.zeros(3)}, "'columns/control' beside its model"),
-    ],
-)
+NOT_SUMMED = [
+    ({"n": 21}, "more training images"),
+    ({"theta": np.array([1, 1, 10], np.float32)}, "beyond 8"),
+    ({"theta": np.array([1, 1, np.nan], np.float32)}, "beyond 8"),
+    ({"columns/control": np.zeros(3)}, "'columns/control' beside its model"),
+]
+
+
+@pytest.mark.parametrize(("odd", "sentence"), NOT_SUMMED)
 def test_what_the_sum_does_not_carry_is_refused_at_the_site(odd, sentence):
     question = QUESTION, {"theta": np.ones(3, np.float32)}
     with pytest.raises(ValueError, match=sentence):
@@ -177,7 +192,8 @@ def test_what_the_sum_does_not_carry_is_refused_at_the_site(odd, sentence):
 
 @pytest.mark.parametrize(("clients", "expected"), [(2, 30), (4, 30), (5, 29), (20, 27)])
 def test_the_sum_of_all_clients_has_32_bits(clients, expected):
-    assert secagg.bits(clients) == expected and clients * 2**expected <= 2**32
+    assert secagg.bits(clients) == expected
+    assert clients * 2**expected <= 2**32
 
 
 def test_questions_of_a_sum_that_was_given_up_are_dropped():

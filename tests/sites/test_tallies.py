@@ -31,9 +31,10 @@ def test_scores_of_added_tallies_are_those_of_all_logits(classes, absent):
     logits, y = answers(classes, absent=absent)
     parts = np.array_split(np.arange(len(y)), 3)
     whole = Tally.nothing(classes)
-    for at in parts:
-        whole = whole + Tally.of(logits[at], y[at])
-    counted, pooled = whole.score(), metrics.score(logits, y)
+    for part in parts:
+        whole = whole + Tally.of(logits[part], y[part])
+    counted = whole.score()
+    pooled = metrics.score(logits, y)
     assert counted.keys() == pooled.keys()
     for name, value in pooled.items():
         assert counted[name] == (
@@ -46,7 +47,8 @@ def test_scores_of_added_tallies_are_those_of_all_logits(classes, absent):
 
 
 def test_no_image_has_no_score():
-    assert Tally.nothing(3).score() == metrics.score(np.zeros((0, 3)), np.zeros(0, int))
+    expected = metrics.score(np.zeros((0, 3)), np.zeros(0, int))
+    assert Tally.nothing(3).score() == expected
     assert Tally.nothing(3).resolution() == 0
 
 
@@ -64,8 +66,10 @@ def test_a_threshold_gives_the_rates_that_it_promises():
     threshold, false, true = Tally.of(logits, y).true_positives_at(0.1)
     assert (chance[y == 0] >= threshold).mean() == false <= 0.1
     assert (chance[y == 1] >= threshold).mean() == true
-    assert (chance[y == 0] >= threshold - 1 / FINE).mean() > 0.1
-    assert Tally.of(logits[y == 0], y[y == 0]).true_positives_at(0.1) is None
+    result = (chance[y == 0] >= threshold - 1 / FINE).mean()
+    assert result > 0.1
+    outcome = Tally.of(logits[y == 0], y[y == 0]).true_positives_at(0.1)
+    assert outcome is None
     assert Tally.of(logits, y).true_positives_at(false) == (
         threshold,
         false,
@@ -76,11 +80,13 @@ def test_a_threshold_gives_the_rates_that_it_promises():
 @pytest.mark.parametrize("change", ["shape", "type", "sign", "sum", "name"])
 def test_arrays_that_are_no_tally_are_not_taken_for_one(change):
     arrays = vars(Tally.of(*answers(3)))
-    assert Tally.of_arrays(arrays, 3, 600).images == 600 and Tally.of_arrays(arrays, 4, 600) is None
+    assert Tally.of_arrays(arrays, 3, 600).images == 600
+    assert Tally.of_arrays(arrays, 4, 600) is None
     table = arrays["table"]
     changed = {"shape": table[:2], "type": table.astype(float), "sign": -table, "sum": table + 1}
     other = {**arrays, "table": changed[change]} if change in changed else {**arrays, "more": table}
-    assert Tally.of_arrays(other, 3, 600) is None and Tally.of_arrays(arrays, 3, 599) is None
+    assert Tally.of_arrays(other, 3, 600) is None
+    assert Tally.of_arrays(arrays, 3, 599) is None
 
 
 # which cells may leave a site, by hand
@@ -96,13 +102,15 @@ def test_hidden_cells_of_a_class_hold_as_many_images_as_the_smallest_together():
     images = np.array([[1, 2, 9, 9], [9, 9, 9, 9], [9, 9, 9, 9]])
     secret = hidden_cells(images, 5, NONE_HIDDEN)
     assert secret[0].tolist() == [True, True, True, False]  # 1 and 2 alone would be 3 images
-    assert secret.astype(int).tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
+    expected = [[1, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
+    assert secret.astype(int).tolist() == expected
 
 
 def test_of_a_hidden_class_nobody_knows_the_sum():
     secret = np.array([[1, 0], [1, 1], [1, 1]], bool)
     assert (_safe(secret, np.array([True, False, False])) == secret).all()
-    assert _safe(secret, NONE_HIDDEN).tolist() == [[False] * 2, [True] * 2, [True] * 2]
+    expected = [[False] * 2, [True] * 2, [True] * 2]
+    assert _safe(secret, NONE_HIDDEN).tolist() == expected
 
 
 def test_cells_of_groups_that_lack_one_already_are_hidden_first():
@@ -118,17 +126,20 @@ def test_a_group_that_lacks_only_hidden_classes_is_not_hidden():
     groups = {"sex": torch.zeros(26, dtype=torch.int64)}
     shard = SimpleNamespace(y=torch.from_numpy(y), groups=groups)
     tallies, hidden_groups = tallied(np.zeros((26, 3)), shard, {"sex": ["female"]}, 5)
-    assert hidden_groups == [] and tallies["all"].images == 20
+    assert hidden_groups == []
+    assert tallies["all"].images == 20
     assert tallies["sex/0"].images == 20
 
 
 def test_a_chance_on_the_edge_of_a_bin_is_in_the_bin_below():
     bins = np.zeros((1, 15, 3), np.int64)
     _calibrate(bins, np.array([3 / 15]), np.array([True]), np.array([0]))
-    assert np.flatnonzero(bins[0, :, 0]).tolist() == [2]
+    result = np.flatnonzero(bins[0, :, 0]).tolist()
+    assert result == [2]
 
 
 def test_a_rebuilt_chance_is_the_middle_of_its_bin():
     tally = Tally.of(np.log([[0.7, 0.3]]), np.array([0]))
     logits, _ = tally.rebuilt()
-    assert probabilities(logits)[0, 1] == pytest.approx((int(0.3 * FINE) + 0.5) / FINE)
+    expected = pytest.approx((int(0.3 * FINE) + 0.5) / FINE)
+    assert probabilities(logits)[0, 1] == expected

@@ -19,7 +19,7 @@ def clients(tmp_path_factory):
     path = fedcli.partition(
         fedcli.prepare("toy", size=8, sample_images=300, work=work), iid=True, clients=2, work=work
     ).path
-    made = {"balanced": path}
+    paths = {"balanced": path}
     for name, rarest in (("tenth", 10), ("rare", 5)):
         folder = work / name
         shutil.copytree(path.parent, folder)
@@ -27,8 +27,8 @@ def clients(tmp_path_factory):
         for client, count in zip(body["body"]["roster"], (rarest, 0), strict=True):
             client["class_counts"] = [50] * 9 + [count]  # 100 of the commonest
         (folder / path.name).write_text(json.dumps(body))
-        made[name] = folder / path.name
-    return made
+        paths[name] = folder / path.name
+    return paths
 
 
 def prior(clients, name, method="fedavg", **options):
@@ -47,56 +47,59 @@ def test_rare_classes_are_corrected_for_and_it_is_said(clients, caplog):
 @pytest.mark.parametrize("name", ["balanced", "tenth"])
 def test_others_are_not(clients, name, caplog):
     caplog.set_level("INFO", "fedcli")
-    assert prior(clients, name) == "none" and "--prior" not in caplog.text
+    assert prior(clients, name) == "none"
+    assert "--prior" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("method", "options"),
-    [
-        ("fedavg", {"prior": "none"}),
-        ("fedavg", {"class_weights": "balanced"}),
-        ("fedavg", {"loss": "focal:2"}),
-        ("fedavg", {"sampling": "class"}),
-        ("fedavg", {"dp_sgd": 1.0, "model": "cnn-gn"}),
-        ("bsm", {}),
-        ("ldam", {}),
-    ],
-)
+CORRECTED = [
+    ("fedavg", {"prior": "none"}),
+    ("fedavg", {"class_weights": "balanced"}),
+    ("fedavg", {"loss": "focal:2"}),
+    ("fedavg", {"sampling": "class"}),
+    ("fedavg", {"dp_sgd": 1.0, "model": "cnn-gn"}),
+    ("bsm", {}),
+    ("ldam", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "options"), CORRECTED)
 def test_what_corrects_already_or_keeps_counts_private_is_left_alone(clients, method, options):
     assert prior(clients, "rare", method, **options) == "none"
 
 
 def test_a_prior_that_is_given_is_kept(clients):
-    assert prior(clients, "rare", prior="bsm") == "bsm" == prior(clients, "balanced", prior="bsm")
+    for name in ("rare", "balanced"):
+        assert prior(clients, name, prior="bsm") == "bsm"
 
 
 def test_sites_that_keep_their_counts_are_not_corrected_for(clients, monkeypatch):
     read = manifest.read
 
     def without(path, *kinds, **how):
-        found = read(path, *kinds, **how)
-        for client in found.body["roster"]:
+        content = read(path, *kinds, **how)
+        for client in content.body["roster"]:
             client.pop("class_counts", None)
-        return found
+        return content
 
     monkeypatch.setattr(manifest, "read", without)
     assert prior(clients, "rare") == "none"
 
 
-@pytest.mark.parametrize(
-    ("options", "lr"),
-    [
-        ({}, 1e-3),
-        ({"weights": "imagenet", "model": "resnet18"}, 3e-4),
-        ({"weights": "imagenet", "model": "resnet18", "lr": 0.02}, 0.02),
-        ({"freeze_backbone": True}, 3e-3),
-        ({"weights": "imagenet", "model": "resnet18", "freeze_backbone": True}, 3e-3),
-        ({"freeze_backbone": True, "lr": 0.02}, 0.02),
-        ({"freeze_backbone": True, "optimizer": "sgd"}, 1e-3),
-        ({"optimizer": "sgd"}, 1e-3),
-        ({"optimizer": "sgd", "weights": "imagenet", "model": "resnet18"}, 1e-3),
-    ],
-)
+PRETRAINED = {"weights": "imagenet", "model": "resnet18"}
+RATES = [
+    ({}, 1e-3),
+    (PRETRAINED, 3e-4),
+    ({**PRETRAINED, "lr": 0.02}, 0.02),
+    ({"freeze_backbone": True}, 3e-3),
+    ({**PRETRAINED, "freeze_backbone": True}, 3e-3),
+    ({"freeze_backbone": True, "lr": 0.02}, 0.02),
+    ({"freeze_backbone": True, "optimizer": "sgd"}, 1e-3),
+    ({"optimizer": "sgd"}, 1e-3),
+    ({**PRETRAINED, "optimizer": "sgd"}, 1e-3),
+]
+
+
+@pytest.mark.parametrize(("options", "lr"), RATES)
 def test_the_learning_rate_follows_the_optimizer_and_the_starting_weights(options, lr):
     assert resolved(TrainOptions("fedavg", **options)).lr == lr
 

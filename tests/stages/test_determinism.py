@@ -43,15 +43,12 @@ def type_in(folder, *lines):
 
 
 def digests(folder):
-    files = [
-        path
-        for path in (folder / "fedcli-work").rglob("*")
-        if path.is_file() and path.name not in CLOCKS
-    ]
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
-    }
+    digest_by_path = {}
+    for path in (folder / "fedcli-work").rglob("*"):
+        if path.is_file() and path.name not in CLOCKS:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            digest_by_path[str(path.relative_to(folder))] = digest
+    return digest_by_path
 
 
 def with_images(folder):
@@ -60,10 +57,14 @@ def with_images(folder):
     raw.mkdir(parents=True)
     draw = np.random.default_rng(0)
     images = draw.integers(0, 256, (48, 9, 9), np.uint8)
-    for k in np.random.default_rng(len(str(folder))).permutation(48):
+    order = np.random.default_rng(len(str(folder))).permutation(48)
+    for k in order:
         Image.fromarray(images[k]).save(raw / f"{k:02d}.png")
-    lines = [f"{k:02d}.png,{'abc'[k % 3]},p{k // 3},{'fm'[k // 3 % 2]}" for k in range(48)]
-    (raw / "labels.csv").write_text("\n".join(["image,label,patient,sex", *lines]) + "\n")
+    lines = ["image,label,patient,sex"]
+    for k in range(48):
+        patient = k // 3
+        lines.append(f"{k:02d}.png,{'abc'[k % 3]},p{patient},{'fm'[patient % 2]}")
+    (raw / "labels.csv").write_text("\n".join(lines) + "\n")
     return folder
 
 
@@ -77,7 +78,8 @@ def expected(tmp_path_factory):
 def test_the_number_of_processes_and_the_place_change_no_byte(expected, tmp_path):
     folder = with_images(tmp_path / "another place, with a longer name")
     type_in(folder, *stages(jobs=2))
-    assert digests(folder) == expected and len(expected) > 12
+    assert digests(folder) == expected
+    assert len(expected) > 12
 
 
 def test_the_hash_seed_the_threads_and_the_time_zone_change_no_byte(expected, tmp_path):
@@ -87,23 +89,24 @@ def test_the_hash_seed_the_threads_and_the_time_zone_change_no_byte(expected, tm
     tests = Path(__file__).parents[1]
     folders = [Path(__file__).parent, tests, tests / "support"]
     environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
-    subprocess.run(
-        [sys.executable, "-c", code, str(folder)], env=environment, check=True, timeout=120
-    )
+    command = [sys.executable, "-c", code, str(folder)]
+    subprocess.run(command, env=environment, check=True, timeout=120)
     assert digests(folder) == expected
 
 
 def test_a_run_that_stops_after_every_round_has_the_same_bytes(expected, tmp_path, monkeypatch):
     folder = with_images(tmp_path)
-    before, (train, *after) = [*stages(1)][:3], [*stages(1)][3:]
+    before = [*stages(1)][:3]
+    (train, *after) = [*stages(1)][3:]
     type_in(folder, *before)
     for number in range(1, ROUNDS + 1):
         monkeypatch.setattr(Federation, "play", interrupt_in_round(number))
         monkeypatch.chdir(folder)
-        done = CliRunner().invoke(app, [*train.split(), *(["--resume"] if number > 1 else [])])
-        assert done.exit_code == 130 and (
-            f"after round {number - 1} of {ROUNDS}" in done.stderr or number == 1
-        ), done.stderr
+        line = train if number == 1 else f"{train} --resume"
+        done = CliRunner().invoke(app, line.split())
+        assert done.exit_code == 130, done.stderr
+        if number > 1:
+            assert f"after round {number - 1} of {ROUNDS}" in done.stderr, done.stderr
         monkeypatch.undo()
     type_in(folder, f"{train} --resume", *after)
     assert digests(folder) == expected

@@ -12,12 +12,12 @@ from fedcli.stages import call, collect, named_runs
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def work_and_runs(tmp_path_factory):
     """FedAvg with two seeds, another lr and other data; FedISM+ with one seed; and the work folder."""
     work = tmp_path_factory.mktemp("work")
     dataset = fedcli.prepare("toy", size=8, sample_images=60, out=work / "datasets" / "toy")
     data = [fedcli.partition(dataset, iid=True, clients=count, work=work) for count in (2, 3)]
-    asked = {
+    arguments = {
         "a0": ("fedavg", 0, {}),
         "a1": ("fedavg", 0, {"seed": 1}),
         "ism": ("fedism-plus", 0, {}),
@@ -25,10 +25,10 @@ def made(tmp_path_factory):
         "other": ("fedavg", 1, {}),
         "prox": ("fedprox", 1, {}),
     }
-    runs = {
-        name: fedcli.train(method, data[place], rounds=1, work=work, name=name, **more).path
-        for name, (method, place, more) in asked.items()
-    }
+    runs = {}
+    for name, (method, number, options) in arguments.items():
+        run = fedcli.train(method, data[number], rounds=1, work=work, name=name, **options)
+        runs[name] = run.path
     return work, runs
 
 
@@ -36,40 +36,36 @@ def named(paths: list[Path]) -> list[str]:
     return [path.parent.name for path in paths]
 
 
-def test_the_newest_run_of_a_name_is_taken_and_said(made, capsys):
-    work, runs = made
-    for name, run in (
-        ("a1", "a1"),
-        ("FedISM+", "ism"),
-        ("fedism-plus", "ism"),
-        ("fedavg", "other"),
-    ):
+def test_the_newest_run_of_a_name_is_taken_and_said(work_and_runs, capsys):
+    work, runs = work_and_runs
+    newest = {"a1": "a1", "FedISM+": "ism", "fedism-plus": "ism", "fedavg": "other"}
+    for name, run in newest.items():
         assert named_runs.newest(name, work) == runs[run], name
     assert call.source("a1", work, "dataset", "run") == runs["a1"]
-    assert (
-        call.source(runs["a1"].parents[2] / "datasets" / "toy", work, "dataset", "run").name
-        == "dataset.json"
-    )
+    dataset = runs["a1"].parents[2] / "datasets" / "toy"
+    assert call.source(dataset, work, "dataset", "run").name == "dataset.json"
     assert "the newest of 4 runs of fedavg" in capsys.readouterr().err
     assert fedcli.evaluate("ism", work=work).path.is_relative_to(runs["ism"].parent)
 
 
 def test_the_newest_runs_that_can_be_compared_are_all_seeds_of_one_system_on_the_same_data(
-    made, capsys
+    work_and_runs, capsys
 ):
-    work, _ = made
-    assert named(named_runs.every(["fedavg", "FedISM+"], work)) == ["a0", "a1", "ism"]
-    said = capsys.readouterr().err
-    assert (
-        f"fedavg: {work}/runs/a1, seeds 0, 1; 2 other runs left out" in said
-        and f"FedISM+: {work}/runs/ism" in said
-    )
-    assert named(named_runs.every(["fedprox", "fedavg"], work)) == ["prox", "other"]
-    assert named(named_runs.every(["lr", "ism"], work)) == [
+    work, _ = work_and_runs
+    result = named(named_runs.every(["fedavg", "FedISM+"], work))
+    assert result == ["a0", "a1", "ism"]
+    printed = capsys.readouterr().err
+    assert f"fedavg: {work}/runs/a1, seeds 0, 1; 2 other runs left out" in printed
+    assert f"FedISM+: {work}/runs/ism" in printed
+    result = named(named_runs.every(["fedprox", "fedavg"], work))
+    assert result == ["prox", "other"]
+    result = named(named_runs.every(["lr", "ism"], work))
+    assert result == [
         "lr",
         "ism",
     ]  # of the same data, with another option
-    assert named(named_runs.every(["a0", "prox"], work)) == [
+    result = named(named_runs.every(["a0", "prox"], work))
+    assert result == [
         "a0",
         "prox",
     ]  # each is one run: compare says what differs
@@ -79,15 +75,18 @@ def test_the_newest_runs_that_can_be_compared_are_all_seeds_of_one_system_on_the
         named_runs.every(["fedavg", "fedism-plus", "fedprox"], work)
 
 
-def test_paths_and_names_may_stand_together(made):
-    work, runs = made
-    assert len(collect.scores_of_all([runs["ism"]] * 2, EvaluateOptions())) == 1
-    assert named_runs.every([runs["lr"].parent, "ism"], work)[1] == runs["ism"]
-    assert named_runs.every([str(runs["lr"]), "ism"], work) == [runs["lr"], runs["ism"]]
+def test_paths_and_names_may_stand_together(work_and_runs):
+    work, runs = work_and_runs
+    result = len(collect.scores_of_all([runs["ism"]] * 2, EvaluateOptions()))
+    assert result == 1
+    paths = named_runs.every([runs["lr"].parent, "ism"], work)
+    assert paths[1] == runs["ism"]
+    result = named_runs.every([str(runs["lr"]), "ism"], work)
+    assert result == [runs["lr"], runs["ism"]]
 
 
-def test_a_name_that_no_run_has_is_no_path_either(made, tmp_path):
-    work, _ = made
+def test_a_name_that_no_run_has_is_no_path_either(work_and_runs, tmp_path):
+    work, _ = work_and_runs
     with pytest.raises(
         FedcliError, match=r"no such manifest: fedhel, and no run under .* is called so"
     ):
@@ -95,17 +94,20 @@ def test_a_name_that_no_run_has_is_no_path_either(made, tmp_path):
     with pytest.raises(FedcliError) as error:
         named_runs.every(["fedavg"], tmp_path)
     assert "fedcli train METHOD" in error.value.hint
-    assert not named_runs.is_known("fedheal", work) and named_runs.is_known("prox", work)
+    assert not named_runs.is_known("fedheal", work)
+    assert named_runs.is_known("prox", work)
 
 
-def test_two_names_are_compared_from_python(made):
-    work, _ = made
+def test_two_names_are_compared_from_python(work_and_runs):
+    work, _ = work_and_runs
     compared = fedcli.compare(["fedavg", "FedISM+"], resamples=100, work=work)
-    frame, percent = compared.to_frame(), compared.to_frame(percent=True)
-    assert (
-        list(frame.metric) == ["balanced_accuracy", "auc_ovo_macro"]
-        and frame.attrs["unit"] == "share"
-    )
-    assert percent.attrs["unit"] == "%" and percent.a[0] == pytest.approx(100 * frame.a[0])
-    assert "FedISM+" in str(compared) and "<table>" in compared._repr_html_()
+    frame = compared.to_frame()
+    percent = compared.to_frame(percent=True)
+    assert list(frame.metric) == ["balanced_accuracy", "auc_ovo_macro"]
+    assert frame.attrs["unit"] == "share"
+    assert percent.attrs["unit"] == "%"
+    expected = pytest.approx(100 * frame.a[0])
+    assert percent.a[0] == expected
+    assert "FedISM+" in str(compared)
+    assert "<table>" in compared._repr_html_()
     assert json.dumps(compared.words())

@@ -15,28 +15,35 @@ from fedcli.stages.call import called_with
 from fedcli.stages.options import PrepareOptions
 from fedcli.stages.results import Dataset, Partition, Run, Scores
 
-PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
-NOTEBOOK = "".join(part.split("```")[0] for part in PAGE.split("```python")[1:])
+DOCS = Path(__file__).parents[2] / "docs"
 ASKED = """
 sexes = scores[(scores.attribute == "sex") & (scores.metric == "balanced_accuracy") & (scores.version == "clean")]
 print(run.body["settings"]["tau"], sorted(sexes.group), len(run.to_frame()))
 """
 
 
+def run_cells(page, last_lines, folder):
+    """Run the Python cells of a page, and further lines, in a folder."""
+    parts = (DOCS / page).read_text(encoding="utf-8").split("```python")[1:]
+    cells = "".join(part.split("```")[0] for part in parts)
+    return forked.run(lambda: exec(cells + last_lines, {"__name__": "__main__"}), folder)
+
+
 @pytest.mark.long
 def test_the_guides_notebook_goes_from_images_to_scores(tmp_path):
-    done = forked.run(lambda: exec(NOTEBOOK + ASKED, {"__name__": "__main__"}), tmp_path)
+    done = run_cells("python.md", ASKED, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("0.4 ['female', 'male'] 8\n")  # two rounds of four sites
-    assert "FedHEAL" in done.stdout and (tmp_path / "loss.svg").is_file()
+    assert "FedHEAL" in done.stdout
+    assert (tmp_path / "loss.svg").is_file()
 
 
 @pytest.mark.long
 def test_the_cells_of_the_notebook_run_one_after_another(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "notebook.md").read_text(encoding="utf-8")
-    cells = "".join(part.split("```")[0] for part in page.split("```python")[1:])
-    asked = "print(len(swept.scores), list(table.runs), set(scores.unit), 'FedHEAL' in repr(swept))"
-    done = forked.run(lambda: exec(cells + asked, {"__name__": "__main__"}), tmp_path)
+    last_line = (
+        "print(len(swept.scores), list(table.runs), set(scores.unit), 'FedHEAL' in repr(swept))"
+    )
+    done = run_cells("notebook.md", last_line, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "4 [2, 2] {'share'} True\n"
     assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -51,13 +58,14 @@ def test_importing_fedcli_is_cheap():
 def test_all_that_is_offered_is_there_and_explains_its_arguments():
     for name in fedcli.__all__:
         stage = getattr(fedcli, name)
-        assert stage.__name__ == name and "Args:" in stage.__doc__
+        assert stage.__name__ == name
+        assert "Args:" in stage.__doc__
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         fedcli.trian  # noqa: B018
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def results(tmp_path_factory):
     """toy, divided between two clients and trained for three rounds."""
     work = tmp_path_factory.mktemp("work")
     dataset = fedcli.prepare("toy", size=8, work=work)
@@ -65,54 +73,61 @@ def made(tmp_path_factory):
     return work, dataset, clients, fedcli.train("fedavg", clients, rounds=3, work=work)
 
 
-def test_a_result_is_a_path_with_its_manifest(made):
-    work, dataset, clients, run = made
-    assert [type(each) for each in (dataset, clients, run)] == [Dataset, Partition, Run]
-    assert os.fspath(run) == str(run.path) and Path(run).name == "run.json"
-    assert run.manifest.made_by[:2] == ["train", "fedavg"] and run.body["rounds"] == 3
+def test_a_result_is_a_path_with_its_manifest(results):
+    work, dataset, clients, run = results
+    outcome = [type(result) for result in (dataset, clients, run)]
+    assert outcome == [Dataset, Partition, Run]
+    assert os.fspath(run) == str(run.path)
+    assert Path(run).name == "run.json"
+    assert run.manifest.made_by[:2] == ["train", "fedavg"]
+    assert run.body["rounds"] == 3
     assert len(clients.body["roster"]) == 2
-    assert Run.at(run.path.parent) == run == fedcli.train("fedavg", clients, rounds=3, work=work)
+    assert Run.at(run.path.parent) == run
+    again = fedcli.train("fedavg", clients, rounds=3, work=work)
+    assert again == run
 
 
-def test_a_run_as_a_frame_has_a_row_for_each_round_and_client(made):
-    *_, run = made
+def test_a_run_as_a_frame_has_a_row_for_each_round_and_client(results):
+    *_, run = results
     frame = run.to_frame()
     assert list(frame.columns[:4]) == ["round", "client", "weight", "loss"]
-    assert frame.groupby("round").weight.sum().tolist() == pytest.approx([1, 1, 1])
-    lines = [
-        json.loads(line) for line in (run.path.parent / "rounds.jsonl").read_text().splitlines()
-    ]
-    assert frame.loss.tolist() == [loss for line in lines for loss in line["loss"]]
+    result = frame.groupby("round").weight.sum().tolist()
+    assert result == pytest.approx([1, 1, 1])
+    record = (run.path.parent / "rounds.jsonl").read_text()
+    lines = [json.loads(line) for line in record.splitlines()]
+    expected = [loss for line in lines for loss in line["loss"]]
+    assert frame.loss.tolist() == expected
 
 
-def test_scores_as_a_frame_are_the_numbers_of_scores_json(made):
-    work, *_, run = made
+def test_scores_as_a_frame_are_the_numbers_of_scores_json(results):
+    work, *_, run = results
     scores = fedcli.evaluate(run, work=work)
     assert isinstance(scores, Scores)
     frame = scores.to_frame()
-    overall = frame[
-        (frame.client == "") & (frame.attribute == "") & (frame.metric == "balanced_accuracy")
-    ]
-    expected = scores.body["versions"]["clean"]["balanced_accuracy"]
-    assert overall[["version", "last", "mean_last5", "std_last5"]].values.tolist() == [
-        ["clean", expected["last"], expected["mean_last5"], expected["std_last5"]]
-    ]
+    overall = frame.query("client == '' and attribute == '' and metric == 'balanced_accuracy'")
+    statistics = ["last", "mean_last5", "std_last5"]
+    over_rounds = scores.body["versions"]["clean"]["balanced_accuracy"]
+    expected = ["clean", *(over_rounds[name] for name in statistics)]
+    result = overall[["version", *statistics]].values.tolist()
+    assert result == [expected]
     assert set(frame.client) == {"", *scores.body["clients"]}
 
 
-def test_a_report_is_a_row_per_system_in_every_format(made):
-    work, _, clients, run = made
+def test_a_report_is_a_row_per_system_in_every_format(results):
+    work, _, clients, run = results
     other = fedcli.train("fedprox", clients, rounds=3, work=work)
     again = fedcli.train("fedavg", clients, rounds=3, seed=1, work=work)
     report = fedcli.report([run, again, other], metric=["f1_macro"], bytes=True, work=work)
     frame = report.to_frame()
-    assert frame[["rule", "runs"]].values.tolist() == [["paper", 2], ["paper", 1]]
+    expected = [["paper", 2], ["paper", 1]]
+    assert frame[["rule", "runs"]].values.tolist() == expected
     assert frame.method.tolist() == [row.name for row in report.rows]
-    seeds = [
-        fedcli.evaluate(each, work=work).body["versions"]["clean"]["f1_macro"]["mean_last5"]
-        for each in (run, again)
-    ]
-    assert frame["clean f1_macro"][0] == pytest.approx(sum(seeds) / 2)
+    means = []
+    for seed in (run, again):
+        versions = fedcli.evaluate(seed, work=work).body["versions"]
+        means.append(versions["clean"]["f1_macro"]["mean_last5"])
+    expected = pytest.approx(sum(means) / 2)
+    assert frame["clean f1_macro"][0] == expected
     assert list(frame.columns) == [
         "method",
         "rule",
@@ -122,38 +137,37 @@ def test_a_report_is_a_row_per_system_in_every_format(made):
         "bytes down",
         "bytes up",
     ]
-    assert (
-        json.loads(report.to("json"))["rows"][1]["cells"]["clean f1_macro"]["mean"]
-        == frame["clean f1_macro"][1]
-    )
-    assert "| method |" in report.to("markdown") and "toprule" in report.to("latex")
+    row = json.loads(report.to("json"))["rows"][1]
+    assert row["cells"]["clean f1_macro"]["mean"] == frame["clean f1_macro"][1]
+    assert "| method |" in report.to("markdown")
+    assert "toprule" in report.to("latex")
     assert report.to("html").startswith("<!doctype html>")
-    assert (
-        len(fedcli.report(run).rows) == 1 and len(fedcli.report(separate=True, work=work).rows) == 3
-    )
+    assert len(fedcli.report(run).rows) == 1
+    result = len(fedcli.report(separate=True, work=work).rows)
+    assert result == 3
 
 
-def test_a_report_refuses_what_it_does_not_know(made):
-    work, *_, run = made
+def test_a_report_refuses_what_it_does_not_know(results):
+    work, *_, run = results
     with pytest.raises(fedcli.FedcliError, match="--at='first' is not one of last5, last, best"):
         fedcli.report(run, at="first", work=work)
     with pytest.raises(UsageError, match="unknown report format 'markdwn'"):
         fedcli.report(run, work=work).to("markdwn")
 
 
-def test_an_estimate_takes_the_arguments_of_train_and_writes_nothing(made):
-    work, _, clients, _ = made
+def test_an_estimate_takes_the_arguments_of_train_and_writes_nothing(results):
+    work, _, clients, _ = results
     before = sorted(work.rglob("*"))
     assert fedcli.estimate("fedavg", clients, rounds=50, work=work).rounds == 50
     assert sorted(work.rglob("*")) == before
 
 
-def test_what_cannot_be_is_said_in_python_as_in_the_shell(made):
-    work, _, clients, _ = made
+def test_what_cannot_be_is_said_in_python_as_in_the_shell(results):
+    work, _, clients, _ = results
     with pytest.raises(UsageError, match="--momentum belongs to sgd"):
         fedcli.train("fedavg", clients, momentum=0.9, work=work)
     with pytest.raises(UsageError, match="--iid and --shards exclude each other"):
-        fedcli.partition(made[1], iid=True, shards=2, work=work)
+        fedcli.partition(results[1], iid=True, shards=2, work=work)
 
 
 def test_an_unknown_argument_names_the_function_it_was_given_to():
@@ -167,8 +181,8 @@ def test_an_unknown_argument_names_the_function_it_was_given_to():
         fedcli.compare("a", "b")
 
 
-def test_a_result_in_a_text_is_its_path(made):
-    assert f"{made[1]}" == os.fspath(made[1])
+def test_a_result_in_a_text_is_its_path(results):
+    assert f"{results[1]}" == os.fspath(results[1])
 
 
 def test_a_notebook_completes_the_stages_before_they_are_imported():
@@ -178,7 +192,7 @@ def test_a_notebook_completes_the_stages_before_they_are_imported():
 
 
 def test_a_stage_whose_docstring_was_stripped_can_be_called():
-    """As by python -OO."""
+    """Docstrings are absent, as under python -OO."""
 
     def run(options: PrepareOptions) -> Dataset: ...
 

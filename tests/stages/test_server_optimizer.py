@@ -10,9 +10,9 @@ from fedcli.stages.train import SERVER_OPTIMIZERS, resolved
 @pytest.mark.parametrize(("name", "addon"), SERVER_OPTIMIZERS.items())
 def test_the_plan_is_that_of_the_add_on(name, addon):
     lr = {"lr": 0.5}
-    assert resolved(TrainOptions("MOON", server_optimizer=name, set=lr)) == resolved(
-        TrainOptions(f"MOON+{addon}", set=lr)
-    )
+    result = resolved(TrainOptions("MOON", server_optimizer=name, set=lr))
+    expected = resolved(TrainOptions(f"MOON+{addon}", set=lr))
+    assert result == expected
 
 
 def test_of_fedavg_it_is_the_method_itself():

@@ -13,127 +13,134 @@ from fedcli.reporting.table import Table
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def results(tmp_path_factory):
     """phantom in four clients, one of them noisy, FedAvg and FedHEAL swept over it for a round."""
     work = tmp_path_factory.mktemp("work")
     dataset = fedcli.prepare("phantom", size=8, sample_images=120, work=work)
-    noisy = fedcli.corrupt(
-        fedcli.partition(dataset, by="site", work=work), "gaussian", ratio=0.25, work=work
-    )
+    clients = fedcli.partition(dataset, by="site", work=work)
+    noisy = fedcli.corrupt(clients, "gaussian", ratio=0.25, work=work)
     swept = fedcli.sweep(["fedavg", "fedheal"], noisy, seeds=[3], rounds=1, work=work)
     return work, dataset, noisy, swept
 
 
-def test_a_stage_shows_what_it_holds_and_is_its_path_as_text(made):
-    _, dataset, noisy, swept = made
+def test_a_stage_shows_what_it_holds_and_is_its_path_as_text(results):
+    _, dataset, noisy, swept = results
     run = fedcli.stages.results.Run(swept.scores[0].parents[2] / "run.json")
-    for result, words in (
+    contents = [
         (dataset, ("phantom", "120", "8 px")),
         (noisy, ("north", "west", "gaussian-noise")),
         (run, ("FedAvg", "3")),
-    ):
-        assert all(word in repr(result) for word in words) and str(result) == str(result.path)
-        assert (
-            result._repr_html_().count("<table>") == 1 and str(result.path) in result._repr_html_()
-        )
+    ]
+    for result, words in contents:
+        assert all(word in repr(result) for word in words)
+        assert str(result) == str(result.path)
+        assert result._repr_html_().count("<table>") == 1
+        assert str(result.path) in result._repr_html_()
 
 
-def test_a_sweep_over_methods_is_one_table_and_its_numbers_are_shares_or_percent(made):
-    work, _, noisy, swept = made
-    frame, percent = swept.to_frame(), swept.to_frame(percent=True)
-    assert list(frame.row) == ["FedAvg", "FedHEAL"] and list(frame.runs) == [1, 1]
-    assert (frame.attrs["unit"], percent.attrs["unit"]) == ("share", "%")
-    assert percent["clean balanced_accuracy"].tolist() == pytest.approx(
-        (100 * frame["clean balanced_accuracy"]).tolist()
-    )
-    assert "FedHEAL" in str(swept) and f"{100 * frame['clean balanced_accuracy'][0]:.2f}" in str(
-        swept
-    )
-    assert (swept.path / "report.html").is_file() and len(swept.scores) == 2
-    again = fedcli.sweep(
-        over={"method": ["fedavg", "fedheal"]}, seeds=[3], rounds=1, work=work, data=noisy
-    )
-    assert again.scores == swept.scores and again.path == swept.path
+def test_a_sweep_over_methods_is_one_table_and_its_numbers_are_shares_or_percent(results):
+    work, _, noisy, swept = results
+    frame = swept.to_frame()
+    percent = swept.to_frame(percent=True)
+    assert list(frame.row) == ["FedAvg", "FedHEAL"]
+    assert list(frame.runs) == [1, 1]
+    assert frame.attrs["unit"] == "share"
+    assert percent.attrs["unit"] == "%"
+    expected = pytest.approx((100 * frame["clean balanced_accuracy"]).tolist())
+    assert percent["clean balanced_accuracy"].tolist() == expected
+    assert "FedHEAL" in str(swept)
+    result = f"{100 * frame['clean balanced_accuracy'][0]:.2f}"
+    assert result in str(swept)
+    assert (swept.path / "report.html").is_file()
+    assert len(swept.scores) == 2
+    over = {"method": ["fedavg", "fedheal"]}
+    again = fedcli.sweep(over=over, seeds=[3], rounds=1, work=work, data=noisy)
+    assert again.scores == swept.scores
+    assert again.path == swept.path
 
 
-def test_an_estimate_shows_time_and_memory(made):
-    work, _, noisy, _ = made
+def test_an_estimate_shows_time_and_memory(results):
+    work, _, noisy, _ = results
     needs = fedcli.estimate("fedavg", noisy, rounds=50, work=work)
-    assert (
-        "fedavg, 50 rounds" in str(needs)
-        and "nothing was written" in str(needs)
-        and needs.rounds == 50
-    )
+    assert "fedavg, 50 rounds" in str(needs)
+    assert "nothing was written" in str(needs)
+    assert needs.rounds == 50
     assert needs._repr_html_().count("<table>") == 2
 
 
-def test_a_sweep_refuses_what_the_command_refuses(made):
-    work, _, noisy, _ = made
-    for asked, said in (
+def test_a_sweep_refuses_what_the_command_refuses(results):
+    work, _, noisy, _ = results
+    refusals = [
         ({"method": "fedavg"}, "a sweep needs methods, or values"),
         ({"over": {"lr": [1]}}, "which method?"),
         ({"method": "fedavg", "over": {"method": "fedheal"}}, "given twice"),
         ({"method": ["fedavg", "fedheal"], "name": "x"}, "--name is of one run"),
         ({"method": "fedavg", "over": {"hold-out": "all"}}, "takes a dataset"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            fedcli.sweep(data=noisy, work=work, rounds=1, **asked)
+    ]
+    for arguments, sentence in refusals:
+        with pytest.raises(UsageError, match=sentence):
+            fedcli.sweep(data=noisy, work=work, rounds=1, **arguments)
 
 
-def test_scores_and_reports_are_tables_in_percent_and_frames_say_their_unit(made):
-    work, *_, swept = made
+def test_scores_and_reports_are_tables_in_percent_and_frames_say_their_unit(results):
+    work, *_, swept = results
     scores = fedcli.evaluate("fedheal", by=["sex"], work=work)
-    assert (
-        "FedHEAL" in repr(scores) and "female" in repr(scores) and str(scores) == str(scores.path)
-    )
-    frame, percent = scores.to_frame(), scores.to_frame(percent=True)
-    assert set(frame.unit) == {"share"} and set(percent.unit) == {"%"}
-    assert percent.mean_last5[0] == pytest.approx(100 * frame.mean_last5[0])
+    assert "FedHEAL" in repr(scores)
+    assert "female" in repr(scores)
+    assert str(scores) == str(scores.path)
+    frame = scores.to_frame()
+    percent = scores.to_frame(percent=True)
+    assert set(frame.unit) == {"share"}
+    assert set(percent.unit) == {"%"}
+    expected = pytest.approx(100 * frame.mean_last5[0])
+    assert percent.mean_last5[0] == expected
     report = fedcli.report(swept.scores, work=work)
-    assert (
-        str(report) == repr(report) and "FedAvg" in str(report) and "PosixPath" not in str(report)
-    )
+    assert str(report) == repr(report)
+    assert "FedAvg" in str(report)
+    assert "PosixPath" not in str(report)
     assert report.to_frame().attrs["unit"] == "share"
-    shown = report.to_frame(percent=True)
-    assert shown["clean balanced_accuracy"][0] == pytest.approx(
-        100 * report.to_frame()["clean balanced_accuracy"][0]
-    )
-    assert list(shown.runs) == [1, 1] and "<table>" in report._repr_html_()
+    in_percent = report.to_frame(percent=True)
+    expected = pytest.approx(100 * report.to_frame()["clean balanced_accuracy"][0])
+    assert in_percent["clean balanced_accuracy"][0] == expected
+    assert list(in_percent.runs) == [1, 1]
+    assert "<table>" in report._repr_html_()
 
 
-def test_a_figure_shows_itself_and_is_written_where_it_is_asked_for(made, tmp_path):
-    work, *_, swept = made
+def test_a_figure_shows_itself_and_is_written_where_it_is_asked_for(results, tmp_path):
+    work, *_, _swept = results
     plot = fedcli.plot("curves", "fedavg", work=work, series=["loss"])
-    assert len(plot.to_frame()) == 4 and "FedAvg" in repr(plot)
-    assert (
-        plot._repr_html_().startswith("<img alt=")
-        and plot.save(tmp_path / "a.svg").stat().st_size > 1000
-    )
-    for asked, said in (
+    assert len(plot.to_frame()) == 4
+    assert "FedAvg" in repr(plot)
+    assert plot._repr_html_().startswith("<img alt=")
+    assert plot.save(tmp_path / "a.svg").stat().st_size > 1000
+    for arguments, sentence in (
         (("curvs",), "there is no figure 'curvs'"),
         (("curves", "fedavg"), "has no option 'serie'"),
     ):
-        with pytest.raises(UsageError, match=said):
-            fedcli.plot(*asked, work=work, serie="loss")
+        with pytest.raises(UsageError, match=sentence):
+            fedcli.plot(*arguments, work=work, serie="loss")
 
 
-def test_what_is_under_a_work_folder_is_listed(made):
-    work, *_ = made
+def test_what_is_under_a_work_folder_is_listed(results):
+    work, *_ = results
     listed = fedcli.ls(work)
-    assert list(listed.to_frame().method) == ["FedAvg", "FedHEAL"] and "phantom" in repr(listed)
+    assert list(listed.to_frame().method) == ["FedAvg", "FedHEAL"]
+    assert "phantom" in repr(listed)
     assert listed._repr_html_().count("<table>") == 4
 
 
 def test_a_notebook_gets_the_tables_of_the_page_with_names_escaped():
-    shown = markup.fragment([Table.of("", ["a<b"], [["<script>"]], "why")], ["x & y"])
-    assert "<script>" not in shown and "a&lt;b" in shown and "<figcaption>why</figcaption>" in shown
-    assert "<p>x &amp; y</p>" in shown
+    html = markup.fragment([Table.of("", ["a<b"], [["<script>"]], "why")], ["x & y"])
+    assert "<script>" not in html
+    assert "a&lt;b" in html
+    assert "<figcaption>why</figcaption>" in html
+    assert "<p>x &amp; y</p>" in html
 
 
 @pytest.mark.parametrize(
-    ("before", "seen"), [("", True), ("import logging; logging.basicConfig()", False)]
+    ("before", "expected"), [("", True), ("import logging; logging.basicConfig()", False)]
 )
-def test_progress_is_shown_where_a_person_looks_on_unless_the_program_logs(before, seen):
+def test_progress_is_shown_where_a_person_looks_on_unless_the_program_logs(before, expected):
     code = f"""
 {before}
 import sys
@@ -151,15 +158,15 @@ with console.watched():
 console.say("silent")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (
-        "prepared" in done.stdout and "rounds 2/2" in done.stdout
-    ) is seen and "silent" not in done.stdout
+    assert ("prepared" in done.stdout and "rounds 2/2" in done.stdout) is expected
+    assert "silent" not in done.stdout
 
 
 def test_a_room_and_a_function_have_different_names():
     import fedcli.comparison.tested as tested
 
     assert fedcli.comparison.tested is tested
-    assert fedcli.compare.__name__ == "compare" and "Args:" in fedcli.compare.__doc__
+    assert fedcli.compare.__name__ == "compare"
+    assert "Args:" in fedcli.compare.__doc__
     rooms = {folder.parent.name for folder in Path(fedcli.__file__).parent.glob("*/__init__.py")}
     assert not rooms & set(fedcli.__all__)

@@ -13,7 +13,8 @@ from fedcli.methods import resolve
 from fedcli.methods.contract import Local
 from fedcli.models.layout import Layout
 
-STEEP, CENTRE = {"north": 1.0, "south": 4.0}, {"north": 0.0, "south": 1.0}
+STEEP = {"north": 1.0, "south": 4.0}
+CENTRE = {"north": 0.0, "south": 1.0}
 IMAGES = {"north": 10, "south": 30}
 
 

@@ -36,11 +36,15 @@ TIMES = re.compile(
 SECTIONS_OF_TIMES = re.compile(r"<h3>Time and memory</h3>.*?</table>", re.S)
 
 
+def is_only_parsed(line: str) -> bool:
+    return any(part in line for part in guides.ONLY_PARSED)
+
+
 def lines_by_heading() -> dict[str, dict[str, list[str]]]:
     """For each heading, the lines that come before it and its own lines."""
     sessions = {}
     for heading, lines in guides.GUIDES.items():
-        playable = [line for line in lines if not any(part in line for part in guides.ONLY_PARSED)]
+        playable = [line for line in lines if not is_only_parsed(line)]
         sessions[heading] = {"before": guides.BEFORE.get(heading, []), "lines": playable}
     for name, lines in test_answers.SESSIONS.items():
         sessions[f"answers: {name}"] = {"before": [], "lines": lines}
@@ -51,7 +55,8 @@ def played(words: list[str], root: str) -> dict[str, object]:
     """The exit code and the output of one command; root is replaced in the output."""
     from fedcli.commands.app import app
 
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     code: object = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -92,7 +97,7 @@ def stored_files(folder: Path, root: str) -> dict[str, dict[str, str]]:
 
 
 def play_heading(heading: str, lines: dict, raw: dict[str, Path], root: Path) -> dict:
-    """What the lines of one heading print, and the files that they leave."""
+    """Output of the lines of one heading, and the files that they leave."""
     folder = root / "play"
     folder.mkdir()
     outputs = []
@@ -139,21 +144,22 @@ def without_times(text: str) -> str:
 
 def differences(old: dict, new: dict) -> list[str]:
     """Descriptions of what differs between two results of one heading."""
-    found = []
+    changes_found = []
     for before, after in zip(old["outputs"], new["outputs"], strict=True):
         for part in ("code", "out", "err"):
             texts = [without_times(str(result.get(part, ""))) for result in (before, after)]
             if texts[0] != texts[1]:
-                found.append(f"{part} of {before['line']}\n{changes(*texts)}")
+                changes_found.append(f"{part} of {before['line']}\n{changes(*texts)}")
     for name in sorted(old["files"].keys() | new["files"].keys()):
-        before, after = old["files"].get(name), new["files"].get(name)
+        before = old["files"].get(name)
+        after = new["files"].get(name)
         if before is None or after is None:
-            found.append(f"file {name}: only {'new' if before is None else 'old'}")
+            changes_found.append(f"file {name}: only {'new' if before is None else 'old'}")
         elif before["sha256"] != after["sha256"]:
             texts = [without_times(file.get("text", file["sha256"])) for file in (before, after)]
             if texts[0] != texts[1]:
-                found.append(f"file {name}\n{changes(*texts)}")
-    return found
+                changes_found.append(f"file {name}\n{changes(*texts)}")
+    return changes_found
 
 
 def changes(old: str, new: str) -> str:
@@ -170,7 +176,8 @@ def compare(old: Path, new: Path) -> int:
     for path in sorted(old.glob("*.json.gz")):
         if not (new / path.name).exists():
             continue
-        before, after = read(path), read(new / path.name)
+        before = read(path)
+        after = read(new / path.name)
         compared += 1
         lines += len(before["outputs"])
         files += len(before["files"])

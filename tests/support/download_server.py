@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from functools import partial
 
 BODY = bytes(range(256)) * 5000
-MD5, SHA256 = hashlib.md5(BODY).hexdigest(), hashlib.sha256(BODY).hexdigest()
+MD5 = hashlib.md5(BODY).hexdigest()
+SHA256 = hashlib.sha256(BODY).hexdigest()
 
 
 def zipped(**files: bytes) -> bytes:
-    with zipfile.ZipFile(made := io.BytesIO(), "w") as archive:
+    with zipfile.ZipFile(packed := io.BytesIO(), "w") as archive:
         for name, content in files.items():
             archive.writestr(name.replace("__", "/"), content)
-    return made.getvalue()
+    return packed.getvalue()
 
 
 ZIP = zipped(images__a=b"first", images__deep__b=b"second")
@@ -31,17 +32,17 @@ class Server(http.server.BaseHTTPRequestHandler):
     /silent it does not say how much comes, at /length/TEXT it says TEXT.
     """
 
-    def __init__(self, asked, files, *args):
-        self.asked, self.files = asked, files
+    def __init__(self, requests, files, *args):
+        self.asked, self.files = requests, files
         super().__init__(*args)
 
     def do_GET(self):
-        given = self.headers.get("Range")
-        self.asked.append((self.path, given))
+        range_asked = self.headers.get("Range")
+        self.asked.append((self.path, range_asked))
         body = self.files.get(self.path, BODY)
         start = (
-            int(given.removeprefix("bytes=").removesuffix("-"))
-            if given and self.path != "/plain"
+            int(range_asked.removeprefix("bytes=").removesuffix("-"))
+            if range_asked and self.path != "/plain"
             else 0
         )
         if self.path == "/absent":
@@ -59,11 +60,13 @@ class Server(http.server.BaseHTTPRequestHandler):
                 "Content-Length", length if length != self.path else str(len(body) - start)
             )
         if start:
-            at = start - 1 if self.path == "/other" else start
-            self.send_header("Content-Range", f"bytes {at}-{len(body) - 1}/{len(body)}")
+            start_told = start - 1 if self.path == "/other" else start
+            self.send_header("Content-Range", f"bytes {start_told}-{len(body) - 1}/{len(body)}")
         self.end_headers()
         half = self.path in ("/broken", "/slow") and not start
-        end = 0 if self.path == "/dead" else len(body) // 2 if half else len(body)
+        end = len(body) // 2 if half else len(body)
+        if self.path == "/dead":
+            end = 0
         self.wfile.write(body[start:end])
         if half and self.path == "/slow":
             self.connection.recv(1)  # until whoever asked is gone
@@ -85,8 +88,10 @@ def serving(
     files: dict[str, bytes] | None = None,
 ) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
     """(address, what is asked of it: path and range)."""
-    asked: list[tuple[str, str | None]] = []
-    with Quiet(("127.0.0.1", 0), partial(Server, asked, {"/zip": ZIP} | (files or {}))) as made:
-        threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{made.server_port}", asked
-        made.shutdown()
+    requests: list[tuple[str, str | None]] = []
+    with Quiet(
+        ("127.0.0.1", 0), partial(Server, requests, {"/zip": ZIP} | (files or {}))
+    ) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", requests
+        server.shutdown()

@@ -57,10 +57,13 @@ def a_run(
         "bn": bn,
         "eval_every": 2,
     }
-    body = {**ABOUT, "corruption": noise} | ({"best": best} if best else {})
+    body = {**ABOUT, "corruption": noise}
+    if best:
+        body["best"] = best
     path = a_stage("run", tmp_path, options, path, body)
     versions = ["clean", "corrupted"] if noise else ["clean"]
-    places = {client: np.array((own or {}).get(client, []), int) for client in ROSTER}
+    own = own or {}
+    places = {client: np.array(own.get(client, []), int) for client in ROSTER}
     data = Shards(
         ["mel", "nv", "df"],
         ATTRIBUTES,
@@ -91,10 +94,9 @@ def a_stage(kind, tmp_path, options, parent, body):
 
 def a_shard(classes, n=90):
     rng = np.random.default_rng(0)
-    y, sex, age = (
-        torch.from_numpy(rng.integers(low, high, n))
-        for low, high in ((0, classes), (-1, 2), (0, 3))
-    )
+    y = torch.from_numpy(rng.integers(0, classes, n))
+    sex = torch.from_numpy(rng.integers(-1, 2, n))
+    age = torch.from_numpy(rng.integers(0, 3, n))
     ids = np.array([f"é{i}" for i in range(n)])
     return Shard(
         torch.zeros(n, 1, 8, 8, dtype=torch.uint8),

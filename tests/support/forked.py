@@ -76,7 +76,7 @@ def exit_code(work: Callable[[], object]) -> int:
 
 
 def texts(*files: IO[bytes]) -> list[str]:
-    """What was written into each file."""
+    """Texts written into each file."""
     for file in files:
         file.seek(0)
     return [file.read().decode("utf-8", "replace") for file in files]
@@ -94,7 +94,7 @@ def main(line: str) -> None:
 
 
 def command(line: str, folder: Path | None = None, **more) -> subprocess.CompletedProcess:
-    """How a command line of fedcli ends in a process of its own."""
+    """The end of a command line of fedcli in a process of its own."""
     return run(lambda: main(line), folder, **more)
 
 

@@ -20,7 +20,7 @@ def of_group(shard, values):
 
 
 def moved(spec, counts, losses, shared=None, **settings):
-    """What the server shares after a round with these sums by client and group."""
+    """The state that the server shares after a round with these sums by client and group."""
     shared = {} if shared is None else dict(shared)
     table = client_updates(
         torch.zeros(len(counts), 1),

@@ -20,13 +20,14 @@ def write_hospitals(
     draw = np.random.default_rng(seed)
     rows = []
     for k in range(count):
-        label, patient = k % len(classes), k // 2
-        pixels = draw.normal(90 + 60 * label, 40, (size, size, 3)).clip(0, 255).astype(np.uint8)
-        Image.fromarray(pixels).save(raw / f"{k:03d}.png")
-        hospital = hospitals[k // 2 % len(hospitals)]
-        rows.append(
-            [f"{k:03d}.png", classes[label], "fm"[k // 6 % 2], hospital, f"{seed}-{patient}"]
-        )
+        label = k % len(classes)
+        patient = k // 2
+        pixels = draw.normal(90 + 60 * label, 40, (size, size, 3)).clip(0, 255)
+        name = f"{k:03d}.png"
+        Image.fromarray(pixels.astype(np.uint8)).save(raw / name)
+        sex = "fm"[k // 6 % 2]
+        hospital = hospitals[patient % len(hospitals)]
+        rows.append([name, classes[label], sex, hospital, f"{seed}-{patient}"])
     write_csv(raw / "labels.csv", ["image", "label", "sex", "hospital", "patient"], rows)
     return raw
 

@@ -1,4 +1,4 @@
-"""What tests have a process of its own do, which must find it by its name."""
+"""Functions that tests run in a process of its own, which imports them by name."""
 
 import os
 import signal

@@ -27,8 +27,8 @@ def train(data, plan, **more):
 
 
 def results(folder: Path) -> dict[str, bytes]:
-    return {
-        p.relative_to(folder).as_posix(): p.read_bytes()
-        for p in folder.rglob("*")
-        if p.suffix in (".json", ".jsonl", ".h5") and p.name != "timing.jsonl"
-    }
+    content = {}
+    for path in folder.rglob("*"):
+        if path.suffix in (".json", ".jsonl", ".h5") and path.name != "timing.jsonl":
+            content[path.relative_to(folder).as_posix()] = path.read_bytes()
+    return content

@@ -12,10 +12,9 @@ def a_cell(mean, std=None, **about):
 def made(column, cells, scale="paper", seeds=(0,), **about):
     """Results of one column, a row per cell."""
     none = {"label": None, "rule": None, "command": "", "holes": {}, "warnings": [], "scores": {}}
-    rows = [
-        record.ResultRow(name=name, cells={column.name: cell}, **none)
-        for name, cell in cells.items()
-    ]
+    rows = []
+    for name, cell in cells.items():
+        rows.append(record.ResultRow(name=name, cells={column.name: cell}, **none))
     fixed = {
         "recipe": "r",
         "title": "",

@@ -28,7 +28,11 @@ def scores(folder, *, auc=0.9, std=0.01, corrupted=None, gap=0.1, among=None, sm
         both |= {"corrupted": corrupted, "average": (auc + corrupted) / 2}
     groups = {"groups": {"male": {"small": bool(small), "reason": small or "", "count": 12}}}
     between = {"worst": over(None if gap is None else auc - gap), "gap": over(gap)}
-    versions = {v: {SHOWN[0]: over(x - 0.1, std), SHOWN[1]: over(x, std)} for v, x in both.items()}
+    versions = {}
+    for version, value in both.items():
+        versions[version] = {SHOWN[0]: over(value - 0.1, std), SHOWN[1]: over(value, std)}
+    data = {"dataset": a_stage("d"), "partition": a_stage("p"), "corruption": None}
+    by_sex = {"last_round": groups, "over_rounds": {"auc_ovo_macro": between}}
     body = {
         "method": "fedavg",
         "label": "FedAvg",
@@ -36,15 +40,13 @@ def scores(folder, *, auc=0.9, std=0.01, corrupted=None, gap=0.1, among=None, sm
         "settings": {},
         "options": {"lr": 0.1},
         "rounds": 6,
-        "data": {"dataset": a_stage("d"), "partition": a_stage("p"), "corruption": None},
+        "data": data,
         "dataset": "skin",
         "roster_size": 4,
         "versions": versions,
         "personal": {},
         "among_clients": {} if among is None else spread_of(among),
-        "groups": {
-            "sex": {"clean": {"last_round": groups, "over_rounds": {"auc_ovo_macro": between}}}
-        },
+        "groups": {"sex": {"clean": by_sex}},
     }
     return staged(folder, body | about)
 

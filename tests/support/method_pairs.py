@@ -1,4 +1,4 @@
-"""Which pairs of methods there are, and few of them that cover the others."""
+"""All pairs of methods, and a few that cover the others."""
 
 from itertools import product
 
@@ -6,23 +6,21 @@ from fedcli.methods import METHODS
 from fedcli.methods.contract import Aggregator, Local
 from fedcli.methods.mixins import LinearHeadOnly
 
-BASES = [
-    name
-    for name, m in METHODS.items()
-    if isinstance(m.aggregator, type(METHODS["fedavg"].aggregator))
-]
+AVERAGE = type(METHODS["fedavg"].aggregator)
+PLAIN = type(METHODS["fedavg"].local)
+BASES = [name for name, method in METHODS.items() if isinstance(method.aggregator, AVERAGE)]
 ADDONS = [
-    name
-    for name, m in METHODS.items()
-    if type(m.local) is type(METHODS["fedavg"].local) and name not in BASES
+    name for name, method in METHODS.items() if type(method.local) is PLAIN and name not in BASES
 ]
-PAIRS = [
-    f"{base}+{addon}"
-    for base in BASES
-    for addon in ADDONS
-    if METHODS[base].local.head == "linear"
-    or not isinstance(METHODS[addon].aggregator, LinearHeadOnly)
-]
+
+
+def fit(base: str, addon: str) -> bool:
+    if METHODS[base].local.head == "linear":
+        return True
+    return not isinstance(METHODS[addon].aggregator, LinearHeadOnly)
+
+
+PAIRS = [f"{base}+{addon}" for base in BASES for addon in ADDONS if fit(base, addon)]
 
 
 def overridden(half, contract: type) -> set[str]:
@@ -35,12 +33,10 @@ def overridden(half, contract: type) -> set[str]:
 
 
 def covered(pair: str) -> set:
-    """What training this pair tries: its base, its rule, and each hook of the one beside each of the other."""
+    """Combinations that training this pair tries: its base, its rule, and each hook of the one beside each of the other."""
     base, rule = pair.split("+")
-    local, server = (
-        overridden(METHODS[base].local, Local),
-        overridden(METHODS[rule].aggregator, Aggregator),
-    )
+    local = overridden(METHODS[base].local, Local)
+    server = overridden(METHODS[rule].aggregator, Aggregator)
     return {base, rule, *product(local, server)}
 
 
@@ -52,8 +48,8 @@ def hooks(pair: str) -> set:
 def covering(pairs: list[str], covered=covered) -> list[str]:
     """Few of these pairs, in which every base, every rule and every two hooks of base and rule occur."""
     chosen: list[str] = []
-    left = set().union(*map(covered, pairs))
-    while left:
-        chosen.append(max(pairs, key=lambda pair: len(covered(pair) & left)))
-        left -= covered(chosen[-1])
+    uncovered = set().union(*map(covered, pairs))
+    while uncovered:
+        chosen.append(max(pairs, key=lambda pair: len(covered(pair) & uncovered)))
+        uncovered -= covered(chosen[-1])
     return chosen

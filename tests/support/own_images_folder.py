@@ -32,20 +32,20 @@ def folder(raw: Path, text: str, *names: str, table: str = "labels.csv") -> Path
 def of_columns(raw: Path, **columns: Sequence) -> Path:
     """Images 0.png, 1.png, ... and a table with these columns, whose labels take turns where they are none of them."""
     count = len(next(iter(columns.values())))
-    named = {
+    cells = {
         "image": [f"{i}.png" for i in range(count)],
         "label": [*"xy" * count][:count],
         **columns,
     }
     csv.writer(text := io.StringIO(), lineterminator="\n").writerows(
-        [named, *zip(*named.values(), strict=True)]
+        [cells, *zip(*cells.values(), strict=True)]
     )
-    return folder(raw, text.getvalue(), *named["image"])
+    return folder(raw, text.getvalue(), *cells["image"])
 
 
-def listed(raw: Path, split: str = "unit", **own: str) -> Listing:
-    own = {key.replace("_", "-"): value for key, value in own.items()}
-    return own_images.rows(raw, completed(8, split, window="file", own=OWN | own))
+def listed(raw: Path, split: str = "unit", **columns: str) -> Listing:
+    columns = {key.replace("_", "-"): value for key, value in columns.items()}
+    return own_images.rows(raw, completed(8, split, window="file", own=OWN | columns))
 
 
 def labels(listing: Listing) -> dict[str, str]:

@@ -37,7 +37,8 @@ class Drawn(Images):
 
 def dealt(name, y, rng=None, *, images=None, **options):
     """The images [N] of each client that a scheme makes of labels [N]. images: more of what is divided."""
-    scheme, divided = resolve(name, options), Drawn(y, rng=rng, **(images or {}))
+    scheme = resolve(name, options)
+    divided = Drawn(y, rng=rng, **(images or {}))
     if type(scheme).owners is Counted.owners:
         return list(scheme.assign(divided).values())
     return by_owner(scheme.owners(divided), scheme.clients)
@@ -54,17 +55,12 @@ def fedism(y, clients, corrupted, alpha, seed=2024):
 
 def dataset(folder, *, units=True):
     """60 training and 20 test images of three classes, sex known for all but six, three images to a lesion."""
-    rows = [
-        Row(
-            f"i{k}",
-            k % 3,
-            k,
-            test=k % 4 == 3,
-            groups={"sex": -1 if k < 6 else k % 2, "center": k % 3 % 2},
-            patient=f"l{k // 3}",
-        )
-        for k in range(80)
-    ]
+    rows = []
+    for k in range(80):
+        label = k % 3
+        groups = {"sex": -1 if k < 6 else k % 2, "center": label % 2}
+        row = Row(f"i{k}", label, k, test=k % 4 == 3, groups=groups, patient=f"l{k // 3}")
+        rows.append(row)
     if not units:
         rows = [Row(row.id, row.label, row.source, row.test, row.groups) for row in rows]
 
@@ -72,26 +68,23 @@ def dataset(folder, *, units=True):
         images = (np.full((4, 4, 1), k, np.uint8) for k in range(80))
         write_pool(target / "pool.h5", rows, images, ["sex", "center"])
         return {
-            **{"name": "toy", "title": "toy", "task": "multiclass", "classes": ["a", "b", "c"]},
-            **{
-                "attributes": {
-                    "sex": ["female", "male"],
-                    "center": ["St. Anna/1", "st_anna 1", "empty"],
-                }
+            "name": "toy",
+            "title": "toy",
+            "task": "multiclass",
+            "classes": ["a", "b", "c"],
+            "attributes": {
+                "sex": ["female", "male"],
+                "center": ["St. Anna/1", "st_anna 1", "empty"],
             },
-            **{
-                "size": [4, 4],
-                "channels": 1,
-                "count": 80,
-                "split": {"train": 60, "test": 20, "by": "image"},
-            },
-            **{
-                "unit": "lesion" if units else None,
-                "skipped": [],
-                "augment": "none",
-                "clients": 4,
-                "sites": "center",
-            },
+            "size": [4, 4],
+            "channels": 1,
+            "count": 80,
+            "split": {"train": 60, "test": 20, "by": "image"},
+            "unit": "lesion" if units else None,
+            "skipped": [],
+            "augment": "none",
+            "clients": 4,
+            "sites": "center",
         }
 
     return manifest.stage(
@@ -106,7 +99,9 @@ def partition(
     stage = {"val": val, "minimum": minimum, "seed": seed, "materialize": materialize}
     path = make_partition(dataset(folder, units=units), resolve(scheme, options), to, **stage)
     with h5py.File(path.parent / "rows.h5") as file:
-        arrays = {name: {k: rows[()] for k, rows in group.items()} for name, group in file.items()}
+        arrays = {}
+        for name, group in file.items():
+            arrays[name] = {k: rows[()] for k, rows in group.items()}
     return path, manifest.verify(path, "partition").body, arrays
 
 
@@ -115,6 +110,9 @@ def names(body):
 
 
 def everyone(arrays, *parts):
-    return sorted(
-        row for part in parts for k, rows in arrays[part].items() if k != "all" for row in rows
-    )
+    rows_of_clients = []
+    for part in parts:
+        for k, rows in arrays[part].items():
+            if k != "all":
+                rows_of_clients.extend(rows)
+    return sorted(rows_of_clients)

@@ -40,7 +40,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedcli.data import transforms
 
-CUDA, CPU = torch.device("cuda:0"), torch.device("cpu")
+CUDA = torch.device("cuda:0")
+CPU = torch.device("cpu")
 NO_KERNEL = {
     "_adaptive_avg_pool2d_backward",
     "adaptive_max_pool2d_backward",
@@ -96,57 +97,65 @@ class Operations(TorchDispatchMode):
         kwargs = kwargs or {}
         if getattr(local, "moving", False):
             return func(*args, **kwargs)
-        given = tensors_of(kwargs.values(), tensors_of(args, []))
-        found = [places.get(key(tensor)) for tensor in given]
+        tensors = tensors_of(kwargs.values(), tensors_of(args, []))
+        blocks = [places.get(key(tensor)) for tensor in tensors]
         name, writes = about(func)
-        if any(found):
-            back = self.check(name, given, found, args, kwargs)
+        if any(blocks):
+            is_on_host = self.check(name, tensors, blocks, args, kwargs)
         out = func(*args, **kwargs)
-        if not given and getattr(local, "inside", False) and isinstance(out, T):
+        if not tensors and getattr(local, "inside", False) and isinstance(out, T):
             tag(out)
-        if any(found) and not back:
-            before = {place for place in found if place}
+        if any(blocks) and not is_on_host:
+            before = {block for block in blocks if block}
             for tensor in tensors_of([out], []):
                 if writes or places.get(key(tensor)) not in before:  # a view is no write
                     tag(tensor)
         return out
 
-    def check(self, name, given, found, args, kwargs):
+    def check(self, name, tensors, blocks, args, kwargs):
         """Raises Fault; whether the result comes back to the host."""
-        here = current()
-        for tensor, place in zip(given, found):
-            if place and not here.knows(place):
-                raise Fault(
-                    f"{name} reads {list(tensor.shape)} on a stream that did not wait for the one that wrote it"
-                )
+        self.check_order(name, tensors, blocks)
         if name in NO_KERNEL and torch.is_deterministic_algorithms_enabled():
             raise Fault(f"{name} has no deterministic kernel on a GPU")
         if isinstance(kwargs.get("generator"), torch.Generator):
             raise Fault(f"{name} draws on the GPU from a generator of the CPU")
         indexes = name in ("index", "index_put_", "_index_put_impl_")
         by_bools = indexes and any(
-            at is not None and at.dtype in (torch.bool, torch.uint8) for at in args[1]
+            index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
         )
         if name in WAITS or by_bools:
             waits(name)
-        if all(found):
+        if all(blocks):
             return False
         if name == "copy_":
-            if not (found[0] and len(args) > 2 and args[2] and key(given[1]) in page_locked):
+            if not (blocks[0] and len(args) > 2 and args[2] and key(tensors[1]) in page_locked):
                 waits("a copy")
             elif capturing():
                 raise Fault("a recorded step reads the host's memory")
-            return not found[0]
-        off = [tensor for tensor, place in zip(given, found) if not place]
-        if indexes and found[0] and (name == "index" or found[-1] or not given[-1].ndim):
+            return not blocks[0]
+        if indexes and blocks[0] and (name == "index" or blocks[-1] or not tensors[-1].ndim):
             waits("an index on the host")
-        elif name != "set_" and (any(tensor.ndim for tensor in off) or name in ONE_DEVICE):
-            shapes = [
-                (list(tensor.shape), "GPU" if place else "CPU")
-                for tensor, place in zip(given, found)
-            ]
-            raise Fault(f"{name} of tensors on two devices: {shapes}")
+        else:
+            self.check_devices(name, tensors, blocks)
         return False
+
+    def check_order(self, name, tensors, blocks):
+        """Raises Fault where a tensor may be read before it is written."""
+        stream = current()
+        for tensor, block in zip(tensors, blocks):
+            if block and not stream.knows(block):
+                raise Fault(
+                    f"{name} reads {list(tensor.shape)} on a stream that did not wait for the one that wrote it"
+                )
+
+    def check_devices(self, name, tensors, blocks):
+        """Raises Fault where a tensor of the host takes part in what only the GPU may hold."""
+        on_host = [tensor for tensor, block in zip(tensors, blocks) if not block]
+        if name != "set_" and (any(tensor.ndim for tensor in on_host) or name in ONE_DEVICE):
+            shapes = []
+            for tensor, block in zip(tensors, blocks):
+                shapes.append((list(tensor.shape), "GPU" if block else "CPU"))
+            raise Fault(f"{name} of tensors on two devices: {shapes}")
 
 
 def moved(tensor, device, non_blocking, kind):
@@ -154,27 +163,28 @@ def moved(tensor, device, non_blocking, kind):
     if there(tensor) == (device.type == "cuda"):
         return tensor.to(**kind) if kind else tensor
     kind.pop("copy", None)
-    place = places.get(key(tensor))
-    if place and not current().knows(place):
+    block = places.get(key(tensor))
+    if block and not current().knows(block):
         raise Fault("a copy to the host of what another stream wrote and was not waited for")
     if capturing():
         raise Fault("a recorded step copies between the host and the GPU")
-    if place or not (non_blocking and key(tensor) in page_locked):
+    if block or not (non_blocking and key(tensor) in page_locked):
         waits("a copy")
     local.moving = True
     try:
-        made = tensor.to(copy=True, **kind)
+        copy = tensor.to(copy=True, **kind)
     finally:
         local.moving = False
     if device.type == "cuda":
-        tag(made)
+        tag(copy)
         if not (non_blocking and key(tensor) in page_locked):
             waits("a copy")
-    return made
+    return copy
 
 
 def to(tensor, *args, **kwargs):
-    args, device = list(args), kwargs.pop("device", None)
+    args = list(args)
+    device = kwargs.pop("device", None)
     if args and isinstance(args[0], T):
         device = CUDA if there(args[0]) else CPU
         kwargs["dtype"] = args.pop(0).dtype
@@ -205,9 +215,9 @@ def to_numpy(tensor, dtype=None, force=False):
 def pinned(tensor):
     if there(tensor):
         raise RuntimeError("cannot pin a tensor of the GPU")
-    made = tensor.clone()
-    page_locked[key(made)] = StorageWeakRef(made.untyped_storage())
-    return made
+    copy = tensor.clone()
+    page_locked[key(copy)] = StorageWeakRef(copy.untyped_storage())
+    return copy
 
 
 def recorded_on(tensor, stream):
@@ -254,7 +264,8 @@ class Functions(TorchFunctionMode):
             return func(*args, **kwargs)
         device = kwargs.get("device")
         if device is not None:
-            kwargs["device"], device = CPU, torch.device(device)
+            kwargs["device"] = CPU
+            device = torch.device(device)
         elif name in LIKE or func is T.__deepcopy__:
             device = CUDA if there(args[0]) else None
         pin = kwargs.pop("pin_memory", False)
@@ -299,10 +310,10 @@ def _grouped(groups):
     """torch.optim asks C++, which sees the CPU."""
 
     def answered(tensors, **rest):
-        found = groups(tensors, **rest)
+        lists_by_kind = groups(tensors, **rest)
         return {
-            (CUDA if there(lists[0][0]) else at, kind): (lists, of)
-            for (at, kind), (lists, of) in found.items()
+            (CUDA if there(lists[0][0]) else device, kind): (lists, indices)
+            for (device, kind), (lists, indices) in lists_by_kind.items()
         }
 
     return answered
@@ -348,10 +359,10 @@ def pretended(free=80 << 30):
         )  # takes no other kind of stream
         stack.enter_context(mock.patch.object(torch, "autocast", _Autocast))
         groups = torch.optim.Optimizer._group_tensors_by_device_and_dtype
-        asked = mock.patch.object(
+        grouping = mock.patch.object(
             torch.optim.Optimizer, groups.__name__, staticmethod(_grouped(groups))
         )
-        stack.enter_context(asked)
+        stack.enter_context(grouping)
         stack.enter_context(
             mock.patch.object(threading.Thread, "run", _thread(threading.Thread.run))
         )

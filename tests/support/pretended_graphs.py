@@ -35,16 +35,22 @@ class Graph(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.operations, self.read, self.written, self.workspace = [], {}, {}, None
+        self.operations = []
+        self.read = {}
+        self.written = {}
+        self.workspace = None
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
-        given, made = tensors_of([*args, *kwargs.values()], []), tensors_of([out], [])
-        if not (given or made) or any(map(there, [*given, *made])):
-            self.operations.append((func, tree_map(_baked, args), tree_map(_baked, kwargs), made))
-            read = {number: places[number] for number in map(key, given) if number in places}
-            new = {number: places[number] for number in map(key, made) if number in places}
+        inputs = tensors_of([*args, *kwargs.values()], [])
+        outputs = tensors_of([out], [])
+        if not (inputs or outputs) or any(map(there, [*inputs, *outputs])):
+            self.operations.append(
+                (func, tree_map(_baked, args), tree_map(_baked, kwargs), outputs)
+            )
+            read = {number: places[number] for number in map(key, inputs) if number in places}
+            new = {number: places[number] for number in map(key, outputs) if number in places}
             self.read |= read
             self.written |= (
                 new
@@ -55,20 +61,20 @@ class Graph(TorchDispatchMode):
 
     def replay(self):
         """On the current stream; matrix products use the workspace of the stream that they were recorded on."""
-        here = current()
-        if not here.knows(self.workspace):
+        stream = current()
+        if not stream.knows(self.workspace):
             raise Fault(
                 "two streams replay graphs that share a workspace, and neither waits for the other"
             )
-        if not all(map(here.knows, self.read.values())):
+        if not all(map(stream.knows, self.read.values())):
             raise Fault("a replay reads on a stream that did not wait for the one that wrote it")
         with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
             for func, args, kwargs, out in self.operations:
                 for old, new in zip(out, tensors_of([func(*args, **kwargs)], [])):
                     if old.data_ptr() != new.data_ptr():
                         old.copy_(new)  # where the operations after it look
-        for place in (self.workspace, *self.written.values()):
-            place.written()
+        for block in (self.workspace, *self.written.values()):
+            block.written()
 
     def pool(self):
         return 0, 1

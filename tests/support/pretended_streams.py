@@ -12,19 +12,21 @@ PIECE = 512  # bytes, to which the allocator rounds up
 
 
 class Fault(AssertionError):
-    """What a GPU would refuse, or compute wrong without a word."""
+    """An operation that a GPU would refuse, or compute wrongly without an error."""
 
 
 class Stream:
     """A queue of work. clock: of its own work; seen: how far it has waited for others."""
 
-    made, pool = 0, []
+    made = 0
+    pool = []
 
     def __new__(cls, *_):
         cls.made += 1
         if len(cls.pool) < STREAMS:
             cls.pool.append(super().__new__(cls))
-            cls.pool[-1].clock, cls.pool[-1].seen = 0, {}
+            cls.pool[-1].clock = 0
+            cls.pool[-1].seen = {}
             return cls.pool[-1]
         return cls.pool[(cls.made - 1) % STREAMS]
 
@@ -35,15 +37,15 @@ class Stream:
     def synchronize(self):
         HOST.wait_stream(self)
 
-    def knows(self, place):
+    def knows(self, block):
         return (
-            self is place.stream
-            or max(self.seen.get(place.stream, 0), HOST.seen.get(place.stream, 0)) >= place.clock
+            self is block.stream
+            or max(self.seen.get(block.stream, 0), HOST.seen.get(block.stream, 0)) >= block.clock
         )
 
 
 class Place:
-    """What wrote a storage of the device last."""
+    """The last write to a storage of the device."""
 
     def __init__(self, storage=None):
         self.ref = StorageWeakRef(storage) if storage is not None else None
@@ -62,19 +64,18 @@ places: dict[
 page_locked: dict[int, StorageWeakRef] = {}
 workspaces: dict[Stream, Place] = {}  # of matrix products, one for each stream
 local = threading.local()
-HOST, DEFAULT = (
-    object.__new__(Stream),
-    object.__new__(Stream),
-)  # the host waits as a stream does, and starts after all
+HOST = object.__new__(Stream)
+DEFAULT = object.__new__(Stream)  # the host waits as a stream does, and starts after all
 
 
 def begin():
     """Nothing is there, and no stream was made."""
-    for known in (places, page_locked, workspaces, Stream.pool):
-        known.clear()
+    for table in (places, page_locked, workspaces, Stream.pool):
+        table.clear()
     Stream.made = 0
     for stream in (HOST, DEFAULT):
-        stream.clock, stream.seen = 0, {}
+        stream.clock = 0
+        stream.seen = {}
 
 
 def synchronize(*_):
@@ -88,7 +89,8 @@ def current(*_):
 
 @contextmanager
 def on(stream):
-    before, local.stream = current(), stream
+    before = current()
+    local.stream = stream
     try:
         yield
     finally:
@@ -122,21 +124,21 @@ def tag(tensor):
         while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             tensor = torch._C._functorch.get_unwrapped(tensor)
         storage = tensor.untyped_storage()
-        place = places.get(storage._cdata)
-        if place is None:
+        block = places.get(storage._cdata)
+        if block is None:
             if len(places) % 4096 == 0:
                 held()
             places[storage._cdata] = Place(storage)
         else:
-            place.written()
+            block.written()
     return tensor
 
 
 def held(*_):
     """Bytes of all that is there."""
-    for gone in [number for number, place in places.items() if place.ref.expired()]:
+    for gone in [number for number, block in places.items() if block.ref.expired()]:
         del places[gone]
-    return sum(place.bytes for place in places.values())
+    return sum(block.bytes for block in places.values())
 
 
 def tensors_of(values, out):

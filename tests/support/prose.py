@@ -193,8 +193,11 @@ def habits_of(node: ast.AST) -> list[str]:
 def is_text_times_truth(product: ast.BinOp) -> bool:
     if not isinstance(product.op, ast.Mult):
         return False
-    left, right = product.left, product.right
-    return (is_text(left) and is_truth(right)) or (is_text(right) and is_truth(left))
+    first_factor = product.left
+    second_factor = product.right
+    return (is_text(first_factor) and is_truth(second_factor)) or (
+        is_text(second_factor) and is_truth(first_factor)
+    )
 
 
 def is_text(node: ast.AST) -> bool:
@@ -251,8 +254,8 @@ def main() -> None:
     counts = Counter({habit: len(places) for habit, places in prose.places.items()})
     for habit, count in counts.most_common():
         print(f"{count} {habit}")
-        for place in prose.places[habit]:
-            print(f"    {place}")
+        for line in prose.places[habit]:
+            print(f"    {line}")
 
 
 if __name__ == "__main__":

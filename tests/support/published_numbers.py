@@ -13,7 +13,7 @@ def rows(name: str) -> dict[str, dict[str, dict[str, float]]]:
 
 def means(name: str) -> dict[str, dict[str, float]]:
     """Row -> column -> mean."""
-    return {
-        row: {column: cell["mean"] for column, cell in cells.items()}
-        for row, cells in rows(name).items()
-    }
+    means = {}
+    for row, cells in rows(name).items():
+        means[row] = {column: cell["mean"] for column, cell in cells.items()}
+    return means

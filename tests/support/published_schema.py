@@ -1,4 +1,4 @@
-"""Whether a scores.json has the shape that docs/ publishes as JSON Schema."""
+"""Check that a scores.json has the shape that docs/ publishes as JSON Schema."""
 
 import json
 from functools import cache

@@ -22,7 +22,8 @@ def gradient_at(spec, settings, w, *, shared=None, memory=None, theta=None):
         client.layout.grad.add_(client.layout.params)
         return client.layout.params.square().sum() / 2
 
-    plain, Local.gradient = Local.gradient, squares
+    plain = Local.gradient
+    Local.gradient = squares
     try:
         local.on_round_start(nn.Module(), client)
         loss = local.gradient(nn.Module(), None, client)

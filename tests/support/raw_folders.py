@@ -27,10 +27,11 @@ HEAD = ["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]
 def refused(
     sentence: str, hint: str = "", *, of: type[FedcliError] = FedcliError
 ) -> Iterator[None]:
-    """What is done ends in a sentence that matches, and a hint in which these words stand."""
+    """The block ends in an error whose sentence matches and whose hint has these words."""
     with pytest.raises(of, match=sentence) as raised:
         yield
-    assert raised.value.hint and hint in raised.value.hint
+    assert raised.value.hint
+    assert hint in raised.value.hint
 
 
 def write_csv(path: Path, head: list[str], rows: list[list]) -> None:
@@ -49,15 +50,15 @@ def write_skin(raw: Path, rows: list[list], images: Path | None = None) -> Path:
     """HAM10000's layout; a row is lesion, image, class, age, sex."""
     from fedcli.data.sources.skin import isic2018  # a leaf, which the core is tested without
 
-    write_csv(
-        raw / isic2018.HAM,
-        HEAD,
-        [[lesion, id, dx, "histo", age, sex, "back"] for lesion, id, dx, age, sex in rows],
-    )
+    lines = []
+    for lesion, id, dx, age, sex in rows:
+        lines.append([lesion, id, dx, "histo", age, sex, "back"])
+    write_csv(raw / isic2018.HAM, HEAD, lines)
     folder = images or raw / "images"
     folder.mkdir(exist_ok=True)
     for i, (_, id, *_) in enumerate(rows):
-        Image.new("RGB", (12, 9), (10 * i % 256, 100, 200)).save(folder / f"{id}.jpg")
+        colour = (10 * i % 256, 100, 200)
+        Image.new("RGB", (12, 9), colour).save(folder / f"{id}.jpg")
     return raw
 
 
@@ -66,14 +67,15 @@ def write_ct(raw: Path, labels: dict[str, str], *, stage: str = "stage_2_train",
     from fedcli.data.sources import rsna_ich  # likewise
 
     (raw / stage).mkdir()
-    rows = [
-        [f"{id}_{s}", int(s in of.split())]
-        for id, of in labels.items()
-        for s in [*rsna_ich.CLASSES, "any"]
-    ]
+    rows = []
+    for id, subtypes in labels.items():
+        for subtype in [*rsna_ich.CLASSES, "any"]:
+            is_present = subtype in subtypes.split()
+            rows.append([f"{id}_{subtype}", int(is_present)])
     write_csv(raw / f"{stage}.csv", ["ID", "Label"], rows)
     for i, id in enumerate(labels):
-        write_slice(raw / stage / f"{id}.dcm", np.full((8, 8), i, np.int16), **fields)
+        stored = np.full((8, 8), i, np.int16)
+        write_slice(raw / stage / f"{id}.dcm", stored, **fields)
     return raw
 
 
@@ -98,7 +100,8 @@ def write_slice(path: Path, stored: np.ndarray, **fields) -> Path:
     file.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
     file.file_meta.MediaStorageSOPClassUID = file.SOPClassUID = pydicom.uid.CTImageStorage
     file.file_meta.MediaStorageSOPInstanceUID = file.SOPInstanceUID = "1.2.3"
-    file.Rows, file.Columns, file.SamplesPerPixel, file.BitsAllocated = *stored.shape[-2:], 1, 16
+    file.Rows, file.Columns = stored.shape[-2:]
+    file.SamplesPerPixel, file.BitsAllocated = 1, 16
     for name, value in lines.items():
         if value is not None:
             setattr(file, name, value)
@@ -110,7 +113,7 @@ def write_slice(path: Path, stored: np.ndarray, **fields) -> Path:
 
 
 class _Entries(list):
-    """What os.scandir gives, in an order of its own."""
+    """Entries of os.scandir in another order."""
 
     def __enter__(self):
         return self
@@ -121,7 +124,8 @@ class _Entries(list):
 
 def in_any_order(monkeypatch, backwards: bool) -> None:
     """Let folders be listed from a to z, or backwards: machines differ in it."""
-    names, entries = os.listdir, os.scandir
+    names = os.listdir
+    entries = os.scandir
     monkeypatch.setattr(os, "listdir", lambda path=".": sorted(names(path), reverse=backwards))
     monkeypatch.setattr(
         os,
@@ -133,7 +137,7 @@ def in_any_order(monkeypatch, backwards: bool) -> None:
 
 
 def ids(listing: Listing, *, test: bool | None = None) -> list[str]:
-    """Of all images, or of those of a part."""
+    """Ids of all images, or of a part of them."""
     return [row.id for row in listing.rows if test is None or row.test == test]
 
 
@@ -144,9 +148,9 @@ def prepare(name: str, **options: Any) -> Path:
 
 def completed(size: int, split: str, **options: Any) -> PrepareOptions:
     """The options as a reader of a dataset gets them; own: those of the dataset."""
-    own = options.pop("own", {})
+    dataset_options = options.pop("own", {})
     values = {"size": size, "split": split, "fold": 1, "folds": 5, **options}
-    return PrepareOptions("").completed(own, **values)
+    return PrepareOptions("").completed(dataset_options, **values)
 
 
 def write_pool(
@@ -154,8 +158,8 @@ def write_pool(
 ) -> None:
     """Write rows and their images [H, W, C], which come in the rows' order."""
     images = iter(images)
-    first = next(images)
-    pool = BlankPool.make(path, (len(rows), *first.shape))
-    for place, image in enumerate(chain([first], images)):
-        pool.put(place, image[None])
+    first_image = next(images)
+    pool = BlankPool.make(path, (len(rows), *first_image.shape))
+    for row, image in enumerate(chain([first_image], images)):
+        pool.put(row, image[None])
     pool.finish(rows, list(range(len(rows))), attributes)

@@ -21,8 +21,8 @@ def quality(versions, y, groupings, *, classes=None, units=None, how=None):
     table = {}
     answered = {v: Answered(rounds[-1], y, units, groupings) for v, rounds in versions.items()}
     for version, rounds in versions.items():
-        kept = range(7 - len(rounds), 7)
-        table |= facts(Where(version), images, zip(kept, rounds, strict=True), groupings)
+        rounds_kept = range(7 - len(rounds), 7)
+        table |= facts(Where(version), images, zip(rounds_kept, rounds, strict=True), groupings)
         if how:
             add_group_intervals(table, Where(version), answered[version], how)
     if how:
@@ -31,36 +31,37 @@ def quality(versions, y, groupings, *, classes=None, units=None, how=None):
 
 
 def group_scores(logits, y, groups, values, *, classes=None, units=None):
-    """Of one model, and what lies between its groups."""
-    made = summary_of_groups([logits], y, groups, values, classes=classes, units=units)
-    return made["last_round"]
+    """Scores of groups of one model, and the differences between them."""
+    grouped = summary_of_groups([logits], y, groups, values, classes=classes, units=units)
+    return grouped["last_round"]
 
 
 def summary_of_groups(tables, y, groups, values, *, classes=None, units=None):
-    """Of logits [N, C] of each round."""
+    """Scores of groups from logits [N, C] of each round."""
     rounds = {"clean": [[table] for table in tables]}
-    made = quality(rounds, y, {BY: (groups, values)}, classes=classes, units=units)
-    return made["groups"][BY]["clean"]
+    scores = quality(rounds, y, {BY: (groups, values)}, classes=classes, units=units)
+    return scores["groups"][BY]["clean"]
 
 
 def summary(versions, y):
-    """Of logits [N, C] of each version and round, and of the average."""
-    return quality({v: [[table] for table in rounds] for v, rounds in versions.items()}, y, {})[
-        "versions"
-    ]
+    """Scores of logits [N, C] of each version and round, and of the average."""
+    tables = {}
+    for version, rounds in versions.items():
+        tables[version] = [[table] for table in rounds]
+    return quality(tables, y, {})["versions"]
 
 
 def intervals(answers, y, units, how="percentile"):
-    """Of logits [N, C] of each version and model."""
+    """Intervals from logits [N, C] of each version and model."""
     return quality({v: [tables] for v, tables in answers.items()}, y, {}, units=units, how=how)[
         "intervals"
     ]
 
 
 def group_intervals(tables, y, units, groups, values, how="percentile"):
-    """Of logits [N, C] of each model."""
-    made = quality({"clean": [tables]}, y, {BY: (groups, values)}, units=units, how=how)
-    return made["groups"][BY]["clean"].get("intervals", {})
+    """Intervals of groups from logits [N, C] of each model."""
+    scores = quality({"clean": [tables]}, y, {BY: (groups, values)}, units=units, how=how)
+    return scores["groups"][BY]["clean"].get("intervals", {})
 
 
 def column_of(scores):
@@ -68,17 +69,17 @@ def column_of(scores):
 
 
 def spread(scores, *, low=False):
-    """What lies between the scores of groups, in one round."""
-    column, names = column_of(scores), ("worst", "best")
+    """Differences between the scores of groups, in one round."""
+    column = column_of(scores)
+    names = ("worst", "best")
     edges = views.edges(column, low=low) or (None, None)
     between = views.between(column, low=low)
-    return {
-        name: edge and {"group": edge[0], "score": edge[1]}
-        for name, edge in zip(names, edges, strict=True)
-    } | {
-        short: between[name].last
-        for short, name in (("gap", views.GAP), ("std", views.STD), ("average", views.MEAN))
-    }
+    result = {}
+    for name, edge in zip(names, edges, strict=True):
+        result[name] = edge and {"group": edge[0], "score": edge[1]}
+    for short, name in (("gap", views.GAP), ("std", views.STD), ("average", views.MEAN)):
+        result[short] = between[name].last
+    return result
 
 
 def across(scores):
@@ -91,7 +92,7 @@ def equity_scaled(overall, scores):
 
 
 def shot_scores(logits, y, classes, counts, limits):
-    """Of logits [N, C] by version, round and model."""
+    """Scores of classes by number of training images, from logits [N, C] by version, round and model."""
     table = {}
     for version in MODELS:
         if version in logits:
@@ -103,8 +104,9 @@ def shot_scores(logits, y, classes, counts, limits):
 
 
 def label_scores(logits, y, labels, groupings):
-    """Of logits [N, L] by version, round and model."""
-    images, table = Images(y, labels, groupings), {}
+    """Scores of labels from logits [N, L] by version, round and model."""
+    images = Images(y, labels, groupings)
+    table = {}
     for version, rounds in logits.items():
         table |= label_facts(Where(version), images, list(enumerate(rounds, 1)))
     return nested(Scores(**ABOUT, table=table))["labels"]

@@ -1,5 +1,7 @@
 """Runs made up from logits: their scores and predictions, as evaluate would write them."""
 
+from operator import attrgetter
+
 import h5py
 import numpy as np
 from nested_scores import over, staged
@@ -20,7 +22,7 @@ NO_SHOTS = {"upper": 700, "lower": 70, "skipped": [], "versions": {}}
 def model(skill, seed, classes=3, y=Y):
     """Logits of a model that knows this much, in two kept rounds; one seed's noise is the same for every skill."""
     noise = np.random.default_rng(seed).normal(size=(2, len(y), classes))
-    return [(each + skill * np.eye(classes)[y]).astype(np.float32) for each in noise]
+    return [(table + skill * np.eye(classes)[y]).astype(np.float32) for table in noise]
 
 
 def bootstrap(logits, y, *units, **how):
@@ -28,7 +30,7 @@ def bootstrap(logits, y, *units, **how):
     return bootstrap_all([logits], y, *units, **how)[0]
 
 
-def scored(
+def scored(  # noqa: PLR0913 - a test names the few that it changes
     folder,
     logits,
     *,
@@ -50,15 +52,14 @@ def scored(
     lone: the logits are of clients, each of which answers for itself in one round.
     extra: further attributes of the images. groups_of: further groups, as the body holds them.
     """
-    versions = {"clean": logits} | ({"corrupted": corrupted} if corrupted else {})
-    ids = np.array([f"image-{i}" for i in range(len(y))]) if ids is None else ids
-    sex = (
-        sex
-        if sex is not None
-        else (SEX if len(y) == N else np.arange(len(y)) % 2)
-        if groups
-        else np.full(len(y), -1)
-    )
+    versions = {"clean": logits}
+    if corrupted:
+        versions["corrupted"] = corrupted
+    if ids is None:
+        ids = ids_of(len(y))
+    if sex is None:
+        sex = sex_of(len(y), groups)
+    by_version = groups_by_version(versions, y, sex)
     body = {
         "method": "fedavg",
         "label": "FedAvg",
@@ -76,34 +77,52 @@ def scored(
         "among_clients": {"auc_ovo_macro": {"std": None}},
         "personal": {},
         "versions": summary(versions, y),
-        "groups": {
-            name: {v: summary_of_groups(r, y, sex, ["f", "m"]) for v, r in versions.items()}
-            for name in by
-        }
-        | dict(groups_of),
+        "groups": dict.fromkeys(by, by_version) | dict(groups_of),
     }
     if lone:
-        means = {
-            m: over(float(np.mean(n["per_round"])))
-            for m, n in body["versions"]["clean"].items()
-            if isinstance(n, dict)
-        }
-        body["versions"], body["groups"] = {"clean": means}, {}
+        body["versions"] = {"clean": means_of(body["versions"]["clean"])}
+        body["groups"] = {}
 
     def write(temporary):
         with h5py.File(temporary / "predictions.h5", "w") as file:
             for version, rounds in versions.items():
+                name = "clients/{}/logits/{}/6" if lone else "logits/{1}/{2}"
                 for i, single in enumerate(rounds):
-                    file[
-                        f"clients/{i}/logits/{version}/6" if lone else f"logits/{version}/{i + 5}"
-                    ] = single
-            file["y"], file["id"] = y.astype(np.int16), np.char.encode(ids)
+                    file[name.format(i, version, i + 5)] = single
+            file["y"] = y.astype(np.int16)
+            file["id"] = np.char.encode(ids)
             if units is not None:
                 file["unit"] = np.char.encode(units)
-            for name, of in {"sex": sex, **dict(extra)}.items():
-                file[f"group/{name}"] = of.astype(np.int16)
+            for name, column in {"sex": sex, **dict(extra)}.items():
+                file[f"group/{name}"] = column.astype(np.int16)
 
     return staged(folder, body | about, write=write)
+
+
+def groups_by_version(versions, y, sex):
+    groups = {}
+    for version, rounds in versions.items():
+        groups[version] = summary_of_groups(rounds, y, sex, ["f", "m"])
+    return groups
+
+
+def sex_of(count, has_groups):
+    if not has_groups:
+        return np.full(count, -1)
+    return SEX if count == N else np.arange(count) % 2
+
+
+def means_of(scores):
+    """One mean over the rounds for each score."""
+    means = {}
+    for metric, numbers in scores.items():
+        if isinstance(numbers, dict):
+            means[metric] = over(float(np.mean(numbers["per_round"])))
+    return means
+
+
+def ids_of(count):
+    return np.array([f"image-{i}" for i in range(count)])
 
 
 def stage(sha256, **options):
@@ -124,14 +143,16 @@ def row(comparison, version, metric):
 
 def drawn(resamples, units=PATIENTS_OF, ids=None):
     """The draws that compare makes, for images in the order of their ids."""
-    ids = np.array([f"image-{i}" for i in range(N)]) if ids is None else ids
-    at = np.argsort(ids)
-    weights = draw(units[at], resamples, derive("compare", 0, *ids[at]))
-    return weights[:, np.argsort(at)]
+    if ids is None:
+        ids = ids_of(N)
+    order = np.argsort(ids)
+    weights = draw(units[order], resamples, derive("compare", 0, *ids[order]))
+    return weights[:, np.argsort(order)]
 
 
 def systems_of(paths):
-    return [[run.path for run in runs] for runs in grouped(read(paths), lambda run: run.identity)]
+    groups = grouped(read(paths), lambda run: run.identity)
+    return [[*map(attrgetter("path"), runs)] for runs in groups]
 
 
 def fold(k, count=3, trained=2 * N):

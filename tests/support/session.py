@@ -41,7 +41,7 @@ def recorded(name: str) -> list[tuple[str, str]]:
 
 
 def run(command: str) -> str:
-    """What a command prints on stdout and stderr together, in this process and folder."""
+    """Stdout and stderr of a command together, in this process and folder."""
     from fedcli.commands.app import app
 
     out = io.StringIO()
@@ -58,22 +58,23 @@ def run(command: str) -> str:
 def output(
     line: str,
     as_run: Callable[[str], list[str]] = lambda line: shlex.split(line)[1:],
-    given: str = "",
+    stdin_text: str = "",
 ) -> str:
-    """What a line prints on stdout, with what stands in $(...) and before | or && run before it; its exit code is 0.
+    """The stdout of a line; commands in $(...) and before | or && run before it; its exit code is 0.
 
-    as_run: the words of the command that is run for the line; given: what it reads from stdin.
+    as_run: the words of the command that is run for the line; stdin_text: the text that it reads from stdin.
     """
     from fedcli.commands.app import app
 
     if before := re.match(r"(.*) (\||&&) ", line):
-        printed = output(before[1], as_run, given)
+        printed = output(before[1], as_run, stdin_text)
         return output(line[before.end() :], as_run, printed if before[2] == "|" else "")
     while inner := re.search(r"\$\((fedcli [^()]*)\)", line):
         line = line.replace(inner[0], output(inner[1], as_run).strip())
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     code = None
-    read = mock.patch("sys.stdin", io.StringIO(given))
+    read = mock.patch("sys.stdin", io.StringIO(stdin_text))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), read:
         try:
             app(as_run(line), prog_name="fedcli")
@@ -126,12 +127,15 @@ def lay_out(data: Path, folder: Path) -> None:
     (folder / "ham10000").symlink_to(data.resolve() / "ham10000")
     slices = folder / "kaggle" / "stage_2_train"
     slices.mkdir(parents=True)
-    files = sorted(p for p in (data / "ct_head").rglob("*") if p.is_file() and p.name != "LICENSE")
+    paths = sorted((data / "ct_head").rglob("*"))
+    files = [path for path in paths if path.is_file() and path.name != "LICENSE"]
     kinds = "epidural", "intraparenchymal", "intraventricular", "subarachnoid", "subdural", "any"
     rows = []
     for i, file in enumerate(files):
         (slices / f"ID_{i:03d}.dcm").symlink_to(file.resolve())
-        rows += [[f"ID_{i:03d}_{kind}", int(k in (i % 5, 5))] for k, kind in enumerate(kinds)]
+        for k, kind in enumerate(kinds):
+            is_present = k in (i % 5, 5)
+            rows.append([f"ID_{i:03d}_{kind}", int(is_present)])
     write_csv(folder / "kaggle" / "stage_2_train.csv", ["ID", "Label"], rows)
 
 

@@ -1,6 +1,7 @@
 """Sites of the toy federation in this process, and a transport to them that goes through bytes."""
 
 import io
+import json
 from contextlib import contextmanager, nullcontext
 
 import h5py
@@ -51,6 +52,12 @@ def chain_with_tests(work):
     )
 
 
+def lines_of(run):
+    """The lines of a run's rounds.jsonl."""
+    text = (run.parent / "rounds.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def sites_of(data, folder, clients=ROSTER, **more):
     """A site for each client."""
     return {client: Site(data, folder / client, client=client, **more) for client in clients}
@@ -69,7 +76,9 @@ class Carried:
     """
 
     def __init__(self, sites, change=lambda client, question, answer: answer):
-        self.sites, self.change, self.asked = sites, change, []
+        self.sites = sites
+        self.change = change
+        self.asked = []
 
     def __call__(self, messages, timeout):
         for client, message in reversed(messages):
@@ -88,10 +97,14 @@ def train_at(sites, data, configuration, work, *, change=None, min_clients=0, **
 
 
 @contextmanager
-def engine_of(asked, name="carried"):
-    """The name of an engine that is registered meanwhile. asked: federation -> Sites."""
+def engine_of(sites_of_federation, name="carried"):
+    """The name of an engine that is registered meanwhile. sites_of_federation: federation -> Sites."""
     register(
-        name, reaches(lambda federation, where, timeout: nullcontext(asked(federation)), "nothing")
+        name,
+        reaches(
+            lambda federation, where, timeout: nullcontext(sites_of_federation(federation)),
+            "nothing",
+        ),
     )
     try:
         yield f"{name}:x"

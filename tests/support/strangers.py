@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ def build(channels, classes):
     raise SystemExit
 """
 KINDS = "methods", "datasets", "partitions", "models", "metrics"
+OBJECTS = {"methods": ":build", "models": ":build", "metrics": ":build"}
 POINTS = "".join(
-    f"[fedcli.{kind}]\nstranger = strangers_code{':build' * (kind[0] == 'm')}\n" for kind in KINDS
+    f"[fedcli.{kind}]\nstranger = strangers_code{OBJECTS.get(kind, '')}\n" for kind in KINDS
 )
 PROBES = (
     "./evil.py",
@@ -122,12 +123,12 @@ Place = tuple[str | int, ...]
 
 def strange(folder: Path) -> None:
     """A file of code, and an installed package with an entry point of every kind; both leave a file where they run."""
-    about = folder / "installed" / "strangers-1.dist-info"
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text(
+    info = folder / "installed" / "strangers-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: strangers\nVersion: 1\n", encoding="utf-8"
     )
-    (about / "entry_points.txt").write_text(POINTS, encoding="utf-8")
+    (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
     for path in (folder / "evil.py", folder / "installed" / "strangers_code.py"):
         path.write_text(CODE.format(ran=str(folder / "RAN")), encoding="utf-8")
 
@@ -140,7 +141,7 @@ def federation() -> None:
     from fedcli.federation.server import Federation
 
     Image.new("L", (8, 8)).save("image.png")
-    for line in (
+    cases = (
         ["prepare", "toy", "--size", "8", "--sample-images", "80", "--jobs", "1"],
         ["partition", "--iid", "--clients", "2"],
         ["corrupt", "contrast", "--ratio", "0.5", "--jobs", "1"],
@@ -148,7 +149,8 @@ def federation() -> None:
         ["train", "fedavg", *ONE, "--lr", "0.01", "--out", OTHER],
         ["evaluate", RUN],
         ["evaluate", OTHER],
-    ):
+    )
+    for line in cases:
         assert command(line) == 0, line
     Federation.play = interrupt_in_round(2)
     assert (
@@ -174,58 +176,56 @@ def made(folder: Path) -> Path:
 
 def alike(value: Any) -> list[Place]:
     """Where a JSON value holds a text; of those with one key at one depth of one part of it the last."""
-    keyed = {
-        tuple("*" if isinstance(key, int) else key for key in place): place
-        for place in places(value)
-    }
-    return list(
-        {
-            (key[0], len(key), key[-1]): place
-            for key, place in keyed.items()
-            if "legend" not in key
-        }.values()
-    )
+    keyed = {}
+    for path in places(value):
+        keyed[tuple("*" if isinstance(key, int) else key for key in path)] = path
+    last = {}
+    for key, path in keyed.items():
+        if "legend" not in key:
+            last[key[0], len(key), key[-1]] = path
+    return list(last.values())
 
 
 def places(value: Any, above: Place = ()) -> Iterator[Place]:
     if isinstance(value, str):
         yield above
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    for key, item in items:
+    for key, item in items_of(value):
         yield from places(item, (*above, key))
 
 
-def put(value: Any, place: Place, text: str) -> Any:
+def items_of(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Keys and items of a dict or a list; none of another value."""
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()
+
+
+def put(value: Any, path: Place, text: str) -> Any:
     """A JSON value with another text in one place."""
-    if not place:
+    if not path:
         return text
     items = enumerate(value) if isinstance(value, list) else value.items()
-    made = {key: put(item, place[1:], text) if key == place[0] else item for key, item in items}
-    return list(made.values()) if isinstance(value, list) else made
+    items_now = {key: put(item, path[1:], text) if key == path[0] else item for key, item in items}
+    return list(items_now.values()) if isinstance(value, list) else items_now
 
 
-def changed(path: Path, place: Place, text: str, work: Path) -> None:
+def changed(path: Path, json_path: Place, text: str, work: Path) -> None:
     """Put a text into a manifest, and mend the digests below it as somebody who hands the folder on would."""
     path.write_text(
-        json.dumps(put(json.loads(path.read_text(encoding="utf-8")), place, text)), encoding="utf-8"
+        json.dumps(put(json.loads(path.read_text(encoding="utf-8")), json_path, text)),
+        encoding="utf-8",
     )
     for pattern in ABOVE:
         for file in sorted(work.glob(f"{pattern}/*.json")):
-            made = json.loads(file.read_text(encoding="utf-8"))
-            above = {name: file.parent / name for name in made.get("parents", ())}
-            if kept := {
+            content = json.loads(file.read_text(encoding="utf-8"))
+            above = {name: file.parent / name for name in content.get("parents", ())}
+            if digests := {
                 name: hashlib.sha256(p.read_bytes()).hexdigest()
                 for name, p in above.items()
                 if p.is_file()
             }:
-                made["parents"] |= kept
-                file.write_text(json.dumps(made), encoding="utf-8")
+                content["parents"] |= digests
+                file.write_text(json.dumps(content), encoding="utf-8")
 
 
 LINES = {  # a command -> what is typed of it, where all else may come from fedcli.toml
@@ -257,11 +257,11 @@ def defaults() -> list[tuple[str, str, Sequence[str]]]:
 
     from fedcli.commands.app import app
 
-    known = get_command(app).commands  # type: ignore[attr-defined]
+    commands = get_command(app).commands  # type: ignore[attr-defined]
     return [
         (name, parameter.name, [name, *typed])
         for name, typed in LINES.items()
-        for parameter in known[name].params
+        for parameter in commands[name].params
     ]
 
 
@@ -276,10 +276,11 @@ Case = tuple[
 
 
 def played(whole: Path, folder: Path, cases: Sequence[Case]) -> tuple[list[dict], str]:
-    """How each case ended, and all that was said."""
+    """The end of each case, and all messages."""
     ended = forked.run(lambda: play(whole, cases), folder)
     lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"wrong"')]
-    assert len(lines) == len(cases) and ended.returncode == 0, ended.stderr[-2000:]
+    assert len(lines) == len(cases), ended.stderr[-2000:]
+    assert ended.returncode == 0, ended.stderr[-2000:]
     return lines, ended.stderr
 
 
@@ -289,38 +290,39 @@ def play(whole: Path, cases: Sequence[Case]) -> None:
     A file that is no JSON has a place of two numbers: what stands between them is replaced.
     """
     sys.path.insert(0, str(whole / "installed"))
-    asked: list[str] = []
+    events: list[str] = []
 
     def hook(event: str, values: tuple) -> None:
         if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
-            asked.append(event)
+            events.append(event)
 
     sys.addaudithook(hook)
-    here, ran = Path("case").absolute(), whole / "RAN"
-    for name, place, probe, words in cases:
-        shutil.rmtree(here, ignore_errors=True)
-        shutil.copytree(whole / "fedcli-work", here / "fedcli-work")
+    case_folder = Path("case").absolute()
+    ran = whole / "RAN"
+    for name, json_path, probe, words in cases:
+        shutil.rmtree(case_folder, ignore_errors=True)
+        shutil.copytree(whole / "fedcli-work", case_folder / "fedcli-work")
         for path in (whole / "evil.py", whole / "image.png"):
-            shutil.copy(path, here)
+            shutil.copy(path, case_folder)
         if name in FILES:
-            (path,) = here.glob(f"fedcli-work/{name}")
-            changed(path, place, probe, here / "fedcli-work")
-        elif isinstance(place, str):
-            (here / name).write_text(place, encoding="utf-8")
+            (path,) = case_folder.glob(f"fedcli-work/{name}")
+            changed(path, json_path, probe, case_folder / "fedcli-work")
+        elif isinstance(json_path, str):
+            (case_folder / name).write_text(json_path, encoding="utf-8")
         else:
             text = TOML[name][0]
-            (here / name).write_text(
-                f'{text[: place[0]]}"{probe}"{text[place[1] :]}', encoding="utf-8"
+            (case_folder / name).write_text(
+                f'{text[: json_path[0]]}"{probe}"{text[json_path[1] :]}', encoding="utf-8"
             )
-        with contextlib.chdir(here):
+        with contextlib.chdir(case_folder):
             code = command(words)
-        wrong = (
-            ["ran"] * ran.exists() + asked + ["no exit code of fedcli"] * (code not in (0, 1, 2, 3))
-        )
+        wrong = ["ran", *events] if ran.exists() else [*events]
+        if code not in (0, 1, 2, 3):
+            wrong.append("no exit code of fedcli")
         print(
             json.dumps(
-                {"wrong": wrong, "code": code, "case": [name, place, probe, " ".join(words)]}
+                {"wrong": wrong, "code": code, "case": [name, json_path, probe, " ".join(words)]}
             )
         )
         ran.unlink(missing_ok=True)
-        asked.clear()
+        events.clear()

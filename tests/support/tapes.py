@@ -71,9 +71,9 @@ class NoHost(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.overloadpacket.__name__
         assert name not in HOST, f"{name} waits for the device"
-        assert name != "index" or all(at is None or at.dtype is not torch.bool for at in args[1]), (
-            "an index by bools waits"
-        )
+        assert name != "index" or all(
+            index is None or index.dtype is not torch.bool for index in args[1]
+        ), "an index by bools waits"
         return func(*args, **(kwargs or {}))
 
 
@@ -81,7 +81,9 @@ def federation(kind="none") -> dict[str, Shard]:
     """The toy clients over one pool, as a run has them: a last batch of one or two images, no whole batch, two."""
     counts = {"north": 9, "south": 18, "east": 16, "west": 5}
     parts = {client: toy_shard(client, counts[client]) for client in ROSTER}
-    pool, start, out = torch.cat([part.images for part in parts.values()]), 0, {}
+    pool = torch.cat([part.images for part in parts.values()])
+    start = 0
+    out = {}
     for client, part in parts.items():
         rows = torch.arange(start, start := start + len(part))
         out[client] = Shard(pool, rows, part.y, part.ids, part.groups, part.classes, 1, kind)
@@ -90,13 +92,13 @@ def federation(kind="none") -> dict[str, Shard]:
 
 def recorded(monkeypatch, graph, spec, **options):
     """Play with every step recorded; the state, and how often a step was recorded."""
-    made = []
+    steps = []
 
     def on(method, net, layout, optimizer):
-        made.append(local_steps(method, net, layout, optimizer, graph))
-        return made[-1]
+        steps.append(local_steps(method, net, layout, optimizer, graph))
+        return steps[-1]
 
     with monkeypatch.context() as patch:
         patch.setattr(in_process, "local_steps", on)
         state = play(spec, **{"training": TRAINING, **options})
-    return state, made[0].captures
+    return state, steps[0].captures

@@ -9,8 +9,10 @@ from fedcli.commands.app import app
 
 def fedcli(*words, stdin=""):
     """Exit code, stdout and stderr of one command, run in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    code, saved = 0, sys.stdin
+    out = io.StringIO()
+    err = io.StringIO()
+    code = 0
+    saved = sys.stdin
     sys.stdin = io.StringIO(stdin)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

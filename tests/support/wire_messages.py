@@ -13,15 +13,17 @@ MESSAGE = (
 )
 
 
-def same(first, second):
-    assert first[0] == second[0] and first[1].keys() == second[1].keys()
-    for name, array in first[1].items():
-        assert (second[1][name].dtype, second[1][name].shape) == (array.dtype, array.shape)
-        assert second[1][name].tobytes() == array.tobytes()
+def same(message, other):
+    assert message[0] == other[0]
+    assert message[1].keys() == other[1].keys()
+    for name, array in message[1].items():
+        result = (other[1][name].dtype, other[1][name].shape)
+        assert result == (array.dtype, array.shape)
+        assert other[1][name].tobytes() == array.tobytes()
 
 
 def read_only(message):
-    """As some engines hand out arrays."""
+    """Arrays as some engines return them."""
     scalars, arrays = message
     arrays = {name: array.copy() for name, array in arrays.items()}
     for array in arrays.values():

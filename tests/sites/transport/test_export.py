@@ -24,7 +24,7 @@ def written(files, folder):
 
 def test_a_job_of_nvflare_is_json_that_names_two_classes():
     files = {name: json.loads(text) for name, text in nvflare(JOB).items()}
-    assert set(files) == {
+    expected = {
         "job/meta.json",
         "job/app/config/config_fed_server.json",
         "job/app/config/config_fed_client.json",
@@ -35,21 +35,26 @@ def test_a_job_of_nvflare_is_json_that_names_two_classes():
             for name in ("comm_config", "profile")
         ),
     }
+    assert set(files) == expected
     meta = files["job/meta.json"]
-    assert meta["deploy_map"] == {"app": ["@ALL"]} and meta["min_clients"] == 2
+    assert meta["deploy_map"] == {"app": ["@ALL"]}
+    assert meta["min_clients"] == 2
     assert meta["mandatory_clients"] == JOB.clients
     server = files["job/app/config/config_fed_server.json"]
     (workflow,) = server["workflows"]
     assert workflow["args"] == {"folder": "/run/fedcli", "clients": JOB.clients, "idle": 60}
     client = files["job/app/config/config_fed_client.json"]
     (executor,) = client["executors"]
-    assert files["allow-list.json"] == {
+    expected = {
         "server": [workflow["path"]],
         "sites": [executor["executor"]["path"]],
     }
+    assert files["allow-list.json"] == expected
     for config in (server, client):
-        assert config["format_version"] == 2 and config["components"] == []
-        assert config["task_data_filters"] == [] and config["task_result_filters"] == []
+        assert config["format_version"] == 2
+        assert config["components"] == []
+        assert config["task_data_filters"] == []
+        assert config["task_result_filters"] == []
     assert (
         executor["executor"]["args"]["params_exchange_format"] == "numpy"
     )  # the default of 2.9 is another
@@ -59,8 +64,10 @@ def test_a_site_and_its_nvflare_meet_in_one_folder_under_one_name():
     files = {name: json.loads(text) for name, text in nvflare(JOB).items()}
     job = files["job/app/config/config_fed_client.json"]["executors"][0]["executor"]["args"]
     for site in JOB.clients:
-        profile, comm = files[f"sites/{site}/profile.json"], files[f"sites/{site}/comm_config.json"]
-        assert profile["site_name"] == site and profile["attach_id"] == job["attach_id"]
+        profile = files[f"sites/{site}/profile.json"]
+        comm = files[f"sites/{site}/comm_config.json"]
+        assert profile["site_name"] == site
+        assert profile["attach_id"] == job["attach_id"]
         assert (
             profile["rendezvous_dir"]
             == comm["client_api_attach"]["resources"]["root_dir"]
@@ -75,7 +82,9 @@ def test_an_app_of_flower_has_what_is_checked_before_it_is_sent():
     assert f"app/{project['project']['license']['file']}" in files
     assert any(needed.startswith("flwr>=") for needed in project["project"]["dependencies"])
     app = project["tool"]["flwr"]["app"]
-    assert app["publisher"] and app["fab-format-version"] == 1 and app["flwr-version-target"]
+    assert app["publisher"]
+    assert app["fab-format-version"] == 1
+    assert app["flwr-version-target"]
     assert app["config"] == {
         "folder": "/run/fedcli",
         "clients": "hospital-a,hospital-b",
@@ -84,12 +93,13 @@ def test_an_app_of_flower_has_what_is_checked_before_it_is_sent():
     for component in app["components"].values():  # found in the text, without importing it
         module, name = component.split(":")
         tree = ast.parse(files[f"app/{module.replace('.', '/')}.py"])
-        assert name in {
+        result = {
             target.id
             for node in tree.body
             if isinstance(node, ast.Assign)
             for target in node.targets
         }
+        assert name in result
 
 
 @pytest.mark.parametrize("name", ["clinic.east", "clinic+", "1st"])
@@ -99,15 +109,15 @@ def test_a_name_that_nvflare_cannot_route_to_is_refused(name):
     assert flower(Job([name], Path("/run/fedcli")))
 
 
-@pytest.mark.parametrize(
-    ("job", "sentence"),
-    [
-        (Job(["a"], Path("here")), "folders of other machines"),
-        (Job(["a"], Path("/run"), attach=Path("here")), "folders of other machines"),
-        (Job(["a"], Path("/run"), idle=0), "--idle 0 is out of range"),
-        (Job(["a"], Path("/" + "x" * 120)), "too long for a socket's name"),
-    ],
-)
+WRONG_JOBS = [
+    (Job(["a"], Path("here")), "folders of other machines"),
+    (Job(["a"], Path("/run"), attach=Path("here")), "folders of other machines"),
+    (Job(["a"], Path("/run"), idle=0), "--idle 0 is out of range"),
+    (Job(["a"], Path("/" + "x" * 120)), "too long for a socket's name"),
+]
+
+
+@pytest.mark.parametrize(("job", "sentence"), WRONG_JOBS)
 def test_what_no_job_can_be_told_is_refused(job, sentence):
     for export in (nvflare, flower):
         with pytest.raises(UsageError, match=sentence):
@@ -117,8 +127,8 @@ def test_what_no_job_can_be_told_is_refused(job, sentence):
 def test_nothing_here_imports_torch():
     for path in Path(transport.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            above = getattr(node, "level", 0) and node.module or ""
-            assert above.split(".")[0] in (
+            above = (getattr(node, "level", 0) and node.module) or ""
+            result = (
                 "",
                 "errors",
                 "io",
@@ -126,9 +136,11 @@ def test_nothing_here_imports_torch():
                 "frames",
                 "relay",
                 "sockets",
-            ), path
+            )
+            assert above.split(".")[0] in result, path
             if isinstance(node, ast.Import):
-                assert "torch" not in {alias.name.split(".")[0] for alias in node.names}
+                result = {alias.name.split(".")[0] for alias in node.names}
+                assert "torch" not in result
 
 
 def test_nvflare_takes_the_arguments_of_its_executor():

@@ -15,7 +15,8 @@ needs_flower = pytest.mark.skipif(not flower.INSTALLED, reason="the extra flower
 @needs_flower
 def test_a_message_comes_through_flowers_records():
     same(MESSAGE, flower.message_of(flower.record_of(MESSAGE)))
-    assert flower.message_of(flower.record_of(({"ask": "describe"}, {}))) == (
+    result = flower.message_of(flower.record_of(({"ask": "describe"}, {})))
+    assert result == (
         {"ask": "describe"},
         {},
     )
@@ -36,7 +37,8 @@ def outside_of_a_run(monkeypatch):
 class Reply:
     def __init__(self, node, record, to="", error=""):
         self.metadata = SimpleNamespace(src_node_id=node, reply_to_message_id=to)
-        self.content, self.error = record, SimpleNamespace(reason=error, code=1)
+        self.content = record
+        self.error = SimpleNamespace(reason=error, code=1)
 
     def has_error(self):
         return bool(self.error.reason)
@@ -46,7 +48,9 @@ class Grid:
     """A SuperLink whose nodes, by number, are named; answers with what it was asked, or as told."""
 
     def __init__(self, names, error=""):
-        self.names, self.error, self.pushed = names, error, {}
+        self.names = names
+        self.error = error
+        self.pushed = {}
 
     def get_node_ids(self):
         return list(self.names)
@@ -74,25 +78,29 @@ class Asked:
     """A relay at which these questions arrive, and which is over when all are answered."""
 
     def __init__(self, *questions):
-        self.waiting, self.all = list(questions), questions
+        self.waiting = list(questions)
+        self.all = questions
 
     @property
     def over(self):
         return all(question.reply.done() for question in self.all)
 
     def questions(self, wait):
-        waiting, self.waiting = self.waiting, []
+        waiting = self.waiting
+        self.waiting = []
         return waiting
 
 
 @needs_flower
 def test_questions_go_to_the_nodes_of_their_sites():
-    north, south = Question("north", MESSAGE), Question("south", ({"ask": "describe"}, {}))
+    north = Question("north", MESSAGE)
+    south = Question("south", ({"ask": "describe"}, {}))
     grid = Grid({7: "south", 9: "north"})
     flower.pass_on(Asked(north, south), flower.Nodes(grid))
     same(MESSAGE, north.reply.result(0))
     assert south.reply.result(0) == ({"ask": "describe"}, {})
-    assert [message.metadata.dst_node_id for message in grid.pushed.values()] == [9, 7]
+    result = [message.metadata.dst_node_id for message in grid.pushed.values()]
+    assert result == [9, 7]
 
 
 @needs_flower
@@ -113,7 +121,8 @@ def test_a_site_that_flower_cannot_ask_is_an_answer_too(names, error, sentence):
 def test_a_node_that_comes_later_is_asked_who_it_is():
     grid = Grid({7: "south"})
     nodes = flower.Nodes(grid)
-    assert nodes.node("north") is None and nodes.node("south") == 7
+    assert nodes.node("north") is None
+    assert nodes.node("south") == 7
     grid.names = {7: "south", 8: "north"}
     assert nodes.node("north") == 8
     grid.names = {8: "north"}
@@ -126,12 +135,14 @@ def test_two_nodes_that_say_they_are_one_site_are_asked_nothing():
     nodes = flower.Nodes(grid)
     assert nodes.node("north") == 8
     grid.names = {7: "south", 8: "north", 9: "north"}
-    question, other = Question("north", MESSAGE), Question("south", MESSAGE)
+    question = Question("north", MESSAGE)
+    other = Question("south", MESSAGE)
     flower.pass_on(Asked(question, other), nodes)
     answer, _ = question.reply.result(0)
     assert answer["error"] == "2 SuperNodes say that they are north"
     assert "flwr supernode unregister" in answer["hint"]
-    assert [message.metadata.dst_node_id for message in grid.pushed.values()] == [7]
+    result = [message.metadata.dst_node_id for message in grid.pushed.values()]
+    assert result == [7]
     grid.names = {7: "south", 9: "north"}
     assert nodes.node("north") == 9
 
@@ -139,18 +150,19 @@ def test_two_nodes_that_say_they_are_one_site_are_asked_nothing():
 @needs_flower
 def test_a_node_that_is_silent_is_only_asked_again_for_a_site_that_is_missing():
     grid = Grid({7: "south", 8: ""})
-    asked = []
+    nodes_asked = []
 
     def answered_by_one(messages, timeout):
-        asked.append([message.metadata.dst_node_id for message in messages])
+        nodes_asked.append([message.metadata.dst_node_id for message in messages])
         return Grid.send_and_receive(grid, [m for m in messages if m.metadata.dst_node_id == 7], 0)
 
     grid.send_and_receive = answered_by_one
     nodes = flower.Nodes(grid)
-    assert nodes.node("south") == 7 and nodes.node("south") == 7
-    assert asked == [[7, 8]]
+    assert nodes.node("south") == 7
+    assert nodes.node("south") == 7
+    assert nodes_asked == [[7, 8]]
     assert nodes.node("north") is None
-    assert asked == [[7, 8], [8]]
+    assert nodes_asked == [[7, 8], [8]]
 
 
 def test_without_flower_the_extra_is_named(monkeypatch):

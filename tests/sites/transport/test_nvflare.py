@@ -29,15 +29,16 @@ def test_a_message_comes_through_nvflares_own_bytes():
     carried = nvflare.FLModelUtils.to_shareable(nvflare.model_of(MESSAGE))
     arrived = nvflare.FLModelUtils.from_shareable(fobs.loads(fobs.dumps(carried)))
     same(MESSAGE, nvflare.message_of(arrived))
-    assert nvflare.message_of(nvflare.model_of(({"ask": "describe"}, {}))) == (
+    result = nvflare.message_of(nvflare.model_of(({"ask": "describe"}, {})))
+    assert result == (
         {"ask": "describe"},
         {},
     )
 
 
 @pytest.fixture
-def asked(tmp_path):
-    """What the controller sends for a question: its task, its site, and the question."""
+def question_sent(tmp_path):
+    """The message of the controller for a question: its task, its site, and the question."""
     sent = []
 
     class Controller(nvflare.Controller):
@@ -57,9 +58,10 @@ def replied(code, message=MESSAGE):
 
 
 @needs_nvflare
-def test_a_question_goes_to_its_site_and_the_answer_back(asked):
-    task, targets, question = asked
-    assert targets == ["north"] and task.timeout == 30
+def test_a_question_goes_to_its_site_and_the_answer_back(question_sent):
+    task, targets, question = question_sent
+    assert targets == ["north"]
+    assert task.timeout == 30
     same(MESSAGE, nvflare.message_of(nvflare.FLModelUtils.from_shareable(task.data)))
     task.result_received_cb(replied("OK", ({"n": 4}, MESSAGE[1])), None)
     task.task_done_cb(SimpleNamespace(completion_status=SimpleNamespace(value="ok")), None)
@@ -67,16 +69,18 @@ def test_a_question_goes_to_its_site_and_the_answer_back(asked):
 
 
 @needs_nvflare
-def test_a_site_that_nvflare_cannot_ask_is_an_answer_too(asked):
-    task, _, question = asked
+def test_a_site_that_nvflare_cannot_ask_is_an_answer_too(question_sent):
+    task, _, question = question_sent
     task.result_received_cb(replied("EXECUTION_EXCEPTION"), None)
     scalars, arrays = question.reply.result(0)
-    assert scalars["client"] == "north" and "EXECUTION_EXCEPTION" in scalars["error"] and not arrays
+    assert scalars["client"] == "north"
+    assert "EXECUTION_EXCEPTION" in scalars["error"]
+    assert not arrays
 
 
 @needs_nvflare
-def test_a_task_that_nvflare_gives_up_is_an_answer_too(asked):
-    task, _, question = asked
+def test_a_task_that_nvflare_gives_up_is_an_answer_too(question_sent):
+    task, _, question = question_sent
     task.task_done_cb(SimpleNamespace(completion_status=SimpleNamespace(value="timeout")), None)
     assert "timeout" in question.reply.result(0)[0]["error"]
 
@@ -98,7 +102,8 @@ def test_a_process_is_started_for_each_job_and_ends_with_the_site(tmp_path, prof
     with nvflare.Attached(profile, tmp_path / "site.sock") as attached:
         while not (started.exists() and len(started.read_text()) > 2):
             time.sleep(0.02)
-    assert started.read_text() == "xxx" and attached.process.poll() is not None
+    assert started.read_text() == "xxx"
+    assert attached.process.poll() is not None
 
 
 def popen(script):

@@ -53,7 +53,8 @@ def test_a_question_is_answered_by_whoever_carries_it(tmp_path):
     with Relay(paths_in(tmp_path, ["north", "south"]), idle=60) as relay:
         thread, answers = asking(tmp_path / "north.sock")
         question = next_of(relay)
-        assert (question.client, question.message) == ("north", ASKED) and not relay.over
+        assert (question.client, question.message) == ("north", ASKED)
+        assert not relay.over
         question.answer(Site().answer(*question.message))
         question.fail("too late: the first answer counts")
         thread.join(60)
@@ -79,20 +80,21 @@ def test_a_relay_is_over_when_nobody_asks_any_more(tmp_path):
 
 
 def test_a_relay_is_not_over_in_the_moment_in_which_a_coordinator_leaves(tmp_path):
-    seen = []
+    states = []
 
     class Open(dict):
         def __delitem__(self, connection):
             super().__delitem__(connection)
-            seen.append(relay.over)
+            states.append(relay.over)
 
     relay = Relay(paths_in(tmp_path, ["north"]), idle=60)
-    relay._open, relay._last = Open(), time.monotonic() - 100
+    relay._open = Open()
+    relay._last = time.monotonic() - 100
     with relay:
         until((tmp_path / "north.sock").is_socket)
         sockets.connected(tmp_path / "north.sock").close()
-        until(lambda: seen)
-    assert seen == [False]
+        until(lambda: states)
+    assert states == [False]
 
 
 def test_a_coordinator_that_comes_while_a_job_ends_is_not_listened_to(tmp_path, monkeypatch):
@@ -119,7 +121,8 @@ def test_of_two_answers_at_once_one_counts():
 
 
 def test_nonsense_that_a_site_sends_is_an_answer_too():
-    question, other = Question("north", ASKED), Question("north", ASKED)
+    question = Question("north", ASKED)
+    other = Question("north", ASKED)
     question.answer_of(lambda carried: json.loads(carried["scalars"]), {})
     assert (
         question.reply.result(0)[0]["error"] == "it answered with no message of fedcli (KeyError)"
@@ -132,7 +135,8 @@ def test_what_is_no_array_is_an_answer_that_names_it():
     question = Question("north", ASKED)
     question.answer_of(lambda carried: ({}, carried), {"theta": "no array"})
     answer, arrays = question.reply.result(0)
-    assert answer["client"] == "north" and arrays == {}
+    assert answer["client"] == "north"
+    assert arrays == {}
     assert (
         "it answered with what no site sends: a message holds no array of type str"
         in answer["error"]
@@ -184,30 +188,31 @@ def test_more_connections_than_can_be_served_are_ended(tmp_path, monkeypatch):
 
 def test_a_second_coordinator_is_told_since_when_another_is_served(tmp_path, monkeypatch):
     monkeypatch.setattr(relays, "LIFE", 0.01)
-    path, told = tmp_path / "north.sock", []
+    path = tmp_path / "north.sock"
+    notices = []
     with (
         Relay({"north": path}, idle=60) as relay,
-        sockets.connected(path) as first,
-        sockets.connected(path) as second,
+        sockets.connected(path) as first_connection,
+        sockets.connected(path) as second_connection,
     ):
-        sockets.send(first, ASKED)
+        sockets.send(first_connection, ASKED)
         question = next_of(relay)
-        sockets.send(second, ASKED)
+        sockets.send(second_connection, ASKED)
 
         def noticed(why, alive):
-            told.append((why, alive))
+            notices.append((why, alive))
             question.answer(ASKED)
-            first.close()
+            first_connection.close()
 
-        until(lambda: second.recv(1, socket.MSG_PEEK))
+        until(lambda: second_connection.recv(1, socket.MSG_PEEK))
         thread = threading.Thread(target=lambda: next_of(relay).answer(ASKED), daemon=True)
         thread.start()
-        assert sockets.receive(second, 60, noticed) == ASKED
+        assert sockets.receive(second_connection, 60, noticed) == ASKED
         thread.join(60)
     assert re.fullmatch(
-        r"it serves another coordinator since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", told[0][0]
+        r"it serves another coordinator since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", notices[0][0]
     )
-    assert told[0][1] is False
+    assert notices[0][1] is False
 
 
 def test_a_coordinator_that_is_silent_loses_the_site_to_one_that_waits(tmp_path, monkeypatch):
@@ -224,7 +229,8 @@ def test_a_coordinator_that_is_silent_loses_the_site_to_one_that_waits(tmp_path,
         monkeypatch.setattr(relays, "PATIENCE", -1.0)
         sockets.send(other, ASKED)
         next_of(relay).answer(ASKED)
-        assert sockets.receive(other, 60) == ASKED and silent.recv(1) == b""
+        assert sockets.receive(other, 60) == ASKED
+        assert silent.recv(1) == b""
 
 
 @pytest.mark.parametrize("alive", [True, False])
@@ -232,27 +238,30 @@ def test_signs_of_life_outlast_a_patience_and_other_notices_do_not(tmp_path, mon
     monkeypatch.setattr(relays, "LIFE", 0.01)
     with (
         Relay({"north": tmp_path / "n"}, idle=60, alive=alive) as relay,
-        sockets.connected(tmp_path / "n") as one,
+        sockets.connected(tmp_path / "n") as connection,
     ):
-        sockets.send(one, ASKED)
-        question, told = next_of(relay), []
+        sockets.send(connection, ASKED)
+        question = next_of(relay)
+        notices = []
 
         def noticed(why, alive):
-            told.append(why)
-            if alive and len(told) == 30:  # ten times as long
+            notices.append(why)
+            if alive and len(notices) == 30:  # ten times as long
                 question.answer(ASKED)
 
         if alive:
-            assert sockets.receive(one, 30, noticed) == ASKED and set(told) == {"it is at work"}
+            assert sockets.receive(connection, 30, noticed) == ASKED
+            assert set(notices) == {"it is at work"}
         else:
             with pytest.raises(TimeoutError):
-                sockets.receive(one, 0.1, noticed)
-            assert set(told) == {"the job waits for it"}
+                sockets.receive(connection, 0.1, noticed)
+            assert set(notices) == {"the job waits for it"}
 
 
 def test_a_question_that_nobody_waits_for_any_more_is_not_asked(tmp_path, monkeypatch):
     monkeypatch.setattr(relays, "LIFE", 0.01)
-    path, asked = tmp_path / "north.sock", []
+    path = tmp_path / "north.sock"
+    questions = []
     with Relay({"north": path}, idle=60) as relay:
         with sockets.connected(path) as gone:
             sockets.send(gone, ASKED)
@@ -260,8 +269,8 @@ def test_a_question_that_nobody_waits_for_any_more_is_not_asked(tmp_path, monkey
         until(lambda: not relay._open)
         with sockets.connected(path) as other:
             sockets.send(other, ({"ask": "describe"}, {}))
-            until(lambda: asked.extend(relay.questions(1)) or asked)
-    assert [question.message[0] for question in asked] == [{"ask": "describe"}]
+            until(lambda: questions.extend(relay.questions(1)) or questions)
+    assert [question.message[0] for question in questions] == [{"ask": "describe"}]
 
 
 @pytest.fixture
@@ -290,42 +299,43 @@ def site(tmp_path):
 
 def test_a_site_is_asked_at_its_socket(site):
     path = site(lambda connection: sockets.talk(Site().answer, connection))
-    assert answered("north", path, ASKED) == ({**ASKED[0], "client": "north"}, {})
+    expected = ({**ASKED[0], "client": "north"}, {})
+    assert answered("north", path, ASKED) == expected
 
 
-@pytest.mark.parametrize(
-    ("talk", "sentence"),
-    [
-        (
-            lambda connection: sockets.receive(connection, None),
-            "its process ended before it answered",
-        ),
-        (
-            lambda connection: sockets.receive(connection, None) and connection.sendall(b"x" * 99),
-            "what arrived is no message of fedcli",
-        ),
-    ],
-)
+WRONG_ENDS = [
+    (
+        lambda connection: sockets.receive(connection, None),
+        "its process ended before it answered",
+    ),
+    (
+        lambda connection: sockets.receive(connection, None) and connection.sendall(b"x" * 99),
+        "what arrived is no message of fedcli",
+    ),
+]
+
+
+@pytest.mark.parametrize(("talk", "sentence"), WRONG_ENDS)
 def test_a_site_that_breaks_off_or_answers_nonsense_is_an_answer_too(site, talk, sentence):
     scalars, arrays = answered("north", site(talk), ASKED)
     assert (scalars["client"], scalars["error"], arrays) == ("north", sentence, {})
 
 
-@pytest.mark.parametrize(("said", "expected"), [(0, None), (3, 3)])
-def test_only_the_sites_own_machine_says_that_an_answer_is_masked(site, said, expected):
+@pytest.mark.parametrize(("masked", "expected"), [(0, None), (3, 3)])
+def test_only_the_sites_own_machine_says_that_an_answer_is_masked(site, masked, expected):
     path = site(lambda connection: sockets.talk(Site().answer, connection))
     assert (
-        answered("north", path, ({**ASKED[0], MASKED: 9}, {}), masked=said)[0].get(MASKED)
+        answered("north", path, ({**ASKED[0], MASKED: 9}, {}), masked=masked)[0].get(MASKED)
         == expected
     )
 
 
 def test_a_site_that_is_not_there_is_an_answer_too(tmp_path):
     with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left,
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stale,
         sockets.named(tmp_path / "left.sock") as name,
     ):
-        left.bind(name)
+        stale.bind(name)
     for name in ("left", "absent"):
         scalars, _ = answered("north", tmp_path / f"{name}.sock", ASKED)
         assert scalars["error"] == f"no process of fedcli listens at {tmp_path}/{name}.sock"

@@ -48,7 +48,8 @@ def test_a_socket_that_can_be_seen_is_its_owners_and_can_be_connected_to(tmp_pat
 
     monkeypatch.setattr(sockets.socket, "socket", Listener)
     with sockets.listening(path):
-        assert list(tmp_path.iterdir()) == [path] and path.stat().st_mode & 0o777 == 0o600
+        assert list(tmp_path.iterdir()) == [path]
+        assert path.stat().st_mode & 0o777 == 0o600
         sockets.connected(path).close()
     assert not list(tmp_path.iterdir())
 
@@ -69,7 +70,8 @@ def test_a_site_goes_on_after_nonsense(tmp_path):
         def answer(self, scalars, arrays):
             return scalars, arrays
 
-    for sent in (b"nonsense" * 4, b"", b"".join(bytes(piece) for piece in encoded(({"a": 1}, {})))):
+    cases = (b"nonsense" * 4, b"", b"".join(bytes(piece) for piece in encoded(({"a": 1}, {}))))
+    for sent in cases:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.sendall(sent)
