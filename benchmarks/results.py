@@ -3,9 +3,9 @@
     python benchmarks/results.py WORK [--out benchmarks/results]
 
 RECIPE.csv has a line for each number of a run: federation, regime, method, seed, column, value.
-RECIPE-differences.csv has a line for each test against FedAvg: the difference with its 95 % interval
-over patients or images, both p after Holm's adjustment, and the verdict. Scores and differences are
-in percent and points, as in the tables.
+RECIPE-differences.csv has a line for each test against FedAvg: the difference with its 95 %
+interval over patients or images, both p after Holm's adjustment, and the verdict. Scores and
+differences are in percent and points, as in the tables.
 """
 
 import csv
@@ -65,7 +65,11 @@ def differences(results: Results) -> Iterator[tuple[Any, ...]]:
             yield federation, regime, *about, *numbers, row.verdict or ""
 
 
-def write(path: Path, head: Sequence[str], lines: Iterator[tuple[Any, ...]]) -> None:
+def write(
+    path: Path,
+    head: Sequence[str],
+    lines: Iterator[tuple[Any, ...]],
+) -> None:
     """Write a CSV file whole."""
     table = list(lines)
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -87,7 +91,11 @@ def main(
             continue
         results = Results.read(file)
         write(out / f"{recipe}.csv", SCORES, scores(results))
-        write(out / f"{recipe}-differences.csv", DIFFERENCES, differences(results))
+        write(
+            out / f"{recipe}-differences.csv",
+            DIFFERENCES,
+            differences(results),
+        )
         print(out / f"{recipe}.csv")
 
 

@@ -6,7 +6,7 @@ from inspect import cleandoc
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from fedcli.scores.scores import OPTIONAL, Scores
+from fedcli.scores.scores import OPTIONAL, RunScores
 
 PLAIN = {
     str: "string",
@@ -21,7 +21,7 @@ def body() -> dict[str, Any]:
     """The schema of a body: an object for each dataclass below Scores, under $defs, and the
     legend.
     """
-    whole = _object(Scores)
+    whole = _object(RunScores)
     whole["properties"]["legend"] = {"type": "object", "additionalProperties": {"type": "string"}}
     whole["required"].append("legend")
     return whole
@@ -29,7 +29,7 @@ def body() -> dict[str, Any]:
 
 def definitions() -> dict[str, Any]:
     """Name of a dataclass -> the schema of its objects."""
-    return {kind.__name__: _object(kind) for kind in dict.fromkeys(_below(Scores))}
+    return {kind.__name__: _object(kind) for kind in dict.fromkeys(_below(RunScores))}
 
 
 def _object(kind: Any) -> dict[str, Any]:

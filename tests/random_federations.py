@@ -18,8 +18,8 @@ from fedcli.errors import FedcliError
 from fedcli.metrics.metric import PROBABILITIES
 from fedcli.reporting import single_runs
 from fedcli.scores import views
-from fedcli.scores.facts import Images, facts
-from fedcli.scores.scores import Part, Scores
+from fedcli.scores.facts import TestImages, facts
+from fedcli.scores.scores import Part, RunScores
 from fedcli.scores.table import Where
 from fedcli.sites import answers, evaluation
 from fedcli.sites.description import hidden
@@ -63,7 +63,7 @@ class Federation:
         for number in range(2):
             rows = np.concatenate([part.logits[number] for part in parts])
             logits.append(rows[in_classes])
-        return Images(y[in_classes], self.classes, groupings), logits
+        return TestImages(y[in_classes], self.classes, groupings), logits
 
 
 def drawn(rng) -> Federation:
@@ -158,7 +158,7 @@ def _answer(federation, client, hospital, r):
 
 def scored(
     federation, run: Path, folder: Path, *, attributes_scored=(), refused=False
-) -> Scores | None:
+) -> RunScores | None:
     """The scores over the sites, in a folder of their own; None where every class is hidden.
 
     run: any run.json, for what a run was. attributes_scored: of its attributes; none: all. refused: whether that raises.
@@ -180,7 +180,7 @@ def scored(
         if refused or "enough test images at every site" not in error.sentence:
             raise
         return None
-    return Scores.read(path)
+    return RunScores.read(path)
 
 
 def covered(federation):
@@ -193,7 +193,7 @@ def covered(federation):
     return places
 
 
-def faults(federation, scores: Scores, folder: Path) -> list[str]:
+def faults(federation, scores: RunScores, folder: Path) -> list[str]:
     """Everything that the scores say and that is neither so on all images together nor called hidden."""
     faults_found = []
     classes = covered(federation)

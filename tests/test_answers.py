@@ -31,7 +31,7 @@ import torch
 from PIL import Image
 
 from fedcli.scores.nested import nested as nested_form
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 
 ANSWERS = Path(__file__).parent / "answers"
 CLOSE = 1e-12
@@ -137,7 +137,7 @@ NOT_COMPARED = {
 
 def numbers_of(folder: Path) -> dict[str, Any]:
     """The numbers of a run's scores in this folder, by their paths in the nested form, such as `groups/sex/...`."""
-    body = json.loads(json.dumps(nested_form(Scores.read(folder / "scores.json"))))
+    body = json.loads(json.dumps(nested_form(RunScores.read(folder / "scores.json"))))
     not_numbers = "data", "legend", "model", "options", "settings", "warning"
     parts = {key: value for key, value in body.items() if key not in not_numbers}
     return {path: value for path, value in leaves(parts) if not isinstance(value, str)}

@@ -19,7 +19,7 @@ from .. import extensions, options
 from ..data.shard import Shard
 from ..errors import FedcliError, UsageError
 from ..federation import state as states
-from ..federation.client import Report, Task, Training
+from ..federation.client import ClientReport, ClientTask, Training
 from ..federation.engines import open_engine
 from ..federation.engines.in_process import Engine
 from ..federation.server import Federation, Played
@@ -166,7 +166,7 @@ def takes_clients_in_any_order(subject: Subject) -> None:
     """Clients that run backwards come to the same bits."""
     federation = subject.federation()
 
-    def backwards(tasks: list[Task]) -> list[Report]:
+    def backwards(tasks: list[ClientTask]) -> list[ClientReport]:
         reports = [federation.clients.run_one(task) for task in reversed(tasks)]
         return list(reversed(reports))
 

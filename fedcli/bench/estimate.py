@@ -20,7 +20,7 @@ import numpy as np
 from .. import metrics
 from ..data import manifest
 from ..data.shard import EVALUATION_BATCH, Shard
-from ..federation.client import Report, Task
+from ..federation.client import ClientReport, ClientTask
 from ..federation.engines import chosen
 from ..federation.server import cohort
 from ..runs import chosen_engine, precision, resources
@@ -161,7 +161,7 @@ FLOAT = 4  # bytes
 
 def server_cost(
     federation: PlannedFederation,
-    reports: dict[str, list[Report]],
+    reports: dict[str, list[ClientReport]],
     clients: int,
     available: int,
 ) -> tuple[float, int]:
@@ -179,7 +179,7 @@ def server_cost(
         count = max(1, min(clients, fitting))
     state = federation.first()
 
-    def replay(tasks: list[Task]) -> Iterator[Report]:
+    def replay(tasks: list[ClientTask]) -> Iterator[ClientReport]:
         for k, task in enumerate(tasks):
             recorded = reports[task.part]
             report = recorded[k % len(recorded)]
@@ -239,7 +239,7 @@ def evaluation_cost(
     return total
 
 
-def writing_cost(federation: PlannedFederation, report: Report) -> float:
+def writing_cost(federation: PlannedFederation, report: ClientReport) -> float:
     """Seconds for the lines of all rounds and for the models that are kept.
 
     States have a share of their own.
@@ -256,7 +256,7 @@ def writing_cost(federation: PlannedFederation, report: Report) -> float:
 
 
 def bytes_between_rounds(
-    federation: PlannedFederation, reports: list[Report], scoring: Scoring
+    federation: PlannedFederation, reports: list[ClientReport], scoring: Scoring
 ) -> int:
     """Bytes that clients keep, and the best model with what they keep to themselves."""
     model_bytes = federation.layout.size * FLOAT
@@ -269,7 +269,7 @@ def bytes_between_rounds(
     return of_all + model_bytes + of_all
 
 
-def _memory_bytes(report: Report) -> int:
+def _memory_bytes(report: ClientReport) -> int:
     return sum(tensor.nbytes for tensor in report.memory.values())
 
 

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .. import console
-from ..federation.client import Report, Task, run_client
+from ..federation.client import ClientReport, ClientTask, run_client
 from ..federation.engines import chosen
 from ..federation.engines.in_process import InProcess
 from ..methods.mixins import SubsetTraining
@@ -84,8 +84,8 @@ def cost(federation: PlannedFederation) -> tuple[float, float]:
     images = federation.plan.epochs * len(clients.shards[client])
     counts: list[tuple[int, int]] = []
 
-    def counting(tasks: list[Task]) -> list[Report]:
-        reports: list[Report] = []
+    def counting(tasks: list[ClientTask]) -> list[ClientReport]:
+        reports: list[ClientReport] = []
         counts.append(counted(lambda: reports.extend(engine(tasks))))
         return reports
 
@@ -96,14 +96,14 @@ def cost(federation: PlannedFederation) -> tuple[float, float]:
     return operations / images, moved / images
 
 
-def unrecorded(clients: InProcess) -> Callable[[list[Task]], Iterator[Report]]:
+def unrecorded(clients: InProcess) -> Callable[[list[ClientTask]], Iterator[ClientReport]]:
     """An engine without steps that a GPU recorded, whose operations nothing can count."""
     method = clients.method
     net = clients.net
     layout = clients.layout
     training = clients.training
 
-    def engine(tasks: list[Task]) -> Iterator[Report]:
+    def engine(tasks: list[ClientTask]) -> Iterator[ClientReport]:
         for task in tasks:
             shard = clients.shards[task.client]
             val = clients.val.get(task.client)

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from ..data.shard import EVALUATION_BATCH, Batch, Shard
-from ..federation.client import Report, Task
+from ..federation.client import ClientReport, ClientTask
 from ..federation.engines.in_process import Engine, InProcess
-from ..federation.engines.pool import Pool, shared_out
+from ..federation.engines.pool import WorkerPool, shared_out
 from ..federation.state import RunState
 from ..methods.mixins import SubsetTraining
 from ..runs import resources
@@ -50,7 +50,7 @@ class Visits:
         self.cohort = cohort
         self.jobs = jobs
         self.seconds: dict[str, dict[int, list[float]]] = {}
-        self.reports: dict[str, list[Report]] = {}
+        self.reports: dict[str, list[ClientReport]] = {}
         self.steps = 0
         self.own_bytes = 0
         self.evaluates = False
@@ -87,7 +87,7 @@ class Visits:
             self.slowdown = max(1.0, together.seconds / alone)
 
     @property
-    def trained(self) -> list[Report]:
+    def trained(self) -> list[ClientReport]:
         """Reports of clients that trained."""
         return next(reports for name, reports in self.reports.items() if name != "measure")
 
@@ -159,9 +159,9 @@ class Visits:
         """Play a round of these clients on at most so many images each."""
         clients = some_images(self.federation, names, images)
         device = self.federation.plan.device
-        reports: dict[str, list[Report]] = defaultdict(list)
+        reports: dict[str, list[ClientReport]] = defaultdict(list)
 
-        def engine(tasks: list[Task]) -> Iterator[Report]:
+        def engine(tasks: list[ClientTask]) -> Iterator[ClientReport]:
             for task in tasks:
                 wait(device)
                 begin = time.perf_counter()
@@ -203,8 +203,8 @@ class Visits:
         clients = some_images(self.federation, names, images)
         together = _Together()
 
-        def clocked(tasks: list[Task]) -> list[Report]:
-            reports: list[Report] = []
+        def clocked(tasks: list[ClientTask]) -> list[ClientReport]:
+            reports: list[ClientReport] = []
             together.seconds += seconds_of(lambda: reports.extend(pool(tasks)))
             for task in tasks:
                 process = pool.worker_of[task.client]
@@ -212,7 +212,7 @@ class Visits:
                 together.visits.append(_Visit(process, task.part, image_count))
             return reports
 
-        with Pool(clients, self.jobs, len(names)) as pool:
+        with WorkerPool(clients, self.jobs, len(names)) as pool:
             state = next_state(
                 self.federation,
                 self.federation.first(),

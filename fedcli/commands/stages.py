@@ -39,7 +39,7 @@ from .shell.words import methods_and_data
 
 if TYPE_CHECKING:
     from ..reporting.clinical import Topic
-    from ..reporting.rows import Row
+    from ..reporting.rows import SystemRow
     from ..reporting.table import Table
     from ..stages.report import Report
 
@@ -238,7 +238,7 @@ def evaluate(
     topics = clinical.read(show_more)
     if topics and not options.clinical:
         raise UsageError("--show is about operating points", "add --clinical")
-    lines: list[Row] = []
+    lines: list[SystemRow] = []
     with console.warnings_kept() as warnings:
         scores = stage.run(options)
         own_metrics = list(scores.manifest.options.get("metrics", {}))
@@ -258,7 +258,7 @@ def evaluate(
 
 
 def _show_scores(
-    lines: "list[Row]",
+    lines: "list[SystemRow]",
     own_metrics: list[str],
     topics: "list[Topic] | None",
 ) -> None:

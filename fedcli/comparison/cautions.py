@@ -16,7 +16,7 @@ from ..scores import table, views
 from ..scores.groups import JOIN
 from ..scores.numbers import versions
 from ..scores.parts import MODELS
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from ..scores.statistics.over_runs import mean_of
 from ..scores.table import Score, Where
 from .predicted import one_class
@@ -115,7 +115,7 @@ def _advice(runs: Sequence[Scored]) -> str:
     return MORE
 
 
-def _noise(scores: Scores) -> str:
+def _noise(scores: RunScores) -> str:
     """The option of differential privacy that a run was trained with; "" for none."""
     for name in ("dp_noise", "dp_sgd"):
         if scores.options.get(name):
@@ -123,7 +123,7 @@ def _noise(scores: Scores) -> str:
     return ""
 
 
-def _may_take_prior(scores: Scores) -> bool:
+def _may_take_prior(scores: RunScores) -> bool:
     """Tell whether a run's classes have unequal numbers of training images, and nothing corrects
     for that.
     """
@@ -227,7 +227,10 @@ def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
 
 
 def doubtful(
-    runs: Sequence[Scores], metrics: Sequence[str], rounds: str, view: str = ""
+    runs: Sequence[RunScores],
+    metrics: Sequence[str],
+    rounds: str,
+    view: str = "",
 ) -> list[str]:
     """The columns of a report, of one system's scores or of one view of them, that a small group or
     client decides.
@@ -250,7 +253,7 @@ def doubtful(
 
 
 def has_small_group(
-    runs: Sequence[Scores],
+    runs: Sequence[RunScores],
     attribute: str,
     metric: str,
 ) -> bool:
@@ -265,7 +268,7 @@ def has_small_group(
     return False
 
 
-def small_clients(scores: Scores, metric: str) -> dict[str, str]:
+def small_clients(scores: RunScores, metric: str) -> dict[str, str]:
     """The clients with too few test images of their own for a reliable score, with the reason."""
     small: dict[str, str] = {}
     for name, client in scores.clients.items():
@@ -276,7 +279,7 @@ def small_clients(scores: Scores, metric: str) -> dict[str, str]:
 
 
 def small_decides(
-    runs: Sequence[Scores],
+    runs: Sequence[RunScores],
     attribute: str,
     version: str,
     metric: str,
@@ -320,7 +323,7 @@ def _mean_of(scores: Sequence[Score | None], rounds: str) -> float | None:
 
 
 def small_groups(
-    scores: Scores,
+    scores: RunScores,
     attribute: str,
     *metrics: str,
 ) -> dict[str, str]:
@@ -337,13 +340,13 @@ def small_groups(
     }
 
 
-def hidden_groups(scores: Scores, attribute: str) -> dict[str, str]:
+def hidden_groups(scores: RunScores, attribute: str) -> dict[str, str]:
     """The groups of which sites hide images, with the number in words; they have no scores."""
     members = scores.members(attribute)
     return {group: score.small for group, score in members.items() if score.hidden}
 
 
-def hidden_note(runs: Iterable[Scores], attribute: str = "") -> str:
+def hidden_note(runs: Iterable[RunScores], attribute: str = "") -> str:
     """A sentence on the groups of which sites hide images; "" if there are none. attribute: this
     one alone.
     """
@@ -359,7 +362,7 @@ def hidden_note(runs: Iterable[Scores], attribute: str = "") -> str:
     return " ".join(sentences)
 
 
-def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
+def small_in_sets(sets: Mapping[str, RunScores], attribute: str) -> dict[str, str]:
     """Groups too small to be reliable in some of several test sets, with the reason and the test
     sets.
 
@@ -390,7 +393,7 @@ def _why_small(score: Score) -> str:
     return "no test image"
 
 
-def unreliable_groups(scores: Scores) -> list[str]:
+def unreliable_groups(scores: RunScores) -> list[str]:
     """Sentences on all test images if a class has few, on hidden groups, on groups of few images,
     and on each group that lacks a class.
     """
@@ -415,7 +418,7 @@ def unreliable_groups(scores: Scores) -> list[str]:
     return sentences + lacking
 
 
-def _lack(scores: Scores, score: Score, names: str) -> str:
+def _lack(scores: RunScores, score: Score, names: str) -> str:
     """The rest of a sentence on a group that lacks classes, or AUCs of labels, of these names."""
     covered = len(scores.classes) - len(score.missing)
     present = len(scores.classes) - len(_absent_classes(scores))
@@ -427,28 +430,28 @@ def _lack(scores: Scores, score: Score, names: str) -> str:
     return f"has no test image of {names}: {consequence}"
 
 
-def _absent_classes(scores: Scores) -> tuple[int, ...]:
+def _absent_classes(scores: RunScores) -> tuple[int, ...]:
     """Indices of the classes of which there is no test image at all."""
     for score in scores.versions["clean"].values():
         return score.missing
     return ()
 
 
-def _classes_it_lacks(scores: Scores, score: Score) -> list[str]:
+def _classes_it_lacks(scores: RunScores, score: Score) -> list[str]:
     """Names of the classes that some test images have and those of this score do not."""
     absent = _absent_classes(scores)
     lacking = [index for index in score.missing if index not in absent]
     return [scores.classes[index] for index in lacking if index < len(scores.classes)]
 
 
-def _of_all_images(scores: Scores) -> list[str]:
+def _of_all_images(scores: RunScores) -> list[str]:
     """A sentence if there are few test images, or few of a class."""
     small = scores.versions["clean"].get(scores.usual[1], Score()).small
     return [f"few test images: {small}; {TOO_NARROW}"] if small else []
 
 
 def doubtful_decisions(
-    scores: Scores,
+    scores: RunScores,
     attribute: str,
     names: Sequence[str],
 ) -> set[str]:

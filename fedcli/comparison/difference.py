@@ -24,7 +24,7 @@ from .pairing import Paired, one_of_each
 from .predicted import can_resample, differing, predicted
 from .resampling import Resamples, drawn_difference, left_difference
 from .systems import Pairs, Scored
-from .verdict import Compared, adjusted
+from .verdict import ComparedScore, adjusted
 
 DEPENDENT = (
     "McNemar's and DeLong's tests take images as independent, and patients have several: see p "
@@ -41,8 +41,8 @@ class GroupTests:
         unknown: the number of images in no group, None where sites hide it.
     """
 
-    gaps: list[Compared]
-    each: list[Compared]
+    gaps: list[ComparedScore]
+    each: list[ComparedScore]
     small: dict[str, str]
     unknown: int | None
 
@@ -51,7 +51,7 @@ def headline(
     paired: Paired,
     resamples: Resamples,
     metrics: Sequence[str],
-) -> list[Compared]:
+) -> list[ComparedScore]:
     """A row for each version and metric that all runs have."""
     wheres = [Where(version, metric=metric) for version in VERSIONS for metric in metrics]
     return _rows(paired, resamples, wheres)
@@ -86,7 +86,7 @@ def _rows(
     paired: Paired,
     resamples: Resamples,
     wheres: Iterable[Where],
-) -> list[Compared]:
+) -> list[ComparedScore]:
     """Rows of one pair of systems each, so that there is nothing to adjust."""
     rows = []
     for where in wheres:
@@ -100,7 +100,7 @@ def difference(
     where: Where,
     paired: Paired,
     resamples: Resamples,
-) -> Compared | None:
+) -> ComparedScore | None:
     """One score of both systems; None if some run does not have it or it cannot be resampled.
 
     Both means, the difference, its interval and p over patients weigh every run alike, as tables of
@@ -122,7 +122,7 @@ def difference(
     t = paired_t(a, b, overlap=sample.overlap)
     name_of_t = "corrected_t" if sample.overlap else "paired_t"
     tests = {name_of_t: asdict(t), "wilcoxon": asdict(wilcoxon(a, b))}
-    row = Compared(
+    row = ComparedScore(
         version=where.version,
         metric=where.metric,
         group=where.group,

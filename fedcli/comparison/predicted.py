@@ -21,7 +21,7 @@ ROOM = 2**28  # bytes of the predictions that are remembered
 
 
 @dataclass(frozen=True)
-class Predicted:
+class RunPredictions:
     """Predictions in the order of the images' ids.
 
     Attributes:
@@ -44,7 +44,7 @@ class Predicted:
     tables: dict[str, list[np.ndarray]]
     last: dict[str, list[np.ndarray]]
     counted: bool = False
-    by_attribute: Mapping[str, "Predicted"] = field(default_factory=dict)
+    by_attribute: Mapping[str, "RunPredictions"] = field(default_factory=dict)
 
     @cached_property
     def nbytes(self) -> int:
@@ -54,7 +54,7 @@ class Predicted:
             arrays += tables
         return sum(array.nbytes for array in arrays)
 
-    def of(self, attribute: str) -> "Predicted":
+    def of(self, attribute: str) -> "RunPredictions":
         """The images that the groups of an attribute consist of; all images for ""."""
         return self.by_attribute.get(attribute, self)
 
@@ -164,10 +164,12 @@ def _answers_one_class(run: Scored, version: str) -> bool:
     return bool(tables) and all(len(np.unique(table.argmax(1))) == 1 for table in tables)
 
 
-_remembered: dict[str, Predicted] = {}  # by the digest of a scores.json; the last used come last
+_remembered: dict[
+    str, RunPredictions
+] = {}  # by the digest of a scores.json; the last used come last
 
 
-def predicted(scores_path: Path) -> Predicted:
+def predicted(scores_path: Path) -> RunPredictions:
     """The predictions next to a scores.json, as the method's first view shows the images.
 
     Several tests look at the same runs in turn, so as many are remembered as ROOM holds.
@@ -187,7 +189,7 @@ def _bytes_remembered() -> int:
     return sum(images.nbytes for images in _remembered.values())
 
 
-def _read(scores_path: Path) -> Predicted:
+def _read(scores_path: Path) -> RunPredictions:
     record = manifest.read(scores_path, "scores")
     if record.options.get("federated"):
         return _of_counts(scores_path, record)
@@ -208,7 +210,7 @@ def _read(scores_path: Path) -> Predicted:
             for round_number in models[0][version]:
                 last[version] = [model[version][round_number][order] for model in models]
                 tables[version] += last[version]
-    return Predicted(
+    return RunPredictions(
         id=stored.id[order],
         y=stored.y[order],
         units=units,
@@ -237,7 +239,7 @@ def _order(
 Rebuilt = dict[str, list[dict[str, predictions.Rebuilt]]]  # for each version and round, by key
 
 
-def _of_counts(scores_path: Path, record: manifest.Manifest) -> Predicted:
+def _of_counts(scores_path: Path, record: manifest.Manifest) -> RunPredictions:
     """The images that are made from the counts of sites, of all images and of each attribute's
     groups.
     """
@@ -255,7 +257,7 @@ def _of_keys(
     record: manifest.Manifest,
     keys: list[str],
     attribute: str = "",
-) -> Predicted:
+) -> RunPredictions:
     """The images of some keys of the counts, one after another; each key is a group of the
     attribute.
     """
@@ -272,7 +274,7 @@ def _of_keys(
     # all runs of one federation get the same ids
     partition = str(record.body["data"]["partition"])
     ids = np.array([f"{partition} {number}" for number in range(len(y))])
-    return Predicted(
+    return RunPredictions(
         id=ids,
         y=y,
         units=np.arange(len(y)),
@@ -298,7 +300,7 @@ def can_resample(pairs: Pairs, where: Where) -> bool:
     return True
 
 
-def _counts_suffice(images: Predicted, where: Where) -> bool:
+def _counts_suffice(images: RunPredictions, where: Where) -> bool:
     if where.version not in images.tables:
         return False
     two_classes = images.tables[where.version][0].shape[1] == 2

@@ -22,7 +22,7 @@ from itertools import combinations
 
 import numpy as np
 
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from ..scores.table import Number
 from .verdict import SIGNIFICANT
 
@@ -71,7 +71,7 @@ class Ranks:
         return f"The test is made for {MANY} datasets or more, and {limit}."
 
 
-def by_method(systems: Iterable[tuple[Scores, Number]]) -> dict[str, list[Number]]:
+def by_method(systems: Iterable[tuple[RunScores, Number]]) -> dict[str, list[Number]]:
     """Method -> its number on each dataset, of the methods that every dataset has once.
 
     systems: the scores of each, and the number that is ranked. A method is named with its settings

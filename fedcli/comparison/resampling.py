@@ -24,7 +24,7 @@ from ..scores.statistics.resampled import Columns, mean
 from ..scores.table import Score, Where
 from ..scores.views import GAP
 from .pairing import numbered
-from .predicted import Predicted, can_resample, predicted
+from .predicted import RunPredictions, can_resample, predicted
 from .systems import LAST, LAST5, Pairs, Scored
 
 Table = dict[Where, np.ndarray]  # resamples [B], or without each patient [U]
@@ -108,7 +108,7 @@ def _of_stored(columns_by_version: Mapping[str, Columns]) -> Table:
 
 
 def _whole(
-    images: Predicted,
+    images: RunPredictions,
     logits: np.ndarray,
     members: np.ndarray,
 ) -> dict[str, float]:
@@ -166,7 +166,7 @@ def _without_each(path: Path, _: str, attribute: str) -> Table:
 
 
 def _groups_without_each(
-    images: Predicted,
+    images: RunPredictions,
     logits: np.ndarray,
     group_index: np.ndarray,
     group_count: int,

@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..scores import views
 from ..scores.existing import with_operating_points
 from ..scores.nested import nested
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from ..scores.table import Score, Where
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
@@ -35,7 +35,7 @@ class Scored:
 
     path: Path
     options: Mapping[str, Any]
-    scores: Scores
+    scores: RunScores
 
     @cached_property
     def nested(self) -> dict[str, Any]:
@@ -137,10 +137,10 @@ def read(paths: Iterable[Path]) -> list[Scored]:
     runs = []
     for path in paths:
         record = manifest.verify(path, "scores")
-        scores = Scores.of(record.body, path)
+        scores = RunScores.of(record.body, path)
         clinical_path = with_operating_points(path)
         if clinical_path and clinical_path != path:
-            scores = replace(scores, clinical=Scores.read(clinical_path).clinical)
+            scores = replace(scores, clinical=RunScores.read(clinical_path).clinical)
         runs.append(Scored(path, record.options, scores))
     return runs
 
@@ -180,7 +180,7 @@ def grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[list[T]]:
     return list(groups.values())
 
 
-def settings(a: Scores, b: Scores) -> list[dict[str, str]]:
+def settings(a: RunScores, b: RunScores) -> list[dict[str, str]]:
     """Differences before any score: the setting, and its value in each; "-" where one does not have
     it.
     """
@@ -194,7 +194,7 @@ def settings(a: Scores, b: Scores) -> list[dict[str, str]]:
     return differences
 
 
-def _settings_of(run: Scores, *, same_method: bool) -> dict[str, Any]:
+def _settings_of(run: RunScores, *, same_method: bool) -> dict[str, Any]:
     """All settings of a run; the method's as one text if another method is compared."""
     settings = _facts(run) | run.options | data_options(run)
     if same_method:
@@ -216,7 +216,7 @@ def brief(value: Any) -> str:
     return text[:8] if is_hash else text
 
 
-def _facts(run: Scores) -> dict[str, Any]:
+def _facts(run: RunScores) -> dict[str, Any]:
     facts = {
         "method": run.label,
         "rule": run.rule,
@@ -231,7 +231,7 @@ def _facts(run: Scores) -> dict[str, Any]:
     return facts
 
 
-def data_options(run: Scores) -> dict[str, Any]:
+def data_options(run: RunScores) -> dict[str, Any]:
     """The options of the stages of a run's data, with the stage in front of each name."""
     options = {}
     for kind, stage in run.data.items():

@@ -33,7 +33,7 @@ from .pairing import Sample, one_of_each, paired
 from .predicted import one_class, predicted
 from .resampling import Resamples
 from .systems import Scored, read, refuse_mixed, settings
-from .verdict import RESAMPLES, Against, Compared, Difference, adjusted, enough, significant
+from .verdict import RESAMPLES, Against, ComparedScore, Difference, adjusted, enough, significant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Comparison:
     interval: str
     pairs: int
     sample: Sample
-    rows: list[Compared]
+    rows: list[ComparedScore]
     groups: dict[str, GroupTests]
     images: list[dict[str, Any]]
     remarks: list[str]

@@ -84,7 +84,7 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared(Difference):
+class ComparedScore(Difference):
     """A score of the systems a and b; group is "" for all images."""
 
     version: str

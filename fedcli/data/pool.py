@@ -27,7 +27,7 @@ import numpy as np
 
 from .. import labels
 from ..errors import FedcliError
-from ..io.hdf5 import AGAIN, TEXT, WHOLE, Column, below, create_hdf5, extend_hdf5, open_hdf5
+from ..io.hdf5 import AGAIN, TEXT, WHOLE, ExpectedData, below, create_hdf5, extend_hdf5, open_hdf5
 from ..labels import Label
 from . import manifest
 
@@ -38,18 +38,18 @@ PARTS = "train", "val", "test"  # of a client
 ALL = "all"  # a dataset's images, which no client holds yet, and a partition's test images
 HINT = "make the pool again with fedcli prepare"
 POOL = {
-    "x": Column("u", 4, size=1),
-    "y": Column(WHOLE, (1, 2)),
-    "id": Column(TEXT),
-    "split": Column("u"),
-    "unit": Column(TEXT, needed=False),
-    "group/*": Column(WHOLE),
+    "x": ExpectedData("u", 4, size=1),
+    "y": ExpectedData(WHOLE, (1, 2)),
+    "id": ExpectedData(TEXT),
+    "split": ExpectedData("u"),
+    "unit": ExpectedData(TEXT, needed=False),
+    "group/*": ExpectedData(WHOLE),
 }
 CHANGED = {  # the file that corrupt writes
-    "train/x": Column("u", 4, size=1),
-    "train/rows": Column(WHOLE),
-    "test/x": Column("u", 4, size=1),
-    "test/rows": Column(WHOLE),
+    "train/x": ExpectedData("u", 4, size=1),
+    "train/rows": ExpectedData(WHOLE),
+    "test/x": ExpectedData("u", 4, size=1),
+    "test/rows": ExpectedData(WHOLE),
 }
 LABELS = "labels.h5"  # of a partition with changed labels, beside its rows
 
@@ -369,10 +369,10 @@ def holdings(path: Path) -> Holdings:
 
 def _read_rows(path: Path, clients: int) -> dict[str, np.ndarray]:
     """The datasets of rows.h5, by name."""
-    columns = {"test/all": Column(WHOLE)}
+    columns = {"test/all": ExpectedData(WHOLE)}
     for part in PARTS:
         for k in range(clients):
-            columns[f"{part}/{k}"] = Column(WHOLE)
+            columns[f"{part}/{k}"] = ExpectedData(WHOLE)
     with open_hdf5(path, columns, hint="partition again") as file:
         return {name: data[()] for name, data in file.items()}
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import console
 from ..errors import FedcliError
-from ..io.hdf5 import AGAIN, WHOLE, Column, open_hdf5
+from ..io.hdf5 import AGAIN, WHOLE, ExpectedData, open_hdf5
 from ..labels import YES
 from . import manifest, manifest_bodies, pipelines, transforms
 from .corruption import attack as attacks
@@ -439,7 +439,7 @@ def read_labels(
         return {}
     datasets = {name: f"train/{clients.index(name)}" for name in noisy}
     path = partition.parent / LABELS
-    columns = dict.fromkeys(datasets.values(), Column(WHOLE))
+    columns = dict.fromkeys(datasets.values(), ExpectedData(WHOLE))
     labels = {}
     with open_hdf5(path, columns, hint="corrupt the labels again") as file:
         for name, dataset in datasets.items():

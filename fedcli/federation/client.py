@@ -27,7 +27,7 @@ SMALLEST_VARIANCE = 1e-3
 
 
 @dataclass(frozen=True)
-class Task:
+class ClientTask:
     """All a client needs for one round. Plain data: it can cross a process or a network."""
 
     client: str
@@ -45,7 +45,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Report:
+class ClientReport:
     """All a client sends back."""
 
     client: str
@@ -73,11 +73,11 @@ def run_client(
     net: Network,
     layout: Layout,
     shard: Shard,
-    task: Task,
+    task: ClientTask,
     training: Training,
     val: Shard | None = None,
     steps: Steps | None = None,
-) -> Report:
+) -> ClientReport:
     """Train one client for one round. The result depends on the arguments and nothing else.
 
     steps: of this method and network, kept from client to client so that a recorded step is used
@@ -99,7 +99,7 @@ def run_client(
         if task.part == "measure":
             _call(method, method.aggregator, "measure_global", net, client)
             no_loss = client.theta.new_tensor(math.nan)
-            return Report(
+            return ClientReport(
                 task.client,
                 task.row,
                 len(shard),
@@ -143,7 +143,7 @@ def run_client(
         start = task.theta[: layout.trainable]
         update = theta[: layout.trainable] - start
         theta[: layout.trainable] = start + shard.attack.update(update, task.seed, task.round)
-    return Report(
+    return ClientReport(
         task.client,
         task.row,
         len(shard),
@@ -165,7 +165,7 @@ def _steps_with_images(client: ClientRound) -> float:
 def _client_round(
     layout: Layout,
     shard: Shard,
-    task: Task,
+    task: ClientTask,
     training: Training,
     memory: Tensors,
     val: Shard | None,

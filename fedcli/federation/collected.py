@@ -12,7 +12,7 @@ from ..methods.contract import ClientUpdates, Tensors
 from ..methods.registry import Method
 from ..models.layout import Layout
 from . import checks
-from .client import Absent, Report
+from .client import Absent, ClientReport
 
 Arrived = Callable[[int, int, int], None]  # (round, clients that answered, clients of the round)
 
@@ -38,7 +38,7 @@ class Collected:
         self.round = round
         self.expected = expected  # answers
         self.arrived = arrived
-        self.reports: list[Report] = []
+        self.reports: list[ClientReport] = []
         self.columns: Tensors = {}
         self.absent: dict[str, str] = {}  # client that did not answer -> why
         self.seconds = 0.0  # waiting for clients
@@ -46,7 +46,7 @@ class Collected:
         self._count = 0
         self._table: Tensor | None = None
 
-    def present(self, answer: Report | Absent) -> Report | None:
+    def present(self, answer: ClientReport | Absent) -> ClientReport | None:
         """The report, counted; None for a client that did not answer."""
         self.seconds += time.perf_counter() - self._begin
         self._count += 1
@@ -58,7 +58,7 @@ class Collected:
             return None
         return answer
 
-    def add(self, report: Report | None) -> None:
+    def add(self, report: ClientReport | None) -> None:
         """Keep a report and its tensors.
 
         Raises ContractError for columns that the first one does not have.

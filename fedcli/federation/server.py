@@ -16,7 +16,7 @@ from ..methods.row_table import ROW, RowTable
 from ..models.layout import Layout
 from ..seeds import derive
 from . import checks
-from .client import Task, Training
+from .client import ClientTask, Training
 from .client_state import ClientState, size
 from .collected import Arrived, Collected, all_finite, check_finite
 from .engines import Engine, InProcess
@@ -169,20 +169,22 @@ class Federation:
         state: RunState,
         roster: list[str],
         shared: Tensors,
-    ) -> list[Task]:
+    ) -> list[ClientTask]:
         """The task of each client of the next round."""
         t = state.round + 1
         tasks = []
         for row in cohort(len(roster), self.participation, seed=self.seed, round=t):
             client = roster[row]
             memory = state.clients.get(client, {})
-            tasks.append(Task(client, row, t, self.rounds, self.seed, state.theta, shared, memory))
+            tasks.append(
+                ClientTask(client, row, t, self.rounds, self.seed, state.theta, shared, memory)
+            )
         return tasks
 
 
 def _train_subset(
     engine: Engine,
-    tasks: list[Task],
+    tasks: list[ClientTask],
     rule: SubsetTraining,
     collected: Collected,
 ) -> None:

@@ -21,7 +21,7 @@ from ..scores.clinical_shape import CLIENT, positives
 from ..scores.groups import grouping
 from ..scores.parts import MODELS
 from ..scores.predictions import Predictions
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from ..scores.statistics.over_runs import mean_of
 from ..scores.table import Score, Where
 from .drawing import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
@@ -113,11 +113,11 @@ class System:
         return [run.path for run in self.scored]
 
     @property
-    def each(self) -> list[Scores]:
+    def each(self) -> list[RunScores]:
         return [run.scores for run in self.scored]
 
     @property
-    def scores(self) -> Scores:
+    def scores(self) -> RunScores:
         """The scores of the first run."""
         return self.scored[0].scores
 

@@ -27,7 +27,7 @@ from ..seeds import derive
 CHOSEN = 9  # classes of a picture: three with most images, three in the middle, three with fewest
 
 
-def opened(folder: Path, device: str) -> runs.Run:
+def opened(folder: Path, device: str) -> runs.FinishedRun:
     """A run with its last global model in its network. Raises FedcliError, HashError."""
     run = runs.open_run(folder, device)
     if runs.trains_alone(run):
@@ -40,7 +40,7 @@ def opened(folder: Path, device: str) -> runs.Run:
 
 
 @torch.inference_mode()
-def mean_features(run: runs.Run) -> list[tuple[str, str, str, np.ndarray]]:
+def mean_features(run: runs.FinishedRun) -> list[tuple[str, str, str, np.ndarray]]:
     """space, client, class and mean features [D] of chosen classes at clients with images of them.
 
     space: "features" before the projector, "projected" behind it where there is one.
@@ -68,7 +68,7 @@ def mean_features(run: runs.Run) -> list[tuple[str, str, str, np.ndarray]]:
     return means
 
 
-def _sums(run: runs.Run, shard: Shard) -> dict[str, Tensor]:
+def _sums(run: runs.FinishedRun, shard: Shard) -> dict[str, Tensor]:
     """Spaces -> sum of the features of each class's images [C, D]."""
     sums: dict[str, Tensor] = {}
     projector = getattr(run.net, "projector", None)
@@ -101,7 +101,7 @@ def some_classes(counts: np.ndarray) -> list[int]:
     return order[:third] + middle + order[-third:]
 
 
-def matrices(run: runs.Run) -> tuple[str, dict[str, Tensor], list[str]]:
+def matrices(run: runs.FinishedRun) -> tuple[str, dict[str, Tensor], list[str]]:
     """The last layer that has singular values; S [G, r], U'U and VV' [r, r]; the groups of S.
 
     U'U and VV' are cosines. Raises FedcliError where no layer has an adapter with singular values.
@@ -129,7 +129,7 @@ def cosines(vectors: Tensor) -> Tensor:
     return directions @ directions.T
 
 
-def _groups(run: runs.Run, count: int) -> list[str]:
+def _groups(run: runs.FinishedRun, count: int) -> list[str]:
     """Names of the rows of S: the values of the attribute of the run's groups, or "all"."""
     attributes = run.data.attributes
     attribute = run.manifest.body["settings"].get("attribute")

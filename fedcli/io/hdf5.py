@@ -41,7 +41,7 @@ NUMBERS, WHOLE, TEXT = "iuf", "iu", "S"
 
 
 @dataclass(frozen=True)
-class Column:
+class ExpectedData:
     """Requirements on a dataset."""
 
     kinds: str = "b" + NUMBERS  # letters of NumPy for its type: b, i, u, f, S
@@ -71,14 +71,14 @@ class Datasets(Mapping[str, h5py.Dataset]):
         return len(self._names)
 
 
-ANYTHING = {"*": Column("bS" + NUMBERS, None)}
-TENSORS = {"*": Column(rank=None)}
+ANYTHING = {"*": ExpectedData("bS" + NUMBERS, None)}
+TENSORS = {"*": ExpectedData(rank=None)}
 
 
 @contextmanager
 def open_hdf5(
     path: Path,
-    expected: Mapping[str, Column] = ANYTHING,
+    expected: Mapping[str, ExpectedData] = ANYTHING,
     *,
     packed: bool = False,
     hint: str = AGAIN,
@@ -160,7 +160,7 @@ def _datasets(
 def _checked(
     path: Path,
     datasets: Iterable[tuple[str, h5py.Dataset]],
-    expected: Mapping[str, Column],
+    expected: Mapping[str, ExpectedData],
     packed: int,
     hint: str,
 ) -> list[str]:
@@ -188,7 +188,7 @@ def _checked(
 def _fault(
     name: str,
     data: h5py.Dataset,
-    column: Column | None,
+    column: ExpectedData | None,
     packed: int,
 ) -> str:
     """The reason why a dataset is refused, "" where there is none. column: as it must be."""
@@ -209,7 +209,7 @@ def _fault(
     return ""
 
 
-def _words(column: Column) -> str:
+def _words(column: ExpectedData) -> str:
     kinds = {
         TEXT: "texts",
         WHOLE: "whole numbers",
@@ -225,11 +225,11 @@ def _words(column: Column) -> str:
     return words
 
 
-def _ranks(column: Column) -> tuple[int, ...]:
+def _ranks(column: ExpectedData) -> tuple[int, ...]:
     return (column.rank,) if isinstance(column.rank, int) else column.rank or ()
 
 
-def _fits(data: h5py.Dataset, column: Column) -> bool:
+def _fits(data: h5py.Dataset, column: ExpectedData) -> bool:
     if data.shape is None or data.dtype.kind not in column.kinds:
         return False
     return data.ndim in (_ranks(column) or (data.ndim,)) and column.size in (0, data.dtype.itemsize)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from ..errors import FedcliError, UsageError
 from ..io.files import regular
-from ..io.hdf5 import Column, below, open_hdf5
+from ..io.hdf5 import ExpectedData, below, open_hdf5
 from ..provenance import kind_and_words, words_of
 from . import outside, torchscript
 from .backbones import IMAGENET, imagenet
@@ -317,7 +317,7 @@ def _safetensors_file(path: Path) -> Tensors:
 
 
 def _hdf5_file(path: Path) -> Tensors:
-    expected = {"model/*": Column(rank=None)}
+    expected = {"model/*": ExpectedData(rank=None)}
     with open_hdf5(path, expected, hint="give the model of a run") as file:
         return {name: torch.from_numpy(data[()]) for name, data in below(file, "model").items()}
 

@@ -12,13 +12,13 @@ from dataclasses import replace
 from ..comparison.cautions import at_chance
 from ..data import manifest
 from ..scores.clinical.chosen import chosen_points
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from . import clinical, evidence, single_runs
 from .clinical import Facts, rule_in_words
 from .dataset_card import card_of
 from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
-from .rows import Row, compared
+from .rows import SystemRow, compared
 from .table import Column, Heads, Section, Table
 from .tables import report
 
@@ -45,7 +45,7 @@ EVIDENCE_LEAD = (
 )
 
 
-def cards(row: Row) -> list[Document]:
+def cards(row: SystemRow) -> list[Document]:
     """The model card and the dataset card of a system, by its first run."""
     (system,) = compared([row])
     model = Document(
@@ -64,7 +64,7 @@ def _question(name: str, title: str, question: str) -> Section:
     return Section(name, title, text=[WRITE.format(question)])
 
 
-def _model_sections(system: Row, row: Row) -> Iterator[Section]:
+def _model_sections(system: SystemRow, row: SystemRow) -> Iterator[Section]:
     runs = [(system.name, system.scores)]
     yield _question("use", "Intended use", "what it is for and not for, who uses it, on whom")
     yield Section("data", "Training and test data", provenance.images(system))
@@ -93,7 +93,7 @@ def _model_sections(system: Row, row: Row) -> Iterator[Section]:
     yield _question("ethics", "Risks and limits", "risks, limits, human oversight and monitoring")
 
 
-def _thresholds(system: Row) -> list[Table]:
+def _thresholds(system: SystemRow) -> list[Table]:
     """A line for each threshold that an evaluation of the run chose, with the data that it is
     for.
     """
@@ -107,7 +107,7 @@ def _thresholds(system: Row) -> list[Table]:
     return [Table.of("Thresholds", THRESHOLD_HEADS, lines, POINTS_LEGEND)]
 
 
-def _dataset_card(system: Row) -> Document:
+def _dataset_card(system: SystemRow) -> Document:
     scores = system.scores
     path = system.stage("dataset")
     dataset = manifest.read(path) if path else None
@@ -130,7 +130,7 @@ def _dataset_card(system: Row) -> Document:
 
 
 def _dataset_sections(
-    system: Row,
+    system: SystemRow,
     body: Facts,
     options: Facts,
 ) -> Iterator[Section]:
@@ -159,7 +159,7 @@ def _dataset_sections(
     )
 
 
-def _last_sections(system: Row) -> list[Section]:
+def _last_sections(system: SystemRow) -> list[Section]:
     """Where all numbers of a card come from, and the licences."""
     lineage = replace(
         provenance.lineage([system]),
@@ -169,7 +169,7 @@ def _last_sections(system: Row) -> list[Section]:
     return [lineage, Section("licences", "Licences", pairs=_licences(system.scores))]
 
 
-def _licences(scores: Scores) -> list[tuple[str, str]]:
+def _licences(scores: RunScores) -> list[tuple[str, str]]:
     data = card_of(scores).get("licence") or WRITE.format("licence of the data")
     weights = "none: trained from random values"
     if scores.options.get("weights"):
@@ -178,7 +178,7 @@ def _licences(scores: Scores) -> list[tuple[str, str]]:
     return [("Data", data), ("Initial weights", weights), ("This model", model)]
 
 
-def evidence_page(row: Row, guidelines: Sequence[evidence.Guideline]) -> Document:
+def evidence_page(row: SystemRow, guidelines: Sequence[evidence.Guideline]) -> Document:
     """Every guideline as a table: item, what it asks, what is material for it."""
     sections = []
     counts = []

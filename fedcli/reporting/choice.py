@@ -9,7 +9,7 @@ import numpy as np
 from ..comparison.systems import grouped
 from ..scores.choice import DTO, RULES, Candidate, chosen, values
 from ..scores.parts import Number
-from .rows import Row, Rows, systems_of
+from .rows import Rows, SystemRow, systems_of
 from .table import Table, heads
 
 TITLE = "Model choice on validation images"
@@ -48,7 +48,7 @@ def tables(rows: Rows) -> Iterator[Table]:
             yield _table(f"{TITLE}: {name}", rounds, LEGEND)
 
 
-def _taken(row: Row) -> Candidate:
+def _taken(row: SystemRow) -> Candidate:
     """The mean of the candidates that were taken of its runs, over the groups that all of them
     have.
     """

@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..metrics import title
 from ..scores import numbers
 from ..scores.clinical_shape import BEFORE_AFTER, CLIENT, POOLED, select
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from .dataset_card import card_of
 from .rows import Rows
 from .table import DAGGER, NONE, Column, Table, bounded, percent
@@ -105,7 +105,7 @@ OPTIONS = list(dict.fromkeys(topic.option for topic in EVERY))
 MORE = f"More: --show {', '.join(OPTIONS)}, or all."
 
 
-def tables(runs: Iterable[tuple[str, Scores]], topics: Topics = EVERY) -> Iterator[Table]:
+def tables(runs: Iterable[tuple[str, RunScores]], topics: Topics = EVERY) -> Iterator[Table]:
     """Tables of each run whose scores hold them. runs: name and scores of each run. topics: those
     that are shown.
     """
@@ -142,7 +142,11 @@ def rule_in_words(rule: str) -> str:
     return f"{100 * float(value):g} % {name}"
 
 
-def _of_classes(name: str, scores: Scores, topics: Topics) -> Iterator[Table]:
+def _of_classes(
+    name: str,
+    scores: RunScores,
+    topics: Topics,
+) -> Iterator[Table]:
     """The tables of each class on each version of the test images."""
     words = numbers.versions([scores])
     for (label, version), described in select(scores.clinical, "classes/*/*"):
@@ -220,7 +224,7 @@ def _rate_gaps(groups: Facts) -> Facts:
     return {name: max(values) - min(values) for name, values in rates.items() if len(values) > 1}
 
 
-def _of_all(name: str, scores: Scores, topics: Topics) -> Iterator[Table]:
+def _of_all(name: str, scores: RunScores, topics: Topics) -> Iterator[Table]:
     """The tables of all classes together."""
     clinical = scores.clinical or {}
     words = numbers.versions([scores])
@@ -256,7 +260,7 @@ def _conformal(sets: list[Any], words: Mapping[str, str]) -> Lines:
             yield *quantiles, attribute, group, {"coverage": coverage, "set_size": size}
 
 
-def _gaps(scores: Scores, clinical: Facts) -> Lines:
+def _gaps(scores: RunScores, clinical: Facts) -> Lines:
     """The gaps, in doubt where the best or the worst group is too small or lacks a class, and their
     p.
     """
@@ -275,7 +279,7 @@ def _lowest(clinical: Facts) -> Lines:
             yield version, subgroup["attribute"], subgroup["group"], subgroup | texts
 
 
-def by_class(scores: Scores) -> Iterator[Table]:
+def by_class(scores: RunScores) -> Iterator[Table]:
     """Decisions at one threshold, group by group: a table of each described class, on every version
     of the test images of one class, of several on clean ones; with the errors of all images in
     numbers, and which other thresholds there are.
@@ -288,7 +292,7 @@ def by_class(scores: Scores) -> Iterator[Table]:
 
 
 def _class_table(
-    scores: Scores,
+    scores: RunScores,
     label: str,
     version: str,
     described: Facts,
@@ -336,7 +340,7 @@ def _class_line(name: str, described: Facts, point: Facts | None) -> list[Any]:
     return [name, described["count"], *(facts.get(key) for key in BY_CLASS.numbers)]
 
 
-def _errors(scores: Scores, label: str, point: Facts) -> str:
+def _errors(scores: RunScores, label: str, point: Facts) -> str:
     """The images that decisions at a threshold miss, and the false alarms, in numbers."""
     sick = point["sensitivity"]
     healthy = point["specificity"]

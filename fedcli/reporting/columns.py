@@ -12,7 +12,7 @@ from ..metrics import METRICS, PARITY, title
 from ..metrics.task import ONE, SEVERAL
 from ..scores import numbers, views
 from ..scores.parts import SHOT_GROUPS, VERSIONS, Number
-from ..scores.scores import GLOBAL, RECALL, Scores
+from ..scores.scores import GLOBAL, RECALL, RunScores
 from ..scores.statistics.over_runs import over_runs
 from ..scores.table import Score, Where
 from .quantities import VERSION_NAMES, between_groups
@@ -35,14 +35,14 @@ class Value:
     std: Number = None
 
 
-def shown(scores: Scores, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
+def shown(scores: RunScores, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
     """The metrics of a run that are shown: those given, or the usual ones of its data."""
     if scores.usual == SEVERAL.usual and tuple(metrics[:2]) == SHOWN:
         return (*SEVERAL.usual, *metrics[2:])
     return metrics
 
 
-def all_numbers(scores: Scores, rounds: str) -> dict[Where, Score]:
+def all_numbers(scores: RunScores, rounds: str) -> dict[Where, Score]:
     """Every score of a run, over the rounds of that name: LAST5, LAST or BEST."""
     table = {}
     for where, score in numbers.numbers(scores, best=rounds == BEST):
@@ -157,7 +157,7 @@ def check_names(metrics: Sequence[str], further: Sequence[str] = ()) -> None:
 
 
 def group_columns(
-    scores: Scores,
+    scores: RunScores,
     attribute: str,
     version: str,
     metric: str,
@@ -179,7 +179,7 @@ def group_columns(
     return names
 
 
-def _as_column(name: str, scores: Scores) -> str:
+def _as_column(name: str, scores: RunScores) -> str:
     """A number between groups by the name of its column; other names as they are."""
     quantity = between_groups(name)
     if quantity is None:
@@ -196,7 +196,7 @@ def _as_column(name: str, scores: Scores) -> str:
     return numbers.name(where)
 
 
-def _named(table: Numbers, scores: Scores, names: Sequence[str]) -> Names:
+def _named(table: Numbers, scores: RunScores, names: Sequence[str]) -> Names:
     """The columns that these names mean. Raises UsageError for a name that means none."""
     if not names:
         return {}

@@ -19,7 +19,7 @@ from ..comparison.verdict import (
     MODELS_ONLY,
     UNITS,
     Against,
-    Compared,
+    ComparedScore,
     Difference,
 )
 from ..metrics import METRICS, title
@@ -28,7 +28,7 @@ from ..scores.groups import SMALL, unknown_note
 from ..scores.numbers import is_lower
 from ..scores.statistics.bootstrap import BCA
 from ..scores.table import Number, Where
-from .rows import Row, Rows, shared_parts, systems_of
+from .rows import Rows, shared_parts, systems_of
 from .table import NONE, Column, Table, heads
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
@@ -186,7 +186,7 @@ def _tests(
     return tests
 
 
-def _rows(comparison: Comparison) -> list[tuple[str, Compared]]:
+def _rows(comparison: Comparison) -> list[tuple[str, ComparedScore]]:
     """Scores and gaps by name, those that differ first."""
     rows = []
     for row in comparison.rows:
@@ -196,7 +196,7 @@ def _rows(comparison: Comparison) -> list[tuple[str, Compared]]:
     return sorted(rows, key=lambda named_row: named_row[1].verdict in (None, "", INCONCLUSIVE))
 
 
-def _gaps(comparison: Comparison) -> list[tuple[str, Compared]]:
+def _gaps(comparison: Comparison) -> list[tuple[str, ComparedScore]]:
     """The gaps on clean images, as in a report: those on corrupted ones are in the JSON."""
     gaps = []
     for attribute, part in comparison.groups.items():

@@ -4,12 +4,12 @@ from typing import Any
 
 from ..data.sources import card
 from ..errors import UsageError
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 
 OWN = "your own"  # begins what the card of one's own images has in place of facts
 
 
-def card_of(scores: Scores) -> dict[str, Any]:
+def card_of(scores: RunScores) -> dict[str, Any]:
     """The facts of the dataset's card that fedcli has; of images of one's own those are a person's
     to write.
     """

@@ -13,11 +13,20 @@ from ..data.sources import cards
 from ..scores import numbers
 from ..scores.choice import DISTANCE, WORST
 from ..scores.parts import AVERAGE, MODELS
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from ..scores.table import Where
 from .columns import POOLED, STD_AMONG
 from .comparison import spoken
-from .rows import Row, Rows, differ, has_two_rules, scores_of, shared_parts, systems_of, unique
+from .rows import (
+    Rows,
+    SystemRow,
+    differ,
+    has_two_rules,
+    scores_of,
+    shared_parts,
+    systems_of,
+    unique,
+)
 
 SPREADS = {
     POOLED: " and over {runs} ± standard deviation over all of them",
@@ -136,7 +145,7 @@ def rules(rows: Rows) -> str:
     return f"Methods: {'; '.join(parts)}."
 
 
-def chance(every: Sequence[Scores]) -> str:
+def chance(every: Sequence[RunScores]) -> str:
     """The level of guessing in the metrics that are shown by default, in a sentence; "" where it
     differs.
     """
@@ -167,14 +176,14 @@ def _data(systems: Rows) -> str:
     return f"{', '.join(filter(None, parts))}."
 
 
-def _corruption(row: Row) -> str:
+def _corruption(row: SystemRow) -> str:
     corruption = row.scores.corruption
     if not corruption:
         return ""
     return f"{corruption_in_words(corruption)} on {_clients(corruption['clients'])}"
 
 
-def _attack(row: Row) -> str:
+def _attack(row: SystemRow) -> str:
     stage = row.scores.data.get("partition")
     attack = stage.options.get("attack") if stage else None
     if not attack:

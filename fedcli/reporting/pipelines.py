@@ -23,19 +23,19 @@ from typing import Any
 
 from ..comparison.systems import read
 from ..comparison.tested import Comparison
-from ..comparison.verdict import Compared
+from ..comparison.verdict import ComparedScore
 from ..errors import UsageError
 from ..io.csv_text import csv_text
 from ..metrics import METRICS, title
 from ..printed import fixed
 from ..scores import numbers, views
 from ..scores.parts import MODELS, VERSIONS
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from ..scores.table import Number, Where
 from . import comparison as texts
 from .columns import shown
 from .quantities import VERSION_NAMES, Quantity, quantity
-from .rows import Row, Rows, systems_of
+from .rows import Rows, SystemRow, systems_of
 
 Brief = dict[str, Any]
 SIGNS = {
@@ -62,7 +62,7 @@ FIELDS = ("run", *OF_SCORES, "seed", "fold", *OF_NUMBER, "value")
 Line = tuple[str | int | Number, ...]
 
 
-def of_row(row: Row) -> Brief:
+def of_row(row: SystemRow) -> Brief:
     """One system: its scores on each version of the test images, chance, and each attribute's worst
     group and gap.
     """
@@ -93,7 +93,7 @@ def of_row(row: Row) -> Brief:
     return body
 
 
-def _groups(row: Row, attribute: str, version: str) -> Brief:
+def _groups(row: SystemRow, attribute: str, version: str) -> Brief:
     """The worst group, the gap and every group's score in one metric."""
     metric = row.scores.usual[1]
     where = Where(version, attribute=attribute, metric=metric)
@@ -120,7 +120,7 @@ def of_comparison(compared: Comparison) -> Brief:
     }
 
 
-def _change(row: Compared, attribute: str) -> Brief:
+def _change(row: ComparedScore, attribute: str) -> Brief:
     return {
         "score": row.metric,
         "on": row.version,
@@ -236,7 +236,7 @@ def broken(limits: Sequence[Limit], rows: Rows) -> list[str]:
     return list(filter(None, sentences))
 
 
-def _where(limit: Limit, scores: Scores) -> Where:
+def _where(limit: Limit, scores: RunScores) -> Where:
     metric = limit.metric(scores.versions[MODELS[0]], scores.usual[1])
     measure = limit.quantity.measure
     attribute = limit.quantity.attribute
@@ -302,7 +302,7 @@ def tidy(scores: Sequence[Path]) -> list[Line]:
     return lines
 
 
-def _statistics(scores: Scores) -> Iterator[tuple[Where, dict[str, Number]]]:
+def _statistics(scores: RunScores) -> Iterator[tuple[Where, dict[str, Number]]]:
     """The statistics of each number of a run, by name."""
     for where, score in numbers.numbers(scores):
         if score.rounds:

@@ -36,7 +36,7 @@ from ..errors import UsageError
 from ..figures.system import System
 from ..options import OWN
 from ..scores import shots
-from ..scores.scores import SYNTHETIC, Scores
+from ..scores.scores import SYNTHETIC, RunScores
 from ..scores.table import Number, Where
 from . import timing
 from .columns import POOLED, SHOWN, Names, Value, all_numbers, columns, joined
@@ -56,7 +56,7 @@ def unique(texts: Iterable[str]) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(System):
+class SystemRow(System):
     """A system, or one view of it.
 
     Attributes:
@@ -231,20 +231,20 @@ class Row(System):
         return manifest.parent(data, kind)
 
 
-Rows = Sequence[Row]
+Rows = Sequence[SystemRow]
 
 
-def systems_of(rows: Iterable[Row]) -> list[Row]:
+def systems_of(rows: Iterable[SystemRow]) -> list[SystemRow]:
     """The rows that are no further view of a system."""
     return [row for row in rows if not row.is_view]
 
 
-def scores_of(rows: Iterable[Row]) -> list[Scores]:
+def scores_of(rows: Iterable[SystemRow]) -> list[RunScores]:
     """The scores of all runs of these rows."""
     return list(chain.from_iterable(row.each for row in rows))
 
 
-def compared(rows: Iterable[Row]) -> list[Row]:
+def compared(rows: Iterable[SystemRow]) -> list[SystemRow]:
     """The systems, in the order of their colours, without the word that tells them from their
     views.
     """
@@ -260,7 +260,7 @@ def rows(
     minutes: bool = False,
     traffic: bool = False,
     warned: bool = False,
-) -> list[Row]:
+) -> list[SystemRow]:
     """One row per system, verified first, and below it one per view; warns on stderr of what cannot
     be compared, unless that was done before (warned).
 
@@ -282,7 +282,7 @@ def rows(
     for runs in _systems(scored, spread):
         clocks = timing.of_runs([run.path for run in runs]) if minutes else None
         sent = vars(runs[0].scores.bytes)
-        row = Row(
+        row = SystemRow(
             scored=runs,
             known=[all_numbers(run.scores, at) for run in runs],
             at=at,
@@ -292,7 +292,7 @@ def rows(
             bytes=sent if traffic and None not in sent.values() else None,
         )
         systems.append(row)
-    table: list[Row] = []
+    table: list[SystemRow] = []
     for number, row in enumerate(systems, 1):
         differs = ", ".join(_differences(row, systems))
         mark = f"[{number}]" if len(differs) > LONG else ""
@@ -318,7 +318,7 @@ def _systems(scored: list[Scored], spread: str | None) -> list[list[Scored]]:
     return systems
 
 
-def _with_views(row: Row, metrics: Sequence[str]) -> Iterator[Row]:
+def _with_views(row: SystemRow, metrics: Sequence[str]) -> Iterator[SystemRow]:
     """The row with its cells, and one for each view below it; what it cost to train is in the first
     alone.
     """
@@ -343,14 +343,18 @@ def _with_views(row: Row, metrics: Sequence[str]) -> Iterator[Row]:
         )
 
 
-def _heads(row: Row, metrics: Sequence[str], view: str = "") -> Names:
+def _heads(row: SystemRow, metrics: Sequence[str], view: str = "") -> Names:
     names: Names = {}
     for scores, run in zip(row.known, row.scored, strict=True):
         names |= columns(scores, run, metrics, view)
     return names
 
 
-def _left_out(row: Row, metrics: Sequence[str], heads: Names) -> list[str]:
+def _left_out(
+    row: SystemRow,
+    metrics: Sequence[str],
+    heads: Names,
+) -> list[str]:
     """The columns of the last rounds that the best round has no numbers for."""
     last_rounds = replace(row, known=[all_numbers(scores, LAST5) for scores in row.each])
     names = []
@@ -398,7 +402,7 @@ def _unshared(rows: Rows) -> list[str]:
     return unshared
 
 
-def _warnings(row: Row) -> list[str]:
+def _warnings(row: SystemRow) -> list[str]:
     texts = [row.warning]
     if not row.is_view:
         texts.append(at_chance(row.scored))
@@ -415,7 +419,7 @@ def _warnings(row: Row) -> list[str]:
     return [f"{row.name}: {text}" for text in texts if text]
 
 
-def _differences(row: Row, systems: Rows) -> list[str]:
+def _differences(row: SystemRow, systems: Rows) -> list[str]:
     """The settings and options, as key=value, in which a row differs from the other systems."""
     scores = row.scores
     same_method = [other for other in systems if other.scores.method == scores.method]
@@ -481,7 +485,7 @@ def differ(values: list[Any]) -> bool:
     return any(value != values[0] for value in values)
 
 
-def shortened(rows: Rows) -> list[Row]:
+def shortened(rows: Rows) -> list[SystemRow]:
     """Rows whose names hold only what differs: no part of the label, and no number of seeds, that
     all have.
     """

@@ -13,11 +13,11 @@ from .. import console, extensions
 from ..errors import UsageError, nearest
 from ..leaves import is_installed
 from ..provenance import message_of
-from .rows import Row
+from .rows import SystemRow
 from .table import Section
 
 
-def of_leaf(module: str, systems: Sequence[Row]) -> Iterator[Section]:
+def of_leaf(module: str, systems: Sequence[SystemRow]) -> Iterator[Section]:
     """The section that a module of this room writes, if the module was not deleted."""
     path = f"{__package__}.{module}"
     if is_installed(path):
@@ -32,7 +32,7 @@ def check(names: Sequence[str]) -> None:
             raise UsageError(f"no installed package offers a section {name!r}", hint)
 
 
-def of_packages(names: Sequence[str], systems: Sequence[Row]) -> Iterator[Section]:
+def of_packages(names: Sequence[str], systems: Sequence[SystemRow]) -> Iterator[Section]:
     """The sections of these names; one that fails is left out with a warning."""
     for name in names:
         section, code = extensions.installed("sections")[name]

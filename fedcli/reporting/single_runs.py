@@ -16,14 +16,14 @@ from ..printed import percents
 from ..scores import numbers, views
 from ..scores.parts import AS_TRAINED, MODELS, PATCHED, SUCCESS, AdaptedScore, Number
 from ..scores.predictions import REBUILT
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from ..scores.statistics.intervals import RESAMPLES, bounds
 from ..scores.table import Score, Where
 from .columns import SHOWN, shown
 from .rows import unique
 from .table import DAGGER, NONE, Cell, Table, bounded, heads, percent
 
-Runs = Sequence[tuple[str, Scores]]  # name and scores of each
+Runs = Sequence[tuple[str, RunScores]]  # name and scores of each
 UNRELIABLE = f"{DAGGER} not reliable: "
 LONGEST_REASON = 64  # characters of a small group's name with its reason
 SEVERITIES = (
@@ -219,7 +219,7 @@ def _marked_gap(run: Scored, where: Where, mean: bool) -> str:
     return f"{percents(gap)}{DAGGER}" if views.GAP in decided else percents(gap)
 
 
-def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
+def legend(scores: RunScores, metrics: Sequence[str] = ()) -> list[str]:
     """Lines below tables by group: the unit that intervals draw, and the reason of each small
     group.
     """
@@ -240,7 +240,7 @@ def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
     return [*lines, *filter(None, notes)]
 
 
-def _intervals(scores: Scores, metrics: Sequence[str]) -> Iterator[Score]:
+def _intervals(scores: RunScores, metrics: Sequence[str]) -> Iterator[Score]:
     """The scores of groups that have an interval."""
     for versions in scores.groups.values():
         for columns in versions.values():
@@ -250,7 +250,7 @@ def _intervals(scores: Scores, metrics: Sequence[str]) -> Iterator[Score]:
 
 
 def unreliable(
-    runs: Iterable[Scores],
+    runs: Iterable[RunScores],
     attribute: str = "",
     metrics: Sequence[str] = (),
     *,
@@ -320,7 +320,7 @@ def by_severity_and_group(runs: Runs) -> Iterator[Table]:
             yield Table.of(caption, columns, lines, BY_GROUP)
 
 
-def _levels(scores: Scores) -> Iterator[tuple[str, str, str | None, str | None]]:
+def _levels(scores: RunScores) -> Iterator[tuple[str, str, str | None, str | None]]:
     """Version of the test images, its kind in words, its severity, and whether clients trained on
     it.
     """
@@ -386,7 +386,7 @@ def adapted(runs: Runs) -> Iterator[Table]:
 
 
 def _adapted_table(
-    caption: str, part: Sequence[AdaptedScore], scores: Scores, legend: str
+    caption: str, part: Sequence[AdaptedScore], scores: RunScores, legend: str
 ) -> Table:
     """The table of one attribute, "" of all images.
 
@@ -417,7 +417,7 @@ def _adapted_table(
     return Table.of(caption, columns, lines, f"{verdict} {legend}".strip())
 
 
-def _small_groups(part: Sequence[AdaptedScore], scores: Scores) -> set[str]:
+def _small_groups(part: Sequence[AdaptedScore], scores: RunScores) -> set[str]:
     """The groups that are too small for a reliable score; "" where one of them decides a gap.
 
     part: the scores of an attribute, "" of all images.

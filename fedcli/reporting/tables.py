@@ -24,7 +24,7 @@ from ..scores.parts import AVERAGE, MODELS
 from ..scores.table import Number, Where
 from . import comparison, head, writers
 from .columns import Value
-from .rows import Row, Rows, has_two_rules, notes, scores_of, shortened, systems_of, unique
+from .rows import Rows, SystemRow, has_two_rules, notes, scores_of, shortened, systems_of, unique
 from .single_runs import unreliable
 from .table import Cell, Column, Table, mark, number, percent
 
@@ -90,7 +90,7 @@ DOWN, UP = "MB down per client and round", "MB up per client and round"
 
 
 @dataclass(frozen=True)
-class Report:
+class ScoresReport:
     """Tables of the same rows: all scores, then what lies between groups.
 
     whole: all columns in one table, under their ids. about: what all rows share. measured: what the
@@ -127,7 +127,12 @@ class _Filled:
         return bool(self.where.attribute and not self.where.group)
 
 
-def report(rows: Rows, *, long_names: bool = False, best: str = "*") -> Report:
+def report(
+    rows: Rows,
+    *,
+    long_names: bool = False,
+    best: str = "*",
+) -> ScoresReport:
     """Tables of rows with their marks; the tests that a mark needs are made here. best: how the
     best is marked.
     """
@@ -161,7 +166,7 @@ def report(rows: Rows, *, long_names: bool = False, best: str = "*") -> Report:
         if table is tables[0]:
             captions[0] = shared = shared + captions[0]
     levelled = _levelled(short_rows, leads)
-    return Report(
+    return ScoresReport(
         rows=rows,
         whole=whole,
         tables=tables,
@@ -197,7 +202,7 @@ def render(rows: Rows, format: str) -> str:
     return console.printable(f"{text}\n")
 
 
-def _wheres(rows: Iterable[Row]) -> Mapping[str, Where]:
+def _wheres(rows: Iterable[SystemRow]) -> Mapping[str, Where]:
     """Column -> whose numbers it has, by the first row with it."""
     return ChainMap(*(row.heads for row in rows))
 
@@ -395,7 +400,7 @@ def _with_worst(filled: _Filled, rows: Rows) -> _Filled:
     return replace(filled, cells=cells)
 
 
-def _lowest(row: Row, where: Where) -> str:
+def _lowest(row: SystemRow, where: Where) -> str:
     """The name of the group of a row that scores worst on average; "" if that is not known."""
     groups = row.scores.groups.get(where.attribute, {}).get(where.version, {})
     column = groups.get(where.metric, {})
@@ -452,7 +457,7 @@ def _marks(rows: Rows, leads: Leads, best: str) -> str:
     )
 
 
-def _json(tabled: Report) -> str:
+def _json(tabled: ScoresReport) -> str:
     wheres = _wheres(tabled.rows)
     columns = [column.key for column in tabled.whole.columns]
     lines = []

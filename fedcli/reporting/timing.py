@@ -30,7 +30,7 @@ MOST = 1e100  # what no clock reaches
 ENERGIES = {"processors": "joules", "GPU": "gpu_joules"}  # consumer -> key of a round's line
 
 
-class Clocks(NamedTuple):
+class ClockTimes(NamedTuple):
     """Times, memory and energy of one run or in the mean over several; None for what an older run
     did not record.
 
@@ -58,7 +58,7 @@ class Clocks(NamedTuple):
     gpu_watt_hours: Number = None
 
 
-def of_runs(scores: Sequence[Path]) -> Clocks | None:
+def of_runs(scores: Sequence[Path]) -> ClockTimes | None:
     """The mean over the runs behind some scores.json; None if one of them lacks the clock of a
     round.
     """
@@ -66,8 +66,8 @@ def of_runs(scores: Sequence[Path]) -> Clocks | None:
     if None in clocks:
         return None
     table = np.array(clocks, float)  # [runs, fields], NaN of None
-    peak_bytes = table[:, Clocks._fields.index("peak_bytes")].max()
-    return Clocks(*map(_number, table.mean(0)))._replace(peak_bytes=_number(peak_bytes))
+    peak_bytes = table[:, ClockTimes._fields.index("peak_bytes")].max()
+    return ClockTimes(*map(_number, table.mean(0)))._replace(peak_bytes=_number(peak_bytes))
 
 
 def seconds(run: Path) -> float:
@@ -110,7 +110,7 @@ def speed(run: Path) -> str:
     return " ".join(sentences)
 
 
-def _of_run(scores: Path) -> Clocks | None:
+def _of_run(scores: Path) -> ClockTimes | None:
     run = manifest.parent(scores, "run")
     if not run:
         return None
@@ -127,7 +127,7 @@ def _of_run(scores: Path) -> Clocks | None:
     total = _sum(lines, "seconds")
     scoring = _sum(lines, SCORING)
     shares = _shares(list(last_part.values()), limits)
-    return Clocks(
+    return ClockTimes(
         total / 60,
         _ratio(_images(lines), total - scoring),
         _ratio(scoring, total),

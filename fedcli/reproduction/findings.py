@@ -21,7 +21,7 @@ from ..reporting import table
 from ..reporting.comparison import in_words
 from ..scores import views
 from ..scores.parts import VERSIONS
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from ..scores.table import Where
 from . import places
 from .recipe import BEST_OTHER, Recipe, RecipeColumn
@@ -318,7 +318,7 @@ def score_tested(column: RecipeColumn) -> Where | None:
     return None
 
 
-def _is_doubtful(parts: list[str], runs: list[Scores], moment: str) -> bool:
+def _is_doubtful(parts: list[str], runs: list[RunScores], moment: str) -> bool:
     """Tell whether a small group decides a gap, a worst group or a difference in decisions in some
     run."""
     match parts:

@@ -18,7 +18,7 @@ from ..errors import FedcliError
 from ..io.locks import held, scratch
 from ..printed import fixed
 from ..reporting import page, writers
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from . import forecast, pictures
 from .findings import ByColumn, Findings
 from .jobs import Place, as_fault, run
@@ -118,7 +118,7 @@ def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:
         scored = Scored(
             outcome.path,
             read.options,
-            Scores.of(read.body, outcome.path),
+            RunScores.of(read.body, outcome.path),
         )
         numbers = Findings(recipe, [outcome], {outcome.path: scored}).columns(cell.row)
         column = _main_column(recipe, numbers, cell.row, cell.seed)

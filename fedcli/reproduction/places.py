@@ -211,7 +211,7 @@ def _whole(attributes: tuple[str, ...], versions: tuple[str, ...]) -> dict[str, 
         "bca by image",
         1,
     )
-    whole = scores.Scores(
+    whole = scores.RunScores(
         method="",
         label="",
         rule="",

@@ -23,7 +23,7 @@ from ..options import Source, text
 from ..printed import percents
 from ..reporting import table
 from ..scores.evaluation_options import EvaluateOptions
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from ..scores.table import Score
 from ..stages import evaluate, partition
 from ..stages.call import listed, source
@@ -376,8 +376,8 @@ class _ScoredWithout(NamedTuple):
     """A training without a site: its scores on that site, and on the dataset's test part."""
 
     name: str
-    held_out: Scores
-    test_part: Scores
+    held_out: RunScores
+    test_part: RunScores
 
 
 def held_out_tables(
@@ -412,11 +412,11 @@ def _scored_without(
         device=workplace.devices[0],
     )
     name = outcome.cell.name.replace(f"{KEY}=", "without ", 1)
-    held_out = Scores.read(outcome.path)
+    held_out = RunScores.read(outcome.path)
     return _ScoredWithout(
         name,
         held_out,
-        Scores.read(evaluate.run(options).path),
+        RunScores.read(evaluate.run(options).path),
     )
 
 

@@ -31,7 +31,7 @@ BEST = "best"  # in place of a round: the best model on the validation parts, wh
 
 
 @dataclass(frozen=True)
-class Run:
+class FinishedRun:
     """A run as evaluation sees it.
 
     Attributes:
@@ -58,7 +58,7 @@ def open_run(
     path: Path,
     device: str = "cpu",
     images: Path | None = None,
-) -> Run:
+) -> FinishedRun:
     """Open a run after checking every hash above it. Raises FedcliError, HashError, UsageError.
 
     images: where the run's own are at their sites, the partition or corruption of one of them.
@@ -89,7 +89,7 @@ def open_run(
     tables = None
     if is_frozen(net) and not net.tokens:
         tables = FeatureTables(net, folder_for(data_path))
-    return Run(
+    return FinishedRun(
         path,
         verified,
         data,
@@ -133,7 +133,7 @@ def _built(
     )
 
 
-def starting_network(run: Run) -> models.Network | None:
+def starting_network(run: FinishedRun) -> models.Network | None:
     """The network as it was before the first round; None where it began with given weights."""
     options = run.manifest.options
     if options.get("weights") or manifest.parent(run.path, "run"):
@@ -212,7 +212,11 @@ def model_file(folder: Path, round: int | str) -> Path:
     return folder / "models" / f"{stem}.h5"
 
 
-def load_model(run: Run, round: int | str, client: str | None = None) -> None:
+def load_model(
+    run: FinishedRun,
+    round: int | str,
+    client: str | None = None,
+) -> None:
     """Put the global model of a round, or BEST, into run.net; with a client, its tensors too."""
     path = model_file(run.path.parent, round)
     tensors = read_tensors(path, run.device)
@@ -262,7 +266,7 @@ def load_personal(layout: Layout, memory: Tensors) -> None:
         layout.load_own(memory["own"])
 
 
-def load_mean_personal(run: Run, round: int | str) -> bool:
+def load_mean_personal(run: FinishedRun, round: int | str) -> bool:
     """Put the mean by image count of the clients' whole personal models into run.net.
 
     Returns False where there are none.
@@ -281,13 +285,13 @@ def load_mean_personal(run: Run, round: int | str) -> bool:
     return bool(models_of)
 
 
-def has_personal_models(run: Run) -> bool:
+def has_personal_models(run: FinishedRun) -> bool:
     """Tell whether clients keep tensors, so that their models differ from the global one."""
     local_norms = run.manifest.options.get("bn") == "local"
     return local_norms or run.manifest.body["model"]["personal_models"]
 
 
-def trains_alone(run: Run) -> bool:
+def trains_alone(run: FinishedRun) -> bool:
     """Tell whether every client trained alone, so that the global model is the untrained start."""
     return run.manifest.options.get("single_site", False)
 
@@ -337,7 +341,7 @@ def part(shard: Shard, places: np.ndarray) -> Shard:
 
 @torch.inference_mode()
 def predict(
-    run: Run,
+    run: FinishedRun,
     round: int | str,
     shard: Shard,
     client: str | None = None,
@@ -378,7 +382,7 @@ def logits(
     return torch.cat(batches).float().cpu().numpy()
 
 
-def features(run: Run, shard: Shard) -> Iterator[torch.Tensor]:
+def features(run: FinishedRun, shard: Shard) -> Iterator[torch.Tensor]:
     """The features of each batch in eval mode [B, ..., width], by the method's first view.
 
     They are read where a file has them.

@@ -16,8 +16,8 @@ from .. import console
 from ..data import manifest
 from ..errors import FedcliError, UsageError
 from ..runs import finished as runs
-from ..runs.finished import Run
-from .facts import Images, facts
+from ..runs.finished import FinishedRun
+from .facts import TestImages, facts
 from .parts import MODELS
 from .predictions import Logits
 from .scores import GLOBAL
@@ -27,7 +27,7 @@ Array = np.ndarray
 GLOBAL_MODEL = "global model"  # of a cross-site test
 
 
-def predictions(run: Run, view: str | None = None) -> Logits:
+def predictions(run: FinishedRun, view: str | None = None) -> Logits:
     """Logits on every test set in every kept round; view None takes the method's first."""
     logits: Logits = {version: [] for version in run.data.test}
     turns = [(version, number) for version in run.data.test for number in run.rounds]
@@ -39,7 +39,10 @@ def predictions(run: Run, view: str | None = None) -> Logits:
 
 
 def answers_of(
-    run: Run, kept_round: int | str, version: str, view: str | None = None
+    run: FinishedRun,
+    kept_round: int | str,
+    version: str,
+    view: str | None = None,
 ) -> list[Array]:
     """Logits [N, C] of each model that answers, in one round."""
     shard = run.data.test[version]
@@ -53,7 +56,7 @@ def answers_of(
 
 
 @dataclass(frozen=True)
-class Panel:
+class ModelPanel:
     """A client's test images, and the models that answer for it.
 
     Attributes:
@@ -71,7 +74,7 @@ class Panel:
 
     def answers(
         self,
-        run: Run,
+        run: FinishedRun,
         logits: Logits,
     ) -> Iterator[tuple[str, list[Array]]]:
         """Model -> logits [n, C] of each kept round.
@@ -86,11 +89,11 @@ class Panel:
                 tables = self._answers_of_run(run, logits)
             yield model, [table[images] for table in tables]
 
-    def _own_answers(self, run: Run) -> list[Array]:
+    def _own_answers(self, run: FinishedRun) -> list[Array]:
         shard = run.data.test[self.version]
         return [runs.predict(run, number, shard, self.client) for number in run.rounds]
 
-    def _answers_of_run(self, run: Run, logits: Logits) -> list[Array]:
+    def _answers_of_run(self, run: FinishedRun, logits: Logits) -> list[Array]:
         """The answers of this client's model among those of all clients, or of the one model."""
         row = run.data.roster.index(self.client)
         tables = []
@@ -99,7 +102,7 @@ class Panel:
         return tables
 
 
-def panel(run: Run, client: str) -> Panel:
+def panel(run: FinishedRun, client: str) -> ModelPanel:
     """The panel of a client: its own model where it has one, and the global one beside it."""
     part = run.data.client_test[client]
     has_part = len(part) > 0
@@ -112,10 +115,16 @@ def panel(run: Run, client: str) -> Panel:
         models = {"": True, GLOBAL: False}
     version = MODELS[1] if client in run.data.corrupted else MODELS[0]
     alone = trains_alone or has_part or models[""]
-    return Panel(client, version, part if has_part else None, models, alone)
+    return ModelPanel(
+        client,
+        version,
+        part if has_part else None,
+        models,
+        alone,
+    )
 
 
-def who_answers(run: Run) -> str:
+def who_answers(run: FinishedRun) -> str:
     """A note for a reader where there is no global model; "" where there is one."""
     if not runs.trains_alone(run):
         return ""
@@ -147,7 +156,7 @@ def check_cross_site(run: Path) -> None:
         raise FedcliError(fault, "partition --by an attribute")
 
 
-def cross_site(run: Run, images: Images) -> Table:
+def cross_site(run: FinishedRun, images: TestImages) -> Table:
     """Scores of the last round's models, of every client and the global one, on every test part."""
     shard = run.data.test["clean"]
     last = run.rounds[-1]

@@ -6,13 +6,13 @@ from typing import Any
 from ..data import manifest
 from ..errors import FedcliError
 from ..metrics import Groupings
-from ..runs.finished import BEST, Run
+from ..runs.finished import BEST, FinishedRun
 from ..runs.scoring import curve
 from .answering import answers_of
 from .choice import RULES, WORDS, Candidate, values
 from .choice import chosen as chosen_of
 from .clinical.points import Seen, validation
-from .facts import Images, facts
+from .facts import TestImages, facts
 from .parts import Chosen
 from .table import BEST as OF_BEST
 from .table import Number, Table, Where
@@ -26,7 +26,7 @@ def check(run: Path) -> None:
         raise FedcliError(f"{run} has no validation images to choose a model by", NONE)
 
 
-def candidates(run: Run, groupings: Groupings) -> list[Candidate]:
+def candidates(run: FinishedRun, groupings: Groupings) -> list[Candidate]:
     """Every kept model by its round, rising, of a run that check() has passed."""
     best = run.manifest.body["best"]
     names = {name: values for name, (_, values) in groupings.items()}
@@ -60,7 +60,10 @@ def _candidate(number: int, images: Seen, metric: str) -> Candidate:
 
 
 def best(
-    run: Run, images: Images, models: list[Candidate], rule: str | None
+    run: FinishedRun,
+    images: TestImages,
+    models: list[Candidate],
+    rule: str | None,
 ) -> tuple[Chosen | None, Table]:
     """The round that was best on the clients' validation parts, and its test scores.
 

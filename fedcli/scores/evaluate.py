@@ -26,21 +26,21 @@ from ..methods.contract import Local
 from ..methods.mixins import views_of
 from ..options import path_of
 from ..runs import finished as runs
-from ..runs.finished import Run, has_personal_models, open_run, trains_alone
+from ..runs.finished import FinishedRun, has_personal_models, open_run, trains_alone
 from ..runs.initial import is_at_sites
 from ..runs.train_options import TrainOptions
 from . import by_validation, external, severities
-from .answering import Panel, check_cross_site, cross_site, panel, predictions, who_answers
+from .answering import ModelPanel, check_cross_site, cross_site, panel, predictions, who_answers
 from .clinical import points as clinical
 from .clinical_shape import positives
 from .deploy import adaptation
 from .evaluation_options import EvaluateOptions
 from .existing import asked
-from .facts import Images, facts, label_facts, of_round, over_rounds
+from .facts import TestImages, facts, label_facts, of_round, over_rounds
 from .groups import grouping
 from .parts import MODELS, Client, External, Stage, Traffic
 from .predictions import Logits, write
-from .scores import GLOBAL, Scores
+from .scores import GLOBAL, RunScores
 from .shots import Limits, shot_facts, shots, thresholds
 from .statistics import resampled
 from .statistics.intervals import Answered, add_group_intervals, add_intervals
@@ -142,7 +142,7 @@ def _build(
     adapted = None
     if options.adapt:
         adapted = adaptation.adapted(run, images, options.more["adapt"])
-    return Scores(
+    return RunScores(
         **about(run.path, run.manifest, run.method.local, run.rounds),
         warning=_warning(run, tested_on),
         classes=run.data.classes,
@@ -164,7 +164,7 @@ def _build(
     ).write(folder)
 
 
-def _warning(run: Run, tested_on: External | None) -> str:
+def _warning(run: FinishedRun, tested_on: External | None) -> str:
     sentences = [run.manifest.body.get("warning"), who_answers(run)]
     if tested_on:
         sentences.append(tested_on.sentence)
@@ -172,8 +172,8 @@ def _warning(run: Run, tested_on: External | None) -> str:
 
 
 def _corrupted(
-    run: Run,
-    images: Images,
+    run: FinishedRun,
+    images: TestImages,
     corruptions: severities.Asked,
     method: str,
 ) -> Table:
@@ -190,7 +190,7 @@ def _corrupted(
     return table
 
 
-def _of_labels(run: Run, images: Images, logits: Logits) -> Table:
+def _of_labels(run: FinishedRun, images: TestImages, logits: Logits) -> Table:
     """Lines of each of several labels per image by itself."""
     table: Table = {}
     for version, answers in logits.items():
@@ -200,8 +200,8 @@ def _of_labels(run: Run, images: Images, logits: Logits) -> Table:
 
 
 def _of_shots(
-    run: Run,
-    images: Images,
+    run: FinishedRun,
+    images: TestImages,
     logits: Logits,
     trained_on: np.ndarray,
     limits: Limits,
@@ -214,7 +214,7 @@ def _of_shots(
     return table
 
 
-def _shared_patients(run: Run, tests: external.Asked) -> dict[str, Any] | None:
+def _shared_patients(run: FinishedRun, tests: external.Asked) -> dict[str, Any] | None:
     """The patients of the test images who have training images too; None of none."""
     data = external.data_of(run)
     if tests.path is None:
@@ -231,12 +231,12 @@ def _shared_patients(run: Run, tests: external.Asked) -> dict[str, Any] | None:
     return counted.get(shared_patients.KEY)
 
 
-def _images(run: Run, attributes: list[str]) -> Images:
+def _images(run: FinishedRun, attributes: list[str]) -> TestImages:
     """The test images, and their groups by these attributes, some of which are crossed."""
     test = run.data.test["clean"]
     codes = {name: column.cpu().numpy() for name, column in test.groups.items()}
     groupings = {name: grouping(name, codes, run.data.attributes) for name in attributes}
-    return Images(
+    return TestImages(
         test.y.cpu().numpy(),
         run.data.classes,
         groupings,
@@ -246,7 +246,7 @@ def _images(run: Run, attributes: list[str]) -> Images:
 
 def _quality(
     where: Where,
-    images: Images,
+    images: TestImages,
     rounds: Sequence[int],
     logits: Logits,
     method: str,
@@ -273,8 +273,8 @@ def _quality(
 
 
 def _clients(
-    run: Run,
-    images: Images,
+    run: FinishedRun,
+    images: TestImages,
     logits: Logits,
 ) -> tuple[dict[str, Client], Table]:
     """Every client's test images and lines.
@@ -308,10 +308,10 @@ def _clients(
 
 
 def _client(
-    run: Run,
-    images: Images,
+    run: FinishedRun,
+    images: TestImages,
     logits: Logits,
-    models: Panel,
+    models: ModelPanel,
 ) -> tuple[Client, Table]:
     """A client's own model, where it has one, and the global one.
 
@@ -332,7 +332,7 @@ def _client(
     return client, lines
 
 
-def _personal(run: Run, images: Images) -> Table:
+def _personal(run: FinishedRun, images: TestImages) -> Table:
     """Lines of the clients' own models on the whole test sets.
 
     Where they are whole models, their mean is scored too.
@@ -357,7 +357,10 @@ def _personal(run: Run, images: Images) -> Table:
 
 
 def _clinical(
-    run: Run, logits: Logits, images: Images, options: EvaluateOptions
+    run: FinishedRun,
+    logits: Logits,
+    images: TestImages,
+    options: EvaluateOptions,
 ) -> dict[str, Any] | None:
     """Operating points and calibration; None without --clinical.
 
@@ -426,7 +429,7 @@ def _stage(path: Path, kind: str) -> Stage | None:
     return Stage(manifest.sha256(above), manifest.read(above).options) if above else None
 
 
-def _trained_on(run: Run) -> np.ndarray:
+def _trained_on(run: FinishedRun) -> np.ndarray:
     """The training images of each class [C]."""
     counts = np.zeros(len(run.data.classes), int)
     for shard in run.data.train.values():

@@ -19,7 +19,7 @@ from ..data.shard import Shard, Shards, load_tests
 from ..data.sources.tables import lacking, read_cells
 from ..errors import FedcliError, UsageError, nearest
 from ..labels import joined
-from ..runs.finished import Run, part
+from ..runs.finished import FinishedRun, part
 from ..runs.initial import data_of as trained_on
 from .parts import External
 
@@ -129,7 +129,7 @@ def _check_all_are_ours(theirs: list[str], ours: list[str], path: Path) -> None:
             raise FedcliError(fault, hint)
 
 
-def with_tests(run: Run, tests: Asked) -> tuple[Run, External | None]:
+def with_tests(run: FinishedRun, tests: Asked) -> tuple[FinishedRun, External | None]:
     """The run with other test images, which belong to none of its clients. Raises FedcliError."""
     path = tests.path
     if path is None:
@@ -189,7 +189,7 @@ def _described(tests: Asked, path: Path, images: int, total: int) -> External:
     )
 
 
-def _check_images(run: Run, path: Path) -> None:
+def _check_images(run: FinishedRun, path: Path) -> None:
     """Refuse images of another size; warn where they were prepared in another way."""
     sides = manifest.read(path).body["size"]
     size = run.manifest.body["model"]["size"]
@@ -213,12 +213,12 @@ def _in_words(option: Any) -> str:
     return "on" if option is True else str(option or "off")
 
 
-def data_of(run: Run) -> Path:
+def data_of(run: FinishedRun) -> Path:
     """The manifest of the images that a run was trained on, or of its sites."""
     return run.images or trained_on(run.path)
 
 
-def is_of_same_dataset(run: Run, path: Path) -> bool:
+def is_of_same_dataset(run: FinishedRun, path: Path) -> bool:
     """Tell whether the data at a path are of the dataset that the run was trained on."""
     ours = manifest.sha256(_dataset(run.images or run.path))
     return ours == manifest.sha256(_dataset(path))
@@ -232,7 +232,7 @@ def _dataset(path: Path) -> Path:
     return manifest.above(data, "dataset")
 
 
-def _check_unseen(run: Run, path: Path, others: Shards) -> None:
+def _check_unseen(run: FinishedRun, path: Path, others: Shards) -> None:
     """Refuse images that the run's clients trained or validated on."""
     if not is_of_same_dataset(run, path):
         return

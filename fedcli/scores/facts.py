@@ -31,7 +31,7 @@ NOT_SCORES = ("count", "classes_missing", "patients")
 
 
 @dataclass(frozen=True)
-class Images:
+class TestImages:
     """Test images, before anyone answers for them.
 
     Attributes:
@@ -46,7 +46,7 @@ class Images:
     groupings: Groupings = field(default_factory=dict)
     units: Array | None = None
 
-    def at(self, places: Array | slice) -> "Images":
+    def at(self, places: Array | slice) -> "TestImages":
         """Some of the images."""
         groupings = groupings_at(self.groupings, places)
         units = None if self.units is None else self.units[places]
@@ -137,7 +137,7 @@ def _lines(
 
 def facts(
     where: Where,
-    images: Images,
+    images: TestImages,
     rounds: Rounds,
     attributes: Iterable[str] = (),
 ) -> Table:
@@ -153,7 +153,7 @@ def facts(
 
 def of_round(
     where: Where,
-    images: Images,
+    images: TestImages,
     number: int,
     models: Sequence[Array],
     attributes: Iterable[str] = (),
@@ -166,7 +166,7 @@ def of_round(
 def _answer(
     where: Where,
     number: int,
-    images: Images,
+    images: TestImages,
     logits: Array,
     attributes: Iterable[str],
 ) -> Table:
@@ -189,7 +189,9 @@ def _answer(
 
 
 def label_facts(
-    where: Where, images: Images, rounds: Sequence[tuple[int, Sequence[Array]]]
+    where: Where,
+    images: TestImages,
+    rounds: Sequence[tuple[int, Sequence[Array]]],
 ) -> Table:
     """The lines of each of several labels by itself, over kept rounds.
 
@@ -210,7 +212,7 @@ def label_facts(
     return table
 
 
-def _give_reasons(table: Table, images: Images) -> None:
+def _give_reasons(table: Table, images: TestImages) -> None:
     """Add the reasons for which scores of single labels are unreliable.
 
     They are few patients with the label, or without it.

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import views
 from .parts import AVERAGE, PATCHED, SUCCESS, Grouped
-from .scores import GLOBAL, ByMetric, Part, Scores, groups_of, with_average
+from .scores import GLOBAL, ByMetric, Part, RunScores, groups_of, with_average
 from .statistics.bootstrap import BCA, LEVEL
 from .statistics.intervals import RESAMPLES
 from .table import BEST, Score, tree
@@ -39,7 +39,7 @@ RARE = (  # left out where empty
 ELSEWHERE = ("grouped", "best")  # facts that are placed by their numbers
 
 
-def nested(scores: Scores) -> Nested:
+def nested(scores: RunScores) -> Nested:
     """Facts of scores.json, with the numbers of its table and what follows from them."""
     facts = scores.facts()
     whole: Nested = {}
@@ -72,7 +72,7 @@ def nested(scores: Scores) -> Nested:
     return whole
 
 
-def _cross_site(scores: Scores) -> Nested:
+def _cross_site(scores: RunScores) -> Nested:
     """Model -> client -> scores of its test images in the last round."""
     nested_by_model = {}
     for model, clients in scores.cross_site.items():
@@ -80,7 +80,7 @@ def _cross_site(scores: Scores) -> Nested:
     return nested_by_model
 
 
-def _labels(scores: Scores) -> Nested:
+def _labels(scores: RunScores) -> Nested:
     """Version -> label -> its scores, where an image has several labels."""
     nested_by_version = {}
     for version, parts in scores.labels.items():
@@ -168,7 +168,7 @@ def _intervals_of_all(scores: Mapping[str, Metrics]) -> Nested:
     return {name: bounds for name, bounds in intervals.items() if bounds}
 
 
-def _quality(scores: Scores, part: Part) -> Nested:
+def _quality(scores: RunScores, part: Part) -> Nested:
     versions = with_average(part.overall)
     return {
         "versions": {version: _scored(metrics) for version, metrics in versions.items()},
@@ -177,14 +177,14 @@ def _quality(scores: Scores, part: Part) -> Nested:
     }
 
 
-def _personal(scores: Scores, model: str) -> Nested:
+def _personal(scores: RunScores, model: str) -> Nested:
     """Clients' own models on the whole test sets."""
     quality = _quality(scores, scores.part(model=model))
     quality["versions"].pop(AVERAGE, None)
     return quality["versions"] | {"groups": quality["groups"]}
 
 
-def _best(scores: Scores) -> Nested:
+def _best(scores: RunScores) -> Nested:
     """The last round alone of the model that validation chose."""
     part = scores.part(model=BEST)
     versions = with_average(part.overall)
@@ -197,7 +197,7 @@ def _best(scores: Scores) -> Nested:
     }
 
 
-def _all_groups(scores: Scores, part: Part) -> Nested:
+def _all_groups(scores: RunScores, part: Part) -> Nested:
     groups: Nested = {}
     for attribute, versions in groups_of(part).items():
         grouped = scores.grouped.get(attribute, Grouped())
@@ -291,7 +291,7 @@ def _renamed(measures: Metrics, names: Mapping[str, str]) -> dict[str, Score]:
     return {name: measures[measure] for measure, name in names.items() if measure in measures}
 
 
-def _client(scores: Scores, name: str) -> Nested:
+def _client(scores: RunScores, name: str) -> Nested:
     client = scores.clients[name]
     part = scores.part(client=name)
     whole = _scored(part.overall[client.version])
@@ -307,7 +307,7 @@ def _client(scores: Scores, name: str) -> Nested:
     return whole
 
 
-def _severity(scores: Scores, version: str) -> Nested:
+def _severity(scores: RunScores, version: str) -> Nested:
     part = scores.part()
     return {
         "scores": _scored(part.overall[version]),

@@ -12,7 +12,7 @@ from .scores import (
     RECALL,
     ByMetric,
     Part,
-    Scores,
+    RunScores,
     Versions,
     groups_of,
     with_average,
@@ -69,7 +69,7 @@ def name(where: Where) -> str:
     return " ".join(word for word in words if word)
 
 
-def versions(runs: Iterable[Scores]) -> dict[str, str]:
+def versions(runs: Iterable[RunScores]) -> dict[str, str]:
     """The words for the versions of the test images.
 
     Corrupted ones are called noisy where all of them are.
@@ -114,7 +114,7 @@ def _shared(where: Where) -> str:
     return shared
 
 
-def numbers(scores: Scores, *, best: bool = False) -> Iterator[Number]:
+def numbers(scores: RunScores, *, best: bool = False) -> Iterator[Number]:
     """All numbers of a run; best: those of the round that was best on validation instead."""
     if not best:
         yield from _of_run(scores)
@@ -124,7 +124,7 @@ def numbers(scores: Scores, *, best: bool = False) -> Iterator[Number]:
             yield where._replace(model=""), score
 
 
-def _of_run(scores: Scores) -> Iterator[Number]:
+def _of_run(scores: RunScores) -> Iterator[Number]:
     reported = scores.part()
     yield from _of_part(reported)
     for version in PATCHED:
@@ -147,7 +147,7 @@ def _of_run(scores: Scores) -> Iterator[Number]:
     yield Where(metric="bytes up"), Score([scores.bytes.up])
 
 
-def _of_client(scores: Scores, name: str) -> Iterator[Number]:
+def _of_client(scores: RunScores, name: str) -> Iterator[Number]:
     """Scores of a client's test images, by the model that it gets and by the global one."""
     part = scores.part(client=name)
     version = scores.clients[name].version

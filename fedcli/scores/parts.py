@@ -146,7 +146,7 @@ class AdaptedScore:
 
 
 @dataclass(frozen=True)
-class Adapted:
+class Adaptations:
     """The last round's model adapted to the test images.
 
     prior: version of them, or validation -> class -> share.

@@ -33,26 +33,26 @@ from ..data import manifest
 from ..data.pool import texts
 from ..errors import FedcliError
 from ..io.csv_text import csv_text
-from ..io.hdf5 import TEXT, WHOLE, Column, below, create_hdf5, open_hdf5
+from ..io.hdf5 import TEXT, WHOLE, ExpectedData, below, create_hdf5, open_hdf5
 from ..labels import UNKNOWN
 from ..metrics.metric import PROBABILITIES
 
 if TYPE_CHECKING:
-    from ..runs.finished import Run
+    from ..runs.finished import FinishedRun
 
 AGAIN = "evaluate the run again"
-LOGITS = Column("f", 2)
+LOGITS = ExpectedData("f", 2)
 EXPECTED = {
-    "y": Column(WHOLE, (1, 2)),
-    "id": Column(TEXT),
-    "unit": Column(TEXT, needed=False),
-    "group/*": Column(WHOLE),
+    "y": ExpectedData(WHOLE, (1, 2)),
+    "id": ExpectedData(TEXT),
+    "unit": ExpectedData(TEXT, needed=False),
+    "group/*": ExpectedData(WHOLE),
     "logits/*/*": LOGITS,
     "clients/*/logits/*/*": LOGITS,
-    "clients/*/test": Column(WHOLE),
+    "clients/*/test": ExpectedData(WHOLE),
 }
 REBUILT = "rebuilt.h5"
-OF_REBUILT = {"*/y": Column(WHOLE), "*/logits": Column("f", 2)}
+OF_REBUILT = {"*/y": ExpectedData(WHOLE), "*/logits": ExpectedData("f", 2)}
 Array = np.ndarray
 # version -> kept round -> logits [N, C] of each model that answers
 Logits = dict[str, list[list[Array]]]
@@ -156,7 +156,7 @@ def _rounds(tables: dict[str, Array]) -> Rounds:
     return rounds
 
 
-def write(path: Path, run: "Run", views: dict[str, Logits]) -> None:
+def write(path: Path, run: "FinishedRun", views: dict[str, Logits]) -> None:
     """Write predictions.h5. views: "" for the first, else by name."""
     test = run.data.test["clean"]
     label_type = np.uint8 if test.multi_label else np.int16
@@ -177,7 +177,7 @@ def write(path: Path, run: "Run", views: dict[str, Logits]) -> None:
             file[f"group/{name}"] = test.groups[name].cpu().numpy().astype(np.int16)
 
 
-def _tables(run: "Run", views: dict[str, Logits]) -> Iterator[tuple[str, Array]]:
+def _tables(run: "FinishedRun", views: dict[str, Logits]) -> Iterator[tuple[str, Array]]:
     """The logits of every model with their name in the file."""
     for view, logits in views.items():
         suffix = f"@{view}" if view else ""

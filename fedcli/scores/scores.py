@@ -23,7 +23,7 @@ from .choice import Candidate
 from .parts import (
     AVERAGE,
     MODELS,
-    Adapted,
+    Adaptations,
     Chosen,
     Client,
     Curves,
@@ -156,7 +156,7 @@ SYNTHETIC = f"{MADE_UP}: of a made-up sample, whose numbers say nothing about pa
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores:
+class RunScores:
     """A run: what it was, and its scores.
 
     Attributes:
@@ -195,7 +195,7 @@ class Scores:
     candidates: list[Candidate] = field(default_factory=list)
     external: External | None = None
     clinical: Facts | None = None  # of the shape in clinical_shape.py
-    adapted: Adapted | None = None
+    adapted: Adaptations | None = None
     shots: Shots | None = None
     train_images: int = 0
     shared_patients: Facts | None = None
@@ -208,7 +208,7 @@ class Scores:
         return self.label.removesuffix(f", {MADE_UP}")
 
     @classmethod
-    def read(cls, path: Path) -> "Scores":
+    def read(cls, path: Path) -> "RunScores":
         """The scores of a scores.json, every hash above it checked.
 
         Raises FedcliError, HashError.
@@ -216,7 +216,7 @@ class Scores:
         return cls.of(manifest.verify(path, "scores").body, path)
 
     @classmethod
-    def of(cls, facts: Facts, path: Path) -> "Scores":
+    def of(cls, facts: Facts, path: Path) -> "RunScores":
         """The scores of the body of the scores.json at this path, with the table beside it.
 
         Raises FedcliError.

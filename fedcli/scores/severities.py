@@ -21,7 +21,7 @@ from ..data.corruption.attack import BACKDOOR, of_body
 from ..data.corruption.corrupt import KINDS, SEVERITIES, check_images, corrupt_images, full_kind
 from ..data.shard import Shard, with_images
 from ..errors import UsageError
-from ..runs.finished import Run
+from ..runs.finished import FinishedRun
 from .answering import predictions
 from .parts import PATCHED, SUCCESS, Severity
 from .predictions import Logits
@@ -69,7 +69,12 @@ def _severities(text: str) -> range:
     raise UsageError(f"--severity {text} is none of 1 to 5", hint)
 
 
-def test_set(run: Run, kind: str, severity: int, version: str) -> Run:
+def test_set(
+    run: FinishedRun,
+    kind: str,
+    severity: int,
+    version: str,
+) -> FinishedRun:
     """The run with its test images under this corruption as its one test set, of this name."""
     clean = run.data.test["clean"]
     data = _data(run)
@@ -90,7 +95,7 @@ def test_set(run: Run, kind: str, severity: int, version: str) -> Run:
     return _with_test(run, version, shard)
 
 
-def _with_test(run: Run, version: str, shard: Shard) -> Run:
+def _with_test(run: FinishedRun, version: str, shard: Shard) -> FinishedRun:
     return replace(run, data=replace(run.data, test={version: shard}))
 
 
@@ -105,7 +110,7 @@ def pixels(shard: Shard) -> Any:
     return shard.images[rows].permute(0, 2, 3, 1).cpu().numpy()
 
 
-def backdoor(run: Run, logits: Logits) -> Table:
+def backdoor(run: FinishedRun, logits: Logits) -> Table:
     """The success of a backdoor; {} of a run that nobody attacks so.
 
     It is the share of clean test images of other classes that are called the target class once they
@@ -144,18 +149,18 @@ def success(
     return float(np.mean(called))
 
 
-def _data(run: Run) -> manifest.Manifest:
+def _data(run: FinishedRun) -> manifest.Manifest:
     return manifest.read(run.images or manifest.above(run.path, "corruption", "partition"))
 
 
-def differing(run: Run) -> mixture.HowByClient:
+def differing(run: FinishedRun) -> mixture.HowByClient:
     """The corruption of each corrupted client; {} where all have the same kind and severity."""
     by_client = mixture.of_body(_data(run).body)
     corruptions = {c: how for c, how in by_client.items() if c in run.data.corrupted}
     return corruptions if len(set(corruptions.values())) > 1 else {}
 
 
-def described(run: Run, corruptions: Asked) -> dict[str, dict[str, Severity]]:
+def described(run: FinishedRun, corruptions: Asked) -> dict[str, dict[str, Severity]]:
     """Kind -> severity -> whether clients trained on such images."""
     trained = set(mixture.of_body(_data(run).body).values())
     trained_kinds = {kind for kind, _ in trained}

@@ -19,7 +19,7 @@ from torch import Tensor
 from .. import console, shapes
 from ..data.image_counts import MOST_IMAGES
 from ..errors import FedcliError
-from ..federation.client import Report, Task
+from ..federation.client import ClientReport, ClientTask
 from ..federation.engines.wire import Arrays, Message, Scalars, unpack
 from ..runs.assembly import PlannedFederation
 from .description import (
@@ -111,18 +111,18 @@ def description(
 
 
 def report(
-    task: Task,
+    task: ClientTask,
     message: Message,
     site: Described,
     federation: PlannedFederation,
-) -> Report:
+) -> ClientReport:
     """The report that a message holds.
 
     Raises FedcliError for what is no report on this task of this site.
     """
     _, arrays = message
     _check_names(arrays)
-    answer = unpack(Report, message, device=federation.plan.device)
+    answer = unpack(ClientReport, message, device=federation.plan.device)
     images = site["images"]["train"]
     if answer.n != images:
         raise SiteError(
@@ -228,7 +228,7 @@ def _adds_up(values: np.ndarray, at_most: int) -> bool:
     return bool((values >= 0).all() and (values <= at_most).all() and values.sum() <= at_most)
 
 
-def odd_ones(reports: Mapping[str, Report], agreed: dict[str, Any]) -> dict[str, SiteError]:
+def odd_ones(reports: Mapping[str, ClientReport], agreed: dict[str, Any]) -> dict[str, SiteError]:
     """Errors on the sites that reported other columns than most did.
 
     Of equally many sites, those are right that did as in the round before, or report the fewest.
@@ -254,7 +254,7 @@ def odd_ones(reports: Mapping[str, Report], agreed: dict[str, Any]) -> dict[str,
     return wrong
 
 
-def _form(answer: Report) -> dict[str, tuple[list[int], str]]:
+def _form(answer: ClientReport) -> dict[str, tuple[list[int], str]]:
     """The shape and the type of each column, by name."""
     columns = sorted(answer.columns.items())
     return {name: (list(column.shape), str(column.dtype)) for name, column in columns}
@@ -268,7 +268,7 @@ class Lengths:
         self.far: dict[str, str] = {}
 
     def check(
-        self, theta: Tensor, reports: Mapping[str, Report], round: int
+        self, theta: Tensor, reports: Mapping[str, ClientReport], round: int
     ) -> dict[str, SiteError]:
         """Errors on the sites that sent what no training makes.
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import console
-from ..federation.client import Absent, Report, Task
+from ..federation.client import Absent, ClientReport, ClientTask
 from ..federation.engines.wire import Arrays, Message, pack, to_arrays
 from ..runs.assembly import PlannedFederation
 from .answers import Lengths, counts, description, odd_ones, of_site
@@ -63,9 +63,9 @@ class Sites:
         if failed and len(self.descriptions) < (federation.min_clients or len(roster)):
             raise next(iter(failed.values()))
 
-    def __call__(self, tasks: list[Task]) -> Iterator[Report | Absent]:
+    def __call__(self, tasks: list[ClientTask]) -> Iterator[ClientReport | Absent]:
         failed, answers = self._answers(tasks)
-        reports: dict[str, Report] = {}
+        reports: dict[str, ClientReport] = {}
         for task in tasks:
             client = task.client
             try:
@@ -86,7 +86,7 @@ class Sites:
             else:
                 yield reports.pop(client)
 
-    def _answers(self, tasks: Sequence[Task]) -> tuple[Errors, dict[str, Reply]]:
+    def _answers(self, tasks: Sequence[ClientTask]) -> tuple[Errors, dict[str, Reply]]:
         """Errors on the sites that did not begin the run, and answers of the others to their tasks.
 
         A site that was started again has to begin the run once more, and is asked again.
@@ -106,7 +106,7 @@ class Sites:
         return failed, answers
 
     @staticmethod
-    def _forget_lone_memory(tasks: Sequence[Task], reports: dict[str, Report]) -> None:
+    def _forget_lone_memory(tasks: Sequence[ClientTask], reports: dict[str, ClientReport]) -> None:
         """Disbelieve the one site that says it keeps something of its client, where no other did.
 
         Its later rounds would be refused without that memory, which a method that keeps nothing
@@ -191,17 +191,17 @@ class Sites:
         if (scalars.get("run"), scalars.get("round")) != (self.run, round):
             raise SiteError(f"site {client} answered another question than that of round {round}")
 
-    def _asked(self, tasks: Sequence[Task]) -> dict[str, Reply]:
+    def _asked(self, tasks: Sequence[ClientTask]) -> dict[str, Reply]:
         """The answers of the sites to these tasks."""
         messages = [(task.client, self._message(task)) for task in tasks]
         return dict(self.transport(messages, self.timeout))
 
-    def _message(self, task: Task) -> Message:
+    def _message(self, task: ClientTask) -> Message:
         scalars, arrays = pack(task)
         after = int(task.memory[AFTER]) if AFTER in task.memory else 0
         return {**scalars, "ask": TRAIN, "run": self.run, "after": after}, arrays
 
-    def _report(self, task: Task, answer: Reply) -> Report:
+    def _report(self, task: ClientTask, answer: Reply) -> ClientReport:
         """The report in an answer. Raises SiteError for what is no report on this task."""
         client = task.client
         message = _answered(client, answer)
@@ -229,17 +229,17 @@ class SummedSites(Sites):
     gives the same global model under a rule that takes no more than that mean.
     """
 
-    def __call__(self, tasks: list[Task]) -> Iterator[Report | Absent]:
+    def __call__(self, tasks: list[ClientTask]) -> Iterator[ClientReport | Absent]:
         clients = [task.client for task in tasks]
         largest = max(self.federation.counts[client] for client in clients)
         self.sum = {"clients": clients, "largest": largest}
         return super().__call__(tasks)
 
-    def _message(self, task: Task) -> Message:
+    def _message(self, task: ClientTask) -> Message:
         scalars, arrays = super()._message(task)
         return {**scalars, SUM: self.sum}, arrays
 
-    def _report(self, task: Task, answer: Reply) -> Report:
+    def _report(self, task: ClientTask, answer: Reply) -> ClientReport:
         if not isinstance(answer, str) and "error" not in answer[0]:
             scalars, arrays = answer
             answer = scalars, _of_sum(task, arrays)
@@ -247,7 +247,7 @@ class SummedSites(Sites):
         return replace(report, n=self.federation.counts[task.client])
 
 
-def _of_sum(task: Task, arrays: Arrays) -> Arrays:
+def _of_sum(task: ClientTask, arrays: Arrays) -> Arrays:
     """The arrays of a report from those of a sum; a model of no numbers where these are no sum."""
     if arrays.keys() != {UPDATE, LOSS} or arrays[UPDATE].shape != task.theta.shape:
         return {"theta": np.zeros(0, np.float32), LOSS: np.zeros((), np.float32)}

@@ -37,7 +37,7 @@ from ..scores.evaluation_options import EvaluateOptions
 from ..scores.facts import of_model, over_rounds
 from ..scores.groups import Patients
 from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from ..scores.statistics.intervals import Answered
 from ..scores.table import BY_POLICIES, Score, Table, Where
 from .tallies import (
@@ -365,7 +365,7 @@ def _scored(path: Path, answers: _Answers, folder: Path) -> dict[str, Any]:
         clients[client] = Client(version, "own", groups=groups)
     local = resolve(body["method"], body["settings"]).local
     is_personal = personal_models or source.options.get("bn") == "local"
-    return Scores(
+    return RunScores(
         **about(path, source, local, answers.rounds),
         warning=_warning(body.get("warning", ""), answers, is_personal),
         classes=answers.classes,

@@ -20,7 +20,7 @@ import torch
 
 from .. import console, options
 from ..errors import FedcliError, UsageError, nearest
-from ..federation.client import Report, Task
+from ..federation.client import ClientReport, ClientTask
 from ..federation.privacy import epsilon, noised_model
 from ..io import toml_text
 from ..io.files import read_text, replacing, write_text
@@ -200,7 +200,7 @@ class Policy:
                 f"not {str(sites)[:20]}"
             )
 
-    def check_report(self, report: Report, trainable: int) -> None:
+    def check_report(self, report: ClientReport, trainable: int) -> None:
         """Raises Refusal before a report leaves. trainable: numbers of the model that train."""
         if self.allowed_columns is not None:
             for name in sorted(report.columns.keys() - set(self.allowed_columns)):
@@ -282,13 +282,13 @@ def _named_methods(path: Path, specs: Iterable[str]) -> tuple[str, ...]:
 
 
 def noised(
-    report: Report,
-    task: Task,
+    report: ClientReport,
+    task: ClientTask,
     privacy: Privacy,
     folder: Path,
     question: str,
     variances: Iterable[slice] = (),
-) -> Report:
+) -> ClientReport:
     """The report with a cut and noised model and no loss, counted among the site's answers.
 
     federation/privacy.py has the account. The numbers of images, which weigh a model, are not

@@ -37,7 +37,7 @@ from ..data.corruption import mixture
 from ..data.shard import Shards
 from ..errors import NO_ROOM, FedcliError, of_system
 from ..federation import state as states
-from ..federation.client import Task
+from ..federation.client import ClientTask
 from ..federation.engines.in_process import InProcess
 from ..federation.engines.wire import (
     Arrays,
@@ -203,7 +203,7 @@ class Site:
         if not isinstance(after, int) or after < 0:
             raise SiteError("it was sent a task without the round that its memory is of")
         self.policy.check_masked(scalars.get(MASKED))
-        task = unpack(Task, (scalars, arrays), device=self.device)
+        task = unpack(ClientTask, (scalars, arrays), device=self.device)
         layout = begun.clients.layout
         _check_task(task, layout.size)
         self.policy.check_round(task.round)
@@ -325,7 +325,7 @@ class Site:
             append(file, line)
 
 
-def _check_task(task: Task, size: int) -> None:
+def _check_task(task: ClientTask, size: int) -> None:
     """Raises SiteError for a task that a run whose model has so many numbers cannot have."""
     if task.theta.shape != (size,) or task.theta.dtype != torch.float32:
         form = f"of shape {list(task.theta.shape)} and type {task.theta.dtype}"

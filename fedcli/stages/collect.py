@@ -8,7 +8,7 @@ from ..data import last_used, manifest
 from ..errors import REFUSED, FedcliError, sentence
 from ..scores.evaluation_options import EvaluateOptions
 from ..scores.existing import check, existing
-from ..scores.scores import Scores
+from ..scores.scores import RunScores
 from ..scores.shots import thresholds
 
 
@@ -107,7 +107,7 @@ def _collected(
         try:
             scores, is_existing = scores_of(path, options)
             if skip:
-                Scores.of(manifest.read(scores).body, scores)
+                RunScores.of(manifest.read(scores).body, scores)
         except (FedcliError, OSError) as error:
             # others' runs may be read, not scored
             is_skipped = isinstance(error, FedcliError) or error.errno in REFUSED

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas
 
     from ..figures.series import Record
-    from ..scores.scores import Scores
+    from ..scores.scores import RunScores
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,12 +117,12 @@ def drawn(
     return Plot(figure, of_sample(frame, systems))
 
 
-def _scores(records: "list[Record]") -> "list[Scores]":
+def _scores(records: "list[Record]") -> "list[RunScores]":
     """The scores of recorded runs, which are evaluated where they have none."""
-    from ..scores.scores import Scores
+    from ..scores.scores import RunScores
 
     runs = [record.folder / "run.json" for record in records]
-    return [Scores.read(path) for path in collect.scores_of_all(runs, EvaluateOptions())]
+    return [RunScores.read(path) for path in collect.scores_of_all(runs, EvaluateOptions())]
 
 
 def runs_of(sources: Sequence[Source], work: Path, every: bool) -> list[Path]:

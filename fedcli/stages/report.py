@@ -14,9 +14,9 @@ from ..io.files import write_text
 from ..options import Source
 from ..reporting import choice, clinical, comparison, sections
 from ..reporting.columns import SHOWN, check_names
-from ..reporting.rows import Row, compared, rows
+from ..reporting.rows import SystemRow, compared, rows
 from ..reporting.table import Table
-from ..reporting.tables import Report as Tabled
+from ..reporting.tables import ScoresReport as Tabled
 from ..reporting.tables import render
 from ..reporting.tables import report as tabled
 from ..reporting.writers import titled
@@ -46,7 +46,7 @@ class Report(Shown):
     options: ReportOptions
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[SystemRow]:
         """A row per system, and one for each further view of it.
 
         Raises FedcliError, HashError, UsageError.
@@ -68,7 +68,7 @@ class Report(Shown):
         }
 
     @property
-    def _systems(self) -> list[Row]:
+    def _systems(self) -> list[SystemRow]:
         return [row for row in self.rows if not row.is_view]
 
     @property
@@ -200,7 +200,7 @@ class Report(Shown):
         texts = {"evidence.json": evidence.as_json(guidelines), "evidence.html": page.html}
         return _written(Path(folder), texts)
 
-    def one_system(self, noun: str) -> Row:
+    def one_system(self, noun: str) -> SystemRow:
         """The only row. Raises UsageError where the runs are several systems."""
         systems = self._systems
         if len(systems) > 1:
@@ -264,7 +264,7 @@ def _written(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     return paths
 
 
-def _line(row: Row) -> dict[str, Any]:
+def _line(row: SystemRow) -> dict[str, Any]:
     """A row of the frame."""
     line: dict[str, Any] = {
         "method": row.name,

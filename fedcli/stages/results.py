@@ -152,8 +152,8 @@ class Scores(Result):
         """
         return nested(self._recorded())
 
-    def _recorded(self) -> recorded.Scores:
-        return recorded.Scores.of(self.manifest.body, self.path)
+    def _recorded(self) -> recorded.RunScores:
+        return recorded.RunScores.of(self.manifest.body, self.path)
 
     def tables(self) -> list[Table]:
         """The tables that `fedcli evaluate` prints, in percent."""
@@ -205,7 +205,7 @@ def _of_clients(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, A
         yield facts
 
 
-def _lines(scores: recorded.Scores) -> list[list[str | float | None]]:
+def _lines(scores: recorded.RunScores) -> list[list[str | float | None]]:
     """The lines of the frame of scores: those of the reported model over its last rounds."""
     lines: list[list[str | float | None]] = []
     for where, score in numbers(scores):

@@ -75,7 +75,7 @@ def test_every_number_of_a_run_and_every_test_has_a_line(tmp_path):
         ["office", "probe", "SALT", "1", "mean of domains", "93.0001"],
     ]
     head, line = read(tmp_path / "out" / "office-probe-differences.csv")
-    expected = "office probe SALT clean accuracy 2 1.2 -0.1 2.5 0.2".split()
+    expected = ["office", "probe", "SALT", "clean", "accuracy", "2", "1.2", "-0.1", "2.5", "0.2"]
     assert dict(zip(head, line)) == dict(zip(head, [*expected, "", "inconclusive"]))
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import fedcli
 from fedcli.commands import ls
 from fedcli.commands.app import app
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 
 
 def run(*words):
@@ -40,7 +40,7 @@ def test_a_run_with_validation_images_shows_their_score_and_no_test_score(tmp_pa
     trained = fedcli.train("fedavg", data, rounds=1, work=tmp_path)
     scores = fedcli.evaluate(trained, work=tmp_path)
     (entry,) = json.loads(run("ls", "--work", tmp_path, "--json").stdout)["run"]
-    best = Scores.read(scores.path).best
+    best = RunScores.read(scores.path).best
     assert entry["validation balanced_accuracy (%)"] == 100 * best.validation
     assert "balanced_accuracy (%)" not in entry
     result = f"{100 * best.validation:.1f} (validation)"

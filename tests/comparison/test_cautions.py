@@ -13,7 +13,7 @@ from fedcli.comparison.verdict import INCONCLUSIVE, MODELS_ONLY, Difference
 from fedcli.reporting.rows import notes, rows
 from fedcli.reporting.single_runs import unreliable, worst_groups
 from fedcli.scores.parts import Client, Shots
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 from fedcli.scores.table import Score, Where
 
 SURE = Difference(low=-0.15, high=-0.05, p=0.001, samples=1, verdict=MODELS_ONLY)
@@ -151,7 +151,7 @@ def of_two_hospitals(why):
         table[area._replace(client=name)] = lines
         table[area._replace(attribute="site", group=name)] = lines
     clients = {name: Client("clean", "own") for name in ("north", "south")}
-    return Scores(**ABOUT, clients=clients, table=table)
+    return RunScores(**ABOUT, clients=clients, table=table)
 
 
 def test_few_images_of_a_class_decide_gaps_scaled_scores_and_spreads_over_clients():

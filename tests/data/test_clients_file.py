@@ -272,7 +272,10 @@ def test_no_changed_byte_of_a_file_does_more_than_be_refused(tmp_path):
         try:
             read(tmp_path / "c.npy")
         except FedcliError as error:
-            assert "\n" not in error.sentence
+            sentence = error.sentence
+        else:
+            sentence = ""
+        assert "\n" not in sentence
 
 
 @pytest.mark.parametrize(("row", "count"), [(4, 4), (-1, 4)])

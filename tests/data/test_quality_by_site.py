@@ -80,7 +80,7 @@ def test_what_a_site_says_is_checked(tmp_path):
         description = {
             **description,
             "images": dict(zip(("train", "val"), parts)),
-            "quality": dict.fromkeys(NAMES, []),
+            "quality": {name: [] for name in NAMES},
         }
         (tmp_path / "north.json").write_text(json.dumps(description))
         with pytest.raises(
@@ -93,7 +93,7 @@ def test_two_files_of_one_site_are_refused(tmp_path):
     description = {
         "client": "a",
         "images": {"train": 9, "val": 0},
-        "quality": dict.fromkeys(NAMES, [[0, 63, 9]]),
+        "quality": {name: [[0, 63, 9]] for name in NAMES},
     }
     for name in ("first", "second"):
         (tmp_path / f"{name}.json").write_text(json.dumps(description))

@@ -20,7 +20,7 @@ from fedcli.data.sources import SOURCES, make_sample
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
 from fedcli.scores.evaluate import evaluate
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 from fedcli.scores.statistics import intervals
 from fedcli.stages.corrupt import corrupt
 
@@ -111,7 +111,7 @@ def test_a_sample_goes_the_whole_way_to_scores_by_the_lines_that_its_making_prin
     training = Training(lr=1e-3, batch_size=16)
     plan = planned("fedavg", {}, training, rounds=1)
     run = train(data, plan, work=work, out=None)
-    scores = Scores.read(evaluate(run))
+    scores = RunScores.read(evaluate(run))
     assert set(scores.versions) == {"clean", "corrupted", "average"}
     assert set(scores.groups) == set(body["attributes"])
 

@@ -99,7 +99,7 @@ def test_a_client_of_a_file_or_a_site_in_it_leaves(dataset, tmp_path):
 
 def test_a_value_that_is_called_all_is_held_out_where_there_are_no_sites():
     dataset = {"name": "own", "sites": "", "attributes": {"cover": ["all", "part"]}}
-    assert held_out.held_out("all", (), dataset) == held_out.Site("cover", "all")
+    assert held_out.held_out("all", (), dataset) == held_out.HeldOutSite("cover", "all")
     with pytest.raises(UsageError, match="names no sites"):
         held_out.sites("all", (), dataset)  # of a sweep: each site in turn
     assert [site.value for site in held_out.sites("cover=all", (), dataset)] == ["all", "part"]
@@ -107,7 +107,7 @@ def test_a_value_that_is_called_all_is_held_out_where_there_are_no_sites():
         "sites": "center",
         "attributes": {**dataset["attributes"], "center": ["x", "y"]},
     }
-    assert held_out.held_out("all", (), with_sites) == held_out.Site("cover", "all")
+    assert held_out.held_out("all", (), with_sites) == held_out.HeldOutSite("cover", "all")
     assert [site.value for site in held_out.sites("all", (), with_sites)] == ["x", "y"]
 
 

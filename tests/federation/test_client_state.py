@@ -7,7 +7,7 @@ import torch
 from conftest import toy_net, toy_shard
 
 from fedcli.federation import state as states
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.federation.client_state import ClientStateStore, StoredState, size
 from fedcli.methods import resolve
 from fedcli.methods.row_table import RowTable
@@ -154,7 +154,7 @@ def test_a_personal_model_is_that_of_the_last_round_wherever_the_one_before_wait
     layout = Layout(net)
     before = {"north": {"model": layout.read()}}
     stored = ClientStateStore(tmp_path, in_memory).offload(before)
-    task = Task("north", 0, 2, 3, 5, layout.read(), {}, stored["north"])
+    task = ClientTask("north", 0, 2, 3, 5, layout.read(), {}, stored["north"])
     training = Training(lr=0.01, batch_size=8, personal=True)
     report = run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, training)
     assert torch.equal(report.memory["model"], report.theta)

@@ -17,7 +17,7 @@ from fedcli.data import manifest
 from fedcli.data.shard import Batch
 from fedcli.errors import UsageError
 from fedcli.federation import steps
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.federation.dp_sgd import PrivateGradient, check_norms, epsilon, poisson_turns, rate
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.contract import ClientRound, Local
@@ -158,7 +158,7 @@ def one_round(spec, training, settings=None):
     net = small_net()
     method = resolve(spec, settings)
     layout = Layout(net, method.local.personal_tensors(net))
-    task = Task("north", 0, 1, 3, 1, layout.read(), {}, {})
+    task = ClientTask("north", 0, 1, 3, 1, layout.read(), {}, {})
     return run_client(method, net, layout, toy_shard("north", 20), task, training)
 
 
@@ -175,7 +175,7 @@ def test_a_client_trains_through_draws_without_images():
     net = small_net()
     method = resolve("fedavg")
     layout = Layout(net)
-    task = Task("north", 0, 1, 3, 1, layout.read(), {}, {})
+    task = ClientTask("north", 0, 1, 3, 1, layout.read(), {}, {})
     training = replace(SGD, batch_size=1, dp_sgd=1.0)
     seeds = {"shuffle": derive("shuffle", 1, 1, "north", 0), "augment": 0}
     draws = [len(places) for places, _ in poisson_turns(shard, 1, **seeds)]

@@ -7,7 +7,7 @@ from conftest import toy_net, toy_shards
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
 from fedcli.federation.engines import ENGINES, InProcess, Kind, chosen, named, open_engine, parsed
-from fedcli.federation.engines.pool import Pool
+from fedcli.federation.engines.pool import WorkerPool
 from fedcli.federation.server import Federation
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
@@ -57,7 +57,7 @@ def test_one_client_at_once_needs_no_other_engine():
 
 def test_a_pool_is_opened_by_its_name_and_closed():
     with open_engine("pool:2", clients(), at_most=4) as engine:
-        assert isinstance(engine, Pool)
+        assert isinstance(engine, WorkerPool)
         assert len(engine.workers.processes) == 2
     for process in engine.workers.processes:
         assert not process.is_alive()

@@ -153,10 +153,12 @@ def test_a_recording_has_one_stream_of_its_network_and_workers_have_no_more_than
 
 def tasks(clients, round):
     """Tasks of every client in a round, from the model as it starts."""
-    from fedcli.federation.client import Task
+    from fedcli.federation.client import ClientTask
 
     theta = clients.layout.read()
-    return [Task(client, row, round, 3, 1, theta, {}, {}) for row, client in enumerate(ROSTER)]
+    return [
+        ClientTask(client, row, round, 3, 1, theta, {}, {}) for row, client in enumerate(ROSTER)
+    ]
 
 
 @pytest.mark.parametrize(("version", "records"), [("2.11.1", False), ("2.12.0", True)])

@@ -11,10 +11,10 @@ from made_plans import planned, train
 
 from fedcli import extensions
 from fedcli.errors import FedcliError, UsageError
-from fedcli.federation.client import Task, Training
+from fedcli.federation.client import ClientTask, Training
 from fedcli.federation.engines import pool as pool_engine
 from fedcli.federation.engines.in_process import InProcess
-from fedcli.federation.engines.pool import Pool, shared_out, usual_jobs
+from fedcli.federation.engines.pool import WorkerPool, shared_out, usual_jobs
 from fedcli.federation.server import Federation
 from fedcli.federation.state import equal
 from fedcli.methods import METHODS, resolve
@@ -46,7 +46,7 @@ def engine_clients(method=None):
 
 def pool(spec, jobs=2):
     clients = engine_clients(resolve(spec))
-    return Federation(clients, rounds=3, seed=1), Pool(clients, jobs, len(ROSTER))
+    return Federation(clients, rounds=3, seed=1), WorkerPool(clients, jobs, len(ROSTER))
 
 
 @pytest.mark.parametrize("spec", ["scaffold", "fedbn", "ditto", "fed-mas", "fedism-plus"])
@@ -106,7 +106,7 @@ def test_clients_that_only_measure_or_train_alone_leave_the_same_bits(spec, sett
     together = Federation(clients, rounds=3, seed=1, single_site=single)
     pooled = together.first()
     expected = together.first()
-    with Pool(engine_clients(method), 2, len(ROSTER)) as engine:
+    with WorkerPool(engine_clients(method), 2, len(ROSTER)) as engine:
         for _ in range(3):
             pooled = together.play(pooled, engine=engine).state
             expected = together.play(expected).state
@@ -118,7 +118,7 @@ def test_clients_that_only_measure_or_train_alone_leave_the_same_bits(spec, sett
 def test_more_tasks_than_the_table_has_rows_are_answered():
     federation = Federation(engine_clients(), rounds=3, seed=1)
     tasks = federation.tasks(federation.first(), ROSTER, {})
-    with Pool(federation.clients, 2, 1) as engine:
+    with WorkerPool(federation.clients, 2, 1) as engine:
         reports = [(report.theta.clone(), report.table is None) for report in engine(tasks)]
     result = [alone for _, alone in reports]
     assert result == [False, True, True, True]
@@ -142,7 +142,9 @@ def test_a_call_that_is_left_early_does_not_reach_into_the_next():
 def test_a_killed_worker_is_told_in_a_sentence(worker):
     """Also where tasks larger than a pipe wait for it, whose other end its neighbours were forked with."""
     federation, engine = pool("fedavg")
-    task = Task("north", 0, 1, 3, 1, federation.first().theta, {"large": torch.zeros(300_000)}, {})
+    task = ClientTask(
+        "north", 0, 1, 3, 1, federation.first().theta, {"large": torch.zeros(300_000)}, {}
+    )
     tasks = [
         replace(task, client=client) for client in ROSTER if engine.worker_of[client] == worker
     ] * 4
@@ -154,7 +156,9 @@ def test_a_killed_worker_is_told_in_a_sentence(worker):
 
 def test_an_interruption_ends_the_workers_and_what_waits_for_them():
     federation, engine = pool("fedavg")
-    task = Task("north", 0, 1, 3, 1, federation.first().theta, {"large": torch.zeros(300_000)}, {})
+    task = ClientTask(
+        "north", 0, 1, 3, 1, federation.first().theta, {"large": torch.zeros(300_000)}, {}
+    )
     with pytest.raises(KeyboardInterrupt), engine:
         next(iter(engine([replace(task, client=client) for client in ROSTER] * 4)))
         raise KeyboardInterrupt

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.federation.privacy import epsilon, noised_model
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
@@ -118,7 +118,7 @@ def test_every_round_client_and_run_has_noise_of_its_own():
     trainable = layout.trainable
     thetas = []
     for client, round, seed in (("north", 1, 0), ("south", 1, 0), ("north", 2, 0), ("north", 1, 1)):
-        task = Task(client, 0, round, 3, seed, start, {}, {})
+        task = ClientTask(client, 0, round, 3, seed, start, {}, {})
         thetas.append(
             run_client(resolve("fedavg"), net, layout, toy_shard("north", 9), task, training).theta[
                 :trainable

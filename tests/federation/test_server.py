@@ -4,7 +4,7 @@ from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
 from torch.testing import assert_close
 
 from fedcli.errors import FedcliError
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.federation.server import all_finite, cohort, cohort_size
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
@@ -13,7 +13,7 @@ from fedcli.models.layout import Layout
 def test_a_client_depends_on_its_task_and_nothing_else():
     net = toy_net()
     layout = Layout(net)
-    task = Task("north", 0, 1, 3, 5, layout.read(), {}, {})
+    task = ClientTask("north", 0, 1, 3, 5, layout.read(), {}, {})
 
     def run():
         training = Training(lr=0.01, batch_size=8)

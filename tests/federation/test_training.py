@@ -15,9 +15,9 @@ from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation import state as states
-from fedcli.federation.client import Task, run_client
+from fedcli.federation.client import ClientTask, run_client
 from fedcli.federation.engines.in_process import InProcess
-from fedcli.federation.engines.pool import Pool
+from fedcli.federation.engines.pool import WorkerPool
 from fedcli.federation.engines.streams import Streams
 from fedcli.federation.server import Federation
 from fedcli.federation.training import Training
@@ -103,7 +103,7 @@ def by_us(training, rounds=1):
     memory = {}
     theta = layout.read()
     for t in range(1, rounds + 1):
-        task = Task("north", 0, t, rounds, 0, theta, {}, memory)
+        task = ClientTask("north", 0, t, rounds, 0, theta, {}, memory)
         report = run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, training)
         theta = report.theta
         memory = report.memory
@@ -199,7 +199,7 @@ def test_a_client_with_another_optimizers_state_starts_afresh():
     training = Training(optimizer="adam", lr=0.01, keep_optimizer=True)
     begun = []
     for memory in (old, {}):
-        task = Task("north", 0, 2, 3, 0, Layout(toy_net()).read(), {}, memory)
+        task = ClientTask("north", 0, 2, 3, 0, Layout(toy_net()).read(), {}, memory)
         report = run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, training)
         begun.append(report)
     assert torch.equal(begun[0].theta, begun[1].theta)
@@ -301,7 +301,7 @@ def test_where_optimizers_are_kept_every_client_trains_also_under_a_rule_that_ke
 
 @pytest.mark.parametrize(
     "open_engine",
-    [lambda clients: Pool(clients, 2, len(ROSTER)), lambda clients: Streams.of(clients, 3)],
+    [lambda clients: WorkerPool(clients, 2, len(ROSTER)), lambda clients: Streams.of(clients, 3)],
 )
 def test_every_engine_comes_to_the_same_bits(open_engine):
     method = resolve("scaffold")
@@ -312,7 +312,7 @@ def test_every_engine_comes_to_the_same_bits(open_engine):
     engine = open_engine(clients)
     together = Federation(clients, rounds=3, seed=1)
     state = together.first()
-    with engine if isinstance(engine, Pool) else nullcontext():
+    with engine if isinstance(engine, WorkerPool) else nullcontext():
         for _ in range(3):
             state = together.play(state, engine=engine).state
     assert torch.equal(state.theta, usual.theta)

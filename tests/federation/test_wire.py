@@ -7,10 +7,10 @@ import pytest
 import torch
 from wire_messages import read_only
 
-from fedcli.federation.client import Report, Task
+from fedcli.federation.client import ClientReport, ClientTask
 from fedcli.federation.engines.wire import MessageError, pack, to_arrays, unpack
 
-TASK = Task(
+TASK = ClientTask(
     "north",
     0,
     1,
@@ -20,7 +20,7 @@ TASK = Task(
     {"a": torch.tensor(2.0), "b/c": torch.arange(3)},
     {"mine": torch.ones(1)},
 )
-REPORT = Report(
+REPORT = ClientReport(
     "north",
     0,
     9,
@@ -45,14 +45,14 @@ def test_memory_is_left_out_and_scalars_stay_scalars():
     assert scalars == expected
     assert set(arrays) == {"theta", "shared/a", "shared/b/c"}
     assert arrays["shared/a"].shape == ()
-    again = unpack(Task, (scalars, arrays))
+    again = unpack(ClientTask, (scalars, arrays))
     assert again.memory == {}
     assert again.shared["b/c"].dtype == torch.int64
     assert again.shared["a"].ndim == 0
 
 
 def test_what_arrives_may_be_written_to():
-    report = unpack(Report, read_only(pack(REPORT)))
+    report = unpack(ClientReport, read_only(pack(REPORT)))
     report.theta.add_(1)
     assert report.theta.tolist() == [2] * 4
     assert REPORT.theta.tolist() == [1] * 4
@@ -66,14 +66,14 @@ def test_an_array_is_in_the_order_of_its_shape():
 def test_a_scalar_of_another_type_is_refused(change):
     scalars, arrays = pack(TASK)
     with pytest.raises(MessageError, match=f"the {next(iter(change))} of a task"):
-        unpack(Task, ({**scalars, **change}, arrays))
+        unpack(ClientTask, ({**scalars, **change}, arrays))
 
 
 def test_what_is_missing_is_refused():
     scalars, arrays = pack(replace(REPORT, columns={}))
     with pytest.raises(MessageError, match="without its array 'theta'"):
-        unpack(Report, (scalars, {"loss": np.zeros(())}))
+        unpack(ClientReport, (scalars, {"loss": np.zeros(())}))
     with pytest.raises(
         MessageError, match="the n of a report is a whole number; one arrived without"
     ):
-        unpack(Report, ({k: v for k, v in scalars.items() if k != "n"}, arrays))
+        unpack(ClientReport, ({k: v for k, v in scalars.items() if k != "n"}, arrays))

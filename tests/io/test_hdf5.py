@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedcli.errors import FedcliError
-from fedcli.io.hdf5 import ANYTHING, Column, create_hdf5, extend_hdf5, open_hdf5, replace_hdf5
+from fedcli.io.hdf5 import ANYTHING, ExpectedData, create_hdf5, extend_hdf5, open_hdf5, replace_hdf5
 
 
 def external_bytes(file, folder):
@@ -121,10 +121,10 @@ def test_a_bomb_is_refused_though_its_datasets_may_be_compressed(tmp_path):
 @pytest.mark.parametrize(
     ("expected", "word"),
     [
-        ({"x": Column("f")}, "x is int64"),
-        ({"x": Column("iu", 2)}, "x is int64"),
-        ({"x": Column("iu", size=1)}, "x is int64"),
-        ({"x": Column(), "z": Column()}, "no dataset 'z'"),
+        ({"x": ExpectedData("f")}, "x is int64"),
+        ({"x": ExpectedData("iu", 2)}, "x is int64"),
+        ({"x": ExpectedData("iu", size=1)}, "x is int64"),
+        ({"x": ExpectedData(), "z": ExpectedData()}, "no dataset 'z'"),
     ],
 )
 def test_a_dataset_must_be_what_its_reader_expects(tmp_path, expected, word):
@@ -133,7 +133,9 @@ def test_a_dataset_must_be_what_its_reader_expects(tmp_path, expected, word):
         file["x"] = np.arange(4)
     with pytest.raises(FedcliError, match=word), open_hdf5(path, expected):
         raise AssertionError("opened")
-    with open_hdf5(path, {"x": Column("iu"), "y": Column(needed=False), "z/*": Column()}) as file:
+    with open_hdf5(
+        path, {"x": ExpectedData("iu"), "y": ExpectedData(needed=False), "z/*": ExpectedData()}
+    ) as file:
         assert file["x"][()].tolist() == [0, 1, 2, 3]
 
 
@@ -259,7 +261,7 @@ def test_a_damaged_byte_anywhere_is_an_error_of_ours_or_changes_numbers_only(tmp
         bad[position] ^= 1 << int(draw.integers(8))
         path.write_bytes(bad)
         try:
-            with open_hdf5(path, {"x": Column("iu"), "group/*": Column("S")}) as file:
+            with open_hdf5(path, {"x": ExpectedData("iu"), "group/*": ExpectedData("S")}) as file:
                 for data in file.values():
                     assert len(data[()]) < 100
         except FedcliError:

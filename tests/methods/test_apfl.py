@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 
@@ -45,7 +45,7 @@ def test_two_steps_from_two_different_models_written_out():
     net = toy_net(dropout=0.0)
     layout = Layout(net)
     t = layout.trainable
-    task = Task(
+    task = ClientTask(
         "north",
         0,
         2,
@@ -81,7 +81,7 @@ def test_alpha_0_is_the_clients_own_copy_of_fedavg():
     state = play("apfl", {"alpha": 0.0}, rounds=1, training=SGD)
     net = toy_net()
     layout = Layout(net)
-    task = Task(ROSTER[0], 0, 1, 1, 1, layout.read(), {}, {})
+    task = ClientTask(ROSTER[0], 0, 1, 1, 1, layout.read(), {}, {})
     alone = run_client(resolve("fedavg"), net, layout, toy_shard(ROSTER[0]), task, SGD).theta
     result = state.clients[ROSTER[0]]["model"][: layout.trainable]
     assert_close(result, alone[: layout.trainable])

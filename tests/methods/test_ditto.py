@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import ditto, resolve  # noqa: F401 - importing registers
 from fedcli.models.layout import Layout
 
@@ -33,7 +33,7 @@ def test_two_personal_steps_are_equation_1_written_out():
     start = layout.read()
     mine = theirs.read()
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
-    task = Task("north", 0, 2, 3, 0, start, {}, {"model": mine})
+    task = ClientTask("north", 0, 2, 3, 0, start, {}, {"model": mine})
     method = resolve("ditto", {"strength": 0.6, "solver": "sgd"})
     report = run_client(method, net, layout, toy_shard("north"), task, training)
 
@@ -56,7 +56,7 @@ def test_without_a_pull_the_personal_model_is_that_of_a_client_training_alone():
         layout = Layout(net)
         alone = layout.read()
         for t in (1, 2, 3):
-            task = Task(client, row, t, 3, 1, alone, {}, {})
+            task = ClientTask(client, row, t, 3, 1, alone, {}, {})
             alone = run_client(
                 resolve("fedavg"), net, layout, toy_shards()[client], task, SGD
             ).theta

@@ -14,7 +14,7 @@ from fedcli.bench.toy import ROSTER
 from fedcli.errors import UsageError
 from fedcli.federation import checks as returned
 from fedcli.federation import state as states
-from fedcli.federation.client import Report, Task
+from fedcli.federation.client import ClientReport, ClientTask
 from fedcli.federation.engines.wire import pack, unpack
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.mixins import ContinuesRun
@@ -95,9 +95,9 @@ def test_clients_may_run_in_any_order_behind_messages(spec):
         reports = []
         for task in reversed(tasks):
             memory = memories.get(task.client, {})
-            report = federation.clients.run_one(unpack(Task, read_only(pack(task)), memory))
+            report = federation.clients.run_one(unpack(ClientTask, read_only(pack(task)), memory))
             memories[task.client] = memory if task.part == "measure" else report.memory
-            reports.append(unpack(Report, read_only(pack(report))))
+            reports.append(unpack(ClientReport, read_only(pack(report))))
         return reports[::-1]
 
     state = federation.first()

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 import fedcli.methods.fairlora as fairlora  # importing registers
 from fedcli.errors import UsageError
 from fedcli.federation import state as states
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.models.adapted import Adapted
 from fedcli.models.clip import ClipNetwork
@@ -228,7 +228,7 @@ def trained(settings=None, shard=None, training=SGD):
     method = resolve("fairlora", settings)
     net = toy_clip(extend=method.local.extend)
     layout = Layout(net)
-    task = Task("north", 0, 1, 3, 1, layout.read(), {}, {})
+    task = ClientTask("north", 0, 1, 3, 1, layout.read(), {}, {})
     return (
         run_client(method, net, layout, shard or toy_shard("north"), task, training),
         net,

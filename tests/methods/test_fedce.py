@@ -8,7 +8,7 @@ from made_plans import planned
 from torch.testing import assert_close
 
 from fedcli.errors import UsageError
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import fedce, probes, resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.methods.fedce import cosines
@@ -173,7 +173,7 @@ def test_the_original_measures_on_the_validation_part():
     val = toy_shard("other", 12)
     layout = Layout(net)
     theta = layout.read()
-    task = Task(
+    task = ClientTask(
         "north", 0, 2, 2, 1, theta, {"contribution": torch.tensor([0.0])}, {"fedce_last": theta}
     )
     visit = ClientRound("north", 0, 2, 2, 0.1, theta, {}, layout, shard, None, {})

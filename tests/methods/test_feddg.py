@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from fedcli.data.transforms import to_pixels
 from fedcli.errors import UsageError
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.federation.steps import with_own
 from fedcli.methods import resolve
 from fedcli.methods.spectra import amplitudes, exchanged
@@ -121,7 +121,7 @@ def test_with_its_own_amplitudes_and_no_inner_step_a_step_is_twice_as_long():
     shared = {"amplitudes": spectrum[None], "amplitude_rows": torch.tensor([1])}
 
     def moved(spec, settings, shared):
-        task = Task("north", 0, 2, 3, 0, Layout(toy_net(dropout=0.0)).read(), shared, {})
+        task = ClientTask("north", 0, 2, 3, 0, Layout(toy_net(dropout=0.0)).read(), shared, {})
         report = run_client(resolve(spec, settings), net, layout, toy_shard("north", 1), task, SGD)
         return (report.theta - task.theta)[: layout.trainable]
 

@@ -5,7 +5,7 @@ from bowls import optimum, settled
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 
@@ -18,7 +18,7 @@ def test_two_steps_are_the_papers_loss_written_out():
     generator = torch.Generator().manual_seed(1)
     moved = 0.2 * torch.randn(layout.trainable, generator=generator)  # l_i
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
-    task = Task("north", 0, 2, 3, 0, layout.read(), {}, {"moved": moved})
+    task = ClientTask("north", 0, 2, 3, 0, layout.read(), {}, {"moved": moved})
     method = resolve("feddyn", {"alpha": 0.8})
     report = run_client(method, net, layout, toy_shard("north"), task, training)
 
@@ -106,7 +106,7 @@ def test_gradients_are_cut_at_the_norm_of_clip():
     layout = Layout(net)
     start = layout.read()
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
-    task = Task("north", 0, 1, 3, 0, start, {}, {})
+    task = ClientTask("north", 0, 1, 3, 0, start, {}, {})
     method = resolve("feddyn", {"clip": 0.01})
     report = run_client(method, net, layout, toy_shard("north"), task, training)
     result = (report.theta - start)[: layout.trainable].norm().item()

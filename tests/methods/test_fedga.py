@@ -8,7 +8,7 @@ from made_plans import planned
 from torch.testing import assert_close
 
 from fedcli.errors import UsageError
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import fedga, probes, resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
@@ -125,7 +125,7 @@ def test_the_gap_is_what_averaging_cost_on_the_clients_own_images():
     play("fedga", rounds=2, state=after_round_1, each=lambda played: columns.append(played.columns))
     net2 = toy_net()
     start = Layout(net2).read()
-    task = Task("south", 1, 1, 2, 1, start, {}, {})
+    task = ClientTask("south", 1, 1, 2, 1, start, {}, {})
     report = run_client(resolve("fedavg"), net2, Layout(net2), shard, task, TRAINING)
     expected = loss(after_round_1.theta) - loss(report.theta)
     assert_close(columns[0]["gap"][1], expected)
@@ -138,7 +138,7 @@ def test_the_original_measures_on_the_validation_part_and_the_released_rule_does
     shard = toy_shard("north")
     val = toy_shard("other", 12)
     layout = Layout(net)
-    task = Task("north", 0, 1, 2, 1, layout.read(), {}, {})
+    task = ClientTask("north", 0, 1, 2, 1, layout.read(), {}, {})
     columns = {}
     for rule in ("original", "released"):
         method = resolve("fedga", {"rule": rule})
@@ -160,7 +160,7 @@ def test_an_empty_validation_part_counts_as_none():
     shard = toy_shard("north")
     layout = Layout(net)
     empty = type(shard)(shard.images, shard.rows[:0], shard.y[:0], shard.ids[:0], {}, 3, 1)
-    task = Task("north", 0, 1, 2, 1, layout.read(), {}, {})
+    task = ClientTask("north", 0, 1, 2, 1, layout.read(), {}, {})
     report = run_client(resolve("fedga"), net, layout, shard, task, TRAINING, val=empty)
     assert report.memory["fedga_loss"].isfinite()
     assert report.columns["validation_images"] == 0

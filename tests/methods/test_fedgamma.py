@@ -6,7 +6,7 @@ from conftest import play, toy_net, toy_shard
 from quadratic import gradient_at
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 
@@ -38,7 +38,7 @@ def test_a_step_by_hand():
 def one_round(spec, settings, shared=None, memory=None):
     net = toy_net(dropout=0.0)
     layout = Layout(net)
-    task = Task("north", 0, 1, 3, 1, layout.read(), shared or {}, memory or {})
+    task = ClientTask("north", 0, 1, 3, 1, layout.read(), shared or {}, memory or {})
     return run_client(resolve(spec, settings), net, layout, toy_shard("north"), task, SGD), layout
 
 

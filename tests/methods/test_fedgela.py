@@ -12,7 +12,7 @@ from made_plans import planned, train
 from torch.testing import assert_close
 
 from fedcli.errors import UsageError
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.federation.state import read_tensors
 from fedcli.methods import resolve
 from fedcli.methods.fedgela import SimplexHead, simplex
@@ -82,7 +82,7 @@ def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_n
     def trained(training):
         net = toy_net(dropout=0.0, extend=local.extend)
         layout = Layout(net)
-        task = Task("north", 0, 1, 3, 1, layout.read(), {}, {})
+        task = ClientTask("north", 0, 1, 3, 1, layout.read(), {}, {})
         return (
             run_client(resolve("fedgela"), net, layout, shard, task, training).theta,
             task.theta,

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from conftest import client_updates, play, toy_net, toy_shard
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.methods.fedism import perturbation_radius
@@ -104,7 +104,7 @@ def test_one_step_is_gsam_written_out():
     shard = toy_shard("north")
     other = toy_net(dropout=0.0).train()
     layout = Layout(net)
-    task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
+    task = ClientTask("north", 0, 1, 1, 0, layout.read(), {}, {})
     report = run_client(resolve("salt"), net, layout, shard, task, FULL_BATCH)
 
     batch = next(shard.in_order())
@@ -127,7 +127,7 @@ def test_running_statistics_move_once_a_step():
             net,
             layout,
             toy_shard("north"),
-            Task("north", 0, 1, 1, 0, layout.read(), {}, {}),
+            ClientTask("north", 0, 1, 1, 0, layout.read(), {}, {}),
             FULL_BATCH,
         )
         for name in ("fedavg", "salt")

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from conftest import toy_net, toy_shard
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
@@ -72,7 +72,7 @@ def test_the_fairness_term_compares_plain_losses_under_a_prior():
 def visited(spec, settings, shared, val=None, t=2, net=None, shard=None, training=FULL_BATCH):
     net = net or toy_net(dropout=0.0)
     layout = Layout(net)
-    task = Task("north", 0, t, 9, 1, layout.read(), shared, {})
+    task = ClientTask("north", 0, t, 9, 1, layout.read(), shared, {})
     return run_client(
         resolve(spec, settings), net, layout, shard or toy_shard("north"), task, training, val=val
     )

@@ -5,7 +5,7 @@ from conftest import ROSTER, client_updates, flat_layout, play, toy_net, toy_sha
 from torch import nn
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import fednova, resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
@@ -101,7 +101,7 @@ def test_it_is_the_distance_gone_under_a_constant_gradient(
         batch_size=8,
     )
     method = resolve(f"{base}+fednova", {"mu": mu} if mu else {})
-    task = Task("north", 0, 1, 1, 1, theta, {}, {})
+    task = ClientTask("north", 0, 1, 1, 1, theta, {}, {})
     report = run_client(method, net, layout, toy_shard("north"), task, training)
     gone = theta[:t] - 0.01 * report.columns["local_steps_effective"].float()
     assert_close(report.theta[:t], gone, atol=1e-5, rtol=1e-4)

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from fedcli.errors import UsageError
 from fedcli.federation import state as states
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import fedotp, resolve
 from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
@@ -116,11 +116,16 @@ def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
 
     def first_visit():
         return run_client(
-            method, net, layout, toy_shard("west"), Task("west", 3, 2, 3, 1, start, {}, {}), SGD
+            method,
+            net,
+            layout,
+            toy_shard("west"),
+            ClientTask("west", 3, 2, 3, 1, start, {}, {}),
+            SGD,
         )
 
     fresh = first_visit()
-    task = Task("north", 0, 1, 3, 1, start, {}, {})
+    task = ClientTask("north", 0, 1, 3, 1, start, {}, {})
     run_client(method, net, layout, toy_shard("north"), task, SGD)
     again = first_visit()
     assert torch.equal(fresh.memory["own"], again.memory["own"])

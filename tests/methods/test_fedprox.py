@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from conftest import client_updates, play, toy_net, toy_shard
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import fedprox, resolve  # noqa: F401 - importing registers
 from fedcli.models.layout import Layout
 
@@ -16,7 +16,7 @@ def test_two_steps_are_equation_2_written_out():
     other = toy_net(dropout=0.0).train()
     layout = Layout(net)
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
-    task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
+    task = ClientTask("north", 0, 1, 1, 0, layout.read(), {}, {})
     method = resolve("fedprox", {"mu": 0.7})
     report = run_client(method, net, layout, shard, task, training)
 

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from fedcli.data.shard import Shard
 from fedcli.errors import UsageError
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
@@ -21,7 +21,7 @@ def trained(spec, settings=None, memory=None, training=SGD):
     layout = Layout(net, method.local.personal_tensors(net))
     start = layout.read()
     personal = layout.read_own()
-    task = Task("north", 0, 1, 3, 1, start, {}, memory or {})
+    task = ClientTask("north", 0, 1, 3, 1, start, {}, memory or {})
     return run_client(method, net, layout, toy_shard("north", 20), task, training), start, personal
 
 

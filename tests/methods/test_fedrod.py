@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 
@@ -15,7 +15,7 @@ SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20)
 def trained(spec="fedrod", settings=None, memory=None, absent=None, training=SGD):
     net = toy_net(dropout=0.0)
     layout = Layout(net)
-    task = Task("north", 0, 1, 3, 1, layout.read(), {}, memory or {})
+    task = ClientTask("north", 0, 1, 3, 1, layout.read(), {}, memory or {})
     shard = toy_shard("north", 20, absent=absent)
     method = resolve(spec, settings or {})
     return run_client(method, net, layout, shard, task, training), layout

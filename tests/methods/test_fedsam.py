@@ -6,7 +6,7 @@ from conftest import client_updates, play, toy_net, toy_shard
 from quadratic import gradient_at
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 
@@ -64,7 +64,7 @@ def test_the_direction_is_the_mean_of_a_clients_steps():
     layout = Layout(net)
     start = layout.read()
     t = layout.trainable
-    task = Task("north", 0, 1, 3, 0, start, {}, {})
+    task = ClientTask("north", 0, 1, 3, 0, start, {}, {})
     report = run_client(resolve("mofedsam"), net, layout, toy_shard("north", 20), task, training)
     assert report.steps == 6
     expected = (start - report.theta)[:t] / (6 * 0.1)

@@ -6,7 +6,7 @@ from conftest import play, toy_net, toy_shard
 from torch.testing import assert_close
 
 from fedcli.errors import UsageError
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 
@@ -17,7 +17,7 @@ def trained(spec, settings=None, training=SGD, count=20):
     net = toy_net(dropout=0.0)
     layout = Layout(net)
     start = layout.read()
-    task = Task("north", 0, 1, 3, 1, start, {}, {})
+    task = ClientTask("north", 0, 1, 3, 1, start, {}, {})
     report = run_client(
         resolve(spec, settings), net, layout, toy_shard("north", count), task, training
     )

@@ -13,7 +13,7 @@ import fedcli.methods.lora  # noqa: F401 - importing registers
 from fedcli import models
 from fedcli.errors import UsageError
 from fedcli.federation import state as states
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.models.adapted import Adapted, adaptable
 from fedcli.models.clip import ClipNetwork
@@ -90,7 +90,7 @@ def test_what_is_frozen_stays_to_the_last_bit():
     net = toy_clip(extend=method.local.extend)
     layout = Layout(net)
     still = {name: p.clone() for name, p in net.named_parameters() if not p.requires_grad}
-    task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
+    task = ClientTask("north", 0, 1, 1, 0, layout.read(), {}, {})
     training = Training(optimizer="sgd", lr=0.1)
     report = run_client(method, net, layout, toy_shard("north"), task, training)
     now = dict(net.named_parameters())
@@ -355,7 +355,7 @@ def test_the_resnet_trains_and_its_statistics_travel():
     }
     start = layout.read()
     shard = toy_shard("north", 8, absent=2)
-    task = Task("north", 0, 1, 1, 0, start, {}, {})
+    task = ClientTask("north", 0, 1, 1, 0, start, {}, {})
     training = Training(optimizer="sgd", lr=0.01)
     report = run_client(method, net, layout, shard, task, training)
     moved = layout.named(report.theta - start)

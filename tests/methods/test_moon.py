@@ -7,7 +7,7 @@ from conftest import play, toy_net, toy_shard
 from torch import nn
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import helpers, resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
@@ -25,7 +25,7 @@ def last_model(layout):
 
 
 def turn(net, layout, memory, training=FULL_BATCH, spec="moon", **settings):
-    task = Task("north", 0, 2, 3, 0, layout.read(), {}, memory)
+    task = ClientTask("north", 0, 2, 3, 0, layout.read(), {}, memory)
     return run_client(resolve(spec, settings), net, layout, toy_shard("north"), task, training)
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from fedcli.data.shard import Batch
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.methods.contract import ClientRound, Local
 from fedcli.methods.perfedavg import halves
@@ -73,7 +73,7 @@ def test_a_client_keeps_the_received_model_after_steps_of_alpha():
     start = layout.read()
     training = Training(optimizer="adam", lr=0.5, batch_size=8)
     method = resolve("per-fedavg", {"alpha": 0.05, "tune_batch": 20})
-    task = Task("north", 0, 1, 3, 1, start, {}, {})
+    task = ClientTask("north", 0, 1, 3, 1, start, {}, {})
     report = run_client(method, net, layout, shard, task, training)
     layout.load(start)
     layout.zero_grad()

@@ -8,7 +8,7 @@ from conftest import play, toy_net, toy_shard
 from torch.testing import assert_close
 
 from fedcli.errors import UsageError
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 
@@ -24,7 +24,7 @@ def test_two_minibatches_of_two_inner_steps_written_out():
     theirs = Layout(other)
     start = layout.read()
     t = layout.trainable
-    task = Task("north", 0, 2, 3, 0, start, {}, {"model": Layout(toy_net(seed=4)).read()})
+    task = ClientTask("north", 0, 2, 3, 0, start, {}, {"model": Layout(toy_net(seed=4)).read()})
     settings = {"strength": 3.0, "inner_steps": 2, "inner_lr": 0.1}
     report = run_client(
         resolve("pfedme", settings), net, layout, shard, task, replace(SGD, epochs=2)

@@ -8,7 +8,7 @@ from conftest import ROSTER, client_updates, play, toy_net, toy_shard
 from torch import nn
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve, scaffold
 from fedcli.models.layout import Layout
 
@@ -32,7 +32,7 @@ def slope_turn(training, **settings):
     """c_i of a client after one visit on the slope, its distance x - y and its number of steps."""
     net, layout = lone(0.0)
     method = replace(resolve("scaffold"), local=Slope(**settings))
-    task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
+    task = ClientTask("north", 0, 1, 1, 0, layout.read(), {}, {})
     report = run_client(method, net, layout, toy_shard("north", 8), task, training)
     return report.memory["control"].item(), -report.theta.item(), report.steps
 
@@ -47,7 +47,7 @@ def test_two_steps_are_algorithm_1_written_out(control):
     draw = torch.Generator().manual_seed(2)
     c, mine = (0.3 * torch.randn(layout.trainable, generator=draw) for _ in range(2))
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
-    task = Task("north", 0, 2, 3, 0, start, {"control": c}, {"control": mine})
+    task = ClientTask("north", 0, 2, 3, 0, start, {"control": c}, {"control": mine})
     method = resolve("scaffold", {"control": control})
     report = run_client(method, net, layout, toy_shard("north"), task, training)
 

@@ -5,7 +5,7 @@ import torch
 from conftest import client_updates, play, toy_net, toy_shard
 from torch.testing import assert_close
 
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.methods import resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.methods.mixins import scored_model
@@ -57,7 +57,7 @@ def test_the_mean_over_a_client_s_steps_by_hand():
     training = Training(
         optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=12, epochs=3
     )
-    task = Task("north", 0, 1, 3, 1, start, {}, {})
+    task = ClientTask("north", 0, 1, 3, 1, start, {}, {})
     report = run_client(resolve("swad"), net, layout, shard, task, training)
     assert_close(report.theta, passed[-1], rtol=1e-4, atol=1e-6)
     expected = torch.stack(passed).mean(0)

@@ -11,7 +11,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting.choice import _taken
 from fedcli.reporting.rows import rows
 from fedcli.scores.choice import Candidate, chosen, distances, values
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 from fedcli.scores.table import BEST
 
 
@@ -73,7 +73,7 @@ def runs(clients, work):
 def test_the_round_taken_is_the_best_of_the_kept_models_by_its_rule(runs):
     scores_by_rule = {}
     for rule in ("overall", "worst-group", "dto"):
-        scores = Scores.read(fedcli.evaluate(runs[0], choose=rule).path)
+        scores = RunScores.read(fedcli.evaluate(runs[0], choose=rule).path)
         scores_by_rule[rule] = scores
         best = scores.best
         candidates = values(scores.candidates, rule)
@@ -85,7 +85,7 @@ def test_the_round_taken_is_the_best_of_the_kept_models_by_its_rule(runs):
     assert scores_by_rule["worst-group"].best.metric == "worst-group balanced_accuracy"
     result = {*scores_by_rule["dto"].candidates[0].groups}
     assert result == {*scores_by_rule["dto"].groups}
-    usual = Scores.read(fedcli.evaluate(runs[0]).path)
+    usual = RunScores.read(fedcli.evaluate(runs[0]).path)
     assert usual.candidates == []
     expected = max(values(scores_by_rule["dto"].candidates, "overall"))
     assert usual.best.validation == expected

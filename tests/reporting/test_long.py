@@ -11,7 +11,7 @@ from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.numbers import is_lower, name, numbers
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def scored(tmp_path_factory):
 
 def test_every_number_of_a_run_is_a_line_that_says_what_it_is_of(scored):
     lines = [dict(zip(FIELDS, line, strict=True)) for line in tidy([scored])]
-    scores = Scores.read(scored)
+    scores = RunScores.read(scored)
 
     def value(statistic="mean_last5", measure="score", **where):
         cell = {
@@ -65,7 +65,7 @@ def test_every_number_of_a_run_is_a_line_that_says_what_it_is_of(scored):
 
 
 def test_every_number_has_a_column_name_of_its_own(scored):
-    names = [name(where) for where, _ in numbers(Scores.read(scored))]
+    names = [name(where) for where, _ in numbers(RunScores.read(scored))]
     assert len(set(names)) == len(names) > 100
     assert "clean demographic_parity_difference_ovr_macro by sex" in names
     assert "clean gap accuracy by sex" in names
@@ -113,4 +113,4 @@ def test_a_report_exports_a_long_csv(scored, tmp_path):
         "version == 'clean' and metric == 'accuracy' and measure == 'score' and statistic == 'mean_last5'"
     )
     mean = mean[mean[["attribute", "group", "client", "model"]].isna().all(axis=1)]
-    assert mean["value"].item() == Scores.read(scored).versions["clean"]["accuracy"].mean
+    assert mean["value"].item() == RunScores.read(scored).versions["clean"]["accuracy"].mean

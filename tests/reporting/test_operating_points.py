@@ -15,7 +15,7 @@ from fedcli.reporting import clinical, evidence
 from fedcli.runs.finished import open_run
 from fedcli.scores.deploy.operating import points
 from fedcli.scores.existing import with_operating_points
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_a_broken_evaluation_beside_it_is_named_and_left_out(runs, monkeypatch):
 
 
 def test_the_title_names_class_threshold_rule_and_images_and_the_line_below_counts(run_and_scores):
-    scores = Scores.read(run_and_scores[1].path)
+    scores = RunScores.read(run_and_scores[1].path)
     (table,) = clinical.by_class(scores)
     facts = scores.clinical["classes"]["ill"]["clean"]
     point_of = {(point["rule"], point["choice"]): point for point in facts["operating"]}

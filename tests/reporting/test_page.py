@@ -331,7 +331,7 @@ def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(
     assert "Time and memory" in text
     assert "images per second" in text
     timed = compared(rows(scores[:1]))
-    took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None, 0.123)
+    took = timing.ClockTimes(1.5, 1234.4, 0.25, None, 0.456, None, 0.123)
     monkeypatch.setattr(timing, "of_runs", lambda _: took)
     assert "energy" not in text
     result = [cell.text for cell in provenance._times(timed)[0].rows[0][1:]]

@@ -152,7 +152,7 @@ def test_values_of_options_are_words(value, words):
     assert provenance._option_in_words(value) == words
 
 
-CLOCKS = timing.Clocks(1.5, 2000.4, 0.25, 3e9, 0.5, None, watt_hours=2.0)
+CLOCKS = timing.ClockTimes(1.5, 2000.4, 0.25, 3e9, 0.5, None, watt_hours=2.0)
 
 
 def test_time_and_memory_are_in_the_units_of_their_heads(monkeypatch):

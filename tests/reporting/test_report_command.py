@@ -187,14 +187,14 @@ def test_minutes_are_the_linesof_each_round_once(tmp_path):
     result = (columns[-1], line[-1])
     assert result == ("minutes", "1.50")
     assert "minutes" not in table_cells(rows([path]))[0]
-    assert timing.of_runs([path]) == timing.Clocks(1.5, None, None, None, None, None)
+    assert timing.of_runs([path]) == timing.ClockTimes(1.5, None, None, None, None, None)
     clocks = {"evaluation_seconds": 10, "images_per_second": 8, "peak_bytes": 5}
     later = [line | clocks for line in lines]
     slow = {"round": 2, "seconds": 30, "images_per_second": 2, "peak_bytes": 9}
     later.append(clocks | slow)
     text = "".join(json.dumps(line) + "\n" for line in later)
     timing_path.write_text(text + '{"round": 3, "sec')
-    expected = timing.Clocks(1, 5, 1 / 3, 9, None, None)
+    expected = timing.ClockTimes(1, 5, 1 / 3, 9, None, None)
     assert timing.of_runs([path]) == expected
     text = render(rows([path], minutes=True), "csv")
     (row,) = csv.DictReader(io.StringIO(text))

@@ -138,7 +138,7 @@ def test_another_package_of_the_same_name_does_not_end_a_training(driver, tmp_pa
 
 
 def test_a_page_has_a_column_for_each_energy_that_is_known(monkeypatch):
-    took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None, gpu_watt_hours=2.5)
+    took = timing.ClockTimes(1.5, 1234.4, 0.25, None, 0.456, None, gpu_watt_hours=2.5)
     monkeypatch.setattr(timing, "of_runs", lambda _: took)
     system = SimpleNamespace(name="FedAvg", paths=[], runs=1)
     (table,) = provenance._times([system])

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.federation.client import Task, run_client
+from fedcli.federation.client import ClientTask, run_client
 from fedcli.federation.state import read_tensors
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
@@ -46,7 +46,7 @@ def test_a_frozen_backbone_neither_moves_nor_leaves_eval_mode():
     net.backbone.register_forward_pre_hook(
         lambda module, _: modes.append([m.training for m in module.modules()])
     )
-    task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
+    task = ClientTask("north", 0, 1, 1, 0, layout.read(), {}, {})
     run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, TRAINING)
     assert modes
     for modes_of_pass in modes:
@@ -60,7 +60,7 @@ def test_cached_features_train_as_the_images_do(shards):
         net = frozen_net()
         data = assembly.with_features(net, shards) if cached else shards
         layout = Layout(net)
-        task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
+        task = ClientTask("north", 0, 1, 1, 0, layout.read(), {}, {})
         return run_client(resolve("fedavg"), net, layout, data.train["north"], task, TRAINING).theta
 
     assert not torch.equal(trained(True), Layout(frozen_net()).read())

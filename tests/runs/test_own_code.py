@@ -152,7 +152,7 @@ def test_a_mistake_in_training_is_named_with_its_line_on_every_engine(engine, da
         "def loss(self, net, batch, client):\n        return net.nothing\n\n    def extend",
     )
     path = written(tmp_path, text)
-    with pytest.raises(Exception) as caught:  # noqa: B017 - the engine decides its class
+    with pytest.raises(Exception) as caught:
         train(data, plan(path), work=tmp_path, engine=engine)
     fault = (
         caught.value if isinstance(caught.value, OwnCodeError) else extensions.fault(caught.value)

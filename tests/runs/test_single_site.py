@@ -20,7 +20,7 @@ from score_json import group_scores
 from fedcli.commands.app import app
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import ClientTask, Training, run_client
 from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.server import Federation
 from fedcli.federation.state import read_tensors
@@ -98,7 +98,7 @@ def test_a_client_goes_on_from_its_own_model_round_by_round():
     layout = Layout(net)
     start = theta = layout.read()
     for t in (1, 2):
-        task = Task("south", 1, t, 2, 1, theta, {}, {})
+        task = ClientTask("south", 1, t, 2, 1, theta, {}, {})
         theta = run_client(resolve("fedavg"), net, layout, toy_shard("south"), task, TRAINING).theta
     assert torch.equal(state.clients["south"]["model"], theta)
     assert torch.equal(state.theta, start)

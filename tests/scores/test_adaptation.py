@@ -20,9 +20,9 @@ from fedcli.runs.finished import open_run
 from fedcli.scores.clinical.points import Seen, temperature
 from fedcli.scores.deploy import adaptation
 from fedcli.scores.evaluate import _images
-from fedcli.scores.facts import Images
-from fedcli.scores.parts import Adapted, AdaptedScore
-from fedcli.scores.scores import Scores
+from fedcli.scores.facts import TestImages
+from fedcli.scores.parts import Adaptations, AdaptedScore
+from fedcli.scores.scores import RunScores
 
 
 def seen(logits, y):
@@ -120,7 +120,7 @@ def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner
 
 def test_each_stands_beside_none_with_an_interval_for_all_and_by_group(run, dataset, tmp_path):
     scored = fedcli.evaluate(run, on=dataset, adapt=["bn", "prior", "temperature"])
-    adapted = Scores.read(scored.path).adapted
+    adapted = RunScores.read(scored.path).adapted
     lines = {
         (score.adaptation, score.attribute, score.group, score.metric): score
         for score in adapted.scores
@@ -146,7 +146,7 @@ def test_a_class_of_one_patient_has_no_interval_and_nor_has_the_gap_of_its_group
     y = np.array([0, 1] * 10 + [0] * 8 + [1] * 4)
     units = np.array([f"patient {min(image, 28)}" for image in range(32)])
     sex = (np.repeat([0, 1], [20, 12]), ["f", "m"])
-    images = Images(y, ["well", "ill"], {"sex": sex}, units)
+    images = TestImages(y, ["well", "ill"], {"sex": sex}, units)
     draw = np.random.default_rng(0)
     tables = []
     for logits in draw.normal(size=(2, 32, 2)):
@@ -185,7 +185,7 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
         for name, low in lows.items()
     ]
     scores = SimpleNamespace(
-        adapted=Adapted(None, {}, lines), name="M", versions={}, members=lambda attribute: {}
+        adapted=Adaptations(None, {}, lines), name="M", versions={}, members=lambda attribute: {}
     )
     (table,) = single_runs.adapted([("", scores)])
     writers.show(table)
@@ -199,7 +199,7 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
         f"{group}, bn: higher balanced accuracy" for group, adapted_by in rows if adapted_by == "bn"
     )
     assert table.legend.startswith(f"Changes whose interval excludes 0: {changed}. ")
-    scores.adapted = Adapted(None, {}, [replace(line, low=line.low and -0.1) for line in lines])
+    scores.adapted = Adaptations(None, {}, [replace(line, low=line.low and -0.1) for line in lines])
     (table,) = single_runs.adapted([("", scores)])
     assert table.legend.startswith("The interval of every change includes 0. ")
 
@@ -245,7 +245,7 @@ def test_a_gap_that_a_small_group_decides_is_marked_beside_the_group():
     def names(small):
         members = {small: SimpleNamespace(small="2 patients")}
         scores = SimpleNamespace(
-            adapted=Adapted(None, {}, lines), name="M", versions={}, members=lambda _: members
+            adapted=Adaptations(None, {}, lines), name="M", versions={}, members=lambda _: members
         )
         (table,) = single_runs.adapted([("", scores)])
         return [row[0].text for row in table.rows]

@@ -13,7 +13,7 @@ import fedcli
 from fedcli.comparison.resampling import bounds_of_mean
 from fedcli.comparison.systems import read
 from fedcli.metrics import score
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 from fedcli.scores.statistics.bootstrap import bca_interval, interval, without_each
 from fedcli.scores.table import Where
 
@@ -74,8 +74,8 @@ def runs(tmp_path_factory):
 
 
 def test_the_kind_of_interval_is_said(runs):
-    usual = Scores.read(fedcli.evaluate(runs[0]).path)
-    with_bca = Scores.read(fedcli.evaluate(runs[0], interval="bca").path)
+    usual = RunScores.read(fedcli.evaluate(runs[0]).path)
+    with_bca = RunScores.read(fedcli.evaluate(runs[0], interval="bca").path)
     before, after = (scores.versions["clean"]["balanced_accuracy"] for scores in (usual, with_bca))
     assert (before.is_bca, after.is_bca) == (False, True)
     assert before.last == after.last

@@ -28,7 +28,7 @@ from fedcli.scores import clinical_shape as clinical_parts
 from fedcli.scores import predictions
 from fedcli.scores.clinical import binary
 from fedcli.scores.clinical import points as clinical
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def evaluated(tmp_path_factory):
 
 
 def test_gaps_have_a_p_and_stand_in_a_table(evaluated):
-    scores = Scores.read(evaluated.path)
+    scores = RunScores.read(evaluated.path)
     tests = [test for _, test in clinical_parts.select(scores.clinical, "gaps/*/*/*")]
     assert tests
     for test in tests:
@@ -62,7 +62,7 @@ def test_gaps_have_a_p_and_stand_in_a_table(evaluated):
 
 
 def test_a_gap_that_a_small_group_decides_is_in_doubt(evaluated):
-    scores = Scores.read(evaluated.path)
+    scores = RunScores.read(evaluated.path)
     group = next(iter(scores.members("hospital").values()))
     assert group.small  # of 24 test images
     (table,) = [
@@ -77,7 +77,7 @@ def test_a_gap_that_a_small_group_decides_is_in_doubt(evaluated):
 
 
 def test_facts_of_another_shape_name_the_file_and_what_is_wrong(evaluated, tmp_path):
-    facts = json.loads(json.dumps(Scores.read(evaluated.path).clinical))
+    facts = json.loads(json.dumps(RunScores.read(evaluated.path).clinical))
     assert clinical_parts.check(facts, tmp_path) == facts
     for path, value in (
         ("classes/*/*/operating", [{"rule": "youden"}]),
@@ -241,7 +241,7 @@ def test_kappa_and_matthews_correlation_agree_with_scikit_learn():
 
 
 def test_carried_thresholds_make_the_rates_of_fairlearn(evaluated):
-    body = Scores.read(evaluated.path).clinical["classes"]["ill"]["clean"]
+    body = RunScores.read(evaluated.path).clinical["classes"]["ill"]["clean"]
     predicted = predictions.read(evaluated.path.parent / "predictions.h5")
     score = probabilities(predicted.logits["clean"][2])[:, 1]
     sex = predicted.groups["sex"]
@@ -277,7 +277,7 @@ def test_carried_thresholds_make_the_rates_of_fairlearn(evaluated):
 
 
 def test_thresholds_come_from_validation_images_alone(evaluated):
-    scores = Scores.read(evaluated.path).clinical
+    scores = RunScores.read(evaluated.path).clinical
     operating = scores["classes"]["ill"]["clean"]["operating"]
     parts = {point["choice"]: point for point in operating if point["rule"] == "sensitivity=0.95"}
     assert set(parts) == {"pooled", "client", "hospital", "sex"}
@@ -344,7 +344,7 @@ def test_conformal_sets_cover_and_do_so_in_every_group_where_quantiles_are_of_gr
 def test_it_is_shown_and_left_out_where_it_was_not_asked_for(evaluated, tmp_path):
     assert not published_schema.errors(evaluated)
     titles = []
-    for table in shown.tables([("", Scores.read(evaluated.path))]):
+    for table in shown.tables([("", RunScores.read(evaluated.path))]):
         titles.append(table.title.partition(":")[0])
     assert titles == [
         "Operating points",
@@ -356,13 +356,15 @@ def test_it_is_shown_and_left_out_where_it_was_not_asked_for(evaluated, tmp_path
         "Conformal sets at 90 %",
         "Gaps between groups, last round",
     ]
-    transfer = list(shown.tables([("", Scores.read(evaluated.path))]))[2]
+    transfer = list(shown.tables([("", RunScores.read(evaluated.path))]))[2]
     line = next(row for row in transfer.rows if row[2].text == "sex")
     heads = [column.name for column in transfer.columns]
     rates = {name: cell.number for name, cell in zip(heads, line)}
     expected = pytest.approx(max(rates["TPR gap"], rates["FPR gap"]))
     assert rates["EOD"] == expected
-    (transfer_shown,) = shown.tables([("", Scores.read(evaluated.path))], shown.read(["transfer"]))
+    (transfer_shown,) = shown.tables(
+        [("", RunScores.read(evaluated.path))], shown.read(["transfer"])
+    )
     assert transfer_shown == transfer
     result = page.write(tmp_path / "page.html", [evaluated.path]).read_text(encoding="utf-8")
     assert "Threshold transfer" in result

@@ -14,7 +14,7 @@ from fedcli.metrics import score
 from fedcli.runs.finished import load_mean_personal, logits, open_run, predict
 from fedcli.scores import evaluate as stage
 from fedcli.scores.evaluate import evaluate
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ def test_scores_made_before_are_not_made_again(tmp_path, scores_of, monkeypatch)
 def test_scores_of_another_shape_are_refused_with_what_to_do(tmp_path, scores_of):
     path = scores_of(a_run(tmp_path))
     body = manifest.read(path).body
-    assert Scores.of(body, path).facts() == body
+    assert RunScores.of(body, path).facts() == body
     cases = (
         body | {"best": {}},
         {key: body[key] for key in body if key != "label"},
@@ -244,11 +244,11 @@ def test_scores_of_another_shape_are_refused_with_what_to_do(tmp_path, scores_of
     )
     for other in cases:
         with pytest.raises(FedcliError, match="does not have the shape") as error:
-            Scores.of(other, path)
+            RunScores.of(other, path)
         assert f"remove {path.parent}" in error.value.hint
     shared = {"unit": "patients", "val": {"shared": ["a", 1], "of": 2}}
     with pytest.raises(FedcliError, match="shared"):
-        Scores.of(body | {"shared_patients": shared}, path)
+        RunScores.of(body | {"shared_patients": shared}, path)
 
 
 def test_out_takes_the_place_of_the_default_folder(tmp_path, scores_of):

@@ -11,7 +11,7 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting import page, single_runs
 from fedcli.scores import predictions
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work,
         assert cells[client][client]["accuracy"] == expected
     result = len({cells["north"][client]["count"] for client in cells} | {0})
     assert result > 1
-    table, other_table = single_runs.cross_site([("", Scores.read(scored.path))])
+    table, other_table = single_runs.cross_site([("", RunScores.read(scored.path))])
     assert [row[0].text for row in table.rows] == sorted(cells)
     assert len(other_table.columns) == 4
     outcome = page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")

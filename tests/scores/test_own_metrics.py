@@ -12,7 +12,7 @@ from fedcli.comparison.tested import check_names
 from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics import better_low
 from fedcli.scores import own_metrics
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 from fedcli.scores.statistics import intervals
 from fedcli.scores.views import AMONG
 
@@ -53,7 +53,7 @@ def scores_of(monkeypatch):
 
 def scored(make, run, *names, attributes=("sex",)):
     with own_metrics.asked_for([str(name) for name in names]):
-        return Scores.read(make(run, by=attributes))
+        return RunScores.read(make(run, by=attributes))
 
 
 @pytest.mark.parametrize(

@@ -398,7 +398,7 @@ class Transformed(torch.nn.Module):
 
 
 def test_what_onnx_does_not_know_is_said_in_a_sentence_and_nothing_on_stdout(tmp_path, capsys):
-    module = model_file.Prepared(Transformed(), 1)
+    module = model_file.PreparedModel(Transformed(), 1)
     path = tmp_path / "model.onnx"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

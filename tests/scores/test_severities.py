@@ -12,7 +12,7 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting import page, single_runs
 from fedcli.scores import table
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 from fedcli.scores.severities import asked, success
 
 
@@ -58,7 +58,7 @@ def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(evalu
         ("contrast", "3"): (False, False),
     }
     assert in_training == expected
-    (table,) = single_runs.by_severity([("", Scores.read(evaluated.path))])
+    (table,) = single_runs.by_severity([("", RunScores.read(evaluated.path))])
     result = [row[:3] for row in texts(table)]
     expected = [
         ["clean", "-", "-"],
@@ -80,7 +80,7 @@ def test_scores_without_it_have_no_such_part_and_equal_questions_have_equal_answ
     assert "severities" not in plain.body
     assert plain.path != evaluated.path
     assert (
-        next(iter(Scores.read(evaluated.path).part().overall["contrast 1"].values())).count
+        next(iter(RunScores.read(evaluated.path).part().overall["contrast 1"].values())).count
         == plain.body["versions"]["clean"]["count"]
     )
     again = fedcli.evaluate(
@@ -139,7 +139,7 @@ def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
     success = evaluated.body["backdoor"]
     assert not published_schema.errors(evaluated)
     assert list(success) == ["patched", "unpatched"]
-    scores = Scores.read(evaluated.path)
+    scores = RunScores.read(evaluated.path)
     (table,) = single_runs.by_severity([("", scores)])
     assert table.title == "Success of the backdoor"
     assert 0 <= success["patched"]["last"] <= 1

@@ -22,7 +22,7 @@ from fedcli.runs.finished import open_run
 from fedcli.scores.clinical.chosen import site_of
 from fedcli.scores.deploy import model_file
 from fedcli.scores.evaluation_options import EvaluateOptions
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 from fedcli.sites.description import PARTS, describe
 from fedcli.sites.roster import gathered
 from fedcli.stages.collect import scores_of_all
@@ -74,8 +74,8 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
         train(data, plan(), work=tmp_path, out=tmp_path / "usual"), clinical=True
     )
     evaluated = evaluate_stage(EvaluateOptions(run, on=data, clinical=True, work=tmp_path))
-    scores = Scores.read(evaluated.path)
-    expected = Scores.read(usual.path)
+    scores = RunScores.read(evaluated.path)
+    expected = RunScores.read(usual.path)
     assert scores.versions == expected.versions
     assert scores.groups == expected.groups
     ill, as_known = (
@@ -129,7 +129,7 @@ def test_a_report_takes_what_sites_said_of_some_attributes_and_says_what_interva
     assert scores_of_all([run], EvaluateOptions()) == [evaluated.path]
     with pytest.raises(FedcliError, match="are at its sites"):
         scores_of_all([run], EvaluateOptions(by=["hospital"]))
-    legend = " ".join(single_runs.legend(Scores.read(evaluated.path)))
+    legend = " ".join(single_runs.legend(RunScores.read(evaluated.path)))
     assert "of the images, which sites count" in legend
     assert "of the patients" not in legend
 

@@ -18,7 +18,7 @@ from fedcli.reporting.rows import rows
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions, ReportOptions
 from fedcli.scores.nested import nested
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 from fedcli.sites.description import SiteError, describe
 from fedcli.sites.policy import Policy, Privacy
 from fedcli.sites.roster import gathered
@@ -39,7 +39,7 @@ def data(tmp_path):
 
 def federated(run, work, **more):
     options = EvaluateOptions(run, work=work, engine="here:x", **more)
-    return Scores.read(evaluate_stage(options).path)
+    return RunScores.read(evaluate_stage(options).path)
 
 
 def numbers(value, path=()):
@@ -68,7 +68,7 @@ def pooled_and_federated(data, work, monkeypatch, configuration):
     """The scores of one run by both ways."""
     run, _ = run_of_sites(data, work, monkeypatch, configuration)
     path = evaluate(run)
-    return Scores.read(path), federated(run, work)
+    return RunScores.read(path), federated(run, work)
 
 
 def without_intervals(value):
@@ -235,7 +235,7 @@ def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
     path = evaluate(usual)
     run, _ = run_of_sites(data, tmp_path, monkeypatch, plan("fedbn"))
     scores = federated(run, tmp_path)
-    pooled = Scores.read(path)
+    pooled = RunScores.read(path)
     assert scores.kept_rounds == [2]
     assert "every client's own model answers" in scores.warning
     for client, facts in pooled.clients.items():

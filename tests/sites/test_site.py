@@ -24,7 +24,7 @@ from site_federation import (
 
 from fedcli import methods
 from fedcli.errors import FedcliError, UsageError
-from fedcli.federation.client import Report, Task
+from fedcli.federation.client import ClientReport, ClientTask
 from fedcli.sites import policy
 from fedcli.sites.description import SiteError, describe, hidden, versions
 from fedcli.sites.engine import Sites
@@ -417,8 +417,10 @@ def test_no_two_updates_are_given_one_noise(data, tmp_path):
 
 
 def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
-    task = Task("north", 0, 1, 1, 0, torch.zeros(2), {}, {})
-    report = Report("north", 0, 1, 2, torch.tensor(0.5), torch.tensor([3.0, 4.0]), {}, {})  # norm 5
+    task = ClientTask("north", 0, 1, 1, 0, torch.zeros(2), {}, {})
+    report = ClientReport(
+        "north", 0, 1, 2, torch.tensor(0.5), torch.tensor([3.0, 4.0]), {}, {}
+    )  # norm 5
     quiet = Privacy(clip=1.0, noise=1e-9, epsilon=math.inf)
     noised = policy.noised(report, task, quiet, tmp_path, "q")
     assert noised.theta.tolist() == pytest.approx([0.6, 0.8], abs=1e-6)
@@ -435,8 +437,8 @@ def test_a_damaged_ledger_is_refused(tmp_path, text):
 
 
 def test_a_site_whose_epsilon_is_spent_answers_no_more(tmp_path):
-    task = Task("north", 0, 1, 1, 0, torch.zeros(2), {}, {})
-    report = Report("north", 0, 1, 2, torch.tensor(0.5), torch.ones(2), {}, {})
+    task = ClientTask("north", 0, 1, 1, 0, torch.zeros(2), {}, {})
+    report = ClientReport("north", 0, 1, 2, torch.tensor(0.5), torch.ones(2), {}, {})
     allowed = Privacy(noise=4.0, epsilon=policy.epsilon(4.0, 2, 1e-5) + 1e-9)
     for question in ("1", "2", "2"):
         policy.noised(report, task, allowed, tmp_path, question)

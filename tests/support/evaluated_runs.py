@@ -6,7 +6,7 @@ from whole_bodies import whole
 
 from fedcli.data import manifest
 from fedcli.data.shard import Shard, Shards
-from fedcli.runs.finished import Run
+from fedcli.runs.finished import FinishedRun
 from fedcli.scores import evaluate as stage
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions
@@ -76,7 +76,7 @@ def a_run(
         body={},
         test_patients=units,
     )
-    return Run(path, manifest.read(path), data, list(rounds), None, None, "cpu")
+    return FinishedRun(path, manifest.read(path), data, list(rounds), None, None, "cpu")
 
 
 def a_stage(kind, tmp_path, options, parent, body):

@@ -9,7 +9,7 @@ from fedcli.metrics import PARITY
 from fedcli.scores import views
 from fedcli.scores.nested import nested
 from fedcli.scores.parts import MODELS, decode
-from fedcli.scores.scores import GLOBAL, RECALL, Part, Scores
+from fedcli.scores.scores import GLOBAL, RECALL, Part, RunScores
 from fedcli.scores.table import BEST, TRAINED_AT, Score, Table, Where
 
 ABOUT = {
@@ -61,7 +61,7 @@ def scores_of(body):
 
 def body_of(path):
     """All numbers of a scores.json as one nested object."""
-    return nested(Scores.read(path))
+    return nested(RunScores.read(path))
 
 
 DERIVED = (
@@ -117,7 +117,7 @@ def from_nested(body):
     facts["grouped"] = {}
     for name, groups in body.get("groups", {}).items():
         facts["grouped"][name] = grouped_facts(next(iter(groups.values())))
-    return replace(decode(Scores, facts), table=lines.table)
+    return replace(decode(RunScores, facts), table=lines.table)
 
 
 def part_of(where):

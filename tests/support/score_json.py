@@ -4,10 +4,10 @@ import numpy as np
 from nested_scores import ABOUT
 
 from fedcli.scores import shots, views
-from fedcli.scores.facts import Images, facts, label_facts
+from fedcli.scores.facts import TestImages, facts, label_facts
 from fedcli.scores.nested import nested
 from fedcli.scores.parts import MODELS
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import RunScores
 from fedcli.scores.statistics.intervals import Answered, add_group_intervals, add_intervals
 from fedcli.scores.table import Score, Where
 
@@ -17,7 +17,7 @@ BY = "by"  # the attribute
 def quality(versions, y, groupings, *, classes=None, units=None, how=None):
     """The nested form of logits [N, C] by version, round and model; how: the method of intervals, if there are any."""
     kinds = next(iter(versions.values()))[0][0].shape[1]
-    images = Images(y, classes or [f"class {c}" for c in range(kinds)], groupings, units)
+    images = TestImages(y, classes or [f"class {c}" for c in range(kinds)], groupings, units)
     table = {}
     answered = {v: Answered(rounds[-1], y, units, groupings) for v, rounds in versions.items()}
     for version, rounds in versions.items():
@@ -27,7 +27,7 @@ def quality(versions, y, groupings, *, classes=None, units=None, how=None):
             add_group_intervals(table, Where(version), answered[version], how)
     if how:
         add_intervals(table, Where(), answered, how)
-    return nested(Scores(**ABOUT, grouped=images.grouped(), table=table))
+    return nested(RunScores(**ABOUT, grouped=images.grouped(), table=table))
 
 
 def group_scores(logits, y, groups, values, *, classes=None, units=None):
@@ -99,14 +99,14 @@ def shot_scores(logits, y, classes, counts, limits):
             rounds = list(enumerate(logits[version], 1))
             table |= shots.shot_facts(Where(version), y, rounds, np.array(counts), limits)
     return nested(
-        Scores(**ABOUT, shots=shots.shots(y, classes, np.array(counts), limits), table=table)
+        RunScores(**ABOUT, shots=shots.shots(y, classes, np.array(counts), limits), table=table)
     )["shots"]
 
 
 def label_scores(logits, y, labels, groupings):
     """Scores of labels from logits [N, L] by version, round and model."""
-    images = Images(y, labels, groupings)
+    images = TestImages(y, labels, groupings)
     table = {}
     for version, rounds in logits.items():
         table |= label_facts(Where(version), images, list(enumerate(rounds, 1)))
-    return nested(Scores(**ABOUT, table=table))["labels"]
+    return nested(RunScores(**ABOUT, table=table))["labels"]

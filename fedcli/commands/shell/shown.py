@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ... import console
 
 if TYPE_CHECKING:
-    from ...reporting.rows import Row
+    from ...reporting.rows import SystemRow
     from ...reporting.table import Table
 
 
@@ -106,7 +106,7 @@ def _line(text: str) -> str:
 
 
 def show_rows(
-    rows: "list[Row]",
+    rows: "list[SystemRow]",
     file: TextIO | None = None,
     *,
     between: bool = True,

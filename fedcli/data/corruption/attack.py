@@ -109,7 +109,7 @@ def _unchanged(update: Tensor, s: float, scale: Tensor, stream: Draw) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Kind:
+class AttackKind:
     """A kind of attack: its usual strength, and what it changes.
 
     Attributes:
@@ -193,13 +193,13 @@ def _constant(update: Tensor, s: float, scale: Tensor, stream: Draw) -> Tensor:
 
 
 KINDS = {
-    "label-flip": Kind(1.0, 1.0, labels=_flipped, own=("flip",)),
-    "image-swap": Kind(1.0, 1.0, pixels=_swapped),
-    "backdoor": Kind(0.5, 1.0, labels=_poisoned, pixels=_patched, own=("target", "patch")),
-    "scale": Kind(10.0, update=_scaled),
-    "sign-flip": Kind(1.0, update=_reversed),
-    "noise": Kind(10.0, update=_noised),
-    "constant": Kind(10.0, update=_constant),
+    "label-flip": AttackKind(1.0, 1.0, labels=_flipped, own=("flip",)),
+    "image-swap": AttackKind(1.0, 1.0, pixels=_swapped),
+    "backdoor": AttackKind(0.5, 1.0, labels=_poisoned, pixels=_patched, own=("target", "patch")),
+    "scale": AttackKind(10.0, update=_scaled),
+    "sign-flip": AttackKind(1.0, update=_reversed),
+    "noise": AttackKind(10.0, update=_noised),
+    "constant": AttackKind(10.0, update=_constant),
 }
 BACKDOOR = "backdoor"
 
@@ -257,7 +257,7 @@ def make_attack(
     return mixture.make_changed(source, attack.kind, {KEY: facts}, to, write)
 
 
-def _check_source(source: Path, body: manifest.Body, kind: Kind) -> None:
+def _check_source(source: Path, body: manifest.Body, kind: AttackKind) -> None:
     if KEY in body:
         raise FedcliError(f"{source} has attackers already", "start from the partition above it")
     if kind.labels and "label_noise" in body:

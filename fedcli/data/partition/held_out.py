@@ -23,7 +23,7 @@ UNUSED = 255  # in place of a part of the split
 EVERY = "all"  # in a sweep: each site in turn
 
 
-class Site(NamedTuple):
+class HeldOutSite(NamedTuple):
     """The images of one value of an attribute, or, where that is "", of a client of a file."""
 
     attribute: str
@@ -50,7 +50,7 @@ def held_out(
     dividing: tuple[str, ...],
     dataset: Dataset,
     flag: str = "--hold-out",
-) -> Site:
+) -> HeldOutSite:
     """The meaning of `--hold-out SITE` or ATTRIBUTE=VALUE. dividing: attributes that clients are
     made of.
 
@@ -60,19 +60,19 @@ def held_out(
     values = dataset["attributes"][attribute]
     if value not in values:
         raise UsageError(f"{flag}: {attribute} is never {value!r}", nearest(value, values))
-    return Site(attribute, value)
+    return HeldOutSite(attribute, value)
 
 
 def left_out(
     texts: Sequence[str],
     scheme: Scheme,
     dataset: Dataset,
-) -> list[Site]:
+) -> list[HeldOutSite]:
     """The meaning of each `--without SITE`. Raises UsageError."""
     sites = []
     for text in texts:
         if scheme.whole and not _is_of_attribute(text, dataset):
-            sites.append(Site("", text))  # a client of a file
+            sites.append(HeldOutSite("", text))  # a client of a file
         else:
             sites.append(held_out(text, getattr(scheme, "by", ()), dataset, "--without"))
     return sites
@@ -88,7 +88,7 @@ def dropped(
     pool: Pool,
     division: Division | None,
     dataset: Dataset,
-    sites: Sequence[Site],
+    sites: Sequence[HeldOutSite],
 ) -> tuple[Pool, list[Body]]:
     """The pool whose images of these sites are in no part, and how many each had.
 
@@ -115,7 +115,7 @@ def dropped(
 
 
 def _images_of_site(
-    pool: Pool, division: Division | None, dataset: Dataset, site: Site
+    pool: Pool, division: Division | None, dataset: Dataset, site: HeldOutSite
 ) -> np.ndarray:
     """bool [N]: the images of one site. Raises UsageError where there is no such client."""
     if site.attribute:
@@ -141,7 +141,11 @@ def _only_of(client: str, division: Division, count: int) -> np.ndarray:
     return is_alone
 
 
-def within(division: Division, pool: Pool, sites: Sequence[Site]) -> Division:
+def within(
+    division: Division,
+    pool: Pool,
+    sites: Sequence[HeldOutSite],
+) -> Division:
     """The division of what is still in a part of the pool, without the clients among `sites`.
 
     A client that had training images and has none left is no client.
@@ -161,7 +165,11 @@ def within(division: Division, pool: Pool, sites: Sequence[Site]) -> Division:
     return replace(division, train=train, test=test)
 
 
-def sites(text: str, dividing: tuple[str, ...], dataset: Dataset) -> list[Site]:
+def sites(
+    text: str,
+    dividing: tuple[str, ...],
+    dataset: Dataset,
+) -> list[HeldOutSite]:
     """The meaning of `hold-out=all`, `hold-out=ATTRIBUTE=all` or a site in a sweep. Raises
     UsageError."""
     if text == EVERY:
@@ -207,7 +215,7 @@ def _attribute_of_sites(
     raise UsageError(f"{flag} {text}: {dataset['name']} names no sites", hint)
 
 
-def only_tested(pool: Pool, dataset: Dataset, site: Site) -> Pool:
+def only_tested(pool: Pool, dataset: Dataset, site: HeldOutSite) -> Pool:
     """The pool with the site's images as its test part, and the other test images in none.
 
     Raises FedcliError where the site has no image, or no other image is left to train on.

@@ -57,7 +57,7 @@ class Iid(Random):
 
 @register("quantity")
 @dataclass(frozen=True, kw_only=True)
-class Quantity(Random):
+class QuantityDeal(Random):
     """Client sizes in shares drawn from Dir(beta), images at random."""
 
     beta: Annotated[
@@ -76,7 +76,7 @@ class Quantity(Random):
 
 @register("shards")
 @dataclass(frozen=True, kw_only=True)
-class Shards(Random):
+class ShardDeal(Random):
     """Each client a few shards of the images sorted by class."""
 
     shards: Annotated[int, "label shards per client, >= 1"] = 2

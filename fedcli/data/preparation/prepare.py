@@ -216,7 +216,7 @@ def checked(name: str, listing: Listing) -> Listing:
 
 
 def _checked_code(
-    dataset: sources.Dataset,
+    dataset: sources.NamedDataset,
     listing: Listing,
     raw: Path | None,
 ) -> dict[str, Any]:

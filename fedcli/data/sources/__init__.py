@@ -19,7 +19,11 @@ from .source import Source
 
 __all__ = ["REGISTERED", "SOURCES", "Source", "plain", "register"]
 
-OF_CORE = {"images": own_images.SOURCE, "phantom": phantom.SOURCE, "toy": toy.SOURCE}
+OF_CORE = {
+    "images": own_images.SOURCE,
+    "phantom": phantom.SOURCE,
+    "toy": toy.SOURCE,
+}
 LEAVES = {  # name -> module in this folder, and after a colon its reader where it is not SOURCE
     "bcn20000": "skin.bcn20000",
     "chestmnist": "medmnist:CHESTMNIST",
@@ -75,7 +79,7 @@ USUAL = {
 
 
 @dataclass(frozen=True)
-class Dataset:
+class NamedDataset:
     """A reader and its card.
 
     code: where they come from; None of fedcli's own, and of a session that cannot say.
@@ -87,7 +91,7 @@ class Dataset:
     code: Code | None
 
 
-REGISTERED: dict[str, Dataset] = {}  # by a notebook
+REGISTERED: dict[str, NamedDataset] = {}  # by a notebook
 
 SAMPLE_MARK = "SYNTHETIC_SAMPLE.txt"  # in the folder of a synthetic sample
 SAMPLE_WORDS = (
@@ -134,7 +138,7 @@ def register(name: str, source: Source, card: dict[str, Any]) -> None:
         raise ValueError(f"the split {card['split']!r} of {name} is none of {splits}")
     card.setdefault("task", "binary" if len(card["classes"]) == 2 else "multiclass")
     code = origin or of_functions(source.rows, source.decode)
-    table[name] = Dataset(name, source, card, code)
+    table[name] = NamedDataset(name, source, card, code)
 
 
 def named(name: str) -> str:
@@ -149,14 +153,14 @@ def named(name: str) -> str:
     return name
 
 
-def find(name: str) -> Dataset:
+def find(name: str) -> NamedDataset:
     """A dataset by its name, or one from outside.
 
     One from outside is PATH.py, PATH.py:NAME or the name that was registered. Raises FedcliError
     for a file that cannot be run, UsageError for a name that nobody registered.
     """
     if name in SOURCES:
-        return Dataset(name, SOURCES[name], cards.read(name), None)
+        return NamedDataset(name, SOURCES[name], cards.read(name), None)
     if extensions.is_file(name):
         return extensions.pick(name, "datasets")
     if name in REGISTERED:

@@ -20,7 +20,7 @@ OWN = defaults(read("images"))
 
 
 @dataclass(frozen=True)
-class Table:
+class DescribedTable:
     """A CSV beside images, as `fedcli prepare images` reads it.
 
     Spellings, gaps and damage are met as there.
@@ -57,14 +57,19 @@ class Table:
         return choices.completed(OWN | options)
 
 
-def _rows(table: Table, raw: Path, choices: PrepareOptions) -> Listing:
+def _rows(table: DescribedTable, raw: Path, choices: PrepareOptions) -> Listing:
     listing = own_images.rows(raw, table.options(choices))
     spellings = table.classes or {}
     classes = [spellings.get(name, name) for name in listing.classes or []]
     return replace(listing, classes=classes)
 
 
-def _decode(table: Table, raw: Path, row: Row, choices: PrepareOptions) -> Any:
+def _decode(
+    table: DescribedTable,
+    raw: Path,
+    row: Row,
+    choices: PrepareOptions,
+) -> Any:
     return own_images.decode(raw, row, table.options(choices))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ... import console
 from ...errors import FedcliError
-from ...io.hdf5 import NUMBERS, Column, open_hdf5
+from ...io.hdf5 import NUMBERS, ExpectedData, open_hdf5
 from ..pool import Row
 from ..prepare_options import PrepareOptions
 from .division import divided
@@ -248,7 +248,7 @@ def read_usps_h5(path: Path, part: str) -> Arrays:
     """
     data = f"{part}/data"
     target = f"{part}/target"
-    columns = {data: Column(NUMBERS, 2), target: Column(NUMBERS)}
+    columns = {data: ExpectedData(NUMBERS, 2), target: ExpectedData(NUMBERS)}
     hint = f"expected train/data, train/target and of test; {FETCH}"
     with open_hdf5(path, columns, packed=True, hint=hint) as file:
         pixels = file[data][()]

@@ -20,7 +20,7 @@ from ... import extensions
 from ...errors import UsageError, nearest
 from ...leaves import is_installed
 from .in_process import Engine, InProcess
-from .pool import Pool, pays, usual_jobs
+from .pool import WorkerPool, pays, usual_jobs
 from .streams import Streams
 
 IN_PROCESS = "in-process"
@@ -69,7 +69,7 @@ class Remote:
 
 
 ENGINES: dict[str, Kind | Remote] = {
-    "pool": Kind(Pool, "cpu", "on a GPU, give --engine streams:N (--at-once N)"),
+    "pool": Kind(WorkerPool, "cpu", "on a GPU, give --engine streams:N (--at-once N)"),
     "streams": Kind(
         lambda clients, count, _at_most: nullcontext(Streams.of(clients, count)),
         "cuda",

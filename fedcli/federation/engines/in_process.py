@@ -9,7 +9,7 @@ from ...errors import FedcliError
 from ...methods.registry import Method
 from ...models.layout import Layout
 from ...models.network import Network
-from ..client import Absent, Report, Task, Training, run_client
+from ..client import Absent, ClientReport, ClientTask, Training, run_client
 from ..graphs import local_steps
 from ..steps import Steps
 
@@ -20,7 +20,7 @@ class Engine(Protocol):
     Only where the federation can do without some clients may an engine say that one is absent.
     """
 
-    def __call__(self, tasks: list[Task], /) -> Iterable[Report | Absent]: ...
+    def __call__(self, tasks: list[ClientTask], /) -> Iterable[ClientReport | Absent]: ...
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class InProcess:
             )
             object.__setattr__(self, "steps", steps)
 
-    def __call__(self, tasks: list[Task]) -> Iterable[Report]:
+    def __call__(self, tasks: list[ClientTask]) -> Iterable[ClientReport]:
         return map(self.run_one, tasks)
 
-    def run_one(self, task: Task) -> Report:
+    def run_one(self, task: ClientTask) -> ClientReport:
         """The report of one client. An unexpected error gets a note that names client and round."""
         try:
             shard = self.shards[task.client]

@@ -28,7 +28,7 @@ import torch
 from ... import console, extensions
 from ...errors import FedcliError, UsageError
 from ...system.processes import portable
-from ..client import Report, Task
+from ..client import ClientReport, ClientTask
 from . import Kind, register
 from .in_process import InProcess
 from .pool import shared_out
@@ -82,7 +82,7 @@ class Ray(AbstractContextManager["Ray"]):
             self.__exit__()
             raise
 
-    def __call__(self, tasks: list[Task]) -> Iterator[Report]:
+    def __call__(self, tasks: list[ClientTask]) -> Iterator[ClientReport]:
         theta = tasks[0].theta
         shared = tasks[0].shared
         alike = all(task.theta is theta and task.shared is shared for task in tasks)
@@ -92,7 +92,7 @@ class Ray(AbstractContextManager["Ray"]):
         for index, task in enumerate(tasks):
             pending[self.worker_of[task.client]].append(index)
         running: Running = {}
-        finished: dict[int, Report] = {}
+        finished: dict[int, ClientReport] = {}
         read = 0
         while read < len(tasks):
             # so far may workers run ahead of the reader
@@ -110,7 +110,12 @@ class Ray(AbstractContextManager["Ray"]):
                 continue
             for index, (message, memory) in zip(indices, answers, strict=True):
                 tensors = to_tensors(memory, self.device)
-                finished[index] = unpack(Report, message, tensors, self.device)
+                finished[index] = unpack(
+                    ClientReport,
+                    message,
+                    tensors,
+                    self.device,
+                )
             del result, answers, message, memory, tensors
             while read in finished:  # keeps no report that was read
                 yield finished.pop(read)
@@ -136,7 +141,7 @@ class Ray(AbstractContextManager["Ray"]):
         self,
         worker: Any,
         indices: list[int],
-        tasks: list[Task],
+        tasks: list[ClientTask],
         pending: dict[Any, deque[int]],
         running: Running,
     ) -> None:
@@ -274,7 +279,12 @@ class Worker:
         try:
             for (scalars, arrays), memory in sent:
                 message = scalars, common or arrays
-                task = unpack(Task, message, to_tensors(memory, device), device)
+                task = unpack(
+                    ClientTask,
+                    message,
+                    to_tensors(memory, device),
+                    device,
+                )
                 report = self.clients.run_one(task)
                 answers.append((pack(report), to_arrays(report.memory)))
         except Exception as error:
@@ -290,7 +300,7 @@ def _next(waiting: deque[int], limit: int, calls: int) -> Iterator[list[int]]:
         calls += 1
 
 
-def _sent(task: Task, alike: bool) -> Sent:
+def _sent(task: ClientTask, alike: bool) -> Sent:
     """A task as it is sent; without the arrays that all tasks have in common."""
     memory = to_arrays(task.memory)
     if not alike:

@@ -26,7 +26,7 @@ from ...errors import FedcliError, UsageError
 from ...system.memory import keep_freed
 from ...system.processes import WorkerKilled, Workers, cores
 from ...system.shared_blocks import SharedBlock, Stored, anonymous
-from ..client import Report, Task
+from ..client import ClientReport, ClientTask
 from .in_process import InProcess
 from .wire import Arrays, Message, Scalars, pack, to_arrays, to_tensors, unpack
 
@@ -39,7 +39,7 @@ _table: Tensor | None = None  # [K, P] the models of a round
 _call: tuple[int, Arrays] = 0, {}  # the call whose arrays are in that block, and these
 
 
-class Pool(AbstractContextManager["Pool"]):
+class WorkerPool(AbstractContextManager["WorkerPool"]):
     """Runs tasks on worker processes, which it owns as a context manager.
 
     Reports come in task order.
@@ -73,7 +73,7 @@ class Pool(AbstractContextManager["Pool"]):
         self._calls = 0
         self._waiting = deque[Future[Any]]()
 
-    def __call__(self, tasks: list[Task]) -> Iterator[Report]:
+    def __call__(self, tasks: list[ClientTask]) -> Iterator[ClientReport]:
         # a call that was left early: its tasks read what the next one would overwrite
         wait(self._waiting)
         self._calls += 1
@@ -88,7 +88,7 @@ class Pool(AbstractContextManager["Pool"]):
                 "it may have run out of memory; try fewer --jobs, and --resume",
             ) from None
 
-    def _submitted(self, tasks: list[Task]) -> Iterator[Future[Any]]:
+    def _submitted(self, tasks: list[ClientTask]) -> Iterator[Future[Any]]:
         theta = tasks[0].theta
         shared = tasks[0].shared
         alike = all(task.theta is theta and task.shared is shared for task in tasks)
@@ -106,17 +106,17 @@ class Pool(AbstractContextManager["Pool"]):
     def _report(
         self,
         index: int,
-        task: Task,
+        task: ClientTask,
         message: Message,
         memory: Arrays,
-    ) -> Report:
+    ) -> ClientReport:
         scalars, arrays = message
         table = None
         if "theta" not in arrays:  # a measured model is the task's, a trained one lies in the table
             table = None if task.part == "measure" else self.table
             theta = task.theta if table is None else table[index]
             arrays["theta"] = theta.numpy()
-        report = unpack(Report, (scalars, arrays), to_tensors(memory))
+        report = unpack(ClientReport, (scalars, arrays), to_tensors(memory))
         return replace(report, table=table)
 
     def ask(self, question: Callable[[], Any]) -> list[Any]:
@@ -197,7 +197,7 @@ def _work_on(
     row = None
     if _table is not None and index < len(_table):
         row = _table[index]
-    task = unpack(Task, (scalars, sent), to_tensors(memory))
+    task = unpack(ClientTask, (scalars, sent), to_tensors(memory))
     report = _clients.run_one(replace(task, out=row))
     scalars_of_report, arrays = pack(report)
     if report.theta is task.theta or report.theta is row:

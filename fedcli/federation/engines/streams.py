@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.torch_version import TorchVersion
 
 from ...models.layout import Layout
-from ..client import Report, Task
+from ..client import ClientReport, ClientTask
 from ..steps import Steps
 from .in_process import InProcess
 
@@ -49,7 +49,7 @@ class Streams:
         streams = [torch.cuda.Stream(device) if on_gpu else None for _ in workers]
         return cls(workers, streams)
 
-    def __call__(self, tasks: list[Task]) -> Iterable[Report]:
+    def __call__(self, tasks: list[ClientTask]) -> Iterable[ClientReport]:
         count = len(self.workers)
         for start in range(0, len(tasks), count):
             reports = []
@@ -60,7 +60,12 @@ class Streams:
             for report, stream in zip(reports, self.streams):
                 yield _arrived(report, stream)
 
-    def _start(self, task: Task, worker: InProcess, stream: Any) -> Report:
+    def _start(
+        self,
+        task: ClientTask,
+        worker: InProcess,
+        stream: Any,
+    ) -> ClientReport:
         if stream is None:
             return worker.run_one(task)
         stream.wait_stream(torch.cuda.current_stream())
@@ -70,7 +75,7 @@ class Streams:
             return worker.run_one(task)
 
 
-def _arrived(report: Report, stream: Any) -> Report:
+def _arrived(report: ClientReport, stream: Any) -> ClientReport:
     """The report, once the current stream may read its tensors."""
     if stream is not None:
         current = torch.cuda.current_stream()

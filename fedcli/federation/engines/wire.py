@@ -16,12 +16,12 @@ from torch import Tensor
 
 from ...errors import FedcliError
 from ...methods.contract import Tensors
-from ..client import Report, Task
+from ..client import ClientReport, ClientTask
 
 Scalars = dict[str, Any]  # that JSON can hold
 Arrays = dict[str, np.ndarray]
 Message = tuple[Scalars, Arrays]
-Content = TypeVar("Content", Task, Report)
+Content = TypeVar("Content", ClientTask, ClientReport)
 
 STAY = ("memory", "out", "table")  # fields that are never packed
 KINDS = {str: "a text", int: "a whole number"}  # of scalars
@@ -31,7 +31,7 @@ class MessageError(FedcliError):
     """A message that holds no task or report."""
 
 
-def pack(content: Task | Report) -> Message:
+def pack(content: ClientTask | ClientReport) -> Message:
     """A task or a report as a message; its memory is left out."""
     scalars: Scalars = {}
     arrays: Arrays = {}

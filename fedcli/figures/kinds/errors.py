@@ -9,7 +9,7 @@ from pandas import DataFrame
 
 from ...data import manifest
 from ...data.pool import pool_of
-from ...scores.scores import Scores
+from ...scores.scores import RunScores
 from ..drawing import ALL, Axes, Panel, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import picture, titled
@@ -75,7 +75,7 @@ def worst(images: AnsweredImages, rows: np.ndarray) -> list[int]:
     return wrong[order[:CASES]].tolist()
 
 
-def dataset_of(path: Path, scores: Scores) -> Path | None:
+def dataset_of(path: Path, scores: RunScores) -> Path | None:
     """The dataset of the test images, which `evaluate --on` may have named; None if not there."""
     if scores.external:
         tested = manifest.parent(path, scores.external.kind)  # a parent before any further one

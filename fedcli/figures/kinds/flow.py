@@ -18,7 +18,7 @@ from ...data.corruption.mixture import spoken
 from ...data.partition import SCHEMES
 from ...data.pool import CHANGED
 from ...io.hdf5 import open_hdf5
-from ...scores.scores import Scores
+from ...scores.scores import RunScores
 from ..drawing import INK, Axes, Look, Panel, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import picture, titled
@@ -58,7 +58,7 @@ def frame(system: System) -> DataFrame:
     return titled(table, title, ABOUT, table["images"].iloc[0])
 
 
-def _steps(run: Path, scores: Scores) -> Iterator[FlowStep]:
+def _steps(run: Path, scores: RunScores) -> Iterator[FlowStep]:
     dataset = manifest.read(manifest.above(run, "dataset")).body
     body = manifest.read(manifest.above(run, "partition")).body
     skipped = dataset.get("skipped", [])

@@ -15,7 +15,7 @@ from pandas import DataFrame
 from ... import console
 from ...errors import UsageError, nearest
 from ...metrics import title
-from ...scores.scores import Scores
+from ...scores.scores import RunScores
 from ...scores.statistics.significance import over_seeds
 from .. import names
 from ..drawing import Axes, Look, Panel, Picture, look, short
@@ -37,7 +37,7 @@ VERSION = (
 def frame(
     runs: Mapping[str, Record],
     *,
-    scores: Callable[[list[Record]], list[Scores]],
+    scores: Callable[[list[Record]], list[RunScores]],
     runs_named: bool,
     over: Annotated[str, OVER],
     metric: Annotated[str, "default: balanced_accuracy"] = "",
@@ -80,7 +80,7 @@ def _say_others(others: list[str], over: str, runs_named: bool) -> None:
 
 
 def _on_validation(
-    pairs: Sequence[tuple[Record, Scores]],
+    pairs: Sequence[tuple[Record, RunScores]],
     over: str,
     metric: str,
 ) -> DataFrame:
@@ -132,7 +132,7 @@ def split(records: list[Record], key: str) -> tuple[list[Record], list[str]]:
 
 
 def points(
-    pairs: Iterable[tuple[Record, Scores]],
+    pairs: Iterable[tuple[Record, RunScores]],
     key: str,
     metric: str,
     version: str,
@@ -190,7 +190,7 @@ def of_points(
     return table
 
 
-def _rounds(run: Scores, metric: str, version: str) -> list[Any]:
+def _rounds(run: RunScores, metric: str, version: str) -> list[Any]:
     if version == VALIDATION and run.best:
         if metric != run.best.metric:
             sentence = f"validation images have no score {metric!r}"

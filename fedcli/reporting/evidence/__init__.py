@@ -19,7 +19,7 @@ from typing import Any
 from ...data import manifest
 from ...scores.existing import with_operating_points
 from ...scores.nested import nested
-from ...scores.scores import Scores
+from ...scores.scores import RunScores
 from ..dataset_card import card_of, is_placeholder
 
 ITEMS = Path(__file__).parent / "items.toml"
@@ -37,7 +37,7 @@ Source = tuple[str, str, Mapping[str, Any]]
 Sources = dict[str, Source]  # by kind of manifest
 
 
-def guidelines(path: Path, scores: Scores) -> list[Guideline]:
+def guidelines(path: Path, scores: RunScores) -> list[Guideline]:
     """Every guideline, answered from the manifests behind a scores.json.
 
     guideline, source; material and half: how many of its items have it; items: item, asks, state,
@@ -104,7 +104,7 @@ def as_json(answered: list[Guideline]) -> str:
     return json.dumps(answered, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _sources(path: Path, scores: Scores) -> Sources:
+def _sources(path: Path, scores: RunScores) -> Sources:
     """By kind: those above the scores, and the dataset's card where fedcli has one."""
     above = {kind: manifest.parent(path, kind) for kind in KINDS[:-1]}
     above |= {"scores": path, CLINICAL: with_operating_points(path)}

@@ -27,10 +27,10 @@ from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
 from .. import choice, clinical, comparison, single_runs, writers
 from ..columns import POOLED, SHOWN, shown
-from ..rows import Row, Rows, compared, rows, shortened
+from ..rows import Rows, SystemRow, compared, rows, shortened
 from ..sections import of_leaf
 from ..table import Section, Table
-from ..tables import Report, report
+from ..tables import ScoresReport, report
 from . import images, lead, provenance, subgroups
 from .markup import HERE, PAGE, environment
 
@@ -174,7 +174,7 @@ def render(scores: list[Path], options: PageOptions) -> str:
 
 
 def _open_sections(
-    scores_report: Report,
+    scores_report: ScoresReport,
     systems: Rows,
     options: PageOptions,
 ) -> Iterator[Section]:
@@ -230,7 +230,7 @@ def _closed_sections(systems: Rows, options: PageOptions) -> Iterator[Section]:
 
 def _images_by_partition(systems: Rows) -> Iterator[Table]:
     """The tables of images of the first system on each partition."""
-    first_rows: dict[Path | None, Row] = {}
+    first_rows: dict[Path | None, SystemRow] = {}
     for row in reversed(systems):
         if row.run_files:
             first_rows[row.stage("partition")] = row

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ... import console
-from ...comparison.predicted import Predicted, predicted
+from ...comparison.predicted import RunPredictions, predicted
 from ...data import quality_by_site
 from ...data.pool import pool_of
 from ...data.quality import MEASURES, NAMES, Measure, shown
@@ -19,7 +19,7 @@ from ...printed import percents
 from ...scores.groups import FEW, SMALL, Patients
 from ...scores.statistics.resampled import SEED, seed_of
 from ...scores.statistics.stratified import Explained, explained, scores, strata
-from ..rows import Row, Rows
+from ..rows import Rows, SystemRow
 from ..table import Cell, Column, Heads, Section, Table, bounded, percent
 
 QUARTERS = "lowest quarter", "second", "third", "highest quarter"
@@ -82,7 +82,7 @@ class _Scored:
     of these values.
     """
 
-    def __init__(self, row: Row, measure: Measure):
+    def __init__(self, row: SystemRow, measure: Measure):
         runs = [predicted(path) for path in row.paths]
         self.row = row
         self.measure = measure
@@ -148,7 +148,7 @@ class _Scored:
                 yield attribute, gap
 
 
-def _values(row: Row, images: Predicted) -> np.ndarray:
+def _values(row: SystemRow, images: RunPredictions) -> np.ndarray:
     """MEASURES of the test images, in their order [N, M]. Raises FedcliError where they are not
     here.
     """

@@ -20,7 +20,7 @@ from ...io.hdf5 import open_hdf5
 from ...labels import YES
 from ...scores.numbers import versions
 from ...scores.parts import MODELS
-from ..rows import Row, Rows, scores_of
+from ..rows import Rows, SystemRow, scores_of
 from ..table import Section
 
 SHOWN = 6  # images
@@ -103,7 +103,7 @@ def _sureness(chances: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(chances.argmax(1) == y, 0.0, chances.max(1))
 
 
-def _answers(row: Row, k: int) -> tuple[str, str, str]:
+def _answers(row: SystemRow, k: int) -> tuple[str, str, str]:
     """A system and its most likely classes of an image as it is and corrupted, with their
     probabilities.
     """

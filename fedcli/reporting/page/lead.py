@@ -19,14 +19,14 @@ from ...metrics import RESAMPLED, title
 from ...printed import fixed
 from ...scores.numbers import versions
 from ...scores.parts import AVERAGE, MODELS, VERSIONS
-from ...scores.scores import Scores
+from ...scores.scores import RunScores
 from ...scores.statistics.bootstrap import LEVEL
 from ...scores.table import Score, Where
 from ...scores.views import GAP, worst_of
 from ..comparison import said_against, spoken, tests_against
 from ..dataset_card import card_of
 from ..head import chance
-from ..rows import Row, Rows, scores_of
+from ..rows import Rows, SystemRow, scores_of
 from ..table import Column, Heads, Section, Table
 
 MADE_UP = (
@@ -82,7 +82,7 @@ def sentence(compared: Rows) -> str:
     return f"{data} trained by {clients} for {rounds}{repeated}, {_corrupted(compared)}."
 
 
-def described(scores: Scores) -> str:
+def described(scores: RunScores) -> str:
     """The images in words; of a card of any images, which has no classes, without what it says of
     their files.
     """
@@ -100,7 +100,7 @@ def facts(compared: Rows) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts.items() if value]
 
 
-def _facts(row: Row) -> dict[str, str]:
+def _facts(row: SystemRow) -> dict[str, str]:
     scores = row.scores
     images = f"{scores.images:,}"
     patients = [score for score in scores.versions["clean"].values() if _is_by_patient(score)]
@@ -213,7 +213,7 @@ def question(compared: Rows) -> str:
     return f"{text}?"
 
 
-def _scores_of(row: Row) -> Iterator[str]:
+def _scores_of(row: SystemRow) -> Iterator[str]:
     """A sentence on each usual metric of a single system, on the versions of the test images."""
     words = versions(row.each)
     for metric in row.scores.usual[::-1]:
@@ -247,7 +247,7 @@ def _groups(compared: Rows) -> Iterator[str]:
 def _lowest_groups(
     attribute: str,
     metric: str,
-    lowest: list[tuple[Row, str, float]],
+    lowest: list[tuple[SystemRow, str, float]],
 ) -> str:
     """The sentence on the groups of an attribute that fare worst. lowest: system, group and its
     score in percent.
@@ -286,13 +286,13 @@ def _is_doubtful_gap(rows: Rows, attribute: str, metric: str) -> bool:
     return any(GAP in small_decides(row.each, attribute, "clean", metric, row.at) for row in rows)
 
 
-def _lacks_a_score(row: Row, where: Where) -> bool:
+def _lacks_a_score(row: SystemRow, where: Where) -> bool:
     """Tell whether a group with test images has no score. where: the attribute and the metric."""
     column = row.scores.groups[where.attribute]["clean"].get(where.metric, {})
     return any(score.count and score.last is None for score in column.values())
 
 
-def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
+def _worst(row: SystemRow, attribute: str) -> tuple[str, float] | None:
     """The group with the lowest score, and the score in percent; None where fewer than two groups
     have one.
     """
@@ -391,7 +391,7 @@ def intervals(compared: Rows, metrics: Sequence[str]) -> list[Table]:
     return [Table.of(f"Scores with {level} intervals by {unit}", heads, lines, legend)]
 
 
-def _interval(row: Row, where: Where) -> str | None:
+def _interval(row: SystemRow, where: Where) -> str | None:
     value = row.percent(where)
     low, high = row.bounds(where)
     if not np.isfinite([value, low, high]).all():

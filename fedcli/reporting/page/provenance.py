@@ -19,7 +19,7 @@ from ...options import recorded
 from ...runs.train_options import TrainOptions
 from ...scores.table import HIDDEN
 from .. import timing
-from ..rows import Row, Rows
+from ..rows import Rows, SystemRow
 from ..table import Cell, Column, Heads, Section, Table
 from ..tables import BYTES, DOWN, UP, megabytes
 
@@ -79,7 +79,7 @@ ENERGIES = {  # shown where some run knows it
 }
 
 
-def images(row: Row) -> list[Table]:
+def images(row: SystemRow) -> list[Table]:
     """Table 1 of a system's first run, and the flow of its images, where the data are there."""
     tables = table_one(row.run_files[0]) if row.run_files else []
     with suppress(NothingToDraw):
@@ -211,7 +211,7 @@ def settings(compared: Rows, clocked: bool) -> Section:
     )
 
 
-def _method_line(row: Row) -> list[Any]:
+def _method_line(row: SystemRow) -> list[Any]:
     scores = row.scores
     rule = scores.rule
     if rule in READINGS:
@@ -275,7 +275,7 @@ def _times(compared: Rows) -> list[Table]:
     return [Table.of("Time and memory", heads, lines, legend)]
 
 
-def _clock_text(clock: timing.Clocks | None, field: str) -> str:
+def _clock_text(clock: timing.ClockTimes | None, field: str) -> str:
     _, form, unit = CLOCKS[field]
     value = getattr(clock, field, None)
     return "-" if value is None else form.format(unit * value)

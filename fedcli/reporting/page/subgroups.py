@@ -30,7 +30,7 @@ from ...scores.table import Score, Where
 from ...scores.views import ACROSS
 from ...scores.views import compared as is_compared
 from ..columns import Names, group_columns, joined, shown
-from ..rows import Row, Rows, scores_of
+from ..rows import Rows, SystemRow, scores_of
 from ..single_runs import unreliable
 from ..table import DAGGER, Cell, Column, Section, Table, mark, percent
 from . import provenance
@@ -82,7 +82,7 @@ def of_groups(compared: Rows, metrics: Sequence[str]) -> Iterator[Section]:
         yield _group_section(rows, attribute, metrics)
 
 
-def _has_groups(row: Row, attribute: str) -> bool:
+def _has_groups(row: SystemRow, attribute: str) -> bool:
     return all(attribute in run.groups for run in row.each)
 
 
@@ -129,7 +129,7 @@ def _group_tables(
         )
 
 
-def _group_heads(row: Row, attribute: str) -> dict[str, str]:
+def _group_heads(row: SystemRow, attribute: str) -> dict[str, str]:
     """The groups with their sizes, and a mark where one is small."""
     small = small_groups(row.scores, attribute)
     heads = {}
@@ -187,7 +187,12 @@ def _decisions(
     yield from _by_system(f"Differences in decisions: {images}", rows, names, heads, legend, unsure)
 
 
-def _unsure(row: Row, attribute: str, version: str, metric: str) -> set[str]:
+def _unsure(
+    row: SystemRow,
+    attribute: str,
+    version: str,
+    metric: str,
+) -> set[str]:
     """The columns of one system that a small group decides: its own, and those of all groups."""
     small = {*small_groups(row.scores, attribute, metric)}
     if has_small_group(row.each, attribute, metric):
@@ -238,7 +243,7 @@ def _label_table(
     return Table.of(name, heads, lines, legend)
 
 
-def _label_cell(row: Row, where: Where) -> Cell:
+def _label_cell(row: SystemRow, where: Where) -> Cell:
     """The score of a label, in doubt where few patients have it or few have it not; or what lies
     between groups.
     """
@@ -304,7 +309,7 @@ def of_clients(compared: Rows, metrics: Sequence[str]) -> Section:
     )
 
 
-def _has_own(row: Row) -> bool:
+def _has_own(row: SystemRow) -> bool:
     """Tell whether some client of a system has a model or test images of its own."""
     parts = [client.part for client in row.scores.clients.values()]
     return bool(row.scores.personal_models) or "own" in parts
@@ -330,7 +335,7 @@ def _scores_of_clients(scored: Rows, metrics: Sequence[str]) -> Iterator[Tables]
 
 def _rosters(compared: Rows) -> Iterator[Tables]:
     """The clients of each partition: their training images by class, and their parts."""
-    rows_by_partition: dict[Path, list[Row]] = {}
+    rows_by_partition: dict[Path, list[SystemRow]] = {}
     for row in compared:
         partition = row.stage("partition")
         if partition:
@@ -422,7 +427,7 @@ def _client_tables(
     yield _folded(replace(table, legend=legend), order, which)
 
 
-def _column(row: Row, metric: str, attribute: str) -> dict[str, Cell]:
+def _column(row: SystemRow, metric: str, attribute: str) -> dict[str, Cell]:
     """The number of each client over rounds and seeds, in doubt where it has few images."""
     scores_by_client: dict[str, list[Score | None]] = {}
     for run, (numbers_of_run, scores) in enumerate(zip(row.known, row.each)):

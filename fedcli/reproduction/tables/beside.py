@@ -73,7 +73,7 @@ def _leads(best: table.Cell, other: table.Cell) -> bool:
     return lead > max(spreads)
 
 
-class Difference(NamedTuple):
+class CellDifference(NamedTuple):
     """Our number with the published one, and where it stands."""
 
     row: str
@@ -104,17 +104,17 @@ def differences(results: Results) -> Table:
     return Table(title, [table.Column(head) for head in heads], rows, legend)
 
 
-def _differences(results: Results) -> list[Difference]:
+def _differences(results: Results) -> list[CellDifference]:
     differences = []
     for row in results.rows:
         for column in results.columns:
             cell = row.cells[column.name]
             if cell.published and cell.difference is not None:
-                differences.append(Difference(row.name, column, cell))
+                differences.append(CellDifference(row.name, column, cell))
     return differences
 
 
-def _line(difference: Difference, *, has_intervals: bool) -> list[table.Cell]:
+def _line(difference: CellDifference, *, has_intervals: bool) -> list[table.Cell]:
     cell = difference.cell
     column = difference.column
     digits = UNITS[column.unit][2]

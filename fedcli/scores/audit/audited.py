@@ -31,7 +31,7 @@ from ...methods.losses import each_loss
 from ...metrics import Task, apart, title
 from ...options import path_of
 from ...runs import finished as runs
-from ...runs.finished import Run, open_run, part, starting_network
+from ...runs.finished import FinishedRun, open_run, part, starting_network
 from ...seeds import derive
 from ..answering import panel
 from ..evaluation_options import AuditOptions
@@ -164,11 +164,11 @@ def _build(
     return facts
 
 
-def _have_own_tests(run: Run) -> bool:
+def _have_own_tests(run: FinishedRun) -> bool:
     return all(len(places) for places in run.data.client_test.values())
 
 
-def _images(run: Run, alone: bool) -> AuditedImages:
+def _images(run: FinishedRun, alone: bool) -> AuditedImages:
     """All images with answers. alone: each client's own model answers for its images."""
     shards = []
     clients = []
@@ -211,7 +211,7 @@ def _images(run: Run, alone: bool) -> AuditedImages:
     )
 
 
-def _shards(run: Run, client: str) -> dict[str, Shard]:
+def _shards(run: FinishedRun, client: str) -> dict[str, Shard]:
     """The training, validation and test images of a client; the test images by their version."""
     models = panel(run, client)
     test = run.data.test[models.version]
@@ -240,7 +240,7 @@ def classes_of(y: Array) -> Array:
     return np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _caution(run: Run, images: AuditedImages) -> str:
+def _caution(run: FinishedRun, images: AuditedImages) -> str:
     """A sentence on a model that may have learned nothing; "" of others. Raises FedcliError for
     infinite logits.
     """
@@ -261,7 +261,7 @@ def _caution(run: Run, images: AuditedImages) -> str:
     return CHANCE.format(100 * chance, title(metric), 100 * score, 100 * low)
 
 
-def _diverged(run: Run) -> bool:
+def _diverged(run: FinishedRun) -> bool:
     """Tell whether a client that trained in the last round had a loss that is not finite."""
     if run.manifest.options["dp_sgd"]:  # its draws may have had no image, and so no loss
         return False
@@ -271,7 +271,7 @@ def _diverged(run: Run) -> bool:
     return any(loss is None and weight != 0 for loss, weight in pairs)
 
 
-def _units(run: Run, ids: Array) -> Array:
+def _units(run: FinishedRun, ids: Array) -> Array:
     """The patient or lesion of each image, or the image itself where that is unknown: str [N]."""
     pool = pool_of(manifest.above(run.path, "dataset"))
     patients = pool.id if pool.patient is None else pool.patient
@@ -280,7 +280,7 @@ def _units(run: Run, ids: Array) -> Array:
     return np.where(units == "", np.char.add("image ", ids), units)
 
 
-def _parts(run: Run, images: AuditedImages) -> list[tuple[str, str, Array]]:
+def _parts(run: FinishedRun, images: AuditedImages) -> list[tuple[str, str, Array]]:
     """All images, those of each client and of each group: attribute, group, bool [N]."""
     parts = [("", "", images.once)]
     for row, client in enumerate(run.data.roster):
@@ -294,7 +294,7 @@ def _parts(run: Run, images: AuditedImages) -> list[tuple[str, str, Array]]:
 
 
 def _membership(
-    run: Run,
+    run: FinishedRun,
     images: AuditedImages,
     scores: Scores,
     seed: int,
@@ -326,7 +326,7 @@ def _membership(
         }
 
 
-def _allowed(run: Run, client: str) -> dict[str, float] | None:
+def _allowed(run: FinishedRun, client: str) -> dict[str, float] | None:
     """The most that the run's differential privacy allows an attack on a client's images; None
     without a bound.
     """
@@ -335,7 +335,11 @@ def _allowed(run: Run, client: str) -> dict[str, float] | None:
     return None if epsilon is None else {"epsilon": epsilon, **allowed(epsilon, privacy["delta"])}
 
 
-def _lira(run: Run, images: AuditedImages, shadows: list[Path]) -> Scores:
+def _lira(
+    run: FinishedRun,
+    images: AuditedImages,
+    shadows: list[Path],
+) -> Scores:
     """The attacks by shadow runs of which some training images were left out.
 
     Raises FedcliError for a shadow run of other images or settings, and where none left images out.
@@ -367,7 +371,7 @@ def _lira(run: Run, images: AuditedImages, shadows: list[Path]) -> Scores:
     return scores
 
 
-def _check_alike(run: Run, shadow: Run, path: Path) -> None:
+def _check_alike(run: FinishedRun, shadow: FinishedRun, path: Path) -> None:
     """Refuse a shadow run that differs in more than its seed and images. Raises FedcliError."""
     ours = _settings(run)
     theirs = _settings(shadow)
@@ -380,7 +384,7 @@ def _check_alike(run: Run, shadow: Run, path: Path) -> None:
             )
 
 
-def _settings(run: Run) -> Facts:
+def _settings(run: FinishedRun) -> Facts:
     return run.data.body | run.manifest.body["model"] | run.manifest.options
 
 
@@ -394,7 +398,11 @@ def _confidence(logits: Array, y: Array) -> Array:
     return (z.gather(1, label)[:, 0] - others).numpy()
 
 
-def _hospitals(run: Run, images: AuditedImages, seed: int) -> Iterator[Facts]:
+def _hospitals(
+    run: FinishedRun,
+    images: AuditedImages,
+    seed: int,
+) -> Iterator[Facts]:
     """The probe on answers to held-out images, where each client has its own, and on gradients of
     training images.
     """
@@ -457,7 +465,7 @@ def _answers(images: AuditedImages, rows: Array) -> Probed:
 
 
 def _gradients(
-    run: Run,
+    run: FinishedRun,
     images: AuditedImages,
     seed: int,
     *,
@@ -520,7 +528,7 @@ def _batches(order: Array, classes: Array) -> list[Array]:
     return batches
 
 
-def _inversion(run: Run, options: AuditOptions, folder: Path) -> Facts:
+def _inversion(run: FinishedRun, options: AuditOptions, folder: Path) -> Facts:
     """Images from the gradient of one batch, at the initial and at the final model."""
     sizes = {client: len(shard) for client, shard in run.data.train.items()}
     client = options.client or min(sizes, key=sizes.__getitem__)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...data import manifest
 from ...errors import FedcliError
-from ...io.hdf5 import Column, open_hdf5
+from ...io.hdf5 import ExpectedData, open_hdf5
 
 FILE = "reconstructions.h5"
 ORIGINAL = "original"  # the images of the batch, beside what was made of its gradient
@@ -38,7 +38,7 @@ def pictures(path: Path) -> dict[str, np.ndarray]:
     if FILE not in manifest.verify(path, "audit").files:
         return {}
     file_path = path.parent / FILE
-    with open_hdf5(file_path, {"*": Column("u", 4, size=1)}, hint=AGAIN) as file:
+    with open_hdf5(file_path, {"*": ExpectedData("u", 4, size=1)}, hint=AGAIN) as file:
         images = {name: file[name][()] for name in file}
     shapes = {table.shape for table in images.values()}
     if len(shapes) != 1 or ORIGINAL not in images:

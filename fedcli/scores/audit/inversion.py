@@ -26,7 +26,7 @@ from ...data.shard import Shard
 from ...methods.losses import each_loss
 from ...methods.mixins import GroupViews, views_of
 from ...models.network import Network
-from ...runs.finished import Run
+from ...runs.finished import FinishedRun
 from ...seeds import derive
 
 STEP = 0.1  # of Adam, in units of normalised pixels
@@ -37,7 +37,7 @@ Gradient = Callable[[Tensor], Tensor]
 
 
 def sent(
-    run: Run,
+    run: FinishedRun,
     net: Network,
     shard: Shard,
     places: Tensor,
@@ -66,7 +66,7 @@ def sent(
 
 
 def _losses(
-    run: Run,
+    run: FinishedRun,
     net: Network,
     shard: Shard,
     places: Tensor,
@@ -79,7 +79,7 @@ def _losses(
 
 
 def _gradient(
-    run: Run,
+    run: FinishedRun,
     net: Network,
     loss: Tensor,
     *,
@@ -98,7 +98,7 @@ def _gradient(
 
 
 def reconstructed(
-    run: Run,
+    run: FinishedRun,
     net: Network,
     shard: Shard,
     places: Tensor,

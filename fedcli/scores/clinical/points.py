@@ -31,9 +31,9 @@ from ...metrics import (
 )
 from ...metrics.parity import decided, parity
 from ...runs import finished as runs
-from ...runs.finished import Run
+from ...runs.finished import FinishedRun
 from ..clinical_shape import BEFORE_AFTER, CLIENT, POOLED
-from ..facts import Images
+from ..facts import TestImages
 from ..statistics import permutation
 from . import binary
 
@@ -145,9 +145,9 @@ def rule_of(text: str, *, recorded: bool = False) -> Rule:
 
 
 def scores(
-    run: Run,
+    run: FinishedRun,
     tables: Mapping[str, Array],
-    tested: Images,
+    tested: TestImages,
     names: Sequence[str],
     chosen_rules: Sequence[Rule],
 ) -> Facts:
@@ -196,7 +196,7 @@ def scores(
 
 
 def validation(
-    run: Run,
+    run: FinishedRun,
     values: dict[str, list[str]],
     client: str | None = None,
     kept_round: int | str | None = None,

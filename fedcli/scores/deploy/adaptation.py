@@ -33,13 +33,13 @@ from ...methods.mixins import GroupViews, views_of
 from ...metrics import Grouping, Task, needs_every_class, probabilities
 from ...metrics.of_images import number
 from ...models.network import Network, has_batch_norm
-from ...runs.finished import Run
+from ...runs.finished import FinishedRun
 from ...seeds import derive
 from ..answering import answers_of
 from ..clinical.points import Seen, temperature, validation
-from ..facts import Images
+from ..facts import TestImages
 from ..groups import Patients
-from ..parts import AS_TRAINED, Adapted, AdaptedScore
+from ..parts import AS_TRAINED, Adaptations, AdaptedScore
 from ..statistics.bootstrap import draws, interval
 from ..statistics.intervals import RESAMPLES, SEED
 
@@ -54,7 +54,7 @@ Array = np.ndarray
 Scored = dict[str, Array]  # attribute, "" of all images -> scores [M, G + 1, 1 + B]
 
 
-def check(run: Run, names: Sequence[str]) -> None:
+def check(run: FinishedRun, names: Sequence[str]) -> None:
     """Refuse an adaptation that a run cannot have. Raises FedcliError, UsageError."""
     if BN in names and not has_batch_norm(run.net):
         network = run.manifest.body["model"]["name"]
@@ -76,7 +76,11 @@ def check(run: Run, names: Sequence[str]) -> None:
         )
 
 
-def adapted(run: Run, images: Images, names: Sequence[str]) -> Adapted:
+def adapted(
+    run: FinishedRun,
+    images: TestImages,
+    names: Sequence[str],
+) -> Adaptations:
     """Scores after each adaptation with their differences from none.
 
     They are of all images and of each group.
@@ -89,7 +93,7 @@ def adapted(run: Run, images: Images, names: Sequence[str]) -> Adapted:
             calibration = Calibration.of(chosen)
         if TEMPERATURE in names:
             divisor = temperature(chosen)
-    result = Adapted(divisor)
+    result = Adaptations(divisor)
     if calibration:
         result.prior["validation"] = _by_class(calibration.prior, images)
     turns = [(version, name) for version in run.data.test for name in (AS_TRAINED, *names)]
@@ -127,7 +131,7 @@ def _under_prior(
     return tables, np.mean(priors, 0)
 
 
-def _by_class(prior: Array, images: Images) -> dict[str, float]:
+def _by_class(prior: Array, images: TestImages) -> dict[str, float]:
     return dict(zip(images.classes, prior.tolist(), strict=True))
 
 
@@ -218,14 +222,18 @@ def new_prior(chances: Array, prior: Array) -> Array:
     return np.maximum(now, np.finfo(float).tiny)
 
 
-def _grouping(images: Images, attribute: str) -> Grouping:
+def _grouping(images: TestImages, attribute: str) -> Grouping:
     """The groups of an attribute; of "" one group of all images."""
     if attribute:
         return images.groupings[attribute]
     return np.zeros(len(images.y), np.int64), [""]
 
 
-def _scored(tables: Sequence[Array], images: Images, attribute: str) -> Array:
+def _scored(
+    tables: Sequence[Array],
+    images: TestImages,
+    attribute: str,
+) -> Array:
     """The scores of all images, or of each group and of the gap between them: [M, G + 1, 1 + B].
 
     They are of the images as they are and then of the resamples that every run on them has; by one
@@ -251,7 +259,7 @@ def _scored(tables: Sequence[Array], images: Images, attribute: str) -> Array:
     return np.concatenate([scores, gaps[:, :, None]], 2).mean(1)
 
 
-def _values(models: Sequence[Sequence[Any]], images: Images) -> Array:
+def _values(models: Sequence[Sequence[Any]], images: TestImages) -> Array:
     """The metrics [M, T, G, b] of sums of each model and group."""
     values = []
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
@@ -265,7 +273,7 @@ def _values(models: Sequence[Sequence[Any]], images: Images) -> Array:
 
 
 def _lines(
-    name: str, version: str, scored: Scored, before: Scored, images: Images
+    name: str, version: str, scored: Scored, before: Scored, images: TestImages
 ) -> Iterator[AdaptedScore]:
     units = np.arange(len(images.y)) if images.units is None else images.units
     for attribute, scores in scored.items():
@@ -305,7 +313,7 @@ def _has_interval(metric: str, groups: Sequence[Patients]) -> bool:
     return not needs_every_class(metric) or all(patients.has_interval for patients in groups)
 
 
-def _shown(images: Images) -> list[str]:
+def _shown(images: TestImages) -> list[str]:
     """The usual metrics of the task, and how far off its chances are."""
     usual = Task.of(images.y).usual
     if images.y.ndim == 2:

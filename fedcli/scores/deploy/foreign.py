@@ -15,7 +15,7 @@ import torch
 
 from ...data.shard import Shard
 from ...runs import finished as runs
-from ...runs.finished import Run
+from ...runs.finished import FinishedRun
 
 PIXELS = 6_000_000  # of training images that are compared
 MOST = 2000  # training images that are compared
@@ -52,7 +52,7 @@ class Known:
     farthest: float = np.inf
 
     @classmethod
-    def of(cls, run: Run, client: str | None = None) -> "Known":
+    def of(cls, run: FinishedRun, client: str | None = None) -> "Known":
         """The facts of a sample of a run's training images, or of a client's.
 
         The model is the one in run.net.
@@ -121,7 +121,7 @@ def pixel_facts(images: Array) -> Array:
 
 
 @torch.inference_mode()
-def features_of(run: Run, shard: Shard) -> Array:
+def features_of(run: FinishedRun, shard: Shard) -> Array:
     """The features of a shard's images as run.net's head reads them: float32 [N, D] of length 1."""
     parts: list[torch.Tensor] = []
     for features in runs.features(run, shard):

@@ -29,7 +29,7 @@ from ...models.adapted import merged
 from ...models.clip import ClipNetwork
 from ...models.network import slow_attention
 from ...runs import finished as runs
-from ...runs.finished import Run
+from ...runs.finished import FinishedRun
 from . import predict
 from .operating import points
 
@@ -48,7 +48,7 @@ NEEDS = "pip install 'fedcli[export]'"
 Scorer = Callable[[np.ndarray], np.ndarray]  # float32 [B, C, S, S] in 0 to 1 -> logits [B, classes]
 
 
-class Prepared(nn.Module):
+class PreparedModel(nn.Module):
     """The network with the normalisation of its input before it: pixels / 255 -> logits."""
 
     scale: Tensor
@@ -75,7 +75,12 @@ def _mean_and_std(channels: int) -> tuple[Sequence[float], Sequence[float]]:
     return transforms.GREY_MEAN, transforms.GREY_STD
 
 
-def export(run: Run, kind: str, out: Path, client: str | None = None) -> Path:
+def export(
+    run: FinishedRun,
+    kind: str,
+    out: Path,
+    client: str | None = None,
+) -> Path:
     """Write a run's model and its sidecar and return the model's path.
 
     kind: one of FORMATS. out: a new folder for model.onnx, model.pt2, model.pt or model.safetensors
@@ -90,7 +95,7 @@ def export(run: Run, kind: str, out: Path, client: str | None = None) -> Path:
     predict.check_client(run, client)
     preprocessing = predict.Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
-    module = Prepared(merged(run.net.float()), run.manifest.body["model"]["channels"])
+    module = PreparedModel(merged(run.net.float()), run.manifest.body["model"]["channels"])
     module = module.to("cpu").eval()
     one_by_one = isinstance(run.net, ClipNetwork)  # its attention fixes the batch
     size = preprocessing.choices.size
@@ -146,7 +151,7 @@ def _exists(path: Path) -> FedcliError:
 
 def _written(
     kind: str,
-    module: Prepared,
+    module: PreparedModel,
     example: Tensor,
     path: Path,
     any_batch: bool,
@@ -168,7 +173,7 @@ def _written(
         raise FedcliError(fault[:300], "try another --format") from error
 
 
-def _checked(run: Run, scorer: Scorer, one_by_one: bool) -> float:
+def _checked(run: FinishedRun, scorer: Scorer, one_by_one: bool) -> float:
     """The largest difference of a probability from predict's on test images.
 
     Raises FedcliError above TOLERANCE.
@@ -197,7 +202,7 @@ def _checked(run: Run, scorer: Scorer, one_by_one: bool) -> float:
 
 
 def _sidecar(
-    run: Run,
+    run: FinishedRun,
     preprocessing: predict.Preprocessing,
     path: Path,
     kind: str,
@@ -265,7 +270,7 @@ def _input(
 
 
 def _onnx(
-    module: Prepared,
+    module: PreparedModel,
     example: Tensor,
     path: Path,
     any_batch: bool,
@@ -285,13 +290,13 @@ def _onnx(
     )
 
 
-def _load_onnx(path: Path, module: Prepared) -> Scorer:
+def _load_onnx(path: Path, module: PreparedModel) -> Scorer:
     session = _needed("onnxruntime").InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return lambda pixels: session.run(None, {INPUT: pixels})[0]
 
 
 def _torchscript(
-    module: Prepared,
+    module: PreparedModel,
     example: Tensor,
     path: Path,
     any_batch: bool,
@@ -309,12 +314,12 @@ def _torchscript(
     writer.write_end_of_file()
 
 
-def _load_torchscript(path: Path, module: Prepared) -> Scorer:
+def _load_torchscript(path: Path, module: PreparedModel) -> Scorer:
     return _scorer(torch.jit.load(str(path)))
 
 
 def _torch_export(
-    module: Prepared,
+    module: PreparedModel,
     example: Tensor,
     path: Path,
     any_batch: bool,
@@ -326,12 +331,12 @@ def _torch_export(
     torch.export.save(program, path)
 
 
-def _load_torch_export(path: Path, module: Prepared) -> Scorer:
+def _load_torch_export(path: Path, module: PreparedModel) -> Scorer:
     return _scorer(torch.export.load(path).module())
 
 
 def _safetensors(
-    module: Prepared,
+    module: PreparedModel,
     example: Tensor,
     path: Path,
     any_batch: bool,
@@ -342,7 +347,7 @@ def _safetensors(
     _needed("safetensors.torch").save_file(tensors, str(path))
 
 
-def _load_safetensors(path: Path, module: Prepared) -> Scorer:
+def _load_safetensors(path: Path, module: PreparedModel) -> Scorer:
     module.net.load_state_dict(_needed("safetensors.torch").load_file(str(path)))
     return _scorer(module)
 

@@ -10,7 +10,7 @@ from itertools import product
 
 from ... import console
 from ...errors import UsageError
-from ...runs.finished import Run
+from ...runs.finished import FinishedRun
 from ...runs.initial import data_of
 from ..clinical import points as clinical
 from ..clinical.chosen import OperatingPoint, chosen_here, chosen_points
@@ -18,7 +18,7 @@ from ..clinical_shape import positives
 
 
 def points(
-    run: Run,
+    run: FinishedRun,
     client: str | None,
     positive: Sequence[str] = (),
     rule: Sequence[str] = (),
@@ -73,7 +73,7 @@ def _no_validation(client: str | None, is_requested: bool) -> None:
     )
 
 
-def _evaluated(run: Run) -> list[OperatingPoint]:
+def _evaluated(run: FinishedRun) -> list[OperatingPoint]:
     """The thresholds that finished evaluations chose on the data at hand.
 
     Those of other data are named and left out.
@@ -97,6 +97,6 @@ def _evaluated(run: Run) -> list[OperatingPoint]:
     return usable
 
 
-def _data(run: Run) -> tuple[str, str]:
+def _data(run: FinishedRun) -> tuple[str, str]:
     """Name and hash of the data whose validation images are at hand."""
     return chosen_here(run.path, run.images or data_of(run.path))

@@ -26,7 +26,7 @@ from ...data.sources.source import Source, Unreadable
 from ...errors import FedcliError, UsageError, nearest
 from ...metrics import chances
 from ...runs import finished as runs
-from ...runs.finished import Run
+from ...runs.finished import FinishedRun
 from ...runs.initial import data_of, is_at_sites
 from ...runs.own_code import file_of
 from ..clinical.chosen import OperatingPoint
@@ -63,7 +63,7 @@ class Preprocessing:
     originals: Originals | None = None
 
     @classmethod
-    def of(cls, run: Run) -> "Preprocessing":
+    def of(cls, run: FinishedRun) -> "Preprocessing":
         """The steps by the chain of manifests above a run's images. Raises FedcliError."""
         path = manifest.above(run.images or data_of(run.path), "dataset")
         dataset = manifest.read(path)
@@ -210,7 +210,7 @@ def named_files(paths: Iterable[Path]) -> tuple[list[Path], list[Unread]]:
     return list(dict.fromkeys(files)), left_out
 
 
-def check_client(run: Run, client: str | None) -> None:
+def check_client(run: FinishedRun, client: str | None) -> None:
     """Refuse a client without a model of its own; and none, where only clients have a model.
 
     Raises UsageError.
@@ -232,7 +232,10 @@ def check_client(run: Run, client: str | None) -> None:
 
 
 def predict(
-    run: Run, paths: Iterable[Path], client: str | None = None, **requested: Any
+    run: FinishedRun,
+    paths: Iterable[Path],
+    client: str | None = None,
+    **requested: Any,
 ) -> Predicted:
     """Chances of each class by the last round's model, and decisions at its operating points.
 
@@ -281,7 +284,7 @@ def predict(
     )
 
 
-def _say_compared(run: Run, training: Known) -> None:
+def _say_compared(run: FinishedRun, training: Known) -> None:
     """Say which training images new ones are compared with, where it is not all of them."""
     if not training.comparable:
         console.warn(
@@ -335,7 +338,7 @@ def _warn_of_foreign(files: Sequence[str], foreign: Sequence[str]) -> None:
         )
 
 
-def shard_of(images: Array, run: Run) -> Shard:
+def shard_of(images: Array, run: FinishedRun) -> Shard:
     """Prepared images uint8 [N, S, S, C] as a test set without labels and groups."""
     count = len(images)
     rows = torch.arange(count, device=run.device)

@@ -21,7 +21,7 @@ import numpy as np
 from ... import metrics
 from ...errors import FedcliError
 from ...io.files import remembered
-from ...io.hdf5 import Column, create_hdf5, open_hdf5
+from ...io.hdf5 import ExpectedData, create_hdf5, open_hdf5
 from ...metrics import CLASSES, LABELS, Groupings
 from ...seeds import derive
 from ..predictions import Logits
@@ -154,5 +154,5 @@ def _columns_below(folder: Path, prefix: list[str], count: int) -> ByVersion:
 @remembered(128)  # a page looks at each run several times
 def _columns(path: Path) -> Columns:
     """Every column of a file by its name, not to be written into. Raises FedcliError."""
-    with open_hdf5(path, {"*/*": Column("f", size=8)}, hint=HINT) as file:
+    with open_hdf5(path, {"*/*": ExpectedData("f", size=8)}, hint=HINT) as file:
         return {name: column[()] for name, column in file.items()}

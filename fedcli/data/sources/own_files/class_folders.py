@@ -50,7 +50,7 @@ NEEDS_TABLE = "site", "patient", "group", "age", "sex", "map", "multi-label"
 Skipped = list[tuple[str, str]]
 
 
-class Layout(NamedTuple):
+class FolderLayout(NamedTuple):
     """The images of classes, those that are left out, and where the folders of classes are."""
 
     files: list[str]
@@ -97,7 +97,7 @@ def listed(
     return Listing(rows, skipped=skipped, classes=classes)
 
 
-def _labels(raw: Path, layout: Layout) -> list[str]:
+def _labels(raw: Path, layout: FolderLayout) -> list[str]:
     """The folder of a class around each image. Raises FedcliError for an image in none."""
     labels = []
     for file in layout.files:
@@ -146,7 +146,7 @@ def _top(file: str) -> str:
 # masks, parts, images without a class
 
 
-def _layout(raw: Path, files: list[str]) -> Layout:
+def _layout(raw: Path, files: list[str]) -> FolderLayout:
     """The images of classes.
 
     Raises FedcliError for a layout that allows two readings, or without such an image.
@@ -170,7 +170,7 @@ def _layout(raw: Path, files: list[str]) -> Layout:
     parts = [name for name in folders if name.lower() in PARTS]
     if parts and len(parts) < len(folders):
         _refuse_mixture(raw, images, parts, folders)
-    return Layout(images, skipped, split=len(parts) > 1)
+    return FolderLayout(images, skipped, split=len(parts) > 1)
 
 
 def _reason(file: str, stems: set[tuple[PurePosixPath, str]]) -> str:
@@ -241,7 +241,7 @@ def _refuse_mixture(
 def _refuse_parts_among_classes(
     raw: Path,
     labels: list[str],
-    layout: Layout,
+    layout: FolderLayout,
 ) -> None:
     """Raises FedcliError where the folders of classes have names of parts.
 
@@ -296,7 +296,11 @@ def _note_classes(raw: Path, classes: list[str]) -> None:
         console.say(f"no CSV in {raw}: the folders {_listed(classes)} are the classes")
 
 
-def _note_split(raw: Path, layout: Layout, choices: PrepareOptions) -> None:
+def _note_split(
+    raw: Path,
+    layout: FolderLayout,
+    choices: PrepareOptions,
+) -> None:
     """A note where folders of parts are not used.
 
     Raises FedcliError where --split folder finds none.
