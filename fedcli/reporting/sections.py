@@ -1,8 +1,8 @@
 """Sections of a report that plug in: those of leaves, and those of installed packages.
 
 A package offers one by an entry point of the group fedcli.sections: a function that gets the
-systems of the report, a list of Row, and returns a Section. `fedcli report --section NAME` asks for
-it.
+systems of the report, a list of SystemRow, and returns a Section. `fedcli report --section NAME`
+asks for it.
 """
 
 from collections.abc import Iterator, Sequence
