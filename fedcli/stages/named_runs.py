@@ -22,7 +22,7 @@ OF_METHOD = (  # options in which the runs of two names may differ
 )
 
 
-class FinishedRun(NamedTuple):
+class NamedRun(NamedTuple):
     """A finished run under the work folder."""
 
     path: Path
@@ -47,8 +47,8 @@ class FinishedRun(NamedTuple):
         return repr(sorted((name, value) for name, value in options if name not in left_out))
 
 
-Key = Callable[[FinishedRun], str]
-Groups = dict[str, list[FinishedRun]]  # the newest first, by key
+Key = Callable[[NamedRun], str]
+Groups = dict[str, list[NamedRun]]  # the newest first, by key
 ALIKE: tuple[Key, ...] = (  # of runs that can be compared, the closest first
     lambda run: run.data + run.options(*OF_METHOD),
     lambda run: run.data,
@@ -117,7 +117,7 @@ def _comparable(names: Sequence[str], work: Path) -> dict[str, list[Path]]:
     return {name: [runs[0].path] for name, runs in runs_by_name.items()}
 
 
-def _groups(runs: list[FinishedRun], key: Key) -> Groups:
+def _groups(runs: list[NamedRun], key: Key) -> Groups:
     """The runs of equal keys together, by key."""
     return {key(group[0]): group for group in grouped(runs, key)}
 
@@ -127,7 +127,7 @@ def _age(key: str, groups_of_names: list[Groups]) -> tuple[int, int, str]:
     return min(last_used.age(groups[key][0].path) for groups in groups_of_names)
 
 
-def _system(name: str, runs: list[FinishedRun], count: int) -> list[Path]:
+def _system(name: str, runs: list[NamedRun], count: int) -> list[Path]:
     """The newest run with those that differ from it in the seed alone, one for each seed.
 
     count: of all runs of the name.
@@ -145,14 +145,14 @@ def _system(name: str, runs: list[FinishedRun], count: int) -> list[Path]:
     return [path_by_seed[seed] for seed in seeds]
 
 
-def _named(word: str, work: Path) -> list[FinishedRun]:
+def _named(word: str, work: Path) -> list[NamedRun]:
     """The finished runs of a name, the newest first. Raises FedcliError."""
     paths = sorted(
         last_used.every(work / "runs", "run"),
         key=last_used.age,
         reverse=True,
     )
-    runs = [FinishedRun(path, manifest.read(path, "run")) for path in paths if path.is_file()]
+    runs = [NamedRun(path, manifest.read(path, "run")) for path in paths if path.is_file()]
     folded = _folded(word)
     in_folder = [run for run in runs if run.path.parent.name == word]
     of_name = [run for run in runs if folded in map(_folded, run.names)]
@@ -168,7 +168,7 @@ def _named(word: str, work: Path) -> list[FinishedRun]:
     raise FedcliError(f"no such manifest: {word}, and no run under {work} is called so", hint)
 
 
-def _of_method(word: str, runs: list[FinishedRun]) -> list[FinishedRun]:
+def _of_method(word: str, runs: list[NamedRun]) -> list[NamedRun]:
     """The runs of a method, which may have other names."""
     from ..methods import resolve  # imports torch, which names that runs have do not need
 
