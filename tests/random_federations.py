@@ -18,7 +18,7 @@ from fedcli.errors import FedcliError
 from fedcli.metrics.metric import PROBABILITIES
 from fedcli.reporting import single_runs
 from fedcli.scores import views
-from fedcli.scores.facts import TestImages, facts
+from fedcli.scores.facts import ScoredImages, facts
 from fedcli.scores.scores import Part, RunScores
 from fedcli.scores.table import Where
 from fedcli.sites import answers, evaluation
@@ -63,7 +63,7 @@ class Federation:
         for number in range(2):
             rows = np.concatenate([part.logits[number] for part in parts])
             logits.append(rows[in_classes])
-        return TestImages(y[in_classes], self.classes, groupings), logits
+        return ScoredImages(y[in_classes], self.classes, groupings), logits
 
 
 def drawn(rng) -> Federation:

@@ -100,7 +100,7 @@ def test_a_report_leaves_out_the_runs_that_it_may_not_score(work, capsys, monkey
         return path, False
 
     monkeypatch.setattr(collect, "scores_of", scored)
-    monkeypatch.setattr(collect.Scores, "of", lambda facts, path: facts)
+    monkeypatch.setattr(collect.RunScores, "of", lambda facts, path: facts)
     monkeypatch.setattr(collect, "check", lambda path, options: None)
     runs = last_used.every(work / "runs", "run")
     assert collect.scores_under(work, EvaluateOptions()) == runs[1:]

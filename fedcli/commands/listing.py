@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common_options import WORK
 from ..options import Source
-from ..reporting.table import Table
+from ..reporting.table import ReportTable
 from ..stages.shown import Shown
 from . import ls as command
 
@@ -28,12 +28,12 @@ class PrintedList(Shown):
 
         return pandas.DataFrame(self.entries[kind])
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """A table for each kind that is there."""
         tables = []
         for kind, rows in self.entries.items():
             if rows:
-                tables.append(Table.of("", command.COLUMNS[kind], map(command.cells, rows)))
+                tables.append(ReportTable.of("", command.COLUMNS[kind], map(command.cells, rows)))
         return tables
 
 

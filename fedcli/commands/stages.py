@@ -40,7 +40,7 @@ from .shell.words import methods_and_data
 if TYPE_CHECKING:
     from ..reporting.clinical import Topic
     from ..reporting.rows import SystemRow
-    from ..reporting.table import Table
+    from ..reporting.table import ReportTable
     from ..stages.report import Report
 
 NAMED = 10  # unreadable files that are listed
@@ -273,7 +273,7 @@ def _show_scores(
     show_rows(lines, file, between=False)
     run = lines[0].scored[0]
     scores = [("", lines[0].scores)]
-    group_tables: list[Table] = []
+    group_tables: list[ReportTable] = []
     for metric in ("", *own_metrics):
         group_tables += single_runs.by_group(run, metric)
     show_tables(group_tables, file)

@@ -19,7 +19,7 @@ from .dataset_card import card_of
 from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
 from .rows import SystemRow, compared
-from .table import Column, Heads, Section, Table
+from .table import Column, Heads, ReportTable, Section
 from .tables import report
 
 WRITE = "A person must write this: {}."
@@ -93,7 +93,7 @@ def _model_sections(system: SystemRow, row: SystemRow) -> Iterator[Section]:
     yield _question("ethics", "Risks and limits", "risks, limits, human oversight and monitoring")
 
 
-def _thresholds(system: SystemRow) -> list[Table]:
+def _thresholds(system: SystemRow) -> list[ReportTable]:
     """A line for each threshold that an evaluation of the run chose, with the data that it is
     for.
     """
@@ -104,7 +104,7 @@ def _thresholds(system: SystemRow) -> list[Table]:
             lines.append([point.positive, rule, point.threshold, point.images, point.source])
     if not lines:
         return []
-    return [Table.of("Thresholds", THRESHOLD_HEADS, lines, POINTS_LEGEND)]
+    return [ReportTable.of("Thresholds", THRESHOLD_HEADS, lines, POINTS_LEGEND)]
 
 
 def _dataset_card(system: SystemRow) -> Document:
@@ -137,7 +137,7 @@ def _dataset_sections(
     yield _question("motivation", "Motivation", "why the data were collected, by whom, who paid")
     yield Section("composition", "Composition", provenance.images(system))
     heads = ["attribute", "images without a value"]
-    unknown = Table.of("", heads, body.get("unknown", {}).items())
+    unknown = ReportTable.of("", heads, body.get("unknown", {}).items())
     yield Section("missing", "Missing values", [unknown] if unknown.rows else [])
     card = card_of(system.scores)
     names = [name for name in ("where", "citation", "notes") if card.get(name)]
@@ -189,7 +189,11 @@ def evidence_page(row: SystemRow, guidelines: Sequence[evidence.Guideline]) -> D
             count += f", {guideline['half']} by half"
         counts.append((name, count))
         lines = [_evidence_line(item) for item in guideline["items"]]
-        table = Table.of("", ["item", "asks for", "state", "material"], lines)
+        table = ReportTable.of(
+            "",
+            ["item", "asks for", "state", "material"],
+            lines,
+        )
         text = f"{guideline['source']}. There is material for {count}."
         sections.append(Section(f"guideline-{number}", name, [table], text=[text]))
     title = f"Evidence for reporting guidelines: {row.name}"

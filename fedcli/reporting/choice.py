@@ -10,7 +10,7 @@ from ..comparison.systems import grouped
 from ..scores.choice import DTO, RULES, Candidate, chosen, values
 from ..scores.parts import Number
 from .rows import Rows, SystemRow, systems_of
-from .table import Table, heads
+from .table import ReportTable, heads
 
 TITLE = "Model choice on validation images"
 LEGEND = (
@@ -26,7 +26,7 @@ SEVERAL = (
 )
 
 
-def tables(rows: Rows) -> Iterator[Table]:
+def tables(rows: Rows) -> Iterator[ReportTable]:
     """The kept rounds of a system alone, else the systems that share data and rounds, each with the
     round taken.
     """
@@ -76,7 +76,11 @@ def _mean(scores: Sequence[Number]) -> Number:
     return float(np.mean(numbers)) if len(numbers) == len(scores) else None
 
 
-def _table(title: str, models: Mapping[str, Candidate], legend: str) -> Table:
+def _table(
+    title: str,
+    models: Mapping[str, Candidate],
+    legend: str,
+) -> ReportTable:
     candidates = list(models.values())
     distances = values(candidates, DTO)
     choices = {rule: chosen(candidates, rule) for rule in RULES}
@@ -89,4 +93,4 @@ def _table(title: str, models: Mapping[str, Candidate], legend: str) -> Table:
     columns = heads("model") + heads("all images", "worst group", unit="%")
     columns += heads("distance", unit="points", lower=True)
     columns += heads("images of the smallest group", "taken by")
-    return Table.of(title, columns, lines, legend)
+    return ReportTable.of(title, columns, lines, legend)

@@ -19,7 +19,7 @@ from ..scores.clinical_shape import BEFORE_AFTER, CLIENT, POOLED, select
 from ..scores.scores import RunScores
 from .dataset_card import card_of
 from .rows import Rows
-from .table import DAGGER, NONE, Column, Table, bounded, percent
+from .table import DAGGER, NONE, Column, ReportTable, bounded, percent
 
 SUBGROUPS = 10  # of lowest accuracy
 UNSURE = (
@@ -57,7 +57,7 @@ class Topic:
     def columns(self) -> list[Column | str]:
         return [*self.labels, *self.numbers.values()]
 
-    def table(self, name: str, lines: Lines) -> list[Table]:
+    def table(self, name: str, lines: Lines) -> list[ReportTable]:
         """One table, or none where there is no line."""
         rows = []
         for *labels, facts in lines:
@@ -65,7 +65,7 @@ class Topic:
             rows.append([*labels, *cells])
         if not rows:
             return []
-        table = Table.of(
+        table = ReportTable.of(
             f"{self.title}: {name}",
             self.columns,
             rows,
@@ -105,7 +105,7 @@ OPTIONS = list(dict.fromkeys(topic.option for topic in EVERY))
 MORE = f"More: --show {', '.join(OPTIONS)}, or all."
 
 
-def tables(runs: Iterable[tuple[str, RunScores]], topics: Topics = EVERY) -> Iterator[Table]:
+def tables(runs: Iterable[tuple[str, RunScores]], topics: Topics = EVERY) -> Iterator[ReportTable]:
     """Tables of each run whose scores hold them. runs: name and scores of each run. topics: those
     that are shown.
     """
@@ -146,7 +146,7 @@ def _of_classes(
     name: str,
     scores: RunScores,
     topics: Topics,
-) -> Iterator[Table]:
+) -> Iterator[ReportTable]:
     """The tables of each class on each version of the test images."""
     words = numbers.versions([scores])
     for (label, version), described in select(scores.clinical, "classes/*/*"):
@@ -224,7 +224,11 @@ def _rate_gaps(groups: Facts) -> Facts:
     return {name: max(values) - min(values) for name, values in rates.items() if len(values) > 1}
 
 
-def _of_all(name: str, scores: RunScores, topics: Topics) -> Iterator[Table]:
+def _of_all(
+    name: str,
+    scores: RunScores,
+    topics: Topics,
+) -> Iterator[ReportTable]:
     """The tables of all classes together."""
     clinical = scores.clinical or {}
     words = numbers.versions([scores])
@@ -279,7 +283,7 @@ def _lowest(clinical: Facts) -> Lines:
             yield version, subgroup["attribute"], subgroup["group"], subgroup | texts
 
 
-def by_class(scores: RunScores) -> Iterator[Table]:
+def by_class(scores: RunScores) -> Iterator[ReportTable]:
     """Decisions at one threshold, group by group: a table of each described class, on every version
     of the test images of one class, of several on clean ones; with the errors of all images in
     numbers, and which other thresholds there are.
@@ -296,7 +300,7 @@ def _class_table(
     label: str,
     version: str,
     described: Facts,
-) -> Table:
+) -> ReportTable:
     """The table of one class; without a threshold its columns of decisions are left out."""
     pooled = [point for point in _pooled(described) if point["overall"]["threshold"] is not None]
     usual = [point for point in pooled if point["rule"] == USUAL]
@@ -326,7 +330,12 @@ def _class_table(
         title += f": no threshold from {images}; fedcli partition --val 0.2 keeps some"
     if len(pooled) > 1:
         legend += f" Other thresholds ({len(pooled) - 1}): --show thresholds."
-    return Table.of(title, filled(BY_CLASS.columns), map(filled, lines), legend)
+    return ReportTable.of(
+        title,
+        filled(BY_CLASS.columns),
+        map(filled, lines),
+        legend,
+    )
 
 
 def _class_line(name: str, described: Facts, point: Facts | None) -> list[Any]:

@@ -29,7 +29,7 @@ from ..scores.numbers import is_lower
 from ..scores.statistics.bootstrap import BCA
 from ..scores.table import Number, Where
 from .rows import Rows, shared_parts, systems_of
-from .table import NONE, Column, Table, heads
+from .table import NONE, Column, ReportTable, heads
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
 SHORT = 30  # characters of settings that fit behind a name
@@ -104,7 +104,7 @@ def spoken(metric: str) -> str:
     return title(metric).removesuffix(", one-vs-one")
 
 
-def table(comparison: Comparison) -> Table:
+def table(comparison: Comparison) -> ReportTable:
     """A line for each score and for each gap between groups on clean images, with the letter of its
     remark.
     """
@@ -125,7 +125,7 @@ def table(comparison: Comparison) -> Table:
     columns = ["", sides["a"], sides["b"], "change", "95 % interval", f"p {_units(comparison)}"]
     if has_seeds:
         columns.append(f"p {sample.over}")
-    return Table.of("", [*columns, ""], lines)
+    return ReportTable.of("", [*columns, ""], lines)
 
 
 def _units(comparison: Comparison) -> str:
@@ -276,7 +276,11 @@ def notes(comparison: Comparison) -> list[str]:
     return notes
 
 
-def table_against(rows: Sequence[Against], score: str, reference: str) -> Table:
+def table_against(
+    rows: Sequence[Against],
+    score: str,
+    reference: str,
+) -> ReportTable:
     """The reference first, then the others with their tests; score: such as "clean accuracy"."""
     over = verdict.sampled(rows)
     lines = []
@@ -292,7 +296,12 @@ def table_against(rows: Sequence[Against], score: str, reference: str) -> Table:
     columns += heads("p over patients", f"p over {over}", "verdict")
     tests_in_words = verdict.legend(rows, verdict.enough(len(rows) - 1))
     legend = SCORE.format(over=over, reference=reference) + tests_in_words
-    return Table.of(f"Against {reference}: {score}", columns, lines, legend)
+    return ReportTable.of(
+        f"Against {reference}: {score}",
+        columns,
+        lines,
+        legend,
+    )
 
 
 def said_against(
@@ -379,14 +388,14 @@ def _certainty(row: Difference) -> str:
 
 def tests_against(
     tests: Sequence[tuple[str, str, Sequence[Against]]],
-) -> tuple[list[str], list[Table]]:
+) -> tuple[list[str], list[ReportTable]]:
     """Sentences on the tests of several scores, and a table for each; a legend stands below the
     last.
 
     tests: the score, such as "clean accuracy", the name of the reference, and the systems against
     it.
     """
-    tables: list[Table] = []
+    tables: list[ReportTable] = []
     texts = []
     scores_by_names: dict[tuple[str, str], list[str]] = {}
     for name, reference, rows in tests:
@@ -437,7 +446,7 @@ def rank_tests(rows: Rows) -> list[Ranks]:
     return tests
 
 
-def rank_tables(tests: Sequence[Ranks]) -> list[Table]:
+def rank_tables(tests: Sequence[Ranks]) -> list[ReportTable]:
     """The mean ranks of every method, and below them what the tests say."""
     if not tests:
         return []
@@ -451,4 +460,4 @@ def rank_tables(tests: Sequence[Ranks]) -> list[Table]:
     for name in tests[0].ranks:
         lines.append([name, *[test.ranks[name] for test in tests]])
     heading = f"Methods ranked over {tests[0].datasets} datasets"
-    return [Table.of(heading, columns, lines, " ".join(legend).strip())]
+    return [ReportTable.of(heading, columns, lines, " ".join(legend).strip())]

@@ -13,7 +13,7 @@ from ..data.pool import holdings
 from ..errors import UsageError, nearest
 from ..metrics import Task
 from ..scores.statistics import power
-from .table import Column, Heads, Table
+from .table import Column, Heads, ReportTable
 
 Facts = dict[str, Any]
 ALL = "all"
@@ -50,7 +50,7 @@ def of_manifest(path: Path, name: str) -> Facts:
     return facts
 
 
-def tables(facts: Facts, name: str) -> Iterator[Table]:
+def tables(facts: Facts, name: str) -> Iterator[ReportTable]:
     """Two tables of what of_manifest() gives for a class."""
     heads: Heads = ["attribute", "group", "images", "patients", f"with {name}"]
     heads += [Column(f"± {rate}", "points") for rate in (*RATES, "AUC")]
@@ -59,12 +59,12 @@ def tables(facts: Facts, name: str) -> Iterator[Table]:
         "groups",
         ["group", "images", "patients", "positives", *RATES, "auc"],
     )
-    yield Table.of(f"Expected intervals on test images: {name}", heads, lines, WIDTHS)
+    yield ReportTable.of(f"Expected intervals on test images: {name}", heads, lines, WIDTHS)
     lines = _lines(facts, "gaps", ["first", "second", *RATES])
     if lines:
         heads = ["attribute", "group", "other group"]
         heads += [Column(f"gap in {rate}", "points") for rate in RATES]
-        yield Table.of(f"Detectable gaps on test images: {name}", heads, lines, GAPS)
+        yield ReportTable.of(f"Detectable gaps on test images: {name}", heads, lines, GAPS)
 
 
 def _lines(facts: Facts, part: str, keys: list[str]) -> list[list[Any]]:

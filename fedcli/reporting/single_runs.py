@@ -21,7 +21,7 @@ from ..scores.statistics.intervals import RESAMPLES, bounds
 from ..scores.table import Score, Where
 from .columns import SHOWN, shown
 from .rows import unique
-from .table import DAGGER, NONE, Cell, Table, bounded, heads, percent
+from .table import DAGGER, NONE, Cell, ReportTable, bounded, heads, percent
 
 Runs = Sequence[tuple[str, RunScores]]  # name and scores of each
 UNRELIABLE = f"{DAGGER} not reliable: "
@@ -54,7 +54,7 @@ AT_SITES = (
 )
 
 
-def by_group(run: Scored, metric: str = "") -> Iterator[Table]:
+def by_group(run: Scored, metric: str = "") -> Iterator[ReportTable]:
     """A table for each attribute, on clean and corrupted test images; metric: by default the AUC.
 
     Scores are means over the kept rounds, with intervals of these means over patients; of a metric
@@ -75,7 +75,9 @@ def by_group(run: Scored, metric: str = "") -> Iterator[Table]:
         lines = []
         for group, size in scores.members(attribute, [metric]).items():
             lines.append(_group_line(run, where._replace(group=group), size))
-        yield Table.of(f"{caption}, by {attribute}", columns, [*lines, *_gap_lines(run, where)])
+        yield ReportTable.of(
+            f"{caption}, by {attribute}", columns, [*lines, *_gap_lines(run, where)]
+        )
 
 
 def worst_groups(run: Scored) -> Iterator[str]:
@@ -273,7 +275,7 @@ def unreliable(
     return f"{fitted(UNRELIABLE, unique(texts), LONGEST_REASON)}." if texts else ""
 
 
-def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
+def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[ReportTable]:
     """A table of each run whose scores hold other corruptions."""
     lines = []
     for name, scores in runs:
@@ -282,7 +284,7 @@ def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
             lines.append([name, *[_cell(overall[version].get(SUCCESS)) for version in PATCHED]])
     if lines:
         columns = heads("") + heads(*PATCHED, unit="%", lower=True)
-        yield Table.of("Success of the backdoor", columns, lines, BACKDOOR)
+        yield ReportTable.of("Success of the backdoor", columns, lines, BACKDOOR)
     corrupted = [(name, scores) for name, scores in runs if scores.severities]
     for name, scores in corrupted:
         overall = scores.part().overall
@@ -295,10 +297,10 @@ def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
         caption = "Severities"
         if len(corrupted) > 1:
             caption += f": {name}"
-        yield Table.of(caption, columns, lines, SEVERITIES)
+        yield ReportTable.of(caption, columns, lines, SEVERITIES)
 
 
-def by_severity_and_group(runs: Runs) -> Iterator[Table]:
+def by_severity_and_group(runs: Runs) -> Iterator[ReportTable]:
     """A table for each run and attribute: a line for each kind and severity, a column for each
     group.
     """
@@ -317,7 +319,7 @@ def by_severity_and_group(runs: Runs) -> Iterator[Table]:
             columns += heads(*scores.members(attribute), unit="%")
             columns += heads("gap", unit="points", lower=True)
             caption = f"{capital(title(metric))} by severity and {attribute}: {name or scores.name}"
-            yield Table.of(caption, columns, lines, BY_GROUP)
+            yield ReportTable.of(caption, columns, lines, BY_GROUP)
 
 
 def _levels(scores: RunScores) -> Iterator[tuple[str, str, str | None, str | None]]:
@@ -342,7 +344,7 @@ def _cell(score: Score | None) -> Cell:
     return percent(score.last if score.mean is None else score.mean, score.std)
 
 
-def cross_site(runs: Runs) -> Iterator[Table]:
+def cross_site(runs: Runs) -> Iterator[ReportTable]:
     """Tables of each run whose scores hold them."""
     for name, scores in runs:
         if not scores.cross_site:
@@ -360,10 +362,10 @@ def cross_site(runs: Runs) -> Iterator[Table]:
             for model, tests in scores.cross_site.items():
                 lines.append([model, *[tests[client][metric].last for client in clients]])
             caption = f"Trained at and tested on: {title(metric)}, {name or scores.name}"
-            yield Table.of(caption, columns, lines, CROSS_SITE)
+            yield ReportTable.of(caption, columns, lines, CROSS_SITE)
 
 
-def adapted(runs: Runs) -> Iterator[Table]:
+def adapted(runs: Runs) -> Iterator[ReportTable]:
     """A table of all images and one for each attribute, of each version of them, of each run that
     has such scores.
     """
@@ -382,12 +384,12 @@ def adapted(runs: Runs) -> Iterator[Table]:
             for version, shares in scores.adapted.prior.items():
                 lines.append([version, *[shares[label] for label in scores.classes]])
             columns = heads("images") + heads(*scores.classes, unit="%")
-            yield Table.of(f"Class prior: {name or scores.name}", columns, lines)
+            yield ReportTable.of(f"Class prior: {name or scores.name}", columns, lines)
 
 
 def _adapted_table(
     caption: str, part: Sequence[AdaptedScore], scores: RunScores, legend: str
-) -> Table:
+) -> ReportTable:
     """The table of one attribute, "" of all images.
 
     Each row says by itself whose it is and of which adaptation: a wide table repeats its first
@@ -414,7 +416,12 @@ def _adapted_table(
     columns = heads(f"{attribute}, adapted" if attribute else "adapted", "images")
     columns += heads(*map(title, metrics), unit="%")
     verdict = f"Changes whose interval excludes 0: {'; '.join(changes)}." if changes else SAME
-    return Table.of(caption, columns, lines, f"{verdict} {legend}".strip())
+    return ReportTable.of(
+        caption,
+        columns,
+        lines,
+        f"{verdict} {legend}".strip(),
+    )
 
 
 def _small_groups(part: Sequence[AdaptedScore], scores: RunScores) -> set[str]:

@@ -129,7 +129,7 @@ Heads = list[Column | str]  # those of text or counts by name alone
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Rows of cells under columns, with a title above and what the numbers are below."""
 
     title: str
@@ -144,7 +144,7 @@ class Table:
         columns: Sequence[Column | str],
         lines: Iterable[Iterable[Any]],
         legend: str = "",
-    ) -> "Table":
+    ) -> "ReportTable":
         """A table of plain values, each as its column shows it.
 
         Shares have two digits behind the point if every spread of them is below a point, else one.
@@ -180,13 +180,13 @@ class Table:
         """The cells of each column."""
         return list(zip(*self.rows)) or [()] * len(self.columns)
 
-    def part(self, indices: Sequence[int]) -> "Table":
+    def part(self, indices: Sequence[int]) -> "ReportTable":
         """The columns at these indices alone."""
         columns = [self.columns[k] for k in indices]
         cells = [self.cells[k] for k in indices]
         return replace(self, columns=columns, rows=list(zip(*cells)))
 
-    def unfolded(self) -> "Table":
+    def unfolded(self) -> "ReportTable":
         """The table with the second lines of cells as rows of their own, for what has one line to a
         row.
         """
@@ -221,10 +221,10 @@ class Section:
 
     name: str
     title: str
-    tables: Sequence[Table] = ()
+    tables: Sequence[ReportTable] = ()
     panels: Sequence["Panels"] = ()
     text: Sequence[str] = ()
-    folded: Sequence[Table] = ()
+    folded: Sequence[ReportTable] = ()
     notes: Sequence[str] = ()
     pairs: Sequence[tuple[str, str]] = ()
     pairs_title: str = ""

@@ -26,7 +26,7 @@ from . import comparison, head, writers
 from .columns import Value
 from .rows import Rows, SystemRow, has_two_rules, notes, scores_of, shortened, systems_of, unique
 from .single_runs import unreliable
-from .table import Cell, Column, Table, mark, number, percent
+from .table import Cell, Column, ReportTable, mark, number, percent
 
 FORMATS = "markdown", "latex", "csv", "json"
 AMONG = " among rows of the same data and rounds"
@@ -102,8 +102,8 @@ class ScoresReport:
     """
 
     rows: Rows
-    whole: Table
-    tables: Sequence[Table]
+    whole: ReportTable
+    tables: Sequence[ReportTable]
     about: Sequence[str]
     measured: Sequence[str]
     verdicts: Sequence[str]
@@ -319,15 +319,20 @@ def _table(
     rules: Sequence[str],
     columns: Sequence[_Filled],
     legend: str = "",
-) -> Table:
+) -> ReportTable:
     """A table of these columns behind the rows' names and their rules, if there are any."""
     columns = [_Filled(Column("rule"), rules), *columns] if rules else columns
     columns = [_Filled(Column("method"), names), *columns]
     lines = zip(*[filled.cells for filled in columns])
-    return Table.of(title, [filled.column for filled in columns], lines, legend)
+    return ReportTable.of(
+        title,
+        [filled.column for filled in columns],
+        lines,
+        legend,
+    )
 
 
-def _parts(rows: Rows, columns: list[_Filled]) -> list[Table]:
+def _parts(rows: Rows, columns: list[_Filled]) -> list[ReportTable]:
     """The table of all images, then one of what lies between groups; `rule` is shown if one method
     has two.
     """
@@ -413,7 +418,7 @@ def _lowest(row: SystemRow, where: Where) -> str:
 
 def _legend(
     rows: Rows,
-    whole: Table,
+    whole: ReportTable,
     leads: Leads,
     best: str,
     *,

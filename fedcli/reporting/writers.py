@@ -11,7 +11,7 @@ from typing import TextIO
 from ..console import printable
 from ..io.csv_text import csv_text
 from ..system import terminal
-from .table import DAGGER, Cell, Column, Table
+from .table import DAGGER, Cell, Column, ReportTable
 
 STAR = " *"  # behind the best of a column, where there is no bold
 TEX_OF = str.maketrans(
@@ -35,7 +35,7 @@ def starred(cell: Cell) -> str:
     return cell.plain + STAR if cell.best else cell.plain
 
 
-def show(table: Table, file: TextIO | None = None) -> None:
+def show(table: ReportTable, file: TextIO | None = None) -> None:
     """Print a table for a person, and below it what its numbers are. file: default stdout."""
     table = table.unfolded()
     columns = []
@@ -61,7 +61,7 @@ def say(texts: Iterable[str], file: TextIO | None = None) -> None:
         print(*terminal.wrapped(text, width), sep="\n", file=file)
 
 
-def markdown(table: Table) -> str:
+def markdown(table: ReportTable) -> str:
     """The table alone, as several below each other where it is wide; its title and legend are the
     document's.
     """
@@ -76,7 +76,7 @@ def markdown(table: Table) -> str:
     return "\n\n".join(parts)
 
 
-def _parts(table: Table) -> list[Table]:
+def _parts(table: ReportTable) -> list[ReportTable]:
     """The table, or if that is too wide for a page its columns in several, those under one head
     together.
     """
@@ -97,13 +97,13 @@ def _parts(table: Table) -> list[Table]:
     return [table.part(indices) for indices in parts] or [table]
 
 
-def titled(table: Table) -> str:
+def titled(table: ReportTable) -> str:
     """A table in Markdown with its title above and what its numbers are below."""
     return f"{printable(table.title)}:\n\n{markdown(table)}\n\n{printable(table.legend)}\n"
 
 
 def latex(
-    tables: Iterable[Table],
+    tables: Iterable[ReportTable],
     captions: Iterable[Sequence[str]],
     remarks: Iterable[str],
 ) -> str:
@@ -144,7 +144,7 @@ def _caption(texts: Iterable[str]) -> str:
     return _tex(" ".join(sentences))
 
 
-def _tabular(table: Table) -> list[str]:
+def _tabular(table: ReportTable) -> list[str]:
     sides = "".join("r" if numeric else "l" for numeric in table.numeric)
     lines = [f"\\begin{{tabular}}{{{sides}}}", "\\toprule"]
     lines += [*_two_heads(table.columns), "\\midrule"]
@@ -186,7 +186,7 @@ def _tex(words: str) -> str:
     return re.sub(r"(?<![\w-])--([a-z][a-z-]*)", r"\\texttt{-{}-\1}", plain)
 
 
-def comma_separated(table: Table) -> str:
+def comma_separated(table: ReportTable) -> str:
     """Bare numbers, the spread of each in a column of its own; marks are left out."""
     table = table.unfolded()
     columns = []

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..reporting.table import Table
+from ..reporting.table import ReportTable
 from ..stages import shown
 from . import output
 from .record import ResultRow, Results
@@ -70,7 +70,7 @@ class PlayedTable(shown.Shown):
                 line[f"{name} published std"] = cell.published.std
         return line
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """The numbers on validation images where there are some, and those on test images."""
         return beside.main(self.results)
 

@@ -382,7 +382,7 @@ class _ScoredWithout(NamedTuple):
 
 def held_out_tables(
     dataset: Path, left_out: Sites, outcomes: list[Outcome], workplace: Place
-) -> Iterator[table.Table]:
+) -> Iterator[table.ReportTable]:
     """Trained without, tested on: a table of each of the shown scores."""
     hold_out = next(str(options.hold_out) for options in left_out.values())
     attribute = hold_out.partition("=")[0]
@@ -398,7 +398,7 @@ def held_out_tables(
     body = manifest.read(dataset, "dataset", whole=True).body
     for metric in Task.of_body(body).usual:
         rows = [_held_out_row(run, attribute, metric, list(left_out)) for run in runs]
-        yield table.Table(f"Trained without, tested on: {metric}", columns, rows, LEGEND)
+        yield table.ReportTable(f"Trained without, tested on: {metric}", columns, rows, LEGEND)
 
 
 def _scored_without(

@@ -17,7 +17,7 @@ from ..data import manifest
 from ..errors import FedcliError, UsageError
 from ..runs import finished as runs
 from ..runs.finished import FinishedRun
-from .facts import TestImages, facts
+from .facts import ScoredImages, facts
 from .parts import MODELS
 from .predictions import Logits
 from .scores import GLOBAL
@@ -156,7 +156,7 @@ def check_cross_site(run: Path) -> None:
         raise FedcliError(fault, "partition --by an attribute")
 
 
-def cross_site(run: FinishedRun, images: TestImages) -> Table:
+def cross_site(run: FinishedRun, images: ScoredImages) -> Table:
     """Scores of the last round's models, of every client and the global one, on every test part."""
     shard = run.data.test["clean"]
     last = run.rounds[-1]

@@ -12,7 +12,7 @@ from .answering import answers_of
 from .choice import RULES, WORDS, Candidate, values
 from .choice import chosen as chosen_of
 from .clinical.points import Seen, validation
-from .facts import TestImages, facts
+from .facts import ScoredImages, facts
 from .parts import Chosen
 from .table import BEST as OF_BEST
 from .table import Number, Table, Where
@@ -61,7 +61,7 @@ def _candidate(number: int, images: Seen, metric: str) -> Candidate:
 
 def best(
     run: FinishedRun,
-    images: TestImages,
+    images: ScoredImages,
     models: list[Candidate],
     rule: str | None,
 ) -> tuple[Chosen | None, Table]:

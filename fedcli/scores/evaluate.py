@@ -36,7 +36,7 @@ from .clinical_shape import positives
 from .deploy import adaptation
 from .evaluation_options import EvaluateOptions
 from .existing import asked
-from .facts import TestImages, facts, label_facts, of_round, over_rounds
+from .facts import ScoredImages, facts, label_facts, of_round, over_rounds
 from .groups import grouping
 from .parts import MODELS, Client, External, Stage, Traffic
 from .predictions import Logits, write
@@ -173,7 +173,7 @@ def _warning(run: FinishedRun, tested_on: External | None) -> str:
 
 def _corrupted(
     run: FinishedRun,
-    images: TestImages,
+    images: ScoredImages,
     corruptions: severities.Asked,
     method: str,
 ) -> Table:
@@ -190,7 +190,7 @@ def _corrupted(
     return table
 
 
-def _of_labels(run: FinishedRun, images: TestImages, logits: Logits) -> Table:
+def _of_labels(run: FinishedRun, images: ScoredImages, logits: Logits) -> Table:
     """Lines of each of several labels per image by itself."""
     table: Table = {}
     for version, answers in logits.items():
@@ -201,7 +201,7 @@ def _of_labels(run: FinishedRun, images: TestImages, logits: Logits) -> Table:
 
 def _of_shots(
     run: FinishedRun,
-    images: TestImages,
+    images: ScoredImages,
     logits: Logits,
     trained_on: np.ndarray,
     limits: Limits,
@@ -231,12 +231,12 @@ def _shared_patients(run: FinishedRun, tests: external.Asked) -> dict[str, Any] 
     return counted.get(shared_patients.KEY)
 
 
-def _images(run: FinishedRun, attributes: list[str]) -> TestImages:
+def _images(run: FinishedRun, attributes: list[str]) -> ScoredImages:
     """The test images, and their groups by these attributes, some of which are crossed."""
     test = run.data.test["clean"]
     codes = {name: column.cpu().numpy() for name, column in test.groups.items()}
     groupings = {name: grouping(name, codes, run.data.attributes) for name in attributes}
-    return TestImages(
+    return ScoredImages(
         test.y.cpu().numpy(),
         run.data.classes,
         groupings,
@@ -246,7 +246,7 @@ def _images(run: FinishedRun, attributes: list[str]) -> TestImages:
 
 def _quality(
     where: Where,
-    images: TestImages,
+    images: ScoredImages,
     rounds: Sequence[int],
     logits: Logits,
     method: str,
@@ -274,7 +274,7 @@ def _quality(
 
 def _clients(
     run: FinishedRun,
-    images: TestImages,
+    images: ScoredImages,
     logits: Logits,
 ) -> tuple[dict[str, Client], Table]:
     """Every client's test images and lines.
@@ -309,7 +309,7 @@ def _clients(
 
 def _client(
     run: FinishedRun,
-    images: TestImages,
+    images: ScoredImages,
     logits: Logits,
     models: ModelPanel,
 ) -> tuple[Client, Table]:
@@ -332,7 +332,7 @@ def _client(
     return client, lines
 
 
-def _personal(run: FinishedRun, images: TestImages) -> Table:
+def _personal(run: FinishedRun, images: ScoredImages) -> Table:
     """Lines of the clients' own models on the whole test sets.
 
     Where they are whole models, their mean is scored too.
@@ -359,7 +359,7 @@ def _personal(run: FinishedRun, images: TestImages) -> Table:
 def _clinical(
     run: FinishedRun,
     logits: Logits,
-    images: TestImages,
+    images: ScoredImages,
     options: EvaluateOptions,
 ) -> dict[str, Any] | None:
     """Operating points and calibration; None without --clinical.

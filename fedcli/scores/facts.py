@@ -31,7 +31,7 @@ NOT_SCORES = ("count", "classes_missing", "patients")
 
 
 @dataclass(frozen=True)
-class TestImages:
+class ScoredImages:
     """Test images, before anyone answers for them.
 
     Attributes:
@@ -46,7 +46,7 @@ class TestImages:
     groupings: Groupings = field(default_factory=dict)
     units: Array | None = None
 
-    def at(self, places: Array | slice) -> "TestImages":
+    def at(self, places: Array | slice) -> "ScoredImages":
         """Some of the images."""
         groupings = groupings_at(self.groupings, places)
         units = None if self.units is None else self.units[places]
@@ -137,7 +137,7 @@ def _lines(
 
 def facts(
     where: Where,
-    images: TestImages,
+    images: ScoredImages,
     rounds: Rounds,
     attributes: Iterable[str] = (),
 ) -> Table:
@@ -153,7 +153,7 @@ def facts(
 
 def of_round(
     where: Where,
-    images: TestImages,
+    images: ScoredImages,
     number: int,
     models: Sequence[Array],
     attributes: Iterable[str] = (),
@@ -166,7 +166,7 @@ def of_round(
 def _answer(
     where: Where,
     number: int,
-    images: TestImages,
+    images: ScoredImages,
     logits: Array,
     attributes: Iterable[str],
 ) -> Table:
@@ -190,7 +190,7 @@ def _answer(
 
 def label_facts(
     where: Where,
-    images: TestImages,
+    images: ScoredImages,
     rounds: Sequence[tuple[int, Sequence[Array]]],
 ) -> Table:
     """The lines of each of several labels by itself, over kept rounds.
@@ -212,7 +212,7 @@ def label_facts(
     return table
 
 
-def _give_reasons(table: Table, images: TestImages) -> None:
+def _give_reasons(table: Table, images: ScoredImages) -> None:
     """Add the reasons for which scores of single labels are unreliable.
 
     They are few patients with the label, or without it.

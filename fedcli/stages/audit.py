@@ -1,7 +1,7 @@
 """The audit stage: how much of its patients a finished run gives away."""
 
 from ..errors import UsageError
-from ..reporting.table import Table
+from ..reporting.table import ReportTable
 from ..scores.audit.audited import audit as audit_run
 from ..scores.evaluation_options import AuditOptions
 from .call import called_with, source
@@ -13,7 +13,7 @@ class Audit(Result):
 
     kind = "audit"
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """Membership by client and group, the hospital of an image, and images from a gradient."""
         from ..reporting.page import leakage  # jinja2 and pandas
 

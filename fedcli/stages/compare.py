@@ -9,7 +9,7 @@ from ..comparison.tested import Comparison, check_names
 from ..comparison.tested import compare as tested
 from ..errors import UsageError
 from ..reporting import comparison
-from ..reporting.table import Table
+from ..reporting.table import ReportTable
 from ..scores.evaluation_options import CompareOptions, EvaluateOptions
 from . import named_runs
 from .call import called_with
@@ -53,7 +53,7 @@ class Compared(Shown):
             percent,
         )
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """Scores and gaps."""
         return [comparison.table(self.comparison)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..io.csv_text import csv_text
 from ..options import path_of
-from ..reporting.table import Table
+from ..reporting.table import ReportTable
 from ..runs.finished import open_run
 from ..scores.deploy import predict as scoring
 from ..scores.evaluation_options import PredictOptions
@@ -44,9 +44,9 @@ class Prediction(Shown):
 
     predicted: scoring.Predicted
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """A line for each file, probabilities from 0 to 1."""
-        return [Table.of("", self._columns(), self._lines())]
+        return [ReportTable.of("", self._columns(), self._lines())]
 
     def words(self) -> list[str]:
         """The files that cannot be read."""

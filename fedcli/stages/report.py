@@ -15,7 +15,7 @@ from ..options import Source
 from ..reporting import choice, clinical, comparison, sections
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.rows import SystemRow, compared, rows
-from ..reporting.table import Table
+from ..reporting.table import ReportTable
 from ..reporting.tables import ScoresReport as Tabled
 from ..reporting.tables import render
 from ..reporting.tables import report as tabled
@@ -72,7 +72,7 @@ class Report(Shown):
         return [row for row in self.rows if not row.is_view]
 
     @property
-    def operating(self) -> list[Table]:
+    def operating(self) -> list[ReportTable]:
         """Operating points, calibration and net benefit of each run that `evaluate --clinical`
         scored.
         """
@@ -80,7 +80,7 @@ class Report(Shown):
         return list(clinical.tables(scores_by_name, clinical.HEADLINE))
 
     @property
-    def choices(self) -> list[Table]:
+    def choices(self) -> list[ReportTable]:
         """The round and the run that each rule takes by validation images, where --choose asked for
         it.
         """
@@ -106,20 +106,20 @@ class Report(Shown):
         return list(sections.of_packages(self.options.section, compared(self.rows)))
 
     @property
-    def ranks(self) -> list[Table]:
+    def ranks(self) -> list[ReportTable]:
         """Mean ranks of methods that every one of several datasets has, and the tests of Friedman
         and Nemenyi.
         """
         return comparison.rank_tables(comparison.rank_tests(self.rows))
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """The tables that `fedcli report` prints, in percent."""
         tables = [*self._tabled.tables, *self._further_tables()]
         for section in self.of_packages:
             tables += section.tables
         return tables
 
-    def _further_tables(self) -> list[Table]:
+    def _further_tables(self) -> list[ReportTable]:
         return [*self.ranks, *self.choices, *self.operating]
 
     def words(self) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from .. import console
 from ..data.manifest import Manifest, find, read
 from ..options import Source
-from ..reporting.table import Table
+from ..reporting.table import ReportTable
 from ..scores import scores as recorded
 from ..scores.nested import BETWEEN, nested
 from ..scores.numbers import numbers
@@ -69,7 +69,7 @@ class Dataset(Result):
 
     kind = "dataset"
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """A line of what it holds."""
         body = self.body
         line = {
@@ -87,7 +87,7 @@ class Partition(Result):
 
     kind = "partition"
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """A line for each client."""
         body = self.body
         corrupted = body.get("clients", [])
@@ -112,7 +112,7 @@ class Run(Result):
 
     kind = "run"
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """A line of what was trained."""
         body = self.body
         line = {
@@ -155,7 +155,7 @@ class Scores(Result):
     def _recorded(self) -> recorded.RunScores:
         return recorded.RunScores.of(self.manifest.body, self.path)
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """The tables that `fedcli evaluate` prints, in percent."""
         from ..reporting import single_runs, tables
         from ..reporting.rows import rows
@@ -182,9 +182,9 @@ class Scores(Result):
         return in_unit(frame, STATISTICS, percent)
 
 
-def _table(title: str, lines: list[dict[str, Any]]) -> Table:
+def _table(title: str, lines: list[dict[str, Any]]) -> ReportTable:
     """A table of lines that have the same columns."""
-    return Table.of(
+    return ReportTable.of(
         title,
         list(lines[0]),
         [list(line.values()) for line in lines],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..reporting import writers
-from ..reporting.table import Table
+from ..reporting.table import ReportTable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Shown:
     """A result that shows itself as tables, with sentences below them."""
 
-    def tables(self) -> Sequence[Table]:
+    def tables(self) -> Sequence[ReportTable]:
         """The numbers or facts that it holds, scores in percent."""
         return []
 

@@ -25,7 +25,7 @@ from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from ..options import path_of
 from ..reporting import timing
-from ..reporting.table import Table
+from ..reporting.table import ReportTable
 from ..runs import settings
 from ..runs import train as runs
 from ..runs.assembly import PlannedFederation
@@ -58,7 +58,7 @@ class Estimated(Shown, Estimate):
 
     method: str
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """Seconds by what takes them, and memory."""
         total = self.total_seconds
         parts = {**self.seconds, "total": total}.items()
@@ -68,7 +68,7 @@ class Estimated(Shown, Estimate):
         memory = [[name, f"{size / 1e6:,.1f}" if size else "-"] for name, size in sizes.items()]
         rounds = console.counted(self.rounds, "round", "rounds")
         columns = [f"{self.method}, {rounds}", "seconds", "share"]
-        return [Table.of("", columns, times), Table.of("", ["memory", "MB"], memory)]
+        return [ReportTable.of("", columns, times), ReportTable.of("", ["memory", "MB"], memory)]
 
     def words(self) -> list[str]:
         """The time in words."""
@@ -316,7 +316,11 @@ def _train(options: TrainOptions, data: Path, *, typed: bool = False) -> Run:
     if options.track is not None:
         from ..reporting import tracking
 
-        tracked_in = tracking.training(options.track, run.path, Path(options.work))
+        tracked_in = tracking.training(
+            options.track,
+            run.path,
+            Path(options.work),
+        )
         console.say(f"tracked in {tracked_in}")
     if not options.then:
         return run

@@ -6,12 +6,12 @@ import pytest
 from raw_folders import completed, prepare, write_csv
 
 from fedcli.data import manifest, sources
-from fedcli.data.sources.described import DescribedTable
+from fedcli.data.sources.described import Table
 from fedcli.data.sources.drawing import picture, save
 from fedcli.errors import FedcliError
 
 CHOICES = completed(16, "unit")
-GRADES = DescribedTable(
+GRADES = Table(
     "grades.csv",
     image="photo",
     label="grade",

@@ -4,7 +4,7 @@ import pandas
 
 from fedcli.io.csv_text import csv_text
 from fedcli.reporting import writers
-from fedcli.reporting.table import Cell, Column, Table
+from fedcli.reporting.table import Cell, Column, ReportTable
 
 
 def test_a_formula_is_text_and_a_number_stays_a_number(tmp_path):
@@ -42,7 +42,7 @@ def test_a_formula_is_text_and_a_number_stays_a_number(tmp_path):
 
 def test_control_characters_of_names_are_written_as_their_codes():
     name = "\x1b]0;title\x07\tnorth"
-    table = Table("", [Column(name)], [[Cell(name)]])
+    table = ReportTable("", [Column(name)], [[Cell(name)]])
     for text in (
         csv_text([[name]]),
         writers.markdown(table),

@@ -18,7 +18,7 @@ from fedcli.reporting import cards, evidence
 from fedcli.reporting.page import lead, provenance
 from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.single_runs import by_severity_and_group
-from fedcli.reporting.table import DAGGER, Cell, Column, Table, number
+from fedcli.reporting.table import DAGGER, Cell, Column, ReportTable, number
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions
 
@@ -284,7 +284,7 @@ def test_settings_that_had_no_effect_are_not_listed(row):
 
 def test_a_column_of_numbers_is_one_even_where_a_count_is_hidden():
     counts = [number(68.0, digits=0), Cell("few")]
-    table = Table(
+    table = ReportTable(
         "", [Column("group"), Column("train")], [(Cell(g), c) for g, c in zip("ab", counts)]
     )
     assert table.numeric == [False, True]

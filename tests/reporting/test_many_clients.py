@@ -8,12 +8,12 @@ from pandas import DataFrame
 from fedcli.figures import inline
 from fedcli.figures.kinds import weights
 from fedcli.reporting.page import subgroups
-from fedcli.reporting.table import Table
+from fedcli.reporting.table import ReportTable
 
 
 def test_of_many_clients_those_that_fare_worst_are_open_and_all_are_folded():
     lines = [[f"c{k}", str(k)] for k in range(subgroups.LONG + 1)]
-    whole = Table.of("score of each client", ["client", "method"], lines)
+    whole = ReportTable.of("score of each client", ["client", "method"], lines)
     (worst,), (every,) = subgroups._folded(
         whole, [-k for k in range(len(lines))], "with the lowest score"
     )

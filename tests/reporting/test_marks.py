@@ -15,7 +15,7 @@ from fedcli.comparison.tested import compare
 from fedcli.data import manifest
 from fedcli.reporting import page, writers
 from fedcli.reporting.rows import rows
-from fedcli.reporting.table import Cell, Column, Table, mark, number
+from fedcli.reporting.table import Cell, Column, ReportTable, mark, number
 from fedcli.reporting.tables import render, report
 
 AUC = "clean auc_ovo_macro"
@@ -245,14 +245,14 @@ def test_which_numbers_a_small_group_decides(small, decided):
 
 
 def test_numbers_are_told_from_text_by_how_they_begin():
-    table = Table.of("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]])
+    table = ReportTable.of("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]])
     assert table.numeric == [False, True]
-    table = Table("", [Column("a")], [[number(1.0, 0.5)], [Cell()]])
+    table = ReportTable("", [Column("a")], [[number(1.0, 0.5)], [Cell()]])
     assert table.numeric == [True]
 
 
 def test_each_table_has_its_label_a_paragraph_and_a_caption_with_a_full_stop():
-    table = Table.of("", ["row"], [["a"]], "")
+    table = ReportTable.of("", ["row"], [["a"]], "")
     text = writers.latex([table, table], [["At --scale smoke, as printed"], []], [])
     assert r"\caption{At \texttt{-{}-scale} smoke, as printed.}" in text
     assert text.count(r"\label{tab:scores}") == text.count(r"\label{tab:scores-2}") == 1

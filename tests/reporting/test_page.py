@@ -25,7 +25,7 @@ from fedcli.figures.kinds import forest
 from fedcli.reporting import page, timing
 from fedcli.reporting.page import lead, markup, provenance
 from fedcli.reporting.rows import compared, rows
-from fedcli.reporting.table import Cell, Column, Table, number
+from fedcli.reporting.table import Cell, Column, ReportTable, number
 from fedcli.scores.evaluate import evaluate
 
 CHROMIUM = (
@@ -178,7 +178,7 @@ def test_equal_scores_give_equal_bytes(path, scores, tmp_path):
 def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_path):
     Image.fromarray(np.zeros((2, 2), np.uint8)).save(tmp_path / "one.png")
     best = replace(number(70.0, 1.0), best=True)
-    table = Table(
+    table = ReportTable(
         "Ours",
         [Column("row"), Column("ours", "%")],
         [[Cell("<A & B>"), best], [Cell("B"), Cell()]],

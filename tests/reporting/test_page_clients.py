@@ -9,7 +9,7 @@ from report_tables import texts
 from fedcli.comparison.systems import BEST
 from fedcli.data import image_counts, manifest
 from fedcli.reporting.page import subgroups
-from fedcli.reporting.table import DAGGER, Cell, Table, percent
+from fedcli.reporting.table import DAGGER, Cell, ReportTable, percent
 from fedcli.scores.table import Score, Where
 
 ROSTER = [
@@ -220,7 +220,7 @@ def test_a_client_with_images_of_its_own_has_scores_of_its_own():
 
 def test_a_long_table_keeps_the_order_of_equal_clients():
     lines = [[f"c{k}", "1"] for k in range(21)]
-    table = Table.of("Score", ["client", "method"], lines)
+    table = ReportTable.of("Score", ["client", "method"], lines)
     (worst,), _ = subgroups._folded(table, [0.0] * 21, "with the lowest score")
     result = [row[0].text for row in worst.rows]
     expected = [f"c{k}" for k in range(10)]

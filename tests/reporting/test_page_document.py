@@ -8,9 +8,9 @@ from fedcli.errors import FedcliError
 from fedcli.metrics import PARITY, get, title
 from fedcli.reporting import page
 from fedcli.reporting.page import markup
-from fedcli.reporting.table import Cell, Column, Section, Table
+from fedcli.reporting.table import Cell, Column, ReportTable, Section
 
-TABLE = Table.of("Scores", ["method", Column("AUC", "%")], [["FedAvg", 0.81]], "In percent.")
+TABLE = ReportTable.of("Scores", ["method", Column("AUC", "%")], [["FedAvg", 0.81]], "In percent.")
 SECTION = Section(
     "answer",
     "The answer",
@@ -57,7 +57,7 @@ def test_a_document_in_markdown_has_lists_without_blank_lines():
 
 
 def test_a_table_without_title_and_legend_has_neither_in_markdown():
-    bare = Table.of("", ["method"], [["FedAvg"]])
+    bare = ReportTable.of("", ["method"], [["FedAvg"]])
     text = document(Section("bare", "Bare", [bare])).markdown
     assert text.startswith("# A title\n\nA lead.\n\n- Data: scans\n- Model: cnn\n\n## Bare\n\n|")
     assert text.endswith("| FedAvg |\n")

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from fedcli.reporting.page import Document
-from fedcli.reporting.table import Section, Table
+from fedcli.reporting.table import ReportTable, Section
 
 PROBE = """<script>
 const table = document.querySelector("table"), head = table.tHead.rows[0].cells[1];
@@ -32,8 +32,10 @@ document.title = JSON.stringify(made);
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
 def test_columns_sort_and_what_is_open_is_printed(tmp_path):
     rows = [["a", "10.50 ±1.00"], ["b", "-"], ["c", "−2.00"], ["d", "9.75†"], ["e", "1,200"]]
-    table = Table.of("Scores", ["name", "a_score_with_a_very_long_name_that_cannot_break"], rows)
-    folded = Table.of("Folded", ["x", "y"], [["1", "2"]])
+    table = ReportTable.of(
+        "Scores", ["name", "a_score_with_a_very_long_name_that_cannot_break"], rows
+    )
+    folded = ReportTable.of("Folded", ["x", "y"], [["1", "2"]])
     page = Document(
         "A page",
         "Of one table.",

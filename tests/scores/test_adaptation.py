@@ -20,7 +20,7 @@ from fedcli.runs.finished import open_run
 from fedcli.scores.clinical.points import Seen, temperature
 from fedcli.scores.deploy import adaptation
 from fedcli.scores.evaluate import _images
-from fedcli.scores.facts import TestImages
+from fedcli.scores.facts import ScoredImages
 from fedcli.scores.parts import Adaptations, AdaptedScore
 from fedcli.scores.scores import RunScores
 
@@ -146,7 +146,7 @@ def test_a_class_of_one_patient_has_no_interval_and_nor_has_the_gap_of_its_group
     y = np.array([0, 1] * 10 + [0] * 8 + [1] * 4)
     units = np.array([f"patient {min(image, 28)}" for image in range(32)])
     sex = (np.repeat([0, 1], [20, 12]), ["f", "m"])
-    images = TestImages(y, ["well", "ill"], {"sex": sex}, units)
+    images = ScoredImages(y, ["well", "ill"], {"sex": sex}, units)
     draw = np.random.default_rng(0)
     tables = []
     for logits in draw.normal(size=(2, 32, 2)):

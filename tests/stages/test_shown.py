@@ -9,7 +9,7 @@ import pytest
 import fedcli
 from fedcli.errors import UsageError
 from fedcli.reporting.page import markup
-from fedcli.reporting.table import Table
+from fedcli.reporting.table import ReportTable
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_what_is_under_a_work_folder_is_listed(results):
 
 
 def test_a_notebook_gets_the_tables_of_the_page_with_names_escaped():
-    html = markup.fragment([Table.of("", ["a<b"], [["<script>"]], "why")], ["x & y"])
+    html = markup.fragment([ReportTable.of("", ["a<b"], [["<script>"]], "why")], ["x & y"])
     assert "<script>" not in html
     assert "a&lt;b" in html
     assert "<figcaption>why</figcaption>" in html

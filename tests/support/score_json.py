@@ -4,7 +4,7 @@ import numpy as np
 from nested_scores import ABOUT
 
 from fedcli.scores import shots, views
-from fedcli.scores.facts import TestImages, facts, label_facts
+from fedcli.scores.facts import ScoredImages, facts, label_facts
 from fedcli.scores.nested import nested
 from fedcli.scores.parts import MODELS
 from fedcli.scores.scores import RunScores
@@ -17,7 +17,7 @@ BY = "by"  # the attribute
 def quality(versions, y, groupings, *, classes=None, units=None, how=None):
     """The nested form of logits [N, C] by version, round and model; how: the method of intervals, if there are any."""
     kinds = next(iter(versions.values()))[0][0].shape[1]
-    images = TestImages(y, classes or [f"class {c}" for c in range(kinds)], groupings, units)
+    images = ScoredImages(y, classes or [f"class {c}" for c in range(kinds)], groupings, units)
     table = {}
     answered = {v: Answered(rounds[-1], y, units, groupings) for v, rounds in versions.items()}
     for version, rounds in versions.items():
@@ -105,7 +105,7 @@ def shot_scores(logits, y, classes, counts, limits):
 
 def label_scores(logits, y, labels, groupings):
     """Scores of labels from logits [N, L] by version, round and model."""
-    images = TestImages(y, labels, groupings)
+    images = ScoredImages(y, labels, groupings)
     table = {}
     for version, rounds in logits.items():
         table |= label_facts(Where(version), images, list(enumerate(rounds, 1)))

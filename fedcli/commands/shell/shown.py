@@ -10,7 +10,7 @@ from ... import console
 
 if TYPE_CHECKING:
     from ...reporting.rows import SystemRow
-    from ...reporting.table import Table
+    from ...reporting.table import ReportTable
 
 
 PARTS = "train", "val", "test"
@@ -126,7 +126,7 @@ def show_rows(
     writers.say([*tables.verdicts, *levels, *tables.legends], file)
 
 
-def show_tables(tables: "Iterable[Table]", file: TextIO | None = None) -> None:
+def show_tables(tables: "Iterable[ReportTable]", file: TextIO | None = None) -> None:
     """Print tables, and what the numbers of alike ones are below the last of them."""
     from ...reporting import writers
 

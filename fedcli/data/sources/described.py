@@ -20,7 +20,7 @@ OWN = defaults(read("images"))
 
 
 @dataclass(frozen=True)
-class DescribedTable:
+class Table:
     """A CSV beside images, as `fedcli prepare images` reads it.
 
     Spellings, gaps and damage are met as there.
@@ -57,7 +57,7 @@ class DescribedTable:
         return choices.completed(OWN | options)
 
 
-def _rows(table: DescribedTable, raw: Path, choices: PrepareOptions) -> Listing:
+def _rows(table: Table, raw: Path, choices: PrepareOptions) -> Listing:
     listing = own_images.rows(raw, table.options(choices))
     spellings = table.classes or {}
     classes = [spellings.get(name, name) for name in listing.classes or []]
@@ -65,7 +65,7 @@ def _rows(table: DescribedTable, raw: Path, choices: PrepareOptions) -> Listing:
 
 
 def _decode(
-    table: DescribedTable,
+    table: Table,
     raw: Path,
     row: Row,
     choices: PrepareOptions,

@@ -67,7 +67,7 @@ def unpack(
             values[name] = _scalar(kind, name, field.type, scalars)
         elif field.type is Tensor:
             if name not in arrays:
-                title = kind.__name__.lower()
+                title = kind.__name__.lower().removeprefix("client")
                 raise MessageError(f"a {title} arrived without its array {name!r}")
             values[name] = _tensor(arrays[name], device)
         elif name not in STAY:
@@ -117,6 +117,6 @@ def _scalar(
         fault = "without one"
         if name in scalars:
             fault = f"with {str(value)[:40]!r}"
-        title = kind.__name__.lower()
+        title = kind.__name__.lower().removeprefix("client")
         raise MessageError(f"the {name} of a {title} is {KINDS[type_]}; one arrived {fault}")
     return value

@@ -29,7 +29,7 @@ from .. import choice, clinical, comparison, single_runs, writers
 from ..columns import POOLED, SHOWN, shown
 from ..rows import Rows, SystemRow, compared, rows, shortened
 from ..sections import of_leaf
-from ..table import Section, Table
+from ..table import ReportTable, Section
 from ..tables import ScoresReport, report
 from . import images, lead, provenance, subgroups
 from .markup import HERE, PAGE, environment
@@ -57,9 +57,9 @@ class PageOptions:
     """
 
     title: str = ""
-    tables: Sequence[Table] = ()
+    tables: Sequence[ReportTable] = ()
     findings: Sequence[str] = ()
-    tests: Sequence[Table] = ()
+    tests: Sequence[ReportTable] = ()
     notes: Sequence[str] = ()
     pictures: Sequence[tuple[str, Path]] = ()
     at: str = LAST5
@@ -228,7 +228,7 @@ def _closed_sections(systems: Rows, options: PageOptions) -> Iterator[Section]:
     yield provenance.lineage(systems)
 
 
-def _images_by_partition(systems: Rows) -> Iterator[Table]:
+def _images_by_partition(systems: Rows) -> Iterator[ReportTable]:
     """The tables of images of the first system on each partition."""
     first_rows: dict[Path | None, SystemRow] = {}
     for row in reversed(systems):

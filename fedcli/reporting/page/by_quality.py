@@ -20,7 +20,7 @@ from ...scores.groups import FEW, SMALL, Patients
 from ...scores.statistics.resampled import SEED, seed_of
 from ...scores.statistics.stratified import Explained, explained, scores, strata
 from ..rows import Rows, SystemRow
-from ..table import Cell, Column, Heads, Section, Table, bounded, percent
+from ..table import Cell, Column, Heads, ReportTable, Section, bounded, percent
 
 QUARTERS = "lowest quarter", "second", "third", "highest quarter"
 LEGEND = (
@@ -68,7 +68,7 @@ def section(compared: Rows, name: str, metrics: Sequence[str] = ()) -> Section:
                 same = f"at the same {measure.title}"
                 heads = ["attribute", "groups", "gap (points)", same, "explained"]
                 table_title = f"Gap in {title(metric)} and {measure.title}{system}"
-                gaps.append(Table.of(table_title, heads, lines, STANDARDISED))
+                gaps.append(ReportTable.of(table_title, heads, lines, STANDARDISED))
     question = f"Does the score fall with {measure.title}?"
     return Section("quality", question, [*falls, *gaps], text=text)
 
@@ -94,7 +94,7 @@ class _Scored:
         self.values = _values(row, self.images)[:, NAMES.index(measure.name)]  # [N]
         self.quarters = strata(self.values)
 
-    def fall(self, metric: str) -> Table:
+    def fall(self, metric: str) -> ReportTable:
         """A line for each quarter: its values, the score of all its images, and of each group's."""
         groups = {"all": np.full(len(self.values), True)}
         for attribute in self.row.scores.groups:
@@ -112,7 +112,7 @@ class _Scored:
         heads: Heads = [f"{self.measure.title} ({self.measure.unit})", "images"]
         heads += [Column(group, "%", over=title(metric)) for group in groups]
         name = f"{console.capital(title(metric))} by {self.measure.title}"
-        return Table.of(name, heads, lines, LEGEND)
+        return ReportTable.of(name, heads, lines, LEGEND)
 
     def _cell(self, members: np.ndarray, metric: str) -> Cell:
         if not members.any():

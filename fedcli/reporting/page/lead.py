@@ -27,7 +27,7 @@ from ..comparison import said_against, spoken, tests_against
 from ..dataset_card import card_of
 from ..head import chance
 from ..rows import Rows, SystemRow, scores_of
-from ..table import Column, Heads, Section, Table
+from ..table import Column, Heads, ReportTable, Section
 
 MADE_UP = (
     "Generated images: a made-up sample in the layout of {}. Its numbers say nothing about "
@@ -309,7 +309,7 @@ def _worst(row: SystemRow, attribute: str) -> tuple[str, float] | None:
 
 def tests(
     compared: Rows, metrics: Sequence[str], reference: str
-) -> tuple[list[str], list[Table], list[str]]:
+) -> tuple[list[str], list[ReportTable], list[str]]:
     """All systems against one, on the average of clean and corrupted images where there are both:
     what it says in sentences, a table per metric, and what to beware of.
 
@@ -355,7 +355,7 @@ def _base(compared: Rows, reference: str) -> str:
     return names[reference]
 
 
-def intervals(compared: Rows, metrics: Sequence[str]) -> list[Table]:
+def intervals(compared: Rows, metrics: Sequence[str]) -> list[ReportTable]:
     """The scores of the report's tables with their intervals over patients; none where there are no
     intervals.
     """
@@ -388,7 +388,7 @@ def intervals(compared: Rows, metrics: Sequence[str]) -> list[Table]:
         unit="patients or lesions" if by_patient else "images",
     )
     unit = "patient" if by_patient else "image"
-    return [Table.of(f"Scores with {level} intervals by {unit}", heads, lines, legend)]
+    return [ReportTable.of(f"Scores with {level} intervals by {unit}", heads, lines, legend)]
 
 
 def _interval(row: SystemRow, where: Where) -> str | None:

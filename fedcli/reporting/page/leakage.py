@@ -13,7 +13,7 @@ from ...printed import percents
 from ...scores.audit import finished
 from ...scores.audit.membership import ALONE, EQUAL_MIX, RATES
 from ..rows import Rows
-from ..table import Cell, Heads, Section, Table, bounded, number
+from ..table import Cell, Heads, ReportTable, Section, bounded, number
 
 Facts = dict[str, Any]  # of an audit, as its JSON holds them
 NUMBERS = {
@@ -71,19 +71,19 @@ def of_run(run: Path) -> Facts:
     return manifest.read(audit, "audit").body if audit else {}
 
 
-def tables(body: Facts, name: str = "") -> Iterator[Table]:
+def tables(body: Facts, name: str = "") -> Iterator[ReportTable]:
     """The tables of an audit. name: of its run, where there are several."""
     ending = f", {name}" if name else ""
     yield from _attacks(body, ending)
     yield from _allowed(body["membership"], ending)
     if body["hospital"]:
         lines = [_probe_line(row) for row in body["hospital"]]
-        yield Table.of(f"Of which hospital is it?{ending}", PROBE_HEADS, lines, HOSPITAL)
+        yield ReportTable.of(f"Of which hospital is it?{ending}", PROBE_HEADS, lines, HOSPITAL)
     if body["inversion"]:
         yield _rebuilt(body["inversion"], ending)
 
 
-def _attacks(body: Facts, ending: str) -> Iterator[Table]:
+def _attacks(body: Facts, ending: str) -> Iterator[ReportTable]:
     """A table of each attack on membership, with the numbers that it has."""
     rows_by_attack: dict[str, list[Facts]] = {}
     for row in body["membership"]:
@@ -98,10 +98,10 @@ def _attacks(body: Facts, ending: str) -> Iterator[Table]:
             lines.append([_images(row), row["members"], row["held_out"], *cells])
         heads = ["images of", "training", "held out", *map(NUMBERS.__getitem__, keys)]
         title = f"Is an image one of the training images? By {attack}{ending}"
-        yield Table.of(title, heads, lines, legend)
+        yield ReportTable.of(title, heads, lines, legend)
 
 
-def _allowed(rows: list[Facts], ending: str) -> Iterator[Table]:
+def _allowed(rows: list[Facts], ending: str) -> Iterator[ReportTable]:
     """The most that differential privacy allows, for all images and for those of each client with a
     bound.
     """
@@ -119,10 +119,10 @@ def _allowed(rows: list[Facts], ending: str) -> Iterator[Table]:
         cells = [percents(bound[key]) for key in keys]
         lines.append([images, f"{bound['epsilon']:.3g}", *cells])
     heads = ["images of", "epsilon", *map(NUMBERS.__getitem__, keys)]
-    yield Table.of(f"At most, by differential privacy{ending}", heads, lines, ALLOWED)
+    yield ReportTable.of(f"At most, by differential privacy{ending}", heads, lines, ALLOWED)
 
 
-def _rebuilt(inversion: Facts, ending: str) -> Table:
+def _rebuilt(inversion: Facts, ending: str) -> ReportTable:
     """The nearness of the images that each model's gradient gives, and of guesses without it, to
     the originals.
     """
@@ -138,7 +138,7 @@ def _rebuilt(inversion: Facts, ending: str) -> Table:
     images = [f"image {k}" for k in range(1, count + 1)]
     heads = ["from the gradient at the", "distance", *images]
     title = f"An image rebuilt from a gradient of {inversion['client']}{ending}"
-    return Table.of(title, heads, lines, INVERSION)
+    return ReportTable.of(title, heads, lines, INVERSION)
 
 
 def sentences(body: Facts, name: str = "") -> Iterator[str]:
@@ -236,7 +236,7 @@ def section(compared: Rows) -> Section:
     """Tables and pictures of the audits of these systems' runs, of each the first run that was
     audited.
     """
-    every_table: list[Table] = []
+    every_table: list[ReportTable] = []
     panels: list[Panels] = []
     text: list[str] = []
     for row in compared:

@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ..table import Cell, Column, Table
+from ..table import Cell, Column, ReportTable
 
 INTERVAL = re.compile(r"(−?[\d.]+) (\([−\d.]+ – [−\d.]+\))")  # a score and its bounds
 
@@ -59,7 +59,7 @@ def environment() -> Environment:
     return templates
 
 
-def fragment(tables: Sequence[Table], words: Sequence[str]) -> str:
+def fragment(tables: Sequence[ReportTable], words: Sequence[str]) -> str:
     """Tables as on the page, and sentences below them, for a notebook."""
     macros, _, _ = (HERE / PAGE).read_text(encoding="utf-8").partition("<!doctype")
     write = environment().from_string(macros).make_module().table  # type: ignore[attr-defined]  # a macro of it

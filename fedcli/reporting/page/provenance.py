@@ -20,7 +20,7 @@ from ...runs.train_options import TrainOptions
 from ...scores.table import HIDDEN
 from .. import timing
 from ..rows import Rows, SystemRow
-from ..table import Cell, Column, Heads, Section, Table
+from ..table import Cell, Column, Heads, ReportTable, Section
 from ..tables import BYTES, DOWN, UP, megabytes
 
 TABLE_ONE = (
@@ -79,7 +79,7 @@ ENERGIES = {  # shown where some run knows it
 }
 
 
-def images(row: SystemRow) -> list[Table]:
+def images(row: SystemRow) -> list[ReportTable]:
     """Table 1 of a system's first run, and the flow of its images, where the data are there."""
     tables = table_one(row.run_files[0]) if row.run_files else []
     with suppress(NothingToDraw):
@@ -87,11 +87,11 @@ def images(row: SystemRow) -> list[Table]:
         for step, count, comment, _ in flow.frame(row).itertuples(index=False):
             lines.append([step, int(count), comment])
         heads = ["step", "images", "about"]
-        tables.append(Table.of(f"Flow of images: {row.name}", heads, lines, FLOW))
+        tables.append(ReportTable.of(f"Flow of images: {row.name}", heads, lines, FLOW))
     return tables
 
 
-def table_one(run: Path) -> list[Table]:
+def table_one(run: Path) -> list[ReportTable]:
     """The images that a run was trained on by site and part; of images at sites, as the sites
     described them.
     """
@@ -116,7 +116,7 @@ def table_one(run: Path) -> list[Table]:
     every_count = chain.from_iterable(by_column.values() for by_column in counts.values())
     if any(None in images.values() for images in every_count):
         legend += HIDING
-    return [Table.of("Table 1: images by site and part", heads, lines, legend)]
+    return [ReportTable.of("Table 1: images by site and part", heads, lines, legend)]
 
 
 def _images_by_client(run: Path) -> Mapping[str, Any]:
@@ -190,14 +190,14 @@ def settings(compared: Rows, clocked: bool) -> Section:
     clocked: whether a table says how long training took.
     """
     heads: Heads = ["method", "rule", "its options", "seeds", DOWN, UP]
-    tables = [Table.of("Methods", heads, [_method_line(row) for row in compared], BYTES)]
+    tables = [ReportTable.of("Methods", heads, [_method_line(row) for row in compared], BYTES)]
     options = _options(compared)
     same = {name: values[0] for name, values in options.items() if len(set(values)) == 1}
     title = "Options of training"
     lines = [[name, *values] for name, values in options.items() if name not in same]
     if lines:
         heads = ["option", *(row.name for row in compared)]
-        tables.append(Table.of(f"{title} that differ", heads, lines))
+        tables.append(ReportTable.of(f"{title} that differ", heads, lines))
         title += " that all share"
     if clocked:
         tables += _times(compared)
@@ -253,7 +253,7 @@ def _had_effect(name: str, compared: Rows) -> bool:
     return any(row.scores.options.get(owner) for row in compared for owner in owners)
 
 
-def _times(compared: Rows) -> list[Table]:
+def _times(compared: Rows) -> list[ReportTable]:
     clocks = {row.name: timing.of_runs(row.paths) for row in compared}
     measured = [clock for clock in clocks.values() if clock]
     if not measured:
@@ -272,7 +272,7 @@ def _times(compared: Rows) -> list[Table]:
     for name, clock in clocks.items():
         lines.append([name, *(_clock_text(clock, field) for field in fields)])
     heads = ["method", *(CLOCKS[field][0] for field in fields)]
-    return [Table.of("Time and memory", heads, lines, legend)]
+    return [ReportTable.of("Time and memory", heads, lines, legend)]
 
 
 def _clock_text(clock: timing.ClockTimes | None, field: str) -> str:
@@ -295,7 +295,7 @@ def lineage(compared: Rows) -> Section:
             name = f"{above.parent.name}/scores/{name}"
         command = shlex.join(["fedcli", *stage.made_by])
         lines.append([stage.kind, name, command, manifest.sha256(path)[:DIGITS]])
-    table = Table.of(
+    table = ReportTable.of(
         "",
         ["stage", "folder", "command", "sha256"],
         lines,

@@ -32,7 +32,7 @@ from ...scores.views import compared as is_compared
 from ..columns import Names, group_columns, joined, shown
 from ..rows import Rows, SystemRow, scores_of
 from ..single_runs import unreliable
-from ..table import DAGGER, Cell, Column, Section, Table, mark, percent
+from ..table import DAGGER, Cell, Column, ReportTable, Section, mark, percent
 from . import provenance
 
 GROUPS = "In percent, as in the table of scores; [n]: test images of a group."
@@ -69,7 +69,7 @@ OF_ATTRIBUTE = "Images of each part; all: the whole test set."
 CLASSES = 24  # more of them make no table
 OPEN = 10  # clients of a table that is folded
 LONG = 20  # rows from which on a table is folded
-Tables = tuple[list[Table], list[Table]]  # open and folded ones
+Tables = tuple[list[ReportTable], list[ReportTable]]  # open and folded ones
 
 
 def of_groups(compared: Rows, metrics: Sequence[str]) -> Iterator[Section]:
@@ -98,8 +98,8 @@ def _group_section(
         scored.update(*row.scores.groups[attribute].values())
     usual = list(dict.fromkeys(metric for metric in usual if metric in scored))
     words = numbers.versions(scores_of(rows))
-    tables: list[Table] = []
-    folded: list[Table] = []
+    tables: list[ReportTable] = []
+    folded: list[ReportTable] = []
     for version in dict.fromkeys(chain.from_iterable(row.scores.groups[attribute] for row in rows)):
         of_version = tables if version == "clean" else folded
         images = f"{words.get(version, version)} test images"
@@ -111,7 +111,7 @@ def _group_section(
 
 def _group_tables(
     rows: Rows, attribute: str, version: str, metrics: list[str], images: str
-) -> Iterator[Table]:
+) -> Iterator[ReportTable]:
     """A table of each metric, the last of them first, with what the numbers mean below the first of
     them.
     """
@@ -164,7 +164,7 @@ def _decisions(
     attribute: str,
     version: str,
     images: str,
-) -> Iterator[Table]:
+) -> Iterator[ReportTable]:
     """The differences in decisions between the groups of an attribute."""
     names: Names = {}
     heads = {}
@@ -226,7 +226,7 @@ def _label_table(
     scored: Rows,
     columns: Sequence[Where],
     legend: str,
-) -> Table:
+) -> ReportTable:
     labels = scored[0].scores.labels["clean"]
     heads = ["label", "images"]
     for row in scored:
@@ -240,7 +240,7 @@ def _label_table(
             wheres = [where._replace(label=label) for where in columns]
             cells = [_label_cell(row, where) for row in scored for where in wheres]
             lines.append([label, count, *cells])
-    return Table.of(name, heads, lines, legend)
+    return ReportTable.of(name, heads, lines, legend)
 
 
 def _label_cell(row: SystemRow, where: Where) -> Cell:
@@ -258,7 +258,7 @@ def _by_system(
     heads: Mapping[str, str],
     legend: str,
     doubtful: Sequence[Set[str]],
-) -> list[Table]:
+) -> list[ReportTable]:
     """A table with a row per system and a column for each number that some system has; none without
     one.
 
@@ -275,7 +275,7 @@ def _by_system(
             cells.append(_with_best(rows, column, lower))
     if len(columns) == 1:
         return []
-    return [Table(name, columns, list(zip(*cells)), legend)]
+    return [ReportTable(name, columns, list(zip(*cells)), legend)]
 
 
 def _with_best(rows: Rows, cells: Sequence[Cell], lower: bool) -> list[Cell]:
@@ -360,7 +360,7 @@ def _roster(title: str, body: manifest.Body, rows: Rows) -> Tables:
         images = "corrupted" if client["client"] in corrupted else "clean"
         counts = [client[part] for part in parts] + client["class_counts"][: len(classes)]
         lines.append([client["client"], images, *counts])
-    table = Table.of(
+    table = ReportTable.of(
         title,
         ["client", "images", *parts, *classes],
         lines,
@@ -381,7 +381,7 @@ def _attributes(title: str, path: Path) -> Iterator[Tables]:
         return
     for name, counts in image_counts.of_manifest(path).items():
         if name != image_counts.CLASS:
-            table = Table.of(
+            table = ReportTable.of(
                 f"{title}: {name}",
                 *image_counts.lines(counts),
                 OF_ATTRIBUTE,
@@ -389,7 +389,7 @@ def _attributes(title: str, path: Path) -> Iterator[Tables]:
             yield ([], [table]) if len(table.rows) > LONG else ([table], [])
 
 
-def _folded(table: Table, order: Sequence[float], which: str) -> Tables:
+def _folded(table: ReportTable, order: Sequence[float], which: str) -> Tables:
     """The table itself, or, where it is long, the clients that come first in this order, and all of
     them folded.
     """
@@ -422,7 +422,11 @@ def _client_tables(
         score = "mean over the methods"
         if legend and not attribute:
             legend += BEST_OF
-    table = Table.of(title, ["client", *(row.name for row in scored)], rows)
+    table = ReportTable.of(
+        title,
+        ["client", *(row.name for row in scored)],
+        rows,
+    )
     which = f"with the {'highest' if lower else 'lowest'} {score}"
     yield _folded(replace(table, legend=legend), order, which)
 

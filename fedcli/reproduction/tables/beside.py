@@ -8,7 +8,7 @@ from ... import console
 from ...printed import fixed
 from ...reporting import table, writers
 from ...reporting.comparison import tests_against
-from ...reporting.table import Table
+from ...reporting.table import ReportTable
 from ..findings import heading, shown
 from ..recipe import RecipeColumn
 from ..record import ResultCell, Results
@@ -27,7 +27,7 @@ MOMENTS = {
 }
 
 
-def main(results: Results, star: str = "*") -> list[Table]:
+def main(results: Results, star: str = "*") -> list[ReportTable]:
     """Our numbers on validation images where there are some, and those on test images in the
     paper's shape."""
     tables = list(layout.tables(results, _legend(results, star)))
@@ -36,7 +36,7 @@ def main(results: Results, star: str = "*") -> list[Table]:
     return tables
 
 
-def on_validation(results: Results, star: str = "*") -> Table:
+def on_validation(results: Results, star: str = "*") -> ReportTable:
     """Our numbers on validation images; the best of a method's values is marked where seeds leave
     no doubt of it."""
     columns = results.shown_columns(validation=True)
@@ -50,7 +50,7 @@ def on_validation(results: Results, star: str = "*") -> Table:
         f"{_seeds(results)}"
     )
     heads = [table.Column(""), *(heading(column) for column in columns)]
-    return Table("On validation, best round", heads, rows, legend)
+    return ReportTable("On validation, best round", heads, rows, legend)
 
 
 def _marked(results: Results, column: RecipeColumn) -> Sequence[table.Cell]:
@@ -81,7 +81,7 @@ class CellDifference(NamedTuple):
     cell: ResultCell
 
 
-def differences(results: Results) -> Table:
+def differences(results: Results) -> ReportTable:
     """The numbers that lie outside of our intervals, the furthest first; of one run each the
     largest differences."""
     listed = _differences(results)
@@ -101,7 +101,12 @@ def differences(results: Results) -> Table:
     legend = "Difference: ours minus the paper's."
     if len(listed) > MOST:
         legend += f" {len(listed) - MOST} more in results.json."
-    return Table(title, [table.Column(head) for head in heads], rows, legend)
+    return ReportTable(
+        title,
+        [table.Column(head) for head in heads],
+        rows,
+        legend,
+    )
 
 
 def _differences(results: Results) -> list[CellDifference]:
@@ -128,7 +133,7 @@ def _line(difference: CellDifference, *, has_intervals: bool) -> list[table.Cell
     return cells
 
 
-def orders(results: Results) -> Table:
+def orders(results: Results) -> ReportTable:
     """The order of rows in each column beside the paper's."""
     lines = [
         [order.column, order.rows, fixed(order.tau, 2), f"{order.p:.3f}"]
@@ -139,7 +144,7 @@ def orders(results: Results) -> Table:
         "has, -1 the reverse. p: share of orders that agree as much; of all orders up to "
         f"{agreement.MOST_ROWS} rows, else of random ones."
     )
-    return Table.of(
+    return ReportTable.of(
         "Order of the rows",
         ["column", "rows", "tau-b", "p"],
         lines,
@@ -147,7 +152,7 @@ def orders(results: Results) -> Table:
     )
 
 
-def tests(results: Results) -> tuple[list[str], list[Table]]:
+def tests(results: Results) -> tuple[list[str], list[ReportTable]]:
     """Differences of rows from the reference, as far as these runs can show: sentences, and a table
     for each score."""
     several = len({test.data for test in results.statistics}) > 1
@@ -160,13 +165,17 @@ def tests(results: Results) -> tuple[list[str], list[Table]]:
     return tests_against(groups)
 
 
-def ran(results: Results) -> Table:
+def ran(results: Results) -> ReportTable:
     """A table of what ran under which rule."""
     lines = [
         [row.name, row.label or table.NONE, row.rule or table.NONE, row.command]
         for row in results.rows
     ]
-    return Table.of("What ran", ["row", "what ran", "rule", "command"], lines)
+    return ReportTable.of(
+        "What ran",
+        ["row", "what ran", "rule", "command"],
+        lines,
+    )
 
 
 def findings(results: Results) -> list[str]:
@@ -232,7 +241,7 @@ def _bullets(sentences: Sequence[str]) -> str:
     return "\n".join(f"- {line(sentence)}" for sentence in sentences)
 
 
-def compared(results: Results) -> list[Table]:
+def compared(results: Results) -> list[ReportTable]:
     """Tables on the published numbers: the largest differences, the order of rows."""
     return [table for table in (differences(results), orders(results)) if table.rows]
 

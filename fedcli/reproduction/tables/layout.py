@@ -78,7 +78,7 @@ def _joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def tables(results: Results, legend: str) -> Iterator[table.Table]:
+def tables(results: Results, legend: str) -> Iterator[table.ReportTable]:
     """The paper's table, then lines and columns that it does not have; one table alone where
     nothing is published."""
     spots = _spots(results)
@@ -120,7 +120,7 @@ def _table(
     title: str,
     spots: list[Spot],
     legend: str,
-) -> table.Table:
+) -> table.ReportTable:
     spot_of = {(spot.line, spot.head): spot for spot in spots if spot.has_number}
     column_of: dict[tuple[str, str], RecipeColumn] = {}  # the first that stands under a head
     for spot in spot_of.values():
@@ -131,7 +131,7 @@ def _table(
     for line in dict.fromkeys(spot.line for spot in spots):
         rows.append(_row(results, line, [spot_of.get((line, head)) for head in heads]))
     headings = _headings([column_of[head] for head in heads], heads)
-    return table.Table(title, [table.Column(""), *headings], rows, legend)
+    return table.ReportTable(title, [table.Column(""), *headings], rows, legend)
 
 
 def _row(

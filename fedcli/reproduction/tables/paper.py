@@ -12,7 +12,7 @@ from ...data import manifest
 from ...errors import FedcliError
 from ...printed import fixed
 from ...reporting import page
-from ...reporting.table import NONE, Section, Table
+from ...reporting.table import NONE, ReportTable, Section
 from ..recipe import Recipe
 from ..record import Results
 from . import agreement, beside
@@ -70,7 +70,7 @@ def _is_made_up(parts: Sequence[Rebuilt]) -> bool:
     return any(part.results.title.startswith("SYNTHETIC") for part in parts if part.results)
 
 
-def overview(parts: Sequence[Rebuilt]) -> Table:
+def overview(parts: Sequence[Rebuilt]) -> ReportTable:
     """A line for each table and figure: what ran, and how it agrees."""
     lines = []
     for part in parts:
@@ -89,7 +89,7 @@ def overview(parts: Sequence[Rebuilt]) -> Table:
             "order: mean of Kendall's tau-b with the paper's order of rows; furthest: ours minus "
             "the paper's."
         )
-    return Table.of(
+    return ReportTable.of(
         "",
         _at(HEADS, columns),
         [_at(line, columns) for line in lines],

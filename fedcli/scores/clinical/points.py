@@ -33,7 +33,7 @@ from ...metrics.parity import decided, parity
 from ...runs import finished as runs
 from ...runs.finished import FinishedRun
 from ..clinical_shape import BEFORE_AFTER, CLIENT, POOLED
-from ..facts import TestImages
+from ..facts import ScoredImages
 from ..statistics import permutation
 from . import binary
 
@@ -147,7 +147,7 @@ def rule_of(text: str, *, recorded: bool = False) -> Rule:
 def scores(
     run: FinishedRun,
     tables: Mapping[str, Array],
-    tested: TestImages,
+    tested: ScoredImages,
     names: Sequence[str],
     chosen_rules: Sequence[Rule],
 ) -> Facts:

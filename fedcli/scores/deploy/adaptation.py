@@ -37,7 +37,7 @@ from ...runs.finished import FinishedRun
 from ...seeds import derive
 from ..answering import answers_of
 from ..clinical.points import Seen, temperature, validation
-from ..facts import TestImages
+from ..facts import ScoredImages
 from ..groups import Patients
 from ..parts import AS_TRAINED, Adaptations, AdaptedScore
 from ..statistics.bootstrap import draws, interval
@@ -78,7 +78,7 @@ def check(run: FinishedRun, names: Sequence[str]) -> None:
 
 def adapted(
     run: FinishedRun,
-    images: TestImages,
+    images: ScoredImages,
     names: Sequence[str],
 ) -> Adaptations:
     """Scores after each adaptation with their differences from none.
@@ -131,7 +131,7 @@ def _under_prior(
     return tables, np.mean(priors, 0)
 
 
-def _by_class(prior: Array, images: TestImages) -> dict[str, float]:
+def _by_class(prior: Array, images: ScoredImages) -> dict[str, float]:
     return dict(zip(images.classes, prior.tolist(), strict=True))
 
 
@@ -222,7 +222,7 @@ def new_prior(chances: Array, prior: Array) -> Array:
     return np.maximum(now, np.finfo(float).tiny)
 
 
-def _grouping(images: TestImages, attribute: str) -> Grouping:
+def _grouping(images: ScoredImages, attribute: str) -> Grouping:
     """The groups of an attribute; of "" one group of all images."""
     if attribute:
         return images.groupings[attribute]
@@ -231,7 +231,7 @@ def _grouping(images: TestImages, attribute: str) -> Grouping:
 
 def _scored(
     tables: Sequence[Array],
-    images: TestImages,
+    images: ScoredImages,
     attribute: str,
 ) -> Array:
     """The scores of all images, or of each group and of the gap between them: [M, G + 1, 1 + B].
@@ -259,7 +259,7 @@ def _scored(
     return np.concatenate([scores, gaps[:, :, None]], 2).mean(1)
 
 
-def _values(models: Sequence[Sequence[Any]], images: TestImages) -> Array:
+def _values(models: Sequence[Sequence[Any]], images: ScoredImages) -> Array:
     """The metrics [M, T, G, b] of sums of each model and group."""
     values = []
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
@@ -273,7 +273,11 @@ def _values(models: Sequence[Sequence[Any]], images: TestImages) -> Array:
 
 
 def _lines(
-    name: str, version: str, scored: Scored, before: Scored, images: TestImages
+    name: str,
+    version: str,
+    scored: Scored,
+    before: Scored,
+    images: ScoredImages,
 ) -> Iterator[AdaptedScore]:
     units = np.arange(len(images.y)) if images.units is None else images.units
     for attribute, scores in scored.items():
@@ -313,7 +317,7 @@ def _has_interval(metric: str, groups: Sequence[Patients]) -> bool:
     return not needs_every_class(metric) or all(patients.has_interval for patients in groups)
 
 
-def _shown(images: TestImages) -> list[str]:
+def _shown(images: ScoredImages) -> list[str]:
     """The usual metrics of the task, and how far off its chances are."""
     usual = Task.of(images.y).usual
     if images.y.ndim == 2:
