@@ -3,8 +3,8 @@
     python benchmarks/results.py WORK [--out benchmarks/results]
 
 RECIPE.csv has a line for each number of a run: federation, regime, method, seed, column, value.
-RECIPE-differences.csv has a line for each test against FedAvg: the difference with its 95 % interval
-over patients or images, both p after Holm's adjustment, and the verdict. Scores and differences are
+RECIPE-differences.csv has a line for each test against FedAvg: the difference with its 95 %
+interval over patients or images, both p after Holm's adjustment, and the verdict. Scores and differences are
 in percent and points, as in the tables.
 """
 

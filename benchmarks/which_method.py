@@ -2,8 +2,8 @@
 
     python benchmarks/which_method.py
 
-A table has FedAvg and the methods that are first to third in a column, each number the mean over the
-seeds that were played.
+A table has FedAvg and the methods that are first to third in a column, each number the mean over
+the seeds that were played.
 """
 
 import csv

@@ -141,17 +141,7 @@ def sentences(plan: Plan, scale: str) -> list[str]:
         f"The largest training needs about {memory} of memory; all runs' models take {disk} of disk.",
         HOW_SURE.format(scale=scale),
     ]
-    sizes: list[str] = []
-    packaged: list[str] = []
-    for name, size in sorted(plan.weights.items()):
-        text = f"{name} (about {size:,.0f} MB)" if size else name
-        (packaged if name in IN_PACKAGES else sizes).append(text)
-    if sizes:
-        notes.append(WEIGHTS.format(sizes=console.listed(sizes)))
-    if packaged:
-        notes.append(PACKAGED.format(names=console.listed(packaged)))
-    if plan.frozen:
-        notes.append(FROZEN.format(names=console.listed(sorted(plan.frozen))))
+    notes += _about_networks(plan)
     if plan.one_seed:
         tables = ""
         if len(plan.tables) > len(plan.one_seed):
@@ -168,6 +158,23 @@ def sentences(plan: Plan, scale: str) -> list[str]:
         notes.append(NOT_COUNTED.format(names=", ".join(not_counted)))
     if plan.unknown:
         notes.append(UNKNOWN.format(names=", ".join(sorted(plan.unknown))))
+    return notes
+
+
+def _about_networks(plan: Plan) -> list[str]:
+    """Sentences on where published weights come from, and on frozen networks."""
+    sizes: list[str] = []
+    packaged: list[str] = []
+    for name, size in sorted(plan.weights.items()):
+        text = f"{name} (about {size:,.0f} MB)" if size else name
+        (packaged if name in IN_PACKAGES else sizes).append(text)
+    notes = []
+    if sizes:
+        notes.append(WEIGHTS.format(sizes=console.listed(sizes)))
+    if packaged:
+        notes.append(PACKAGED.format(names=console.listed(packaged)))
+    if plan.frozen:
+        notes.append(FROZEN.format(names=console.listed(sorted(plan.frozen))))
     return notes
 
 

@@ -26,7 +26,7 @@ from ..scores.groups import SMALL, unknown_note
 from ..scores.numbers import is_lower
 from ..scores.statistics.bootstrap import BCA
 from ..scores.table import Number, Where
-from .rows import Row, Rows, shared_parts, systems_of
+from .rows import Rows, shared_parts, systems_of
 from .table import NONE, Column, Table, heads
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
