@@ -151,13 +151,13 @@ register(Figure("losses", "How did the loss fall?", "path", frame, lambda table:
 register(Figure("curves", "Never asked", "path", frame, lambda table: picture(table, [])))
 """
 SECTIONS = '''
-from fedcli.reporting.table import Section, Table
+from fedcli.reporting.table import ReportTable, Section
 
 
 def counted(systems):
     """Runs of each system."""
     lines = [(system.name, system.runs) for system in systems]
-    return Section("runs", "How many runs?", [Table.of("", ["system", "runs"], lines)], text=["All count."])
+    return Section("runs", "How many runs?", [ReportTable.of("", ["system", "runs"], lines)], text=["All count."])
 
 
 def halved(systems):

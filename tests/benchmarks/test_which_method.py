@@ -12,6 +12,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "which-method.md").read_text(encodi
 DIFFERENCE = re.compile(r"[+-]\d+\.\d \([+-]\d+\.\d to [+-]\d+\.\d\)")
 PERCENT = re.compile(r"(?<![\d.(])(\d+\.\d) %")
 PROSE = "\n".join(line for line in PAGE.splitlines() if not line.startswith("|"))
+SENTENCES = [" ".join(text.split()) for text in re.split(r"(?<=\.)\s|\n- |\n\n", PROSE)]
 
 
 @pytest.mark.parametrize("name", which_method.recipes())
@@ -22,7 +23,7 @@ def test_each_table_is_the_one_of_the_scores(name):
 def test_each_difference_in_a_sentence_is_a_tested_one_of_a_method_that_it_names():
     known = set(which_method.differences())
     found = 0
-    for sentence in re.split(r"(?<=[.:])\s|\n- |\n\n", PROSE):
+    for sentence in SENTENCES:
         for text in DIFFERENCE.findall(sentence):
             found += 1
             named = [method for method, difference in known if difference == text]
@@ -35,7 +36,7 @@ def test_each_percentage_in_a_sentence_is_a_mean_of_the_scores():
     for name in which_method.recipes():
         for columns in which_method.means(name).values():
             known |= {f"{value:.1f}" for value in columns.values()}
-    found = PERCENT.findall(PROSE)
+    found = PERCENT.findall(" ".join(SENTENCES))
     assert found
     assert set(found) <= known
 
