@@ -31,6 +31,12 @@ def test_each_difference_in_a_sentence_is_a_tested_one_of_a_method_that_it_names
     assert found > 3
 
 
+def test_it_says_how_many_rows_are_there():
+    for name in which_method.recipes():
+        rows = len(recipe.load(recipe.find(f"benchmark/{name}")).rows)
+        assert f"{len(which_method.numbers(name))} of {rows} rows" in PAGE
+
+
 def test_each_percentage_in_a_sentence_is_a_mean_of_the_scores():
     known = set()
     for name in which_method.recipes():
