@@ -230,6 +230,23 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
         evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="pool:2"))
 
 
+@pytest.mark.parametrize("asked", ["begin", "score"])
+def test_a_site_that_is_silent_in_an_evaluation_gets_no_hint_on_training(
+    data, tmp_path, monkeypatch, asked
+):
+    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
+
+    def silent(client, question, answer):
+        return "it did not answer" if question["ask"] == asked else answer
+
+    reached(monkeypatch, sites).change = silent
+    with pytest.raises(SiteError, match="it did not answer") as error:
+        federated(run, tmp_path)
+    assert "--resume" not in error.value.hint
+    assert error.value.hint.endswith("--timeout; then give this command again")
+
+
 def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
     usual = train(data, plan("fedbn"), work=tmp_path, out=tmp_path / "usual")
     path = evaluate(usual)
