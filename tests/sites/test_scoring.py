@@ -14,6 +14,8 @@ from site_federation import OPEN, TRAINING, chain_with_tests, plan, reached, sit
 
 from fedcli.comparison.tested import compare
 from fedcli.errors import FedcliError, UsageError
+from fedcli.figures.figure import NothingToDraw
+from fedcli.figures.system import System
 from fedcli.reporting.rows import rows
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions, ReportOptions
@@ -222,6 +224,9 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     result = row.scores.data["partition"].options["sites"].keys()
     assert result == sites.keys()
     assert set(row.scores.clients) == set(sites)
+    counted = "its sites answered with counts, so there are no predictions of single images"
+    with pytest.raises(NothingToDraw, match=counted):
+        System(scored=row.scored).images("clean", "")
     with pytest.raises(UsageError, match="no attribute 'age'"):
         evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("age",)))
     with pytest.raises(UsageError, match="--shots needs the test images"):
