@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 
 import fedcli
 from fedcli import models
-from fedcli.data import transforms
 from fedcli.commands.app import app
+from fedcli.data import transforms
 from fedcli.errors import FedcliError, UsageError
 from fedcli.runs.finished import open_run
 from fedcli.scores.clinical.chosen import OperatingPoint
