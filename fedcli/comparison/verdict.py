@@ -186,6 +186,11 @@ def significant(row: Difference) -> bool:
     return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and few_samples)
 
 
+def is_untested(row: Difference) -> bool:
+    """Tell whether a row is inconclusive because it has no p over patients."""
+    return row.verdict == INCONCLUSIVE and row.p_holm is None
+
+
 def _below(p: float | None) -> bool:
     return p is not None and p < SIGNIFICANT
 

@@ -94,10 +94,7 @@ def _planned(systems: Sequence[System], draw: Sequence[str]) -> Iterator[Planned
             yield PlannedFigure(name, figure, systems, options)
     for system, file_name in zip(systems, _short(systems), strict=True):
         if not system.versions:
-            console.warn(
-                f"{system.run_name}: no single model answers for single images, "
-                "so no curves of them are drawn"
-            )
+            console.warn(f"{system.run_name}: {system.why_no_images}; no curves of them are drawn")
         for figure in _figures("system", draw):
             for name, options in _named(figure, system, usual=not draw):
                 if file_name:

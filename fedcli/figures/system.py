@@ -171,6 +171,15 @@ class System:
                 )
         return images
 
+    @property
+    def why_no_images(self) -> str:
+        """Why there are no versions."""
+        if self.scores.curves:
+            return "its sites answered with counts, so there are no predictions of single images"
+        if not (self.paths[0].parent / "predictions.h5").is_file():
+            return "there are no predictions of single images beside its scores"
+        return "no single model answers for single images"
+
     def _groupings(self, answers: Predictions) -> Groupings:
         attributes = self.scores.attributes
         groupings = {}
@@ -198,7 +207,7 @@ class System:
         Raises UsageError, and NothingToDraw where no model answers for them.
         """
         if not self.versions:
-            sentence = f"{self.run_name}: no single model answers for single images"
+            sentence = f"{self.run_name}: {self.why_no_images}"
             raise NothingToDraw(sentence, "draw forest, or another run")
         if version not in self.versions:
             hint = nearest(version, self.versions)

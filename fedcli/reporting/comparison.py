@@ -41,10 +41,12 @@ ABOUT = (
 SEEDS = "p seeds: paired t test."
 SPLITS = "p {over}: corrected resampled t test (Nadeau and Bengio 2003)."
 OF_GAPS = "Resampling widens gaps, so the interval may lie beside the change."
+UNTESTED = "not tested"  # the kind of a remark, beside the verdicts
 REMARKS = {
     HIGHER: "a difference between the methods: both p are below 0.05",
     MODELS_ONLY: "true of these trained models; {reason}",
     INCONCLUSIVE: "no significant difference: {reason}",
+    UNTESTED: "not tested: {reason}",
 }
 RANKS = (
     "Mean of a method's ranks on the datasets, by clean images; 1 is the best, and equal scores "
@@ -134,6 +136,8 @@ def _units(comparison: Comparison) -> str:
 
 def _remark(row: Difference) -> Remark:
     kind = HIGHER if row.verdict == LOWER else row.verdict or ""
+    if verdict.is_untested(row):
+        kind = UNTESTED
     return kind, row.reason or ""
 
 
@@ -222,8 +226,11 @@ def sentences(comparison: Comparison) -> list[str]:
     sides = names(comparison)
     texts = []
     others = []
+    untested: dict[str, list[str]] = {}  # by the reason
     for name, row in _rows(comparison):
-        if row.verdict == INCONCLUSIVE:
+        if verdict.is_untested(row):
+            untested.setdefault(row.reason or "", []).append(name)
+        elif row.verdict == INCONCLUSIVE:
             others.append(name)
         elif row.verdict is not None:
             change = _as_printed(row, row.b.mean, row.a.mean, 1)
@@ -232,6 +239,8 @@ def sentences(comparison: Comparison) -> list[str]:
         pair = f"between {sides['b']} and {sides['a']}"
         texts.append(f"No significant difference {pair} in {console.listed(others)}.")
         texts.append(verdict.NOT_EQUAL)
+    for reason, names_of_scores in untested.items():
+        texts.append(f"Not tested in {console.listed(names_of_scores)}: {reason}.")
     return texts
 
 
@@ -287,7 +296,8 @@ def table_against(
     for row in rows:
         if row.difference is not None:
             difference = _as_printed(row, row.mean, rows[0].mean, 2)
-            tests = [*_tests(row, difference), row.verdict or ""]
+            said = UNTESTED if verdict.is_untested(row) else row.verdict or ""
+            tests = [*_tests(row, difference), said]
         else:
             reason = "reference" if row.is_reference else f"not tested: {row.note}"
             tests = [*[NONE] * 4, reason]
@@ -323,7 +333,9 @@ def said_against(
     for row in rows:
         difference = _as_printed(row, row.mean, base, digits)
         interval = f"95 % interval {verdict.interval_text(row, 1)}"
-        if row.verdict == INCONCLUSIVE:
+        if verdict.is_untested(row):
+            texts.append(f"{row.name}: not tested against {reference} in {score}: {row.reason}.")
+        elif row.verdict == INCONCLUSIVE:
             points = f"{verdict.signed(difference, digits)} points, {interval}"
             others.append(f"{row.name} ({points})" if intervals else row.name)
         elif row.verdict:
@@ -402,9 +414,11 @@ def tests_against(
         score = in_words(name)
         tables = [replace(table, legend="") for table in tables]
         tables.append(table_against(rows, score, reference))
-        conclusive = [row for row in rows if row.verdict != INCONCLUSIVE]
-        texts += said_against(conclusive, reference, score)
-        others = [row.name for row in rows if row.verdict == INCONCLUSIVE]
+        inconclusive = [
+            row for row in rows if row.verdict == INCONCLUSIVE and not verdict.is_untested(row)
+        ]
+        texts += said_against([row for row in rows if row not in inconclusive], reference, score)
+        others = [row.name for row in inconclusive]
         if others:
             key = (console.listed(others), reference)
             scores_by_names.setdefault(key, []).append(score)

@@ -25,6 +25,7 @@ from ..shapes import read_json
 from .transport.frames import plain
 
 LONGEST, LONGEST_HINT = 380, 200  # characters of an error
+GOES_ON = "training goes on with --resume"  # the end of a hint; evaluation has another
 SMALLEST = 10  # images of a cell that is shown, where the policy says nothing
 PARTS = "train", "val", "test"
 NAMED = (

@@ -20,7 +20,7 @@ from ..federation.engines.wire import Arrays, Message, pack, to_arrays
 from ..runs.assembly import PlannedFederation
 from .answers import Lengths, counts, description, odd_ones, of_site
 from .answers import report as report_of
-from .description import SAME, Described, SiteError, versions
+from .description import GOES_ON, SAME, Described, SiteError, versions
 from .site import BEGIN, SCORE, START, TRAIN
 from .tallies import Answer
 from .transport.frames import digest, plain
@@ -282,8 +282,7 @@ def _answered(client: str, answer: Reply) -> Message:
     if isinstance(answer, str):
         raise SiteError(
             f"site {client}: {answer}",
-            "start it, or give one that runs more time by --timeout; "
-            "training goes on with --resume",
+            f"start it, or give one that runs more time by --timeout; {GOES_ON}",
         )
     scalars, _ = answer
     if "error" in scalars:

@@ -7,7 +7,8 @@ for two classes also for the bins of a chance.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -40,6 +41,7 @@ from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPo
 from ..scores.scores import RunScores
 from ..scores.statistics.intervals import Answered
 from ..scores.table import BY_POLICIES, Score, Table, Where
+from .description import GOES_ON
 from .tallies import (
     ALL,
     CLEAN,
@@ -89,7 +91,7 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
     attributes = _attributes(data, options.by)
     identity = {"by": list(attributes), "federated": True, "rounds": rounds}
     folder = path_of(options.out) or path.parent / "scores" / manifest.identity(identity, [path])
-    with opened(federation) as sites:
+    with _asked_for_scores(), opened(federation) as sites:
 
         def build(folder: Path) -> dict[str, Any]:
             by_round = []
@@ -116,6 +118,16 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
             parents=[path],
             build=build,
         )
+
+
+@contextmanager
+def _asked_for_scores() -> Iterator[None]:
+    """Errors of sites without the hint of a training run: there is no --resume here."""
+    try:
+        yield
+    except FedcliError as error:
+        error.hint = error.hint.replace(GOES_ON, "then give this command again")
+        raise
 
 
 def _attributes(data: dict[str, Any], names: Sequence[str]) -> Attributes:

@@ -57,7 +57,7 @@ from ..runs.folder import append
 from ..runs.resources import be_deterministic
 from ..runs.rules import check
 from ..runs.train_options import TrainOptions
-from .description import SiteError, check_name, describe, held_by, versions
+from .description import GOES_ON, SiteError, check_name, describe, held_by, versions
 from .policy import Policy, noised
 from .tallies import ALL, CLEAN, Tallies, tallied, to_arrays
 from .transport import frames
@@ -280,7 +280,7 @@ class Site:
         sentence = f"its system refused a file: {error.strerror}"
         if error.errno in NO_ROOM:
             sentence = "its disk is full"
-        hint = "mend that there; training goes on with --resume"
+        hint = f"mend that there; {GOES_ON}"
         return self._failed(line, sentence, hint, refusal.sentence)
 
     def _failed(

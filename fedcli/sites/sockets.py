@@ -20,6 +20,7 @@ from ..errors import FedcliError
 from ..federation.engines.wire import Message
 from ..io.locks import held
 from .answers import most_bytes
+from .description import GOES_ON
 from .site import Site
 from .transport import nvflare, sockets
 from .transport.relay import LOOK, Relay
@@ -32,7 +33,7 @@ EVERY = 30.0  # seconds between two sentences on which answers are waited for
 # seconds between two notices to sites that listen, while others do not; less than HANDSHAKE
 NOTICES = 10.0
 MOST_NAMED = 5  # sites in such a sentence
-STOPPED = "the site was stopped", "start it again; training goes on with --resume"
+STOPPED = "the site was stopped", f"start it again; {GOES_ON}"
 
 
 class Connections(AbstractContextManager["Connections"]):

@@ -159,6 +159,9 @@ def _named(word: str, work: Path) -> list[NamedRun]:
     runs_of_word = in_folder or of_name or _of_method(word, runs)
     if runs_of_word:
         return runs_of_word
+    for settings in last_used.unfinished(work / "runs"):
+        if settings.parent.name == word:
+            manifest.find(settings.parent, "run")  # says how to go on
     hint = "train one with `fedcli train METHOD`"
     if runs:
         methods = {run.names[0] for run in runs}

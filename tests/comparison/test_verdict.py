@@ -131,6 +131,25 @@ def test_few_patients_that_differ_can_show_nothing(tmp_path):
     assert remarks(few) == [f"(a) no significant difference: {ranked.note}."]
 
 
+def test_what_has_no_p_was_not_tested(tmp_path):
+    """The first class is shown by one patient alone: every resample without that patient lacks it."""
+    y = np.array([0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2])
+    units = np.array([*"aabbccddeeffgg"])
+    fields = {"y": y, "units": units, "by": ()}
+    a = scored(tmp_path / "a", [np.eye(3)[2 - y] * 4] * 2, **fields)
+    b = heal(tmp_path / "b", [np.eye(3)[y] * 4] * 2, **fields)
+    compared = compare([a], [b], metrics=["balanced_accuracy"], resamples=200)
+    assert compared.rows[0].p is None
+    assert remarks(compared) == [f"(a) not tested: {ONE_PATIENT}."]
+    assert sentences(compared) == [f"Not tested in balanced accuracy, clean: {ONE_PATIENT}."]
+    rows = ordered({"a": [a], "b": [b]}, "a", "balanced_accuracy", "clean", resamples=200)
+    expected = [f"b: not tested against a in balanced accuracy: {ONE_PATIENT}."]
+    assert said_against(rows, "a", "balanced accuracy") == expected
+    texts, tables = comparison.tests_against([("balanced accuracy", "a", rows)])
+    assert texts == expected
+    assert tables[0].rows[1][-1].text == "not tested"
+
+
 def test_order_against_a_reference_with_holm(tmp_path):
     rows = {
         "same": [scored(tmp_path / "a", model(1, 0))],

@@ -23,7 +23,7 @@ from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions
 
 COUNTS = {  # items with material, and half
-    "CLAIM 2024": (17, 5),
+    "CLAIM 2024": (17, 6),
     "EU AI Act": (6, 5),
     "FUTURE-AI": (8, 2),
     "STARD-AI": (13, 2),
@@ -98,6 +98,33 @@ def test_an_item_of_two_halves_is_half_where_one_of_them_has_no_material(run, ro
     assert "how it was handled: a person must write this" in page
 
 
+def claim(run, scores, number):
+    (items,) = [
+        guideline["items"]
+        for guideline in evidence.guidelines(run, scores)
+        if guideline["guideline"] == "CLAIM 2024"
+    ]
+    return next(item for item in items if item["item"] == number)
+
+
+def test_the_selection_of_the_final_model_quotes_the_rounds_that_are_reported(run, row):
+    item = claim(run, row.scores, "26")
+    assert item["state"] == "half"
+    assert "why the reported model is of these rounds" in item["without"]
+    values = {answer["field"]: answer["value"] for answer in item["answers"]}
+    assert json.loads(values["body.kept_rounds"]) == row.scores.kept_rounds
+
+
+def test_parts_that_share_patients_are_counted_and_no_material(run, row):
+    assert claim(run, row.scores, "20")["state"] == "there is material"
+    shared = {"unit": "patients", "test": {"shared": 3, "of": 40}}
+    item = claim(run, replace(row.scores, shared_patients=shared), "20")
+    assert item["state"] == "half"
+    assert item["without"] == ["that parts share nothing"]
+    values = {answer["field"]: answer["value"] for answer in item["answers"]}
+    assert json.loads(values["body.shared_patients"]) == shared
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -140,7 +167,7 @@ def test_numbers_of_items_are_distinct():
         parts = [part for *_, fields in guideline["items"] for part in evidence.parts_of(fields)]
         fields = [field for _, part in parts for field in part]
         for field in fields:
-            assert field.split(":")[0] in (*evidence.KINDS, "card")
+            assert field.removeprefix(evidence.AGAINST).split(":")[0] in (*evidence.KINDS, "card")
             assert ":" in field
 
 

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 import fedcli
 from fedcli import models
 from fedcli.commands.app import app
+from fedcli.data import transforms
 from fedcli.errors import FedcliError, UsageError
 from fedcli.runs.finished import open_run
 from fedcli.scores.clinical.chosen import OperatingPoint
@@ -361,6 +362,21 @@ def test_residual_networks_and_transformers_are_exported_too(
     assert typed("export", trained, "--format", format, "-o", tmp_path / "out").exit_code == 0
     result = json.loads((tmp_path / "out" / "model.json").read_text())["input"]["shape"][0]
     assert result == batch
+
+
+@pytest.mark.parametrize("format", ["torchscript", "torch.export"])
+def test_a_network_with_a_normalisation_of_its_own_is_exported(format, tmp_path):
+    """It computes the numbers of its normalisation in its first pass and keeps them."""
+    transforms.by_channel.cache_clear()
+    net = models.build("efficientnet-lite0", models.Inputs(3, 2, 32), seed=0).eval()
+    module = model_file.PreparedModel(net, 3).eval()
+    path = tmp_path / f"model.{model_file.SUFFIXES[format]}"
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scorer = model_file._written(format, module, torch.rand(2, 3, 32, 32), path, True)
+        pixels = torch.rand(3, 3, 32, 32)
+        expected = module(pixels).numpy()
+        np.testing.assert_allclose(scorer(pixels.numpy()), expected, rtol=0, atol=1e-5)
 
 
 def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch):

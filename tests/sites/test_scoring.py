@@ -14,6 +14,8 @@ from site_federation import OPEN, TRAINING, chain_with_tests, plan, reached, sit
 
 from fedcli.comparison.tested import compare
 from fedcli.errors import FedcliError, UsageError
+from fedcli.figures.figure import NothingToDraw
+from fedcli.figures.system import System
 from fedcli.reporting.rows import rows
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions, ReportOptions
@@ -222,12 +224,32 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     result = row.scores.data["partition"].options["sites"].keys()
     assert result == sites.keys()
     assert set(row.scores.clients) == set(sites)
+    counted = "its sites answered with counts, so there are no predictions of single images"
+    with pytest.raises(NothingToDraw, match=counted):
+        System(scored=row.scored).images("clean", "")
     with pytest.raises(UsageError, match="no attribute 'age'"):
         evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("age",)))
     with pytest.raises(UsageError, match="--shots needs the test images"):
         evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", shots="9,3"))
     with pytest.raises(UsageError, match="reaches no sites"):
         evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="pool:2"))
+
+
+@pytest.mark.parametrize("asked", ["begin", "score"])
+def test_a_site_that_is_silent_in_an_evaluation_gets_no_hint_on_training(
+    data, tmp_path, monkeypatch, asked
+):
+    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
+
+    def silent(client, question, answer):
+        return "it did not answer" if question["ask"] == asked else answer
+
+    reached(monkeypatch, sites).change = silent
+    with pytest.raises(SiteError, match="it did not answer") as error:
+        federated(run, tmp_path)
+    assert "--resume" not in error.value.hint
+    assert error.value.hint.endswith("--timeout; then give this command again")
 
 
 def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):

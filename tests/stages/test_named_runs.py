@@ -98,6 +98,22 @@ def test_a_name_that_no_run_has_is_no_path_either(work_and_runs, tmp_path):
     assert named_runs.is_known("prox", work)
 
 
+def test_an_unfinished_run_is_named_as_such_and_not_another(work_and_runs):
+    work, _ = work_and_runs
+    folder = work / "runs" / "a2"
+    folder.mkdir()
+    try:
+        (folder / "settings.json").write_text("{}")
+        for read in (named_runs.newest, lambda name, work: named_runs.every([name], work)):
+            with pytest.raises(FedcliError, match="a2 holds an unfinished run") as error:
+                read("a2", work)
+            assert error.value.hint == f"go on with: fedcli train --resume --out {folder}"
+        assert not named_runs.is_known("a2", work)
+    finally:
+        (folder / "settings.json").unlink()
+        folder.rmdir()
+
+
 def test_two_names_are_compared_from_python(work_and_runs):
     work, _ = work_and_runs
     compared = fedcli.compare(["fedavg", "FedISM+"], resamples=100, work=work)

@@ -29,6 +29,7 @@ KINDS = "dataset", "partition", "corruption", "run", "scores"
 # scores that `evaluate --clinical` made of the same run, perhaps others than those reported
 CLINICAL = "clinical"
 SHORT = 200  # characters of a value that is quoted; of a longer one its parts are named
+AGAINST = "!"  # before a field whose value speaks against what is asked
 NOTHING = "none", "off", ""
 Guideline = dict[str, Any]  # as evidence.json has it
 Item = dict[str, Any]
@@ -75,9 +76,10 @@ def _item(
     answers: list[dict[str, str]] = []
     without = []
     for name, part in parts_of(fields):
-        answers_of_part = [answer for field in part for answer in _answers(field, sources)]
-        answers += [answer for answer in answers_of_part if answer not in answers]
-        if not answers_of_part:
+        against = _answers_of([field[1:] for field in part if field[0] == AGAINST], sources)
+        answers_of_part = _answers_of([field for field in part if field[0] != AGAINST], sources)
+        answers += [answer for answer in answers_of_part + against if answer not in answers]
+        if against or not answers_of_part:
             without.append(name)
     state = PERSON
     if answers:
@@ -90,6 +92,10 @@ def _item(
         "without": missing,
         "answers": answers,
     }
+
+
+def _answers_of(fields: Sequence[str], sources: Sources) -> list[dict[str, str]]:
+    return [answer for field in fields for answer in _answers(field, sources)]
 
 
 def parts_of(fields: Sequence[Any]) -> list[tuple[str, list[str]]]:

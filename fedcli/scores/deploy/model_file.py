@@ -161,6 +161,7 @@ def _written(
     Raises FedcliError where the network has a part that the format lacks.
     """
     write, load = FORMATS[kind]
+    module(example)  # what it computes once and keeps is then a number, not a step that is traced
     try:
         with redirect_stdout(io.StringIO()):  # PyTorch prints the whole graph where it fails
             write(module, example, path, any_batch)
