@@ -72,7 +72,13 @@ def test_the_answer_has_a_direction_a_size_and_an_interval():
         **row,
     )
     same = verdict.Against(
-        name="B", difference=0.002, low=-0.01, high=0.013, verdict=verdict.INCONCLUSIVE, **row
+        name="B",
+        difference=0.002,
+        low=-0.01,
+        high=0.013,
+        p_holm=0.8,
+        verdict=verdict.INCONCLUSIVE,
+        **row,
     )
     result = comparison.said_against([base, low, same], "FedAvg", "AUC", intervals=True)
     assert result == [
