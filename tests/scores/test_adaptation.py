@@ -241,7 +241,7 @@ def test_a_gap_that_a_small_group_decides_is_marked_beside_the_group():
         scores = SimpleNamespace(
             adapted=Adapted(None, {}, lines), name="M", versions={}, members=lambda _: members
         )
-        (table,) = further.adapted([("", scores)])
+        (table,) = single_runs.adapted([("", scores)])
         return [row[0].text for row in table.rows]
 
     assert names("south") == ["north, none", "middle, none", "south†, none", "gap†, none"]
