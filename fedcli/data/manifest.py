@@ -102,7 +102,18 @@ def _read(path: Path, kinds: tuple[str, ...], whole: bool) -> Manifest:
         AGAIN,
         whole=whole,
     )
+    if kind in ("partition", "corruption"):
+        _check_class_counts(path, manifest.body)
     return manifest
+
+
+def _check_class_counts(path: Path, body: Body) -> None:
+    """Raises FedcliError where the counts of a client are not one for each class."""
+    classes = body.get("classes", [])
+    for client in body.get("roster", []):
+        if len(client.get("class_counts", classes)) != len(classes):
+            sentence = f"{path}: class_counts of {client.get('client')} are not of each class"
+            raise FedcliError(sentence, AGAIN)
 
 
 def _parsed(text: str) -> Manifest:

@@ -2,6 +2,7 @@
 through a link.
 """
 
+import codecs
 import errno
 import fcntl
 import hashlib
@@ -23,6 +24,7 @@ from ..system import interrupts
 SETTLED = 2 * 10**9  # nanoseconds
 LARGEST_TEXT = 2**29  # bytes of a table, record or manifest; images and arrays are not read as text
 NO_LOCKS = errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP  # of a disk without them
+WIDE = "utf-16", "utf-32"  # encodings with zero bytes in every text
 PASSING = errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ETIMEDOUT, errno.ESTALE
 T = TypeVar("T")
 
@@ -114,9 +116,12 @@ def read_text(path: Path, hint: str = "", encoding: str = "utf-8") -> str:
             raise FedcliError(
                 f"{path} has more than {LARGEST_TEXT >> 20} MiB, too much for a text file", hint
             )
-        if b"\0" in data:
+        if b"\0" in data and not codecs.lookup(encoding).name.startswith(WIDE):
             raise FedcliError(f"{path} holds zero bytes, which no text does", hint)
-        return data.decode(encoding)
+        text = data.decode(encoding)
+        if "\0" in text:
+            raise FedcliError(f"{path} holds zero bytes, which no text does", hint)
+        return text
     except OSError as error:
         raise FedcliError(f"{path} cannot be read: {error.strerror or error}", hint) from None
     except UnicodeDecodeError as error:

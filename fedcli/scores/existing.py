@@ -88,7 +88,7 @@ def with_operating_points(scores: Path) -> Path | None:
         if is_same and "clinical" in other.options:
             clinical = check_clinical(other.body.get("clinical"), path)
             count = len(list(select(clinical, "classes/*/*/operating/*")))
-            rank = (path == scores, other.options["by"] == this.options["by"], count)
+            rank = (path == scores, other.options.get("by") == this.options.get("by"), count)
             if rank > highest:
                 best = path
                 highest = rank
@@ -123,7 +123,7 @@ def _from_sites(
         is_federated = scores.options.get("federated")
         # else of the run before it went on
         if is_federated and list(scores.parents.values()) == [manifest.sha256(run)]:
-            has_attributes = scores.options["by"] == attributes
+            has_attributes = scores.options.get("by") == attributes
             candidates.append((has_attributes, last_used.age(path), path))
     if not candidates:
         return None

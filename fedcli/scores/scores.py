@@ -234,6 +234,15 @@ class RunScores:
                 path,
                 table.AGAIN,
             )
+        partition = scores.data.get("partition")
+        if partition and "attack" in partition.options:
+            attack = partition.options["attack"]
+            shapes.check(
+                attack,
+                manifest_bodies.ATTACK,
+                f"{path}: attack",
+                table.AGAIN,
+            )
         if scores.clinical:
             clinical_shape.check(scores.clinical, path)
         file = path.parent / table.FILE

@@ -208,10 +208,27 @@ def read(path: Path) -> Table:
         if tuple(next(lines, [])) != COLUMNS:
             names = ", ".join(COLUMNS)
             raise ValueError(f"its columns are not {names}")
-        return _collected(lines, shielded="'" in text)
+        table = _collected(lines, shielded="'" in text)
     except (ValueError, csv.Error) as error:
         position = f"line {lines.line_num}: " if lines.line_num > 1 else ""
         raise FedcliError(f"{path} is no table of scores: {position}{error}", AGAIN) from None
+    _check_rounds(path, table)
+    return table
+
+
+def _check_rounds(path: Path, table: Table) -> None:
+    """Raises FedcliError where a score has a round twice, or groups or clients differ in theirs."""
+    expected: dict[tuple[object, ...], list[int]] = {}
+    for where, score in table.items():
+        if len(set(score.rounds)) < len(score.rounds):
+            raise FedcliError(f"{path}: {where.metric} has a score of one round twice", AGAIN)
+        if where.group or where.client:
+            same = where._replace(group="", client="")
+            key = (*same, bool(where.group), bool(where.client))
+            if expected.setdefault(key, score.rounds) != score.rounds:
+                whose = where.group or where.client
+                sentence = f"{path}: {where.metric} of {whose} has no score of some rounds"
+                raise FedcliError(sentence, AGAIN)
 
 
 def _collected(lines: Iterable[list[str]], *, shielded: bool) -> Table:

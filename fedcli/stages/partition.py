@@ -86,7 +86,8 @@ def for_training(data: Path, work: Path) -> Path:
 
     Patients on both sides are not mentioned here: what trains does so.
     """
-    if manifest.read(data).kind != "dataset":
+    kinds = "dataset", "partition", "corruption", "sites"
+    if manifest.read(data, *kinds).kind != "dataset":
         return data
     return divided(PartitionOptions(data, work=work)).path
 

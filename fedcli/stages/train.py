@@ -14,7 +14,7 @@ from .. import console, leaves
 from ..bench.estimate import Estimate, span
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines, shared_patients
-from ..errors import FedcliError, UsageError
+from ..errors import UsageError
 from ..extensions import is_file
 from ..federation.engines import named, parsed, remote
 from ..federation.training import CLASSIFIER, FINE_TUNING, USUAL, idle
@@ -228,10 +228,6 @@ def _fitting_prior(data: Path) -> str:
     counts_are_known = all("class_counts" in client for client in roster)  # sites keep theirs
     if is_multi_label(body) or not counts_are_known:
         return "none"
-    for client in roster:
-        if len(client["class_counts"]) != len(body["classes"]):
-            sentence = f"{data}: class_counts of {client['client']} are not of each class"
-            raise FedcliError(sentence, manifest.AGAIN)
     counts = np.sum([client["class_counts"] for client in roster], axis=0)
     counts_by_class = zip(body["classes"], counts.tolist(), strict=True)
     images: dict[str, int] = {name: count for name, count in counts_by_class if count}

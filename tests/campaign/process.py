@@ -86,6 +86,7 @@ def start(
         os.setsid()  # what it starts can be ended with it
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python starts
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)
@@ -100,9 +101,12 @@ def start(
 
     sys.stdout.flush()
     sys.stderr.flush()
+    # else a signal that comes before rest() has begun is pytest's
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     process = os.fork()
     if not process:
         forked.end(rest, code=70)  # of a failure outside the command
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     return process
 
 

@@ -8,7 +8,11 @@ from conftest import make_chain
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
+from fedcli.errors import FedcliError
 from fedcli.methods import resolve
+from fedcli.scores import table
+from fedcli.scores.scores import RunScores
+from fedcli.scores.table import Score, Where
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +84,57 @@ def test_data_whose_manifest_lacks_its_keys_are_refused_in_a_sentence(words, tmp
     )
     assert ended.exit_code == 1
     assert "body.classes is missing" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("train", "fedavg"), *(("plot", name) for name in ("counts", "quality", "divergence"))],
+)
+def test_a_manifest_of_another_kind_is_refused(words, edited):
+    (scores,) = edited.parent.glob("scores/*/scores.json")
+    ended = typed(*words, scores, "--work", edited.parents[2])
+    assert ended.exit_code == 1
+    assert f"{scores} is a scores manifest; this command reads" in ended.stderr
+
+
+def test_counts_that_are_not_of_each_class_are_refused(tmp_path):
+    path = make_chain(tmp_path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    del content["body"]["roster"][1]["class_counts"][0]
+    name = content["body"]["roster"][1]["client"]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    train = ["train", "fedavg", path, "--rounds", "1"]
+    for words in (["inspect", path], train, ["attack", path, "--kind", "scale"]):
+        ended = typed(*words, "--work", tmp_path)
+        assert ended.exit_code == 1
+        assert f"{path}: class_counts of {name} are not of each class" in ended.stderr
+
+
+def test_an_attack_in_scores_is_checked_before_it_is_shown(edited):
+    (path,) = edited.parent.glob("scores/*/scores.json")
+    body = json.loads(path.read_text(encoding="utf-8"))["body"]
+    body["data"]["partition"]["options"]["attack"] = {
+        "kind": "scale",
+        "strength": 10.0,
+        "seed": 0,
+        "clients": [7],
+    }
+    with pytest.raises(FedcliError, match=r"scores.json: attack: clients\[0\] is"):
+        RunScores.of(body, path)
+
+
+def test_scores_whose_rounds_do_not_agree_are_refused(tmp_path):
+    whole = {
+        Where("clean", attribute="sex", group=group, metric="accuracy"): Score([0.5, 1.0], [1, 2])
+        for group in ("female", "male")
+    }
+    path = tmp_path / "scores.csv"
+    table.write(path, whole)
+    assert table.read(path) == whole
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines[:-2], lines[-1]]), encoding="utf-8")
+    with pytest.raises(FedcliError, match="accuracy of male has no score of some rounds"):
+        table.read(path)
+    path.write_text("\n".join([*lines, lines[-1]]), encoding="utf-8")
+    with pytest.raises(FedcliError, match="accuracy has a score of one round twice"):
+        table.read(path)

@@ -384,3 +384,45 @@ def test_grades_and_names_with_a_comma_are_classes(tmp_path):
     cells = ["0", "1.0", "2", "carcinoma, NOS"]
     result = listed(of_columns(tmp_path, label=cells)).classes
     assert result == ["0", "1", "2", "carcinoma, NOS"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_table_in_an_encoding_with_zero_bytes_is_read_where_it_is_named(tmp_path, encoding):
+    raw = of_columns(tmp_path, label=["ä", "b", "ä"])
+    text = (raw / "labels.csv").read_text(encoding="utf-8")
+    (raw / "labels.csv").write_text(text, encoding=encoding)
+    assert listed(raw, encoding=encoding).classes == ["b", "ä"]
+    with refused("labels.csv holds zero bytes", "--encoding cp1252 or utf-16"):
+        listed(raw)
+    (raw / "labels.csv").write_text(text.replace("b", "\0"), encoding=encoding)
+    with refused("labels.csv holds zero bytes"):
+        listed(raw, encoding=encoding)
+
+
+def test_lines_may_end_as_on_old_macs(tmp_path):
+    raw = of_columns(tmp_path, label=["a", "b"])
+    text = (raw / "labels.csv").read_text(encoding="utf-8")
+    (raw / "labels.csv").write_text(text.replace("\n", "\r"), encoding="utf-8", newline="")
+    assert labels(listed(raw)) == {"0.png": "a", "1.png": "b"}
+
+
+def test_names_whose_accents_are_encoded_in_two_ways_are_told(tmp_path, capsys):
+    values = ["é", unicodedata.normalize("NFD", "é"), "b"]
+    assert len(listed(of_columns(tmp_path, label=values)).classes) == 3
+    assert "differ only by how accents are encoded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("c.jpg,x,f", "c.jpg: listed in labels.csv, not in the folder"),
+        ("a.jpg,,f", "a.jpg: has no label in labels.csv"),
+    ],
+)
+def test_a_table_of_no_image_is_refused_before_its_groups_are_looked_at(tmp_path, row, reason):
+    raw = folder(tmp_path, f"image,label,sex\n{row}\n", "a.jpg", "b.jpg")
+    words = ["prepare", "images", "--raw", str(raw), "--group", "sex", "--work", str(raw / "work")]
+    ended = CliRunner().invoke(app, words)
+    assert ended.exit_code == 1
+    assert "holds no image of images" in ended.stderr
+    assert reason in ended.stderr

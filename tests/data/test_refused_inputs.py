@@ -2,6 +2,8 @@
 
 import gzip
 import itertools
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -145,3 +147,40 @@ def test_a_picture_whose_exif_data_are_damaged_is_read_as_it_lies(tmp_path):
         (tmp_path / "b.jpg").write_bytes(damaged)
         result = sorted(read_grey_or_rgb(tmp_path / "b.jpg", None).shape)
         assert result == [1, 8, 12]
+
+
+def test_postscript_is_not_run(tmp_path):
+    """Pillow would have Ghostscript run it, whatever the file's suffix."""
+    path = tmp_path / "a.png"
+    Image.new("L", (9, 8)).save(path, format="EPS")
+    with pytest.raises(Unreadable, match="PostScript, which is a program and no image"):
+        read_grey_or_rgb(path, None)
+
+
+def test_a_header_of_too_many_pixels_is_a_reason_without_a_librarys_words(tmp_path):
+    path = tmp_path / "a.png"
+    Image.new("L", (9, 8)).save(path)
+    header = struct.pack(">4sII", b"IHDR", 65535, 65535) + path.read_bytes()[24:29]
+    crc = struct.pack(">I", zlib.crc32(header))
+    path.write_bytes(path.read_bytes()[:12] + header + crc + path.read_bytes()[33:])
+    with pytest.raises(Unreadable, match=r"^its header says that it has more than 178,956,970 pix"):
+        read_grey_or_rgb(path, None)
+
+
+def test_classes_of_which_one_alone_can_be_read_are_refused(tmp_path):
+    (tmp_path / "raw").mkdir()
+    lines = []
+    for k in range(8):
+        lines.append(f"{k}.png,{'ab'[k % 2]}")
+        path = tmp_path / "raw" / f"{k}.png"
+        Image.new("L", (9, 8), 20 * k).save(path)
+        if k % 2:
+            path.write_bytes(b"")
+    table = tmp_path / "raw" / "labels.csv"
+    table.write_text("\n".join(["image,label", *lines]), encoding="utf-8")
+    words = ["prepare", "images", "--raw", str(table.parent), "--work", str(tmp_path / "work")]
+    ended = CliRunner().invoke(app, words)
+    assert ended.exit_code == 1
+    assert not list(tmp_path.rglob("dataset.json"))
+    assert "all 4 images that can be read are of one class" in ended.stderr
+    assert "the last one that cannot, 7.png" in ended.stderr

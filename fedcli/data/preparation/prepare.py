@@ -441,8 +441,21 @@ def fill(
         file, reason = skipped[-1]
         sentence = f"none of the {len(work)} images can be read"
         raise FedcliError(sentence, f"the last one, {file}: {reason}")
+    _check_classes(listing.rows, rows, skipped)
     pool.finish(rows, positions, listing.attributes)
     return rows, skipped
+
+
+def _check_classes(
+    listed: list[Row],
+    read: list[Row],
+    skipped: Skipped,
+) -> None:
+    """Raises FedcliError where of several listed classes or sets of labels one is left."""
+    if len({row.label for row in read}) == 1 and len({row.label for row in listed}) > 1:
+        file, reason = skipped[-1]
+        sentence = f"all {len(read)} images that can be read are of one class"
+        raise FedcliError(sentence, f"the last one that cannot, {file}: {reason}")
 
 
 def check_parts(name: str, rows: list[Row]) -> None:

@@ -241,6 +241,8 @@ def read_cells(
     if workbooks.is_workbook(path):
         return _head_and_rows(path, workbooks.read(path))
     text = read_text(path, hint, encoding)
+    if "\n" not in text:
+        text = text.replace("\r", "\n")  # as Excel on old Macs ends lines
     try:
         tables = [_split(text, separator) for separator in ",;\t"]
     except csv.Error as error:

@@ -43,8 +43,9 @@ def partition_of(path: Path) -> Path:
 
     if (path / "run.json").is_file():
         path = path / "run.json"
-    source = manifest.find(path, "run", "corruption", "partition")
-    manifest.verify(source)
+    kinds = "run", "corruption", "partition"
+    source = manifest.find(path, *kinds)
+    manifest.verify(source, *kinds)
     if manifest.read(source).kind == "run":
         return data_of(source)
     return source

@@ -293,6 +293,8 @@ def _opened(source: Path | bytes, read: Callable[[Any], Any]) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # large or odd but readable; what matters raises
             with _stream(source) as file, Image.open(file) as image:
+                if image.format == "EPS":  # a program, which Pillow has Ghostscript run
+                    raise Unreadable("holds PostScript, which is a program and no image")
                 least = _least.get()
                 if least and image.format == "JPEG":
                     image.draft(None, (least, least))
@@ -305,6 +307,9 @@ def _opened(source: Path | bytes, read: Callable[[Any], Any]) -> Any:
             sentence = "a DICOM file, but images of this dataset are read as photographs"
             raise Unreadable(f"{sentence}, PNG or JPEG") from None
         raise Unreadable("in no image format that is known here, or damaged") from None
+    except Image.DecompressionBombError:
+        most = f"{2 * (Image.MAX_IMAGE_PIXELS or 0):,}"
+        raise Unreadable(f"its header says that it has more than {most} pixels") from None
     except OSError as error:
         if str(error).startswith("image file is truncated"):
             raise Unreadable(str(error)) from error

@@ -87,7 +87,9 @@ def from_table(
     unlisted = set(files) - set(table[AT]) - {file for file, _ in skipped}
     if unlisted:
         console.say(f"{len(unlisted)} of {len(files)} images in {raw} are not in {name}")
-    listing = described(table.sort_values(AT), raw / name, choices)
+    listing = Listing([], {}, None)  # whoever reads it says that there is no image, and why
+    if not table.empty:
+        listing = described(table.sort_values(AT), raw / name, choices)
     return replace(listing, tables=[name], skipped=sorted(skipped))
 
 
@@ -246,7 +248,7 @@ def _read(
 
     hint = "save it as CSV in UTF-8"
     if encoding == "utf-8-sig":
-        hint += ", or give --encoding cp1252, in which Excel writes"
+        hint += ", or give --encoding cp1252 or utf-16, in which Excel writes"
     head, records = read_cells(path, hint, encoding)
     columns = list(dict.fromkeys(columns))
     missing = []
@@ -500,9 +502,13 @@ def _note_similar(name: str, values: list[str]) -> None:
     """A note where two values are likely one, which is for the table's owner to say."""
     spellings: dict[str, str] = {}
     for value in values:
-        other = spellings.setdefault("".join(value.casefold().split()), value)
+        composed = unicodedata.normalize("NFC", value)
+        other = spellings.setdefault("".join(composed.casefold().split()), value)
         if other != value:
-            sentence = f"{other!r} and {value!r} differ only by case or spaces"
+            by = "case or spaces"
+            if composed == unicodedata.normalize("NFC", other):
+                by = "how accents are encoded"
+            sentence = f"{other!r} and {value!r} differ only by {by}"
             console.say(f"{name}: {sentence}, and count as two values")
 
 
