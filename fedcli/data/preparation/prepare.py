@@ -220,9 +220,7 @@ def _checked_code(
     listing: Listing,
     raw: Path | None,
 ) -> dict[str, Any]:
-    """What the manifest records of code from outside, whose listing is checked; {} of fedcli's
-    own.
-    """
+    """The manifest's record of code from outside, whose listing is checked; {} of fedcli's own."""
     if not dataset.code:
         return {}
     _check_own_listing(str(dataset.code), dataset.card, listing, raw)
