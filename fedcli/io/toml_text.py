@@ -21,7 +21,7 @@ _TOKENS = re.compile(
 def read(path: Path, hint: str = "mend that line") -> dict[str, Any]:
     """The table in a file. Raises FedcliError, UsageError."""
     try:
-        text = read_text(path, hint)
+        text = read_text(path, hint, "utf-8-sig")  # Windows' editors begin with a byte order mark
         if len(text) > LARGEST:
             raise UsageError(f"{path} has more than {LARGEST} characters", hint)
         if "\\u0000" in text or "\\U00000000" in text:

@@ -84,6 +84,7 @@ def start(
 
     def rest() -> int:
         os.setsid()  # what it starts can be ended with it
+        os.close(begun)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -103,10 +104,15 @@ def start(
     sys.stderr.flush()
     # else a signal that comes before rest() has begun is pytest's
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    waiting, begun = os.pipe()
     process = os.fork()
     if not process:
+        os.close(waiting)
         forked.end(rest, code=70)  # of a failure outside the command
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    os.close(begun)
+    os.read(waiting, 1)  # until it has a group of its own, which a signal can be sent to
+    os.close(waiting)
     return process
 
 

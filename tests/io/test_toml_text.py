@@ -57,3 +57,8 @@ def test_what_is_usual_is_read(tmp_path):
     assert toml_text.read(tmp_path / "a.toml") == expected
     for path in (Path(fedcli.__file__).parents[1] / "recipes").glob("*.toml"):
         assert toml_text.read(path)
+
+
+def test_a_byte_order_mark_before_the_text_is_left_out(tmp_path):
+    (path := tmp_path / "fedcli.toml").write_text("x = 1", encoding="utf-8-sig")
+    assert toml_text.read(path) == {"x": 1}
