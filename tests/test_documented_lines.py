@@ -30,6 +30,7 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "--device cuda": "needs a GPU",
     "--cells ": "ends without a table; reproduce/test_many_processes.py plays parts",
     "--figures ": "draws for half a minute; tests/reporting/test_graphics.py draws",
+    "plot critical-difference": "needs runs on several datasets; tests/figures draws it",
     "--card ": "needs one run; tests/reporting/test_cards.py writes cards",
     "--download": "needs the internet",
     "--weights imagenet": "needs the extra; tests/models/test_lite.py has files of its layout",
