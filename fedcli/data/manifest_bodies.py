@@ -193,6 +193,13 @@ BODIES = {
         "attributes?": {str: [str]},
         "kept_rounds?": [int],
         "data?": dict,
+        "warning?": str,
+        "view?": str,
+        "roster_size?": int,
+        "train_images?": int,
+        "sample?": bool,
+        "single_site?": bool,
+        "personal_models?": bool,
     },
 }
 # what is computed from the options of a manifest, beside what is only compared and shown

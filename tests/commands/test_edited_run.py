@@ -123,6 +123,16 @@ def test_an_attack_in_scores_is_checked_before_it_is_shown(edited):
         RunScores.of(body, path)
 
 
+def test_a_warning_in_scores_that_is_no_text_is_refused(edited, tmp_path):
+    (path,) = edited.parent.glob("scores/*/scores.json")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["body"]["warning"] = [1]
+    (copy := tmp_path / "scores.json").write_text(json.dumps(content), encoding="utf-8")
+    ended = typed("report", copy)
+    assert ended.exit_code == 1
+    assert f"{copy}: body.warning is '[1]', not text" in ended.stderr
+
+
 def test_scores_whose_rounds_do_not_agree_are_refused(tmp_path):
     whole = {
         Where("clean", attribute="sex", group=group, metric="accuracy"): Score([0.5, 1.0], [1, 2])
