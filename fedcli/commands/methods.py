@@ -15,7 +15,7 @@ from .shell.shown import show_json
 HEAD = ["method", "in papers", "what it does"]
 # of every method that can be trained with one of its means, whatever it is made for
 PRIVACY = "privacy"
-MEASURED = "hospital", "noise", "domain", "rare", "groups"  # purposes that the benchmark measures
+MEASURED = "noise", "domain"  # purposes of which the page has results
 MEANS = {"--dp-sgd": "DP-SGD", "--engine flower-secagg:DIR": "secure aggregation"}
 Name = Annotated[str | None, "one method, base+addon, or a file such as ./mine.py", NAME]
 Purpose = Annotated[
@@ -120,7 +120,7 @@ def _list(purpose: str | None) -> None:
     print(f"{', '.join(FAMILIES)} or {PRIVACY}.")
     print("Some take the server rule of another: fedcli train BASE+ADDON.")
     if purpose in MEASURED:
-        print("docs/which-method.md: what they gain over FedAvg on four real federations.")
+        print("docs/which-method.md: what they gain over FedAvg on real images, so far.")
 
 
 def _members(
